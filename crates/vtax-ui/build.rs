@@ -1,4 +1,4 @@
-//! The hash of the live page's script, by which the page's policy allows it.
+//! Hash of the live page's script, by which the page's policy allows it.
 
 use std::{env, fs, path::Path};
 

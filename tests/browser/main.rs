@@ -1,7 +1,8 @@
-//! Pages in a real browser, headless: what a reader sees and can do, by mouse, by keyboard, on a phone, in the dark,
-//! without scripts, and with axe, which looks for what keeps people out (<https://github.com/dequelabs/axe-core>).
+//! Pages in a real browser, headless: rendering and interaction by mouse, by keyboard, on a phone, in the dark theme
+//! and without scripts, and accessibility checks by axe (<https://github.com/dequelabs/axe-core>).
 //!
-//! Each test leaves its pictures in `browser` in the folder of tests below `target`. A machine without Chromium and its driver fails.
+//! Each test saves its screenshots in `browser` in the directory of tests below `target`. On a machine without Chromium
+//! and its driver the tests fail.
 
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the kernel tests use more of it")]
@@ -23,7 +24,7 @@ use vtax_store::{RunWriter, Store};
 use bench::Bench;
 use window::{Look, Window};
 
-/// Text that must not be rendered as markup: in a title, which a study's author writes.
+/// Text that must not be interpreted as markup: in a title, which a study's author writes.
 const HOSTILE: &str = "A \"quoted\" <b>title</b></script><img src=x onerror=document.title='owned'> \u{202e}dlrow";
 
 /// `vtax ui` for the store of a bench.
@@ -59,7 +60,7 @@ impl Drop for Served {
     }
 }
 
-/// Keeps a run with all of its samples, as one that goes on.
+/// Stores a run with all of its samples, as one in progress.
 fn begun(state: &Path, run: &Run) -> RunWriter {
     std::fs::create_dir_all(state).expect("a folder");
     let mut writer = Store::open(state).expect("it opens").create_run(&run.header).expect("a run");
@@ -153,7 +154,7 @@ fn results_are_found_and_opened_by_keyboard() {
             window.tab_to(id).await;
             window.keys(" ").await;
         }
-        window.tab_to("Open the chosen ones on one page").await;
+        window.tab_to("Open selected on one page").await;
         window.keys(&char::from(Key::Enter).to_string()).await;
         window.wait_for("return document.querySelectorAll('article').length == 3").await;
         let ids = "return [...document.querySelectorAll('article')].map((article) => article.id)";
@@ -183,7 +184,7 @@ fn charts_answer_the_mouse_and_are_there_without_scripts() {
         plain.picture("result-without-scripts").await;
         let source = plain.source().await;
         assert_eq!(json!(source.matches("<svg").count()), charts);
-        assert!(source.contains("Against native"), "the answer");
+        assert!(source.contains("Compared with native"), "the answer");
         plain.close().await;
     });
 }
@@ -225,7 +226,7 @@ fn a_run_that_goes_on_changes_its_page_and_becomes_its_report() {
         plain.close().await;
         writer.samples(last).expect("kept");
         writer.finish(RunState::Complete, 60.0).expect("kept");
-        window.wait_for("return document.querySelector('.answer')?.textContent.includes('Against native')").await;
+        window.wait_for("return document.querySelector('.answer')?.textContent.includes('Compared with native')").await;
         assert_eq!(window.complaints().await, Vec::<String>::new());
         window.close().await;
         assert!(served.state().exists());

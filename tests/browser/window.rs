@@ -1,4 +1,4 @@
-//! A window of a headless Chromium, by WebDriver.
+//! Window of a headless Chromium, controlled through WebDriver.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_secs(300);
 const AXE: &str = include_str!("axe.min.js");
 
-/// Display settings of a reader.
+/// Presentation of a page to a reader.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) name: &'static str,
@@ -41,13 +41,13 @@ impl Look {
     pub(crate) const WITHOUT_SCRIPTS: Look = Look { name: "without-scripts", scripts: false, ..Look::DESK };
 }
 
-/// A window, with a browser and a driver of its own.
+/// Window with a separate browser and driver.
 pub(crate) struct Window {
     pub(crate) client: Client,
     driver: Driver,
 }
 
-/// The driver, and the browser that it starts: they are one group of processes, which ends with a test that fails too.
+/// Driver and its browser: one process group, which also ends when a test fails.
 struct Driver(Child);
 
 impl Drop for Driver {
@@ -57,7 +57,7 @@ impl Drop for Driver {
     }
 }
 
-/// A command of Chromium's own protocol (<https://chromedevtools.github.io/devtools-protocol/>).
+/// Command of the Chrome DevTools Protocol (<https://chromedevtools.github.io/devtools-protocol/>).
 #[derive(Debug)]
 struct Devtools(&'static str, Value);
 
@@ -71,7 +71,7 @@ impl WebDriverCompatibleCommand for Devtools {
     }
 }
 
-/// Returns the messages of the browser's console since the last call.
+/// Messages of the browser's console since the last query.
 #[derive(Debug)]
 struct ConsoleLog;
 
@@ -159,15 +159,15 @@ impl Window {
         }
     }
 
-    /// A picture of what is in view.
+    /// Saves a screenshot of the visible part.
     pub(crate) async fn picture(&self, name: &str) {
         let png = self.client.screenshot().await.expect("a picture");
         fs::write(pictures().join(format!("{name}.png")), png).expect("kept");
     }
 
-    /// Returns the accessibility violations that axe finds: the rule and the element.
+    /// Returns axe's serious findings: the rule, and where.
     pub(crate) async fn serious_findings(&self) -> Value {
-        // The page's policy allows no other script, but the driver's.
+        // The page's policy allows no other script, except the driver's.
         self.script(AXE, vec![]).await;
         let search = "const done = arguments[arguments.length - 1];
             axe.run(document, {resultTypes: ['violations']}).then((found) => done(found.violations
@@ -176,7 +176,7 @@ impl Window {
         self.client.execute_async(search, vec![]).await.expect("axe runs")
     }
 
-    /// Returns the elements wider than the window, if the page scrolls sideways once its charts have their width.
+    /// Returns the elements wider than the window, if the page scrolls sideways once its charts have found their width.
     pub(crate) async fn too_wide(&self) -> Value {
         const FITTED: Duration = Duration::from_secs(60);
         let search = "const width = document.documentElement.clientWidth;
@@ -195,7 +195,7 @@ impl Window {
         }
     }
 
-    /// Errors and warnings of the browser's console. A page that tells of an error is one that loads with an error.
+    /// Returns errors and warnings of the browser's console. An error page itself loads with an error.
     pub(crate) async fn complaints(&self) -> Vec<String> {
         let log = self.client.issue_cmd(ConsoleLog).await.expect("a log");
         let all = log.as_array().cloned().unwrap_or_default();
@@ -204,7 +204,7 @@ impl Window {
         told.filter(|line| !line.contains("status of 404")).collect()
     }
 
-    /// Presses Tab until what has this name, value, label or text has the focus.
+    /// Presses Tab until the element with this name, value, label or text has the focus.
     pub(crate) async fn tab_to(&self, what: &str) {
         let name = "const it = document.activeElement;
             return [it.name, it.value, it.getAttribute('aria-label'), it.textContent].includes(arguments[0])";
@@ -217,7 +217,7 @@ impl Window {
         panic!("the keyboard doesn't reach {what}");
     }
 
-    /// Types, wherever the focus is.
+    /// Types into the focused element.
     pub(crate) async fn keys(&self, text: &str) {
         let mut typed = KeyActions::new("keyboard".into());
         for value in text.chars() {

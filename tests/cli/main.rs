@@ -269,7 +269,7 @@ fn published_figures_stand_beside_one_s_own() {
     assert_eq!(compared.lines().filter(|line| line.starts_with("paravirtual,tcp,rr")).count(), 2, "{compared}");
     assert!(!compared.contains("slower,"), "one value shows nothing: {compared}");
     let told = bench.printed(&["results", "compare", ids[1], ids[0]]);
-    assert!(told.contains("+100 %") && !told.contains("OTHER") && !told.contains("not told"), "{told}");
+    assert!(told.contains("+100 %") && !told.contains("OTHER") && !told.contains("not reported"), "{told}");
     let json: serde_json::Value = serde_json::from_str(&bench.printed(&["results", "export", ids[1]])).expect("JSON");
     let validator = jsonschema::validator_for(
         &serde_json::from_str(include_str!("../../docs/vtax.result.v1.schema.json")).expect("JSON"),

@@ -1,6 +1,7 @@
-//! Draws one chart of each kind, to be looked at: `cargo run --release -p vtax-plot --example gallery -- FOLDER`
+//! Draws one chart of each kind for visual inspection: `cargo run --release -p vtax-plot --example gallery -- FOLDER`
 //!
-//! The folder gets an SVG and a PNG of each in both themes, and a page with all of them live. What it took is printed.
+//! Writes an SVG and a PNG of each chart in both themes, and a page with all of them live, to the directory, and prints
+//! the time taken.
 
 use std::{env, error::Error, fs, path::Path, time::Instant};
 

@@ -1,4 +1,4 @@
-//! The charts, one file each: data of a report, and the specification for Vega-Lite that it becomes.
+//! Charts, one file each: data of a report, and its conversion to a Vega-Lite specification.
 
 mod bars;
 mod differences;
@@ -25,7 +25,7 @@ use crate::measured::Heading;
 
 macro_rules! charts {
     ($($kind:ident: $doc:literal,)*) => {
-        /// A chart as data.
+        /// Chart as data.
         #[derive(Clone, Debug)]
         pub enum Chart {
             $(#[doc = $doc] $kind($kind),)*
@@ -38,21 +38,21 @@ macro_rules! charts {
         })*
 
         impl Chart {
-            /// What it is called, and what it shows.
+            /// Returns the title and summary of the chart.
             pub fn heading(&self) -> &Heading {
                 match self {
                     $(Chart::$kind(chart) => &chart.heading,)*
                 }
             }
 
-            /// How many figures there are, whether or not they can be drawn.
+            /// Number of figures, including those that cannot be drawn.
             pub(crate) fn figures(&self) -> usize {
                 match self {
                     $(Chart::$kind(chart) => chart.figures(),)*
                 }
             }
 
-            /// The specification for Vega-Lite.
+            /// Returns the Vega-Lite specification.
             pub(crate) fn lite(&self) -> Value {
                 match self {
                     $(Chart::$kind(chart) => chart.lite(),)*
@@ -64,11 +64,11 @@ macro_rules! charts {
 
 charts! {
     Bars: "Values of groups and series.",
-    Differences: "How much each row differs from the baseline.",
+    Differences: "Difference of each row from the baseline.",
     Distribution: "Percentiles of times.",
-    Scaling: "Figures over a number, such as that of threads.",
+    Scaling: "Figures over a count, such as that of threads.",
     Scatter: "Two figures of each method.",
-    Stacked: "What a total is made of.",
+    Stacked: "Composition of a total.",
     TimeSeries: "Values over the time of a run.",
     Trend: "Values over runs with dates.",
 }

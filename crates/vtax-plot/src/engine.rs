@@ -1,4 +1,4 @@
-//! QuickJS with the drawing library in it, and limits of memory and time.
+//! QuickJS with the drawing library, and its limits of memory and time.
 
 use std::{
     cell::Cell,
@@ -8,22 +8,22 @@ use std::{
 
 use rquickjs::{CatchResultExt as _, CaughtError, Context, Ctx, FromJs, Function, Promise, Runtime};
 
-/// Made by `scripts/vega.sh`.
+/// Built by `scripts/vega.sh`.
 const LIBRARY: &str = include_str!("../bundle/draw.min.js");
 
-/// Four times what a chart of as many figures as are allowed takes: QuickJS is known to crash at this limit in rare
-/// cases, so it is the last guard, behind the number of figures.
+/// Memory limit: four times the need of a chart with the maximum number of figures. QuickJS is known to crash at this
+/// limit in rare cases, so it is the last guard, behind the number of figures.
 const MOST_MEMORY: usize = 512 << 20;
 
-/// Less than a thread of Rust's has, since what lies above it on the stack is not counted.
+/// Stack limit: less than the stack of a Rust thread, since what lies above it on the stack is not counted.
 const MOST_STACK: usize = 1 << 20;
 
-/// Why the library gave no answer.
+/// Failure of the library.
 #[derive(Debug)]
 pub(crate) enum VegaFault {
-    /// It was stopped at the deadline.
+    /// Stopped at the deadline.
     Late,
-    /// It failed, with the library's own words.
+    /// Exception, with the library's message.
     Thrown(String),
 }
 
@@ -33,7 +33,7 @@ impl VegaFault {
     }
 }
 
-/// A JavaScript engine with Vega loaded. It belongs to the thread that made it.
+/// JavaScript engine with Vega loaded. It belongs to the thread that created it.
 pub(crate) struct VegaEngine {
     context: Context,
     deadline: Rc<Cell<Option<Instant>>>,
@@ -49,17 +49,17 @@ impl VegaEngine {
         runtime.set_interrupt_handler(Some(Box::new(move || end.get().is_some_and(|end| Instant::now() >= end))));
         let context = Context::full(&runtime).map_err(VegaFault::thrown)?;
         context.with(|ctx| ctx.eval::<(), _>(LIBRARY).catch(&ctx).map_err(told))?;
-        // Only now: while it makes a context, QuickJS can crash at the limit (quickjs-ng/quickjs#1181).
+        // Set only now: while it creates a context, QuickJS can crash at the limit (quickjs-ng/quickjs#1181).
         runtime.set_memory_limit(MOST_MEMORY);
         Ok(VegaEngine { context, deadline })
     }
 
-    /// Compiles a specification of Vega-Lite to one of Vega.
+    /// Compiles a Vega-Lite specification to a Vega specification.
     pub(crate) fn compile(&self, lite: &str, most: Duration) -> Result<String, VegaFault> {
         self.within(most, |ctx| called::<String>(ctx, "vtaxCompile", lite).catch(ctx).map_err(told))
     }
 
-    /// Draws a specification of Vega-Lite as SVG.
+    /// Draws a Vega-Lite specification as SVG.
     pub(crate) fn draw(&self, lite: &str, most: Duration) -> Result<String, VegaFault> {
         let drawn = |ctx: &Ctx<'_>| {
             let promise = called::<Promise<'_>>(ctx, "vtaxDraw", lite);
@@ -68,7 +68,7 @@ impl VegaEngine {
         self.within(most, drawn)
     }
 
-    /// The versions of the packages in the library, as JSON.
+    /// Returns the versions of the packages in the library, as JSON.
     #[cfg(test)]
     pub(crate) fn versions(&self) -> String {
         self.context.with(|ctx| ctx.globals().get("vtaxVersions")).expect("the library has them")
@@ -87,7 +87,7 @@ fn called<'js, T: FromJs<'js>>(ctx: &Ctx<'js>, name: &str, lite: &str) -> rquick
     ctx.globals().get::<_, Function<'js>>(name)?.call((lite,))
 }
 
-/// What went wrong, in one line.
+/// Returns the message of an error in one line.
 fn told(error: CaughtError<'_>) -> VegaFault {
     let words = match &error {
         CaughtError::Exception(exception) => exception.message().unwrap_or_default(),

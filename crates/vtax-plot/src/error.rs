@@ -1,17 +1,17 @@
-//! Why there is no chart.
+//! Errors of drawing.
 
-/// A chart that couldn't be drawn.
+/// Chart that could not be drawn.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PlotError {
-    #[error("the chart \"{title}\" has {given} figures, and at most {most} can be drawn: split it")]
+    #[error("the chart \"{title}\" has {given} figures, but at most {most} can be drawn: split it")]
     #[diagnostic(code("chart-too-large"))]
     TooManyFigures { title: String, given: usize, most: usize },
     #[error("a picture of {width} × {height} pixels is too large: draw at a smaller scale, or keep the SVG")]
     #[diagnostic(code("chart-too-large"))]
     TooManyPixels { width: f32, height: f32 },
-    #[error("drawing the chart \"{title}\" took longer than {seconds} s: give it fewer figures")]
+    #[error("drawing the chart \"{title}\" took longer than {seconds} s: reduce the number of figures")]
     #[diagnostic(code("chart-too-large"))]
     TooSlow { title: String, seconds: u64 },
     #[error("cannot draw the chart \"{title}\": {reason}")]
@@ -20,7 +20,7 @@ pub enum PlotError {
     #[error("cannot start the drawing library: {reason}")]
     #[diagnostic(code("chart-failed"))]
     Library { reason: String },
-    #[error("cannot make a PNG of the chart: {reason}")]
+    #[error("cannot convert the chart to PNG: {reason}")]
     #[diagnostic(code("chart-failed"))]
     Raster { reason: String },
 }

@@ -1,14 +1,14 @@
-//! Text that may come from anybody, made into one line of visible characters.
+//! Untrusted text, made into one line of visible characters.
 //!
-//! Vega escapes what XML would read as markup. What it leaves alone is what a reader can't see: control characters,
-//! which XML refuses, and those that turn the direction of writing.
+//! Vega escapes XML markup. It doesn't escape characters that a reader cannot see: control characters, which are
+//! invalid in XML, and those that change the writing direction.
 
 use std::borrow::Cow;
 
-/// Longer names would leave no room for the figures.
+/// Maximum length: longer names would leave no room for the figures.
 const LONGEST: usize = 80;
 
-/// The text as it is drawn.
+/// Returns the text as it is drawn.
 pub(crate) fn inert(text: &str) -> String {
     let shown: String = text.chars().take(LONGEST + 1).map(visible).collect();
     match shown.chars().count() > LONGEST {
@@ -17,7 +17,7 @@ pub(crate) fn inert(text: &str) -> String {
     }
 }
 
-/// A text of several sentences, which nothing but its length may be cut from.
+/// Returns a text of several sentences, which is only shortened for its length.
 pub(crate) fn prose(text: &str) -> String {
     const LONGEST_PROSE: usize = 4_000;
     text.chars().take(LONGEST_PROSE).map(visible).collect()
@@ -30,7 +30,7 @@ fn visible(character: char) -> Cow<'static, str> {
     }
 }
 
-/// Whether a character has no glyph. The tables are those of the standard library, which quotes such characters.
+/// Returns `true` if a character has no glyph, by the tables of the standard library, which quotes such characters.
 fn is_hidden(character: char) -> bool {
     match character {
         ' '..='~' => false,

@@ -1,7 +1,7 @@
-//! Charts for reports: a picture in a page, a file of its own, and a live one that answers the mouse.
+//! Charts for reports: a picture in a page, a standalone file, and an interactive chart.
 //!
-//! A [`Chart`] is plain data. [`Plotter`] turns it into a specification of Vega-Lite, and Vega draws that inside an
-//! embedded QuickJS, so no browser, no Node.js and no font of the system is needed. The reasons are in
+//! A [`Chart`] is plain data. [`Plotter`] converts it to a Vega-Lite specification, which Vega draws inside an
+//! embedded QuickJS, so no browser, no Node.js and no system font is needed. For the reasons, see
 //! `docs/decisions/30-plots-by-vega.md`.
 //!
 //! ```
@@ -21,8 +21,7 @@
 //! # Ok::<(), vtax_plot::PlotError>(())
 //! ```
 //!
-//! Names and labels may come from anybody: they are drawn as text and can't be anything else. Figures that are not
-//! finite are left out.
+//! Names and labels are untrusted: they are drawn as text only. Figures that are not finite are omitted.
 
 #![forbid(unsafe_code)]
 

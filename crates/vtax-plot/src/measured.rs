@@ -1,18 +1,18 @@
-//! What charts are made of: figures with their intervals, quantities with their units, headings.
+//! Elements of charts: figures with their intervals, quantities with their units, headings.
 
 use crate::inert::{inert, prose};
 
-/// What a chart is called, and what it shows for somebody who can't see it.
+/// Title of a chart, and a summary for readers who cannot see it.
 #[derive(Clone, Debug, Default)]
 pub struct Heading {
-    /// A few words.
+    /// Short title.
     pub title: String,
-    /// Some sentences: what is compared, and what the chart says.
+    /// Summary of some sentences: what is compared, and the result.
     pub summary: String,
 }
 
 impl Heading {
-    /// A heading of these words.
+    /// Creates a heading.
     pub fn new(title: impl Into<String>, summary: impl Into<String>) -> Heading {
         Heading { title: title.into(), summary: summary.into() }
     }
@@ -26,12 +26,12 @@ impl Heading {
     }
 }
 
-/// What is measured, and in what.
+/// Measured quantity and its unit.
 #[derive(Clone, Debug, Default)]
 pub struct Quantity {
-    /// Such as "Round trip".
+    /// Name, e.g. "Round trip".
     pub name: String,
-    /// Such as "µs"; empty for a pure number.
+    /// Unit, e.g. "µs"; empty for a pure number.
     pub unit: String,
 }
 
@@ -41,7 +41,7 @@ impl Quantity {
         Quantity { name: name.into(), unit: unit.into() }
     }
 
-    /// The title of an axis.
+    /// Returns the title of an axis.
     pub(crate) fn title(&self) -> String {
         match self.unit.is_empty() {
             true => inert(&self.name),
@@ -49,7 +49,7 @@ impl Quantity {
         }
     }
 
-    /// A figure in words, for a tip.
+    /// Returns a figure in words, for a tooltip.
     pub(crate) fn words(&self, measured: &Measured) -> String {
         let unit = if self.unit.is_empty() { String::new() } else { format!(" {}", inert(&self.unit)) };
         match measured.interval.and_then(Reach::drawable) {
@@ -59,47 +59,47 @@ impl Quantity {
     }
 }
 
-/// From where to where an interval or a band goes.
+/// Bounds of an interval or a band.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reach {
-    /// The lower end.
+    /// Lower bound.
     pub low: f64,
-    /// The upper end.
+    /// Upper bound.
     pub high: f64,
 }
 
 impl Reach {
-    /// The same with ends that can be drawn, the lower one first.
+    /// Returns drawable bounds, the lower one first.
     pub(crate) fn drawable(self) -> Option<Reach> {
         let (low, high) = (drawable(self.low)?, drawable(self.high)?);
         Some(Reach { low: low.min(high), high: low.max(high) })
     }
 }
 
-/// A figure, with its 95 % interval if there is one.
+/// Figure, with its 95 % interval if there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// The figure itself.
+    /// Value of the figure.
     pub value: f64,
     /// Confidence interval, in the unit of the figure.
     pub interval: Option<Reach>,
-    /// How far the interval is drawn, if that isn't all of it: few rounds may have one of a thousand times the figure, and the
-    /// axis would show nothing else.
+    /// Drawn part of the interval, if it is cut: with few rounds it may be a thousand times the figure, and the axis
+    /// would show nothing else.
     pub cut: Option<Reach>,
 }
 
 impl Measured {
-    /// A figure without an interval.
+    /// Creates a figure without an interval.
     pub fn plain(value: f64) -> Measured {
         Measured { value, interval: None, cut: None }
     }
 
-    /// A figure and the ends of its interval.
+    /// Creates a figure with the bounds of its interval.
     pub fn between(value: f64, low: f64, high: f64) -> Measured {
         Measured { value, interval: Some(Reach { low, high }), cut: None }
     }
 
-    /// The same, drawn no farther than this.
+    /// Limits the drawn interval to this range.
     #[must_use]
     pub fn drawn_within(self, limit: Reach) -> Measured {
         let cut = self.interval.map(|whole| Reach { low: whole.low.max(limit.low), high: whole.high.min(limit.high) });
@@ -110,38 +110,38 @@ impl Measured {
         drawable(self.value)
     }
 
-    /// The interval as far as it is drawn.
+    /// Returns the drawn part of the interval.
     pub(crate) fn reach(&self) -> Option<Reach> {
         self.cut.or(self.interval).and_then(Reach::drawable)
     }
 
-    /// The value and the ends of the interval that can be drawn.
+    /// Returns the value and the drawable bounds of the interval.
     pub(crate) fn ends(&self) -> impl Iterator<Item = f64> {
         let reach = self.reach();
         self.value().into_iter().chain(reach.map(|reach| reach.low)).chain(reach.map(|reach| reach.high))
     }
 }
 
-/// Beyond this no scale has readable numbers, in any unit.
+/// Limit beyond which no scale has readable numbers, in any unit.
 const LARGEST: f64 = 1e15;
 
-/// What is smaller is drawn as zero.
+/// Values below this are drawn as zero.
 const SMALLEST: f64 = 1e-12;
 
-/// The figure with as many digits as a picture can show; none if it can't be drawn.
+/// Returns the figure with as many digits as a picture can show; `None` if it cannot be drawn.
 pub(crate) fn drawable(value: f64) -> Option<f64> {
     let tidy = || format!("{value:.5e}").parse().ok();
     match value.abs() {
         size if size < SMALLEST => Some(0.0),
-        // Which not a number isn't.
+        // NaN fails this comparison.
         size if size <= LARGEST => tidy(),
         _ => None,
     }
 }
 
-/// The figure with four digits.
+/// Formats the figure with four digits.
 pub(crate) fn number(value: f64) -> String {
-    let Some(value) = drawable(value) else { return "not known".to_owned() };
+    let Some(value) = drawable(value) else { return "unknown".to_owned() };
     let value: f64 = format!("{value:.3e}").parse().unwrap_or(value);
     let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     match magnitude {
@@ -150,7 +150,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// The same without zeros at the end, with a comma at each thousand, and with a minus that is as wide as a plus.
+/// Removes trailing zeros, adds thousands separators, and uses a minus that is as wide as a plus.
 fn grouped(digits: &str) -> String {
     let (whole, rest) = digits.split_once('.').unwrap_or((digits, ""));
     let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |whole| ("−", whole));
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn numbers_have_four_digits() {
         let shown = [0.0, 12.3456, -0.012345, 1_234_567.0, 100.0, 1e-7, f64::NAN].map(number);
-        assert_eq!(shown, ["0", "12.35", "−0.01235", "1,235,000", "100", "1.000e-7", "not known"]);
+        assert_eq!(shown, ["0", "12.35", "−0.01235", "1,235,000", "100", "1.000e-7", "unknown"]);
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(Quantity::new("Ratio", "").words(&Measured::plain(1.5)), "1.5");
     }
 
-    /// The tip still says the whole interval.
+    /// The tooltip still shows the whole interval.
     #[test]
     fn an_interval_may_be_drawn_in_part() {
         let wide = Measured::between(10.0, -900.0, 4e6).drawn_within(Reach { low: 2.5, high: 40.0 });

@@ -1,8 +1,8 @@
-//! The live version of a chart in a page.
+//! Interactive version of a chart in a page.
 //!
-//! A page has the style and the script once. Its Content-Security-Policy needs no more than
-//! `default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-…'` with [`page_script_hash`]: the script
-//! evaluates no text, and loads nothing.
+//! A page contains the style and the script once. Its Content-Security-Policy requires no more than `default-src
+//! 'none'; style-src 'unsafe-inline'; script-src 'sha256-…'` with [`page_script_hash`]: the script evaluates no text
+//! and loads nothing.
 
 use std::fmt;
 
@@ -10,17 +10,18 @@ use serde_json::Value;
 
 use crate::{palette::Theme, svg::Svg};
 
-/// Vega, its interpreter of expressions and some lines of ours. It goes between `<script>` and `</script>`, after all
-/// charts. It has the licences of what is in it at its start, so that a page on its own has them too.
+/// Script of a page: Vega, its expression interpreter and some lines of ours. Insert it between `<script>` and
+/// `</script>` after all charts. It begins with the licences of its contents, so that a standalone page includes them
+/// too.
 pub const PAGE_SCRIPT: &str = include_str!("../bundle/page.min.js");
 
-/// What the page's Content-Security-Policy calls the script: `sha256-…`, to be put between single quotes.
+/// Returns the hash of the script for the page's Content-Security-Policy, `sha256-…`, to be put in single quotes.
 pub fn page_script_hash() -> &'static str {
     include_str!("../bundle/page.min.js.sha256").trim_end()
 }
 
-/// The colours of both themes, and the look of tips; to go between `<style>` and `</style>`. A page that lets its
-/// reader choose a theme sets `data-theme` to `light` or `dark` on its root.
+/// Returns the colours of both themes and the style of tooltips, to be inserted between `<style>` and `</style>`. A
+/// page that lets its reader choose a theme sets `data-theme` to `light` or `dark` on its root.
 pub fn page_style() -> String {
     let (light, dark) = (Theme::Light.variables(), Theme::Dark.variables());
     format!(
@@ -38,7 +39,7 @@ pub fn page_style() -> String {
     )
 }
 
-/// A compiled chart, which [`PAGE_SCRIPT`] makes live. Its expressions are parsed in the page, and interpreted.
+/// Compiled chart, which [`PAGE_SCRIPT`] makes interactive. Its expressions are parsed in the page and interpreted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageSpec(Value);
 
@@ -50,13 +51,13 @@ impl PageSpec {
         PageSpec(value)
     }
 
-    /// The specification as Vega takes it.
+    /// Returns the Vega specification.
     pub fn value(&self) -> &Value {
         &self.0
     }
 
-    /// The element of a page with the picture and what makes it live. On a phone the picture is wider than the page,
-    /// so the keyboard can scroll it. The live one fits.
+    /// Returns the element of a page with the picture and its specification. On a phone the picture is wider than the
+    /// page, so the keyboard can scroll it. The interactive chart fits the page.
     pub fn figure(&self, svg: &Svg) -> String {
         let svg = svg.as_str();
         format!(
@@ -65,7 +66,7 @@ impl PageSpec {
     }
 }
 
-/// JSON that can stand in a `<script>` of HTML: nothing in it ends the element or begins a comment.
+/// JSON that is safe in a `<script>` element of HTML: nothing in it ends the element or begins a comment.
 impl fmt::Display for PageSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let json = self.0.to_string();

@@ -1,17 +1,18 @@
-//! Colours and font. The colours differ in lightness too, so that people who see fewer colours can tell them apart.
+//! Colours and font. The colours also differ in lightness, so that readers with colour vision deficiency can
+//! distinguish them.
 //!
-//! They were searched for: in each theme the smallest distance between two of them in OKLab, as seen with normal
-//! sight and as Machado's model sees it without red, green or blue cones, is at least 0.08; and each contrasts with
-//! the background by 3:1 or more (WCAG 1.4.11). Shapes and dashes say the same without colour.
+//! They are the result of a search: in each theme the smallest distance between two of them in OKLab, with normal
+//! vision and with Machado's model of missing red, green or blue cones, is at least 0.08; and each contrasts with the
+//! background by 3:1 or more (WCAG 1.4.11). Shapes and dashes carry the same information without colour.
 
-/// Browsers have the first font only if the reader does; the PNG's fonts are known by it.
+/// Font list. Browsers have the first font only if the reader does; the PNG's fonts are found by it.
 pub(crate) const FONT: &str =
     "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
-/// What a picture is looked at on.
+/// Theme of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
-    /// Dark on white; for paper too.
+    /// Dark on white; also for paper.
     Light,
     /// Light on nearly black.
     Dark,
@@ -24,24 +25,24 @@ const DARK: [&str; 8] = ["#7898fb", "#e8902c", "#b6f3c3", "#9b6d78", "#fdd506", 
 pub(crate) const SHAPES: [&str; 8] =
     ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"];
 
-/// Dashes of lines, in the order of the colours.
+/// Dash patterns of lines, in the order of the colours.
 pub(crate) const DASHES: [&[u32]; 8] =
     [&[1, 0], &[6, 3], &[2, 2], &[8, 3, 2, 3], &[12, 3], &[4, 2, 1, 2, 1, 2], &[10, 2, 4, 2], &[3, 5]];
 
-/// Text, axes and whatever else is in the colour of the page's text.
+/// Colour of text and axes: that of the page's text.
 pub(crate) const INK: &str = "currentColor";
 
-/// The background, for what is cut out of a shape. `Canvas` is the browser's own.
+/// Background, for cut-outs of a shape. `Canvas` is the browser's own.
 pub(crate) const GROUND: &str = "var(--plot-ground, Canvas)";
 
-/// A colour that the page's style sets by theme; without one it is the light theme's.
+/// Returns a colour that the page's style sets by theme; without one, it is the light theme's.
 pub(crate) fn colour(index: usize) -> String {
     let index = index % LIGHT.len();
     format!("var(--plot-{}, {})", index + 1, LIGHT[index])
 }
 
 impl Theme {
-    /// Text and axes.
+    /// Colour of text and axes.
     pub(crate) fn ink(self) -> &'static str {
         match self {
             Theme::Light => "#1b1d22",
@@ -49,7 +50,7 @@ impl Theme {
         }
     }
 
-    /// The background.
+    /// Colour of the background.
     pub(crate) fn ground(self) -> &'static str {
         match self {
             Theme::Light => "#ffffff",
@@ -64,13 +65,13 @@ impl Theme {
         }
     }
 
-    /// The text with all colours that depend on a page replaced by this theme's.
+    /// Replaces all colours that depend on a page by this theme's.
     pub(crate) fn applied(self, text: &str) -> String {
         let text = text.replace(INK, self.ink()).replace(GROUND, self.ground());
         self.colours().iter().enumerate().fold(text, |text, (index, own)| text.replace(&colour(index), own))
     }
 
-    /// The variables of this theme, as declarations of CSS.
+    /// Returns the variables of this theme as CSS declarations.
     pub(crate) fn variables(self) -> String {
         let colours: String =
             self.colours().iter().enumerate().map(|(index, own)| format!("--plot-{}:{own};", index + 1)).collect();
@@ -82,7 +83,7 @@ impl Theme {
 mod tests {
     use super::*;
 
-    /// WCAG's relative luminance.
+    /// Relative luminance (WCAG).
     fn luminance(hex: &str) -> f64 {
         let channel = |at: usize| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")) / 255.0;
         let linear = |c: f64| if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) };

@@ -1,4 +1,4 @@
-//! From data to a picture.
+//! Conversion of data to a picture.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -10,15 +10,15 @@ use crate::{
     svg::Svg,
 };
 
-/// More marks make a file that no browser shows at ease.
+/// Maximum number of figures: with more marks, no browser shows the file smoothly.
 const MOST_FIGURES: usize = 10_000;
 
-/// Hundreds of times what a usual chart takes.
+/// Time limit: hundreds of times the time of a usual chart.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Draws charts. It loads the library once, so one plotter should draw all charts of a report.
+/// Draws charts. It loads the library once, so use one plotter for all charts of a report.
 pub struct Plotter {
-    /// None after a failure: nobody knows what a library that was stopped has in its memory.
+    /// `None` after a failure: the state of a library that was stopped is unknown.
     engine: RefCell<Option<VegaEngine>>,
 }
 
@@ -27,27 +27,27 @@ impl Plotter {
     ///
     /// # Errors
     ///
-    /// If there isn't enough memory for it.
+    /// Fails if there isn't enough memory.
     pub fn new() -> Result<Plotter, PlotError> {
         Ok(Plotter { engine: RefCell::new(Some(load()?)) })
     }
 
-    /// Draws a chart for a page. It takes its colours from the page's style.
+    /// Draws a chart for a page, which takes its colours from the page's style.
     ///
     /// # Errors
     ///
-    /// If the chart has too many figures, or drawing it takes too much time or memory.
+    /// Fails if the chart has too many figures, or if drawing it takes too much time or memory.
     pub fn svg(&self, chart: &Chart) -> Result<Svg, PlotError> {
         let drawn = self.asked(chart, |engine, lite| engine.draw(lite, LONGEST))?;
         let unreadable = || failed(chart, "Vega's SVG has another form than expected");
         Svg::of_vega(&drawn, chart.heading()).ok_or_else(unreadable)
     }
 
-    /// Compiles a chart for [`PAGE_SCRIPT`](crate::PAGE_SCRIPT), which makes a live view of it in a page.
+    /// Compiles a chart for [`PAGE_SCRIPT`](crate::PAGE_SCRIPT), which makes it interactive in a page.
     ///
     /// # Errors
     ///
-    /// As [`svg`](Self::svg).
+    /// Fails like [`svg`](Self::svg).
     pub fn page_spec(&self, chart: &Chart) -> Result<PageSpec, PlotError> {
         let vega = self.asked(chart, |engine, lite| engine.compile(lite, LONGEST))?;
         let value = serde_json::from_str(&vega).map_err(|error| failed(chart, &error.to_string()))?;
@@ -70,7 +70,7 @@ impl Plotter {
     }
 }
 
-/// The specification for Vega-Lite, if it isn't too long.
+/// Returns the Vega-Lite specification, unless it is too long.
 fn specified(chart: &Chart) -> Result<String, PlotError> {
     match chart.figures() {
         given if given > MOST_FIGURES => {

@@ -1,4 +1,4 @@
-//! SVG to PNG, with a font of our own: what the system has doesn't change a picture.
+//! Conversion of SVG to PNG with an embedded font: the fonts of the system don't affect a picture.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,10 +9,10 @@ use resvg::{
 
 use crate::error::PlotError;
 
-/// 160 MB of memory.
+/// Maximum number of pixels (160 MB of memory).
 const MOST_PIXELS: f32 = 40e6;
 
-/// Inter, cut down by `scripts/vega.sh` to the characters of European languages and of mathematics.
+/// Inter, reduced by `scripts/vega.sh` to the characters of European languages and of mathematics.
 static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
     let mut fonts = Database::new();
     fonts.load_font_data(include_bytes!("../fonts/Inter-Regular.ttf").to_vec());
@@ -32,7 +32,7 @@ pub(crate) fn png(svg: &str, scale: f32) -> Result<Vec<u8>, PlotError> {
 fn canvas(tree: &Tree, scale: f32) -> Result<Pixmap, PlotError> {
     let (width, height) = ((tree.size().width() * scale).ceil(), (tree.size().height() * scale).ceil());
     let too_large = || PlotError::TooManyPixels { width, height };
-    // Not a number fits no more than one that is too large.
+    // NaN is refused like a scale that is too large.
     let fits = width >= 1.0 && height >= 1.0 && width * height <= MOST_PIXELS;
     fits.then(|| Pixmap::new(width as u32, height as u32)).flatten().ok_or_else(too_large)
 }

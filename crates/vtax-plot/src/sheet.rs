@@ -1,4 +1,4 @@
-//! What the specifications of all charts have in common: size, axes, legend, notes, colours.
+//! Common parts of all chart specifications: size, axes, legend, notes, colours.
 
 use serde_json::{Value, json};
 
@@ -8,12 +8,12 @@ use crate::{
     palette::{DASHES, FONT, GROUND, INK, SHAPES, colour},
 };
 
-/// In pixels: a page's column, and with 12-pixel text a column of paper.
+/// Width in pixels: a column of a page, or of paper with 12-pixel text.
 pub(crate) const WIDTH: f64 = 680.0;
-/// The room left of it. Labels are measured in one font; the wider one that a reader may have needs an eighth more.
+/// Left margin. Labels are measured in one font; a wider one that a reader may have needs an eighth more.
 const LEFT: f64 = 24.0;
 
-/// The whole specification.
+/// Returns the whole specification.
 pub(crate) fn sheet(height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -> Value {
     let mut sheet = json!({
         "width": WIDTH,
@@ -32,7 +32,7 @@ pub(crate) fn sheet(height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -
     sheet
 }
 
-/// The intervals of lines as bands, from the field of the encoding up to `h`. Null if no line has one.
+/// Intervals of lines as bands, from the field of the encoding up to `h`. Null if no line has one.
 pub(crate) fn band(mut encoding: Value, opacity: Value, rows: Vec<Value>) -> Value {
     if rows.is_empty() {
         return Value::Null;
@@ -42,7 +42,7 @@ pub(crate) fn band(mut encoding: Value, opacity: Value, rows: Vec<Value>) -> Val
     json!({"data": data(rows), "mark": "area", "encoding": encoding})
 }
 
-/// Lines that a telephone has room for.
+/// Wraps text to lines that fit a phone.
 fn wrapped(text: &str) -> Vec<String> {
     const LONGEST_LINE: usize = 60;
     let mut lines = vec![String::new()];
@@ -80,7 +80,7 @@ fn config() -> Value {
     })
 }
 
-/// Data of a layer's own.
+/// Data of a single layer.
 pub(crate) fn data(rows: impl IntoIterator<Item = Value>) -> Value {
     json!({"values": rows.into_iter().collect::<Vec<_>>()})
 }
@@ -91,16 +91,16 @@ pub(crate) fn names<'a>(all: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     all.into_iter().map(inert).filter(|name| seen.insert(name.clone())).collect()
 }
 
-/// The scale and legend of a channel that tells names apart: `values` are taken in turn.
+/// Scale and legend of a channel that distinguishes names; `values` are assigned in rotation.
 pub(crate) fn told_apart(field: &str, names: &[String], values: Vec<Value>) -> Value {
     let mut range: Vec<Value> = values.iter().cycle().take(names.len()).cloned().collect();
-    // Vega-Lite takes no empty range.
+    // Vega-Lite rejects an empty range.
     range.extend(if names.is_empty() { values.first().cloned() } else { None });
     let legend = if names.len() < 2 { Value::Null } else { legend(names) };
     json!({"field": field, "type": "nominal", "scale": {"domain": names, "range": range}, "legend": legend})
 }
 
-/// A legend with as many columns as the width has room for.
+/// Legend with as many columns as fit the width.
 fn legend(names: &[String]) -> Value {
     const LETTER: usize = 7;
     const SYMBOL: usize = 40;
@@ -115,7 +115,7 @@ pub(crate) fn colours(field: &str, names: &[String]) -> Value {
     told_apart(field, names, (0..8).map(|index| json!(colour(index))).collect())
 }
 
-/// As [`colours`], for lines: the legend shows a piece of each.
+/// Like [`colours`], for lines: the legend shows a piece of each.
 pub(crate) fn line_colours(names: &[String]) -> Value {
     lined(colours("n", names))
 }
@@ -136,7 +136,7 @@ pub(crate) fn dashes(names: &[String]) -> Value {
     lined(told_apart("n", names, DASHES.map(|dash| json!(dash)).to_vec()))
 }
 
-/// What makes a click on the legend choose a name; none without a legend.
+/// Selection of a name by a click on the legend; null without a legend.
 pub(crate) fn pick(field: &str, names: &[String]) -> Value {
     match names.len() {
         0 | 1 => json!([]),
@@ -144,7 +144,7 @@ pub(crate) fn pick(field: &str, names: &[String]) -> Value {
     }
 }
 
-/// Names that aren't chosen are faint.
+/// Dims names that aren't selected.
 pub(crate) fn faint(names: &[String], usual: f64) -> Value {
     match names.len() {
         0 | 1 => json!({"value": usual}),
@@ -152,20 +152,20 @@ pub(crate) fn faint(names: &[String], usual: f64) -> Value {
     }
 }
 
-/// An axis of figures. Vega takes as many decimals as the distance of the ticks needs.
+/// Axis of figures. Vega uses as many decimals as the distance of the ticks requires.
 pub(crate) fn axis(quantity: &Quantity, figures: impl IntoIterator<Item = f64>) -> Value {
     let largest = figures.into_iter().map(f64::abs).fold(0.0, f64::max);
     let format = if largest >= 1e6 || (largest > 0.0 && largest < 1e-4) { "~s" } else { ",f" };
     json!({"title": quantity.title(), "format": format, "tickCount": 6, "labelFlush": false})
 }
 
-/// What a reader sees at a mark: its name, and the figure in words.
+/// Tooltip of a mark: its name, and the figure in words.
 pub(crate) fn tip() -> Value {
     json!([{"field": "n", "title": "of"}, {"field": "t", "title": "of "}])
 }
 
-/// A figure with its name as a row of data: `n` the name, `t` the words, `v` the value, `l` and `h` the interval.
-/// Nothing if there is no value.
+/// Figure with its name as a row of data: `n` the name, `t` the words, `v` the value, `l` and `h` the interval. `None`
+/// if there is no value.
 pub(crate) fn measured_row(name: &str, quantity: &Quantity, measured: &Measured) -> Option<Value> {
     let mut row = json!({"n": inert(name), "t": quantity.words(measured), "v": measured.value()?});
     if let Some(reach) = measured.reach() {
@@ -175,7 +175,7 @@ pub(crate) fn measured_row(name: &str, quantity: &Quantity, measured: &Measured)
     Some(row)
 }
 
-/// The noise floor behind the figures, which lie along `channel` (`x` or `y`).
+/// Noise floor behind the figures, which extend along `channel` (`x` or `y`).
 pub(crate) fn noise(channel: &str, reach: Option<Reach>) -> Value {
     let Some(reach) = reach.and_then(Reach::drawable) else { return Value::Null };
     let mut encoding = json!({});
@@ -188,22 +188,22 @@ pub(crate) fn noise(channel: &str, reach: Option<Reach>) -> Value {
     })
 }
 
-/// For a chart that doesn't have all intervals whole.
+/// Note for a chart that cuts some intervals.
 pub(crate) fn cut_note<'a>(figures: impl IntoIterator<Item = &'a Measured>) -> Option<&'static str> {
-    figures.into_iter().any(|figure| figure.cut.is_some()).then_some("Very wide ones are cut off.")
+    figures.into_iter().any(|figure| figure.cut.is_some()).then_some("Very wide intervals are cut off.")
 }
 
 pub(crate) fn noise_note(reach: Option<Reach>) -> Option<&'static str> {
     reach.and_then(Reach::drawable).map(|_| "Grey band: noise floor.")
 }
 
-/// The line around a shape that separates it from what lies below.
+/// Outline of a shape, which separates it from what lies below.
 pub(crate) fn halo() -> Value {
     json!(GROUND)
 }
 
 pub(crate) fn nothing_note(empty: bool) -> Option<&'static str> {
-    empty.then_some("There is no figure to show.")
+    empty.then_some("No figures to show.")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The drawn picture: in a page, and as a file of its own.
+//! Drawn picture, embedded in a page or as a standalone file.
 
 use crate::{
     error::PlotError,
@@ -7,29 +7,29 @@ use crate::{
     raster,
 };
 
-/// A picture for a page. Text and axes have the colour of the page's text, and the rest comes from CSS variables (see
-/// [`page_style`](crate::page_style)). It is as wide as its place, and at most as wide as it was drawn.
+/// Picture for a page. Text and axes have the colour of the page's text, and all others come from CSS variables (see
+/// [`page_style`](crate::page_style)). It is as wide as its container, up to the width at which it was drawn.
 #[derive(Clone, Debug)]
 pub struct Svg {
     text: String,
     title: String,
     size: Size,
-    /// What is between the tags of the root.
+    /// Content of the root element.
     inside: String,
 }
 
-/// In pixels.
+/// Size in pixels.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     width: f32,
     height: f32,
 }
 
-/// The room for the title in a file of its own.
+/// Height of the title in a standalone file.
 const TITLE: f32 = 34.0;
 
 impl Svg {
-    /// Gives Vega's SVG a root of ours; none if it isn't as Vega writes it.
+    /// Replaces the root of Vega's SVG; returns `None` if it has an unexpected form.
     pub(crate) fn of_vega(drawn: &str, heading: &Heading) -> Option<Svg> {
         let (root, rest) = drawn.split_once('>')?;
         let inside = slim(rest.strip_suffix("</svg>")?);
@@ -43,12 +43,12 @@ impl Svg {
         Some(Svg { text, title: heading.title(), size, inside: format!("{words}{inside}") })
     }
 
-    /// The element, to be put into a page.
+    /// Returns the element for a page.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The same picture as a file, with its title above it and colours that depend on no page.
+    /// Returns the same picture as a standalone file, with its title above it and colours that depend on no page.
     pub fn standalone(&self, theme: Theme) -> Standalone {
         let Size { width, height } = self.size;
         let height = height + TITLE;
@@ -64,23 +64,23 @@ impl Svg {
     }
 }
 
-/// A picture as a file of its own.
+/// Picture as a standalone file.
 #[derive(Clone, Debug)]
 pub struct Standalone {
     text: String,
 }
 
 impl Standalone {
-    /// The text of the file.
+    /// Returns the text of the file.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The same as PNG, `scale` pixels to each of the SVG. Text is in a font that vtax carries.
+    /// Converts the picture to PNG, with `scale` pixels per pixel of the SVG. Text is in a font that vtax includes.
     ///
     /// # Errors
     ///
-    /// If the picture would be too large.
+    /// Fails if the picture would be too large.
     pub fn png(&self, scale: f32) -> Result<Vec<u8>, PlotError> {
         raster::png(&self.text, scale)
     }
@@ -94,8 +94,8 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Leaves out what says nothing: a fifth to a half of the text. The whole is one picture to those who can't see it,
-/// so its parts have no roles.
+/// Removes redundant attributes: a fifth to a half of the text. For screen readers the whole is one picture, so its
+/// parts have no roles.
 fn slim(drawn: &str) -> String {
     let font = format!(" font-family=\"{FONT}\"");
     let needless = [
@@ -113,13 +113,13 @@ fn slim(drawn: &str) -> String {
         .replace("<path class=\"background\" d=\"M0,0h0v0h0Z\"/>", "")
 }
 
-/// A number of the root's tag.
+/// Number in the root's tag.
 fn attribute(root: &str, name: &str) -> Option<f32> {
     let (_, after) = root.split_once(&format!(" {name}=\""))?;
     after.split_once('"')?.0.parse().ok().filter(|size: &f32| size.is_finite() && *size > 0.0)
 }
 
-/// Changes what is between `<` and `>`, and leaves text alone: a name may contain what a tag does.
+/// Changes what is between `<` and `>`, but not text: a name may look like a tag.
 fn in_tags(svg: &str, change: impl Fn(&str) -> String) -> String {
     let mut changed = String::with_capacity(svg.len());
     for part in svg.split_inclusive('>') {

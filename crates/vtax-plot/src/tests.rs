@@ -1,4 +1,4 @@
-//! All charts, with figures as a report has them and with such as nobody expects.
+//! Tests of all charts, with realistic and with unexpected figures.
 
 use jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! What a run found, in plain sentences: the rows ranked by what they cost.
+//! Plain-language answer of a run: the rows ranked by cost.
 
 use vtax_model::{
     cell::{ColumnKey, Instrument},
@@ -20,14 +20,14 @@ use super::{
     words,
 };
 
-/// If a row has more figures than this for one test, the answer names only the smallest and the largest.
+/// Maximum number of figures that the answer names for one test of a row; beyond it, only the smallest and the largest.
 const EACH: usize = 3;
-/// Cells without anything to compare are listed up to this number.
+/// Maximum number of cells to list when there is nothing to compare.
 const LEVELS: usize = 8;
-/// Other MTUs may differ in so many costs before the tables tell them.
+/// Maximum number of differing costs at other MTUs that the answer lists; beyond it, the reader is sent to the tables.
 const EXCEPTIONS: usize = 3;
 
-/// The answer by the instrument that answers the question; with `all` by each.
+/// Returns the answer in the measurement mode that answers the question; with `all`, in every mode.
 pub(crate) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
     let blocks = blocks(document);
     let mut instruments: Vec<Instrument> = document.instruments();
@@ -42,27 +42,27 @@ pub(crate) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
     Section::new("", if parts.is_empty() { levels(document) } else { parts })
 }
 
-/// The first MTU, if at all others the intervals of the costs overlap with those there, or if the answer names the few
-/// that don't.
+/// Returns the first MTU if the intervals of the costs at all other MTUs overlap with those at the first, or if the
+/// answer names the few that don't.
 pub(crate) fn column_that_tells_all(document: &ResultDocument, blocks: &[&BlockCells<'_>]) -> Option<ColumnKey> {
-    // How a disk takes more threads is what is asked, so each number of them is told.
+    // Scaling over threads is the question with disks, so every number of threads is reported.
     let effects = Effects::of(document, blocks).filter(|_| !is_of_disks(document))?;
     let twins = effects.twins();
     let apart = twins.iter().filter(|(one, other)| !overlap(one.tax, other.tax)).count();
     effects.columns.first().copied().filter(|_| apart <= EXCEPTIONS && !twins.is_empty())
 }
 
-/// What a cell costs against the baseline's.
+/// Cost of a cell compared with the baseline's.
 struct Effect<'a> {
     record: &'a CellRecord,
     tax: &'a TaxRecord,
     test: TestKind,
     column: ColumnKey,
-    /// Its block among those with the same test; empty if there is only one.
+    /// Block among those with the same test; empty if there is only one.
     block: String,
-    /// The same with its column, if blocks begin with different ones.
+    /// Block with its column, if blocks begin with different columns.
     named: String,
-    /// Whether its block has no column before it.
+    /// Set if this is the first column of its block.
     first: bool,
 }
 
@@ -73,7 +73,7 @@ struct Effects<'a> {
 }
 
 impl<'a> Effects<'a> {
-    /// None if nothing was compared.
+    /// Returns `None` if nothing was compared.
     fn of(document: &'a ResultDocument, blocks: &[&BlockCells<'a>]) -> Option<Effects<'a>> {
         let mut all = Vec::new();
         for test in distinct(blocks.iter().flat_map(|block| block.tests())) {
@@ -98,13 +98,13 @@ impl<'a> Effects<'a> {
         let mut parts = vec![SectionPart::Paragraph(self.lead(instrument)), SectionPart::bullets(self.of_rows(own))];
         let steps = self.of_rows(|row| !own(row));
         if !steps.is_empty() {
-            parts.push(SectionPart::Paragraph("Each step against the same path without it:".to_owned()));
+            parts.push(SectionPart::Paragraph("Each step compared with the same path without it:".to_owned()));
             parts.push(SectionPart::bullets(steps));
         }
         parts.into_iter().chain(self.of_other_columns(all).map(SectionPart::Paragraph)).collect()
     }
 
-    /// `Against native at MTU 1500, with 95 % intervals:`
+    /// Returns e.g. `Compared with native at MTU 1500, with 95 % intervals:`.
     fn lead(&self, instrument: Option<&str>) -> String {
         let several = distinct(self.document.cells.iter().map(|record| record.cell.column())).len() > 1;
         let firsts = distinct(self.all.iter().filter(|effect| effect.first).map(|effect| effect.column));
@@ -112,7 +112,7 @@ impl<'a> Effects<'a> {
             [column] if several => format!(" {}", ColumnKey::among(&[*column])),
             _ => String::new(),
         };
-        let against = format!("against {}{column}, with 95 % intervals:", self.document.baseline);
+        let against = format!("compared with {}{column}, with 95 % intervals:", self.document.baseline);
         let caveat = self.document.caveat.as_ref().map(ForeignText::to_string);
         let mind: Vec<String> = caveat.into_iter().chain(instrument.map(str::to_owned)).collect();
         match mind.is_empty() {
@@ -121,7 +121,7 @@ impl<'a> Effects<'a> {
         }
     }
 
-    /// The dearest row first; those of which nothing is shown together at the end.
+    /// Returns a line for each row, highest cost first; rows without a shown difference are merged at the end.
     fn of_rows(&self, wanted: impl Fn(Row) -> bool) -> Vec<String> {
         let of_first = |row| self.all.iter().filter(move |effect| effect.first && effect.record.cell.row == row);
         let rows = distinct(self.all.iter().map(|effect| effect.record.cell.row));
@@ -144,14 +144,14 @@ impl<'a> Effects<'a> {
         lines
     }
 
-    /// The costs at other MTUs than the first, each with that at the first.
+    /// Pairs each cost at another MTU with the one at the first MTU.
     fn twins(&self) -> Vec<(&Effect<'a>, &Effect<'a>)> {
         let twin = |effect: &Effect<'_>| self.all.iter().find(|known| known.first && of_row_and_test(known, effect));
         let others = self.all.iter().filter(|effect| !effect.first);
         others.filter_map(|effect| Some((effect, twin(effect)?))).collect()
     }
 
-    /// `bridge UDP bandwidth -20 % [-22, -18]`
+    /// Returns e.g. `bridge UDP bandwidth -20 % [-22, -18]`.
     fn told(&self, effect: &Effect<'_>) -> String {
         let Effect { record, tax, test, column, block, .. } = effect;
         let at = if self.columns.len() > 2 { format!(" {}", ColumnKey::among(&[*column])) } else { String::new() };
@@ -159,8 +159,8 @@ impl<'a> Effects<'a> {
         format!("{} {block}{} {}{at}", record.cell.row, quantity(*test), said(tax))
     }
 
-    /// Whether the intervals at the other MTUs overlap with those at the first. Unless all tables follow (`all`), the
-    /// sentence says where they are.
+    /// Compares the intervals at the other MTUs with those at the first. Unless all tables follow (`all`), the sentence
+    /// names the option that shows them.
     fn of_other_columns(&self, all: bool) -> Option<String> {
         let compared = self.twins();
         let differing: Vec<String> = compared
@@ -173,19 +173,23 @@ impl<'a> Effects<'a> {
         let told = if all || is_of_disks(self.document) { "" } else { " (--detail)" };
         let overlap = format!("{columns} the intervals of the costs overlap with these{told}");
         let noisy = |effect: &Effect<'_>| effect.tax.verdict == Verdict::TooNoisy;
-        // Such intervals overlap with any other.
+        // Intervals that wide overlap with any other.
         let tells = compared.iter().any(|(one, other)| !noisy(one) && !noisy(other));
         tells.then(|| match differing.len() {
             0 => format!("{overlap}."),
-            1..=EXCEPTIONS => format!("{overlap}, but for {}.", differing.join("; ")),
+            1..=EXCEPTIONS => format!("{overlap}, except for {}.", differing.join("; ")),
             some => {
-                format!("{columns} {some} of {} costs have intervals apart from these: see the tables.", compared.len())
+                format!(
+                    "{columns} {some} of {} costs have intervals that don't overlap: see the tables.",
+                    compared.len()
+                )
             }
         })
     }
 }
 
-/// With the column that is told, if that isn't the same in all: blocks of disks have tests of other numbers of threads.
+/// Block titles, each with the reported column if blocks differ in it: blocks of disks have tests with different
+/// numbers of threads.
 fn titles(blocks: &[&&BlockCells<'_>], test: TestKind) -> Vec<String> {
     let first = |block: &BlockCells<'_>| block.columns().into_iter().find(|column| has(block, test, *column));
     let alike = distinct(blocks.iter().map(|block| first(block))).len() < 2;
@@ -200,7 +204,7 @@ fn has(block: &BlockCells<'_>, test: TestKind, column: ColumnKey) -> bool {
     block.records().any(|record| record.cell.kind() == test && record.cell.column() == column)
 }
 
-/// The titles without what all of them begin with: `TCP` and `UDP`, or `64 B` and `1 KiB`.
+/// Strips the prefix that all titles share, e.g. to `TCP` and `UDP`, or `64 B` and `1 KiB`.
 fn apart(titles: Vec<String>) -> Vec<String> {
     let parts: Vec<Vec<&str>> = titles.iter().map(|title| title.split(", ").collect()).collect();
     let shared =
@@ -217,8 +221,8 @@ fn overlap(one: &TaxRecord, other: &TaxRecord) -> bool {
     one.low <= other.high && other.low <= one.high
 }
 
-/// By what rows are ranked: the largest cost that is shown. Rows without one come after all others, by what they may
-/// cost at most; so those that are shown get something added that no cost reaches.
+/// Sort key of a row: its largest shown cost. Rows without one are sorted after all others by their upper bound, so
+/// shown costs get an offset larger than any bound.
 fn size(effects: &[&Effect<'_>]) -> f64 {
     let of = |effect: &&Effect<'_>| match effect.tax.verdict {
         verdict if verdict.is_shown() => 1e3 + effect.tax.of.cost_ratio(effect.tax.ratio),
@@ -235,7 +239,7 @@ fn is_noisy(effect: &&Effect<'_>) -> bool {
     effect.tax.verdict == Verdict::TooNoisy
 }
 
-/// `RTT +27 % [+25, +29] (TCP), +37 % [+36, +38] (UDP); bandwidth …`
+/// Returns e.g. `RTT +27 % [+25, +29] (TCP), +37 % [+36, +38] (UDP); bandwidth …`.
 fn of_row(effects: &[&Effect<'_>]) -> String {
     let tests = distinct(effects.iter().map(|effect| effect.test));
     let of_test = |test: TestKind| {
@@ -246,7 +250,7 @@ fn of_row(effects: &[&Effect<'_>]) -> String {
     tests.into_iter().map(of_test).collect::<Vec<_>>().join("; ")
 }
 
-/// `+27 % [+25, +29] (TCP), +37 % [+36, +38] (UDP)`; what is said of several blocks is said once.
+/// Returns e.g. `+27 % [+25, +29] (TCP), +37 % [+36, +38] (UDP)`; a text that applies to several blocks appears once.
 fn each(effects: &[&&Effect<'_>]) -> String {
     let mut told: Vec<(String, Vec<&str>)> = Vec::new();
     for effect in effects {
@@ -257,7 +261,7 @@ fn each(effects: &[&&Effect<'_>]) -> String {
         }
     }
     let named = |(text, blocks): (String, Vec<&str>)| {
-        // A test of disks has commas in its own name.
+        // The name of a disk test contains commas.
         let between = if blocks.iter().any(|block| block.contains(", ")) { "; " } else { ", " };
         match blocks.join(between) {
             blocks if blocks.is_empty() => text,
@@ -267,7 +271,7 @@ fn each(effects: &[&&Effect<'_>]) -> String {
     told.into_iter().map(named).collect::<Vec<_>>().join(", ")
 }
 
-/// `from +2.1 % to +106 % (10 sizes), 2 of 10 not shown`
+/// Returns e.g. `from +2.1 % to +106 % (10 sizes), 2 of 10 not shown`.
 fn range(effects: &[&&Effect<'_>]) -> String {
     let shown: Vec<f64> =
         effects.iter().filter(|effect| effect.tax.verdict.is_shown()).map(|effect| effect.tax.ratio).collect();
@@ -275,11 +279,11 @@ fn range(effects: &[&&Effect<'_>]) -> String {
     let largest = shown.iter().copied().fold(0.0, f64::max);
     let (all, missing) = (effects.len(), effects.len() - shown.len());
     match (shown.len(), missing) {
-        (0, _) => format!("not shown in any of {all} cases"),
+        (0, _) => format!("no difference shown in any of {all} cases"),
         (_, 0) => format!("from {} to {} in {all} cases", brief_change(least), brief_change(largest)),
         (some, _) => {
             format!(
-                "from {} to {} in {some} of {all} cases, the others not shown",
+                "from {} to {} in {some} of {all} cases, no difference shown in the others",
                 brief_change(least),
                 brief_change(largest)
             )
@@ -287,38 +291,38 @@ fn range(effects: &[&&Effect<'_>]) -> String {
     }
 }
 
-/// `+27 % [+25, +29]`, or what is said where no difference is shown.
+/// Returns e.g. `+27 % [+25, +29]`, or the words for a difference that is not shown.
 pub(crate) fn said(tax: &TaxRecord) -> String {
     let figures = || format!("{} {}", brief_change(tax.ratio), brief_interval(tax.low, tax.high));
     let noise = if tax.within_floor { ", within noise" } else { "" };
     match tax.verdict {
         Verdict::Slower | Verdict::Faster => format!("{}{noise}", figures()),
-        Verdict::NotConfirmed => format!("{} not confirmed", figures()),
-        Verdict::NoneLarger => format!("at most {}", at_most(tax)),
+        Verdict::NotConfirmed => format!("{} not significant after Holm", figures()),
+        Verdict::NoneLarger => format!("≤ {} worse", at_most(tax)),
         Verdict::NoneShown => "no difference shown".into(),
         Verdict::TooNoisy => "too noisy to tell".into(),
     }
 }
 
-/// `shared-ip, macvlan: no difference shown; at most 0.6 % of RTT, 4.2 % of bandwidth`
+/// Returns e.g. `shared-ip, macvlan: no difference shown (RTT ≤ 0.6 % worse, bandwidth ≤ 4.2 % worse)`.
 fn of_quiet(rows: &[(Row, Vec<&Effect<'_>>)]) -> Option<String> {
     let names = words::list(rows.iter().map(|(row, _)| row.to_string()), ", ")?;
     let all = || rows.iter().flat_map(|(_, effects)| effects);
     let of_test = |test: TestKind| {
         let largest = all().filter(|effect| effect.test == test).map(|effect| most(effect.tax)).fold(0.0, f64::max);
-        format!("{} of {}", bound(largest), quantity(test))
+        format!("{1} ≤ {0} worse", bound(largest), quantity(test))
     };
     let tests = distinct(all().map(|effect| effect.test)).into_iter().map(of_test);
-    Some(format!("{names}: no difference shown; at most {}", tests.collect::<Vec<_>>().join(", ")))
+    Some(format!("{names}: no difference shown ({})", tests.collect::<Vec<_>>().join(", ")))
 }
 
-/// `RTT`, `bandwidth`: within a sentence.
+/// Name of a quantity within a sentence, e.g. `RTT` or `bandwidth`.
 pub(crate) fn quantity(test: TestKind) -> String {
     let name = test.quantity().short;
     if name.chars().all(char::is_uppercase) { name.to_owned() } else { name.to_lowercase() }
 }
 
-/// What was measured, where there is nothing to compare it with.
+/// Returns the measured levels where there is nothing to compare them with.
 fn levels(document: &ResultDocument) -> Vec<SectionPart> {
     let level = |record: &CellRecord| {
         let estimate = primary(record)?;

@@ -1,4 +1,4 @@
-//! Round trips as bars: one for each row at each size that was swept, and beside it what was published.
+//! Round trips as bars: one for each row at each swept size, next to the published figure.
 
 use vtax_model::{
     cell::{Cell, TestWork},
@@ -14,13 +14,13 @@ use super::{
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
 
-/// A table for each transport, number of streams and MTU with round trips of several sizes or pairs.
+/// Returns a table for each transport, number of streams and MTU that has round trips of several sizes or pairs.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     let tables = charts(document).into_iter().map(|chart| SectionPart::Table(chart.table()));
-    Section::new("Round trips at a glance", tables.collect())
+    Section::new("Round-trip overview", tables.collect())
 }
 
-/// What there is to say of the bars, and where the published figures in them are from.
+/// Returns the legend of the bars and the source of the published figures in them.
 pub(crate) fn reading(document: &ResultDocument) -> Vec<String> {
     let charts = charts(document);
     if charts.is_empty() {
@@ -28,11 +28,12 @@ pub(crate) fn reading(document: &ResultDocument) -> Vec<String> {
     }
     let baseline = document.baseline;
     let ratio = format!("\"× {baseline}\" is the ratio to {baseline} at the same size, paired round by round");
-    let published = if charts.iter().any(Chart::has_published) { "; published, of its two figures" } else { "" };
+    let published =
+        if charts.iter().any(Chart::has_published) { "; published: ratio of the two published figures" } else { "" };
     vec![format!("{ratio}{published}.")]
 }
 
-/// Whether published figures stand in it whatever the options are.
+/// Returns the source if published figures appear in the bars whatever the options are.
 pub(crate) fn cites(document: &ResultDocument) -> Option<Published> {
     charts(document).iter().any(Chart::has_published).then(|| Published::of(&document.study)).flatten()
 }
@@ -40,7 +41,7 @@ pub(crate) fn cites(document: &ResultDocument) -> Option<Published> {
 struct Chart<'a> {
     baseline: Row,
     records: Vec<&'a CellRecord>,
-    /// The document's MTUs and numbers of streams, if they are several.
+    /// Set for MTU and number of streams, in this order, if the document has several of them.
     several: [bool; 2],
 }
 
@@ -101,7 +102,7 @@ impl Chart<'_> {
             Some(labels::test(cell)),
             columns.then(|| cell.column().label()),
             (parallel || cell.parallel() > 1).then(|| cell.medium().counted(cell.parallel())),
-            self.pairs().map(|pairs| format!("{pairs} pairs at the same time")),
+            self.pairs().map(|pairs| format!("{pairs} concurrent pairs")),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
@@ -151,7 +152,7 @@ impl Chart<'_> {
 fn absence(record: &CellRecord) -> &'static str {
     match record.status {
         CellStatus::Measured => "—",
-        CellStatus::Unavailable { .. } => "not available here",
+        CellStatus::Unavailable { .. } => "not available",
         CellStatus::Failed { .. } => "failed",
         CellStatus::Missing => "not run",
     }

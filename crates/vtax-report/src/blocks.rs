@@ -1,5 +1,5 @@
-//! The cells of a document sorted into the blocks of its tables: one block for each transport,
-//! number of streams and swept value, as the T7-1 study has them, methods down and MTU across.
+//! Cells of a document sorted into the blocks of its tables: one block for each transport, number of streams and swept
+//! value, as in the T7-1 study, with methods down and MTU across.
 
 use vtax_model::{
     cell::{Block, BlockTest, Cell, ColumnKey, Instrument, Medium, TestWork},
@@ -15,24 +15,24 @@ use super::words;
 pub(crate) struct BlockCells<'a> {
     pub(crate) instrument: Instrument,
     pub(crate) medium: Medium,
-    /// Flows at the same time, or disks.
+    /// Number of concurrent flows, or disks.
     pub(crate) parallel: u32,
     swept_by: Swept,
-    /// Whether there are other values of it.
+    /// Set if the document has other values of the variant.
     pub(crate) swept: bool,
-    /// Whether these are sizes.
+    /// Set if the swept values are sizes.
     sizes_swept: bool,
-    /// The options in which this document's cells differ.
+    /// Options in which the cells of this document differ.
     varying: Vec<&'static str>,
     cells: Vec<&'a CellRecord>,
 }
 
-/// What tells blocks apart that have the same medium.
+/// Property that distinguishes blocks with the same medium.
 #[derive(Clone, Copy, PartialEq)]
 enum Swept {
-    /// Which of the swept values.
+    /// Index of the swept value.
     Variant(u32),
-    /// What a thread does with a disk, whichever test of the run it is.
+    /// Operation that a thread performs on a disk, regardless of the test's index in the run.
     Disk(BlockTest),
 }
 
@@ -46,8 +46,8 @@ impl Swept {
 }
 
 pub(crate) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
-    // What the instruments differ by is said in the titles of their sections, and what only one transport has is no
-    // difference between cells that are compared.
+    // The titles of the sections already name the differences between measurement modes, and an option that only one
+    // transport has makes no difference between cells that are compared.
     let varying = |medium, instrument| {
         let alike = |cell: &&Cell| (cell.medium(), cell.instrument) == (medium, instrument);
         words::varying(document.cells.iter().map(|record| &record.cell).filter(alike))
@@ -66,7 +66,7 @@ pub(crate) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
 }
 
 impl<'a> BlockCells<'a> {
-    /// `UDP, 4 streams, messages of 64 B`: one stream and default sizes are told only beside others.
+    /// Returns e.g. `UDP, 4 streams, messages of 64 B`; one stream and default sizes appear only next to others.
     pub(crate) fn title(&self) -> String {
         let mut parts: Vec<String> = self.told_medium().into_iter().collect();
         parts.extend((self.parallel != 1).then(|| self.medium.counted(self.parallel)));
@@ -78,7 +78,7 @@ impl<'a> BlockCells<'a> {
         parts.join(", ")
     }
 
-    /// What the title says beside the transport, with a comma before it.
+    /// Rest of the title after the transport, with a leading comma.
     pub(crate) fn rest_of_title(&self) -> String {
         let title = self.title();
         match self.told_medium() {
@@ -87,7 +87,7 @@ impl<'a> BlockCells<'a> {
         }
     }
 
-    /// A run of disks is of nothing else, and what is done with them says that they are disks.
+    /// A run of disks has no other medium, and the operation already shows that disks are meant.
     fn told_medium(&self) -> Option<String> {
         match self.medium {
             Medium::Net(transport) => Some(transport.to_string()),
@@ -95,7 +95,7 @@ impl<'a> BlockCells<'a> {
         }
     }
 
-    /// Whether its title is its transport alone.
+    /// Returns `true` if the title consists of the transport alone.
     pub(crate) fn is_plain(&self) -> bool {
         self.rest_of_title().is_empty()
     }
@@ -105,7 +105,7 @@ impl<'a> BlockCells<'a> {
         same == (self.medium, self.parallel, self.instrument) && Swept::of(&other.block()) != self.swept_by
     }
 
-    /// For the same row, test and MTU.
+    /// Compares cells of the same row, test and MTU.
     fn has_other_sizes(&self, other: &Cell) -> bool {
         let own = self.cell(other.row, other.column(), other.kind());
         own.is_some_and(|own| own.cell.work() != other.work())
@@ -115,7 +115,7 @@ impl<'a> BlockCells<'a> {
         self.cells.iter().copied()
     }
 
-    /// Those of the first MTU and row are enough: a title is no list.
+    /// Sizes of the first MTU and row are enough: a title is not a list.
     fn unusual_sizes(&self) -> Vec<String> {
         let sent = self.sent();
         let mut cells: Vec<&Cell> = sent.iter().map(|records| &records[0].cell).collect();
@@ -127,7 +127,7 @@ impl<'a> BlockCells<'a> {
         distinct(cells.into_iter().map(sizes).filter(|text| !text.is_empty()))
     }
 
-    /// What was sent: `messages of 1472 B at MTU 1500 (vxlan: 1422 B)`.
+    /// Returns the sizes that were sent, e.g. `messages of 1472 B at MTU 1500 (vxlan: 1422 B)`.
     pub(crate) fn sizes(&self) -> String {
         let sent = self.sent().into_iter().map(|sent| (sizes_of_all(&sent), sent[0].cell.column()));
         let texts = grouped(distinct(sent.filter(|(text, _)| !text.is_empty())).into_iter());
@@ -139,7 +139,7 @@ impl<'a> BlockCells<'a> {
         words::joined(texts.into_iter().map(text), "; ")
     }
 
-    /// The cells of each test at each MTU, in the document's order.
+    /// Cells of each test at each MTU, in the document's order.
     fn sent(&self) -> Vec<Vec<&'a CellRecord>> {
         let tests = self.tests();
         let columns = self.columns();
@@ -149,7 +149,7 @@ impl<'a> BlockCells<'a> {
         keys.map(of).filter(|records| !records.is_empty()).collect()
     }
 
-    /// Whether the cells of this block, in whatever column, are some of these.
+    /// Returns `true` if the cells of this block, in any column, are among these.
     pub(crate) fn is_of(&self, block: &Block) -> bool {
         let key = (block.test.medium(), block.test.parallel(), Swept::of(block), block.instrument);
         key == (self.medium, self.parallel, self.swept_by, self.instrument)
@@ -171,13 +171,13 @@ impl<'a> BlockCells<'a> {
         distinct(self.cells.iter().map(|record| record.cell.column()))
     }
 
-    /// Its tests in the order of tables.
+    /// Tests of the block in the order of tables.
     pub(crate) fn tests(&self) -> Vec<TestKind> {
         let has = |test: &TestKind| self.cells.iter().any(|record| record.cell.kind() == *test);
         TestKind::ALL.into_iter().filter(has).collect()
     }
 
-    /// Those with one figure each: all but files.
+    /// Tests with one figure each: all except files.
     pub(crate) fn figured(&self) -> Vec<TestKind> {
         self.tests().into_iter().filter(|test| !test.is_file()).collect()
     }
@@ -193,7 +193,7 @@ pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> 
     found
 }
 
-/// The values of each key, in the order in which the keys come.
+/// Groups values by key, in the order in which the keys first appear.
 pub(crate) fn grouped<K: PartialEq, V>(pairs: impl Iterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
     for (key, value) in pairs {
@@ -205,7 +205,7 @@ pub(crate) fn grouped<K: PartialEq, V>(pairs: impl Iterator<Item = (K, V)>) -> V
     groups
 }
 
-/// Whether the sizes are those that a study has if it names none.
+/// Returns `true` if the sizes are the defaults of a study.
 fn is_usual(cell: &Cell) -> bool {
     let Some(net) = cell.net() else { return false };
     match net.workload.sizes() {
@@ -216,7 +216,7 @@ fn is_usual(cell: &Cell) -> bool {
     }
 }
 
-/// The sizes of the first, and of those that differ from it.
+/// Sizes of the first cell, and of those that differ from it.
 fn sizes_of_all(records: &[&CellRecord]) -> String {
     let first = sizes(&records[0].cell);
     let others = records.iter().filter(|record| record.cell.work() != records[0].cell.work());
@@ -224,7 +224,7 @@ fn sizes_of_all(records: &[&CellRecord]) -> String {
     if others.is_empty() { first } else { format!("{first} ({})", others.join(", ")) }
 }
 
-/// `requests and responses of 1 B`, `60 % reads of 8 KiB`; empty for connections without any.
+/// Returns e.g. `requests and responses of 1 B` or `60 % reads of 8 KiB`; empty for connections without data.
 pub(crate) fn sizes(cell: &Cell) -> String {
     let workload = match cell.work() {
         TestWork::Net(workload) => workload,
@@ -248,17 +248,17 @@ fn sizes_of(cell: &Cell) -> Vec<ByteSize> {
     }
 }
 
-/// The head of a column that says in which column of other tables a line would stand.
+/// Heading of the column that names the column of other tables in which a line would appear.
 pub(crate) fn column_head(columns: &[ColumnKey]) -> &'static str {
     columns.first().map_or("MTU", |column| column.head())
 }
 
-/// The quantity that a test is judged by, with its unit.
+/// Primary quantity of a test, with its unit.
 pub(crate) fn quantity(test: TestKind) -> String {
     format!("{} ({})", test.quantity().short, Metric::of(test).unit(test))
 }
 
-/// The head of the column of rows.
+/// Heading of the column of rows.
 pub(crate) fn rows_head(rows: &[Row]) -> &'static str {
     match rows.first() {
         Some(Row::Zones { .. }) => "zones",

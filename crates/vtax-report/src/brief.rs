@@ -1,4 +1,4 @@
-//! A result in a few words, for a line of a list.
+//! One-line summary of a result for a list.
 
 use vtax_model::{
     metric::Metric,
@@ -14,12 +14,12 @@ use super::{
     record::primary,
 };
 
-/// Figures that a line has room for.
+/// Maximum number of figures on a line.
 const FIGURES: usize = 2;
 
-/// `vxlan +37 % UDP RTT`, the largest difference that is shown by the instrument that answers the question; or that none
-/// is, or that all are too noisy. Of a run that compares nothing its figures, if they are few. `failed` if it has no sample because
-/// all have failed. Empty if there is nothing to say.
+/// Returns e.g. `vxlan +37 % UDP RTT`: the largest shown difference in the measurement mode that answers the question,
+/// or a text that no difference is shown or that all are too noisy. For a run that compares nothing, returns its
+/// figures if they are few. Returns `failed` if all samples failed, and an empty string if there is nothing to report.
 pub fn in_brief(document: &ResultDocument) -> String {
     let answering = document.instruments().first().copied();
     let of_answer = |record: &&CellRecord| Some(record.cell.instrument) == answering && record.summary.is_some();
@@ -54,7 +54,7 @@ fn test(record: &CellRecord) -> TestKind {
     record.cell.kind()
 }
 
-/// `TCP RR 12.3 µs`
+/// Returns e.g. `TCP RR 12.3 µs`.
 fn figure(record: &CellRecord) -> Option<String> {
     let unit = Metric::of(test(record)).unit(test(record));
     Some(format!("{} {} {unit}", labels::test(&record.cell), three_digits(primary(record)?.mean)))

@@ -1,5 +1,5 @@
-//! What is drawn of a run: what each row costs, the figures beside published ones, how round trips are distributed,
-//! bandwidth against CPU time, the rate over time, and what the host's CPUs did.
+//! Charts of a run: cost of each row, figures next to published ones, distribution of round trips, bandwidth against
+//! CPU time, rate over time, and host CPU time.
 
 mod threads;
 
@@ -23,13 +23,14 @@ use super::{
     series, tax, words,
 };
 
-/// How many charts of a kind, and groups of bars, a reader can take in. The tables have all figures.
+/// Maximum number of charts of a kind, and of groups of bars, that a reader can take in. The tables have all figures.
 const MOST: usize = 8;
 
-/// An interval is drawn from this part of its figure to this multiple: that of two rounds may go on for a thousand times more.
+/// An interval is drawn from this part of its figure up to this multiple of it: that of two rounds may extend a
+/// thousand times further.
 const DRAWN: f64 = 4.0;
 
-/// Every chart of a run, that of the answer first.
+/// Returns all charts of a run, the answer's first.
 pub(crate) fn charts(document: &ResultDocument) -> Vec<Chart> {
     let mut charts = by_instrument(document, |drawn| drawn.charts());
     charts.extend(over_time(document).map(Chart::from));
@@ -37,7 +38,7 @@ pub(crate) fn charts(document: &ResultDocument) -> Vec<Chart> {
     charts
 }
 
-/// What each row costs, also where a page draws that over the number of threads.
+/// Returns the cost of each row, also for pages that draw it over the number of threads.
 pub(crate) fn differences(document: &ResultDocument) -> Vec<Differences> {
     by_instrument(document, |drawn| drawn.all_differences(|_, _| true))
 }
@@ -53,11 +54,11 @@ fn by_instrument<T>(document: &ResultDocument, of: impl Fn(&Drawn<'_>) -> Vec<T>
     all
 }
 
-/// The cells of an instrument.
+/// Cells of one measurement mode.
 struct Drawn<'a> {
     document: &'a ResultDocument,
     blocks: &'a [&'a BlockCells<'a>],
-    /// Empty if there is only one.
+    /// Name of the mode; empty if there is only one.
     instrument: &'static str,
 }
 
@@ -94,13 +95,13 @@ impl Drawn<'_> {
         drawn.take(MOST).collect()
     }
 
-    /// `RTT, TCP, MTU 1500 (as the machine runs)`
+    /// Returns e.g. `RTT, TCP, MTU 1500 (host settings)`.
     fn title(&self, parts: &[&str]) -> String {
         let title = words::joined(parts.iter().map(|part| (*part).to_owned()), ", ");
         if self.instrument.is_empty() { title } else { format!("{title} ({})", self.instrument) }
     }
 
-    /// None if nothing was compared.
+    /// Returns `None` if nothing was compared.
     fn differences(&self, block: &BlockCells<'_>, test: TestKind, column: ColumnKey) -> Option<Differences> {
         let of = Metric::of(test);
         let records: Vec<&CellRecord> = of_block(block, test, column);
@@ -110,17 +111,17 @@ impl Drawn<'_> {
         let at = column.label();
         let title = self.title(&[test.quantity().full, &block.title(), &at]);
         let summary =
-            format!("What each row costs against {baseline}, with its 95 % interval; the band is the noise floor.");
+            format!("Cost of each row compared with {baseline}, with its 95 % interval; the band is the noise floor.");
         (!rows.is_empty()).then(|| Differences {
             heading: Heading::new(format!("{title}: tax"), summary),
-            quantity: Quantity::new(format!("{} against {baseline}", test.quantity().short), "%"),
+            quantity: Quantity::new(format!("{} compared with {baseline}", test.quantity().short), "%"),
             rows,
             noise: floor.map(|floor| Reach { low: -floor.floor * 100.0, high: floor.floor * 100.0 }),
         })
     }
 
-    /// The figures themselves, beside the published ones. On machines that are far apart, each is held against the
-    /// baseline of its own machine: side by side, one of the two could not be seen.
+    /// Returns the figures next to the published ones. If the two machines are far apart, each figure is drawn as a
+    /// multiple of the baseline on its own machine: side by side, one of the two would not be visible.
     fn bars(&self, test: TestKind) -> Option<Bars> {
         let relative = self.is_far_from_published(test);
         let mut bars = Vec::new();
@@ -160,20 +161,20 @@ impl Drawn<'_> {
     fn heading_of_bars(&self, test: TestKind, relative: bool, has_published: bool) -> Heading {
         let name = test.quantity().full;
         let baseline = self.document.baseline;
-        let beside = if has_published { " beside what was published" } else { "" };
+        let beside = if has_published { " next to the published figure" } else { "" };
         match relative {
-            false => Heading::new(self.title(&[name]), format!("The mean of each row with its 95 % interval{beside}.")),
+            false => Heading::new(self.title(&[name]), format!("Mean of each row with its 95 % interval{beside}.")),
             true => Heading::new(
                 self.title(&[&format!("{name} against {baseline}")]),
                 format!(
                     "Each row as a multiple of {baseline} on the same machine, with its 95 % interval{beside}. The two \
-                     machines are far apart, so their own figures are in the tables only."
+                     machines are far apart, so their absolute figures are in the tables only."
                 ),
             ),
         }
     }
 
-    /// Whether a figure is more than ten times the published one, or less than a tenth of it.
+    /// Returns `true` if a figure is more than ten times the published one, or less than a tenth of it.
     fn is_far_from_published(&self, test: TestKind) -> bool {
         const FAR: f64 = 10.0;
         let records = self.blocks.iter().flat_map(|block| {
@@ -183,7 +184,7 @@ impl Drawn<'_> {
         ratios.any(|ratio| !(1.0 / FAR..=FAR).contains(&ratio))
     }
 
-    /// The percentiles of the round trips at the first MTU.
+    /// Percentiles of the round trips at the first MTU.
     fn distribution(&self, block: &BlockCells<'_>) -> Option<Distribution> {
         let column = *block.columns().first()?;
         let line = |record: &CellRecord| {
@@ -199,14 +200,14 @@ impl Drawn<'_> {
         (!lines.is_empty()).then(|| Distribution {
             heading: Heading::new(
                 self.title(&[&format!("{times} by percentile"), &block.title(), &at]),
-                "Half of them took no longer than the 50th percentile, 999 of 1,000 than the 99.9th.",
+                "Half of all values are at or below the 50th percentile, 999 of 1,000 at or below the 99.9th.",
             ),
             quantity: Quantity::new(words::capital(Metric::of(test).noun()), "µs"),
             lines,
         })
     }
 
-    /// What a row gives for the CPU time that it takes.
+    /// Bandwidth of each row against the CPU time that it takes.
     fn against_cpu(&self, block: &BlockCells<'_>) -> Option<Scatter> {
         let column = *block.columns().first()?;
         let point = |record: &CellRecord| {
@@ -217,11 +218,11 @@ impl Drawn<'_> {
         let test = block.tests().into_iter().find(|test| test.is_stream() && test.is_plain())?;
         let points: Vec<ScatterPoint> = of_block(block, test, column).into_iter().filter_map(point).collect();
         let at = column.label();
-        let whose = if test.is_of_disk() { "fio's" } else { "both ends'" };
+        let whose = if test.is_of_disk() { "fio's" } else { "both endpoints'" };
         (points.len() > 1).then(|| Scatter {
             heading: Heading::new(
                 self.title(&["Bandwidth against CPU time", &block.title(), &at]),
-                format!("To the right is more bandwidth, below is less CPU time of {whose} threads for each KB."),
+                format!("Further right: more bandwidth. Further down: less CPU time of {whose} threads per KB."),
             ),
             x: Quantity::new("Bandwidth", Metric::of(test).unit(test)),
             y: Quantity::new("CPU", "ns per KB"),
@@ -234,7 +235,7 @@ fn of_block<'a>(block: &BlockCells<'a>, test: TestKind, column: ColumnKey) -> Ve
     block.rows().into_iter().filter_map(|row| block.cell(row, column, test)).collect()
 }
 
-/// In per cent of the baseline.
+/// Effect in percent of the baseline.
 fn effect(record: &CellRecord, tax: &TaxRecord) -> Option<Effect> {
     let judgement = match tax.verdict {
         Verdict::Slower => Judgement::Worse,
@@ -256,7 +257,7 @@ fn positive(value: f64, low: f64, high: f64) -> Measured {
     Measured::between(value, low, high).drawn_within(Reach { low: value / DRAWN, high: value * DRAWN })
 }
 
-/// A row as a multiple of the baseline: as it was measured, and as it was published.
+/// Returns a row as a multiple of the baseline: measured and published.
 fn against(record: &CellRecord, baseline: &CellRecord, test: TestKind) -> Option<(Measured, Option<f64>)> {
     let published = record.published.zip(baseline.published).map(|(row, baseline)| row / baseline);
     let measured = match record.tax_of(Metric::of(test)) {
@@ -273,7 +274,7 @@ fn measured(estimate: &Estimate) -> Measured {
     }
 }
 
-/// None if no cell has a series.
+/// Returns `None` if no cell has a time series.
 fn over_time(document: &ResultDocument) -> Option<TimeSeries> {
     let line = |record: &CellRecord| {
         let moments: Vec<Moment> = series::moments(record)
@@ -290,7 +291,7 @@ fn over_time(document: &ResultDocument) -> Option<TimeSeries> {
     Some(TimeSeries {
         heading: Heading::new(
             format!("{name} over time"),
-            "The median of the samples in each interval, with the lowest and the highest as a band.",
+            "Median of the samples in each interval, with the lowest and the highest as a band.",
         ),
         time: Quantity::new("Time", "s"),
         quantity: Quantity::new(name, unit),

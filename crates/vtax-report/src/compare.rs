@@ -1,7 +1,7 @@
-//! Two runs, cell by cell: whether something changed between them.
+//! Comparison of two runs, cell by cell.
 //!
-//! Nothing is paired here, and whatever else changed between the two times is in the difference;
-//! the report says so before its first figure.
+//! Nothing is paired here, and anything else that changed between the two runs is part of the difference; the report
+//! states that before its first figure.
 
 mod misgivings;
 #[cfg(test)]
@@ -33,27 +33,27 @@ use super::{
     words,
 };
 
-/// How many cells an answer names.
+/// Maximum number of cells that an answer names.
 const NAMED: usize = 6;
 
-/// The form of [`RunComparison`] as JSON.
+/// Schema of [`RunComparison`] as JSON.
 const SCHEMA: &str = "vtax.comparison/v1";
 
-/// Two runs, cell by cell.
+/// Comparison of two runs, cell by cell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunComparison {
     schema: &'static str,
     a: RunNamed,
     b: RunNamed,
-    /// What is to be said with every figure, if one of the runs is of an emulated server or was imported.
+    /// Caveat that applies to every figure, if one of the runs is of an emulated server or was imported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) caveat: Option<String>,
-    /// What speaks against holding these two runs against each other, a sentence each.
+    /// Reasons against comparing these two runs, a sentence each.
     warnings: Vec<String>,
-    /// What else differs between the runs: name, first, second.
+    /// Other differences between the runs: name, first, second.
     differences: Vec<(String, String, String)>,
     pub(crate) cells: Vec<Compared>,
-    /// Those that only one of them has figures of, and which.
+    /// Rows with figures in only one of the runs, with that run.
     alone: Vec<String>,
 }
 
@@ -74,9 +74,9 @@ pub(crate) struct Compared {
     pub(crate) b: f64,
     pub(crate) a_rounds: usize,
     pub(crate) b_rounds: usize,
-    /// Second over first.
+    /// Second run over first run.
     pub(crate) ratio: f64,
-    /// Ends of the 95 % interval; absent if there are too few rounds for one.
+    /// Bounds of the 95 % interval; absent if there are too few rounds for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) low: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +84,7 @@ pub(crate) struct Compared {
     /// Exact Mann-Whitney p of this cell alone.
     pub(crate) p: f64,
     pub(crate) p_adjusted: f64,
-    /// Whether the second run is slower or faster.
+    /// Verdict on the second run.
     pub(crate) verdict: Verdict,
 }
 
@@ -111,7 +111,7 @@ fn named(document: &ResultDocument) -> RunNamed {
     RunNamed { id: document.id.clone(), title: document.heading(), started: document.started.clone() }
 }
 
-/// By what was measured: the number of a swept value depends on what else was swept.
+/// Compares by what was measured: the index of a swept value depends on the other values that were swept.
 pub(crate) fn is_same(other: Cell, cell: Cell) -> bool {
     Cell { variant: cell.variant, ..other } == cell
 }
@@ -120,7 +120,7 @@ fn of_cell(document: &ResultDocument, cell: Cell) -> Option<&CellRecord> {
     document.cells.iter().find(|record| is_same(record.cell, cell))
 }
 
-/// Judged among the others later.
+/// Compares a cell without correction; Holm's correction over all cells follows later.
 fn compared(record: &CellRecord, other: &ResultDocument) -> Option<Compared> {
     let cell = record.cell;
     let (a, b) = (rounds(record), rounds(of_cell(other, cell)?));
@@ -142,12 +142,12 @@ fn compared(record: &CellRecord, other: &ResultDocument) -> Option<Compared> {
     })
 }
 
-/// One figure a round: the baseline's two samples of a round share its luck, so they count as one.
+/// One figure per round: the baseline's two samples of a round share its conditions, so they count as one.
 fn rounds(record: &CellRecord) -> Vec<f64> {
     rounds_of(record, Metric::of(record.cell.kind()))
 }
 
-/// The figures of a metric, likewise.
+/// Figures of a metric, one per round likewise.
 pub(crate) fn rounds_of(record: &CellRecord, metric: Metric) -> Vec<f64> {
     let test = record.cell.kind();
     let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
@@ -170,7 +170,7 @@ fn judge(cells: &mut [Compared]) {
     }
 }
 
-/// The rows with figures in `one` that the other run has none of, each with how many cells.
+/// Rows with figures in `one` that the other run lacks, each with its number of cells.
 fn only_in(one: &ResultDocument, other: &ResultDocument) -> Vec<String> {
     let measured = |record: &CellRecord| !record.samples.is_empty();
     let missing = |record: &&CellRecord| !of_cell(other, record.cell).is_some_and(measured);
@@ -185,7 +185,7 @@ fn only_in(one: &ResultDocument, other: &ResultDocument) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// None of runs that were imported: next to nothing is known of them.
+/// Returns nothing for imported runs: almost nothing is known about them.
 pub(crate) fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
     if a.imported.is_some() || b.imported.is_some() {
         return Vec::new();
@@ -195,30 +195,30 @@ pub(crate) fn differences(a: &ResultDocument, b: &ResultDocument) -> Vec<(String
         of("study", |run| run.study.clone()),
         of("plan", plan),
         of("disks", |run| disks::facts(run).join("; ")),
-        of("both ends", |run| run.both.to_string()),
+        of("both endpoints", |run| run.both.to_string()),
         of("initiator's CPUs", |run| format!("{:?}", run.placement.initiator)),
         of("responder's CPUs", |run| format!("{:?}", run.placement.responder)),
     ];
     settings.into_iter().chain(machines(a, b)).filter(|(_, first, second)| first != second).collect()
 }
 
-/// Every field of the two machines. A field that one run lacks is empty there.
+/// All fields of the two machines. A field that one run lacks is empty there.
 fn machines(a: &ResultDocument, b: &ResultDocument) -> Vec<(String, String, String)> {
     let [first, second] = [a, b].map(|document| BTreeMap::from_iter(words::flattened(&document.environment)));
     let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
-    let of = |fields: &BTreeMap<String, String>, name| fields.get(name).map_or("not told".into(), String::clone);
+    let of = |fields: &BTreeMap<String, String>, name| fields.get(name).map_or("not reported".into(), String::clone);
     names.into_iter().map(|name| (name.replace('_', " "), of(&first, name), of(&second, name))).collect()
 }
 
 impl RunComparison {
-    /// Why nothing is compared, if nothing is.
+    /// Returns the reason why nothing is compared, if nothing is.
     pub fn nothing_in_common(&self) -> Option<String> {
         let alone: Vec<&str> = self.alone.iter().take(NAMED).map(String::as_str).collect();
         let more = if self.alone.len() > NAMED { "; …" } else { "" };
         self.cells.is_empty().then(|| match alone.is_empty() {
-            true => "no sample of either run has landed".to_owned(),
+            true => "neither run has a stored sample".to_owned(),
             false => format!(
-                "they have no cell in common, of the same row, MTU, test, sizes and options: {}{more}",
+                "they have no cell in common (same row, MTU, test, sizes and options): {}{more}",
                 alone.join("; ")
             ),
         })
@@ -228,12 +228,16 @@ impl RunComparison {
         let fact = |name, run: &RunNamed| (name, format!("{}, {}, {}", run.id, date(&run.started), run.title));
         let blocks = distinct(self.cells.iter().map(block));
         let mut sections: Vec<Section> = blocks.into_iter().map(|block| self.section(block)).collect();
-        let different = self.differences.iter().map(|(name, a, b)| format!("{name}: {a}; then {b}")).collect();
-        sections.extend(Section::bullets("What else differs", different));
+        let different = self
+            .differences
+            .iter()
+            .map(|(name, a, b)| format!("{name}: {a} in the first run, {b} in the second"))
+            .collect();
+        sections.extend(Section::bullets("Other differences", different));
         sections.extend(Section::bullets("Not compared", self.alone.clone()));
         sections.push(reading());
         View {
-            title: "The second run against the first".into(),
+            title: "Run comparison".into(),
             warnings: self.all_warnings(),
             facts: vec![fact("first", &self.a), fact("second", &self.b)],
             sections,
@@ -242,14 +246,14 @@ impl RunComparison {
         .with_caveat(self.caveat.as_deref())
     }
 
-    /// The cells in which the second run is shown to be worse, and by more than this.
+    /// Returns the cells in which the second run is shown to be worse by more than this limit.
     pub fn worse_than(&self, limit: Difference) -> Vec<String> {
         let cost = |cell: &Compared| cell.of.cost_ratio(cell.ratio).ln();
         let worse = |cell: &&Compared| cell.verdict == Verdict::Slower && cost(cell) > limit.log();
         self.cells.iter().filter(worse).map(|cell| self.told(cell)).collect()
     }
 
-    /// What is shown, the largest changes first.
+    /// Returns the differences that are shown, largest first.
     fn answer(&self) -> Option<Section> {
         let size = |cell: &Compared| cell.ratio.ln().abs();
         let of = |verdict: Verdict, words: &str| {
@@ -266,7 +270,7 @@ impl RunComparison {
         Section::bullets("", lines.into_iter().flatten().collect())
     }
 
-    /// `bridge TCP RR at MTU 1500 +4.1 % [+3.2, +5.0]`
+    /// Returns e.g. `bridge TCP RR at MTU 1500 +4.1 % [+3.2, +5.0]`.
     fn told(&self, Compared { cell, ratio, low, high, .. }: &Compared) -> String {
         let interval = low.zip(*high).map_or(String::new(), |(low, high)| format!(" {}", brief_interval(low, high)));
         let several = self.cells.iter().any(|other| other.cell.column() != cell.column());
@@ -276,8 +280,9 @@ impl RunComparison {
 
     fn all_warnings(&self) -> Vec<String> {
         let caveat = self.caveat.iter().map(|caveat| format!("{}.", words::capital(caveat)));
-        let at_different_times = "The two runs were made at different times: what the machine did differently then is \
-                                  part of every difference below. To judge a change, measure both ways in one run.";
+        let at_different_times = "The two runs were made at different times: anything else that changed on the machine \
+                                  is part of every difference below. To judge a change, measure both variants in one \
+                                  run.";
         caveat.chain(self.warnings.iter().cloned()).chain([at_different_times.to_owned()]).collect()
     }
 
@@ -287,7 +292,7 @@ impl RunComparison {
         let rows: Vec<Row> = cells.iter().map(|compared| compared.cell.row).collect();
         let place = |row: Row| rows.iter().position(|known| *known == row);
         cells.sort_by_key(|compared| place(compared.cell.row));
-        // Tests of disks differ by their blocks, which `disk` alone doesn't tell.
+        // Disk tests differ by their blocks, which `disk` alone doesn't show.
         let of_disks = cells[0].cell.net().is_none().then(|| words::capital(&sizes(&cells[0].cell)));
         let medium_told = of_disks.filter(|told| !told.is_empty()).unwrap_or_else(|| medium.to_string());
         let mut title = match self.cells.iter().all(|compared| compared.cell.instrument == Instrument::System) {
@@ -309,7 +314,7 @@ impl RunComparison {
         Section::of(format!("{title}: {}", quantity(wanted.kind())), vec![SectionPart::Table(table)])
     }
 
-    /// What tells a cell from those of its kind with another swept value; nothing if there are none.
+    /// Text that distinguishes a cell from those of its kind with another swept value; empty if there are none.
     fn of_sweep(&self, compared: &Compared) -> Vec<String> {
         let own = block(compared);
         let others = self.cells.iter().map(block).filter(|other| Block { variant: own.variant, ..*other } == own);
@@ -323,7 +328,7 @@ impl RunComparison {
     }
 }
 
-/// The block of a cell. A table has its block's cells of every column, so that is the same in all.
+/// Block of a cell. A table has its block's cells of every column, so the block is the same in all.
 fn block(compared: &Compared) -> Block {
     let block = compared.cell.block();
     Block { test: block.test.in_any_column(), ..block }
@@ -345,8 +350,8 @@ fn line(compared: &Compared) -> TableRow {
 }
 
 fn reading() -> Section {
-    let text = "First and second are medians over rounds; the change is the Hodges-Lehmann ratio of the second run to \
-                the first with its exact Mann-Whitney interval. Slower or faster is said at 5 % after Holm's \
+    let text = "First and second: medians over rounds. Change: Hodges-Lehmann ratio of the second run to the \
+                first with its exact Mann-Whitney interval. Slower, faster: significant at 5 % after Holm's \
                 correction for all cells.";
-    Section::of("How to read this", vec![SectionPart::Paragraph(text.into())])
+    Section::of("Legend", vec![SectionPart::Paragraph(text.into())])
 }

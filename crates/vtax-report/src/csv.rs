@@ -1,5 +1,5 @@
-//! One line a cell (RFC 4180), for spreadsheets and data frames: one figure a column, in full
-//! precision, an empty field where there is none.
+//! CSV export (RFC 4180) for spreadsheets and data frames: one line per cell, one figure per column in full precision,
+//! an empty field where there is none.
 
 mod disks;
 
@@ -21,7 +21,7 @@ use super::{
 };
 use Value::{Cost, Estimated, Interval, Level, One, Tax};
 
-/// Name and value. `docs/csv.md` tells what each column means.
+/// Name and value of a column; `docs/csv.md` documents the meaning of each.
 type Column = (&'static str, Value);
 
 type TaxField = fn(&TaxRecord) -> Option<String>;
@@ -29,19 +29,19 @@ type TaxField = fn(&TaxRecord) -> Option<String>;
 #[derive(Clone, Copy)]
 enum Value {
     One(for<'a> fn(&Line<'a>) -> Option<String>),
-    /// Three columns: a figure, and the lower and the upper end of its 95 % interval.
+    /// Three columns: a figure, and the lower and upper bound of its 95 % interval.
     Interval(for<'a> fn(&Line<'a>) -> Option<[Option<f64>; 3]>),
-    /// The same of a metric.
+    /// Three columns for the level of a metric.
     Level(Metric),
-    /// The same of a figure.
+    /// Three columns for a figure of the samples.
     Estimated(SampleFigure),
-    /// What a cell costs by a metric.
+    /// Cost of a cell by a metric.
     Tax(Metric, TaxField),
-    /// The same as a time: three columns.
+    /// Three columns: the cost as a time.
     Cost(Metric),
 }
 
-/// A cell within its run.
+/// Cell within its run.
 struct Line<'a> {
     document: &'a ResultDocument,
     record: &'a CellRecord,
@@ -158,7 +158,7 @@ fn published(figure: &PublishedFigure) -> String {
     format!("{}={}", figure.system.clone().unwrap_or_default(), figure.value)
 }
 
-/// What is told of each metric by which tests are compared beside the one that they are judged by.
+/// Columns for each metric by which tests are compared in addition to the primary one.
 const TAXES: [(&str, TaxField); 6] = [
     ("ratio", |tax| text(tax.ratio)),
     ("low", |tax| text(tax.low)),
@@ -168,7 +168,7 @@ const TAXES: [(&str, TaxField); 6] = [
     ("verdict", |tax| name(&tax.verdict)),
 ];
 
-/// All columns. A new one stands behind those that programs know by their places.
+/// Returns all columns. New columns are appended, for programs that address columns by position.
 fn columns(of_disks: bool) -> Vec<(String, Value)> {
     let own = if of_disks { &disks::COLUMNS[..] } else { &COLUMNS[..] };
     let mut columns: Vec<(String, Value)> = own.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
@@ -219,7 +219,7 @@ impl Value {
     }
 }
 
-/// The cells of a run.
+/// Returns the cells of a run.
 pub(crate) fn cells(document: &ResultDocument) -> String {
     let columns = columns(record::is_of_disks(document));
     let fields = |line: &Line<'_>| {
@@ -262,7 +262,7 @@ pub(crate) fn comparison(comparison: &RunComparison) -> String {
 }
 
 pub(crate) fn table(head: Vec<String>, lines: impl Iterator<Item = Vec<String>>) -> String {
-    // Not CRLF: what is printed shows a carriage return as text, for it could hide the line before it.
+    // Not CRLF: the printer shows a carriage return as text because it could hide the line before it.
     let mut writer = ::csv::Writer::from_writer(Vec::new());
     writer.write_record(head).expect("memory takes all that is written");
     for line in lines {
@@ -276,7 +276,7 @@ fn text(value: impl ToString) -> Option<String> {
     Some(value.to_string())
 }
 
-/// The name of a variant, as in JSON.
+/// Returns the name of an enum variant as in JSON.
 fn name(variant: &impl serde::Serialize) -> Option<String> {
     serde_json::to_value(variant).ok()?.as_str().map(str::to_owned)
 }

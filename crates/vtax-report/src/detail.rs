@@ -1,4 +1,4 @@
-//! What the short report leaves out: intervals, percentiles, losses, and the noise floor in full.
+//! Details that the short report omits: intervals, percentiles, losses and the full noise floor.
 
 use vtax_model::{
     cell::{Block, ColumnKey, Instrument, Medium},
@@ -15,10 +15,10 @@ use super::{
 };
 
 pub(crate) fn section(block: &BlockCells<'_>) -> Option<Section> {
-    let instrument = if block.instrument == Instrument::Path { ", the path's own cost" } else { "" };
+    let instrument = if block.instrument == Instrument::Path { ", controlled conditions" } else { "" };
     let tables = block.figured().into_iter().map(|test| table(block, test)).filter(|table| !table.rows.is_empty());
     Section::new(
-        format!("{} in detail{instrument}", words::capital(&block.title())),
+        format!("{}: details{instrument}", words::capital(&block.title())),
         tables.map(SectionPart::Table).collect(),
     )
 }
@@ -45,7 +45,7 @@ fn heads(test: TestKind, medium: Medium) -> Vec<&'static str> {
     });
     heads.extend(match test.is_transactions() {
         true if medium.is_datagram() => vec!["lost"],
-        false if medium.is_datagram() => vec!["lost", "overtaken"],
+        false if medium.is_datagram() => vec!["lost", "reordered"],
         false if medium.is_tcp() => vec!["retransmits"],
         _ => vec![],
     });
@@ -66,7 +66,7 @@ fn line(record: &CellRecord) -> Option<TableRow> {
     Some(TableRow::new(labels, values))
 }
 
-/// What is told beside what the test is judged by.
+/// Returns the secondary figure, next to the primary quantity of the test.
 fn beside(summary: &SummaryRecord, test: TestKind) -> Option<Value> {
     let (figure, _) = Metric::of(test).beside()?;
     Some(Value::figure(summary.estimate(figure).map(|estimate| estimate.mean)))
@@ -100,9 +100,9 @@ fn stream(summary: &SummaryRecord, record: &CellRecord) -> Option<Vec<Value>> {
     Some(values)
 }
 
-/// A' against A for each block of the matrix.
+/// Returns the A/A difference for each block of the matrix.
 pub(crate) fn noise_floor(document: &ResultDocument) -> Option<Section> {
-    let heads = ["A' against A", "noise floor", "could show ≥", "rounds"];
+    let heads = ["A/A difference", "noise floor", "detectable (80 % power)", "rounds"];
     let blocks = blocks(document);
     let columns: Vec<ColumnKey> = document.noise_floor.iter().map(|floor| floor.block.test.column()).collect();
     let table = Table {
@@ -112,9 +112,10 @@ pub(crate) fn noise_floor(document: &ResultDocument) -> Option<Section> {
         ..Table::default()
     };
     let text = format!(
-        "{} was measured twice in each round (A and A'): what the two differ by is noise, and the noise floor is the far \
-         end of its interval. A difference that is shown and lies within it has a warning; \"could show\" is what a \
-         single comparison of so many rounds shows in four of five runs.",
+        "{} was measured twice in each round (A and A'): the difference between the two is noise, and the noise floor \
+         is the far bound of its interval. A shown difference within it is flagged. \"Detectable\" is the smallest \
+         difference that a single comparison of this many rounds shows with 80 % power, that is, in four of five \
+         runs.",
         document.baseline
     );
     let parts = vec![SectionPart::Paragraph(text), SectionPart::Table(table)];
@@ -128,7 +129,7 @@ fn floor_line(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> TableRow {
     TableRow::new(vec![floor_name(blocks, floor), floor.block.test.column().to_string()], texts)
 }
 
-/// `TCP RTT, 4 streams`, with the swept value if there are several.
+/// Returns e.g. `TCP RTT, 4 streams`, with the swept value if there are several.
 pub(crate) fn floor_name(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> String {
     let Block { test, instrument, .. } = floor.block;
     let (medium, parallel) = (test.medium(), test.parallel());

@@ -17,14 +17,14 @@ use super::{
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
 
-/// Characters of a line, at least and at most.
+/// Minimum and maximum number of characters of a line.
 const WIDTHS: [usize; 2] = [16, 72];
-/// Characters between the columns of a table.
+/// Number of characters between the columns of a table.
 const GAP: usize = 3;
-/// What is beyond these per cents is drawn at the end of the line.
+/// Values beyond this many percent are drawn at the edge of the line.
 const MOST: f64 = 1e6;
 
-/// For a terminal of so many columns.
+/// Draws the charts for a terminal with this many columns.
 pub(crate) fn section(document: &ResultDocument, columns: usize) -> Option<Section> {
     let label = rows_head(&distinct(document.cells.iter().map(|record| record.cell.row)));
     let drawn = charts::differences(document).into_iter();
@@ -32,10 +32,10 @@ pub(crate) fn section(document: &ResultDocument, columns: usize) -> Option<Secti
         drawn.map(|differences| SectionPart::Table(table(&differences, label, columns))).collect();
     if !parts.is_empty() {
         parts.push(SectionPart::Paragraph(
-            "●: the tax; ○: not confirmed, or no difference shown; ├ ┤: its 95 % interval; ░: the noise floor.".into(),
+            "●: tax; ○: not significant, or no difference shown; ├ ┤: 95 % interval; ░: noise floor.".into(),
         ));
     }
-    Section::new("Costs at a glance", parts)
+    Section::new("Cost overview", parts)
 }
 
 fn table(differences: &Differences, label: &str, columns: usize) -> Table {
@@ -52,7 +52,7 @@ fn table(differences: &Differences, label: &str, columns: usize) -> Table {
     }
 }
 
-/// The per cents at the first and the last character.
+/// Percentages at the first and the last character.
 struct Scale {
     low: f64,
     high: f64,
@@ -60,7 +60,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// From the lowest to the highest end of all intervals and of the noise floor, with zero.
+    /// Returns the scale from the lowest to the highest bound of all intervals and of the noise floor, including zero.
     fn of(differences: &Differences, width: usize) -> Scale {
         let of_row = |effect: &Effect| effect.measured.interval.unwrap_or(at(effect.measured.value));
         let all = differences.rows.iter().map(of_row).chain(differences.noise);
@@ -80,7 +80,7 @@ impl Scale {
         (low.min(high), low.max(high))
     }
 
-    /// The ends of the scale, and where zero is.
+    /// Returns the ends of the scale, and the position of zero.
     fn head(&self) -> String {
         let mut head = vec![' '; self.width];
         let [low, high] = [self.low, self.high].map(|end| format!("{end:+.0} %"));
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(line(22.0, 22.0, 22.0), "        ░░│░░                   ●");
     }
 
-    /// A broken run may have any figure.
+    /// A corrupt run may contain any figure.
     #[test]
     fn no_figure_leaves_the_line() {
         for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, -1e300, 0.0] {

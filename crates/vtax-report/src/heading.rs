@@ -1,4 +1,4 @@
-//! The head of a report: what was run, where and how.
+//! Head of a report: what was run, where and how.
 
 mod warnings;
 
@@ -24,7 +24,7 @@ use super::{
 
 pub(crate) use warnings::warnings;
 
-/// A fact about a run, by its label.
+/// Fact about a run, by its label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 enum FactKind {
@@ -53,14 +53,14 @@ enum FactKind {
 }
 
 impl FactKind {
-    /// Whether vtax knows it of a run that another program has measured.
+    /// Returns `true` if vtax knows the fact about a run that another program measured.
     fn is_known_of_imported(self) -> bool {
         use FactKind::{Date, Imported, Kernel, Machine, Run};
         matches!(self, Run | Date | Imported | Machine | Kernel)
     }
 }
 
-/// Label and text of what the reader needs to place the figures; with `all`, of all that is known.
+/// Returns label and text of the facts that a reader needs to interpret the figures; with `all`, of all known facts.
 pub(crate) fn facts(document: &ResultDocument, all: bool) -> Vec<(&'static str, String)> {
     let mut facts = if all { all_facts(document) } else { main_facts(document) };
     let before_machine = facts.iter().position(|(kind, _)| *kind == FactKind::Machine).unwrap_or(facts.len());
@@ -91,17 +91,17 @@ fn main_facts(document: &ResultDocument) -> Vec<(FactKind, String)> {
     ]
 }
 
-/// From what another program's figures are.
+/// Describes the source of another program's figures.
 fn imported(ImportedFrom { program, files, dated }: &ImportedFrom) -> String {
     const NAMED: usize = 4;
     let named = files.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let more = files.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let date = if *dated { "" } else { "; the date is that of the first file" };
-    format!("of {program}, from {named}{more}{date}. vtax doesn't know under which conditions")
+    format!("of {program}, from {named}{more}{date}. The measurement conditions are unknown")
 }
 
-/// The options of all cells. What an instrument is made of is said in the title of its tables.
+/// Options of all cells. The title of a mode's tables states what the mode sets.
 fn options(document: &ResultDocument) -> String {
     let mut chosen = words::common(document.cells.iter().map(|record| &record.cell));
     if matches!(document.baseline, Row::Engine(_)) {
@@ -137,16 +137,16 @@ fn all_facts(document: &ResultDocument) -> Vec<(FactKind, String)> {
     ]
 }
 
-/// `complete`, or what may be the matter.
+/// State of a run, e.g. `complete`, or the probable reason why it isn't.
 pub(crate) fn state(state: RunState) -> &'static str {
     match state {
         RunState::Complete => "complete",
         RunState::Stopped => "stopped early",
-        RunState::Running => "under way, or killed",
+        RunState::Running => "running or killed",
     }
 }
 
-/// `2026-01-02 03:04:05 UTC`; as written if it is no time.
+/// Formats a time, e.g. `2026-01-02 03:04:05 UTC`; returns the text unchanged if it is not a time.
 pub(crate) fn date(rfc3339: &str) -> String {
     match rfc3339.parse::<jiff::Timestamp>() {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
@@ -158,7 +158,7 @@ pub(crate) fn plan(document: &ResultDocument) -> String {
     format!("{}, seed {}", brief_plan(document), document.plan.seed)
 }
 
-/// Of each instrument that the run has cells of.
+/// Plan of each measurement mode in which the run has cells.
 fn brief_plan(document: &ResultDocument) -> String {
     let plan = |instrument| {
         let path = document.plan.path.filter(|_| instrument == Instrument::Path);
@@ -176,7 +176,7 @@ fn brief_plan(document: &ResultDocument) -> String {
 
 fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
     let rounds = counted(sampling.samples, "round");
-    // A transfer lasts as long as its file takes.
+    // A transfer lasts as long as its file takes to send.
     if document.cells.iter().all(|record| record.cell.kind().is_file()) {
         return format!("{rounds}, a file in each");
     }
@@ -189,21 +189,21 @@ fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
     if let Some(rule) = &document.plan.stopping {
         let (confidence, width) = (rule.confidence().percent(), rule.width());
         text = format!(
-            "{} to {} rounds of {}, until every {confidence} % interval is {width} wide at most (a precision, no verdict)",
+            "{} to {} rounds of {}, until every {confidence} % interval is {width} wide (precision, not a verdict)",
             rule.min(),
             rule.max(),
             sampling.duration
         );
     }
     match sampling.warmup {
-        Warmup::UntilSteady { most } => text += &format!(", each when the figures are steady, after {most} at most"),
+        Warmup::UntilSteady { most } => text += &format!(", each after a warm-up until steady, {most} at most"),
         Warmup::For(span) if span.0.is_zero() => {}
         Warmup::For(span) => text += &format!(" after {span} of warm-up"),
     }
     text
 }
 
-/// Said where it is no matter of course.
+/// Engines, where they aren't the obvious ones.
 fn engines(document: &ResultDocument) -> String {
     let engines = distinct(document.cells.iter().filter_map(|record| Some(record.cell.net()?.options.engine)));
     let usual = engines == [Engine::default()] && !matches!(document.baseline, Row::Engine(_));
@@ -211,11 +211,11 @@ fn engines(document: &ResultDocument) -> String {
     if usual { String::new() } else { names.join(", ") }
 }
 
-/// Of a list that has no column for them; of a matrix they are in the titles.
+/// Number of flows of a list without a column for them; a matrix has them in its titles.
 fn flows(document: &ResultDocument) -> String {
     let counts = distinct(document.cells.iter().filter_map(|record| Some(record.cell.net()?.streams)));
     match (document.baseline, counts.as_slice()) {
-        (Row::Engine(_), [several]) if *several > 1 => format!("{several} at the same time"),
+        (Row::Engine(_), [several]) if *several > 1 => format!("{several} concurrent"),
         _ => String::new(),
     }
 }
@@ -224,28 +224,28 @@ pub(crate) fn ends(document: &ResultDocument) -> String {
     match (document.baseline, shared_pairs(document)) {
         (Row::Disk(_), None) => String::new(),
         (_, Some([_])) | (Row::Engine(_) | Row::AsIs, None) => String::new(),
-        (_, Some(pairs)) => format!("{} pairs at the same time", pairs.len()),
-        (_, None) if are_named(document) => "endpoints that were there already, each row's below".into(),
+        (_, Some(pairs)) => format!("{} concurrent pairs", pairs.len()),
+        (_, None) if are_named(document) => "existing endpoints, listed per row below".into(),
         (_, None) if most_pairs(document) > 1 => format!(
-            "{} clients at the same time, each on a wire of its own to a switch; behind its uplink the host, or a \
+            "{} concurrent clients, each on a separate wire to a switch; behind its uplink the host, or a \
              guest or zone for each",
             most_pairs(document)
         ),
         (Row::Path(_), None) => "hosts and guests: sender-to-receiver".into(),
         (Row::Zones { .. }, None) => "two zones of one host: sender-to-receiver".into(),
-        (_, None) if document.both => "each method at both ends of the wire".into(),
-        (_, None) => "each method at one end of the wire, against a native peer".into(),
+        (_, None) if document.both => "each method on both endpoints".into(),
+        (_, None) => "each method on one endpoint, with a native peer".into(),
     }
 }
 
-/// The pairs between which every row was measured; none if each has its own, or that isn't known.
+/// Pairs between which every row was measured; `None` if each row has its own, or if that isn't known.
 pub(crate) fn shared_pairs(document: &ResultDocument) -> Option<&[PairRecord]> {
     let mut all = document.cells.iter().filter_map(|record| record.ends.as_ref());
     let first = all.next()?;
     all.all(|ends| ends.pairs == first.pairs).then_some(&first.pairs)
 }
 
-/// Whether the ends are the user's endpoints and not those of a lab of our own.
+/// Returns `true` if the endpoints are the user's and not those of a lab that vtax built.
 pub(crate) fn are_named(document: &ResultDocument) -> bool {
     let pairs = document.cells.iter().filter_map(|record| record.ends.as_ref()).flat_map(|ends| &ends.pairs);
     let mut names = pairs.flat_map(|pair| [&pair.initiator.name, &pair.responder.name]);
@@ -264,17 +264,16 @@ fn only_pair(document: &ResultDocument) -> Option<&PairRecord> {
     }
 }
 
-/// `ssh:root@vm1 at 10.0.0.2 on CPU 3, a 4 × EPYC`
+/// Describes an endpoint, e.g. `ssh:root@vm1 at 10.0.0.2 on CPU 3, a 4 × EPYC`.
 pub(crate) fn end(end: &EndRecord) -> String {
     let EndRecord { name, address, cpus: pinned, environment, .. } = end;
-    let machine = environment
-        .as_ref()
-        .map(|machine| format!(", machine {}", or(&machine.hostname.to_string(), "of unknown name")));
+    let machine =
+        environment.as_ref().map(|machine| format!(", machine {}", or(&machine.hostname.to_string(), "name unknown")));
     let address = if address.is_empty() { String::new() } else { format!(" at {address}") };
     format!("{name}{address} on {}{}", cpus(pinned), machine.unwrap_or_default())
 }
 
-/// All that is known of a machine.
+/// Returns all known facts about a machine.
 pub(crate) fn machine_and_kernel(environment: &Environment) -> String {
     listed([machine(environment), kernel(environment)])
 }
@@ -294,13 +293,13 @@ fn machine(environment: &Environment) -> String {
 fn processors(environment: &Environment) -> String {
     let Environment { cpu_model, cpus, .. } = environment;
     if *cpus > 0 {
-        format!("{cpus} × {}", or(&cpu_model.to_string(), "CPU of unknown model"))
+        format!("{cpus} × {}", or(&cpu_model.to_string(), "CPU (model unknown)"))
     } else {
         cpu_model.to_string()
     }
 }
 
-/// A run of disks has no TCP in it.
+/// A run of disks involves no TCP.
 fn kernel_of(document: &ResultDocument) -> String {
     match is_of_disks(document) {
         true => kernel(&Environment { congestion_control: Default::default(), ..document.environment.clone() }),
@@ -308,7 +307,7 @@ fn kernel_of(document: &ResultDocument) -> String {
     }
 }
 
-/// fio tells nothing of other programs.
+/// fio reports nothing about other programs.
 fn load_of(document: &ResultDocument) -> String {
     let unknown = is_of_disks(document) && document.disturbance.other_programs.is_none();
     if unknown { String::new() } else { load(&document.disturbance) }
@@ -325,14 +324,14 @@ fn kernel(environment: &Environment) -> String {
     ])
 }
 
-/// `emulated:nics=8, by QEMU 10.0.3 under KVM: shows function, not speed`
+/// Returns e.g. `emulated:nics=8, by QEMU 10.0.3 under KVM: shows function, not speed`.
 fn server(server: &EmulatedServer) -> String {
     let EmulatedServer { spec, accel, qemu, why_not_kvm } = server;
     let why = why_not_kvm.as_ref().map_or(String::new(), |why| format!(" ({why})"));
-    format!("{spec}, by QEMU {qemu} under {accel}{why}: shows function, not speed")
+    format!("{spec}, QEMU {qemu} under {accel}{why}: shows function, not speed")
 }
 
-/// What runs them, and what that means for their figures.
+/// Describes the guests' accelerator and its effect on their figures.
 fn guests(machine: &GuestMachine) -> String {
     let GuestMachine { accel, no_kvm, qemu } = machine;
     let why = no_kvm.as_ref().map_or(String::new(), |why| format!(" ({why})"));
@@ -344,7 +343,7 @@ fn guests(machine: &GuestMachine) -> String {
     }
 }
 
-/// Ends that are named have their CPUs beside their names.
+/// Named endpoints have their CPUs next to their names.
 fn placement(document: &ResultDocument) -> String {
     let Placement { policy, responder_policy, initiator, responder, notes, .. } = &document.placement;
     let named = document.cells.iter().any(|record| record.ends.is_some());
@@ -360,22 +359,22 @@ fn placement(document: &ResultDocument) -> String {
 
 fn asked(policy: &Pinning) -> String {
     match policy {
-        Pinning::Auto => "chosen by the machine's topology (auto)".to_owned(),
-        Pinning::Unpinned => "wherever the scheduler likes (none)".to_owned(),
-        Pinning::Cpus(_) => format!("CPUs {policy} as asked"),
+        Pinning::Auto => "by CPU topology (auto)".to_owned(),
+        Pinning::Unpinned => "not pinned (none)".to_owned(),
+        Pinning::Cpus(_) => format!("CPUs {policy} as requested"),
     }
 }
 
-/// Shares of the machine's CPU time while samples were taken.
+/// Describes the shares of the machine's CPU time used by others while samples were taken.
 pub fn load(disturbance: &Disturbance) -> String {
     let Disturbance { other_programs, stolen, guests_waited } = disturbance;
     let Some(other_programs) = other_programs else {
-        return "what other programs took of the CPUs is not known".to_owned();
+        return "CPU time of other programs unknown".to_owned();
     };
-    let stolen = stolen.map_or(String::new(), |share| format!(", the hypervisor {}", percent(share)));
-    let waited =
-        guests_waited.map_or(String::new(), |share| format!("; guests waited for one {} of the time", percent(share)));
-    format!("other programs took {} of the CPUs{stolen}{waited}", percent(*other_programs))
+    let stolen = stolen.map_or(String::new(), |share| format!(", steal time {}", percent(share)));
+    let waited = guests_waited
+        .map_or(String::new(), |share| format!("; guests waited for a CPU {} of the time", percent(share)));
+    format!("other programs took {} of the CPU time{stolen}{waited}", percent(*other_programs))
 }
 
 fn percent(share: f64) -> String {

@@ -1,4 +1,4 @@
-//! What guests cost, seen from the machine that they are on: one line for each cell.
+//! Cost of guests as seen from their host: one line for each cell.
 
 use vtax_model::{
     guest::Accelerator,
@@ -14,19 +14,19 @@ use super::{
     view::{Group, Section, SectionPart, Table, TableRow, Value},
 };
 
-/// A part of the host's CPU time.
+/// Part of the host's CPU time.
 pub(crate) struct Part {
     head: &'static str,
     of: PartSource,
-    /// Whether other parts have its time in them already.
+    /// Set if other parts already include this time.
     is_share: bool,
 }
 
 #[derive(Clone, Copy)]
 enum PartSource {
-    /// In µs, for a transaction or for a KB.
+    /// Time in µs, per transaction or per KB.
     Host(fn(&HostCpuSummary) -> Option<Estimate>),
-    /// fio's threads where the host itself measures. In a guest they are a part of the guest's time.
+    /// Time of fio's threads where the host itself measures. In a guest they are part of the guest's time.
     OwnThreads,
 }
 
@@ -47,10 +47,10 @@ const FIO: Part = Part { head: "fio", of: PartSource::OwnThreads, is_share: fals
 const OF_NETWORKS: [Part; 4] = [GUEST, VHOST, QEMU, STACK];
 const OF_DISKS: [Part; 7] = [FIO, GUEST, IOTHREAD, DAEMON, QEMU, KERNEL, STACK];
 
-/// The parts that a run has.
+/// Parts that a run has.
 fn parts(document: &ResultDocument) -> Vec<Part> {
     let all = if is_of_disks(document) { Vec::from(OF_DISKS) } else { Vec::from(OF_NETWORKS) };
-    // Networks always show whether there is vhost.
+    // For networks, vhost is always listed, even if absent.
     let is_shown =
         |part: &Part| !is_of_disks(document) || document.cells.iter().any(|cell| value(part, cell).is_some());
     all.into_iter().filter(is_shown).collect()
@@ -60,7 +60,7 @@ fn is_of_disks(document: &ResultDocument) -> bool {
     document.cells.iter().any(|record| record.cell.disk().is_some())
 }
 
-/// None if no row has guests.
+/// Returns `None` if no row has guests.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     let records: Vec<&CellRecord> = document.cells.iter().filter(|record| summary(record).is_some()).collect();
     let all: Vec<&HostCpuSummary> = records.iter().filter_map(|record| summary(record)).collect();
@@ -77,14 +77,14 @@ pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
         false => reading(&all),
     }));
     told.extend(document.guest_clocks.iter().filter(|clock| clock.is_much()).map(drift).map(SectionPart::Paragraph));
-    Some(Section::of("CPU, from the host", told))
+    Some(Section::of("Host CPU time", told))
 }
 
 fn per(document: &ResultDocument) -> &'static str {
     if is_of_disks(document) { "I/O" } else { "transaction" }
 }
 
-/// What a part is in a cell.
+/// Value of a part in a cell.
 pub(crate) fn value(part: &Part, record: &CellRecord) -> Option<UnitEstimate> {
     let host = summary(record)?;
     match part.of {
@@ -96,7 +96,7 @@ pub(crate) fn value(part: &Part, record: &CellRecord) -> Option<UnitEstimate> {
     }
 }
 
-/// The mean of a part in a cell, in the unit of CPU time of its test.
+/// Mean of a part in a cell, in the unit of CPU time of its test.
 fn mean(part: &Part, record: &CellRecord) -> Option<f64> {
     Some(value(part, record)?.converted_to(Metric::unit_of_cpu(record.cell.kind()))?.mean)
 }
@@ -105,7 +105,7 @@ fn summary(record: &CellRecord) -> Option<&HostCpuSummary> {
     record.summary.as_ref()?.host_cpu.as_ref()
 }
 
-/// What the host's CPUs did for each transaction. None if no row has guests.
+/// Chart of the host's CPU time per transaction. Returns `None` if no row has guests.
 pub(crate) fn chart(document: &ResultDocument) -> Option<Stacked> {
     let parts: Vec<Part> = parts(document).into_iter().filter(|part| !part.is_share).collect();
     let row = |record: &CellRecord| {
@@ -118,7 +118,7 @@ pub(crate) fn chart(document: &ResultDocument) -> Option<Stacked> {
     document.cells.iter().filter_map(summary).find_map(|host| host.accel)?;
     let (what, unit) = (per(document), FigureUnit::Microseconds.text());
     (!rows.is_empty()).then(|| Stacked {
-        heading: Heading::new("The host's CPU time", format!("What the host's CPUs did for each {what}.")),
+        heading: Heading::new("Host CPU time", format!("CPU time of the host per {what}, by purpose.")),
         quantity: Quantity::new("CPU", format!("{unit} per {what}")),
         parts: parts.iter().map(|part| part.head.to_owned()).collect(),
         rows,
@@ -159,12 +159,12 @@ fn line(record: &CellRecord, parts: &[Part], labels: &Labels, exits: bool) -> Op
 fn caveat(accel: Accelerator) -> &'static str {
     match accel {
         Accelerator::Kvm => {
-            "The guest's time is what KVM ran of its instructions, which the kernel counts by its timer tick; what its \
-             vCPUs' threads did beside is QEMU's."
+            "Guest: time in which KVM ran the guest's instructions, accounted by the kernel's timer tick; all other \
+             time of its vCPU threads is QEMU's."
         }
         Accelerator::Tcg => {
-            "The guests ran under TCG: what stands as the guest's time is QEMU translating and emulating its \
-             instructions, many times what a CPU would need for them, and no share of it is the cost of a real guest."
+            "The guests ran under TCG: the guest's time is QEMU translating and emulating its \
+             instructions, many times what a CPU would need for them; no share of it is the cost of a real guest."
         }
     }
 }
@@ -175,28 +175,26 @@ fn reading_of_disks(document: &ResultDocument) -> String {
         has_guest && record.summary.is_some() && summary(record).is_none()
     });
     let missing = match missing {
-        true => {
-            " A row that is missing has samples that are too short: fio took most of their time to start and to end."
-        }
+        true => " Rows are omitted if their samples are too short: fio took most of the time to start and to end.",
         false => "",
     };
     format!(
-        "For a guest's disk, fio is in the guest's time. An iothread is a thread of QEMU that serves this disk alone. A daemon is \
-         the storage daemon that does so. QEMU is the rest of it. \"In kernel\" is a share of these three: their system calls \
-         (file system, block layer, driver), and under KVM what the kernel did for the guest. The host stack is the time of the \
-         whole machine in hardware and software interrupts, by ticks, and so also the ends of I/Os. No column has what workers \
-         of the kernel did.{missing}"
+        "For a guest's disk, fio is part of the guest's time. iothread: thread of QEMU that serves only this disk. \
+         daemon: the storage daemon that does so. QEMU: the rest of QEMU. In kernel: a share of these three, their \
+         system calls (file system, block layer, driver) and, under KVM, the kernel's work for the guest. Host stack: \
+         time of the whole machine in hardware and software interrupts, by ticks, including the completion of I/Os. No \
+         column includes kernel workers.{missing}"
     )
 }
 
 fn reading(all: &[&HostCpuSummary]) -> String {
     let whole = all.iter().any(|summary| summary.whole_samples);
-    let window = if whole { " Whole samples were observed, their warm-up too." } else { "" };
+    let window = if whole { " Whole samples were observed, including their warm-up." } else { "" };
     format!(
-        "The host stack is the time of the whole machine in hardware and software interrupts, by ticks. The columns \
+        "Host stack: time of the whole machine in hardware and software interrupts, by ticks. The columns \
          don't add up to the CPU of the tables above: an interrupt that was served on a thread's time is in that \
-         thread's figure too, unless the kernel keeps it apart, and the system calls of an end that runs on the host \
-         itself are in none of them.{window}"
+         thread's figure too, unless the kernel accounts for it separately, and the system calls of an endpoint on the \
+         host itself are in none of them.{window}"
     )
 }
 
@@ -204,8 +202,8 @@ fn drift(clock: &GuestClock) -> String {
     let way = if clock.drift_ppm > 0.0 { "fast" } else { "slow" };
     let seconds = clock.seconds.round() as u32;
     format!(
-        "The clock of guest {} is {} ppm (± {}) {way} against the host's, over {}: times that were taken inside are \
-         off by as much.",
+        "The clock of guest {} is {} ppm (± {}) {way} relative to the host's, over {}: times taken inside the guest \
+         are off by as much.",
         clock.guest,
         three_digits(clock.drift_ppm.abs()),
         three_digits(clock.uncertainty_ppm),

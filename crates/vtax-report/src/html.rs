@@ -1,5 +1,5 @@
-//! Reports as one HTML file: no network, no file beside it, everything there without scripts. The pages of `vtax ui`
-//! have the same frame.
+//! Reports as one HTML file without network access or companion files; everything works without scripts. The pages of
+//! `vtax ui` use the same frame.
 
 mod escape;
 mod table;
@@ -14,33 +14,33 @@ pub use escape::escaped;
 
 const STYLE: &str = include_str!("html/page.css");
 
-/// A report in a page.
+/// Report in a page.
 pub(crate) struct Article {
-    /// The run.
+    /// ID of the run.
     pub(crate) id: String,
     pub(crate) view: View,
     pub(crate) charts: Vec<Chart>,
 }
 
-/// A link to another page.
+/// Link to another page.
 #[derive(Debug, Clone)]
 pub struct PageLink {
-    /// What the reader sees.
+    /// Text of the link.
     pub text: String,
-    /// Where it leads.
+    /// Target of the link.
     pub target: String,
 }
 
-/// Everything of a page around its contents.
+/// Frame of a page around its contents.
 #[derive(Debug, Clone, Copy)]
 pub struct PageFrame<'a> {
-    /// What the browser's tab says.
+    /// Title of the browser tab.
     pub title: &'a str,
-    /// Links to other pages, above all else. A file has none.
+    /// Links to other pages, at the top. A file has none.
     pub links: &'a [PageLink],
     /// Elements of the page's head, as HTML.
     pub head: &'a str,
-    /// A script after the contents.
+    /// Script after the contents.
     pub script: Option<PageScript<'a>>,
 }
 
@@ -49,13 +49,13 @@ pub struct PageFrame<'a> {
 pub struct PageScript<'a> {
     /// JavaScript source, inserted into a `<script>` element without escaping.
     pub text: &'a str,
-    /// Its hash as the policy names it: `sha256-…`.
+    /// Hash of the script as the policy names it: `sha256-…`.
     pub hash: &'a str,
 }
 
 impl PageFrame<'_> {
-    /// The page with these contents, which are HTML. Its policy allows nothing but its own style and its script; where
-    /// that is served, the script may ask the same server.
+    /// Returns the page with these contents, which are HTML. Its policy allows nothing but its own style and script;
+    /// where a server delivers the page, the script may send requests to that server.
     pub fn around(&self, contents: &str) -> String {
         let script = |PageScript { text, .. }: PageScript<'_>| format!("<script>{text}</script>\n");
         format!(
@@ -65,7 +65,7 @@ impl PageFrame<'_> {
              <meta name=\"color-scheme\" content=\"light dark\">\n\
              <meta name=\"referrer\" content=\"no-referrer\">\n{}\
              <title>{}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n\
-             <a class=\"skip\" href=\"#contents\">To the contents</a>\n{}{contents}{}</body>\n</html>\n",
+             <a class=\"skip\" href=\"#contents\">Skip to contents</a>\n{}{contents}{}</body>\n</html>\n",
             self.policy(),
             self.head,
             escaped(self.title),
@@ -75,7 +75,7 @@ impl PageFrame<'_> {
         )
     }
 
-    /// The Content-Security-Policy of the page.
+    /// Content-Security-Policy of the page.
     fn policy(&self) -> String {
         let script = self.script.map(|script| format!("; script-src '{}'", script.hash)).unwrap_or_default();
         let served = if self.links.is_empty() { "" } else { "; connect-src 'self'; form-action 'self'" };
@@ -91,7 +91,7 @@ fn navigation(links: &[PageLink]) -> String {
     if all.is_empty() { all } else { format!("<nav class=\"pages\" aria-label=\"Pages\">\n<ul>\n{all}</ul>\n</nav>\n") }
 }
 
-/// A page of reports, one below the other. `title` is what the browser's tab says.
+/// Returns a page of reports, one below the other; `title` is the title of the browser tab.
 pub(crate) fn page(title: &str, links: &[PageLink], articles: &[Article]) -> Result<String, PlotError> {
     let plotter = Plotter::new()?;
     let contents = if articles.len() > 1 { contents(articles) } else { String::new() };
@@ -110,7 +110,7 @@ fn contents(articles: &[Article]) -> String {
     format!("<nav aria-label=\"Reports\">\n<ol>\n{entries}</ol>\n</nav>\n")
 }
 
-/// The charts beside each other, as many as there is room for.
+/// Charts next to each other, as many as fit.
 fn gallery(charts: &[Chart], plotter: &Plotter) -> Result<String, PlotError> {
     let figure = |chart: &Chart| {
         let Heading { title, summary } = chart.heading();
@@ -123,7 +123,7 @@ fn gallery(charts: &[Chart], plotter: &Plotter) -> Result<String, PlotError> {
     Ok(if charts.is_empty() { String::new() } else { section })
 }
 
-/// A name for a link, of whatever text.
+/// Anchor name for a link from any text.
 fn anchor(text: &str) -> String {
     text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
 }
@@ -132,7 +132,7 @@ fn report(article: &Article, plotter: &Plotter) -> Result<String, PlotError> {
     Ok(titled(&article.id, &article.view, &gallery(&article.charts, plotter)?))
 }
 
-/// A view as a part of a page. `id` tells it from the page's other parts.
+/// Returns a view as a part of a page; `id` distinguishes it from the page's other parts.
 pub fn article(id: &str, view: &View) -> String {
     titled(id, view, "")
 }
@@ -152,7 +152,7 @@ fn titled(id: &str, view: &View, gallery: &str) -> String {
     text += gallery;
     text += &view.sections.iter().map(section).collect::<String>();
     if !others.is_empty() {
-        text += &format!("<details>\n<summary><h2>How it was measured</h2></summary>\n{}</details>\n", facts(others));
+        text += &format!("<details>\n<summary><h2>Measurement details</h2></summary>\n{}</details>\n", facts(others));
     }
     text + "</article>\n"
 }
@@ -186,7 +186,7 @@ fn part(part: &SectionPart) -> String {
     }
 }
 
-/// A box for each domain, with a box for each of its links.
+/// Draws a box for each domain, with a box for each of its links.
 fn draw_path(path: &DrawnPath) -> String {
     let link = |PathLink { name, facts }: &PathLink| {
         let facts: String = facts.iter().map(|fact| format!("<li>{}</li>", escaped(fact))).collect();
@@ -214,7 +214,7 @@ fn list(items: &[(String, String)]) -> String {
     format!("<{tag}>\n{}</{tag}>\n", items.iter().map(item).collect::<String>())
 }
 
-/// What stands before the first colon, which says what the rest is about, in bold.
+/// Sets the text before the first colon, the topic, in bold.
 fn led(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.split_once(": ").filter(|(lead, _)| lead.len() <= LONGEST) {

@@ -1,4 +1,4 @@
-//! What tells the cells of a list apart, and nothing more: a column for each thing in which they differ.
+//! Minimal labels that distinguish the cells of a list: a column for each property in which they differ.
 
 use vtax_model::{
     cell::{Cell, TestWork},
@@ -11,15 +11,15 @@ use super::{blocks::distinct, words};
 
 pub(crate) struct Labels {
     columns: Vec<(&'static str, Text)>,
-    /// Options without a column of their own in which the cells differ.
+    /// Differing options without a dedicated column.
     others: Vec<&'static str>,
 }
 
 type Text = fn(&Cell) -> String;
-/// A head, when the column is needed, and its text.
+/// Heading, condition under which the column is needed, and its text.
 type Column = (&'static str, fn(&[&Cell]) -> bool, Text);
 
-/// After the column of tests, which is always there.
+/// Columns after the column of tests, which is always present.
 const COLUMNS: [Column; 10] = [
     ("size", |cells| differ(cells, size), size),
     ("threads", |cells| differ(cells, threads), threads),
@@ -55,7 +55,7 @@ impl Labels {
         heads.chain((!self.others.is_empty()).then(|| "options".to_owned())).collect()
     }
 
-    /// A text for each head.
+    /// Returns a text for each heading.
     pub(crate) fn line(&self, cell: &Cell) -> Vec<String> {
         let texts = self.columns.iter().map(|(_, text)| text(cell));
         texts
@@ -64,7 +64,7 @@ impl Labels {
     }
 }
 
-/// `TCP RR, 64 B, gap 1ms`: a cell among those of its document.
+/// Name of a cell among those of its document, e.g. `TCP RR, 64 B, gap 1ms`.
 pub(crate) fn name(document: &ResultDocument, cell: &Cell) -> String {
     let all: Vec<&Cell> = document.cells.iter().map(|record| &record.cell).collect();
     let rows = distinct(all.iter().map(|cell| cell.row)).len() > 1;
@@ -90,7 +90,7 @@ fn of_kind(one: &Cell, other: &Cell) -> bool {
     (one.medium(), one.kind()) == (other.medium(), other.kind())
 }
 
-/// Whether two cells of one kind do.
+/// Returns `true` if two cells of the same kind differ in the value.
 fn differ<T: PartialEq>(cells: &[&Cell], value: impl Fn(&Cell) -> T) -> bool {
     let other = |cell: &Cell| cells.iter().any(|other| of_kind(other, cell) && value(other) != value(cell));
     cells.iter().any(|cell| other(cell))
@@ -103,7 +103,7 @@ pub(crate) fn test(cell: &Cell) -> String {
     }
 }
 
-/// Of a disk; of a network they are an option.
+/// Threads of a disk test; for a network they are an option.
 fn threads(cell: &Cell) -> String {
     cell.disk().map_or(String::new(), |disk| disk.jobs.to_string())
 }
@@ -112,7 +112,7 @@ fn are_of_disks(cells: &[&Cell]) -> bool {
     cells.iter().any(|cell| cell.disk().is_some())
 }
 
-/// `64 B`; of a response of another size both.
+/// Returns e.g. `64 B`; both sizes if the response has another size.
 pub(crate) fn size(cell: &Cell) -> String {
     let both = |request: ByteSize, response: ByteSize| {
         if request == response { request.to_string() } else { format!("{request}, {response} back") }

@@ -1,7 +1,7 @@
-//! What a run found, as tables for people and as data for programs.
+//! Results of a run, as tables for people and as data for programs.
 //!
-//! A [`View`] is a report as data, which a terminal, Markdown and a page only draw, so that all say the same. CSV comes
-//! from the result document itself.
+//! A [`View`] is a report as data. Terminal, Markdown and HTML output only draw it, so that all of them agree. CSV is
+//! generated from the result document itself.
 
 #![forbid(unsafe_code)]
 
@@ -66,33 +66,33 @@ pub use trend::{NoTrend, RunTrend, TrendInput, TrendMetric, TrendOptions, trend}
 pub use under_way::under_way;
 pub use view::{Align, Column, Group, JudgedChange, RowValues, Section, SectionPart, Table, TableRow, Value, View};
 
-/// The form of a report.
+/// Output format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Tables for a terminal.
     Table,
     /// The same tables in Markdown.
     Markdown,
-    /// One line a cell.
+    /// One line per cell.
     Csv,
-    /// The result document, vtax.result/v1.
+    /// Result document, vtax.result/v1.
     Json,
 }
 
-/// What of a run is reported, and how.
+/// Options of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Its form.
+    /// Output format.
     pub format: Format,
-    /// Whether published figures stand beside ours; if unset, where a row that is compared has both.
+    /// Whether published figures appear next to the measured ones; if unset, they do where a compared row has both.
     pub published: Option<bool>,
-    /// Percentiles, losses, retransmits, CPU, the machine and the noise floor of each block too.
+    /// Adds percentiles, losses, retransmits, CPU time, the machine and the noise floor of each block.
     pub detail: bool,
-    /// What the words and figures mean, too.
+    /// Adds the legend that defines terms and figures.
     pub explain: bool,
-    /// The taxes as lines of characters, too; only [`Format::Table`] has them.
+    /// Adds bar charts of the taxes in text; only for [`Format::Table`].
     pub bars: bool,
-    /// Columns of the terminal; only [`Format::Table`] asks.
+    /// Width of the terminal in columns; used by [`Format::Table`] only.
     pub width: usize,
 }
 
@@ -102,7 +102,7 @@ impl Default for Options {
     }
 }
 
-/// A run's report; ends in a line break. The JSON of a run has all of its samples, so the store writes it.
+/// Renders a run's report, ending in a line break. The JSON of a run contains all samples, so the store writes it.
 pub fn render(document: &ResultDocument, options: &Options) -> StyledText {
     match options.format {
         Format::Csv => csv::cells(document).into(),
@@ -111,19 +111,19 @@ pub fn render(document: &ResultDocument, options: &Options) -> StyledText {
     }
 }
 
-/// The answer of a report once more, for the end of a report that is longer than its terminal. Empty if it has none.
+/// Repeats the answer, for the end of a report that is longer than its terminal. Empty if the report has none.
 pub fn answer_again(document: &ResultDocument, options: &Options) -> StyledText {
     match answer::section(document, options.detail) {
         Some(answer) => {
-            View { sections: vec![Section { title: "The answer again".into(), ..answer }], ..View::default() }
+            View { sections: vec![Section { title: "Answer (repeated)".into(), ..answer }], ..View::default() }
                 .draw(options)
         }
         None => StyledText::default(),
     }
 }
 
-/// One HTML file with the reports of these runs, one below the other. Before them each is compared with the first, if
-/// the two have anything in common. Above all stand `links` to other pages.
+/// Returns one HTML file with the reports of these runs, one below the other. Before them, each run is compared with
+/// the first if the two have cells in common. `links` to other pages appear at the top.
 pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink]) -> Result<String, PlotError> {
     let options = Options { detail: true, explain: true, ..*options };
     let article = |document: &ResultDocument| Article {
@@ -133,7 +133,7 @@ pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink])
     };
     let title = match documents {
         [one] => one.heading(),
-        several => format!("{} results of vtax", several.len()),
+        several => format!("{} vtax results", several.len()),
     };
     let comparisons = documents.split_first().map_or(Vec::new(), |(first, others)| compared(first, others));
     html::page(&title, links, &comparisons.into_iter().chain(documents.iter().map(article)).collect::<Vec<_>>())
@@ -148,13 +148,13 @@ fn compared(first: &ResultDocument, others: &[ResultDocument]) -> Vec<Article> {
     others.iter().filter_map(article).collect()
 }
 
-/// Every chart of a run.
+/// Returns all charts of a run.
 pub fn charts(document: &ResultDocument) -> Vec<Chart> {
     charts::charts(document)
 }
 
 impl RunComparison {
-    /// The comparison of two runs; ends in a line break.
+    /// Renders the comparison of two runs, ending in a line break.
     pub fn render(&self, options: &Options) -> StyledText {
         match options.format {
             Format::Csv => csv::comparison(self).into(),
@@ -165,7 +165,7 @@ impl RunComparison {
 }
 
 impl View {
-    /// The view in Markdown if that is asked for, else for a terminal.
+    /// Draws the view in Markdown if requested, otherwise for a terminal.
     pub fn draw(&self, options: &Options) -> StyledText {
         match options.format {
             Format::Markdown => markdown::draw(self).into(),

@@ -1,4 +1,4 @@
-//! The machines of a run in full: what of them is not in the heading, and those of the other ends.
+//! Machines of a run in full: facts that the heading lacks, and the machines of the other endpoints.
 
 use vtax_model::{
     foreign::ForeignText,
@@ -14,7 +14,7 @@ use super::{
     words::{self, named},
 };
 
-/// This machine's settings, then each other machine.
+/// Returns this machine's settings, then each other machine.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     let mut list = settings(&document.environment, !is_of_disks(document));
     let rows = document.cells.iter().filter_map(|record| record.ends.as_ref());
@@ -30,7 +30,7 @@ fn elsewhere(end: &EndRecord) -> Option<(&ForeignText, &Environment)> {
     Some((&end.name, end.environment.as_ref()?))
 }
 
-/// Without those of networks, which no disk has to do with, if these aren't wanted.
+/// Settings, without those of networks, which don't concern disks, unless requested.
 fn settings(environment: &Environment, networks: bool) -> Vec<String> {
     let Environment { kernel_build, preemption, command_line, numa_balancing, transparent_hugepages, .. } = environment;
     let Environment { frequency_driver, frequency_mhz, turbo, idle, irqbalance, mitigations, .. } = environment;
@@ -51,7 +51,7 @@ fn settings(environment: &Environment, networks: bool) -> Vec<String> {
         (
             "CPUs",
             vec![
-                named("frequencies set by", &frequency_driver.to_string()),
+                named("frequency driver", &frequency_driver.to_string()),
                 named("MHz", &frequency_mhz.to_string()),
                 named("turbo", &turbo.to_string()),
                 idle.as_ref().map_or(String::new(), idling),
@@ -72,7 +72,7 @@ fn settings(environment: &Environment, networks: bool) -> Vec<String> {
     told.filter(|(_, text)| !text.is_empty()).map(|(what, text)| format!("{what}: {text}")).collect()
 }
 
-/// `idle states of intel_idle by menu: POLL 0 µs, C1 2 µs, C6 133 µs (disabled)`
+/// Returns e.g. `idle states of intel_idle by menu: POLL 0 µs, C1 2 µs, C6 133 µs (disabled)`.
 fn idling(idle: &IdleFacts) -> String {
     let IdleFacts { driver, governor, states, differing_cpus } = idle;
     let state = |state: &IdleState| {

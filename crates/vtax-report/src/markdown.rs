@@ -1,4 +1,4 @@
-//! A report as GitHub's Markdown.
+//! Reports as GitHub-flavoured Markdown.
 
 use super::{
     view::{Align, DrawnPath, PathLink, PathStation, RowValues, Section, SectionPart, Table, TableRow, View},
@@ -100,7 +100,7 @@ fn line(fields: impl Iterator<Item = String>) -> String {
     format!("| {} |\n", fields.join(" | "))
 }
 
-/// Without line breaks and without what Markdown would take for a mark of its own.
+/// Escapes line breaks and characters with a meaning in Markdown.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for word in text.split_whitespace() {

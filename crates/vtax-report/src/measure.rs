@@ -1,5 +1,5 @@
-//! The report of `vtax measure`, whose rows are engines on one path: a line for each test and
-//! swept value, as netperf and sockperf print one, and how the engines compare.
+//! Report of `vtax measure`, whose rows are engines on one path: a line for each test and swept value, as netperf and
+//! sockperf print them, and a comparison of the engines.
 
 use vtax_model::{
     cell::{Arm, Cell},
@@ -22,7 +22,7 @@ use super::{
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
 
-/// A section for transactions, one for streams, one for files, and the engines against each other.
+/// Returns sections for transactions, streams and files, and a comparison of the engines.
 pub(crate) fn sections(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
     let of = |family: TestFamily| -> Vec<&CellRecord> {
         document.cells.iter().filter(|record| record.cell.kind().family() == family).collect()
@@ -43,10 +43,10 @@ pub(crate) fn sections(document: &ResultDocument, options: &Options, notes: &mut
     sections
 }
 
-/// What a column has on a line; none where there is nothing to tell.
+/// Value of a column on a line; `None` where there is nothing to report.
 type ValueOf<'a> = Box<dyn Fn(&Line<'_>) -> Option<Value> + 'a>;
 
-/// A column of a list and the title above it.
+/// Column of a list and the title above it.
 struct Listed<'a> {
     group: &'static str,
     column: Column,
@@ -56,7 +56,7 @@ struct Listed<'a> {
 struct Line<'a> {
     record: &'a CellRecord,
     summary: &'a SummaryRecord,
-    /// Open loop: whether this is the line of times from the actual send.
+    /// Open loop: set on the line of times from the actual send.
     from_send: bool,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Listed<'a> {
         Listed { group, column: Column::right(head), value: Box::new(value) }
     }
 
-    /// Of what the line of times from the actual send shares with the one above it.
+    /// Column whose value the line of times from the actual send shares with the line above it.
     fn once(group: &'static str, head: &'static str, value: impl Fn(&Line<'_>) -> Option<Value> + 'a) -> Listed<'a> {
         Listed::right(group, head, move |line| if line.from_send { Some("".into()) } else { value(line) })
     }
@@ -80,7 +80,7 @@ impl<'a> Listed<'a> {
 
 fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     let only_rr = records.iter().all(|record| record.cell.kind().is_round_trips());
-    let group = if only_rr { "round trip (µs)" } else { "time of each (µs)" };
+    let group = if only_rr { "round trip (µs)" } else { "time per transaction (µs)" };
     let of_times = |head, value: fn(&RttTimes) -> f64| {
         let value = move |l: &Line<'_>| Some(Value::figure(l.rtt()?.times.as_ref().map(value)));
         Listed::right(group, head, value)
@@ -121,13 +121,13 @@ fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     }
     columns.extend(datagram_columns(records));
     if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.reordered > 0) {
-        columns.push(Listed::once("", "overtaken", |l| Some(Value::count(l.summary.reordered))));
+        columns.push(Listed::once("", "reordered", |l| Some(Value::count(l.summary.reordered))));
     }
     columns.extend(series_column(records));
     columns
 }
 
-/// What each end's threads took. Other programs know their threads no better than that their machines were busy.
+/// CPU time of each endpoint's threads. Other programs report only how busy their machines were.
 fn processor_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     let [threads, machines] = match records.iter().all(|record| record.cell.kind().is_transactions()) {
         true => ["CPU (µs)", "machines busy (µs)"],
@@ -136,7 +136,7 @@ fn processor_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     let told = |record: &&CellRecord| record.summary.as_ref().is_some_and(|s| s.cpu_us_at_ends.is_some());
     if !records.iter().any(told) && records.iter().any(|record| busy(record).is_some()) {
         let busy = |l: &Line<'_>| busy(l.record).map(Value::Figure);
-        return vec![Listed::once(machines, "both ends", busy)];
+        return vec![Listed::once(machines, "both endpoints", busy)];
     }
     let of = |end: fn(&CpuAtEnds) -> Estimate| {
         move |l: &Line<'_>| {
@@ -153,7 +153,7 @@ fn processor_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     ]
 }
 
-/// How long the machines of both ends were busy, for a transaction or a KB, whatever kept them busy.
+/// Busy time of both endpoints' machines per transaction or KB, whatever caused it.
 fn busy(record: &CellRecord) -> Option<f64> {
     let cost = record.summary.as_ref()?.estimate_of(SampleFigure::MACHINES)?;
     Some(cost.converted_to(Metric::unit_of_cpu(record.cell.kind()))?.mean)
@@ -167,7 +167,7 @@ fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     let mut columns = vec![Listed::once("", "lost", move |l| counts(l.record).then(|| lost(l.summary)))];
     if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.socket_drops > 0) {
         let drops = move |l: &Line<'_>| counts(l.record).then(|| Value::count(l.summary.socket_drops));
-        columns.push(Listed::once("", "socket full, with warm-up", drops));
+        columns.push(Listed::once("", "socket drops, incl. warm-up", drops));
     }
     columns
 }
@@ -175,16 +175,16 @@ fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
 fn series_column<'a>(records: &[&'a CellRecord]) -> Option<Listed<'a>> {
     let any = records.iter().any(|record| series::trace(record).is_some());
     let value = |line: &Line<'_>| if line.from_send { None } else { series::trace(line.record).map(Value::Trace) };
-    any.then(|| Listed { group: "", column: Column::left("over time"), value: Box::new(value) })
+    any.then(|| Listed { group: "", column: Column::left("rate over time"), value: Box::new(value) })
 }
 
-/// Cold against hot: a round trip after a gap against one without.
+/// Cold against hot: a round trip after a gap compared with one without.
 fn hot_column<'a>(records: &[&'a CellRecord]) -> Option<Listed<'a>> {
     let all = records.to_vec();
     let hot_of = move |cold: &CellRecord| all.iter().find(|hot| is_hot_of(&hot.cell, &cold.cell)).copied();
     let any = records.iter().any(|record| hot_of(record).is_some());
     let value = move |line: &Line<'_>| against_hot(line.record, hot_of(line.record)?);
-    any.then(|| Listed { group: "", column: Column::right("times no gap"), value: Box::new(value) })
+    any.then(|| Listed { group: "", column: Column::right("ratio to no gap"), value: Box::new(value) })
 }
 
 fn is_hot_of(hot: &Cell, cold: &Cell) -> bool {
@@ -197,7 +197,7 @@ fn is_hot_of(hot: &Cell, cold: &Cell) -> bool {
     idles(cold) && !idles(hot) && same == *hot
 }
 
-/// Both from the histograms: the inverse of a rate with gaps in it is no time.
+/// Both from the histograms: the inverse of a rate with gaps is not a time.
 fn against_hot(cold: &CellRecord, hot: &CellRecord) -> Option<Value> {
     let mean = |record: &CellRecord, round: u32| {
         let of_round = record.samples.iter().find(|sample| sample.round == round && sample.arm == Arm::A);
@@ -257,13 +257,13 @@ fn is_open(record: &CellRecord) -> bool {
 
 fn without_values(record: &CellRecord, notes: &mut Notes) -> String {
     match &record.status {
-        CellStatus::Unavailable { .. } => format!("not available here {}", notes.of_record(record)),
+        CellStatus::Unavailable { .. } => format!("not available {}", notes.of_record(record)),
         CellStatus::Failed { .. } => format!("failed {}", notes.of_record(record)),
         CellStatus::Measured | CellStatus::Missing => "not run".into(),
     }
 }
 
-/// Every engine against the first, with that one against itself for the noise.
+/// Compares every engine with the first, and that one with itself for the noise.
 fn engines(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Option<Section> {
     let mut costs = tax::Costs::new(document, options, notes);
     let baseline = document.baseline;
@@ -282,7 +282,7 @@ fn engines(document: &ResultDocument, options: &Options, notes: &mut Notes) -> O
     }
     let groups = vec![Group::untitled([Column::left("change [95 %]")])];
     Section::of_table(
-        format!("Engines against {baseline}"),
+        format!("Engines compared with {baseline}"),
         Table { labels: labels.heads(), groups, rows, ..Table::default() },
     )
 }
@@ -296,12 +296,12 @@ fn again(document: &ResultDocument, record: &CellRecord, labels: &Labels) -> Opt
     }
     let mut labels = labels.line(&cell);
     if let Some(engine) = labels.iter_mut().find(|label| **label == document.baseline.to_string()) {
-        *engine = format!("{} again", document.baseline);
+        *engine = format!("{} (repeated)", document.baseline);
     }
     Some(TableRow::new(labels, [tax::again(floor)]))
 }
 
-/// Intervals of the percentiles, and whose CPU it was.
+/// Intervals of the percentiles, and the CPU time of each endpoint.
 pub(crate) fn detail(document: &ResultDocument) -> Option<Section> {
     let measured: Vec<&CellRecord> = document.cells.iter().filter(|record| rtt_of(record).is_some()).collect();
     let labels = Labels::of_records(&measured);
@@ -318,7 +318,7 @@ pub(crate) fn detail(document: &ResultDocument) -> Option<Section> {
     let table = Table {
         labels: labels.heads(),
         groups: vec![
-            Group::right("time of each (µs)", ["p50 [95 %]", "p99 [95 %]", "p99.9 [95 %]"]),
+            Group::right("time per transaction (µs)", ["p50 [95 %]", "p99 [95 %]", "p99.9 [95 %]"]),
             Group::right("CPU of threads", ["init.", "resp.", "waiting"]),
             Group::right("machines (µs)", ["busy"]),
             Group::right("", ["n"]),
@@ -326,14 +326,14 @@ pub(crate) fn detail(document: &ResultDocument) -> Option<Section> {
         rows: measured.iter().filter_map(row).collect(),
         ..Table::default()
     };
-    Section::of_table("In detail", table)
+    Section::of_table("Details", table)
 }
 
 fn rtt_of(record: &CellRecord) -> Option<&RttSummary> {
     record.summary.as_ref()?.rtt_us.as_ref()
 }
 
-/// Shares of a CPU that the measuring threads of each end took, and that both took for waiting for exact moments.
+/// Shares of a CPU used by the measuring threads of each endpoint, and by both for busy-waiting for exact moments.
 fn threads(record: &CellRecord) -> [Value; 3] {
     let share = |end: fn(&CpuReading) -> &EndCpuReading, of: fn(&EndCpuReading) -> f64| {
         let ends = || record.samples.iter().map(|sample| end(&sample.cpu));

@@ -1,4 +1,4 @@
-//! Footnotes: each text once, numbered in the order in which the tables ask for it.
+//! Footnotes: each text once, numbered in the order in which the tables refer to it.
 
 use vtax_model::result::{CellRecord, CellStatus};
 
@@ -10,7 +10,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// The mark of a text, as `[1]`.
+    /// Returns the mark of a text, e.g. `[1]`.
     pub(crate) fn mark(&mut self, text: String) -> String {
         let known = self.texts.iter().position(|known| *known == text);
         let index = known.unwrap_or_else(|| {
@@ -20,18 +20,18 @@ impl Notes {
         format!("[{}]", index + 1)
     }
 
-    /// The mark of why a cell has no figures; empty if there is no reason to give.
+    /// Returns the mark of the reason why a cell has no figures; empty if there is no reason to state.
     pub(crate) fn of_record(&mut self, record: &CellRecord) -> String {
         match &record.status {
             CellStatus::Unavailable { why, remedy } => {
-                self.mark(format!("{} is not available here: {why}; {remedy}", record.cell.row))
+                self.mark(format!("{} is not available: {why}; {remedy}", record.cell.row))
             }
-            CellStatus::Failed { why } => self.mark(format!("every sample failed, the last one so: {why}")),
+            CellStatus::Failed { why } => self.mark(format!("every sample failed, the last one with: {why}")),
             CellStatus::Measured | CellStatus::Missing => String::new(),
         }
     }
 
-    /// A list of marks and texts; None without notes.
+    /// List of marks and texts; `None` without notes.
     pub(crate) fn section(self) -> Option<Section> {
         let numbered = |(index, text)| (format!("[{}]", index + 1), text);
         let list: Vec<_> = self.texts.into_iter().enumerate().map(numbered).collect();

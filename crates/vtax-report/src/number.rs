@@ -1,10 +1,10 @@
-//! Figures as text: as many digits as mean something.
+//! Formatting of figures with as many digits as are meaningful.
 
 use vtax_model::result::SummaryRecord;
 
 use crate::view::Value;
 
-/// Three significant digits: 9.87, 31.2, 24100.
+/// Formats three significant digits: 9.87, 31.2, 24100.
 pub(crate) fn three_digits(value: f64) -> String {
     if !value.is_finite() {
         return "—".into();
@@ -12,7 +12,7 @@ pub(crate) fn three_digits(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
-    // Rounded first: 99.96 has to become 100, not 100.0.
+    // Rounded first: 99.96 must become 100, not 100.0.
     let rounded: f64 = format!("{value:.2e}").parse().expect("what was just written as a number");
     let decimals = (2.0 - rounded.abs().log10().floor()).clamp(0.0, 6.0) as usize;
     format!("{rounded:.decimals$}")
@@ -22,7 +22,7 @@ pub(crate) fn or_dash(value: Option<f64>) -> String {
     value.map_or("—".into(), three_digits)
 }
 
-/// Seconds as `time` prints them, with one digit more below 10 s.
+/// Formats seconds as `time` does, with one more digit below 10 s.
 pub(crate) fn seconds(value: f64) -> String {
     match value {
         value if !value.is_finite() => "—".into(),
@@ -31,12 +31,12 @@ pub(crate) fn seconds(value: f64) -> String {
     }
 }
 
-/// A ratio as a change: 1.123 is `+12.3 %`.
+/// Formats a ratio as a change: 1.123 is `+12.3 %`.
 pub(crate) fn change(ratio: f64) -> String {
     format!("{} %", signed(ratio))
 }
 
-/// A ratio of figures that have two or three digits, as a change: 1.569 is `+57 %`.
+/// Formats a ratio of figures with two or three digits as a change: 1.569 is `+57 %`.
 pub(crate) fn whole_change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     match percent {
@@ -46,7 +46,7 @@ pub(crate) fn whole_change(ratio: f64) -> String {
     }
 }
 
-/// The same with a decimal only below ten per cent: `+21 %`, `+2.1 %`.
+/// Formats a change with a decimal only below ten percent: `+21 %`, `+2.1 %`.
 pub(crate) fn brief_change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     match percent.abs() {
@@ -57,9 +57,9 @@ pub(crate) fn brief_change(ratio: f64) -> String {
     }
 }
 
-/// A bound in per cent, rounded up, so that it still is one: 0.0143 is `1.5 %`.
+/// Formats a bound in percent, rounded up, so that it remains a bound: 0.0143 is `1.5 %`.
 pub(crate) fn bound(fraction: f64) -> String {
-    // Less what binary fractions are off by.
+    // Less the error of binary fractions.
     let up = |value: f64| (value - 1e-9).max(0.0).ceil();
     match fraction * 100.0 {
         percent if !percent.is_finite() => "— %".into(),
@@ -68,14 +68,14 @@ pub(crate) fn bound(fraction: f64) -> String {
     }
 }
 
-/// A cost and its interval, with as many decimals as the interval leaves meaning: `+2.6` and `[2.4, 2.8]`.
+/// Formats a cost and its interval, with as many decimals as the interval makes meaningful: `+2.6` and `[2.4, 2.8]`.
 pub(crate) fn cost(cost: f64, low: f64, high: f64) -> [String; 2] {
     let decimals = decimals_of((high - low) / 2.0);
     let interval = format!("[{}, {}]", without_sign_of_zero(low, decimals), without_sign_of_zero(high, decimals));
     [signed_cost(cost, decimals), interval]
 }
 
-/// The first digit of half the width is the last one that means something.
+/// Number of decimals at which the first digit of half the width is the last meaningful one.
 fn decimals_of(half: f64) -> usize {
     if half > 0.0 && half.is_finite() { (-half.log10().floor()).clamp(0.0, 4.0) as usize } else { 2 }
 }
@@ -91,12 +91,12 @@ fn without_sign_of_zero(value: f64, decimals: usize) -> String {
     if text.parse() == Ok(0.0) { text.trim_start_matches('-').to_owned() } else { text }
 }
 
-/// The interval of a ratio, in per cent of change: `[+10.1, +14.9]`.
+/// Formats the interval of a ratio, in percent of change: `[+10.1, +14.9]`.
 pub(crate) fn interval(low: f64, high: f64) -> String {
     format!("[{}, {}]", signed(low), signed(high))
 }
 
-/// The interval of a ratio with the decimals of [`brief_change`] at its wider end: `[+25, +29]`.
+/// Formats the interval of a ratio with the decimals of [`brief_change`] at its wider bound: `[+25, +29]`.
 pub(crate) fn brief_interval(low: f64, high: f64) -> String {
     let decimals = usize::from([low, high].iter().all(|end| (end - 1.0).abs() < 0.0995));
     let end = |ratio: f64| match (ratio - 1.0) * 100.0 {
@@ -117,7 +117,7 @@ fn signed(ratio: f64) -> String {
     }
 }
 
-/// A share or a relative difference without a sign, to two digits: 0.0432 is `4.3 %`.
+/// Formats a share or a relative difference without a sign, to two digits: 0.0432 is `4.3 %`.
 pub(crate) fn percent(fraction: f64) -> String {
     let percent = fraction * 100.0;
     match percent {
@@ -129,7 +129,7 @@ pub(crate) fn percent(fraction: f64) -> String {
     }
 }
 
-/// A mean with the ends of its interval over samples, which one sample alone doesn't have.
+/// Formats a mean with the bounds of its interval over samples, which a single sample doesn't have.
 pub(crate) fn with_interval(mean: f64, ends: Option<[f64; 2]>) -> String {
     match ends {
         Some([low, high]) => format!("{} [{}, {}]", three_digits(mean), three_digits(low), three_digits(high)),
@@ -137,7 +137,7 @@ pub(crate) fn with_interval(mean: f64, ends: Option<[f64; 2]>) -> String {
     }
 }
 
-/// Seconds of waiting: `1 min 38 s`.
+/// Formats a duration in seconds, e.g. `1 min 38 s`.
 pub fn waiting(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {
@@ -147,18 +147,18 @@ pub fn waiting(seconds: f64) -> String {
     }
 }
 
-/// Bytes of memory: `15.6 GiB`.
+/// Formats a memory size in bytes, e.g. `15.6 GiB`.
 pub(crate) fn memory(bytes: u64) -> String {
     let gib = bytes as f64 / (1u64 << 30) as f64;
     if gib < 1.0 { format!("{:.0} MiB", gib * 1024.0) } else { format!("{gib:.1} GiB") }
 }
 
-/// `1 round`, `2 rounds`.
+/// Returns e.g. `1 round` or `2 rounds`.
 pub(crate) fn counted(count: u32, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// With a comma after each three digits: `4,210`.
+/// Formats a count with thousands separators: `4,210`.
 pub(crate) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -171,7 +171,7 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
-/// Messages lost, with their share, if they are known.
+/// Formats the messages lost, with their share, if known.
 pub(crate) fn lost(summary: &SummaryRecord) -> Value {
     match (summary.lost, summary.lost_share) {
         (None, _) => Value::Absent,

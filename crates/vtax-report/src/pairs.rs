@@ -1,4 +1,4 @@
-//! Pairs that measured at the same time, each by itself, and how well they started together.
+//! Concurrent pairs, each with its own figures, and how closely they started together.
 
 use vtax_model::{
     metric::SampleFigure,
@@ -12,7 +12,7 @@ use super::{
     view::{Group, Section, SectionPart, Table, TableRow, Value},
 };
 
-/// A table for each cell with several pairs. Several such cells have an overview, and tables only on demand.
+/// Returns a table for each cell with several pairs. Several such cells have an overview, and tables only on demand.
 pub(crate) fn section(document: &ResultDocument, detail: bool) -> Option<Section> {
     let several = |record: &&CellRecord| parallel(record).is_some();
     let records: Vec<&CellRecord> = document.cells.iter().filter(several).collect();
@@ -24,14 +24,14 @@ pub(crate) fn section(document: &ResultDocument, detail: bool) -> Option<Section
         let of = |record: &&CellRecord| Some(parts(document, record, parallel(record)?));
         all.extend(records.iter().filter_map(of).flatten());
     }
-    Section::new("Pairs at the same time", all)
+    Section::new("Concurrent pairs", all)
 }
 
 fn parallel(record: &CellRecord) -> Option<&ParallelSummary> {
     record.summary.as_ref()?.parallel.as_ref()
 }
 
-/// A line for each cell: its fastest and slowest pair, and how far apart they started.
+/// A line for each cell: its fastest and slowest pair, and the time between the first and the last start.
 fn overview(records: &[&CellRecord]) -> Vec<SectionPart> {
     let (transactions, streams): (Vec<&CellRecord>, Vec<&CellRecord>) =
         records.iter().partition(|record| record.cell.kind().is_transactions());
@@ -40,10 +40,10 @@ fn overview(records: &[&CellRecord]) -> Vec<SectionPart> {
     for (records, quantity) in tables.into_iter().filter(|(records, _)| !records.is_empty()) {
         parts.push(SectionPart::Table(overview_table(&records, quantity)));
     }
-    let clock = if by_one_clock(records) { ", by one clock" } else { ", and how well they are known" };
+    let clock = if by_one_clock(records) { ", by one clock" } else { ", with its uncertainty (±)" };
     parts.push(SectionPart::Paragraph(format!(
-        "The start is that of the last pair after the first: the median of the samples and the worst of them{clock}. \
-         --detail has every pair."
+        "Start: delay of the last pair after the first, median and worst of the samples{clock}. \
+         --detail lists every pair."
     )));
     parts
 }
@@ -80,7 +80,7 @@ fn overview_figures(parallel: &ParallelSummary) -> Vec<Value> {
     [pairs, Value::figure(fastest), Value::figure(slowest)].into_iter().chain(skew).collect()
 }
 
-/// Of the fastest pair and the slowest: mean RTT in µs, else the Mb/s.
+/// Fastest and slowest pair: mean RTT in µs for transactions, otherwise Mb/s.
 pub(crate) fn extremes(parallel: &ParallelSummary) -> [Option<f64>; 2] {
     let over = |of: fn(&PairSummary) -> Option<f64>| -> [Option<f64>; 2] {
         let all = || parallel.pairs.iter().filter_map(of);
@@ -111,7 +111,7 @@ fn parts(document: &ResultDocument, record: &CellRecord, parallel: &ParallelSumm
     vec![SectionPart::Table(table), SectionPart::Paragraph(skew(parallel))]
 }
 
-/// `1: ssh:vm1 to ssh:vm2`
+/// Returns e.g. `1: ssh:vm1 to ssh:vm2`.
 fn name(record: &CellRecord, index: usize) -> String {
     let ends = record.ends.as_ref().and_then(|ends| ends.pairs.get(index));
     let names = |pair: &PairRecord| format!(": {} to {}", pair.initiator.name, pair.responder.name);
@@ -143,7 +143,7 @@ fn skew(parallel: &ParallelSummary) -> String {
     };
     format!(
         "The last of {} started {} µs after the first (median of the samples; at most {} µs), {known}. A \
-         pair's percentiles are the medians of its samples' own; those of all are of the merged histogram.",
+         pair's percentiles are medians over its samples; those of all pairs are from the merged histogram.",
         counted(pairs.len() as u32, "pair"),
         three_digits(*skew_us),
         three_digits(*skew_us_most),

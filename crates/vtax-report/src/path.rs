@@ -1,4 +1,4 @@
-//! A path's identity, and the ends that were there already. Another link makes another path.
+//! Identity of a network path, and existing endpoints. A different link makes a different path.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ use super::{
     words,
 };
 
-/// Offloads that are told of one path; the rest is in the JSON.
+/// Maximum number of offloads listed for one path; the rest is in the JSON.
 const OFFLOADS_MOST: usize = 6;
 
-/// Every link of every row's path.
+/// Returns every link of every row's path.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     let paths = distinct(document.cells.iter().filter_map(|record| record.path.as_ref()));
     let alike = paths.chunk_by(|one, next| differ_in_mtu_alone(one, next));
-    Section::new("What the packets went through", alike.map(drawn).map(SectionPart::Path).collect())
+    Section::new("Network path", alike.map(drawn).map(SectionPart::Path).collect())
 }
 
-/// Whether each link of a row has the MTU of the wire, at one MTU and at the next, and is otherwise the same.
+/// Returns `true` if each link of a row has the MTU of the wire, at one MTU and at the next, and is otherwise the same.
 fn differ_in_mtu_alone(one: &PathRecord, next: &PathRecord) -> bool {
     let without_mtu = |path: &PathRecord| {
         let hops = path.hops.iter().map(|hop| Hop { mtu: 0, ..hop.clone() });
@@ -36,7 +36,7 @@ fn differ_in_mtu_alone(one: &PathRecord, next: &PathRecord) -> bool {
     [one, next].into_iter().all(all_have_it) && without_mtu(one) == without_mtu(next)
 }
 
-/// The path of a row at MTUs that change nothing else.
+/// Path of a row at MTUs that change nothing else.
 fn drawn(alike: &[&PathRecord]) -> DrawnPath {
     let path = alike[0];
     let mtus: Vec<String> = alike.iter().map(|path| path.mtu.to_string()).collect();
@@ -51,7 +51,7 @@ fn drawn(alike: &[&PathRecord]) -> DrawnPath {
     }
 }
 
-/// `w0`: veth, MTU 1500, qdisc noqueue, 1 rx and 1 tx queue
+/// Describes a link, e.g. `w0`: veth, MTU 1500, qdisc noqueue, 1 rx and 1 tx queue.
 fn link(hop: &Hop, mtus: &[String]) -> PathLink {
     let nic = &hop.nic;
     let driver = |driver: &ForeignText| {
@@ -88,7 +88,7 @@ fn ring_sizes(rings: &Rings) -> String {
     format!("ring of {} rx (most {}) and {} tx (most {})", rings.rx, rings.rx_most, rings.tx, rings.tx_most)
 }
 
-/// Interrupts that are held back are in every round trip.
+/// Coalesced interrupts add to every round trip.
 fn held_back(coalescing: &Coalescing) -> String {
     let Coalescing { rx_us, rx_frames, tx_us, tx_frames, adaptive_rx, adaptive_tx } = *coalescing;
     let side = |us, frames, adaptive| match (adaptive, frames) {
@@ -97,13 +97,13 @@ fn held_back(coalescing: &Coalescing) -> String {
         (false, frames) => format!("{us} µs or {frames} frames"),
     };
     format!(
-        "interrupts held back: rx {}, tx {}",
+        "interrupt coalescing: rx {}, tx {}",
         side(rx_us, rx_frames, adaptive_rx),
         side(tx_us, tx_frames, adaptive_tx)
     )
 }
 
-/// `IRQ 45 on CPU 2, IRQ 46 on CPU 3`; those of many queues as one.
+/// Returns e.g. `IRQ 45 on CPU 2, IRQ 46 on CPU 3`; many queues are summarized.
 fn interrupts(irqs: &[IrqFacts]) -> String {
     let cpus = |irq: &IrqFacts| irq.effective.clone().unwrap_or_else(|| irq.affinity.clone());
     match irqs {
@@ -119,7 +119,7 @@ fn interrupts(irqs: &[IrqFacts]) -> String {
     }
 }
 
-/// Those that differ from hop to hop, then those that are off wherever they could be had.
+/// Offloads that differ between hops, then those that are off wherever they are available.
 fn offloads(path: &PathRecord) -> Vec<String> {
     let mut states: BTreeMap<&ForeignText, Vec<(&ForeignText, bool)>> = BTreeMap::new();
     for hop in &path.hops {
@@ -136,7 +136,7 @@ fn offloads(path: &PathRecord) -> Vec<String> {
             _ => differing.push(format!("{offload} (off at {})", off_at.join(", "))),
         }
     }
-    [("Offloads that differ on the way", differing), ("Offloads that are off", off)]
+    [("Offloads that differ between hops", differing), ("Offloads disabled", off)]
         .into_iter()
         .filter(|(_, list)| !list.is_empty())
         .map(|(title, list)| format!("{title}: {}.", shortened(list)))
@@ -150,7 +150,7 @@ fn shortened(mut list: Vec<String>) -> String {
     list.join(", ") + &more
 }
 
-/// The ends of each row, if the user named them or wants `all`; none if the heading names a shared pair.
+/// Endpoints of each row, if the user named them or requests `all`; `None` if the heading names a shared pair.
 pub(crate) fn ends(document: &ResultDocument, all: bool) -> Option<Section> {
     let ends: Vec<&RowEnds> = distinct(document.cells.iter().filter_map(|record| record.ends.as_ref()));
     if ends.is_empty()
@@ -172,5 +172,5 @@ pub(crate) fn ends(document: &ResultDocument, all: bool) -> Option<Section> {
         rows: pairs.map(row).collect(),
         ..Table::default()
     };
-    Some(Section::of("Ends", vec![SectionPart::Table(table)]))
+    Some(Section::of("Endpoints", vec![SectionPart::Table(table)]))
 }

@@ -1,4 +1,4 @@
-//! Published figures of a whole study, which its source has in place of a table, beside what was measured here.
+//! Published peak figures of a whole study, from a source without a table, next to those measured here.
 
 use vtax_model::{
     metric::{Metric, SampleFigure},
@@ -14,7 +14,7 @@ use super::{
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
 
-/// None of a source that has its figures cell by cell.
+/// Returns `None` for a source that has its figures cell by cell.
 pub(crate) fn section(document: &ResultDocument, published: &Published) -> Option<Section> {
     let cells: Vec<&CellRecord> = document.cells.iter().filter(|record| is_mixed(record)).collect();
     let tables = [
@@ -26,25 +26,25 @@ pub(crate) fn section(document: &ResultDocument, published: &Published) -> Optio
         let size = published.peak.map_or(String::new(), of_size);
         parts.insert(0, SectionPart::Paragraph(format!("Published on: {}.{size}", published.testbed)));
     }
-    Section::new("Beside what was published", parts)
+    Section::new("Comparison with published peaks", parts)
 }
 
-/// Why our I/Os are as large as they are.
+/// Explains the size of the I/Os.
 fn of_size(PublishedPeak { iops, throughput_gb_s }: PublishedPeak) -> String {
     let size = throughput_gb_s * 1e6 / iops;
     format!(
-        " The size of its I/Os is unpublished; {throughput_gb_s} GB/s over {} I/Os a second are {size:.1} kB for each.",
+        " The size of its I/Os is unpublished; {throughput_gb_s} GB/s at {} IOPS is {size:.1} kB for each.",
         grouped(iops as u64)
     )
 }
 
-/// The source tells of random reads and writes.
+/// The source reports random reads and writes.
 fn is_mixed(record: &CellRecord) -> bool {
     let mixed = |share: u32| (1..100).contains(&share);
     record.cell.kind().is_transactions() && record.cell.disk().is_some_and(|disk| mixed(disk.reads.get()))
 }
 
-/// The most that each row gave, and the block's size makes its bandwidth.
+/// Peak of each row; the bandwidth follows from the block size.
 fn most(peak: PublishedPeak, cells: &[&CellRecord]) -> Table {
     let theirs =
         [Value::Figure(peak.iops), Value::Figure(peak.throughput_gb_s * 1e3), Value::Absent, "unpublished".into()];
@@ -66,15 +66,15 @@ fn most(peak: PublishedPeak, cells: &[&CellRecord]) -> Table {
     });
     let published = TableRow::new(vec!["published, bare metal".to_owned()], theirs);
     Table {
-        caption: "The most I/Os a second, random reads and writes".into(),
+        caption: "Peak IOPS, random reads and writes".into(),
         labels: vec![rows_head(&rows).into()],
-        groups: vec![Group::right("", ["I/Os/s", "MB/s", "threads", "size of an I/O"])],
+        groups: vec![Group::right("", ["IOPS", "MB/s", "threads", "I/O size"])],
         rows: std::iter::once(published).chain(lines).collect(),
         ..Table::default()
     }
 }
 
-/// The largest tax of each row. None if nothing was compared.
+/// Largest tax of each row. Returns `None` if nothing was compared.
 fn taxes(document: &ResultDocument, published: PublishedTax, cells: &[&CellRecord]) -> Option<Table> {
     let rows: Vec<Row> = rows(cells);
     let line = |row: &Row| {
@@ -95,7 +95,7 @@ fn taxes(document: &ResultDocument, published: PublishedTax, cells: &[&CellRecor
         theirs("new", format!("at most {new_implementation_at_most} %")),
     ];
     (!ours.is_empty()).then(|| Table {
-        caption: format!("The largest tax on response time against {}", document.baseline),
+        caption: format!("Largest tax on response time compared with {}", document.baseline),
         labels: vec![rows_head(&rows).into()],
         groups: vec![Group::untitled([Column::left("tax [95 %]"), Column::right("threads")])],
         rows: theirs.into_iter().chain(ours).collect(),

@@ -1,4 +1,4 @@
-//! Where the ends of a run were: on which CPUs of which NUMA node, and what of the network was beside them.
+//! CPU placement of a run: CPUs and NUMA nodes of the endpoints, and of the network links they used.
 
 use std::collections::BTreeSet;
 
@@ -16,25 +16,25 @@ use super::{
     words,
 };
 
-/// The CPUs that something used on one machine.
+/// CPUs in use on one machine.
 struct Used<'a> {
     machine: &'a Environment,
     initiator: CpuSet,
     responder: CpuSet,
-    /// Both ends, one after the other, where the path's own cost is measured.
+    /// CPUs of both endpoints, which alternate on them, under controlled conditions.
     path: CpuSet,
-    /// Links of the paths. They are of the machine on which vtax ran.
+    /// Links of the paths, on the machine on which vtax ran.
     hops: Vec<&'a Hop>,
 }
 
-/// A line for each NUMA node. None for runs of an older vtax, which did not record the nodes.
+/// Returns a line for each NUMA node; `None` for runs of an older vtax, which did not record the nodes.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     if is_of_disks(document) {
         return None;
     }
     let machines: Vec<Used<'_>> = std::iter::once(here(document)).chain(elsewhere(document)).collect();
     let several = machines.len() > 1;
-    let heads = ["initiator", "responder", "both, for the path", "links", "their interrupts"];
+    let heads = ["initiator", "responder", "both (controlled)", "links", "their interrupts"];
     let rows: Vec<(Vec<String>, [String; 5])> = machines.iter().flat_map(|used| used.rows(several)).collect();
     let used: Vec<usize> = (0..heads.len()).filter(|at| rows.iter().any(|(_, texts)| !texts[*at].is_empty())).collect();
     let row = |(labels, texts): (Vec<String>, [String; 5])| {
@@ -43,15 +43,15 @@ pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     };
     let machine = several.then(|| "machine".to_owned());
     let table = Table {
-        labels: machine.into_iter().chain(["NUMA node".to_owned(), "its CPUs".to_owned()]).collect(),
+        labels: machine.into_iter().chain(["NUMA node".to_owned(), "CPUs".to_owned()]).collect(),
         groups: vec![Group::untitled(used.iter().map(|at| Column::wrapped(heads[*at])).collect::<Vec<_>>())],
         rows: rows.into_iter().map(row).collect(),
         ..Table::default()
     };
-    Section::of_table("On which CPUs the ends ran", table)
+    Section::of_table("CPU placement", table)
 }
 
-/// The machine on which vtax ran. The ends' own records tell more than the placement, where a run has them.
+/// Machine on which vtax ran. The endpoints' own records are more precise than the placement, where a run has them.
 fn here(document: &ResultDocument) -> Used<'_> {
     let Placement { initiator, responder, path, .. } = &document.placement;
     let pairs = pairs(document);
@@ -73,7 +73,7 @@ fn here(document: &ResultDocument) -> Used<'_> {
     }
 }
 
-/// The other machines, each once.
+/// Other machines, each once.
 fn elsewhere(document: &ResultDocument) -> Vec<Used<'_>> {
     let pairs = pairs(document);
     let ends = pairs.iter().flat_map(|pair| [&pair.initiator, &pair.responder]);
@@ -114,14 +114,14 @@ impl Used<'_> {
         self.machine.node_cpus.iter().map(row).collect()
     }
 
-    /// The links whose NIC is at this node.
+    /// Links whose NIC is attached to this node.
     fn links(&self, node: u32) -> String {
         let there = self.hops.iter().filter(|hop| hop.nic.numa_node == Some(node));
         let names: BTreeSet<String> = there.map(|hop| format!("{} in {}", hop.link, hop.domain)).collect();
         words::list(names.into_iter(), ", ").unwrap_or_default()
     }
 
-    /// The CPUs that take the interrupts of the links.
+    /// CPUs that handle the interrupts of the links.
     fn interrupts(&self) -> CpuSet {
         let cpus = |irq: &IrqFacts| irq.effective.as_ref().unwrap_or(&irq.affinity).raw().parse::<CpuSet>().ok();
         let sets: Vec<CpuSet> = self.hops.iter().flat_map(|hop| &hop.nic.irqs).filter_map(cpus).collect();

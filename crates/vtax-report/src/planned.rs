@@ -1,4 +1,4 @@
-//! A run before it begins: what it would measure, in which order and for how long.
+//! View of a run before it begins: the planned measurements, their order and their duration.
 
 use vtax_model::{
     analysis::analyse_readings,
@@ -18,16 +18,16 @@ use super::{
     words,
 };
 
-/// The view of a run that has no sample yet. `told` are the sentences that the run begins with, `lab` describes the lab
-/// that it would build, if it would build one.
+/// Returns the view of a run without samples. `told` are the sentences with which the run begins; `lab` describes the
+/// lab that it would build, if any.
 pub fn planned(run: &RunReadings, told: &[String], lab: Option<String>) -> View {
     let (header, document) = (&run.header, analyse_readings(run));
-    let said = std::iter::once("Dry run: nothing was built, measured or kept.".to_owned()).chain(told.iter().cloned());
+    let said = std::iter::once("Dry run: nothing was built, measured or saved.".to_owned()).chain(told.iter().cloned());
     let mut facts = vec![
         ("cells", cells(header)),
         ("sampling", heading::plan(&document)),
         ("baseline", header.study.baseline.to_string()),
-        ("ends", ends(&document, header)),
+        ("endpoints", ends(&document, header)),
         ("lab", lab.unwrap_or_default()),
         ("order", order(header)),
     ];
@@ -47,31 +47,31 @@ fn cells(header: &RunHeader) -> String {
     let lacking = |cell: &&Cell| header.unavailable.iter().any(|row| row.method == cell.row);
     let lacking = match header.study.cells.iter().filter(lacking).count() {
         0 => String::new(),
-        lacking => format!(", {lacking} of them can't run here"),
+        lacking => format!(", {lacking} of them unavailable"),
     };
     format!(
-        "{all} in {rows} rows{lacking}; {} samples in all rounds, those of the baseline twice",
+        "{all} in {rows} rows{lacking}; {} samples in all rounds, including two per round of the baseline",
         grouped(samples as u64)
     )
 }
 
-/// Endpoints are only asked when a run begins.
+/// Named endpoints are contacted only when a run begins.
 fn ends(document: &ResultDocument, header: &RunHeader) -> String {
     match header.study.endpoints().len() {
         0 => heading::ends(document),
         1.. => {
             let ends = distinct(header.study.endpoints().iter().map(|endpoint| endpoint.control.to_string()));
-            format!("endpoints that were there already, which vtax hasn't asked yet: {}", ends.join(", "))
+            format!("existing endpoints, not contacted yet: {}", ends.join(", "))
         }
     }
 }
 
 fn order(header: &RunHeader) -> String {
-    format!("each round has another; --seed {} repeats them all", header.seed)
+    format!("random in each round; --seed {} repeats all of them", header.seed)
 }
 
-/// The cells in the order of the first round, which has all of them: a table for each instrument, with the place of each
-/// block in the round.
+/// Cells in the order of the first round, which has all of them: a table for each measurement mode, with the position
+/// of each block in the round.
 fn first_round(document: &ResultDocument, header: &RunHeader) -> Vec<Section> {
     let cells = &header.study.cells;
     let turns = header.turns(1);
@@ -80,7 +80,7 @@ fn first_round(document: &ResultDocument, header: &RunHeader) -> Vec<Section> {
     let instruments = Instrument::ALL.map(|instrument| {
         let mine: Vec<&Line> = lines.iter().filter(|line| line.lead.instrument == instrument).collect();
         let rounds = counted(header.rounds_of(instrument), "round");
-        let order = SectionPart::Paragraph(format!("The order of the first of {rounds}:"));
+        let order = SectionPart::Paragraph(format!("Order of the first of {rounds}:"));
         let section =
             || Section::of(instrument_title(document, instrument), vec![order, SectionPart::Table(table(&mine))]);
         (!mine.is_empty()).then(section)
@@ -88,10 +88,10 @@ fn first_round(document: &ResultDocument, header: &RunHeader) -> Vec<Section> {
     instruments.into_iter().flatten().collect()
 }
 
-/// A block of the first round.
+/// Block of the first round.
 struct Line {
     place: usize,
-    /// The cell of the baseline, or the first one.
+    /// Cell of the baseline, or the first one.
     lead: Cell,
     rows: Vec<Row>,
 }
@@ -100,7 +100,7 @@ impl Line {
     fn of(header: &RunHeader, place: usize, turns: &[Turn]) -> Option<Line> {
         let cells = || turns.iter().map(|turn| &header.study.cells[turn.cell]);
         let mut lead = *cells().min_by_key(|cell| cell.row != header.study.baseline)?;
-        // The title of the table says it.
+        // The title of the table names it already.
         if let Some(net) = lead.net_mut() {
             net.options.socket.congestion = None;
         }
@@ -116,7 +116,7 @@ fn table(lines: &[&Line]) -> Table {
         TableRow::new(labels, [Value::Text(rows)])
     };
     Table {
-        labels: std::iter::once("nth".to_owned()).chain(labels.heads()).collect(),
+        labels: std::iter::once("no.".to_owned()).chain(labels.heads()).collect(),
         groups: vec![Group::untitled([Column::wrapped("rows")])],
         rows: lines.iter().map(row).collect(),
         ..Table::default()
@@ -127,5 +127,5 @@ fn lacking(rows: &[UnavailableRow]) -> Option<Section> {
     let line =
         |UnavailableRow { method, unsupported }: &UnavailableRow| (format!("{method}:"), unsupported.to_string());
     let lines: Vec<(String, String)> = rows.iter().map(line).collect();
-    (!lines.is_empty()).then(|| Section::of("Rows that can't run here", vec![SectionPart::List(lines)]))
+    (!lines.is_empty()).then(|| Section::of("Unavailable rows", vec![SectionPart::List(lines)]))
 }

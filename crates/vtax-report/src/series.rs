@@ -1,4 +1,4 @@
-//! The series of a cell: what each interval of its samples saw, all samples laid over each other.
+//! Time series of a cell: the intervals of all its samples, overlaid.
 
 use vtax_model::{
     measurement::Interval,
@@ -14,27 +14,27 @@ use super::{
     view::{Group, Section, SectionPart, Table, TableRow},
 };
 
-/// Lines of a table: the first and the last intervals of a longer series.
+/// Maximum number of lines of a table: the first and the last intervals of a longer series.
 const LINES_MOST: usize = 40;
 const LAST_LINES: usize = 8;
-/// Characters of a sparkline.
+/// Maximum number of characters of a sparkline.
 const SPARKS_MOST: usize = 16;
 
-/// One interval of one sample, both ends joined.
+/// One interval of one sample, both endpoints joined.
 struct Joined {
     at: f64,
-    /// Transactions a second, or 10^6 bits a second.
+    /// Transactions per second, or 10^6 bits per second.
     rate: f64,
-    /// p50, p99 and the longest, µs.
+    /// p50, p99 and maximum, µs.
     rtt: Option<[f64; 3]>,
     lost: u64,
     retransmits: u64,
     cwnd: Option<f64>,
-    /// Shares of a CPU that the measuring threads took: initiator, responder.
+    /// Shares of a CPU that the measuring threads used: initiator, responder.
     cpu: [f64; 2],
 }
 
-/// The intervals of a sample, of both ends. Each end's intervals begin with its own measured time.
+/// Intervals of a sample, of both endpoints. Each endpoint's intervals begin with its own measured time.
 fn joined(kind: TestKind, sample: &SampleReading) -> Vec<Joined> {
     let [initiator, responder] = [&sample.ends.initiator.series, &sample.ends.responder.series];
     let (counting, other) = kind.counting(initiator, responder);
@@ -57,7 +57,7 @@ fn joined(kind: TestKind, sample: &SampleReading) -> Vec<Joined> {
     counting.iter().enumerate().filter(whole).map(of).collect()
 }
 
-/// Every sample's interval of one number.
+/// Intervals of all samples by their number.
 fn overlaid(record: &CellRecord) -> Vec<Vec<Joined>> {
     let kind = record.cell.kind();
     let mut intervals: Vec<Vec<Joined>> = Vec::new();
@@ -72,7 +72,7 @@ fn overlaid(record: &CellRecord) -> Vec<Vec<Joined>> {
     intervals
 }
 
-/// The time of each interval, with the median, the lowest and the highest rate of the samples.
+/// Returns the time of each interval, with the median, the lowest and the highest rate of the samples.
 pub(crate) fn moments(record: &CellRecord) -> Vec<(f64, [f64; 3])> {
     let moment = |interval: &Vec<Joined>| {
         let rates = || interval.iter().map(|joined| joined.rate);
@@ -83,7 +83,7 @@ pub(crate) fn moments(record: &CellRecord) -> Vec<(f64, [f64; 3])> {
     overlaid(record).iter().filter_map(moment).collect()
 }
 
-/// The rate over the measured time.
+/// Rate over the measured time.
 pub(crate) fn trace(record: &CellRecord) -> Option<Vec<f64>> {
     let intervals = overlaid(record);
     let rates: Vec<f64> =
@@ -93,14 +93,14 @@ pub(crate) fn trace(record: &CellRecord) -> Option<Vec<f64>> {
     (means.len() > 1 && means.iter().any(|mean| *mean > 0.0)).then_some(means)
 }
 
-/// A table for each cell that has a series.
+/// Returns a table for each cell that has a time series.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     let parts: Vec<SectionPart> = document.cells.iter().flat_map(|record| table(document, record)).collect();
-    let text = "The median over the samples' intervals of the same number, of the rate with the lowest and the \
-                highest; lost and sent again: all samples together; CPU: of the measuring threads. The whole series \
+    let text = "Rate: median over the samples' intervals of the same number, with the lowest and the \
+                highest. Lost and retransmits: all samples together. CPU: measuring threads only. The whole series \
                 of each sample is in the JSON.";
     let parts: Vec<SectionPart> = std::iter::once(SectionPart::Paragraph(text.into())).chain(parts).collect();
-    (parts.len() > 1).then(|| Section::of("Over time", parts))
+    (parts.len() > 1).then(|| Section::of("Time series", parts))
 }
 
 fn table(document: &ResultDocument, record: &CellRecord) -> Vec<SectionPart> {
@@ -125,15 +125,15 @@ fn table(document: &ResultDocument, record: &CellRecord) -> Vec<SectionPart> {
         ..Table::default()
     };
     let left_out = intervals.len().saturating_sub(LINES_MOST) as u32;
-    let note = || format!("{} in the middle are left out.", counted(left_out, "interval"));
+    let note = || format!("{} in the middle omitted.", counted(left_out, "interval"));
     let note = (left_out > 0).then(|| SectionPart::Paragraph(note()));
     std::iter::once(SectionPart::Table(table)).chain(note).collect()
 }
 
-/// A head, and the text of one interval.
+/// Heading, and the text of one interval.
 type Text = (&'static str, fn(&[Joined]) -> String);
 
-/// Only those that have something to say.
+/// Columns that contain a figure.
 fn columns(record: &CellRecord, intervals: &[Vec<Joined>]) -> Vec<Text> {
     let has = |is: fn(&Joined) -> bool| intervals.iter().flatten().any(is);
     let transactions = record.cell.kind().is_transactions();
@@ -145,7 +145,7 @@ fn columns(record: &CellRecord, intervals: &[Vec<Joined>]) -> Vec<Text> {
         shown("p99", has(|joined| joined.rtt.is_some()), |all| median_of(all, |joined| Some(joined.rtt?[1]))),
         shown("max", has(|joined| joined.rtt.is_some()), |all| highest(all, |joined| Some(joined.rtt?[2]))),
         shown("lost", datagrams, |all| all.iter().map(|joined| joined.lost).sum::<u64>().to_string()),
-        shown("sent again", has(|joined| joined.retransmits > 0), |all| {
+        shown("retransmits", has(|joined| joined.retransmits > 0), |all| {
             all.iter().map(|joined| joined.retransmits).sum::<u64>().to_string()
         }),
         shown("cwnd", !transactions && has(|joined| joined.cwnd.is_some()), |all| median_of(all, |joined| joined.cwnd)),

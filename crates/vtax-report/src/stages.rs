@@ -1,4 +1,4 @@
-//! Where a round trip's time goes, along its way: what each stage takes, and the wire by difference.
+//! Round-trip breakdown: the time of each stage, and the wire by difference.
 
 use vtax_model::result::{CellRecord, EndStages, ResultDocument, StageFigures, StagesSummary, SummaryRecord};
 
@@ -9,7 +9,7 @@ use super::{
     view::{Group, Section, SectionPart, Table, TableRow},
 };
 
-/// One table for each block, the rows of the study side by side: the tax, split.
+/// Returns one table for each block, with the rows of the study side by side: the tax, by stage.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     let tables = blocks(document).into_iter().filter_map(|block| table(document, &block));
     let mut parts: Vec<SectionPart> = tables.map(SectionPart::Table).collect();
@@ -17,18 +17,18 @@ pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
         return None;
     }
     parts.extend(without(document).map(SectionPart::Paragraph));
-    let text = "By the kernel's time stamps at both ends (software stamps, unless a stage of the NIC is listed). The \
-                wire is the time that the request was away less all that the responder did: a difference of medians, \
-                for the two machines share no clock. Shares are of the sum of the medians, which is not the median \
-                of the whole. Taking the stamps costs system calls: such round trips are longer than plain ones.";
+    let text = "By kernel timestamps at both endpoints (software timestamps, unless a stage of the NIC is listed). The \
+                wire is the time that the request was away less the responder's stages: a difference of medians, \
+                because the two machines share no clock. Shares are of the sum of the medians, which is not the median \
+                of the whole. Reading timestamps costs system calls: such round trips are longer than plain ones.";
     parts.push(SectionPart::Paragraph(text.into()));
-    Some(Section::of("Where the round trip goes", parts))
+    Some(Section::of("Round-trip breakdown", parts))
 }
 
-/// A line of the table: where, what, and its figures in a cell.
+/// Line of the table: location, stage, and its figures in a cell.
 type StageLine = (&'static str, &'static str, fn(&StagesSummary) -> Option<StageFigures>);
 
-/// In the order of the way. Between them lies the wire.
+/// Stages in the order of the way. The wire lies between them.
 const STAGES: [StageLine; 11] = [
     ("initiator", "send call to qdisc", |s| s.initiator.send_to_qdisc),
     ("initiator", "qdisc to driver", |s| s.initiator.qdisc_to_driver),
@@ -112,7 +112,7 @@ fn share(p50: f64, summary: &StagesSummary) -> String {
     sum(summary).map_or("—".into(), |sum| percent(p50 / sum))
 }
 
-/// Medians that cover the round trip once; what of it lies in the NIC of the initiator is away too.
+/// Sum of medians that cover the round trip once; the time in the initiator's NIC also counts as away.
 fn sum(summary: &StagesSummary) -> Option<f64> {
     let EndStages { send_to_qdisc, qdisc_to_driver, away, stack_to_receive, .. } = &summary.initiator;
     let parts = [send_to_qdisc, qdisc_to_driver, away, stack_to_receive];
@@ -126,7 +126,7 @@ fn without(document: &ResultDocument) -> Option<String> {
     });
     let text = || {
         format!(
-            "Messages that lacked a stamp, and are in no stage: {} at the initiator, {} at the responder.",
+            "Messages without a timestamp, not included in any stage: {} at the initiator, {} at the responder.",
             grouped(initiator),
             grouped(responder)
         )

@@ -1,5 +1,5 @@
-//! What went before the measured times: whether the figures were steady when they began, and
-//! whether TCP still probed for its rate.
+//! Warm-up before the measured time: whether the figures were steady when it ended, and whether TCP was still in slow
+//! start.
 
 use vtax_model::result::{CellRecord, ResultDocument, WarmupSummary};
 
@@ -9,7 +9,7 @@ fn summaries(document: &ResultDocument) -> impl Iterator<Item = (&CellRecord, Wa
     document.cells.iter().filter_map(|record| Some((record, record.summary.as_ref()?.warmup?)))
 }
 
-/// `steady after 0.31 s (0.20 to 0.52 s); slow start excluded`; empty if nothing is known.
+/// Returns e.g. `steady after 0.31 s (0.20 to 0.52 s); slow start excluded`; empty if nothing is known.
 pub(crate) fn fact(document: &ResultDocument) -> String {
     let all: Vec<WarmupSummary> = summaries(document).map(|(_, warmup)| warmup).collect();
     let watched = || all.iter().filter(|warmup| warmup.watched > 0);
@@ -31,24 +31,24 @@ fn range(seconds: &[f64]) -> String {
     }
 }
 
-/// Loud, because such a figure shows the beginning of a flow and no steady state.
+/// A prominent warning, because such a figure shows the start of a flow and not its steady state.
 pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
     let unsteady = cells(document, |warmup| (warmup.unsteady, warmup.watched)).map(|cells| {
         format!(
-            "NOT STEADY: when the longest warm-up was over the figures still moved, in {cells}. Warm up for longer, or \
-             see what disturbs the machine."
+            "NOT STEADY: figures still changed at the end of the longest warm-up in {cells}. Use a longer warm-up, or \
+             find what disturbs the machine."
         )
     });
     let slow = cells(document, |warmup| (warmup.in_slow_start, warmup.slow_start_known)).map(|cells| {
         format!(
-            "SLOW START: TCP still probed for its rate when the measured time began, in {cells}. Such a goodput is too \
-             low; warm up for longer."
+            "SLOW START: TCP was still in slow start when the measured time began in {cells}, so the goodput is too \
+             low. Use a longer warm-up."
         )
     });
     unsteady.into_iter().chain(slow).collect()
 }
 
-/// The first of the cells whose count is above 0: `TCP stream (2 of 8 samples)`.
+/// First cells whose count is above 0, e.g. `TCP stream (2 of 8 samples)`.
 fn cells(document: &ResultDocument, counts: fn(&WarmupSummary) -> (u32, u32)) -> Option<String> {
     const MOST: usize = 4;
     let counted = summaries(document).map(|(record, warmup)| (record, counts(&warmup)));

@@ -1,5 +1,5 @@
-//! A run's report: for each instrument what each method costs against the baseline, then what could not be
-//! measured, and the answer in sentences.
+//! Report of a study: for each measurement mode the cost of each method compared with the baseline, then what could not
+//! be measured, and the answer in sentences.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ pub(crate) fn view(document: &ResultDocument, options: &Options) -> View {
     .with_caveat(document.caveat.as_ref().map(ForeignText::to_string).as_deref())
 }
 
-/// What was changed while the rows of each step were measured.
+/// Changes that were in effect while the rows of each step were measured.
 fn steps(document: &ResultDocument) -> Option<Section> {
     let of_step = |step: &StepRecord| {
         let changes: Vec<String> = step.changes.iter().map(ToString::to_string).collect();
@@ -72,10 +72,10 @@ fn steps(document: &ResultDocument) -> Option<Section> {
     };
     let items: Vec<(String, String)> = document.steps.iter().map(of_step).collect();
     let parts = if items.is_empty() { Vec::new() } else { vec![SectionPart::List(items)] };
-    Section::new("Changed while the step was measured, and brought back", parts).map(Section::folded)
+    Section::new("Changes per step (reverted afterwards)", parts).map(Section::folded)
 }
 
-/// Whether a row that is compared with the baseline was measured and has published figures.
+/// Returns `true` if a row that is compared with the baseline was measured and has published figures.
 fn is_worth_it(document: &ResultDocument) -> bool {
     let others = document.cells.iter().filter(|record| record.cell.row != document.baseline);
     let has_published = |record: &CellRecord| record.published.is_some() || !record.published_on.is_empty();
@@ -98,7 +98,7 @@ fn detailed(document: &ResultDocument, options: &Options, notes: &mut Notes) -> 
     sections
 }
 
-/// A section for each instrument, the answering one first. Figures of two instruments share no table.
+/// Returns a section for each measurement mode, the answering one first. Figures of two modes share no table.
 fn instruments(document: &ResultDocument, options: &Options, published: bool, notes: &mut Notes) -> Vec<Section> {
     let all = blocks(document);
     let of_instrument = |instrument: Instrument| {
@@ -128,7 +128,7 @@ fn parts(
     tables.into_iter().map(SectionPart::Table).collect()
 }
 
-/// A section for each instrument that measured CPU time.
+/// Returns a section for each measurement mode with CPU time.
 fn processor_times(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
     let all = blocks(document);
     let mut sections = Vec::new();
@@ -145,7 +145,7 @@ fn processor_times(document: &ResultDocument, options: &Options, notes: &mut Not
     sections
 }
 
-/// What has more columns than a level: the figures of several published machines, and the times of files.
+/// Blocks with more columns than a level: figures of several published machines, and times of files.
 fn figured(block: &BlockCells<'_>, published: bool, notes: &mut Notes) -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();
     let alone = block.figured();
@@ -161,7 +161,7 @@ fn figured(block: &BlockCells<'_>, published: bool, notes: &mut Notes) -> Vec<Ta
     tables
 }
 
-/// How the figures below were measured: the two instruments answer two questions.
+/// Title with the conditions of the figures below: the two measurement modes answer two questions.
 pub(crate) fn instrument_title(document: &ResultDocument, instrument: Instrument) -> String {
     let of_instrument = || document.cells.iter().filter(|record| record.cell.instrument == instrument);
     let tcp = of_instrument().find(|record| record.cell.medium().is_tcp());
@@ -170,20 +170,20 @@ pub(crate) fn instrument_title(document: &ResultDocument, instrument: Instrument
     let mut how: Vec<String> = trouble::idle_words(of_instrument()).map(str::to_owned).into_iter().collect();
     how.extend(congestion.filter(|name| !name.is_empty()).map(|name| format!("TCP {name}")));
     if instrument == Instrument::Path {
-        how.extend(document.placement.path.map(|cpu| format!("both ends on CPU {cpu}")));
+        how.extend(document.placement.path.map(|cpu| format!("both endpoints on CPU {cpu}")));
     }
     words::joined([words::capital(words::of_instrument(instrument)), how.join(", ")], ": ")
 }
 
 struct Figured<'a> {
     block: &'a BlockCells<'a>,
-    /// Whether those of a source with several machines stand after ours.
+    /// Set if the figures of a source with several machines follow ours.
     published: bool,
     notes: &'a mut Notes,
 }
 
 impl Figured<'_> {
-    /// RTT beside bandwidth, methods down, MTU across.
+    /// RTT next to bandwidth, methods down, MTU across.
     fn matrix(mut self, tests: &[TestKind]) -> Table {
         let groups = tests.iter().flat_map(|test| self.groups(*test)).collect();
         let rows = self.block.rows();
@@ -229,7 +229,7 @@ impl Figured<'_> {
         Table { labels, groups, rows, ..Table::default() }
     }
 
-    /// The machines of the source, if it has several.
+    /// Machines of the source, if it has several.
     fn systems(&self, test: TestKind) -> Vec<ForeignText> {
         let of_test = self.block.records().filter(|record| record.cell.kind() == test);
         let figures = of_test.filter(|_| self.published).flat_map(|record| &record.published_on);
@@ -260,7 +260,7 @@ impl Figured<'_> {
     }
 }
 
-/// What a cell is judged by, without its interval.
+/// Primary figure of a cell, without its interval.
 fn figure(record: Option<&CellRecord>, notes: &mut Notes) -> Value {
     record.and_then(level_of).unwrap_or_else(|| absence(record, notes))
 }
@@ -269,7 +269,7 @@ fn published_on<'a>(record: &'a CellRecord, system: &str) -> Option<&'a Publishe
     record.published_on.iter().find(|figure| figure.system.as_ref().map(ForeignText::raw) == Some(system))
 }
 
-/// The busy time of both ends' machines for each transaction or KB, laid out as the figures; none if nothing was
+/// Busy time of both endpoints' machines per transaction or KB, laid out like the figures; `None` if nothing was
 /// measured.
 fn processor_time(block: &BlockCells<'_>) -> Option<Table> {
     let (tests, columns, rows) = (block.tests(), block.columns(), block.rows());
@@ -282,7 +282,7 @@ fn processor_time(block: &BlockCells<'_>) -> Option<Table> {
     };
     let heads = || columns.iter().map(|column| column.label());
     let table = Table {
-        caption: format!("{}: busy time of both ends' machines, whatever kept them busy", block.title()),
+        caption: format!("{}: busy time of both endpoints' machines, whatever caused it", block.title()),
         labels: vec![rows_head(&rows).into()],
         groups: tests.iter().map(|test| Group::right(processor_quantity(*test), heads())).collect(),
         rows: rows.iter().filter_map(line).collect(),
@@ -305,7 +305,7 @@ fn processor_cost(record: &CellRecord) -> Option<f64> {
     Some(cost.converted_to(Metric::unit_of_cpu(record.cell.kind()))?.mean)
 }
 
-/// Samples that could not be taken, those of one row with one error together.
+/// Samples that could not be taken, grouped by row and error.
 fn failures(document: &ResultDocument) -> Option<Section> {
     let key = |failure: &Failure| {
         let row = document.cells.get(failure.cell).map(|record| record.cell.row.to_string());
@@ -320,7 +320,7 @@ fn failures(document: &ResultDocument) -> Option<Section> {
     Section::bullets(title, seen.iter().map(line).collect())
 }
 
-/// `after 0.42 s: 4,210 transactions; not used`, of the sample that came furthest.
+/// Returns e.g. `after 0.42 s: 4,210 transactions; not used` for the sample that got furthest.
 fn partial(failures: &[&Failure]) -> Option<String> {
     let ends = failures.iter().filter_map(|failure| failure.partial.as_ref());
     let ends: Vec<&EndReport> = ends.flat_map(|partial| [&partial.initiator, &partial.responder]).flatten().collect();
@@ -330,11 +330,11 @@ fn partial(failures: &[&Failure]) -> Option<String> {
         (0, bytes) => format!("{} bytes", grouped(*bytes)),
         (transactions, _) => format!("{} transactions", grouped(*transactions)),
     };
-    let which = if failures.len() > 1 { "the one that came furthest " } else { "" };
+    let which = if failures.len() > 1 { "the one that got furthest " } else { "" };
     Some(format!("{which}after {seconds:.2} s: {what}; not used"))
 }
 
-/// `4 samples of TCP RR, UDP RR in rounds 5, 10`
+/// Returns e.g. `4 samples of TCP RR, UDP RR in rounds 5, 10`.
 fn whereabouts(document: &ResultDocument, failures: &[&Failure]) -> String {
     let cells: BTreeSet<usize> = failures.iter().map(|failure| failure.cell).collect();
     let rounds: BTreeSet<u32> = failures.iter().map(|failure| failure.round).collect();

@@ -1,10 +1,10 @@
-//! Text with styles, which the one who prints it makes colours of.
+//! Text with styles, which the printer turns into colours.
 
-/// A report as text.
+/// Report as text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StyledText(pub Vec<StyledPiece>);
 
-/// A piece of a line, or a line break.
+/// Piece of a line, or a line break.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StyledPiece {
     /// Characters to print; `\n` breaks the line.
@@ -13,25 +13,25 @@ pub struct StyledPiece {
     pub style: Style,
 }
 
-/// What a piece of text is.
+/// Meaning of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Style {
-    /// Nothing in particular.
+    /// Plain text.
     #[default]
     Plain,
-    /// A title or the head of a table.
+    /// Title or table heading.
     Title,
-    /// What the reader must know before any figure.
+    /// Warning that applies to all figures.
     Warning,
-    /// A row that does worse than the baseline.
+    /// Row that performs worse than the baseline.
     Worse,
-    /// A row that does better than the baseline.
+    /// Row that performs better than the baseline.
     Better,
-    /// What is not shown or not there.
+    /// Value that is absent, or a difference that is not shown.
     Faint,
 }
 
-/// The pieces of a line.
+/// Pieces of a line.
 pub(crate) type Line = Vec<StyledPiece>;
 
 impl StyledPiece {
@@ -52,12 +52,12 @@ impl StyledText {
         StyledText(lines.into_iter().flat_map(ended).collect())
     }
 
-    /// A line of one style, without a line break.
+    /// Creates a line of one style, without a line break.
     pub fn line(text: impl Into<String>, style: Style) -> StyledText {
         StyledText(line(text, style))
     }
 
-    /// Its lines, without the breaks between them.
+    /// Splits the text into lines, without their line breaks.
     pub fn lines(&self) -> Vec<StyledText> {
         let mut lines: Vec<StyledText> = vec![StyledText::default()];
         for StyledPiece { text, style } in &self.0 {
@@ -76,13 +76,13 @@ impl StyledText {
         lines
     }
 
-    /// Texts with a line break between each two.
+    /// Joins texts with a line break between each two.
     pub fn joined(lines: impl IntoIterator<Item = StyledText>) -> StyledText {
         let lines: Vec<Line> = lines.into_iter().map(|line| line.0).collect();
         StyledText(lines.join(&StyledPiece::new("\n", Style::Plain)))
     }
 
-    /// The first columns of a line.
+    /// Returns the first columns of a line.
     pub fn cut(self, columns: usize) -> StyledText {
         let mut left = columns;
         let piece = |StyledPiece { text, style }| {
@@ -93,13 +93,13 @@ impl StyledText {
         StyledText(self.0.into_iter().map(piece).filter(|piece| !piece.text.is_empty()).collect())
     }
 
-    /// The text without its styles.
+    /// Returns the text without its styles.
     pub fn plain(&self) -> String {
         self.0.iter().map(|span| span.text.as_str()).collect()
     }
 }
 
-/// The line without blanks at its end.
+/// Removes trailing blanks from a line.
 fn trimmed(mut line: Line) -> Line {
     while let Some(last) = line.last_mut() {
         let length = last.text.trim_end().len();
@@ -112,7 +112,7 @@ fn trimmed(mut line: Line) -> Line {
     line
 }
 
-/// A line of one style.
+/// Creates a line of one style.
 pub(crate) fn line(text: impl Into<String>, style: Style) -> Line {
     vec![StyledPiece::new(text, style)]
 }

@@ -1,5 +1,5 @@
-//! What each row costs against the baseline: its figure, the tax with its interval, and what is shown. The baseline's
-//! own row has its noise floor.
+//! Tables of the cost of each row compared with the baseline: its figure, the tax with its interval, and the verdict.
+//! The baseline's own row has its noise floor.
 
 pub(crate) mod threads;
 
@@ -24,31 +24,31 @@ use super::{
     words,
 };
 
-/// What a table tells of each cell.
+/// Columns of a table for each cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Told {
     metric: Metric,
-    /// Whether something is compared.
+    /// Set if something is compared.
     tax: bool,
-    /// Whether a tax is told in µs, ns per KB or seconds too.
+    /// Set if the tax also appears in µs, ns per KB or seconds.
     cost: bool,
-    /// Whether published figures stand beside ours.
+    /// Set if published figures appear next to ours.
     published: bool,
 }
 
 pub(crate) struct Costs<'a> {
     document: &'a ResultDocument,
     options: &'a Options,
-    /// Whether published figures stand beside ours, where a test has some.
+    /// Set if published figures appear next to ours, where a test has some.
     published: bool,
-    /// The only MTU that is told of, if the others would say the same.
+    /// The only MTU to report, if the others would show the same.
     column: Option<ColumnKey>,
     notes: &'a mut Notes,
-    /// Rows that can't run here, once each.
+    /// Unavailable rows already listed, each once.
     told: Vec<Row>,
 }
 
-/// The cells under one title of a table: a block at one MTU.
+/// Cells under one title of a table: a block at one MTU.
 type Spot<'a> = (&'a BlockCells<'a>, ColumnKey);
 
 impl<'a> Costs<'a> {
@@ -64,7 +64,8 @@ impl<'a> Costs<'a> {
         Costs { column, ..self }
     }
 
-    /// A table for each test, with a group of columns for each transport and MTU; unusual sizes have their own tables.
+    /// Returns a table for each test, with a group of columns for each transport and MTU; unusual sizes have separate
+    /// tables.
     pub(crate) fn tables(&mut self, blocks: &[&BlockCells<'_>], test: TestKind, of: Metric) -> Vec<Table> {
         let of_test = blocks.iter().filter(|block| block.tests().contains(&test));
         let (plain, unusual): (Vec<&BlockCells<'_>>, Vec<&BlockCells<'_>>) =
@@ -131,22 +132,22 @@ impl<'a> Costs<'a> {
 
     fn caption(&self, test: TestKind, told: Told, title: Option<&str>) -> String {
         let what = told.metric.caption(test);
-        let tax = if told.tax { format!(", and the tax against {}", self.reference()) } else { String::new() };
+        let tax = if told.tax { format!(", and the tax compared with {}", self.reference()) } else { String::new() };
         let title = title.map_or(String::new(), |title| format!("{}: ", words::capital(title)));
         format!("{title}{what}{tax}")
     }
 
-    /// `native`, or `host-to-host; a step's against its path`
+    /// Returns e.g. `native`, or `host-to-host; a step's against its path`.
     fn reference(&self) -> String {
         let baseline = self.document.baseline;
         let own = |record: &CellRecord| record.cell.row.reference(baseline) == baseline;
         match self.document.cells.iter().all(own) {
             true => baseline.to_string(),
-            false => format!("{baseline}; a step's against its path"),
+            false => format!("{baseline}; a step's with its path"),
         }
     }
 
-    /// None for a row that can't run here, if a table above says so.
+    /// Returns `None` for an unavailable row that a table above lists already.
     fn line(&mut self, row: Row, spots: &[Spot<'_>], test: TestKind, told: Told) -> Option<TableRow> {
         let records: Vec<_> = spots.iter().map(|(block, column)| block.cell(row, *column, test)).collect();
         let known: Vec<&CellRecord> = records.iter().flatten().copied().collect();
@@ -193,7 +194,7 @@ impl<'a> Costs<'a> {
         level.map_or_else(|| absence(record, self.notes), |value| record::level(of, value))
     }
 
-    /// What a cell costs against the baseline's.
+    /// Cost of a cell compared with the baseline's.
     pub(crate) fn tax(&mut self, record: &CellRecord, of: Metric) -> Value {
         match record.tax_of(of) {
             Some(tax) => self.finding(record, tax),
@@ -227,10 +228,10 @@ fn verdict_words(tax: &TaxRecord) -> String {
     let words = match tax.verdict {
         Verdict::Slower => "slower".into(),
         Verdict::Faster => "faster".into(),
-        Verdict::NotConfirmed => "not confirmed".into(),
-        Verdict::NoneLarger => format!("at most {}", at_most(tax)),
+        Verdict::NotConfirmed => "not significant".into(),
+        Verdict::NoneLarger => format!("≤ {} worse", at_most(tax)),
         Verdict::TooNoisy => "too noisy".into(),
-        Verdict::NoneShown => "not shown".into(),
+        Verdict::NoneShown => "no difference shown".into(),
     };
     if tax.within_floor { format!("{words}, within noise") } else { words }
 }
@@ -241,7 +242,7 @@ fn columns(told: Told, test: TestKind) -> Vec<Column> {
     columns.extend(told.tax.then(|| Column::left("tax [95 %]")));
     columns.extend(told.cost.then(|| Column::right(format!("{} [95 %]", cost_unit(told.metric, test)))));
     if told.published {
-        columns.extend(["published", "its tax"].map(Column::right));
+        columns.extend(["published", "published tax"].map(Column::right));
     }
     columns
 }
@@ -258,69 +259,69 @@ fn of_spot<'a>((block, column): &Spot<'a>, test: TestKind) -> Vec<&'a CellRecord
     block.rows().into_iter().filter_map(|row| block.cell(row, *column, test)).collect()
 }
 
-/// The figure of a cell by a metric, in the unit of its table.
+/// Level of a cell by a metric, in the unit of its table.
 pub(crate) fn level(record: &CellRecord, of: Metric) -> Option<f64> {
     estimate(record, of).map(|estimate| estimate.mean)
 }
 
-/// What a cell is judged by.
+/// Primary level of a cell.
 pub(crate) fn level_of(record: &CellRecord) -> Option<Value> {
     primary(record).map(|estimate| record::level(Metric::of(record.cell.kind()), estimate.mean))
 }
 
-/// Empty where there is none: the figure that it stands beside says why.
+/// Empty where there is none: the figure next to it shows the reason.
 fn beside(record: Option<&CellRecord>, figure: SampleFigure) -> Value {
     let estimate = record.and_then(|record| record.summary.as_ref()?.estimate(figure));
     estimate.map_or("".into(), |estimate| Value::Figure(estimate.mean))
 }
 
-/// A tax as a time: `+2.53 [2.41, 2.66]`.
+/// Formats a tax as a time: `+2.53 [2.41, 2.66]`.
 fn in_unit(Delta { delta, delta_low, delta_high, .. }: &Delta) -> String {
     cost(*delta, *delta_low, *delta_high).join(" ")
 }
 
-/// By how much it is worse at most.
+/// Upper bound of how much worse the cell is.
 pub(crate) fn at_most(tax: &TaxRecord) -> String {
     bound(most(tax))
 }
 
-/// By how much it is worse at most, as a share. Old documents don't say.
+/// Upper bound of how much worse the cell is, as a share. Old documents lack it.
 pub(crate) fn most(tax: &TaxRecord) -> f64 {
     let costly = || tax.of.cost_ratio(tax.low).max(tax.of.cost_ratio(tax.high)) - 1.0;
     tax.at_most.unwrap_or_else(|| costly().max(0.0))
 }
 
-/// What the baseline against itself showed in these cells.
+/// A/A difference of the baseline in these cells.
 pub(crate) fn floor<'a>(document: &'a ResultDocument, block: &cell::Block, of: Metric) -> Option<&'a FloorRecord> {
     document.noise_floor.iter().find(|floor| floor.block == *block && floor.of == of)
 }
 
-/// The baseline against itself as a finding.
+/// A/A difference of the baseline as a finding.
 pub(crate) fn again(floor: &FloorRecord) -> Value {
     let found =
         JudgedChange { ratio: floor.ratio, ends: Some([floor.low, floor.high]), verdict: None, words: noise(floor) };
     if is_wide(floor) { noise(floor).into() } else { Value::Judged(found) }
 }
 
-/// `noise ± 1.2 %`
+/// Returns e.g. `noise ± 1.2 %`.
 fn noise(floor: &FloorRecord) -> String {
     if is_wide(floor) { "too noisy".into() } else { format!("noise ± {}", bound(floor.floor)) }
 }
 
-/// A factor of two: a rate half as high, a time twice as long.
+/// A factor of two: half the rate, twice the time.
 fn is_wide(floor: &FloorRecord) -> bool {
     floor.low < 0.5 || floor.high > 2.0
 }
 
-/// Why nothing can be told of a cell, and what would help.
+/// Reason why a cell has no verdict, with a remedy.
 pub(crate) fn why_noisy(document: &ResultDocument, record: &CellRecord) -> String {
     let causes = noise::causes(document, record);
     let told: Vec<String> = causes.iter().map(|cause| format!("{} ({})", cause.why(), cause.remedy())).collect();
     match told.is_empty() {
-        true => "too noisy to tell, a factor of two would not have been noticed. No cause was found; more rounds \
-                 (--samples) narrow it"
+        true => "too noisy to tell: a factor of two would have gone unnoticed. No cause was found; more rounds \
+                 (--samples) narrow the interval"
             .into(),
-        false => format!("too noisy to tell, a factor of two would not have been noticed: {}", told.join("; ")),
+        false => format!("too noisy to tell: a factor of two would have gone unnoticed: {}", told.join("; ")),
     }
 }
 

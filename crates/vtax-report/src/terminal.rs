@@ -1,4 +1,4 @@
-//! A report as text: aligned columns, nothing wider than the terminal if it can be helped.
+//! Reports as text: aligned columns, not wider than the terminal where possible.
 
 mod table;
 
@@ -8,7 +8,7 @@ use super::{
     written::unbroken,
 };
 
-/// Between a name and its text.
+/// Gap between a name and its text.
 const GAP: usize = 2;
 
 pub(crate) fn draw(view: &View, width: usize) -> StyledText {
@@ -51,7 +51,7 @@ fn draw_part(part: &SectionPart, width: usize) -> Vec<Line> {
     }
 }
 
-/// Each domain with its links, one below the other.
+/// Draws each domain with its links, one below the other.
 fn draw_path(path: &DrawnPath, width: usize) -> Vec<Line> {
     const LEAD: usize = 2;
     let domains = path.stations.iter().map(|station| length(&station.domain)).max().unwrap_or(0) + GAP;
@@ -75,14 +75,14 @@ fn styled(lines: impl IntoIterator<Item = String>, style: Style) -> Vec<Line> {
     lines.into_iter().map(|text| line(text, style)).collect()
 }
 
-/// A mark or name, and beside it a text that may need more lines.
+/// Mark or name, and next to it a text that may need more lines.
 fn hanging(mark: &str, text: &str, indent: usize, width: usize) -> Vec<String> {
     let lines = wrapped(text, width.saturating_sub(indent));
     let lead = |index| if index == 0 { mark } else { "" };
     lines.iter().enumerate().map(|(index, line)| format!("{:<indent$}{line}", lead(index))).collect()
 }
 
-/// Broken between words; a word that is longer than a line stays whole, and so do a percentage and an interval.
+/// Wraps text between words; a word longer than a line stays whole, and so do a percentage and an interval.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     const HOLD: char = '\u{a0}';
     let text = unbroken(text, HOLD);
@@ -101,7 +101,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.replace(HOLD, " ")).collect()
 }
 
-/// In columns: each character that we write takes one.
+/// Length in columns: each character that reports use takes one.
 fn length(text: &str) -> usize {
     text.chars().count()
 }

@@ -1,8 +1,9 @@
-//! Reports of synthetic runs, held still; documents against their schema.
+//! Snapshots of reports of synthetic runs, and checks of documents against their schema.
 
 mod brief;
 mod disks;
 mod emulated;
+mod glossary;
 mod guests;
 mod instruments;
 mod measured;
@@ -34,7 +35,7 @@ fn render(document: &ResultDocument, options: &Options) -> String {
     super::render(document, options).plain()
 }
 
-/// What is exported of a run.
+/// Returns the export of a run.
 fn json_of(run: &Run) -> String {
     json_with(analyse(run), run)
 }
@@ -50,7 +51,7 @@ fn snapshot(name: &str, text: String) {
     });
 }
 
-/// A study of every kind that a report tells apart.
+/// A study of every kind that a report distinguishes.
 static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
     let runs = [built_in("demo"), built_in("sparc-t7-1"), built_in("ip-instances"), with_failures(), many_streams()];
     let killed = (0..4).map(|rounds| killed_after(built_in("demo"), rounds));
@@ -62,7 +63,7 @@ static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
 
 static DOCUMENTS: LazyLock<Vec<ResultDocument>> = LazyLock::new(|| RUNS.iter().map(analyse).collect());
 
-/// macvlan fails now and then, vxlan always.
+/// macvlan fails occasionally, vxlan always.
 fn with_failures() -> Run {
     let mut run = built_in("demo");
     let cells = run.header.study.cells.clone();
@@ -153,7 +154,7 @@ fn killed_runs_say_how_to_go_on() {
     let three = render(&analyse(&killed_after(built_in("demo"), 3)), &TERMINAL);
     assert!(three.contains("vtax run --resume demo-20260102-030405-5eed"), "{three}");
     let noisy = three.contains("too noisy") && three.contains("3 rounds are too few to show any difference");
-    assert!(noisy || three.contains("at most"), "{three}");
+    assert!(noisy || three.contains("% worse"), "{three}");
 }
 
 #[test]
@@ -258,7 +259,7 @@ fn another_day() -> ResultDocument {
     analyse(&run)
 }
 
-/// Makes a sample take `times` as long.
+/// Multiplies the time of a sample.
 fn take(sample: &mut Sample, times: f64) {
     sample.figures.seconds *= times;
     if let Some(mean) = sample.figures.rtt_ns.as_mut().and_then(|rtt| rtt.by_rate.as_mut()) {
@@ -313,7 +314,7 @@ fn a_run_is_no_different_from_itself() {
     let document = analyse(&built_in("demo"));
     let text = compare(&document, &document).render(&TERMINAL).plain();
     assert!(!text.lines().any(|line| line.ends_with(" slower") || line.ends_with(" faster")), "{text}");
-    assert!(text.contains("no difference shown") && !text.contains("What else differs"), "{text}");
+    assert!(text.contains("no difference shown") && !text.contains("Other differences"), "{text}");
 }
 
 /// Two rounds of two rows.
@@ -337,7 +338,7 @@ fn small() -> Run {
     run
 }
 
-/// What a store or an emulated server says of a run is shown in every form.
+/// A caveat or warning about a run from a store or an emulated server appears in every format.
 #[test]
 fn fuzz_shown_runs() {
     let seed = serde_json::to_string(&small()).expect("a run");

@@ -1,6 +1,6 @@
-//! The results of a study in the order of time: where the level of a cell changed, and what changed with it.
+//! Trend of a study's results: level shifts of its cells, and what changed with them.
 //!
-//! The unit is the run: one figure of each, the median over its rounds.
+//! The unit is the run: one figure per run, the median over its rounds.
 
 mod chart;
 mod csv;
@@ -25,40 +25,40 @@ use super::{
 };
 use environment::MachineChange;
 
-/// The form of [`RunTrend`] as JSON.
+/// Schema of [`RunTrend`] as JSON.
 const SCHEMA: &str = "vtax.trend/v1";
 
-/// Neighbouring results that correlate more than this cause twice as many false alarms as they should, or more.
+/// Correlation of neighbouring results above which false alarms at least double.
 const RESEMBLING: f64 = 0.25;
 
-/// The results of a study, cell by cell, the oldest first.
+/// Results of a study, cell by cell, oldest first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunTrend {
     schema: &'static str,
     study: String,
     title: String,
     machines: Vec<String>,
-    /// What is to be said with every figure, if the results are of an emulated server.
+    /// Caveat that applies to every figure, if the results are of an emulated server.
     #[serde(skip_serializing_if = "Option::is_none")]
     caveat: Option<String>,
     results: Vec<TrendResult>,
-    /// What of the machine, of vtax or of the plan changed between two results.
+    /// Changes of the machine, of vtax or of the plan between two results.
     machine_changes: Vec<MachineChange>,
     cells: Vec<CellTrend>,
-    /// Cells whose results are too few to tell a change, and how many they have.
+    /// Cells with too few results to detect a level shift, and how many they have.
     too_few: Vec<(String, usize)>,
-    /// How many results a cell needs.
+    /// Number of results that a cell needs.
     fewest: usize,
 }
 
-/// A run of the study.
+/// Run of the study.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct TrendResult {
     id: String,
     started: String,
 }
 
-/// A cell in all results that have it.
+/// Cell in all results that have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct CellTrend {
     #[serde(flatten)]
@@ -68,59 +68,59 @@ struct CellTrend {
     name: String,
     figures: Vec<TrendFigure>,
     changes: Vec<TrendStep>,
-    /// How much neighbouring results resemble each other, from -1 to 1; absent for too few.
+    /// Correlation of neighbouring results, from -1 to 1; absent for too few.
     #[serde(skip_serializing_if = "Option::is_none")]
     resemblance: Option<f64>,
 }
 
-/// What a run found.
+/// Figure of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct TrendFigure {
     /// Index into the results.
     result: usize,
-    /// The median over rounds: µs, Mb/s or seconds.
+    /// Median over rounds: µs, Mb/s or seconds.
     value: f64,
 }
 
-/// A change from one level to the next.
+/// Shift from one level to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct TrendStep {
-    /// The last result of the old level.
+    /// Last result of the old level.
     last_before: usize,
-    /// The first result of the new level.
+    /// First result of the new level.
     first_after: usize,
-    /// The median over the results of the old level.
+    /// Median over the results of the old level.
     from: f64,
-    /// The median over the results of the new level.
+    /// Median over the results of the new level.
     to: f64,
-    /// The new level over the old one: the Hodges-Lehmann estimate.
+    /// New level over old level: the Hodges-Lehmann estimate.
     ratio: f64,
-    /// Ends of its 95 % interval.
+    /// Bounds of its 95 % interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     low: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     high: Option<f64>,
     p_adjusted: f64,
-    /// Whether the new level is slower or faster.
+    /// Verdict on the new level.
     verdict: Verdict,
 }
 
-/// What of the results is followed.
+/// Selection of the results to follow.
 #[derive(Debug, Clone, Default)]
 pub struct TrendOptions {
     /// Only cells whose names contain all of these words.
     pub cell: Option<String>,
-    /// The figure.
+    /// Figure to follow.
     pub metric: TrendMetric,
 }
 
-/// Which figure of a cell is followed.
+/// Figure of a cell to follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TrendMetric {
-    /// What the test is judged by: the mean round trip, the bandwidth, the time of a file, or the response time of a disk.
+    /// Primary figure of the test: mean round trip, bandwidth, time of a file, or response time of a disk.
     #[default]
     Figure,
-    /// The execution time of both ends' threads, or of fio's, for a transaction, an I/O or a KB.
+    /// Execution time of both endpoints' threads, or of fio's, per transaction, I/O or KB.
     Cpu,
 }
 
@@ -133,26 +133,26 @@ impl TrendMetric {
     }
 }
 
-/// Why there is no trend.
+/// Reason why there is no trend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoTrend {
-    /// No cell has figures, or none has this name. These are the names.
+    /// No cell has figures, or none matches the name. Holds the available names.
     NoCell(Vec<String>),
-    /// The cell with most results has so many, and a change can be told from so many on.
+    /// Even the cell with the most results has fewer than the minimum.
     TooFew {
-        /// How many results there are.
+        /// Number of available results.
         given: usize,
-        /// How many it takes.
+        /// Number of required results.
         needed: usize,
     },
 }
 
-/// A result of which only what a trend needs is held: one figure of each cell in place of all its samples.
+/// Result reduced to what a trend needs: one figure of each cell in place of all its samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrendInput {
     /// One sample of each cell that has some.
     document: ResultDocument,
-    /// By the cells of the document.
+    /// Figures, by the cells of the document.
     figures: Vec<Option<f64>>,
 }
 
@@ -171,7 +171,7 @@ impl TrendInput {
         TrendInput { document, figures }
     }
 
-    /// The machine's host name, and whether it was an emulated server.
+    /// Returns the machine's host name, and `true` if it was an emulated server.
     pub fn machine(&self) -> (String, bool) {
         (self.document.environment.hostname.to_string(), self.document.caveat.is_some())
     }
@@ -182,7 +182,7 @@ impl TrendInput {
     }
 }
 
-/// Follows the cells of a study through these results, the oldest first.
+/// Follows the cells of a study through these results, oldest first.
 pub fn trend(runs: &[TrendInput], options: &TrendOptions) -> Result<RunTrend, NoTrend> {
     let documents: &[&ResultDocument] = &runs.iter().map(|run| &run.document).collect::<Vec<_>>();
     let all = cells(documents);
@@ -221,15 +221,15 @@ pub fn trend(runs: &[TrendInput], options: &TrendOptions) -> Result<RunTrend, No
     })
 }
 
-/// Each cell that a result has figures of, those of the newest result first.
+/// Cells with figures in any result, those of the newest result first.
 fn cells(documents: &[&ResultDocument]) -> Vec<Cell> {
     let measured = |record: &&CellRecord| !record.samples.is_empty();
     let records = documents.iter().rev().flat_map(|run| run.cells.iter().filter(measured));
-    // The number of a swept value depends on what else was swept.
+    // The index of a swept value depends on the other values that were swept.
     distinct(records.map(|record| Cell { variant: 0, ..record.cell }))
 }
 
-/// `bridge, TCP RR, MTU 1500`: what tells the cell from the others.
+/// Name that distinguishes the cell from the others, e.g. `bridge, TCP RR, MTU 1500`.
 fn name(cell: &Cell, all: &[Cell]) -> String {
     let same = |other: &&Cell| (other.medium(), other.kind()) == (cell.medium(), cell.kind());
     let alike: Vec<&Cell> = all.iter().filter(same).collect();
@@ -248,7 +248,7 @@ fn name(cell: &Cell, all: &[Cell]) -> String {
     words::joined(parts.into_iter().flatten().chain(words::of_keys(&cell.options(), &varying)), ", ")
 }
 
-/// Whether all words are in the name, whatever their case.
+/// Returns `true` if the name contains all words, ignoring case.
 fn matches(name: &str, wanted: &str) -> bool {
     let words = |text: &str| -> Vec<String> {
         let lower = text.to_lowercase();
@@ -258,7 +258,7 @@ fn matches(name: &str, wanted: &str) -> bool {
     words(wanted).iter().all(|word| known.contains(word))
 }
 
-/// One figure of each result that has the cell.
+/// Figures of all results that have the cell.
 fn follow(runs: &[TrendInput], cell: Cell, name: String, metric: TrendMetric) -> CellTrend {
     let of = metric.of(cell.kind());
     let figure = |(result, run): (usize, &TrendInput)| Some(TrendFigure { result, value: run.figure(cell)? });
@@ -271,7 +271,7 @@ impl CellTrend {
         self.figures.iter().map(|figure| figure.value).collect()
     }
 
-    /// As one of a family of cells that are read together.
+    /// Finds level shifts, as one of a family of cells that are read together.
     fn find_changes(&mut self, family: usize) {
         let values = self.values();
         let found = level_changes(&values, family, Significance::FIVE_PERCENT).unwrap_or_default();
@@ -301,7 +301,7 @@ impl CellTrend {
         })
     }
 
-    /// Whether its results resemble each other so much that changes are found that are none.
+    /// Returns `true` if its results are autocorrelated enough to cause false level shifts.
     fn is_doubtful(&self) -> bool {
         let chance = 1.645 / (self.figures.len() as f64).sqrt();
         self.resemblance.is_some_and(|share| share > RESEMBLING.max(chance))

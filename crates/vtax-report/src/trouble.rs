@@ -1,4 +1,4 @@
-//! What a result itself shows to be wrong with it.
+//! Problems that a result itself reveals.
 
 use vtax_model::{
     analysis::noise::needless_retransmits,
@@ -17,30 +17,30 @@ use super::{
     words,
 };
 
-/// A sentence each.
+/// Returns the problems, a sentence each.
 pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
     [not_held(document), biased(document), retransmits(document), overloaded(document)].into_iter().flatten().collect()
 }
 
-/// Why CPUs were not kept from sleeping in a cell that asks for it.
+/// Reason why CPU idle states were not disabled in a cell that requires it.
 pub(crate) fn idle_not_held(record: &CellRecord) -> Option<&ForeignText> {
     let ends = record.samples.iter().flat_map(|sample| [&sample.ends.initiator, &sample.ends.responder]);
     { ends }.find_map(|end| end.idle_not_held.as_ref())
 }
 
-/// Whether CPUs were kept from sleeping, if any of these cells asks for it.
+/// State of CPU idle states, if any of these cells requires them to be disabled.
 pub(crate) fn idle_words<'a>(records: impl Iterator<Item = &'a CellRecord> + Clone) -> Option<&'static str> {
     let refused = records.clone().any(|record| idle_not_held(record).is_some());
     let held = { records }.any(|record| record.cell.options().idle == Idle::Poll);
-    held.then_some(if refused { "idle NOT held off" } else { "idle held off" })
+    held.then_some(if refused { "CPU idle states on" } else { "CPU idle states off" })
 }
 
-/// Round trips then have the time in them that waking a CPU takes.
+/// Round trips then include the time to wake a CPU.
 fn not_held(document: &ResultDocument) -> Option<String> {
     let why = document.cells.iter().find_map(idle_not_held)?;
     Some(format!(
-        "IDLE NOT HELD OFF: CPUs slept while they were idle, and waking them is in the round trips: {why}. Run vtax as \
-         root to keep them awake."
+        "IDLE STATES ON: CPUs entered idle states, and waking them adds to the round trips: {why}. Run vtax as \
+         root to disable them."
     ))
 }
 
@@ -59,15 +59,15 @@ fn biased(document: &ResultDocument) -> Option<String> {
     ))
 }
 
-/// A wire that loses nothing, and TCP sent again over it.
+/// A wire that loses nothing, and TCP retransmits over it.
 fn retransmits(document: &ResultDocument) -> Option<String> {
     let found: Vec<_> =
         document.cells.iter().filter_map(|record| Some((record, needless_retransmits(record)?))).collect();
     let (worst, again) = found.iter().max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share))?;
     let rows = distinct(found.iter().map(|(record, _)| record.cell.row.to_string()));
     Some(format!(
-        "SENT AGAIN: TCP retransmitted over links that lose nothing ({}; most in {}: {} segments, {}). Segments overtook \
-         each other on their way between CPUs, or a socket's buffer was full; the bandwidth is what TCP made of that. \
+        "RETRANSMITS: TCP retransmitted over links that lose nothing ({}; most in {}: {} segments, {}). Segments were \
+         reordered between CPUs, or a socket buffer was full, which may have reduced the bandwidth. \
          Try --congestion cubic.",
         rows.join(", "),
         labels::name(document, &worst.cell),
@@ -76,18 +76,18 @@ fn retransmits(document: &ResultDocument) -> Option<String> {
     ))
 }
 
-/// In the open loop, more was due than the path can do: the times grow for as long as the sample lasts.
+/// In the open loop, the offered rate exceeds the path's capacity: the times grow for as long as the sample lasts.
 fn overloaded(document: &ResultDocument) -> Option<String> {
     let of_open_loop = document.cells.iter().filter(|record| record.cell.options().arrivals.is_some());
     let names = of_open_loop.filter(|record| is_overloaded(record)).map(|record| labels::name(document, &record.cell));
     Some(format!(
-        "OVERLOAD: requests were due faster than the path answers them, in {}. Each waits for those before it, so the \
-         times tell how long the sample was, and not what a request costs. Give a lower --rate.",
+        "OVERLOAD: the offered rate exceeds the path's capacity in {}. Requests queue, so the times depend on the \
+         length of the sample, not on the cost of a request. Use a lower --rate.",
         words::list(names, "; ")?
     ))
 }
 
-/// A steady wait doesn't depend on the sample's time. At a rate that is a tenth too high it is a twentieth of that.
+/// A steady wait doesn't depend on the sample's length. At a rate that is a tenth too high it is a twentieth of that.
 fn is_overloaded(record: &CellRecord) -> bool {
     const SHARE: f64 = 0.05;
     let waited = |sample: &SampleReading| {

@@ -1,26 +1,27 @@
-//! Two independent sets of figures: their ratio, its interval, and how surprising it is.
+//! Comparison of two independent sets of figures: ratio, interval and p-value.
 //!
-//! Nothing is assumed about how the figures are distributed, which a handful can't tell: the ratio is the
-//! Hodges-Lehmann estimate over all pairs, the interval is cut from the sorted ratios where the exact Mann-Whitney
-//! distribution says, and p is exact (Hollander, Wolfe & Chicken, "Nonparametric Statistical Methods", 3rd ed.,
-//! sections 4.1 to 4.3). Pairing would be better; two runs have nothing to pair.
+//! No distribution is assumed, since a handful of figures can't show it: the ratio is the Hodges-Lehmann estimate over
+//! all pairs, the interval is cut from the sorted ratios according to the exact Mann-Whitney distribution, and p is
+//! exact (Hollander, Wolfe & Chicken, "Nonparametric Statistical Methods", 3rd ed., sections 4.1 to 4.3). Pairing would
+//! be better; two runs have nothing to pair.
 
-/// The second set over the first.
+/// Second set over the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Ratio {
     pub(crate) ratio: f64,
-    /// The 95 % interval; none if there are too few figures for one.
+    /// 95 % interval; `None` if there are too few figures for one.
     pub(crate) interval: Option<(f64, f64)>,
-    /// Two-sided.
+    /// Two-sided p-value.
     pub(crate) p: f64,
 }
 
 const TAIL: f64 = 0.025;
 
-/// A side with more figures is thinned out by taking every n-th, so that the exact distribution stays cheap.
+/// Maximum number of figures per side; more are thinned by taking every n-th, so that the exact distribution stays
+/// cheap.
 const MOST: usize = 60;
 
-/// None if a side is empty or has a figure that is not above 0.
+/// Returns `None` if a side is empty or has a figure that is not above 0.
 pub(crate) fn ratio(first: &[f64], second: &[f64]) -> Option<Ratio> {
     let (first, second) = (thinned(first), thinned(second));
     let positive = |figures: &[f64]| !figures.is_empty() && figures.iter().all(|x| x.is_finite() && *x > 0.0);
@@ -37,19 +38,19 @@ fn thinned(figures: &[f64]) -> Vec<f64> {
     figures.iter().step_by(figures.len().div_ceil(MOST).max(1)).copied().collect()
 }
 
-/// Of sorted values, in logarithms between the middle two.
+/// Median of sorted values; the geometric mean of the middle two if their number is even.
 fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] * sorted[middle]).sqrt() }
 }
 
-/// `P(U <= u)` for each u of the Mann-Whitney statistic of `m` and `n` figures without ties, if
-/// both come from one distribution.
+/// Returns `P(U <= u)` for each u of the Mann-Whitney statistic of `m` and `n` figures without ties, if both come from
+/// one distribution.
 ///
-/// The largest of all figures belongs to the first side in m of m + n cases, and is then above all
-/// n others: p(m, n, u) = m/(m+n) p(m-1, n, u-n) + n/(m+n) p(m, n-1, u).
+/// The largest of all figures belongs to the first side in m of m + n cases, and is then above all n others: p(m, n, u)
+/// = m/(m+n) p(m-1, n, u-n) + n/(m+n) p(m, n-1, u).
 fn cumulative(m: usize, n: usize) -> Vec<f64> {
-    // For each j <= n, the distribution of i and j figures; of none at all, U is 0.
+    // For each j <= n, the distribution of i and j figures; without any, U is 0.
     let mut of: Vec<Vec<f64>> = vec![vec![1.0]; n + 1];
     for i in 1..=m {
         of[0] = vec![1.0];
@@ -68,13 +69,14 @@ fn cumulative(m: usize, n: usize) -> Vec<f64> {
     of[n].iter().scan(0.0, sum).collect()
 }
 
-/// From the k-th smallest to the k-th largest ratio, for the largest k with tails of at most [`TAIL`].
+/// Returns the interval from the k-th smallest to the k-th largest ratio, for the largest k with tails of at most
+/// [`TAIL`].
 fn interval(sorted: &[f64], below: &[f64]) -> Option<(f64, f64)> {
     let k = below.iter().take_while(|p| **p <= TAIL).count();
     (k > 0).then(|| (sorted[k - 1], sorted[sorted.len() - k]))
 }
 
-/// How seldom U would be this far from its middle. A tie counts half on either side, rounded to the middle.
+/// Probability of U being this far from its middle. A tie counts half on either side, rounded to the middle.
 fn p_value(sorted: &[f64], below: &[f64]) -> f64 {
     let less = sorted.iter().filter(|ratio| **ratio < 1.0).count();
     let more = sorted.iter().filter(|ratio| **ratio > 1.0).count();
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Every way to deal out m + n ranks, and how often U is at most each value.
+    /// Enumerates every way to deal out m + n ranks, and counts how often U is at most each value.
     fn counted(m: usize, n: usize) -> Vec<f64> {
         let mut counts = vec![0.0; m * n + 1];
         let deals = (0u32..1 << (m + n)).filter(|deal| deal.count_ones() as usize == m);

@@ -1,5 +1,5 @@
-//! A run that goes on: how many samples of each row are there, and what they show so far. Percentiles are left out, for
-//! they take long, and the machine is measuring.
+//! View of a run in progress: how many samples of each row are stored, and the interim results. Percentiles are omitted
+//! because they take long to compute, and the machine is measuring.
 
 use vtax_model::{
     analysis::analyse_readings,
@@ -19,10 +19,10 @@ use super::{
     words,
 };
 
-const REMARK: &str = "These are the taxes so far, with their 95 % intervals. Let the run end before you judge: whoever \
-                      stops when a figure pleases finds differences that aren't there.";
+const REMARK: &str = "Interim taxes with their 95 % intervals. Wait for the end of the run before drawing conclusions: \
+                      stopping early because a figure looks good inflates false positives.";
 
-/// The view of a run that goes on.
+/// Returns the view of a run in progress.
 pub fn under_way(run: &RunReadings, progress: &RunProgress) -> View {
     let document = analyse_readings(run);
     let newest = run.samples.last().and_then(|sample| Some((run.header.study.cells.get(sample.cell)?, sample)));
@@ -46,17 +46,17 @@ fn how_far(run: &RunReadings, RunProgress { done, total, round, left, .. }: &Run
     let taken = format!("{} of {} samples", grouped(*done as u64), grouped(*total as u64));
     let failed = run.failures.len() as u32;
     let failed = (failed > 0).then(|| format!("{} failed", counted(failed, "sample")));
-    let left = left.map(|left| format!("some {} left", waiting(left.as_secs_f64())));
+    let left = left.map(|left| format!("about {} left", waiting(left.as_secs_f64())));
     let round = Some(format!("round {round} of {}", run.header.rounds()));
     words::joined([Some(taken), round, failed, left].into_iter().flatten(), ", ") + "."
 }
 
-/// What the newest sample found.
+/// Figure of the newest sample.
 fn last(document: &ResultDocument, cell: &Cell, sample: &SampleReading) -> String {
     let test = cell.kind();
     let of = Metric::of(test);
     let rate = if test.is_transactions() {
-        format!(", {} a second", three_digits(sample.value(SampleFigure::Rate)))
+        format!(", {}/s", three_digits(sample.value(SampleFigure::Rate)))
     } else {
         String::new()
     };
@@ -71,8 +71,8 @@ struct SoFar<'a> {
 }
 
 impl SoFar<'_> {
-    /// Rows down; across how many of the row's samples are there, then figure and tax of each block, those of the
-    /// instrument that answers the question first.
+    /// Table with rows down; across, the number of the row's samples, then figure and tax of each block, those of the
+    /// mode that answers the question first.
     fn table(&self) -> Table {
         let records = || self.document.cells.iter().filter(|record| !record.is_unavailable());
         let instruments = self.document.instruments();
@@ -101,7 +101,7 @@ impl SoFar<'_> {
         }
     }
 
-    /// `RTT, TCP, MTU 1500, as the machine runs`: MTU and instrument where there are several.
+    /// Returns e.g. `RTT, TCP, MTU 1500, host settings`: MTU and mode where there are several.
     fn title(&self, block: Block, instruments: bool) -> String {
         let cells = self.blocks.iter().find(|cells| cells.is_of(&block));
         let columns = distinct(self.document.cells.iter().map(|record| record.cell.column())).len() > 1;
@@ -114,13 +114,13 @@ impl SoFar<'_> {
         words::joined(parts.into_iter().flatten(), ", ")
     }
 
-    /// Whether anything of the block is held against the baseline.
+    /// Returns `true` if anything of the block is compared with the baseline.
     fn is_compared(&self, block: Block) -> bool {
         let others = self.document.cells.iter().filter(|record| record.cell.block() == block);
         others.map(|record| record.cell.row).any(|row| row != self.document.baseline)
     }
 
-    /// How many samples of a row are there, in figures and as a bar.
+    /// Number of samples of a row, in figures and as a bar.
     fn taken(&self, records: &[&CellRecord]) -> Vec<Value> {
         let header = &self.run.header;
         let taken: usize = records.iter().map(|record| record.samples.len()).sum();
@@ -154,7 +154,7 @@ mod tests {
     use std::time::Duration;
     use vtax_model::run::{Failure, Run, RunState};
 
-    /// The first rounds of a run of the demo.
+    /// Returns the first rounds of a run of the demo.
     fn begun(rounds: u32) -> RunReadings {
         let run = vtax_synthetic::killed_after(vtax_synthetic::built_in("demo"), rounds);
         let samples = run.samples.iter().map(SampleReading::of).collect();

@@ -1,31 +1,31 @@
-//! A report as data: what is said where, without how it is drawn.
+//! Reports as data, independent of their presentation.
 
 use vtax_model::result::{Estimate, Percentile};
 use vtax_stats::Verdict;
 
-/// A report, or a list of things.
+/// Report, or a list of items.
 #[derive(Debug, Clone, Default)]
 pub struct View {
-    /// Empty for a list.
+    /// Title; empty for a list.
     pub title: String,
-    /// The result in a few sentences.
+    /// Result in a few sentences.
     pub answer: Option<Section>,
-    /// What the reader must know before any figure.
+    /// Warnings that apply to all figures.
     pub warnings: Vec<String>,
-    /// Name and text: where, when, how.
+    /// Name and text of facts: where, when, how.
     pub facts: Vec<(&'static str, String)>,
-    /// Everything else.
+    /// All other content.
     pub sections: Vec<Section>,
 }
 
-/// A part of a report. Without a title it has no rule either.
+/// Part of a report. Without a title it has no rule either.
 #[derive(Debug, Clone, Default)]
 pub struct Section {
-    /// What it is about.
+    /// Title of the section.
     pub title: String,
-    /// One below the other.
+    /// Parts, one below the other.
     pub parts: Vec<SectionPart>,
-    /// Whether a page shows it only on demand.
+    /// Set if a page shows the section only on demand.
     pub folded: bool,
 }
 
@@ -36,148 +36,148 @@ pub enum SectionPart {
     Table(Table),
     /// Sentences.
     Paragraph(String),
-    /// A mark, as `[1]` or `-`, and its text.
+    /// Mark, e.g. `[1]` or `-`, and its text.
     List(Vec<(String, String)>),
-    /// The way that packets took.
+    /// Path of the packets.
     Path(DrawnPath),
 }
 
-/// The links between two ends, in the order in which a request passes them.
+/// Links between two endpoints, in the order in which a request passes them.
 #[derive(Debug, Clone)]
 pub struct DrawnPath {
-    /// Whose path it is.
+    /// Title of the path.
     pub title: String,
-    /// The first has the initiator, the last the responder.
+    /// Stations; the first has the initiator, the last the responder.
     pub stations: Vec<PathStation>,
-    /// What is said of the whole path, a sentence each.
+    /// Remarks about the whole path, a sentence each.
     pub remarks: Vec<String>,
 }
 
-/// A host, a zone or a guest on a path.
+/// Host, zone or guest on a path.
 #[derive(Debug, Clone)]
 pub struct PathStation {
-    /// Its name.
+    /// Name of the domain.
     pub domain: String,
-    /// The links in its network stack.
+    /// Links in its network stack.
     pub links: Vec<PathLink>,
 }
 
 /// Network link on a path, with the facts found about it.
 #[derive(Debug, Clone)]
 pub struct PathLink {
-    /// Its name in its domain.
+    /// Name of the link in its domain.
     pub name: String,
-    /// What was found there: kind, driver, MTU, queues.
+    /// Facts about the link: kind, driver, MTU, queues.
     pub facts: Vec<String>,
 }
 
-/// A table: columns of labels, then groups of columns of values.
+/// Table: columns of labels, then groups of columns of values.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
-    /// What it shows. Empty if the section's title says so already.
+    /// Caption; empty if the section's title is enough.
     pub caption: String,
-    /// Heads of the label columns.
+    /// Headings of the label columns.
     pub labels: Vec<String>,
-    /// The columns of values.
+    /// Columns of values.
     pub groups: Vec<Group>,
-    /// The lines.
+    /// Rows.
     pub rows: Vec<TableRow>,
-    /// Rows under a rule of their own.
+    /// Rows below a separate rule.
     pub foot: Vec<TableRow>,
 }
 
 /// Columns under one title.
 #[derive(Debug, Clone)]
 pub struct Group {
-    /// May be empty.
+    /// Title; may be empty.
     pub title: String,
-    /// From left to right.
+    /// Columns from left to right.
     pub columns: Vec<Column>,
 }
 
-/// A column of values.
+/// Column of values.
 #[derive(Debug, Clone)]
 pub struct Column {
-    /// What stands above its values.
+    /// Heading.
     pub head: String,
-    /// Where its values stand.
+    /// Alignment of the values.
     pub align: Align,
 }
 
-/// Where the values of a column stand.
+/// Alignment of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// At the left of the column.
+    /// Left-aligned.
     Left,
-    /// At the right of the column.
+    /// Right-aligned.
     Right,
-    /// At the left. A value may be broken between words, if the table is too wide.
+    /// Left-aligned. A value may be wrapped between words if the table is too wide.
     Wrapped,
 }
 
-/// A line of a table.
+/// Row of a table.
 #[derive(Debug, Clone)]
 pub struct TableRow {
-    /// One for each column of labels.
+    /// One label for each column of labels.
     pub labels: Vec<String>,
-    /// What stands at the right of the labels.
+    /// Values to the right of the labels.
     pub values: RowValues,
 }
 
-/// What a row has to the right of its labels.
+/// Values of a row to the right of its labels.
 #[derive(Debug, Clone)]
 pub enum RowValues {
-    /// One a column.
+    /// One value per column.
     Each(Vec<Value>),
-    /// One text over all of them.
+    /// One text across all columns.
     None(String),
 }
 
-/// What stands in a column.
+/// Value in a column.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// There is none.
+    /// No value.
     Absent,
     /// Words.
     Text(String),
-    /// A figure in the unit of its column, to three digits.
+    /// Figure in the unit of its column, to three digits.
     Figure(f64),
-    /// Elapsed seconds, as `time` tells them.
+    /// Elapsed seconds, as `time` prints them.
     Seconds(f64),
-    /// A mean and the ends of its interval, which one sample alone doesn't have.
+    /// Mean and the bounds of its interval, which a single sample doesn't have.
     Estimate {
-        /// The mean, or the percentile.
+        /// Mean, or percentile.
         mean: f64,
-        /// The ends of the 95 % interval.
+        /// Bounds of the 95 % interval.
         ends: Option<[f64; 2]>,
     },
-    /// A share or a relative difference, as per cent.
+    /// Share or relative difference, in percent.
     Share(f64),
-    /// A ratio as a change in per cent.
+    /// Ratio as a change in percent.
     Change(f64),
-    /// A change with its interval and a verdict.
+    /// Change with its interval and a verdict.
     Judged(JudgedChange),
-    /// A share of the longest bar of the column.
+    /// Share of the longest bar of the column.
     Bar(f64),
-    /// Figures one after the other, drawn from zero to the highest.
+    /// Figures in sequence, drawn from zero to the highest.
     Trace(Vec<f64>),
 }
 
-/// How a figure differs from another one, and what is said of that.
+/// Difference of a figure from another one, with a verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JudgedChange {
-    /// The ratio of the two.
+    /// Ratio of the two.
     pub ratio: f64,
-    /// The ends of its 95 % interval. None if there are too few figures for one.
+    /// Bounds of its 95 % interval; `None` if there are too few figures for one.
     pub ends: Option<[f64; 2]>,
-    /// None if nothing is to be judged.
+    /// Verdict; `None` if there is nothing to judge.
     pub verdict: Option<Verdict>,
-    /// The verdict in words.
+    /// Verdict in words.
     pub words: String,
 }
 
 impl View {
-    /// The same report with these words at each table.
+    /// Returns the same report with this caveat at each table.
     pub(crate) fn with_caveat(mut self, caveat: Option<&str>) -> View {
         let Some(caveat) = caveat else { return self };
         for part in self.sections.iter_mut().flat_map(|section| &mut section.parts) {
@@ -190,7 +190,7 @@ impl View {
         self
     }
 
-    /// A list of things, with a remark below it.
+    /// Returns a list of items with a remark below it.
     pub fn list(table: Table, remark: Option<String>) -> View {
         let parts = std::iter::once(SectionPart::Table(table)).chain(remark.map(SectionPart::Paragraph)).collect();
         View { sections: vec![Section { parts, ..Section::default() }], ..View::default() }
@@ -198,17 +198,17 @@ impl View {
 }
 
 impl Section {
-    /// None without parts.
+    /// Returns `None` without parts.
     pub(crate) fn new(title: impl Into<String>, parts: Vec<SectionPart>) -> Option<Section> {
         (!parts.is_empty()).then(|| Section::of(title, parts))
     }
 
-    /// None if the table has no rows.
+    /// Returns `None` if the table has no rows.
     pub(crate) fn of_table(title: impl Into<String>, table: Table) -> Option<Section> {
         (!table.rows.is_empty()).then(|| Section::of(title, vec![SectionPart::Table(table)]))
     }
 
-    /// A bullet for each line. None without lines.
+    /// Creates a bullet for each line; `None` without lines.
     pub(crate) fn bullets(title: impl Into<String>, lines: Vec<String>) -> Option<Section> {
         (!lines.is_empty()).then(|| Section::of(title, vec![SectionPart::bullets(lines)]))
     }
@@ -229,41 +229,41 @@ impl SectionPart {
 }
 
 impl Group {
-    /// Columns whose values stand at the right.
+    /// Creates right-aligned columns.
     pub fn right(title: impl Into<String>, heads: impl IntoIterator<Item = impl Into<String>>) -> Group {
         Group { title: title.into(), columns: heads.into_iter().map(Column::right).collect() }
     }
 
-    /// Columns without a title above them.
+    /// Creates columns without a title above them.
     pub fn untitled(columns: impl Into<Vec<Column>>) -> Group {
         Group { title: String::new(), columns: columns.into() }
     }
 }
 
 impl Column {
-    /// A column of figures.
+    /// Creates a column of figures.
     pub fn right(head: impl Into<String>) -> Column {
         Column { head: head.into(), align: Align::Right }
     }
 
-    /// A column of words.
+    /// Creates a column of words.
     pub fn left(head: impl Into<String>) -> Column {
         Column { head: head.into(), align: Align::Left }
     }
 
-    /// A column of sentences.
+    /// Creates a column of sentences.
     pub fn wrapped(head: impl Into<String>) -> Column {
         Column { head: head.into(), align: Align::Wrapped }
     }
 }
 
 impl TableRow {
-    /// A row with a value in each column.
+    /// Creates a row with a value in each column.
     pub fn new(labels: Vec<String>, values: impl IntoIterator<Item = impl Into<Value>>) -> TableRow {
         TableRow { labels, values: RowValues::Each(values.into_iter().map(Into::into).collect()) }
     }
 
-    /// A row with one text in place of its values.
+    /// Creates a row with one text in place of its values.
     pub(crate) fn without_values(labels: Vec<String>, text: String) -> TableRow {
         TableRow { labels, values: RowValues::None(text) }
     }
@@ -294,7 +294,7 @@ impl From<&Percentile> for Value {
 }
 
 impl Value {
-    /// The value, or that there is none.
+    /// Returns the value, or [`Value::Absent`].
     pub(crate) fn or_absent<T: Into<Value>>(value: Option<T>) -> Value {
         value.map_or(Value::Absent, Into::into)
     }

@@ -1,4 +1,4 @@
-//! The options of a test and its instrument in words, and the options in which the cells of a document differ.
+//! Test options and measurement modes in words, and the options in which the cells of a document differ.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,46 +11,47 @@ use vtax_model::{
 
 use super::blocks::{distinct, grouped};
 
-/// A name to compare by, and the words.
+/// Key to compare by, and the words.
 type Chosen = (&'static str, String);
 
-/// What the figures of an instrument are.
+/// Name of a measurement mode in a sentence.
 pub(crate) fn of_instrument(instrument: Instrument) -> &'static str {
     match instrument {
-        Instrument::Path => "the path's own cost",
-        Instrument::System => "as the machine runs",
+        Instrument::Path => "controlled conditions",
+        Instrument::System => "host settings",
     }
 }
 
-/// The same at the beginning of a title or sentence.
+/// Capitalizes the text, for the beginning of a title or sentence.
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The texts that are not empty.
+/// Joins the texts that are not empty.
 pub(crate) fn joined(texts: impl IntoIterator<Item = String>, separator: &str) -> String {
     texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(separator)
 }
 
-/// None without texts.
+/// Returns `None` without texts.
 pub(crate) fn list(texts: impl Iterator<Item = String>, separator: &str) -> Option<String> {
     let texts: Vec<String> = texts.collect();
     (!texts.is_empty()).then(|| texts.join(separator))
 }
 
-/// A name and its value; empty without a value.
+/// Returns a name and its value; empty without a value.
 pub(crate) fn named(name: &str, value: &str) -> String {
     if value.is_empty() { String::new() } else { format!("{name} {value}") }
 }
 
-/// `random I/Os of 8 KiB, 60 % reads, 4 in flight`: what a thread does with a disk, with what isn't usual.
+/// Operation that a thread performs on a disk, with its unusual options, e.g. `random I/Os of 8 KiB, 60 % reads, 4 in
+/// flight`.
 pub(crate) fn of_disk(test: &DiskTest) -> String {
     let usual = DiskTest::default();
     let order = if test.access == AccessPattern::Random { "random" } else { "sequential" };
     let (what, share) = match (test.verify, test.reads) {
-        // Half of them are reads, whatever the test says.
-        (true, _) => ("I/Os", "all blocks written, then read and compared by their checksums".to_owned()),
+        // Half of them are reads, whatever the test specifies.
+        (true, _) => ("I/Os", "all blocks written, then read back and verified by checksum".to_owned()),
         (false, ReadShare::ALL) => ("reads", String::new()),
         (false, ReadShare::NONE) => ("writes", String::new()),
         (false, share) => ("I/Os", format!("{share} % reads")),
@@ -65,7 +66,7 @@ pub(crate) fn of_disk(test: &DiskTest) -> String {
     joined(parts, ", ")
 }
 
-/// All that was chosen, in the order of the options.
+/// All chosen options, in the order of the options.
 fn chosen(options: &TestOptions) -> Vec<Chosen> {
     let TestOptions { engine, threads, burst, arrivals, gap, bitrate, sending, gso, gro, .. } = *options;
     let TestOptions { socket, interval, stages, responder, .. } = *options;
@@ -74,9 +75,9 @@ fn chosen(options: &TestOptions) -> Vec<Chosen> {
         ("engine", (engine != Engine::default()).then(|| format!("engine {engine}"))),
         ("threads", threads.map(|threads| if threads == 1 { "1 thread".into() } else { format!("{threads} threads") })),
         ("burst", (burst.get() > 1).then(|| format!("{} in flight", burst.get()))),
-        ("rate", arrivals.map(|due| format!("{} requests/s due, {}", due.per_second, process(due.process)))),
+        ("rate", arrivals.map(|due| format!("{} requests/s offered, {}", due.per_second, process(due.process)))),
         ("gap", gap.map(|gap| format!("{gap} idle before each request"))),
-        ("bitrate", bitrate.map(|rate| format!("each flow at {rate}"))),
+        ("bitrate", bitrate.map(|rate| format!("{rate} per flow"))),
         ("sending", (sending != Sending::Copy).then(|| sending.to_string())),
         ("gso", gso.map(|segments| format!("GSO of {} datagrams", segments.get()))),
         ("gro", gro.then(|| "GRO".to_owned())),
@@ -85,7 +86,7 @@ fn chosen(options: &TestOptions) -> Vec<Chosen> {
     let Manners { delay, stall } = responder;
     all.extend(listed([
         ("interval", interval.map(|interval| format!("a series every {interval}"))),
-        ("stages", stages.then(|| "time stamps of each message, which cost time themselves".to_owned())),
+        ("stages", stages.then(|| "timestamps of each message (which cost time themselves)".to_owned())),
         ("delay", delay.map(|delay| format!("the responder waits {delay}"))),
         ("stall", stall.map(|stall| format!("the responder stalls once for {stall}"))),
     ]));
@@ -109,7 +110,7 @@ fn listed<const N: usize>(options: [(&'static str, Option<String>); N]) -> Vec<C
     options.into_iter().filter_map(|(key, text)| Some((key, text?))).collect()
 }
 
-/// The options that differ between cells of the same test, whatever rows stand for.
+/// Options that differ between cells of the same test, whatever the rows are.
 pub(crate) fn varying<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<&'static str> {
     let all: Vec<(TestKind, Vec<Chosen>)> = cells.map(|cell| (cell.kind(), of_tests(&cell.options()))).collect();
     let differs = |(test, options): &(TestKind, Vec<Chosen>), key: &str| {
@@ -120,17 +121,17 @@ pub(crate) fn varying<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<&'static
     distinct(keys)
 }
 
-/// The engine is what the rows of a comparison of engines say, and a known cost is warned of.
+/// The rows of a comparison of engines already name the engine, and an injected delay has a warning.
 fn of_tests(options: &TestOptions) -> Vec<Chosen> {
     chosen(options).into_iter().filter(|(key, _)| !["engine", "delay"].contains(key)).collect()
 }
 
-/// The words for these options, of those that were chosen.
+/// Words for these options, if they were chosen.
 pub(crate) fn of_keys(options: &TestOptions, keys: &[&str]) -> Vec<String> {
     chosen(options).into_iter().filter(|(key, _)| keys.contains(key)).map(|(_, text)| text).collect()
 }
 
-/// What was chosen for all cells, or for all of some test, which is then named.
+/// Options chosen for all cells, or for all cells of some test, which is then named.
 pub(crate) fn common<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Vec<String> {
     let varying = varying(cells.clone());
     let shared = |cell: &Cell| {
@@ -147,13 +148,13 @@ pub(crate) fn common<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Vec<S
     found.into_iter().map(told).collect()
 }
 
-/// Everything that was chosen, as `gap=1ms;socket.dscp=ef`, by the names of the result document.
+/// All chosen options, e.g. `gap=1ms;socket.dscp=ef`, by the names of the result document.
 pub(crate) fn key_values(options: &TestOptions) -> String {
     let pairs: Vec<String> = flattened(options).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
     pairs.join(";")
 }
 
-/// Names and values of a record's fields, those of records within it as `socket.dscp`.
+/// Names and values of a record's fields, those of nested records as `socket.dscp`.
 pub(crate) fn flattened(record: &impl Serialize) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     let value = serde_json::to_value(record).expect("the model's records have names for keys, and numbers of JSON");

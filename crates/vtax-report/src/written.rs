@@ -1,11 +1,11 @@
-//! Values in writing, as a terminal and Markdown have them.
+//! Values as text, for terminal and Markdown.
 
 use super::{
     number::{brief_change, brief_interval, percent, seconds, three_digits, with_interval},
     view::{JudgedChange, Value},
 };
 
-/// The parts of a value, each of which is aligned with those above and below: most values have one.
+/// Parts of a value, each of which is aligned with those above and below: most values have one.
 pub(crate) fn parts(value: &Value) -> [String; 3] {
     match value {
         Value::Judged(finding) => of_finding(finding),
@@ -33,17 +33,17 @@ fn of_finding(JudgedChange { ratio, ends, words, .. }: &JudgedChange) -> [String
     [brief_change(*ratio), interval, words.clone()]
 }
 
-/// Columns of the longest bar where nobody knows how wide the page is.
+/// Width of the longest bar where the width of the page is unknown.
 pub(crate) const USUAL_BAR: usize = 20;
 
-/// A share of the longest bar, to an eighth of a column. Nothing but zero has none at all.
+/// Share of the longest bar, to an eighth of a column. Only zero has no bar at all.
 pub(crate) fn bar(share: f64, longest: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = ((share * longest as f64 * 8.0).round() as usize).clamp(1, longest * 8);
     "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
-/// From zero at the foot of a character to the highest at its top.
+/// Sparkline from zero at the foot of a character to the highest figure at its top.
 fn sparkline(figures: &[f64]) -> String {
     const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let highest = figures.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
@@ -51,7 +51,7 @@ fn sparkline(figures: &[f64]) -> String {
     figures.iter().map(spark).collect()
 }
 
-/// The text with `hold` for the blanks before `%` and within `[1, 2]`.
+/// Replaces the blanks before `%` and within `[1, 2]` by `hold`.
 pub(crate) fn unbroken(text: &str, hold: char) -> String {
     let mut inside = false;
     let mut held = String::new();

@@ -1,4 +1,4 @@
-//! How sure an interval is to be.
+//! Confidence levels of intervals.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ impl Confidence {
         self.0
     }
 
-    /// The share that lies beyond one end of a two-sided interval: 0.025.
+    /// Returns the share beyond one bound of a two-sided interval: 0.025.
     pub fn tail(self) -> f64 {
         (100.0 - self.0) / 200.0
     }
@@ -45,7 +45,7 @@ impl fmt::Display for Confidence {
     }
 }
 
-/// From percent: `95.0`, and not `0.95`, which is refused.
+/// Converts from percent: `95.0`; `0.95` is refused.
 impl TryFrom<f64> for Confidence {
     type Error = StatsError;
 

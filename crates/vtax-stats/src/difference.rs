@@ -1,44 +1,44 @@
-//! How far two figures are apart, whichever is the larger.
+//! Distance between two figures, regardless of which is larger.
 
 use super::Preference;
 
-/// A difference without a sign, as the logarithm of a ratio: a factor of 2 is as far as a factor of 1/2.
+/// Difference without a sign, as the logarithm of a ratio: a factor of 2 is as far as a factor of 1/2.
 ///
-/// As a share it depends on the side: a factor of 2 is a gain of 100 % and a loss of 50 %. A loss can never
-/// reach 100 %.
+/// As a share it depends on the side: a factor of 2 is a gain of 100 % and a loss of 50 %. A loss can never reach 100
+/// %.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct LogDifference(f64);
 
 impl LogDifference {
-    /// Twice as much, or half.
+    /// Factor of two: twice as much, or half.
     pub const FACTOR_OF_TWO: Self = Self(std::f64::consts::LN_2);
 
-    /// From a logarithm, whose sign is dropped.
+    /// Converts from a logarithm, whose sign is dropped.
     pub fn of_log(log: f64) -> Self {
         Self(log.abs())
     }
 
-    /// How far a ratio is from "the same".
+    /// Returns the distance of a ratio from 1.
     pub fn of_ratio(ratio: f64) -> Self {
         Self::of_log(ratio.ln())
     }
 
-    /// The logarithm.
+    /// Returns the logarithm.
     pub fn log(self) -> f64 {
         self.0
     }
 
-    /// As a share of the smaller figure: `e^x - 1`.
+    /// Returns the difference as a share of the smaller figure: `e^x - 1`.
     pub fn gain(self) -> f64 {
         self.0.exp_m1()
     }
 
-    /// As a share of the larger figure: `1 - e^-x`, below 1.
+    /// Returns the difference as a share of the larger figure: `1 - e^-x`, below 1.
     pub fn loss(self) -> f64 {
         -(-self.0).exp_m1()
     }
 
-    /// As the share by which a figure gets worse: times grow, rates shrink.
+    /// Returns the share by which a figure gets worse: times grow, rates shrink.
     pub fn cost(self, direction: Preference) -> f64 {
         match direction {
             Preference::LowerIsBetter => self.gain(),

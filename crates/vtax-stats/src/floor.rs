@@ -1,30 +1,30 @@
-//! The noise floor: what this machine calls a difference when there is none.
+//! Noise floor: the difference that a machine shows where there is none.
 //!
-//! Every round measures the baseline twice, A and A'. The interval of A'/A tells the largest difference that
-//! could still be an accident of place or time within the round (the floor). A floor is a warning and no
-//! condition of a verdict: a comparison's own interval already has its own noise in it, and a floor beside a
-//! noisy baseline would deny differences that are plain to see.
+//! Every round measures the baseline twice, A and A'. The interval of A'/A shows the largest difference that could
+//! still be an accident of position or time within the round (the floor). A floor is a warning and not a condition of a
+//! verdict: a comparison's own interval already includes its noise, and with a noisy baseline a floor would deny
+//! obvious differences.
 
 use super::{Confidence, LogDifference, Pair, PairedTax, StatsError};
 
-/// What the baseline measured twice says about the machine.
+/// Noise of the machine, from the baseline measured twice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoiseFloor {
     /// A' over A: A is the baseline, A' the cell.
     pub tax: PairedTax,
-    /// The far end of its interval.
+    /// Far bound of its interval.
     pub floor: LogDifference,
 }
 
 impl NoiseFloor {
-    /// Estimates from the pairs (A, A') of two rounds or more.
+    /// Estimates the floor from the pairs (A, A') of two rounds or more.
     pub fn of(pairs: &[Pair], confidence: Confidence) -> Result<Self, StatsError> {
         let tax = PairedTax::of(pairs, confidence)?;
         let [below, above] = [tax.low, tax.high].map(LogDifference::of_ratio);
         Ok(Self { floor: if below > above { below } else { above }, tax })
     }
 
-    /// Whether a ratio is no farther from "the same" than the baseline may be from itself.
+    /// Returns `true` if a ratio is no farther from 1 than the baseline may be from itself.
     pub fn covers(&self, ratio: f64) -> bool {
         LogDifference::of_ratio(ratio) <= self.floor
     }

@@ -1,20 +1,19 @@
-//! The round-trip times of a sample, as a histogram that can be stored and merged.
+//! Histogram of a sample's round-trip times, which can be stored and merged.
 //!
-//! A sample holds millions of transactions, and a percentile of percentiles means nothing, so the result keeps the
+//! A sample holds millions of transactions, and a percentile of percentiles means nothing, so the result stores the
 //! whole distribution: 1 ns to 60 s in buckets of three significant digits ([HdrHistogram](http://hdrhistogram.org)).
 //! The histograms of a cell's samples add up to the cell's histogram exactly.
 //!
-//! **Text form.** [`Histogram::to_base64`] writes what the HdrHistogram libraries of Java, C and Python read: base64 of
-//! the "V2 compressed" container, a zlib stream (RFC 1950) around the V2 encoding. The stream is made of *stored*
-//! blocks (RFC 1951, 3.2.4): the V2 encoding is compact already (deflating a sample's 3 kB saves 6 %).
-//! [`Histogram::from_base64`] reads what these libraries write, too, whose streams are really deflated, so that a
-//! result that another tool has touched can be imported. It inflates into a buffer of the size of the fullest histogram
-//! and no further, so that a kilobyte can't become a gigabyte, and refuses another range and every length that doesn't
-//! add up.
+//! **Text form.** [`Histogram::to_base64`] writes the format of the HdrHistogram libraries of Java, C and Python:
+//! base64 of the "V2 compressed" container, a zlib stream (RFC 1950) around the V2 encoding. The stream consists of
+//! *stored* blocks (RFC 1951, 3.2.4): the V2 encoding is compact already (deflating a sample's 3 kB saves 6 %).
+//! [`Histogram::from_base64`] also reads the output of these libraries, whose streams are deflated, so that a result
+//! processed by another tool can be imported. It inflates into a buffer of the size of the fullest histogram and no
+//! further, so that a kilobyte can't become a gigabyte, and refuses another range and every inconsistent length.
 //!
-//! **Intervals.** A series of percentiles needs a histogram for each interval of 100 ms and each
-//! thread: [`IntervalHistogram`] is recorded into, and closing the interval adds it to the total
-//! and leaves a [`SparseHistogram`] of the counters that were used.
+//! **Intervals.** A series of percentiles requires a histogram for each interval of 100 ms and each thread: a thread
+//! records into an [`IntervalHistogram`], and closing the interval adds it to the total and returns a
+//! [`SparseHistogram`] of the counters that were used.
 
 mod interval;
 mod text;
@@ -30,27 +29,27 @@ use text::MAX_BASE64;
 #[derive(Clone, PartialEq)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
 
-/// Why a text is not a histogram of ours.
+/// Reason why a text is not a histogram of vtax.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum HistogramError {
-    #[error("the histogram's text has {length} characters, the fullest has {MAX_BASE64}: it was not written by vtax")]
+    #[error("the histogram's text has {length} characters, the maximum is {MAX_BASE64}: it was not written by vtax")]
     #[diagnostic(code("damaged-histogram"))]
     TooLong { length: usize },
     #[error("the histogram's text is not base64: {why}; export the result again")]
     #[diagnostic(code("damaged-histogram"))]
     NotBase64 { why: String },
-    #[error("the histogram's {part} is wrong: the text is damaged or was not written by vtax; export the result again")]
+    #[error("invalid {part} of the histogram: the text is damaged or was not written by vtax; export the result again")]
     #[diagnostic(code("damaged-histogram"))]
     Damaged { part: &'static str },
     #[error(
-        "the histogram covers {low} to {high} with {digits} significant digits; vtax reads {LOWEST_NS} to {HIGHEST_NS} with {DIGITS}"
+        "the histogram covers {low} to {high} with {digits} significant digits; vtax supports {LOWEST_NS} to {HIGHEST_NS} with {DIGITS}"
     )]
     #[diagnostic(code("foreign-histogram"))]
     OtherRange { low: u64, high: u64, digits: u32 },
     #[error(
-        "the histogram unpacks into more than any can hold: the text is damaged or hostile; export the result again"
+        "the histogram unpacks to more than the maximum size: the text is damaged or hostile; export the result again"
     )]
     #[diagnostic(code("damaged-histogram"))]
     Inflated,
@@ -59,7 +58,7 @@ pub enum HistogramError {
     )]
     #[diagnostic(code("damaged-histogram"))]
     Counter { index: u32 },
-    #[error("the histogram claims more than {MAX_COUNT} transactions: the text is damaged; export the result again")]
+    #[error("the histogram contains more than {MAX_COUNT} transactions: the text is damaged; export the result again")]
     #[diagnostic(code("damaged-histogram"))]
     TooManyCounts,
 }
@@ -70,31 +69,31 @@ const DIGITS: u8 = 3;
 
 /// Counters per octave above the first: half of the 2048 sub-buckets that three digits need.
 const HALF: usize = 1024;
-/// Octaves that reach from 2048 to beyond 60 s, and the two halves of the first.
+/// Octaves that extend from 2048 to beyond 60 s, and the two halves of the first.
 const COUNTERS: usize = 27 * HALF;
 
-/// 2^40: a day of eight streams at a million transactions a second each; sums are far from an overflow.
+/// 2^40: a day of eight streams at a million transactions/s each; sums are far from an overflow.
 const MAX_COUNT: u64 = 1 << 40;
 
 impl Histogram {
-    /// An empty histogram.
+    /// Creates an empty histogram.
     pub fn new() -> Self {
         let empty = hdrhistogram::Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, DIGITS);
         Self(empty.expect("1 <= low, 2 * low <= high and digits <= 5 hold for the constants"))
     }
 
-    /// Adds one round trip. Never allocates or fails. More than 60 s is kept as 60 s; see [`Histogram::saturated`].
+    /// Adds one round trip. Never allocates or fails. More than 60 s counts as 60 s; see [`Histogram::saturated`].
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.min(HIGHEST_NS));
     }
 
-    /// Adds as many round trips, which another tool has counted.
+    /// Adds a number of round trips that another tool has counted.
     pub fn record_many(&mut self, ns: u64, count: u64) {
         self.0.saturating_record_n(ns.min(HIGHEST_NS), count);
     }
 
-    /// Adds all that `other` holds: the same as recording its values here.
+    /// Adds the contents of `other`: the same as recording its values here.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all our histograms have one range");
     }
@@ -104,61 +103,61 @@ impl Histogram {
         interval.counters().for_each(|(index, count)| self.add_known(index, count));
     }
 
-    /// Recorded values.
+    /// Returns the number of recorded values.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// No value was recorded.
+    /// Returns `true` if no value was recorded.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Values in the last bucket, from 0.1 % below 60 s on: they may have been longer than the histogram can tell.
+    /// Returns the number of values in the last bucket, from 0.1 % below 60 s: they may exceed the histogram's range.
     pub fn saturated(&self) -> u64 {
         self.0.count_at(HIGHEST_NS)
     }
 
-    /// Mean in nanoseconds, each value taken as the middle of its bucket (within 0.05 %); 0 if empty.
+    /// Returns the mean in nanoseconds, each value taken as the middle of its bucket (within 0.05 %); 0 if empty.
     pub fn mean_ns(&self) -> f64 {
         self.0.mean()
     }
 
-    /// Lower edge of the first bucket used, in nanoseconds; 0 if empty.
+    /// Returns the lower edge of the first bucket used, in nanoseconds; 0 if empty.
     pub fn min(&self) -> u64 {
         self.0.min()
     }
 
-    /// Upper edge of the last bucket used, in nanoseconds: within 0.1 % above the longest; 0 if empty.
+    /// Returns the upper edge of the last bucket used, in nanoseconds: within 0.1 % above the longest; 0 if empty.
     pub fn max(&self) -> u64 {
         self.0.max()
     }
 
-    /// The value in nanoseconds that `percent` of the values don't exceed (the upper edge of its
-    /// bucket). `percent` is taken into 0..=100, NaN asks for the shortest; 0 if empty.
+    /// Returns the value in nanoseconds that `percent` of the values don't exceed (the upper edge of its bucket).
+    /// `percent` is clamped to 0..=100, NaN returns the shortest; 0 if empty.
     pub fn percentile(&self, percent: f64) -> u64 {
         self.0.value_at_quantile(quantile(percent))
     }
 
-    /// Every value that was recorded (the upper edge of its bucket) and how often, in rising order.
+    /// Returns every recorded value (the upper edge of its bucket) and its count, in ascending order.
     pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
         let used = counter_of(self.min())..=counter_of(self.max().min(HIGHEST_NS));
         let counters = used.map(|index| (upper_edge(index), self.0.count_at(value_at(index))));
         counters.filter(|(_, count)| *count > 0)
     }
 
-    /// The text form described at the module.
+    /// Returns the text form described in the module.
     pub fn to_base64(&self) -> String {
         text::write(self)
     }
 
-    /// Reads the text form. Safe on hostile text: it takes memory for the text, for the fullest
-    /// histogram's encoding (243 KiB) and for the counters, and never panics.
+    /// Reads the text form. Safe for hostile text: it allocates memory for the text, for the fullest histogram's
+    /// encoding (243 KiB) and for the counters, and never panics.
     pub fn from_base64(text: &str) -> Result<Self, HistogramError> {
         text::read(text).map(|used| used.whole())
     }
 
-    /// Forgets everything but its memory, which costs a test more than what it counts there.
+    /// Clears everything except its memory, whose allocation costs a test more than what it counts there.
     #[cfg(test)]
     pub(crate) fn clear(&mut self) {
         self.0.reset();
@@ -171,7 +170,7 @@ impl Histogram {
     }
 }
 
-/// Without its thousands of counters.
+/// Omits the thousands of counters.
 impl fmt::Debug for Histogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let figures = (self.min(), self.percentile(50.0), self.max());
@@ -185,16 +184,16 @@ impl Default for Histogram {
     }
 }
 
-/// A sparse histogram in a result: in the text form of a whole one.
+/// Sparse histograms in a result, in the text form of a whole one.
 pub mod as_text {
     use super::*;
 
-    /// Writes what [`Histogram::to_base64`] does.
+    /// Writes like [`Histogram::to_base64`].
     pub fn serialize<S: Serializer>(histogram: &SparseHistogram, serializer: S) -> Result<S::Ok, S::Error> {
         histogram.whole().serialize(serializer)
     }
 
-    /// Reads what [`Histogram::from_base64`] does.
+    /// Reads like [`Histogram::from_base64`].
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SparseHistogram, D::Error> {
         let text = String::deserialize(deserializer)?;
         text::read(&text).map_err(serde::de::Error::custom)
@@ -214,12 +213,12 @@ impl<'de> Deserialize<'de> for Histogram {
     }
 }
 
-/// A share a few roundings below the one asked for: 99.9 / 100 · 1000 in binary is a little over 999.
+/// Share a few roundings below the requested one: 99.9 / 100 · 1000 in binary is a little over 999.
 fn quantile(percent: f64) -> f64 {
     (percent / 100.0).clamp(0.0, 1.0) * (1.0 - 4.0 * f64::EPSILON)
 }
 
-/// How many of `count` values a percentile reaches over; at least the first.
+/// Number of values, out of `count`, that a percentile covers; at least the first.
 pub(crate) fn rank(percent: f64, count: u64) -> u64 {
     ((quantile(percent) * count as f64).ceil() as u64).max(1)
 }
@@ -230,13 +229,13 @@ fn value_at(index: usize) -> u64 {
     ((index - octave * HALF) as u64) << octave
 }
 
-/// All values that share a counter with this one.
+/// Returns all values that share a counter with this one.
 pub(crate) fn bucket_of(ns: u64) -> RangeInclusive<u64> {
     let index = counter_of(ns.min(HIGHEST_NS));
     value_at(index)..=upper_edge(index)
 }
 
-/// The counter of a value within the range.
+/// Counter of a value within the range.
 #[inline]
 fn counter_of(ns: u64) -> usize {
     let octave = (u64::BITS - 11).saturating_sub((ns | 2047).leading_zeros());

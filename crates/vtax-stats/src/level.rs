@@ -1,32 +1,33 @@
-//! Where a series of figures changed its level: the results of one cell, run after run.
+//! Level shifts in a series of figures: the results of one cell, run after run.
 //!
-//! The figure of a run is the unit here. What differs between the samples of one run says nothing about what differs
-//! between runs, so only one figure a run comes in.
+//! The unit is the figure of a run. The variation between the samples of one run says nothing about the variation
+//! between runs, so only one figure per run is used.
 //!
-//! **The test.** Every stretch of neighbouring figures is held against all others of the series by their rank sums
-//! (Wilcoxon, Mann and Whitney), each standardised by its own variance, and the stretch that differs most is the
-//! candidate. It may reach to an end, which is one change, or not, which is a level that came and went. This is circular
-//! binary segmentation (Olshen, Venkatraman, Lucito & Wigler, "Circular binary segmentation for the analysis of
-//! array-based DNA copy number data", Biostatistics 5(4), 2004) with ranks in place of means, as Hawkins & Deng ("A
-//! nonparametric change-point control chart", Journal of Quality Technology 42(2), 2010) have them. Plain binary
-//! segmentation, which holds a beginning against the rest, often misses a level of the middle third of a short series,
-//! however far off it is. Only ranks count: no figure, however far off, weighs more than its rank, and nothing is assumed
-//! about how the figures are distributed.
+//! **The test.** Every segment of neighbouring figures is compared with all others of the series by their rank sums
+//! (Wilcoxon, Mann and Whitney), each standardised by its own variance, and the segment that differs most is the
+//! candidate. If it extends to an end, it is one shift; otherwise it is a temporary level. This is circular binary
+//! segmentation (Olshen, Venkatraman, Lucito & Wigler, "Circular binary segmentation for the analysis of array-based
+//! DNA copy number data", Biostatistics 5(4), 2004) with ranks in place of means, as Hawkins & Deng ("A nonparametric
+//! change-point control chart", Journal of Quality Technology 42(2), 2010) have them. Plain binary segmentation, which
+//! compares a beginning with the rest, often misses a level of the middle third of a short series, however far off it
+//! is. Only ranks count: no figure, however far off, weighs more than its rank, and no distribution of the figures is
+//! assumed.
 //!
-//! **Its p-value** comes from permutations of the same ranks, ties included: if nothing changed, every order of the
+//! **Its p-value** comes from permutations of the same ranks, ties included: if nothing shifted, every order of the
 //! figures is equally likely. Drawing ends as soon as enough permutations are as extreme (Besag & Clifford, "Sequential
-//! Monte Carlo p-values", Biometrika 78(2), 1991). The draws are seeded: the same figures give the same answer.
+//! Monte Carlo p-values", Biometrika 78(2), 1991). The draws are seeded: the same figures give the same result.
 //!
-//! **Several changes.** The series is cut at the ends of the stretch, and each part is tested in turn. A part is only
-//! tested after the whole was found to change, and its p-value is multiplied by the length of the series over its own
+//! **Several shifts.** The series is cut at the ends of the segment, and each part is tested in turn. A part is only
+//! tested after a shift was found in the whole, and its p-value is multiplied by the length of the series over its own
 //! (Meinshausen, "Hierarchical testing of variable importance", Biometrika 95(2), 2008): parts that are tested next to
-//! each other share the level. Several series share the level evenly (Bonferroni). At last each place must also tell the
-//! levels at its two sides apart, by the best cut of these two alone, at its share of the level (as the pruning of Olshen
-//! et al.): a stretch whose other end is by chance not at the end of the series adds no place of its own.
+//! each other share the significance level. Several series share it evenly (Bonferroni). Finally, each position must
+//! also separate the levels on its two sides, by the best cut of these two alone, at its share of the significance
+//! level (like the pruning of Olshen et al.): a segment whose other end is by chance not at the end of the series adds
+//! no position.
 //!
-//! **What it can't do.** Permutations need figures that are independent while nothing changes. Where each result
-//! resembles the one before, changes are found that are none: [`resemblance`] tells how much they do. The tests below
-//! say how often, and which changes are found.
+//! **Limitations.** Permutations require figures that are independent while nothing shifts. Where results are
+//! autocorrelated, false shifts are found: [`resemblance`] returns the autocorrelation. The tests below show how often,
+//! and which shifts are found.
 
 use std::ops::Range;
 
@@ -36,26 +37,27 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use super::error::finite;
 use super::{PValue, Significance, StatsError, median};
 
-/// The fewest and the most permutations of a series that is found to have changed.
+/// Minimum and maximum number of permutations of a series that is found to have shifted.
 const DRAWS: [f64; 2] = [2_000.0, 1_000_000.0];
-/// As many permutations at least as extreme as the series end the drawing: p is then known to a tenth of itself. As many
-/// are drawn as have so many of them at the p that is wanted.
+/// Number of permutations at least as extreme as the series that ends the drawing: p is then known to a tenth of
+/// itself. The number drawn is the one that yields this many at the required p.
 const ENOUGH: usize = 100;
-/// If the chance that any permutation is as extreme is below this, none is drawn: the answer is known.
+/// If the chance that any permutation is as extreme is below this, none is drawn: the result is certain.
 const NEVER: f64 = 1e-9;
 /// Differences of standardised rank sums below this are rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// A place where a series changed its level.
+/// Position at which a series shifted its level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LevelChange {
-    /// The index of the first figure of the new level.
+    /// Index of the first figure of the new level.
     pub at: usize,
-    /// The p-value after correction for everything that was tested beside it.
+    /// p-value after correction for everything that was tested with it.
     pub p: PValue,
 }
 
-/// The places where this series changed its level, in order. It is one of `family` series that are read together.
+/// Returns the positions at which this series shifted its level, in order. It is one of `family` series that are read
+/// together.
 pub fn level_changes(
     figures: &[f64],
     family: usize,
@@ -80,7 +82,7 @@ pub fn level_changes(
     }
 }
 
-/// A series that is cut into levels.
+/// Series that is cut into levels.
 struct LevelSearch<'a> {
     figures: &'a [f64],
     family: usize,
@@ -88,19 +90,19 @@ struct LevelSearch<'a> {
 }
 
 impl LevelSearch<'_> {
-    /// Of the whole level, the share of one part is one in this many.
+    /// Returns the divisor of the significance level for one part.
     fn shares(&self, part: &Range<usize>) -> f64 {
         self.figures.len() as f64 / part.len().max(1) as f64 * self.family as f64
     }
 
-    /// The p-value of a part after correction, and where it is cut; None if it can't be small enough.
+    /// Returns the p-value of a part after correction, and its cut; `None` if p cannot be small enough.
     fn tested(&self, part: &Range<usize>, by: Cuts) -> Option<(f64, Range<usize>)> {
         let shares = self.shares(part);
         let (stretch, p) = strongest(&self.figures[part.clone()], by, self.significance.get() / shares)?;
         Some(((p * shares).min(1.0), part.start + stretch.start..part.start + stretch.end))
     }
 
-    /// The ends of every stretch that differs, in order.
+    /// Returns the bounds of every segment that differs, in order.
     fn places(&self) -> Vec<usize> {
         let mut places = Vec::new();
         let mut open = Vec::from([Range { start: 0, end: self.figures.len() }]);
@@ -115,7 +117,7 @@ impl LevelSearch<'_> {
         places
     }
 
-    /// Judges each place by the levels at its two sides alone.
+    /// Judges each position by the levels on its two sides alone.
     fn judged(&self, places: &[usize]) -> Vec<JudgedPlace> {
         let ends: Vec<usize> = [0].iter().chain(places).chain(&[self.figures.len()]).copied().collect();
         let of = |around: &[usize]| JudgedPlace {
@@ -126,41 +128,42 @@ impl LevelSearch<'_> {
     }
 }
 
-/// A place where a series may have changed, between two levels.
+/// Position at which a series may have shifted, between two levels.
 struct JudgedPlace {
-    /// The p-value of the best cut of the two levels, after correction.
+    /// p-value of the best cut of the two levels, after correction.
     p: f64,
-    /// The standardised rank sum of the cut at this place. It decides between places with the same p, such as those whose
-    /// levels are too short to be tested: otherwise the direction in which the series is read would.
+    /// Standardised rank sum of the cut at this position. It decides between positions with the same p, e.g. those
+    /// whose levels are too short to be tested: otherwise the direction in which the series is read would.
     size: f64,
 }
 
-/// Returns the size of the standardised rank sum of the figures before a place. Its variance is that of distinct figures.
+/// Returns the size of the standardised rank sum of the figures before a position. Its variance is that of distinct
+/// figures.
 fn cut_size(figures: &[f64], at: usize) -> f64 {
     let n = figures.len() as f64;
     let sum: f64 = centred_ranks(figures)[..at].iter().sum();
     sum.abs() * weights(figures.len())[at] / ((n + 1.0) / 12.0).sqrt()
 }
 
-/// How many cuts a stretch may have that is held against the rest.
+/// Number of cuts of a segment that is compared with the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cuts {
-    /// It begins where the series begins.
+    /// The segment begins where the series begins.
     One,
-    /// It may be anywhere.
+    /// The segment may be anywhere.
     Two,
 }
 
-/// The least number of figures in which a change can be found, if `family` series are read together.
+/// Returns the minimum number of figures in which a shift can be found, if `family` series are read together.
 pub fn fewest_figures(family: usize, significance: Significance) -> usize {
     let wanted = significance.get() / family.max(1) as f64;
     (2..).find(|figures| least_p(*figures, Cuts::Two) <= wanted).expect("p falls with each figure")
 }
 
-/// How much each figure resembles the one before it, beyond the levels: the correlation of neighbouring ranks, within
-/// each stretch of one level, from -1 to 1. None where there are too few figures to tell.
+/// Returns the autocorrelation of successive figures, beyond the levels: the correlation of neighbouring ranks, within
+/// each segment of one level, from -1 to 1. `None` where there are too few figures.
 ///
-/// Ranks around a level's own median correlate a little negatively by chance; that share, 1 / n, is added.
+/// Ranks around a level's own median correlate slightly negatively by chance; that share, 1 / n, is added.
 pub fn resemblance(figures: &[f64], changes: &[LevelChange]) -> Option<f64> {
     const FEWEST: usize = 12;
     let starts = std::iter::once(0).chain(changes.iter().map(|change| change.at));
@@ -180,16 +183,16 @@ pub fn resemblance(figures: &[f64], changes: &[LevelChange]) -> Option<f64> {
     (variance > 0.0).then(|| together / variance + 1.0 / residuals.len() as f64)
 }
 
-/// The smallest p that so many figures can have. Of the orders of an even number, two have the halves apart at one cut;
-/// a stretch of half the length can begin at as many places as a half has figures. An odd number has the share of one
-/// figure less, by counting the two lengths that are nearest to a half.
+/// Returns the smallest p that this number of figures can have. Of the orders of an even number, two have the halves
+/// apart at one cut; a segment of half the length can begin at as many positions as a half has figures. An odd number
+/// has the share of one figure less, by counting the two lengths that are nearest to a half.
 fn least_p(figures: usize, by: Cuts) -> f64 {
     let half = figures / 2;
     let places = if by == Cuts::One { 1 } else { half };
     2.0 * places as f64 / (0..half).fold(1.0, |ways, k| ways * (2 * half - k) as f64 / (k + 1) as f64)
 }
 
-/// The stretch that differs most from the rest, and its p-value; None if p can't be as small as `wanted`.
+/// Returns the segment that differs most from the rest, and its p-value; `None` if p cannot be as small as `wanted`.
 fn strongest(figures: &[f64], by: Cuts, wanted: f64) -> Option<(Range<usize>, f64)> {
     if figures.len() < 2 || least_p(figures.len(), by) > wanted {
         return None;
@@ -215,14 +218,14 @@ fn strongest(figures: &[f64], by: Cuts, wanted: f64) -> Option<(Range<usize>, f6
     Some((stretch, (extreme + 1) as f64 / (draws + 1) as f64))
 }
 
-/// What the rank sum of a stretch of each length is multiplied by. The variance of ranks is left out: all stretches and
-/// all permutations share it.
+/// Factors of the rank sum of a segment of each length. The variance of ranks is omitted: all segments and all
+/// permutations share it.
 fn weights(n: usize) -> Vec<f64> {
     let weight = |length: usize| (length as f64 * (n - length) as f64).sqrt().recip();
     (0..n).map(|length| if length == 0 { 0.0 } else { weight(length) }).collect()
 }
 
-/// The sums of all ranks before each place.
+/// Sums of all ranks before each position.
 fn sums(ranks: &[f64]) -> Vec<f64> {
     let mut sums = Vec::with_capacity(ranks.len() + 1);
     sums.push(0.0);
@@ -234,7 +237,7 @@ fn sums(ranks: &[f64]) -> Vec<f64> {
     sums
 }
 
-/// The size of the largest standardised rank sum of a stretch.
+/// Returns the size of the largest standardised rank sum of a segment.
 fn largest_size(sums: &[f64], weights: &[f64], by: Cuts) -> f64 {
     let of_length = |(length, weight): (usize, &f64)| {
         let starts = if by == Cuts::One { 1 } else { sums.len() - length };
@@ -244,8 +247,9 @@ fn largest_size(sums: &[f64], weights: &[f64], by: Cuts) -> f64 {
     weights.iter().enumerate().skip(1).map(of_length).fold(0.0, f64::max)
 }
 
-/// Whether a standardised rank sum of a stretch is at least so large, as [`largest_size`] would tell. Of most lengths two
-/// bounds tell that none is: the largest difference of any two sums, and the largest sum that so few ranks can have.
+/// Returns `true` if a standardised rank sum of a segment is at least this large, consistent with [`largest_size`]. For
+/// most lengths two bounds exclude that: the largest difference of any two sums, and the largest sum that this number
+/// of ranks can have.
 fn reaches(sums: &[f64], weights: &[f64], by: Cuts, size: f64) -> bool {
     let n = weights.len();
     let (least, most) = sums.iter().fold((0.0_f64, 0.0_f64), |(least, most), sum| (least.min(*sum), most.max(*sum)));
@@ -261,9 +265,10 @@ fn reaches(sums: &[f64], weights: &[f64], by: Cuts, size: f64) -> bool {
     })
 }
 
-/// At least the chance that a permutation of these centred ranks has a stretch of this size: Bernstein's inequality for each
-/// stretch, added up. It holds for sums of draws without replacement too (Hoeffding, "Probability inequalities for sums of
-/// bounded random variables", JASA 58, 1963, theorem 4). A stretch is as far off as all other figures together.
+/// Returns an upper bound of the chance that a permutation of these centred ranks has a segment of this size:
+/// Bernstein's inequality for each segment, added up. It also holds for sums of draws without replacement (Hoeffding,
+/// "Probability inequalities for sums of bounded random variables", JASA 58, 1963, theorem 4). A segment is as far off
+/// as all other figures together.
 fn chance_bound(ranks: &[f64], weights: &[f64], size: f64) -> f64 {
     let n = ranks.len();
     let variance = ranks.iter().map(|rank| rank * rank).sum::<f64>() / n as f64;
@@ -278,8 +283,8 @@ fn chance_bound(ranks: &[f64], weights: &[f64], size: f64) -> f64 {
     (1..n).map(of_length).sum()
 }
 
-/// The stretch with the largest standardised rank sum, and that. Of equal ones the one that has an end of the series, or
-/// whose length is nearest to half of it. None if all ranks are equal.
+/// Returns the segment with the largest standardised rank sum, and that sum. Of equal ones, the one at an end of the
+/// series, or whose length is nearest to half of it. `None` if all ranks are equal.
 fn largest(sums: &[f64], weights: &[f64], by: Cuts) -> Option<(Range<usize>, f64)> {
     let size = largest_size(sums, weights, by);
     let n = sums.len() - 1;
@@ -293,13 +298,13 @@ fn largest(sums: &[f64], weights: &[f64], by: Cuts) -> Option<(Range<usize>, f64
     best.filter(|_| size > ROUNDING).map(|stretch| (stretch, size))
 }
 
-/// The ranks of the figures, less their mean.
+/// Returns the ranks of the figures, less their mean.
 fn centred_ranks(figures: &[f64]) -> Vec<f64> {
     let mean = (figures.len() as f64 + 1.0) / 2.0;
     midranks(figures).into_iter().map(|rank| rank - mean).collect()
 }
 
-/// The rank of each figure, from 1; equal figures share the mean of their ranks.
+/// Returns the rank of each figure, from 1; equal figures share the mean of their ranks.
 fn midranks(figures: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..figures.len()).collect();
     order.sort_by(|a, b| figures[*a].total_cmp(&figures[*b]));
@@ -313,7 +318,7 @@ fn midranks(figures: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Fisher and Yates' shuffle. Whole numbers below a bound by Lemire (2019) without the rejection.
+/// Fisher and Yates' shuffle. Integers below a bound by Lemire (2019) without the rejection.
 fn shuffle(ranks: &mut [f64], random: &mut impl Rng) {
     for last in (1..ranks.len()).rev() {
         let chosen = (u128::from(random.next_u64()) * (last as u128 + 1)) >> 64;

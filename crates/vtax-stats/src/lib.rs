@@ -1,25 +1,26 @@
-//! What a handful of samples can say, and what they can't.
+//! Statistics of small samples, and their limits.
 //!
-//! The run is the unit, never the packet: everything here takes one figure per sample, or one
-//! pair of figures per round. The path from samples to a sentence in a table:
+//! The run is the unit, never the packet: everything here takes one figure per sample, or one pair of figures per
+//! round. The steps from samples to a sentence in a table:
 //!
 //! 1. [`Summary`]: a cell's mean and median with an interval.
-//! 2. [`PairedTax`]: the ratio of a cell to its baseline, from pairs measured in the same round,
-//!    so that the machine's drift from round to round cancels.
-//! 3. [`NoiseFloor`]: the same figure for the baseline measured twice; what the machine calls a
-//!    difference when there is none. A shown difference within it is shown with a warning.
-//! 4. [`holm()`]: the price of asking about many cells at once.
-//! 5. [`judge_family`]: "slower", "faster", "not confirmed", "costs at most x %" or "too noisy to tell".
+//! 2. [`PairedTax`]: the ratio of a cell to its baseline, from pairs measured in the same round, so that the machine's
+//!    drift from round to round cancels.
+//! 3. [`NoiseFloor`]: the same figure for the baseline measured twice, i.e. the difference that the machine shows where
+//!    there is none. A shown difference within it has a warning.
+//! 4. [`holm()`]: the correction for many simultaneous comparisons.
+//! 5. [`judge_family`]: "slower", "faster", "not significant", "≤ x % worse" or "too noisy to tell".
 //!
-//! [`Steady`] tells when a warm-up has ended; [`StoppingRule`] is netperf's rule of when to stop sampling, and is a precision, not a verdict.
+//! [`Steady`] detects the end of a warm-up; [`StoppingRule`] is netperf's rule for the end of sampling, which is a
+//! precision, not a verdict.
 //!
-//! `tests/trial.rs` tries all of it on studies whose truth is known, and `tests/independent.rs` holds figures
-//! against another implementation's.
+//! `tests/trial.rs` tests all of it on studies with a known truth, and `tests/independent.rs` compares figures with
+//! another implementation's.
 //!
-//! [`histogram`] keeps the times of a sample, and [`pooled`] makes percentiles of many samples.
+//! [`histogram`] stores the times of a sample, and [`pooled`] computes percentiles of many samples.
 //!
-//! Floats are checked to be finite where they come in ([`StatsError`]), nothing reads a clock, and
-//! the only random numbers are seeded from the data: the same samples give the same sentence.
+//! Inputs are checked to be finite ([`StatsError`]), nothing reads a clock, and the only random numbers are seeded from
+//! the data: the same samples give the same sentence.
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,13 @@
-//! Probabilities of tests: what a test found, and what is asked of it.
+//! Probabilities of tests: p-values and significance levels.
 
 use super::StatsError;
 
-/// How likely a difference at least this large is if there is none: above 0, at most 1.
+/// Probability of a difference at least this large if there is none: above 0, at most 1.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct PValue(f64);
 
 impl PValue {
-    /// Nothing speaks against "no difference".
+    /// No evidence against "no difference".
     pub const ONE: Self = Self(1.0);
 
     /// Refuses 0: with finitely many samples nothing is impossible.
@@ -15,31 +15,31 @@ impl PValue {
         if p > 0.0 && p <= 1.0 { Ok(Self(p)) } else { Err(StatsError::PValue { given: p }) }
     }
 
-    /// The probability.
+    /// Returns the probability.
     pub fn get(self) -> f64 {
         self.0
     }
 
-    /// The p-value as it counts among `tests`, at most 1 (Bonferroni's bound).
+    /// Returns the p-value corrected for `tests`, at most 1 (Bonferroni's bound).
     pub(super) fn times(self, tests: usize) -> Self {
         Self((self.0 * tests.max(1) as f64).min(1.0))
     }
 }
 
-/// The rate of false alarms that is put up with: above 0, below one half.
+/// Accepted rate of false alarms: above 0, below one half.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Significance(f64);
 
 impl Significance {
-    /// One in twenty, what every verdict of vtax is held to.
+    /// One in twenty, the level of every verdict of vtax.
     pub const FIVE_PERCENT: Self = Self(0.05);
 
-    /// The fraction.
+    /// Returns the fraction.
     pub fn get(self) -> f64 {
         self.0
     }
 
-    /// What is left for each of `tests`: the first step of Holm's procedure asks it of the smallest p-value.
+    /// Returns the share of each of `tests`: the first step of Holm's procedure requires it of the smallest p-value.
     pub fn shared_by(self, tests: usize) -> Self {
         Self(self.0 / tests.max(1) as f64)
     }

@@ -1,15 +1,15 @@
-//! The tax: what a cell costs over its baseline, from rounds that hold both.
+//! Tax: the cost of a cell compared with its baseline, from rounds that contain both.
 //!
-//! A machine drifts: temperature, neighbours, memory layout. Two arms measured one after the other
-//! take the drift for a difference (at 6 % drift, 47 % of ten-against-ten comparisons by
-//! Mann-Whitney call equal arms different). Within a round both arms see the same machine, so the
-//! round's log ratio is the figure, and its order within the round is drawn.
+//! A machine drifts: temperature, neighbours, memory layout. Comparing two arms measured one after the other mistakes
+//! the drift for a difference (at 6 % drift, 47 % of ten-against-ten comparisons by Mann-Whitney call equal arms
+//! different). Within a round both arms see the same machine, so the round's log ratio is the figure, and the order
+//! within the round is random.
 //!
-//! * estimate: Hodges-Lehmann of the log ratios, which one bad round can't move far;
-//! * interval: inverted signed-rank test (`walsh.rs`), whose coverage is exact at
-//!   any number of rounds, where a bootstrap over 8 to 20 is too narrow (see [`super::summary`]);
-//! * p: the same test (`signed_rank.rs`), so that the three can't contradict each other. A test of the sum
-//!   would let one bad round deny a difference that all the others show.
+//! * estimate: Hodges-Lehmann of the log ratios, which is robust against one bad round;
+//! * interval: inverted signed-rank test (`walsh.rs`), whose coverage is exact at any number of rounds, where a
+//!   bootstrap over 8 to 20 is too narrow (see [`super::summary`]);
+//! * p: the same test (`signed_rank.rs`), so that the three can't contradict each other. A test of the sum would let
+//!   one bad round deny a difference that all the others show.
 
 use super::walsh::Centre;
 use super::{
@@ -19,31 +19,31 @@ use super::{
 /// Keeps the exponential of a logarithm finite and above zero.
 const MAX_LOG: f64 = 700.0;
 
-/// One round's figures of the two arms, in the same unit, both above zero.
+/// Figures of the two arms in one round, in the same unit, both above zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// What is compared with.
+    /// Figure of the baseline.
     pub baseline: f64,
-    /// What is compared.
+    /// Figure of the cell.
     pub cell: f64,
 }
 
-/// The ratio of a cell to its baseline.
+/// Ratio of a cell to its baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairedTax {
     /// Cell over baseline: 1.05 is 5 % more.
     pub ratio: f64,
-    /// Lower end of the ratio's interval.
+    /// Lower bound of the ratio's interval.
     pub low: f64,
-    /// Upper end of the ratio's interval.
+    /// Upper bound of the ratio's interval.
     pub high: f64,
-    /// Two-sided, of the signed-rank test; not corrected for the other cells.
+    /// Two-sided p of the signed-rank test; not corrected for the other cells.
     pub p: PValue,
-    /// Rounds that the figures come from.
+    /// Number of rounds.
     pub pairs: usize,
     /// Standard deviation of the log ratios: the noise of one round.
     pub log_sd: f64,
-    /// The log ratio of each round.
+    /// Log ratio of each round.
     pub log_ratios: Vec<f64>,
 }
 
@@ -57,12 +57,12 @@ impl PairedTax {
         Ok(Self { ratio, low, high, p, pairs: pairs.len(), log_sd, log_ratios })
     }
 
-    /// The interval lies wholly on one side of "the same".
+    /// Returns `true` if the interval lies entirely on one side of 1.
     pub fn excludes_equality(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
 
-    /// By how much it is worse at most, as a share: the costly end of the interval. 0 if all of it is better.
+    /// Returns the maximum by which it is worse, as a share: the cost bound of the interval. 0 if all of it is better.
     pub fn costs_at_most(&self, direction: Preference) -> f64 {
         match direction {
             Preference::LowerIsBetter => (self.high - 1.0).max(0.0),
@@ -70,8 +70,8 @@ impl PairedTax {
         }
     }
 
-    /// Whether the interval leaves open a factor of two: around the estimate if it excludes "the same", else from
-    /// "the same" to its far end.
+    /// Returns `true` if the interval allows a factor of two: around the estimate if it excludes 1, otherwise from 1 to
+    /// its far bound.
     pub fn is_too_wide(&self) -> bool {
         let half = match self.excludes_equality() {
             true => LogDifference::of_log((self.high / self.low).ln() / 2.0),
@@ -80,7 +80,8 @@ impl PairedTax {
         half > LogDifference::FACTOR_OF_TWO
     }
 
-    /// The smallest difference that `pairs` such rounds show in four of five studies; None if they show nothing.
+    /// Returns the smallest difference that `pairs` such rounds show in four of five studies; `None` if they show
+    /// nothing.
     pub fn smallest_shown(&self, pairs: usize, significance: Significance) -> Option<LogDifference> {
         resampled::smallest_shown(&self.log_ratios, pairs, significance)
     }

@@ -1,22 +1,21 @@
-//! How many rounds show a difference, said before they are measured.
+//! Planning: the number of rounds needed to show a difference.
 //!
-//! * The noise of a round comes from earlier rounds. The length of the Hodges-Lehmann interval tells it as the
-//!   signed-rank test feels it, whatever its shape (Lehmann 1963, "Nonparametric confidence intervals for a
-//!   shift parameter", Annals of Mathematical Statistics 34(4)). A standard deviation doesn't: one outlier
-//!   makes it large, and moves the test hardly at all.
-//! * The rounds are those of Student's test (Cohen, "Statistical Power Analysis for the Behavioral Sciences",
-//!   1988, section 2.3) times π/3. That is what the signed-rank test needs more under normal noise: Hodges &
-//!   Lehmann (1956), "The efficiency of some nonparametric competitors of the t-test", Annals of Mathematical
-//!   Statistics 27(2).
+//! * The noise of a round comes from earlier rounds. The length of the Hodges-Lehmann interval measures it as it
+//!   affects the signed-rank test, whatever its shape (Lehmann 1963, "Nonparametric confidence intervals for a shift
+//!   parameter", Annals of Mathematical Statistics 34(4)). A standard deviation doesn't: one outlier makes it large,
+//!   but hardly affects the test.
+//! * The rounds are those of Student's test (Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988,
+//!   section 2.3) times π/3. That is the additional need of the signed-rank test under normal noise: Hodges & Lehmann
+//!   (1956), "The efficiency of some nonparametric competitors of the t-test", Annals of Mathematical Statistics 27(2).
 //! * The least p of n rounds is 2/2ⁿ, and Holm's first step multiplies it by the number of comparisons.
 //! * The noise itself is an estimate, and a plan that took it as known would keep its promise in fewer than four of
-//!   five runs, since a noise that was taken too small costs more of them than one that was taken too large gains.
-//!   So differences grow from a quantile of the normal distribution to that of the noncentral t: Julious & Owen (2006),
-//!   "Sample size calculations for clinical studies allowing for uncertainty about the variance", Pharmaceutical
-//!   Statistics 5(1). A machine also has another noise in each run: see `BETWEEN_RUNS`.
+//!   five runs, since an underestimated noise costs more of them than an overestimated one gains. So differences grow
+//!   from a quantile of the normal distribution to that of the noncentral t: Julious & Owen (2006), "Sample size
+//!   calculations for clinical studies allowing for uncertainty about the variance", Pharmaceutical Statistics 5(1).
+//!   The noise of a machine also varies between runs: see `BETWEEN_RUNS`.
 //!
-//! The tests draw studies and count how many show what was promised: four of five under normal noise, whether it is
-//! known or estimated, and 7 of 10 if the noise has heavy tails.
+//! The tests draw studies and count how many show the promised difference: four of five under normal noise, whether it
+//! is known or estimated, and 7 of 10 if the noise has heavy tails.
 
 use std::f64::consts::PI;
 
@@ -24,31 +23,33 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::{Confidence, Pair, PairedTax, Significance, student};
 
-/// No run takes more rounds than that: beyond it, longer samples gain more than further rounds.
+/// Maximum number of rounds of a run: beyond it, longer samples gain more than further rounds.
 pub const MOST_ROUNDS: u32 = 2_000;
-/// Fewer rounds than that have no interval from which their noise could be told.
+/// Minimum number of rounds with an interval from which their noise can be estimated.
 pub const LEAST_FOR_NOISE: u32 = 6;
-/// How many signs of ranks have a negative sum of at most 0, 1, 2, …: the p of such a sum in units of the least.
+/// Number of sign patterns of ranks with a negative sum of at most 0, 1, 2, …: the p of such a sum in units of the
+/// minimum.
 const SIGNS: [f64; 10] = [1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 19.0, 25.0, 33.0];
-/// What the test needs more than Student's where only few sums are small enough; drawn, as the tests do.
+/// Additional need of the test over Student's where only few sums are small enough; determined by simulation, like the
+/// tests.
 const TOO_FEW_SUMS: f64 = 0.25;
-/// Studies of five that show a difference that can be shown.
+/// Share of studies that show a detectable difference: four of five.
 const POWER: f64 = 0.8;
-/// How much the noise of a machine differs between two runs of one plan, as the degrees of freedom of an estimate that
-/// is as uncertain: its logarithm has a standard deviation of a quarter, and `1/√(2ν)` of that is ν = 8.
+/// Variation of a machine's noise between two runs of one plan, as the degrees of freedom of an equally uncertain
+/// estimate: its logarithm has a standard deviation of a quarter, and `1/√(2ν)` equals that for ν = 8.
 const BETWEEN_RUNS: f64 = 8.0;
 
-/// The noise of a round: the standard deviation of a log ratio.
+/// Noise of a round: the standard deviation of a log ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RoundNoise {
-    /// As a normal distribution would have it.
+    /// Standard deviation of the equivalent normal distribution.
     pub sd: f64,
     /// Degrees of freedom of the estimate; infinite if it is known.
     pub degrees: f64,
 }
 
 impl RoundNoise {
-    /// Estimates the noise from a study's rounds; none from too few.
+    /// Estimates the noise from a study's rounds; `None` from too few.
     pub fn of(pairs: &[Pair]) -> Option<RoundNoise> {
         let rounds = u32::try_from(pairs.len()).ok().filter(|rounds| *rounds >= LEAST_FOR_NOISE)?;
         let tax = PairedTax::of(pairs, Confidence::P95).ok()?;
@@ -57,8 +58,8 @@ impl RoundNoise {
         Some(RoundNoise { sd, degrees: f64::from(rounds - 1) })
     }
 
-    /// The noise of several comparisons with one baseline, all of one kind. Their baseline is the same, so they tell of
-    /// it hardly more than half of them would if they had nothing in common.
+    /// Pools the noise of several comparisons with one baseline, all of one kind. They share their baseline, so they
+    /// contain hardly more information than half as many independent ones.
     pub fn pooled(noises: &[RoundNoise]) -> Option<RoundNoise> {
         let count = noises.len() as f64;
         let mean = |of: fn(&RoundNoise) -> f64| noises.iter().map(of).sum::<f64>() / count;
@@ -67,20 +68,20 @@ impl RoundNoise {
         (!noises.is_empty()).then_some(RoundNoise { sd, degrees })
     }
 
-    /// The same before another run, in which the machine may be noisier.
+    /// Returns the noise to expect in another run, in which the machine may be noisier.
     #[must_use]
     pub fn of_another_run(self) -> RoundNoise {
         RoundNoise { degrees: (self.degrees.recip() + BETWEEN_RUNS.recip()).recip(), ..self }
     }
 
-    /// By what a difference must be larger than if the noise were known: `needed` standard errors.
+    /// Factor by which a difference must be larger than if the noise were known, for `needed` standard errors.
     fn allowance(self, needed: f64) -> f64 {
         let power = Normal::standard().inverse_cdf(POWER);
         noncentral_t(power, self.degrees, needed - power) / needed
     }
 }
 
-/// The quantile at a normal deviate `z`, by Abramowitz & Stegun, "Handbook of Mathematical Functions" (1964), 26.7.10.
+/// Quantile at a normal deviate `z`, by Abramowitz & Stegun, "Handbook of Mathematical Functions" (1964), 26.7.10.
 fn noncentral_t(z: f64, degrees: f64, noncentrality: f64) -> f64 {
     let shrunk = 1.0 - 0.25 / degrees;
     let spread = z * z / (2.0 * degrees);
@@ -89,12 +90,13 @@ fn noncentral_t(z: f64, degrees: f64, noncentrality: f64) -> f64 {
     (shrunk * noncentrality + root) / square
 }
 
-/// The fewest rounds in which each of so many comparisons can be shown.
+/// Returns the minimum number of rounds in which each of this number of comparisons can be shown.
 pub fn least_rounds(comparisons: usize) -> u32 {
     (1..).find(|rounds| least_p(*rounds, comparisons) < level()).unwrap_or(u32::MAX)
 }
 
-/// The smallest log difference that so many rounds with this noise show in four of five studies; None if none.
+/// Returns the smallest log difference that this number of rounds with this noise shows in four of five studies; `None`
+/// if none.
 pub fn smallest_shown(rounds: u32, noise: RoundNoise, comparisons: usize) -> Option<f64> {
     let least = least_p(rounds, comparisons);
     let of_known = match SIGNS.iter().filter(|ways| **ways * least < level()).count() {
@@ -105,7 +107,7 @@ pub fn smallest_shown(rounds: u32, noise: RoundNoise, comparisons: usize) -> Opt
     Some(noise.sd * of_known * noise.allowance(of_known * f64::from(rounds).sqrt()))
 }
 
-/// The fewest rounds that show such a difference, a logarithm; none if [`MOST_ROUNDS`] don't.
+/// Returns the minimum number of rounds that show this log difference; `None` if [`MOST_ROUNDS`] don't.
 pub fn rounds_to_show(difference: f64, noise: RoundNoise, comparisons: usize) -> Option<u32> {
     let shows = |rounds: u32| smallest_shown(rounds, noise, comparisons).is_some_and(|smallest| smallest <= difference);
     let (mut short, mut enough) = (least_rounds(comparisons), MOST_ROUNDS);
@@ -126,7 +128,7 @@ fn level() -> f64 {
     Significance::FIVE_PERCENT.get()
 }
 
-/// After Holm's first step.
+/// Minimum p after Holm's first step.
 fn least_p(rounds: u32, comparisons: usize) -> f64 {
     let rounds = i32::try_from(rounds).unwrap_or(i32::MAX);
     2.0 * comparisons.max(1) as f64 * 0.5f64.powi(rounds)
@@ -136,7 +138,7 @@ fn of_equal_signs(rounds: u32) -> f64 {
     Normal::standard().inverse_cdf(POWER.powf(1.0 / f64::from(rounds)))
 }
 
-/// Student's, of so many rounds.
+/// Quantile of Student's t for this number of rounds.
 fn quantile(probability: f64, rounds: u32) -> f64 {
     student::quantile(probability, rounds.saturating_sub(1).max(1) as usize)
 }
@@ -187,7 +189,7 @@ mod tests {
             Normal::standard().inverse_cdf(self.uniform())
         }
 
-        /// Student's with 3 degrees of freedom.
+        /// Student's t with 3 degrees of freedom.
         fn heavy(&mut self) -> f64 {
             StudentsT::new(0.0, 1.0, 3.0).expect("good").inverse_cdf(self.uniform())
         }
@@ -216,7 +218,7 @@ mod tests {
         assert!((p(&[-6.0, 2.0, 3.0, 4.0, 5.0, 1.0]) - 2.0 * 14.0 / 64.0).abs() < 1e-12);
     }
 
-    /// In how many of a thousand studies a difference is shown.
+    /// Share of a thousand studies in which a difference is shown.
     fn power(rounds: u32, comparisons: usize, difference: f64, mut draw: impl FnMut() -> f64) -> f64 {
         let shown = |_: &u32| {
             let values: Vec<f64> = (0..rounds).map(|_| draw() + difference).collect();
@@ -254,7 +256,7 @@ mod tests {
         assert_eq!(RoundNoise::of(&pairs(5, || 1.0)), None);
     }
 
-    /// From 50 rounds of heavy tails: a standard deviation would ask for half as many rounds again.
+    /// From 50 rounds of heavy tails: a standard deviation would require half as many rounds again.
     #[test]
     fn rounds_are_enough_and_not_too_many_where_tails_are_heavy() {
         let mut draws = Noise(Xoshiro256PlusPlus::seed_from_u64(3));
@@ -266,7 +268,7 @@ mod tests {
         assert!((0.67..0.9).contains(&power), "{rounds} rounds: {power}");
     }
 
-    /// What a pilot promised was kept by 68 of 100 runs, not 80.
+    /// The promise of a pilot was kept by 68 of 100 runs, not 80.
     #[test]
     fn four_of_five_studies_show_what_an_estimate_of_the_noise_promised() {
         let mut draws = Noise(Xoshiro256PlusPlus::seed_from_u64(4));

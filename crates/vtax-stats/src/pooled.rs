@@ -1,40 +1,40 @@
-//! Percentiles of all transactions of a cell, with an interval that has the sample as its unit.
+//! Percentiles of all transactions of a cell, with intervals over samples.
 //!
 //! The value comes from the merged counts: averaging the samples' percentiles would be wrong. The interval is
 //! Woodruff's ("Confidence intervals for medians and other position measures", Journal of the American Statistical
 //! Association 47, 1952): the share of transactions that are not above the merged percentile differs from sample to
 //! sample, which gives the share an interval `p ± t(1 - α/2, n - 1) · s`, and the merged percentiles of its two ends
-//! are the interval. Whole samples count, so transactions of one sample, which are alike, don't pass for independent.
-//! The share's error is that of a ratio of sums over clusters (Cochran, "Sampling Techniques", 3rd edition, 1977,
-//! section 6.3), since no two samples have the same number of transactions.
+//! are the interval. Whole samples count, so transactions of one sample, which are correlated, aren't treated as
+//! independent. The share's error is that of a ratio of sums over clusters (Cochran, "Sampling Techniques", 3rd
+//! edition, 1977, section 6.3), since no two samples have the same number of transactions.
 //!
-//! Samples that have most of a tail are few, so that the shares are skewed, and t alone is too near on
-//! the side of the missing ones. That side is moved out by the skewness' term of t's expansion,
-//! `g · s · (2 t² + 1) / 6n` (Hall, "On the removal of skewness by transformation", Journal of the
-//! Royal Statistical Society B 54(1), 1992), and the other is left where it is.
+//! Few samples contain most of a tail, so the shares are skewed, and t alone is too narrow on the side of the missing
+//! ones. That side is moved out by the skewness' term of t's expansion, `g · s · (2 t² + 1) / 6n` (Hall, "On the
+//! removal of skewness by transformation", Journal of the Royal Statistical Society B 54(1), 1992), and the other is
+//! left where it is.
 //!
-//! **How well it holds** (`tests/trial.rs`): at 5 to 30 samples that differ in level by 5 % and in the weight of their
-//! tail by two thirds of it, with and without drift between rounds, a 95 % interval of p50, p99 or p99.9 holds the
-//! truth in 93.5 % of draws or more. Where the tail's weight varies by 130 % of itself (most samples lack it, a few
-//! consist of it), p99 is held in 91 to 93 %: no interval can know of what wasn't met. A percentile bootstrap over
-//! samples, for comparison, holds what it should in 84 % at five samples and 90 % at eleven even if they are normal;
-//! and a t interval of the samples' own percentiles is about another figure, which may not even hold the merged value.
+//! **Coverage** (`tests/trial.rs`): at 5 to 30 samples that differ in level by 5 % and in the weight of their tail by
+//! two thirds of it, with and without drift between rounds, a 95 % interval of p50, p99 or p99.9 holds the truth in
+//! 93.5 % of draws or more. Where the tail's weight varies by 130 % of itself (most samples lack it, a few consist of
+//! it), p99 is held in 91 to 93 %: no interval can include what wasn't sampled. A percentile bootstrap over samples,
+//! for comparison, has a coverage of 84 % at five samples and 90 % at eleven even if they are normal; and a t interval
+//! of the samples' own percentiles is about another figure, and may not even contain the merged value.
 //!
-//! Where the share's interval reaches one, no larger value was met that could be its end, and the
-//! largest recorded stands for it.
+//! Where the share's interval reaches one, no larger value was recorded that could be its bound, and the largest
+//! recorded one is used.
 
 use std::collections::BTreeMap;
 
 use super::{Confidence, student};
 use crate::histogram::{SparseHistogram, bucket_of, rank};
 
-/// The percentiles of all transactions of a cell, and how each round differs from them.
+/// Percentiles of all transactions of a cell, and each round's deviation from them.
 ///
 /// It takes each sample twice, first merged with all others and then alone, so that of thousands of samples none needs
-/// to be held. What a round measured twice belongs together (see [`super::Summary::of_rounds`]).
+/// to be held. Samples of the same round belong together (see [`super::Summary::of_rounds`]).
 #[derive(Clone, Debug)]
 pub struct PooledPercentiles {
-    /// Upper edge of a bucket and how many of all transactions are not above it, in rising order.
+    /// Upper edge of a bucket and the number of all transactions that are not above it, in ascending order.
     cumulative: Vec<(u64, u64)>,
     percentiles: Vec<Percentile>,
     rounds: BTreeMap<u32, Shares>,
@@ -43,22 +43,22 @@ pub struct PooledPercentiles {
 #[derive(Clone, Copy, Debug)]
 struct Percentile {
     percent: f64,
-    /// The merged percentile.
+    /// Merged percentile.
     value: u64,
-    /// How many transactions are not above it.
+    /// Number of transactions that are not above it.
     below: u64,
 }
 
-/// The transactions of a round.
+/// Transactions of a round.
 #[derive(Clone, Debug)]
 struct Shares {
     total: u64,
-    /// How many of them are not above each percentile.
+    /// Number of them that are not above each percentile.
     below: Vec<u64>,
 }
 
 impl PooledPercentiles {
-    /// `merged` holds the transactions of all samples.
+    /// Creates the percentiles; `merged` holds the transactions of all samples.
     pub fn of(merged: &SparseHistogram, percents: &[f64]) -> Self {
         let cumulative = merged.cumulative();
         let percentile = |percent: &f64| {
@@ -69,7 +69,7 @@ impl PooledPercentiles {
         Self { percentiles, cumulative, rounds: BTreeMap::new() }
     }
 
-    /// Takes a sample alone, or a part of it.
+    /// Adds a sample alone, or a part of it.
     pub fn take(&mut self, round: u32, sample: &SparseHistogram) {
         let none = || Shares { total: 0, below: vec![0; self.percentiles.len()] };
         let shares = self.rounds.entry(round).or_insert_with(none);
@@ -79,13 +79,13 @@ impl PooledPercentiles {
         }
     }
 
-    /// The merged percentiles, in nanoseconds.
+    /// Returns the merged percentiles, in nanoseconds.
     pub fn values(&self) -> impl Iterator<Item = u64> {
         self.percentiles.iter().map(|percentile| percentile.value)
     }
 
-    /// Ends of the interval of each percentile, in nanoseconds: the lower edge of the first bucket and the upper edge
-    /// of the last. None with fewer than two rounds that recorded anything.
+    /// Returns the bounds of the interval of each percentile, in nanoseconds: the lower edge of the first bucket and
+    /// the upper edge of the last. `None` with fewer than two nonempty rounds.
     pub fn intervals(&self, confidence: Confidence) -> Option<Vec<(u64, u64)>> {
         let rounds: Vec<&Shares> = self.rounds.values().filter(|shares| shares.total > 0).collect();
         let quantile = match rounds.len() {
@@ -94,7 +94,7 @@ impl PooledPercentiles {
         };
         let interval = |(index, Percentile { percent, below, .. }): (usize, &Percentile)| {
             let share = *below as f64 / self.all();
-            // How far each round's share is from the share of all, weighted by its size.
+            // Deviation of each round's share from the share of all, weighted by its size.
             let residual = |shares: &&Shares| {
                 let off = shares.below[index] as f64 - share * shares.total as f64;
                 off * rounds.len() as f64 / self.all()
@@ -112,7 +112,7 @@ impl PooledPercentiles {
     }
 }
 
-/// The merged percentile and how many transactions are not above it.
+/// Returns the merged percentile and the number of transactions that are not above it.
 fn reached(cumulative: &[(u64, u64)], percent: f64) -> (u64, u64) {
     let Some((_, all)) = cumulative.last() else { return (0, 0) };
     let wanted = rank(percent, *all);
@@ -120,13 +120,13 @@ fn reached(cumulative: &[(u64, u64)], percent: f64) -> (u64, u64) {
     cumulative[at.min(cumulative.len() - 1)]
 }
 
-/// How far below and above the percentile's share the share's interval reaches, given t.
+/// Margins below and above the percentile's share, given t.
 fn margins(residuals: &[f64], quantile: f64) -> (f64, f64) {
     let n = residuals.len() as f64;
     let sum = |power: i32| residuals.iter().map(|residual| residual.powi(power)).sum::<f64>();
     let sd = (sum(2) / (n - 1.0)).sqrt();
     let margin = quantile * sd / n.sqrt();
-    // Two samples have no skewness, and equal ones none that has a meaning.
+    // Two samples have no skewness, and equal ones none that is meaningful.
     let skewness = if n > 2.0 && sd > 0.0 { n / ((n - 1.0) * (n - 2.0)) * sum(3) / sd.powi(3) } else { 0.0 };
     let skewed = skewness * sd * (2.0 * quantile * quantile + 1.0) / (6.0 * n);
     (margin + skewed.max(0.0), margin + (-skewed).max(0.0))

@@ -1,8 +1,8 @@
-//! Which way a figure gets better.
+//! Direction in which a figure gets better.
 
 use serde::{Deserialize, Serialize};
 
-/// What is good in a figure.
+/// Preferred direction of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preference {

@@ -1,18 +1,18 @@
-//! Wilcoxon's signed-rank test: do the differences lie to one side of zero?
+//! Wilcoxon's signed-rank test for differences on one side of zero.
 //!
-//! Wilcoxon (1945), "Individual comparisons by ranking methods", Biometrics Bulletin 1(6). The differences
-//! are ranked by their size; the statistic is the sum of the ranks of those above zero. Without a
-//! difference between the arms each sign is a fair coin's, so the statistic's distribution is known for any
-//! symmetric noise, and one outlier has no more weight than the largest rank.
+//! Wilcoxon (1945), "Individual comparisons by ranking methods", Biometrics Bulletin 1(6). The differences are ranked
+//! by their size; the statistic is the sum of the ranks of those above zero. Without a difference between the arms each
+//! sign is a fair coin's, so the statistic's distribution is known for any symmetric noise, and one outlier has no more
+//! weight than the largest rank.
 //!
-//! * Ties: equal sizes share the mean of their ranks, and the distribution is the one that these very
-//!   ranks have (conditional on the ties), not that of untied ranks.
-//! * Zeros: Pratt (1959), "Remarks on zeros and ties in the Wilcoxon signed rank procedures", JASA 54(287):
-//!   they are ranked with the others and then left out, since a zero can be on neither side. Leaving them
-//!   out first, as Wilcoxon did, can make a difference more significant by moving it towards zero.
-//! * Up to 64 differences the distribution is exact; above that it is the normal one, with the variance of
-//!   the ranks as they are (which corrects for ties and zeros) and a correction for continuity: Hollander,
-//!   Wolfe & Chicken, "Nonparametric Statistical Methods", 3rd edition (2014), section 3.1.
+//! * Ties: equal sizes share the mean of their ranks, and the distribution is that of these ranks (conditional on the
+//!   ties), not that of untied ranks.
+//! * Zeros: Pratt (1959), "Remarks on zeros and ties in the Wilcoxon signed rank procedures", JASA 54(287): they are
+//!   ranked with the others and then omitted, since a zero is on neither side. Omitting them first, as Wilcoxon did,
+//!   can make a difference more significant by moving it towards zero.
+//! * Up to 64 differences the distribution is exact; above that it is the normal one, with the variance of the ranks as
+//!   they are (which corrects for ties and zeros) and a correction for continuity: Hollander, Wolfe & Chicken,
+//!   "Nonparametric Statistical Methods", 3rd edition (2014), section 3.1.
 
 use std::sync::OnceLock;
 
@@ -20,10 +20,10 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::PValue;
 
-/// Up to this many differences every sum of ranks is counted.
+/// Number of differences up to which every sum of ranks is counted.
 pub(super) const EXACT: usize = 64;
 
-/// Two-sided.
+/// Returns the two-sided p-value.
 pub(super) fn p_value(differences: &[f64]) -> PValue {
     let ranks = Ranks::of(differences);
     let tail = match differences.len() {
@@ -34,12 +34,12 @@ pub(super) fn p_value(differences: &[f64]) -> PValue {
     PValue::new((2.0 * tail).clamp(f64::MIN_POSITIVE, 1.0)).expect("clamped to what a p-value can be")
 }
 
-/// How far from the ends of the sorted Walsh averages an interval's ends are that leaves `tail` on either
-/// side, counted from 1: the number of values of the statistic that together are at most as likely. 0 if
-/// there is none: `n` differences are too few.
+/// Returns the distance of an interval's bounds from the ends of the sorted Walsh averages that leaves `tail` on either
+/// side, counted from 1: the number of values of the statistic that together are at most as likely. 0 if there is none:
+/// `n` differences are too few.
 ///
-/// The same distributions as those of [`p_value`], so that an interval excludes zero exactly if p is at
-/// most twice the tail (without ties).
+/// It uses the same distributions as [`p_value`], so that an interval excludes zero exactly if p is at most twice the
+/// tail (without ties).
 pub(super) fn rank_of_tail(n: usize, tail: f64) -> usize {
     match n {
         0..=EXACT => untied(n).partition_point(|below| *below <= tail),
@@ -55,12 +55,12 @@ fn approximate_rank(n: usize, tail: f64) -> usize {
     rank.floor().max(0.0) as usize
 }
 
-/// The ranks of the differences that aren't zero, doubled so that shared ranks are whole numbers.
+/// Ranks of the differences that aren't zero, doubled so that shared ranks are integers.
 struct Ranks {
     doubled: Vec<u32>,
-    /// The smaller of the doubled sums of the two signs.
+    /// Smaller of the doubled sums of the two signs.
     smaller: u32,
-    /// No two differences are of one size, and none is zero.
+    /// Set if no two differences are of one size, and none is zero.
     untied: bool,
 }
 
@@ -84,7 +84,7 @@ impl Ranks {
         ranks
     }
 
-    /// How likely a sum is at most as large as the smaller of the two.
+    /// Probability that a sum is at most as large as the smaller of the two.
     fn exact_tail(&self) -> f64 {
         match self.untied {
             true => untied(self.doubled.len())[self.smaller as usize / 2],
@@ -95,7 +95,7 @@ impl Ranks {
     fn normal_tail(&self) -> f64 {
         let ranks = || self.doubled.iter().map(|rank| f64::from(*rank));
         let (mean, sd) = (ranks().sum::<f64>() / 2.0, (ranks().map(|rank| rank * rank).sum::<f64>() / 4.0).sqrt());
-        // Half a rank for continuity is a whole doubled one.
+        // Half a rank for continuity is one doubled rank.
         let off = (mean - f64::from(self.smaller) - 1.0).max(0.0);
         if sd > 0.0 { Normal::standard().sf(off / sd) } else { 0.5 }
     }
@@ -114,7 +114,7 @@ fn sums(ranks: &[u32], most: usize) -> Vec<f64> {
     probabilities
 }
 
-/// How likely the sum of untied ranks 1..=n is at most 0, 1, …; computed once for each n.
+/// Probabilities that the sum of untied ranks 1..=n is at most 0, 1, …; computed once for each n.
 fn untied(n: usize) -> &'static [f64] {
     static KNOWN: [OnceLock<Vec<f64>>; EXACT + 1] = [const { OnceLock::new() }; EXACT + 1];
     KNOWN[n].get_or_init(|| {

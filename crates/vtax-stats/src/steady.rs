@@ -1,64 +1,64 @@
-//! When a series has settled: online, to end a warm-up, and afterwards, for a report.
+//! Steady-state detection: online, to end a warm-up, and afterwards, for a report.
 //!
-//! A stream starts slow, a path's caches fill, a governor raises the clock. [`Steady`] looks at equal
-//! bins (transactions or bytes of 10 ms, say) as they come and tells from which on the level stands.
+//! A stream starts slow, a path's caches fill, a governor raises the clock. [`Steady`] looks at equal bins
+//! (transactions or bytes of 10 ms, say) as they arrive and finds the one from which the level is steady.
 //!
 //! The rule has two parts. Where the start-up ends is MSER's choice (marginal standard error rule: White, "An effective
 //! truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997): of all tails of the series,
 //! the one whose mean has the least standard error, `s² / n`. A tail that reaches back into the ramp pays with its
-//! variance, a shorter one than need be with its n. MSER always names a tail, though, even of a series that rises
-//! throughout. So the tail is taken for steady only if a straight line through it is level: a least-squares slope
-//! between -1.2 and +0.3 of its standard errors, which half of all level tails have, or one that moves the level by no
-//! more than 2 %. The bounds lean against a rise, which is what warming up is; a level series that fails gets its next
-//! chance with the next bin.
+//! variance, a shorter one than need be with its n. However, MSER always returns a tail, even of a series that rises
+//! throughout. So the tail counts as steady only if a straight line through it is level: a least-squares slope between
+//! -1.2 and +0.3 of its standard errors, which half of all level tails have, or one that moves the level by no more
+//! than 2 %. The bounds are stricter for a rise, which is typical of a warm-up; a level series that fails is tested
+//! again with the next bin.
 //!
-//! What this can tell is a matter of the bins' noise (the tests have the figures). Level bins are accepted after 10 or
-//! 11 bins in the middle, after 16 in nine of ten, whatever their noise. A doubling start that ends in a plateau is
-//! never taken for steady below 95 % of it at a noise of up to 10 %, and in 6 % of draws at 20 % if it doubles but
-//! every tenth bin; the plateau is accepted after ten bins in the middle. Growth of 3 % a bin is never accepted at a
-//! noise of up to 5 %, and within fifty bins in one of seven draws at 10 %: then longer bins are the remedy.
+//! The detection limits depend on the bins' noise (the tests have the figures). Level bins are accepted after 10 or 11
+//! bins in the middle, after 16 in nine of ten, whatever their noise. A doubling start that ends in a plateau is never
+//! accepted as steady below 95 % of it at a noise of up to 10 %, and in 6 % of draws at 20 % if it doubles but every
+//! tenth bin; the plateau is accepted after ten bins in the middle. Growth of 3 % a bin is never accepted at a noise of
+//! up to 5 %, and within fifty bins in one of seven draws at 10 %: then longer bins are the remedy.
 
-/// Bins that a steady tail has at least.
+/// Minimum number of bins of a steady tail.
 const WINDOW: usize = 10;
-/// Bins that are looked back on at most.
+/// Maximum number of bins to look back on.
 const MEMORY: usize = 64;
-/// The steepest rise that counts as none, in standard errors of the slope.
+/// Steepest rise that counts as level, in standard errors of the slope.
 const RISE_T: f64 = 0.3;
-/// The same for a fall.
+/// Steepest fall that counts as level.
 const FALL_T: f64 = 1.2;
-/// The largest change over the tail that doesn't matter, as a share of its mean.
+/// Largest change over the tail that doesn't matter, as a share of its mean.
 const LEVEL_CHANGE: f64 = 0.02;
 /// Far above any bin, and its square is finite.
 const LARGEST: f64 = 1e100;
 
-/// Watches a series for its steady state. Takes no memory but its own, and 64 additions a bin.
+/// Detects the steady state of a series. It allocates no memory, and needs 64 additions per bin.
 #[derive(Clone, Debug)]
 pub struct Steady {
-    /// The last bins, each at its number modulo the length.
+    /// Last bins, each at its number modulo the length.
     bins: [f64; MEMORY],
     seen: u64,
     since: Option<u64>,
 }
 
-/// What a series has come to.
+/// State of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteadyState {
-    /// Still moving, or too short to tell.
+    /// Still changing, or too short to decide.
     Warming,
-    /// Level; and once it was, it stays so.
+    /// Level; once reached, this state is permanent.
     Steady {
-        /// The first bin of the level, counted from 0. What came before is start-up.
+        /// First bin of the level, counted from 0. Earlier bins are start-up.
         since_bin: u64,
     },
 }
 
 impl Steady {
-    /// Nothing seen.
+    /// Creates a detector without bins.
     pub fn new() -> Self {
         Self { bins: [0.0; MEMORY], seen: 0, since: None }
     }
 
-    /// Takes the next bin: a count, which is finite and not negative. Anything else counts as 0.
+    /// Adds the next bin: a count, which is finite and not negative. Any other value counts as 0.
     pub fn push(&mut self, bin: f64) -> SteadyState {
         if self.since.is_none() {
             self.bins[self.seen as usize % MEMORY] = if bin > 0.0 { bin.min(LARGEST) } else { 0.0 };
@@ -76,7 +76,7 @@ impl Steady {
         Line::through(self.newest(length), length).is_level().then(|| self.seen - length as u64)
     }
 
-    /// The last `length` bins, the newest first.
+    /// Returns the last `length` bins, newest first.
     fn newest(&self, length: usize) -> impl Iterator<Item = f64> + use<'_> {
         (1..=length as u64).map(|back| self.bins[(self.seen - back) as usize % MEMORY])
     }
@@ -99,7 +99,7 @@ impl Default for Steady {
     }
 }
 
-/// Mean and squares so far (Welford, "Note on a method for calculating corrected sums …", Technometrics 4(3), 1962).
+/// Running mean and squares (Welford, "Note on a method for calculating corrected sums …", Technometrics 4(3), 1962).
 #[derive(Default)]
 struct Moments {
     n: f64,
@@ -108,7 +108,7 @@ struct Moments {
 }
 
 impl Moments {
-    /// MSER's figure with one more value: the squared standard error of the mean.
+    /// Returns MSER's figure with one more value: the squared standard error of the mean.
     fn with(&mut self, value: f64) -> f64 {
         self.n += 1.0;
         let off = value - self.mean;
@@ -118,17 +118,17 @@ impl Moments {
     }
 }
 
-/// A least-squares line through equally spaced values.
+/// Least-squares line through equally spaced values.
 struct Line {
     n: f64,
     mean: f64,
     slope: f64,
-    /// The standard error of the slope.
+    /// Standard error of the slope.
     error: f64,
 }
 
 impl Line {
-    /// Through `length` >= 3 values, the last of them first.
+    /// Fits `length` >= 3 values, the last of them first.
     fn through(values: impl Iterator<Item = f64>, length: usize) -> Self {
         let n = length as f64;
         let (mut moments, mut along) = (Moments::default(), 0.0);
@@ -142,7 +142,7 @@ impl Line {
         Self { n, mean: moments.mean, slope, error: (residual / spread).sqrt() }
     }
 
-    /// A series of nothing but zeros is no level: nothing flows yet.
+    /// A series of zeros is not a level: nothing flows yet.
     fn is_level(&self) -> bool {
         let change = self.slope.abs() * (self.n - 1.0);
         let explained = if self.slope > 0.0 { RISE_T } else { FALL_T } * self.error;

@@ -1,13 +1,12 @@
-//! When to stop sampling: netperf's rule.
+//! Stopping rule of netperf.
 //!
-//! `netperf -i max,min -I confidence,width` repeats a test until the mean's interval is no wider
-//! than asked for (Care and Feeding of Netperf 2.6, "Global Options": `-I 99,5` asks for the mean
-//! within ±2.5 % with a confidence of 99 %, so the width is that of the whole interval).
+//! `netperf -i max,min -I confidence,width` repeats a test until the mean's interval is no wider than requested (Care
+//! and Feeding of Netperf 2.6, "Global Options": `-I 99,5` requests the mean within ±2.5 % with a confidence of 99 %,
+//! so the width is that of the whole interval).
 //!
-//! **This is a precision, not a verdict.** The rule looks after every sample and stops at the
-//! first interval that happens to be narrow, so the interval holds the mean less often than it
-//! says; and two arms that each stopped this way are called different in 28 % of comparisons at 6 %
-//! drift when they are equal. Differences are judged by [`super::PairedTax`].
+//! **This is a precision, not a verdict.** The rule looks after every sample and stops at the first interval that
+//! happens to be narrow, so the interval's coverage is lower than nominal; and two equal arms that each stopped this
+//! way are called different in 28 % of comparisons at 6 % drift. Differences are judged by [`super::PairedTax`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::error::finite;
 use super::{Confidence, StatsError, student};
 
-/// The full width of an interval relative to its mean, in percent, above 0: "5" is ±2.5 %.
+/// Full width of an interval relative to its mean, in percent, above 0: "5" is ±2.5 %.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Width(f64);
@@ -38,7 +37,7 @@ impl fmt::Display for Width {
     }
 }
 
-/// From percent: `5.0`.
+/// Converts from percent: `5.0`.
 impl TryFrom<f64> for Width {
     type Error = StatsError;
 
@@ -48,7 +47,7 @@ impl TryFrom<f64> for Width {
     }
 }
 
-/// Sample until the mean is known this well, but neither too few nor too many.
+/// Rule to sample until the mean is known with a certain precision, within a minimum and a maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct StoppingRule {
@@ -58,7 +57,7 @@ pub struct StoppingRule {
     max: usize,
 }
 
-/// The fields before their order is known.
+/// Fields before their order is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unchecked {
@@ -68,28 +67,27 @@ struct Unchecked {
     max: usize,
 }
 
-/// What to do after the samples so far.
+/// Decision after the samples so far.
 ///
-/// `achieved` is the width of the mean's interval in percent of the mean; None if the mean is 0, of
-/// which nothing is a share.
+/// `achieved` is the width of the mean's interval in percent of the mean; `None` if the mean is 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Decision {
     /// Take another sample.
     Continue,
-    /// The mean is known as well as asked for.
+    /// The mean has the requested precision.
     Reached {
-        /// At most what was asked for; 0 if all samples are equal.
+        /// Achieved width, at most the requested one; 0 if all samples are equal.
         achieved: f64,
     },
-    /// All samples that are allowed were taken, and the mean isn't known as well as asked for.
+    /// The maximum number of samples was taken without reaching the requested precision.
     Exhausted {
-        /// Wider than what was asked for.
+        /// Achieved width, above the requested one.
         achieved: Option<f64>,
     },
 }
 
 impl StoppingRule {
-    /// Refuses fewer than two samples at least, and a maximum below the minimum.
+    /// Creates a rule; refuses a minimum of fewer than two samples, and a maximum below the minimum.
     pub fn new(confidence: Confidence, width: Width, min: usize, max: usize) -> Result<Self, StatsError> {
         if min < 2 || max < min {
             return Err(StatsError::Bounds { min, max });
@@ -97,27 +95,27 @@ impl StoppingRule {
         Ok(Self { confidence, width, min, max })
     }
 
-    /// What the interval is held to.
+    /// Returns the confidence level of the interval.
     pub fn confidence(&self) -> Confidence {
         self.confidence
     }
 
-    /// What is to be reached.
+    /// Returns the requested width.
     pub fn width(&self) -> Width {
         self.width
     }
 
-    /// Fewest samples.
+    /// Returns the minimum number of samples.
     pub fn min(&self) -> usize {
         self.min
     }
 
-    /// Most samples.
+    /// Returns the maximum number of samples.
     pub fn max(&self) -> usize {
         self.max
     }
 
-    /// Looks at all samples so far. A figure that is not a finite number is an error.
+    /// Decides from all samples so far. A figure that is not a finite number is an error.
     pub fn decide(&self, samples: &[f64]) -> Result<Decision, StatsError> {
         finite(samples)?;
         if samples.len() < self.min {
@@ -132,7 +130,7 @@ impl StoppingRule {
     }
 }
 
-/// `2 · t · s / √n / |mean|` in percent, as netperf's calculate_confidence(), of two samples or more.
+/// Returns `2 · t · s / √n / |mean|` in percent, like netperf's calculate_confidence(), of two samples or more.
 fn relative_width(samples: &[f64], confidence: Confidence) -> Option<f64> {
     let (mean, margin) = student::mean_and_margin(samples, confidence);
     let width = 100.0 * 2.0 * margin / mean.abs();

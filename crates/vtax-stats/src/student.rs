@@ -1,10 +1,10 @@
-//! Student's t: the mean of a few samples whose spread is known only from the samples.
+//! Student's t: the mean of a few samples whose spread is estimated from the samples.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::Confidence;
 
-/// The `probability` quantile of Student's t with `freedom` >= 1 degrees of freedom.
+/// Returns the `probability` quantile of Student's t with `freedom` >= 1 degrees of freedom.
 pub(super) fn quantile(probability: f64, freedom: usize) -> f64 {
     debug_assert!(freedom >= 1 && probability > 0.0 && probability < 1.0);
     let t = StudentsT::new(0.0, 1.0, freedom.max(1) as f64)
@@ -12,23 +12,23 @@ pub(super) fn quantile(probability: f64, freedom: usize) -> f64 {
     t.inverse_cdf(probability)
 }
 
-/// The samples' mean, and half the width of its two-sided interval.
+/// Returns the samples' mean, and half the width of its two-sided interval.
 ///
-/// `mean ± t(1 - α/2, n - 1) · s / √n`: Student (1908), "The probable error of a mean",
-/// Biometrika 6(1). Needs two samples.
+/// `mean ± t(1 - α/2, n - 1) · s / √n`: Student (1908), "The probable error of a mean", Biometrika 6(1). Requires two
+/// samples.
 pub(super) fn mean_and_margin(samples: &[f64], confidence: Confidence) -> (f64, f64) {
     let n = samples.len();
     let error = standard_deviation(samples) / (n as f64).sqrt();
     (mean(samples), quantile(1.0 - confidence.tail(), n - 1) * error)
 }
 
-/// Mean of at least one sample.
+/// Returns the mean of at least one sample.
 pub(super) fn mean(samples: &[f64]) -> f64 {
     let n = samples.len() as f64;
     samples.iter().map(|value| value / n).sum()
 }
 
-/// Standard deviation of at least two samples, with n - 1 (Bessel's correction).
+/// Returns the standard deviation of at least two samples, with n - 1 (Bessel's correction).
 pub(super) fn standard_deviation(samples: &[f64]) -> f64 {
     let mean = mean(samples);
     let squares: f64 = samples.iter().map(|value| (value - mean).powi(2)).sum();

@@ -1,87 +1,86 @@
-//! From figures to a verdict.
+//! Verdicts from figures.
 //!
-//! * **Slower, faster**: a difference is shown if its p-value, adjusted for all comparisons of its family
-//!   (Holm), is below 5 %. Interval and p are of one test, so the interval excludes "the same" then.
-//! * **Not confirmed**: the comparison by itself would be shown, and among so many it isn't: one of twenty
-//!   comparisons of equal arms looks like that.
-//! * **None larger**: nothing is shown, and the interval says how much there can be at most: "costs at most
-//!   0.9 %". That is a statement of equivalence: the two one-sided tests of Schuirmann (1987), Journal of
-//!   Pharmacokinetics and Biopharmaceutics 15(6), each at 2.5 %, refuse any larger difference.
-//! * **Too noisy to tell**: nothing is shown, and the interval leaves open a factor of two. No figure is worth
-//!   printing then.
+//! * **Slower, faster**: a difference is shown if its p-value, adjusted for all comparisons of its family (Holm), is
+//!   below 5 %. Interval and p are of the same test, so the interval then excludes equality.
+//! * **Not confirmed** (shown as "not significant"): p is below 5 % for the comparison alone, but not after correction:
+//!   one of twenty comparisons of equal arms looks like that.
+//! * **None larger**: no difference is shown, and the interval bounds the cost: "≤ 0.9 % worse". That is a statement of
+//!   equivalence: the two one-sided tests of Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15(6),
+//!   each at 2.5 %, reject any larger difference.
+//! * **Too noisy to tell**: no difference is shown, and the interval allows a factor of two. No figure is printed then.
 //!
-//! The noise floor is a warning beside a verdict ([`Finding::within_floor`]), never a reason to deny one.
+//! The noise floor is a warning in addition to a verdict ([`Finding::within_floor`]), never a reason to deny one.
 
 use serde::{Deserialize, Serialize};
 
 use super::{NoiseFloor, PValue, PairedTax, Preference, Significance, holm};
 
-/// What every verdict is held to.
+/// Significance level of every verdict.
 pub const SIGNIFICANCE: Significance = Significance::FIVE_PERCENT;
 
-/// A cell's tax, and the noise floor of the baseline that it was measured beside if that was measured twice.
+/// Tax of a cell, and the noise floor of its baseline if that was measured twice.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'a> {
     /// Cell over baseline.
     pub tax: &'a PairedTax,
-    /// The noise floor of the same figure (round-trip time, goodput, …) and the same baseline.
+    /// Noise floor of the same figure (round-trip time, goodput, …) and the same baseline.
     pub floor: Option<&'a NoiseFloor>,
 }
 
-/// Which way a figure moved against its baseline.
+/// Direction of a figure compared with its baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shift {
     /// The cell's figure is larger.
     Higher,
     /// The cell's figure is smaller.
     Lower,
-    /// A difference by itself, but not among all that were asked about.
+    /// Significant alone, but not after correction for all comparisons.
     NotConfirmed,
-    /// No difference is shown, and none is larger than the ends of the interval.
+    /// No difference is shown, and none is larger than the bounds of the interval.
     NoneLarger,
-    /// The interval leaves open a factor of two.
+    /// The interval allows a factor of two.
     TooNoisy,
 }
 
-/// The word in results.
+/// Verdict in results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The cell does worse than its baseline.
+    /// The cell performs worse than its baseline.
     Slower,
-    /// The cell does better than its baseline.
+    /// The cell performs better than its baseline.
     Faster,
-    /// A difference by itself, but not among all that were asked about.
+    /// Significant alone, but not after correction for all comparisons.
     NotConfirmed,
-    /// No difference is shown, and none is larger than the ends of the interval.
+    /// No difference is shown, and none is larger than the bounds of the interval.
     NoneLarger,
-    /// The interval leaves open a factor of two.
+    /// The interval allows a factor of two.
     TooNoisy,
-    /// No difference is shown: the word of comparisons of two runs, and of documents that vtax wrote before
-    /// it told the three above apart.
+    /// No difference is shown: verdict of comparisons of two runs, and of documents written before vtax distinguished
+    /// the three above.
     NoneShown,
 }
 
 impl Verdict {
-    /// Whether a difference is shown.
+    /// Returns `true` if a difference is shown.
     pub fn is_shown(self) -> bool {
         matches!(self, Verdict::Slower | Verdict::Faster)
     }
 }
 
-/// A comparison judged among all the others of its family.
+/// Comparison judged among all the others of its family.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finding {
-    /// Adjusted for all comparisons of the family.
+    /// p-value adjusted for all comparisons of the family.
     pub adjusted_p: PValue,
-    /// What is shown.
+    /// Shown shift.
     pub shift: Shift,
-    /// A difference is shown, and the baseline differs from itself by as much.
+    /// Set if a difference is shown, and the baseline differs from itself by as much.
     pub within_floor: bool,
 }
 
-/// Judges all comparisons of one family together, in their order. `looks` says how often the figures may be judged: a
-/// run that may end at the first of several planned looks pays for all of them.
+/// Judges all comparisons of one family together, in their order. `looks` is the number of times the figures may be
+/// judged: a run that may end at the first of several planned looks pays for all of them.
 pub fn judge_family(comparisons: &[Comparison<'_>], looks: usize) -> Vec<Finding> {
     let p_values: Vec<PValue> = comparisons.iter().map(|comparison| comparison.tax.p.times(looks)).collect();
     let judged = |(comparison, adjusted_p): (&Comparison<'_>, PValue)| {
@@ -94,7 +93,7 @@ pub fn judge_family(comparisons: &[Comparison<'_>], looks: usize) -> Vec<Finding
 
 /// Judges one comparison, whose p-value was adjusted for its family.
 pub fn judge(tax: &PairedTax, adjusted_p: PValue) -> Shift {
-    // With ties p may be below 5 % while an end of the interval is "the same".
+    // With ties p may be below 5 % while a bound of the interval is 1.
     let apart = tax.excludes_equality();
     match (apart && adjusted_p.get() < SIGNIFICANCE.get(), tax.ratio > 1.0) {
         (true, true) => Shift::Higher,
@@ -106,12 +105,12 @@ pub fn judge(tax: &PairedTax, adjusted_p: PValue) -> Shift {
 }
 
 impl Shift {
-    /// Whether a difference is shown.
+    /// Returns `true` if a difference is shown.
     pub fn is_shown(self) -> bool {
         matches!(self, Shift::Higher | Shift::Lower)
     }
 
-    /// The word for it, given what is good.
+    /// Returns the verdict, given the preferred direction.
     pub fn verdict(self, direction: Preference) -> Verdict {
         match (self, direction) {
             (Self::NotConfirmed, _) => Verdict::NotConfirmed,

@@ -1,4 +1,4 @@
-//! The centre of symmetric differences without assuming their shape: Walsh averages.
+//! Walsh averages: the centre of symmetric differences without an assumption about their shape.
 //!
 //! Hodges & Lehmann (1963), "Estimates of location based on rank tests", Annals of Mathematical Statistics 34(2); the
 //! interval is Tukey's inversion of Wilcoxon's signed-rank test (`signed_rank.rs`): Hollander, Wolfe & Chicken,
@@ -8,17 +8,17 @@ use super::error::finite;
 use super::signed_rank::rank_of_tail;
 use super::{Confidence, StatsError, student};
 
-/// The doubled ranks of more differences add up to more than 32 bits hold.
+/// Limit beyond which the doubled ranks of the differences add up to more than 32 bits hold.
 pub(super) const MAX_PAIRS: usize = 65_535;
 
-/// The centre of differences that were taken pair by pair, and its interval.
+/// Centre of paired differences, and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Centre {
-    /// The Hodges-Lehmann estimate.
+    /// Hodges-Lehmann estimate.
     pub value: f64,
-    /// Lower end of the interval.
+    /// Lower bound of the interval.
     pub low: f64,
-    /// Upper end of the interval.
+    /// Upper bound of the interval.
     pub high: f64,
 }
 
@@ -36,15 +36,15 @@ impl Centre {
     }
 }
 
-/// The means of all pairs of differences, each difference with itself included: n (n + 1) / 2 averages.
+/// Means of all pairs of differences, each difference with itself included: n (n + 1) / 2 averages.
 ///
-/// They are found in the sorted differences and never held, for their number grows with the square: those of 14,000
+/// They are found in the sorted differences and never held, because their number grows with the square: those of 14,000
 /// rounds would fill 800 MB.
 pub(super) struct WalshAverages {
     differences: Vec<f64>,
 }
 
-/// All of them, in no order.
+/// Returns all averages, in no particular order.
 pub(super) fn averages(differences: &[f64]) -> impl Iterator<Item = f64> {
     let with_later = |(i, left): (usize, &f64)| {
         let left = *left;
@@ -54,20 +54,20 @@ pub(super) fn averages(differences: &[f64]) -> impl Iterator<Item = f64> {
 }
 
 impl WalshAverages {
-    /// The averages of at least one difference.
+    /// Creates the averages of at least one difference.
     pub(super) fn of(differences: &[f64]) -> Self {
         let mut differences = differences.to_vec();
         differences.sort_unstable_by(f64::total_cmp);
         Self { differences }
     }
 
-    /// The Hodges-Lehmann estimate: the median of the averages.
+    /// Returns the Hodges-Lehmann estimate: the median of the averages.
     pub(super) fn centre(&self) -> f64 {
         let middle = self.len() / 2;
         if self.len() % 2 == 1 { self.nth(middle) } else { self.nth(middle - 1).midpoint(self.nth(middle)) }
     }
 
-    /// The averages that lie `rank` from either end, counted from 1.
+    /// Returns the averages that are `rank` from either end, counted from 1.
     fn between(&self, rank: usize) -> (f64, f64) {
         (self.nth(rank - 1), self.nth(self.len() - rank))
     }
@@ -76,8 +76,8 @@ impl WalshAverages {
         self.differences.len() * (self.differences.len() + 1) / 2
     }
 
-    /// The average above `smaller` others: the least number that more averages than these don't exceed, found by
-    /// bisection over the doubles in their order.
+    /// Returns the average above `smaller` others: the smallest number that more averages than these don't exceed,
+    /// found by bisection over the doubles in their order.
     fn nth(&self, smaller: usize) -> f64 {
         let (mut low, mut high) =
             (position(self.differences[0]), position(self.differences[self.differences.len() - 1]));
@@ -92,7 +92,8 @@ impl WalshAverages {
         at(low) + 0.0
     }
 
-    /// How many averages are at most `limit`. The larger the one difference, the smaller is the other at most.
+    /// Returns the number of averages that are at most `limit`. The larger the one difference, the smaller is the other
+    /// at most.
     fn up_to(&self, limit: f64) -> usize {
         let (mut count, mut end) = (0, self.differences.len());
         for (i, left) in self.differences.iter().enumerate() {
@@ -108,23 +109,23 @@ impl WalshAverages {
     }
 }
 
-/// The place of a number among all doubles in their order.
+/// Returns the position of a number among all doubles in their order.
 fn position(number: f64) -> u64 {
     const SIGN: u64 = 1 << 63;
     let bits = number.to_bits();
     if bits & SIGN == 0 { bits | SIGN } else { !bits }
 }
 
-/// The number at a place.
+/// Returns the number at a position.
 fn at(position: u64) -> f64 {
     const SIGN: u64 = 1 << 63;
     f64::from_bits(if position & SIGN == 0 { !position } else { position & !SIGN })
 }
 
-/// An interval for the centre with at least this confidence.
+/// Returns an interval for the centre with at least this confidence.
 ///
 /// Exact for every symmetric distribution. Where there are too few differences for any signed-rank interval (fewer than
-/// 6 at 95 %, than 8 at 99 %), Student's, which assumes that they are normal. Needs two differences.
+/// 6 at 95 %, than 8 at 99 %), Student's, which assumes that they are normal. Requires two differences.
 fn interval(differences: &[f64], averages: &WalshAverages, confidence: Confidence) -> (f64, f64) {
     match rank_of_tail(differences.len(), confidence.tail()) {
         0 => {
@@ -180,8 +181,8 @@ mod tests {
             }
         }
 
-        /// An estimate that excludes "the same" beside a p that doesn't, or the other way round, would be
-        /// two verdicts on one row.
+        /// An estimate that excludes 1 next to a p that doesn't, or the other way round, would be two verdicts on one
+        /// row.
         #[test]
         fn interval_and_p_agree(noise in prop::collection::vec(-1.0..1.0f64, 6..100), shift in -0.6..0.6f64) {
             let differences: Vec<f64> = noise.iter().map(|noise| noise + shift).collect();

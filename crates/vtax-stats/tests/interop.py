@@ -1,8 +1,8 @@
-"""Reads histograms in text form, one a line, with the PyPI package hdrhistogram.
+"""Reads histograms in text form, one per line, with the PyPI package hdrhistogram.
 
-Prints for each a JSON object with what it holds, and the same histogram as that package writes it
-(whose zlib stream is really deflated). Run by interop.rs in the environment that
-`scripts/setup.sh test` makes.
+Prints a JSON object for each with its contents, and the same histogram as that package writes it
+(whose zlib stream is deflated). Run by interop.rs in the environment that
+`scripts/setup.sh test` creates.
 """
 
 import json

@@ -1,7 +1,7 @@
-//! Our histograms, read by an implementation that isn't ours, and theirs by us.
+//! Interoperability of our histograms with an independent implementation, in both directions.
 //!
-//! The other one is the PyPI package `hdrhistogram`, the Python port of the Java library, in the
-//! environment that `scripts/setup.sh test` makes.
+//! The other one is the PyPI package `hdrhistogram`, the Python port of the Java library, in the environment that
+//! `scripts/setup.sh test` creates.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 use vtax_stats::histogram::Histogram;
 
-/// What the other implementation says of a histogram.
+/// Figures of a histogram from the other implementation.
 #[derive(Debug, Deserialize)]
 struct Read {
     count: u64,
@@ -34,8 +34,8 @@ fn the_other_implementation_reads_ours_and_we_read_what_it_writes() {
     }
 }
 
-/// Numbers of values of which 50, 99 and 99.9 % are whole: between two values the other
-/// implementation takes the nearer and we the upper one.
+/// Numbers of values of which 50, 99 and 99.9 % are integers: between two values the other implementation takes the
+/// nearer and we the upper one.
 fn histograms() -> Vec<Histogram> {
     let spread = |n: u64| 20_000 + n * n % 60_000;
     let with_tail = |n: u64| if n.is_multiple_of(250) { 7_000_000 + n * 1_000 } else { spread(n) };

@@ -1,4 +1,4 @@
-//! What can go wrong with stored results, told so that the user can mend it.
+//! Errors of stored results, with a remedy for the user.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use vtax_model::{cell::Arm, run::ExtendError};
 use vtax_stats::histogram::HistogramError;
 use vtax_sys::{SysError, directory, record::RecordError};
 
-/// Why results could not be kept or read.
+/// Error of storing or reading results.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StoreError {
@@ -19,70 +19,68 @@ pub enum StoreError {
     #[diagnostic(transparent)]
     Record(RecordError),
     #[error(
-        "no space left for results in {dir}: free some, or keep results elsewhere with --state DIR; samples that landed before are kept and `vtax run --resume` goes on from them"
+        "no space left for results in {dir}: free some, or use another directory with --state DIR; stored samples are safe: `vtax run --resume` continues from them"
     )]
     #[diagnostic(code("disk-full"))]
     Full { dir: PathBuf },
-    #[error(
-        "results can't be written to {dir} ({why}): make it writable for you, or keep results elsewhere with --state DIR"
-    )]
+    #[error("cannot write results to {dir} ({why}): make it writable, or use another directory with --state DIR")]
     #[diagnostic(code("results-not-writable"))]
     ReadOnly { dir: PathBuf, why: String },
     #[error(
-        "the results in {file} are damaged ({why}): move the file away and start anew, or recover what is left with `sqlite3 {file} .recover`"
+        "the results in {file} are damaged ({why}): move the file away and start over, or recover its contents with `sqlite3 {file} .recover`"
     )]
     #[diagnostic(code("results-damaged"))]
     Corrupt { file: PathBuf, why: String },
     #[error(
-        "the results in {file} were written by a newer vtax (its schema is {found}, this one knows {known}): use that vtax, or keep results elsewhere with --state DIR"
+        "the results in {file} were written by a newer vtax (its schema is {found}, this one knows {known}): use that version, or another directory with --state DIR"
     )]
     #[diagnostic(code("results-newer"))]
     Newer { file: PathBuf, found: i64, known: i64 },
-    #[error(
-        "other processes have kept {file} locked for too long: see with `fuser {file}` who they are, and try again"
-    )]
+    #[error("{file} has been locked by other processes for too long: identify them with `fuser {file}` and try again")]
     #[diagnostic(code("results-locked"))]
     Busy { file: PathBuf },
-    #[error("a vtax began to write the results in {file} while this one read them: run the command again")]
+    #[error("another vtax began to write the results in {file} while this one read them: run the command again")]
     #[diagnostic(code("results-changed"))]
     Changed { file: PathBuf },
-    #[error("there are no runs in {dir} yet: `vtax demo` makes one, --state DIR looks elsewhere")]
+    #[error("there are no runs in {dir} yet: create one with `vtax demo`, or use another directory with --state DIR")]
     #[diagnostic(code("no-runs"))]
     Empty { dir: PathBuf },
-    #[error("there is no run `{id}`{}; `vtax results list` names them all", like(.similar))]
+    #[error("there is no run `{id}`{}; list all with `vtax results list`", like(.similar))]
     #[diagnostic(code("no-such-run"))]
     NotFound { id: String, similar: Vec<String> },
-    #[error("more than one run begins with `{prefix}`: {}; give more of the id", .candidates.join(", "))]
+    #[error("more than one run begins with `{prefix}`: {}; use more characters of the id", .candidates.join(", "))]
     #[diagnostic(code("ambiguous-run"))]
     Ambiguous { prefix: String, candidates: Vec<String> },
-    #[error("the run {id} is being written by another vtax: wait until that has ended, or stop it")]
+    #[error("the run {id} is being written by another vtax: wait until it exits, or stop it")]
     #[diagnostic(code("run-in-use"))]
     InUse { id: String },
     #[error(
-        "the run {id} is complete: `vtax results show {id}` prints it, `vtax run --resume {id} --samples N` goes on until it has N rounds in all"
+        "the run {id} is complete: print it with `vtax results show {id}`, or extend it to N rounds with `vtax run --resume {id} --samples N`"
     )]
     #[diagnostic(code("run-complete"))]
     Complete { id: String },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Extend(#[from] ExtendError),
-    #[error("there is a run {id} already: run ids must be unique")]
+    #[error("the run {id} already exists: run ids must be unique")]
     #[diagnostic(code("defect"))]
     Exists { id: String },
-    #[error("cell {cell} of the run {id} has a sample of arm {arm:?} in round {round} already: a sample lands once")]
+    #[error(
+        "cell {cell} of the run {id} already has a sample of arm {arm:?} in round {round}: a sample is stored once"
+    )]
     #[diagnostic(code("defect"))]
     Twice { id: String, cell: usize, arm: Arm, round: u32 },
     #[error(
-        "the {what} of the run {id} can't be read ({source}): another version of vtax wrote it; export it with that one"
+        "cannot read the {what} of the run {id} ({source}): another version of vtax wrote it; export it with that one"
     )]
     #[diagnostic(code("results-damaged"))]
     Unreadable { id: String, what: &'static str, source: serde_json::Error },
     #[error(
-        "the histogram of a sample of the run {id} can't be read ({source}): export the run with the vtax that wrote it"
+        "cannot read the histogram of a sample of the run {id} ({source}): export the run with the vtax that wrote it"
     )]
     #[diagnostic(code("results-damaged"))]
     Histogram { id: String, source: HistogramError },
-    #[error("the {what} of the run {id} can't be written: {source}")]
+    #[error("cannot write the {what} of the run {id}: {source}")]
     #[diagnostic(code("defect"))]
     Unwritable { id: String, what: &'static str, source: serde_json::Error },
     #[error("{doing} failed on {path}: {source}")]
@@ -103,7 +101,7 @@ fn like(similar: &[String]) -> String {
     }
 }
 
-/// Where the store is; errors name it.
+/// Location of the store, which errors name.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreLocation {
     dir: PathBuf,
@@ -112,11 +110,11 @@ pub(crate) struct StoreLocation {
 /// Inode, size and time of the last change.
 pub(crate) type FileStamp = (u64, u64, i64, i64);
 
-/// Turns an error of SQLite into ours, knowing what was being done.
+/// Converts an error of SQLite, with the operation in progress.
 pub(crate) type Doing<'a> = dyn Fn(rusqlite::Error) -> StoreError + 'a;
 
 impl StoreLocation {
-    /// Makes the directory if it isn't there. Only this user can read it.
+    /// Creates the directory if it doesn't exist, with access for this user only.
     pub(crate) fn new(dir: &Path) -> Result<StoreLocation, StoreError> {
         let place = StoreLocation { dir: dir.to_owned() };
         let locks = place.locks();
@@ -124,7 +122,7 @@ impl StoreLocation {
         Ok(place)
     }
 
-    /// The directory need not be there.
+    /// The directory need not exist.
     pub(crate) fn to_read(dir: &Path) -> Result<StoreLocation, StoreError> {
         let place = StoreLocation { dir: dir.to_owned() };
         directory::check_readable(dir).map_err(|error| place.sys(error))?;
@@ -133,7 +131,7 @@ impl StoreLocation {
 
     fn sys(&self, error: SysError) -> StoreError {
         match error.errno().map(io::Error::from_raw_os_error) {
-            Some(source) => self.io("making the folder", &self.dir, source),
+            Some(source) => self.io("creating the directory", &self.dir, source),
             None => StoreError::Directory(Box::new(error)),
         }
     }
@@ -142,14 +140,14 @@ impl StoreLocation {
         self.dir.join("results.db")
     }
 
-    /// A file of SQLite beside the database: its log or the index of that.
+    /// File of SQLite next to the database: its log or the index of that.
     pub(crate) fn beside(&self, ending: &str) -> PathBuf {
         let mut path = self.file().into_os_string();
         path.push(ending);
         path.into()
     }
 
-    /// What changes with each write to the database file.
+    /// Properties that change with each write to the database file.
     pub(crate) fn stamp(&self) -> Option<FileStamp> {
         let metadata = std::fs::metadata(self.file()).ok()?;
         Some((metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()))

@@ -1,11 +1,11 @@
-//! From what a user types to a run's id.
+//! Resolution of user input to a run's ID.
 
 use crate::{StoreError, error::StoreLocation};
 
-/// The most ids that an error names.
+/// Maximum number of IDs that an error lists.
 const NAMED: usize = 5;
 
-/// `ids` are those of all runs, the newest first.
+/// Finds a run; `ids` are those of all runs, newest first.
 pub(crate) fn find(wanted: &str, mut ids: Vec<String>, place: &StoreLocation) -> Result<String, StoreError> {
     if ids.is_empty() {
         return Err(StoreError::Empty { dir: place.dir() });
@@ -28,7 +28,7 @@ pub(crate) fn find(wanted: &str, mut ids: Vec<String>, place: &StoreLocation) ->
     }
 }
 
-/// Those that share the longest beginning with `wanted`, or have it inside.
+/// IDs that share the longest prefix with `wanted`, or contain it.
 fn similar(wanted: &str, mut ids: Vec<String>) -> Vec<String> {
     let alike = |id: &str| match id.contains(wanted) {
         true => wanted.len(),

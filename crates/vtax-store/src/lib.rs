@@ -1,13 +1,14 @@
-//! What was measured, kept in SQLite as it lands: a killed study loses at most the sample in flight and can be resumed.
+//! Store of measurements, written to SQLite as they are taken: a killed study loses at most the sample in flight and
+//! can be resumed.
 //!
-//! One database a state directory, one row a sample, one transaction a row: in WAL mode with `synchronous=FULL` a
+//! One database per state directory, one row per sample, one transaction per row: in WAL mode with `synchronous=FULL` a
 //! commit has reached the disk when it returns (<https://www.sqlite.org/wal.html>, "Performance Considerations").
-//! Figures are computed from the samples anew each time, so an old run profits from a better analysis. The samples are
-//! read one after the other and never held.
+//! Figures are recomputed from the samples each time, so old runs benefit from a better analysis. The samples are read
+//! one after the other and never held.
 //!
-//! Who only reads ([`Store::read`]) makes and changes no file, so that results on a read-only medium are read too.
+//! Readers ([`Store::read`]) create and change no file, so that results on a read-only medium are readable too.
 //!
-//! The writer of a run holds a lock on a file, which tells a run under way from a killed one.
+//! The writer of a run holds a lock on a file, which distinguishes a running run from a killed one.
 
 #![forbid(unsafe_code)]
 
@@ -45,58 +46,58 @@ use samples::StoredSamples;
 use schema::Access;
 pub use writer::RunWriter;
 
-/// The runs of one state directory.
+/// Runs of one state directory.
 #[derive(Debug)]
 pub struct Store {
     place: StoreLocation,
     connection: Connection,
-    /// The database file as it was, if a vtax that begins to write isn't waited for.
+    /// Stamp of the database file, if it is read without waiting for a vtax that begins to write.
     alone: Option<FileStamp>,
 }
 
-/// A run as `vtax results list` has it.
+/// Run as listed by `vtax results list`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunSummary {
-    /// The study's id, the time of its beginning, and four random digits.
+    /// ID: the study's ID, the start time, and four random digits.
     pub id: String,
-    /// The id of the study.
+    /// ID of the study.
     pub study: String,
-    /// What the study asks.
+    /// Title of the study.
     pub title: String,
-    /// What the user calls it; empty if nothing.
+    /// Label chosen by the user; empty if there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// What it has found, in a few words; empty unless it is complete.
+    /// Result in a few words; empty unless the run is complete.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub brief: String,
-    /// RFC 3339, UTC.
+    /// Start time (RFC 3339, UTC).
     pub started: String,
-    /// What became of it.
+    /// State of the run.
     pub state: Condition,
-    /// Whether this was the short plan of `--quick`.
+    /// Set if this was the short plan of `--quick`.
     pub quick: bool,
-    /// How many samples have landed.
+    /// Number of stored samples.
     pub samples: u32,
-    /// How many could not be taken.
+    /// Number of failed samples.
     pub failures: u32,
-    /// How long its sessions took.
+    /// Duration of its sessions.
     pub wall_seconds: f64,
 }
 
 impl RunSummary {
-    /// What the user calls it, and its study's title.
+    /// Returns the label and the study's title.
     pub fn heading(&self) -> String {
         labelled(&self.label, &self.title)
     }
 
-    /// Whether its id or its heading has all of these words, however they are written.
+    /// Returns `true` if its ID or heading contains all of these words, ignoring case.
     pub fn has_words(&self, words: &str) -> bool {
         let text = format!("{} {}", self.id, self.heading()).to_lowercase();
         words.to_lowercase().split_whitespace().all(|word| text.contains(word))
     }
 }
 
-/// What became of a run.
+/// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display, strum::EnumIter)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -105,21 +106,21 @@ pub enum Condition {
     Running,
     /// The process that wrote it has died; can be resumed.
     Killed,
-    /// Ended early, in order; can be resumed.
+    /// Ended early, in an orderly way; can be resumed.
     Stopped,
     /// Every sample was taken or has failed.
     Complete,
 }
 
 impl Store {
-    /// Opens the store in `dir` to write to it. The folder and the database are made if they are missing.
+    /// Opens the store in `dir` for writing. Directory and database are created if missing.
     pub fn open(dir: &Path) -> Result<Store, StoreError> {
         let store = Store::open_at(StoreLocation::new(dir)?)?;
         reserve::hold(&store.place);
         Ok(store)
     }
 
-    /// Opens the store in `dir` to remove runs, also on a full disk. [`Store::shrink`] ends that.
+    /// Opens the store in `dir` to remove runs, even on a full disk. Call [`Store::shrink`] at the end.
     pub fn open_to_remove(dir: &Path) -> Result<Store, StoreError> {
         let place = StoreLocation::new(dir)?;
         reserve::release(&place);
@@ -132,7 +133,7 @@ impl Store {
         Ok(Store { place, connection, alone: None })
     }
 
-    /// Opens the store in `dir` to read it, also where it can't be written. A store that isn't there is empty.
+    /// Opens the store in `dir` for reading, even where it cannot be written. A missing store is empty.
     pub fn read(dir: &Path) -> Result<Store, StoreError> {
         let place = StoreLocation::to_read(dir)?;
         let (access, stamp) = (Access::now(&place)?, place.stamp());
@@ -148,24 +149,24 @@ impl Store {
         }
     }
 
-    /// What is held of a run: of that with this id, with the only id that begins so, or of the newest one by `last`.
+    /// Returns the readings of a run: `id` is an ID, a unique prefix of one, or `last` for the newest run.
     pub fn load(&self, id: &str) -> Result<RunReadings, StoreError> {
         self.with_run(id, |run| run.readings())
     }
 
-    /// What is held of several runs, one after the other: `take` gets each and may keep what it needs of it. `ids` are
+    /// Passes the readings of several runs to `take`, one after the other; `take` may keep what it needs. `ids` are
     /// exact. A store whose runs are read one by one is opened once.
     pub fn each<T>(&self, ids: &[String], take: impl Fn(RunReadings) -> T) -> Result<Vec<T>, StoreError> {
         ids.iter().map(|id| self.load(id).map(&take)).collect()
     }
 
-    /// The figures of a run. `id` as in [`Store::load`].
+    /// Returns the figures of a run; `id` as in [`Store::load`].
     #[expect(clippy::redundant_closure, reason = "the function alone is for samples of one lifetime only")]
     pub fn document(&self, id: &str) -> Result<ResultDocument, StoreError> {
         self.with_run(id, |run| analyse(run))
     }
 
-    /// Writes the result document of a run, with all samples. `id` as in [`Store::load`].
+    /// Writes the result document of a run, with all samples; `id` as in [`Store::load`].
     pub fn export(&self, id: &str, out: &mut dyn Write) -> Result<io::Result<()>, StoreError> {
         self.with_run(id, |run| {
             let document = analyse(run)?.with_samples(|cell, _| run.samples.of_cell(cell));
@@ -174,7 +175,7 @@ impl Store {
         })
     }
 
-    /// Writes a run as JSON, with all samples. `id` as in [`Store::load`].
+    /// Writes a run as JSON, with all samples; `id` as in [`Store::load`].
     pub fn write_run(&self, id: &str, out: &mut dyn Write) -> Result<io::Result<()>, StoreError> {
         self.with_run(id, |run| {
             let written = serde_json::to_writer(&mut *out, run).map_err(io::Error::from);
@@ -182,7 +183,7 @@ impl Store {
         })
     }
 
-    /// Reads a run in one transaction, so that a run that is being written is read as it was at one moment.
+    /// Reads a run in one transaction, so that a run that is being written is read consistently.
     fn with_run<T>(
         &self,
         id: &str,
@@ -193,7 +194,7 @@ impl Store {
         self.unless_changed(read_run(&snapshot, &self.place, &id).and_then(|run| read(&run)))
     }
 
-    /// What was read, or that it can't be trusted.
+    /// Returns what was read, or an error if it is unreliable.
     fn unless_changed<T>(&self, read: Result<T, StoreError>) -> Result<T, StoreError> {
         let changed = |then: &FileStamp| self.place.stamp().as_ref() != Some(then);
         match self.alone.as_ref().is_some_and(changed) {
@@ -202,20 +203,20 @@ impl Store {
         }
     }
 
-    /// Keeps what a run has found in a few words, for the list.
+    /// Stores a run's result in a few words, for the list.
     pub fn keep_brief(&self, id: &str, words: &str) -> Result<(), StoreError> {
         let update = "UPDATE run SET brief = ?2 WHERE id = ?1";
         let kept = self.connection.execute(update, [id, words]);
         kept.map(drop).map_err(self.place.doing("keeping the result of a run in a few words"))
     }
 
-    /// The plans of a study's newest complete runs. Plans that this version of vtax can't read are left out.
+    /// Returns the plans of a study's newest complete runs. Plans that this version of vtax cannot read are skipped.
     pub fn complete_plans(&self, study: &str) -> Result<Vec<RunHeader>, StoreError> {
         let texts = self.texts(COMPLETE, &[&study], "looking for earlier runs")?;
         Ok(texts.iter().filter_map(|text| serde_json::from_slice(text.as_bytes()).ok()).collect())
     }
 
-    /// Every run, the newest first.
+    /// Returns all runs, newest first.
     pub fn list(&self) -> Result<Vec<RunSummary>, StoreError> {
         let doing = self.place.doing("listing the runs");
         let mut statement = self.connection.prepare(LIST).map_err(&doing)?;
@@ -223,7 +224,7 @@ impl Store {
         self.unless_changed(rows.map(|row| row.map_err(&doing)?).collect())
     }
 
-    /// Looks for the id itself first, so that who knows it needn't read the ids of all runs.
+    /// Looks for the exact ID first, which avoids reading the IDs of all runs.
     fn find(&self, id: &str) -> Result<String, StoreError> {
         let doing = "looking for a run";
         let exact = self.texts("SELECT id FROM run WHERE id = ?1", &[&id], doing)?.pop();
@@ -238,7 +239,7 @@ impl Store {
     }
 
     fn summary(&self, row: &Row<'_>) -> rusqlite::Result<Result<RunSummary, StoreError>> {
-        // [`LIST`] has its columns in this order. It takes longer to find eleven columns by their names than to read them.
+        // [`LIST`] has its columns in this order. Finding eleven columns by name takes longer than reading them.
         type Read = (String, String, String, String, String, String, bool, String, f64, u32, u32);
         let (id, study, title, label, brief, started, quick, state, wall_seconds, samples, failures): Read =
             row.try_into()?;
@@ -270,7 +271,7 @@ const COMPLETE: &str = "
 
 const NEWEST_FIRST: &str = "SELECT id FROM run ORDER BY rowid DESC";
 
-/// The run whose id is exactly this.
+/// Reads the run with exactly this ID.
 fn read_run<'a>(
     connection: &'a Connection,
     place: &'a StoreLocation,
@@ -289,7 +290,7 @@ fn read_run<'a>(
     })
 }
 
-/// In the order in which they landed.
+/// Failures in the order in which they were stored.
 fn read_failures(connection: &Connection, id: &str, doing: &Doing<'_>) -> Result<Vec<Failure>, StoreError> {
     let query = "SELECT body FROM failure WHERE run = ?1 ORDER BY landed";
     let mut statement = connection.prepare(query).map_err(doing)?;

@@ -1,46 +1,46 @@
-//! What has landed in a run since somebody looked at it last, for those who watch a run that another vtax measures.
+//! Samples stored since the last look, for watchers of a run that another vtax measures.
 
 use vtax_model::run::{Failure, RunHeader, Sample, SampleSource};
 
 use crate::{Condition, Store, StoreError, from_json, samples::StoredSamples};
 
-/// The most samples that are read at once. The others come with the next news.
+/// Maximum number of samples read in one look. The others follow with the next one.
 const MOST: usize = 512;
 
-/// What somebody has seen of a run.
+/// Position up to which a watcher has seen a run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunSeen {
     plan: Option<String>,
-    /// Where the last sample landed.
+    /// Position of the last sample.
     sample: Option<i64>,
-    /// Where the last failure landed.
+    /// Position of the last failure.
     failure: Option<i64>,
 }
 
 /// Samples and failures stored since the last look.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunNews {
-    /// The plan, if it is new.
+    /// Plan, if it is new.
     pub plan: Option<RunHeader>,
-    /// The next samples, in the order in which they landed.
+    /// Next samples, in the order in which they were stored.
     pub samples: Vec<Sample>,
-    /// The next samples that could not be taken.
+    /// Next failed samples.
     pub failures: Vec<Failure>,
-    /// What becomes of the run.
+    /// State of the run.
     pub state: Condition,
-    /// How long its sessions took, those that have ended.
+    /// Duration of the sessions that have ended.
     pub wall_seconds: f64,
 }
 
 impl RunNews {
-    /// Whether nothing has happened.
+    /// Returns `true` if nothing has happened.
     pub fn is_empty(&self) -> bool {
         self.plan.is_none() && self.samples.is_empty() && self.failures.is_empty()
     }
 }
 
 impl Store {
-    /// What has happened in a run since `seen`, which is brought up to date. `id` as in [`Store::load`].
+    /// Returns the events of a run since `seen`, which is updated; `id` as in [`Store::load`].
     pub fn news(&self, id: &str, seen: &mut RunSeen) -> Result<RunNews, StoreError> {
         let id = &self.find(id)?;
         let doing = self.place.doing("reading what is new in a run");

@@ -1,4 +1,4 @@
-//! Removing runs.
+//! Removal of runs.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use rusqlite::params;
 
 use crate::{RunSummary, Store, StoreError, lock::RunLock, reserve};
 
-/// What of a run is in which table, in the order in which it may go.
+/// Deletions per table, in a permitted order.
 const TABLES: [&str; 4] = [
     "DELETE FROM sample WHERE run = ?1",
     "DELETE FROM failure WHERE run = ?1",
@@ -14,21 +14,21 @@ const TABLES: [&str; 4] = [
     "DELETE FROM run WHERE id = ?1",
 ];
 
-/// How many runs are removed in one transaction, each of which waits for the disk. A lock of each is open meanwhile, and a
+/// Number of runs removed in one transaction, each of which waits for the disk. A lock of each is open meanwhile, and a
 /// process may have 1,024 open files.
 const TOGETHER: usize = 256;
 
-/// Samples that are removed in one transaction if the disk is full.
+/// Number of samples removed in one transaction if the disk is full.
 const PART: i64 = 16;
 const SOME_SAMPLES: &str = "DELETE FROM sample WHERE landed IN (SELECT landed FROM sample WHERE run = ?1 LIMIT ?2)";
 const SOME_PAGES: &str = "PRAGMA incremental_vacuum(32)";
 
 impl Store {
-    /// Removes runs with all of their samples, and calls `removed` with the id of each once it is gone. Each of `ids` is as
-    /// in [`Store::load`]; if one is of no run, none is removed.
+    /// Removes runs with all of their samples, and calls `removed` with the ID of each removed run. Each of `ids` is as
+    /// in [`Store::load`]; if one matches no run, none is removed.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] if a run is being written. Runs before it may be gone, as `removed` has heard.
+    /// [`StoreError::InUse`] if a run is being written. Runs before it may have been removed, as reported to `removed`.
     pub fn remove(&self, ids: &[String], mut removed: impl FnMut(&str)) -> Result<(), StoreError> {
         let mut found: Vec<String> = ids.iter().map(|id| self.find(id)).collect::<Result<_, _>>()?;
         found.dedup();
@@ -42,12 +42,12 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a run in transactions so small that their log fits where hardly any space is left, and returns the space of
-    /// each. Until the run is removed, it is one that was stopped.
+    /// Removes a run in transactions so small that their log fits where hardly any space is left, and returns the space
+    /// after each. Until it is removed, the run counts as stopped.
     pub(crate) fn remove_in_parts(&self, id: &str) -> Result<(), StoreError> {
         let lock = RunLock::take(&self.place, id)?;
         let doing = self.place.doing("removing a run");
-        // The log of what did not fit.
+        // Log of an earlier attempt that did not fit.
         self.empty_log()?;
         self.connection.execute("UPDATE run SET state = 'stopped' WHERE id = ?1", [id]).map_err(&doing)?;
         let mut part = PART;
@@ -64,8 +64,8 @@ impl Store {
         lock.retire(&self.place)
     }
 
-    /// Cuts the unused pages off the database, a few at a time. Without `auto_vacuum`, which stores of older versions lack,
-    /// they stay and are used again.
+    /// Truncates the unused pages of the database, a few at a time. Without `auto_vacuum`, which stores of older
+    /// versions lack, they remain and are reused.
     fn return_free_pages(&self) -> Result<(), StoreError> {
         let doing = self.place.doing("returning space");
         let free = || self.connection.pragma_query_value(None, "freelist_count", |row| row.get::<_, i64>(0));
@@ -81,7 +81,7 @@ impl Store {
         }
     }
 
-    /// Writes what the log has to the database, and cuts it to nothing.
+    /// Writes the log's contents to the database, and truncates the log.
     pub(crate) fn empty_log(&self) -> Result<(), StoreError> {
         let emptied = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         emptied.map_err(self.place.doing("writing the log to the database"))
@@ -106,7 +106,7 @@ impl Store {
         step.commit().map_err(&doing)
     }
 
-    /// Returns the space of removed runs to the disk. While others read or write the store, that is left for later.
+    /// Returns the space of removed runs to the disk. While others read or write the store, that is postponed.
     pub fn shrink(&self) -> Result<(), StoreError> {
         let compacted = self.connection.execute_batch("VACUUM").map_err(self.place.doing("returning space"));
         let shrunk = match compacted {
@@ -122,7 +122,7 @@ impl Store {
     }
 }
 
-/// The runs that are not worth keeping: those without a sample, and all but the newest `keep` of each study. `runs` has
+/// Returns the runs that can be pruned: those without a sample, and all but the newest `keep` of each study. `runs` has
 /// the newest first. A run that is being written is never among them.
 pub fn worthless(runs: &[RunSummary], keep: Option<usize>) -> Vec<&RunSummary> {
     let mut worthless = Vec::new();

@@ -1,7 +1,7 @@
-//! Disk space that is reserved so that results can be removed from a full disk.
+//! Disk space reserved so that results can be removed from a full disk.
 //!
-//! SQLite cannot delete a row without writing to its log first. On a full disk, removing results would fail, and they would
-//! stay the reason why it is full. So a file next to the database occupies some space, and is removed first.
+//! SQLite cannot delete a row without writing to its log first. On a full disk, removing results would fail, and they
+//! would keep it full. So a file next to the database occupies some space, and is removed first.
 
 use std::fs::{self, OpenOptions};
 

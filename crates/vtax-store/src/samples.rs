@@ -1,4 +1,4 @@
-//! The samples of a run, read where they are stored.
+//! Samples of a run, read from where they are stored.
 
 use std::{
     cell::RefCell,
@@ -20,15 +20,15 @@ use vtax_stats::histogram::{HistogramError, SparseHistogram};
 
 use crate::{StoreError, error::StoreLocation, from_json};
 
-/// The samples of a run. Each is read when it is asked for.
+/// Samples of a run, each read when requested.
 pub(crate) struct StoredSamples<'a> {
-    /// In a transaction, so that the samples are those of one moment.
+    /// Transaction, so that the samples are consistent.
     snapshot: &'a Connection,
     place: &'a StoreLocation,
     id: String,
-    /// In the order in which they landed.
+    /// Rows in the order in which they were stored.
     rows: Vec<StoredRow>,
-    /// Why [`Serialize`] failed, whose own errors are texts.
+    /// Error of [`Serialize`], whose own errors are texts.
     failed: RefCell<Option<StoreError>>,
 }
 
@@ -37,7 +37,7 @@ struct StoredRow {
     cell: usize,
 }
 
-/// A sample as it is stored.
+/// Sample as stored.
 struct StoredSample {
     cell: usize,
     round: u32,
@@ -46,8 +46,8 @@ struct StoredSample {
     from_send: Option<Vec<u8>>,
 }
 
-/// What a [`Sample`] has beside its figures. The two are read apart: serde holds everything that is flattened into a
-/// struct before it reads any of it, which takes three times as long.
+/// Fields of a [`Sample`] other than its figures. The two are read separately: serde holds everything that is flattened
+/// into a struct before it reads any of it, which takes three times as long.
 #[derive(Deserialize)]
 struct Turned {
     cell: usize,
@@ -56,7 +56,7 @@ struct Turned {
     at: String,
 }
 
-/// The samples of one cell, to be written.
+/// Samples of one cell, to be written.
 pub(crate) struct CellSamples<'a> {
     samples: &'a StoredSamples<'a>,
     cell: usize,
@@ -73,7 +73,7 @@ impl<'a> StoredSamples<'a> {
         StoredSamples::after(snapshot, place, id, i64::MIN, usize::MAX)
     }
 
-    /// The first `most` samples that landed after `landed`.
+    /// Reads the first `most` samples stored after `landed`.
     pub(crate) fn after(
         snapshot: &'a Connection,
         place: &'a StoreLocation,
@@ -83,7 +83,7 @@ impl<'a> StoredSamples<'a> {
     ) -> Result<StoredSamples<'a>, StoreError> {
         let doing = place.doing(DOING);
         let rows = {
-            // Only of the index. The rows themselves would be sorted with all that is in them.
+            // Sort by the index only. Sorting the rows themselves would include all of their contents.
             let mut statement = snapshot
                 .prepare("SELECT landed, cell FROM sample WHERE run = ?1 AND landed > ?2 ORDER BY landed LIMIT ?3")
                 .map_err(&doing)?;
@@ -95,7 +95,7 @@ impl<'a> StoredSamples<'a> {
         Ok(StoredSamples { snapshot, place, id: id.to_owned(), rows, failed: RefCell::new(None) })
     }
 
-    /// Where the last of them landed.
+    /// Returns the position of the last sample.
     pub(crate) fn last_landed(&self) -> Option<i64> {
         self.rows.last().map(|row| row.landed)
     }
@@ -104,7 +104,7 @@ impl<'a> StoredSamples<'a> {
         CellSamples { samples: self, cell }
     }
 
-    /// Why the samples could not be written, if that was because they could not be read.
+    /// Returns the read error, if the samples could not be written because they could not be read.
     pub(crate) fn failed(&self) -> Option<StoreError> {
         self.failed.borrow_mut().take()
     }
@@ -126,8 +126,8 @@ impl<'a> StoredSamples<'a> {
         list.end()
     }
 
-    /// Decodes samples on all CPUs while it reads the next ones, and gives them to `take` in the order in which they
-    /// landed.
+    /// Decodes samples on all CPUs while it reads the next ones, and passes them to `take` in the order in which they
+    /// were stored.
     fn each<T: Send>(
         &self,
         is_wanted: impl Fn(&StoredRow) -> bool,
@@ -153,14 +153,15 @@ impl<'a> StoredSamples<'a> {
     }
 }
 
-/// How many samples are held, each of which has some KiB.
+/// Number of samples held at a time, each of which has some KiB.
 const DECODED_TOGETHER: usize = 128;
-/// How many of them a thread takes at a time.
+/// Number of samples that a thread takes at a time.
 const PIECE: usize = 16;
 
 const SAMPLE: &str = "SELECT round, body, rtt, rtt_from_send FROM sample WHERE landed = ?1";
 
-/// The results in the order of the items, and what this thread has found meanwhile, before it helps the others.
+/// Returns the results in the order of the items, and the result of this thread's own work, after which it helps the
+/// others.
 fn on_all_cpus<T: Sync, U: Send, V>(
     items: &[T],
     work: impl Fn(&T) -> U + Sync,
@@ -174,7 +175,7 @@ fn on_all_cpus<T: Sync, U: Send, V>(
     };
     thread::scope(|scope| {
         let others = thread::available_parallelism().map_or(1, usize::from) - 1;
-        // At the limit of processes this thread does it all.
+        // At the limit of processes this thread does all the work.
         let start = |_| Builder::new().name("reader".into()).spawn_scoped(scope, worked).ok();
         let started: Vec<_> = (0..others).filter_map(start).collect();
         let found = meanwhile();

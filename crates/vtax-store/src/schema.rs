@@ -1,4 +1,4 @@
-//! The database's tables, and how they came to be.
+//! Tables of the database, and their migrations.
 
 use std::{fs::OpenOptions, time::Duration};
 
@@ -8,7 +8,7 @@ use vtax_sys::directory::open_private;
 
 use crate::{StoreError, error::StoreLocation};
 
-/// The step from each version of the schema (`PRAGMA user_version`) to the next; the first makes version 1.
+/// Migrations from each version of the schema (`PRAGMA user_version`) to the next; the first creates version 1.
 const MIGRATIONS: [&str; 4] = [FIRST, SHORT_ROWS, LABELS, BRIEFS];
 
 pub(crate) const FIRST: &str = "
@@ -42,8 +42,8 @@ pub(crate) const FIRST: &str = "
     ) STRICT;
 ";
 
-/// What `vtax results list` shows is in short rows of their own, and a sample's histograms are beside its other
-/// figures as the bytes of their V2 encoding. Samples that landed before this keep theirs in `body`.
+/// `vtax results list` reads short rows in a separate table, and a sample's histograms are next to its other figures as
+/// the bytes of their V2 encoding. Samples stored before this version keep theirs in `body`.
 pub(crate) const SHORT_ROWS: &str = "
     CREATE TABLE plan (
         run TEXT PRIMARY KEY NOT NULL REFERENCES run (id),
@@ -68,14 +68,14 @@ pub(crate) const SHORT_ROWS: &str = "
     END;
 ";
 
-/// What a user calls a run.
+/// Label of a run.
 pub(crate) const LABELS: &str = "ALTER TABLE run ADD COLUMN label TEXT NOT NULL DEFAULT ''";
 
-/// What a complete run has found, in the few words that a list of thousands of runs has room for. To compute them again,
-/// the list would have to read all samples of all runs.
+/// Result of a complete run, in the few words that a list of thousands of runs has room for. To recompute them, the
+/// list would have to read all samples of all runs.
 const BRIEFS: &str = "ALTER TABLE run ADD COLUMN brief TEXT NOT NULL DEFAULT ''";
 
-/// The tables of version 1 as those of today, for who only reads them.
+/// Tables of version 1 in their current form, for readers.
 const FIRST_AS_TODAY: &str = "
     CREATE TEMP VIEW plan AS SELECT id AS run, header FROM main.run;
     CREATE TEMP VIEW run AS SELECT
@@ -86,28 +86,28 @@ const FIRST_AS_TODAY: &str = "
     CREATE TEMP VIEW sample AS SELECT *, NULL AS rtt, NULL AS rtt_from_send FROM main.sample;
 ";
 
-/// The tables of version 2 as those of today, for who only reads them.
+/// Tables of version 2 in their current form, for readers.
 const SHORT_ROWS_AS_TODAY: &str =
     "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, '' AS label, '' AS brief FROM main.run";
 
-/// The tables of version 3 as those of today, for who only reads them.
+/// Tables of version 3 in their current form, for readers.
 const LABELS_AS_TODAY: &str = "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, '' AS brief FROM main.run";
 
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// How long to wait for another vtax's transaction, which takes milliseconds.
+/// Timeout for another vtax's transaction, which takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection on which a commit is on the disk when it returns.
+/// Opens a connection on which a commit is on the disk when it returns.
 pub(crate) fn connect(place: &StoreLocation) -> Result<Connection, StoreError> {
     let doing = place.doing("opening the results");
     let file = place.file();
-    // SQLite would follow a link, and make the file as the umask says. Its log gets the mode of the database.
+    // SQLite would follow a link, and create the file according to the umask. Its log gets the mode of the database.
     open_private(&file, OpenOptions::new().read(true).write(true).create(true).truncate(false))
         .map_err(|source| place.io("opening the results", &file, source))?;
     let connection = Connection::open(&file).map_err(&doing)?;
     connection.busy_timeout(PATIENCE).map_err(&doing)?;
-    // Takes effect in a new database, or when an old one is compacted. Then it can shrink without a copy of it.
+    // Takes effect in a new database, or when an old one is compacted. Then it can shrink without a copy.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(&doing)?;
     write_ahead(&connection).map_err(&doing)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(&doing)?;
@@ -115,7 +115,7 @@ pub(crate) fn connect(place: &StoreLocation) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// A connection that changes no file and makes none. It is one to an empty database in memory, if there is no file yet.
+/// Opens a connection that changes and creates no file; to an empty database in memory if there is no file yet.
 pub(crate) fn connect_to_read(place: &StoreLocation, access: Access) -> Result<Connection, StoreError> {
     let doing = place.doing("reading the results");
     let file = place.file();
@@ -124,9 +124,9 @@ pub(crate) fn connect_to_read(place: &StoreLocation, access: Access) -> Result<C
     }
     let connection = connect_as(place, access).map_err(&doing)?;
     connection.busy_timeout(PATIENCE).map_err(&doing)?;
-    // Who leaves last puts the log into the database, unless it only reads.
+    // The last user to close the database writes the log into it, unless that user only reads.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&doing)?;
-    // What is sorted doesn't go to a file.
+    // Sorting doesn't use a file.
     connection.pragma_update(None, "temp_store", "MEMORY").map_err(&doing)?;
     match version(&connection, place)? {
         // Nobody has written to it yet.
@@ -139,15 +139,15 @@ pub(crate) fn connect_to_read(place: &StoreLocation, access: Access) -> Result<C
     Ok(connection)
 }
 
-/// How a database in WAL mode is read so that none of its files is made or changed
-/// (<https://www.sqlite.org/wal.html>, "Read-Only Databases").
+/// Access to a database in WAL mode that creates and changes none of its files (<https://www.sqlite.org/wal.html>,
+/// "Read-Only Databases").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Nobody writes and no log is left: the database alone.
     Alone,
     /// A process writes, or was killed: the log too, by its index. That of a killed process is rebuilt in memory.
     WithLog,
-    /// The index of the log has been lost. So nobody writes, and an index is made in memory.
+    /// The index of the log was lost. So nobody writes, and an index is built in memory.
     WithoutIndex,
 }
 
@@ -180,7 +180,7 @@ fn connect_as(place: &StoreLocation, access: Access) -> rusqlite::Result<Connect
     Ok(connection)
 }
 
-/// The characters that end a path in a URI (<https://www.sqlite.org/uri.html>).
+/// Escapes the characters that end a path in a URI (<https://www.sqlite.org/uri.html>).
 fn escaped(path: &str) -> String {
     path.replace('%', "%25").replace('?', "%3f").replace('#', "%23")
 }
@@ -191,8 +191,8 @@ fn nothing(place: &StoreLocation) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Changing the journal doesn't wait for other users of the file by itself
-/// (<https://www.sqlite.org/c3ref/busy_handler.html>), so it is tried again.
+/// Enables the write-ahead log. This doesn't wait for other users of the file automatically
+/// (<https://www.sqlite.org/c3ref/busy_handler.html>), so it is retried.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let wait = Duration::from_millis(10);
     for _ in 0..PATIENCE.as_millis() / wait.as_millis() {
@@ -204,13 +204,13 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")
 }
 
-/// Brings the tables to [`VERSION`]; refuses those of a newer vtax.
+/// Migrates the tables to [`VERSION`]; refuses those of a newer vtax.
 pub(crate) fn migrate(connection: &mut Connection, place: &StoreLocation) -> Result<(), StoreError> {
     if version(connection, place)? == VERSION {
         return Ok(());
     }
     let doing = place.doing("making the tables");
-    // Asked again inside: another vtax may have been faster.
+    // Checked again inside: another vtax may have been faster.
     let step = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&doing)?;
     let from = version(&step, place)?;
     for sql in MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(0)) {

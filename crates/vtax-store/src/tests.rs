@@ -1,4 +1,4 @@
-//! The store against what happens to stores: kills, full disks, two at once, other versions.
+//! Tests of the store under kills, full disks, concurrent writers and other versions.
 
 mod readers;
 mod space;
@@ -27,7 +27,7 @@ fn new_run(dir: &Path, id: &str) -> (Store, RunWriter) {
     (store, writer)
 }
 
-/// The samples of a run with all that is in them.
+/// Returns the samples of a run with all of their contents.
 fn whole(store: &Store, id: &str) -> Vec<Sample> {
     let all = store.with_run(id, |run| {
         let mut all = Vec::new();
@@ -123,7 +123,7 @@ fn a_sample_does_not_land_twice_and_a_run_does_not_begin_twice() {
     assert_eq!(store.load("demo-1").expect("there").samples.len(), 2);
 }
 
-/// A transaction waits for the disk, so many runs go in one.
+/// A transaction waits for the disk, so many runs are removed in one.
 #[test]
 fn many_runs_are_removed_in_a_few_transactions_and_none_if_one_is_unknown() {
     let dir = folder();
@@ -250,7 +250,7 @@ fn resuming_goes_on_and_adds_up_the_time() {
     assert_eq!(left, 0, "a complete run needs no lock");
 }
 
-/// Extending a run is what everybody wants after the first one, and was refused.
+/// Extending a complete run, a common wish, was refused.
 #[test]
 fn a_complete_run_goes_on_with_more_rounds() {
     let dir = folder();
@@ -361,7 +361,7 @@ fn a_plan_of_another_version_is_named_and_the_list_still_works() {
     assert_eq!(store.list().expect("lists").len(), 1);
 }
 
-/// Kills of the writer, each at another moment.
+/// Number of times the writer is killed, each at another moment.
 const KILLS: u32 = 12;
 
 #[test]
@@ -374,8 +374,8 @@ fn a_kill_at_any_moment_loses_at_most_the_sample_in_flight() {
         let mut child = spawn_writer(dir.path(), kill);
         let out = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
         let mut landings = out.filter_map(|line| landed(&line));
-        // Every third is killed early, perhaps while it opens the store; the others after some
-        // samples and a part of the next.
+        // Every third is killed early, perhaps while it opens the store; the others after some samples and a part of
+        // the next.
         let samples = if kill % 3 == 0 { 0 } else { 3 * kill as usize };
         reported.extend(landings.by_ref().take(samples));
         std::thread::sleep(Duration::from_micros(u64::from(kill) * 977 % 5_000));
@@ -390,7 +390,7 @@ fn a_kill_at_any_moment_loses_at_most_the_sample_in_flight() {
     assert!(reported.len() > KILLS as usize, "the writer got to write: {}", reported.len());
 }
 
-/// The keys of the samples that are there.
+/// Keys of the stored samples.
 fn check_after_kill(store: &Store) -> BTreeSet<(usize, u32)> {
     let check: String =
         store.connection.pragma_query_value(None, "integrity_check", |row| row.get(0)).expect("can be checked");
@@ -402,7 +402,7 @@ fn check_after_kill(store: &Store) -> BTreeSet<(usize, u32)> {
     run.samples.iter().map(|sample| (sample.cell, sample.round)).collect()
 }
 
-/// This test program once more, as the writer that is to be killed.
+/// Starts this test program again, as the writer to be killed.
 fn spawn_writer(dir: &Path, session: u32) -> Child {
     let (_, module) = module_path!().split_once("::").expect("the test program's name, then the module");
     let mut program = Command::new(std::env::current_exe().expect("a test program"));
@@ -428,13 +428,13 @@ fn writes_until_it_is_killed() {
     }
 }
 
-/// Of a line that was written whole.
+/// Parses a line that was written completely.
 fn landed(line: &str) -> Option<(usize, u32)> {
     let mut words = line.strip_prefix("landed ")?.split(' ');
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
-/// The rows of a run say anything: its plan, a sample and a failure, each up to a byte that no text has.
+/// The rows of a run contain arbitrary data: its plan, a sample and a failure, each up to a byte that no text has.
 #[test]
 fn fuzz_stores() {
     let dir = folder();

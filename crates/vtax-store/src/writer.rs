@@ -1,4 +1,4 @@
-//! Writes runs.
+//! Writer of runs.
 
 use std::time::Instant;
 
@@ -11,20 +11,20 @@ use vtax_model::{
 
 use crate::{Store, StoreError, error::StoreLocation, lock::RunLock, read_run, schema, state_of};
 
-/// Writes a run as it goes on. Dropped without [`RunWriter::finish`], the run counts as killed.
+/// Writes a run in progress. Dropped without [`RunWriter::finish`], the run counts as killed.
 #[derive(Debug)]
 pub struct RunWriter {
     place: StoreLocation,
     pub(crate) connection: Connection,
     lock: RunLock,
     id: String,
-    /// The time that earlier sessions took.
+    /// Duration of earlier sessions.
     earlier_seconds: f64,
     begun: Instant,
 }
 
 impl Store {
-    /// Keeps the plan of a new run, which is running from now on.
+    /// Stores the plan of a new run, which is running from now on.
     pub fn create_run(&self, header: &RunHeader) -> Result<RunWriter, StoreError> {
         let place = &self.place;
         let mut writer = RunWriter::begin(place, &header.id)?;
@@ -36,12 +36,12 @@ impl Store {
         }
     }
 
-    /// Goes on with a run that was stopped or killed. `id` as in [`Store::load`].
+    /// Resumes a run that was stopped or killed; `id` as in [`Store::load`].
     pub fn resume(&self, id: &str) -> Result<RunWriter, StoreError> {
         let id = self.find(id)?;
         let mut writer = RunWriter::begin(&self.place, &id)?;
         let doing = self.place.doing("resuming a run");
-        // Nobody else can change the state any more.
+        // No other process can change the state any more.
         let (state, seconds) = state_of(&writer.connection, &id, &doing)?
             .ok_or_else(|| StoreError::NotFound { id: id.clone(), similar: Vec::new() })?;
         if state == RunState::Complete {
@@ -53,13 +53,13 @@ impl Store {
         Ok(writer)
     }
 
-    /// Goes on with a run, also a complete one, until it has so many rounds. Plan and state are stored together.
+    /// Extends a run, also a complete one, to this number of rounds. Plan and state are stored together.
     pub fn extend(&self, id: &str, rounds: u32) -> Result<RunWriter, StoreError> {
         let id = self.find(id)?;
         let mut writer = RunWriter::begin(&self.place, &id)?;
         let doing = self.place.doing("extending a run");
         let step = writer.connection.transaction().map_err(&doing)?;
-        // Nobody else can change the plan any more.
+        // No other process can change the plan any more.
         let run = read_run(&step, &self.place, &id)?.readings()?;
         let header = match run.extended(rounds) {
             Ok(header) => header,
@@ -84,7 +84,7 @@ impl RunWriter {
         if state == RunState::Complete { self.lock.retire(&self.place) } else { Ok(()) }
     }
 
-    /// Changes the plan of the run, once its first rounds have told what it takes.
+    /// Replaces the plan of the run, once its first rounds have shown how many are needed.
     pub fn replan(&mut self, header: &RunHeader) -> Result<(), StoreError> {
         let updated = self.connection.execute(NEW_PLAN, params![self.id, self.json(header, "plan")?]);
         updated.map(drop).map_err(self.place.doing("keeping the plan of a run"))
@@ -95,7 +95,7 @@ impl RunWriter {
         Ok(RunWriter { place, connection, lock, id: id.to_owned(), earlier_seconds: 0.0, begun: Instant::now() })
     }
 
-    /// Keeps samples that landed together: they are on the disk when this returns, or none of them is.
+    /// Stores samples that were taken together: they are on the disk when this returns, or none of them is.
     pub fn samples(&mut self, samples: &[Sample]) -> Result<(), StoreError> {
         let row = |sample: &Sample| {
             let mut sample = sample.clone();
@@ -111,7 +111,7 @@ impl RunWriter {
         })
     }
 
-    /// Keeps that a sample could not be taken.
+    /// Stores a failed sample.
     pub fn failure(&mut self, failure: &Failure) -> Result<(), StoreError> {
         let row = NewRow { turn: failure.turn(), body: self.json(failure, "failure")?, rtt: None, from_send: None };
         self.insert(&[row], |step, id, NewRow { turn: (round, Turn { cell, arm }), body, .. }| {
@@ -164,7 +164,7 @@ impl RunWriter {
     }
 }
 
-/// What lands of a sample or of a failure.
+/// Row of a sample or of a failure.
 struct NewRow {
     turn: (u32, Turn),
     body: String,

@@ -1,4 +1,4 @@
-//! A made-up study of disks: the host's own and a guest's by several ways to attach it, with 2 to 20 threads.
+//! Synthetic study of disks: the host's own and a guest's with several attachments, with 2 to 20 threads.
 
 use vtax_model::{
     cell::{Cell, CellTest, DiskCell, Instrument},
@@ -9,7 +9,7 @@ use vtax_model::{
 
 use super::{noise, row, study, times, where_missing};
 
-/// The rows, and how much longer an I/O takes in each.
+/// Rows, and their factors on the time of an I/O.
 const ROWS: [(&str, f64); 5] = [
     ("native-disk", 1.0),
     ("virtio-blk", 1.31),
@@ -20,7 +20,7 @@ const ROWS: [(&str, f64); 5] = [
 
 const THREADS: [u32; 6] = [2, 4, 8, 12, 16, 20];
 
-/// A complete run of all rows.
+/// Returns a complete run of all rows.
 pub fn disks() -> Run {
     let tests = THREADS.map(|threads| format!("random:reads=60,block=8KiB,jobs={threads},range=64MiB"));
     let others = ["random:range=64MiB", "sequential:block=1MiB,range=64MiB"].map(str::to_owned);
@@ -29,7 +29,7 @@ pub fn disks() -> Run {
     run("vdisk", "Virtual disk against bare metal", &tests, &rows)
 }
 
-/// A run of two files, of which one is in memory.
+/// Returns a run of two files, one of them in memory.
 pub fn files() -> Run {
     let rows = ["disk:/srv/a.img", "disk:/dev/shm/b.img"].map(row);
     let mut run = run("measure", "random of /srv/a.img and /dev/shm/b.img", &["random".to_owned()], &rows);
@@ -63,7 +63,7 @@ fn run(id: &str, title: &str, tests: &[String], rows: &[Row]) -> Run {
     run
 }
 
-/// What is behind the disks of each row.
+/// Returns the path of the disks of each row.
 pub(crate) fn records(study: &Study) -> Vec<DiskPathRecord> {
     if study.cells.iter().all(|cell| cell.disk().is_none()) {
         return Vec::new();
@@ -91,7 +91,7 @@ fn record(row: Row) -> DiskPathRecord {
     DiskPathRecord { method: row, disk: disk.as_str().into(), program: "fio-0.0-synthetic".into(), path }
 }
 
-/// Half a second of a disk.
+/// Returns half a second of a disk.
 pub(crate) fn figures(test: &DiskTest, row: Row, jitter: f64, number: usize) -> Figures {
     let seconds = 0.5;
     let name = row.to_string();
@@ -107,7 +107,7 @@ pub(crate) fn figures(test: &DiskTest, row: Row, jitter: f64, number: usize) -> 
     Figures::of_disk(&DiskReport { read: Some(report), write: None, cpu })
 }
 
-/// Networks only have one.
+/// Only networks have paths.
 pub(crate) fn paths(study: &Study, of: fn(Row, vtax_model::units::Mtu) -> PathRecord) -> Vec<PathRecord> {
     study.cells[0].mtu().map(|mtu| of(study.baseline, mtu)).into_iter().collect()
 }

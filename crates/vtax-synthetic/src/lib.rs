@@ -1,4 +1,4 @@
-//! Synthetic runs: made up by arithmetic, on a machine that says so, analysed like real ones.
+//! Synthetic runs, computed on a machine that identifies itself as synthetic, and analysed like real ones.
 
 #![forbid(unsafe_code)]
 
@@ -21,20 +21,20 @@ use vtax_stats::histogram::Histogram;
 
 pub use disks::{disks, files};
 
-/// Why a made-up run has no cells of disks.
+/// Reason why a synthetic run has no cells of disks.
 const OF_A_NETWORK: &str = "made-up runs are of networks";
 
-/// The row of this name.
+/// Returns the row with this name.
 pub fn row(name: &str) -> Row {
     name.parse().expect("a row")
 }
 
-/// A complete run of a built-in study on a machine without ipvlan and without guests.
+/// Returns a complete run of a built-in study on a machine without ipvlan and without guests.
 pub fn built_in(id: &str) -> Run {
     of(study(id))
 }
 
-/// A built-in study; of the demo the part that is measured as the machine runs, with all of its cells.
+/// Returns a built-in study; of the demo, the part with host settings and all of its cells.
 pub fn study(id: &str) -> Study {
     let text = include_str!("../../vtax-model/tests/data/plain.toml");
     match id {
@@ -43,12 +43,12 @@ pub fn study(id: &str) -> Study {
     }
 }
 
-/// A complete run of the study that this TOML describes.
+/// Returns a complete run of the study that this TOML describes.
 pub fn of_text(text: &str) -> Run {
     of(Study::parse(Source { name: "synthetic.toml", text }).expect("a study"))
 }
 
-/// A complete run of these rows of a built-in study, where nothing is missing.
+/// Returns a complete run of these rows of a built-in study, with nothing missing.
 pub fn whole(id: &str, rows: &[&str]) -> Run {
     let mut study = Study::built_in(id).expect("built in");
     let rows: Vec<Row> = rows.iter().map(|name| row(name)).collect();
@@ -57,7 +57,7 @@ pub fn whole(id: &str, rows: &[&str]) -> Run {
     where_missing(study, Vec::new())
 }
 
-/// A complete run of a study.
+/// Returns a complete run of a study.
 pub fn of(study: Study) -> Run {
     let unavailable = study.rows.iter().filter_map(|row| unavailable(*row)).collect();
     where_missing(study, unavailable)
@@ -91,7 +91,7 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
     run
 }
 
-/// The plan of a run of which nothing but this is told.
+/// Returns the plan of a run about which nothing else matters.
 pub fn header(id: &str, started: &str) -> RunHeader {
     let study = study("demo");
     RunHeader {
@@ -118,7 +118,7 @@ pub fn header(id: &str, started: &str) -> RunHeader {
     }
 }
 
-/// A second in which 20,000 round trips were counted and none was timed.
+/// Returns a sample of one second in which 20,000 round trips were counted and none was timed.
 pub fn sample(cell: usize, arm: Arm, round: u32) -> Sample {
     let machine = MachineCpu { cpus: 2, user: 0.1, idle: 1.9, ..MachineCpu::default() };
     let end = EndReport { seconds: 1.0, transactions: 20_000, machine, ..EndReport::default() };
@@ -128,13 +128,13 @@ pub fn sample(cell: usize, arm: Arm, round: u32) -> Sample {
     Sample { cell, arm, round, at: "2026-01-01T00:00:00Z".into(), figures }
 }
 
-/// The figures of a run.
+/// Returns the figures of a run.
 pub fn analyse(run: &Run) -> ResultDocument {
     let Ok(document) = vtax_model::analysis::analyse(run);
     document
 }
 
-/// As if it had been killed after `rounds`.
+/// Truncates a run as if it had been killed after `rounds`.
 pub fn killed_after(mut run: Run, rounds: u32) -> Run {
     run.state = RunState::Running;
     run.samples.retain(|sample| sample.round <= rounds);
@@ -154,7 +154,7 @@ fn unavailable(row: Row) -> Option<UnavailableRow> {
     Some(UnavailableRow { method: row, unsupported })
 }
 
-/// A machine that says that it is made up.
+/// Returns a machine that identifies itself as synthetic.
 pub fn environment() -> Environment {
     Environment {
         vtax: "0.0.0-synthetic".into(),
@@ -195,7 +195,7 @@ fn take_round(run: &mut Run, round: u32) {
     let header = &run.header;
     let samples = header.turns(round).into_iter().map(|turn| {
         let cell = header.study.cells[turn.cell];
-        // One for each cell and arm of each round, whatever their place in the round.
+        // One for each cell and arm of each round, whatever their position in the round.
         let cells = round as usize * header.study.cells.len() + turn.cell;
         let number = cells * 2 + usize::from(turn.arm == Arm::APrime);
         let jitter = 1.0 + 0.04 * (noise(round, number) - 0.5);
@@ -208,7 +208,7 @@ fn take_round(run: &mut Run, round: u32) {
     run.samples.extend(samples.collect::<Vec<_>>());
 }
 
-/// Between 0 and 1, the same each time (splitmix64).
+/// Returns a value between 0 and 1, the same each time (splitmix64).
 fn noise(round: u32, number: usize) -> f64 {
     let mut x = (u64::from(round) << 32 | number as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -236,7 +236,7 @@ fn slowdown(row: Row) -> f64 {
     }
 }
 
-/// Half a second of both ends on one machine.
+/// Returns half a second of both endpoints on one machine.
 fn figures(cell: &Cell, slower: f64, number: usize) -> Figures {
     let spec = cell.net().expect(OF_A_NETWORK).spec(&vtax_model::study::SamplingPlan {
         samples: 1,
@@ -264,7 +264,7 @@ fn end(cell: &Cell, slower: f64, number: usize) -> EndReport {
     let net = cell.net().expect(OF_A_NETWORK);
     let transport = if net.transport == Transport::Tcp { 1.0 } else { 0.94 };
     let TestOptions { burst, arrivals, interval, stages, .. } = net.options;
-    // A CPU that doesn't sleep needn't be woken.
+    // A CPU without idle states needn't be woken.
     let base = if cell.instrument == Instrument::Path { 12.7 } else { 31.4 };
     let rtt_us = base * slower * transport * price(cell);
     let mbps = if net.mtu.get() > 1500 { 41_300.0 } else { 24_137.0 } * transport / slower;
@@ -275,7 +275,7 @@ fn end(cell: &Cell, slower: f64, number: usize) -> EndReport {
     let transactions = if rr { (seconds * rate) as u64 } else { (seconds * mbps * 1e6 / 8.0 / 1472.0) as u64 };
     let file = FileReport { real: 3.2 * slower, user: 0.04 * slower, sys: 2.9 * slower, checksum: 0x5eed };
     let thread = ThreadCpu { user: 0.02, system: 0.3, waiting: 0.0, cpu: Some(0) };
-    // Those that were due while the one before took its time.
+    // Requests that were due while the previous one took its time.
     let queued = if arrivals.is_some() { 1.7 } else { 1.0 };
     let mut end = EndReport {
         seconds,
@@ -303,7 +303,7 @@ fn end(cell: &Cell, slower: f64, number: usize) -> EndReport {
     end
 }
 
-/// A quarter of it, give or take 1 %.
+/// Returns a quarter of it, plus or minus 1 %.
 fn slice(end: &EndReport, pass: u32, number: usize) -> Slice {
     let jitter = 1.0 + 0.02 * (noise(pass, number) - 0.5);
     let share = |total: u64| (total as f64 / 4.0 / jitter) as u64;
@@ -317,7 +317,7 @@ fn slice(end: &EndReport, pass: u32, number: usize) -> Slice {
     }
 }
 
-/// What the sizes and options make of a round trip.
+/// Factor of the sizes and options on a round trip.
 fn price(cell: &Cell) -> f64 {
     let net = cell.net().expect(OF_A_NETWORK);
     let kind = match net.workload {
@@ -336,7 +336,7 @@ fn price(cell: &Cell) -> f64 {
     kind * engine * gap * (1.0 + 0.4 * f64::from(net.options.burst.get() - 1))
 }
 
-/// A rate that rises at first, in equal intervals.
+/// Returns a rate that rises at first, in equal intervals.
 fn series(end: &EndReport, cell: &Cell, length: f64, number: usize) -> Vec<Interval> {
     let count = (end.seconds / length).round() as u32;
     let interval = |index: u32| {
@@ -376,7 +376,7 @@ fn stages(rtt_us: f64, number: usize) -> Stages {
     }
 }
 
-/// A body around the mean and an ever thinner tail.
+/// Returns a distribution around the mean with an ever thinner tail.
 fn times(mean_us: f64, number: usize) -> Histogram {
     let mut histogram = Histogram::new();
     for i in 0..2000u32 {

@@ -1,8 +1,8 @@
-//! What the address of a page asks for.
+//! Query parameters of a page.
 
 use form_urlencoded::{Serializer, parse};
 
-/// The fields of a form, as a browser writes them into an address.
+/// Fields of a form, as a browser encodes them in an address.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Chosen(Vec<(String, String)>);
 
@@ -11,18 +11,18 @@ impl Chosen {
         Chosen(parse(query.unwrap_or_default().as_bytes()).into_owned().collect())
     }
 
-    /// Every value of a field.
+    /// Returns every value of a field.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a field; empty if there is none.
+    /// Returns the first value of a field; empty if there is none.
     pub(crate) fn one(&self, name: &str) -> &str {
         self.0.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value)
     }
 }
 
-/// Fields as a part of an address.
+/// Encodes fields as a part of an address.
 pub(crate) fn query(fields: &[(&str, &str)]) -> String {
     let mut query = Serializer::new(String::new());
     query.extend_pairs(fields.iter().filter(|(_, value)| !value.is_empty()));

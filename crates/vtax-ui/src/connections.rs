@@ -1,8 +1,8 @@
-//! Connections, of which there may be so many, and which must ask something in time.
+//! Connections, limited in number and in time to send a request.
 //!
-//! Whoever can reach 127.0.0.1 can connect, so a place isn't worth much before the key has been shown. If all are taken, the
-//! next connection gets the place of one that hasn't shown it: the oldest of the user who has most of them. Whoever shows
-//! a wrong key is refused and cut off (`guard`).
+//! Anyone who can reach 127.0.0.1 can connect, so a place is not protected before the key has been shown. If all are
+//! taken, the next connection replaces one that hasn't shown the key: the oldest of the user who has most of them. A
+//! client with a wrong key is refused and disconnected (`guard`).
 
 use std::{
     collections::BTreeMap,
@@ -33,13 +33,13 @@ use vtax_sys::netlink::{UserId, owner_of_peer};
 
 use super::UiError;
 
-/// Connections at a time.
+/// Maximum number of concurrent connections.
 pub(crate) const CONNECTIONS: usize = 64;
-/// From the connection, or the last answer, to the next whole request.
+/// Timeout from the connection, or the last response, to the next complete request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest head of a request.
+/// Maximum length of a request's head.
 const LONGEST_HEAD: usize = 32 << 10;
-/// Until the next try, if the kernel gives no connection: it may have no descriptor left.
+/// Delay before the next attempt if accepting fails: the kernel may have no descriptor left.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn serve(listener: TcpListener, router: Router) -> Result<(), UiError> {
@@ -49,14 +49,14 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) -> Result<(), U
             sleep(PAUSE).await;
             continue;
         };
-        // All places may be taken by who has the key. Then this connection ends here.
+        // All places may be taken by clients with the key. Then this connection ends here.
         if let Some(place) = places.take(user(&stream)) {
             tokio::spawn(answer(stream, Arc::new(place), router.clone()));
         }
     }
 }
 
-/// Answers until the client or its time is at an end, or somebody else gets its place.
+/// Responds until the client or its time is at an end, or until another connection gets its place.
 async fn answer(stream: TcpStream, place: Arc<ConnectionPlace>, router: Router) {
     let (router, asking) = (TowerToHyperService::new(router), Arc::clone(&place));
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -67,13 +67,13 @@ async fn answer(stream: TcpStream, place: Arc<ConnectionPlace>, router: Router) 
     connection.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
     let served = connection.serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // Whoever breaks a connection off, or asks what is no HTTP, gets no answer.
+        // A client that closes the connection, or doesn't speak HTTP, gets no response.
         _ = served => {}
         () = place.seat.lost.notified() => {}
     }
 }
 
-/// The user of the program at the other end, if the kernel knows it.
+/// Returns the user of the program at the other end, if the kernel knows it.
 fn user(stream: &TcpStream) -> Option<UserId> {
     let (SocketAddr::V4(own), SocketAddr::V4(peer)) = (stream.local_addr().ok()?, stream.peer_addr().ok()?) else {
         return None;
@@ -81,7 +81,7 @@ fn user(stream: &TcpStream) -> Option<UserId> {
     owner_of_peer(own, peer).ok()?
 }
 
-/// All connections, in the order in which they came.
+/// All connections, in the order of their arrival.
 #[derive(Clone, Default)]
 struct Places(Arc<Mutex<Taken>>);
 
@@ -93,12 +93,12 @@ struct Taken {
 
 struct Seat {
     user: Option<UserId>,
-    /// Whether the key has been shown.
+    /// Set once the key has been shown.
     trusted: AtomicBool,
     lost: Notify,
 }
 
-/// The place of one connection. It is free again when this is dropped.
+/// Place of one connection, which is free again when this is dropped.
 pub(crate) struct ConnectionPlace {
     all: Places,
     number: u64,
@@ -106,7 +106,7 @@ pub(crate) struct ConnectionPlace {
 }
 
 impl ConnectionPlace {
-    /// From now on nobody else gets this place.
+    /// Protects this place from now on.
     pub(crate) fn trust(&self) {
         self.seat.trusted.store(true, Ordering::Relaxed);
     }
@@ -123,7 +123,7 @@ impl Places {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// None if all are taken by connections that have shown the key.
+    /// Returns `None` if all are taken by connections that have shown the key.
     fn take(&self, user: Option<UserId>) -> Option<ConnectionPlace> {
         let mut taken = self.locked();
         if taken.seats.len() >= CONNECTIONS {
@@ -138,7 +138,7 @@ impl Places {
 }
 
 impl Taken {
-    /// The oldest one without the key, of the user who has most of these.
+    /// Returns the oldest connection without the key, of the user who has most of these.
     fn least_worth(&self) -> Option<u64> {
         let mut of_users: BTreeMap<Option<u32>, Vec<u64>> = BTreeMap::new();
         let strangers = self.seats.iter().filter(|(_, seat)| !seat.trusted.load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! What stands before every page: who may read it, and what a browser may do with it.
+//! Access control in front of every page, and restrictions for browsers.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use axum::{
 
 use super::{connections::ConnectionPlace, key::AccessKey, pages::Service};
 
-/// A page of another site can have its name point to 127.0.0.1. Its requests then name that site.
+/// A page of another site can point its name to 127.0.0.1. Its requests then name that site.
 const HOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
 /// The policy of scripts and styles is in each page, which knows its script.
@@ -27,7 +27,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 pub(crate) async fn guard(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     let mut response = match refusal(&service.key, &request) {
-        // Whoever is refused is cut off, and takes no place of others.
+        // A refused client is disconnected, and takes no place of others.
         Some(text) => (StatusCode::FORBIDDEN, [(header::CONNECTION, "close")], text).into_response(),
         None => {
             request.extensions().get::<Arc<ConnectionPlace>>().inspect(|place| place.trust());
@@ -46,8 +46,8 @@ fn refusal(key: &AccessKey, request: &Request) -> Option<&'static str> {
     let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
     let name = name.map_or(host, |(name, _)| name);
     if !HOSTS.contains(&name) {
-        return Some("vtax ui answers only as 127.0.0.1 or localhost.\n");
+        return Some("vtax ui responds to the host names 127.0.0.1 and localhost only.\n");
     }
     let known = key.opens(request.uri().path());
-    (!known).then_some("Open the address that `vtax ui` printed: it has a key, without which nothing is shown.\n")
+    (!known).then_some("Access requires a key: open the full address that `vtax ui` printed.\n")
 }

@@ -1,4 +1,4 @@
-//! The key of a `vtax ui`: without it nothing is shown.
+//! Access key of a `vtax ui`, without which nothing is shown.
 
 use std::io;
 
@@ -12,17 +12,17 @@ pub(crate) struct AccessKey(String);
 impl AccessKey {
     pub(crate) fn random() -> io::Result<AccessKey> {
         let mut bits = [0; 16];
-        // So few bytes come at once or not at all.
+        // So few bytes are read completely or not at all.
         getrandom(&mut bits, GetRandomFlags::empty())?;
         Ok(AccessKey(bits.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// The beginning of every path.
+    /// Returns the prefix of every path.
     pub(crate) fn base(&self) -> String {
         format!("/{}", self.0)
     }
 
-    /// Whether the path begins with the key. How long this takes says nothing about how much of it is right.
+    /// Returns `true` if the path begins with the key. The comparison takes constant time.
     pub(crate) fn opens(&self, path: &str) -> bool {
         let shown = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         Sha256::digest(shown) == Sha256::digest(&self.0)

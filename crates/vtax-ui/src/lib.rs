@@ -1,10 +1,10 @@
 //! `vtax ui`: the results of one store in a browser on this machine.
 //!
-//! It answers on 127.0.0.1 only, and only to who knows the key in the address that it prints. It shows and changes
-//! nothing. A run that goes on is followed by what lands in the store, so it doesn't matter which vtax measures.
+//! It listens on 127.0.0.1 only, and responds only to clients with the key in the address that it prints. It is
+//! read-only. A run in progress is followed by what is stored, so any vtax may measure.
 //!
-//! The key is in the path and in no cookie: a browser sends the cookies of 127.0.0.1 to every port, so to the
-//! programs of other users of this machine too.
+//! The key is in the path and not in a cookie: a browser sends the cookies of 127.0.0.1 to every port, hence also to
+//! programs of other users of this machine.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -27,20 +27,20 @@ use std::{
 
 use key::AccessKey;
 
-/// What keeps the pages from being served.
+/// Error that prevents the pages from being served.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum UiError {
-    /// Another program has the port.
-    #[error("port {0} of 127.0.0.1 is taken by another program; give another one, or 0 for any that is free")]
+    /// Another program uses the port.
+    #[error("port {0} of 127.0.0.1 is in use by another program: choose another one, or 0 for any free port")]
     #[diagnostic(code("port-taken"))]
     Taken(u16),
-    /// The kernel refuses something else.
-    #[error("the results can't be served on 127.0.0.1: {0}")]
+    /// The kernel refuses another operation.
+    #[error("cannot serve results on 127.0.0.1: {0}")]
     #[diagnostic(code("kernel"))]
     Kernel(#[from] io::Error),
 }
 
-/// Pages about the results in one folder.
+/// Pages about the results in one directory.
 #[derive(Debug)]
 pub struct Ui {
     listener: TcpListener,
@@ -50,7 +50,7 @@ pub struct Ui {
 }
 
 impl Ui {
-    /// Takes the port, or with 0 any free one. Nothing is answered before [`Ui::serve`].
+    /// Binds the port, or with 0 any free one. Requests are not answered before [`Ui::serve`].
     pub fn bind(state_dir: PathBuf, port: u16) -> Result<Ui, UiError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => UiError::Taken(port),
@@ -61,12 +61,12 @@ impl Ui {
         Ok(Ui { listener, address, key: AccessKey::random()?, state_dir })
     }
 
-    /// What to open in a browser. Whoever knows it can read the results.
+    /// Returns the address to open in a browser. Anyone who knows it can read the results.
     pub fn address(&self) -> String {
         format!("http://{}{}/", self.address, self.key.base())
     }
 
-    /// Answers until this program ends.
+    /// Serves requests until this program ends.
     pub fn serve(self) -> Result<(), UiError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -1,4 +1,4 @@
-//! The list of results, which a form narrows down. It needs no script.
+//! List of results with a filter form. It needs no script.
 
 use std::fmt::Write as _;
 
@@ -11,14 +11,14 @@ use super::{
     pages::{NoPage, Service},
 };
 
-/// Results on one page of the list.
+/// Number of results on one page of the list.
 const ON_A_PAGE: usize = 100;
 
 const STYLE: &str = include_str!("list.css");
 
-/// What is wanted of the list.
+/// Filter of the list.
 struct Filter<'a> {
-    /// As [`RunSummary::has_words`] has it.
+    /// Words as in [`RunSummary::has_words`].
     words: &'a str,
     state: &'a str,
 }
@@ -49,7 +49,7 @@ pub(crate) fn page(service: &Service, chosen: &Chosen) -> Result<String, NoPage>
     let _ =
         writeln!(text, "<p class=\"faint\">{} in {folder}</p>", count(found.len(), all.len(), filter.is_everything()));
     if all.is_empty() {
-        text += "<p>Nothing has been measured yet; <code>vtax demo</code> is a good start.</p>\n";
+        text += "<p>No results yet. Start with <code>vtax demo</code>.</p>\n";
     } else {
         text += &form(&base, &filter);
     }
@@ -58,7 +58,7 @@ pub(crate) fn page(service: &Service, chosen: &Chosen) -> Result<String, NoPage>
     }
     text += &turn(&base, &filter, number, pages);
     let head = format!("<style>{STYLE}</style>\n");
-    Ok(PageFrame { title: "Results of vtax", links: &service.links(), head: &head, script: None }
+    Ok(PageFrame { title: "vtax results", links: &service.links(), head: &head, script: None }
         .around(&format!("{text}</main>\n")))
 }
 
@@ -91,7 +91,7 @@ fn table(base: &str, runs: &[&RunSummary]) -> String {
          <th class=\"left\" scope=\"col\">Result</th><th class=\"left\" scope=\"col\">State</th><th class=\"right\" scope=\"col\">Samples</th>\
          <th class=\"right\" scope=\"col\">Failed</th><th class=\"right\" scope=\"col\">Took</th></tr>\n</thead>\n\
          <tbody>\n{rows}</tbody>\n</table>\n</div>\n\
-         <p><button>Open the chosen ones on one page</button> <small class=\"faint\">The oldest comes first, and the \
+         <p><button>Open selected on one page</button> <small class=\"faint\">The oldest comes first; the \
          others are compared with it.</small></p>\n</form>\n"
     )
 }
@@ -100,11 +100,11 @@ fn row(base: &str, run: &RunSummary) -> String {
     let id = escaped(&run.id);
     let quick = if run.quick { " <small class=\"faint\">quick</small>" } else { "" };
     let state = match run.state {
-        Condition::Running => "<strong>running</strong>: watch it".to_owned(),
+        Condition::Running => "<strong>running</strong>: watch".to_owned(),
         other => other.to_string(),
     };
     format!(
-        "<tr><td><input type=\"checkbox\" name=\"id\" value=\"{id}\" aria-label=\"Choose {id}\"></td>\
+        "<tr><td><input type=\"checkbox\" name=\"id\" value=\"{id}\" aria-label=\"Select {id}\"></td>\
          <th scope=\"row\"><a href=\"{base}/run/{id}\">{id}</a></th><td class=\"title\">{}{quick}</td><td>{}</td><td>{state}</td>\
          <td class=\"right\">{}</td><td class=\"right\">{}</td><td class=\"right\">{}</td></tr>\n",
         escaped(&run.heading()),
@@ -115,7 +115,7 @@ fn row(base: &str, run: &RunSummary) -> String {
     )
 }
 
-/// Links to the pages before and after this one.
+/// Links to the previous and next page.
 fn turn(base: &str, filter: &Filter<'_>, number: usize, pages: usize) -> String {
     let link = |to: usize, text: &str| {
         let fields = query(&[("words", filter.words), ("state", filter.state), ("page", &to.to_string())]);

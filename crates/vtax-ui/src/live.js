@@ -4,7 +4,7 @@ const state = document.getElementById("state");
 const usual = state.textContent;
 const source = new EventSource(document.getElementById("contents").dataset.events);
 
-// What the reader has scrolled and where the keyboard is stays as it is.
+// Scroll positions and the keyboard focus are preserved.
 function show(html) {
     const tables = () => [...live.querySelectorAll(".table")];
     const before = tables().map((table) => [table.scrollLeft, table === document.activeElement]);
@@ -19,4 +19,4 @@ function show(html) {
 source.addEventListener("run", (event) => show(event.data));
 source.addEventListener("end", () => { source.close(); location.reload(); });
 source.addEventListener("open", () => { state.textContent = usual; });
-source.addEventListener("error", () => { state.textContent = "vtax ui doesn't answer. This page shows what it told last."; });
+source.addEventListener("error", () => { state.textContent = "vtax ui is not responding. This page shows its last update."; });

@@ -1,6 +1,6 @@
-//! A run that goes on: a page that changes while samples land. Without scripts the browser loads it again and again.
+//! Run in progress: a page that updates as samples are stored. Without scripts the browser reloads it periodically.
 //!
-//! The machine is measuring, so a watcher looks at the store once a second, and computes less often the longer it
+//! The machine is measuring, so a watcher looks at the store once per second, and computes less often the longer it
 //! takes.
 
 use std::{
@@ -32,21 +32,21 @@ use vtax_store::{RunSummary, StoreError};
 
 use super::pages::{NoPage, Service};
 
-/// Windows that watch a run at the same time.
+/// Maximum number of concurrent watchers.
 pub(crate) const WATCHERS: usize = 8;
-/// From one look at the store to the next.
+/// Time between two looks at the store.
 const LOOK: Duration = Duration::from_secs(1);
-/// What is computed for a watcher takes at most this part of the time,
+/// Divisor of the share of the time spent on computing for a watcher,
 const SHARE: u32 = 50;
-/// but a watcher doesn't wait longer.
+/// but a watcher doesn't wait longer than this.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Seconds after which a browser without scripts loads the page again.
+/// Seconds after which a browser without scripts reloads the page.
 const RELOAD: u32 = 5;
 
 const SCRIPT: PageScript<'_> =
     PageScript { text: include_str!("live.js"), hash: include_str!(concat!(env!("OUT_DIR"), "/live.js.sha256")) };
 
-/// The page of a run that goes on.
+/// Page of a run in progress.
 pub(crate) fn page(service: &Service, run: &RunSummary) -> Result<String, NoPage> {
     let mut follower = RunFollower::new(service.state_dir.clone(), run.id.clone());
     let mut live = LiveRun::default();
@@ -59,18 +59,18 @@ pub(crate) fn page(service: &Service, run: &RunSummary) -> Result<String, NoPage
     let frame = PageFrame { title: &run.title, links: &service.links(), head: &head, script: Some(SCRIPT) };
     Ok(frame.around(&format!(
         "<main id=\"contents\" data-events=\"{base}/run/{id}/events\">\n<div id=\"live\">{}</div>\n\
-         <p id=\"state\" role=\"status\">The run {id} goes on. This page changes as samples land.</p>\n\
-         <p><a href=\"{base}/run/{id}/report\">The whole report so far</a></p>\n</main>\n",
+         <p id=\"state\" role=\"status\">The run {id} is in progress. This page updates as samples are stored.</p>\n\
+         <p><a href=\"{base}/run/{id}/report\">Interim report</a></p>\n</main>\n",
         fragment(&live)
     )))
 }
 
-/// The changing part of the page.
+/// Dynamic part of the page.
 fn fragment(live: &LiveRun) -> String {
     live.run().map_or(String::new(), |run| article("run", &under_way(run, &live.progress())))
 }
 
-/// Takes in what has happened. None if that is nothing; else whether it was the run's end.
+/// Processes new events. Returns `None` if there are none, otherwise whether the run has ended.
 fn catch_up(follower: &mut RunFollower, live: &mut LiveRun) -> Result<Option<bool>, StoreError> {
     let events = follower.events()?;
     events.iter().for_each(|event| live.take(event));
@@ -78,22 +78,22 @@ fn catch_up(follower: &mut RunFollower, live: &mut LiveRun) -> Result<Option<boo
     Ok((!events.is_empty()).then_some(ended))
 }
 
-/// The changing part again and again: events `run`, whose data is HTML, and at last `end`.
+/// Streams the dynamic part: events `run`, whose data is HTML, and finally `end`.
 pub(crate) async fn events(State(service): State<Arc<Service>>, Path((id,)): Path<(String,)>) -> Response {
     let Ok(place) = Arc::clone(&service.watching).try_acquire_owned() else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "Too many windows watch runs already.\n").into_response();
+        return (StatusCode::SERVICE_UNAVAILABLE, "Too many windows are watching runs.\n").into_response();
     };
     let (sender, receiver) = channel(1);
     let follower = RunFollower::new(service.state_dir.clone(), id);
     spawn_blocking(move || {
-        // A store that can't be read any more ends the stream. The page says so, and loading it again tells why.
+        // A store that becomes unreadable ends the stream. The page reports that, and reloading it shows the reason.
         let _ = watch(follower, &sender);
         drop(place);
     });
     Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()).into_response()
 }
 
-/// Sends what changes until the run has ended, or nobody watches any more.
+/// Sends changes until the run has ended, or nobody watches any more.
 fn watch(mut follower: RunFollower, sender: &Sender<Result<Event, Infallible>>) -> Result<(), StoreError> {
     let mut live = LiveRun::default();
     while !sender.is_closed() {

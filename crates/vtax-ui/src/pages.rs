@@ -1,4 +1,4 @@
-//! The pages, and what is said in place of one.
+//! Pages, and error messages in place of one.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -20,18 +20,18 @@ use vtax_store::{Condition, RunSummary, Store, StoreError};
 
 use super::{chosen::Chosen, guard::guard, key::AccessKey, list, live};
 
-/// Pages that are drawn at the same time. Charts take a CPU for a second or two.
+/// Number of pages drawn concurrently. Charts use a CPU for a second or two.
 pub(crate) const DRAWN_TOGETHER: usize = 2;
-/// The most results on one page.
+/// Maximum number of results on one page.
 const OPENED_TOGETHER: usize = 8;
 
-/// What every page needs.
+/// State that every page needs.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) state_dir: PathBuf,
     pub(crate) key: AccessKey,
     drawing: Semaphore,
-    /// Those who watch a run that goes on.
+    /// Watchers of runs in progress.
     pub(crate) watching: Arc<Semaphore>,
 }
 
@@ -47,12 +47,12 @@ pub(crate) fn router(state_dir: PathBuf, key: AccessKey) -> Router {
         .route(&page("/run/{id}"), get(run))
         .route(&page("/run/{id}/report"), get(so_far))
         .route(&page("/run/{id}/events"), get(live::events))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "There is no such page.\n") })
+        .fallback(|| async { (StatusCode::NOT_FOUND, "No such page.\n") })
         .layer(middleware::from_fn_with_state(Arc::clone(&service), guard))
         .with_state(service)
 }
 
-/// Why there is no page.
+/// Reason why there is no page.
 #[derive(Debug)]
 pub(crate) struct NoPage {
     status: StatusCode,
@@ -66,8 +66,10 @@ impl NoPage {
 
     fn drawn(&self, service: &Service) -> Response {
         let frame = PageFrame { title: "vtax: no such page", links: &service.links(), head: "", script: None };
-        let page =
-            format!("<main id=\"contents\">\n<h1>This can't be shown</h1>\n<p>{}</p>\n</main>\n", escaped(&self.told));
+        let page = format!(
+            "<main id=\"contents\">\n<h1>Cannot show this page</h1>\n<p>{}</p>\n</main>\n",
+            escaped(&self.told)
+        );
         (self.status, Html(frame.around(&page))).into_response()
     }
 }
@@ -86,7 +88,7 @@ impl From<StoreError> for NoPage {
 }
 
 impl Service {
-    /// Draws a page where it holds up no other answer.
+    /// Draws a page where it delays no other response.
     async fn draw(
         self: Arc<Service>,
         draw: impl FnOnce(&Service) -> Result<String, NoPage> + Send + 'static,
@@ -95,12 +97,12 @@ impl Service {
         let service = Arc::clone(&self);
         let drawn = spawn_blocking(move || draw(&service)).await;
         let drawn = drawn.unwrap_or_else(|_| {
-            Err(NoPage::new(StatusCode::INTERNAL_SERVER_ERROR, "Drawing this page failed: that is a defect of vtax."))
+            Err(NoPage::new(StatusCode::INTERNAL_SERVER_ERROR, "Drawing this page failed: this is a bug in vtax."))
         });
         drawn.map_or_else(|none| none.drawn(&self), |page| Html(page).into_response())
     }
 
-    /// What stands above every page.
+    /// Links at the top of every page.
     pub(crate) fn links(&self) -> Vec<PageLink> {
         vec![PageLink { text: "All results".into(), target: format!("{}/", self.key.base()) }]
     }
@@ -135,7 +137,7 @@ async fn so_far(State(service): State<Arc<Service>>, Path((id,)): Path<(String,)
     service.draw(move |service| service.report(&[id])).await
 }
 
-/// Several results on one page, the oldest first: the others are compared with it.
+/// Several results on one page, oldest first: the others are compared with it.
 async fn open(State(service): State<Arc<Service>>, RawQuery(query): RawQuery) -> Response {
     service
         .draw(move |service| {
@@ -143,13 +145,11 @@ async fn open(State(service): State<Arc<Service>>, RawQuery(query): RawQuery) ->
             let is_chosen = |run: &&RunSummary| chosen.all("id").any(|id| id == run.id);
             let ids: Vec<String> = service.all()?.iter().rev().filter(is_chosen).map(|run| run.id.clone()).collect();
             match ids.len() {
-                0 => {
-                    Err(NoPage::new(StatusCode::NOT_FOUND, "None of these results is there. Choose some in the list."))
-                }
+                0 => Err(NoPage::new(StatusCode::NOT_FOUND, "None of these results exists. Select some in the list.")),
                 1..=OPENED_TOGETHER => service.report(&ids),
                 many => Err(NoPage::new(
                     StatusCode::BAD_REQUEST,
-                    format!("{many} results are too many for one page: choose {OPENED_TOGETHER} or fewer."),
+                    format!("{many} results are too many for one page: select {OPENED_TOGETHER} or fewer."),
                 )),
             }
         })

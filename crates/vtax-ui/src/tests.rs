@@ -1,4 +1,4 @@
-//! The pages by plain HTTP, and who gets none. What a browser makes of them is tested in `tests/browser`.
+//! Tests of the pages over plain HTTP, and of refused clients. `tests/browser` tests them in a browser.
 
 use std::{
     io::{Read, Write},
@@ -17,7 +17,7 @@ use vtax_synthetic::{header, sample};
 
 use super::Ui;
 
-/// Far more than any of these answers takes.
+/// Far longer than any of these responses takes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Pages about a store with one complete run.
@@ -49,7 +49,7 @@ impl Served {
         Served { dir, at, base }
     }
 
-    /// Sends a request as it is, and returns the whole answer.
+    /// Sends a request unchanged, and returns the whole response.
     fn sent(&self, request: &str) -> String {
         let mut stream = self.connected();
         stream.write_all(request.as_bytes()).expect("sent");
@@ -155,7 +155,7 @@ fn too_many_results_are_refused() {
     let ids: String = (1..=9).map(|nth| format!("id=demo-{nth}&")).collect();
     let answer = served.page(&format!("/open?{ids}"));
     assert_eq!(status(&answer), "400");
-    assert!(answer.contains("9 results are too many for one page: choose 8 or fewer."), "{answer}");
+    assert!(answer.contains("9 results are too many for one page: select 8 or fewer."), "{answer}");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_broken_store_is_told() {
         .expect("kept");
     let answer = Served::of(dir).page("/");
     assert_eq!(status(&answer), "500");
-    assert!(answer.contains("This can&#39;t be shown") || answer.contains("This can't be shown"), "{answer}");
+    assert!(answer.contains("Cannot show this page"), "{answer}");
     assert!(answer.contains("results.db") && answer.contains("vtax explain"), "{answer}");
 }
 
@@ -195,7 +195,7 @@ fn the_list_is_filtered_and_turned() {
     assert!(rows(&none) == 0 && none.contains("value=\"&quot;&gt;&lt;b&gt;\""), "{none}");
 }
 
-/// The data of the next event, by its name.
+/// Returns the data of the next event with this name.
 fn next_event(stream: &mut TcpStream, text: &mut String, name: &str) -> String {
     let begun = Instant::now();
     loop {
@@ -222,7 +222,10 @@ fn a_run_is_watched_until_its_end() {
     let mut writer = store.create_run(&header("demo-live", "2026-01-03T00:00:00Z")).expect("a run");
     writer.samples(&[sample(0, Arm::A, 1)]).expect("kept");
     let page = served.page("/run/demo-live");
-    assert!(page.contains("This page changes as samples land") && page.contains("http-equiv=\"refresh\""), "{page}");
+    assert!(
+        page.contains("This page updates as samples are stored") && page.contains("http-equiv=\"refresh\""),
+        "{page}"
+    );
     let mut stream = served.connected();
     let path = format!("{}/run/demo-live/events", served.base);
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).expect("sent");
@@ -232,7 +235,7 @@ fn a_run_is_watched_until_its_end() {
     assert!(next_event(&mut stream, &mut text, "run").contains("3 of "));
     writer.finish(RunState::Complete, 1.0).expect("kept");
     next_event(&mut stream, &mut text, "end");
-    assert!(!served.page("/run/demo-live").contains("This page changes"), "now it is the report");
+    assert!(!served.page("/run/demo-live").contains("This page updates"), "now it is the report");
 }
 
 #[test]

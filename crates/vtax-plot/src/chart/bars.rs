@@ -1,4 +1,4 @@
-//! Values of groups, such as message sizes, and series, such as methods.
+//! Bar chart: values of groups, e.g. message sizes, and series, e.g. methods.
 
 use serde_json::{Value, json};
 
@@ -9,36 +9,36 @@ use crate::{
     sheet,
 };
 
-/// A bar for each group and series.
+/// Bar chart with a bar for each group and series.
 #[derive(Clone, Debug, Default)]
 pub struct Bars {
-    /// What the chart is called.
+    /// Title and summary.
     pub heading: Heading,
-    /// What the bars measure.
+    /// Quantity that the bars show.
     pub quantity: Quantity,
-    /// What tells the groups apart, such as "Message size".
+    /// Property that distinguishes the groups, e.g. "Message size".
     pub groups: String,
-    /// The bars. Groups and series keep the order of their first appearance.
+    /// Bars. Groups and series keep the order of their first appearance.
     pub bars: Vec<Bar>,
-    /// What the machine calls a difference when there is none.
+    /// Noise floor of the machine.
     pub noise: Option<Reach>,
 }
 
-/// A value of a group and a series.
+/// Value of a group and a series.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Such as "64 B".
+    /// Group, e.g. "64 B".
     pub group: String,
-    /// Such as "macvtap".
+    /// Series, e.g. "macvtap".
     pub series: String,
-    /// The value.
+    /// Measured value.
     pub measured: Measured,
-    /// What somebody else published for the same.
+    /// Published value of the same quantity.
     pub published: Option<f64>,
 }
 
 impl Bar {
-    /// A bar without a published value.
+    /// Creates a bar without a published value.
     pub fn new(group: impl Into<String>, series: impl Into<String>, measured: Measured) -> Bar {
         Bar { group: group.into(), series: series.into(), measured, published: None }
     }
@@ -48,10 +48,10 @@ impl Bar {
     }
 }
 
-/// More bars than this stand below each other, where their names have room.
+/// Number of bars above which they are drawn horizontally, where their names have room.
 const MOST_UPRIGHT: usize = 24;
 
-/// Names of groups that are longer than this on the whole don't fit side by side.
+/// Total length of group names above which they don't fit side by side.
 const MOST_LETTERS: usize = 72;
 
 impl Bars {
@@ -99,7 +99,7 @@ impl Bars {
         self.bars.iter().any(|bar| bar.measured.reach().is_some()).then_some("Whiskers: 95 % interval.")
     }
 
-    /// The places within a group: one for each series, and one beside it if anything was published for it.
+    /// Positions within a group: one for each series, and one next to it if it has a published value.
     fn slots(&self) -> Vec<String> {
         let published =
             |name: &String| self.bars.iter().any(|bar| inert(&bar.series) == *name && bar.published().is_some());
@@ -125,7 +125,7 @@ impl Bars {
         [row(&bar.measured, "m"), published].into_iter().flatten().collect()
     }
 
-    /// The channels that all layers of bars share.
+    /// Channels that all layers of bars share.
     fn encoding(&self, along: &Along, value: &str) -> Value {
         let figures = self.bars.iter().flat_map(|bar| bar.measured.ends().chain(bar.published));
         let mut encoding = json!({});
@@ -172,7 +172,7 @@ impl Bars {
         })
     }
 
-    /// The intervals, once wide in the colour of the background, so that they can be seen on dark bars too.
+    /// Intervals, drawn first wide in the background's colour, so that they are visible on dark bars too.
     fn whisker(&self, along: &Along, series: &[String], rows: &[Value], mark: Value) -> Value {
         let mut encoding = self.encoding(along, "l");
         encoding[along.end] = json!({"field": "h"});
@@ -193,7 +193,7 @@ fn tips() -> Value {
     tip
 }
 
-/// Which channels of a specification have which meaning.
+/// Channels of a specification by their meaning.
 struct Along {
     figure: &'static str,
     end: &'static str,

@@ -1,4 +1,4 @@
-//! How much each row differs from the baseline, as meta-analyses draw it: a forest plot.
+//! Forest plot: difference of each row from the baseline, as meta-analyses draw it.
 
 use serde_json::{Value, json};
 
@@ -8,49 +8,49 @@ use crate::{
     sheet,
 };
 
-/// An estimate with its interval for each row, around zero.
+/// Forest plot: an estimate with its interval for each row, around zero.
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
-    /// What the chart is called.
+    /// Title and summary.
     pub heading: Heading,
-    /// What differs, mostly in per cent.
+    /// Quantity that differs, mostly in percent.
     pub quantity: Quantity,
-    /// The rows, the first one on top.
+    /// Rows, the first one on top.
     pub rows: Vec<Effect>,
-    /// What the machine calls a difference when there is none.
+    /// Noise floor of the machine.
     pub noise: Option<Reach>,
 }
 
-/// A row's difference.
+/// Difference of a row.
 #[derive(Clone, Debug)]
 pub struct Effect {
     /// Label of the row, e.g. the method.
     pub name: String,
-    /// The estimate.
+    /// Estimate.
     pub measured: Measured,
-    /// What the test says.
+    /// Verdict of the test.
     pub judgement: Judgement,
 }
 
-/// With a sign, and a decimal only below ten.
+/// Formats a value with a sign, and a decimal only below ten.
 fn brief(value: f64) -> String {
     let decimals = usize::from(value.abs() < 9.95);
     let text = format!("{value:+.decimals$}");
     if text.parse() == Ok(0.0) { "0".to_owned() } else { text.replace('-', "−") }
 }
 
-/// What is said of a difference.
+/// Verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// It is worse than the baseline.
+    /// Worse than the baseline.
     Worse,
-    /// It is better than the baseline.
+    /// Better than the baseline.
     Better,
-    /// The test doesn't tell.
+    /// Not significant after Holm's correction.
     NotConfirmed,
-    /// No difference is shown, and the interval says how large one can be.
+    /// No difference shown; the interval bounds the cost.
     AtMost,
-    /// The samples are too noisy.
+    /// Samples too noisy for a verdict.
     TooNoisy,
 }
 
@@ -62,7 +62,7 @@ impl Judgement {
         match self {
             Judgement::Worse => "worse",
             Judgement::Better => "better",
-            Judgement::NotConfirmed => "not confirmed",
+            Judgement::NotConfirmed => "not significant",
             Judgement::AtMost => "no difference shown",
             Judgement::TooNoisy => "too noisy to tell",
         }
@@ -111,7 +111,7 @@ impl Differences {
         sheet::sheet(json!({"step": step}), layers, &notes)
     }
 
-    /// The judgements that there are.
+    /// Verdicts that occur.
     fn said(&self) -> Vec<Judgement> {
         Judgement::ALL.into_iter().filter(|one| self.rows.iter().any(|row| row.judgement == *one)).collect()
     }
@@ -141,7 +141,7 @@ impl Differences {
         })
     }
 
-    /// From the smallest to the largest end, with room for the figures at the right.
+    /// Range from the lowest to the highest bound, with room for the figures on the right.
     fn extent(&self) -> (f64, f64) {
         let noise = self.noise.and_then(Reach::drawable).map(|reach| [reach.low, reach.high]);
         let ends = self.rows.iter().flat_map(|row| row.measured.ends().collect::<Vec<_>>());

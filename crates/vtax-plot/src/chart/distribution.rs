@@ -1,4 +1,4 @@
-//! Percentiles on a scale of nines: what is rare gets as much room as what is common.
+//! Percentiles on a scale of nines, which gives rare values as much room as common ones.
 
 use serde_json::{Value, json};
 
@@ -8,27 +8,27 @@ use crate::{
     sheet,
 };
 
-/// A line of percentiles for each method. The values are on a logarithmic scale.
+/// Distribution chart: a line of percentiles for each method, with values on a logarithmic scale.
 #[derive(Clone, Debug, Default)]
 pub struct Distribution {
-    /// What the chart is called.
+    /// Title and summary.
     pub heading: Heading,
-    /// What is distributed, such as the time of a round trip.
+    /// Distributed quantity, e.g. the round-trip time.
     pub quantity: Quantity,
-    /// A line for each method, in the order of the legend.
+    /// Lines, one for each method, in the order of the legend.
     pub lines: Vec<Percentiles>,
 }
 
-/// One line of the chart, e.g. the distribution of one method.
+/// Line of the chart, e.g. the distribution of one method.
 #[derive(Clone, Debug, Default)]
 pub struct Percentiles {
     /// Label in the legend, e.g. the method.
     pub name: String,
-    /// Each a percentile, from 0 to below 100, and its value, above 0.
+    /// Pairs of a percentile, from 0 to below 100, and its value, above 0.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Where the axis has labels, if the data reach so far.
+/// Percentiles with axis labels, if the data extend that far.
 const LABELLED: [f64; 7] = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999];
 
 impl Distribution {
@@ -88,7 +88,7 @@ impl Distribution {
             "scale": {"type": "log", "nice": false, "domain": [ticks.first(), ticks.last()]},
             "axis": {
                 "title": self.quantity.title(), "values": ticks, "labelOverlap": "greedy",
-                // Vega's own format leaves labels of a logarithmic axis out as it sees fit.
+                // Vega's own format omits some labels of a logarithmic axis.
                 "labelExpr": format!("format(datum.value, '{format}')"),
             },
         })
@@ -99,7 +99,7 @@ impl Distribution {
     }
 }
 
-/// How many nines: 90 % has one, 99 % two.
+/// Number of nines: 90 % has one, 99 % two.
 fn nines(percentile: f64) -> Option<f64> {
     let rest = 1.0 - percentile / 100.0;
     // Beyond nine nines a float has no digits left.
@@ -121,7 +121,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
     all[first..=last.max(first)].to_vec()
 }
 
-/// The number without the digits that the multiplication adds.
+/// Removes the digits that the multiplication adds.
 fn rounded(step: f64, power: i32) -> f64 {
     format!("{step}e{power}").parse().unwrap_or(step)
 }

@@ -1,4 +1,4 @@
-//! How figures go with a number, such as that of the threads that make I/Os.
+//! Scaling chart: figures over a count, e.g. of threads that issue I/Os.
 
 use serde_json::{Value, json};
 
@@ -8,36 +8,36 @@ use crate::{
     sheet,
 };
 
-/// A line for each method.
+/// Scaling chart with a line for each method.
 #[derive(Clone, Debug, Default)]
 pub struct Scaling {
-    /// What the chart is called.
+    /// Title and summary.
     pub heading: Heading,
-    /// What rises to the right, such as "Threads".
+    /// Quantity of the horizontal axis, e.g. "Threads".
     pub count: Quantity,
-    /// What is measured.
+    /// Measured quantity.
     pub quantity: Quantity,
-    /// A line for each method, in the order of the legend.
+    /// Lines, one for each method, in the order of the legend.
     pub lines: Vec<ScalingLine>,
-    /// What the baseline differs from itself by.
+    /// Noise floor of the baseline.
     pub noise: Option<Reach>,
 }
 
-/// The values of one method.
+/// Values of one method.
 #[derive(Clone, Debug, Default)]
 pub struct ScalingLine {
     /// Label in the legend, e.g. the method.
     pub name: String,
-    /// Its values, in the order of the count.
+    /// Values, in the order of the count.
     pub points: Vec<ScalingPoint>,
 }
 
-/// A value at a count.
+/// Value at a count.
 #[derive(Clone, Copy, Debug)]
 pub struct ScalingPoint {
-    /// The count.
+    /// Count.
     pub at: f64,
-    /// The value; intervals are drawn as lines through the point.
+    /// Value; intervals are drawn as lines through the point.
     pub measured: Measured,
 }
 
@@ -80,7 +80,7 @@ impl Scaling {
         let values = sheet::axis(&self.quantity, points().flat_map(|point| point.measured.ends().collect::<Vec<_>>()));
         let mut axis = sheet::axis(&self.count, counts.iter().copied());
         axis["values"] = json!(counts);
-        // Counts are whole numbers: as a step of 1 would have it, they had a decimal.
+        // Counts are integers: with a step of 1, Vega would add a decimal.
         axis["format"] = json!(",~f");
         json!({
             "x": {"field": "x", "type": "quantitative", "axis": axis, "scale": {"zero": true, "nice": false}},

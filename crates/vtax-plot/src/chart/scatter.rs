@@ -1,4 +1,4 @@
-//! Two figures of each method, such as bandwidth and what it costs of a CPU.
+//! Scatter plot: two figures of each method, e.g. bandwidth and its CPU time.
 
 use serde_json::{Value, json};
 
@@ -9,33 +9,33 @@ use crate::{
     sheet,
 };
 
-/// A point for each method, with its name beside it.
+/// Scatter plot: a point for each method, with its name next to it.
 #[derive(Clone, Debug, Default)]
 pub struct Scatter {
-    /// What the chart is called.
+    /// Title and summary.
     pub heading: Heading,
-    /// What is to the right.
+    /// Quantity of the horizontal axis.
     pub x: Quantity,
-    /// What is above.
+    /// Quantity of the vertical axis.
     pub y: Quantity,
-    /// A point for each method.
+    /// Points, one for each method.
     pub points: Vec<ScatterPoint>,
 }
 
-/// A method's two figures.
+/// Two figures of a method.
 #[derive(Clone, Debug)]
 pub struct ScatterPoint {
     /// Label of the point, e.g. the method.
     pub name: String,
-    /// The figure to the right.
+    /// Figure on the horizontal axis.
     pub x: Measured,
-    /// The figure above.
+    /// Figure on the vertical axis.
     pub y: Measured,
 }
 
 const HEIGHT: f64 = 360.0;
 
-/// What is left of the width beside the axis.
+/// Width that remains next to the axis.
 const INNER_WIDTH: f64 = 600.0;
 
 impl Scatter {
@@ -119,7 +119,7 @@ fn mark(rows: &[Value], names: &[String], named: bool) -> Value {
     })
 }
 
-/// The figures from the smallest to the largest, with some room, and with zero if that is near.
+/// Range of the figures, with some margin, and with zero if that is near.
 #[derive(Clone, Copy)]
 struct Extent {
     low: f64,
@@ -152,23 +152,23 @@ impl Extent {
         [self.low, self.high]
     }
 
-    /// How far along a figure is, from 0 to 1.
+    /// Position of a figure within the range, from 0 to 1.
     fn share(self, figure: f64) -> f64 {
         (figure - self.low) / (self.high - self.low)
     }
 }
 
-/// Names beside points, each on a side where it covers nothing.
+/// Names next to points, each on a side where it covers nothing.
 struct Labels {
     layers: Vec<Value>,
     hidden: usize,
 }
 
-/// Where a name can be: its anchor, its distance from the point, and how much of its width is to the left of that.
+/// Possible positions of a name: its anchor, its distance from the point, and the part of its width left of that.
 const SIDES: [(&str, f64, f64, f64); 4] =
     [("left", 8.0, -10.0, 0.0), ("left", 8.0, 11.0, 0.0), ("right", -8.0, -10.0, 1.0), ("right", -8.0, 11.0, 1.0)];
 
-/// Left, top, right, bottom in pixels.
+/// Left, top, right and bottom in pixels.
 type Area = [f64; 4];
 
 impl Labels {

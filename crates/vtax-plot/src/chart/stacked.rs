@@ -1,4 +1,4 @@
-//! What a total is made of, such as the CPU time of guest, vhost, host and QEMU.
+//! Stacked bars: composition of a total, e.g. CPU time of guest, vhost, host and QEMU.
 
 use serde_json::{Value, json};
 
@@ -8,29 +8,29 @@ use crate::{
     sheet,
 };
 
-/// A bar for each row, of the same parts.
+/// Stacked bars: one for each row, with the same parts.
 #[derive(Clone, Debug, Default)]
 pub struct Stacked {
-    /// What the chart is called.
+    /// Title and summary.
     pub heading: Heading,
-    /// What the parts measure.
+    /// Quantity of the parts.
     pub quantity: Quantity,
-    /// The parts' names, in the order of the bars.
+    /// Names of the parts, in the order of the bars.
     pub parts: Vec<String>,
-    /// The bars, the first one on top.
+    /// Bars, the first one on top.
     pub rows: Vec<StackedRow>,
 }
 
-/// A bar.
+/// Bar.
 #[derive(Clone, Debug, Default)]
 pub struct StackedRow {
     /// Label of the bar, e.g. the method.
     pub name: String,
-    /// A figure for each part, not below 0.
+    /// Figure of each part, not below 0.
     pub values: Vec<f64>,
 }
 
-/// What a digit takes of the longest bar, where bars are as long as on a page.
+/// Width of a digit as a share of the longest bar, at the width of a page.
 const DIGIT_SHARE: f64 = 0.022;
 
 impl Stacked {

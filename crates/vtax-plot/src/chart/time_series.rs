@@ -1,4 +1,4 @@
-//! Values over the time of a run, such as round trips second by second.
+//! Time series: values over the time of a run, e.g. round trips second by second.
 
 use serde_json::{Value, json};
 
@@ -8,34 +8,34 @@ use crate::{
     sheet,
 };
 
-/// A line for each method or sample.
+/// Time series with a line for each method or sample.
 #[derive(Clone, Debug, Default)]
 pub struct TimeSeries {
-    /// What the chart is called.
+    /// Title and summary.
     pub heading: Heading,
-    /// What passes to the right, such as "Time" in seconds.
+    /// Quantity of the horizontal axis, e.g. "Time" in seconds.
     pub time: Quantity,
-    /// What is measured.
+    /// Measured quantity.
     pub quantity: Quantity,
-    /// A line for each method or sample, in the order of the legend.
+    /// Lines, one for each method or sample, in the order of the legend.
     pub lines: Vec<TimeLine>,
 }
 
-/// The values of one method or sample.
+/// Values of one method or sample.
 #[derive(Clone, Debug, Default)]
 pub struct TimeLine {
-    /// The method or sample.
+    /// Method or sample.
     pub name: String,
-    /// Its values.
+    /// Values in chronological order.
     pub moments: Vec<Moment>,
 }
 
-/// A value at a time.
+/// Value at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// When, in the unit of [`TimeSeries::time`].
+    /// Time, in the unit of [`TimeSeries::time`].
     pub at: f64,
-    /// The value; intervals are drawn as a band.
+    /// Value; intervals are drawn as a band.
     pub measured: Measured,
 }
 

@@ -1,4 +1,4 @@
-//! Values over runs with dates: has the machine become slower since?
+//! Trend: values over runs with dates, which shows whether a machine has become slower.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,47 +10,47 @@ use crate::{
     sheet,
 };
 
-/// A line for each method, a point for each run.
+/// Trend: a line for each method, a point for each run.
 #[derive(Clone, Debug, Default)]
 pub struct Trend {
-    /// What the chart is called.
+    /// Title and summary.
     pub heading: Heading,
-    /// What is measured.
+    /// Measured quantity.
     pub quantity: Quantity,
-    /// A line for each method, in the order of the legend.
+    /// Lines, one for each method, in the order of the legend.
     pub lines: Vec<TrendLine>,
-    /// When something changed.
+    /// Times of changes.
     pub changes: Vec<TrendChange>,
 }
 
-/// A method's runs.
+/// Runs of a method.
 #[derive(Clone, Debug, Default)]
 pub struct TrendLine {
     /// Label in the legend, e.g. the method.
     pub name: String,
-    /// A dated value for each run.
+    /// Dated values, one for each run.
     pub runs: Vec<TrendRun>,
 }
 
-/// What a run measured.
+/// Value of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct TrendRun {
-    /// When it was.
+    /// Time of the run.
     pub at: Timestamp,
-    /// The value; intervals are drawn as a band.
+    /// Value; intervals are drawn as a band.
     pub measured: Measured,
 }
 
-/// A time from which on the figures differ.
+/// Time from which the figures differ.
 #[derive(Clone, Debug)]
 pub struct TrendChange {
-    /// When.
+    /// Time of the change.
     pub at: Timestamp,
-    /// Some words, such as "kernel 6.12".
+    /// Short label, e.g. "kernel 6.12".
     pub label: String,
 }
 
-/// Words of neighbouring changes are on different lines.
+/// Number of lines on which the labels of neighbouring changes are distributed.
 const LINES: usize = 3;
 
 impl Trend {
@@ -68,7 +68,7 @@ impl Trend {
             sheet::nothing_note(rows.is_empty()),
         ];
         let mut layers = vec![self.band(&names, band), self.line(&names, rows)];
-        // All rules are below all words.
+        // All rules are below all labels.
         layers.push(self.rules());
         layers.extend((0..LINES).flat_map(|line| self.words(line)));
         sheet::sheet(json!(300), layers, &notes)
@@ -112,14 +112,14 @@ impl Trend {
         })
     }
 
-    /// Dates are in UTC, so that a page says the same everywhere.
+    /// Time axis. Dates are in UTC, so that a page shows the same everywhere.
     fn time(&self) -> Value {
         const MINUTES: i64 = 10 * 60;
         const DAYS: i64 = 3 * 86_400;
         let times = self.lines.iter().flat_map(|line| &line.runs).map(|run| run.at.as_second());
         let (first, last) = times.fold((i64::MAX, i64::MIN), |(first, last), at| (first.min(at), last.max(at)));
         let format = match last.saturating_sub(first) {
-            // Ticks of one minute would have one label.
+            // Ticks of one minute would share one label.
             ..MINUTES => "%H:%M:%S",
             MINUTES..DAYS => "%m-%d %H:%M",
             DAYS.. => "%Y-%m-%d",
@@ -143,7 +143,7 @@ impl Trend {
         })
     }
 
-    /// The words of the changes on one of the lines, over a halo.
+    /// Labels of the changes on one of the lines, over a halo.
     fn words(&self, line: usize) -> [Value; 2] {
         let changes: Vec<Value> = self.changes.iter().skip(line).step_by(LINES).map(moment).collect();
         let words = |halo: Value| {

@@ -1,10 +1,10 @@
-//! Names and figures that nobody expects.
+//! Hostile names and unexpected figures.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Names that somebody might hope a page obeys.
+/// Names that attempt an injection.
 const HOSTILE: [&str; 12] = [
     "</script><script>alert(1)</script>",
     "<b>bold</b>",
@@ -58,7 +58,7 @@ fn rows() -> impl Strategy<Value = Named> {
     proptest::collection::vec((text(), text(), measured(), measured()), 0..6)
 }
 
-/// Every chart of the same rows.
+/// All charts of the same rows.
 fn charts(rows: &Named, name: &str) -> Vec<Chart> {
     let heading = Heading::new(name, name);
     let (x, y) = (Quantity::new(name, name), Quantity::new(name, ""));
@@ -139,7 +139,7 @@ fn trend(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
     Trend { heading: heading.clone(), quantity: quantity.clone(), lines, changes }.into()
 }
 
-/// What is wrong with a picture, if anything is.
+/// Returns the fault of a picture, if there is one.
 fn fault(svg: &Svg) -> Option<String> {
     let tree = match roxmltree::Document::parse(svg.as_str()) {
         Ok(tree) => tree,
@@ -204,7 +204,7 @@ fn each_odd_figure_alone_can_be_drawn() {
 fn nothing_can_be_drawn() {
     for chart in charts(&Vec::new(), "x") {
         check(&chart);
-        assert!(drawn(&chart).as_str().contains("There is no figure to show."));
+        assert!(drawn(&chart).as_str().contains("No figures to show."));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Each sample becomes a picture.
+//! Conversion of each sample chart to a picture.
 
 use super::{samples::all, *};
 
@@ -13,7 +13,7 @@ fn each_chart_is_accessible_and_needs_no_script() {
         assert!(root.children().any(|child| child.has_tag_name("desc") && child.text().is_some()), "{name}");
         for node in tree.descendants() {
             assert!(!["script", "foreignObject", "image", "a"].contains(&node.tag_name().name()), "{name}");
-            // Several pictures in a page would share ids.
+            // Several pictures in a page would share IDs.
             assert_eq!(node.attribute("id"), None, "{name}");
         }
     }

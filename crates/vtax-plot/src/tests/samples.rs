@@ -1,4 +1,4 @@
-//! One chart of each kind, with figures such as vtax measures.
+//! One chart of each kind, with realistic figures.
 
 use super::*;
 
@@ -8,12 +8,12 @@ fn quantity() -> Quantity {
     Quantity::new("Round trip", "µs")
 }
 
-/// A figure with an interval of some per cent.
+/// Figure with an interval of some percent.
 fn around(value: f64, percent: f64) -> Measured {
     Measured::between(value, value * (1.0 - percent / 100.0), value * (1.0 + percent / 80.0))
 }
 
-/// Every chart, by the name of its file.
+/// Returns all charts by the names of their files.
 pub(crate) fn all() -> Vec<(&'static str, Chart)> {
     vec![
         ("bars", bars().into()),

@@ -1,4 +1,4 @@
-//! The specifications for Vega-Lite, as data.
+//! Vega-Lite specifications as data.
 
 use super::samples::all;
 
@@ -6,7 +6,7 @@ use super::samples::all;
 fn specifications() {
     for (name, chart) in all() {
         let mut lite = chart.lite();
-        // The same for all, and tried by the pictures.
+        // The same for all, and covered by the pictures.
         lite.as_object_mut().expect("an object").remove("config");
         insta::assert_snapshot!(name, serde_json::to_string_pretty(&lite).expect("JSON"));
     }

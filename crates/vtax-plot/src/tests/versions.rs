@@ -1,4 +1,4 @@
-//! The committed library is the one that the script makes.
+//! Check that the committed library is the one that the script builds.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! How many threads a disk takes: I/Os a second, their response time and what that costs, a line for each row.
+//! Scaling of a disk over threads: IOPS, response time and their cost, a line for each row.
 
 use vtax_model::{
     cell::ColumnKey,
@@ -15,20 +15,20 @@ use crate::{blocks::BlockCells, record::primary, tax};
 type Value = fn(&CellRecord, Metric) -> Option<Measured>;
 
 impl Drawn<'_> {
-    /// The charts of a block whose tests differ by threads.
+    /// Charts of a block whose tests differ by threads.
     pub(super) fn by_threads(&self, block: &BlockCells<'_>, test: TestKind) -> Vec<Scaling> {
         let of = Metric::of(test);
         let baseline = self.document.baseline;
         let name = test.quantity().full;
         let beside = of.beside().map(|(_, head)| {
-            let summary = "How many ended in a second, of all threads together.";
+            let summary = "I/Os completed per second by all threads together.";
             self.scaling(block, test, [head, head, ""], summary, |record, of| beside(record, of.beside()?.0))
         });
-        let level = self.scaling(block, test, [name, name, of.unit(test)], "The mean of each row.", |record, _| {
+        let level = self.scaling(block, test, [name, name, of.unit(test)], "Mean of each row.", |record, _| {
             Some(measured(&primary(record)?))
         });
-        let against = format!("{} against {baseline}", test.quantity().short);
-        let summary = format!("What each row costs against {baseline} with as many threads.");
+        let against = format!("{} compared with {baseline}", test.quantity().short);
+        let summary = format!("Cost of each row compared with {baseline} at the same number of threads.");
         let title = format!("Tax on {}", of.noun());
         let tax = self
             .scaling(block, test, [&title, &against, "%"], &summary, |record, of| Some(percent(record.tax_of(of)?)));
@@ -69,19 +69,19 @@ impl Drawn<'_> {
         }
     }
 
-    /// The widest of all numbers of threads.
+    /// Widest noise floor over all numbers of threads.
     fn noise(&self, block: &BlockCells<'_>, test: TestKind, of: Metric) -> Option<Reach> {
         let floors = tax::threads::columns(block, test).into_iter().filter_map(|column| {
             let record = block.cell(self.document.baseline, column, test)?;
             Some(tax::floor(self.document, &record.cell.block(), of)?.floor * 100.0)
         });
-        // A floor beyond a factor of two would leave no room for the lines.
+        // A noise floor beyond a factor of two would leave no room for the lines.
         let widest = floors.fold(0.0, f64::max);
         (widest > 0.0 && widest < 100.0).then_some(Reach { low: -widest, high: widest })
     }
 }
 
-/// It costs nothing against itself; with it, each row has the colour that it has in the other charts.
+/// Line of the baseline: zero cost compared with itself. With it, each row has the same colour as in the other charts.
 fn of_baseline(baseline: Row, level: &Scaling) -> ScalingLine {
     let name = baseline.to_string();
     let own = level.lines.iter().find(|line| line.name == name);

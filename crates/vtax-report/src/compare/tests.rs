@@ -48,7 +48,7 @@ fn two_runs_that_were_made_alike_cause_no_misgivings() {
     assert_eq!(compare(&first, &second).nothing_in_common(), None);
 }
 
-/// A complete run was compared with a stopped and disturbed one, and neither was said.
+/// A complete run was compared with a stopped and disturbed one, and neither was reported.
 #[test]
 fn a_run_that_is_not_whole_or_was_disturbed_is_told() {
     let whole = analyse(&small("demo-1"));
@@ -58,9 +58,9 @@ fn a_run_that_is_not_whole_or_was_disturbed_is_told() {
     let mut broken = analyse(&broken);
     broken.disturbance = Disturbance { other_programs: Some(0.54), stolen: Some(0.12), guests_waited: Some(0.3) };
     insta::assert_snapshot!(told(&whole, &broken).join("\n"), @r"
-    INCOMPLETE: the second run has 1 of 11 rounds. Go on with: vtax run --resume demo-2
-    DISTURBED: during the second run other programs took 54 % of the CPUs, the hypervisor 12 %.
-    CROWDED: the guests of the second run waited 30 % of the time for a CPU.
+    INCOMPLETE: the second run has 1 of 11 rounds. Resume with: vtax run --resume demo-2
+    BUSY HOST: in the second run other programs took 54 % of the CPU time, steal time 12 %.
+    CPU CONTENTION: the guests of the second run waited for a CPU 30 % of the time.
     FAILED: 1 sample of the second run.
     ");
     let text = compare(&broken, &whole).render(&Options::default()).plain();
@@ -74,17 +74,17 @@ fn another_kernel_plan_or_instrument_is_told() {
     (first.environment.kernel, second.header.environment.kernel) = ("6.18".into(), "6.19".into());
     second.header.plan.duration = Span::from_millis(1_000);
     insta::assert_snapshot!(told(&first, &analyse(&second)).join("\n"), @r"
-    OTHER KERNEL: 6.18 in the first run, 6.19 in the second. Unless that is the change that you ask about, the differences may come from it.
-    OTHER PLAN: 150ms after 10ms of warm-up in the first run, 1s after 10ms of warm-up in the second. Unless that is the change that you ask about, the differences may come from it.
+    OTHER KERNEL: 6.18 in the first run, 6.19 in the second. Unless that is the change under test, it may explain the differences.
+    OTHER PLAN: 150ms after 10ms of warm-up in the first run, 1s after 10ms of warm-up in the second. Unless that is the change under test, it may explain the differences.
     ");
     first.environment.kernel = ForeignText::default();
     let mut path = small("demo-3");
     path.header.path_plan = Some(path.header.plan);
     path.header.study.cells.iter_mut().for_each(|cell| cell.instrument = Instrument::Path);
     let path = analyse(&path);
-    insta::assert_snapshot!(told(&first, &path).join("\n"), @"OTHER INSTRUMENT: the first run measured as the machine runs, the second the path's own cost. Only what both measured by the same instrument is compared.");
+    insta::assert_snapshot!(told(&first, &path).join("\n"), @"OTHER MEASUREMENT MODE: the first run used host settings, the second controlled conditions. Only figures of the same measurement mode are compared.");
     let why = compare(&first, &path).nothing_in_common().expect("nothing is compared");
-    insta::assert_snapshot!(why, @"they have no cell in common, of the same row, MTU, test, sizes and options: native, 1 cell (as the machine runs): in demo-1 only; native, 1 cell (the path's own cost): in demo-3 only");
+    insta::assert_snapshot!(why, @"they have no cell in common (same row, MTU, test, sizes and options): native, 1 cell (host settings): in demo-1 only; native, 1 cell (controlled conditions): in demo-3 only");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn the_two_instruments_have_tables_of_their_own() {
         analyse(&run)
     };
     let text = compare(&both("demo-1"), &both("demo-2")).render(&Options::default()).plain();
-    for title in ["The path's own cost, TCP: RTT", "As the machine runs, TCP: RTT"] {
+    for title in ["Controlled conditions, TCP: RTT", "Host settings, TCP: RTT"] {
         assert!(text.contains(title), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The columns of a run of disks: none of those that only networks have.
+//! Columns of a run of disks, without those that apply only to networks.
 
 use vtax_model::metric::{FigureUnit, SampleFigure, UnitEstimate};
 
@@ -8,14 +8,14 @@ use crate::{
     host_cpu::{self, Part},
 };
 
-/// fio's threads: for an I/O, or for a KB.
+/// Time of fio's threads per I/O, or per KB.
 const THREADS: [SampleFigure; 2] = [SampleFigure::ThreadsPerTransaction, SampleFigure::ThreadsPerKb];
 
 fn of_host(line: &Line<'_>, part: &Part) -> Option<[Option<f64>; 3]> {
     in_us(line, host_cpu::value(part, line.record)?)
 }
 
-/// The columns of a KB are in µs as well.
+/// Columns per KB are in µs as well.
 fn in_us(line: &Line<'_>, cost: UnitEstimate) -> Option<[Option<f64>; 3]> {
     estimate(cost.converted_to(FigureUnit::cpu_microseconds(line.record.cell.kind()))?)
 }

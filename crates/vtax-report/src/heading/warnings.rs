@@ -18,14 +18,14 @@ use crate::{
 pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
     let texts = [
         document.environment.server.as_ref().map(|_| {
-            "EMULATED SERVER: shows function, not speed. QEMU plays its NICs, its disks, its buses and its cables, \
-             so no figure below says how fast any of it is, and no tax what it would be on a real machine."
+            "EMULATED SERVER: shows function, not speed. QEMU emulates its NICs, disks, buses and cables, so no \
+             figure below reflects the speed of real hardware, and no tax predicts that of a real machine."
                 .to_owned()
         }),
         (document.state != RunState::Complete).then(|| {
             let done = document.plan.rounds;
             format!(
-                "Incomplete: {done} of {} are complete. Go on with: vtax run --resume {}",
+                "Incomplete: {done} of {} are complete. Resume with: vtax run --resume {}",
                 counted(document.plan.longest(), "round"),
                 document.id
             )
@@ -38,18 +38,18 @@ pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
         processor_time(document),
         document.disturbance.is_much().then(|| {
             format!(
-                "DISTURBED: {}. Such a machine is noisy, and the CPU figures contain others' work.",
+                "BUSY HOST: {}. The figures are noisy, and the CPU figures include other programs' work.",
                 load(&document.disturbance)
             )
         }),
         document.disturbance.crowded().map(|share| {
             format!(
-                "CROWDED: the guests waited {} of the time for a CPU that others had, maybe each other, so their figures have turns \
-                 of the host's scheduler in them. Fewer guests or more CPUs would mend it.",
+                "CPU CONTENTION: guests waited {} of the time for a CPU that others used, possibly other guests, so \
+                 their figures include scheduling delays of the host. Use fewer guests or more CPUs.",
                 percent(share)
             )
         }),
-        document.plan.quick.then(|| "Quick plan: short samples and few rounds, so wide intervals.".into()),
+        document.plan.quick.then(|| "Quick plan: short samples and few rounds, hence wide intervals.".into()),
     ];
     let wrong = document.placement.notes.iter().filter(|note| note.is_wrong_label()).map(ToString::to_string);
     texts
@@ -61,20 +61,19 @@ pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
         .collect()
 }
 
-/// The open loop's load was less than was asked for, so its latencies are those of another load.
+/// The offered load was lower than requested, so the latencies are those of another load.
 fn not_reached(document: &ResultDocument) -> Option<String> {
     const ALMOST: f64 = 0.98;
     let behind = |record: &CellRecord| {
         let due = f64::from(record.cell.options().arrivals?.per_second.get());
         let rate = record.summary.as_ref()?.estimate(SampleFigure::Rate)?.mean;
-        (rate < due * ALMOST)
-            .then(|| format!("{} ({} a second)", labels::name(document, &record.cell), three_digits(rate)))
+        (rate < due * ALMOST).then(|| format!("{} ({}/s)", labels::name(document, &record.cell), three_digits(rate)))
     };
     let cells = words::list(document.cells.iter().filter_map(behind), "; ")?;
-    Some(format!("RATE NOT REACHED: fewer requests were answered than were due, in {cells}."))
+    Some(format!("RATE NOT REACHED: fewer requests were answered than offered in {cells}."))
 }
 
-/// What was made up is no cost of a method.
+/// An injected delay is not a cost of a method.
 fn planted(document: &ResultDocument) -> Option<String> {
     let of = |record: &CellRecord| {
         let delay = record.cell.options().responder.delay?;
@@ -82,11 +81,11 @@ fn planted(document: &ResultDocument) -> Option<String> {
     };
     let rows = words::list(distinct(document.cells.iter().filter_map(of)).into_iter(), ", ")?;
     Some(format!(
-        "PLANTED: the responder waited before each answer in {rows}. That is a known cost, to see whether it is found."
+        "INJECTED DELAY: the responder waited before each response in {rows}, as a known cost to be detected."
     ))
 }
 
-/// Whoever else connected to a port of the test: no harm to the figures, but somebody did.
+/// Unauthenticated peers connected to a port of the test: no harm to the figures, but worth knowing.
 fn strangers(document: &ResultDocument) -> Option<String> {
     let came = |record: &CellRecord| {
         let count = record.summary.as_ref()?.strangers;
@@ -94,25 +93,25 @@ fn strangers(document: &ResultDocument) -> Option<String> {
     };
     let cells = words::list(document.cells.iter().filter_map(came), "; ")?;
     Some(format!(
-        "STRANGERS: connections that didn't show the test's token came to its port in {cells}. They were sent nothing \
-         and none of them is in the figures; see who scans this network."
+        "UNAUTHENTICATED PEERS: connections without the test's token reached its port in {cells}. They were sent \
+         nothing and are not in the figures; check whether this network is being scanned."
     ))
 }
 
-/// Where the CPU figures are less than what was used.
+/// Warns where the CPU figures are lower than the time used.
 fn processor_time(document: &ResultDocument) -> Option<String> {
     let by_ticks = |record: &CellRecord| record.samples.iter().any(|sample| sample.cpu.by_ticks);
-    // A document of that time doesn't say so itself.
+    // Documents of that version don't record it themselves.
     match (document.cpu_by_ticks || document.cells.iter().any(by_ticks), document.cpu_raised) {
         (true, _) => Some(
-            "CPU BY TICKS: an older vtax computed the CPU figures of this result from the kernel's timer ticks. They are 8 to \
-             41 % too low; don't hold them against those of newer results."
+            "CPU BY TICKS: an older vtax computed the CPU figures of this result from the kernel's timer ticks. They \
+             are 8 to 41 % too low; don't compare them with those of newer results."
                 .to_owned(),
         ),
         (false, 0) => None,
         (false, samples) => Some(format!(
-            "CPU AT LEAST: in {} the machine's own account showed less CPU time than the measuring threads had. The \
-             threads' time is taken instead, so the CPU figures of these are lower bounds.",
+            "CPU LOWER BOUND: in {} the machine's accounting showed less CPU time than the measuring threads used. The \
+             threads' time is used instead, so the CPU figures of these are lower bounds.",
             counted(u32::try_from(samples).unwrap_or(u32::MAX), "sample")
         )),
     }
@@ -124,10 +123,10 @@ fn unpinned(document: &ResultDocument) -> Option<String> {
     let loose = distinct(ends.iter().filter(|end| end.cpus.is_empty()).map(|end| &end.name));
     let Placement { initiator, responder, .. } = &document.placement;
     let who = match (ends.is_empty(), loose.len()) {
-        (true, _) if initiator.is_empty() || responder.is_empty() => "the ends".to_owned(),
+        (true, _) if initiator.is_empty() || responder.is_empty() => "the endpoints".to_owned(),
         (true, _) | (false, 0) => return None,
         (false, 1..=3) => words::list(loose.iter().map(ToString::to_string), ", ").unwrap_or_default(),
-        (false, _) => format!("{} of the ends", loose.len()),
+        (false, _) => format!("{} of the endpoints", loose.len()),
     };
-    Some(format!("NOT PINNED: {who} moved between CPUs, which alone can change a round-trip time fourfold."))
+    Some(format!("NOT PINNED: {who} moved between CPUs, which alone can change round-trip times fourfold."))
 }

@@ -1,14 +1,14 @@
-//! Text in HTML.
+//! Escaping of text in HTML.
 
 use vtax_model::foreign::visible;
 
 use super::super::written::unbroken;
 
-/// A blank at which no line ends.
+/// Non-breaking space.
 const NO_BREAK: char = '\u{a0}';
 
-/// The text as it stands between tags, or as the value of an attribute in double quotes. Characters that can't be seen,
-/// and those that turn the direction of writing, are written as `\u202e`.
+/// Escapes text for use between tags or as the value of an attribute in double quotes. Invisible characters and those
+/// that change the writing direction are written as e.g. `\u202e`.
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in unbroken(&visible(text), NO_BREAK).chars() {

@@ -1,4 +1,4 @@
-//! A table as HTML. A judged change has three cells, so that those above and below are aligned.
+//! Tables as HTML. A judged change takes three cells, so that they are aligned with those above and below.
 
 use std::{fmt::Write as _, ops::Range};
 
@@ -12,10 +12,10 @@ use super::{
     escaped,
 };
 
-/// The cells of a judged change.
+/// Number of cells of a judged change.
 const PARTS: usize = 3;
 
-/// Each group of columns as a table of its own, beside each other where there is room.
+/// Draws each group of columns as a separate table, next to each other where they fit.
 pub(super) fn draw(table: &Table) -> String {
     if table.groups.iter().filter(|group| !group.title.is_empty()).count() < 2 {
         return one(table, &table.caption);
@@ -24,7 +24,7 @@ pub(super) fn draw(table: &Table) -> String {
     let groups = table.groups.iter().map(|group| {
         let columns = at..at + group.columns.len();
         at = columns.end;
-        // A row with one text in place of its values says so in the first of them.
+        // A row with one text in place of its values shows it in the first table.
         let has = |row: &&TableRow| columns.start == 0 || matches!(row.values, RowValues::Each(_));
         let rows = |rows: &[TableRow]| rows.iter().filter(has).map(|row| within(row, columns.clone())).collect();
         let caption = [table.caption.as_str(), &group.title].join(": ");
@@ -41,7 +41,7 @@ pub(super) fn draw(table: &Table) -> String {
     format!("<div class=\"tables\">\n<p class=\"caption\">{}</p>\n{groups}</div>\n", escaped(&table.caption))
 }
 
-/// What a row has in these columns.
+/// Part of a row within these columns.
 fn within(row: &TableRow, columns: Range<usize>) -> TableRow {
     let values = match &row.values {
         RowValues::Each(values) => RowValues::Each(values.get(columns).unwrap_or_default().to_vec()),

@@ -1,4 +1,4 @@
-//! Tests that differ by the number of threads alone: a table for each figure, with a column for each number.
+//! Tables of tests that differ only by the number of threads: one for each figure, with a column for each number.
 
 use vtax_model::{
     cell::{ColumnKey, Medium},
@@ -19,10 +19,10 @@ use crate::{
     words,
 };
 
-/// Side by side, so many columns with figure, tax and interval in each are readable.
+/// Number of columns that remain readable side by side with figure, tax and interval in each.
 const FEW: usize = 2;
 
-/// What a table tells.
+/// Content of a table.
 #[derive(Clone, Copy)]
 enum Figure {
     Beside(SampleFigure, &'static str),
@@ -31,17 +31,17 @@ enum Figure {
     Cost,
 }
 
-/// Whether a block has more numbers of threads in this test than a table can have with all figures of each.
+/// Returns `true` if a block has more numbers of threads in this test than a table can show with all figures of each.
 pub(crate) fn has_many(block: &BlockCells<'_>, test: TestKind) -> bool {
     block.medium == Medium::Disk && columns(block, test).len() > FEW
 }
 
-/// Whether a block has more than one number of threads in this test, so that a chart can have them as an axis.
+/// Returns `true` if a block has more than one number of threads in this test, so that a chart can use them as an axis.
 pub(crate) fn has_several(block: &BlockCells<'_>, test: TestKind) -> bool {
     block.medium == Medium::Disk && columns(block, test).len() > 1
 }
 
-/// The numbers of threads of a test.
+/// Numbers of threads of a test.
 pub(crate) fn columns(block: &BlockCells<'_>, test: TestKind) -> Vec<ColumnKey> {
     let has = |column: &ColumnKey| block.rows().into_iter().any(|row| block.cell(row, *column, test).is_some());
     block.columns().into_iter().filter(has).collect()
@@ -83,7 +83,7 @@ impl Costs<'_> {
     }
 
     fn caption_of(&self, test: TestKind, of: Metric, figure: Figure) -> String {
-        let against = || format!("{} against {}, with 95 % intervals", of.noun(), self.reference());
+        let against = || format!("{} compared with {}, with 95 % intervals", of.noun(), self.reference());
         match figure {
             Figure::Beside(_, head) => head.to_owned(),
             Figure::Level => of.caption(test),
@@ -92,7 +92,7 @@ impl Costs<'_> {
         }
     }
 
-    /// None for a row that can't run here, if a table above says so.
+    /// Returns `None` for an unavailable row that a table above lists already.
     fn figure_line(
         &mut self,
         block: &BlockCells<'_>,
@@ -120,7 +120,7 @@ impl Costs<'_> {
             (Figure::Cost, tax) => {
                 tax.and_then(|tax| tax.delta.as_ref()).map_or("".into(), |delta| in_unit(delta).into())
             }
-            // The colour says what the words of other tables say, for which there is no room.
+            // The colour carries the verdict, for whose words there is no room here.
             (Figure::Tax, Some(tax)) if tax.verdict.is_shown() || tax.verdict == Verdict::NotConfirmed => {
                 Value::Judged(JudgedChange { words: self.remark(tax), ..finding(tax) })
             }
@@ -129,10 +129,10 @@ impl Costs<'_> {
         }
     }
 
-    /// The mark of a note, if there is something to mind.
+    /// Returns the mark of a note if the tax needs a remark.
     fn remark(&mut self, tax: &TaxRecord) -> String {
         match tax.verdict {
-            Verdict::NotConfirmed => self.notes.mark("not confirmed".into()),
+            Verdict::NotConfirmed => self.notes.mark("not significant after Holm".into()),
             _ if tax.within_floor => {
                 self.notes.mark(format!("within noise: {} differs from itself by as much", self.document.baseline))
             }

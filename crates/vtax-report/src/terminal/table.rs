@@ -1,5 +1,5 @@
-//! A table as lines. One that is too wide is drawn as several, each with caption and labels; rows that have a text in
-//! place of values stand in the first of them.
+//! Tables as lines. A table that is too wide is drawn as several, each with caption and labels; rows with a text in
+//! place of values appear in the first of them.
 
 use vtax_stats::Verdict;
 
@@ -12,13 +12,14 @@ use super::{
     length, wrapped,
 };
 
-/// Between two columns, and between two groups of columns; the narrow ones where they keep a table in one piece.
+/// Gaps between two columns, and between two groups of columns; the narrow ones are used where they keep a table in one
+/// piece.
 const GAPS: [(usize, usize); 3] = [(2, 3), (2, 2), (1, 2)];
-/// Between two columns of labels.
+/// Gap between two columns of labels.
 const GAP: usize = GAPS[0].0;
-/// Columns of the longest bar: fewer show little, and more no more.
+/// Minimum and maximum width of the longest bar: fewer columns show little, and more add nothing.
 const BARS: [usize; 2] = [8, 40];
-/// A column of sentences is not made narrower than this.
+/// Minimum width of a column of sentences.
 const NARROWEST: usize = 16;
 
 pub(super) fn draw(table: &Table, width: usize) -> Vec<Line> {
@@ -30,7 +31,7 @@ pub(super) fn draw(table: &Table, width: usize) -> Vec<Line> {
         if fewest.is_empty() || drawn.len() < fewest.len() {
             fewest = drawn;
         }
-        // No table has fewer pieces, and it takes time to lay out thousands of rows again.
+        // No layout has fewer pieces, and laying out thousands of rows again takes time.
         if fewest.len() == 1 {
             break;
         }
@@ -48,7 +49,7 @@ pub(super) fn draw(table: &Table, width: usize) -> Vec<Line> {
     lines
 }
 
-/// The columns of labels, in which a label that stands above too is left out.
+/// Columns of labels, in which a label equal to the one above is omitted.
 struct LabelColumns {
     heads: Vec<String>,
     widths: Vec<usize>,
@@ -84,7 +85,7 @@ impl LabelColumns {
     }
 }
 
-/// A value in writing; a sentence may take several lines.
+/// Value as text; a sentence may take several lines.
 #[derive(Default)]
 struct Field {
     lines: Vec<String>,
@@ -94,10 +95,10 @@ struct Field {
 struct Drawn<'a> {
     group: &'a str,
     first_of_group: bool,
-    /// To the column before it, and to the group before it.
+    /// Gaps to the previous column, and to the previous group.
     gaps: (usize, usize),
     column: &'a Column,
-    /// One for each row, then those of the foot.
+    /// One field for each row, then those of the foot.
     fields: Vec<Field>,
     width: usize,
 }
@@ -121,7 +122,7 @@ impl Drawn<'_> {
         StyledPiece::new(" ".repeat(self.gap()) + &self.padded(text), *style)
     }
 
-    /// Breaks its sentences so that it gets narrower by `excess`, or as much as it can.
+    /// Wraps the sentences so that the column gets narrower by `excess`, or as much as possible.
     fn narrow(&mut self, excess: usize) {
         let width = self.width.saturating_sub(excess).max(NARROWEST).min(self.width);
         for field in &mut self.fields {
@@ -136,7 +137,7 @@ impl Drawn<'_> {
     }
 }
 
-/// The columns of a table, as wide as they fit into `room`.
+/// Columns of a table, as wide as they fit into `room`.
 fn columns<'a>(table: &'a Table, gaps: (usize, usize), room: usize) -> Vec<Drawn<'a>> {
     let with_bars = |longest| {
         let mut columns: Vec<Drawn<'a>> = Vec::new();
@@ -173,7 +174,7 @@ fn has_bar(row: &TableRow) -> bool {
     matches!(&row.values, RowValues::Each(values) if values.iter().any(|value| matches!(value, Value::Bar(_))))
 }
 
-/// The values of a column, of rows and foot.
+/// Values of a column, of rows and foot.
 fn values<'a>(table: &'a Table, column: usize) -> Vec<Option<&'a Value>> {
     let value = |row: &'a TableRow| match &row.values {
         RowValues::Each(values) => values.get(column),
@@ -182,7 +183,7 @@ fn values<'a>(table: &'a Table, column: usize) -> Vec<Option<&'a Value>> {
     table.rows.iter().chain(&table.foot).map(value).collect()
 }
 
-/// In writing, with the parts of findings aligned.
+/// Values as text, with the parts of findings aligned.
 fn fields(values: &[Option<&Value>], bars: usize) -> Vec<Field> {
     let mut widths = [0; 3];
     for value in values.iter().flatten().filter(|value| matches!(value, Value::Judged(_))) {
@@ -213,7 +214,7 @@ fn style(value: &Value) -> Style {
     }
 }
 
-/// The columns in as many pieces as `room` asks for, split between groups where that is enough.
+/// Splits the columns into as many pieces as `room` requires, between groups where that is enough.
 fn pieces(columns: Vec<Drawn<'_>>, room: usize) -> Vec<Vec<Drawn<'_>>> {
     let mut pieces: Vec<Vec<Drawn<'_>>> = vec![Vec::new()];
     for group in groups(columns) {
@@ -234,7 +235,7 @@ fn pieces(columns: Vec<Drawn<'_>>, room: usize) -> Vec<Vec<Drawn<'_>>> {
     pieces
 }
 
-/// Each group of columns, wide enough for its title.
+/// Groups of columns, each wide enough for its title.
 fn groups(columns: Vec<Drawn<'_>>) -> Vec<Vec<Drawn<'_>>> {
     let mut groups: Vec<Vec<Drawn<'_>>> = Vec::new();
     for column in columns {
@@ -257,7 +258,7 @@ fn total(columns: &[Drawn<'_>]) -> usize {
     columns.iter().map(|column| column.gap() + column.width).sum()
 }
 
-/// As many columns of a table as fit beside each other.
+/// Columns of a table that fit next to each other.
 struct Piece<'a> {
     table: &'a Table,
     labels: &'a LabelColumns,
@@ -311,7 +312,7 @@ impl Piece<'_> {
         line("─".repeat(self.labels.width()) + &self.columns.iter().map(of_column).collect::<String>(), Style::Plain)
     }
 
-    /// Each group's title in the middle above its columns.
+    /// Titles of the groups, centred above their columns.
     fn titles(&self) -> String {
         let mut text = String::new();
         for group in self.columns.chunk_by(|_, next| !next.first_of_group) {

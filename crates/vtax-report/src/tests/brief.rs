@@ -1,4 +1,4 @@
-//! A result in a few words.
+//! One-line summaries of results.
 
 use vtax_model::{cell::Arm, run::Failure};
 use vtax_stats::Verdict;

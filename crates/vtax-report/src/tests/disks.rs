@@ -1,4 +1,4 @@
-//! Runs of disks: no word of networks in them, and tables, page and CSV of their own.
+//! Runs of disks: no word of networks in them, and their own tables, page and CSV.
 
 use vtax_model::{
     guest::Accelerator,
@@ -69,7 +69,7 @@ fn no_word_of_networks_is_in_a_report_of_disks() {
         texts.push(render(&document, &Options { format: Format::Csv, ..TERMINAL }));
         texts.push(compare(&document, &document).render(&TERMINAL).plain());
         for (text, word) in texts.iter().flat_map(|text| WORDS.iter().map(move |word| (text, word))) {
-            // Disks are told in megabytes.
+            // Throughput of disks is in megabytes.
             let text = text.replace("MB/s", "");
             let found = text.lines().find(|line| line.to_lowercase().contains(word));
             assert_eq!(found, None, "{word}");
@@ -85,7 +85,8 @@ fn a_page_of_disks_draws_the_three_figures_over_the_threads() {
     assert_eq!(of_threads.len(), 3, "{titles:?}");
 }
 
-/// What an iothread and a storage daemon did is told where there is one. Of the host's own disk, fio itself is told.
+/// The work of an iothread and a storage daemon is reported where there is one; for the host's own disk, that of fio
+/// itself.
 #[test]
 fn the_hosts_cpu_time_is_split() {
     let mut run = disks();
@@ -117,9 +118,9 @@ fn the_hosts_cpu_time_is_split() {
     }
     let document = analyse(&run);
     let text = render(&document, &Options { detail: true, width: 120, ..TERMINAL });
-    let section = text.split_once("CPU, from the host\n").expect("a section").1;
+    let section = text.split_once("Host CPU time\n").expect("a section").1;
     snapshot("disks_host_cpu", section.split_once("\n\nFor a guest's disk").expect("its words").0.to_owned());
-    let chart = charts(&document).into_iter().find(|chart| chart.heading().title == "The host's CPU time");
+    let chart = charts(&document).into_iter().find(|chart| chart.heading().title == "Host CPU time");
     let Some(Chart::Stacked(stacked)) = chart else { panic!("there is one") };
     assert_eq!(stacked.parts.first().map(String::as_str), Some("fio"));
 }

@@ -1,4 +1,4 @@
-//! Runs on an emulated server: no figure of theirs is shown without the words that say so.
+//! Runs on an emulated server: none of their figures appears without its caveat.
 
 use vtax_model::{
     guest::Accelerator,
@@ -7,7 +7,7 @@ use vtax_model::{
 
 use super::*;
 
-/// The rows that have published figures, on an emulated server.
+/// Rows that have published figures, on an emulated server.
 pub(super) fn t7_1() -> Run {
     let mut run = vtax_synthetic::whole("sparc-t7-1", &["native", "assigned", "sr-iov", "paravirtual"]);
     run.header.environment =
@@ -29,7 +29,7 @@ fn tables(text: &str) -> usize {
     text.split("\n\n").filter(|part| part.contains('─') || part.contains("| :--")).count()
 }
 
-/// What a CSV has in that column.
+/// Contents of that column of a CSV.
 fn caveats(csv: &str) -> Vec<String> {
     let mut reader = ::csv::Reader::from_reader(csv.as_bytes());
     let column = reader.headers().expect("a head").iter().position(|name| name == "caveat").expect("a column");
@@ -53,9 +53,9 @@ fn every_table_says_that_its_server_is_emulated() {
     let document = analyse(&t7_1());
     for (options, width) in [(TERMINAL, 1000), (TERMINAL, 80), (MARKDOWN, 80)] {
         let text = render(&document, &Options { detail: true, width, ..options });
-        // The heading says it by a fact and a warning of its own.
+        // The heading has a separate fact and warning.
         assert!(text.contains("EMULATED SERVER: shows function, not speed"), "{text}");
-        // A long caption is broken between words.
+        // A long caption is wrapped between words.
         let said = text.replace('\n', " ").matches(EmulatedServer::CAVEAT).count();
         assert_eq!(said, tables(&text) + 2, "each table, and the answer of each instrument: {text}");
     }
@@ -100,11 +100,12 @@ fn a_real_machine_has_no_caveat() {
 #[test]
 fn published_figures_are_beside_ours_where_both_are_known() {
     let whole = |rows: &[&str]| analyse(&vtax_synthetic::whole("sparc-t7-1", rows));
-    let shows =
-        |document: &ResultDocument, published| render(document, &Options { published, ..TERMINAL }).contains("its tax");
+    let shows = |document: &ResultDocument, published| {
+        render(document, &Options { published, ..TERMINAL }).contains("published tax")
+    };
     let both = whole(&["native", "sr-iov"]);
     assert!(shows(&both, None) && shows(&both, Some(true)) && !shows(&both, Some(false)));
-    // Of the baseline alone there is no tax to hold against another.
+    // The baseline alone has no tax to compare with another.
     let zones = whole(&["native", "bridge"]);
     assert!(!shows(&zones, None) && shows(&zones, Some(true)));
     let without_its_own = analyse(&built_in("sparc-t7-1"));

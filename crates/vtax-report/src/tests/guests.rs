@@ -7,7 +7,7 @@ use vtax_model::{
 
 use super::*;
 
-/// Guests without and with vhost beside native, by one accelerator.
+/// Guests without and with vhost next to native, by one accelerator.
 fn with_guests(accel: Accelerator) -> Run {
     let mut run = of_text(
         r#"
@@ -74,8 +74,8 @@ pub(super) fn all() -> Vec<Run> {
 /// From its title to the next one.
 fn shown(run: &Run, options: &Options) -> String {
     let text = render(&analyse(run), &Options { detail: true, ..*options });
-    let begin = text.find("CPU, from the host").expect("the section");
-    let end = text[begin..].find("TCP in detail").expect("the next section");
+    let begin = text.find("Host CPU time").expect("the section");
+    let end = text[begin..].find("TCP: details").expect("the next section");
     text[begin..begin + end].trim_end_matches(['#', ' ', '\n']).to_owned()
 }
 
@@ -89,7 +89,7 @@ fn guests_cost_their_host() {
 #[test]
 fn only_a_clock_that_drifts_is_told_of() {
     let text = shown(&with_guests(Accelerator::Tcg), &Options { width: 1000, ..TERMINAL });
-    assert!(text.contains("The clock of guest peer is 350 ppm") && text.contains("slow against"), "{text}");
+    assert!(text.contains("The clock of guest peer is 350 ppm") && text.contains("slow relative to"), "{text}");
     assert!(!text.contains("guest sut"), "3 ppm are nothing: {text}");
 }
 
@@ -99,17 +99,18 @@ fn guests_that_wait_for_a_cpu_are_crowded_and_not_disturbed() {
     let told = |document: &ResultDocument| render(document, &Options { width: 1000, detail: true, ..TERMINAL });
     document.disturbance.guests_waited = Some(0.04);
     assert!(
-        told(&document).contains("; guests waited for one 4.0 % of the time") && !told(&document).contains("CROWDED")
+        told(&document).contains("; guests waited for a CPU 4.0 % of the time")
+            && !told(&document).contains("CPU CONTENTION")
     );
     document.disturbance.guests_waited = Some(0.565);
     let text = told(&document);
-    assert!(text.contains("CROWDED: the guests waited 56.5 % of the time") && !text.contains("DISTURBED"), "{text}");
+    assert!(text.contains("CPU CONTENTION: guests waited 56.5 % of the time") && !text.contains("BUSY HOST"), "{text}");
 }
 
 #[test]
 fn without_guests_there_is_no_such_section() {
     let text = render(&analyse(&built_in("demo")), &TERMINAL);
-    assert!(!text.contains("from the host"), "{text}");
+    assert!(!text.contains("Host CPU time"), "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The path's own cost beside the machine as it runs, and figures that are too noisy to tell.
+//! Controlled conditions next to host settings, and figures that are too noisy to tell.
 
 use vtax_model::{
     cell::{Cell, Instrument},
@@ -10,7 +10,7 @@ use vtax_model::{
 
 use super::*;
 
-/// The demo's round trips by both instruments, and its streams by the path's.
+/// The demo's round trips in both measurement modes, and its streams under controlled conditions.
 fn both() -> Run {
     let mut study = study("demo");
     let mut of_path: Vec<Cell> = study.cells.clone();
@@ -54,7 +54,7 @@ fn the_path_s_own_cost_beside_the_machine_as_it_runs() {
     assert!(detail.contains("TCP RTT (path)") && detail.contains("TCP RTT (system)"), "{detail}");
 }
 
-/// An ordinary user may not keep CPUs awake. The run goes on, and the figures must not be called what they aren't.
+/// An unprivileged user cannot disable idle states. The run continues, and the figures must not be mislabelled.
 #[test]
 fn idle_states_that_were_not_held_off_are_told() {
     let mut run = both();
@@ -65,12 +65,12 @@ fn idle_states_that_were_not_held_off_are_told() {
     }
     run.header.placement.path = Some(3);
     let text = render(&analyse(&run), &Options { width: 1000, ..TERMINAL });
-    assert!(text.contains("IDLE NOT HELD OFF") && text.contains("cpu_dma_latency: permission denied"), "{text}");
-    assert!(text.contains("The path's own cost: idle NOT held off, TCP cubic"), "{text}");
-    assert!(text.contains("both ends on CPU 3"), "{text}");
+    assert!(text.contains("IDLE STATES ON") && text.contains("cpu_dma_latency: permission denied"), "{text}");
+    assert!(text.contains("Controlled conditions: CPU idle states on, TCP cubic"), "{text}");
+    assert!(text.contains("both endpoints on CPU 3"), "{text}");
 }
 
-/// `sparc-t7-1` is answered as its source has it; what the path costs is a further block.
+/// `sparc-t7-1` is answered in the mode of its source; controlled conditions are a further block.
 #[test]
 fn the_instrument_that_answers_has_the_answer_and_the_first_tables() {
     let mut run = both();
@@ -78,22 +78,22 @@ fn the_instrument_that_answers_has_the_answer_and_the_first_tables() {
     let document = analyse(&run);
     assert_eq!(document.plan.answer, Some(Instrument::System));
     let text = render(&document, &Options { width: 1000, ..TERMINAL });
-    let system = text.find("\nAs the machine runs: TCP cubic\n").expect("a section");
-    let path = text.find("\nThe path's own cost: idle held off").expect("a section");
-    let answer = text.find("with 95 % intervals (as the machine runs):").expect("the answer");
+    let system = text.find("\nHost settings: TCP cubic\n").expect("a section");
+    let path = text.find("\nControlled conditions: CPU idle states off").expect("a section");
+    let answer = text.find("with 95 % intervals (host settings):").expect("the answer");
     assert!(answer < system && system < path, "{text}");
     assert!(text[path..].contains("noise ± "), "it has costs of its own: {text}");
-    assert!(!text.contains("with 95 % intervals (the path's own cost)"), "{text}");
-    let plan = "as the machine runs: 11 rounds of 150ms after 10ms of warm-up; the path's own cost: 50 rounds";
+    assert!(!text.contains("with 95 % intervals (controlled conditions)"), "{text}");
+    let plan = "host settings: 11 rounds of 150ms after 10ms of warm-up; controlled conditions: 50 rounds";
     assert!(render(&document, &Options { width: 1000, detail: true, ..TERMINAL }).contains(plan));
 }
 
-/// Figures of two instruments answer two questions.
+/// Figures of two measurement modes answer two questions.
 #[test]
 fn no_table_has_figures_of_two_instruments() {
     let text = render(&analyse(&both()), &Options { width: 1000, ..TERMINAL });
-    let path = text.find("\nThe path's own cost: idle held off, TCP cubic\n").expect("a section");
-    let system = text.find("As the machine runs: TCP cubic").expect("a section");
+    let path = text.find("\nControlled conditions: CPU idle states off, TCP cubic\n").expect("a section");
+    let system = text.find("Host settings: TCP cubic").expect("a section");
     assert!(path < system, "{text}");
     let native = |part: &str| {
         let line = part.lines().find(|line| line.starts_with("native")).expect("a row").to_owned();
@@ -114,7 +114,7 @@ fn what_is_too_noisy_says_why_and_what_would_help() {
     let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(joined.contains("BBR paces the stream by its own guess of the path's rate"), "{text}");
     assert!(joined.contains("(--congestion cubic)") && joined.contains("too noisy to tell"), "{text}");
-    assert!(joined.contains("! SENT AGAIN: TCP retransmitted over links that lose nothing (native;"), "{text}");
+    assert!(joined.contains("! RETRANSMITS: TCP retransmitted over links that lose nothing (native;"), "{text}");
 }
 
 /// UX item 4: "could show ≥ 260 %", "noise floor 577451 %" and "233 [-160, 625]" were printed.
@@ -124,8 +124,8 @@ fn nothing_impossible_is_printed() {
         for options in [TERMINAL, MARKDOWN, Options { detail: true, ..TERMINAL }] {
             let text = render(document, &options);
             assert!(!text.contains("[-160"), "{text}");
-            let losses = text.match_indices("≤ ").filter_map(|(at, _)| {
-                text[at + "≤ ".len()..].split(' ').next().and_then(|number| number.parse::<f64>().ok())
+            let losses = text.match_indices("bandwidth ≤ ").filter_map(|(at, _)| {
+                text[at + "bandwidth ≤ ".len()..].split(' ').next().and_then(|number| number.parse::<f64>().ok())
             });
             assert!(losses.clone().all(|percent| percent <= 100.0), "{text}");
         }
@@ -139,7 +139,7 @@ fn nothing_impossible_is_printed() {
     }
 }
 
-/// The answer comes before any table, and the dearest row first.
+/// The answer precedes all tables, with the row of the highest cost first.
 #[test]
 fn the_answer_is_first() {
     let document = analyse(&built_in("demo"));
@@ -148,11 +148,14 @@ fn the_answer_is_first() {
         let answer = text.find("- vxlan: RTT +108 % [+105, +111] (TCP)").expect("an answer");
         assert!(answer < text.find("- bridge: RTT +26 %").expect("the next"), "{text}");
         assert!(answer < text.find("synthetic").expect("the machine"), "{text}");
-        assert!(text.contains("- shared-ip: no difference shown; at most 1.2 % of RTT, 2.5 % of bandwidth"), "{text}");
+        assert!(
+            text.contains("- shared-ip: no difference shown (RTT ≤ 1.2 % worse, bandwidth ≤ 2.5 % worse)"),
+            "{text}"
+        );
     }
 }
 
-/// A study with 24 rows of which nothing could be told printed 24 such lines.
+/// A study with 24 rows that were all too noisy printed 24 such lines.
 #[test]
 fn rows_of_which_nothing_can_be_told_share_a_line() {
     let mut document = analyse(&built_in("demo"));
@@ -166,7 +169,7 @@ fn rows_of_which_nothing_can_be_told_share_a_line() {
     assert_eq!(lines, ["- bridge, macvlan: too noisy to tell"]);
 }
 
-/// It printed 127 lines at 100 columns, and of the figures one in five.
+/// It printed 127 lines at 100 columns, of which one in five had figures.
 #[test]
 fn the_demo_is_short_and_fits_into_80_columns() {
     let document = analyse(&built_in("demo"));
@@ -174,7 +177,7 @@ fn the_demo_is_short_and_fits_into_80_columns() {
     assert!(lines(80) <= 75 && lines(100) <= 50, "{} and {} lines", lines(80), lines(100));
 }
 
-/// Costs whose intervals overlap at all MTUs are told once.
+/// Costs whose intervals overlap at all MTUs are reported once.
 #[test]
 fn an_mtu_that_says_the_same_is_left_to_detail() {
     let document = analyse(&built_in("demo"));
@@ -191,7 +194,7 @@ fn an_mtu_that_says_the_same_is_left_to_detail() {
         }
     }
     let short = render(&analyse(&apart), &Options { width: 1000, ..TERMINAL });
-    assert!(short.contains("(--detail), but for veth TCP bandwidth -5"), "{short}");
+    assert!(short.contains("(--detail), except for veth TCP bandwidth -5"), "{short}");
     for sample in &mut apart.samples {
         let cell = &apart.header.study.cells[sample.cell];
         if cell.row != row("native") && cell.net().expect("of a network").mtu.get() == 9000 {
@@ -199,27 +202,27 @@ fn an_mtu_that_says_the_same_is_left_to_detail() {
         }
     }
     let short = render(&analyse(&apart), &Options { width: 1000, ..TERMINAL });
-    assert!(short.contains("apart from these: see the tables") && short.contains("TCP, MTU 9000"), "{short}");
+    assert!(short.contains("that don't overlap: see the tables") && short.contains("TCP, MTU 9000"), "{short}");
 }
 
-/// Only the instrument that answers the question has sentences: those of the other would repeat its tables.
+/// Only the mode that answers the question has sentences: those of the other would repeat its tables.
 #[test]
 fn what_is_said_twice_is_left_to_detail() {
     let document = analyse(&both());
     let short = render(&document, &TERMINAL);
     let detail = render(&document, &Options { detail: true, ..TERMINAL });
-    for text in ["CPU of both ends' threads", "with 95 % intervals (as the machine runs):", "µs [95 %]", "\nplan "] {
+    for text in ["CPU of both ends' threads", "with 95 % intervals (host settings):", "µs [95 %]", "\nplan "] {
         assert!(detail.contains(text) && !short.contains(text), "{text}: {short}");
     }
-    assert!(short.contains("with 95 % intervals (the path's own cost):"), "{short}");
+    assert!(short.contains("with 95 % intervals (controlled conditions):"), "{short}");
 }
 
-/// The legend stood below each report.
+/// The legend was printed below each report.
 #[test]
 fn words_are_explained_on_demand() {
     let document = analyse(&both());
     let explained = render(&document, &Options { explain: true, width: 1000, ..TERMINAL });
-    for text in ["How to read this", "Holm's correction", "Noise ± x %", "RTT is the mean round trip"] {
+    for text in ["Legend", "Holm's correction", "Noise ± x %", "RTT: mean round-trip time"] {
         assert!(explained.contains(text) && !render(&document, &TERMINAL).contains(text), "{text}");
     }
 }

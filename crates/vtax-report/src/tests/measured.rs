@@ -1,4 +1,4 @@
-//! Runs of `vtax measure` and of endpoints that were there already, as a user would see them.
+//! Runs of `vtax measure` and of existing endpoints, as a user would see them.
 
 use vtax_model::{
     cell::{Cell, CellTest, NetCell},
@@ -39,7 +39,7 @@ fn measure(engines: &str, matrix: &str) -> Study {
     Study::parse(vtax_model::located::Source { name: "measure.toml", text: &text }).expect("a study")
 }
 
-/// In place of each cell, one for each of these.
+/// Replaces each cell by one for each of these options.
 fn sweep(study: &mut Study, options: &[TestOptions]) {
     let variants = |cell: &Cell| {
         let (cell, net) = (*cell, *cell.net().expect("of a network"));
@@ -80,7 +80,7 @@ fn pair(name: &str, address: &str) -> PairRecord {
     PairRecord { initiator, responder }
 }
 
-/// Of libvirt's, with all that can be said of one.
+/// A domain of libvirt, with all known properties.
 fn domain(name: &str) -> DomainRecord {
     let nic = DomainNic {
         name: None,
@@ -118,7 +118,7 @@ fn domain(name: &str) -> DomainRecord {
     }
 }
 
-/// Between this machine and another, the figures steady after a third of a second.
+/// A run between this machine and another, with steady figures after a third of a second.
 fn run_of(study: Study) -> Run {
     let mut run = vtax_synthetic::of(study);
     let pairs = vec![pair("ssh:root@vm2", "10.0.0.2")];
@@ -313,7 +313,7 @@ fn troubled() -> Run {
     run
 }
 
-/// Two methods, each between virtual machines of its own, over two sizes.
+/// Two methods, each between separate virtual machines, over two sizes.
 fn endpoints() -> Run {
     let mut run = vtax_synthetic::of_text(
         r#"

@@ -1,4 +1,4 @@
-//! What the first version wrote still reads: no field was removed or is now missed.
+//! Documents of the first version remain readable: no field was removed or became mandatory.
 
 use super::*;
 

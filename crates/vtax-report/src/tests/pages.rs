@@ -1,4 +1,4 @@
-//! Pages: complete by themselves, inert whatever is in a run, and small.
+//! Pages are self-contained, inert whatever is in a run, and small.
 
 use super::*;
 
@@ -6,14 +6,14 @@ fn page_of(runs: &[Run]) -> String {
     page(&runs.iter().map(analyse).collect::<Vec<_>>(), &Options::default(), &[]).expect("it is drawn")
 }
 
-/// The page without the script, of which each page has the same.
+/// Returns the page without the script, which is the same in each page.
 fn without_script(page: &str) -> String {
     let bare = page.replace(vtax_plot::PAGE_SCRIPT, "");
     assert!(bare.len() < page.len());
     bare
 }
 
-/// The tags that are open at the end; a tag that ends another one fails.
+/// Returns the tags that are open at the end; a mismatched end tag fails.
 fn open_tags(page: &str) -> Vec<&str> {
     const EMPTY: [&str; 2] = ["meta", "!doctype"];
     let mut open = Vec::new();
@@ -32,7 +32,7 @@ fn open_tags(page: &str) -> Vec<&str> {
 
 #[test]
 fn a_page_is_complete_and_needs_nothing_else() {
-    // Each fifth: drawing all charts takes half a minute.
+    // Every fifth: drawing all charts takes half a minute.
     for document in DOCUMENTS.iter().step_by(5) {
         let page = page(std::slice::from_ref(document), &Options::default(), &[]).expect("it is drawn");
         let page = without_script(&page).replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
@@ -44,7 +44,7 @@ fn a_page_is_complete_and_needs_nothing_else() {
     }
 }
 
-/// The name of a study, a host or a link is text in the page, and nothing else.
+/// The name of a study, a host or a link is only text in the page.
 #[test]
 fn hostile_text_is_inert() {
     let mut run = built_in("demo");
@@ -67,7 +67,7 @@ fn several_results_are_linked() {
     }
 }
 
-/// Those that have a cell in common with the first, before the results themselves.
+/// Runs with a cell in common with the first are compared before the results themselves.
 #[test]
 fn several_results_are_compared_with_the_first() {
     let later = |id: &str| {

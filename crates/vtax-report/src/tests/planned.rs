@@ -24,7 +24,7 @@ fn a_run_is_told_before_it_begins() {
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
     }
     let markdown = drawn(&demo(), lab, &MARKDOWN);
-    assert!(markdown.contains("| nth |") && markdown.contains("ipvlan"), "{markdown}");
+    assert!(markdown.contains("| no. |") && markdown.contains("ipvlan"), "{markdown}");
 }
 
 #[test]
@@ -50,6 +50,6 @@ fn a_run_on_endpoints_says_that_nobody_has_asked_them() {
         address = "192.0.2.2"
     "#;
     let told = drawn(&RunReadings::begun(of_text(text).header), None, &TERMINAL);
-    assert!(told.contains("which vtax hasn't asked yet: local, ssh:vm1"), "{told}");
+    assert!(told.contains("not contacted yet: local, ssh:vm1"), "{told}");
     assert!(!told.contains("lab "), "{told}");
 }

@@ -1,4 +1,4 @@
-//! The studies of guests beside what was published: several at a time, and paths between them.
+//! Studies of guests next to published figures: several concurrent guests, and paths between them.
 
 use vtax_model::{
     foreign::ForeignText,
@@ -54,13 +54,13 @@ pub(super) fn all() -> Vec<Run> {
 fn queues_of_guests_as_bars_beside_the_published() {
     let document = analyse(&vmdq());
     let text = render(&document, &TERMINAL);
-    assert!(text.contains("4 clients at the same time"), "{text}");
+    assert!(text.contains("4 concurrent clients"), "{text}");
     snapshot("vmdq", text);
     let narrow = render(&document, &Options { width: 80, ..TERMINAL });
-    snapshot("vmdq_narrow", part(&narrow, "Round trips at a glance"));
+    snapshot("vmdq_narrow", part(&narrow, "Round-trip overview"));
     let markdown = render(&document, &MARKDOWN);
-    snapshot("vmdq_markdown", part(&markdown, "Round trips at a glance"));
-    snapshot("vmdq_pairs_markdown", part(&markdown, "Pairs at the same time"));
+    snapshot("vmdq_markdown", part(&markdown, "Round-trip overview"));
+    snapshot("vmdq_pairs_markdown", part(&markdown, "Concurrent pairs"));
 }
 
 /// From a title to the next one.
@@ -125,6 +125,6 @@ fn sizes_that_are_swept_are_bars_too_without_a_source() {
         "#,
     );
     let text = render(&analyse(&run), &TERMINAL);
-    assert!(text.contains("TCP RR, MTU 9000") && text.contains("not available here"), "{text}");
-    assert!(!part(&text, "Round trips at a glance").contains("published"), "{text}");
+    assert!(text.contains("TCP RR, MTU 9000") && text.contains("not available"), "{text}");
+    assert!(!part(&text, "Round-trip overview").contains("published"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! What is exported, held against `docs/vtax.result.v1.schema.json`.
+//! Check of exports against `docs/vtax.result.v1.schema.json`.
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ fn broken_documents_are_refused() {
     refused("a share above one", &|d| d["cells"][0]["summary"]["lost_share"] = json!(1.5));
 }
 
-/// Whoever scanned the port, and CPU figures that are lower bounds.
+/// Unauthenticated peers, and CPU figures that are lower bounds.
 #[test]
 fn strangers_and_raised_cpu_times_are_told_and_fit_the_schema() {
     let mut run = built_in("demo");
@@ -109,5 +109,5 @@ fn strangers_and_raised_cpu_times_are_told_and_fit_the_schema() {
     assert_eq!(errors(&validator(), &exported(&run)), Vec::<String>::new());
     let text = render(&document, &TERMINAL);
     assert!(text.contains("STRANGERS: ") && text.contains("(124)"), "{text}");
-    assert!(text.contains("CPU AT LEAST: in 1 sample ") && !text.contains("CPU BY TICKS"), "{text}");
+    assert!(text.contains("CPU LOWER BOUND: in 1 sample ") && !text.contains("CPU BY TICKS"), "{text}");
 }

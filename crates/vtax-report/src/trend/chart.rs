@@ -1,4 +1,4 @@
-//! A trend as charts: one for each test and MTU, a line for each row.
+//! Trends as charts: one for each test and MTU, a line for each row.
 
 use vtax_plot::{Chart, Heading, Measured, PlotError, Quantity, Trend, TrendChange, TrendLine, TrendRun};
 
@@ -9,17 +9,17 @@ use crate::{
     labels, words,
 };
 
-/// How many charts a reader can take in.
+/// Maximum number of charts that a reader can take in.
 const MOST: usize = 8;
 
 impl RunTrend {
-    /// One HTML file with the trend and its charts.
+    /// Returns one HTML file with the trend and its charts.
     pub fn page(&self) -> Result<String, PlotError> {
         let article = Article { id: self.study.clone(), view: self.view(), charts: self.charts() };
         html::page(&format!("{}: trend", self.title), &[], &[article])
     }
 
-    /// Those with a change first.
+    /// Returns the charts, those with a level shift first.
     pub fn charts(&self) -> Vec<Chart> {
         let mut blocks = grouped(self.cells.iter().map(|cell| (cell.cell.block(), cell)));
         blocks.sort_by_key(|(_, cells)| cells.iter().all(|cell| cell.changes.is_empty()));
@@ -31,7 +31,7 @@ impl RunTrend {
         let test = cell.kind();
         let title =
             format!("{}, {} ({})", labels::test(cell), cell.column().label(), words::of_instrument(cell.instrument));
-        let summary = format!("{} results of each row, the oldest first.", self.results.len());
+        let summary = format!("{} results per row, oldest first.", self.results.len());
         Trend {
             heading: Heading::new(title, summary),
             quantity: Quantity::new(of.name_of(test), of.unit(test)),
@@ -48,7 +48,7 @@ impl RunTrend {
         TrendLine { name: cell.cell.row.to_string(), runs: cell.figures.iter().filter_map(run).collect() }
     }
 
-    /// The places at which one of these cells changed its level.
+    /// Positions at which one of these cells shifted its level.
     fn changes(&self, cells: &[&CellTrend]) -> Vec<TrendChange> {
         let mut places: Vec<usize> =
             cells.iter().flat_map(|cell| cell.changes.iter().map(|step| step.first_after)).collect();
@@ -57,7 +57,7 @@ impl RunTrend {
         let change = |result: usize| {
             let at = self.results[result].started.parse().ok()?;
             let known = self.machine_changes.iter().find(|change| change.result == result);
-            let label = known.map_or_else(|| "change of level".to_owned(), |change| change.label());
+            let label = known.map_or_else(|| "level shift".to_owned(), |change| change.label());
             Some(TrendChange { at, label })
         };
         places.into_iter().filter_map(change).collect()

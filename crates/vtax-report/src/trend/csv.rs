@@ -1,4 +1,4 @@
-//! A trend as CSV: one line for each result of each cell.
+//! Trends as CSV: one line for each result of each cell.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -33,7 +33,7 @@ impl RunTrend {
         table(HEAD.map(str::to_owned).to_vec(), lines)
     }
 
-    /// The figures of a change stand at the first result of the new level.
+    /// The figures of a level shift appear at the first result of the new level.
     fn fields(&self, trend: &CellTrend, figure: &TrendFigure) -> Vec<String> {
         let (cell, run) = (&trend.cell, &self.results[figure.result]);
         let step = trend.changes.iter().find(|step| step.first_after == figure.result);
@@ -63,7 +63,7 @@ impl RunTrend {
     }
 }
 
-/// The name of a variant, as in JSON.
+/// Returns the name of an enum variant as in JSON.
 fn name(variant: &impl Serialize) -> String {
     match serde_json::to_value(variant) {
         Ok(Value::String(name)) => name,

@@ -1,4 +1,4 @@
-//! A trend in words and tables.
+//! Trends in words and tables.
 
 use vtax_model::cell::Cell;
 use vtax_stats::median;
@@ -15,14 +15,14 @@ use crate::{
     words,
 };
 
-/// How many cells a sentence names, and how many lines a list has.
+/// Maximum number of cells in a sentence, and of lines in a list.
 const NAMED: usize = 6;
 const LINES: usize = 12;
-/// Characters of the longest line of figures in a table.
+/// Maximum number of characters of a sparkline in a table.
 const LONGEST: usize = 16;
 
 impl RunTrend {
-    /// The trend; ends in a line break.
+    /// Renders the trend, ending in a line break.
     pub fn render(&self, options: &Options) -> StyledText {
         match options.format {
             crate::Format::Csv => self.csv().into(),
@@ -36,7 +36,7 @@ impl RunTrend {
         let days = if first == last { first } else { format!("{first} to {last}") };
         let results = counted(self.results.len() as u32, "complete result");
         let mut sections = self.tables();
-        sections.extend(Section::bullets("What changed on the machine", self.machine_lines()));
+        sections.extend(Section::bullets("Machine changes", self.machine_lines()));
         sections.extend(Section::bullets("Too few results", self.short_lines()));
         sections.push(reading());
         View {
@@ -50,7 +50,7 @@ impl RunTrend {
     }
 
     fn machines_named(&self) -> String {
-        let named = |name: &String| if name.is_empty() { "not told".to_owned() } else { name.clone() };
+        let named = |name: &String| if name.is_empty() { "not reported".to_owned() } else { name.clone() };
         self.machines.iter().map(named).collect::<Vec<_>>().join(", ")
     }
 
@@ -58,7 +58,7 @@ impl RunTrend {
         self.results.get(result).map_or(String::new(), |run| date(&run.started).chars().take(10).collect())
     }
 
-    /// A sentence for each place at which levels changed, in the order of time.
+    /// A sentence for each position at which levels shifted, in chronological order.
     fn answer(&self) -> Option<Section> {
         let steps = self.cells.iter().flat_map(|cell| cell.changes.iter().map(move |step| (cell, step)));
         let mut places = grouped(steps.map(|(cell, step)| ((step.first_after, step.last_before), (cell, step))));
@@ -69,11 +69,11 @@ impl RunTrend {
         let all = self.cells.len();
         lines.extend((level > 0).then(|| match level == all {
             true => format!(
-                "No change of level is shown: {} in {}.",
+                "No level shift shown: {} in {}.",
                 counted(all as u32, "cell"),
                 counted(self.results.len() as u32, "result")
             ),
-            false => format!("No change is shown in {level} of {all} cells."),
+            false => format!("No level shift shown in {level} of {all} cells."),
         }));
         Section::bullets("", lines)
     }
@@ -87,7 +87,7 @@ impl RunTrend {
         format!("From {} on {}{more}. {}", self.day(after), named.join("; "), self.cause(before, after))
     }
 
-    /// What changed on the machine at the same place, or next to it: the place itself is sure to about one result.
+    /// Changes of the machine at the same position, or next to it: the position is accurate to about one result.
     fn cause(&self, before: usize, after: usize) -> String {
         let between = |first: usize, last: usize| {
             let mut known = self.machine_changes.iter().filter(|change| first < change.result && change.result <= last);
@@ -100,13 +100,13 @@ impl RunTrend {
         };
         let place = format!("B{}", pair(before, after));
         match (between(before, after), near()) {
-            (Some(change), _) => format!("{place} this changed: {}.", change.told()),
+            (Some(change), _) => format!("{place}, this changed: {}.", change.told()),
             (None, Some(change)) => format!(
-                "{place} nothing that vtax knows of changed on the machine, but b{} did: {}.",
+                "{place}, no known property of the machine changed, but b{} one did: {}.",
                 pair(change.result - 1, change.result),
                 change.told()
             ),
-            (None, None) => format!("{place} nothing that vtax knows of changed on the machine."),
+            (None, None) => format!("{place}, no known property of the machine changed."),
         }
     }
 
@@ -116,15 +116,15 @@ impl RunTrend {
         let most = doubtful.iter().filter_map(|cell| cell.resemblance).fold(0.0, f64::max);
         let resembling = (!doubtful.is_empty()).then(|| {
             format!(
-                "RESEMBLING: in {} of {} cells a result resembles the one before it (correlation up to {most:.1}). More \
-                 than one series in twenty then seems to change although nothing happened.",
+                "AUTOCORRELATED: in {} of {} cells, successive results are correlated (up to {most:.1}). More \
+                 than one series in twenty then shows a level shift although nothing changed.",
                 doubtful.len(),
                 self.cells.len()
             )
         });
         let machines = (self.machines.len() > 1).then(|| {
             format!(
-                "OTHER MACHINES: the results are of {} machines. A change may be one from machine to machine.",
+                "OTHER MACHINES: the results are of {} machines. A level shift may be a difference between machines.",
                 self.machines.len()
             )
         });
@@ -143,7 +143,7 @@ impl RunTrend {
                 Column::left("results"),
                 Column::right("first"),
                 Column::right("last"),
-                Column::left("last change [95 %], from"),
+                Column::left("last shift [95 %], since"),
             ];
             let table = Table {
                 labels: vec!["cell".into()],
@@ -164,7 +164,7 @@ impl RunTrend {
         let last = cell.changes.last().and_then(starts).unwrap_or(0);
         let figure = |value: f64| record::level(cell.of, value);
         let change = cell.changes.last().map_or_else(
-            || Value::Text("no change shown".into()),
+            || Value::Text("no shift shown".into()),
             |step| {
                 let word = if step.verdict == vtax_stats::Verdict::Slower { "slower" } else { "faster" };
                 Value::Judged(JudgedChange {
@@ -184,13 +184,13 @@ impl RunTrend {
             format!("{}, before result {}: {}", self.day(change.result), change.result + 1, change.told())
         };
         let hidden = self.machine_changes.len().saturating_sub(LINES);
-        let earlier = (hidden > 0).then(|| format!("{hidden} earlier times: --format json names them"));
+        let earlier = (hidden > 0).then(|| format!("{hidden} earlier changes: see --format json"));
         earlier.into_iter().chain(self.machine_changes.iter().skip(hidden).map(line)).collect()
     }
 
     fn short_lines(&self) -> Vec<String> {
         let line = |(name, results): &(String, usize)| {
-            format!("{name}: {}, and it takes {}", counted(*results as u32, "result"), self.fewest)
+            format!("{name}: {}, needs {}", counted(*results as u32, "result"), self.fewest)
         };
         self.too_few.iter().take(LINES).map(line).collect()
     }
@@ -200,12 +200,12 @@ fn transport_and_test(cell: &Cell) -> String {
     crate::labels::test(cell)
 }
 
-/// `RTT (µs)`
+/// Returns e.g. `RTT (µs)`.
 fn quantity(cell: &CellTrend) -> String {
     cell.of.quantity(cell.cell.kind())
 }
 
-/// `bridge TCP RR takes 12 % longer [+9, +15]`
+/// Returns e.g. `bridge TCP RR takes 12 % longer [+9, +15]`.
 fn change(cell: &CellTrend, step: &TrendStep) -> String {
     let size = percent((step.ratio - 1.0).abs());
     let words = cell.of.changed(step.ratio, &size);
@@ -214,8 +214,8 @@ fn change(cell: &CellTrend, step: &TrendStep) -> String {
     format!("{} {words}{interval}", cell.name.replacen(", ", " ", 1))
 }
 
-/// From the lowest figure at the foot of a character to the highest at its top. Of a long series each character is the
-/// median of several results.
+/// Sparkline from the lowest figure at the foot of a character to the highest at its top. In a long series each
+/// character is the median of several results.
 fn line(values: &[f64]) -> String {
     const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let several = values.len().div_ceil(LONGEST).max(1);
@@ -227,12 +227,13 @@ fn line(values: &[f64]) -> String {
 }
 
 fn reading() -> Section {
-    let text = "A result is one run: the median over its rounds. First and last are medians over the results of the first \
-                and of the last level; the line goes from the lowest result to the highest. A change of level is said at \
-                5 % for all cells together (rank sums of stretches, by permutations). Its place is sure to about one \
-                result. The interval takes the place as known, so it is a little too far from zero where a change is \
-                just large enough to be shown. A change has to last five results or so before it can be told from chance.";
-    Section::of("How to read this", vec![SectionPart::Paragraph(text.into())])
+    let text = "Result: one run, the median over its rounds. First, last: medians over the results of the first and of \
+                the last level; the line spans the lowest to the highest result. Level shift: significant at 5 % for \
+                all cells together (rank sums of segments, by permutations). Its position is accurate to about one \
+                result. The interval takes the position as known, so it is slightly too far from zero where a shift is \
+                just large enough to be shown. A shift must last about five results before it can be told from \
+                chance.";
+    Section::of("Legend", vec![SectionPart::Paragraph(text.into())])
 }
 
 #[cfg(test)]

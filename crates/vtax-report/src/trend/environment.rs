@@ -1,19 +1,19 @@
-//! What of the machine, of vtax and of the plan changed from one result to the next.
+//! Changes of the machine, of vtax or of the plan from one result to the next.
 
 use serde::Serialize;
 use vtax_model::result::ResultDocument;
 
 use crate::compare::{differences, sampling};
 
-/// What changed between a result and the one before it.
+/// Changes between a result and the previous one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct MachineChange {
-    /// The first result with the new state.
+    /// First result with the new state.
     pub(super) result: usize,
     pub(super) fields: Vec<ChangedField>,
 }
 
-/// A field of the environment, or of the plan.
+/// Field of the environment, or of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct ChangedField {
     pub(super) name: String,
@@ -21,11 +21,11 @@ pub(super) struct ChangedField {
     pub(super) to: String,
 }
 
-/// What bears on speed most, in the order in which it is told. Everything else comes behind.
+/// Fields that affect speed most, in the order in which they are listed. All others follow.
 const FIRST: [&str; 9] =
     ["kernel", "QEMU", "vtax", "hostname", "cpu model", "governor", "hypervisor", "samples", "turbo"];
 
-/// How many fields a sentence names.
+/// Maximum number of fields in a sentence.
 const NAMED: usize = 3;
 
 pub(super) fn changes(documents: &[&ResultDocument]) -> Vec<MachineChange> {
@@ -40,7 +40,7 @@ fn fields(before: &ResultDocument, after: &ResultDocument) -> Vec<ChangedField> 
     let qemu = |run: &ResultDocument| run.placement.guests.as_ref().map_or(String::new(), |by| by.qemu.to_string());
     let of = |name: &str, text: fn(&ResultDocument) -> String| (name.to_owned(), text(before), text(after));
     let own = [of("QEMU", qemu), of("samples", sampling)].into_iter().filter(|(_, from, to)| from != to);
-    // Every run has a seed of its own.
+    // Every run has its own seed.
     let others = differences(before, after).into_iter().filter(|(name, ..)| name != "plan");
     let mut fields: Vec<ChangedField> =
         own.chain(others).map(|(name, from, to)| ChangedField { name, from, to }).collect();
@@ -49,10 +49,10 @@ fn fields(before: &ResultDocument, after: &ResultDocument) -> Vec<ChangedField> 
 }
 
 impl MachineChange {
-    /// `kernel from 6.1 to 6.8, governor from powersave to performance`
+    /// Returns e.g. `kernel from 6.1 to 6.8, governor from powersave to performance`.
     pub(super) fn told(&self) -> String {
         let told = |field: &ChangedField| {
-            let [from, to] = [&field.from, &field.to].map(|text| if text.is_empty() { "not told" } else { text });
+            let [from, to] = [&field.from, &field.to].map(|text| if text.is_empty() { "not reported" } else { text });
             format!("{} from {from} to {to}", field.name)
         };
         let named: Vec<String> = self.fields.iter().take(NAMED).map(told).collect();
@@ -61,7 +61,7 @@ impl MachineChange {
         format!("{}{more}", named.join(", "))
     }
 
-    /// `kernel 6.8`: a few words for a chart.
+    /// Short label for a chart, e.g. `kernel 6.8`.
     pub(super) fn label(&self) -> String {
         let field = &self.fields[0];
         format!("{} {}", field.name, field.to)

@@ -1,4 +1,4 @@
-//! Trends of made-up results.
+//! Trends of synthetic results.
 
 use vtax_model::{
     cell::Arm,
@@ -10,7 +10,7 @@ use super::*;
 use crate::Options;
 use vtax_synthetic::{analyse, header, sample};
 
-/// A result of the first cells of the demo, one each day. The cell of each index takes so many ns.
+/// A result of the first cells of the demo, one per day. `ns` holds the time of the cell of each index.
 fn result(number: usize, kernel: &str, ns: [f64; 2]) -> ResultDocument {
     let month = 1 + number / 28;
     let started = format!("2026-{month:02}-{:02}T00:00:00Z", 1 + number % 28);
@@ -34,12 +34,12 @@ fn result(number: usize, kernel: &str, ns: [f64; 2]) -> ResultDocument {
     analyse(&run)
 }
 
-/// Around a level, without two neighbours alike.
+/// Noise around a level, without two equal neighbours.
 fn noise(number: usize, salt: usize) -> f64 {
     ((number * 7 + salt) * 37 % 101) as f64 / 101.0 * 0.02
 }
 
-/// 30 results; from the 16th on the kernel is another one, and the first cell takes an eighth longer.
+/// 30 results; from the 16th, the kernel is another one, and the first cell takes an eighth longer.
 fn changed() -> Vec<ResultDocument> {
     let one = |number: usize| {
         let (kernel, factor) = if number < 15 { ("6.1.0", 1.0) } else { ("6.8.0", 1.125) };
@@ -77,16 +77,16 @@ fn the_figures_of_a_change_are_those_that_were_made() {
     assert_eq!(found.cells[1].changes, []);
 }
 
-/// The kernel changed two results after the level did: then it is no cause.
+/// The kernel changed two results after the level did: then it is not a cause.
 #[test]
 fn what_changed_elsewhere_is_not_told_as_a_cause() {
     let mut documents = changed();
     (15..18).for_each(|number| documents[number].environment.kernel = "6.1.0".into());
     let text = shown(&of(&documents), 999);
-    assert!(text.contains("Between results 15 and 16 nothing that vtax knows of changed on the machine."), "{text}");
+    assert!(text.contains("Between results 15 and 16, no known property of the machine changed."), "{text}");
     (16..18).for_each(|number| documents[number].environment.kernel = "6.8.0".into());
     let text = shown(&of(&documents), 999);
-    let next = "changed on the machine, but between results 16 and 17 did: kernel from 6.1.0 to 6.8.0.";
+    let next = "of the machine changed, but between results 16 and 17 one did: kernel from 6.1.0 to 6.8.0.";
     assert!(text.contains(next), "{text}");
 }
 
@@ -117,7 +117,7 @@ fn results_that_wander_are_warned_of() {
     let wander = |number: usize| 1.0 + 0.02 * (number as f64 / 4.0).sin();
     let documents: Vec<_> = (0..40).map(|number| result(number, "6.1", [5e4 * wander(number), 6e4])).collect();
     let text = shown(&of(&documents), 999);
-    assert!(text.contains("RESEMBLING: in 1 of 2 cells"), "{text}");
+    assert!(text.contains("AUTOCORRELATED: in 1 of 2 cells"), "{text}");
 }
 
 #[test]

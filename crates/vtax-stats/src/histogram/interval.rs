@@ -1,30 +1,31 @@
-//! The histogram of an interval: recorded like the whole one, closed at the cost of what it used.
+//! Histogram of an interval: recorded like the whole one, closed at a cost proportional to its use.
 
 use serde::{Deserialize, Serialize};
 
 use super::{COUNTERS, HIGHEST_NS, Histogram, HistogramError, MAX_COUNT, counter_of, rank, text, upper_edge, value_at};
 
-/// What a thread records into, interval after interval, with the range and resolution of [`Histogram`]: 216 KiB.
+/// Histogram into which a thread records, interval after interval, with the range and resolution of [`Histogram`]: 216
+/// KiB.
 #[derive(Clone, Debug)]
 pub struct IntervalHistogram {
     counts: Box<[u64]>,
-    /// All counters outside these two, taken inclusively, are zero.
+    /// All counters outside these two, inclusive, are zero.
     lowest: usize,
     highest: usize,
 }
 
-/// The counters of one interval that are not zero, with number and count, in rising order: 16 bytes each.
+/// Nonzero counters of one interval, with number and count, in ascending order: 16 bytes each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u32, u64)>")]
 pub struct SparseHistogram(pub(super) Vec<(u32, u64)>);
 
 impl IntervalHistogram {
-    /// Nothing recorded.
+    /// Creates an empty histogram.
     pub fn new() -> Self {
         Self { counts: vec![0; COUNTERS].into_boxed_slice(), lowest: COUNTERS, highest: 0 }
     }
 
-    /// Adds one round trip, as [`Histogram::record`] does. Never allocates or fails.
+    /// Adds one round trip, like [`Histogram::record`]. Never allocates or fails.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         let index = counter_of(ns.min(HIGHEST_NS));
@@ -33,7 +34,7 @@ impl IntervalHistogram {
         self.highest = self.highest.max(index);
     }
 
-    /// Ends the interval: what it recorded is added to `total` and returned, and the next begins.
+    /// Ends the interval: its values are added to `total` and returned, and the next interval begins.
     ///
     /// Takes some tens of microseconds: it walks from the fastest transaction's counter to the slowest's.
     pub fn close_into(&mut self, total: &mut Histogram) -> SparseHistogram {
@@ -92,23 +93,24 @@ impl SparseHistogram {
         text::decode(bytes)
     }
 
-    /// How many values are in buckets whose upper edge is at most `edge`.
+    /// Returns the number of values in buckets whose upper edge is at most `edge`.
     pub(crate) fn count_up_to(&self, edge: u64) -> u64 {
         let end = self.0.partition_point(|(index, _)| upper_edge(*index as usize) <= edge);
         self.0[..end].iter().map(|(_, count)| count).sum()
     }
 
-    /// Recorded values.
+    /// Returns the number of recorded values.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
-    /// No value was recorded.
+    /// Returns `true` if no value was recorded.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The value in nanoseconds that `percent` of the values don't exceed, as [`Histogram::percentile`]; 0 if empty.
+    /// Returns the value in nanoseconds that `percent` of the values don't exceed, like [`Histogram::percentile`]; 0 if
+    /// empty.
     pub fn percentile(&self, percent: f64) -> u64 {
         let wanted = rank(percent, self.count());
         let mut sum = 0;
@@ -121,12 +123,12 @@ impl SparseHistogram {
         found.map_or(0, |(index, _)| edge(*index as usize))
     }
 
-    /// Upper edge of the last bucket used, in nanoseconds; 0 if empty.
+    /// Returns the upper edge of the last bucket used, in nanoseconds; 0 if empty.
     pub fn max(&self) -> u64 {
         self.0.last().map_or(0, |(index, _)| upper_edge(*index as usize))
     }
 
-    /// Adds all that `other` holds, such as the same interval of another thread.
+    /// Adds the contents of `other`, e.g. the same interval of another thread.
     pub fn merge(&mut self, other: &Self) {
         let mut merged = Vec::with_capacity(self.0.len() + other.0.len());
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
@@ -136,7 +138,7 @@ impl SparseHistogram {
         self.0 = merged;
     }
 
-    /// Upper edge of each bucket used and how many values are in buckets up to it, in rising order.
+    /// Returns the upper edge of each bucket used and the number of values in buckets up to it, in ascending order.
     pub(crate) fn cumulative(&self) -> Vec<(u64, u64)> {
         let mut sum = 0;
         let up_to = |(index, count): (usize, u64)| {
@@ -153,7 +155,7 @@ impl SparseHistogram {
 
 type Counters<'a> = std::iter::Peekable<std::slice::Iter<'a, (u32, u64)>>;
 
-/// The next counter that either list has, with the counts of both.
+/// Returns the next counter in either list, with the counts of both.
 fn next_of(left: &mut Counters<'_>, right: &mut Counters<'_>) -> Option<(u32, u64)> {
     let index = left.peek().into_iter().chain(right.peek()).map(|(index, _)| *index).min()?;
     let count = |list: &mut Counters<'_>| list.next_if(|(other, _)| *other == index).map_or(0, |(_, count)| *count);
@@ -270,7 +272,7 @@ mod tests {
         }
     }
 
-    /// The intervals of two threads of an agent.
+    /// Intervals of two threads of an agent.
     #[test]
     fn fuzz_intervals() {
         let seed = "[[[7,1],[2000,3]],[[8,5]]]";

@@ -1,8 +1,8 @@
-//! The text form of a histogram: what is written, and what is read of what anybody wrote.
+//! Text form of a histogram, with a reader for untrusted text.
 //!
-//! The library that writes the V2 encoding has a reader, too. It isn't used, because a hostile text makes it
-//! panic (hdrhistogram 7.6 negates a word without a check, which overflows for `i64::MIN`), and because it
-//! takes as much memory as the text's own range asks for.
+//! The library that writes the V2 encoding also has a reader. It isn't used, because a hostile text makes it panic
+//! (hdrhistogram 7.6 negates a word without a check, which overflows for `i64::MIN`), and because it allocates as much
+//! memory as the text's own range requests.
 
 use adler2::adler32_slice;
 use base64::Engine as _;
@@ -28,7 +28,7 @@ const STORED_HEADER: usize = 5;
 /// Bytes of a histogram in which every counter takes a word of full length.
 const MAX_ENCODED: usize = HEADER + COUNTERS * WORD;
 
-/// Characters of the same. Deflating never asks for more: a block that doesn't shrink is stored.
+/// Characters of such a histogram. Deflating never requires more: a block that doesn't shrink is stored.
 pub(super) const MAX_BASE64: usize = {
     let blocks = MAX_ENCODED.div_ceil(STORED_MAX);
     (ENVELOPE + 2 + blocks * STORED_HEADER + MAX_ENCODED + 4).div_ceil(3) * 4
@@ -38,7 +38,7 @@ pub(super) fn write(histogram: &Histogram) -> String {
     STANDARD.encode(envelope(&stored_zlib(&encode(histogram))))
 }
 
-/// The V2 encoding alone.
+/// Returns the V2 encoding alone.
 pub(super) fn encode(histogram: &Histogram) -> Vec<u8> {
     let mut encoded = Vec::new();
     V2Serializer::new()
@@ -92,10 +92,11 @@ fn stored_zlib(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What the stream holds, stored or deflated. The largest buffer is that of the fullest histogram; more is refused.
+/// Returns the contents of the stream, stored or deflated. The largest buffer is that of the fullest histogram; more is
+/// refused.
 fn inflate(zlib: &[u8]) -> Result<Vec<u8>, HistogramError> {
-    // Stored blocks, which vtax writes, hold less than their stream: no run of thousands of samples is then read
-    // through a quarter of a megabyte each.
+    // Stored blocks, which vtax writes, hold less than their stream, so a run of thousands of samples doesn't need a
+    // buffer of a quarter of a megabyte for each.
     match inflate_into(zlib.len().min(MAX_ENCODED), zlib) {
         Err(HistogramError::Inflated) => inflate_into(MAX_ENCODED, zlib),
         done => done,
@@ -167,7 +168,7 @@ fn read_counts(words: &[u8]) -> Result<SparseHistogram, HistogramError> {
     Ok(SparseHistogram(used))
 }
 
-/// What is left to read; every method names the part that it reads, for the error.
+/// Remaining input; every method takes the name of the part that it reads, for the error.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -198,7 +199,7 @@ impl<'a> Reader<'a> {
         if same { Ok(()) } else { Err(HistogramError::Damaged { part }) }
     }
 
-    /// A ZigZag LEB128-64b9B word: seven bits a byte, the ninth byte whole.
+    /// Reads a ZigZag LEB128-64b9B word: seven bits per byte, the ninth byte whole.
     fn word(&mut self, part: &'static str) -> Result<i64, HistogramError> {
         let value = match self.0 {
             // Nearly all words have one byte: a run has millions of them.

@@ -1,4 +1,4 @@
-//! Whether levels that never changed are left alone, and whether changes are found where they are.
+//! False alarms of series without shifts, and detection of series with shifts.
 
 use proptest::prelude::*;
 
@@ -15,12 +15,12 @@ fn in_family(figures: &[f64], family: usize) -> Vec<usize> {
     level_changes(figures, family, FIVE).expect("finite").into_iter().map(|change| change.at).collect()
 }
 
-/// A run's figures: noise of this shape, after `at` of them moved by `shift`.
+/// Figures of runs: noise of this shape, moved by `shift` after `at` of them.
 fn series(draws: &mut Draws, shape: NoiseShape, n: usize, at: usize, shift: f64) -> Vec<f64> {
     (0..n).map(|run| draws.shaped(shape) + if run < at { 0.0 } else { shift }).collect()
 }
 
-/// Noise in which each figure keeps `share` of the one before.
+/// Noise in which each figure keeps `share` of the previous one.
 fn resembling(draws: &mut Draws, n: usize, share: f64) -> Vec<f64> {
     let mut last = draws.normal();
     let fresh = (1.0 - share * share).sqrt();
@@ -44,7 +44,7 @@ fn a_series_that_never_changed_has_a_change_in_at_most_one_of_twenty() {
     }
 }
 
-/// 24 cells that share the machine's luck of each run, and have their own.
+/// 24 cells that share the machine's conditions of each run, and have their own.
 #[test]
 fn a_study_of_many_cells_that_never_changed_has_a_change_in_at_most_one_of_twenty() {
     let mut draws = Draws::seeded(62);
@@ -58,7 +58,7 @@ fn a_study_of_many_cells_that_never_changed_has_a_change_in_at_most_one_of_twent
     }
 }
 
-/// Beside a real change no others are found, although its neighbourhood was chosen to look like one.
+/// Next to a real shift no others are found, although its neighbourhood was chosen to look like one.
 #[test]
 fn beside_a_real_change_few_others_are_found() {
     let mut draws = Draws::seeded(63);
@@ -68,7 +68,7 @@ fn beside_a_real_change_few_others_are_found() {
     }
 }
 
-/// What the documentation says of results that resemble each other. It is no promise that is kept, but one that isn't.
+/// The documentation's figures on autocorrelated results: a documented limitation, not a guarantee.
 #[test]
 fn results_that_resemble_each_other_cause_false_alarms_and_their_resemblance_is_noticed() {
     let mut draws = Draws::seeded(64);
@@ -98,7 +98,7 @@ fn independent_results_do_not_seem_to_resemble_each_other() {
 
 // Power.
 
-/// Figures, after how many the level changes, by how many standard deviations, and how often that is found at least.
+/// Number of figures, position and size (in standard deviations) of the shift, and minimum detection rate.
 const POWER: [(usize, usize, f64, f64); 6] = [
     (10, 5, 5.0, 0.95),
     (20, 10, 2.0, 0.72),
@@ -143,7 +143,7 @@ fn two_changes_are_both_found() {
     assert!(both.rate() >= 0.85, "{both:?}");
 }
 
-/// One run that went wrong is no level, and neither are the last four; five are.
+/// One run that went wrong is not a level, and neither are the last four; five are.
 #[test]
 fn an_outlier_is_no_change() {
     let mut figures: Vec<f64> = (0..30).map(|run| f64::from(run * 7 % 11)).collect();
@@ -157,7 +157,7 @@ fn an_outlier_is_no_change() {
     assert_eq!(changes(&figures), [25]);
 }
 
-// How few figures are enough.
+// Minimum number of figures.
 
 #[test]
 fn fewest_figures_are_enough_and_one_less_is_not() {
@@ -181,7 +181,7 @@ fn nothing_and_one_figure_have_no_change_and_what_is_no_figure_is_refused() {
     }
 }
 
-/// The two ends of a stretch, each of which is too near to its neighbours to be tested: the larger change stays.
+/// The two ends of a segment, each too near to its neighbours to be tested: the larger shift stays.
 #[test]
 fn of_two_places_that_are_equally_likely_the_larger_change_stays_from_both_ends() {
     let figures =
@@ -194,7 +194,7 @@ fn of_two_places_that_are_equally_likely_the_larger_change_stays_from_both_ends(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// From both ends the same places are found, with the same p; unless two cuts are equally good.
+    /// From both ends the same positions are found, with the same p, unless two cuts are equally good.
     #[test]
     fn reversed_figures_change_at_the_same_places(seed: u64, n in 8usize..60, shift in 0.0..6.0f64) {
         let figures = series(&mut Draws::seeded(seed), NoiseShape::Normal, n, n / 3, shift);
@@ -217,7 +217,7 @@ proptest! {
         }
     }
 
-    /// A level is told by which figures it has, not by their order.
+    /// A level is identified by its figures, not by their order.
     #[test]
     fn the_order_within_a_level_does_not_matter(seed: u64, n in 4usize..30) {
         let mut figures = series(&mut Draws::seeded(seed), NoiseShape::Normal, 2 * n, n, 100.0);
@@ -236,7 +236,7 @@ proptest! {
     }
 }
 
-/// Whether two stretches of the series are equally good.
+/// Returns `true` if two segments of the series are equally good.
 fn tied_cuts(figures: &[f64]) -> bool {
     let reversed: Vec<f64> = figures.iter().rev().copied().collect();
     let place = |figures: &[f64]| {
@@ -247,7 +247,7 @@ fn tied_cuts(figures: &[f64]) -> bool {
     place(figures) != place(&reversed).map(|stretch| n - stretch.end..n - stretch.start)
 }
 
-/// What saves work gives the answers of what it saves.
+/// Shortcuts give the same results as the full computation.
 #[test]
 fn bounds_on_sums_agree_with_looking_at_every_stretch() {
     let mut draws = Draws::seeded(77);

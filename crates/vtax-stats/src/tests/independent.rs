@@ -1,5 +1,5 @@
-//! Our figures beside those of an independent implementation: scipy 1.17.1 and statsmodels 0.15.0
-//! (numpy 2.4.6, python 3.11.7), as `scripts/check_statistics.py` printed them for the same data.
+//! Comparison with an independent implementation: scipy 1.17.1 and statsmodels 0.15.0 (numpy 2.4.6, python 3.11.7), as
+//! `scripts/check_statistics.py` printed them for the same data.
 
 use crate::{Confidence, PValue, Pair, PairedTax, Summary, holm};
 

@@ -1,46 +1,46 @@
-//! Studies with a known truth, for the tests of what the statistics find in them.
+//! Studies with a known truth, for tests of the statistics.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::Pair;
 
-/// Places in a round: the baseline twice, the cell, and three other cells.
+/// Positions in a round: the baseline twice, the cell, and three other cells.
 const PLACES: usize = 6;
 
 /// Seeded random numbers.
 pub(crate) struct Draws(Xoshiro256PlusPlus);
 
-/// A study of one cell beside a baseline that is measured twice.
+/// Study of one cell and a baseline that is measured twice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rounds {
     pub(crate) rounds: usize,
     /// Standard deviation of a sample's logarithm.
     pub(crate) noise: f64,
-    /// How far the machine wanders in a round: standard deviation of its logarithm's step.
+    /// Drift of the machine within a round: standard deviation of its logarithm's step.
     pub(crate) drift: f64,
-    /// The truth: cell over baseline.
+    /// Truth: cell over baseline.
     pub(crate) ratio: f64,
 }
 
-/// How the machine changes from round to round, all arms of a round alike; each with the standard
-/// deviation of its logarithm.
+/// Change of the machine from round to round, equal for all arms of a round; each with the standard deviation of its
+/// logarithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Drift {
     None,
-    /// Every round finds it elsewhere around the same level.
+    /// Every round varies independently around the same level.
     Around(f64),
-    /// Every round finds it near where the last one left it.
+    /// Every round is near the previous one.
     Walk(f64),
 }
 
-/// How the noise of a sample is distributed, around no particular centre.
+/// Distribution of a sample's noise, around no particular centre.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum NoiseShape {
     Normal,
     /// Student's t with 3 degrees of freedom.
     HeavyTails,
-    /// Lognormal, σ = 1: never much better than usual, and now and then much worse.
+    /// Lognormal, σ = 1: never much better than usual, and occasionally much worse.
     Skew,
     /// Normal, and one of ten samples is disturbed by ten times as much, always for the worse.
     Mixed,
@@ -50,7 +50,7 @@ impl NoiseShape {
     pub(crate) const ALL: [Self; 4] = [Self::Normal, Self::HeavyTails, Self::Skew, Self::Mixed];
 }
 
-/// What such a study measured.
+/// Measurements of such a study.
 #[derive(Clone)]
 pub(crate) struct SyntheticStudy {
     pub(crate) cell: Vec<Pair>,
@@ -86,7 +86,7 @@ impl Draws {
         }
     }
 
-    /// Log ratios of `arms` arms to one baseline, round by round, all alike but for noise of 2 %.
+    /// Log ratios of `arms` arms to one baseline, round by round, all equal except for noise of 2 %.
     pub(crate) fn log_ratios(&mut self, rounds: usize, arms: usize, shape: NoiseShape) -> Vec<Vec<f64>> {
         let mut of_arms = vec![Vec::with_capacity(rounds); arms];
         for _ in 0..rounds {
@@ -115,8 +115,8 @@ impl Draws {
         (0..samples.len()).map(draw).sum::<f64>() / samples.len() as f64
     }
 
-    /// The machine's speed is a random walk from place to place, through rounds and within them;
-    /// who is measured at which place is drawn.
+    /// Draws a study. The machine's speed is a random walk from position to position, through rounds and within them;
+    /// the arms' positions are random.
     pub(crate) fn study(&mut self, plan: Rounds) -> SyntheticStudy {
         let mut study = SyntheticStudy { cell: Vec::new(), repeat: Vec::new() };
         let mut machine = 0.0;
@@ -156,7 +156,7 @@ impl Draws {
     }
 }
 
-/// How often something was so.
+/// Counts of an outcome.
 #[derive(Debug)]
 pub(crate) struct OutcomeCounts {
     hits: u32,
@@ -172,12 +172,13 @@ impl OutcomeCounts {
         f64::from(self.hits) / f64::from(self.of)
     }
 
-    /// Within three standard errors of the rate: wrong by chance in 0.3 % of seeds, and the seeds are fixed.
+    /// Returns `true` within three standard errors of the rate: wrong by chance in 0.3 % of seeds, and the seeds are
+    /// fixed.
     pub(crate) fn is_near(&self, rate: f64) -> bool {
         (self.rate() - rate).abs() <= self.slack(rate)
     }
 
-    /// Not above the rate by more than three standard errors (1.5 points for 5 % of 2,000).
+    /// Returns `true` if not above the rate by more than three standard errors (1.5 points for 5 % of 2,000).
     pub(crate) fn is_at_most(&self, rate: f64) -> bool {
         self.rate() <= rate + self.slack(rate)
     }

@@ -1,16 +1,16 @@
-//! The statistics on trial: thousands of studies whose truth is known, through the same functions that make the tables.
+//! Trial of the statistics: thousands of studies with a known truth, through the same functions as the tables.
 //!
-//! Three promises, each for every number of samples that a study is likely to have, and with a
-//! machine that stands still, comes and goes, or wanders:
+//! Three guarantees, each for every number of samples that a study is likely to have, and with a machine that is
+//! stable, fluctuates or drifts:
 //!
 //! * an interval of 95 % holds the truth in at least 93 % of 2,000 studies;
-//! * a family of arms that are all the same has a false alarm in at most 5 %;
-//! * a difference of 5 % under 3 % of drift is found in at least 90 % with 18 rounds, and what
-//!   "could be shown" is shown in four of five (`trial/verdicts.rs`).
+//! * a family of equal arms has a false alarm in at most 5 %;
+//! * a difference of 5 % under 3 % of drift is found in at least 90 % with 18 rounds, and a detectable difference is
+//!   shown in four of five (`trial/verdicts.rs`).
 //!
-//! What is the truth on a machine that wanders? A ratio's doesn't change. A mean or a percentile is
-//! one of the machine as it was in the rounds that were measured: five rounds can't know where it
-//! will have wandered tomorrow, and [`a_mean_does_not_foresee_where_the_machine_wanders`] shows it.
+//! On a machine that drifts, the true ratio doesn't change. A true mean or percentile is that of the machine in the
+//! measured rounds: five rounds can't predict its state tomorrow, as
+//! [`a_mean_does_not_foresee_where_the_machine_wanders`] shows.
 
 use std::sync::LazyLock;
 
@@ -27,14 +27,14 @@ const DRAWS: u32 = 2_000;
 const SAMPLES: [usize; 4] = [5, 11, 18, 30];
 const DRIFTS: [Drift; 3] = [Drift::None, Drift::Around(0.03), Drift::Walk(0.03)];
 
-/// `low <= truth <= high` in at least 93 % of the draws.
+/// Asserts `low <= truth <= high` in at least 93 % of the draws.
 fn assert_holds(what: &str, held: &OutcomeCounts) {
     assert!(held.rate() >= 0.93, "{what}: {held:?}");
 }
 
 // The mean.
 
-/// Samples of lognormal noise on a drifting machine, and the mean that they are to find.
+/// Samples of lognormal noise on a drifting machine, and their true mean.
 fn mean_study(draws: &mut Draws, n: usize, noise: f64, drift: Drift) -> (Vec<f64>, f64) {
     let machine = draws.machine(n, drift);
     let samples = machine.iter().map(|level| (level + noise * draws.normal()).exp()).collect();
@@ -77,8 +77,8 @@ fn the_mean_s_interval_holds_it_over_heavy_tails() {
     }
 }
 
-/// If this fails, the module's text is wrong: what is strongly skewed is held less often, but more often
-/// than by an interval on a linear scale.
+/// If this fails, the module's text is wrong: strongly skewed samples have lower coverage, but higher than by an
+/// interval on a linear scale.
 #[test]
 fn the_mean_of_strongly_skewed_samples_is_held_more_often_on_a_log_scale() {
     let mut draws = Draws::seeded(48);
@@ -96,7 +96,7 @@ fn the_mean_of_strongly_skewed_samples_is_held_more_often_on_a_log_scale() {
     }
 }
 
-/// The baseline is measured twice in every round, and both see the machine where it is then.
+/// The baseline is measured twice in every round, and both samples see the same state of the machine.
 #[test]
 fn the_mean_of_an_arm_measured_twice_is_held_by_rounds() {
     let mut draws = Draws::seeded(44);
@@ -151,12 +151,12 @@ fn the_tax_s_interval_holds_the_ratio() {
 
 // Percentiles.
 
-/// A path as machines have it: most round trips within 15 %, and a few in a tail around the triple.
+/// Realistic path: most round trips within 15 %, and a few in a tail around three times the time.
 #[derive(Clone, Copy, Debug)]
 struct Path {
-    /// How the level differs between samples, as a standard deviation of its logarithm.
+    /// Variation of the level between samples, as a standard deviation of its logarithm.
     level: f64,
-    /// The same for the share of round trips in the tail.
+    /// Variation of the share of round trips in the tail.
     tail: f64,
 }
 
@@ -168,12 +168,12 @@ const TAIL_SHARE: f64 = 0.02;
 const FASTEST_NS: f64 = 1_000.0;
 const PERCENTS: [f64; 3] = [50.0, 99.0, 99.9];
 
-/// The middles of equal shares of the normal distribution.
+/// Middles of equal shares of the normal distribution.
 fn normal_scores(n: usize) -> Vec<f64> {
     (0..n).map(|i| Normal::standard().inverse_cdf((i as f64 + 0.5) / n as f64)).collect()
 }
 
-/// Makes a histogram a sample of a million round trips.
+/// Turns a histogram into a sample of a million round trips.
 fn sample(draws: &mut Draws, path: Path, machine: f64, histogram: &mut Histogram) {
     static SCORES: LazyLock<[Vec<f64>; 2]> = LazyLock::new(|| [normal_scores(200), normal_scores(100)]);
     let level = machine + path.level * draws.normal();
@@ -187,7 +187,7 @@ fn sample(draws: &mut Draws, path: Path, machine: f64, histogram: &mut Histogram
     }
 }
 
-/// The share of round trips up to a value, over all samples that the machine could have given.
+/// Share of round trips up to a value, over all samples that the machine could have given.
 fn share_below(ns: f64, path: Path, drift: Drift, machine: &[f64]) -> f64 {
     let normal = |off: f64, sd: f64| Normal::standard().cdf(off / sd);
     let around = if let Drift::Around(sd) = drift { sd } else { 0.0 };
@@ -202,7 +202,7 @@ fn share_below(ns: f64, path: Path, drift: Drift, machine: &[f64]) -> f64 {
     }
 }
 
-/// How often the interval of each percentile holds it.
+/// Coverage of each percentile's interval.
 fn percentiles_held(draws: &mut Draws, n: usize, path: Path, drift: Drift) -> [OutcomeCounts; 3] {
     let mut held = [const { Vec::new() }; 3];
     let mut samples = vec![Histogram::new(); n];
@@ -246,7 +246,7 @@ fn a_percentile_s_interval_holds_it_on_a_machine_that_wanders() {
     percentiles_on_trial(36, DRIFTS[2], &SAMPLES);
 }
 
-/// Few samples can't tell a tail that most of them lack: the text of `pooled.rs` says how well the interval holds then.
+/// Few samples can't represent a tail that most of them lack: the text of `pooled.rs` states the coverage in that case.
 #[test]
 fn a_tail_that_most_samples_lack_is_held_less_often() {
     let mut draws = Draws::seeded(37);

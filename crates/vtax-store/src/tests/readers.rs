@@ -1,4 +1,4 @@
-//! Who only reads: nothing is made or changed, whatever state the store is in, and little is held.
+//! Readers create and change nothing, whatever the state of the store, and hold little.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::SystemTime};
 
@@ -8,7 +8,7 @@ use vtax_stats::histogram::Histogram;
 
 use super::*;
 
-/// A sample of a second with so many different round-trip times as a real one has.
+/// Sample of a second with as many different round-trip times as a real one has.
 fn timed(round: u32) -> Sample {
     let mut rtt = Histogram::new();
     (0..20_000u64).for_each(|nth| rtt.record(40_000 + nth * nth % 90_001 + u64::from(round)));
@@ -18,7 +18,7 @@ fn timed(round: u32) -> Sample {
     Sample { figures, ..sample(0, Arm::A, round) }
 }
 
-/// Every file in a folder with what is in it and when that was last changed.
+/// Every file in a directory with its contents and time of last change.
 fn files(dir: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(dir).expect("a folder") {
@@ -33,7 +33,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
     all
 }
 
-/// Reads in every way there is, and returns the number of samples of the newest run.
+/// Reads in every way, and returns the number of samples of the newest run.
 fn read_in_every_way(dir: &Path) -> usize {
     let before = files(dir);
     let store = Store::read(dir).expect("it opens");
@@ -56,7 +56,7 @@ fn read_in_every_way(dir: &Path) -> usize {
     samples
 }
 
-/// A complete run of two samples, and another one that a process writes, which has stopped after three samples or more.
+/// A complete run of two samples, and another one whose writer has been stopped after three samples or more.
 fn with_stopped_writer(dir: &Path) -> Child {
     let (store, mut writer) = new_run(dir, "demo-0");
     writer.samples(&[timed(1), timed(2)]).expect("they land");
@@ -68,7 +68,7 @@ fn with_stopped_writer(dir: &Path) -> Child {
     out.lines().map_while(Result::ok).filter_map(|line| landed(&line)).nth(2).expect("three samples");
     let pid = Pid::from_child(&child);
     kill_process(pid, Signal::STOP).expect("it runs");
-    // It may be in the middle of a write, and goes on until that is done.
+    // It may be in the middle of a write, and stops once that is done.
     let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).expect("our child").expect("it stops");
     assert!(status.stopped(), "{status:?}");
     child
@@ -89,11 +89,11 @@ fn reading_makes_and_changes_no_file_beside_a_writer_nor_after_a_kill() {
     end(child);
     assert!(beside("wal").exists() && beside("shm").exists());
     let killed = read_in_every_way(dir.path());
-    // The writer may have been stopped after it wrote a commit to the log and before it told the index. Then a reader
-    // beside it doesn't see the sample, and one that reads the log itself does.
+    // The writer may have been stopped after it wrote a commit to the log and before it updated the index. Then a
+    // concurrent reader doesn't see the sample, and one that reads the log itself does.
     assert!(running >= 3 && (killed == running || killed == running + 1), "{running} and {killed}");
     assert_eq!(Store::read(dir.path()).expect("opens").list().expect("a list")[0].state, Condition::Killed);
-    // A copy of which the index of the log was left out.
+    // A copy without the index of the log.
     fs::remove_file(beside("shm")).expect("there");
     assert_eq!(read_in_every_way(dir.path()), killed);
     // The next writer finds everything.
@@ -204,7 +204,7 @@ fn of_first_version(dir: &Path) -> [Sample; 2] {
     samples
 }
 
-/// A run that goes on has found nothing yet.
+/// A run in progress has no result yet.
 #[test]
 fn the_few_words_of_a_result_are_listed_while_the_run_is_complete() {
     let dir = folder();
@@ -247,7 +247,7 @@ fn is_read_and_brought_up_to_date(dir: &Path, samples: &[Sample]) {
     assert_eq!(of(&store), read);
     let version: i64 = store.connection.pragma_query_value(None, "user_version", |row| row.get(0)).expect("a version");
     assert_eq!((version, whole(&store, "last")), (schema::VERSION, samples.to_vec()));
-    // The failure of the third round is made up for.
+    // The failure of the third round is replaced.
     let mut writer = store.resume("last").expect("killed");
     writer.samples(&[timed(3)]).expect("lands");
     drop(writer);

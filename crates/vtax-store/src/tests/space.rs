@@ -1,4 +1,4 @@
-//! Disks that are full, and space that is returned.
+//! Full disks, and space that is returned.
 
 use super::*;
 use crate::lock::RunLock;

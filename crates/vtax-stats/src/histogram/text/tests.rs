@@ -4,7 +4,7 @@ use super::*;
 use hdrhistogram::serialization::{Deserializer as TheirDeserializer, V2DeflateSerializer};
 use proptest::prelude::*;
 
-/// The bytes of a histogram whose counters are `words`, all lengths and checksums right.
+/// Bytes of a histogram whose counters are `words`, with correct lengths and checksums.
 fn with_words(words: &[u8]) -> String {
     let mut encoded = Vec::new();
     V2Serializer::new().serialize(&Histogram::new().0, &mut encoded).unwrap();
@@ -123,7 +123,7 @@ proptest! {
         let mut bytes = STANDARD.decode(of(&values).to_base64()).unwrap();
         let place = place.index(bytes.len());
         bytes[place] ^= change;
-        // Some bits of a zlib stream mean nothing to a reader: the level, the padding.
+        // Some bits of a zlib stream have no meaning for a reader: the level, the padding.
         if let Ok(histogram) = Histogram::from_base64(&STANDARD.encode(&bytes)) {
             prop_assert_eq!(histogram, of(&values));
         }
@@ -157,7 +157,7 @@ proptest! {
     }
 }
 
-/// The first byte says what the others are: the text itself, the zlib stream in it, or the counters in that.
+/// The first byte selects the meaning of the others: the text itself, the zlib stream in it, or the counters in that.
 #[test]
 fn fuzz_histograms() {
     let inner = STANDARD.decode(OTHERS_READ).unwrap()[ENVELOPE..].to_vec();

@@ -1,4 +1,4 @@
-//! How often equal arms are called different, and different ones shown.
+//! Rates of false alarms and of detected differences.
 
 use super::*;
 use crate::{
@@ -20,9 +20,9 @@ fn is_shown(study: &SyntheticStudy) -> bool {
     family(&[tax_of(study)])[0].shift.is_shown()
 }
 
-/// Any arm of a table of equal arms that is called different is a false alarm. Arms share their baseline, so
-/// they depend on each other and Holm's bound is not reached; a rate far below it would be power that is
-/// given away, as it was when the sum's p and a noise floor both had to agree (0.2 to 1.1 %).
+/// Any arm of a table of equal arms that is called different is a false alarm. Arms share their baseline, so they are
+/// dependent and Holm's bound is not reached; a rate far below it would be wasted power, as it was when the sum's p and
+/// a noise floor both had to agree (0.2 to 1.1 %).
 #[test]
 fn a_table_of_equal_arms_has_a_false_alarm_in_one_of_twenty_at_most() {
     let mut draws = Draws::seeded(40);
@@ -70,8 +70,8 @@ fn five_percent_is_found_under_three_percent_drift() {
     }
 }
 
-/// How often a difference that a study says "could be shown" is shown in another study, the way Holm asks of the
-/// smallest p of a family.
+/// Rate at which a detectable difference of one study is shown in another study, by Holm's criterion for the smallest p
+/// of a family.
 fn power(draws: &mut Draws, rounds: usize, members: usize, shape: NoiseShape) -> OutcomeCounts {
     const TRIALS: u32 = 250;
     const EACH: u32 = 8;
@@ -101,8 +101,8 @@ fn what_could_be_shown_is_shown_in_four_of_five_whatever_the_noise() {
     }
 }
 
-/// Few rounds know too little of the noise's tails to be exact: what they say is too large under normal noise (shown
-/// in up to 95 %), and hardly large enough where one of ten samples is disturbed.
+/// Few rounds know too little of the noise's tails to be exact: their detection limit is too large under normal noise
+/// (shown in up to 95 %), and hardly large enough where one of ten samples is disturbed.
 #[test]
 fn what_few_rounds_could_show_is_shown_at_least_that_often() {
     let mut draws = Draws::seeded(45);
