@@ -34,9 +34,9 @@ fn served(goal: TuningGoal) -> &'static str {
 
 fn meaning(risk: ChangeRisk) -> &'static str {
     match risk {
-        ChangeRisk::Low => "nothing breaks.",
-        ChangeRisk::Medium => "it costs something else.",
-        ChangeRisk::High => "it may cut connections.",
-        ChangeRisk::Security => "it may open the host to others.",
+        ChangeRisk::Low => "low.",
+        ChangeRisk::Medium => "medium: it has a cost elsewhere.",
+        ChangeRisk::High => "high: it may interrupt connections.",
+        ChangeRisk::Security => "security: it may expose the host.",
     }
 }

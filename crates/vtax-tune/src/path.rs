@@ -1,29 +1,29 @@
-//! What lies on the path of one object: a NIC, another link or a guest.
+//! The path of one object: a NIC, another link or a guest.
 
 use std::collections::BTreeSet;
 
 use vtax_host::inspect::{HostFacts, HostGuest, HostLink};
 use vtax_model::foreign::ForeignText;
 
-/// The links and guests of a host that the packets of one object go through.
+/// Links and guests of a host that the packets of one object traverse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TuningPath {
     links: BTreeSet<ForeignText>,
     guests: GuestsOnPath,
 }
 
-/// Which guests matter.
+/// Relevant guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestsOnPath {
     /// All: each may use a NIC.
     All,
-    /// The one of this process.
+    /// The guest with this process.
     One(u32),
-    /// None: a zone has its packets from no guest.
+    /// None: a zone's packets do not come from guests.
     None,
 }
 
-/// A host that doesn't have the object.
+/// The host does not have the object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("{host} has no link or guest `{name}`; it has {there}")]
 #[diagnostic(code("no-such-link"))]
@@ -34,7 +34,7 @@ pub struct NoSuchObject {
 }
 
 impl TuningPath {
-    /// The path of a link, or of a guest by its name or by the number of QEMU's process.
+    /// Returns the path of a link, or of a guest given by name or QEMU's process id.
     pub fn of(host: &HostFacts, name: &str) -> Result<TuningPath, NoSuchObject> {
         if host.links.iter().any(|link| link.name == name) {
             return Ok(TuningPath::under(host, [name.into()], GuestsOnPath::All));
@@ -46,7 +46,7 @@ impl TuningPath {
         }
     }
 
-    /// These links, the bridges that they are ports of, and the NICs below.
+    /// Returns these links, their bridges, and the NICs below.
     pub fn under(host: &HostFacts, links: impl IntoIterator<Item = ForeignText>, guests: GuestsOnPath) -> TuningPath {
         let mut path = BTreeSet::new();
         let mut next: Vec<ForeignText> = links.into_iter().collect();
@@ -74,7 +74,7 @@ impl TuningPath {
     }
 }
 
-/// Whether a link below is a NIC or has one below itself. The other ports of a bridge belong to others.
+/// Returns true if a link below is a NIC or has one below itself. The other ports of a bridge belong to others.
 fn leads_out(host: &HostFacts, name: &ForeignText) -> bool {
     let link = host.links.iter().find(|link| link.name == *name);
     link.is_some_and(|link| link.device.is_some() || !link.lower.is_empty())

@@ -1,4 +1,4 @@
-//! A rule: what it looks at, what is good, and at what risk it is changed.
+//! Tuning rules: what they read, the recommended value, and the risk of changing it.
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ use crate::{
     needs::Files,
 };
 
-/// What it looks at, what is good, and what a change risks. Its page in the book is made of these texts.
+/// A rule. Its page in the book is generated from these texts.
 pub struct TuningRule {
     /// Its name on the command line.
     pub id: &'static str,
-    /// What it is about, in a few words.
+    /// Short title.
     pub title: &'static str,
-    /// The files or commands that tell the present value.
+    /// The files or commands that show the current value.
     pub reads: &'static str,
-    /// The files without which it can't tell that all is well.
+    /// The files without which it cannot conclude that a setting is OK.
     pub(crate) needs: &'static [Files],
-    /// The good value.
+    /// The recommended value.
     pub good: &'static str,
     /// Why it matters.
     pub why: &'static str,
     /// Risk class; `--all-safe` covers class `Low` only.
     pub risk: ChangeRisk,
-    /// The risk in words. Empty if there is nothing to say.
+    /// Description of the risk. May be empty.
     pub risks: &'static str,
-    /// Whom the change serves.
+    /// The goal that the change serves.
     pub goal: TuningGoal,
-    /// What keeps a change over the next start of the machine.
+    /// How to make a change persistent across reboots.
     pub persists: &'static str,
-    /// Who measured how much it brings.
+    /// Source of the recommendation and its gain.
     pub source: &'static str,
-    /// What it says about a host.
+    /// The check of a host.
     pub(crate) check: fn(&TuningCase<'_>) -> Vec<RuleOutcome>,
 }
 
@@ -53,10 +53,10 @@ impl fmt::Debug for TuningRule {
 pub enum ChangeRisk {
     /// Nothing breaks.
     Low,
-    /// It costs something else, such as power or memory.
+    /// It has another cost, such as power or memory.
     Medium,
-    /// It may cut connections.
+    /// It may interrupt connections, such as by resetting a link.
     High,
-    /// It may open the host to others. vtax never applies it.
+    /// It may expose the host. vtax never applies it.
     Security,
 }

@@ -1,4 +1,4 @@
-//! Packets that wait for a CPU.
+//! Packets waiting for a CPU.
 
 use vtax_host::inspect::SoftnetCpu;
 
@@ -12,61 +12,61 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "backlog",
-    title: "backlog and budget of received packets",
+    title: "receive backlog and budget",
     reads: "/proc/net/softnet_stat, columns 2 and 3; net.core.netdev_max_backlog, netdev_budget",
     needs: &[SOFTNET, &["/proc/sys/net/core/netdev_max_backlog", "/proc/sys/net/core/netdev_budget"]],
-    good: "The kernel's own 1000 and 300. More only where the counters rise.",
-    why: "A CPU that can't keep up drops what doesn't fit into its backlog. A longer backlog holds a longer burst; it \
-          doesn't make the CPU faster.",
+    good: "The kernel's defaults, 1000 and 300. Larger only where the counters rise.",
+    why: "A CPU that cannot keep up drops packets that exceed its backlog. A longer backlog absorbs a longer burst; it \
+          does not make the CPU faster.",
     risk: ChangeRisk::Low,
     risks: "",
     goal: TuningGoal::Throughput,
-    persists: "A file in /etc/sysctl.d keeps it; `--persist` writes one.",
+    persists: "A file in /etc/sysctl.d; `--persist` writes one.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015) sets 300000 without a symptom. Others measured +40 % \
              from 1000 to 2000 where packets were dropped, and less at 2500.",
     check,
 };
 
-/// The settings, and the kernel's own values (`net/core/dev.c`).
+/// The settings and the kernel's defaults (`net/core/dev.c`).
 const BACKLOG: (&str, u64) = ("net.core.netdev_max_backlog", 1000);
 const BUDGET: (&str, u64) = ("net.core.netdev_budget", 300);
-/// A part of all packets that is worth a change.
+/// Share of all packets that justifies a change.
 const MANY: f64 = 1e-5;
-/// How often a CPU stops with work left, for each packet, that is worth a change.
+/// Rate per packet at which CPUs stop with work left that justifies a change.
 const OFTEN: f64 = 1e-3;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let counters = counters(case);
     let over = match case.observed {
         Some(observed) => format!("in {:.0} s", observed.seconds),
-        None => "since the machine was started".to_owned(),
+        None => "since boot".to_owned(),
     };
     let drops = (BACKLOG, counters.dropped, MANY, format!("{} packets dropped {over}", counters.dropped));
     let stops =
-        (BUDGET, counters.squeezed, OFTEN, format!("{} times stopped with work left {over}", counters.squeezed));
+        (BUDGET, counters.squeezed, OFTEN, format!("stopped {} times with work left {over}", counters.squeezed));
     let mut outcomes = Vec::new();
     for ((name, own), count, limit, seen) in [drops, stops] {
         let is_much = count as f64 > limit * counters.processed.max(1) as f64;
         outcomes.extend(match number(case, name) {
-            Some(now) if now < own => Some(raised(case, name, now, own, format!("{now}; the kernel's own is {own}"))),
+            Some(now) if now < own => {
+                Some(raised(case, name, now, own, format!("{now}; the kernel's default is {own}")))
+            }
             Some(now) if is_much => Some(raised(case, name, now, now.saturating_mul(2), seen)),
             // Of a zone's namespace.
-            None if is_much => {
-                Some(RuleOutcome::Unknown(format!("{seen}; {name} can be told only outside of the zone")))
-            }
+            None if is_much => Some(RuleOutcome::Unknown(format!("{seen}; {name} is visible only outside the zone"))),
             _ => None,
         });
     }
     if outcomes.is_empty() {
         outcomes.push(RuleOutcome::Good(format!(
-            "{} packets {over}, {} dropped, {} times stopped with work left",
+            "{} packets {over}, {} dropped, stopped {} times with work left",
             counters.processed, counters.dropped, counters.squeezed
         )));
     }
     outcomes
 }
 
-/// Sums over all CPUs. Those of one CPU have 32 bits.
+/// Sums over all CPUs. The counters of one CPU have 32 bits.
 #[derive(Default)]
 struct Sums {
     processed: u64,

@@ -1,4 +1,4 @@
-//! Bridged packets that go through the firewall of the host.
+//! Bridged packets in the host's firewall.
 
 use crate::{
     case::{TuningCase, TuningGoal},
@@ -12,31 +12,31 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "bridged packets in the host's firewall",
     reads: NAME,
     needs: &[&["/proc/sys/net/bridge/*"], BRIDGES, LINKS, PROCESSES],
-    good: "0, if no rule of the firewall is about bridged packets. Docker and Kubernetes need 1.",
-    why: "Each bridged packet goes through iptables, too, and may get an entry of conntrack.",
+    good: "0, if no firewall rule applies to bridged packets. Docker and Kubernetes require 1.",
+    why: "Each bridged packet also traverses iptables, and may get a conntrack entry.",
     risk: ChangeRisk::Security,
-    risks: "Rules that keep guests or containers apart stop working. vtax never changes it.",
+    risks: "Rules that isolate guests or containers stop working. vtax never changes it.",
     goal: TuningGoal::Both,
-    persists: "A file in /etc/sysctl.d keeps it, if it is read after the module br_netfilter is loaded.",
+    persists: "A file in /etc/sysctl.d, if it is read after the module br_netfilter is loaded.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"TCP Parameter Settings\"",
     check,
 };
 
 const NAME: &str = "net.bridge.bridge-nf-call-iptables";
-/// Services whose rules are about bridged packets.
+/// Services whose rules apply to bridged packets.
 const DEPENDENT: [&str; 4] = ["containerd", "crio", "dockerd", "kubelet"];
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let Some(value) = case.host.sysctl(NAME) else {
-        return vec![RuleOutcome::NotHere("the module br_netfilter isn't loaded".to_owned())];
+        return vec![RuleOutcome::NotHere("the module br_netfilter is not loaded".to_owned())];
     };
     if value == "0" || !case.host.links.iter().any(|link| link.is_bridge) {
-        return vec![RuleOutcome::Good("bridged packets don't go through iptables".to_owned())];
+        return vec![RuleOutcome::Good("bridged packets bypass iptables".to_owned())];
     }
     let dependent: Vec<&str> = DEPENDENT.into_iter().filter(|service| case.host.owners.runs(service)).collect();
     if !dependent.is_empty() {
-        return vec![RuleOutcome::Good(format!("on; {} needs it", dependent.join(", ")))];
+        return vec![RuleOutcome::Good(format!("on; required by {}", dependent.join(", ")))];
     }
     let finding = TuningFinding::new(NAME, value, RULE.why).gain(ExpectedGain::Medium).owner(case.owner_of(NAME));
-    vec![finding.advice("look at iptables -L FORWARD: if no rule is about the bridge, set it to 0 yourself")]
+    vec![finding.advice("check iptables -L FORWARD: if no rule applies to the bridge, set it to 0 manually")]
 }

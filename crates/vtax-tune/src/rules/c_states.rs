@@ -1,4 +1,4 @@
-//! Idle states that take long to leave.
+//! Idle states with a long exit latency.
 
 use std::time::Duration;
 
@@ -17,23 +17,23 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "idle states and round trips",
     reads: "/sys/devices/system/cpu/cpuN/cpuidle/stateM/latency and disable",
     needs: &[IDLE],
-    good: "The deepest idle state that is not disabled takes at most a tenth of a round trip to leave.",
-    why: "A CPU that sleeps must wake up before it handles a packet. A round trip waits for that at each end.",
+    good: "The exit latency of the deepest enabled idle state is at most a tenth of a round trip.",
+    why: "An idle CPU must wake up before it handles a packet. A round trip waits for this at each endpoint.",
     risk: ChangeRisk::Medium,
-    risks: "More power, and less turbo for the other CPUs.",
+    risks: "Higher power consumption, and less turbo for the other CPUs.",
     goal: TuningGoal::Latency,
-    persists: "It is lost. intel_idle.max_cstate=N or processor.max_cstate=N on the kernel's command line keeps it; \
-               or a program that holds /dev/cpu_dma_latency open, as TuneD's profile latency-performance does.",
+    persists: "Not persistent. Use intel_idle.max_cstate=N or processor.max_cstate=N on the kernel command line, \
+               or a program that holds /dev/cpu_dma_latency open, such as TuneD's profile latency-performance.",
     source: "Linux: Documentation/admin-guide/pm/cpuidle.rst",
     check,
 };
 
-/// The part of a round trip that waking up may take.
+/// Share of a round trip that waking up may take.
 const SHARE: f64 = 0.1;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let Some(idle) = case.host.idle.as_ref().filter(|idle| !idle.states.is_empty()) else {
-        return vec![RuleOutcome::NotHere("the kernel tells of no idle states".to_owned())];
+        return vec![RuleOutcome::NotHere("the kernel reports no idle states".to_owned())];
     };
     let open = |state: &&IdleState| !state.disabled;
     let Some(deepest) = idle.states.iter().filter(open).max_by_key(|state| state.exit_latency_us) else {
@@ -44,20 +44,22 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
         return vec![unknown(case, deepest)];
     };
     let limit = rtt.time.mul_f64(SHARE);
-    let seen = format!("the deepest idle state, {}, takes {} µs to leave", deepest.name, deepest.exit_latency_us);
+    let seen =
+        format!("the deepest idle state, {}, has an exit latency of {} µs", deepest.name, deepest.exit_latency_us);
     if latency <= limit {
         return vec![RuleOutcome::Good(format!("{seen}, less than a tenth of the round trip of {rtt}"))];
     }
-    let because = format!("That is {:.0} % of the round trip of {rtt}, at each end.", share(latency, rtt.time) * 100.0);
+    let because =
+        format!("This is {:.0} % of the round trip of {rtt}, at each endpoint.", share(latency, rtt.time) * 100.0);
     let too_deep = |state: &IdleState| Duration::from_micros(u64::from(state.exit_latency_us)) > limit;
     let finding = TuningFinding::new("idle states", seen, because).gain(ExpectedGain::Large);
     vec![finding.change(disable(case, &idle.states, too_deep))]
 }
 
-/// Without a round trip there is no limit. Who asks for latency alone is told what to look at.
+/// Without a round trip there is no limit. If latency is the only goal, the result is undetermined.
 fn unknown(case: &TuningCase<'_>, deepest: &IdleState) -> RuleOutcome {
     let text = format!(
-        "the deepest idle state, {}, takes {} µs to leave; give the path's round trip (--rtt, --rtt-to) to judge that",
+        "the deepest idle state, {}, has an exit latency of {} µs; specify the path's round trip (--rtt, --rtt-to) to judge it",
         deepest.name, deepest.exit_latency_us
     );
     if case.goal.is_latency() || deepest.exit_latency_us > 1 {

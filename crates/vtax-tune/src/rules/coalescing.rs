@@ -1,4 +1,4 @@
-//! Interrupts that are held back.
+//! Delayed interrupts.
 
 use std::time::Duration;
 
@@ -20,26 +20,26 @@ pub(super) const RULE: TuningRule = TuningRule {
     reads: "ethtool -c LINK",
     needs: &[LINKS],
     good: "Adaptive for bandwidth. Short and fixed for latency: at most a tenth of a round trip.",
-    why: "A packet that arrives waits until the NIC interrupts. Fewer interrupts cost less CPU time for bandwidth, and \
-          each round trip waits for them at both ends.",
+    why: "A received packet waits until the NIC raises an interrupt. Fewer interrupts use less CPU time for bandwidth, but \
+          each round trip waits for them at both endpoints.",
     risk: ChangeRisk::Low,
-    risks: "More interrupts take more CPU time.",
+    risks: "More interrupts use more CPU time.",
     goal: TuningGoal::Both,
-    persists: "RxCoalesceSec= and UseAdaptiveRxCoalesce= in a .link file of systemd keep it. `--persist` writes a rule of udev for a \
+    persists: "RxCoalesceSec= and UseAdaptiveRxCoalesce= in a systemd .link file. `--persist` writes a udev rule for a \
                NIC.",
     source: "ethtool(8), systemd.link(5)",
     check,
 };
 
-/// No path of a data centre gains by more.
+/// No path in a data centre benefits from more.
 const LONGEST_US: u32 = 250;
-/// For latency, where no round trip is known.
+/// Limit for latency if the round trip is unknown.
 const SHORT_US: u32 = 10;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let outcomes: Vec<RuleOutcome> = case.ports().filter_map(|link| of_link(case, link)).collect();
     match outcomes.is_empty() {
-        true => vec![RuleOutcome::NotHere("no NIC that holds interrupts back".to_owned())],
+        true => vec![RuleOutcome::NotHere("no NIC with interrupt coalescing".to_owned())],
         false => outcomes,
     }
 }
@@ -49,7 +49,7 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     let seen = told(&coalescing);
     let limit = limit(case);
     if coalescing.rx_us > limit {
-        let because = format!("A packet waits up to {} µs, at each end of a round trip.", coalescing.rx_us);
+        let because = format!("A packet waits up to {} µs at each endpoint of a round trip.", coalescing.rx_us);
         let gain = if case.goal.is_latency() { ExpectedGain::Large } else { ExpectedGain::Medium };
         let finding = TuningFinding::new(link.name.clone(), seen, because).gain(gain);
         let shorter =
@@ -61,7 +61,7 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
         case.goal.is_throughput() && !coalescing.adaptive_rx && coalescing.rx_us == 0 && coalescing.rx_frames <= 1;
     if bulk && link.speed_mbps.is_some_and(|speed| speed >= 10_000) {
         let finding =
-            TuningFinding::new(link.name.clone(), seen, "Each packet interrupts a CPU.").gain(ExpectedGain::Medium);
+            TuningFinding::new(link.name.clone(), seen, "Each packet raises an interrupt.").gain(ExpectedGain::Medium);
         return Some(finding.change([adaptive(link, true).instead_of("off")]));
     }
     Some(RuleOutcome::Good(format!("{}: {seen}", link.name)))
@@ -82,5 +82,5 @@ fn limit(case: &TuningCase<'_>) -> u32 {
 
 fn told(coalescing: &Coalescing) -> String {
     let adaptive = if coalescing.adaptive_rx { "adaptive" } else { "fixed" };
-    format!("interrupts are held back for {} µs ({adaptive})", coalescing.rx_us)
+    format!("interrupts are delayed by up to {} µs ({adaptive})", coalescing.rx_us)
 }

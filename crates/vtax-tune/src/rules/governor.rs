@@ -1,4 +1,4 @@
-//! How CPUs choose their frequency.
+//! CPU frequency selection.
 
 use vtax_host::inspect::FrequencyPolicy;
 use vtax_model::cpus::CpuSet;
@@ -13,25 +13,25 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "governor",
-    title: "frequency of the CPUs",
+    title: "CPU frequency governor",
     reads: "/sys/devices/system/cpu/cpuN/cpufreq/scaling_governor and energy_performance_preference",
     needs: &[FREQUENCIES, SPEEDS, LINKS],
-    good: "performance, where a NIC has 40 Gb/s or more, or where latency is the goal.",
-    why: "Packets come in bursts. A CPU that is slow after a pause handles the first of them slowly.",
+    good: "performance, if a NIC has 40 Gb/s or more, or if latency is the goal.",
+    why: "Packets arrive in bursts. A CPU that has lowered its frequency during a pause handles the first ones slowly.",
     risk: ChangeRisk::Medium,
-    risks: "More power.",
+    risks: "Higher power consumption.",
     goal: TuningGoal::Both,
-    persists: "cpupower.service keeps it, or a profile of TuneD.",
+    persists: "cpupower.service, or a TuneD profile.",
     source: "Linux: Documentation/admin-guide/pm/cpufreq.rst and intel_pstate.rst",
     check,
 };
 
-/// Mb/s of a NIC that a CPU at a low frequency can't serve.
+/// Speed in Mb/s of a NIC that a CPU at a low frequency cannot serve.
 const FAST: u32 = 40_000;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     if case.host.frequencies.is_empty() {
-        return vec![RuleOutcome::NotHere("the kernel doesn't choose the CPUs' frequency".to_owned())];
+        return vec![RuleOutcome::NotHere("the kernel does not control the CPU frequency".to_owned())];
     }
     let fast = case.ports().find(|link| link.speed_mbps.is_some_and(|speed| speed >= FAST));
     let slow: Vec<(u32, &FrequencyPolicy)> = case
@@ -42,21 +42,23 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
         .map(|(cpu, policy)| (*cpu, policy))
         .collect();
     let Some((_, first)) = slow.first() else {
-        return vec![RuleOutcome::Good("all CPUs are set for performance".to_owned())];
+        return vec![RuleOutcome::Good("all CPUs are set to performance".to_owned())];
     };
     let cpus: CpuSet = slow.iter().map(|(cpu, _)| *cpu).collect();
-    let seen = format!("CPUs {cpus} have {}", told(first));
+    let seen = format!("CPUs {cpus} use {}", told(first));
     let because = match fast {
         Some(link) => format!("{} has {} Gb/s.", link.name, link.speed_mbps.unwrap_or(0) / 1000),
         None if case.goal.is_latency() => RULE.why.to_owned(),
-        None => return vec![RuleOutcome::Good(format!("{seen}; no NIC has 40 Gb/s, and latency isn't the only goal"))],
+        None => {
+            return vec![RuleOutcome::Good(format!("{seen}; no NIC has 40 Gb/s, and latency is not the only goal"))];
+        }
     };
     let finding = TuningFinding::new("CPU frequency", seen, because).gain(ExpectedGain::Medium);
     let owner = case.host.owners.tuned_profile.as_ref().map(|profile| format!("TuneD, profile {profile}"));
     vec![finding.owner(owner).change(slow.iter().flat_map(|(cpu, policy)| proposals(*cpu, policy)))]
 }
 
-/// With a preference, the hardware chooses: `powersave` is then the name of the governor that lets it.
+/// With a preference, the hardware controls the frequency: the governor that allows it is then called `powersave`.
 fn is_fast(policy: &FrequencyPolicy) -> bool {
     policy.governor == "performance" || policy.preference.as_ref().is_some_and(|wish| *wish == "performance")
 }
@@ -70,6 +72,6 @@ fn told(policy: &FrequencyPolicy) -> String {
 
 fn proposals(cpu: u32, policy: &FrequencyPolicy) -> Vec<Proposal> {
     let path = format!("devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
-    // The governor `performance` of intel_pstate and amd_pstate sets the preference, too, and refuses others.
+    // The governor `performance` of intel_pstate and amd_pstate also sets the preference, and refuses others.
     vec![HostSetting::sysfs(path, "performance").instead_of(policy.governor.clone())]
 }

@@ -1,4 +1,4 @@
-//! The host's network work spread over several sockets.
+//! Network processing spread over several sockets.
 
 use vtax_host::inspect::{HostInterrupt, HostLink, InterruptCpus};
 use vtax_model::cpus::CpuSet;
@@ -13,19 +13,18 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "host-cpus",
-    title: "the host's network work on one socket",
+    title: "network processing on one socket",
     reads: "/sys/devices/system/cpu/cpuN/topology/physical_package_id, /proc/irq/N/effective_affinity_list",
     needs: &[CPUS, INTERRUPTS, LINKS],
-    good: "All interrupts of a NIC go to the CPUs of one socket: of the NIC's, or of the first one if nobody tells which \
-           that is.",
-    why: "Queues, sockets and buffers are shared by the CPUs that handle packets. Between sockets each of them is \
-          fetched from the other's cache.",
+    good: "All interrupts of a NIC go to CPUs of one socket: the NIC's, or the first one if the NIC's is unknown.",
+    why: "The CPUs that handle packets share queues, sockets and buffers. Between CPU sockets, each of them is fetched \
+          from the other one's cache.",
     risk: ChangeRisk::Medium,
-    risks: "One socket's CPUs have more to do.",
+    risks: "More load on the CPUs of one socket.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the driver. Nothing keeps it but a script.",
-    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Number of dom0 CPUs\": from 160 CPUs to 20, those of \
-             one socket, had the largest effect of all its steps",
+    persists: "Lost when the driver is reloaded. Requires a script.",
+    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Number of dom0 CPUs\": from 160 CPUs to the 20 of \
+             one socket had the largest effect of all its steps",
     check,
 };
 
@@ -66,8 +65,8 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
     finding.owner(super::irqbalance::owner(case)).change(spread(case, &all, target))
 }
 
-/// The CPUs that interrupts go to, and how many those of which it is known are. One that never came counts with them: it
-/// disturbs no socket.
+/// Returns the CPUs that interrupts go to, and the number of interrupts for which they are known. One that never
+/// occurred is included: it does not affect any socket.
 fn handlers(case: &TuningCase<'_>, interrupts: &[&HostInterrupt]) -> (CpuSet, usize) {
     let mut cpus = Vec::new();
     let mut known = 0;
@@ -86,13 +85,13 @@ fn has_one_of(socket: &CpuSet, cpus: &CpuSet) -> bool {
     cpus.iter().any(|cpu| socket.contains(cpu))
 }
 
-/// The CPUs of the node that the NIC is on, unless all of them are isolated. A socket may have several nodes.
+/// Returns the CPUs of the NIC's node, unless all of them are isolated. A socket may have several nodes.
 fn home<'a>(case: &TuningCase<'a>, link: &HostLink) -> Option<&'a CpuSet> {
     let node = case.host.topology.nodes.get(&link.device.as_ref()?.node?);
     node.filter(|cpus| !case.host.topology.free(cpus).is_empty())
 }
 
-/// The first socket that isn't isolated.
+/// Returns the first socket that is not isolated.
 fn free_one<'a>(case: &TuningCase<'_>, sockets: &'a [CpuSet]) -> Option<&'a CpuSet> {
     sockets.iter().find(|socket| !case.host.topology.free(socket).is_empty())
 }

@@ -1,4 +1,4 @@
-//! Several queues of a NIC on one CPU while others are free.
+//! Several queues of a NIC on one CPU while others are idle.
 
 use std::collections::BTreeMap;
 
@@ -18,18 +18,18 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "queues spread over CPUs",
     reads: "/proc/interrupts, /proc/irq/N/effective_affinity_list",
     needs: &[CPUS, NODES, INTERRUPTS, LINKS],
-    good: "Each queue that receives packets has a CPU of its own, as far as there are CPUs.",
-    why: "Packets of two queues that interrupt the same CPU wait for each other while other CPUs have nothing to do.",
+    good: "Each queue that receives packets has its own CPU, as far as CPUs are available.",
+    why: "Packets of two queues that interrupt the same CPU wait for each other while other CPUs are idle.",
     risk: ChangeRisk::Medium,
-    risks: "irqbalance moves the interrupts again unless it is told not to.",
+    risks: "irqbalance moves the interrupts again unless they are banned.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the driver. Nothing keeps it but a script.",
+    persists: "Lost when the driver is reloaded. Requires a script.",
     source: "Linux: Documentation/networking/scaling.rst, \"RSS: Receive Side Scaling\"",
     check,
 };
 
-/// An interrupt that came less often than the busiest one by this factor is of no queue that matters now: of the link's
-/// state, or of a queue without traffic.
+/// An interrupt less frequent than the busiest one by this factor is irrelevant: link state changes, or a queue without
+/// traffic.
 const IDLE: u64 = 100;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
@@ -44,14 +44,14 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     let most = all.iter().map(|interrupt| interrupt.count()).max().filter(|most| *most > 0)?;
     let busy: Vec<&HostInterrupt> = all.into_iter().filter(|interrupt| interrupt.count() >= most / IDLE).collect();
     if busy.len() < 2 {
-        return Some(RuleOutcome::Good(format!("{}: one interrupt does its work", link.name)));
+        return Some(RuleOutcome::Good(format!("{}: uses a single interrupt", link.name)));
     }
     let by_cpu = by_cpu(case, &busy);
     let local = local(case, link);
     let fair = busy.len().div_ceil(local.len().max(1));
     let told: usize = by_cpu.values().sum();
     let (cpu, share) = by_cpu.iter().max_by_key(|(_, share)| **share).unwrap_or((&0, &0));
-    // Pairs of a receive and a transmit queue may have two interrupts, which belong on one CPU.
+    // A pair of receive and transmit queues may have two interrupts, which belong on one CPU.
     Some(if *share > fair.max(2) {
         let seen = format!(
             "{share} of its {} busy interrupts go to CPU {cpu}; {} CPUs could share them (CPUs {local})",
@@ -67,7 +67,7 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     })
 }
 
-/// How many interrupts go to each CPU, of those of which it is known. Where one has several, the kernel chooses the first.
+/// Returns the number of interrupts per CPU, as far as known. Where one has several CPUs, the kernel uses the first.
 fn by_cpu(case: &TuningCase<'_>, interrupts: &[&HostInterrupt]) -> BTreeMap<u32, usize> {
     let mut by_cpu = BTreeMap::new();
     for interrupt in interrupts {
@@ -78,7 +78,7 @@ fn by_cpu(case: &TuningCase<'_>, interrupts: &[&HostInterrupt]) -> BTreeMap<u32,
     by_cpu
 }
 
-/// The CPUs of the NIC's node that nobody has isolated; if there are none, those of all nodes.
+/// Returns the CPUs of the NIC's node that are not isolated; if there are none, those of all nodes.
 pub(super) fn local(case: &TuningCase<'_>, link: &HostLink) -> CpuSet {
     let topology = &case.host.topology;
     let node = link.device.as_ref().and_then(|device| device.node);

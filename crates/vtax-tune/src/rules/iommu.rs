@@ -1,4 +1,4 @@
-//! How the IOMMU maps memory for the host's own devices.
+//! IOMMU mapping for the host's own devices.
 
 use crate::{
     case::{TuningCase, TuningGoal},
@@ -12,13 +12,13 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "IOMMU mode",
     reads: "/proc/cmdline",
     needs: &[COMMAND_LINE],
-    good: "iommu=pt where devices are assigned to guests: the host's own devices then reach memory directly.",
-    why: "With iommu.strict=1 each buffer of the host is mapped and unmapped, and the unmapping waits.",
+    good: "iommu=pt if devices are assigned to guests: the host's own devices then access memory directly.",
+    why: "With iommu.strict=1, each of the host's buffers is mapped and unmapped, and unmapping waits.",
     risk: ChangeRisk::High,
-    risks: "The machine must be started again. Without strict mapping, a device may write to memory for a little longer \
-            than it should. Reports of its effect conflict: from +40 % to −20 %.",
+    risks: "Requires a reboot. Without strict mapping, a device may write to memory slightly longer than allowed. Reports \
+            of the effect conflict: from +40 % to −20 %.",
     goal: TuningGoal::Throughput,
-    persists: "It is on the kernel's command line, so it stays.",
+    persists: "Persistent: it is on the kernel command line.",
     source: "Linux: Documentation/admin-guide/kernel-parameters.txt, iommu.strict and iommu.passthrough",
     check,
 };
@@ -26,14 +26,14 @@ pub(super) const RULE: TuningRule = TuningRule {
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let has = |words: &[&str]| case.host.command_line.iter().any(|word| words.contains(&word.raw()));
     if has(&["iommu.strict=1", "intel_iommu=strict", "iommu=strict"]) {
-        let finding = TuningFinding::new("kernel command line", "strict mapping is asked for", RULE.why);
-        let advice = "measure with iommu=pt, or without strict, and keep what is better: reports conflict";
+        let finding = TuningFinding::new("kernel command line", "strict mapping is requested", RULE.why);
+        let advice = "measure with iommu=pt, or without strict, and keep the better one: reports conflict";
         return vec![finding.gain(ExpectedGain::Medium).advice(advice)];
     }
     let mode = if has(&["iommu=pt", "iommu.passthrough=1"]) {
-        "passthrough is asked for"
+        "passthrough is requested"
     } else {
-        "no strict mapping is asked for"
+        "strict mapping is not requested"
     };
     vec![RuleOutcome::Good(mode.to_owned())]
 }

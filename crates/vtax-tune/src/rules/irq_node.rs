@@ -1,4 +1,4 @@
-//! Interrupts of a NIC on another NUMA node than the NIC.
+//! Interrupts of a NIC on a NUMA node other than the NIC's.
 
 use vtax_host::inspect::{HostInterrupt, HostLink, InterruptCpus};
 use vtax_model::cpus::CpuSet;
@@ -16,14 +16,14 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "interrupts on the NUMA node of their NIC",
     reads: "/sys/class/net/LINK/device/numa_node, /proc/irq/N/effective_affinity_list, /proc/interrupts",
     needs: &[NODES, CPUS, INTERRUPTS, LINKS],
-    good: "Each interrupt of a NIC goes to a CPU of the node that the NIC is plugged into. Node -1 means that the \
-           node is unknown. If all CPUs of the node are isolated, any other CPU will do.",
+    good: "Each interrupt of a NIC goes to a CPU of the NIC's node. Node -1 means that the node is unknown. If all CPUs \
+           of the node are isolated, any other CPU is acceptable.",
     why: "A packet's descriptors and headers are in the memory of the NIC's node. A CPU of another node reads them over \
-          the link between the sockets.",
+          the interconnect between the sockets.",
     risk: ChangeRisk::Medium,
-    risks: "The CPUs of that node have more to do. irqbalance moves the interrupts again unless it is told not to.",
+    risks: "More load on the CPUs of that node. irqbalance moves the interrupts again unless they are banned.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the driver. A policy script of irqbalance keeps it.",
+    persists: "Lost when the driver is reloaded. Use an irqbalance policy script.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Port Interrupt Affinity\"",
     check,
 };
@@ -38,13 +38,13 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
 fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     let Some(node) = link.device.as_ref()?.node else {
         return Some(RuleOutcome::Unknown(format!(
-            "{}: the firmware doesn't tell its NUMA node; look at the server's manual for the slot",
+            "{}: the firmware does not report its NUMA node; see the server's manual for the slot",
             link.name
         )));
     };
     let local = case.host.topology.nodes.get(&node)?;
     if case.host.interrupts_of(link).next().is_none() {
-        return Some(RuleOutcome::Unknown(format!("{}: its driver tells of no interrupts", link.name)));
+        return Some(RuleOutcome::Unknown(format!("{}: its driver reports no interrupts", link.name)));
     }
     let all = case.movable_interrupts(link);
     let places = InterruptPlaces::of(case, &all, local);
@@ -52,7 +52,7 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
         not_away(link, node, all.len(), &places)
     } else if case.host.topology.free(local).is_empty() {
         RuleOutcome::Good(format!(
-            "{}: {} interrupts keep away from node {node}, whose CPUs {local} are all isolated",
+            "{}: {} interrupts avoid node {node}, whose CPUs {local} are all isolated",
             link.name,
             places.away.len()
         ))
@@ -61,11 +61,11 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     })
 }
 
-/// Interrupts by whether they go to some CPUs only.
+/// Interrupts, by whether they go only to certain CPUs.
 struct InterruptPlaces<'a> {
     within: usize,
     away: Vec<&'a HostInterrupt>,
-    /// The CPUs that those go to.
+    /// The CPUs of those interrupts.
     away_to: CpuSet,
     untold: usize,
 }
@@ -83,7 +83,7 @@ impl<'a> InterruptPlaces<'a> {
                     places.away_to = places.away_to.iter().chain(cpus.iter()).collect();
                 }
                 InterruptCpus::Past(_) => places.untold += 1,
-                // One that never came matters to nobody, if there are others.
+                // One that never occurred is irrelevant if there are others.
                 InterruptCpus::Unknown => {}
             }
         }
@@ -93,18 +93,18 @@ impl<'a> InterruptPlaces<'a> {
 
 fn not_away(link: &HostLink, node: u32, all: usize, places: &InterruptPlaces<'_>) -> RuleOutcome {
     if all == 0 {
-        return RuleOutcome::Good(format!("{}: the kernel alone chooses the CPUs of its interrupts", link.name));
+        return RuleOutcome::Good(format!("{}: its interrupts are managed by the kernel", link.name));
     }
     match (places.within, places.untold) {
         (0, _) | (_, 1..) => untold(link, all - places.within, all),
         (within, 0) if within == all => {
             RuleOutcome::Good(format!("{}: all {all} interrupts go to node {node}", link.name))
         }
-        (within, 0) => RuleOutcome::Good(format!("{}: all {within} interrupts that came go to node {node}", link.name)),
+        (within, 0) => RuleOutcome::Good(format!("{}: all {within} active interrupts go to node {node}", link.name)),
     }
 }
 
-/// The kernel doesn't report where they go, and their counts show several CPUs or none.
+/// The kernel does not report where they go, and their counts show several CPUs or none.
 pub(super) fn untold(link: &HostLink, some: usize, all: usize) -> RuleOutcome {
     RuleOutcome::Unknown(format!(
         "{}: cannot determine which CPUs handle {some} of its {all} interrupts: the kernel has no effective_affinity_list, \
@@ -138,7 +138,7 @@ fn nodes(nodes: &[u32]) -> String {
     format!("node{} {}", if list.len() == 1 { "" } else { "s" }, list.join(", "))
 }
 
-/// One CPU for each interrupt in turn: first one thread of each core, then the others. Isolated CPUs are left out.
+/// Assigns CPUs to interrupts round-robin: first one thread of each core, then the others. Isolated CPUs are skipped.
 pub(super) fn spread(case: &TuningCase<'_>, interrupts: &[&HostInterrupt], among: &CpuSet) -> Vec<Proposal> {
     let order = one_thread_of_each_core_first(case, among);
     let turns = interrupts.iter().zip(order.iter().cycle());

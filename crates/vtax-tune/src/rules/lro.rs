@@ -1,4 +1,4 @@
-//! Large receive offload under a bridge.
+//! Large receive offload below a bridge.
 
 use vtax_change::OnOff;
 use vtax_host::inspect::HostLink;
@@ -14,16 +14,16 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "lro",
-    title: "large receive offload under a bridge",
+    title: "large receive offload below a bridge",
     reads: "ethtool -k LINK, /sys/class/net/LINK/master",
     needs: &[MASTERS, BRIDGES, LINKS],
-    good: "Off on a port of a bridge, and on the links of a bond or below a VLAN that is one. GRO does the same and can be \
-           undone.",
-    why: "Packets that the NIC has joined can't be sent on as they came: they are too long for the next link.",
-    risk: ChangeRisk::Medium,
-    risks: "More CPU time for traffic that ends on this host.",
+    good: "Off on bridge ports, and on the links of a bond or below a VLAN that is a bridge port. GRO does the same, but is \
+           reversible.",
+    why: "Packets merged by the NIC cannot be forwarded as they arrived: they are too long for the next link.",
+    risk: ChangeRisk::High,
+    risks: "Some drivers reset the link: connections stall for seconds. More CPU time for traffic to this host.",
     goal: TuningGoal::Both,
-    persists: "LargeReceiveOffload=no in a .link file of systemd keeps it. `--persist` writes a rule of udev for a \
+    persists: "LargeReceiveOffload=no in a systemd .link file. `--persist` writes a udev rule for a \
                NIC.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"NIC Offload Features\"",
     check,
@@ -37,8 +37,8 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let ports: Vec<(&HostLink, &HostLink)> = case.links().filter_map(|link| Some((link, below(link)?))).collect();
     let on: Vec<_> = ports.iter().copied().filter(|(link, _)| lro(link) == Some(true)).collect();
     match (ports.is_empty(), on.is_empty()) {
-        (true, _) => vec![RuleOutcome::NotHere("no link is a port of a bridge".to_owned())],
-        (false, true) => vec![RuleOutcome::Good(format!("off on all {} ports of bridges", ports.len()))],
+        (true, _) => vec![RuleOutcome::NotHere("no link is a bridge port".to_owned())],
+        (false, true) => vec![RuleOutcome::Good(format!("off on all {} bridge ports", ports.len()))],
         (false, false) => on.into_iter().map(|(link, bridge)| finding(link, bridge)).collect(),
     }
 }

@@ -1,4 +1,4 @@
-//! Receive buffers that grow with the path.
+//! Receive buffer auto-tuning.
 
 use crate::{
     case::{TuningCase, TuningGoal},
@@ -9,15 +9,15 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "moderate-rcvbuf",
-    title: "receive buffers that grow",
+    title: "receive buffer auto-tuning",
     reads: NAME,
     needs: &[&["/proc/sys/net/ipv4/tcp_moderate_rcvbuf"]],
     good: "1",
-    why: "Without it each connection keeps the buffer that it starts with, 128 KiB, whatever its path could carry.",
+    why: "Without it, each connection keeps its initial buffer of 128 KiB, whatever its path can carry.",
     risk: ChangeRisk::Low,
     risks: "",
     goal: TuningGoal::Throughput,
-    persists: "A file in /etc/sysctl.d keeps it; `--persist` writes one.",
+    persists: "A file in /etc/sysctl.d; `--persist` writes one.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"TCP Parameter Settings\"; tcp(7)",
     check,
 };
@@ -26,7 +26,7 @@ const NAME: &str = "net.ipv4.tcp_moderate_rcvbuf";
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     vec![match case.host.sysctl(NAME) {
-        None => RuleOutcome::NotHere(format!("this namespace has no {NAME}")),
+        None => RuleOutcome::NotHere(format!("this namespace does not have {NAME}")),
         Some("0") => {
             let finding = TuningFinding::new(NAME, "0", RULE.why).gain(ExpectedGain::Large).owner(case.owner_of(NAME));
             finding.change([HostSetting::sysctl(NAME, 1).instead_of("0")])

@@ -18,22 +18,23 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "MTU along the path",
     reads: "/sys/class/net/LINK/mtu and type; packets that must not be fragmented, both ways",
     needs: &[LINKS, MASTERS, BRIDGES],
-    good: "The same on all ports of a bridge, and at least 1500 on an Ethernet that isn't inside a tunnel. 9000 where all \
-           hops take it. Other kinds of links, such as CAN, have limits of their own.",
-    why: "Each packet costs the same CPU time, whatever its size. Ports of one bridge with different MTUs lose the packets \
-          that are too long, without a word.",
+    good: "The same on all ports of a bridge, and at least 1500 on Ethernet links outside tunnels. 9000 if all hops support \
+           it. Other kinds of links, such as CAN, have their own limits.",
+    why: "Each packet costs the same CPU time, whatever its size. Bridge ports with different MTUs silently drop oversized \
+          packets.",
     risk: ChangeRisk::High,
-    risks: "If a hop can't take the longer packets, they vanish. Measure with the longer packets before you raise it.",
+    risks: "If a hop does not support the larger packets, they are silently dropped. Test with larger packets before raising \
+            it.",
     goal: TuningGoal::Throughput,
-    persists: "MTUBytes= in a .link file of systemd keeps it. `--persist` writes a rule of udev for a \
+    persists: "MTUBytes= in a systemd .link file. `--persist` writes a udev rule for a \
                NIC.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Jumbo Frames\"",
     check,
 };
 
-/// What every Ethernet carries.
+/// MTU that every Ethernet supports.
 const ETHERNET: u32 = 1500;
-/// What a link must carry for IPv6 (RFC 8200, section 5). A tunnel inside an Ethernet still does.
+/// Minimum MTU for IPv6 (RFC 8200, section 5), which a tunnel over Ethernet still provides.
 const LEAST: u32 = 1280;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
@@ -51,12 +52,12 @@ fn large_enough(case: &TuningCase<'_>) -> RuleOutcome {
         case.links().partition(|link| is_ethernet(case, link) != Some(false));
     let kind = if others.is_empty() { "" } else { "Ethernet " };
     match judged.iter().map(|link| link.mtu).min() {
-        Some(least) => RuleOutcome::Good(format!("no {kind}link has less than {least}")),
-        None => RuleOutcome::NotHere(format!("no {kind}link is switched on")),
+        Some(least) => RuleOutcome::Good(format!("no {kind}link has an MTU below {least}")),
+        None => RuleOutcome::NotHere(format!("no {kind}link is up")),
     }
 }
 
-/// A bridge takes nothing else as a port.
+/// A bridge accepts nothing else as a port.
 fn is_ethernet(case: &TuningCase<'_>, link: &HostLink) -> Option<bool> {
     link.is_ethernet().or_else(|| bridge_of(case, link).map(|_| true))
 }
@@ -66,7 +67,7 @@ fn bridge_of<'a>(case: &TuningCase<'a>, port: &HostLink) -> Option<&'a HostLink>
     bridge.filter(|link| link.is_bridge)
 }
 
-/// A bridge whose MTU nobody has set has that of its smallest port, and gets another one when the port does
+/// A bridge without an explicit MTU has that of its smallest port, and follows changes of that port
 /// (`br_mtu_auto_adjust`, net/bridge/br_if.c).
 fn follows_a_port(case: &TuningCase<'_>, link: &HostLink) -> bool {
     let is_port = |port: &&HostLink| port.master.as_ref() == Some(&link.name);
@@ -88,7 +89,7 @@ fn too_small(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     is_ethernet.then(|| finding.change([larger.instead_of(link.mtu.to_string())]))
 }
 
-/// Ports of one bridge whose MTUs differ. Those of a VRF are routed between.
+/// Ports of one bridge with different MTUs. Traffic between ports of a VRF is routed.
 fn bridges(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let mut ports: BTreeMap<&ForeignText, Vec<&HostLink>> = BTreeMap::new();
     for link in case.links() {
@@ -100,7 +101,7 @@ fn bridges(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
 
 fn differing(bridge: &ForeignText, ports: &[&HostLink]) -> Option<RuleOutcome> {
     let (least, most) = (ports.iter().map(|port| port.mtu).min()?, ports.iter().map(|port| port.mtu).max()?);
-    // A small one is told for itself.
+    // A small MTU is reported separately.
     if least == most || least < LEAST {
         return None;
     }
@@ -109,6 +110,6 @@ fn differing(bridge: &ForeignText, ports: &[&HostLink]) -> Option<RuleOutcome> {
     Some(
         finding
             .gain(ExpectedGain::Large)
-            .advice(format!("give all ports the same MTU: {most} if each host behind them has it, else {least}")),
+            .advice(format!("give all ports the same MTU: {most} if each host behind them uses it, otherwise {least}")),
     )
 }

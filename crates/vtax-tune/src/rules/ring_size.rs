@@ -12,27 +12,27 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "ring-size",
-    title: "receive ring of a NIC",
+    title: "NIC receive ring",
     reads: "/sys/class/net/LINK/statistics/rx_missed_errors, ethtool -g LINK",
     needs: &[COUNTERS, LINKS],
-    good: "As the driver has it. Larger only where the NIC misses packets.",
-    why: "A packet for which no descriptor is free is lost before the kernel sees it.",
+    good: "The driver's default. Larger only if the NIC misses packets.",
+    why: "A packet without a free descriptor is lost before the kernel sees it.",
     risk: ChangeRisk::High,
-    risks: "The driver resets the link: connections stall for seconds. A large ring doesn't stay in the cache.",
+    risks: "The driver resets the link: connections stall for seconds. A large ring does not fit in the cache.",
     goal: TuningGoal::Throughput,
-    persists: "RxBufferSize= in a .link file of systemd keeps it. `--persist` writes a rule of udev for a \
+    persists: "RxBufferSize= in a systemd .link file. `--persist` writes a udev rule for a \
                NIC.",
-    source: "ethtool(8), systemd.link(5). Since Linux 6.11 virtio_net grows what it needs by itself.",
+    source: "ethtool(8), systemd.link(5). Since Linux 6.11, virtio_net grows its ring automatically.",
     check,
 };
 
-/// A part of all packets that is worth a change.
+/// Share of all packets that justifies a change.
 const MANY: f64 = 1e-5;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let outcomes: Vec<RuleOutcome> = case.ports().filter_map(|link| of_link(case, link)).collect();
     match outcomes.is_empty() {
-        true => vec![RuleOutcome::NotHere("no NIC tells its rings".to_owned())],
+        true => vec![RuleOutcome::NotHere("no NIC reports its rings".to_owned())],
         false => outcomes,
     }
 }
@@ -48,7 +48,7 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
         format!("{missed} of {received} packets missed, with {} descriptors of at most {}", rings.rx, rings.rx_most);
     let finding = TuningFinding::new(link.name.clone(), seen, RULE.why).gain(ExpectedGain::Large);
     if rings.rx >= rings.rx_most {
-        return Some(finding.advice("the ring is as large as it can be: spread the work over more queues"));
+        return Some(finding.advice("the ring has its maximum size: spread the load over more queues"));
     }
     let larger = rings.rx.saturating_mul(2).min(rings.rx_most);
     Some(

@@ -17,14 +17,14 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "receive packet steering",
     reads: "/sys/class/net/LINK/queues/rx-N/rps_cpus and rps_flow_cnt, net.core.rps_sock_flow_entries",
     needs: &[QUEUES, CPUS, NODES, LINKS, TICKS, &["/proc/sys/net/core/rps_sock_flow_entries"]],
-    good: "Off where there is a queue for each CPU of the NIC's node. Otherwise on, over the CPUs of that node. For RFS, \
-           32768 in rps_sock_flow_entries, and that divided by the number of queues in each rps_flow_cnt.",
-    why: "Steering sends each packet from the CPU of the interrupt to another one, which costs an interrupt between CPUs. \
-          That pays where one CPU can't handle all packets, and costs speed elsewhere.",
+    good: "Off if there is a queue for each CPU of the NIC's node. Otherwise on, over the CPUs of that node. For RFS, \
+           32768 in rps_sock_flow_entries, divided by the number of queues in each rps_flow_cnt.",
+    why: "Steering forwards each packet from the CPU of the interrupt to another one, which costs an inter-processor \
+          interrupt. This pays off if one CPU cannot handle all packets, and reduces performance otherwise.",
     risk: ChangeRisk::Medium,
-    risks: "A CPU that is steered to has more to do; a stream's packets move once, so that a few may be reordered.",
+    risks: "More load on the target CPUs; a stream's packets move once, so that a few may be reordered.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the link. A rule of udev keeps it; `--persist` writes one for a NIC, and a file in \
+    persists: "Lost when the link is removed. Use a udev rule; `--persist` writes one for a NIC, and a file in \
                /etc/sysctl.d for rps_sock_flow_entries.",
     source: "Linux: Documentation/networking/scaling.rst, \"RPS\" and \"RFS\"",
     check,
@@ -44,26 +44,26 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     outcomes
 }
 
-/// A link that steers.
+/// A link with steering.
 fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
     let to: CpuSet = link.rx_queues.iter().flat_map(|queue| queue.rps_cpus.iter()).collect();
     let local = local(case, link);
     let away: CpuSet = to.iter().filter(|cpu| !local.contains(*cpu)).collect();
-    let seen = format!("{} queue{} send packets on to CPUs {to}", link.rx_queues.len(), plural(link.rx_queues.len()));
+    let seen = format!("{} queue{} steer packets to CPUs {to}", link.rx_queues.len(), plural(link.rx_queues.len()));
     let finding = |seen: String, because: &str| TuningFinding::new(link.name.clone(), seen, because);
     if to.len() == 1 {
-        let because = "All packets go to one CPU over an interrupt between CPUs, and nothing is spread.";
+        let because = "All packets go to one CPU through an inter-processor interrupt, and no load is spread.";
         return finding(seen, because).gain(ExpectedGain::Medium).change(all_queues(link, &CpuSet::default()));
     }
     if local.is_empty() {
         return RuleOutcome::Good(format!("{}: {seen}; all CPUs are isolated", link.name));
     }
     if link.device.is_some() && link.rx_queues.len() >= local.len() {
-        let seen = format!("{seen}, though there is a queue for each of the {} CPUs", local.len());
+        let seen = format!("{seen}, although there is a queue for each of the {} CPUs", local.len());
         return finding(seen, RULE.why).gain(ExpectedGain::Small).change(all_queues(link, &CpuSet::default()));
     }
     if !away.is_empty() {
-        let seen = format!("{seen}; {away} are on another NUMA node than the NIC, or are isolated");
+        let seen = format!("{seen}; {away} are on a NUMA node other than the NIC's, or isolated");
         return finding(seen, RULE.why).gain(ExpectedGain::Medium).change(all_queues(link, &local));
     }
     RuleOutcome::Good(format!("{}: {seen}", link.name))
@@ -77,7 +77,7 @@ fn all_queues(link: &HostLink, to: &CpuSet) -> Vec<Proposal> {
     link.rx_queues.iter().enumerate().filter_map(queue).collect()
 }
 
-/// As the kernel writes it: words of 32 bits in hexadecimal, the highest first.
+/// Returns a mask in the kernel's format: 32-bit words in hexadecimal, the highest first.
 pub(super) fn mask(cpus: &CpuSet) -> String {
     let words = cpus.iter().last().map_or(1, |last| last as usize / 32 + 1);
     let mut bits = vec![0u32; words];
@@ -88,7 +88,7 @@ pub(super) fn mask(cpus: &CpuSet) -> String {
     text
 }
 
-/// Flow steering has a table for all, and one for each queue. It takes both.
+/// Flow steering has a global table and one per queue, and requires both.
 fn flows(case: &TuningCase<'_>) -> Option<RuleOutcome> {
     let wants = |link: &&HostLink| link.rx_queues.iter().any(|queue| queue.rps_flow_cnt > 0);
     let link = case.links().find(wants)?;
@@ -96,21 +96,21 @@ fn flows(case: &TuningCase<'_>) -> Option<RuleOutcome> {
     if entries != "0" {
         return Some(RuleOutcome::Good(format!("flow steering has {entries} entries")));
     }
-    let seen = format!("rps_flow_cnt of {} is set, and rps_sock_flow_entries is 0", link.name);
+    let seen = format!("rps_flow_cnt of {} is set, but rps_sock_flow_entries is 0", link.name);
     let finding = TuningFinding::new(
         ForeignText::from("net.core.rps_sock_flow_entries"),
         seen,
-        "Flow steering is off: it takes both tables.",
+        "Flow steering is off: it requires both tables.",
     );
     Some(finding.change([HostSetting::sysctl("net.core.rps_sock_flow_entries", 32768).instead_of("0")]))
 }
 
-/// More than this part of a CPU's time for received packets leaves nothing for anything else.
+/// Share of a CPU's time for received packets above which nothing remains for other work.
 const FULL: f64 = 0.9;
-/// Less than this part of a CPU's time is in use: it could help.
+/// Busy share of a CPU below which it could help.
 const IDLE: f64 = 0.5;
 
-/// A NIC with fewer queues than CPUs, and a CPU that is full.
+/// A NIC with fewer queues than CPUs, and a saturated CPU.
 fn saturated(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     let observed = case.observed?;
     let local = local(case, link);
@@ -139,7 +139,7 @@ fn saturated(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
         plural(link.rx_queues.len()),
         local.len()
     );
-    let finding = TuningFinding::new(link.name.clone(), seen, "One CPU can't handle all packets.");
+    let finding = TuningFinding::new(link.name.clone(), seen, "One CPU cannot handle all packets.");
     Some(finding.gain(ExpectedGain::Large).change(all_queues(link, &helpers)))
 }
 

@@ -1,4 +1,4 @@
-//! Choices that aren't right or wrong by themselves.
+//! Choices without a generally right value.
 
 use crate::{
     case::{TuningCase, TuningGoal},
@@ -19,19 +19,19 @@ pub(super) const RULE: TuningRule = TuningRule {
             "/proc/sys/net/core/busy_read",
         ],
     ],
-    good: "What was measured to be better on the path in question.",
-    why: "Each of them helps some paths and harms others. vtax reports them and judges none.",
+    good: "Whatever measures better on the path in question.",
+    why: "Each of them helps some paths and harms others. vtax reports them without judging.",
     risk: ChangeRisk::Medium,
     risks: "",
     goal: TuningGoal::Both,
-    persists: "A file in /etc/sysctl.d keeps them; nosmt on the kernel's command line.",
+    persists: "A file in /etc/sysctl.d; nosmt on the kernel command line.",
     source: "tcp(7), tc(8), socket(7)",
     check,
 };
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
-    let sysctl = |name: &str| case.host.sysctl(name).unwrap_or("not told").to_owned();
-    let smt = if case.host.smt.is_empty() { "not told".to_owned() } else { case.host.smt.to_string() };
+    let sysctl = |name: &str| case.host.sysctl(name).unwrap_or("not reported").to_owned();
+    let smt = if case.host.smt.is_empty() { "not reported".to_owned() } else { case.host.smt.to_string() };
     vec![RuleOutcome::Good(format!(
         "congestion control {}, qdisc {}, busy_read {}, SMT {smt}: choices to measure",
         sysctl("net.ipv4.tcp_congestion_control"),

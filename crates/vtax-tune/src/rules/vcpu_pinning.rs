@@ -1,4 +1,4 @@
-//! Virtual CPUs away from the NIC.
+//! vCPUs on another node than the NIC.
 
 use super::vhost_node::{nic_node, of_guest};
 use crate::{
@@ -10,17 +10,17 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "vcpu-pinning",
-    title: "virtual CPUs on the NIC's node",
+    title: "vCPUs on the NIC's node",
     reads: "/proc/PID/task/TID/status of threads named CPU N/KVM",
     needs: &[GUESTS, NODES, LINKS],
-    good: "The virtual CPUs of a guest that needs the network most run on the node that the NIC is plugged into. Other \
-           guests aren't pinned, so that they use the other nodes.",
-    why: "The guest's memory is where its virtual CPUs first ran. On another node than vhost and the NIC, each packet \
-          crosses the link between the sockets.",
+    good: "The vCPUs of the guest with the highest network load run on the NIC's node. Other guests are not pinned, so \
+           that they use the other nodes.",
+    why: "A guest's memory is on the node where its vCPUs first ran. If vhost and the NIC are on another node, each \
+          packet crosses the interconnect between the sockets.",
     risk: ChangeRisk::Medium,
-    risks: "If all guests are pinned to one node, it is overloaded. Name the rule for the guests that need it.",
+    risks: "Pinning all guests to one node overloads it. Apply the rule only to guests that need it.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the guest. libvirt keeps it: virsh vcpupin GUEST VCPU CPUS --config.",
+    persists: "Lost when the guest is stopped. With libvirt: virsh vcpupin GUEST VCPU CPUS --config.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Process Affinity\"",
     check,
 };
@@ -28,12 +28,12 @@ pub(super) const RULE: TuningRule = TuningRule {
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let with_vcpus = case.guests().filter(|guest| !guest.vcpus.is_empty());
     let Some((node, local)) = nic_node(case) else {
-        return vec![RuleOutcome::NotHere("no NIC says which of several NUMA nodes it is on".to_owned())];
+        return vec![RuleOutcome::NotHere("no NIC reports which of several NUMA nodes it is on".to_owned())];
     };
     let outcomes: Vec<RuleOutcome> =
-        with_vcpus.map(|guest| of_guest(case, guest, (node, local), &guest.vcpus, "virtual CPU", RULE.why)).collect();
+        with_vcpus.map(|guest| of_guest(case, guest, (node, local), &guest.vcpus, "vCPU", RULE.why)).collect();
     match outcomes.is_empty() {
-        true => vec![RuleOutcome::NotHere("no guest whose virtual CPUs can be told apart".to_owned())],
+        true => vec![RuleOutcome::NotHere("no guest with identifiable vCPU threads".to_owned())],
         false => outcomes,
     }
 }

@@ -1,4 +1,4 @@
-//! vhost's workers away from the NIC.
+//! vhost workers on another node than the NIC.
 
 use vtax_host::inspect::{HostGuest, HostThread};
 use vtax_model::cpus::CpuSet;
@@ -13,18 +13,18 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "vhost-node",
-    title: "vhost's workers on the NIC's node",
+    title: "vhost workers on the NIC's node",
     reads: "/proc/PID/task/TID/status of threads named vhost-PID",
     needs: &[GUESTS, NODES, LINKS],
-    good: "A worker runs on CPUs of the node that the NIC is plugged into, each on a core of its own.",
-    why: "A worker copies each packet between the guest's memory and the host's. On another node, it reads both from \
-          afar.",
+    good: "Each worker runs on a separate core of the NIC's node.",
+    why: "A worker copies each packet between the guest's memory and the host's. On another node, both are remote \
+          accesses.",
     risk: ChangeRisk::Medium,
-    risks: "The CPUs of that node have more to do.",
+    risks: "More load on the CPUs of that node.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the guest. libvirt keeps it for all of QEMU's threads: virsh emulatorpin GUEST CPUS \
+    persists: "Lost when the guest is stopped. With libvirt, for all of QEMU's threads: virsh emulatorpin GUEST CPUS \
                --config.",
-    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Process Affinity\": netback beside netfront",
+    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Process Affinity\": netback next to netfront",
     check,
 };
 
@@ -34,13 +34,13 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
         return vec![RuleOutcome::NotHere("no guest with vhost".to_owned())];
     }
     let Some((node, local)) = nic_node(case) else {
-        return vec![RuleOutcome::NotHere("no NIC says which of several NUMA nodes it is on".to_owned())];
+        return vec![RuleOutcome::NotHere("no NIC reports which of several NUMA nodes it is on".to_owned())];
     };
     let of_workers = |guest: &HostGuest| of_guest(case, guest, (node, local), &guest.vhost, "vhost worker", RULE.why);
     workers.into_iter().map(of_workers).collect()
 }
 
-/// The node of the NICs, if they are all on the same, and if there are several nodes.
+/// Returns the node of the NICs, if they are all on the same one and there are several nodes.
 pub(super) fn nic_node<'a>(case: &TuningCase<'a>) -> Option<(u32, &'a CpuSet)> {
     let nodes = &case.host.topology.nodes;
     let mut of_ports = case.ports().filter_map(|link| link.device.as_ref()?.node);
@@ -51,7 +51,7 @@ pub(super) fn nic_node<'a>(case: &TuningCase<'a>) -> Option<(u32, &'a CpuSet)> {
     Some((node, nodes.get(&node)?))
 }
 
-/// Threads of a guest that may run elsewhere than on the node.
+/// Checks for threads of a guest that may run outside the node.
 pub(super) fn of_guest(
     case: &TuningCase<'_>,
     guest: &HostGuest,
@@ -72,15 +72,17 @@ pub(super) fn of_guest(
     let topology = &case.host.topology;
     let free = topology.free(local);
     if free.is_empty() {
-        return finding.advice(format!("choose CPUs by hand: all of node {node} are isolated"));
+        return finding.advice(format!("choose CPUs manually: all of node {node} are isolated"));
     }
     if away.iter().any(|thread| thread.allowed.iter().all(|cpu| topology.isolated.contains(cpu))) {
-        return finding.advice(format!("it has isolated CPUs: give it some of node {node} instead, or leave it there"));
+        return finding.advice(format!(
+            "it is pinned to isolated CPUs: assign it some of node {node} instead, or leave it there"
+        ));
     }
     finding.change(away.iter().map(|thread| pin(guest, thread, &free)))
 }
 
-/// So many of a guest's threads.
+/// Returns a description such as "2 of its 4 vCPUs".
 fn counted(some: usize, of: &[HostThread], what: &str) -> String {
     match (some, of.len()) {
         (_, 1) => format!("its {what}"),

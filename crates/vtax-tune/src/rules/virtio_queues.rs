@@ -1,4 +1,4 @@
-//! Queues of a guest's virtual NIC.
+//! Queue pairs of a guest's virtual NIC.
 
 use vtax_host::inspect::HostGuest;
 
@@ -11,28 +11,28 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "virtio-queues",
-    title: "queues of virtual NICs",
-    reads: "the arguments of QEMU: -netdev tap,queues=N",
+    title: "queue pairs of virtual NICs",
+    reads: "QEMU's arguments: -netdev tap,queues=N",
     needs: &[GUESTS],
-    good: "As many pairs of queues as virtual CPUs, up to 8. Not more than there are virtual CPUs.",
-    why: "Each pair has a vhost worker of its own. With one pair, one host CPU moves all packets of the guest.",
+    good: "As many queue pairs as vCPUs, up to 8, and no more than vCPUs.",
+    why: "Each pair has its own vhost worker. With a single pair, one host CPU moves all packets of the guest.",
     risk: ChangeRisk::Medium,
-    risks: "The guest must be started again. Each pair takes host CPU time; a single stream may get slower.",
+    risks: "The guest must be restarted. Each pair uses host CPU time; a single stream may become slower.",
     goal: TuningGoal::Throughput,
-    persists: "libvirt keeps it: <driver name='vhost' queues='N'/> in the interface of the domain.",
-    source: "Intel: latency of eight parallel streams with a queue for each guest (the study vmdq measures it here)",
+    persists: "With libvirt: <driver name='vhost' queues='N'/> in the interface of the domain.",
+    source: "Intel: latency of eight parallel streams with a queue per guest (the study vmdq measures it here)",
     check,
 };
 
-/// More pairs than this have brought nothing in published measurements.
+/// Number of pairs above which published measurements show no gain.
 const MOST: usize = 8;
-/// With fewer virtual CPUs, one pair is no mistake: it is what libvirt gives.
+/// With fewer vCPUs, one pair is acceptable: it is libvirt's default.
 const MANY: usize = 4;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let mut outcomes: Vec<RuleOutcome> = case.guests().filter_map(of_guest).collect();
     if outcomes.is_empty() {
-        outcomes.push(RuleOutcome::NotHere("no guest with a virtual NIC and several virtual CPUs".to_owned()));
+        outcomes.push(RuleOutcome::NotHere("no guest with a virtual NIC and several vCPUs".to_owned()));
     }
     outcomes
 }
@@ -45,10 +45,9 @@ fn of_guest(guest: &HostGuest) -> Option<RuleOutcome> {
     }
     let wanted = vcpus.min(MOST);
     if queues <= vcpus && (queues > 1 || vcpus < MANY) {
-        return Some(RuleOutcome::Good(format!("{}: {queues} pairs of queues for {vcpus} virtual CPUs", guest.name)));
+        return Some(RuleOutcome::Good(format!("{}: {queues} queue pairs for {vcpus} vCPUs", guest.name)));
     }
-    let seen =
-        format!("a NIC has {queues} pair{} of queues for {vcpus} virtual CPUs", if queues == 1 { "" } else { "s" });
+    let seen = format!("a NIC has {queues} queue pair{} for {vcpus} vCPUs", if queues == 1 { "" } else { "s" });
     let advice = format!(
         "start the guest with queues={wanted} (libvirt: <driver name='vhost' queues='{wanted}'/>), and measure in both \
          directions"

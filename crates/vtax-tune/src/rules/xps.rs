@@ -16,12 +16,12 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "transmit packet steering",
     reads: "/sys/class/net/LINK/queues/tx-N/xps_cpus",
     needs: &[QUEUES, CPUS, NODES, LINKS],
-    good: "Each transmit queue takes the packets of one CPU, or of CPUs that share a cache.",
-    why: "Without it a packet's queue is chosen by its flow, so that CPUs wait for each other's lock of a queue.",
+    good: "Each transmit queue is used by one CPU, or by CPUs that share a cache.",
+    why: "Without it, the queue is selected by flow, so that CPUs contend for the queue lock.",
     risk: ChangeRisk::Low,
     risks: "",
     goal: TuningGoal::Throughput,
-    persists: "It is lost with the link. A rule of udev keeps it; `--persist` writes one for a NIC.",
+    persists: "Lost when the link is removed. Use a udev rule; `--persist` writes one for a NIC.",
     source: "Linux: Documentation/networking/scaling.rst, \"XPS: Transmit Packet Steering\"",
     check,
 };
@@ -29,7 +29,7 @@ pub(super) const RULE: TuningRule = TuningRule {
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let outcomes: Vec<RuleOutcome> = case.ports().filter_map(|link| of_link(case, link)).collect();
     match outcomes.is_empty() {
-        true => vec![RuleOutcome::NotHere("no NIC with several transmit queues that can be steered".to_owned())],
+        true => vec![RuleOutcome::NotHere("no NIC with several transmit queues that support steering".to_owned())],
         false => outcomes,
     }
 }
@@ -40,17 +40,17 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
         return None;
     }
     if masks.iter().any(|mask| !mask.is_empty()) {
-        return Some(RuleOutcome::Good(format!("{}: {} queues are steered", link.name, masks.len())));
+        return Some(RuleOutcome::Good(format!("{}: {} queues have CPUs assigned", link.name, masks.len())));
     }
     if local(case, link).is_empty() {
         return Some(RuleOutcome::Good(format!("{}: all CPUs are isolated", link.name)));
     }
-    let seen = format!("none of its {} transmit queues has CPUs", masks.len());
+    let seen = format!("none of its {} transmit queues has CPUs assigned", masks.len());
     let finding = TuningFinding::new(link.name.clone(), seen, RULE.why);
     Some(finding.change(one_cpu_each(case, link)))
 }
 
-/// CPU after CPU to queue after queue, so that each CPU has one.
+/// Assigns CPUs to queues round-robin, so that each CPU has one.
 fn one_cpu_each(case: &TuningCase<'_>, link: &HostLink) -> Vec<Proposal> {
     let cpus: Vec<u32> = local(case, link).iter().collect();
     let queues = link.tx_queues.len();

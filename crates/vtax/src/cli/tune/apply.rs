@@ -28,17 +28,17 @@ use crate::{
     terminal::tell,
 };
 
-/// Which findings.
+/// Findings to apply.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct WantedRules {
-    /// The rules whose findings are to be changed, as `vtax tune check` names them
+    /// Rules to apply, as named by `vtax tune check`
     #[arg(value_name = "RULE")]
     rules: Vec<String>,
-    /// Every finding that risks nothing. Others must be named
+    /// Apply all low-risk findings; name the others
     #[arg(long)]
     all_safe: bool,
-    /// The settings of a file that `vtax tune prove` has written, here or on another host
+    /// File of settings written by `vtax tune prove`, here or on another host
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
 }
@@ -49,23 +49,23 @@ pub(crate) struct ApplyArgs {
     wanted: WantedRules,
     #[command(flatten)]
     asked: AskedArgs,
-    /// Bring everything back after this time, unless you confirm it with Enter. For a change that could cut your
-    /// connection to this machine
+    /// Revert after this time unless confirmed with Enter, e.g. 60s; for changes that could cut your connection to
+    /// this machine
     #[arg(long, value_name = "TIME")]
     confirm_within: Option<Span>,
-    /// Keep the changes over a restart of this machine, too, by lines of files of vtax's own in /etc. What a file of
-    /// somebody else sets, and what no file can set, is told and not kept
+    /// Persist across reboots, with vtax's own files in /etc. Settings that other files set, or that no file can set,
+    /// are reported and not persisted
     #[arg(long)]
     persist: bool,
-    /// Print the changes and make none
+    /// Print the changes without making them
     #[arg(long)]
     dry_run: bool,
-    /// Print what was changed as JSON
+    /// Print the changes as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct AppliedRecord {
     schema: &'static str,
@@ -73,10 +73,10 @@ struct AppliedRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     changes: Vec<Change>,
-    /// With `--persist`, what is lost at the next start of the machine.
+    /// With `--persist`, changes that are lost at the next reboot.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_kept: Vec<NotKept>,
-    /// What vtax can't do itself.
+    /// Advice on findings that vtax cannot change itself.
     advice: Vec<CheckedRule<String>>,
 }
 
@@ -85,7 +85,7 @@ impl ApplyArgs {
         self.dry_run
     }
 
-    /// Whether it waits for its user.
+    /// True if it waits for confirmation.
     pub(super) fn waits(&self) -> bool {
         self.confirm_within.is_some()
     }
@@ -123,13 +123,13 @@ pub(super) fn apply(args: &ApplyArgs, places: &Locations) -> Result<Exit, Stop> 
     answer(args.json, &record, |record| told(record, args.asked.on()))
 }
 
-/// What the user has to do in time.
+/// Pending confirmation by the user.
 struct Confirmation {
     time: Span,
     by: Instant,
 }
 
-/// Makes the changes. This machine's guard and a host's agent revert them on their own, a moment later than this program
+/// Makes the changes. This machine's guard and a host's agent revert them automatically, slightly later than this program
 /// would.
 fn try_out(
     host: &TuningHost,
@@ -147,26 +147,26 @@ fn try_out(
     Ok(tried)
 }
 
-/// Lets the changes stay, if the user says so or isn't to be asked. Only then are they kept over a restart.
+/// Confirms the changes, if the user does so or no confirmation is needed. Only then are they persisted.
 fn is_confirmed(host: &TuningHost, batch: BatchId, confirm: Option<Confirmation>) -> Result<bool, Stop> {
     let Some(Confirmation { time, by }) = confirm else { return host.keep(batch).map(|()| true) };
     let interrupt =
-        Interrupt::catch_telling("everything is brought back", &RunEvents::default()).map_err(Stop::infrastructure)?;
-    tell(format_args!("Changed. Press Enter within {time} to keep it; otherwise everything is brought back."));
+        Interrupt::catch_telling("all changes are reverted", &RunEvents::default()).map_err(Stop::infrastructure)?;
+    tell(format_args!("Changed. Press Enter within {time} to keep the changes; otherwise they are reverted."));
     if wait_for_enter(&io::stdin(), by, || interrupt.asked()) {
         return host.keep(batch).map(|()| true);
     }
     match host.revert(batch) {
         Ok(report) => tell(format_args!("Not confirmed: {report}.")),
         Err(error) => {
-            tell(format_args!("Not confirmed. If the host can't be reached, it brings everything back by itself."));
+            tell(format_args!("Not confirmed. If the host is unreachable, it reverts the changes automatically."));
             return Err(error);
         }
     }
     Ok(false)
 }
 
-/// The rules that the user asks for.
+/// Returns the rules requested by the user.
 fn wanted(args: &ApplyArgs) -> Result<Vec<&'static str>, Stop> {
     if args.wanted.all_safe {
         return Ok(RULES.iter().filter(|rule| rule.risk == ChangeRisk::Low).map(|rule| rule.id).collect());
@@ -174,7 +174,7 @@ fn wanted(args: &ApplyArgs) -> Result<Vec<&'static str>, Stop> {
     args.wanted.rules.iter().map(|name| Ok(find_rule(name).or_input()?.id)).collect()
 }
 
-/// What the rules say that found nothing.
+/// Returns the results of rules without findings.
 fn told_without_finding(check: &HostCheck, rules: &[&str], all: bool) -> Vec<String> {
     if all {
         return Vec::new();
@@ -194,9 +194,9 @@ fn advice(found: &CheckedRule<TuningFinding>) -> Option<CheckedRule<String>> {
     }
 }
 
-/// Waits for a whole line. The end of the input is no confirmation: the connection may have been cut.
+/// Waits for a complete line. The end of the input does not confirm: the connection may have been cut.
 ///
-/// The input is read as it comes: whoever reads a line of it waits for the rest of an unfinished one, however long that takes.
+/// The input is read as it arrives: a buffered line reader would wait for the rest of an unfinished line indefinitely.
 fn wait_for_enter(input: &impl AsFd, by: Instant, is_stopped: impl Fn() -> bool) -> bool {
     const LOOK: Duration = Duration::from_millis(100);
     let wait = Timespec::try_from(LOOK).expect("it is short");
@@ -220,7 +220,7 @@ fn told_dry(record: &AppliedRecord) -> String {
     match record.changes.is_empty() {
         true => nothing(record),
         false => format!(
-            "These would be changed:\n{}{}{}",
+            "Changes that would be made:\n{}{}{}",
             list(&record.changes),
             persist::told(&record.not_kept),
             told_advice(record)
@@ -232,7 +232,7 @@ fn told(record: &AppliedRecord, on: &HostArgs) -> String {
     let Some(id) = &record.id else { return nothing(record) };
     let host = on.words();
     format!(
-        "Change {id}:\n{}{}{}\nvtax tune revert {id}{host} brings it back. Measure before and after: that it helps here isn't shown yet.\n",
+        "Change {id}:\n{}{}{}\nTo undo: vtax tune revert {id}{host}. Measure before and after: a gain on this host is not proved yet.\n",
         list(&record.changes),
         persist::told(&record.not_kept),
         told_advice(record)
@@ -240,7 +240,7 @@ fn told(record: &AppliedRecord, on: &HostArgs) -> String {
 }
 
 fn nothing(record: &AppliedRecord) -> String {
-    format!("Nothing was found that vtax can change.\n{}", told_advice(record))
+    format!("No findings that vtax can change.\n{}", told_advice(record))
 }
 
 fn list(changes: &[Change]) -> String {

@@ -1,4 +1,4 @@
-//! The path that a host's settings are judged by.
+//! The path for which a host's settings are judged.
 
 use std::str::FromStr;
 
@@ -19,7 +19,7 @@ pub(super) enum PathName {
     InLab { lab: Name, domain: Name },
 }
 
-/// A path whose host is known, and whose links are still to be found there.
+/// A path with a known host, whose links are not yet resolved.
 pub(super) enum NamedPath {
     Everything,
     OnHost(String),
@@ -32,14 +32,14 @@ impl FromStr for PathName {
     fn from_str(text: &str) -> Result<PathName, String> {
         let name = |text: &str| text.parse::<Name>().map_err(|error| error.to_string());
         match text.split_once('/') {
-            None if text.is_empty() => Err("name a link, a guest or LAB/NAME".to_owned()),
+            None if text.is_empty() => Err("specify a link, a guest or LAB/NAME".to_owned()),
             None => Ok(PathName::OnHost(text.to_owned())),
             Some((lab, domain)) => Ok(PathName::InLab { lab: name(lab)?, domain: name(domain)? }),
         }
     }
 }
 
-/// The host that has the path, unless the user names it.
+/// Returns the host of the path, unless the user names it.
 pub(super) fn locate(path: Option<&PathName>, on: &HostArgs) -> Result<(Control, NamedPath), Stop> {
     match path {
         None => Ok((on.control(), NamedPath::Everything)),

@@ -1,4 +1,4 @@
-//! The round trip that buffers and idle states are judged by.
+//! The round trip by which buffers and idle states are judged.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -17,23 +17,23 @@ use crate::{exit::Stop, progress};
 
 #[derive(Debug, Args)]
 pub(super) struct RttArgs {
-    /// The round trip of the path that matters, as you have measured it. Buffers and idle states are judged by it
+    /// Measured round trip of the relevant path, e.g. 200us, by which buffers and idle states are judged
     #[arg(long, value_name = "TIME")]
     rtt: Option<Span>,
-    /// Measure that round trip from the host: to an end with an agent, as --host names one, by 1-byte requests; or to
-    /// an address or ADDRESS:PORT, by the time that TCP connections take, accepted or refused [default port: 22]
+    /// Target to measure this round trip to: an endpoint with an agent, in the syntax of --host, with 1-byte requests; or
+    /// an address or ADDRESS:PORT, with TCP connections, accepted or refused [default port: 22]
     #[arg(long, value_name = "HOST|ADDRESS", conflicts_with = "rtt")]
     rtt_to: Option<RttPeer>,
 }
 
-/// Where a round trip goes to.
+/// Target of a round trip.
 #[derive(Debug, Clone)]
 enum RttPeer {
     Agent(Control),
     Address(SocketAddr),
 }
 
-/// Usually there is a server behind it, or a kernel that refuses at once.
+/// Usually a server listens there, or the kernel refuses immediately.
 const SSH: u16 = 22;
 
 impl FromStr for RttPeer {
@@ -49,7 +49,7 @@ impl FromStr for RttPeer {
 }
 
 impl RttArgs {
-    /// What agents measure. It comes before the host is reached: the agent of a guest speaks to one vtax at a time.
+    /// Measurement by agents. It precedes the connection to the host: a guest's agent serves one vtax at a time.
     pub(super) fn by_agents(&self, host: &Control, places: &Locations) -> Result<Option<PathRtt>, Stop> {
         match (&self.rtt, &self.rtt_to) {
             (Some(given), _) => Ok(Some(PathRtt { time: given.0, source: RttSource::Given })),
@@ -61,7 +61,7 @@ impl RttArgs {
         }
     }
 
-    /// What the host itself measures.
+    /// Measurement by the host itself.
     pub(super) fn by_host(&self, host: &TuningHost) -> Result<Option<PathRtt>, Stop> {
         let Some(RttPeer::Address(to)) = self.rtt_to else { return Ok(None) };
         Ok(Some(PathRtt { time: host.connect_time(to)?, source: RttSource::Connections(to) }))
