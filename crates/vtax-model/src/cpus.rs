@@ -6,7 +6,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 /// A text that lists no CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a list of CPUs; it is written as in 0-3,8")]
+#[error("invalid CPU list `{0}`; use e.g. 0-3,8")]
 pub struct CpuSetError(String);
 
 /// A set of CPU numbers. Shown and parsed as the kernel's lists are: `0-3,8`.

@@ -58,7 +58,7 @@ impl Endpoint {
     pub fn parse_file(source: Source<'_>) -> Result<Vec<Endpoint>, FileError> {
         let file: EndpointFile = source.parse()?;
         if file.endpoint.get_ref().is_empty() {
-            let message = "there is no [[endpoint]] here; give two at least";
+            let message = "no [[endpoint]] found; add at least two";
             return Err(source.coded("no-endpoint", &file.endpoint.span(), message));
         }
         Ok(file.endpoint.into_inner())
@@ -71,7 +71,7 @@ fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IpAddr>,
     match (text.parse(), text.split_once('%')) {
         (Ok(address), _) => Ok(Some(address)),
         (Err(_), Some((address, link))) => Err(D::Error::custom(format!(
-            "the link of an address is named by `device`: write address = \"{address}\" and device = \"{link}\""
+            "the link of an address is specified by `device`: use address = \"{address}\" and device = \"{link}\""
         ))),
         (Err(error), None) => Err(D::Error::custom(error)),
     }
@@ -83,7 +83,7 @@ pub struct DeviceName(String);
 
 /// A text that names no network device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("`{0}` is not the name of a network device, as eth0 (`ip link` lists them)")]
+#[error("invalid network device name `{0}`; use e.g. eth0 (see `ip link`)")]
 #[diagnostic(code("bad-name"))]
 pub struct BadDeviceName(String);
 
@@ -153,7 +153,7 @@ pub enum NoPairs {
     #[diagnostic(code("no-endpoint"))]
     Missing { row: Row, mtu: Mtu, end: End },
     #[error(
-        "`{row}` has {initiators} initiators and {responders} responders at MTU {mtu}; give as many of one as of the other, or one that serves all"
+        "`{row}` has {initiators} initiators and {responders} responders at MTU {mtu}; use equal numbers, or one that serves all"
     )]
     #[diagnostic(code("ends-not-paired"))]
     Uneven { row: Row, mtu: Mtu, initiators: usize, responders: usize },
@@ -193,7 +193,7 @@ pub enum Pinning {
 
 /// A text that names no CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("`{0}` is no pin plan; write auto, none, or CPUs as 0,2 or 4-7; 0,1:2,3 is a plan for each end")]
+#[error("invalid pin plan `{0}`; use auto, none, or a CPU list, e.g. 0,2 or 4-7; 0,1:2,3 is a list per endpoint")]
 #[diagnostic(code("bad-pin-plan"))]
 pub struct BadPinning(String);
 

@@ -332,28 +332,26 @@ impl GuestSize {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadGuest {
-    #[error("{0} vCPUs: a guest has 1 to {most}", most = GuestSize::MOST_VCPUS)]
+    #[error("{0} vCPUs: must be 1 to {most}", most = GuestSize::MOST_VCPUS)]
     #[diagnostic(code("bad-guest"))]
     Vcpus(u32),
-    #[error("memory {0}: a guest has whole MiB, and {least} at least", least = GuestSize::LEAST_MEMORY)]
+    #[error("memory {0}: must be whole MiB, at least {least}", least = GuestSize::LEAST_MEMORY)]
     #[diagnostic(code("bad-guest"))]
     Memory(ByteSize),
-    #[error("{pins} cpus for {vcpus} vcpus: name at most one for each")]
+    #[error("{pins} cpus for {vcpus} vcpus: specify at most one per vCPU")]
     #[diagnostic(code("bad-guest"))]
     Pins { pins: usize, vcpus: u32 },
-    #[error("{pins} vhost_cpus for {queues} queues: a queue has one vhost thread; name at most one for each")]
+    #[error("{pins} vhost_cpus for {queues} queues: a queue has one vhost thread; specify at most one per queue")]
     #[diagnostic(code("bad-guest"))]
     VhostPins { pins: usize, queues: u32 },
-    #[error("vnet = \"{0}\" is a kind of tap, and backend = \"vhost-user\" has none; remove one of the two")]
+    #[error("vnet = \"{0}\" is a kind of tap, which backend = \"vhost-user\" does not use; remove one of them")]
     #[diagnostic(code("bad-guest"))]
     NoTap(Vnet),
-    #[error(
-        "{queues} queues and {vcpus} vcpus: a NIC has 1 queue at least and one a vCPU at most; give the guest more vcpus, or the NIC fewer queues"
-    )]
+    #[error("{queues} queues and {vcpus} vcpus: a NIC has 1 queue to one per vCPU; increase vcpus, or reduce queues")]
     #[diagnostic(code("bad-guest"))]
     Queues { queues: u32, vcpus: u32 },
     #[error(
-        "a disk of {queues} queues and {vcpus} vcpus: it has one queue a vCPU at most; give the guest more vcpus, or the disk fewer queues"
+        "a disk of {queues} queues and {vcpus} vcpus: it has at most one queue per vCPU; increase vcpus, or reduce queues"
     )]
     #[diagnostic(code("bad-guest"))]
     DiskQueues { queues: u32, vcpus: u32 },
@@ -363,7 +361,7 @@ pub enum BadGuest {
     #[error("{option} = {ring}: QEMU takes 256, 512 and 1024")]
     #[diagnostic(code("bad-guest"))]
     Ring { option: &'static str, ring: u32 },
-    #[error("tx_ring = {0}: QEMU has 256 at most with a tap; remove it, or use backend = \"vhost-user\"")]
+    #[error("tx_ring = {0}: QEMU supports at most 256 with a tap; remove it, or use backend = \"vhost-user\"")]
     #[diagnostic(code("bad-guest"))]
     TxRing(u32),
     #[error(transparent)]

@@ -98,14 +98,14 @@ impl IoMethod {
     fn facts(self) -> (&'static str, &'static [DomainKind]) {
         match self {
             IoMethod::Native => ("the host's own stack on the wire", &[Primary]),
-            IoMethod::Assigned => ("a whole PCI endpoint handed to the domain", &[Guest, Zone]),
+            IoMethod::Assigned => ("a whole PCI endpoint assigned to the domain", &[Guest, Zone]),
             IoMethod::SrIov => ("a virtual function of the NIC", &[Guest, Zone]),
             IoMethod::Paravirtual => ("virtio-net to a virtual switch of the host", &[Guest]),
-            IoMethod::Emulated => ("a NIC that the hypervisor imitates", &[Guest]),
+            IoMethod::Emulated => ("a NIC emulated by the hypervisor", &[Guest]),
             IoMethod::RootDomain => ("everything below one PCIe root complex", &[Guest]),
-            IoMethod::SharedIp => ("the host's stack, an address of its own", &[Zone]),
+            IoMethod::SharedIp => ("the host's stack, with its own address", &[Zone]),
             IoMethod::Veth => ("own stack behind a veth pair, routed by the host", &[Zone]),
-            IoMethod::Bridge => ("own stack on a bridge with the wire", &[Zone]),
+            IoMethod::Bridge => ("own stack, bridged to the wire", &[Zone]),
             IoMethod::Macvlan => ("own stack, own MAC address on the wire", &[Zone]),
             IoMethod::Ipvlan => ("own stack, the wire's MAC address (l2)", &[Zone]),
             IoMethod::Vxlan => ("own stack on a tunnel over the wire", &[Zone]),

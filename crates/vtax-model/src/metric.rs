@@ -166,7 +166,7 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         scales: [Scale::judged(SampleFigure::Throughput, CostUnit::NanosecondsPerKb); 2],
         words: MetricWords {
             noun: "bandwidth of the disk",
-            described: "bytes read and written in a second",
+            described: "bytes read and written per second",
             title: None,
             beside: None,
             head: Head::Unit,
@@ -185,7 +185,7 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         scales: [Scale::judged(SampleFigure::Real, CostUnit::Seconds); 2],
         words: MetricWords {
             noun: "elapsed",
-            described: "elapsed time of a file",
+            described: "elapsed time of a file transfer",
             title: None,
             beside: None,
             head: Head::Unit,
@@ -203,18 +203,18 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         in_unit: std::convert::identity,
         scales: [
             Scale {
-                alone: Some("CPU time of a transaction (µs)"),
+                alone: Some("CPU time per transaction (µs)"),
                 ..Scale::judged(SampleFigure::ThreadsPerTransaction, CostUnit::Microseconds)
             },
             Scale {
-                alone: Some("CPU time of a KB (ns)"),
+                alone: Some("CPU time per KB (ns)"),
                 ..Scale::judged(SampleFigure::ThreadsPerKb, CostUnit::NanosecondsPerKb)
             },
         ],
         words: MetricWords {
             noun: "CPU",
-            described: "CPU time of both ends' threads",
-            title: Some(Title { network: "CPU of both ends' threads", disk: "CPU of fio's threads" }),
+            described: "CPU time of both endpoints' threads",
+            title: Some(Title { network: "CPU of both endpoints' threads", disk: "CPU of fio's threads" }),
             beside: None,
             head: Head::Word("CPU"),
             more: ["takes", "more CPU time"],

@@ -265,12 +265,12 @@ impl TestOptions {
         let Some(threads) = self.threads else { return Ok(()) };
         let wrong = |why| Err(OptionError::Threads { threads, flows, why });
         match (self.engine, threads) {
-            (_, 0) => wrong("give at least one"),
+            (_, 0) => wrong("must be at least one"),
             (Engine::Blocking, _) if threads != flows => {
-                wrong("the engine `blocking` has one thread a flow; use --engine epoll")
+                wrong("the engine `blocking` has one thread per flow; use --engine epoll")
             }
-            _ if threads > flows => wrong("a thread without a flow does nothing; give at most one a flow"),
-            _ if threads > THREADS_MOST => wrong("an end runs 1024 at most"),
+            _ if threads > flows => wrong("a thread without a flow does nothing; use at most one per flow"),
+            _ if threads > THREADS_MOST => wrong("an endpoint runs at most 1024"),
             _ => Ok(()),
         }
     }
@@ -308,27 +308,32 @@ impl TestOptions {
         let bursts = self.burst != Burst::default();
         let (open, gap) = (self.arrivals.is_some(), self.gap.is_some());
         let clashes = [
-            (bursts && open, "burst", "rate", "the open loop has as many in flight as are due"),
-            (bursts && gap, "burst", "gap", "a flow with others in flight isn't idle"),
+            (bursts && open, "burst", "rate", "the number in flight of the open loop depends on its rate"),
+            (bursts && gap, "burst", "gap", "a flow with other requests in flight is not idle"),
             (open && gap, "rate", "gap", "the open loop sends when a request is due"),
-            (self.stages && (bursts || open), "stages", "burst or rate", "stamps are matched with one in flight"),
+            (
+                self.stages && (bursts || open),
+                "stages",
+                "burst or rate",
+                "timestamps are matched with one request in flight",
+            ),
             (
                 self.stages && self.engine != Engine::Blocking,
                 "stages",
                 "engine",
-                "stamps are taken by the engine `blocking`",
+                "timestamps are taken by the engine `blocking`",
             ),
             (
                 self.engine == Engine::IoUring && self.sending != Sending::Copy,
                 "engine io-uring",
                 "sending",
-                "zero-copy and sendfile are of the other engines",
+                "zero-copy and sendfile are features of the other engines",
             ),
             (
                 self.engine == Engine::IoUring && (self.gso.is_some() || self.gro),
                 "engine io-uring",
                 "gso or gro",
-                "segmentation is of the other engines",
+                "segmentation is a feature of the other engines",
             ),
         ];
         match clashes.into_iter().find(|(both, ..)| *both) {

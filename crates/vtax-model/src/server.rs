@@ -60,17 +60,17 @@ impl fmt::Display for ServerDisk {
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadServer {
     #[error(
-        "`{0}` is no server; write emulated, or emulated:nics=8,vfs=0,nvmes=2,disks=0,nodes=2,sockets=1,cpus=1,memory=4GiB"
+        "invalid server `{0}`; use emulated, or emulated:nics=8,vfs=0,nvmes=2,disks=0,nodes=2,sockets=1,cpus=1,memory=4GiB"
     )]
     #[diagnostic(code("bad-server"))]
     Kind(String),
-    #[error("`{0}` is no setting of an emulated server; it has {keys}, each as nics=8", keys = KEYS.join(", "))]
+    #[error("unknown setting `{0}` of an emulated server; use {keys}, e.g. nics=8", keys = KEYS.join(", "))]
     #[diagnostic(code("bad-server"))]
     Key(String),
     #[error("`{0}` is set twice")]
     #[diagnostic(code("bad-server"))]
     Twice(&'static str),
-    #[error("{key} = {value} is not possible for an emulated server: {range}")]
+    #[error("invalid {key} = {value} of an emulated server: {range}")]
     #[diagnostic(code("bad-server"))]
     Value { key: &'static str, value: String, range: &'static str },
     #[error("memory of an emulated server: {0}")]
@@ -117,7 +117,7 @@ impl ServerSpec {
         let possible_sockets = sockets > 0 && cpus.is_multiple_of(sockets);
         let possible_memory = memory >= ByteSize(1 << 30) && memory.0.is_multiple_of(1 << 20);
         let settings = [
-            ("nics", nics.to_string(), possible_nics, "2, 4, 6, … 16, two a cable"),
+            ("nics", nics.to_string(), possible_nics, "2, 4, 6, … 16, two per cable"),
             ("vfs", vfs.to_string(), vfs <= 7, "0 to 7 on each NIC"),
             ("nvmes", nvmes.to_string(), nvmes <= 4, "0 to 4"),
             ("disks", disks.to_string(), disks <= 4, "0 to 4"),

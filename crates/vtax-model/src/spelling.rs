@@ -1,4 +1,4 @@
-//! "Did you mean": the known name that is nearest to what was written.
+//! "Did you mean" suggestions: the most similar known name.
 
 /// The name among `known` nearest to `written`: one letter may differ, and one more for each four letters.
 pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

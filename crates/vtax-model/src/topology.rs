@@ -29,7 +29,7 @@ pub struct Name(String);
 
 /// A name that vtax doesn't take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("`{0}` is not a name: use 1 to 32 lower-case letters, digits and `-`, a letter first")]
+#[error("invalid name `{0}`: use 1 to 32 lower-case letters, digits and `-`, a letter first")]
 #[diagnostic(code("bad-name"))]
 pub struct BadName(String);
 

@@ -9,27 +9,27 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum UnitError {
-    #[error("`{0}` is not a size; write bytes (64) or a number with KiB, MiB, GiB, kB, MB or GB")]
+    #[error("invalid size `{0}`; use bytes, e.g. 64, or a number with KiB, MiB, GiB, kB, MB or GB")]
     #[diagnostic(code("bad-size"))]
     Size(String),
-    #[error("`{0}` is larger than any size that can be counted")]
+    #[error("size `{0}` is too large")]
     #[diagnostic(code("bad-size"))]
     SizeOverflow(String),
-    #[error("`{0}` is not a length of time; write a number with its unit, as 30s, 250ms or 2m")]
+    #[error("invalid duration `{0}`; use a number with a unit, e.g. 30s, 250ms or 2m")]
     #[diagnostic(code("bad-time"))]
     Span(String),
-    #[error("`{0}` is too long; the longest time is 100 years")]
+    #[error("duration `{0}` is too long; the maximum is 100 years")]
     #[diagnostic(code("bad-time"))]
     SpanOverflow(String),
     #[error(
-        "`{0}` is not a bit rate; write a number with its unit, as 100M, 1G or 2.5 Gbit/s (bits a second, M is 10^6)"
+        "invalid bit rate `{0}`; use a number with a unit, e.g. 100M, 1G or 2.5 Gbit/s (bits per second, M is 10^6)"
     )]
     #[diagnostic(code("bad-rate"))]
     BitRate(String),
-    #[error("`{0}` is not an MTU; write bytes as a whole number, as 1500 or 9000")]
+    #[error("invalid MTU `{0}`; use a whole number of bytes, e.g. 1500 or 9000")]
     #[diagnostic(code("bad-mtu"))]
     NotMtu(String),
-    #[error("MTU {0} is impossible: IPv4 links carry {min} to {max} bytes; usual values are 1500 and 9000", min = Mtu::MIN.0, max = Mtu::MAX.0)]
+    #[error("invalid MTU {0}: IPv4 links carry {min} to {max} bytes; common values are 1500 and 9000", min = Mtu::MIN.0, max = Mtu::MAX.0)]
     #[diagnostic(code("bad-mtu"))]
     Mtu(i64),
 }
@@ -97,7 +97,7 @@ impl de::Visitor<'_> for ByteSizeVisitor {
     type Value = ByteSize;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a size: a number of bytes, or text as \"1 MiB\"")
+        f.write_str("a size: a number of bytes, or a string such as \"1 MiB\"")
     }
 
     fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<ByteSize, E> {

@@ -14,7 +14,7 @@ pub struct Vlan(u16);
 
 /// A number that no VLAN has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("`{0}` is not a VLAN: they are numbered from 1 to 4094")]
+#[error("invalid VLAN `{0}`: must be 1 to 4094")]
 #[diagnostic(code("bad-vlan"))]
 pub struct BadVlan(String);
 
@@ -89,7 +89,7 @@ impl VfOptions {
 
 /// A rate that can't be the limit of a VF.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("rate {0}: a virtual function has whole Mbit/s; round it")]
+#[error("rate {0}: a virtual function requires whole Mbit/s; round it")]
 #[diagnostic(code("bad-rate"))]
 pub struct BadRate(BitRate);
 

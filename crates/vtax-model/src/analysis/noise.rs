@@ -106,19 +106,19 @@ impl NoiseCause {
     pub fn why(self) -> String {
         let percent = |share: f64| format!("{:.1} %", share * 1e2);
         match self {
-            NoiseCause::FewRounds(rounds) => format!("{rounds} rounds are too few to show any difference"),
-            NoiseCause::Bbr(0) => "BBR paces the stream by its own guess of the path's rate".into(),
+            NoiseCause::FewRounds(rounds) => format!("{rounds} rounds are too few to detect any difference"),
+            NoiseCause::Bbr(0) => "BBR paces the stream by its own estimate of the path's rate".into(),
             NoiseCause::Bbr(_) => {
-                "BBR paces the stream by its own guess of the path's rate, and sent segments again".into()
+                "BBR paces the stream by its own estimate of the path's rate, and retransmitted segments".into()
             }
-            NoiseCause::OtherPrograms(share) => format!("other programs took {} of the CPUs", percent(share)),
-            NoiseCause::Stolen(share) => format!("the hypervisor gave {} of the CPUs to others", percent(share)),
+            NoiseCause::OtherPrograms(share) => format!("other programs used {} of the CPUs", percent(share)),
+            NoiseCause::Stolen(share) => format!("steal time was {} of the CPUs", percent(share)),
             NoiseCause::GuestsWaited(share) => format!("guests waited for a CPU {} of the time", percent(share)),
-            NoiseCause::Idle(Some(us)) => format!("CPUs sleep between packets, and waking one takes up to {us} µs"),
-            NoiseCause::Idle(None) => "CPUs sleep between packets, and the hypervisor has to wake them".into(),
-            NoiseCause::SocketDrops(_) => "datagrams found a socket's buffer full".into(),
+            NoiseCause::Idle(Some(us)) => format!("CPUs go idle between packets, and waking one takes up to {us} µs"),
+            NoiseCause::Idle(None) => "CPUs go idle between packets, and the hypervisor must wake them".into(),
+            NoiseCause::SocketDrops(_) => "datagrams were dropped because a socket buffer was full".into(),
             NoiseCause::Lost(_) => "datagrams were lost".into(),
-            NoiseCause::Reordered(_) => "datagrams were overtaken by later ones".into(),
+            NoiseCause::Reordered(_) => "datagrams were reordered".into(),
         }
     }
 
@@ -128,11 +128,11 @@ impl NoiseCause {
             NoiseCause::FewRounds(_) => "more rounds: --samples",
             NoiseCause::Bbr(_) => "--congestion cubic",
             NoiseCause::OtherPrograms(_) => "stop them",
-            NoiseCause::Stolen(_) => "a machine with CPUs of its own",
+            NoiseCause::Stolen(_) => "a machine with dedicated CPUs",
             NoiseCause::GuestsWaited(_) => "fewer guests or more CPUs",
             NoiseCause::Idle(_) => "--idle poll",
             NoiseCause::SocketDrops(_) | NoiseCause::Lost(_) => "a lower rate: --bitrate",
-            NoiseCause::Reordered(_) => "both ends on CPUs of one's choice: --pin",
+            NoiseCause::Reordered(_) => "pin both endpoints: --pin",
         }
     }
 }

@@ -57,7 +57,7 @@ macro_rules! amount {
 
 amount!(
     /// The share of reads among all I/Os, in per cent.
-    ReadShare, 0..=100, "the share of reads (per cent)"
+    ReadShare, 0..=100, "the share of reads (percent)"
 );
 amount!(
     /// How many I/Os a job has in flight. The kernel's queues have fewer places than the most.

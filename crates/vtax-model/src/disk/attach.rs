@@ -63,21 +63,19 @@ pub struct DiskAttach {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum DiskAttachError {
-    #[error("unknown disk of a guest `{_0}`; {}", there_are(_0, &DiskDevice::ALL.map(<&str>::from)))]
+    #[error("unknown guest disk `{_0}`; {}", there_are(_0, &DiskDevice::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     Device(String),
     #[error("unknown aio `{_0}`; {}", there_are(_0, &HostAio::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     Aio(String),
-    #[error(
-        "`{0}` is no setting of a guest's disk; there are aio=threads, aio=native, aio=io_uring, iothread and queues=N"
-    )]
+    #[error("unknown setting `{0}` of a guest disk; use aio=threads, aio=native, aio=io_uring, iothread or queues=N")]
     #[diagnostic(code("bad-disk-attach"))]
     Key(String),
-    #[error("{0} queues: give 1 to {most}", most = DiskAttach::QUEUES_MOST)]
+    #[error("{0} queues: must be 1 to {most}", most = DiskAttach::QUEUES_MOST)]
     #[diagnostic(code("bad-disk-attach"))]
     Queues(String),
-    #[error("`{setting}` is not for {device}: {why}; leave it out")]
+    #[error("`{setting}` does not apply to {device}: {why}; omit it")]
     #[diagnostic(code("bad-disk-attach"))]
     NotFor { setting: &'static str, device: DiskDevice, why: &'static str },
 }
@@ -120,9 +118,7 @@ impl DiskAttach {
         let device = self.device;
         let not_for = |setting, why| Err(DiskAttachError::NotFor { setting, device, why });
         match setting.split_once('=') {
-            Some(("aio", _)) if device == DiskDevice::AssignedNvme => {
-                not_for("aio", "the guest has the controller itself")
-            }
+            Some(("aio", _)) if device == DiskDevice::AssignedNvme => not_for("aio", "the guest owns the controller"),
             Some(("aio", word)) => {
                 self.aio = word.parse().map_err(|_| DiskAttachError::Aio(word.to_owned()))?;
                 Ok(self)

@@ -10,26 +10,26 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum DiskTestError {
-    #[error("unknown order of blocks `{_0}`; {}", there_are(_0, &AccessPattern::ALL.map(<&str>::from)))]
+    #[error("unknown access pattern `{_0}`; {}", there_are(_0, &AccessPattern::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     UnknownAccess(String),
-    #[error("unknown engine for disks `{_0}`; {}", there_are(_0, &DiskEngine::ALL.map(<&str>::from)))]
+    #[error("unknown disk engine `{_0}`; {}", there_are(_0, &DiskEngine::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     UnknownEngine(String),
-    #[error("`{_0}` is no setting of a test of a disk; {}, each as block=8KiB", there_are(_0, &KEYS))]
+    #[error("unknown setting `{_0}` of a disk test; {}, e.g. block=8KiB", there_are(_0, &KEYS))]
     #[diagnostic(code("bad-disk-test"))]
     Key(String),
     #[error("`{0}` is set twice")]
     #[diagnostic(code("bad-disk-test"))]
     Twice(&'static str),
-    #[error("{key} = `{value}`: write on or off")]
+    #[error("{key} = `{value}`: must be on or off")]
     #[diagnostic(code("bad-disk-test"))]
     Switch { key: &'static str, value: String },
-    #[error("{what} can't be `{value}`: give {least} to {most}")]
+    #[error("{what} cannot be `{value}`: must be {least} to {most}")]
     #[diagnostic(code("bad-disk-test"))]
     Amount { what: &'static str, value: String, least: u32, most: u32 },
     #[error(
-        "a block of {0}: a disk is read and written in whole sectors; give a multiple of 512 bytes, {least} to {most}",
+        "invalid block size {0}: must be a multiple of 512 bytes (whole sectors), {least} to {most}",
         least = BlockSize::LEAST,
         most = BlockSize::MOST
     )]
@@ -40,13 +40,13 @@ pub enum DiskTestError {
     )]
     #[diagnostic(code("bad-disk-test"))]
     DepthOfBlocking { engine: DiskEngine, depth: QueueDepth },
-    #[error("{range} of a disk is too little for {jobs} jobs with blocks of {block}; give at least {least}")]
+    #[error("{range} of a disk is too small for {jobs} jobs with {block} blocks; use at least {least}")]
     #[diagnostic(code("bad-disk-test"))]
     RangeTooSmall { range: ByteSize, least: ByteSize, jobs: JobCount, block: BlockSize },
-    #[error("a measured time of 0: nothing would be measured; give some seconds")]
+    #[error("a duration of 0 measures nothing; use several seconds")]
     #[diagnostic(code("no-test-time"))]
     NoTime,
-    #[error("{asked} is too long for a test of a disk; the longest is {most}")]
+    #[error("{asked} is too long for a disk test; the maximum is {most}")]
     #[diagnostic(code("bad-disk-test"))]
     TooLong { asked: Span, most: Span },
     #[error(transparent)]

@@ -95,7 +95,7 @@ pub enum DiskCache {
     #[strum(to_string = "the page cache of this machine")]
     Page,
     /// The file system is nowhere else.
-    #[strum(to_string = "a file system in memory")]
+    #[strum(to_string = "an in-memory file system")]
     Memory,
     /// A loop device goes through the page cache for its file.
     #[strum(to_string = "the page cache behind a loop device")]

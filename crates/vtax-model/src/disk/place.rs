@@ -39,16 +39,16 @@ pub struct DiskSet(pub Vec<DiskPlace>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum DiskPlaceError {
-    #[error("a name is missing in `{0}`: give the path of a disk; several are separated by commas")]
+    #[error("a name is missing in `{0}`: use paths of disks, separated by commas")]
     #[diagnostic(code("bad-disk-name"))]
     Empty(String),
     #[error(
-        "`{0}` names no disk of a domain: write ldm:DOMAIN/DISK, as ldm:web/data; for a host of a lab ldm:LAB/HOST/DOMAIN/DISK"
+        "invalid domain disk `{0}`: use ldm:DOMAIN/DISK, e.g. ldm:web/data, or ldm:LAB/HOST/DOMAIN/DISK for a host of a lab"
     )]
     #[diagnostic(code("bad-disk-name"))]
     Domain(String),
     #[error(
-        "`{0}` names no disk of a zone: write zone:NAME/PATH, as zone:web/dev/vdb; with its lab zone:LAB/NAME//PATH, as \
+        "invalid zone disk `{0}`: use zone:NAME/PATH, e.g. zone:web/dev/vdb, or with its lab zone:LAB/NAME//PATH, e.g. \
          zone:rack/web//dev/vdb"
     )]
     #[diagnostic(code("bad-disk-name"))]

@@ -26,7 +26,7 @@ fn what_can_not_be_run_is_named() {
         ("rondom", "did you mean `random`?"),
         ("random:bs=4k", "`bs` is no setting of a test of a disk; there are reads, block,"),
         ("random:blok=4KiB", "did you mean `block`?"),
-        ("random:reads=101", "the share of reads (per cent) can't be `101`: give 0 to 100"),
+        ("random:reads=101", "the share of reads (percent) can't be `101`: give 0 to 100"),
         ("random:reads=60%", "can't be `60%`"),
         ("random:block=100", "a block of 100 B: a disk is read and written in whole sectors"),
         ("random:block=0", "whole sectors"),

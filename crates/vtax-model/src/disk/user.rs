@@ -59,12 +59,12 @@ impl fmt::Display for DiskUser {
         match self {
             DiskUser::Domain { domain, attach, backing, cached } => {
                 let DiskAttach { device, aio, iothread, .. } = attach;
-                let thread = if *iothread { "a thread of its own" } else { "QEMU's main thread" };
-                let cache = if *cached { "the host's page cache" } else { "no page cache of the host" };
+                let thread = if *iothread { "a dedicated thread" } else { "QEMU's main thread" };
+                let cache = if *cached { "the host's page cache" } else { "no host page cache" };
                 let backing: Vec<String> = backing.iter().map(BackingFile::to_string).collect();
                 write!(
                     f,
-                    "in the domain {domain} by {device} (aio={aio}, {thread}, {cache}) of {}",
+                    "in the domain {domain} through {device} (aio={aio}, {thread}, {cache}) of {}",
                     backing.join(" or ")
                 )
             }
@@ -89,7 +89,7 @@ impl fmt::Display for BackingFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let BackingFile { path, format, slice } = self;
         match slice {
-            Some((offset, size)) => write!(f, "{path} ({format}, {size} from {offset} on)"),
+            Some((offset, size)) => write!(f, "{path} ({format}, {size} from offset {offset})"),
             None => write!(f, "{path} ({format})"),
         }
     }

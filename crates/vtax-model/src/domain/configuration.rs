@@ -166,7 +166,7 @@ impl Configuration {
     pub fn set_variable(&mut self, name: &Name, variable: Variable, value: String) -> Result<(), DomainError> {
         // No text file of the usual kinds has the last two, and XML has no form for them.
         if value.chars().any(|letter| letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}')) {
-            return Err(DomainError::value(variable.into(), &value, "text of one line"));
+            return Err(DomainError::value(variable.into(), &value, "one line of text"));
         }
         self.guest_mut(name)?.variables.insert(variable, value);
         Ok(())
@@ -457,7 +457,7 @@ pub(super) fn check_room(what: &'static str, count: usize, most: usize) -> Resul
 /// The further addresses of a vnet. An address that it has already as one that vtax chose stays.
 fn alt_macs(wanted: &[AltMac], vnet: &VirtualNic, domain: &Name, owners: &MacOwners) -> Result<Vec<Mac>, DomainError> {
     if wanted.len() > VirtualNic::MOST_ALT_MACS {
-        return Err(DomainError::TooMany { what: "further addresses of a vnet", most: VirtualNic::MOST_ALT_MACS });
+        return Err(DomainError::TooMany { what: "additional addresses of a vnet", most: VirtualNic::MOST_ALT_MACS });
     }
     let mut macs: Vec<Mac> = Vec::new();
     for alt in wanted {

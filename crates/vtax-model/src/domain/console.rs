@@ -100,7 +100,7 @@ impl FromStr for PortRange {
             let range = PortRange { first: first.parse().ok()?, last: last.parse().ok()? };
             (range.first >= PortRange::LEAST && range.first <= range.last).then_some(range)
         };
-        range().ok_or_else(|| DomainError::value("port-range", text, "two ports from 1024 to 65535, as 5000-5100"))
+        range().ok_or_else(|| DomainError::value("port-range", text, "two ports from 1024 to 65535, e.g. 5000-5100"))
     }
 }
 

@@ -39,7 +39,7 @@ pub enum DeviceKind {
 }
 
 fn unknown_kind(text: &str) -> DomainError {
-    DomainError::value("type of a device", text, "BUS, PCIE or VF")
+    DomainError::value("device type", text, "BUS, PCIE or VF")
 }
 
 /// What a virtual function is set to.
@@ -91,7 +91,7 @@ fn check_name(name: &str) -> Result<(), DomainError> {
     let is_fine = |letter: char| (letter.is_ascii_graphic() && letter != '|') || letter == ' ';
     match (1..=128).contains(&name.len()) && name.chars().all(is_fine) {
         true => Ok(()),
-        false => Err(DomainError::value("name of a device", name, "1 to 128 ASCII characters, and no |")),
+        false => Err(DomainError::value("device name", name, "1 to 128 ASCII characters, and no |")),
     }
 }
 
@@ -229,7 +229,7 @@ impl Configuration {
         if self.owner_of(name) != DeviceOwner::Primary {
             return Err(DomainError::Released { name: name.to_owned() });
         }
-        check_room("devices that primary has given up", self.devices.released.len(), Configuration::MOST_DEVICES)?;
+        check_room("devices released by primary", self.devices.released.len(), Configuration::MOST_DEVICES)?;
         self.devices.released.retain(|released| !contains(name, released));
         self.devices.released.insert(name.to_owned());
         Ok(())

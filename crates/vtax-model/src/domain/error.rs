@@ -7,16 +7,16 @@ use crate::{guest::Mac, spelling::there_are, topology::Name};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum DomainError {
-    #[error("there is no {what} `{name}`; {there}")]
+    #[error("unknown {what} `{name}`; {there}")]
     #[diagnostic(code("no-such-object"))]
     Unknown { what: &'static str, name: Name, there: String },
-    #[error("the {what} `{name}` exists already; choose another name")]
+    #[error("the {what} `{name}` already exists; choose another name")]
     #[diagnostic(code("object-exists"))]
     Exists { what: &'static str, name: Name },
-    #[error("{domain} has a vnet `{vnet}` already; change it (set-vnet), or choose another name")]
+    #[error("{domain} already has a vnet `{vnet}`; change it (set-vnet), or choose another name")]
     #[diagnostic(code("object-exists"))]
     VnetExists { vnet: Name, domain: Name },
-    #[error("there can be {most} {what} at most; remove one first")]
+    #[error("at most {most} {what} are supported; remove one first")]
     #[diagnostic(code("too-many-objects"))]
     TooMany { what: &'static str, most: usize },
     #[error(
@@ -26,71 +26,71 @@ pub enum DomainError {
     )]
     #[diagnostic(code("bad-property"))]
     OtherCpuUnit { domain: Name, had: CpuDemand },
-    #[error("can't remove {by}: there are only {had}")]
+    #[error("cannot remove {by}: there are only {had}")]
     #[diagnostic(code("bad-property"))]
     TooMuch { by: String, had: String },
-    #[error("`{value}` can't be the {what}: it takes {range}")]
+    #[error("invalid {what} `{value}`: must be {range}")]
     #[diagnostic(code("bad-property"))]
     Value { what: &'static str, value: String, range: &'static str },
-    #[error("primary is this host itself: it has what no other domain has, and can't be created, sized or removed")]
+    #[error("primary is this host: it has all remaining resources, and cannot be created, sized or removed")]
     #[diagnostic(code("is-primary"))]
     Primary,
-    #[error("{domain} can't run a console service or a disk service: only primary runs them; name primary")]
+    #[error("{domain} cannot run a console or disk service: only primary can; use primary")]
     #[diagnostic(code("service-in-guest"))]
     ServiceInGuest { domain: Name },
     #[error("{domain} still runs the service {service}; remove that first")]
     #[diagnostic(code("object-in-use"))]
     Serves { domain: Name, service: Name },
-    #[error("{slave} has {master} as a master; take it away first (set-domain master= {slave})")]
+    #[error("{slave} has {master} as a master; unset it first (set-domain master= {slave})")]
     #[diagnostic(code("object-in-use"))]
     IsMaster { master: Name, slave: Name },
     #[error("the switch {switch} has the vnet {vnet} of {domain}; remove that first (rm-vnet {vnet} {domain})")]
     #[diagnostic(code("object-in-use"))]
     SwitchInUse { switch: Name, vnet: Name, domain: Name },
-    #[error("the console of {domain} is at the service {service}; set another first (set-vcons service=… {domain})")]
+    #[error("the console of {domain} uses the service {service}; set another first (set-vcons service=… {domain})")]
     #[diagnostic(code("object-in-use"))]
     ConsoleInUse { service: Name, domain: Name },
-    #[error("the switch {switch} is one of {service}, not of {named}; name {service}, or leave the domain out")]
+    #[error("the switch {switch} belongs to {service}, not to {named}; specify {service}, or omit the domain")]
     #[diagnostic(code("no-such-object"))]
     OtherService { switch: Name, service: Name, named: Name },
-    #[error("the link {link} is a port of the switch {switch} already; a link can be a port of one switch only")]
+    #[error("the link {link} is already a port of the switch {switch}; a link can be a port of one switch only")]
     #[diagnostic(code("object-in-use"))]
     NetDevTaken { link: String, switch: Name },
-    #[error("{nic} of {domain} has the address {mac} already; choose another, or leave it out")]
+    #[error("{nic} of {domain} already has the address {mac}; choose another, or omit it")]
     #[diagnostic(code("address-taken"))]
     MacTaken { mac: Mac, nic: String, domain: String },
-    #[error("{domain} has {name} already; there is nothing to do")]
+    #[error("{domain} already has {name}; nothing to do")]
     #[diagnostic(code("object-exists"))]
     DeviceThere { name: String, domain: Name },
-    #[error("{name} can't be given away: {domain} has {has}; first: vtax ldm rm-io {has} {domain}")]
+    #[error("cannot assign {name}: {domain} has {has}; first: vtax ldm rm-io {has} {domain}")]
     #[diagnostic(code("device-taken"))]
     DeviceTaken { name: String, domain: Name, has: String },
     #[error(
-        "{name} is primary's; let primary give it up first: vtax ldm start-reconf primary, vtax ldm rm-io {name} primary, \
+        "{name} belongs to primary; release it first: vtax ldm start-reconf primary, vtax ldm rm-io {name} primary, \
          vtax ldm apply-reconf"
     )]
     #[diagnostic(code("device-taken"))]
     OfPrimary { name: String },
     #[error(
-        "primary has given {name} up already, or what it is a part of; give it to a domain: vtax ldm add-io {name} DOMAIN"
+        "primary has already released {name}, or the device that contains it; assign it to a domain: vtax ldm add-io {name} DOMAIN"
     )]
     #[diagnostic(code("object-exists"))]
     Released { name: String },
-    #[error("{name} needs its physical function {physical} in primary, which has given that up")]
+    #[error("{name} requires its physical function {physical} in primary, which has released it")]
     #[diagnostic(code("device-taken"))]
     NoPhysical { name: String, physical: String },
-    #[error("{domain} doesn't have {name}; it has {has}")]
+    #[error("{domain} does not have {name}; it has {has}")]
     #[diagnostic(code("no-such-object"))]
     NoDevice { name: String, domain: Name, has: String },
     #[error("{name} is below {bus}, which has iov=off; first: vtax ldm set-io iov=on {bus}")]
     #[diagnostic(code("iov"))]
     IovOff { name: String, bus: String },
     #[error(
-        "primary is in a delayed reconfiguration already; change it, or end that (apply-reconf, cancel-reconf primary)"
+        "primary is already in a delayed reconfiguration; change it, or end it (apply-reconf, cancel-reconf primary)"
     )]
     #[diagnostic(code("delayed-reconfiguration"))]
     Reconfiguring,
-    #[error("primary is in no delayed reconfiguration; begin one first: vtax ldm start-reconf primary")]
+    #[error("primary is not in a delayed reconfiguration; start one first: vtax ldm start-reconf primary")]
     #[diagnostic(code("delayed-reconfiguration"))]
     NotReconfiguring,
     #[error(
@@ -105,22 +105,22 @@ pub enum DomainError {
     )]
     #[diagnostic(code("delayed-reconfiguration"))]
     OnlyPrimary { domain: Name },
-    #[error("{bus} can't have iov=off: {domain} has {has}; first: vtax ldm rm-io {has} {domain}")]
+    #[error("cannot set iov=off on {bus}: {domain} has {has}; first: vtax ldm rm-io {has} {domain}")]
     #[diagnostic(code("iov"))]
     IovUsed { bus: String, domain: Name, has: String },
-    #[error("{bus} has iov={iov} already; there is nothing to do")]
+    #[error("{bus} already has iov={iov}; nothing to do")]
     #[diagnostic(code("iov"))]
     IovThere { bus: String, iov: &'static str },
-    #[error("the vnet {vnet} of {domain} has id {id} already; choose another, or leave it out")]
+    #[error("the vnet {vnet} of {domain} already has id {id}; choose another, or omit it")]
     #[diagnostic(code("object-exists"))]
     IdTaken { id: u32, vnet: Name, domain: Name },
-    #[error("{domain} has a disk `{disk}` already; change it (set-vdisk), or choose another name")]
+    #[error("{domain} already has a disk `{disk}`; change it (set-vdisk), or choose another name")]
     #[diagnostic(code("object-exists"))]
     DiskExists { disk: Name, domain: Name },
-    #[error("the disk {disk} of {domain} has id {id} already; choose another, or leave it out")]
+    #[error("the disk {disk} of {domain} already has id {id}; choose another, or omit it")]
     #[diagnostic(code("object-exists"))]
     DiskIdTaken { id: u32, disk: Name, domain: Name },
-    #[error("the volume {volume} exists already; change it (set-vdsdev), or choose another name")]
+    #[error("the volume {volume} already exists; change it (set-vdsdev), or choose another name")]
     #[diagnostic(code("object-exists"))]
     VolumeExists { volume: VolumeName },
     #[error(
@@ -128,50 +128,50 @@ pub enum DomainError {
     )]
     #[diagnostic(code("object-in-use"))]
     VolumesLeft { service: Name, volume: Name },
-    #[error("{domain} has the disk {disk} of {volume}; remove that first (rm-vdisk {disk} {domain}), or say -f")]
+    #[error("{domain} has the disk {disk} of {volume}; remove that first (rm-vdisk {disk} {domain}), or use -f")]
     #[diagnostic(code("object-in-use"))]
     VolumeInUse { volume: VolumeName, disk: Name, domain: Name },
     #[error(
-        "{volume} can't be a second disk: {domain} has it, or another path of its mpgroup, as {disk}; two would destroy each \
+        "{volume} cannot be a second disk: {domain} has it, or another path of its mpgroup, as {disk}; two would destroy each \
          other's data; export it with options=ro, or remove that disk"
     )]
     #[diagnostic(code("backend-in-use"))]
     VolumeTaken { volume: VolumeName, disk: Name, domain: Name },
     #[error(
-        "{volume} has to stay options=ro: {domain} has it as {disk}, and {other} has it too; remove one disk first"
+        "{volume} must remain options=ro: {domain} has it as {disk}, and {other} has it too; remove one disk first"
     )]
     #[diagnostic(code("backend-in-use"))]
     VolumeShared { volume: VolumeName, disk: Name, domain: Name, other: Name },
     #[error(
-        "{backend} is exported as {volume} already; two disks would destroy each other's data: export both with options=ro, \
+        "{backend} is already exported as {volume}; two disks would destroy each other's data: export both with options=ro, \
          as slices that don't overlap, or as paths of one mpgroup"
     )]
     #[diagnostic(code("backend-in-use"))]
     BackendTaken { backend: String, volume: VolumeName },
     #[error(
-        "{volume} and {other} can't be paths of one mpgroup: they differ in options, slice or format; give both the same"
+        "{volume} and {other} cannot be paths of one mpgroup: they differ in options, slice or format; make them equal"
     )]
     #[diagnostic(code("bad-property"))]
     GroupDiffers { volume: VolumeName, other: VolumeName },
     #[error(
-        "{volume} can't have both slice=OFFSET+SIZE and options=slice, for which the backend is a partition; leave one out"
+        "{volume} cannot have both slice=OFFSET+SIZE and options=slice, which requires a partition as backend; omit one"
     )]
     #[diagnostic(code("bad-property"))]
     SliceTwice { volume: VolumeName },
     #[error(
-        "{volume} can't be in an mpgroup: who has a qcow2 image keeps a part of it in memory, which would be lost with a path; use a \
+        "{volume} cannot be in an mpgroup: the user of a qcow2 image keeps part of it in memory, which would be lost with a path; use a \
          raw file or a device"
     )]
     #[diagnostic(code("bad-property"))]
     GroupOfImages { volume: VolumeName },
-    #[error("{volume} can't be a slice of a qcow2 image; leave slice= out, or name a raw file or a device")]
+    #[error("{volume} cannot be a slice of a qcow2 image; omit slice=, or use a raw file or a device")]
     #[diagnostic(code("bad-property"))]
     SliceOfImage { volume: VolumeName },
     #[error("the ports {ports} overlap with those of the console service {service}; choose others")]
     #[diagnostic(code("console-port-taken"))]
     PortsTaken { ports: String, service: Name },
     #[error(
-        "port {port} is that of the console of {domain}; choose another, or put both into one group (set-vcons group=…)"
+        "port {port} is used by the console of {domain}; choose another, or put both in one group (set-vcons group=…)"
     )]
     #[diagnostic(code("console-port-taken"))]
     PortTaken { port: u16, domain: Name },

@@ -55,9 +55,7 @@ impl Switch {
             |letter: char| letter.is_whitespace() || letter.is_control() || "/:\u{fffe}\u{ffff}".contains(letter);
         match link.len() <= LONGEST && !link.contains(is_odd) && ![".", ".."].contains(&link) {
             true => Ok(()),
-            false => {
-                Err(DomainError::value("net-dev", link, "the name of a link: 15 bytes at most, without / : and spaces"))
-            }
+            false => Err(DomainError::value("net-dev", link, "a link name: at most 15 bytes, without / : and spaces")),
         }
     }
 

@@ -159,9 +159,10 @@ impl FromStr for AltMac {
     fn from_str(text: &str) -> Result<AltMac, DomainError> {
         match text {
             "auto" => Ok(AltMac::Auto),
-            other => other.parse().map(AltMac::Given).map_err(|_| {
-                DomainError::value("alt-mac-addrs", text, "`auto` and addresses, with commas between them")
-            }),
+            other => other
+                .parse()
+                .map(AltMac::Given)
+                .map_err(|_| DomainError::value("alt-mac-addrs", text, "`auto` and addresses, separated by commas")),
         }
     }
 }
@@ -173,7 +174,7 @@ impl FromStr for LinkProp {
         match text {
             "phys-state" => Ok(LinkProp::PhysState),
             "" => Ok(LinkProp::None),
-            _ => Err(DomainError::value("linkprop", text, "`phys-state`, or nothing to switch it off")),
+            _ => Err(DomainError::value("linkprop", text, "`phys-state`, or empty to disable it")),
         }
     }
 }

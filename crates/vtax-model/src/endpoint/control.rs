@@ -58,7 +58,7 @@ impl Control {
 /// A text that names no way to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error(
-    "`{}` is no endpoint{why} (ends are local, ssh:HOST, ssh:USER@HOST, zone:NAME, zone:LAB/NAME, libvirt:NAME, libvirt:USER@NAME, ldm:DOMAIN, \
+    "invalid endpoint `{}`{why} (endpoints are local, ssh:HOST, ssh:USER@HOST, zone:NAME, zone:LAB/NAME, libvirt:NAME, libvirt:USER@NAME, ldm:DOMAIN, \
      ldm:DOMAIN/NIC, ldm:LAB/HOST/DOMAIN)",
     text.escape_debug()
 )]
@@ -96,9 +96,9 @@ fn meant(text: &str) -> String {
     let known = ["local", "ssh", "zone", "libvirt", "ldm"];
     match (text.parse::<IpAddr>(), nearest(way, known)) {
         (Ok(address), _) if address.is_loopback() => {
-            format!(" but an address of this machine; did you mean `local`, or `ssh:{text}`?")
+            format!(": it is an address of this machine; did you mean `local`, or `ssh:{text}`?")
         }
-        (Ok(_), _) => format!(" but an address; did you mean `ssh:{text}`?"),
+        (Ok(_), _) => format!(": it is an address; did you mean `ssh:{text}`?"),
         (Err(_), Some("local")) => "; did you mean `local`?".to_owned(),
         (Err(_), Some(way)) if !host.is_empty() => format!("; did you mean `{way}:{host}`?"),
         _ if host.is_empty() && text.parse::<Name>().is_ok() => {
@@ -113,8 +113,8 @@ fn meant(text: &str) -> String {
 fn ssh(text: &str) -> Result<Control, &'static str> {
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "._-@:%[]+".contains(letter);
     match () {
-        () if text.starts_with('-') => Err("a host's name doesn't begin with `-`"),
-        () if !text.chars().all(is_of_name) => Err("a host's name has only letters, digits and ._-@:%[]+"),
+        () if text.starts_with('-') => Err("a host name cannot start with `-`"),
+        () if !text.chars().all(is_of_name) => Err("a host name has only letters, digits and ._-@:%[]+"),
         () => Ok(Control::Ssh(text.to_owned())),
     }
 }
@@ -124,8 +124,8 @@ fn libvirt(text: &str) -> Result<Control, &'static str> {
     let is_user = |user: &str| !user.is_empty() && !user.starts_with('-') && !user.contains(char::is_whitespace);
     match user {
         _ if text.chars().any(char::is_control) => Err("a control character"),
-        Some(user) if !is_user(user) => Err("what is before the @ is no user"),
-        _ if domain.is_empty() => Err("no domain is named"),
+        Some(user) if !is_user(user) => Err("the part before the @ is not a user"),
+        _ if domain.is_empty() => Err("no domain is specified"),
         _ => Ok(Control::Libvirt { user: user.map(str::to_owned), domain: domain.to_owned() }),
     }
 }

@@ -17,7 +17,7 @@ pub struct LabHost {
 
 /// A text that names no host of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("`{0}` is no host of a lab; write LAB/HOST, as rack/sut")]
+#[error("invalid lab host `{0}`; use LAB/HOST, e.g. rack/sut")]
 #[diagnostic(code("bad-name"))]
 pub struct BadLabHost(String);
 

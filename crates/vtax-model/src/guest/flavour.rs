@@ -61,7 +61,7 @@ impl fmt::Display for Flavour {
 
 /// A name that no backend and no model has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("unknown kind of NIC `{_0}`; {}", there_are(_0, &Flavour::ALL.map(Flavour::name)))]
+#[error("unknown NIC model `{_0}`; {}", there_are(_0, &Flavour::ALL.map(Flavour::name)))]
 #[diagnostic(code("unknown-name"))]
 pub struct UnknownFlavour(String);
 

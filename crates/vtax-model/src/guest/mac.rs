@@ -10,9 +10,7 @@ pub struct Mac([u8; 6]);
 
 /// A text or address that no NIC can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error(
-    "`{0}` is not a NIC's address; write six numbers of one or two hexadecimal digits, the first even, as 02:00:5e:10:00:01"
-)]
+#[error("invalid MAC address `{0}`; use six hexadecimal numbers, the first even, e.g. 02:00:5e:10:00:01")]
 #[diagnostic(code("bad-address"))]
 pub struct BadMac(String);
 

@@ -120,7 +120,7 @@ impl GuestOptions {
     pub(crate) fn system(&self, source: Source<'_>) -> Result<System, FileError> {
         match (&self.image, &self.kernel) {
             (Some(_), Some(kernel)) => {
-                let message = "a disk image boots a kernel of its own; remove `kernel`, or `image`";
+                let message = "a disk image boots its own kernel; remove `kernel` or `image`";
                 Err(source.coded("options-clash", &kernel.span(), message))
             }
             (Some(image), None) => Ok(System::Disk { image: image.get_ref().clone() }),
@@ -166,7 +166,7 @@ impl GuestOptions {
             IoMethod::RootDomain => Attach::RootDomain,
             other => {
                 let message = format!(
-                    "a [[guest]] is paravirtual, emulated, sr-iov, assigned or root-domain; {other} is not a way to attach one"
+                    "a [[guest]] is paravirtual, emulated, sr-iov, assigned or root-domain; {other} does not attach guests"
                 );
                 return Err(source.coded("method-not-for-domain", &method.span(), message));
             }
@@ -174,7 +174,7 @@ impl GuestOptions {
         match self.of_other_methods(*method.get_ref()) {
             Some((option, span, other)) => {
                 let message =
-                    format!("`{option}` is of {other} guests, and this one is {}; remove it", method.get_ref());
+                    format!("`{option}` applies to {other} guests, and this one is {}; remove it", method.get_ref());
                 Err(source.coded("option-not-for-this", &span, message))
             }
             None => Ok(attach),

@@ -33,16 +33,16 @@ pub(super) fn in_words(message: &str, key: Option<&str>) -> Worded {
 fn wrong_type(message: &str) -> Option<Worded> {
     let told = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
     let (found, expected) = told.rsplit_once(", expected ")?;
-    let text = format!("this is {}; write {}", found_in_words(found), expected_in_words(expected));
+    let text = format!("invalid value: {}; expected {}", found_in_words(found), expected_in_words(expected));
     Some(Worded::coded("wrong-type", text))
 }
 
 fn found_in_words(found: &str) -> String {
     let renamed = [
-        ("string ", "the text "),
+        ("string ", "the string "),
         ("integer ", "the number "),
         ("floating point ", "the number "),
-        ("boolean ", "the truth value "),
+        ("boolean ", "the boolean "),
     ];
     let known = renamed.into_iter().find_map(|(serde, ours)| Some(format!("{ours}{}", found.strip_prefix(serde)?)));
     known.unwrap_or_else(|| match found {
@@ -57,7 +57,7 @@ fn expected_in_words(expected: &str) -> String {
         "i64" | "u64" | "i32" | "u32" | "usize" | "u16" | "u8" => "a whole number, without quotes".to_owned(),
         "f64" | "f32" => "a number, without quotes".to_owned(),
         "a boolean" => "true or false, without quotes".to_owned(),
-        "a string" => "a text, in quotes".to_owned(),
+        "a string" => "a string, in quotes".to_owned(),
         "a sequence" => "a list, in [ ]".to_owned(),
         "a map" => "a table".to_owned(),
         table if table.starts_with("struct ") => "a table".to_owned(),
@@ -84,12 +84,12 @@ fn listed(told: &str, what: &str) -> Option<String> {
         [] => String::new(),
         names => format!(" (known: {})", names.join(", ")),
     };
-    Some(format!("`{written}` is no known {what} here{near}{known}"))
+    Some(format!("unknown {what} `{written}`{near}{known}"))
 }
 
 fn missing(message: &str) -> Option<Worded> {
     let key = message.strip_prefix("missing field ")?;
-    Some(Worded::coded("missing-key", format!("{key} is missing here; add it")))
+    Some(Worded::coded("missing-key", format!("missing key {key}; add it")))
 }
 
 #[cfg(test)]

@@ -19,19 +19,21 @@ pub enum OptionError {
     #[error("`{0}` is not a number")]
     #[diagnostic(code("not-a-number"))]
     NotANumber(String),
-    #[error("{0} requests in flight: give 1 to {BURST_MOST}")]
+    #[error("{0} requests in flight: must be 1 to {BURST_MOST}")]
     #[diagnostic(code("bad-option"))]
     Burst(u32),
-    #[error("`{0}` is not a rate of requests; write how many a second, at least 1, as 500, 10k or 1M")]
+    #[error("invalid request rate `{0}`; use requests/s, at least 1, e.g. 500, 10k or 1M")]
     #[diagnostic(code("bad-rate"))]
     Rate(String),
-    #[error("{0} datagrams a call: give 2 to {most}", most = Segments::MOST.0)]
+    #[error("{0} datagrams per call: must be 2 to {most}", most = Segments::MOST.0)]
     #[diagnostic(code("bad-option"))]
     Segments(u32),
-    #[error("`{0}` is no congestion control; the kernel lists its own in net.ipv4.tcp_available_congestion_control")]
+    #[error(
+        "invalid congestion control `{0}`; the kernel lists the available ones in net.ipv4.tcp_available_congestion_control"
+    )]
     #[diagnostic(code("bad-congestion-control"))]
     CongestionControl(String),
-    #[error("`{0}` is no DSCP; give 0 to 63 or a name as cs1, af21, ef")]
+    #[error("invalid DSCP `{0}`; use 0 to 63 or a name, e.g. cs1, af21, ef")]
     #[diagnostic(code("bad-dscp"))]
     Dscp(String),
     #[error(
@@ -48,7 +50,7 @@ pub enum OptionError {
     #[error("{threads} threads for {flows} flows: {why}")]
     #[diagnostic(code("wrong-thread-count"))]
     Threads { threads: u32, flows: u32, why: &'static str },
-    #[error("`{option}` is for {of}, not for {transport} {test}; leave it out")]
+    #[error("`{option}` applies to {of}, not to {transport} {test}; omit it")]
     #[diagnostic(code("option-not-for-this"))]
     NotForTest { option: &'static str, of: &'static str, transport: Transport, test: TestKind },
     #[error("`{first}` and `{second}` exclude each other: {why}")]

@@ -55,17 +55,17 @@ pub struct Resolution {
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Unreachable {
-    #[error("{0}: only the baseline is measured, so nothing is compared; leave it out")]
+    #[error("{0}: only the baseline is measured, so nothing is compared; omit it")]
     #[diagnostic(code("nothing-compared"))]
     NothingCompared(Goal),
     #[error(
-        "--show {asked}: too noisy by the run {run}: {MOST_ROUNDS} rounds, the most that a run may have, show {}; give a larger difference, or longer samples (--duration)",
+        "--show {asked}: too noisy by the run {run}: {MOST_ROUNDS} rounds, the maximum of a run, detect {}; use a larger difference, or longer samples (--duration)",
         told(*.shown)
     )]
     #[diagnostic(code("too-noisy"))]
     TooNoisy { asked: Difference, run: String, shown: Option<f64> },
     #[error(
-        "--budget {asked}: too short for one round by the run {run}; {least} rounds, the fewest that can show a difference, take about {needed}"
+        "--budget {asked}: too short for one round by the run {run}; {least} rounds, the minimum to detect a difference, take about {needed}"
     )]
     #[diagnostic(code("budget-too-short"))]
     TooShort { asked: Span, run: String, least: u32, needed: Span },

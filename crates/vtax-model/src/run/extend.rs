@@ -8,23 +8,23 @@ use vtax_stats::{Decision, StatsError, StoppingRule, planning::MOST_ROUNDS};
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ExtendError {
-    #[error("--samples {asked}: give more than {planned}, the number of rounds that the run {id} has")]
+    #[error("--samples {asked}: must be more than {planned}, the number of rounds of the run {id}")]
     #[diagnostic(code("rounds-already-planned"))]
     Complete { id: String, asked: u32, planned: u32 },
     #[error(
-        "--samples {asked}: give more than {planned}, the number of rounds in the plan of the run {id}, or leave --samples out to take those that are missing"
+        "--samples {asked}: must be more than {planned}, the planned rounds of the run {id}; or omit --samples to take the missing ones"
     )]
     #[diagnostic(code("rounds-already-planned"))]
     Planned { id: String, asked: u32, planned: u32 },
     #[error(
-        "--samples: the run {id} has reached the precision that --confidence and --width asked for, so it takes no more rounds; start a new run"
+        "--samples: the run {id} has reached the precision of --confidence and --width, so it takes no more rounds; start a new run"
     )]
     #[diagnostic(code("precision-reached"))]
     Reached { id: String },
-    #[error("--samples {asked}: give at most {MOST_ROUNDS} rounds; longer samples gain more than further rounds")]
+    #[error("--samples {asked}: must be at most {MOST_ROUNDS} rounds; longer samples gain more than more rounds")]
     #[diagnostic(code("bad-plan"))]
     TooMany { asked: u32 },
-    #[error("the run {id} was measured by {program}, so vtax can't go on with it; start a new run")]
+    #[error("the run {id} was measured by {program}, so vtax cannot resume it; start a new run")]
     #[diagnostic(code("run-imported"))]
     Imported { id: String, program: ForeignText },
     #[error("--samples: {0}")]

@@ -72,7 +72,7 @@ impl Difference {
 
 /// A text or number that is no difference to look for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("`{0}` is no difference in per cent; give one above 0 and at most 100, as 2% or 0.5%")]
+#[error("invalid difference `{0}`; use a percentage above 0 and at most 100, e.g. 2% or 0.5%")]
 #[diagnostic(code("bad-difference"))]
 pub struct NoDifference(String);
 

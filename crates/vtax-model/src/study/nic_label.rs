@@ -10,7 +10,7 @@ pub struct NicLabel(ArrayString<{ NicLabel::LONGEST }>);
 
 /// A text that names no NIC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("`{0}` can't name a NIC: use 1 to 32 letters, digits, `-`, `_` and `.`")]
+#[error("invalid NIC label `{0}`: use 1 to 32 letters, digits, `-`, `_` and `.`")]
 #[diagnostic(code("bad-name"))]
 pub struct BadNicLabel(String);
 

@@ -151,7 +151,7 @@ impl Reader<'_> {
     fn extra(&self, rows: &[Row], baseline: Row) -> Result<Vec<Row>, FileError> {
         let extra = |written: &Spanned<String>| match self.row(written)? {
             row if row == baseline || !rows.contains(&row) => {
-                let message = format!("`{row}` is in `extra`, and must be among the methods and not the baseline");
+                let message = format!("`{row}` in `extra` must be one of the methods, other than the baseline");
                 Err(self.source.coded("not-in-study", &written.span(), message))
             }
             row => Ok(row),
@@ -167,16 +167,16 @@ impl Reader<'_> {
         let span = written.span();
         check_new(self.source, earlier, row, written)?;
         if let Row::Disk(_) = row {
-            let message = format!("`{row}` is measured by tests of disks; add a [[disk_test]], or remove it");
+            let message = format!("`{row}` requires disk tests; add a [[disk_test]], or remove it");
             return Err(self.source.coded("options-clash", &span, message));
         }
         if let Some(other) = earlier.iter().find(|other| other.kind() != row.kind()) {
             let (one, two) = (row.kind(), other.kind());
-            let message = format!("`{row}` clashes with `{other}`: {one}, {two}; make two studies");
+            let message = format!("`{row}` conflicts with `{other}`: {one}, {two}; use two studies");
             return Err(self.source.coded("rows-clash", &span, message));
         }
         if self.file.both && !row.may_be_both() {
-            let message = format!("`both` is for I/O methods and clashes with `{row}`; remove `both`");
+            let message = format!("`both` applies to I/O methods and conflicts with `{row}`; remove `both`");
             return Err(self.source.coded("options-clash", &span, message));
         }
         Ok(())
@@ -188,16 +188,16 @@ impl Reader<'_> {
         let alone = rows.iter().find(|row| !row.may_be_paired());
         let message = match alone {
             _ if !(1..=Study::MOST_PAIRS).contains(&pairs) => {
-                format!("pairs = {pairs}: a row has 1 to {}", Study::MOST_PAIRS)
+                format!("pairs = {pairs}: must be 1 to {}", Study::MOST_PAIRS)
             }
             Some(row) if pairs > 1 => {
-                format!("`{row}` can't stand several times behind a switch; remove it, or `pairs`")
+                format!("`{row}` cannot appear several times behind a switch; remove it, or `pairs`")
             }
             None if pairs > 1 && self.file.both => {
-                "`both` and `pairs`: of several pairs the other end is a client of its own host; remove one".to_owned()
+                "`both` conflicts with `pairs`: with several pairs, the other endpoint is a client on its own host; remove one".to_owned()
             }
             None if pairs > 1 && !self.file.endpoint.is_empty() => {
-                "`pairs` is of the lab that is built for a study, and this one names endpoints; remove `pairs`"
+                "`pairs` applies to a lab built for a study, and this one specifies endpoints; remove `pairs`"
                     .to_owned()
             }
             _ => return Ok(pairs),
@@ -220,8 +220,7 @@ impl Reader<'_> {
         let mut cells = self.matrix(rows)?;
         cells.retain(Cell::can_be_sliced);
         if cells.is_empty() || self.file.pairs.is_some() {
-            let message =
-                "[path] is for rr and stream over TCP and UDP, of one flow and one pair; remove it, or add such tests";
+            let message = "[path] applies to rr and stream over TCP and UDP, with one flow and one pair; remove it, or add such tests";
             return Err(self.source.coded("no-slices", &path.samples.span(), message));
         }
         cells.iter_mut().for_each(Cell::hold_still);
@@ -239,7 +238,7 @@ impl Reader<'_> {
         });
         match cells.is_empty() {
             true => {
-                let message = "nothing of the matrix is left by `tests` and `mtu` of [plan]";
+                let message = "`tests` and `mtu` of [plan] leave nothing of the matrix";
                 Err(self.source.coded("empty-matrix", &self.file.plan.samples.span(), message))
             }
             false => Ok(cells),
@@ -265,7 +264,7 @@ impl Reader<'_> {
         let MatrixPoint { transport, kind, streams, variant, swept, mtu, row } = point;
         let matrix = &self.file.matrix;
         let inner = mtu.less(row.overhead()).map_err(|error| {
-            let message = format!("`{row}` takes {} bytes of each packet: {error}", row.overhead());
+            let message = format!("`{row}` uses {} bytes of each packet: {error}", row.overhead());
             self.source.coded("mtu-too-small", &matrix.mtu.span(), message)
         })?;
         let workload = self.workload(transport, kind, swept.size, inner)?;
@@ -298,8 +297,8 @@ impl Reader<'_> {
             let is_asked = |cell: &&mut Cell| cell.row == row && cell.kind().is_paced();
             let mut asked = cells.iter_mut().filter(is_asked).peekable();
             if asked.peek().is_none() {
-                let why = "only the rr test of one of the methods can have a known cost";
-                let message = format!("nothing can be planted in `{name}`: {why}; add both, or remove this");
+                let why = "only the rr test of one of the methods can have an injected delay";
+                let message = format!("cannot inject a delay in `{name}`: {why}; add both, or remove this");
                 return Err(self.source.coded("nothing-planted", &delay.span(), message));
             }
             asked.filter_map(Cell::net_mut).for_each(|net| net.options.responder.delay = Some(*delay.get_ref()));
@@ -321,7 +320,7 @@ impl Reader<'_> {
         let Some(sizes) = &matrix.sizes else { return Ok(vec![None]) };
         let singles = [&matrix.request, &matrix.response, &matrix.tcp_message, &matrix.udp_message];
         if singles.into_iter().any(Option::is_some) {
-            let message = "`sizes` clashes with the sizes of single tests: it gives all of them; leave one out";
+            let message = "`sizes` conflicts with the sizes of single tests, since it sets all of them; omit one";
             return Err(self.source.coded("options-clash", &sizes.span(), message));
         }
         Ok(self.distinct("sizes", sizes)?.into_iter().map(Some).collect())
@@ -345,7 +344,7 @@ impl Reader<'_> {
         let Some(first) = written.first() else { return Ok(Vec::new()) };
         for endpoint in written {
             if let Some(row) = endpoint.get_ref().method.filter(|row| !rows.contains(row)) {
-                let message = format!("the endpoint stands for `{row}`, which is not among the methods; add it there");
+                let message = format!("the endpoint is for `{row}`, which is not among the methods; add it there");
                 return Err(self.source.coded("not-in-study", &endpoint.span(), message));
             }
         }
@@ -417,11 +416,11 @@ impl Reader<'_> {
 fn distinct<T: Ord + Copy>(source: Source<'_>, what: &str, list: &Spanned<Vec<T>>) -> Result<Vec<T>, FileError> {
     let values = list.get_ref();
     if values.is_empty() {
-        let message = format!("`{what}` is empty; give at least one");
+        let message = format!("`{what}` is empty; specify at least one");
         return Err(source.coded("empty-list", &list.span(), message));
     }
     if values.iter().collect::<BTreeSet<_>>().len() < values.len() {
-        let message = format!("`{what}` has a value twice; name each once");
+        let message = format!("duplicate value in `{what}`; specify each once");
         return Err(source.coded("named-twice", &list.span(), message));
     }
     Ok(values.clone())
@@ -433,7 +432,7 @@ fn row(source: Source<'_>, written: &Spanned<String>) -> Result<Row, FileError> 
 
 fn check_new(source: Source<'_>, earlier: &[Row], row: Row, written: &Spanned<String>) -> Result<(), FileError> {
     if earlier.contains(&row) {
-        let message = format!("`{row}` stands here twice; name each once");
+        let message = format!("duplicate `{row}`; specify each once");
         return Err(source.coded("named-twice", &written.span(), message));
     }
     Ok(())

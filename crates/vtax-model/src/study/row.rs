@@ -207,15 +207,15 @@ impl Row {
 /// What the rows of a study compare. All rows of one study are of one kind, because each kind needs another lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Display)]
 pub(super) enum RowKind {
-    #[strum(to_string = "methods need a wire between two hosts")]
+    #[strum(to_string = "methods require a wire between two hosts")]
     Methods,
-    #[strum(to_string = "paths name both of their ends")]
+    #[strum(to_string = "paths specify both endpoints")]
     Paths,
     #[strum(to_string = "pairs of zones are on one host")]
     Zones,
     #[strum(to_string = "engines share one path")]
     Engines,
-    #[strum(to_string = "NICs are those of machines that are there already")]
+    #[strum(to_string = "NICs belong to existing machines")]
     Nics,
     #[strum(to_string = "disks are read and written")]
     Disks,

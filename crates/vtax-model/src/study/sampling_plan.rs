@@ -40,19 +40,19 @@ pub struct Slices {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SamplingPlanError {
-    #[error("0 samples measure nothing; give at least 1")]
+    #[error("0 samples measure nothing; use at least 1")]
     #[diagnostic(code("bad-plan"))]
     NoSamples,
-    #[error("{0} samples of each cell: give at most {MOST_ROUNDS}; longer samples gain more than further ones")]
+    #[error("{0} samples per cell: must be at most {MOST_ROUNDS}; longer samples gain more than more samples")]
     #[diagnostic(code("bad-plan"))]
     TooManySamples(u32),
-    #[error("duration {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST)]
+    #[error("duration {0} is too short for a rate; use at least {least}", least = SamplingPlan::SHORTEST)]
     #[diagnostic(code("bad-plan"))]
     TooShort(Span),
-    #[error("a slice of {0} is too short for a rate; give at least {least}", least = SamplingPlan::SHORTEST_SLICE)]
+    #[error("a slice of {0} is too short for a rate; use at least {least}", least = SamplingPlan::SHORTEST_SLICE)]
     #[diagnostic(code("bad-plan"))]
     ShortSlice(Span),
-    #[error("{0} passes: give 1 to {most}", most = Sliced::PASSES_MOST)]
+    #[error("{0} passes: must be 1 to {most}", most = Sliced::PASSES_MOST)]
     #[diagnostic(code("bad-plan"))]
     Passes(u32),
 }

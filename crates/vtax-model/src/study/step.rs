@@ -13,7 +13,7 @@ pub struct StepName(ArrayString<{ StepName::LONGEST }>);
 /// A text that can't name a tuning step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error(
-    "`{0}` can't name a tuning step: use 1 to {longest} lower-case letters, digits, `-` and `,`, a letter first",
+    "invalid step name `{0}`: use 1 to {longest} lower-case letters, digits, `-` and `,`, a letter first",
     longest = StepName::LONGEST
 )]
 #[diagnostic(code("bad-name"))]

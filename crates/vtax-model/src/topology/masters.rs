@@ -9,7 +9,9 @@ use crate::masters::{MOST_MASTERS, masters_first};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadMasters {
-    #[error("the guest `{guest}` has the master `{master}`, which is no guest of the lab; name another, or remove it")]
+    #[error(
+        "the guest `{guest}` has the master `{master}`, which is not a guest of the lab; use another, or remove it"
+    )]
     #[diagnostic(code("bad-masters"))]
     Unknown { guest: Name, master: Name },
     #[error("the guest `{guest}` has {count} masters; it may have {most}", most = MOST_MASTERS)]

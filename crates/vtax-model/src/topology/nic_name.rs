@@ -14,10 +14,10 @@ pub struct NicName(String);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BadNicName {
-    #[error("`{0}` names no NIC: write its PCI address, its link, its MAC address or its name in `vtax io list`")]
+    #[error("invalid NIC `{0}`: use its PCI address, link, MAC address or name in `vtax io list`")]
     #[diagnostic(code("bad-nic-name"))]
     Name(String),
-    #[error("`{0}` is no cable: name the NICs at its two ends, as eno1,eno2")]
+    #[error("invalid cable `{0}`: use the NICs at its two ends, e.g. eno1,eno2")]
     #[diagnostic(code("bad-cable"))]
     Cable(String),
 }

@@ -119,7 +119,7 @@ impl Reader<'_> {
         }
         if ends[0] == ends[1] {
             let message =
-                format!("wire `{}` has both ends at `{}`; a wire joins two hosts", table.name.get_ref(), ends[0]);
+                format!("wire `{}` has both ends at `{}`; a wire connects two hosts", table.name.get_ref(), ends[0]);
             return Err(self.source.coded("wire-to-itself", &table.ends.span(), message));
         }
         let (shape, nics) = (self.shape(table)?, self.nics(table)?);
@@ -130,11 +130,12 @@ impl Reader<'_> {
         let Some(nics) = &table.nics else { return Ok(None) };
         let name = table.name.get_ref();
         let (code, message) = match (nics.get_ref(), table.rate) {
-            (Cable([one, other]), _) if one == other => {
-                ("bad-cable", format!("wire `{name}` has `{one}` at both ends; name the NICs that the cable joins"))
-            }
+            (Cable([one, other]), _) if one == other => (
+                "bad-cable",
+                format!("wire `{name}` has `{one}` at both ends; specify the two NICs that the cable connects"),
+            ),
             (_, Some(_)) => {
-                ("options-clash", format!("wire `{name}` is a cable and has the rate of its NICs; remove `rate`"))
+                ("options-clash", format!("wire `{name}` is a cable with the rate of its NICs; remove `rate`"))
             }
             (nics, None) => return Ok(Some(nics.clone())),
         };
@@ -154,9 +155,11 @@ impl Reader<'_> {
         let Some(written) = &table.queue else { return Ok(table.rate.map(|rate| Shape { rate, queue: None })) };
         let (name, queue) = (table.name.get_ref(), *written.get_ref());
         let message = match table.rate {
-            None => format!("wire `{name}` has a queue and no rate; give it one, or remove the queue"),
+            None => format!("wire `{name}` has a queue but no rate; add a rate, or remove the queue"),
             Some(_) if queue.0 < packet.into() => {
-                format!("a queue of {queue} holds no packet of mtu {mtu}, which has {packet} bytes; make it longer")
+                format!(
+                    "a queue of {queue} cannot hold a packet of mtu {mtu}, which has {packet} bytes; use a larger one"
+                )
             }
             Some(rate) => return Ok(Some(Shape { rate, queue: Some(queue) })),
         };
@@ -217,7 +220,7 @@ impl Reader<'_> {
     fn mac(&self, written: Option<&Spanned<Mac>>, count: usize) -> Result<Option<Mac>, FileError> {
         match written {
             Some(mac) if count > 1 => {
-                let message = "several domains can't have one address; remove `mac`, and each gets its own";
+                let message = "several domains cannot have one address; remove `mac`, so that each gets its own";
                 Err(self.source.coded("options-clash", &mac.span(), message))
             }
             mac => Ok(mac.map(|mac| *mac.get_ref())),
@@ -228,7 +231,8 @@ impl Reader<'_> {
     fn vf(&self, table: &ZoneTable) -> Result<VfOptions, FileError> {
         let method = *table.method.get_ref();
         if let Some((option, span)) = table.vf_options().into_iter().find(|_| method != IoMethod::SrIov) {
-            let message = format!("`{option}` is of virtual functions (sr-iov), and this zone is {method}; remove it");
+            let message =
+                format!("`{option}` applies to virtual functions (sr-iov), and this zone is {method}; remove it");
             return Err(self.source.coded("option-not-for-this", &span, message));
         }
         let vf = VfOptions {
@@ -247,7 +251,7 @@ impl Reader<'_> {
         match hosts.iter().find(|host| host.name == *wanted) {
             Some(host) if !host.switch => Ok(host.name.clone()),
             Some(_) => {
-                let message = format!("`{wanted}` is a switch and can't own a {kind}; name another host");
+                let message = format!("`{wanted}` is a switch and cannot own a {kind}; use another host");
                 Err(self.source.coded("host-is-switch", &span, message))
             }
             None => {
@@ -272,7 +276,7 @@ impl Reader<'_> {
                 Err(self.source.coded("host-without-wire", &span, message))
             }
             (None, _) => {
-                let message = format!("host `{host}` has several wires; name one with `wire = `");
+                let message = format!("host `{host}` has several wires; select one with `wire = `");
                 Err(self.source.coded("several-wires", &span, message))
             }
         }
@@ -280,7 +284,7 @@ impl Reader<'_> {
 
     fn zone_method(&self, table: &ZoneTable) -> Result<IoMethod, FileError> {
         let message = match *table.method.get_ref() {
-            IoMethod::Native => "`native` is the host itself and needs no [[zone]]; remove this zone".to_owned(),
+            IoMethod::Native => "`native` is the host itself and does not need a [[zone]]; remove this zone".to_owned(),
             method if method.domains().contains(&DomainKind::Zone) => return Ok(method),
             method => format!("`{method}` attaches guests, not zones; make it a [[guest]]"),
         };
@@ -292,7 +296,7 @@ impl Reader<'_> {
         let number = member.count.map_or(1, |count| *count.get_ref());
         let most = Topology::MOST_ZONES.saturating_sub(so_far);
         let Some(number) = usize::try_from(number).ok().filter(|n| (1..=most).contains(n)) else {
-            let message = format!("count {number}: a lab has 1 to {} zones and guests in all", Topology::MOST_ZONES);
+            let message = format!("count {number}: a lab has 1 to {} zones and guests in total", Topology::MOST_ZONES);
             let span = member.count.map_or(member.name.span(), Spanned::span);
             return Err(self.source.coded("out-of-range", &span, message));
         };
@@ -314,7 +318,7 @@ impl Reader<'_> {
         let guests = guests.iter().map(|guest| (&guest.name, written(&guest.name, &of_guests)));
         match single.chain(zones).chain(guests).find(|(name, _)| !taken.insert(*name)) {
             Some((name, span)) => {
-                let message = format!("the name `{name}` is taken; give each host, wire, zone and guest its own");
+                let message = format!("duplicate name `{name}`; each host, wire, zone and guest needs its own");
                 Err(self.source.coded("same-name", &span, message))
             }
             None => Ok(()),

@@ -47,23 +47,23 @@ fn check_size(what: &'static str, size: ByteSize, transport: Transport, mtu: Mtu
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum WorkloadError {
-    #[error("{what} size 0: nothing would be sent; give at least 1 byte")]
+    #[error("{what} size 0: nothing would be sent; use at least 1 byte")]
     #[diagnostic(code("message-too-small"))]
     Empty { what: &'static str },
-    #[error("{what} size {size} is beyond what {transport} carries in one message at MTU {mtu}: at most {most}")]
+    #[error("{what} size {size} exceeds one {transport} message at MTU {mtu}: at most {most}")]
     #[diagnostic(code("message-too-large"))]
     TooLarge { what: &'static str, size: ByteSize, transport: Transport, most: ByteSize, mtu: Mtu },
     #[error(
-        "message size {message} leaves no room for the sequence number of a UDP stream; give at least {UDP_STREAM_LEAST} bytes"
+        "message size {message} leaves no room for the sequence number of a UDP stream; use at least {UDP_STREAM_LEAST} bytes"
     )]
     #[diagnostic(code("message-too-small"))]
     NoRoomForSequence { message: ByteSize },
     #[error(
-        "an ICMP echo is as long as its request; request {request} and response {response} differ: give both the same size"
+        "an ICMP echo is as long as its request; request {request} and response {response} differ: use the same size for both"
     )]
     #[diagnostic(code("unequal-echo"))]
     UnequalEcho { request: ByteSize, response: ByteSize },
-    #[error("{test} doesn't run over {transport}; it has {}", carried(*transport))]
+    #[error("{test} does not run over {transport}; it supports {}", carried(*transport))]
     #[diagnostic(code("test-not-carried"))]
     NotOver { test: TestKind, transport: Transport },
 }

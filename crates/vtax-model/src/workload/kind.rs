@@ -159,7 +159,7 @@ const KINDS: [KindEntry; TestKind::COUNT] = [
     },
     KindEntry {
         kind: TestKind::Bidirectional,
-        quantity: TestQuantity { short: "Both ways", full: "Bandwidth both ways" },
+        quantity: TestQuantity { short: "Bidirectional", full: "Bidirectional bandwidth" },
         plain: false,
         counted_at: CountingEnd::Both,
         sliced: false,
@@ -186,7 +186,7 @@ const KINDS: [KindEntry; TestKind::COUNT] = [
     },
     KindEntry {
         kind: TestKind::Sequential,
-        quantity: TestQuantity { short: "Bandwidth", full: "Bandwidth of a disk" },
+        quantity: TestQuantity { short: "Bandwidth", full: "Disk bandwidth" },
         metrics: &[Metric::Throughput, Metric::Cpu],
         counted_at: CountingEnd::Initiator,
         swept: false,

@@ -83,10 +83,10 @@ pub enum SpecError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Options(#[from] OptionError),
-    #[error("slices are for rr and stream over TCP and UDP, of one flow that sends one message at a time")]
+    #[error("slices apply to rr and stream over TCP and UDP, with one flow and one message in flight")]
     #[diagnostic(code("no-slices"))]
     NoSlices,
-    #[error("{0} slices in a sample: give 1 to {most}", most = Sliced::PASSES_MOST)]
+    #[error("{0} slices per sample: must be 1 to {most}", most = Sliced::PASSES_MOST)]
     #[diagnostic(code("bad-option"))]
     Passes(u32),
 }

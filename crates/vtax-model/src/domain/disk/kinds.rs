@@ -37,7 +37,7 @@ pub enum VolumeOption {
 }
 
 fn unknown_option(text: &str) -> DomainError {
-    DomainError::value("options", text, "ro, slice and excl, with commas between them")
+    DomainError::value("options", text, "ro, slice and excl, separated by commas")
 }
 
 /// What is in a backend.
@@ -102,7 +102,7 @@ impl FromStr for DiskSlice {
             (slice.size > 0 && slice.offset.checked_add(slice.size)? <= i64::MAX.cast_unsigned()).then_some(slice)
         };
         slice().ok_or_else(|| {
-            DomainError::value("slice", text, "an offset and a size in whole sectors of 512 bytes, as 1G+512M")
+            DomainError::value("slice", text, "an offset and a size in whole 512-byte sectors, e.g. 1G+512M")
         })
     }
 }

@@ -107,8 +107,7 @@ impl DiskReader<'_> {
             let row = row(self.source, written)?;
             check_new(self.source, &rows, row, written)?;
             if !matches!(row, Row::Disk(disk) if !disk.is_named()) {
-                let message =
-                    format!("`{row}` is no way to a disk, and this study has tests of disks; make two studies");
+                let message = format!("`{row}` does not attach a disk, and this study has disk tests; use two studies");
                 return Err(self.source.coded("options-clash", &written.span(), message));
             }
             rows.push(row);
@@ -135,7 +134,7 @@ impl DiskReader<'_> {
             }
         }
         match cells.is_empty() {
-            true => Err(self.source.coded("empty-matrix", &self.file.baseline.span(), "there is no [[disk_test]]")),
+            true => Err(self.source.coded("empty-matrix", &self.file.baseline.span(), "no [[disk_test]] found")),
             false => Ok(cells),
         }
     }
@@ -144,7 +143,7 @@ impl DiskReader<'_> {
     fn tests(&self, table: &DiskTestTable) -> Result<Vec<DiskTest>, FileError> {
         let (written, usual) = (*table.test.get_ref(), DiskTest::default());
         if (written.duration, written.ramp) != (usual.duration, usual.ramp) {
-            let message = "the times of a test are those of [plan]; leave duration and ramp out";
+            let message = "the times of a test are set in [plan]; omit duration and ramp";
             return Err(self.source.coded("bad-disk-test", &table.test.span(), message));
         }
         let threads = table.threads.as_ref();
@@ -187,8 +186,8 @@ impl DiskReader<'_> {
         };
         let message = match threads_of(cells).any(|known| threads.contains(&known)) {
             true if kept.contains(&baseline) => return Ok(Some(QuickMatrix { rows: kept, threads })),
-            true => format!("[quick] leaves out the baseline `{baseline}`; add it to its methods"),
-            false => "[quick] has none of the numbers of threads of the tests; name some of them".to_owned(),
+            true => format!("[quick] omits the baseline `{baseline}`; add it to its methods"),
+            false => "[quick] has none of the thread counts of the tests; add some of them".to_owned(),
         };
         Err(self.source.coded("not-in-study", &quick.samples.span(), message))
     }
@@ -201,7 +200,7 @@ impl DiskReader<'_> {
         warmup: &Spanned<Warmup>,
     ) -> Result<SamplingPlan, FileError> {
         if !matches!(warmup.get_ref(), Warmup::For(_)) {
-            let message = "fio can't tell when a disk is steady; give a time, as warmup = \"1s\"";
+            let message = "fio cannot detect when a disk is steady; use a time, e.g. warmup = \"1s\"";
             return Err(self.source.coded("option-not-for-this", &warmup.span(), message));
         }
         sampling_plan(self.source, samples, duration, *warmup.get_ref())

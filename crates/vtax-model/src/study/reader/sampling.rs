@@ -88,7 +88,7 @@ impl Reader<'_> {
             None => plan,
         };
         if let (None, Some(quick)) = (&self.file.path, &self.file.quick_path) {
-            let message = "[quick_path] shortens [path], and there is none; add [path], or remove [quick_path]";
+            let message = "[quick_path] requires [path]; add [path], or remove [quick_path]";
             return Err(self.source.coded("path-not-measured", &quick.samples.span(), message));
         }
         let [path, quick_path] = [self.path(&self.file.path)?, self.path(&self.file.quick_path)?];
@@ -100,7 +100,7 @@ impl Reader<'_> {
         let Some(written) = &self.file.answer else { return Ok(None) };
         match (*written.get_ref(), &self.file.path) {
             (Instrument::Path, None) => {
-                let message = "`answer` is \"path\", and nothing measures the path's own cost; add a [path] table, or \
+                let message = "`answer` is \"path\", but nothing is measured under controlled conditions; add a [path] table, or \
                                write \"system\"";
                 Err(self.source.coded("path-not-measured", &written.span(), message))
             }
@@ -113,7 +113,7 @@ impl Reader<'_> {
         let size = *file.get_ref();
         let sent = |net: &NetCell| Some((net.workload.with_file(size)?, net.transport, net.mtu));
         let Some((workload, transport, mtu)) = cells.iter().filter_map(Cell::net).find_map(sent) else {
-            let message = "`file` is the size of files, and no test of the study sends one";
+            let message = "`file` is the size of files, but no test of the study sends one";
             return Err(self.source.coded("option-not-for-this", &file.span(), message));
         };
         let checked = workload.check(transport, mtu);

@@ -40,14 +40,14 @@ impl Reader<'_> {
         let refuse = |code: &str, message: String| Err(self.source.coded(code, &table.span(), message));
         let StepTable { name, rules, sysctl, includes } = table.get_ref();
         if earlier.iter().any(|step| step.name == *name) {
-            return refuse("named-twice", format!("the step `{name}` stands here twice; name each once"));
+            return refuse("named-twice", format!("duplicate step `{name}`; specify each once"));
         }
         let mut step = TuningStep { name: *name, rules: rules.clone(), sysctl: sysctl.clone() };
         for included in includes {
             let Some(other) = earlier.iter().find(|step| step.name == *included) else {
                 return refuse(
                     "not-in-study",
-                    format!("the step `{name}` includes `{included}`, which is no step above it"),
+                    format!("the step `{name}` includes `{included}`, which is not an earlier step"),
                 );
             };
             step.rules.extend(other.rules.iter().cloned());
@@ -55,7 +55,7 @@ impl Reader<'_> {
         }
         step.rules = BTreeSet::from_iter(step.rules).into_iter().collect();
         match step.rules.is_empty() && step.sysctl.is_empty() {
-            true => refuse("empty-list", format!("the step `{name}` changes nothing; give it `rules` or `sysctl`")),
+            true => refuse("empty-list", format!("the step `{name}` changes nothing; add `rules` or `sysctl`")),
             false => Ok(step),
         }
     }
@@ -65,7 +65,7 @@ impl Reader<'_> {
         let Some(first) = self.file.step.first() else { return Ok(Vec::new()) };
         let Row::Path(path) = row else {
             let name = first.get_ref().name;
-            let message = format!("steps are for paths, and `{row}` is none; remove it, or the step `{name}`");
+            let message = format!("steps apply to paths, and `{row}` is not a path; remove it, or the step `{name}`");
             return Err(self.source.coded("rows-clash", &written.span(), message));
         };
         let steps = self.file.step.iter().map(|step| step.get_ref().name);
