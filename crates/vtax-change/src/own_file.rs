@@ -16,7 +16,7 @@ use vtax_sys::SysError;
 use crate::host::HostAccess;
 
 /// The first line of each. A file without it is somebody else's.
-pub(crate) const HEADER: &str = "# Written by `vtax tune apply --persist`; `vtax tune revert` takes its lines back.";
+pub(crate) const HEADER: &str = "# Written by `vtax tune apply --persist`; `vtax tune revert` removes its lines.";
 /// No file of ours is longer.
 const LONGEST: u64 = 1 << 20;
 
@@ -54,7 +54,7 @@ impl OwnFile {
         }
         match self.read(host)? {
             Some(text) if text.lines().next() != Some(HEADER) => {
-                Ok(Some(format!("{} is there already and isn't vtax's: its first line is another", self.path())))
+                Ok(Some(format!("{} already exists and was not written by vtax: its first line differs", self.path())))
             }
             _ => Ok(None),
         }

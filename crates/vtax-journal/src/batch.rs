@@ -11,7 +11,7 @@ use crate::{
 
 /// A text that is no number of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no number of a batch; write a whole number from 1")]
+#[error("invalid batch number `{0}`; use a whole number from 1")]
 pub struct BatchIdError(String);
 
 /// The number of a batch within its journal, from 1.

@@ -17,11 +17,7 @@ pub fn line(content: &[u8]) -> Vec<u8> {
 pub fn content(line: &[u8]) -> Result<&[u8], &'static str> {
     let Some((prefix, content)) = line.split_at_checked(PREFIX) else { return Err("the line is too short") };
     let wanted = format!("{:08x} ", crc32fast::hash(content));
-    if prefix == wanted.as_bytes() {
-        Ok(content)
-    } else {
-        Err("the line isn't as it was written: its checksum is wrong")
-    }
+    if prefix == wanted.as_bytes() { Ok(content) } else { Err("the line was changed: wrong checksum") }
 }
 
 #[cfg(test)]

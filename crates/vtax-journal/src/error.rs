@@ -13,16 +13,16 @@ pub enum JournalError {
     #[error("cannot {operation} {path}: {source}")]
     #[diagnostic(code("file"))]
     Io { operation: &'static str, path: PathBuf, source: io::Error },
-    #[error("`{id}` can't name a journal: use letters, digits, `-` and `_`")]
+    #[error("invalid journal name `{id}`: use letters, digits, `-` and `_`")]
     #[diagnostic(code("bad-name"))]
     BadId { id: String },
     #[error("the name `{id}` is taken: {state}{}", whose(.owner))]
     #[diagnostic(code("name-taken"))]
     Taken { id: String, state: JournalState, owner: Option<Box<Owner>> },
-    #[error("there is no `{id}` in {directory}")]
+    #[error("`{id}` not found in {directory}")]
     #[diagnostic(code("nothing-of-that-name"))]
     Missing { id: String, directory: PathBuf },
-    #[error("`{id}` is in use by {}; wait until it has ended, or end it", whom(.by))]
+    #[error("`{id}` is in use by {}; wait until it exits, or end it", whom(.by))]
     #[diagnostic(code("name-in-use"))]
     Busy { id: String, by: Option<LockHolder> },
     #[error("{path}:{line}: {why}")]
@@ -31,11 +31,11 @@ pub enum JournalError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Record(#[from] RecordError),
-    #[error("{path} has format {found}, this vtax writes format {FORMAT}; use the vtax that made it")]
+    #[error("{path} has format {found}, this vtax uses format {FORMAT}; use the vtax that wrote it")]
     #[diagnostic(code("journal-version"))]
     Format { path: PathBuf, found: u64 },
     #[error(
-        "{path}:{line}: another version of vtax wrote this line, and this version can't read it ({why}); use the vtax that made it"
+        "{path}:{line}: another version of vtax wrote this line, and this version cannot read it ({why}); use the vtax that wrote it"
     )]
     #[diagnostic(code("journal-version"))]
     OtherVersion { path: PathBuf, line: usize, why: String },
@@ -96,7 +96,7 @@ pub struct UndoError<E> {
 
 /// Every reason why a journal is not undone. The journal is still there; undo it again when these reasons are gone.
 #[derive(Debug, thiserror::Error)]
-#[error("`{id}` is not undone in full{}{}", listed(.steps), listed(.file))]
+#[error("`{id}` is not completely undone{}{}", listed(.steps), listed(.file))]
 #[expect(missing_docs, reason = "the messages say it")]
 pub struct UndoErrors<E: fmt::Display> {
     pub id: String,
@@ -110,9 +110,7 @@ pub struct UndoErrors<E: fmt::Display> {
 pub enum UndoBatchError<E: fmt::Display> {
     #[error("`{id}` has no batch {batch}")]
     Missing { id: String, batch: BatchId },
-    #[error(
-        "batch {later} of `{id}` has changed again what batch {batch} had changed ({step}): undo batch {later} first"
-    )]
+    #[error("batch {later} of `{id}` changed the same as batch {batch} ({step}): undo batch {later} first")]
     Later { id: String, batch: BatchId, step: String, later: BatchId },
     #[error(transparent)]
     Steps(UndoErrors<E>),

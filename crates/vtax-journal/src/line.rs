@@ -262,9 +262,9 @@ impl<S: Step> Contents<S> {
         lines.taken += 1;
         match () {
             () if found < sealed => {
-                Err(lines.corrupt(format!("the file is cut: {found} of {sealed} lines that were written are there")))
+                Err(lines.corrupt(format!("the file is truncated: it has {found} of {sealed} lines")))
             }
-            () if !is_torn => Err(lines.corrupt("its end is not that of a line".to_owned())),
+            () if !is_torn => Err(lines.corrupt("it does not end with a complete line".to_owned())),
             () => Ok(contents),
         }
     }

@@ -25,20 +25,20 @@ const LENGTH_BYTES: usize = 4;
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FrameError {
     #[error(
-        "the control stream doesn't start as vtax's does but with \"{found}\"; something else writes to it (a login script that prints, a wrong program?)"
+        "the control stream does not start like vtax's but with \"{found}\"; something else writes to it (output of a login script, a wrong program?)"
     )]
     #[diagnostic(code("unexpected-output"))]
     NotVtax { found: String },
-    #[error("a frame of {length} on the control stream is over the limit of {most}")]
+    #[error("a frame of {length} on the control stream exceeds the limit of {most}")]
     #[diagnostic(code("garbled-stream"))]
     TooLong { length: ByteSize, most: ByteSize },
-    #[error("the control stream was cut inside a frame: {got} of {expected} came")]
+    #[error("the control stream was truncated inside a frame: {got} of {expected} received")]
     #[diagnostic(code("agent-lost"))]
     Truncated { expected: ByteSize, got: ByteSize },
-    #[error("a frame on the control stream isn't of this protocol: {0}")]
+    #[error("invalid frame on the control stream: {0}")]
     #[diagnostic(code("garbled-stream"))]
     Malformed(ForeignText),
-    #[error("the agent sent more of a program's output than it was asked for")]
+    #[error("the agent sent more of a program's output than requested")]
     #[diagnostic(code("garbled-stream"))]
     BeyondWindow,
     #[error("the control stream failed: {0}")]

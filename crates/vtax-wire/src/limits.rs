@@ -53,7 +53,7 @@ pub enum LimitError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Spec(#[from] SpecError),
-    #[error("a measured time of 0: nothing would be measured; give some seconds")]
+    #[error("a duration of 0 measures nothing; use several seconds")]
     #[diagnostic(code("no-test-time"))]
     NoTime,
     #[error("{asked} is too long: an agent runs a test and its warm-up for at most {TIME_MOST}")]
@@ -62,40 +62,38 @@ pub enum LimitError {
     #[error("{asked} is too long: an agent runs a program for at most {most}")]
     #[diagnostic(code("agent-limit"))]
     ProgramTime { asked: Span, most: Span },
-    #[error("a window of {asked} for the outputs of a program in a guest: at most {WINDOW_MOST}")]
+    #[error("a window of {asked} for the output of a program in a guest: at most {WINDOW_MOST}")]
     #[diagnostic(code("agent-limit"))]
     Window { asked: ByteSize },
     #[error("{asked} on the standard input of a program in a guest: at most {INPUT_MOST}")]
     #[diagnostic(code("agent-limit"))]
     Input { asked: ByteSize },
-    #[error("an interval of 0 never ends; give some milliseconds, as --interval 100ms")]
+    #[error("invalid interval 0; use e.g. --interval 100ms")]
     #[diagnostic(code("interval-too-short"))]
     NoInterval,
     #[error(
-        "a series of {duration} in steps of {interval} has more than {INTERVALS_MOST} intervals; give at least {}",
+        "a series of {duration} in steps of {interval} has more than {INTERVALS_MOST} intervals; use at least {}",
         least_interval(*duration)
     )]
     #[diagnostic(code("interval-too-short"))]
     Intervals { duration: Span, interval: Span },
-    #[error("a file of {asked} is beyond what an agent sends: at most {FILE_MOST}")]
+    #[error("a file of {asked} exceeds an agent's limit of {FILE_MOST}")]
     #[diagnostic(code("agent-limit"))]
     File { asked: ByteSize },
-    #[error("{asked} CPUs to pin to: no Linux has more than {CPUS_MOST}")]
+    #[error("{asked} CPUs to pin to: Linux supports at most {CPUS_MOST}")]
     #[diagnostic(code("agent-limit"))]
     Cpus { asked: usize },
-    #[error("{SESSIONS_MOST} sessions are open on this agent already; finish or cancel some")]
+    #[error("this agent already has {SESSIONS_MOST} open sessions; finish or cancel some")]
     #[diagnostic(code("agent-limit"))]
     Sessions,
-    #[error("{TUNING_ORDERS_MOST} orders to tune wait already")]
+    #[error("{TUNING_ORDERS_MOST} tuning requests are already queued")]
     #[diagnostic(code("agent-limit"))]
     TuningOrders,
-    #[error(
-        "{asked} streams, with {running} running already, are beyond what an agent runs: at most {FLOWS_MOST} at once"
-    )]
+    #[error("{asked} streams, with {running} already running, exceed an agent's limit of {FLOWS_MOST}")]
     #[diagnostic(code("agent-limit"))]
     Flows { asked: u32, running: u32 },
     #[error(
-        "message buffers of {asked}, with {running} in use already, are beyond what an agent holds: at most {BUFFERS_MOST}; use fewer streams or smaller messages"
+        "message buffers of {asked}, with {running} already in use, exceed an agent's limit of {BUFFERS_MOST}; use fewer streams or smaller messages"
     )]
     #[diagnostic(code("agent-limit"))]
     Buffers { asked: ByteSize, running: ByteSize },

@@ -294,16 +294,16 @@ fn verb(request: &Request) -> &'static str {
         Request::Tune(TuningOrder::ConnectTime { .. }) => "measure a round trip",
         Request::Tune(TuningOrder::Plan { .. }) => "plan changes",
         Request::Tune(TuningOrder::TryOut { .. }) => "make changes",
-        Request::Tune(TuningOrder::Keep { .. }) => "keep changes",
-        Request::Tune(TuningOrder::Revert { .. } | TuningOrder::RevertAll) => "bring settings back",
+        Request::Tune(TuningOrder::Keep { .. }) => "confirm changes",
+        Request::Tune(TuningOrder::Revert { .. } | TuningOrder::RevertAll) => "restore settings",
         Request::Attach { .. } => "set up its link",
-        Request::Lend { .. } => "take an address",
-        Request::TakeBack => "give its addresses back",
+        Request::Lend { .. } => "add an address",
+        Request::TakeBack => "remove its addresses",
         Request::Run(_) => "run a program",
-        Request::More { .. } => "send more of a program's outputs",
+        Request::More { .. } => "send more of a program's output",
         Request::Signal { .. } => "signal a program",
         Request::Shutdown => "shutdown",
-        Request::PowerOff => "switch its machine off",
+        Request::PowerOff => "power off its machine",
     }
 }
 

@@ -27,12 +27,12 @@ pub struct LocateError {
 impl LocateError {
     fn named(origin: &str, path: &Path, why: &Unusable) -> LocateError {
         let why = format!("{origin} names {}, which {why}", path.display());
-        LocateError { named: true, unsupported: Unsupported::new(why, "name the program vtax-agent of the same build") }
+        LocateError { named: true, unsupported: Unsupported::new(why, "specify the vtax-agent of the same build") }
     }
 
     fn nowhere(looked: &[PathBuf]) -> LocateError {
-        let why = format!("the program {PROGRAM} isn't there; looked for {}", listed(looked));
-        let remedy = format!("build it (cargo build -p vtax-agent) or name it in {VARIABLE}");
+        let why = format!("the cannot find the program {PROGRAM}; looked for {}", listed(looked));
+        let remedy = format!("build it (cargo build -p vtax-agent) or set {VARIABLE} to its path");
         LocateError { named: false, unsupported: Unsupported::new(why, remedy) }
     }
 }

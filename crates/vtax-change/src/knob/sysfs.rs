@@ -84,8 +84,10 @@ impl fmt::Display for SysfsFile {
 fn check(path: &str) -> Result<(), ChangeError> {
     let why = match path {
         "" => "it is empty",
-        _ if path.starts_with('/') => "write it without /sys/ at its beginning",
-        _ if path.split('/').any(|name| matches!(name, "" | "." | "..")) => "it has a name that is empty, `.` or `..`",
+        _ if path.starts_with('/') => "omit the leading /sys/",
+        _ if path.split('/').any(|name| matches!(name, "" | "." | "..")) => {
+            "it has a component that is empty, `.` or `..`"
+        }
         _ if !path.bytes().all(|byte| byte.is_ascii_graphic()) => "only visible ASCII characters are allowed",
         _ => return Ok(()),
     };

@@ -12,22 +12,22 @@ pub enum PciChangeError {
     #[diagnostic(forward(error))]
     Kernel { object: String, error: Box<SysError> },
     #[error(
-        "the virtual functions of {device} are {found} and not {wanted}; make them first (vtax io create-vf), and the lab uses those"
+        "{device} has {found} virtual functions, not {wanted}; create them first (vtax io create-vf), and the lab uses those"
     )]
     #[diagnostic(code("functions-moved"))]
     Moved { device: PciAddress, wanted: String, found: String },
     #[error(
-        "{device} has {found} virtual functions, and this lab made {made}: they are another's and are left alone; remove them with vtax io destroy-vf, then clean again"
+        "{device} has {found} virtual functions, but this lab created {made}: they belong to another program and are left alone; remove them with vtax io destroy-vf, then clean again"
     )]
     #[diagnostic(code("functions-not-ours"))]
     OtherVfs { device: PciAddress, made: u32, found: u32 },
-    #[error("the driver of {device} doesn't give function {index} its {what}; leave that out, or use another NIC")]
+    #[error("the driver of {device} does not set the {what} of function {index}; omit it, or use another NIC")]
     #[diagnostic(code("setting-not-taken"))]
     VfRefused { device: PciAddress, index: u32, what: &'static str },
-    #[error("{device} has no network link here any more; look at `vtax io list -l`")]
+    #[error("{device} no longer has a network link here; see `vtax io list -l`")]
     #[diagnostic(code("no-network-link"))]
     NoNicLink { device: PciAddress },
-    #[error("the link of {device} gets no carrier; look at the cable, and at the NIC at its other end")]
+    #[error("the link of {device} has no carrier; check the cable, and the NIC at its other end")]
     #[diagnostic(code("no-carrier"))]
     NoCarrier { device: PciAddress },
 }

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AgentError {
-    #[error("the agent of {name} can't be started: `{program}`: {source}")]
+    #[error("cannot start the agent of {name}: `{program}`: {source}")]
     #[diagnostic(code("agent-not-started"))]
     Start { name: String, program: String, source: io::Error },
     #[error(
@@ -21,34 +21,36 @@ pub enum AgentError {
     )]
     #[diagnostic(code("defect"))]
     NotPiped { name: String },
-    #[error("the agent of {name} can't be reached at {}: {why}; is its guest running?", path.display())]
+    #[error("the agent of {name} is unreachable at {}: {why}; is its guest running?", path.display())]
     #[diagnostic(code("agent-unreachable"))]
     NoSocket { name: String, path: PathBuf, why: io::Error },
-    #[error("no file descriptor is left for the link to the agent of {name}: {source}")]
+    #[error("no file descriptor for the link to the agent of {name}: {source}")]
     #[diagnostic(code("too-many-files"))]
     Descriptor { name: String, source: io::Error },
-    #[error("no thread can be started to talk to the agent of {name}: {source}")]
+    #[error("cannot start a thread for the agent of {name}: {source}")]
     #[diagnostic(code("too-many-threads"))]
     Thread { name: String, source: io::Error },
-    #[error("the agent of {name} didn't answer the greeting within {deadline:?}{}", quoted(stderr))]
+    #[error("the agent of {name} did not answer the greeting within {deadline:?}{}", quoted(stderr))]
     #[diagnostic(code("not-in-time"))]
     Silent { name: String, deadline: Duration, stderr: ForeignText },
     #[error("the agent of {name} is vtax-agent {} (protocol {}), this is vtax {} (protocol {}); install the same version of both", theirs.version, theirs.protocol, ours.version, ours.protocol)]
     #[diagnostic(code("agent-version"))]
     OtherVersion { name: String, ours: Greeting, theirs: Greeting },
-    #[error("the agent of {name} is gone: {death}")]
+    #[error("the agent of {name} exited: {death}")]
     #[diagnostic(code("agent-lost"))]
     Died { name: String, death: Death },
-    #[error("the agent of {name} didn't answer `{what}` within {deadline:?}")]
+    #[error("the agent of {name} did not answer `{what}` within {deadline:?}")]
     #[diagnostic(code("not-in-time"))]
     Deadline { name: String, what: &'static str, deadline: Duration },
     #[error("the agent of {name} failed to {what}: {fault}")]
     #[diagnostic(forward(fault))]
     Refused { name: String, what: &'static str, fault: Fault },
-    #[error("the agent of {name} gave `{what}` an answer of another kind; this is a defect of vtax, please report it")]
+    #[error(
+        "the agent of {name} answered `{what}` with another kind of reply; this is a bug in vtax, please report it"
+    )]
     #[diagnostic(code("defect"))]
     OddReply { name: String, what: &'static str },
-    #[error("the order for the agent of {name} can't be sent: {source}")]
+    #[error("cannot send the request to the agent of {name}: {source}")]
     #[diagnostic(code("order-too-large"))]
     Unsendable { name: String, source: FrameError },
 }

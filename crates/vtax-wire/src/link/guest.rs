@@ -36,7 +36,7 @@ impl AgentLink {
         let request = Request::Lend { session: self.new_session(), loan: loan.clone() };
         match self.call(request)?.wait(ATTACHED)? {
             Reply::Link(attached) => Ok(attached),
-            _ => Err(self.odd("take an address")),
+            _ => Err(self.odd("add an address")),
         }
     }
 
@@ -44,7 +44,7 @@ impl AgentLink {
     pub fn take_back(&self) -> Result<(), AgentError> {
         match self.call(Request::TakeBack)?.wait(ATTACHED)? {
             Reply::Done => Ok(()),
-            _ => Err(self.odd("give its addresses back")),
+            _ => Err(self.odd("remove its addresses")),
         }
     }
 

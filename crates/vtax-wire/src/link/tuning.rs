@@ -43,7 +43,7 @@ impl AgentLink {
     pub fn keep(&self, batch: BatchId) -> Result<(), AgentError> {
         match self.tune(TuningOrder::Keep { batch })? {
             TuningReply::Kept => Ok(()),
-            _ => Err(self.odd("keep changes")),
+            _ => Err(self.odd("confirm changes")),
         }
     }
 
@@ -52,7 +52,7 @@ impl AgentLink {
         let order = batch.map_or(TuningOrder::RevertAll, |batch| TuningOrder::Revert { batch });
         match self.tune(order)? {
             TuningReply::Reverted(report) => Ok(report),
-            _ => Err(self.odd("bring settings back")),
+            _ => Err(self.odd("restore settings")),
         }
     }
 

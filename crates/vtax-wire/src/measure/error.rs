@@ -39,13 +39,11 @@ pub enum SampleFailure {
     #[diagnostic(forward(error))]
     End { end: End, error: AgentError, other: Option<Box<AgentError>> },
     #[error(
-        "the file that arrived at {responder} has the checksum {received:016x}, the one that {initiator} sent has {sent:016x}: the path, or a disk, has changed it"
+        "the file that arrived at {responder} has the checksum {received:016x}, the one that {initiator} sent has {sent:016x}: the path or a disk has corrupted it"
     )]
     #[diagnostic(code("file-differs"))]
     Checksum { initiator: String, responder: String, sent: u64, received: u64 },
-    #[error(
-        "the agent of {agent} reports nothing about the file of its test; this is a defect of vtax, please report it"
-    )]
+    #[error("the agent of {agent} reports nothing about the file of its test; this is a bug in vtax, please report it")]
     #[diagnostic(code("defect"))]
     NoFile { agent: String },
 }

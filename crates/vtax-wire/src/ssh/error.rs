@@ -9,13 +9,13 @@ use crate::link::AgentError;
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SshHostError {
-    #[error("the name of the remote host is empty; give it as ssh takes it: HOST or USER@HOST")]
+    #[error("empty remote host name; use ssh's syntax: HOST or USER@HOST")]
     #[diagnostic(code("bad-name"))]
     Empty,
-    #[error("`{host}` is no remote host: neither a user's name nor a host's begins with `-`")]
+    #[error("invalid remote host `{host}`: user and host names cannot start with `-`")]
     #[diagnostic(code("bad-name"))]
     Option { host: String },
-    #[error("`{}` is no remote host: there is a space or a control character in it", host.escape_debug())]
+    #[error("invalid remote host `{}`: it contains a space or a control character", host.escape_debug())]
     #[diagnostic(code("bad-name"))]
     Character { host: String },
 }
@@ -45,13 +45,13 @@ pub enum SshError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Host(#[from] SshHostError),
-    #[error("{}, the agent for remote hosts, can't be read: {source}", path.display())]
+    #[error("cannot read the agent for remote hosts, {}: {source}", path.display())]
     #[diagnostic(code("file"))]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("{} is not the agent of this vtax: {found}; name the program vtax-agent of the same build", path.display())]
+    #[error("{} is not the agent of this vtax: {found}; specify the vtax-agent of the same build", path.display())]
     #[diagnostic(code("no-agent-program"))]
     OtherProgram { path: PathBuf, found: ForeignText },
-    #[error("{host} can't be reached: `{program}` can't be started: {source}; install the OpenSSH client")]
+    #[error("cannot reach {host}: cannot start `{program}`: {source}; install the OpenSSH client")]
     #[diagnostic(code("no-ssh-client"))]
     Start { program: String, host: String, source: io::Error },
     #[error("{stage} at {host} failed{}{}", ended(status), said(host, stage, words))]
@@ -64,17 +64,17 @@ pub enum SshError {
     #[diagnostic(code("ssh-failed"))]
     Stream { host: String, stage: SshStep, source: io::Error },
     #[error(
-        "{host} prints more than 64 KiB before it runs the command of vtax, beginning with \"{start}\"; see what its login scripts print when they have no terminal"
+        "{host} prints more than 64 KiB before it runs vtax's command, starting with \"{start}\"; check the output of its login scripts without a terminal"
     )]
     #[diagnostic(code("unexpected-output"))]
     Noise { host: String, start: ForeignText },
     #[error(
-        "{host} is {theirs}, and the agent here is for Linux on {ours}; put a vtax-agent of this version that was built for it there, in a directory of the PATH"
+        "{host} is {theirs}, but the agent here is for Linux on {ours}; install a vtax-agent of this version built for it there, in a directory in PATH"
     )]
     #[diagnostic(code("other-architecture"))]
     Machine { host: String, theirs: ForeignText, ours: String },
     #[error(
-        "{host} has no place for the agent:{tried}; make room in one of them (it takes 3 MB, and must be allowed to run), or put vtax-agent there in a directory of the PATH"
+        "{host} has no place for the agent:{tried}; free space in one of them (it takes 3 MB, and must be executable), or install vtax-agent there in a directory in PATH"
     )]
     #[diagnostic(code("no-place-for-agent"))]
     NoPlace { host: String, tried: ForeignText },
@@ -91,7 +91,7 @@ fn ended(status: &Option<ExitStatus>) -> String {
 fn said(host: &str, stage: &SshStep, words: &ForeignText) -> String {
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
     match stage {
-        SshStep::Login => format!("{words}; see what `ssh -o BatchMode=yes {host} true` says"),
+        SshStep::Login => format!("{words}; try `ssh -o BatchMode=yes {host} true`"),
         SshStep::Copy => words,
     }
 }

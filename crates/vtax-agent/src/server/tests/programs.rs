@@ -71,7 +71,7 @@ fn a_guest_runs_programs_and_finds_its_links() {
     assert!(misread.contains("set up its link") && misread.contains("02-00"), "{misread}");
     let loan = AddressLoan { mac: "02-00".into(), address: "198.18.0.1/30".parse().expect("an address") };
     let misread = link.lend(&loan).expect_err("no address").to_string();
-    assert!(misread.contains("take an address") && misread.contains("02-00"), "{misread}");
+    assert!(misread.contains("add an address") && misread.contains("02-00"), "{misread}");
     link.take_back().expect("nothing was lent");
 }
 
