@@ -123,7 +123,7 @@ fn what_is_persisted_is_in_our_file_and_is_taken_out_of_it() {
     let text = fs::read_to_string(alone.place()).expect("our file");
     assert!(text.ends_with("\nnet.ipv4.tcp_wmem = 4096 4096 4194304\n"), "{text}");
     let status = alone.vtax(&["tune", "status"]);
-    assert!(String::from_utf8_lossy(&status.stdout).contains("(made, kept over a restart)"), "{status:?}");
+    assert!(String::from_utf8_lossy(&status.stdout).contains("(made, persistent)"), "{status:?}");
     assert_eq!(alone.json(&["tune", "revert", "1", "--json"])["reverted"], 2);
     assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
 }

@@ -153,7 +153,7 @@ fn what_a_killed_agent_has_left_is_brought_back_by_the_next() {
             "revert" => assert_eq!(tune(&far, &["revert"])["reverted"], 1),
             _ => {
                 let next = far.near(&["tune", "apply", "offloads", "--host", "ssh:far"]);
-                assert!(told(&next).contains("left half done"), "{}", told(&next));
+                assert!(told(&next).contains("left incomplete"), "{}", told(&next));
             }
         }
         assert_eq!(rmem(&far), SMALL);

@@ -281,7 +281,7 @@ fn a_value_that_two_batches_changed_is_brought_back_by_the_later_one_first() {
     let error = journal.undo_batch(batch(1), &mut world).expect_err("the second batch stands on it");
     assert_eq!(
         error.to_string(),
-        "batch 2 of `tuning` has changed again what batch 1 had changed (set 1 to 1001): undo batch 2 first"
+        "batch 2 of `tuning` changed the same as batch 1 (set 1 to 1001): undo batch 2 first"
     );
     assert_eq!(world.values, changed);
     for number in [2, 1] {
@@ -446,6 +446,6 @@ fn a_number_of_a_batch_is_read_as_it_is_printed() {
     assert_eq!(batch(7).to_string(), "7");
     for text in ["0", "-1", "", "one", "1.0"] {
         let error = text.parse::<BatchId>().expect_err("no number");
-        assert_eq!(error.to_string(), format!("`{text}` is no number of a batch; write a whole number from 1"));
+        assert_eq!(error.to_string(), format!("invalid batch number `{text}`; use a whole number from 1"));
     }
 }

@@ -145,7 +145,7 @@ fn every_undo_error_is_reported() {
     assert_eq!(
         errors.to_string(),
         concat!(
-            "`rack` is not undone in full; could not undo \"make box 3\": box 3 is stuck; ",
+            "`rack` is not completely undone; could not undo \"make box 3\": box 3 is stuck; ",
             "could not undo \"make box 2\": box 2 is stuck; could not undo \"make box 0\": box 0 is stuck"
         )
     );

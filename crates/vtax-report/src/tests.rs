@@ -153,7 +153,7 @@ fn killed_runs_say_how_to_go_on() {
     snapshot("killed_after_one_round", render(&analyse(&killed_after(built_in("demo"), 1)), &TERMINAL));
     let three = render(&analyse(&killed_after(built_in("demo"), 3)), &TERMINAL);
     assert!(three.contains("vtax run --resume demo-20260102-030405-5eed"), "{three}");
-    let noisy = three.contains("too noisy") && three.contains("3 rounds are too few to show any difference");
+    let noisy = three.contains("too noisy") && three.contains("3 rounds are too few to detect any difference");
     assert!(noisy || three.contains("% worse"), "{three}");
 }
 

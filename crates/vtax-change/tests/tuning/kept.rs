@@ -4,7 +4,7 @@ use vtax_change::{KeptLine, OwnFile};
 
 use super::*;
 
-const HEADER: &str = "# Written by `vtax tune apply --persist`; `vtax tune revert` takes its lines back.\n";
+const HEADER: &str = "# Written by `vtax tune apply --persist`; `vtax tune revert` removes its lines.\n";
 const DRAFT: &str = "etc/sysctl.d/.90-vtax.conf.new";
 
 fn machine() -> Machine {

@@ -182,13 +182,13 @@ mod tests {
         let refused = |text: &str| text.parse::<DiskAttach>().expect_err(text).to_string();
         assert_eq!(
             refused("virtio-bkl"),
-            "unknown disk of a guest `virtio-bkl`; did you mean `virtio-blk`? (there are \
+            "unknown guest disk `virtio-bkl`; did you mean `virtio-blk`? (there are \
             virtio-blk, virtio-scsi, vhost-user-blk, nbd, nvme, ahci, ide, assigned-nvme)"
         );
         assert!(refused("ahci:iothread").contains("not for ahci"));
         assert!(refused("ide:queues=2").contains("not for ide"));
         assert!(refused("assigned-nvme:aio=native").contains("the controller itself"));
-        assert_eq!(refused("virtio-blk:queues=0"), "0 queues: give 1 to 16");
+        assert_eq!(refused("virtio-blk:queues=0"), "0 queues: must be 1 to 16");
         assert!(refused("virtio-blk:aio=iouring").contains("did you mean `io_uring`?"));
         assert!(refused("virtio-blk:").contains("`` is no setting"));
     }

@@ -114,8 +114,8 @@ mod tests {
         };
         assert_eq!(
             domain.to_string(),
-            "in the domain mars by virtio-blk (aio=threads, QEMU's main thread, the host's page cache) of /data.img (raw, 1 GiB \
-             from 1 MiB on)"
+            "in the domain mars through virtio-blk (aio=threads, QEMU's main thread, the host's page cache) of /data.img (raw, 1 GiB \
+             from offset 1 MiB)"
         );
         let limits = vec!["8:0 rbps=max wbps=1048576".into()];
         let zone = DiskUser::Zone { zone: "rack/web".into(), cgroup: Some("/web".into()), limits };

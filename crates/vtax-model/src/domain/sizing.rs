@@ -133,7 +133,7 @@ mod tests {
             assert_eq!(all.domains[&mars].cpus, Some(cids(left)));
         }
         for (change, by, why) in [
-            (SizeChange::Remove, cids(&[4]), "can't remove the cores 4: there are only the cores 5"),
+            (SizeChange::Remove, cids(&[4]), "cannot remove the cores 4: there are only the cores 5"),
             (SizeChange::Add, CpuDemand::Cores(1), "set-core with a number gives it any cores"),
             (SizeChange::Add, CpuDemand::Vcpus(1), "add-core cid= and remove-core cid= change"),
         ] {

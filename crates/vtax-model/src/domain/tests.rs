@@ -449,7 +449,7 @@ fn the_largest_configuration_is_made_anew() {
     let alt_macs = Some(vec![AltMac::Auto; VirtualNic::MOST_ALT_MACS + 1]);
     let change = VnetChange { alt_macs, ..VnetChange::default() };
     let refused = all.set_vnet(&name("d7"), &name("net3"), change).expect_err("too many");
-    assert_eq!(refused.to_string(), most("32 further addresses of a vnet"));
+    assert_eq!(refused.to_string(), most("32 additional addresses of a vnet"));
     let volume = VolumeName { volume: name("one-more"), service: name("vds0") };
     let exported = all.disk_services[&name("vds0")].volumes[&name("v0-0")].clone();
     let refused = all.add_volume(&volume, Volume { backend: "/dev/more".into(), ..exported }).expect_err("too many");

@@ -101,18 +101,18 @@ mod tests {
         let of_mtu = |message: &str| in_words(message, Some("mtu")).text;
         assert_eq!(
             of_mtu("invalid type: string \"three\", expected a sequence"),
-            "`mtu`: this is the text \"three\"; write a list, in [ ]"
+            "`mtu`: invalid value: the string \"three\"; expected a list, in [ ]"
         );
         assert_eq!(
             of_mtu("invalid type: string \"three\", expected i64"),
-            "`mtu`: this is the text \"three\"; write a whole number, without quotes"
+            "`mtu`: invalid value: the string \"three\"; expected a whole number, without quotes"
         );
         assert_eq!(
             of_mtu("unknown variant `brigde`, expected one of `bridge`, `veth`"),
-            "`mtu`: `brigde` is no known name here; did you mean `bridge`? (known: bridge, veth)"
+            "`mtu`: unknown name `brigde`; did you mean `bridge`? (known: bridge, veth)"
         );
-        assert_eq!(of_mtu("unknown field `x`, expected `y`"), "`x` is no known key here (known: y)");
-        assert_eq!(of_mtu("missing field `id`"), "`id` is missing here; add it");
+        assert_eq!(of_mtu("unknown field `x`, expected `y`"), "unknown key `x` (known: y)");
+        assert_eq!(of_mtu("missing field `id`"), "missing key `id`; add it");
         assert_eq!(of_mtu("key with no value, expected `=`"), "key with no value, expected `=`");
     }
 }

@@ -37,7 +37,7 @@ fn an_option_of_another_test_is_named() {
     let stream = Workload::Stream { message: ByteSize(1), direction: Direction::Forward };
     let gso = TestOptions { gso: Some(Segments::MOST), ..TestOptions::default() };
     assert_eq!(gso.check(Transport::Udp, &stream, 1), Ok(()));
-    assert_eq!(refused(gso, Transport::Tcp, stream, 1), "`gso` is for UDP streams, not for TCP stream; leave it out");
+    assert_eq!(refused(gso, Transport::Tcp, stream, 1), "`gso` applies to UDP streams, not to TCP stream; omit it");
     let gap = TestOptions { gap: Some(Span::from_millis(1)), ..TestOptions::default() };
     assert!(refused(gap, Transport::Tcp, Workload::Cc, 1).contains("`gap` is for rr"));
     let nodelay = SocketOptions { nodelay: Some(false), ..SocketOptions::default() };

@@ -161,9 +161,9 @@ fn a_longer_plan_keeps_the_order_of_the_samples() {
 fn fewer_rounds_than_a_run_has_are_refused() {
     let mut run = run(header(THREE_ROWS), |_, _, _| 100.0);
     let told = |run: &RunReadings, rounds| run.extended(rounds).expect_err("too few").to_string();
-    assert_eq!(told(&run, 8), "--samples 8: give more than 8, the number of rounds that the run test-1 has");
+    assert_eq!(told(&run, 8), "--samples 8: must be more than 8, the number of rounds of the run test-1");
     run.state = RunState::Stopped;
-    insta::assert_snapshot!(told(&run, 5), @"--samples 5: give more than 8, the number of rounds in the plan of the run test-1, or leave --samples out to take those that are missing");
+    insta::assert_snapshot!(told(&run, 5), @"--samples 5: must be more than 8, the planned rounds of the run test-1; or omit --samples to take the missing ones");
 }
 
 #[test]

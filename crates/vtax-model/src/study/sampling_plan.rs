@@ -109,7 +109,7 @@ mod tests {
         let refused = plan(1_000_000).check().expect_err("too many").to_string();
         assert_eq!(
             refused,
-            "1000000 samples of each cell: give at most 2000; longer samples gain more than further ones"
+            "1000000 samples per cell: must be at most 2000; longer samples gain more than more samples"
         );
     }
 }

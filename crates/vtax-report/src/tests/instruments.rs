@@ -112,7 +112,7 @@ fn what_is_too_noisy_says_why_and_what_would_help() {
     let text = render(&document, &Options { width: 80, ..TERMINAL });
     snapshot("noisy_80", text.clone());
     let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(joined.contains("BBR paces the stream by its own guess of the path's rate"), "{text}");
+    assert!(joined.contains("BBR paces the stream by its own estimate of the path's rate"), "{text}");
     assert!(joined.contains("(--congestion cubic)") && joined.contains("too noisy to tell"), "{text}");
     assert!(joined.contains("! RETRANSMITS: TCP retransmitted over links that lose nothing (native;"), "{text}");
 }
@@ -211,7 +211,7 @@ fn what_is_said_twice_is_left_to_detail() {
     let document = analyse(&both());
     let short = render(&document, &TERMINAL);
     let detail = render(&document, &Options { detail: true, ..TERMINAL });
-    for text in ["CPU of both ends' threads", "with 95 % intervals (host settings):", "µs [95 %]", "\nplan "] {
+    for text in ["CPU of both endpoints' threads", "with 95 % intervals (host settings):", "µs [95 %]", "\nplan "] {
         assert!(detail.contains(text) && !short.contains(text), "{text}: {short}");
     }
     assert!(short.contains("with 95 % intervals (controlled conditions):"), "{short}");

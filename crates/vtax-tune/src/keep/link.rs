@@ -223,17 +223,17 @@ mod tests {
         let facts = facts(&[]);
         let ring = HostSetting::LinkRxRing { link: "eno1".into(), value: 512 };
         for (setting, told) in [
-            (mtu("br0"), "br0 has no device: a program makes it anew; set it where that program is configured"),
+            (mtu("br0"), "br0 has no device: a program recreates it; set it in the configuration of that program"),
             (mtu("odd"), "its device isn't on the PCI bus; write a rule of udev that finds it"),
-            (ring, "a rule of udev can set it only by ethtool, which isn't installed; install ethtool"),
+            (ring, "a udev rule can set it only with ethtool, which is not installed; install ethtool"),
             (
                 HostSetting::sysfs("devices/system/cpu/cpu0/cpufreq/x".into(), 1),
-                "a driver of the CPUs may be loaded after all files of settings were read; cpupower.service keeps it, or a profile of TuneD",
+                "a CPU driver may be loaded after all settings files were read; use cpupower.service or a TuneD profile",
             ),
-            (HostSetting::of_link(&"eno1".into(), "a\"}b", 1), "its name has odd characters; set it by hand"),
+            (HostSetting::of_link(&"eno1".into(), "a\"}b", 1), "its name has unsupported characters; set it manually"),
             (
                 HostSetting::of_link(&"eno1".into(), "mtu", "1\", RUN+=\"x"),
-                "the value 1\", RUN+=\"x has odd characters; set it by hand",
+                "the value 1\", RUN+=\"x has odd characters; set it manually",
             ),
         ] {
             assert_eq!(rule(&facts, false, setting), told);

@@ -194,7 +194,7 @@ fn what_cant_be_imported_says_why() {
     insta::assert_snapshot!(of(fixture("fio-disk")), @"fio: it has no bins of response times: run fio with --output-format=json+ --lat_percentiles=1");
     let disk = fixture("fio-disk-bins");
     insta::assert_snapshot!(of(&disk.replace("\"randrw\"", "\"trim\"")), @"fio: unknown pattern `trim`: only read, write, rw, and these with rand are supported");
-    insta::assert_snapshot!(of(&disk.replace("\"libaio\"", "\"sync\"")), @"fio: its test is random:reads=60,block=4 KiB,depth=4,jobs=2,targets=1,range=4 MiB,engine=sync,direct=on: unknown engine for disks `sync`; did you mean `psync`? (there are io_uring, libaio, psync)");
+    insta::assert_snapshot!(of(&disk.replace("\"libaio\"", "\"sync\"")), @"fio: its test is random:reads=60,block=4 KiB,depth=4,jobs=2,targets=1,range=4 MiB,engine=sync,direct=on: unknown disk engine `sync`; did you mean `psync`? (there are io_uring, libaio, psync)");
     insta::assert_snapshot!(of(&disk.replace("\"size\"", "\"io_size\"")), @"fio: it does not report the range of the disk: give fio size=");
     insta::assert_snapshot!(of(&disk.replace("\"bs\" : \"4k\"", "\"bs\" : \"4k,8k\"")), @"fio: its block size `4k,8k` is not supported: only a single number, e.g. 4k");
     insta::assert_snapshot!(told(&[disk, fixture("fio-net-send")]).rsplit_once('/').map_or("", |(_, told)| told), @"1.out: fio: it is of a network, but the first file is of a disk: import each kind separately");
@@ -258,7 +258,7 @@ fn a_table_that_cant_be_imported_says_why() {
     let told = |text: &str| refused(text, &ImportAs::default());
     insta::assert_snapshot!(told(&T7_1.replace("id = \"sparc-t7-1\"", "id = \"mine\"")), @"published.toml: published figures: its id `mine` is not that of a built-in study (demo, sparc-t7-1, ip-instances, ovm3-tuning, vdisk, vmdq): name the study with its rows and tests, e.g. --study mine.toml");
     insta::assert_snapshot!(told(&T7_1.replacen("= 58", "= -58", 1)), @"published.toml: published figures: -58 is not a possible figure of native RR");
-    insta::assert_snapshot!(told(&T7_1.replacen("\nrtt =", "\nsmall_untuned =", 1)), @"published.toml:12: `small_untuned` is no known key here (known: transport, method, path, rtt, latency, bandwidth, gbps, mtu, system, real, user, sys)");
+    insta::assert_snapshot!(told(&T7_1.replacen("\nrtt =", "\nsmall_untuned =", 1)), @"published.toml:12: unknown key `small_untuned` (known: transport, method, path, rtt, latency, bandwidth, gbps, mtu, system, real, user, sys)");
     insta::assert_snapshot!(told(&T7_1.replace("9000 = ", "1501 = ").replace("1500 = ", "1502 = ")), @"published.toml: published figures: none of its figures belongs to a cell of the study sparc-t7-1");
     insta::assert_snapshot!(told(&IP_INSTANCES.replacen("sys = 5.3", "", 1)), @"published.toml: published figures: the file of shared-to-shared has no times `user` and `sys`");
     insta::assert_snapshot!(refused(T7_1, &wanted()), @"--method: a table of published figures contains this itself; omit it");

@@ -274,7 +274,7 @@ fn a_topology_of_a_program_is_checked_too() {
     let mut wrong = topology(&with(""));
     wrong.guests[0].size.vcpus = 0;
     let told = plan(&wrong, &facts()).expect_err("no vCPU").to_string();
-    assert_eq!(told, "guest `web`: 0 vCPUs: a guest has 1 to 256");
+    assert_eq!(told, "guest `web`: 0 vCPUs: must be 1 to 256");
     let mut wrong = topology(&with(""));
     wrong.guests[0].wire = "w9".parse().unwrap();
     assert!(matches!(plan(&wrong, &facts()), Err(PlanError::Unknown { what: "wire", .. })));
