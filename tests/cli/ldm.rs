@@ -249,7 +249,7 @@ fn what_domains_are_to_have_goes_from_host_to_host() {
         all.printed(&["ldm", "init-system", "-i", "domains"]);
         assert_eq!(all.printed(&["ldm", "list-constraints", format]), text);
         let told = all.refused(&["ldm", "add-domain", "-i", "domains"]);
-        assert!(told.contains("the domain `mars` exists already"), "{told}");
+        assert!(told.contains("the domain `mars` already exists"), "{told}");
 
         let domains = Bench::new().with("domains", &text);
         let told = domains.refused(&["ldm", "add-domain", "-i", "domains"]);
@@ -392,7 +392,7 @@ fn further_forms_of_the_vendors_verbs_work() {
     ldm("init-system -s -i domains.json");
     assert!(!ldm("list -p").contains("|name=mars|") && ldm("list-services").contains("admin-vsw"));
     let told = bench.refused(&["ldm", "init-system", "-f", "-i", "domains.json"]);
-    assert!(told.contains("exists already"), "{told}");
+    assert!(told.contains("already exists"), "{told}");
     let told = bench.refused(&["ldm", "init-system", "-i", "domains.json"]);
     assert!(told.contains("add those in the file to them (-f)"), "{told}");
     ldm("add-domain failure-policy=reset autostart=yes d1");

@@ -86,7 +86,7 @@ fn a_delayed_reconfiguration_says_what_it_is_and_is_seen_in_the_list() {
     assert_eq!(ldm("apply-reconf"), "Applied: the other changes of primary\n");
     assert!(ldm("list-constraints --json").contains("reset"));
     assert_eq!(flags().as_deref(), Some("-n-c--"));
-    assert!(refused("apply-reconf").contains("primary is in no delayed reconfiguration"));
+    assert!(refused("apply-reconf").contains("primary is not in a delayed reconfiguration"));
     ldm("set-vcpu 2 mars");
 }
 

@@ -46,7 +46,7 @@ fn domains_of_a_file_are_bound_and_started_all_or_none() {
     file(&bench, &json!({ "vcpus": 1 }));
     host.ldm("bind -i domains.json");
     assert_eq!(states(), ["bound", "bound"]);
-    assert!(host.refused("start -i domains.json").contains("the domain `mars` exists already"));
+    assert!(host.refused("start -i domains.json").contains("the domain `mars` already exists"));
     assert_eq!(states(), ["bound", "bound"], "what was there stays");
     host.ldm("unbind mars venus");
     host.ldm("remove-domain -a");

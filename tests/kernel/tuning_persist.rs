@@ -139,7 +139,7 @@ fn what_is_kept_is_there_after_a_restart_and_is_taken_back_as_before() {
     assert!(settings.len() == 2 && settings.iter().all(|setting| setting["is_ours"] == true), "{status}");
     assert_eq!((&status["rebooted"], &status["changes"][0]["is_kept"]), (&Value::from(true), &Value::from(true)));
     let told = String::from_utf8(alone.vtax(&["tune", "status"]).stdout).expect("text");
-    assert!(told.starts_with("The machine was started again since: only what is kept"), "{told}");
+    assert!(told.starts_with("Rebooted since: only persistent changes are"), "{told}");
     // A further change finds nothing that a killed vtax has left.
     let further = alone.vtax(&["tune", "apply", "moderate-rcvbuf"]);
     assert!(further.status.success() && alone.files().len() == 1, "{further:?}");
@@ -177,7 +177,7 @@ fn what_another_file_sets_is_named_and_not_overridden() {
     fs::write(&theirs, format!("# mine\n{WMEM} = {SMALL}\n")).expect("a file");
     let before = alone.files();
     let told = String::from_utf8(alone.vtax(&APPLY).stdout).expect("text");
-    assert!(told.contains("Not kept over a restart") && told.contains("/etc/sysctl.d/95-mine.conf:2"), "{told}");
+    assert!(told.contains("Not persistent across reboots") && told.contains("/etc/sysctl.d/95-mine.conf:2"), "{told}");
     assert_eq!((alone.files(), alone.wmem().as_str()), (before, "4096 4096 4194304"));
 }
 

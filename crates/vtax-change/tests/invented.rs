@@ -222,7 +222,7 @@ fn no_path_leads_out_of_sysfs() {
     let host = &mut machine.host();
     for (path, why) in [
         ("../secret", "empty, `.` or `..`"),
-        ("/etc/hostname", "without /sys/"),
+        ("/etc/hostname", "omit the leading /sys/"),
         ("class/net/out", "leads out of the kernel's tree"),
         ("class/net/eth0/../../../../secret", "empty, `.` or `..`"),
     ] {

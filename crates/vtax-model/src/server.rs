@@ -217,7 +217,7 @@ mod tests {
     fn what_cannot_be_had_is_named() {
         for (text, named) in [
             ("real", "`real` is no server"),
-            ("emulated:nic=2", "`nic=2` is no setting of an emulated server; it has nics, vfs, nvmes, disks,"),
+            ("emulated:nic=2", "unknown setting `nic=2` of an emulated server; use nics, vfs, nvmes, disks,"),
             ("emulated:nics", "`nics` is no setting"),
             ("emulated:nics=2,nics=2", "`nics` is set twice"),
             ("emulated:nics=3", "invalid nics = 3 of an emulated server: 2, 4, 6,"),

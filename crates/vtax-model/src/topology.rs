@@ -259,7 +259,7 @@ count = 3
             ("queue = 65536", "lab.toml:11: wire `w0` has a queue and no rate"),
             (
                 "rate = \"100M\"\nqueue = 1513",
-                "lab.toml:12: a queue of 1513 B holds no packet of mtu 1500, which has 1514",
+                "lab.toml:12: a queue of 1513 B cannot hold a packet of mtu 1500, which has 1514",
             ),
             ("rate = \"fast\"", "`fast`"),
         ] {

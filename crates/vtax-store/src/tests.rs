@@ -281,7 +281,7 @@ fn a_run_is_not_extended_to_fewer_rounds_nor_while_it_is_written() {
     assert!(matches!(busy, Err(StoreError::InUse { .. })), "{busy:?}");
     writer.finish(RunState::Complete, 10.0).expect("ends");
     let told = store.extend("demo-1", planned).expect_err("no more than it has").to_string();
-    assert!(told.contains("give more than"), "{told}");
+    assert!(told.contains("must be more than"), "{told}");
     let run = store.load("demo-1").expect("there");
     assert_eq!((run.state, run.header.plan.samples), (RunState::Complete, planned));
     let left = std::fs::read_dir(dir.path().join("locks")).expect("a folder").count();

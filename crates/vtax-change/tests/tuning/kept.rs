@@ -268,7 +268,7 @@ fn a_file_of_somebody_else_and_a_folder_that_nothing_reads_are_obstacles() {
     assert_eq!(obstacle(OwnFile::Sysctl), None);
     assert!(obstacle(OwnFile::Udev).unwrap().contains("/etc/udev/rules.d"));
     fs::write(place(&machine), "net.core.rmem_max = 5\n").unwrap();
-    assert!(obstacle(OwnFile::Sysctl).unwrap().contains("isn't vtax's"));
+    assert!(obstacle(OwnFile::Sysctl).unwrap().contains("was not written by vtax"));
     fs::remove_file(place(&machine)).unwrap();
     std::os::unix::fs::symlink("/dev/null", place(&machine)).unwrap();
     assert!(OwnFile::Sysctl.obstacle(&machine.host()).is_err());

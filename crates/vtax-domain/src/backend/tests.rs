@@ -56,7 +56,7 @@ fn a_raw_disk_stays_raw_whatever_a_domain_writes_to_it() {
     assert_eq!(format("/no/such"), Ok(VolumeFormat::Raw));
     let told = format(&put("b.img", &image)).expect_err("it may be hostile");
     assert!(told.contains("use format=qcow2 or format=raw"), "{told}");
-    assert!(format(&put("b.qcow2", &[0; 512])).expect_err("none").contains("isn't a qcow2 image"));
+    assert!(format(&put("b.qcow2", &[0; 512])).expect_err("none").contains("is not a qcow2 image"));
 
     let path = folder.path().join("a.qcow2");
     let of = |format| DiskBackend::look(&volume(&path, &[], None, format)).expect("a disk").size.0;

@@ -171,7 +171,7 @@ fn a_folder_that_others_can_write_is_refused() {
     drop(store.lock().expect("free"));
     fs::set_permissions(store.folder(), fs::Permissions::from_mode(0o777)).expect("ours");
     let error = store.lock().expect_err("anybody's").to_string();
-    assert!(error.contains("can be written by others"), "{error}");
+    assert!(error.contains("is writable by others"), "{error}");
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn tests_whose_ends_cannot_tell_slices_apart_are_refused() {
     };
     for (workload, streams) in [(crate::pair::crr(1, 1), 1), (rr(1, 1), 2), (Workload::Cc, 1)] {
         let error = refused(workload, streams).expect("refused");
-        assert!(error.contains("slices are for rr and stream"), "{error}");
+        assert!(error.contains("slices apply to rr and stream"), "{error}");
     }
 }
 

@@ -75,6 +75,6 @@ mod tests {
         prepare(path.clone()).expect("ours");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("ours");
         let error = prepare(path).expect_err("anybody's").to_string();
-        assert!(error.contains("can be written by others; remove it, or set XDG_RUNTIME_DIR"), "{error}");
+        assert!(error.contains("is writable by others; remove it, or set XDG_RUNTIME_DIR"), "{error}");
     }
 }

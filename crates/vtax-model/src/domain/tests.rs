@@ -227,7 +227,7 @@ fn domains_of_another_configuration_are_added_all_or_none() {
     here.add_domains_of(&all).expect("their names and addresses are free");
     assert_eq!(here.domains, all.domains);
     let error = here.add_domains_of(&all).expect_err("they are there").to_string();
-    assert!(error.contains("the domain `mars` exists already"), "{error}");
+    assert!(error.contains("the domain `mars` already exists"), "{error}");
 }
 
 #[test]
@@ -436,7 +436,7 @@ fn the_largest_configuration_is_made_anew() {
     all.disk_services.insert(name("vds0"), service);
     assert_eq!(all.clone().rebuilt("sun").as_ref(), Ok(&all));
 
-    let most = |what| format!("there can be {what} at most; remove one first");
+    let most = |what| format!("at most {what} are supported; remove one first");
     let mut many = all.clone();
     let new = |switch: String| NewSwitch {
         name: name(&switch),

@@ -11,7 +11,7 @@ fn an_endpoint_is_local_a_host_or_a_zone() {
     }
     for text in ["ssh:-oProxyCommand=x", "ssh:a b", "ssh:a;b", "ssh:$(b)", "ssh:a\nvtax: forged", "ssh:a\u{202e}b"] {
         let told = text.parse::<Control>().expect_err(text).to_string();
-        assert!(told.contains("a host's name") && !told.contains(char::is_control), "{told}");
+        assert!(told.contains("a host name") && !told.contains(char::is_control), "{told}");
     }
     for text in ["", "vm1", "ssh:", "zone:", "zone:a/b/c", "locally", "xen:x"] {
         assert!(text.parse::<Control>().is_err(), "{text}");
@@ -170,7 +170,7 @@ fn did_you_mean_is_said_of_ends() {
     assert!(told("locl").contains("did you mean `local`?"));
     assert!(told("shh:vm1").contains("did you mean `ssh:vm1`?"));
     assert!(told("vm1").contains("`ssh:vm1`, or `zone:vm1`"));
-    assert!(told("").starts_with("`` is no endpoint (ends are local"), "{}", told(""));
+    assert!(told("").starts_with("invalid endpoint `` (endpoints are local"), "{}", told(""));
 }
 
 /// A text of 16 KiB was 64 MiB in memory.

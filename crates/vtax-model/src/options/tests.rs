@@ -39,10 +39,10 @@ fn an_option_of_another_test_is_named() {
     assert_eq!(gso.check(Transport::Udp, &stream, 1), Ok(()));
     assert_eq!(refused(gso, Transport::Tcp, stream, 1), "`gso` applies to UDP streams, not to TCP stream; omit it");
     let gap = TestOptions { gap: Some(Span::from_millis(1)), ..TestOptions::default() };
-    assert!(refused(gap, Transport::Tcp, Workload::Cc, 1).contains("`gap` is for rr"));
+    assert!(refused(gap, Transport::Tcp, Workload::Cc, 1).contains("`gap` applies to rr"));
     let nodelay = SocketOptions { nodelay: Some(false), ..SocketOptions::default() };
     let options = TestOptions { socket: nodelay, ..TestOptions::default() };
-    assert!(refused(options, Transport::Unix, RR, 1).contains("`nodelay` is for TCP"));
+    assert!(refused(options, Transport::Unix, RR, 1).contains("`nodelay` applies to TCP"));
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn part(text: &str, title: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let begin = lines.iter().position(|line| line.trim_start_matches('#').trim() == title).expect("the section");
     let is_next =
-        |line: &&str| line.starts_with("###") || line.starts_with("As the machine runs") || line.starts_with("CPU, ");
+        |line: &&str| line.starts_with("###") || line.starts_with("Host settings") || line.starts_with("CPU, ");
     let rest = lines[begin + 1..].iter().position(|line| is_next(line) || line.starts_with("Cost: against"));
     lines[begin..begin + 1 + rest.unwrap_or(lines.len() - begin - 1)].join("\n").trim_end().to_owned()
 }

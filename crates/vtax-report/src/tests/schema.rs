@@ -108,6 +108,6 @@ fn strangers_and_raised_cpu_times_are_told_and_fit_the_schema() {
     let document = analyse(&run);
     assert_eq!(errors(&validator(), &exported(&run)), Vec::<String>::new());
     let text = render(&document, &TERMINAL);
-    assert!(text.contains("STRANGERS: ") && text.contains("(124)"), "{text}");
+    assert!(text.contains("UNAUTHENTICATED PEERS: ") && text.contains("(124)"), "{text}");
     assert!(text.contains("CPU LOWER BOUND: in 1 sample ") && !text.contains("CPU BY TICKS"), "{text}");
 }

@@ -224,7 +224,7 @@ mod tests {
         let ring = HostSetting::LinkRxRing { link: "eno1".into(), value: 512 };
         for (setting, told) in [
             (mtu("br0"), "br0 has no device: a program recreates it; set it in the configuration of that program"),
-            (mtu("odd"), "its device isn't on the PCI bus; write a rule of udev that finds it"),
+            (mtu("odd"), "its device is not on the PCI bus; write a udev rule that matches it"),
             (ring, "a udev rule can set it only with ethtool, which is not installed; install ethtool"),
             (
                 HostSetting::sysfs("devices/system/cpu/cpu0/cpufreq/x".into(), 1),
@@ -233,7 +233,7 @@ mod tests {
             (HostSetting::of_link(&"eno1".into(), "a\"}b", 1), "its name has unsupported characters; set it manually"),
             (
                 HostSetting::of_link(&"eno1".into(), "mtu", "1\", RUN+=\"x"),
-                "the value 1\", RUN+=\"x has odd characters; set it manually",
+                "the value 1\", RUN+=\"x has unsupported characters; set it manually",
             ),
         ] {
             assert_eq!(rule(&facts, false, setting), told);

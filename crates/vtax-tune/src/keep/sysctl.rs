@@ -68,7 +68,7 @@ mod tests {
         assert!(refused(&facts, "net.bridge.bridge-nf-call-iptables", "0").contains("br_netfilter"));
         assert!(refused(&facts, "net/netfilter/nf_conntrack_max", "1").contains("nf_conntrack"));
         assert!(refused(&facts, "net.core.x", "1\nkernel.panic = 1").contains("characters"));
-        assert!(refused(&facts, "../etc", "1").contains("none of a kernel setting"));
+        assert!(refused(&facts, "../etc", "1").contains("not that of a kernel setting"));
     }
 
     #[test]

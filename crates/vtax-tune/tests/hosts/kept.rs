@@ -73,7 +73,7 @@ fn a_file_that_has_our_name_and_is_not_ours_is_left_alone() {
     host.put("etc/sysctl.d/90-vtax.conf", "# mine");
     let (root, plan) = kept_of(&host, &["tcp-buffers"]);
     assert_eq!((plan.changes.len(), lines(&plan)), (1, vec![]));
-    assert!(plan.not_kept[0].because.raw().contains("isn't vtax's"), "{plan:?}");
+    assert!(plan.not_kept[0].because.raw().contains("was not written by vtax"), "{plan:?}");
     assert_eq!(fs::read_to_string(root.path().join("etc/sysctl.d/90-vtax.conf")).expect("a file"), "# mine\n");
 }
 

@@ -164,7 +164,7 @@ fn a_hostile_length_ends_the_link_and_not_the_memory() {
     let waiting = link.call(Request::Ping).expect("sent");
     agent.write_all(&[0xff; 4]).expect("written");
     let error = waiting.wait(SOON).expect_err("hostile").to_string();
-    assert!(error.contains("over the limit"), "{error}");
+    assert!(error.contains("exceeds the limit"), "{error}");
 }
 
 /// Standard output of vtax may be slow, so outputs wait in memory.

@@ -116,7 +116,7 @@ mod tests {
     fn a_negative_duration_is_refused_by_its_option() {
         for words in ["vtax measure --duration -5s", "vtax run demo --budget -5s", "vtax calibrate --duration -5s"] {
             let told = refused(words);
-            assert!(told.contains("'-5s' for '--") && told.contains("not a length of time"), "{told}");
+            assert!(told.contains("'-5s' for '--") && told.contains("invalid duration"), "{told}");
         }
     }
 

@@ -42,7 +42,7 @@ fn bbr_is_a_cause_for_streams_that_run_it() {
     run.samples.iter_mut().for_each(|sample| sample.figures.retransmits = Some(10));
     let found = causes_of(&run, Transport::Tcp, TestKind::Stream);
     assert_eq!(found, vec![NoiseCause::Bbr(110)], "ten in each of eleven rounds");
-    assert!(found[0].why().contains("sent segments again") && found[0].remedy() == "--congestion cubic");
+    assert!(found[0].why().contains("retransmitted segments") && found[0].remedy() == "--congestion cubic");
     assert_eq!(causes_of(&run, Transport::Tcp, TestKind::Rr), vec![], "a round trip is not paced");
     assert_eq!(causes_of(&run, Transport::Udp, TestKind::Stream), vec![]);
     let cubic = |cell: &mut Cell| {

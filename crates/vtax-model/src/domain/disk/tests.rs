@@ -43,7 +43,7 @@ fn slices_are_written_as_they_are_read() {
     assert_eq!((slice.to_string().as_str(), slice.end()), ("1G+1G", 2 << 30));
     for text in ["", "1G", "1G+", "+1G", "1+512", "0+0", "0+100", "16E+1G", "0+18446744073709551615", "-1+512"] {
         let error = text.parse::<DiskSlice>().expect_err(text).to_string();
-        assert!(error.contains("as 1G+512M"), "{error}");
+        assert!(error.contains("e.g. 1G+512M"), "{error}");
     }
 }
 
@@ -58,7 +58,7 @@ fn a_volume_is_one_disk_unless_nobody_writes_to_it() {
     add(&mut all, "venus", "root", "vol1@vds0").expect("nobody writes");
     let rw = VolumeChange { options: Some(BTreeSet::new()), ..VolumeChange::default() };
     let told = all.set_volume(&volume_name("vol1@vds0"), rw).expect_err("both have it").to_string();
-    assert!(told.contains("has to stay options=ro"), "{told}");
+    assert!(told.contains("must remain options=ro"), "{told}");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn blocks_belong_to_one_volume_or_group() {
     let mut try_add =
         |name: &str, volume: Volume| all.add_volume(&volume_name(name), volume).map_err(|it| it.to_string());
     let told = try_add("vol2@vds0", volume("/d/one", &[], None, None)).expect_err("exported");
-    assert!(told.contains("/d/one is exported as vol1@vds0 already"), "{told}");
+    assert!(told.contains("/d/one is already exported as vol1@vds0"), "{told}");
     try_add("vol2@vds0", volume("/d/two", &[], Some("0+1M"), None)).expect("it is new");
     try_add("vol3@vds0", volume("/d/two", &[], Some("1M+1M"), None)).expect("another part");
     try_add("vol4@vds0", volume("/d/two", &[], Some("1536K+1M"), None)).expect_err("a part is that of vol3");

@@ -117,7 +117,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
     assert!(refused(&LibvirtMachine { vcpus: 5000, ..web() }, &mut all.clone()).contains("`5000` can't be"));
     assert!(refused(&LibvirtMachine { memory: ByteSize(1), ..web() }, &mut all.clone()).contains("at least 96 MiB"));
     imported(&web(), &mut all);
-    assert!(refused(&web(), &mut all).contains("the domain `web` exists already"));
+    assert!(refused(&web(), &mut all).contains("the domain `web` already exists"));
     let other = LibvirtMachine { name: text("Web 2"), ..web() };
     assert!(own_name(&other).expect_err("no name").to_string().contains("--as DOMAIN"));
     let second = carry(&other, &"web-2".parse().expect("a name"), &mut all).expect_err("its addresses are taken");
