@@ -168,7 +168,7 @@ pub(crate) fn root_domain(server: &Server) {
     );
     assert_eq!(domain.ldm("rm-io pci_1 primary"), NOTICE);
     assert_eq!(domain.ldm("set-io iov=on pci_0"), NOTICE);
-    assert!(domain.refused("set-io iov=on pci_0").contains("pci_0 has iov=on already"));
+    assert!(domain.refused("set-io iov=on pci_0").contains("pci_0 already has iov=on"));
     for words in ["create venus", "add-io pci_1 mars"] {
         assert!(domain.refused(words).contains("no other domain can be changed"), "{words}");
     }
@@ -374,7 +374,7 @@ pub(crate) fn refusals(server: &Server) {
     let taken = domain.refused(&format!("add-io {vf} venus"));
     assert!(taken.contains(&format!("mars has {vf}")), "{taken}");
     let twice = domain.refused(&format!("set-io mac-addr=2:0:5e:10:0:9 {NEAR_NAME}.VF1"));
-    assert!(twice.contains("has the address 02:00:5e:10:00:09 already"), "{twice}");
+    assert!(twice.contains("already has the address 02:00:5e:10:00:09"), "{twice}");
     domain.ldm("start-reconf primary");
     let told = domain.refused("rm-io pci_0/slot1 primary");
     assert!(told.contains("mars has"), "{told}");
