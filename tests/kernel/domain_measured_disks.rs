@@ -213,7 +213,7 @@ fn nothing_goes_on_in_a_domain_when_its_run_has_ended() {
     let (status, told) = run.end();
     assert!(begun.elapsed() < HANGS, "{:?}", begun.elapsed());
     assert!(status == Some(69) && told.contains("error[domain-state]"), "{told}");
-    assert!(told.contains("mars has stopped or booted again while its disk was measured"), "{told}");
+    assert!(told.contains("mars stopped or rebooted while its disk was measured"), "{told}");
 
     let told = bench.refused(&["run", "--resume", "last"]);
     assert!(told.contains("error[domain-state]") && told.contains("mars is bound"), "{told}");

@@ -268,7 +268,7 @@ fn running_machines_get_the_table_of_the_t7_1_study() {
     assert!(told(&jumbo).contains("whose MTU is 1500, and the study asks for 9000"), "{}", told(&jumbo));
     let table = far.near(&[&study[..], &["--warmup", "5ms", "--mtu", "1500", "--published"]].concat());
     let text = printed(&table);
-    for row in ["native", "sr-iov", "paravirtual", "no endpoint stands for it", "published"] {
+    for row in ["native", "sr-iov", "paravirtual", "it has no endpoint", "published"] {
         assert!(text.contains(row), "{row}: {text}");
     }
     assert!(told(&table).contains("NOT PINNED: ssh:root@far"), "{}", told(&table));

@@ -48,8 +48,8 @@ pub(crate) fn make_room(flows: u32) -> Result<()> {
     let limit = raise_open_files(WANTED)?;
     if limit < needed {
         let remedy = format!(
-            "{flows} flows need {needed}, the hard limit of this process is {limit}: raise it \
-             (ulimit -Hn, LimitNOFILE= of systemd, /etc/security/limits.conf), or ask for fewer streams"
+            "{flows} flows need {needed}, but this process's hard limit is {limit}: raise it \
+             (ulimit -Hn, LimitNOFILE= of systemd, /etc/security/limits.conf), or use fewer streams"
         );
         return Err(EngineError::Descriptors { operation: "admit flows", remedy });
     }

@@ -257,14 +257,14 @@ impl Role<'_> {
     pub(crate) fn check(&self, report: &EndReport) -> Result<()> {
         let kind = self.spec().workload.kind();
         let missing = match kind.family() {
-            TestFamily::Transactions => (self.initiates && report.transactions == 0).then_some("no response came"),
+            TestFamily::Transactions => (self.initiates && report.transactions == 0).then_some("no response arrived"),
             TestFamily::Streams if kind.is_both_ways() && report.sent_bytes == 0 => {
-                Some("no message was taken by the kernel")
+                Some("the kernel accepted no message")
             }
             TestFamily::Streams if report.bytes == 0 && self.receivers() == 0 => {
-                Some("no message was taken by the kernel")
+                Some("the kernel accepted no message")
             }
-            TestFamily::Streams => (report.bytes == 0).then_some("no message came"),
+            TestFamily::Streams => (report.bytes == 0).then_some("no message arrived"),
             TestFamily::Files => None,
         };
         let duration = self.spec().duration.0;

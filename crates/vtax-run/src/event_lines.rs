@@ -17,16 +17,16 @@ const LONGEST: usize = 64 << 20;
 
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(crate) enum LineError {
-    #[error("the emulated server writes events in version {0}, and this vtax reads {VERSION}: it has another vtax")]
+    #[error("the emulated server runs another vtax: it writes event version {0}, and this vtax reads {VERSION}")]
     #[diagnostic(code("server-version"))]
     Version(u32),
-    #[error("the emulated server sent what is no event: {line:?}")]
+    #[error("invalid event from the emulated server: {line:?}")]
     #[diagnostic(code("defect"))]
     Broken { line: String, source: serde_json::Error },
-    #[error("what the emulated server sends breaks off in the middle of a line: {0:?}")]
+    #[error("output of the emulated server ends in the middle of a line: {0:?}")]
     #[diagnostic(code("server-lost"))]
     Half(String),
-    #[error("the emulated server sent a line that has no end")]
+    #[error("the emulated server sent a line that is too long")]
     #[diagnostic(code("defect"))]
     Long,
 }

@@ -40,7 +40,7 @@ impl Drop for Caught {
 impl Interrupt {
     /// Catches SIGINT, SIGTERM and SIGHUP from now on.
     pub fn catch(events: &RunEvents) -> miette::Result<Interrupt> {
-        Interrupt::catch_telling("what is measured is kept", events)
+        Interrupt::catch_telling("samples taken so far are saved", events)
     }
 
     /// Does the same, and tells the user `told` after Ctrl-C.
@@ -78,10 +78,10 @@ impl Interrupt {
 
     fn signalled(&self, signal: i32) {
         if self.asked.fetch_add(1, Ordering::Relaxed) > 0 {
-            self.events.tell("vtax: leaving at once; `vtax lab clean` removes what is left of the lab");
+            self.events.tell("vtax: exiting immediately; `vtax lab clean` removes what is left of the lab");
             std::process::exit(128 + signal);
         }
-        self.events.tell(format_args!("vtax: stopping: {} (once more to leave at once)", self.told));
+        self.events.tell(format_args!("vtax: stopping: {} (press again to exit immediately)", self.told));
         self.act();
     }
 

@@ -79,7 +79,7 @@ impl Conditions {
             true => Ok(()),
             false => Err(miette!(
                 code = "option-not-for-this",
-                "--pin is for tests of a network, and `{}` has tests of disks; leave it out",
+                "--pin applies to network tests, and `{}` has disk tests; omit it",
                 study.id
             )),
         }
@@ -267,7 +267,7 @@ mod tests {
             job.conditions.pins = pins.parse().expect("pins");
             job.check().map_err(|stop| stop.to_string())
         };
-        assert!(told("vdisk", "0,1").expect_err("refused").starts_with("--pin is for tests of a network, and `vdisk`"));
+        assert!(told("vdisk", "0,1").expect_err("refused").starts_with("--pin applies to network tests, and `vdisk`"));
         assert!(told("vdisk", "auto").is_ok() && told("demo", "0,1").is_ok());
     }
 

@@ -46,7 +46,7 @@ pub fn find(world: &World, name: &Name) -> Result<HoldingSummary, Stop> {
         Some(index) => Ok(held.swap_remove(index)),
         None => Err(Stop::input(miette!(
             code = "no-such-lab",
-            "there is no lab `{name}`; {}",
+            "no lab `{name}`; {}",
             there_is(held.iter().map(|other| &other.name))
         ))),
     }
@@ -62,7 +62,7 @@ pub(crate) fn there_is<'a>(names: impl Iterator<Item = &'a Name>) -> String {
 pub fn remove_abandoned(world: &World, name: &Name, events: &RunEvents) -> Result<(), Stop> {
     let report = clean(world, Some(name)).or_infrastructure()?;
     for lab in &report.removed {
-        events.tell(format_args!("removed what a vtax that was killed had left of the lab {lab}"));
+        events.tell(format_args!("removed leftovers of the lab {lab} from a vtax that was killed"));
     }
     report.notes.iter().for_each(|note| events.tell(note));
     match report.failures.into_iter().next() {

@@ -44,7 +44,7 @@ impl Locations {
 fn no_state_dir() -> Stop {
     Stop::input(miette::miette!(
         code = "no-state-dir",
-        "$HOME is no absolute path; say where results are kept with --state DIR"
+        "$HOME is not an absolute path; set the results directory with --state DIR"
     ))
 }
 

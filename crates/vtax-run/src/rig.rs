@@ -124,7 +124,7 @@ impl Rig {
         gaps: &mut Gaps,
     ) -> miette::Result<Vec<Figures>> {
         let first = specs.first().ok_or_else(|| {
-            miette!(code = "option-not-for-this", "no test was given that could take turns; name at least one")
+            miette!(code = "option-not-for-this", "no test can be interleaved; name at least one")
         })?;
         let [initiator, responder] = &self.agents;
         let taken = gaps.measure(first, orders, |timetable| -> miette::Result<_> {

@@ -144,13 +144,14 @@ impl ServerRequest<'_> {
                 Stay::Command | Stay::Found => Ok(None),
                 Stay::Kept => Err(Stop::input(miette!(
                     code = "server-in-use",
-                    "another emulated server is up already, {kept}; use that with --server emulated, or remove it first: vtax server down"
+                    "another emulated server is already up, {kept}; use it with --server emulated, or remove it \
+                     first: vtax server down"
                 ))),
             };
         }
         let held = LiveHolding::open(world, &kept_name()).or_infrastructure()?;
         let server = self.attach(held, true)?;
-        self.events.tell(format_args!("server: {kept} is up already and is used"));
+        self.events.tell(format_args!("server: using {kept}, which is already up"));
         Ok(Some(server))
     }
 
@@ -187,7 +188,7 @@ impl ServerRequest<'_> {
         let spec = qemu
             .launch()
             .server
-            .ok_or_else(|| miette!(code = "defect", "the guest is no emulated server"))
+            .ok_or_else(|| miette!(code = "defect", "the guest is not an emulated server"))
             .or_infrastructure()?;
         let link = Arc::new(boot::wait_for_link(&qemu, self.events).or_infrastructure()?);
         let events = self.events.clone();
@@ -260,7 +261,8 @@ pub fn is_here() -> bool {
 fn none_up() -> Stop {
     Stop::input(miette!(
         code = "no-server-up",
-        "no such emulated server is up, so there is nothing in it; vtax lab up FILE --server emulated boots one, and vtax server list shows those that are up"
+        "no such emulated server is up; boot one with vtax lab up FILE --server emulated, or list those that are up: \
+         vtax server list"
     ))
 }
 
@@ -284,7 +286,8 @@ fn command_name() -> Name {
 fn take_lock(qemu: &Qemu) -> miette::Result<LockFile> {
     LockFile::take(&qemu.launch().directory.join("in-use.lock"))?.map_err(|holder| {
         miette!(
-            code = "server-in-use", "the emulated server that is up is used by another vtax: {holder}; wait for that, or have another server with settings of its own (--server emulated:memory=3GiB)"
+            code = "server-in-use", "the emulated server is in use by another vtax: {holder}; wait for it, or use a \
+                separate server with other settings (--server emulated:memory=3GiB)"
         )
     })
 }

@@ -124,7 +124,7 @@ impl Dial<'_> {
                 0 if expected == 0 => return Ok(()),
                 0 => return Err(ended(self.target, "receive")),
                 _ if expected == 0 => {
-                    let what = "bytes where a connection had to end";
+                    let what = "data where the connection should have been closed";
                     return Err(EngineError::Protocol { peer: self.target.clone(), what });
                 }
                 len => left -= len,

@@ -86,7 +86,7 @@ fn open(types: Types, dial: &Dial<'_>, peer: &Target) -> Result<Socket> {
     let socket = socket.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::ACCESS) => EngineError::Unsupported {
             what: "ICMP echo",
-            why: "the group of this process may not open ICMP sockets; let it: sysctl -w \
+            why: "this process's group may not open ICMP sockets; allow it: sysctl -w \
                   net.ipv4.ping_group_range=\"0 2147483647\"",
         },
         _ => EngineError::socket("socket", peer, error),

@@ -161,7 +161,7 @@ fn not_segmented<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, errno: Errno
     match errno {
         Errno::IO => EngineError::Unsupported {
             what: "UDP segmentation (gso)",
-            why: "it needs checksums from the device, which computes none; switch them on (ethtool -K DEV tx on) or \
+            why: "requires checksum offload, which is disabled on the device; enable it (ethtool -K DEV tx on) or \
                   leave gso out",
         },
         Errno::INVAL => match line.datagram_failed("message", message, Errno::MSGSIZE) {

@@ -56,8 +56,8 @@ pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     // One request in flight differs from the one before in any number of bits. With more, half of the numbers
     // may be under way while responses with the other half's numbers are late.
     if under_way > 1 && under_way > 1 << (bits - 1) {
-        let why = "such short messages have no room for a different number in each request in flight; \
-                   give requests and responses of 8 bytes or more";
+        let why = "messages this short cannot number each request in flight; \
+                   use requests and responses of 8 bytes or more";
         return Err(EngineError::Unsupported { what: "so many requests in flight over UDP", why });
     }
     Ok(())

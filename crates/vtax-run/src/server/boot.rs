@@ -71,7 +71,7 @@ pub(super) fn wait_for_link(qemu: &Qemu, events: &RunEvents) -> miette::Result<A
         match connect("the emulated server", qemu) {
             Err(_) if qemu.is_alive() && begun.elapsed() < qemu.launch().patience() => {
                 let seconds = begun.elapsed().as_secs();
-                events.tell(format_args!("server: it hasn't answered for {seconds} s; perhaps it boots again"));
+                events.tell(format_args!("server: no response for {seconds} s; it may be rebooting"));
             }
             connected => return connected,
         }
@@ -88,7 +88,7 @@ impl EmulatedServerUp {
     pub(super) fn reboot(mut self) -> miette::Result<EmulatedServerUp> {
         let program = vec![format!("{PROGRAMS}/reboot")];
         self.link.run(&program, &[], SCRIPT_TIME).map_err(|error| explain(&self.qemu, error))?;
-        self.events.tell("server: it boots again");
+        self.events.tell("server: rebooting");
         // QEMU serves one link at a time. The agent that answers the next one is that of the next boot.
         drop(self.link);
         self.link = Arc::new(wait_for_link(&self.qemu, &self.events)?);

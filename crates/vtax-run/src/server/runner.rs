@@ -60,7 +60,8 @@ impl Runner for ServerRunner<'_> {
                 }
                 AttemptEnd::Lost(run, error) if nth < ATTEMPTS && !site.interrupt.asked() => {
                     request.events.tell(format_args!(
-                        "vtax: {error:#}\nvtax: what landed is kept, and the run goes on in a server that is up or booted anew"
+                        "vtax: {error:#}\nvtax: stored samples are saved; the run continues in a running or newly \
+                         booted server"
                     ));
                     old = run;
                     continue;
@@ -199,7 +200,7 @@ impl<'a> ArrivingRun<'a> {
 fn unfinished(status: i32) -> miette::Report {
     miette!(
         code = "server-run-failed",
-        "the vtax in the emulated server ended with status {status}; what it said is above"
+        "the vtax in the emulated server exited with status {status}; its output is above"
     )
 }
 

@@ -45,7 +45,7 @@ impl EmulatedServerUp {
         if booted.load(Ordering::Relaxed) {
             bail!(
                 code = "server-rebooted",
-                "the emulated server has booted again while a command ran in it, so the command is gone"
+                "the emulated server rebooted while a command ran in it; the command was lost"
             );
         }
         Ok(done)
@@ -55,7 +55,7 @@ impl EmulatedServerUp {
         while !over.load(Ordering::Relaxed) {
             if self.link.ping(SILENCE).is_err_and(|error| !error.is_death()) && !over.load(Ordering::Relaxed) {
                 let seconds = SILENCE.as_secs();
-                self.events.tell(format_args!("server: its agent has said nothing for {seconds} s: it is ended"));
+                self.events.tell(format_args!("server: no output from its agent for {seconds} s: stopping it"));
                 // One that has ended already needs no signal.
                 let _ = self.qemu.process().signal(vtax_sys::process::Signal::KILL);
                 return;

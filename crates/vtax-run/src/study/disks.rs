@@ -169,13 +169,13 @@ impl MeasuredDisks {
                     continue;
                 }
                 let paths = used(&paths_of(&row.targets), &test).to_vec();
-                events.tell(format_args!("{}: looking whether the first {each} of each disk are written", row.row));
+                events.tell(format_args!("{}: checking that the first {each} of each disk are written", row.row));
                 match prepare(&self.fio, test, &paths, self.seed).map_err(blame_preparing)? {
                     BlocksWritten::Before => {}
                     BlocksWritten::Now => events.tell(format_args!("{}: written now", row.row)),
                     BlocksWritten::NotKept => events.tell(format_args!(
-                        "note: {}: written, and reads as zeros: this disk keeps no data, as null_blk; it can be \
-                         measured, and not verified",
+                        "note: {}: reads as zeros after writing: this disk stores no data, like null_blk; it can be \
+                         measured but not verified",
                         row.row
                     )),
                 }
@@ -282,12 +282,12 @@ impl MeasuredDisks {
 
     fn measure(&self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
         let CellTest::Disk(disk) = cell.test else {
-            return Err(SampleError::cell("these are disks, and the test is one of a network"));
+            return Err(SampleError::cell("these are disks, but the test is a network test"));
         };
         let of_row = |row: &&RowTargets| row.row == cell.row;
         let row =
             self.rows.iter().find(of_row).ok_or_else(|| {
-                SampleError::run(miette!(code = "defect", "the row `{}` has no disks here", cell.row))
+                SampleError::run(miette!(code = "defect", "no disks for the row `{}`", cell.row))
             })?;
         let paths = row.inside.as_ref().map_or_else(|| paths_of(&row.targets), |inside| inside.paths.clone());
         let test = disk.spec(plan);
@@ -337,7 +337,7 @@ fn path_here(disk: &DiskPlace) -> miette::Result<PathBuf> {
         DiskPlace::Here(path) | DiskPlace::Zone { path, .. } => {
             std::path::absolute(path).coded("disk-unusable", || format!("finding {}", path.display()))
         }
-        DiskPlace::Domain { .. } => Err(miette!(code = "defect", "{disk} is no disk of this machine")),
+        DiskPlace::Domain { .. } => Err(miette!(code = "defect", "{disk} is not a disk of this machine")),
     }
 }
 

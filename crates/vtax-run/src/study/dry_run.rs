@@ -43,7 +43,7 @@ pub fn dry_run(mut job: Job, locations: &Locations) -> Result<PlannedRun, Stop> 
     let needs = GuestNeeds::new(&locations.agent_program()?, job.conditions.kernel.as_deref());
     let world = source.world()?;
     let RunSource::Study(wanted) = source else {
-        return Err(Stop::input(miette!(code = "option-not-for-this", "--dry-run is for studies")));
+        return Err(Stop::input(miette!(code = "option-not-for-this", "--dry-run applies to studies only")));
     };
     match world.as_ref().filter(|_| wanted.study.endpoints().is_empty()) {
         Some(world) => in_lab(*wanted, world, &needs, locations),

@@ -220,7 +220,7 @@ impl ConnectedEnds {
     /// The ends of a row at an MTU.
     fn connected(&self, row: Row, mtu: Option<Mtu>) -> miette::Result<&ConnectedRow> {
         let fits = |connected: &&ConnectedRow| connected.row == row && connected.mtu.is_none_or(|own| Some(own) == mtu);
-        self.rows.iter().find(fits).ok_or_else(|| miette!(code = "defect", "the row `{row}` has no ends here"))
+        self.rows.iter().find(fits).ok_or_else(|| miette!(code = "defect", "no endpoints for the row `{row}`"))
     }
 
     fn pair<'a>(&self, [initiator, responder]: &'a [ConnectedEnd; 2], spec: &TestSpec) -> AgentPair<'a> {
@@ -291,7 +291,7 @@ impl Sampler for ConnectedEnds {
     fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
         self.first_sample.get_or_insert_with(Instant::now);
         let Some(spec) = &cell.net().map(|net| net.spec(plan)) else {
-            return Err(SampleError::cell("these ends are of a network, and the test is one of a disk"));
+            return Err(SampleError::cell("these are network endpoints, but the test is a disk test"));
         };
         let connected = self.connected(cell.row, self.mtu).map_err(SampleError::run)?;
         if let Some(why) = self.unfit(connected.ends()) {
@@ -303,7 +303,7 @@ impl Sampler for ConnectedEnds {
         let figures = Figures { host_cpu, ..figures(connected, spec, &taken) };
         match figures.is_empty(spec.workload.kind()) {
             true => {
-                let nothing = SampleError::cell(format!("nothing came through in {}", spec.duration));
+                let nothing = SampleError::cell(format!("nothing was received within {}", spec.duration));
                 Err(failure::with_links(nothing, connected))
             }
             false => Ok(figures),

@@ -46,7 +46,7 @@ impl Sampler for Untouched<'_> {
 pub(super) fn plan(header: &RunHeader, goal: Goal) -> Option<RunHeader> {
     let budget = goal.budget()?;
     let mut plan = header.clone();
-    let why = || Unsupported::new("only the settings as they are count here", "nothing needs to be done");
+    let why = || Unsupported::new("only current settings count here", "no changes needed");
     let left_out = |row: &Row| UnavailableRow { method: *row, unsupported: why() };
     plan.unavailable.extend(header.study.rows.iter().filter(|row| row.step().is_some()).map(left_out));
     let seconds = plan.nominal_seconds()?;

@@ -199,7 +199,7 @@ impl MeasureRequest {
     pub(crate) fn on(&self, mtu: Option<Mtu>, ipv6: bool, events: &RunEvents) -> KnownPath {
         let mtu = mtu.unwrap_or_else(|| {
             let assumed = Mtu::ETHERNET;
-            events.tell(format_args!("warning: the links of the two ends don't tell their MTU; {assumed} is assumed"));
+            events.tell(format_args!("warning: the MTU of the endpoints' links is not reported; assuming {assumed}"));
             assumed
         });
         let way = KnownPath { mtu, ipv6 };
@@ -215,8 +215,8 @@ impl MeasureRequest {
         let message = self.datagram(way);
         (self.tests.iter().any(is_udp) && !chosen && message < room).then(|| {
             format!(
-                "note: --gso {segments}: each datagram has {message} and not {room}, so that {segments} of them go with \
-                 one send call, which takes {DATAGRAM_MOST} bytes; choose another size with --message"
+                "note: --gso {segments}: datagrams are {message} instead of {room}, so that {segments} fit in \
+                 one send call of {DATAGRAM_MOST} bytes; set another size with --message"
             )
         })
     }
@@ -232,7 +232,7 @@ impl MeasureRequest {
         if let (Some(nic), [_, engine, ..]) = (self.nics().first(), &self.engines[..]) {
             bail!(
                 code = "option-not-for-this",
-                "--engine {engine}: the rows are NICs already ({nic}), and one engine measures all of them; name one"
+                "--engine {engine}: the rows are already NICs ({nic}), all measured by one engine; name one engine"
             );
         }
         let cells = self.cells(way)?;
@@ -275,7 +275,7 @@ impl MeasureRequest {
         ];
         match uses.into_iter().find(|(_, _, used, given)| *given && !used) {
             Some((flag, of, ..)) => {
-                bail!(code = "option-not-for-this", "--{flag} is for {of}, which --test doesn't name; leave it out")
+                bail!(code = "option-not-for-this", "--{flag} applies to {of}, but --test names none; omit it")
             }
             None => Ok(()),
         }

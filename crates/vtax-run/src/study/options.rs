@@ -218,13 +218,13 @@ impl Changes {
             let id = &study.id;
             bail!(
                 code = "option-not-for-this",
-                "--cable: the rows of `{id}` have no wire between two hosts; leave it out"
+                "--cable: the rows of `{id}` have no wire between two hosts; omit it"
             );
         }
         let mut nics: Vec<&NicName> = self.cable.iter().flat_map(|Cable(nics)| nics).collect();
         nics.sort();
         if let Some([nic, _]) = nics.array_windows().find(|[one, other]| one == other) {
-            bail!(code = "named-twice", "--cable: the NIC {nic} is at the end of two cables; name each once");
+            bail!(code = "named-twice", "--cable: the NIC {nic} is in two cables; name each NIC once");
         }
         network.cables.clone_from(&self.cable);
         if self.methods.is_empty() {
@@ -239,7 +239,7 @@ impl Changes {
         let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.mtu() == Some(*mtu));
         if let Some(missing) = self.mtu.iter().find(|mtu| !has(mtu)) {
             let (id, mtus) = (&study.id, listed(&mtus_of(&study.cells)));
-            bail!(code = "not-in-study", "--mtu: `{id}` has nothing at {missing}; it has {mtus}");
+            bail!(code = "not-in-study", "--mtu: `{id}` has no MTU {missing}; it has {mtus}");
         }
         study.cells.retain(|cell| self.mtu.is_empty() || cell.mtu().is_some_and(|mtu| self.mtu.contains(&mtu)));
         Ok(())
@@ -255,14 +255,15 @@ impl Changes {
         }
         let id = study.id.clone();
         let Some(disks) = study.disks_mut() else {
-            bail!(code = "option-not-for-this", "--disk and --nvme: `{id}` has no tests of disks; leave them out");
+            bail!(code = "option-not-for-this", "--disk and --nvme: `{id}` has no disk tests; omit them");
         };
         disks.backend.clone_from(&self.disks);
         disks.assigned.clone_from(&self.nvme);
         disks.destroy_data = self.destroy_data;
         if !self.nvme.is_empty() && self.nvme.0.len() != self.disks.0.len().max(1) {
             let (nvme, disks) = (self.nvme.0.len(), self.disks.0.len().max(1));
-            bail!(code = "bad-disk-name", "--nvme names {nvme} disks and all other rows have {disks}; name as many");
+            bail!(code = "bad-disk-name", "--nvme names {nvme} disks, but all other rows have {disks}; name the same \
+                number");
         }
         if self.disks.is_empty() {
             return Ok(());
@@ -286,7 +287,7 @@ impl Changes {
     fn keep_instrument(&self, study: &mut Study) -> miette::Result<()> {
         let Some(asked) = self.instrument else { return Ok(()) };
         if !study.cells.iter().any(|cell| cell.instrument == asked) {
-            bail!(code = "not-in-study", "--instrument {asked}: `{}` has no such part; leave it out", study.id);
+            bail!(code = "not-in-study", "--instrument {asked}: `{}` does not have this measurement mode; omit it", study.id);
         }
         study.cells.retain(|cell| cell.instrument == asked);
         if asked == Instrument::System {
@@ -311,7 +312,7 @@ impl Changes {
         let mut of_tcp =
             study.cells.iter_mut().filter_map(Cell::net_mut).filter(|net| net.transport == Transport::Tcp).peekable();
         if of_tcp.peek().is_none() {
-            bail!(code = "option-not-for-this", "--congestion: `{}` has no test over TCP; leave it out", study.id);
+            bail!(code = "option-not-for-this", "--congestion: `{}` has no TCP test; omit it", study.id);
         }
         of_tcp.for_each(|net| net.options.socket.congestion = chosen);
         Ok(())
@@ -355,7 +356,7 @@ pub(super) fn blaming(error: SamplingPlanError) -> miette::Report {
 
 fn leave_steps_out(study: &mut Study) -> miette::Result<()> {
     if study.steps.is_empty() {
-        bail!(code = "option-not-for-this", "--no-steps: `{}` changes no settings; leave it out", study.id);
+        bail!(code = "option-not-for-this", "--no-steps: `{}` changes no settings; omit it", study.id);
     }
     study.steps.clear();
     study.rows.retain(|row| row.step().is_none());
@@ -378,7 +379,7 @@ fn network_of<'a>(study: &'a mut Study, option: &str) -> miette::Result<&'a mut 
         StudySubject::Network(network) => Ok(network),
         StudySubject::Disks(_) => bail!(
             code = "option-not-for-this",
-            "--{option} is for tests of a network, and `{}` has tests of disks; leave it out",
+            "--{option} applies to network tests, and `{}` has disk tests; omit it",
             study.id
         ),
     }
@@ -392,7 +393,7 @@ fn attach(study: &mut Study, domains: DomainKind) -> miette::Result<()> {
         let id = &study.id;
         bail!(
             code = "option-not-for-this",
-            "--guest: no row of `{id}` can attach a guest as well as a zone; leave it out"
+            "--guest: no row of `{id}` can attach both a guest and a zone; omit it"
         );
     }
     network.domains = domains;
@@ -405,7 +406,7 @@ fn attach_both(study: &mut Study) -> miette::Result<()> {
     let network = network_of(study, "both")?;
     if !one_named || network.pairs > 1 || !network.endpoints.is_empty() {
         let id = &study.id;
-        bail!(code = "option-not-for-this", "--both: the rows of `{id}` name both of their ends already; leave it out");
+        bail!(code = "option-not-for-this", "--both: the rows of `{id}` already name both endpoints; omit it");
     }
     network.both = true;
     Ok(())
@@ -415,11 +416,11 @@ fn attach_both(study: &mut Study) -> miette::Result<()> {
 fn keep_guests(study: &mut Study, guests: u32) -> miette::Result<()> {
     let network = network_of(study, "guests")?;
     if network.pairs < 2 || !network.endpoints.is_empty() {
-        let what = format!("the rows of `{}` have no number of guests that could be changed", study.id);
-        bail!(code = "option-not-for-this", "--guests: {what}; leave it out");
+        let what = format!("the rows of `{}` have no adjustable number of guests", study.id);
+        bail!(code = "option-not-for-this", "--guests: {what}; omit it");
     }
     if !(1..=Study::MOST_PAIRS).contains(&guests) {
-        bail!(code = "bad-option", "--guests {guests}: a row has 1 to {}", Study::MOST_PAIRS);
+        bail!(code = "bad-option", "--guests {guests}: use 1 to {}", Study::MOST_PAIRS);
     }
     network.pairs = guests;
     Ok(())
@@ -430,7 +431,8 @@ fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
     let rows = endpoints.iter().filter_map(|endpoint| endpoint.method);
     if let Some(row) = { rows }.find(|row| !study.rows.contains(row)) {
         let (id, rows) = (&study.id, listed(&study.rows));
-        bail!(code = "not-in-study", "--endpoints: an endpoint stands for `{row}`, which `{id}` hasn't; it has {rows}");
+        bail!(code = "not-in-study", "--endpoints: an endpoint has the method `{row}`, which is not a row of `{id}`; \
+            it has {rows}");
     }
     network_of(study, "endpoints")?.endpoints = endpoints.to_vec();
     Ok(())
@@ -446,7 +448,7 @@ fn resize_files(study: &mut Study, size: ByteSize) -> miette::Result<()> {
         }
     }
     if files == 0 {
-        bail!(code = "option-not-for-this", "--size: `{}` sends no file; leave it out", study.id);
+        bail!(code = "option-not-for-this", "--size: `{}` sends no file; omit it", study.id);
     }
     Ok(())
 }
@@ -471,14 +473,14 @@ pub fn read_text(path: &str) -> Result<String, Stop> {
         let known = known.join(", ");
         Stop::input(miette!(
             code = "no-such-study",
-            "`{path}` is neither a built-in study ({known}) nor a file that can be read ({error}){near}"
+            "`{path}` is neither a built-in study ({known}) nor a readable file ({error}){near}"
         ))
     })
 }
 
 /// Reads a file of endpoints.
 pub fn read_endpoints(path: &str) -> Result<Vec<Endpoint>, Stop> {
-    let text = read_bounded(path).coded("file", || format!("--endpoints: `{path}` can't be read"));
+    let text = read_bounded(path).coded("file", || format!("--endpoints: cannot read `{path}`"));
     Endpoint::parse_file(Source { name: path, text: &text.or_input()? }).or_input()
 }
 
@@ -487,7 +489,7 @@ pub fn read_bounded(path: &str) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(FILE_MOST.0 + 1).read_to_string(&mut text)?;
     match text.len() as u64 > FILE_MOST.0 {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {FILE_MOST}"))),
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {FILE_MOST}"))),
         false => Ok(text),
     }
 }

@@ -266,7 +266,7 @@ impl Rounds<'_, '_> {
     fn take_turns(&mut self, round: u32, mut group: Vec<Turn>, passes: u32) -> miette::Result<()> {
         while let Some(first) = group.first() {
             let cell = self.run.header.study.cells[first.cell];
-            self.tell_progress(round, format!("{}, {} rows in turns", block_label(&cell), group.len()))?;
+            self.tell_progress(round, format!("{}, {} rows interleaved", block_label(&cell), group.len()))?;
             let at = clock::now();
             let taken = self.measure_turns(round, &group, passes);
             self.around.pace.done += group.len();
@@ -387,7 +387,7 @@ impl Rounds<'_, '_> {
         *failed += 1;
         if *failed == GIVE_UP_ROW {
             let told = format_args!(
-                "warning: {row}: no sample in {GIVE_UP_ROW} tries; this row is not tried again in this run"
+                "warning: {row}: no sample in {GIVE_UP_ROW} attempts; skipping this row for the rest of this run"
             );
             self.around.events.tell(told);
         }

@@ -100,7 +100,7 @@ impl RunSource {
             (None, Work::Measure(asked)) => Ok(RunSource::Measure(asked.clone())),
             (None, Work::Disks(asked)) => Ok(RunSource::Disks(asked.clone())),
             (None, Work::GoOn { run, .. }) => {
-                Err(Stop::input(miette!(code = "defect", "the run {run} is to go on, but it isn't with the job")))
+                Err(Stop::input(miette!(code = "defect", "cannot resume the run {run}: it was not sent with the job")))
             }
         }
     }
@@ -154,7 +154,8 @@ impl RunSource {
                 Err(NoCongestionControl { source, .. }) if source.is_permission() && builds => {}
                 Err(NoCongestionControl { source, available, .. }) if !source.is_permission() => bail!(
                     code = "no-congestion-control",
-                    "--congestion {name}: this kernel has no such congestion control; it has {available}: choose one of \
+                    "--congestion {name}: congestion control not available in this kernel; available: {available}: \
+                     use one of \
                      these, or load the module tcp_{name}"
                 ),
                 checked => checked.with_context(|| format!("--congestion {name}"))?,
@@ -361,7 +362,7 @@ impl RunSetup<'_> {
     }
 
     pub(super) fn in_world(&self) -> Result<&World, Stop> {
-        self.world.ok_or_else(|| miette!(code = "no-privilege", "a lab needs privilege")).or_infrastructure()
+        self.world.ok_or_else(|| miette!(code = "no-privilege", "a lab requires privilege")).or_infrastructure()
     }
 }
 
@@ -374,8 +375,8 @@ fn biased(run: &RunReadings) -> Option<miette::Report> {
     let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
     Some(miette!(
         code = "biased",
-        "{} {}: after all settings were changed and brought back, the path is not what it was before: {} % [{}, {}], p = {p:.4}. \
-         So no comparison here would be worth anything. Leave out the steps that reset a link, or try longer warm-ups (--warmup)",
+        "{} {}: after all settings were changed and restored, the path differs from before: {} % [{}, {}], p = {p:.4}. \
+         No comparison would be valid. Omit the steps that reset a link, or use longer warm-ups (--warmup)",
         block.test.medium(),
         block.kind(),
         percent(ratio),
@@ -391,8 +392,8 @@ fn same_steps(then: &RunHeader, now: &RunHeader) -> miette::Result<()> {
         (None, true) => Ok(()),
         (step, _) => Err(miette!(
             code = "run-from-elsewhere",
-            "the settings that {} would change are no longer what they were when the run {} began: its samples would not \
-             belong together; start a new run",
+            "the settings that {} would change have changed since the run {} started: its samples would not \
+             be comparable; start a new run",
             step.map_or("a step".to_owned(), |step| format!("the step `{step}`")),
             then.id
         )),
@@ -410,7 +411,8 @@ pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now:
     match same.iter().find(|(_, then, now)| then != now) {
         Some((what, then, now)) => Err(miette!(
             code = "run-from-elsewhere",
-            "the run {id} was begun on the {what}{whose} {then}, and this is {now}: its samples would not belong together; start a new run"
+            "the run {id} was begun on the {what}{whose} {then}, and this is {now}: its samples would not be \
+             comparable; start a new run"
         )),
         None => Ok(()),
     }

@@ -63,12 +63,13 @@ pub fn find_rule(name: &str) -> miette::Result<&'static TuningRule> {
     let Some(rule) = RULES.iter().find(|rule| rule.id == name) else {
         let names: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
         let name = ForeignText::from(name);
-        return Err(miette!(code = "no-such-rule", "there is no rule `{name}`; there is {}", names.join(", ")));
+        return Err(miette!(code = "no-such-rule", "no rule `{name}`; rules: {}", names.join(", ")));
     };
     match rule.risk {
         ChangeRisk::Security => Err(miette!(
             code = "not-changed-by-vtax",
-            "vtax never changes what {name} is about: {} Read docs/tuning/{name}.md, and change it yourself if it is safe here",
+            "vtax never changes the setting of {name}: {} Read docs/tuning/{name}.md, and change it yourself if it is \
+             safe here",
             rule.risks
         )),
         _ => Ok(rule),
@@ -168,7 +169,7 @@ impl StepSwitch {
     fn try_out(&mut self, step: StepName) -> Result<(), SampleError> {
         let Some(planned) = self.steps.iter().find(|planned| planned.name == step) else {
             let defect =
-                miette!(code = "defect", "the step `{step}` changes nothing here, but a row of it is measured");
+                miette!(code = "defect", "the step `{step}` changes nothing here, but one of its rows is measured");
             return Err(SampleError::run(defect));
         };
         let (mut made, mut failed) = (Vec::new(), None);
@@ -200,12 +201,12 @@ impl StepSwitch {
         let Some((step, made)) = self.in_force.take() else { return Ok(false) };
         for MadeBatch { place, batch } in made.into_iter().rev() {
             let report = self.places[place].host.revert(batch).map_err(|error| {
-                SampleError::run(miette!(code = "not-undone", "taking the settings of {step} back: {error}"))
+                SampleError::run(miette!(code = "not-undone", "reverting the settings of {step}: {error}"))
             })?;
             if let Some(left) = report.foreign.first() {
                 return Err(SampleError::run(miette!(
                     code = "changed-meanwhile",
-                    "{}: another program made it {} while {step} was measured; stop that program, and start again",
+                    "{}: another program set it to {} while {step} was measured; stop that program, and start again",
                     left.change,
                     left.found
                 )));
@@ -216,7 +217,7 @@ impl StepSwitch {
 
     /// Brings the settings from before back.
     pub(super) fn end(mut self) -> miette::Result<()> {
-        self.revert().map(drop).map_err(SampleError::into_report).context("taking the settings of the last step back")
+        self.revert().map(drop).map_err(SampleError::into_report).context("reverting the settings of the last step")
     }
 }
 
@@ -242,7 +243,7 @@ pub(super) fn nothing_to_change(without: &[(StepName, Unsupported)]) -> Stop {
 }
 
 fn cannot(why: String) -> Unsupported {
-    Unsupported { why, remedy: "leave the step out, or mend what the message names".to_owned() }
+    Unsupported { why, remedy: "omit the step, or fix the reported problem".to_owned() }
 }
 
 /// What the rules say that found nothing.
@@ -252,13 +253,13 @@ fn nothing_found(step: &TuningStep, seen: &[HostCheck]) -> Unsupported {
     let mut why: Vec<String> = says.filter(|says| is_of_step(says.rule)).map(|says| says.says.clone()).collect();
     why.dedup();
     why.truncate(2);
-    let why = if why.is_empty() { "each setting has its value already".to_owned() } else { why.join("; ") };
+    let why = if why.is_empty() { "every setting already has its value".to_owned() } else { why.join("; ") };
     let advice = seen.iter().flat_map(|check| &check.findings).any(|found| is_of_step(found.rule));
     Unsupported {
         why: format!("nothing to change: {why}"),
         remedy: match advice {
-            true => "what it found can't be changed by vtax: vtax tune check says what to do".to_owned(),
-            false => "nothing needs to be done".to_owned(),
+            true => "vtax cannot change its findings: vtax tune check shows what to do".to_owned(),
+            false => "no changes needed".to_owned(),
         },
     }
 }

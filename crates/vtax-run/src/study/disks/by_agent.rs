@@ -182,8 +182,8 @@ impl LentMount {
             0 => Ok(LentMount(Arc::clone(agent))),
             _ => Err(miette!(
                 code = "no-fio",
-                "{domain} can't mount the folder with the host's fio, which it is lent by 9p: {stderr}; its kernel needs the \
-                 modules 9p and 9pnet_virtio. With an image (vtax ldm set-variable image=…) its own fio measures"
+                "{domain} cannot mount the directory with the host's fio over 9p: {stderr}; its kernel needs the \
+                 modules 9p and 9pnet_virtio, or use an image with fio (vtax ldm set-variable image=…)"
             )),
         }
     }
@@ -202,7 +202,8 @@ pub(super) fn no_shell(domain: &Name, error: AgentError) -> miette::Report {
     match error {
         AgentError::Refused { fault: Fault { kind: FaultKind::NotFound, .. }, .. } => miette!(
             code = "no-such-program",
-            "{domain} has no /bin/sh, by which its disks are looked at: install a statically linked busybox on its host \
+            "{domain} has no /bin/sh, which is required to inspect its disks: install a statically linked busybox on \
+             its host \
              (busybox-static), then stop and start {domain} (vtax ldm stop {domain}, vtax ldm start {domain})"
         ),
         error => error.into(),

@@ -57,14 +57,15 @@ pub(super) fn place_of(row: Row, names: &[DiskPlace], destroy: bool) -> miette::
     if let Some(other) = others.iter().find(|other| user(other) != user(first)) {
         return Err(miette!(
             code = "bad-disk-name",
-            "{first} and {other} can't be measured at the same time: one fio measures the disks of a row, and it runs in one \
-             place; give each a --disk of its own"
+            "{first} and {other} cannot be measured at the same time: one fio measures all disks of a row, and it \
+             runs in one \
+             place; use a separate --disk for each"
         ));
     }
     if !matches!(row, Row::Disk(DiskRow::Named(_))) && !matches!(first, DiskPlace::Here(_)) {
         return Err(miette!(
             code = "disk-unusable",
-            "{first}: the rows of this study attach disks of this machine to guests of its own; name a path"
+            "{first}: this study attaches disks of this machine to its own guests; name a path"
         ));
     }
     match first {
@@ -72,7 +73,7 @@ pub(super) fn place_of(row: Row, names: &[DiskPlace], destroy: bool) -> miette::
         DiskPlace::Domain { .. } if destroy => Ok(RowPlace::Domain),
         DiskPlace::Domain { .. } => Err(miette!(
             code = "disk-not-empty",
-            "{first}: vtax can't see from the host what its domain has on this disk, and a test overwrites it. If nobody needs \
+            "{first}: the test overwrites this disk, and vtax cannot see its contents from the host; if nobody needs \
              that, add --destroy-data"
         )),
     }
@@ -135,8 +136,9 @@ fn lent(domain: &DomainOfDisks) -> Result<String, Stop> {
     let seen = domain.launch().lent.as_ref().filter(|folder| folder.is_dir()).ok_or_else(|| {
         Stop::input(miette!(
             code = "no-fio",
-            "{name} has no fio, and doesn't see the folder of the programs that vtax carries into domains, since it was started \
-             before there was one; stop and start it (vtax ldm stop {name}, vtax ldm start {name})"
+            "{name} has no fio, and cannot see the directory of programs that vtax passes to domains, because it was \
+             started \
+             before that existed; stop and start it (vtax ldm stop {name}, vtax ldm start {name})"
         ))
     })?;
     let carried = CarriedProgram::fio(seen).or_infrastructure()?;
@@ -146,7 +148,7 @@ fn lent(domain: &DomainOfDisks) -> Result<String, Stop> {
 /// The disks of a row in a domain, which nothing there uses.
 fn look(row: &RowTargets, fio: &AgentFio, header: &RunHeader, seed: u64) -> Result<RowInside, Stop> {
     let MeasuredGuest::Domain { domain, .. } = fio.guest() else {
-        return Err(Stop::infrastructure(miette!(code = "defect", "the row {} is in no domain", row.row)));
+        return Err(Stop::infrastructure(miette!(code = "defect", "the row {} is not in a domain", row.row)));
     };
     let version = fio.version().map_err(|error| no_fio(domain, &error))?;
     let program = match domain.launch().boot {
@@ -173,7 +175,7 @@ fn look(row: &RowTargets, fio: &AgentFio, header: &RunHeader, seed: u64) -> Resu
 fn launch(domain: &DomainOfDisks, place: &DiskPlace) -> Result<DiskLaunch, Stop> {
     match place {
         DiskPlace::Domain { disk, .. } => domain.disk(disk),
-        place => Err(Stop::infrastructure(miette!(code = "defect", "{place} is no disk of a domain"))),
+        place => Err(Stop::infrastructure(miette!(code = "defect", "{place} is not a disk of a domain"))),
     }
 }
 
@@ -186,7 +188,7 @@ fn look_at(domain: &DomainOfDisks, place: &DiskPlace, path: &Path) -> Result<Gue
         let said = ForeignText::from(said.chars().take(SAID_MOST).collect::<String>());
         Stop::infrastructure(miette!(
             code = "no-disk-in-guest",
-            "{place}: what the domain {} says of {} is no description of a disk: {said}",
+            "{place}: the domain {} sent an invalid description of the disk {}: {said}",
             domain.name(),
             path.display()
         ))
@@ -196,13 +198,13 @@ fn look_at(domain: &DomainOfDisks, place: &DiskPlace, path: &Path) -> Result<Gue
 fn no_fio(domain: &DomainOfDisks, error: &dyn std::fmt::Display) -> Stop {
     let (name, end) = (domain.name(), domain.end());
     let remedy = match domain.launch().boot {
-        Boot::Disk { .. } => format!("install fio in {name}, where it is looked for in the PATH"),
+        Boot::Disk { .. } => format!("install fio in {name}, in the PATH"),
         Boot::Kernel { .. } if domain.launch().memory < FIO_NEEDS => {
-            format!("fio's libraries need room: give {name} {FIO_NEEDS} of memory (vtax ldm set-memory 256m {name})")
+            format!("fio's libraries need memory: give {name} {FIO_NEEDS} (vtax ldm set-memory 256m {name})")
         }
         Boot::Kernel { .. } => format!("stop and start {name} (vtax ldm stop {name}, vtax ldm start {name})"),
     };
-    Stop::input(miette!(code = "no-fio", "ldm:{end}: fio doesn't run there ({error}); {remedy}"))
+    Stop::input(miette!(code = "no-fio", "ldm:{end}: cannot run fio there ({error}); {remedy}"))
 }
 
 /// What the host does for the disk.

@@ -59,7 +59,7 @@ impl RunSetup<'_> {
         self.build(topology, &connect).or_else(|stop| match is_crash(&stop) {
             true if !self.interrupt.asked() => {
                 self.events.tell(format_args!(
-                    "{stop}\nQEMU crashed before anything was measured: the lab is built once more"
+                    "{stop}\nQEMU crashed before anything was measured: building the lab once more"
                 ));
                 self.build(topology, &connect)
             }

@@ -25,7 +25,7 @@ impl ConnectedEnds {
         match dead.is_empty() {
             true => Ok(()),
             false => Err(format!(
-                "{} seconds after settings were changed, a link is down: {}; leave out the step that resets it, or look at \
+                "{} seconds after settings were changed, a link is down: {}; omit the step that resets it, or check \
                  the cable",
                 PATIENCE.as_secs(),
                 dead.join("; ")

@@ -59,7 +59,7 @@ impl EndpointConnector<'_> {
         if end.is_primary() {
             return Err(Stop::input(miette!(
                 code = "is-primary",
-                "ldm:{end}: primary is the host itself, which serves the disks of domains; name a path of it, as \
+                "ldm:{end}: primary is the host itself, which serves the disks of domains; name a path on it, e.g. \
                  --disk /dev/vdb"
             )));
         }
@@ -128,7 +128,7 @@ impl DomainOfDisks {
         self.host.check_disk(domain, disk)?;
         Err(Stop::input(miette!(
             code = "domain-state",
-            "{domain} gets its disk {disk} when it is stopped and started again (vtax ldm stop {domain}, vtax ldm start \
+            "{domain} gets its disk {disk} only when it is stopped and started (vtax ldm stop {domain}, vtax ldm start \
              {domain})"
         )))
     }
@@ -148,7 +148,7 @@ impl DomainOfDisks {
         loop {
             if self.bound.qemu().is_none() || !self.host.runs(&self.bound) {
                 let domain = self.name();
-                let text = "has stopped or booted again while its disk was measured";
+                let text = "stopped or rebooted while its disk was measured";
                 return Some(miette!(code = "domain-state", "{domain} {text}"));
             }
             if Instant::now() >= until {

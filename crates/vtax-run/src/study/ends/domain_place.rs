@@ -39,7 +39,7 @@ impl DomainPlace {
         if !(userns::is_initial() && userns::have_net_admin()) {
             return Err(Stop::infrastructure(miette!(
                 code = "not-root",
-                "logical domains are root's, and so is measuring them; run this command with sudo"
+                "measuring logical domains requires root; run this command with sudo"
             )));
         }
         let host = DomainHost { within: within.cloned() };

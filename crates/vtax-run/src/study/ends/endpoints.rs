@@ -236,7 +236,7 @@ impl<'a> EndpointConnector<'a> {
 
     pub(super) fn world(&self) -> Result<&'a World, Stop> {
         self.world
-            .ok_or_else(|| miette!(code = "no-privilege", "a zone needs the privilege to enter labs"))
+            .ok_or_else(|| miette!(code = "no-privilege", "a zone requires the privilege to enter labs"))
             .or_infrastructure()
     }
 

@@ -74,7 +74,8 @@ impl ConnectedEnds {
         if !loose.is_empty() {
             let names = loose.join(", ");
             events.tell(format_args!(
-                "warning: NOT PINNED: {names}: whenever the scheduler moves an end, round-trip times can jump fourfold"
+                "warning: NOT PINNED: {names}: whenever the scheduler moves an endpoint, round-trip times can jump \
+                 fourfold"
             ));
         }
     }
@@ -213,7 +214,7 @@ fn where_vcpus_run(end: usize, cpus: &[u32], guests: usize) -> String {
     let role = ["initiator", "responder"][end];
     let whose = if guests == 1 { format!("{role}'s guest") } else { format!("{role}s' {guests} guests") };
     let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
-    format!("The vCPUs of the {whose} run on {word} {}.", listed(cpus))
+    format!("vCPUs of the {whose}: {word} {}.", listed(cpus))
 }
 
 fn listed(cpus: &[u32]) -> String {
@@ -227,7 +228,7 @@ fn check(cpus: &[u32], end: &ConnectedEnd, machine: &Machine) -> Result<(), Stop
             let (name, has) = (&end.name, listed(&usable));
             Err(Stop::input(miette!(
                 code = "no-such-cpu",
-                "--pin: {name} has no CPU {missing} that vtax may use; it has {has}"
+                "--pin: CPU {missing} of {name} is unavailable to vtax; available: {has}"
             )))
         }
         None => Ok(()),

@@ -212,7 +212,7 @@ fn what_is_of_networks_is_refused_for_disks() {
     let refused = |changes| apply("vdisk", changes).expect_err("refused");
     let endpoints = vec![Endpoint::new(End::Initiator, Control::Local)];
     let told = refused(Changes { endpoints, ..Changes::default() });
-    assert_eq!(told, "--endpoints is for tests of a network, and `vdisk` has tests of disks; leave it out");
+    assert_eq!(told, "--endpoints is for tests of a network, and `vdisk` has disk tests; omit it");
     let cable = vec!["eno1,eno2".parse().expect("a cable")];
     assert!(refused(Changes { cable, ..Changes::default() }).starts_with("--cable is for tests of a network"));
     let domains = Some(DomainKind::Zone);

@@ -95,7 +95,7 @@ fn still_free(disks: &StudyDisks) -> miette::Result<()> {
     match disks.made.iter().find(|path| path.exists()) {
         Some(path) => Err(miette!(
             code = "disk-not-empty",
-            "{} is there, and the run makes a file of this name: move yours away, or remove it if it is what the run left \
+            "{} already exists, and the run creates a file of this name: move yours, or remove it if the run left it \
              when the machine went down",
             path.display()
         )),
@@ -108,8 +108,9 @@ fn same_disks(then: &RunHeader, now: &[DiskPathRecord]) -> miette::Result<()> {
     match then.disks.iter().zip(now).find(|(then, now)| then != now) {
         Some((before, now)) => Err(miette!(
             code = "run-from-elsewhere",
-            "the disk {} was {}, measured by {}, when the run {} began, and is now {}, measured by {}: its samples would not \
-             belong together; start a new run",
+            "the disk {} was {}, measured by {}, when the run {} started, and is now {}, measured by {}: its samples \
+             would not \
+             be comparable; start a new run",
             before.disk,
             before.path,
             before.program,

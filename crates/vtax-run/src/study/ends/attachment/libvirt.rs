@@ -64,7 +64,7 @@ impl Attachment for LibvirtEnd {
         let address = self.domain.entrance(self.given)?;
         let host = self.user.as_ref().map_or(address.to_string(), |user| format!("{user}@{address}"));
         let name = &self.domain.described.record.name;
-        events.tell(format_args!("connecting to libvirt:{name} by ssh:{host}"));
+        events.tell(format_args!("connecting to libvirt:{name} over ssh:{host}"));
         Agent::ssh(&host, program)
     }
 
@@ -86,7 +86,7 @@ impl Attachment for LibvirtEnd {
     }
 
     fn guest_machine(&self) -> Option<GuestMachine> {
-        let qemu = self.domain.version.clone().unwrap_or_else(|| "of unknown version".to_owned());
+        let qemu = self.domain.version.clone().unwrap_or_else(|| "unknown version".to_owned());
         Some(GuestMachine { accel: self.domain()?.accel, no_kvm: None, qemu: qemu.into() })
     }
 
@@ -194,18 +194,18 @@ fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
     let unknown = [
         nic.is_none().then(|| {
             format!(
-                "which of its NICs was measured, as it has several and libvirt has seen {} at none",
+                "which of its NICs was measured: it has several, and libvirt saw {} on none",
                 measured.address
             )
         }),
         unlabelled
-            .then(|| format!("whether `{row}` is the right word for it, as its XML leaves open who serves the NIC")),
+            .then(|| format!("whether `{row}` is the right name: its XML does not show what serves the NIC")),
         measured
             .process
             .is_none()
-            .then(|| "its CPU time on the host, as no QEMU of it is seen on this machine".to_owned()),
+            .then(|| "its CPU time on the host: no QEMU process of it was found on this machine".to_owned()),
     ];
-    let unknown = unknown.into_iter().flatten().map(|what| format!("Not known of libvirt's {name}: {what}"));
+    let unknown = unknown.into_iter().flatten().map(|what| format!("Unknown for libvirt's {name}: {what}"));
     std::iter::once(told::whole(record)).chain(unknown).map(PlacementNote::Remark).collect()
 }
 
