@@ -147,7 +147,7 @@ fn refusals(host: &Host<'_>) {
     told(&of("ldm:saturn/data"), "no-such-object", "no domain `saturn`");
     told(&of("ldm:mars/nothing"), "no-such-object", "no vdisk `nothing`; there are data");
     told(&of("ldm:primary/data"), "is-primary", "name a path");
-    told(&of("ldm:mars/data,/var/tmp/x"), "bad-disk-name", "a --disk of its own");
+    told(&of("ldm:mars/data,/var/tmp/x"), "bad-disk-name", "use a separate --disk");
     told(&of("/var/tmp/x"), "option-not-for-this", "--in t-ldm-disk/sut");
     told(
         &["measure", "--disk", "ldm:t-ldm-disk/other/mars/data", "--destroy-data"],

@@ -281,7 +281,7 @@ fn the_next_up_removes_what_a_killed_one_left() {
     let output = bench.vtax(&["lab", "up", "lab.toml"]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("had left of the lab t-left"), "{told}");
+    assert!(told.contains("leftovers of the lab t-left"), "{told}");
     assert!(guests(&bench, "t-left").is_empty());
     assert_eq!(started(&bench, "guest=db"), None, "an orphan");
 }

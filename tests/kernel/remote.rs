@@ -265,7 +265,7 @@ fn running_machines_get_the_table_of_the_t7_1_study() {
     let study = ["run", "sparc-t7-1", "--endpoints", "vms.toml", "--quick", "--samples", "1", "--duration", "80ms"];
     let jumbo = far.near(&study);
     assert_eq!(jumbo.status.code(), Some(2), "{}", told(&jumbo));
-    assert!(told(&jumbo).contains("whose MTU is 1500, and the study asks for 9000"), "{}", told(&jumbo));
+    assert!(told(&jumbo).contains("whose MTU is 1500, but the study requires 9000"), "{}", told(&jumbo));
     let table = far.near(&[&study[..], &["--warmup", "5ms", "--mtu", "1500", "--published"]].concat());
     let text = printed(&table);
     for row in ["native", "sr-iov", "paravirtual", "it has no endpoint", "published"] {

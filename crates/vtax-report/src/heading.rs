@@ -294,7 +294,7 @@ fn machine(environment: &Environment) -> String {
 fn processors(environment: &Environment) -> String {
     let Environment { cpu_model, cpus, .. } = environment;
     if *cpus > 0 {
-        format!("{cpus} × {}", or(&cpu_model.to_string(), "CPU unknown model"))
+        format!("{cpus} × {}", or(&cpu_model.to_string(), "CPU of unknown model"))
     } else {
         cpu_model.to_string()
     }

@@ -148,7 +148,7 @@ mod tests {
     fn a_broken_line_is_shown() {
         for line in ["[2,{\"samples\":7}]\n", "kernel panic\n", "[2]\n"] {
             let error = LineReader::default().push(line.as_bytes()).expect_err("broken").to_string();
-            assert!(error.contains("is no event") && error.contains(&line[..2]), "{error}");
+            assert!(error.contains("invalid event") && error.contains(&line[..2]), "{error}");
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
         let lines = reader.push(&stream[..stream.len() - 3]).expect("two good lines");
         assert_eq!(told(&lines), [1, 2]);
         let error = reader.end().expect_err("it breaks off").to_string();
-        assert!(error.contains("breaks off") && error.contains("end"), "{error}");
+        assert!(error.contains("in the middle of a line") && error.contains("end"), "{error}");
     }
 
     #[test]

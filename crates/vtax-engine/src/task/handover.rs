@@ -162,7 +162,7 @@ fn not_segmented<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, errno: Errno
         Errno::IO => EngineError::Unsupported {
             what: "UDP segmentation (gso)",
             why: "requires checksum offload, which is disabled on the device; enable it (ethtool -K DEV tx on) or \
-                  leave gso out",
+                  omit gso",
         },
         Errno::INVAL => match line.datagram_failed("message", message, Errno::MSGSIZE) {
             oversize @ EngineError::Oversize { .. } => oversize,

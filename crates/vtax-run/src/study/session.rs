@@ -154,9 +154,8 @@ impl RunSource {
                 Err(NoCongestionControl { source, .. }) if source.is_permission() && builds => {}
                 Err(NoCongestionControl { source, available, .. }) if !source.is_permission() => bail!(
                     code = "no-congestion-control",
-                    "--congestion {name}: congestion control not available in this kernel; available: {available}: \
-                     use one of \
-                     these, or load the module tcp_{name}"
+                    "--congestion {name}: no such congestion control in this kernel; available: {available}: \
+                     use one of these, or load the module tcp_{name}"
                 ),
                 checked => checked.with_context(|| format!("--congestion {name}"))?,
             }
@@ -411,7 +410,7 @@ pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now:
     match same.iter().find(|(_, then, now)| then != now) {
         Some((what, then, now)) => Err(miette!(
             code = "run-from-elsewhere",
-            "the run {id} was begun on the {what}{whose} {then}, and this is {now}: its samples would not be \
+            "the run {id} was started on the {what}{whose} {then}, and this is {now}: its samples would not be \
              comparable; start a new run"
         )),
         None => Ok(()),

@@ -247,8 +247,8 @@ mod tests {
 
     #[test]
     fn where_vcpus_run_is_a_sentence() {
-        assert_eq!(where_vcpus_run(0, &[1], 1), "The vCPUs of the initiator's guest run on CPU 1.");
-        assert_eq!(where_vcpus_run(1, &[2, 3], 4), "The vCPUs of the responders' 4 guests run on CPUs 2, 3.");
+        assert_eq!(where_vcpus_run(0, &[1], 1), "vCPUs of the initiator's guest: CPU 1.");
+        assert_eq!(where_vcpus_run(1, &[2, 3], 4), "vCPUs of the responders' 4 guests: CPUs 2, 3.");
     }
 
     #[test]

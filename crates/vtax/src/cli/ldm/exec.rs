@@ -54,7 +54,7 @@ fn of_primary(host: &LdmHost) -> Stop {
 fn no_agent(domain: &Name) -> Stop {
     Stop::input(miette!(
         code = "no-domain-agent",
-        "{domain} boots an image, and no vtax agent has opened its port there; start \
+        "{domain} boots an image with a system of its own, and no agent of vtax has opened its port there; start \
          `vtax-agent --port` of this version in {domain} at boot, or log in at its console (vtax ldm list shows its port), \
          or by ssh at an address that it has"
     ))

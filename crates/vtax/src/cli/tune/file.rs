@@ -40,7 +40,7 @@ impl TuningFile {
     }
 
     pub(super) fn read(path: &str) -> Result<TuningFile, Stop> {
-        let text = read_bounded(path).coded("file", || format!("--file: cannot read `{path}`")).or_input()?;
+        let text = read_bounded(path).coded("file", || format!("--file: `{path}` can't be read")).or_input()?;
         let file: TuningFile = Source { name: path, text: &text }.parse().or_input()?;
         match file.schema == SCHEMA {
             true => Ok(file),
