@@ -25,7 +25,7 @@ const ROUNDS: usize = 15;
 const PRINTED: usize = 10_000_000;
 const READERS: usize = 20;
 
-/// Who is at the console.
+/// Audience at the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Audience {
     Nobody,

@@ -18,7 +18,7 @@ use vtax_stats::{Confidence, Pair, PairedTax};
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const ROUNDS: usize = 20;
-/// How far from 1 the ends of an interval may be.
+/// Maximum distance from 1 of the limits of an interval.
 const MARGIN: f64 = 0.02;
 /// A test, and what somebody who doesn't know vtax would write for it.
 const TESTS: [(&str, &str); 3] = [
@@ -82,7 +82,7 @@ fn compare(test: DiskTest, plain: &str, file: &PathBuf, rounds: usize) -> Outcom
     Ok(PairedTax::of(&pairs, Confidence::P95)?)
 }
 
-/// What fio itself says, as its users read it.
+/// fio's own result, as its users read it.
 fn alone(plain: &str, file: &Path) -> Outcome<f64> {
     let mut command = Command::new("fio");
     command.args(PLAIN.split_whitespace()).args(plain.split(' ')).arg(format!("--filename={}", file.display()));

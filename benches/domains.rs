@@ -107,7 +107,7 @@ impl Commands {
         Ok(())
     }
 
-    /// How long a domain prints, without and with readers of its console.
+    /// Returns the time that a domain prints, without and with readers of its console.
     fn consoles(&self) -> Outcome<()> {
         self.ldm(&format!("add-vcc port-range={CONSOLE}-{CONSOLE} console primary"))?;
         self.domain("mars")?;
@@ -137,7 +137,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Who reads the console, on the host of the lab: there its port is.
+    /// Returns the readers of the console, on the host of the lab, where its port is.
     fn readers(&self) -> Outcome<Child> {
         let mut command = self.command(env!("CARGO_BIN_EXE_vtax"));
         command.args(["lab", "exec", "bench-domains", "sut", "--"]).arg(env::current_exe()?).arg(READ);

@@ -56,7 +56,7 @@ struct Way {
     workload: Workload,
     streams: u32,
     options: TestOptions,
-    /// Whether each end has both CPUs.
+    /// True if each end has both CPUs.
     both_cpus: bool,
 }
 

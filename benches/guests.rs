@@ -1,4 +1,4 @@
-//! What a guest costs: the time until it can be used beside the time that its bare kernel takes, the way
+//! Cost of a guest: the time until it can be used beside the time that its bare kernel takes, the way
 //! from `vtax lab up` to a first sample, and memory.
 //!
 //! `cargo bench --bench guests`, as root, with QEMU and a kernel for guests (`make kernel`). Both boots
@@ -224,7 +224,7 @@ struct Commands {
     kernel: PathBuf,
 }
 
-/// What came of one.
+/// Result of one run.
 struct Ran {
     printed: String,
     told: String,
@@ -238,7 +238,7 @@ impl Commands {
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("lab.toml"), lab(2))?;
         fs::create_dir_all(folder.path().join("cache/vtax"))?;
-        // Where KVM works there may be no need to remember it.
+        // If KVM works, there may be no need to remember it.
         let _ = fs::copy(image::cache()?.join("kvm"), folder.path().join("cache/vtax/kvm"));
         Ok(Commands { folder, agent: agent.to_owned(), kernel: Kernel::find(None)?.image })
     }

@@ -1,4 +1,4 @@
-//! What it costs to record a transaction.
+//! Cost of recording a transaction.
 //!
 //! `cargo bench --bench recording`; no privilege needed.
 

@@ -1,4 +1,4 @@
-//! What it takes to show a run of 100,000 samples, and to list 10,000 runs.
+//! Cost of showing a run of 100,000 samples, and of listing 10,000 runs.
 //!
 //! `cargo bench --bench results`; no privilege needed. Times are of the whole program, from its start to its end.
 

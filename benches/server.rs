@@ -1,4 +1,4 @@
-//! What the emulated server takes: its boot, and inside of it a lab with one virtual function more, for a
+//! Cost of the emulated server: its boot, and inside of it a lab with one virtual function more, for a
 //! zone or for a KVM guest.
 //!
 //! `cargo bench --bench server`, as root, with QEMU and a kernel for guests (`make kernel`), while no
@@ -30,7 +30,7 @@ const SCRIPT: &str = r#"
 now() { cut -d' ' -f1 /proc/uptime; }
 now; "$0" lab up "$1" >/dev/null || exit; now; "$0" lab down bench-server >&2 || exit; now"#;
 
-/// What hangs on the cable.
+/// Load on the cable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Load {
     Zones(usize),
@@ -49,7 +49,7 @@ const LOADS: [Load; 8] = [
     Load::Guests(3),
 ];
 
-/// What is compared: the second to the first.
+/// Comparisons: the second to the first.
 const GROWTH: [[Load; 2]; 3] =
     [[Load::Zones(0), Load::Zones(1)], [Load::Zones(1), Load::Zones(7)], [Load::Guests(1), Load::Guests(3)]];
 

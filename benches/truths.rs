@@ -1,4 +1,4 @@
-//! Whether known costs are found, and how often a difference is seen where there is none.
+//! True if known costs are found, and how often a difference is seen where there is none.
 //!
 //! `cargo bench --bench truths -- [RUNS_WITH_KNOWN_COSTS] [RUNS_OF_ROWS_ALIKE]`, as root. Runs are studies of
 //! the path's own cost, by the program itself, between two hosts of a lab. All rows have the same two ends:
@@ -150,7 +150,7 @@ fn said(output: &Output) -> Box<dyn Error> {
     String::from_utf8_lossy(&output.stderr).into_owned().into()
 }
 
-/// What a run says of a known cost.
+/// Result of a run with a known cost.
 #[derive(Clone)]
 struct Found {
     cost: f64,

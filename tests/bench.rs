@@ -24,7 +24,7 @@ const LABS: &str = "vtax-benches";
 /// The file that names the tests which the runner runs while nothing else of the suite runs.
 const ALONE: &str = "tests/alone.txt";
 
-/// Who works on a bench now: tests whose figures must be right have the machine to themselves.
+/// Current users of benches: tests whose figures must be right have the machine to themselves.
 /// Unlike a lock for readers and a writer it lets a test that has one bench take another at once.
 static ROOM: Mutex<Room> = Mutex::new(Room { benches: 0, alone: false });
 static LEFT: Condvar = Condvar::new();
@@ -72,7 +72,7 @@ impl Bench {
         self
     }
 
-    /// Where its labs are kept.
+    /// Returns the directory of its labs.
     pub(crate) fn labs(&self) -> &Path {
         self.labs.directory.path()
     }
@@ -98,14 +98,14 @@ impl Bench {
         self.command(arguments).output().expect("vtax runs")
     }
 
-    /// How many samples of the last run are in the store.
+    /// Returns the number of the last run's samples in the store.
     pub(crate) fn landed(&self) -> u64 {
         let output = self.vtax(&["results", "list", "--json"]);
         let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         list[0]["samples"].as_u64().unwrap_or(0)
     }
 
-    /// What vtax says about wrong input; it must exit 2 and print nothing else.
+    /// Returns the error for invalid input; vtax must exit 2 and print nothing else.
     pub(crate) fn refused(&self, arguments: &[&str]) -> String {
         let output = self.vtax(arguments);
         let told = String::from_utf8(output.stderr).expect("text");
@@ -114,7 +114,7 @@ impl Bench {
         told.replace(self.path().to_str().expect("text"), "[bench]")
     }
 
-    /// What vtax prints when all is well.
+    /// Returns vtax's output on success.
     pub(crate) fn printed(&self, arguments: &[&str]) -> String {
         printed(&self.vtax(arguments))
     }

@@ -15,7 +15,7 @@ use nix::{
     unistd::Pid,
 };
 
-/// How a traced program ended.
+/// End of a traced program.
 #[derive(Debug)]
 pub(crate) enum Ending {
     /// It was killed before this call.
@@ -101,7 +101,7 @@ fn entered(thread: Pid) -> Option<&'static str> {
     }
     let creates = |flags: u64| flags & u64::try_from(libc::O_CREAT | libc::O_TRUNC).expect("flags") != 0;
     match registers.orig_rax.cast_signed() {
-        // What it says is no change.
+        // Output is not a change.
         libc::SYS_write if registers.rdi == 1 || registers.rdi == 2 => None,
         libc::SYS_openat if !creates(registers.rdx) => None,
         libc::SYS_open if !creates(registers.rsi) => None,

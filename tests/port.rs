@@ -9,7 +9,7 @@ use vtax_sys::{
     sysctl,
 };
 
-/// Of a kernel for experiments; nobody else sends it (IEEE 802, local experimental EtherType 1).
+/// Experimental EtherType that nobody else sends (IEEE 802, local experimental EtherType 1).
 const ETHERTYPE: [u8; 2] = 0x88b5_u16.to_be_bytes();
 const IPV4: [u8; 2] = 0x0800_u16.to_be_bytes();
 const VLAN: [u8; 2] = 0x8100_u16.to_be_bytes();
@@ -64,7 +64,7 @@ impl Port {
         (&self.queue).write_all(&parts.concat()).unwrap();
     }
 
-    /// What came, until nothing comes for so long.
+    /// Returns the frames received, until none arrives for this time.
     pub(crate) fn received(&self, silence: Timespec) -> Vec<Frame> {
         self.read(silence, Frame::read)
     }

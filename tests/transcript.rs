@@ -82,7 +82,7 @@ fn compare(command: &Command<'_>, names: Names<'_>, printed: &str) {
     assert!(rest.is_empty(), "{}", told(&format!("more lines: {rest:?}")));
 }
 
-/// What is left out is laid out like the rest.
+/// Omitted text is laid out like the rest.
 fn skip<'a>(
     lines: &mut Peekable<impl Iterator<Item = &'a str>>,
     is_next: impl Fn(&str) -> bool,
@@ -119,7 +119,7 @@ impl<'a> Table<'a> {
         first.is_some() && first == line.find(|c| c != ' ') && !line.trim_start().starts_with('[')
     }
 
-    /// What is in each column. Whatever is in one begins with it.
+    /// Returns the contents of each column. A cell begins at the start of its column.
     fn cells<'l>(&self, line: &'l str) -> Result<Vec<&'l str>, String> {
         let mut cells = Vec::new();
         for (number, (offset, name)) in self.columns.iter().enumerate() {
@@ -136,7 +136,7 @@ impl<'a> Table<'a> {
     }
 
     fn same(&self, line: &str, found: &str, names: Names<'_>) -> Result<(), String> {
-        // Where the article pads a line to its end, the line here has the same length.
+        // If the article pads a line to its end, the line here has the same length.
         if line.ends_with(' ') && line.len() != found.len() {
             return Err(format!("it has {} characters, not {}", found.len(), line.len()));
         }
@@ -168,7 +168,7 @@ fn same_text(line: &str, expected: &str, found: &str) -> Result<(), String> {
     }
 }
 
-/// What a value looks like.
+/// Form of a value.
 #[derive(Debug, PartialEq, Eq)]
 enum Form {
     Nothing,
@@ -211,7 +211,7 @@ fn form(value: &str) -> Form {
     }
 }
 
-/// What must not pass doesn't.
+/// Checks that invalid transcripts do not pass.
 #[allow(dead_code, reason = "one of the programs with this module does it")]
 pub(crate) fn check_itself() {
     let article = "$ ldm list\nNAME             STATE      CONS    VCPU  UPTIME\nmars             active     5000    2     56d 40m\n[...]\npluto            inactive           4     ";

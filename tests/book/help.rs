@@ -31,7 +31,7 @@ fn section<'a>(help: &'a str, title: &str) -> impl Iterator<Item = &'a str> {
     after.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '))
 }
 
-/// What is said of it may go on in the next line.
+/// The description may continue on the next line.
 fn example(place: &str, line: &str) -> Option<Mention> {
     Mention::of(place.to_owned(), line, false)
 }

@@ -61,7 +61,7 @@ fn trials() -> Vec<Trial> {
         true => Ok(()),
         false => Err(format!("no page has these any more: {stale:#?}").into()),
     });
-    // What is the same when it is shorter is run once.
+    // Commands that are equal when shortened run once.
     let mut commands: BTreeMap<Vec<String>, Vec<Mention>> = BTreeMap::new();
     for mention in mentions.into_iter().filter(|mention| cannot::reason(&mention.line()).is_none()) {
         commands.entry(shorter::shorter(&mention.words)).or_default().push(mention);

@@ -4,14 +4,14 @@ use std::{fs, ops::Range, path::Path};
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-/// What a page says to type.
+/// Command quoted on a page.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Mention {
     /// Its page and line, as `docs/labs.md:31`.
     pub(crate) place: String,
     /// The words, with values in place of placeholders.
     pub(crate) words: Vec<String>,
-    /// Whether something may be missing: a verb within a sentence, or a command with `…`.
+    /// True if something may be missing: a verb within a sentence, or a command with `…`.
     pub(crate) is_partial: bool,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn options(name: &str, page: &str) -> Vec<Mention> {
     spans.filter_map(option).collect()
 }
 
-/// Where the links of a page lead within the project: a file from the page's folder, or none for the page itself, and the
+/// Targets of a page's links within the project: a file from the page's folder, or none for the page itself, and the
 /// heading there.
 pub(crate) fn links(page: &str) -> Vec<(String, String)> {
     let target = |event| match event {
@@ -148,12 +148,12 @@ fn is_ellipsis(word: &str) -> bool {
     word == "…" || word == "..."
 }
 
-/// Whether what follows this word is a command too: `sudo`, an option of that, an assignment to a variable.
+/// Returns whether what follows this word is a command too: `sudo`, an option of that, an assignment to a variable.
 fn runs_the_next(word: &str) -> bool {
     ["sudo", "systemd-inhibit"].contains(&word) || word.starts_with('-') || word.contains('=')
 }
 
-/// What stands for a placeholder: the word before it (any, if empty), the placeholder, and the value.
+/// Values of placeholders: the word before it (any, if empty), the placeholder, and the value.
 const VALUES: [(&str, &str, &str); 30] = [
     ("up", "FILE", "rack.toml"),
     ("run", "FILE", "my-study.toml"),

@@ -20,7 +20,7 @@ use nix::{
 
 use super::bench::Bench;
 
-/// How the command ended, and what it printed.
+/// Exit status and output of the command.
 pub(crate) struct Outcome(Output);
 
 pub(crate) struct Sandbox {
@@ -47,7 +47,7 @@ impl Sandbox {
             if !["create", "add-domain"].contains(&words[2].as_str()) {
                 sandbox.prepare(&["ldm", "create", "pluto"]);
             }
-            // What the pages add isn't there yet.
+            // Objects that the pages add do not exist yet.
             match words[2].as_str() {
                 "add-vds" => sandbox.prepare(&["ldm", "remove-vds", "-f", "primary-vds0"]),
                 "add-vdsdev" => sandbox.prepare(&["ldm", "remove-vdsdev", "data@primary-vds0"]),
@@ -85,7 +85,7 @@ impl Sandbox {
     }
 }
 
-/// Where the kernel for guests is.
+/// Returns the directory of the kernel for guests.
 fn cache() -> PathBuf {
     let home = || Path::new(&env::var_os("HOME").unwrap_or_default()).join(".cache");
     env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from)
@@ -120,7 +120,7 @@ fn until_it_speaks(command: &mut Command) -> Output {
 }
 
 impl Outcome {
-    /// Whether it ended as it should.
+    /// Returns whether it ended as it should.
     pub(crate) fn is_well(&self, words: &[String]) -> bool {
         if is_verb(words, "ui") {
             return self.0.status.signal() == Some(Signal::SIGTERM as i32);
@@ -131,7 +131,7 @@ impl Outcome {
         self.0.status.code().is_some_and(|code| may.contains(&code))
     }
 
-    /// Whether it was no whole command.
+    /// Returns whether it was no whole command.
     pub(crate) fn lacks_something(&self) -> bool {
         const LACKS: [&str; 4] = [
             "required arguments were not provided",

@@ -1,7 +1,7 @@
 //! The same command with less to do: fewer and shorter samples, fewer rows, smaller files.
 
 struct Rule {
-    /// What the command begins with.
+    /// Start of the command.
     verb: &'static str,
     /// Options that it gets, whatever it says itself.
     less: &'static [&'static str],
@@ -68,7 +68,7 @@ const HARMLESS: [&str; 18] = [
     "ui",
 ];
 
-/// Whether a rule or the list has the verb. Of a partial command the end of the verb may be missing.
+/// Returns whether a rule or the list has the verb. Of a partial command the end of the verb may be missing.
 pub(crate) fn is_known(words: &[String], is_partial: bool) -> bool {
     let line = format!("{} ", words[1..].join(" "));
     let known = RULES.iter().map(|rule| rule.verb).chain(HARMLESS);
@@ -76,7 +76,7 @@ pub(crate) fn is_known(words: &[String], is_partial: bool) -> bool {
     known.any(|verb| line.starts_with(&verb) || is_partial && verb.starts_with(line.trim_start()))
 }
 
-/// What takes long wherever it stands.
+/// Options that take long in any command.
 const LONG: [&str; 4] = ["--budget 3s", "--show 99%", "--width 1000000", "--max 3"];
 
 /// Options that decide by themselves how many samples are taken.

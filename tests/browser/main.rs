@@ -23,7 +23,7 @@ use vtax_store::{RunWriter, Store};
 use bench::Bench;
 use window::{Look, Window};
 
-/// What nobody may see as markup: in a title, which a study's author writes.
+/// Text that must never be rendered as markup: in a title, which a study's author writes.
 const HOSTILE: &str = "A \"quoted\" <b>title</b></script><img src=x onerror=document.title='owned'> \u{202e}dlrow";
 
 /// `vtax ui` for the store of a bench.

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_secs(300);
 const AXE: &str = include_str!("axe.min.js");
 
-/// How a reader looks at a page.
+/// Display settings of a reader.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) name: &'static str,
@@ -71,7 +71,7 @@ impl WebDriverCompatibleCommand for Devtools {
     }
 }
 
-/// What the browser's console has said since it was asked last.
+/// Messages of the browser's console since the last query.
 #[derive(Debug)]
 struct ConsoleLog;
 
@@ -165,7 +165,7 @@ impl Window {
         fs::write(pictures().join(format!("{name}.png")), png).expect("kept");
     }
 
-    /// What axe finds that keeps somebody out: the rule, and where.
+    /// Serious accessibility findings of axe: the rule, and where.
     pub(crate) async fn serious_findings(&self) -> Value {
         // The page's policy allows no other script, but the driver's.
         self.script(AXE, vec![]).await;
@@ -176,7 +176,7 @@ impl Window {
         self.client.execute_async(search, vec![]).await.expect("axe runs")
     }
 
-    /// What is wider than the window, if the page scrolls sideways once its charts have found their width.
+    /// Returns what is wider than the window, if the page scrolls sideways once its charts have found their width.
     pub(crate) async fn too_wide(&self) -> Value {
         const FITTED: Duration = Duration::from_secs(60);
         let search = "const width = document.documentElement.clientWidth;

@@ -56,7 +56,7 @@ impl Libvirt {
     }
 }
 
-/// What is printed of an import, and what is kept of it.
+/// Returns the output of an import, and what is saved.
 fn imported(xml: &str) -> (String, serde_json::Value) {
     let libvirt = Libvirt::with(xml);
     let told = printed(&libvirt.output("ldm import libvirt:zoo --as mars"));
@@ -233,7 +233,7 @@ fn a_link_called_ldm_is_vtax_ldm() {
     }
 }
 
-/// What one host prints, another reads, as JSON and as XML.
+/// One host's output is valid input on another, as JSON and as XML.
 #[test]
 fn what_domains_are_to_have_goes_from_host_to_host() {
     let first = Bench::new().with("all.json", ALL);

@@ -23,7 +23,7 @@ const VERBS: [&[&str]; 7] = [
     &["run", "--resume", "last"],
 ];
 
-/// What vtax does under a umask of 0, with this home and no other state.
+/// Runs vtax under a umask of 0, with this home and no other state.
 fn at_home(bench: &Bench, home: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new("sh");
     command.args(["-c", "umask 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_vtax")]).args(arguments);

@@ -43,7 +43,7 @@ pub(crate) fn function(server: &Server) {
     wait_until("the function's driver in mars has it", || domain.nics() == "igbvf virtio_net");
     assert!(domain.inside("cat /sys/class/net/*/address").contains(&mac));
 
-    // What it brings mars instead of the vnet is one command.
+    // The replacement of mars's vnet is one command.
     let result = server.printed(&["measure", "--to", "ldm:mars", "--nic", "admin-net,vf0", "--quick", "--json"]);
     let result: Value = serde_json::from_str(&result).expect("JSON");
     let cells = result["cells"].as_array().expect("cells");
@@ -422,7 +422,7 @@ impl Domain<'_> {
         wait_for_boot("mars", || state()[0]["flags"]["running"] == "normal", console);
     }
 
-    /// What a command in the domain prints, however it ends.
+    /// Returns the output of a command in the domain, however it ends.
     pub(super) fn inside(&self, command: &str) -> String {
         let ran = self.server.vtax(&["ldm", "exec", "mars", "--", "sh", "-c", command]);
         let told = String::from_utf8_lossy(&ran.stderr);

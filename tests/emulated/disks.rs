@@ -67,14 +67,14 @@ fn works() -> String {
     format!("0 {SECTORS} linear /dev/ram0 0")
 }
 
-/// What the domain writes by the active path is on the device.
+/// Data that the domain writes over the active path is on the device.
 fn paths(server: &Server, domain: &Domain<'_>) {
     assert_eq!(states(domain), ["active", "standby"]);
     domain.inside("printf paths | dd of=/dev/vdc conv=fsync 2>/dev/null");
     assert_eq!(server.shell("dd if=/dev/ram0 count=1 2>/dev/null | head -c 5"), "paths");
 }
 
-/// What the paths of the disk do.
+/// Returns the states of the disk's paths.
 fn states(domain: &Domain<'_>) -> Vec<String> {
     let listed = domain.ldm("list -p -o disk mars");
     let state = |line: &str| Some(line.strip_prefix("MPGROUP|")?.rsplit_once('=')?.1.to_owned());
@@ -137,7 +137,7 @@ fn words(text: &str) -> Vec<&str> {
     text.split(' ').collect()
 }
 
-/// What a disk becomes as soon as the one sample of a run has begun, whether the sample lands, and what the run says.
+/// Fault of a disk as soon as the only sample of a run has begun, whether the sample lands, and what the run says.
 const FAULTS: [(&str, bool, &str); 4] = [
     ("0 8192 error", false, "an I/O failed: Input/output error"),
     ("0 8192 flakey /dev/ram4 0 1 1", false, "an I/O failed: Input/output error"),

@@ -10,10 +10,10 @@ use std::{
 
 /// Set for this program where it is to send or to listen: the link, and frames to send in its arguments.
 pub(crate) const AT_LINK: &str = "VTAX_FRAMES";
-/// What who listens prints first.
+/// First line that a listener prints.
 pub(crate) const LISTENING: &str = "listening";
 
-/// Of a kernel for experiments; nobody else sends it (IEEE 802, local experimental EtherType 1).
+/// Experimental EtherType that nobody else sends (IEEE 802, local experimental EtherType 1).
 const ETHERTYPE: [u8; 2] = 0x88b5_u16.to_be_bytes();
 const VLAN: [u8; 2] = 0x8100_u16.to_be_bytes();
 const BROADCAST: [u8; 6] = [0xff; 6];
@@ -34,7 +34,7 @@ pub(crate) struct SeenFrame {
     /// The number in its tag, if it has one.
     pub(crate) tag: Option<u16>,
     pub(crate) text: String,
-    /// How long the text is with the zeros behind it. A NIC makes a frame that is too short longer.
+    /// Length of the text including trailing zeros. A NIC makes a frame that is too short longer.
     pub(crate) bytes: usize,
 }
 
@@ -77,7 +77,7 @@ impl SeenFrame {
         format!("{} {} {}", self.tag.unwrap_or(0), self.bytes, self.text)
     }
 
-    /// What who listens has printed.
+    /// Parses the output of a listener.
     pub(crate) fn of_lines(lines: &str) -> Vec<SeenFrame> {
         let seen = lines.lines().filter(|line| *line != LISTENING).map(|line| {
             let [tag, bytes, text] = parts(line, ' ');
@@ -96,7 +96,7 @@ fn parts<const N: usize>(text: &str, separator: char) -> [&str; N] {
     parts.try_into().unwrap_or_else(|_| panic!("not in {N} parts: {text}"))
 }
 
-/// What this program does at the link: it sends the frames of its arguments. Without any it listens, until it is ended.
+/// Runs this program at the link: it sends the frames of its arguments. Without any it listens, until it is ended.
 pub(crate) fn at(link: &str) {
     let socket = PacketSocket::open(link).unwrap_or_else(|error| panic!("{link}: {error}"));
     let frames: Vec<SentFrame> = env::args().skip(1).map(|argument| SentFrame::parse(&argument)).collect();
@@ -175,7 +175,7 @@ impl PacketSocket {
     }
 }
 
-/// What the kernel says of a tag that it took out, packet(7).
+/// Returns the tag that the kernel removed, packet(7).
 fn tag_of(message: &libc::msghdr) -> Option<u16> {
     // SAFETY: recvmsg(2) has filled in the control messages, and their buffer lives on.
     let auxiliary = unsafe {

@@ -48,7 +48,7 @@ const SPEC: &str = "emulated:nics=4,disks=1";
 const NEAR: &str = "02:76:74:00:00:01";
 const FAR: &str = "02:76:74:00:00:02";
 const NEAR_NAME: &str = "pci_0/slot1/PF0";
-/// What the server's own vtax is called there.
+/// Path of the server's own vtax.
 const VTAX: &str = "/run/vtax-programs/vtax";
 
 type Test = fn(&Server);
@@ -131,7 +131,7 @@ fn best(idle: &mut Vec<Server>, spec: &'static str) -> Server {
 /// A server that tests share, booted for the first of them.
 struct Server {
     bench: Bench,
-    /// What it was booted as. None if it isn't up.
+    /// Configuration it was booted with. None if it is not up.
     up: Mutex<Option<&'static str>>,
 }
 
@@ -195,7 +195,7 @@ impl Server {
         bench::printed(&self.vtax(arguments))
     }
 
-    /// What vtax in the server says about wrong input.
+    /// Returns the error of vtax in the server for invalid input.
     fn refused(&self, arguments: &[&str]) -> String {
         let output = self.vtax(arguments);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -305,7 +305,7 @@ nics = ["{NEAR}", "{FAR}"]
     }
 }
 
-/// Whether a test failed because QEMU or a kernel did.
+/// Returns whether a test failed because QEMU or a kernel did.
 fn broke(panic: &(dyn Any + Send)) -> bool {
     let told = panic.downcast_ref::<String>().map_or("", String::as_str);
     let signs = ["Kernel panic", "guest `server` is gone", "guest `server` has no agent that opens", "it is ended"];
@@ -342,7 +342,7 @@ impl Lab<'_> {
         end["address"].as_str().expect("text").to_owned()
     }
 
-    /// Whether packets come back, as large as they may be.
+    /// Returns whether packets come back, as large as they may be.
     fn reaches(&self, from: &str, to: &str, bytes: u32) -> bool {
         // A link whose MTU has just been set needs a moment, in the emulator more than one.
         (0..3).any(|_| self.answered(from, to, bytes))
@@ -360,7 +360,7 @@ impl Drop for Lab<'_> {
     }
 }
 
-/// What the inventory says of the function with this name.
+/// Returns the inventory's entry for the function with this name.
 fn function<'a>(inventory: &'a Value, name: &str) -> &'a Value {
     let entries = inventory.as_array().expect("a list");
     entries.iter().find(|entry| entry["name"] == name).unwrap_or_else(|| panic!("no {name} in {inventory}"))

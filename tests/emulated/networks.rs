@@ -38,7 +38,7 @@ struct Network<'a> {
     far: String,
 }
 
-/// Where frames are sent and seen.
+/// Place where frames are sent and seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Wire,
@@ -309,7 +309,7 @@ impl Network<'_> {
         self.at(place, &format!("{AT_LINK}=$link $frames {}", arguments.join(" ")));
     }
 
-    /// What has come to a place: at least so many frames, and all that come while it is looked.
+    /// Returns the frames received at a place: at least this number, and all that arrive while it is read.
     fn seen(&self, place: Place, count: usize) -> Vec<SeenFrame> {
         let look = || SeenFrame::of_lines(&self.at(place, "cat /tmp/seen"));
         let mut seen = look();
@@ -323,7 +323,8 @@ impl Network<'_> {
         seen
     }
 
-    /// How many frames mars and venus have sent from addresses that aren't their own, as `list-bindings` says.
+    /// Number of frames that mars and venus have sent from addresses that aren't their own, according to
+    /// `list-bindings` says.
     fn dropped(&self) -> [u64; 2] {
         ["mars", "venus"].map(|domain| {
             let told = self.ldm(&format!("list-bindings {domain}"));

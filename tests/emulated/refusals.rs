@@ -1,4 +1,4 @@
-//! What can't be: refused with why and what to do, before anything is changed.
+//! Impossible requests, refused with reason and remedy before anything is changed.
 
 use std::fs;
 

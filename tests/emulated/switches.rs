@@ -42,7 +42,7 @@ pub(crate) fn separated(server: &Server) {
     assert!(told.contains("the switch is as it should be"), "{told}");
 }
 
-/// What this program does in the server.
+/// Part of this program that runs in the server.
 pub(crate) fn try_switch() {
     for probe in [probe_vlan_bridge, probe_mac_filter, probe_redirection] {
         probe().expect("the server's kernel has it");
@@ -210,7 +210,7 @@ impl Switch {
     }
 }
 
-/// What a frame with this tag from this port says.
+/// Returns the text of a frame with this tag from this port.
 fn sent(from: &str, tag: Option<u16>) -> String {
     format!("{from} {tag:?}")
 }

@@ -33,7 +33,7 @@ pub(crate) fn physical_io(server: &Server) {
     for words in ["start-reconf primary", "add-io pci_1/slot2 primary", "apply-reconf"] {
         domain.ldm(words);
     }
-    // What part 10 finds: mars with a virtual NIC, started by the server's boot.
+    // Starting point of part 10: mars with a virtual NIC, started by the server's boot.
     for words in ["add-vsw admin-vsw primary", "add-vnet admin-net admin-vsw mars", "set-domain autostart=yes mars"] {
         domain.ldm(words);
     }

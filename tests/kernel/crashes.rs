@@ -17,13 +17,13 @@ use super::{
     processes_of,
 };
 
-/// How many moments of each verb a sample has.
+/// Number of moments of each verb in a sample.
 const SAMPLE: usize = 6;
 
 /// A verb that is killed.
 struct Case<'a> {
     bench: &'a Bench,
-    /// What comes before the verb.
+    /// Preparation before the verb.
     prepare: &'a dyn Fn(&Bench),
     verb: &'a [&'a str],
     sample: usize,

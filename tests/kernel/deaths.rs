@@ -1,4 +1,4 @@
-//! What dies, and what must then be so.
+//! Processes that are killed, and the state required afterwards.
 
 use std::{
     fs,
@@ -83,7 +83,7 @@ fn kill_9_loses_at_most_the_round_in_flight() {
     let lab = lab_of(&runs(&bench)[0]);
     assert!(labs(&bench).contains(&lab), "a killed vtax can't remove its lab");
     wait_until("the agents are gone with vtax", || processes_of(bench.path()).is_empty());
-    // Who goes on with the run removes the lab first.
+    // The resuming vtax removes the lab first.
     assert_resumes(&bench);
 }
 

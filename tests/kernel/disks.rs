@@ -126,7 +126,7 @@ fn a_stopped_run_ends_fio_at_once_and_goes_on() {
     assert_eq!((state, File::open(&path).is_ok()), (Some("abandoned"), true), "{left}");
     bench.printed(&["lab", "clean"]);
     assert!(File::open(&path).is_err(), "what a kill leaves is known by a journal");
-    // What has taken its place isn't the run's.
+    // The file that replaced it isn't the run's.
     fs::write(&path, "letters").expect("ours");
     let told = bench.refused(&["run", "--resume", "last"]);
     assert!(told.contains("disk-not-empty"), "{told}");
@@ -184,7 +184,7 @@ fn guests_disks_are_measured_beside_the_hosts_and_nothing_is_left() {
     let mut long = started(&bench, &long);
     let mut told = BufReader::new(long.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
     assert!(told.any(|line| line.contains("samples to take")), "the guest has booted");
-    // Whether it dies before fio has begun, or later, must make no difference.
+    // True if it dies before fio has begun, or later, must make no difference.
     std::thread::sleep(Duration::from_secs(2));
     qemus(&bench).into_iter().for_each(|pid| signal(pid, "-KILL"));
     let told = told.collect::<Vec<_>>().join("\n");
@@ -193,7 +193,7 @@ fn guests_disks_are_measured_beside_the_hosts_and_nothing_is_left() {
     assert_nothing_left(&bench);
 }
 
-/// What the host's CPUs did for a guest's disk: more of the guest than of all else under emulation, and of an iothread and a
+/// Host CPU time spent on a guest's disk: more of the guest than of all else under emulation, and of an iothread and a
 /// daemon only where there is one.
 fn split_of_cpu_time(bench: &Bench, directory: &str) {
     let one_job = bench.path().join("one-job.toml");

@@ -17,7 +17,7 @@ use super::{Bench, processes_of};
 pub(super) struct Host(BTreeMap<String, String>);
 
 impl Host {
-    /// What is below `run`, what is mounted there, the processes of the bench, the links, addresses, routes, rules and
+    /// Contents of `run`, mounts there, the processes of the bench, the links, addresses, routes, rules and
     /// network settings of this namespace, and the same of each namespace that is pinned below `run`.
     pub(super) fn now(bench: &Bench, run: &Path) -> Host {
         let mut host = Host(BTreeMap::new());
@@ -44,7 +44,7 @@ impl Host {
         assert!(differs.is_empty(), "{when}: the host isn't as it was:\n{}", differs.join("\n"));
     }
 
-    /// What is otherwise than it was.
+    /// Returns the differences from the earlier state.
     pub(super) fn differs(&self, was: &Host) -> Vec<String> {
         let keys: BTreeSet<&String> = self.0.keys().chain(was.0.keys()).collect();
         let differs = keys.into_iter().filter(|key| self.0.get(*key) != was.0.get(*key));
@@ -104,7 +104,8 @@ impl Host {
     }
 }
 
-/// What changes by itself: times, and states that the kernel sets up to a second later (`linkwatch`).
+/// Removes values that change without a cause of ours: times, and states that the kernel sets up to a second later
+/// (`linkwatch`).
 fn drop_volatile(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -124,7 +124,7 @@ fn the_console_is_shown(bench: &Bench) {
     assert!(bench.refused(&["lab", "console", "t-vm", "sut"]).contains("`sut` is a host and has no console"));
 }
 
-/// Where a guest has its sockets.
+/// Returns the directory of a guest's sockets.
 fn directory(guest: &Value) -> PathBuf {
     guest["launch"]["directory"].as_str().expect("a path").into()
 }
@@ -179,7 +179,7 @@ fn a_panic_is_told(bench: &Bench) {
 }
 
 fn a_lack_of_memory_is_told(bench: &Bench) {
-    // What is killed for memory is the program that has it, and the agent goes on.
+    // The program that uses the memory is killed, and the agent continues.
     let (status, told) = in_guest(bench, "vm-2", "tail /dev/zero");
     assert_eq!(status, Some(137), "{told}");
     assert!(told.contains("`vm-2` ran out of memory") && told.contains("(tail)"), "{told}");

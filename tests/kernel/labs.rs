@@ -36,7 +36,7 @@ count = 2
 pub(super) struct Up<'a> {
     bench: &'a Bench,
     name: String,
-    /// What `lab up` says.
+    /// Output of `lab up`.
     pub(super) built: Value,
 }
 

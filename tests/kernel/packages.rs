@@ -1,5 +1,5 @@
-//! What users install: below a folder, and as a Debian package, which is installed, used and removed. Everything is in
-//! a folder of the test, which has its own list of packages.
+//! Installed packages: below a directory, and as a Debian package, which is installed, used and removed. Everything is
+//! in a folder of the test, which has its own list of packages.
 
 use std::{
     collections::BTreeSet,

@@ -54,7 +54,7 @@ fn a_small_buffer_is_proved_to_cost_bandwidth_and_its_change_is_kept() {
     assert!(gain > 1.1, "{proved}");
     assert_ne!(sysctl(&bench, "t-prove", RMEM), SMALL);
 
-    // What was kept is a change like all others, and the file makes the same one elsewhere.
+    // A persisted change is a change like all others, and the file makes the same one elsewhere.
     let (of_run, runs) = (proved["run"].as_str().expect("an id"), bench.printed(&["results", "list"]));
     assert!(runs.contains(of_run), "{runs}");
     bench.printed(&["tune", "revert", &proved["changes"][0]["id"].to_string()]);

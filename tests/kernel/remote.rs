@@ -112,7 +112,7 @@ pub(super) fn start<'a>(bench: &'a Bench, lab: &'static str, agent_folder: &Path
     far
 }
 
-/// Where vtax's own agent is.
+/// Returns the directory of vtax's own agent.
 pub(super) fn programs() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a folder")
 }
@@ -129,7 +129,7 @@ impl Far<'_> {
         self.bench.command(&[&inside, arguments].concat())
     }
 
-    /// What a command on the far host prints, whether or not its wire is there.
+    /// Returns the output of a command on the far host, whether or not its wire is there.
     pub(super) fn far(&self, command: &[&str]) -> String {
         self.bench.printed(&[&["lab", "exec", self.lab, "far", "--"], command].concat())
     }
@@ -152,7 +152,7 @@ fn copies() -> HashSet<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_copy).collect()
 }
 
-/// Who was killed earlier may have left some. Those of other tests come, and go too.
+/// A killed vtax may have left some. Those of other tests come, and go too.
 fn assert_no_copy_left(before: &HashSet<PathBuf>) {
     wait_until("no copy of the agent is left", || copies().is_subset(before));
 }

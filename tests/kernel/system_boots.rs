@@ -157,7 +157,7 @@ fn domains_start_with_the_host_and_outlive_the_unit() {
     let supervises = |system: &System| system.of_unit().iter().any(|line| line.ends_with(" mars "));
     assert!(supervises(&system), "{:?}", system.of_unit());
 
-    // What the unit has started outlives it, and it finds it when it is started again.
+    // Processes that the unit has started outlive it, and the restarted unit finds them.
     printed(&system.run(&["systemctl", "stop", "vtax-domains"]));
     assert_eq!((&system.mars()["state"], supervises(&system)), (&"active".into(), true), "{:?}", system.of_unit());
     printed(&system.run(&["systemctl", "start", "vtax-domains"]));

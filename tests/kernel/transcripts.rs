@@ -32,7 +32,7 @@ fn what_differs_from_an_article_is_found() {
     transcript::check_itself();
 }
 
-/// What domains are to have, as part 4 sets it. Which frames get where is tried on the emulated server.
+/// Constraints of domains, as part 4 sets them. Which frames get where is tried on the emulated server.
 #[test]
 fn networks_are_set_as_the_article_sets_them() {
     let bench = Bench::new();
@@ -83,7 +83,8 @@ fn lists_of_domains_are_as_in_the_article() {
     replay(&host, include_str!("../transcripts/5-consoles.txt"), &[("sun", here.trim_end())], |_| {});
 }
 
-/// What a console port shows to who types these lines, in the host of the lab. The service looks twice a second who is bound.
+/// Output of a console port for these input lines, in the host of the lab. The service looks twice a second who is
+/// bound.
 fn telnet(host: &Host<'_>, words: &str) -> String {
     let mut words = words.split(' ');
     let port = words.next().expect("a port");

@@ -1,4 +1,4 @@
-//! What vtax says of things that are known, and of what other tools say.
+//! vtax's figures for reference cases, and compared with other tools.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn truth<'a>(calibration: &'a Value, name: &str) -> (f64, f64, &'a str) {
     (number("expected"), number("measured"), truth["detail"].as_str().expect("a text"))
 }
 
-/// Whether vtax says that others took so much of the machine that it can't judge.
+/// Returns whether vtax says that others took so much of the machine that it can't judge.
 fn is_too_busy(calibration: &Value, name: &str) -> bool {
     let truth = record(calibration, name);
     let busy = ["other_programs", "stolen"].iter().any(|share| truth["load"][share].as_f64() > Some(0.05));
@@ -58,7 +58,7 @@ fn a_responder_that_waits_raises_the_median_by_that() {
     assert_near(&calibration, "delay-5us", 0.2);
 }
 
-/// Whether these hold is a matter of what else runs here; a busy machine is told from a wrong figure.
+/// Returns whether these hold is a matter of what else runs here; a busy machine is told from a wrong figure.
 #[test]
 fn a_truth_that_a_busy_machine_hides_is_not_called_wrong() {
     let bench = Bench::alone();
@@ -77,7 +77,7 @@ fn a_truth_that_a_busy_machine_hides_is_not_called_wrong() {
     assert_nothing_left(&bench);
 }
 
-/// What a closed loop hides, the open loop shows.
+/// The open loop shows what a closed loop hides.
 #[test]
 fn a_stall_shows_in_the_open_loop_and_hides_in_the_closed_one() {
     let bench = Bench::alone();

@@ -16,7 +16,7 @@ const LAB: &str = "t-tune-crash";
 const ZONE: &str = "zone:t-tune-crash/web-1";
 const APPLY: [&str; 7] = ["tune", "apply", "mtu", "rps", "tcp-buffers", "--host", ZONE];
 const REVERT: [&str; 2] = ["tune", "revert"];
-/// How many moments of each verb a sample has.
+/// Number of moments of each verb in a sample.
 const SAMPLE: usize = 12;
 
 /// The values that the rules change.

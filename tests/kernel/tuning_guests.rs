@@ -43,7 +43,7 @@ fn settings_of_a_guest_are_changed_in_it_and_brought_back() {
     let settings = applied["changes"].as_array().map_or(0, Vec::len);
     assert!(applied["id"] == "1" && settings > 0, "{applied}");
     assert_ne!(wmem(&bench), SMALL);
-    // What is under the guest is on its host.
+    // The device below the guest is on its host.
     let tap = tap(&built);
     bench.printed(&["lab", "exec", "t-tune-vm", "sut", "--", "ip", "link", "set", &tap, "mtu", "600"]);
     let under = json(&bench, &["tune", "check", "--path", "t-tune-vm/db", "--json"]);

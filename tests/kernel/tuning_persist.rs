@@ -19,7 +19,7 @@ use super::{
 
 const APPLY: [&str; 4] = ["tune", "apply", "tcp-buffers", "--persist"];
 const REVERT: [&str; 2] = ["tune", "revert"];
-/// How many moments of each verb a sample has.
+/// Number of moments of each verb in a sample.
 const SAMPLE: usize = 12;
 
 /// A shell with a network namespace, in which a send buffer is small, and with an empty `/etc/sysctl.d`. Its network is
@@ -95,7 +95,7 @@ impl Alone {
         self.bench.path().join("sysctl.d/90-vtax.conf")
     }
 
-    /// What is in `/etc/sysctl.d`.
+    /// Returns the contents of `/etc/sysctl.d`.
     fn files(&self) -> BTreeMap<String, String> {
         let entries = fs::read_dir(self.bench.path().join("sysctl.d")).expect("a folder").flatten();
         let file = |entry: fs::DirEntry| {

@@ -23,7 +23,7 @@ host = "sut"
 method = "vxlan"
 "#;
 
-/// Where a setting is, and its bad value.
+/// Location of a setting, and its bad value.
 enum Plant {
     /// A file below `/proc/sys`.
     Sysctl(&'static str, &'static str),

@@ -67,7 +67,7 @@ const LICENCES: [&str; 11] = [
 /// Licences that go with it in a program of tests, which nobody gets as a binary.
 const OF_TESTS: [&str; 1] = ["MPL-2.0"];
 
-/// Whether one of the alternatives of `expression` allows what we do, with every part that it
+/// Returns whether one of the alternatives of `expression` allows what we do, with every part that it
 /// joins by AND.
 fn allowed(expression: &str, shipped: bool) -> bool {
     let expression = expression.replace('/', " OR ").replace(['(', ')'], "");
@@ -76,7 +76,7 @@ fn allowed(expression: &str, shipped: bool) -> bool {
     expression.split(" AND ").all(part)
 }
 
-/// What goes into the binaries, or builds them: everything that isn't for tests only.
+/// Code that goes into the binaries, or builds them: everything that isn't for tests only.
 fn shipped(metadata: &Metadata) -> BTreeSet<&PackageId> {
     let nodes = &metadata.resolve.as_ref().expect("cargo resolves").nodes;
     let mut found: BTreeSet<&PackageId> = BTreeSet::new();

@@ -7,9 +7,9 @@ use cargo_metadata::DependencyKind;
 const PAGE: &str = include_str!("../../ARCHITECTURE.md");
 /// The first line of the table.
 const HEAD: &str = "| crate | what is in it | uses |";
-/// What the table says of a crate that uses none of ours.
+/// Entry in the table for a crate that uses none of ours.
 const NOTHING: &str = "nothing of ours";
-/// What the names in the last column leave out.
+/// Prefix that names in the last column omit.
 const PREFIX: &str = "vtax-";
 
 type Uses = BTreeMap<String, BTreeSet<String>>;

@@ -79,7 +79,7 @@ fn reach<'a>(from: &'a Module, uses: &BTreeMap<&'a Module, BTreeSet<&'a Module>>
     reached
 }
 
-/// What the `use` lines of a file name, as paths from the crate's root.
+/// Names in the `use` lines of a file, as paths from the crate's root.
 #[derive(Default)]
 struct Imports {
     /// All but re-exports.
@@ -231,7 +231,7 @@ fn a_circle_is_found() {
     assert!(circles("", "#[cfg(test)] use crate::a::In_a;").is_empty());
 }
 
-/// What an agent sends may have been written by anybody who is on its host or has a guest.
+/// Text from an agent may have been written by anybody who is on its host or has a guest.
 #[test]
 fn texts_of_agents_are_foreign() {
     // Keys and identifiers, which are compared, and what we send ourselves.

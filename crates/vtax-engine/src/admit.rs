@@ -1,4 +1,4 @@
-//! How flows are made: each must show the token before the responder sends it anything.
+//! Setup of flows: each must show the token before the responder sends it anything.
 
 pub(crate) mod connections;
 pub(crate) mod datagrams;
@@ -21,13 +21,13 @@ use crate::{
     error::{EngineError, Result},
 };
 
-/// How long a responder waits for its flows; a little longer for many.
+/// Returns the time that a responder waits for its flows; a little longer for many.
 pub(crate) fn arrival(flows: u32) -> Duration {
     Duration::from_secs(10) + Duration::from_millis(2) * flows
 }
 
-/// How long an initiator waits until it is admitted. This is longer than the responder waits: the responder
-/// knows more about the cause, so it should give up first.
+/// Returns the time that an initiator waits until it is admitted. This is longer than the responder waits: the
+/// responder knows more about the cause, so it should give up first.
 pub(crate) fn admission(flows: u32) -> Duration {
     arrival(flows) + Duration::from_secs(2)
 }

@@ -24,9 +24,9 @@ use crate::{
     wire::Mark,
 };
 
-/// How often a wait checks whether the test is over.
+/// Interval at which a wait checks whether the test is over.
 const TICK: Duration = Duration::from_millis(100);
-/// How often the initiator checks whether the warm-up, or the last connection, is over.
+/// Interval at which the initiator checks whether the warm-up, or the last connection, is over.
 const GLANCE: Duration = Duration::from_millis(2);
 /// The connections that are under way at the window's end may take this long, all together. Each of their
 /// waits has its own deadline, so the flow that waits for a dead peer reports it.

@@ -1,4 +1,4 @@
-//! What a workload asks of the engine that it runs on.
+//! Interface between a workload and its engine.
 //!
 //! A workload is an `async fn`, straight-line code for one flow: send, receive, sleep. A [`Poller`] makes it
 //! wait. On [`blocking`] every call is the system call itself and no future is ever pending, so the compiler
@@ -36,7 +36,7 @@ use vtax_model::workload::{TestSpec, WorkloadSizes};
 
 use crate::segments::segments;
 
-/// What waits for the sockets of one thread.
+/// Readiness poller for the sockets of one thread.
 pub(crate) trait Poller {
     type Io<'a>: Io
     where
@@ -118,7 +118,7 @@ pub(crate) trait Io {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// How long calls with [`WaitUntil::Patience`] may take from now on. It is coarse: a call may wait
+    /// Sets the time that calls with [`WaitUntil::Patience`] may take from now. It is coarse: a call may wait
     /// longer, never shorter.
     fn set_patience(&self, patience: Duration);
 }
@@ -133,7 +133,7 @@ pub(crate) trait ReceiveCall<R>: FnMut(&Socket, &mut [u8], RecvFlags) -> Result<
 
 impl<R, F: FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>> ReceiveCall<R> for F {}
 
-/// What [`Io::send_or_receive`] did.
+/// Result of [`Io::send_or_receive`].
 pub(crate) enum Either<R> {
     Sent(usize),
     Received(R),
@@ -156,7 +156,7 @@ pub(crate) struct Message<'a> {
     pub(crate) head: &'a [u8],
     pub(crate) from: usize,
     pub(crate) len: usize,
-    /// Whether the kernel may hold back the last segment because the end of the connection follows.
+    /// True if the kernel may hold back the last segment because the end of the connection follows.
     pub(crate) more: bool,
 }
 

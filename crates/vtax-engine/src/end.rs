@@ -47,7 +47,7 @@ impl Responder {
         Ok(Responder { spec: *spec, setup: setup.clone(), token, listener })
     }
 
-    /// Where the initiator must connect, as this end knows it: see [`Target::reached_at`].
+    /// Returns the address that the initiator must connect to, as this end knows it: see [`Target::reached_at`].
     pub fn target(&self) -> Target {
         self.listener.target.clone()
     }

@@ -1,4 +1,4 @@
-//! What can go wrong on the data path.
+//! Errors of the data path.
 
 use std::{io, path::PathBuf, time::Duration};
 

@@ -125,7 +125,7 @@ pub(crate) fn read_address(address: &SockAddr) -> Option<Target> {
 pub(crate) struct Listener {
     pub(crate) socket: Arc<Socket>,
     pub(crate) target: Target,
-    /// What it is bound to; the sockets of its flows too.
+    /// Address that it and the sockets of its flows are bound to.
     pub(crate) station: Station,
     _room: Option<Room>,
 }

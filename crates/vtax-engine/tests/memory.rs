@@ -1,4 +1,4 @@
-//! How much of this process's memory a flow costs. It is a separate program, because other tests would be counted, too.
+//! Memory of this process that a flow needs. It is a separate program, because other tests would be counted, too.
 
 use std::{fs, net::IpAddr, thread};
 

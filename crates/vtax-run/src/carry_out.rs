@@ -20,7 +20,7 @@ use crate::{
 pub struct FinishedJob {
     /// The run.
     pub ran: RanJob,
-    /// Where it is kept.
+    /// Store of the run.
     pub store: Store,
     /// The folder of the store.
     pub state_dir: PathBuf,

@@ -16,7 +16,7 @@ const INTERRUPTED: i32 = 130;
 
 type Action = Box<dyn Fn() + Send>;
 
-/// Whether the user has asked to stop, and what to do at once when they do.
+/// True if the user has asked to stop, and what to do at once when they do.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     events: RunEvents,
@@ -52,7 +52,7 @@ impl Interrupt {
         Ok(Interrupt { caught: Some(Arc::new(Caught(handle))), ..interrupt })
     }
 
-    /// Whether they have.
+    /// Returns whether they have.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed) > 0
     }

@@ -23,11 +23,11 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// How long an agent that is a process of this machine may take to greet.
+/// Time that an agent that is a process of this machine may take to greet.
 pub(crate) const GREETING: Duration = Duration::from_secs(10);
 /// The agent of a guest answers at once, unless the guest gets no CPU.
 const GUEST_ANSWER: Duration = Duration::from_secs(30);
-/// How long after its last byte a QEMU that dies may be seen to run.
+/// Time after its last byte during which a dying QEMU may still appear to run.
 pub(crate) const DYING: Duration = Duration::from_secs(1);
 
 /// A lab that is up.

@@ -1,4 +1,4 @@
-//! Where vtax keeps and finds things.
+//! Locations of vtax's files.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use vtax_wire::locate::{self, LocateError};
 
 use crate::stop::Stop;
 
-/// What the user has said of it.
+/// Choices of the user.
 #[derive(Debug, Clone, Default)]
 pub struct Locations {
     /// The folder of the results.
@@ -27,7 +27,7 @@ impl Locations {
         state::folder(self.state.as_deref()).ok_or_else(no_state_dir)
     }
 
-    /// Where the program is that measures in each domain.
+    /// Finds the program that measures in each domain.
     pub fn find_agent(&self) -> Result<PathBuf, LocateError> {
         locate::agent_program(self.agent.as_deref())
     }

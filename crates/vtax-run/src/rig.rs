@@ -79,7 +79,7 @@ impl Rig {
         endpoint(&self.lab, host, wire)
     }
 
-    /// What both ends report of a sample.
+    /// Returns the reports of both ends for a sample.
     pub fn reports(&self, spec: &TestSpec, wire: &str) -> miette::Result<(EndReport, EndReport)> {
         self.reports_on(spec, wire, self.cpus)
     }

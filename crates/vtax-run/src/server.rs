@@ -35,14 +35,14 @@ use crate::{
     stop::{Blamed, Coded, Stop},
 };
 
-/// How long the short scripts may take that prepare a server.
+/// Time limit of the short scripts that prepare a server.
 const SCRIPT_TIME: Span = Span(Duration::from_secs(60));
 /// QEMU answers in a moment.
 const MONITOR_TIME: Duration = Duration::from_secs(10);
 /// The file beside the server's sockets that tells what kind of server it is.
 const MACHINE: &str = "machine.json";
 
-/// How long a server is needed.
+/// Lifetime of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stay {
     /// Until somebody takes it down.
@@ -58,15 +58,15 @@ pub enum Stay {
 pub struct ServerRequest<'a> {
     /// Its kind.
     pub spec: ServerSpec,
-    /// How long it is needed.
+    /// Lifetime.
     pub stay: Stay,
-    /// Whether the server must be of exactly this kind, and not any kept one.
+    /// True if the server must be of exactly this kind, and not any kept one.
     pub exact: bool,
-    /// Where its agent is.
+    /// Location of its agent.
     pub locations: &'a Locations,
     /// The kernel that it boots; vtax looks for one if this is none.
     pub kernel: Option<&'a Path>,
-    /// Who hears of it.
+    /// Receivers of events.
     pub events: &'a RunEvents,
 }
 
@@ -86,7 +86,7 @@ pub struct EmulatedServerUp {
     /// Its kind.
     pub spec: ServerSpec,
     pub(crate) machine: EmulatedServer,
-    /// Whether it was up already.
+    /// True if it was up already.
     pub(crate) found: bool,
     _lock: LockFile,
 }
@@ -253,7 +253,7 @@ impl EmulatedServerUp {
     }
 }
 
-/// Whether this machine is an emulated server.
+/// Returns whether this machine is an emulated server.
 pub fn is_here() -> bool {
     Path::new(EmulatedServer::FILE).exists()
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::error::SuiteError;
 
-/// Where each suite has a directory, next to that of the user's labs.
+/// Parent of each suite's directory, next to that of the user's labs.
 const ALL: &str = "/run/vtax-suite";
 /// The variable by which vtax learns of it.
 const VARIABLE: &str = "VTAX_RUN";

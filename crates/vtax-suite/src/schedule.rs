@@ -59,7 +59,7 @@ impl Room {
         Room { cpus, taken: 0.0, jobs: 0 }
     }
 
-    /// Whether a job may begin. The first one always may.
+    /// Returns whether a job may begin. The first one always may.
     fn has(&self, share: f64) -> bool {
         self.jobs == 0 || self.taken + share <= self.cpus + SLACK
     }

@@ -7,7 +7,7 @@ use super::{
     settings::{SuitePart, SuiteSettings},
 };
 
-/// How many of the slowest tests are named.
+/// Number of slowest tests listed.
 const SLOWEST: usize = 10;
 
 /// Prints the summary. `elapsed` is the time since the suite started. Returns a failure if a job failed or a part took more CPU time than its budget.

@@ -1,4 +1,4 @@
-//! Where the workloads of a thread record what they do.
+//! Recording interface for the workloads of a thread.
 
 use std::{
     cell::{RefCell, RefMut},

@@ -1,4 +1,4 @@
-//! What a thread and its flows cost, read at the beginning and the end of the window.
+//! Cost of a thread and its flows, read at the beginning and the end of the window.
 
 use vtax_model::{
     measurement::{MachineCpu, ThreadCpu},
@@ -54,7 +54,7 @@ impl<'a> Meter<'a> {
         })
     }
 
-    /// How many TCP senders have a congestion window that still grows with each acknowledgement. Transactions
+    /// Number of TCP senders with a congestion window that still grows with each acknowledgement. Transactions
     /// may stay in that state for ever, because they never fill the window.
     pub(super) fn in_slow_start(&self) -> Result<Option<u32>> {
         let mut slow = None;

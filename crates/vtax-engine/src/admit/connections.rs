@@ -27,7 +27,7 @@ use crate::{
     wire::{HELLO_LEN, READY, hello, read_hello},
 };
 
-/// How long a connection may take to show its token. TCP sends a lost segment for the fourth time after 1 + 2
+/// Time that a connection may take to show its token. TCP sends a lost segment for the fourth time after 1 + 2
 /// + 4 s (RFC 6298), and this is a little more. A NIC whose MTU has just changed may still lose packets.
 const SHOW_TOKEN: Duration = Duration::from_secs(8);
 

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use vtax_sys::{clock::now_ns, cpu::thread_cpu_ns};
 
-/// How long before the moment a thread stops sleeping.
+/// Time before the deadline at which a thread stops sleeping.
 pub(crate) const SPIN: u64 = 60_000;
 
 thread_local! {

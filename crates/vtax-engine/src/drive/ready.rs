@@ -63,9 +63,9 @@ pub(crate) struct EpollPoller<'a> {
     session: &'a Session,
     buffers: Buffers,
     epoll: OwnedFd,
-    /// Whether the thread never sleeps.
+    /// True if the thread never sleeps.
     spins: bool,
-    /// Whether the thread tries the sockets themselves, without epoll.
+    /// True if the thread tries the sockets themselves, without epoll.
     sweeps: bool,
     slots: Vec<Slot>,
     /// Flows that let others run although they could go on.

@@ -35,7 +35,7 @@ impl<'a, I: Io> StampedFlow<'a, I> {
     }
 }
 
-/// What is known about the message under way, and about an earlier one that still waits for its stamps.
+/// State of the message in flight, and of an earlier one that still waits for its stamps.
 #[derive(Default)]
 struct Trace {
     /// The number of the next datagram, or the position of the next byte in a connection.

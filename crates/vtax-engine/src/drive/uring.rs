@@ -67,7 +67,7 @@ pub(crate) struct Uring<'a> {
     listener: Option<&'a Socket>,
     /// Length of a receive buffer.
     receive_most: usize,
-    /// Whether each connection carries one transaction.
+    /// True if each connection carries one transaction.
     connects: bool,
 }
 

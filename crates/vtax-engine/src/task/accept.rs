@@ -52,7 +52,7 @@ const OTHERS: u64 = 256;
 /// segment after the handshake.
 const GIVE_UP_AFTER: u64 = 20_000_000;
 
-/// How many connections a thread may have at the same time.
+/// Maximum number of concurrent connections of a thread.
 pub(crate) fn places(spec: &TestSpec, threads: usize) -> usize {
     let (streams, threads) = (spec.streams as usize, threads.max(1));
     let own = streams.min(OWN_LEAST.max(4 * streams.div_ceil(threads)));
@@ -66,7 +66,7 @@ pub(crate) fn places(spec: &TestSpec, threads: usize) -> usize {
 #[derive(Default)]
 pub(crate) struct FlowPlaces {
     all: Cell<usize>,
-    /// How many places wait for a connection.
+    /// Number of places that wait for a connection.
     idle: Cell<usize>,
     /// The places whose connection hasn't shown the token yet, and since when it is there; the oldest first.
     unproven: RefCell<VecDeque<(usize, u64)>>,
@@ -99,7 +99,7 @@ impl FlowPlaces {
     }
 }
 
-/// What a thread needs to accept connections.
+/// State that a thread needs to accept connections.
 pub(crate) struct Door<'a> {
     pub(crate) listener: &'a Socket,
     /// The keeper's recorder, which counts everything that the thread answers.

@@ -35,7 +35,7 @@ use crate::{
 /// Nanoseconds until the next try if the queue of a Unix domain listener is full.
 const RETRY: u64 = 200_000;
 
-/// What an initiator needs to connect.
+/// State that an initiator needs to connect.
 pub(crate) struct Dial<'a> {
     pub(crate) session: &'a Session,
     pub(crate) station: &'a Station,

@@ -38,7 +38,7 @@ use crate::{
     wire::{Mark, Stamp},
 };
 
-/// How many overdue requests are sent in a row before responses are received.
+/// Number of overdue requests that are sent in a row before responses are received.
 const STRETCH: u32 = 8;
 
 /// Fails if a UDP test's stamps have no room for the numbers of all requests under way.
@@ -63,7 +63,7 @@ pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     Ok(())
 }
 
-/// How many bits of a request's number also fit its response.
+/// Number of bits of a request's number that also fit its response.
 fn number_bits(sizes: MessageSizes) -> u32 {
     Stamp::sequence_bits(sizes.request.min(sizes.response))
 }
@@ -91,17 +91,17 @@ struct Pipeline<'a, I> {
     /// In the order of sending; the first request has the number `first`.
     pending: VecDeque<Pending>,
     first: u64,
-    /// How many pending requests are not answered. There may be answered ones behind a lost one.
+    /// Number of pending requests that are not answered. There may be answered ones behind a lost one.
     unanswered: usize,
     /// The most requests that may be pending. With more, their numbers would be ambiguous.
     pending_most: usize,
-    /// How many bytes of the first pending response have come.
+    /// Number of bytes received of the first pending response.
     partly: usize,
     /// When the last response came; before that, when the first request was sent.
     heard: u64,
     /// No request that is due later than this is sent.
     ends: u64,
-    /// Whether requests that end now are counted.
+    /// True if requests that end now are counted.
     counted: bool,
     /// When the window is over. `outlasted` is by how much the requests that were under way then lasted
     /// longer, summed up.
@@ -125,7 +125,7 @@ struct Pending {
     answered: bool,
 }
 
-/// What a receive call brought.
+/// Result of a receive call.
 enum Came {
     /// So many bytes of a connection.
     Bytes(usize),

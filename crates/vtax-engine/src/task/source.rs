@@ -26,7 +26,7 @@ const MS: u64 = 1_000_000;
 /// buffer is still full would drop that message and count it among its drops.
 const SETTLE: u64 = 20 * MS;
 
-/// How often, in nanoseconds, a sender over UDP listens whether the receiver is still there.
+/// Interval, in nanoseconds, at which a sender over UDP checks whether the receiver is still there.
 const LISTEN: u64 = 100 * MS;
 
 /// The end is repeated after so many nanoseconds, at most so many times.
@@ -94,7 +94,7 @@ struct Source<'a, I> {
     /// When this end last heard the receiver over UDP, and when it listens next.
     heard: u64,
     listens_at: u64,
-    /// Whether the receiver has enough.
+    /// True if the receiver has enough.
     enough: bool,
 }
 

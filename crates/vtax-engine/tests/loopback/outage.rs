@@ -27,7 +27,7 @@ const FROM: Duration = Duration::from_millis(250);
 const OUTAGE: Duration = Duration::from_millis(900);
 const FOR_EVER: Duration = Duration::from_secs(60);
 
-/// How long a connection of this flow waits for its answer; `since` is the time since the window was opened.
+/// Time that a connection of this flow waits for its answer; `since` is the time since the window was opened.
 type Falters = fn(flow: u32, since: Option<Duration>) -> Duration;
 
 /// No connection is answered during the outage.

@@ -20,7 +20,7 @@ use crate::pair::*;
 /// Far below the time that a stranger gets to show a token, and far above the delays of a busy machine.
 const NOTICEABLE: Duration = Duration::from_secs(2);
 
-/// What a stranger does after it has connected.
+/// Conduct of an unauthenticated peer after it has connected.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Conduct {
     Silent,

@@ -31,7 +31,7 @@ pub(crate) struct XmlNic {
     pub(crate) facts: DomainNic,
     /// libvirt's name of the NIC, as `net0`. The name of QEMU's backend is `host` followed by it.
     pub(crate) alias: Option<String>,
-    /// Whether the XML leaves the backend of a virtio-net tap open: vhost, unless QEMU or the host couldn't use it.
+    /// True if the XML leaves the backend of a virtio-net tap open: vhost, unless QEMU or the host couldn't use it.
     pub(crate) open: bool,
 }
 

@@ -10,9 +10,9 @@ use vtax_wire::guest::{BOOT_SCRIPT, LEAVING};
 use super::{EmulatedServerUp, boot, command::text};
 use crate::stop::Coded;
 
-/// Where the server's own programs are.
+/// Directory of the server's own programs.
 pub(super) const PROGRAMS: &str = "/run/vtax-programs";
-/// Where vtax is in the server; its agent is beside it.
+/// Path of vtax in the server; its agent is next to it.
 pub(super) const PROGRAM: &str = "/run/vtax-programs/vtax";
 
 /// The programs as they are on this machine.

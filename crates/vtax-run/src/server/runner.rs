@@ -28,7 +28,7 @@ const ATTEMPTS: u32 = 3;
 /// Does jobs on a server that is up or is booted.
 pub(crate) struct ServerRunner<'a> {
     pub(crate) request: ServerRequest<'a>,
-    /// Where this vtax keeps runs, and its folder.
+    /// Store of this vtax's runs, and its directory.
     pub(crate) store: &'a Store,
     pub(crate) state_dir: &'a Path,
 }
@@ -171,7 +171,7 @@ impl<'a> ArrivingRun<'a> {
         Ok(())
     }
 
-    /// What arrived, however the server and its vtax ended.
+    /// Returns what arrived, however the server and its vtax ended.
     fn close(mut self, ran: miette::Result<i32>, left: miette::Result<()>) -> Result<AttemptEnd, Stop> {
         self.tell(if self.said.is_empty() { b"" } else { b"\n" });
         let ArrivingRun { reader, run, end, error, .. } = self;

@@ -15,9 +15,9 @@ use vtax_guest::qmp::Monitor;
 use super::{EmulatedServerUp, MONITOR_TIME};
 use crate::threads::start_in;
 
-/// How long its agent may be silent while a command runs: the guests of a command may take all its CPUs.
+/// Time that its agent may be silent while a command runs: the guests of a command may take all its CPUs.
 const SILENCE: Duration = Duration::from_secs(150);
-/// How often the agent is asked meanwhile.
+/// Interval at which the agent is polled meanwhile.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// An event may come as long as the command runs, or never.
 const EVER: Duration = Duration::from_secs(3600);

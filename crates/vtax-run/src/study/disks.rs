@@ -59,7 +59,7 @@ struct RowTargets {
     row: Row,
     /// As the user named them.
     names: Vec<DiskPlace>,
-    /// What they are on this machine. A domain's own are none of it.
+    /// Disks on this machine, without a domain's own.
     targets: Vec<DiskTarget>,
     /// The guest that measures them, and what it calls them; none if this machine does.
     inside: Option<RowInside>,
@@ -79,7 +79,7 @@ pub(super) struct MeasuredDisks {
     /// The block devices, so that nobody mounts them while they are measured.
     held: Vec<File>,
     first_sample: Option<Instant>,
-    /// Of the order of the I/Os.
+    /// Seed of the order of the I/Os.
     seed: u64,
     /// The lab that was built for the run.
     lab: Option<Arc<Lab>>,
@@ -184,7 +184,7 @@ impl MeasuredDisks {
         Ok(())
     }
 
-    /// What the paths to the disks are.
+    /// Returns the paths to the disks.
     pub(super) fn records(&self, header: &RunHeader) -> Result<Vec<DiskPathRecord>, Stop> {
         let mut records = Vec::new();
         for RowTargets { row, names, targets, inside, zone } in &self.rows {
@@ -266,7 +266,7 @@ impl MeasuredDisks {
         self.wanted.keys().cloned().collect()
     }
 
-    /// What runs the run's guests, if it has any.
+    /// Returns the machine of the run's guests, if it has any.
     pub(super) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
         let domain = self.guests().find_map(|fio| match fio.guest() {
             MeasuredGuest::Domain { domain, .. } => Some(domain.machine()),

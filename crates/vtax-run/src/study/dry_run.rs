@@ -1,4 +1,4 @@
-//! What a run of a study would do here. Nothing is built, measured or kept.
+//! Preview of a study's run on this machine. Nothing is built, measured or saved.
 
 use miette::miette;
 use vtax_lab::{GuestNeeds, Plan, World};
@@ -25,7 +25,7 @@ use crate::{
 pub struct PlannedRun {
     /// Its plan. Its id and, unless the user has chosen one, its seed are of this dry run only.
     pub header: RunHeader,
-    /// How long it takes, and what it could show.
+    /// Duration and detectable difference.
     pub forecast: Forecast,
     /// The earlier run that tells this, if one does.
     pub known_from: Option<String>,

@@ -70,7 +70,7 @@ pub(crate) use path::room_of;
 const VSOCK_LOCAL: u32 = 1;
 const VSOCK_ANY: u32 = u32::MAX;
 
-/// How long nothing is measured after settings were changed, so that queues and caches are as they stay.
+/// Pause after settings were changed, so that queues and caches are as they stay.
 const SETTLE: Duration = Duration::from_millis(20);
 
 pub(crate) struct ConnectedEnds {
@@ -81,7 +81,7 @@ pub(crate) struct ConnectedEnds {
     lab: Option<Arc<Lab>>,
     /// Why ends can't have the MTU in force, by their names.
     unfit: BTreeMap<String, String>,
-    /// Where tests have files and sockets.
+    /// Directory of the tests' files and sockets.
     directory: PathBuf,
     mtu: Option<Mtu>,
     first_sample: Option<Instant>,
@@ -120,7 +120,7 @@ impl ConnectedEnds {
         self.rows.iter().map(ConnectedRow::record).collect()
     }
 
-    /// What runs the guests in which ends are. `no_kvm` says why it isn't KVM, if that is known.
+    /// Returns the machine of the guests that contain endpoints. `no_kvm` says why it isn't KVM, if that is known.
     pub(crate) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
         let of_libvirt = || self.ends().find_map(|end| end.attachment.guest_machine());
         let of_lab =
@@ -132,7 +132,7 @@ impl ConnectedEnds {
         self.ends().filter(|end| end.attachment.place().is_some()).filter_map(|end| end.attachment.guest_machine())
     }
 
-    /// What the user should know of the ends, a sentence each. Wrong labels are printed at once.
+    /// Returns notes about the ends, a sentence each. Wrong labels are printed immediately.
     pub(crate) fn notes(&self, events: &RunEvents) -> Vec<PlacementNote> {
         let mut notes: Vec<PlacementNote> = Vec::new();
         for connected in &self.rows {

@@ -22,7 +22,7 @@ pub(super) struct PlanForecast {
 }
 
 impl PlanForecast {
-    /// What the last run in the store that is like this one tells.
+    /// Returns the forecast from the last similar run in the store.
     pub(super) fn of(header: &RunHeader, store: Option<&Store>) -> Result<PlanForecast, StoreError> {
         let Some(store) = store else { return Ok(PlanForecast { known: None }) };
         let earlier = store.complete_plans(header.study.id.as_str())?;
@@ -64,7 +64,7 @@ impl PlanForecast {
         self.known.as_ref().map(|known| known.run.as_str())
     }
 
-    /// How long the plan takes, and what it can show. Of a plan whose rounds aren't chosen yet, neither is known.
+    /// Returns the duration and detectable difference of the plan. Both are unknown until rounds are chosen.
     pub(super) fn figures(&self, header: &RunHeader) -> Forecast {
         let forecast = match (&self.known, header.unsettled) {
             (_, Some(_)) => Forecast { seconds: None, shown: Vec::new() },
@@ -72,7 +72,7 @@ impl PlanForecast {
             (None, None) => Forecast { seconds: header.nominal_seconds(), shown: Vec::new() },
         };
         match header.plan.limit.map(|limit| limit.0.as_secs_f64()) {
-            // How many rounds fit, and so what they can show, is found out only then.
+            // The number of rounds that fit, and so the detectable difference, is known only then.
             Some(limit) if forecast.seconds > Some(limit) => Forecast { seconds: Some(limit), shown: Vec::new() },
             _ => forecast,
         }
@@ -190,7 +190,7 @@ fn reach(run: &mut RunReadings, known: &Experience, goal: Goal) -> Piloted {
     }
 }
 
-/// What a goal has room for, told before the first sample by what is `known` of the path as it is.
+/// Returns what a goal has room for, before the first sample, from what is `known` of the unchanged path.
 pub(super) fn foretold(header: &RunHeader, known: &Experience, goal: Goal) -> String {
     match known.rounds_for(header, goal) {
         Ok(rounds) => {
@@ -245,7 +245,7 @@ fn about(seconds: Option<f64>) -> String {
     time.map(|time| format!(", about {}", minutes(time))).unwrap_or_default()
 }
 
-/// What the plan can show. None if nothing is compared, or in too few rounds.
+/// Returns the difference that the plan can detect. None if nothing is compared, or in too few rounds.
 fn told(header: &RunHeader, shown: &[Resolution]) -> Option<String> {
     if too_few(header, None).is_some() {
         return None;

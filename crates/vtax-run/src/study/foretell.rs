@@ -1,5 +1,5 @@
-//! What a budget can show, found out before the first sample: a few samples are taken while no setting is changed. They
-//! aren't kept, for they belong to no round.
+//! Detectable difference of a budget, estimated before the first sample: a few samples are taken while no setting is
+//! changed. They aren't kept, for they belong to no round.
 
 use vtax_model::{
     cell::Cell,

@@ -28,7 +28,7 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// What is measured between two ends.
+/// Measurement between two endpoints.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MeasureRequest {
     /// Responders, and initiators if any are named.
@@ -37,7 +37,7 @@ pub struct MeasureRequest {
     pub tests: Vec<Test>,
     /// The baseline is `blocking` if it is one of them, else the first.
     pub engines: Vec<Engine>,
-    /// How many flows run at the same time; the tests run with each number.
+    /// Numbers of concurrent flows; the tests run with each of them.
     pub streams: Vec<u32>,
     /// The sizes of what is sent.
     pub sizes: GivenSizes,
@@ -49,7 +49,7 @@ pub struct MeasureRequest {
     pub samples: Option<u32>,
     /// The plan without the number of samples.
     pub sampling: SamplingPlan,
-    /// Whether it is the short plan.
+    /// True if it is the short plan.
     pub quick: bool,
     /// Seed of the order of the samples.
     pub seed: Option<u64>,
@@ -64,7 +64,7 @@ pub struct MeasureRequest {
     /// Under which conditions.
     #[serde(default)]
     pub instrument: Instrument,
-    /// What the number of rounds is chosen for, in place of `samples`.
+    /// Goal of the number of rounds, instead of `samples`.
     #[serde(default)]
     pub goal: Option<Goal>,
     /// A step is kept if it surely helps by more than this. The run ends early only once that is decided.
@@ -78,9 +78,9 @@ pub struct MeasureRequest {
 /// A test by its name, as `tcp-rr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Test {
-    /// What carries it.
+    /// Transport protocol.
     pub transport: Transport,
-    /// What is done.
+    /// Kind of test.
     pub kind: TestKind,
 }
 
@@ -137,7 +137,7 @@ pub(crate) struct KnownPath {
 const BYTE: ByteSize = ByteSize(1);
 /// A whole sequence number.
 const NUMBER: ByteSize = ByteSize(8);
-/// What iperf3 hands to a TCP socket at once.
+/// Bytes that iperf3 passes to a TCP socket per call.
 const STREAM_MESSAGE: ByteSize = ByteSize(128 << 10);
 /// The largest payload of a UDP datagram over IPv4.
 const DATAGRAM_MOST: u64 = 65_507;
@@ -148,7 +148,7 @@ impl MeasureRequest {
     /// Stands for the MTU of a path that isn't known yet.
     pub(crate) const ANY_MTU: Mtu = Mtu::MAX;
 
-    /// What a run that has tried settings has measured, with other settings.
+    /// Returns the measurement of a run that has tried settings, with other settings.
     pub fn trying(header: &RunHeader, steps: Vec<TuningStep>, goal: Goal) -> MeasureRequest {
         let study = &header.study;
         let instrument = study.answering();
@@ -207,7 +207,8 @@ impl MeasureRequest {
         way
     }
 
-    /// That datagrams are shorter than the path could carry, so that as many as --gso asks for go with one call.
+    /// Returns the note that datagrams are shorter than the path allows, so that one call sends as many as --gso
+    /// requests.
     fn shortened(&self, way: KnownPath) -> Option<String> {
         let is_udp = |test: &Test| test.transport == Transport::Udp && test.kind.is_stream();
         let (segments, room) = (self.options.gso?.get(), room_of(way.mtu, way.ipv6).udp_payload());

@@ -1,4 +1,4 @@
-//! What is changed of a study.
+//! Changes to a study.
 
 use std::{
     fmt,
@@ -33,14 +33,14 @@ use crate::stop::{Blamed, Coded, Stop};
 /// The largest file of a study, a lab or endpoints. The built-in ones have some KiB.
 const FILE_MOST: ByteSize = ByteSize(1 << 20);
 
-/// What is changed of a study.
+/// Changes to a study.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Changes {
     /// The short plan.
     pub quick: bool,
     /// Rounds.
     pub samples: Option<u32>,
-    /// What the number of rounds is chosen for, in place of `samples`.
+    /// Goal of the number of rounds, instead of `samples`.
     pub goal: Option<Goal>,
     /// Measured time of each sample.
     pub duration: Option<Span>,
@@ -52,9 +52,9 @@ pub struct Changes {
     pub baseline: Option<Row>,
     /// The only rows beside the baseline. A method stands for all of its rows.
     pub methods: Vec<Row>,
-    /// How many pairs of a client and a guest measure at the same time.
+    /// Number of concurrent pairs of a client and a guest.
     pub guests: Option<u32>,
-    /// What methods attach that can attach guests and zones.
+    /// Kind of domain for methods that can attach guests and zones.
     pub domains: Option<DomainKind>,
     /// Cables of this machine, in place of veth pairs.
     pub cable: Vec<Cable>,
@@ -66,7 +66,7 @@ pub struct Changes {
     /// The disks whose NVMe controllers `assigned-nvme` gives to a guest.
     #[serde(default, skip_serializing_if = "DiskSet::is_empty")]
     pub nvme: DiskSet,
-    /// Whether what is on them may be lost.
+    /// True if what is on them may be lost.
     #[serde(default)]
     pub destroy_data: bool,
     /// Leave out the rows that change settings.
@@ -75,7 +75,7 @@ pub struct Changes {
     pub endpoints: Vec<Endpoint>,
     /// The only instrument.
     pub instrument: Option<Instrument>,
-    /// What CPUs do while they have nothing to do.
+    /// CPU idle states.
     pub idle: Option<Idle>,
     /// TCP's congestion control.
     pub congestion: Option<Congestion>,

@@ -99,7 +99,7 @@ impl SampleError {
     }
 }
 
-/// What a run has around it while its samples are taken.
+/// Surroundings of a run while its samples are taken.
 pub(crate) struct RunSurroundings<'a> {
     pub(crate) events: &'a RunEvents,
     pub(crate) stop_asked: &'a dyn Fn() -> bool,
@@ -129,7 +129,7 @@ impl<'a> RunSurroundings<'a> {
     }
 }
 
-/// How many samples of a session are done, and how fast.
+/// Progress of a session's samples, and its speed.
 #[derive(Debug)]
 pub(crate) struct Pace {
     begun: Instant,
@@ -194,7 +194,7 @@ struct Rounds<'a, 'b> {
     around: &'a mut RunSurroundings<'b>,
     mtu: Option<Mtu>,
     failures: BTreeMap<usize, usize>,
-    /// How often a row has failed since its last sample.
+    /// Failures of each row since its last sample.
     failed_rows: BTreeMap<Row, usize>,
 }
 
@@ -401,7 +401,7 @@ impl Rounds<'_, '_> {
         failed(self.failures.get(&cell)) >= GIVE_UP || failed(self.failed_rows.get(&row)) >= GIVE_UP_ROW
     }
 
-    /// Whether netperf's stopping rule is met for every measured cell of the instrument that answers the study.
+    /// Returns whether netperf's stopping rule is met for every measured cell of the instrument that answers the study.
     fn precise_enough(&self, round: u32) -> bool {
         let Some(rule) = &self.run.header.stopping else { return false };
         if (round as usize) < rule.min() {

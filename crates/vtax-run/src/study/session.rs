@@ -42,7 +42,7 @@ use crate::{
 /// Does jobs on this machine.
 pub(crate) struct LocalRunner<'a> {
     pub(crate) locations: &'a Locations,
-    /// Where this vtax keeps runs. None if another vtax keeps them.
+    /// Store of this vtax's runs. None if another vtax keeps them.
     pub(crate) store: Option<&'a Store>,
     pub(crate) events: &'a RunEvents,
 }
@@ -163,7 +163,7 @@ impl RunSource {
         Ok(())
     }
 
-    /// Whether it measures disks by this machine alone.
+    /// Returns whether it measures disks by this machine alone.
     fn has_own_disks(&self) -> bool {
         let study = match self {
             RunSource::Disks(asked) => return asked.rows.iter().all(DiskSet::is_here),
@@ -195,7 +195,7 @@ impl RunSource {
 struct PreparedRun {
     run: RunReadings,
     path: Box<dyn MeasuredPath>,
-    /// Whether the first rounds are to tell what the plan can show.
+    /// True if the first rounds are to tell what the plan can show.
     needs_pilot: bool,
     shortfalls: Vec<String>,
 }

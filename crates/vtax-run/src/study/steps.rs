@@ -35,7 +35,7 @@ struct PlannedStep {
     /// One for each place.
     wanted: Vec<WantedChanges>,
     changes: Vec<ForeignText>,
-    /// How long it took to make the changes and to take them back, when that was tried.
+    /// Time taken to apply and revert the changes, when that was tried.
     took: Duration,
 }
 
@@ -85,7 +85,7 @@ impl StepSwitch {
         places: Vec<TunedPlace>,
         events: &RunEvents,
     ) -> Result<PlannedSteps, Stop> {
-        // What a killed vtax has left is taken back before anything is looked at.
+        // Leftovers of a killed vtax are reverted before anything is inspected.
         for place in &places {
             let tried = place.host.try_out(&WantedChanges::default(), None)?;
             tried.recovered.iter().for_each(|recovered| events.tell(format_args!("note: {recovered}")));
@@ -130,14 +130,14 @@ impl StepSwitch {
         self.steps.iter().map(record).collect()
     }
 
-    /// Whether a step changes what may reset a link.
+    /// Returns whether a step changes what may reset a link.
     pub(super) fn may_reset_links(&self) -> bool {
         let wanted = self.steps.iter().flat_map(|step| &step.wanted).flat_map(|wanted| &wanted.proposals);
         { wanted }.any(|proposal| may_reset_link(&proposal.setting))
     }
 
-    /// How long the changes before a sample take on average: in a round each step is made and taken back for its own sample
-    /// and for one of the two of the settings as they are.
+    /// Returns the average time of the changes before a sample: in a round each step is made and taken back for its own
+    /// sample and for one of the two of the settings as they are.
     pub(super) fn time_of_sample(&self) -> Duration {
         let once: Duration = self.steps.iter().map(|step| step.took).sum();
         once * 2 / u32::try_from(self.steps.len() + 2).unwrap_or(u32::MAX)
@@ -225,7 +225,7 @@ fn may_reset_link(setting: &HostSetting) -> bool {
     matches!(setting, HostSetting::LinkMtu { .. } | HostSetting::LinkFeature { .. } | HostSetting::LinkRxRing { .. })
 }
 
-/// What tests are about.
+/// Returns the goal of the tests.
 pub(super) fn goal_of(kinds: impl Iterator<Item = TestKind> + Clone) -> TuningGoal {
     let latency = TestKind::is_transactions;
     match (kinds.clone().all(latency), kinds.clone().any(latency)) {
@@ -246,7 +246,7 @@ fn cannot(why: String) -> Unsupported {
     Unsupported { why, remedy: "omit the step, or fix the reported problem".to_owned() }
 }
 
-/// What the rules say that found nothing.
+/// Returns the reasons of rules that found nothing.
 fn nothing_found(step: &TuningStep, seen: &[HostCheck]) -> Unsupported {
     let is_of_step = |rule: &str| step.rules.iter().any(|own| own == rule);
     let says = seen.iter().flat_map(|check| [&check.good, &check.not_here, &check.unknown].into_iter().flatten());

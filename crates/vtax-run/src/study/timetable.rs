@@ -8,7 +8,7 @@ use vtax_model::{
 };
 use vtax_wire::measure::{ParallelReports, Turns};
 
-/// How often a round is measured again because most rows ran over their time.
+/// Maximum repetitions of a round because most rows ran over their time.
 const TRIES: usize = 4;
 
 /// A gap is at most so many times as long as a slice. Longer overruns are accepted and told in the result.

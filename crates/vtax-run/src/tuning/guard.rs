@@ -22,7 +22,7 @@ use crate::stop::{Blamed, Coded, Stop};
 
 /// The argument that makes a guard of vtax.
 pub const GUARD_VERB: &str = "tuning-guard";
-/// How long a process that is killed may take to end.
+/// Time that a process that is killed may take to end.
 const END: Duration = Duration::from_secs(30);
 
 /// A guard, and what it watches.
@@ -32,7 +32,7 @@ pub struct TuningGuard {
     pub watched: ProcessId,
     /// The folder of its journal.
     pub folder: PathBuf,
-    /// How long it may take.
+    /// Time limit.
     pub within: Duration,
 }
 
@@ -65,7 +65,7 @@ impl TuningGuard {
     }
 }
 
-/// Whether something is tried out. If that can't be read, it may be.
+/// Returns whether something is tried out. If that can't be read, it may be.
 fn is_unconfirmed(tuner: &Tuner) -> bool {
     let status = tuner.status();
     status.map_or(true, |status| status.changes.iter().any(|change| change.state != BatchStage::Made))

@@ -88,7 +88,7 @@ impl ReadyIo<'_> {
         .await
     }
 
-    /// Whether the flow must let others run; then it goes on in the next turn.
+    /// Returns whether the flow must let others run; then it goes on in the next turn.
     #[inline]
     fn has_no_fuel(&self) -> bool {
         let fuel = self.slot().fuel.get();

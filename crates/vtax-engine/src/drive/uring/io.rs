@@ -38,7 +38,7 @@ impl Poller for Uring<'_> {
 pub(crate) struct UringIo<'a> {
     engine: &'a Uring<'a>,
     slot: usize,
-    /// Whether the socket is the listener, which has a slot of its own.
+    /// True if the socket is the listener, which has a slot of its own.
     is_door: bool,
 }
 
@@ -94,7 +94,7 @@ impl UringIo<'_> {
         self.wait(until)
     }
 
-    /// What has arrived, if anything. The rest of a connection's bytes is kept for the next call.
+    /// Returns the data that has arrived, if any. The rest of a connection's bytes is kept for the next call.
     #[inline]
     fn take<R>(&self, most: usize, look: &mut Option<impl FnOnce(&[u8]) -> R>) -> Result<Option<R>, Errno> {
         let Some(Bytes { from, to }) = self.place().arrived.take().transpose()? else { return Ok(None) };

@@ -17,7 +17,7 @@ struct Batch {
     /// Bytes of the stream, without duplicates.
     fresh: usize,
     greeting: Option<(u32, FlowGreeting)>,
-    /// Whether there was something that isn't part of this test.
+    /// True if there was something that isn't part of this test.
     other: bool,
 }
 
@@ -113,7 +113,7 @@ mod tests {
         message
     }
 
-    /// What a receiver makes of calls that a peer sends: first what `take` returns for each call, then the
+    /// Receiver's results for calls that a peer sends: first what `take` returns for each call, then the
     /// datagrams, the lost and the reordered ones.
     fn taken(calls: impl Fn(&Token) -> Vec<Vec<u8>>) -> (Vec<Option<usize>>, [u64; 3]) {
         let [peer, own] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());

@@ -27,7 +27,7 @@ const OWN: [&str; 15] = [
 /// Features that every domain of vtax has, too.
 const USUAL_FEATURES: [&str; 4] = ["acpi", "apic", "pae", "vmport"];
 
-/// What is lost of the domain itself, beside its devices.
+/// Returns the lost settings of the domain itself, in addition to its devices'.
 pub(super) fn settings(domain: Node<'_, '_>, record: &DomainRecord) -> Vec<ForeignText> {
     let mut told = firmware(domain);
     told.extend(cpu(domain));
@@ -95,7 +95,7 @@ fn cpu(domain: Node<'_, '_>) -> Vec<String> {
     told
 }
 
-/// Where its threads and its memory are, and how much of the host they get.
+/// Returns the placement of its threads and memory, and their share of the host.
 fn placement(domain: Node<'_, '_>, record: &DomainRecord) -> Vec<String> {
     let (pinned, io) = (record.vcpu_pins.len(), record.io_pins.len());
     let mut told: Vec<String> = [

@@ -38,10 +38,10 @@ use crate::{
 /// A distribution's fio maps all the libraries of the stores on a network that it knows. Less memory of a domain may do too.
 const FIO_NEEDS: ByteSize = ByteSize(256 << 20);
 
-/// How much of what a guest has said is told.
+/// Maximum length of a guest's quoted output.
 const SAID_MOST: usize = 400;
 
-/// Where fio runs for a row.
+/// Place where fio runs for a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowPlace {
     /// On this machine, in a zone or not.
@@ -50,8 +50,8 @@ pub(super) enum RowPlace {
     Domain,
 }
 
-/// Where a row's disks are used. All are in one place. What is on the disks of domains can't be seen from here, so they are
-/// measured only if it may be lost.
+/// Place where a row's disks are used. All are in one place. What is on the disks of domains can't be seen from here,
+/// so they are measured only if it may be lost.
 pub(super) fn place_of(row: Row, names: &[DiskPlace], destroy: bool) -> miette::Result<RowPlace> {
     let Some((first, others)) = names.split_first() else { return Ok(RowPlace::Host) };
     if let Some(other) = others.iter().find(|other| user(other) != user(first)) {
@@ -207,7 +207,7 @@ fn no_fio(domain: &DomainOfDisks, error: &dyn std::fmt::Display) -> Stop {
     Stop::input(miette!(code = "no-fio", "ldm:{end}: cannot run fio there ({error}); {remedy}"))
 }
 
-/// What the host does for the disk.
+/// Returns how the host serves the disk.
 fn served(domain: &DomainOfDisks, launch: &DiskLaunch) -> DiskUser {
     let (files, device, cached) = match &launch.source {
         DiskSource::File(file) => (std::slice::from_ref(file), launch.device(), !file.direct),

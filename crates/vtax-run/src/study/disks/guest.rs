@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// How long a guest's drivers may take to find its disks.
+/// Time that a guest's drivers may take to find its disks.
 const FOUND: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);
 

@@ -28,13 +28,13 @@ pub struct DiskRequest {
     pub samples: Option<u32>,
     /// The plan without the number of samples.
     pub sampling: SamplingPlan,
-    /// Whether it is the short plan.
+    /// True if it is the short plan.
     pub quick: bool,
     /// Seed of the order of the samples, and of the I/Os.
     pub seed: Option<u64>,
     /// When to stop before or after `samples` rounds.
     pub stopping: Option<StoppingRule>,
-    /// Whether what is on the disks may be lost.
+    /// True if what is on the disks may be lost.
     pub destroy_data: bool,
 }
 
@@ -69,7 +69,7 @@ impl DiskRequest {
         Ok(Study { subject: StudySubject::Disks(disks), ..study })
     }
 
-    /// How many disks each row has.
+    /// Returns the number of disks in each row.
     fn targets(&self) -> miette::Result<TargetCount> {
         let Some((first, others)) = self.rows.split_first() else {
             bail!(code = "bad-disk-name", "no disk named; name one, e.g. --disk /dev/vdb");
@@ -137,7 +137,7 @@ fn cell(row: Row, variant: u32, disk: DiskTest) -> Cell {
     Cell { row, test: CellTest::Disk(DiskCell { disk }), variant, instrument: Instrument::default() }
 }
 
-/// What a row is called: its first disk, and how many more there are.
+/// Returns the name of a row: its first disk, and the number of others.
 fn label(disks: &DiskSet) -> String {
     let name = match disks.0.first() {
         Some(DiskPlace::Here(path)) => path.to_string_lossy().into_owned(),

@@ -109,7 +109,7 @@ impl DomainOfDisks {
         self.bound.name()
     }
 
-    /// How its QEMU was started.
+    /// Returns the command line of its QEMU.
     pub(in crate::study) fn launch(&self) -> &Launch {
         &self.launch
     }
@@ -119,7 +119,7 @@ impl DomainOfDisks {
         &self.end
     }
 
-    /// How its QEMU was given a disk.
+    /// Returns how a disk was passed to its QEMU.
     pub(in crate::study) fn disk(&self, disk: &Name) -> Result<DiskLaunch, Stop> {
         if let Some(launch) = self.bound.disk(disk) {
             return Ok(launch);

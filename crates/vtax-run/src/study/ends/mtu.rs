@@ -23,7 +23,7 @@ impl ConnectedEnds {
                 Err(error) if error.is_death() => {
                     return Err(SampleError::run(self.dead_guest(DYING).unwrap_or_else(|| error.into())));
                 }
-                // That a NIC can't have this MTU is no reason not to measure the others.
+                // If a NIC cannot have this MTU, the others are still measured.
                 Err(error) => drop(unfit.insert(name.to_owned(), error.to_string())),
             }
         }

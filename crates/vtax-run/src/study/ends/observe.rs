@@ -181,7 +181,7 @@ impl UntoldTimes {
     }
 }
 
-/// What the guests cost. None if the sample ended early, or a guest did.
+/// Returns the cost of the guests. None if the sample ended early, or a guest did.
 fn watch(guests: &[Observed], spec: &TestSpec, told: Receiver<Instant>) -> Option<HostCpu> {
     let start = told.recv().ok()?;
     let window = window(spec);
@@ -213,7 +213,7 @@ fn window(spec: &TestSpec) -> Option<(Duration, Duration)> {
     known.then(|| (warmup.0 + inset, warmup.0 + spec.duration.0 - inset))
 }
 
-/// What a thread is to its guest.
+/// Role of a thread in its guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Vcpu,

@@ -20,7 +20,7 @@ use crate::{
     study::{draft::mtus_of, runner::SampleError},
 };
 
-/// How many bytes the header of IPv6 is longer than the header of IPv4.
+/// Size difference between the IPv6 and the IPv4 header, in bytes.
 const IPV6_MORE: u32 = 20;
 
 impl ConnectedEnds {

@@ -88,7 +88,7 @@ struct Pinner<'a> {
     here: &'a Machine,
     study: &'a Study,
     pins: &'a Pins,
-    /// How many initiators (0) or responders (1) have their virtual CPUs on these CPUs.
+    /// Number of initiators (0) or responders (1) that have their virtual CPUs on these CPUs.
     vcpus: BTreeMap<(usize, Vec<u32>), usize>,
 }
 

@@ -1,4 +1,4 @@
-//! How a run of disks begins, or goes on.
+//! Start or resumption of a disk run.
 
 use miette::miette;
 use vtax_host::inspect;

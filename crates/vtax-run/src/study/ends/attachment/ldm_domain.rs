@@ -95,7 +95,7 @@ impl LdmEnd {
     }
 }
 
-/// What the domain has: its bindings.
+/// Returns the domain's bindings.
 fn record(host: &DomainPlace, bound: &BoundDomain, port: &SwitchPort) -> DomainRecord {
     let bindings = &bound.bindings;
     let nic = port.nic.as_ref().map(|nic| {

@@ -185,7 +185,7 @@ fn known_leases(query: &DomainQuery<'_>, nics: &[XmlNic]) -> (Vec<Lease>, Vec<(A
     (found, silent)
 }
 
-/// What a domain is and what isn't known of it, a sentence each.
+/// Returns a domain's description and unknown properties, a sentence each.
 fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
     let record = &measured.record;
     let (name, nic) = (&record.name, record.nic.as_ref());

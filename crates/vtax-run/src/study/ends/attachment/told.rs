@@ -9,7 +9,7 @@ use vtax_model::{
     study::Row,
 };
 
-/// What a domain is, and which of its NICs is measured.
+/// Returns a domain's description and the NIC that is measured.
 pub(super) fn whole(record: &DomainRecord) -> String {
     let served = record.nic.as_ref().map_or(String::new(), |nic| format!("; its NIC is {}", described(nic)));
     let whose = match record.keeper {
