@@ -57,7 +57,7 @@ pub(crate) fn has_common_window(spec: &TestSpec) -> bool {
     spec.transport == Transport::Icmp || spec.workload.kind().connects()
 }
 
-/// Returns the number of flows of a test show the token at its start.
+/// Returns the number of flows of a test that show the token at its start.
 pub(crate) fn admitted_flows(spec: &TestSpec) -> u32 {
     // With a common window, the connection over which the ends agree on it.
     if has_common_window(spec) { 1 } else { spec.workload.flows(spec.streams) }
@@ -107,7 +107,7 @@ impl Role<'_> {
         self.flows.iter().for_each(Flow::stop);
     }
 
-    /// Returns the number of flows bring bytes to this end.
+    /// Returns the number of flows that bring bytes to this end.
     pub(crate) fn receivers(&self) -> usize {
         let comes = |flow: &&Flow| self.spec().workload.kind().is_stream() && !self.sends(flow);
         self.flows.iter().filter(comes).count()

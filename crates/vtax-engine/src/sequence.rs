@@ -50,7 +50,7 @@ impl Sequence {
         self.lost
     }
 
-    /// Returns the number of datagrams of the window arrived after one with a higher number, without duplicates.
+    /// Returns the number of datagrams of the window that arrived after one with a higher number, without duplicates.
     pub(crate) fn reordered(&self) -> u64 {
         self.reordered
     }

@@ -1,7 +1,7 @@
 //! A server that boots, for the first time or again.
 //!
-//! What it does at each boot is a script on its disk of state: it copies vtax, makes the virtual functions that the server
-//! has from the start, and starts the domains that are to run, as systemd's unit does it on other machines. At the first
+//! Each boot runs a script on its state disk: it copies vtax, makes the virtual functions that the server
+//! has from the start, and starts the domains that must run, as systemd's unit does on other machines. At the first
 //! boot vtax runs the script, and later the server's first process does, before its agent answers.
 
 use std::{sync::Arc, time::Instant};

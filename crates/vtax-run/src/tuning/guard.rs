@@ -1,7 +1,7 @@
-//! The guard of settings that are tried out on this machine: a process that reverts them, whatever becomes of the vtax that
-//! has made them.
+//! Guard of settings that are tested on this machine: a process that reverts them, whatever happens to the vtax that made
+//! them.
 //!
-//! That one may be stopped by its terminal, wait for a terminal that takes no output, or be killed. The journal says what was
+//! That vtax may be stopped by its terminal, wait for a terminal that takes no output, or be killed. The journal says what was
 //! confirmed, so the two need no connection, and a guard that comes late does no harm.
 
 use std::{
