@@ -1,5 +1,6 @@
-//! A guest that prints 10 MB on its console, while nobody, one user, and one user with 20 readers are there: how long the
-//! guest has to wait for the console server. Its serial port is the socket of the tests: QEMU's prints far more slowly.
+//! A guest that prints 10 MB on its console, while nobody, one user, and one user with 20 readers are there: how long
+//! the guest must wait for the console server. Its serial port is the socket of the tests: QEMU's prints far more
+//! slowly.
 //!
 //! `cargo bench --package vtax-console --bench consoles`. Each round has all audiences, in turn.
 

@@ -1,4 +1,4 @@
-//! Cost of a guest: the time until it can be used beside the time that its bare kernel takes, the way
+//! Cost of a guest: the time until it can be used next to the time that its bare kernel takes, the way
 //! from `vtax lab up` to a first sample, and memory.
 //!
 //! `cargo bench --bench guests`, as root, with QEMU and a kernel for guests (`make kernel`). Both boots
@@ -129,7 +129,7 @@ impl Drop for Running {
     }
 }
 
-/// The guest beside its bare kernel, in rounds of both in random order.
+/// The guest next to its bare kernel, in rounds of both in random order.
 fn boots(stand: &Stand) -> Outcome<()> {
     let Launch { accel, vcpus, memory, qemu, .. } = &stand.launch;
     println!("a guest of {vcpus} vCPU and {memory} under {accel} (QEMU {}); {ROUNDS} rounds\n", qemu.version);
@@ -216,7 +216,7 @@ fn first_sample(told: &str) -> Option<f64> {
     line.split(", ").nth(1)?.split(' ').next()?.parse().ok()
 }
 
-/// vtax with an image cache of its own, in which only the verdict on KVM is from before: to find that
+/// vtax with its own image cache, in which only the verdict on KVM is from before: to find that
 /// out takes longer than all the rest, once a boot of the host.
 struct Commands {
     folder: TempDir,

@@ -1,4 +1,4 @@
-//! vtax on the bench: in a folder of its own, with its results there too, and with labs of its own.
+//! vtax on the bench: in its own directory, with its results there too, and with labs of its own.
 
 use std::{
     env,
@@ -66,7 +66,7 @@ impl Bench {
         Bench { folder: labs.bench_folder(), labs, alone }
     }
 
-    /// Puts a file into its folder.
+    /// Puts a file into its directory.
     pub(crate) fn with(self, file: &str, text: &str) -> Bench {
         fs::write(self.path().join(file), text).expect("a file of the test");
         self
@@ -89,7 +89,7 @@ impl Bench {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
         command.current_dir(&self.folder).env("VTAX_STATE", self.state()).env("COLUMNS", "100");
         command.env("VTAX_RUN", self.labs());
-        // `VTAX_AGENT` names the agent that is tried, if it isn't the one beside vtax.
+        // `VTAX_AGENT` names the agent that is tried, if it isn't the one next to vtax.
         command.args(arguments).stdin(Stdio::null());
         command
     }
@@ -153,7 +153,7 @@ impl Labs {
         Labs { directory, _lives: lives }
     }
 
-    /// A folder whose name says whose it is.
+    /// A directory whose name says whose it is.
     fn bench_folder(&self) -> TempDir {
         tempfile::Builder::new().prefix(&bench_prefix(self.directory.path())).tempdir().expect("a folder")
     }
@@ -164,7 +164,7 @@ fn bench_prefix(labs: &Path) -> String {
     format!("{LABS}-{}-", labs.file_name().expect("a name").to_string_lossy())
 }
 
-/// Returns the directory of all labs of tests: in `/run`, or where an ordinary user may have one.
+/// Returns the directory of all labs of tests: in `/run`, or where an unprivileged user may have one.
 fn all_labs() -> PathBuf {
     let run = Path::new("/run").join(LABS);
     if fs::create_dir_all(&run).is_ok() {
@@ -250,8 +250,8 @@ pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
     wait(HANGS, is_so, || what.to_owned());
 }
 
-/// Waits until a system has booted. Fails if that hangs, with what `console` says. Without KVM a boot takes seconds, in an
-/// emulated server half a minute, and on a busy machine several times as long.
+/// Waits until a system has booted. Fails if that hangs, with what `console` says. Without KVM a boot takes seconds, in
+/// an emulated server half a minute, and on a busy machine several times as long.
 pub(crate) fn wait_for_boot(system: &str, is_up: impl FnMut() -> bool, console: impl Fn() -> String) {
     wait(2 * HANGS, is_up, || format!("{system} has booted. It says:\n{}", console()));
 }

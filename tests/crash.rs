@@ -24,7 +24,8 @@ pub(crate) enum Ending {
     Itself { calls: usize, code: i32 },
 }
 
-/// Runs a program with its threads, and kills it before its `at`-th call, counted from 1. Programs that it starts go on.
+/// Runs a program with its threads, and kills it before its `at`-th call, counted from 1. Programs that it starts go
+/// on.
 pub(crate) fn kill_at(command: &Command, at: usize) -> Ending {
     let pid = start_stopped(command);
     let options = Options::PTRACE_O_TRACESYSGOOD

@@ -1,4 +1,4 @@
-//! A folder with what the pages speak of, for one command.
+//! A directory with what the pages speak of, for one command.
 
 mod prepared;
 
@@ -28,7 +28,7 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// With the lab, if the command works in it, and with a run to go on with, if it resumes one.
+    /// With the lab, if the command works in it, and with a run to resume, if it resumes one.
     pub(crate) fn for_command(words: &[String]) -> Sandbox {
         let bench = Bench::new();
         prepared::files(bench.path());

@@ -45,8 +45,8 @@ const RULES: [Rule; 15] = [
     },
 ];
 
-/// Verbs without a rule that change nothing but files of the sandbox, and namespaces that they make. A verb is run only if
-/// it is known, because the test is root and a page may name one that changes the machine.
+/// Verbs without a rule that change nothing but files of the sandbox, and namespaces that they make. A verb is run only
+/// if it is known, because the test is root and a page may name one that changes the machine.
 const HARMLESS: [&str; 18] = [
     "--version",
     "--state",
@@ -82,7 +82,7 @@ const LONG: [&str; 4] = ["--budget 3s", "--show 99%", "--width 1000000", "--max 
 /// Options that decide by themselves how many samples are taken.
 const HOW_MANY: [&str; 3] = ["--budget", "--show", "--confidence"];
 
-/// More rounds than the run has that is gone on with.
+/// More rounds than the resumed run has.
 const ROUNDS_IN_ALL: &str = "--samples 8";
 
 pub(crate) fn shorter(words: &[String]) -> Vec<String> {

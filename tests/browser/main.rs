@@ -1,7 +1,8 @@
 //! Pages in a real browser, headless: what a reader sees and can do, by mouse, by keyboard, on a phone, in the dark,
 //! without scripts, and with axe, which looks for what keeps people out (<https://github.com/dequelabs/axe-core>).
 //!
-//! Each test leaves its pictures in `browser` in the folder of tests below `target`. A machine without Chromium and its driver fails.
+//! Each test leaves its pictures in `browser` in the directory of tests below `target`. A machine without Chromium and
+//! its driver fails.
 
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the kernel tests use more of it")]

@@ -41,7 +41,7 @@ impl Look {
     pub(crate) const WITHOUT_SCRIPTS: Look = Look { name: "without-scripts", scripts: false, ..Look::DESK };
 }
 
-/// A window, with a browser and a driver of its own.
+/// A window, with a browser and its own driver.
 pub(crate) struct Window {
     pub(crate) client: Client,
     driver: Driver,

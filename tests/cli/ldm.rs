@@ -1,4 +1,4 @@
-//! `vtax ldm` where nothing is bound: what domains are to have, and how it is shown. No privilege is needed.
+//! `vtax ldm` where nothing is bound: what domains must have, and how it is shown. No privilege is needed.
 
 use std::{
     env, fs,
@@ -384,7 +384,7 @@ fn each_list_has_a_form_for_programs() {
     }
 }
 
-/// Forms of the vendor's verbs beside the usual ones.
+/// Forms of the vendor's verbs next to the usual ones.
 #[test]
 fn further_forms_of_the_vendors_verbs_work() {
     let bench = Bench::new().with("domains.json", ALL);
@@ -408,7 +408,7 @@ fn further_forms_of_the_vendors_verbs_work() {
     for words in ["list-services -e -p", "list-bindings -e", "list-constraints -e d1", "list -o core d2"] {
         ldm(words);
     }
-    // Whoever wants no messages still wants to know of a backend that isn't there.
+    // Anyone who wants no messages still wants to know of a backend that isn't there.
     let told = bench.refused(&["--quiet", "ldm", "add-vdsdev", "nothing.img", "new@primary-vds0"]);
     assert!(told.contains("error[bad-backend]"), "{told}");
     ldm("add-vdsdev -q nothing.img new@primary-vds0");

@@ -215,7 +215,7 @@ const NETPERF: &str = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0
 16384  87380
 ";
 
-/// Its figures stand beside ours everywhere, and are told from ours everywhere.
+/// Its figures stand next to ours everywhere, and are told from ours everywhere.
 #[test]
 fn what_another_program_has_measured_is_a_result() {
     let bench = Bench::new().with("1.txt", NETPERF);

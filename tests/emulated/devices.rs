@@ -148,8 +148,8 @@ Any changes made to the primary domain will only take effect after it reboots.
 ------------------------------------------------------------------------------
 ";
 
-/// A root complex goes from primary to mars at the next boot, as in the article on physical I/O, and mars runs on without
-/// primary's services. Then the slot of a NIC alone, without a boot.
+/// A root complex goes from primary to mars at the next boot, as in the article on physical I/O, and mars runs on
+/// without primary's services. Then the slot of a NIC alone, without a boot.
 pub(crate) fn root_domain(server: &Server) {
     let domain = Domain::new(server);
     let before = server.inventory();
@@ -268,8 +268,8 @@ fn serves(domain: &Domain<'_>) {
     domain.ldm("rm-vsw outer-vsw");
 }
 
-/// vtax is killed once the function is vfio-pci's, and the next command gives it back; and a journal that can't be read tells
-/// nothing, but the claim does.
+/// vtax is killed once the function is vfio-pci's, and the next command gives it back; and a journal that can't be read
+/// tells nothing, but the claim does.
 pub(crate) fn killed(server: &Server) {
     let domain = Domain::new(server);
     server.make_vf();
@@ -288,7 +288,7 @@ pub(crate) fn killed(server: &Server) {
         kill -9 $bind; ls /run/vtax*/devices/{address}"#
     ));
     assert_ne!(server.inventory(), before, "it was killed in the middle");
-    // Whoever changes something mends that, and finds nothing to unbind.
+    // Anyone who changes something mends that, and finds nothing to unbind.
     assert!(domain.refused("unbind mars").contains("mars is inactive"));
     server.assert_as(&before);
 
@@ -309,7 +309,8 @@ pub(crate) fn killed(server: &Server) {
     server.destroy_vf();
 }
 
-/// `ldm bind` with a function, killed before each call that changes something, or before each how many-th `VTAX_CRASH` says.
+/// `ldm bind` with a function, killed before each call that changes something, or before each how many-th `VTAX_CRASH`
+/// says.
 pub(crate) fn crashes(server: &Server) {
     let step: usize = env::var("VTAX_CRASH").map_or(1, |step| step.parse().expect("a number"));
     let domain = Domain::new(server);

@@ -1,7 +1,8 @@
-//! Block devices of the server: as virtual disks of a domain, and measured, also by a guest that gets an NVMe controller whole.
+//! Block devices of the server: as virtual disks of a domain, and measured, also by a guest that gets an NVMe
+//! controller whole.
 //!
-//! A domain has disks in the server's memory. Two devices of the device mapper that stand on one are two paths to it. Devices of
-//! the device mapper are slow and fail, too.
+//! A domain has disks in the server's memory. Two devices of the device mapper that stand on one are two paths to it.
+//! Devices of the device mapper are slow and fail, too.
 
 use std::fs;
 
@@ -97,8 +98,8 @@ duration = "150ms"
 warmup = "50ms"
 "#;
 
-/// A run measures the server's virtio disk itself and in a guest, and a guest gets an NVMe controller. Then vtax is killed
-/// while a guest has it, in a run on the disk of the other controller.
+/// A run measures the server's virtio disk itself and in a guest, and a guest gets an NVMe controller. Then vtax is
+/// killed while a guest has it, in a run on the disk of the other controller.
 pub(crate) fn assigned(server: &Server) {
     let before = server.inventory();
     let file = server.bench().path().join("disks.toml");
@@ -145,7 +146,8 @@ const FAULTS: [(&str, bool, &str); 4] = [
     ("suspended", false, "was killed: the disk answers too slowly, or not at all"),
 ];
 
-/// Disks that fail, are slow, hang, or run out of room: the sample or the run says so, and the run ends and leaves nothing.
+/// Disks that fail, are slow, hang, or run out of room: the sample or the run says so, and the run ends and leaves
+/// nothing.
 pub(crate) fn faults(server: &Server) {
     for (fault, lands, says) in FAULTS {
         let change = match fault {

@@ -1,5 +1,5 @@
-//! The networks of domains, captured on the wire and in the domains: the article's matrix of VLANs, the MTU of a switch,
-//! nested interfaces with addresses of their own, and frames from addresses that are somebody else's.
+//! The networks of domains, captured on the wire and in the domains: the article's matrix of VLANs, the MTU of a
+//! switch, nested interfaces with their own addresses, and frames from addresses that are somebody else's.
 //!
 //! This program sends and listens at the far end of the cable, which is the wire, and in the domains.
 
@@ -67,7 +67,7 @@ impl Place {
 }
 
 impl Network<'_> {
-    /// The domains get this program from their host, by the networks that they are to have.
+    /// The domains get this program from their host, by the networks that they must have.
     fn new(server: &Server) -> Network<'_> {
         let near = server.near();
         let far = server.shell(&format!("basename $(dirname $(grep -l {FAR} /sys/class/net/*/address))"));
@@ -99,8 +99,8 @@ impl Network<'_> {
         }
     }
 
-    /// The programs come over the networks: to mars in VLAN 1 from the host, from there to venus in VLAN 33, which has a tag
-    /// in mars and none in venus. So these reach each other.
+    /// The programs come over the networks: to mars in VLAN 1 from the host, from there to venus in VLAN 33, which has
+    /// a tag in mars and none in venus. So these reach each other.
     fn the_mtu_is_that_of_the_switch(&self) {
         for domain in ["mars", "venus"] {
             assert_eq!(self.inside(domain, "cat /sys/class/net/eth0/mtu").trim(), MTU.to_string(), "{domain}");
@@ -130,8 +130,8 @@ impl Network<'_> {
         assert!(self.inside("venus", &format!("{ping} 198.51.100.2")).contains(" 0% packet loss"));
     }
 
-    /// Each of the tags from each place, as short and as long as a frame can be, and who sees it with which tag. All else must
-    /// come nowhere.
+    /// Each of the tags from each place, as short and as long as a frame can be, and who sees it with which tag. All
+    /// else must come nowhere.
     fn each_vlan_comes_where_it_should(&self) {
         let text = |from: Place, tag: Option<u16>, length: &str| format!("{} {tag:?} {length}", from.name());
         self.listen();
@@ -216,8 +216,8 @@ impl Network<'_> {
         assert!(seen.iter().any(|frame| frame.text == "back" && frame.tag == Some(22)), "{seen:?}");
     }
 
-    /// A macvlan in mars, as a zone has one, with an address of `alt-mac-addrs`, and one with another address. The list changes
-    /// while mars runs.
+    /// A macvlan in mars, as a zone has one, with an address of `alt-mac-addrs`, and one with another address. The list
+    /// changes while mars runs.
     fn a_nested_interface_needs_an_address_of_the_list(&self) {
         self.server.shell("ip address add 203.0.113.1/24 dev admin-vsw");
         // Each interface answers for its own addresses only.

@@ -19,7 +19,7 @@ use super::{
 
 const SHORT: [&str; 6] = ["--samples", "2", "--duration", "100ms", "--warmup", "20ms"];
 
-/// A folder on a disk: a test of O_DIRECT in memory would show nothing.
+/// A directory on a disk: a test of O_DIRECT in memory would show nothing.
 fn folder() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("vtax-disks").tempdir_in("/var/tmp").expect("a folder")
 }
@@ -200,7 +200,8 @@ fn split_of_cpu_time(bench: &Bench, directory: &str) {
     fs::write(&one_job, STUDY.replace("threads = [1, 2]", "")).expect("ours");
     let study = one_job.to_str().expect("text");
     const ROWS: [&str; 4] = ["native-disk", "virtio-blk", "vhost-user-blk", "virtio-scsi:iothread"];
-    // On a busy machine fio takes so long to start and to end that nothing is known of a short sample, and vtax says so.
+    // On a busy machine fio takes so long to start and to end that nothing is known of a short sample, and vtax says
+    // so.
     let mut unknown = ROWS.to_vec();
     for duration in ["2s", "6s", "18s", "54s"] {
         let rows = unknown.join(",");

@@ -112,7 +112,7 @@ fn commands_run_inside(bench: &Bench, built: &Value) {
     let missing = bench.vtax(&["lab", "exec", "t-vm", "db", "--", "no-such-program"]);
     let told = String::from_utf8_lossy(&missing.stderr);
     assert!(matches!(missing.status.code(), Some(2 | 127)) && told.contains("no-such-program"), "{told}");
-    // The agent has given the guest its address: whoever is at the other end of the wire reaches it.
+    // The agent has given the guest its address: anyone who is at the other end of the wire reaches it.
     let address = built["guests"][0]["address"].as_str().and_then(|net| net.split('/').next()).expect("an address");
     bench.printed(&["lab", "exec", "t-vm", "peer", "--", "busybox", "ping", "-c", "1", "-W", "20", address]);
     assert!(bench.refused(&["lab", "exec", "t-vm", "nobody", "--", "true"]).contains("db"));

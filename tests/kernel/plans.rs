@@ -48,7 +48,7 @@ fn what_a_plan_can_show_is_told_by_the_first_rounds_and_then_by_the_last_run() {
     assert_nothing_left(&bench);
 }
 
-/// It says what a run would say, so that nobody has to begin one to hear it.
+/// It says what a run would say, so that nobody must begin one to hear it.
 #[test]
 fn a_dry_run_tells_the_plan_and_changes_nothing() {
     let bench = Bench::new().with("pair.toml", PAIR);

@@ -19,9 +19,9 @@ use super::{
     tuning::{RMEM, SMALL, bench, inside, mtu, sysctl},
 };
 
-/// A receive buffer that is far too small: the window is a segment or two, so that a stream waits for a round trip after
-/// each. That costs many times what anything else does that runs on the machine, and the more, the longer a busy machine
-/// takes for a round trip.
+/// A receive buffer that is far too small: the window is a segment or two, so that a stream waits for a round trip
+/// after each. That costs many times what anything else does that runs on the machine, and the more, the longer a busy
+/// machine takes for a round trip.
 fn spoil(bench: &Bench, lab: &str) {
     inside(bench, lab, &["sysctl", "-qw", &format!("{RMEM}={SMALL}")]);
 }
@@ -72,7 +72,8 @@ fn a_killed_proof_leaves_no_setting_changed_and_goes_on() {
     spoil(&bench, "t-prove-kill");
     let command = prove("t-prove-kill", &["tcp-buffers", "--budget", "60s", "--keep-none"]);
     let mut vtax = bench.command(&words(&command)).spawn().expect("vtax starts");
-    // It is killed while the setting is changed for a sample. Before the first one it is changed once to see what it does.
+    // It is killed while the setting is changed for a sample. Before the first one it is changed once to see what it
+    // does.
     wait_until("a sample has landed", || bench.landed() > 0);
     await_change(&bench, "t-prove-kill");
     vtax.kill().expect("it is ours");

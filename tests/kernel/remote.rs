@@ -40,8 +40,9 @@ impl Drop for Far<'_> {
             let _ = sshd.kill();
             let _ = sshd.wait();
         }
-        // sshd gives its sessions an environment of their own: they are no processes of the lab, which then waits, as it
-        // should, until the last of them has noticed that sshd is gone. If it has waited in vain, it is abandoned.
+        // sshd gives its sessions an environment of their own: they are no processes of the lab, which then waits, as
+        // it should, until the last of them has noticed that sshd has exited. If it has waited without success,
+        // it is abandoned.
         wait_until("the lab is taken down", || {
             let gone = |verb: &str| self.bench.vtax(&["lab", verb, self.lab]).status.success();
             gone("down") || gone("clean")
@@ -103,7 +104,7 @@ pub(super) fn start<'a>(bench: &'a Bench, lab: &'static str, agent_folder: &Path
     let built = json(bench, &["lab", "up", "lab.toml", "--json"]);
     let mut far = Far { bench, lab, address: address(&built), sshd: None };
     configure(folder, &far.address, agent_folder.to_str().expect("text"));
-    // As its service does: sshd asks for this folder before it drops privilege.
+    // As its service does: sshd asks for this directory before it drops privilege.
     fs::create_dir_all("/run/sshd").expect("we are root");
     let config = folder.join("sshd_config");
     let sshd = ["lab", "exec", lab, "far", "--", "/usr/sbin/sshd", "-D", "-e", "-f", config.to_str().expect("text")];
@@ -141,7 +142,7 @@ impl Far<'_> {
     }
 }
 
-/// The copies of agents that are carried somewhere. The folders for them are those of this machine: both hosts are.
+/// The copies of agents that are carried somewhere. The directories for them are those of this machine: both hosts are.
 fn copies() -> HashSet<PathBuf> {
     let folders = ["/dev/shm", "/tmp", "/var/tmp", "/root", "/run/user/0"];
     let entries = folders.into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());

@@ -1,4 +1,4 @@
-//! vtax as an ordinary user, in a user namespace of its own.
+//! vtax as an unprivileged user, in its own user namespace.
 
 use std::{
     fs,

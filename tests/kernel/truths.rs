@@ -54,7 +54,7 @@ fn a_responder_that_waits_raises_the_median_by_that() {
     let calibration = calibrated(&bench, &["--rounds", "0", "--only", "delay"]);
     assert_near(&calibration, "delay-1ms", 0.1);
     assert_near(&calibration, "delay-200us", 0.3);
-    // Slices that take turns find it on a machine that compiles on all of its CPUs.
+    // Slices that alternate find it on a machine that compiles on all of its CPUs.
     assert_near(&calibration, "delay-5us", 0.2);
 }
 

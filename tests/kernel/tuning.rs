@@ -1,4 +1,4 @@
-//! `vtax tune`, in the zones of a lab: bad settings are found, changed, and brought back as they were.
+//! `vtax tune`, in the zones of a lab: bad settings are found, changed, and restored as they were.
 
 use std::{
     io::{BufRead, BufReader},

@@ -43,15 +43,15 @@ pub(crate) trait Poller {
         Self: 'a;
 
     /// The calls of a flow's socket. The flow has this slot on the thread. It may use several sockets one
-    /// after the other, never two at once, and drops this value before it closes the socket.
+    /// after the other, never two at the same time, and drops this value before it closes the socket.
     fn io<'a>(&'a self, slot: usize, socket: &'a Socket, habit: Habit) -> Self::Io<'a>;
 
-    /// Ends at once what the flow in this slot waits for with [`WaitUntil::Patience`]. An engine with a
+    /// Immediately ends what the flow in this slot waits for with [`WaitUntil::Patience`]. An engine with a
     /// thread for each flow can't do that.
     fn give_up(&self, _slot: usize) {}
 }
 
-/// When data comes, seen from a flow's receive calls: whether a try at once saves a call or wastes one.
+/// When data comes, seen from a flow's receive calls: whether an immediate try saves a call or wastes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Habit {
     /// A receive call finds nothing at first: the flow has just sent what the other end is to answer.
@@ -99,7 +99,8 @@ pub(crate) trait Io {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Waits for a moment of [`now_ns`](vtax_sys::clock::now_ns). It spins through the last [`SPIN`](exact::SPIN), to be exact.
+    /// Waits for a moment of [`now_ns`](vtax_sys::clock::now_ns). It spins through the last [`SPIN`](exact::SPIN), to
+    /// be exact.
     async fn sleep(&self, until: u64) -> Result<(), Errno>;
 
     /// Connects a new socket.

@@ -90,7 +90,7 @@ impl Flow {
         self.session.spec.transport
     }
 
-    /// Wakes the threads that are blocked on the flow; their calls fail from now on.
+    /// Wakes the threads that are blocked on the flow; their calls fail from now.
     pub(crate) fn stop(&self) {
         interrupt(&self.socket);
     }

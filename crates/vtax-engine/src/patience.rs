@@ -76,7 +76,7 @@ fn turns(spec: &TestSpec) -> Duration {
     spec.slices.map_or(Duration::ZERO, |slices| slices.span.0)
 }
 
-/// Returns the time that the responder is told to wait or stall besides answering.
+/// Returns the time that the responder is instructed to wait or stall besides answering.
 fn slowed(options: &TestOptions) -> Duration {
     let of = |span: Option<vtax_model::units::Span>| span.map_or(Duration::ZERO, |span| span.0);
     of(options.responder.delay) + of(options.responder.stall)

@@ -51,7 +51,7 @@ pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     pipelined::check(spec)
 }
 
-/// Returns whether the flows of a test carry no marks of their own. Then both ends agree on the window over one more
+/// Returns whether the flows of a test carry no marks. Then both ends agree on the window over one more
 /// connection: see [`conduct`](crate::conduct).
 pub(crate) fn has_common_window(spec: &TestSpec) -> bool {
     spec.transport == Transport::Icmp || spec.workload.kind().connects()
@@ -133,8 +133,8 @@ impl Role<'_> {
         forward == self.initiates
     }
 
-    /// Runs one task from its beginning to its end. `any` is the same engine; the workloads that use it are compiled once
-    /// for all engines.
+    /// Runs one task from its beginning to its end. `any` is the same engine; the workloads that use it are compiled
+    /// once for all engines.
     pub(crate) async fn task<E: Poller>(
         &self,
         engine: &E,

@@ -53,8 +53,8 @@ pub(crate) enum FlowGreeting {
     End = 6,
     /// Receiver of a stream: I know that.
     Ended = 7,
-    /// Sender of a stream: this slice ends here. It has the slice's number instead of the flow's index, and so has the answer:
-    /// a repetition may arrive late.
+    /// Sender of a stream: this slice ends here. It has the slice's number instead of the flow's index, and so has the
+    /// answer: a repetition may arrive late.
     Pause = 8,
     /// Receiver of a stream: I know that, and have received all that came before.
     Paused = 9,

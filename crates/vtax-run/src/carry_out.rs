@@ -22,7 +22,7 @@ pub struct FinishedJob {
     pub ran: RanJob,
     /// Store of the run.
     pub store: Store,
-    /// The folder of the store.
+    /// The directory of the store.
     pub state_dir: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! Events as lines, by which the vtax in an emulated server tells the vtax outside what happens. Each line is a JSON
+//! Events as lines, by which the vtax in an emulated server reports events to the vtax outside. Each line is a JSON
 //! array of the version and an event.
 
 use std::io::{self, Write};
@@ -79,7 +79,7 @@ pub(crate) fn text(event: &RunEvent<'_>) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The sink that writes each event to standard output at once, but not the progress of each sample.
+/// The sink that writes each event to standard output immediately, but not the progress of each sample.
 #[derive(Debug, Default)]
 pub struct EventLines {
     progress: EveryFewSeconds,

@@ -36,7 +36,7 @@ pub enum RunEvent<'a> {
 pub struct SampleProgress {
     /// Its round, from 1.
     pub round: u32,
-    /// Its cell, or the block of cells that take turns.
+    /// Its cell, or the block of cells that alternate.
     pub what: String,
     /// Number of samples taken or failed in this session.
     pub done: usize,
@@ -90,7 +90,7 @@ impl RunEvents {
         self.0.iter().try_for_each(|sink| sink.take(event))
     }
 
-    /// Tells the user a line. If it can't be told, the work goes on without it.
+    /// Prints a line for the user. If it can't be told, the work goes on without it.
     pub fn tell(&self, line: impl Display) {
         let _ = self.send(&RunEvent::Told(line.to_string().into()));
     }

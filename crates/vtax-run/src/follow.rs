@@ -1,4 +1,4 @@
-//! Follows a run that another vtax measures, by what lands in the store, and tells of it by the same events.
+//! Follows a run that another vtax measures, by what lands in the store, and reports it by the same events.
 
 use std::{borrow::Cow, path::PathBuf};
 

@@ -57,7 +57,7 @@ pub enum Work {
 #[serde_as]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Conditions {
-    /// The disk folder of file tests, and where Unix sockets are made.
+    /// The disk directory of file tests, and where Unix sockets are made.
     pub directory: PathBuf,
     /// The CPUs of a new run. A run that goes on has its own.
     #[serde_as(as = "DisplayFromStr")]
@@ -99,7 +99,7 @@ impl Conditions {
 
 /// Executor of jobs.
 pub trait Runner {
-    /// Does the job, or goes on with `old`, and sends what happens as events.
+    /// Does the job, or resumes `old`, and sends what happens as events.
     fn run(&self, job: &Job, old: Option<RunReadings>) -> Result<RanJob, Stop>;
 }
 
@@ -133,7 +133,7 @@ impl Job {
         if let Work::GoOn { rounds, .. } = self.work { rounds } else { None }
     }
 
-    /// The run that goes on, with the plan that it has from now on.
+    /// The run that goes on, with the plan that it has from now.
     pub(crate) fn old(&self, store: &Store) -> Result<Option<RunReadings>, Stop> {
         let Work::GoOn { run, .. } = &self.work else { return Ok(None) };
         let mut run = store.load(run)?;
@@ -194,7 +194,8 @@ impl HandedJob {
     /// Reads what another vtax has handed over.
     pub(crate) fn read(path: &Path) -> miette::Result<(Job, Option<RunReadings>)> {
         let reading = || format!("reading {}", path.display());
-        // Here as everywhere, JSON is read from bytes: serde generates code for each kind of source, and a run has many types.
+        // Here as everywhere, JSON is read from bytes: serde generates code for each kind of source, and a run has many
+        // types.
         let text = fs::read(path).coded("file", reading)?;
         let end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
         let (line, run) = text.split_at(end);

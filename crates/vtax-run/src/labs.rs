@@ -25,7 +25,7 @@ use crate::{
 
 /// Time that an agent that is a process of this machine may take to greet.
 pub(crate) const GREETING: Duration = Duration::from_secs(10);
-/// The agent of a guest answers at once, unless the guest gets no CPU.
+/// The agent of a guest answers immediately, unless the guest gets no CPU.
 const GUEST_ANSWER: Duration = Duration::from_secs(30);
 /// Time after its last byte during which a dying QEMU may still appear to run.
 pub(crate) const DYING: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ pub(crate) fn there_is<'a>(names: impl Iterator<Item = &'a Name>) -> String {
     if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) }
 }
 
-/// Removes what a killed vtax left of the lab that is to be built.
+/// Removes what a killed vtax left of the lab to build.
 pub fn remove_abandoned(world: &World, name: &Name, events: &RunEvents) -> Result<(), Stop> {
     let report = clean(world, Some(name)).or_infrastructure()?;
     for lab in &report.removed {

@@ -9,7 +9,7 @@ use crate::{
     study::seconds,
 };
 
-/// Samples by whose pace the time that is left is reckoned, if nobody tells it.
+/// Samples by whose pace the time that is left is reckoned, unless it is reported.
 const PACE: usize = 60;
 
 /// State of a run in progress.

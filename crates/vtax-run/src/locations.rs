@@ -10,19 +10,19 @@ use crate::stop::Stop;
 /// Choices of the user.
 #[derive(Debug, Clone, Default)]
 pub struct Locations {
-    /// The folder of the results.
+    /// The directory of the results.
     pub state: Option<PathBuf>,
     /// The program vtax-agent.
     pub agent: Option<PathBuf>,
 }
 
 impl Locations {
-    /// The folder of what tuning has changed on this machine.
+    /// The directory of what tuning has changed on this machine.
     pub fn tuning_dir(&self) -> Result<PathBuf, Stop> {
         vtax_change::tuning_folder(self.state.as_deref()).ok_or_else(no_state_dir)
     }
 
-    /// The folder of the results, by the XDG Base Directory Specification.
+    /// The directory of the results, by the XDG Base Directory Specification.
     pub fn state_dir(&self) -> Result<PathBuf, Stop> {
         state::folder(self.state.as_deref()).ok_or_else(no_state_dir)
     }

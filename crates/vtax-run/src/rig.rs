@@ -69,7 +69,7 @@ impl Rig {
         self.cpus
     }
 
-    /// For small differences. On a virtual machine both ends share one CPU, as the rows of a study that take turns do.
+    /// For small differences. On a virtual machine both ends share one CPU, as the rows of a study that alternate do.
     pub fn cpus_for_path(&self) -> Option<[u32; 2]> {
         self.cpus.map(|[first, second]| [first, if self.is_virtual { first } else { second }])
     }
@@ -115,7 +115,7 @@ impl Rig {
         Ok(Figures::join(spec, true, &sent, &received))
     }
 
-    /// Takes a sample of each test, cut into slices. The tests take turns in the given orders.
+    /// Takes a sample of each test, cut into slices. The tests alternate in the given orders.
     pub fn take_turns(
         &self,
         specs: &[TestSpec],
@@ -141,7 +141,7 @@ impl Rig {
     }
 }
 
-/// The lab's name has the number of this process in it, so that two commands can go on at once.
+/// The lab's name has the number of this process in it, so that two commands can go on at the same time.
 fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> miette::Result<Topology> {
     let ends: [Name; 2] = [SUT.parse()?, PEER.parse()?];
     let wire = |(name, shape): &(&str, Option<Shape>)| -> miette::Result<Wire> {

@@ -1,8 +1,8 @@
 //! The emulated server: booted or found, and this very program run in it.
 //!
-//! The server sees this machine's files, so nothing has to be installed in it. What it writes stays in its memory, but for
-//! the state of its vtax: that is on a disk of its own, which a reboot of the server leaves. Its output comes over the port
-//! of its agent.
+//! The server sees this machine's files, so nothing must be installed in it. What it writes stays in its memory, but
+//! for the state of its vtax: that is on its own disk, which a reboot of the server leaves. Its output comes over the
+//! port of its agent.
 
 mod boot;
 mod command;
@@ -39,7 +39,7 @@ use crate::{
 const SCRIPT_TIME: Span = Span(Duration::from_secs(60));
 /// QEMU answers in a moment.
 const MONITOR_TIME: Duration = Duration::from_secs(10);
-/// The file beside the server's sockets that tells what kind of server it is.
+/// The file next to the server's sockets that shows what kind of server it is.
 const MACHINE: &str = "machine.json";
 
 /// Lifetime of a server.
@@ -92,7 +92,7 @@ pub struct EmulatedServerUp {
 }
 
 impl ServerRequest<'_> {
-    /// Enters the world of labs before the first thread ([`World::enter`]), and catches Ctrl-C from now on.
+    /// Enters the world of labs before the first thread ([`World::enter`]), and catches Ctrl-C from now.
     pub fn enter(&self) -> Result<ServerSite, Stop> {
         let lifetime = if self.stay == Stay::Kept { Lifetime::Kept } else { Lifetime::Ephemeral };
         let world = World::enter(lifetime).or_infrastructure()?;
@@ -163,7 +163,7 @@ impl ServerRequest<'_> {
         remove_abandoned(world, &name, self.events)?;
         remove_abandoned_servers(world, self.events)?;
         let (within, of) = (world.clone(), name.clone());
-        // An error means that the server has just ended by itself, or that what waits for it will tell of the same.
+        // An error means that the server has just exited, or that what waits for it will report the same.
         interrupt.on_ask(move || drop(LiveHolding::stop_building(&within, &of)));
         let phases = Phases::of("server", self.events);
         let agent = self.locations.agent_program()?;

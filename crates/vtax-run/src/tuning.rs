@@ -40,7 +40,7 @@ enum Reached {
     Agent(Arc<Agent>),
 }
 
-/// Changes of this machine. Its namespaces have one journal, so whoever tunes several of them shares this.
+/// Changes of this machine. Its namespaces have one journal, so anyone who tunes several of them shares this.
 #[derive(Debug, Clone)]
 pub struct SharedTuner(Arc<Mutex<Tuner>>);
 
@@ -120,8 +120,8 @@ impl TuningHost {
     }
 
     /// Makes changes that are undone if this is dropped, or when they are reverted. A host with an agent undoes them by
-    /// itself after `within`, even if it can't be reached any more. If the process that has made them is killed, the next
-    /// vtax there undoes them before it changes anything.
+    /// itself after `within`, even if it can't be reached any more. If the process that has made them is killed, the
+    /// next vtax there undoes them before it changes anything.
     pub fn try_out(&self, wanted: &WantedChanges, within: Option<Duration>) -> Result<TriedOut, Stop> {
         match &self.0 {
             Reached::Here { tuner, namespace } => told(tuner.lock().try_out(name(namespace), wanted, within)),
@@ -153,7 +153,7 @@ impl TuningHost {
         }
     }
 
-    /// Brings back what a damaged file still tells. Only on this machine: there somebody can look at what stays.
+    /// Restores what a damaged file still tells. Only on this machine: there somebody can look at what stays.
     pub fn revert_by_force(&self) -> Result<ForcedReport, Stop> {
         match &self.0 {
             Reached::Here { tuner, .. } => told(tuner.lock().revert_by_force()),

@@ -19,7 +19,8 @@ use super::{
     supervisor::{Report, SUPERVISE},
 };
 
-/// CPUs that all jobs together may exceed the machine's by: estimates are rough, and no job uses its share all the time.
+/// CPUs that all jobs together may exceed the machine's by: estimates are rough, and no job uses its share all the
+/// time.
 const SLACK: f64 = 0.3;
 
 /// Runs all jobs, the longest first, then those that have the machine to themselves. Prints each when it has ended.

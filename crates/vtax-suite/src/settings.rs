@@ -91,7 +91,7 @@ impl SuiteSettings {
         self.first(|part| part.tests.iter().any(|pattern| names(pattern, program, test)))
     }
 
-    /// The first part of the file for which this is so, if it is to run.
+    /// The first part of the file for which this is so, if it must run.
     fn first(&self, is_so: impl Fn(&SuitePart) -> bool) -> Option<&SuitePart> {
         let part = self.all.iter().find(|part| is_so(part))?;
         self.parts.iter().find(|chosen| chosen.name == part.name)

@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// A supervisor reaps every child of its process, so that tests with children take turns.
+    /// A supervisor reaps every child of its process, so that tests with children alternate.
     static CHILDREN: Mutex<()> = Mutex::new(());
 
     #[test]

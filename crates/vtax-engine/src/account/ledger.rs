@@ -34,7 +34,7 @@ pub(crate) struct ThreadCounts {
     /// When the present interval of the series ends; `u64::MAX` without a series.
     pub(super) turn: u64,
     pub(super) watch: Option<Watch>,
-    /// True if a responder that is told to stall has done so.
+    /// True if a responder that is instructed to stall has done so.
     pub(super) stalled: bool,
     pub(super) cost: Cost,
 }
@@ -70,7 +70,7 @@ pub(crate) enum Sender {
 /// Unit of counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Counted {
-    /// Transactions of so many bytes, with a histogram of their times (initiator).
+    /// Transactions of a given number of bytes, with a histogram of their times (initiator).
     Transactions(u64),
     /// The same, but the other end knows the times (responder).
     Answers(u64),

@@ -126,7 +126,7 @@ pub(super) fn in_seconds(span: &MachineSpan) -> MachineCpu {
 }
 
 /// By how many nanoseconds CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, which stands still while the machine
-/// is suspended, clock_gettime(2). A program can't read two clocks at once, so this is a least and a most.
+/// is suspended, clock_gettime(2). A program can't read two clocks at the same time, so this is a least and a most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ahead {
     least: i64,

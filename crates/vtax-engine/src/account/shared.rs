@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     closes: AtomicU64,
     /// Empty at a responder.
     pub(crate) schedule: Schedule,
-    /// Why idle states could not be held off, if the test asked for that.
+    /// Why idle states could not be disabled, if the test asked for that.
     pub(crate) idle_not_held: Option<String>,
 }
 

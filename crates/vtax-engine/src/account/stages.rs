@@ -40,7 +40,7 @@ impl Moments {
     }
 }
 
-/// Adds a message of this end; `initiates` tells which end it is.
+/// Adds a message of this end; `initiates` says which end it is.
 pub(super) fn record(stages: &mut Stages, moments: &Moments, initiates: bool) {
     let Some(times) = moments.stages(initiates) else {
         stages.without += 1;

@@ -20,7 +20,7 @@ pub(crate) struct Warming {
     steady: AtomicBool,
 }
 
-/// A counter with a cache line of its own, because the threads count at the same time.
+/// A counter with its own cache line, because the threads count at the same time.
 #[derive(Default)]
 #[repr(align(64))]
 struct Counter(AtomicU64);

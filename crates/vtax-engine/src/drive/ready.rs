@@ -171,7 +171,7 @@ impl<'a> EpollPoller<'a> {
     }
 
     /// Lets one of the waiting flows accept. If there are more connections, epoll reports them again. If no
-    /// flow waits, the connections have to, and epoll must not report them all the time.
+    /// flow waits, the connections must, and epoll must not report them all the time.
     fn hand_out_connection(&self, flows: &mut Flows<impl FlowTask>) -> Result<()> {
         let Some(slot) = self.acceptors.borrow_mut().pop() else {
             self.listening.set(false);

@@ -1,4 +1,4 @@
-//! A socket that keeps the moments of its messages. The workload is the same as without; the kernel tells
+//! A socket that keeps the moments of its messages. The workload is the same as without; the kernel reports
 //! when it saw each packet.
 //!
 //! The stamps of what was sent come on the socket's error queue. They are read between two transactions. The

@@ -69,7 +69,7 @@ impl Types {
 /// Bytes of the stamp and the token.
 const HEAD_MOST: usize = 24;
 
-/// Sends one request after the other, on a socket of its own.
+/// Sends one request after the other, on its own socket.
 pub(crate) async fn initiate<E: Poller>(engine: &E, desk: FlowRecorder<'_>, index: u32, dial: &Dial<'_>) -> Result<()> {
     let Target::Ip(address) = dial.target else { unreachable!("ICMP was checked to have an IP address") };
     let types = Types::of(address);

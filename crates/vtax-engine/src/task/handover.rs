@@ -227,7 +227,7 @@ impl<'a> Lent<'a> {
         }
     }
 
-    /// Waits until the kernel may have released some pages.
+    /// Waits until the kernel may have given up some pages.
     #[cold]
     async fn wait<I: Io>(&mut self, line: &FlowOnPoller<'a, I>) -> Result<()> {
         if !self.blocks {

@@ -1,7 +1,7 @@
 //! Flows with several requests under way: bursts and the open loop.
 //!
 //! *Burst*: the initiator sends a number of requests, then one more for each response. Each round trip is
-//! timed from its own send. Each place in flight is a closed loop of its own and ends as the loop of
+//! timed from its own send. Each place in flight is its own closed loop and ends as the loop of
 //! [`rr`](super::rr) does. The request that is under way at the window's end counts, with all of its time,
 //! and the place's time ends with its response or its loss. The flow's time is the mean of its places' times.
 //! So neither the mean round-trip time nor the rate is biased, and both contain an outage that lasts beyond
@@ -13,7 +13,7 @@
 //! the window and are under way at its end are waited for and count. Those that are never answered count as
 //! lost.
 //!
-//! Over a connection, responses come in order. Over UDP, the number in the stamp tells to which request a
+//! Over a connection, responses come in order. Over UDP, the number in the stamp shows to which request a
 //! response belongs.
 
 use std::{collections::VecDeque, time::Duration};
@@ -68,7 +68,7 @@ fn number_bits(sizes: MessageSizes) -> u32 {
     Stamp::sequence_bits(sizes.request.min(sizes.response))
 }
 
-/// Warms up, measures, and tells the responder when the window begins and ends.
+/// Warms up, measures, and informs the responder when the window begins and ends.
 pub(crate) async fn initiate<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
     let desk = line.desk;
     let mut pipeline = Pipeline::new(line, sizes);

@@ -68,7 +68,7 @@ pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize, in
 struct Sink<'a, I> {
     line: FlowOnPoller<'a, I>,
     tally: Tally,
-    /// When the receiver next tells a sender over UDP that it is there.
+    /// When the receiver next informs a sender over UDP that it is there.
     show_life_at: u64,
     /// True if one receive call may bring several datagrams.
     several: bool,

@@ -34,7 +34,7 @@ const END_EVERY: u64 = 10 * MS;
 const END_TURNS: usize = 50;
 
 /// Sends through the window of this end, and on until the receiver has enough. A responder first waits until
-/// it is told to begin.
+/// it is instructed to begin.
 pub(crate) async fn send<I: Io>(line: FlowOnPoller<'_, I>, message: usize, initiates: bool) -> Result<()> {
     if !initiates {
         await_go(&line).await?;
@@ -119,7 +119,7 @@ impl<'a, I: Io> Source<'a, I> {
         Ok(len)
     }
 
-    /// Checks that a UDP receiver is still there: it says so now and then, and a silent one is gone. A
+    /// Checks that a UDP receiver is still there: it says so now and then, and a silent one has exited. A
     /// connection reports its own end.
     #[inline]
     fn look_for_life(&mut self, now: u64) -> Result<()> {
@@ -169,7 +169,7 @@ impl<'a, I: Io> Source<'a, I> {
     /// Says that the stream has ended. Then the receiver knows that it has received all that arrived.
     async fn say_end(&mut self) -> Result<()> {
         if self.line.flow.transport() != Transport::Udp {
-            // This fails if the receiver is gone; then nobody needs to be told.
+            // This fails if the receiver has exited; then nobody needs to be told.
             let _ = self.line.flow.socket.shutdown(std::net::Shutdown::Write);
             return Ok(());
         }

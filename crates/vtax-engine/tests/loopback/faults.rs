@@ -1,4 +1,4 @@
-//! Strangers, wrong tokens, peers that die, and tests that are cancelled.
+//! Unauthenticated peers, wrong tokens, peers that die, and tests that are cancelled.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -132,7 +132,7 @@ fn a_stranger_on_the_udp_port_gets_nothing_at_any_time() {
                     }
                     (sent, u64::MAX)
                 }));
-                // Strangers come before the first hello and also during the test.
+                // Unauthenticated peers come before the first hello and also during the test.
                 thread::sleep(Duration::from_millis(50));
             });
             over.store(true, Ordering::Relaxed);
@@ -188,7 +188,7 @@ fn is_loss_of_peer(error: &EngineError) -> bool {
 /// Ends one side in the middle of each test. The other side must notice that.
 fn end_one_side(ended: usize) {
     let _alone = alone();
-    // Starting all tests at once would take longer than the last of them runs.
+    // Starting all tests at the same time would take longer than the last of them runs.
     for specs in long_tests().chunks(5) {
         end_one_side_of(specs, ended);
     }

@@ -105,8 +105,8 @@ fn longest(report: &EndReport) -> Duration {
     Duration::from_nanos(rtt.max())
 }
 
-/// A connection may begin in the middle of the outage, and on a busy machine late in it. An outage that is cut off at the
-/// end of the window has lasted for no more than a quarter of a second.
+/// A connection may begin in the middle of the outage, and on a busy machine late in it. An outage that is cut off at
+/// the end of the window has lasted for no more than a quarter of a second.
 const MOST_OF_IT: Duration = Duration::from_millis(400);
 
 #[test]

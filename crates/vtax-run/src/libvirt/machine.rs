@@ -70,7 +70,7 @@ pub struct LibvirtVlans {
 /// Devices that are no loss: every domain of vtax has the like, or needs none.
 const USUAL: [&str; 9] =
     ["emulator", "controller", "input", "serial", "console", "memballoon", "audio", "video", "panic"];
-/// Devices with lines of their own.
+/// Devices with their own lines.
 const OWN: [&str; 2] = ["interface", "disk"];
 /// Elements of an `<interface>` that are read, and those that libvirt adds to each.
 const OF_INTERFACE: [&str; 9] = ["mac", "source", "model", "mtu", "vlan", "target", "alias", "address", "driver"];

@@ -13,7 +13,7 @@ use vtax_model::{
 
 use super::machine::LibvirtMachine;
 
-/// A domain with hundreds of devices has some 100 KiB.
+/// A domain with hundreds of devices has about 100 KiB.
 const BYTES_MOST: usize = 4 << 20;
 const NODES_MOST: u32 = 100_000;
 

@@ -37,7 +37,7 @@ pub(super) fn script(machine: &EmulatedServer, vfs: u32, programs: &ServerProgra
         0 => String::new(),
         vfs => format!("for nic in /sys/bus/pci/devices/*/sriov_numvfs; do echo {vfs} >\"$nic\"; done\n"),
     };
-    // The current folder may be gone by then.
+    // The current directory may be gone by then.
     let autostart = ServerCommand::of_vtax_in("/", ["ldm", "autostart"].map(Into::into))?;
     let autostart: Vec<String> = autostart.words().iter().map(|word| quoted(word)).collect();
     Ok(format!(
@@ -59,7 +59,7 @@ fi
     ))
 }
 
-/// The word as a shell has to read it.
+/// The word as a shell must read it.
 pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

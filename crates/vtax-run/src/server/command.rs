@@ -48,7 +48,7 @@ impl ServerCommand {
         ServerCommand::of([PROGRAM.into()].into_iter().chain(arguments))
     }
 
-    /// Does the same in another folder.
+    /// Does the same in another directory.
     pub(super) fn of_vtax_in(
         folder: &str,
         arguments: impl IntoIterator<Item = OsString>,

@@ -33,7 +33,7 @@ pub(crate) struct ServerRunner<'a> {
     pub(crate) state_dir: &'a Path,
 }
 
-/// The most bytes of a line of standard error. A longer one is told in pieces.
+/// The most bytes of a line of standard error. A longer one is printed in pieces.
 const SAID_MOST: usize = 64 << 10;
 
 enum AttemptEnd {
@@ -48,7 +48,7 @@ impl Runner for ServerRunner<'_> {
     /// The run goes on in another server if one is lost.
     fn run(&self, job: &Job, mut old: Option<RunReadings>) -> Result<RanJob, Stop> {
         if let Some(run) = &old {
-            // Before a server is booted: only one vtax may go on with a run.
+            // Before a server is booted: only one vtax may resume a run.
             self.request.events.send(&RunEvent::plan(&run.header)).map_err(Stop::of_sink)?;
         }
         let (site, mut request, mut seconds) = (self.request.enter()?, self.request, 0.0);

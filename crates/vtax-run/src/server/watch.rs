@@ -1,7 +1,7 @@
-//! Watches a server while a command runs in it: its agent must answer, and the server must not boot again.
+//! Watches a server while a command runs in it: its agent must answer, and the server must not reboot.
 //!
-//! A server that is told to boot again ends the command first. One that is reset tells nobody but QEMU: the port of its
-//! agent stays open, and nothing comes from it any more.
+//! A server that is instructed to reboot ends the command first. One that is reset informs only QEMU: the port of
+//! its agent stays open, and nothing comes from it any more.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -23,8 +23,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(10);
 const EVER: Duration = Duration::from_secs(3600);
 
 impl EmulatedServerUp {
-    /// Does `work`, and kills the server if its agent no longer answers meanwhile. If the server boots again, the link ends,
-    /// and that is the error.
+    /// Does `work`, and kills the server if its agent no longer answers meanwhile. If the server reboots, the link
+    /// ends, and that is the error.
     pub(super) fn watched<T>(&self, work: impl FnOnce() -> T) -> miette::Result<T> {
         let (over, booted) = (AtomicBool::new(false), AtomicBool::new(false));
         // Without it, only the silence of the agent tells.
@@ -65,7 +65,7 @@ impl EmulatedServerUp {
     }
 
     fn hear_reset(&self, mut monitor: Monitor, booted: &AtomicBool) {
-        // An error means that the work is done, or that QEMU is gone, which others notice.
+        // An error means that the work is done, or that QEMU has exited, which others notice.
         while let Ok(event) = monitor.event(Instant::now() + EVER) {
             if event.is_some_and(|event| event.name == "RESET") {
                 booted.store(true, Ordering::Relaxed);

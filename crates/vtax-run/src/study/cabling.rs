@@ -45,7 +45,7 @@ pub(super) fn cabling(network: &StudyNetwork, rows: &[Row]) -> Cabling {
 
 const NATIVE: Row = Row::Method(IoMethod::Native);
 
-/// A row with several pairs has clients behind a switch of its own, so it needs a cable of its own too.
+/// A row with several pairs has clients behind its own switch, so it needs its own cable too.
 fn shares(network: &StudyNetwork, row: Row) -> bool {
     row.method() == Some(IoMethod::SrIov) && network.pairs == 1
 }

@@ -72,7 +72,7 @@ pub(super) struct MeasuredDisks {
     rows: Vec<RowTargets>,
     fio: FioProgram,
     cancel: ProgramCancel,
-    /// The files that are made for the run, and how large they are to be.
+    /// The files that are made for the run, and how large they must be.
     wanted: BTreeMap<PathBuf, ByteSize>,
     /// They, once they are made.
     made: Option<LiveHolding>,
@@ -129,8 +129,8 @@ impl MeasuredDisks {
         Ok(found)
     }
 
-    /// Takes the block devices, so that nobody mounts them. A device that a guest gets with its controller can't be held: the
-    /// controller leaves its driver.
+    /// Takes the block devices, so that nobody mounts them. A device that a guest gets with its controller can't be
+    /// held: the controller leaves its driver.
     fn hold(&self) -> Result<Vec<File>, TargetError> {
         let here: BTreeMap<&PathBuf, &DiskTarget> = self
             .rows
@@ -151,7 +151,7 @@ impl MeasuredDisks {
         Ok(())
     }
 
-    /// Writes all blocks that are to be read, for disks give blocks that were never written without reading any.
+    /// Writes all blocks that must be read, for disks give blocks that were never written without reading any.
     pub(super) fn prepare(&self, header: &RunHeader, events: &RunEvents) -> Result<(), Stop> {
         let mut written: Vec<(Vec<DiskPlace>, ByteSize, bool)> = Vec::new();
         for row in &self.rows {
@@ -218,7 +218,7 @@ impl MeasuredDisks {
         let guests: Vec<_> = self.guests().map(|guest| Arc::downgrade(guest.agent())).collect();
         interrupt.on_ask(move || {
             cancel.cancel();
-            // An agent that can't be told is dead, which the sample notices by itself.
+            // An agent that cannot be informed is dead, which the sample notices automatically.
             guests.iter().filter_map(Weak::upgrade).for_each(|agent| drop(agent.link.cancel_all()));
         });
     }
@@ -235,8 +235,8 @@ impl MeasuredDisks {
             return Ok(());
         }
         let folder = guest::lent()?;
-        // Whoever gives a guest a device looks first that nobody has it for itself, this run included. It is taken again below,
-        // and if somebody else was quicker, that is refused.
+        // Anyone who gives a guest a device looks first that nobody has it for itself, this run included. It is taken
+        // again below, and if somebody else was quicker, that is refused.
         self.held.clear();
         arranged.topology.guests.iter_mut().for_each(|guest| guest.lent = Some(folder.clone()));
         let (lab, inside) = setup.with_lab(&arranged.topology, |lab| {
@@ -317,7 +317,7 @@ impl MeasuredDisks {
     }
 }
 
-/// The name under which the files of a run are known, beside the run's lab.
+/// The name under which the files of a run are known, next to the run's lab.
 pub(super) fn files_name(header: &RunHeader) -> Result<Name, Stop> {
     format!("{}-files", lab_name(header)?).parse().or_infrastructure()
 }
@@ -350,7 +350,7 @@ fn paths_of(targets: &[DiskTarget]) -> Vec<PathBuf> {
     targets.iter().map(|target| target.path.clone()).collect()
 }
 
-/// A disk that fails is no mistake of the command line.
+/// A disk that fails is not a mistake of the command line.
 fn blame_preparing(error: PrepareError) -> Stop {
     match error {
         PrepareError::Job(_) => Stop::input(error),

@@ -42,7 +42,7 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         plan: wanted.plan,
         path_plan: wanted.path_plan,
         quick: wanted.quick,
-        // JSON numbers are exact to 2^53, and people have to type this.
+        // JSON numbers are exact to 2^53, and people must type this.
         seed: wanted.seed.unwrap_or(random >> 32),
         stopping: wanted.stopping,
         unsettled: wanted.goal,

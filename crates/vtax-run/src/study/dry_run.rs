@@ -27,7 +27,7 @@ pub struct PlannedRun {
     pub header: RunHeader,
     /// Duration and detectable difference.
     pub forecast: Forecast,
-    /// The earlier run that tells this, if one does.
+    /// The earlier run that shows this, if one does.
     pub known_from: Option<String>,
     /// The lines that a run prints before it begins.
     pub told: Vec<String>,

@@ -86,7 +86,7 @@ pub(crate) struct ConnectedEnds {
     mtu: Option<Mtu>,
     first_sample: Option<Instant>,
     gaps: Gaps,
-    /// The one CPU of both ends of rows that take turns, if they share one.
+    /// The one CPU of both ends of rows that alternate, if they share one.
     shared_cpu: Option<u32>,
     /// The links that carried no packets before any setting was changed.
     dead_before: BTreeSet<String>,
@@ -194,7 +194,7 @@ impl ConnectedEnds {
             header.unavailable.extend(rows.map(row));
         }
         tell_changes(&header.steps, events);
-        // Each step was made and taken back.
+        // Each step was applied and reverted.
         let reset = if switch.may_reset_links() { self.await_carriers() } else { Ok(()) };
         self.steps = Some(switch);
         reset.map_err(|why| Stop::infrastructure(miette!(code = "no-carrier", "{why}")))
@@ -353,7 +353,7 @@ impl MeasuredPath for ConnectedEnds {
         let agents: Vec<_> = self.agents().into_iter().map(Arc::downgrade).collect();
         interrupt.on_ask(move || {
             for agent in agents.iter().filter_map(|agent| agent.upgrade()) {
-                // An agent that can't be told is dead, which the sample notices by itself.
+                // An agent that cannot be informed is dead, which the sample notices automatically.
                 drop(agent.link.cancel_all());
             }
         });

@@ -111,8 +111,8 @@ fn left_out(header: &RunHeader) -> Option<String> {
     })
 }
 
-/// The warning that a plan has too few rounds to show anything, with what gives it more: a longer budget, if that was the
-/// goal.
+/// The warning that a plan has too few rounds to show anything, with what gives it more: a longer budget, if that was
+/// the goal.
 fn too_few(header: &RunHeader, goal: Option<Goal>) -> Option<String> {
     let (rounds, least) = (header.rounds_of(header.study.answering()), header.least_rounds()?);
     let need = match header.family(header.study.answering()) {

@@ -41,8 +41,8 @@ impl Sampler for Untouched<'_> {
     }
 }
 
-/// The plan of the samples: both arms of the settings as they are, in as many rounds as the plan has before its rounds are
-/// chosen. None if they would take too much of the budget.
+/// The plan of the samples: both arms of the settings as they are, in as many rounds as the plan has before its rounds
+/// are chosen. None if they would take too much of the budget.
 pub(super) fn plan(header: &RunHeader, goal: Goal) -> Option<RunHeader> {
     let budget = goal.budget()?;
     let mut plan = header.clone();
@@ -53,7 +53,7 @@ pub(super) fn plan(header: &RunHeader, goal: Goal) -> Option<RunHeader> {
     (header.study.baseline == Row::AsIs && seconds <= budget.0.as_secs_f64() * MOST).then_some(plan)
 }
 
-/// Takes the samples of such a plan. What can't be measured is told when the run itself tries it.
+/// Takes the samples of such a plan. What can't be measured is reported when the run itself tries it.
 pub(super) fn measure(plan: RunHeader, sampler: &mut dyn Sampler, stop_asked: &dyn Fn() -> bool) -> Option<Experience> {
     let mut run = RunReadings::begun(plan);
     let unheard = RunEvents::default();

@@ -50,7 +50,7 @@ pub struct Changes {
     pub both: bool,
     /// The row with which the others are compared.
     pub baseline: Option<Row>,
-    /// The only rows beside the baseline. A method stands for all of its rows.
+    /// The only rows next to the baseline. A method stands for all of its rows.
     pub methods: Vec<Row>,
     /// Number of concurrent pairs of a client and a guest.
     pub guests: Option<u32>,
@@ -207,7 +207,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Each row takes a cable, so the extra rows of a study are left out unless the user names them.
+    /// Each row takes a cable, so the extra rows of a study are omitted unless the user names them.
     fn cable(&self, study: &mut Study) -> miette::Result<()> {
         if self.cable.is_empty() {
             return Ok(());
@@ -469,7 +469,7 @@ pub fn read_file(path: &str) -> Result<Study, Stop> {
     Study::parse(Source { name: path, text: &text }).or_input()
 }
 
-/// The text of the file of a study or a lab, which is no built-in study.
+/// The text of the file of a study or a lab, which is not a built-in study.
 pub fn read_text(path: &str) -> Result<String, Stop> {
     let known = Study::BUILT_IN.map(|(id, _)| id);
     read_bounded(path).map_err(|error| {

@@ -14,7 +14,8 @@ use vtax_sys::{
 
 use super::runner::Sampler;
 
-/// Between two looks passes at least this many times as long as a look takes: it reads a file for each process of the machine.
+/// Between two looks passes at least this many times as long as a look takes: it reads a file for each process of the
+/// machine.
 const APART: u32 = 50;
 
 /// CPU time of the other programs of a machine since they began.

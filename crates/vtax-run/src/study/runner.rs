@@ -32,7 +32,8 @@ use crate::events::{RunEvent, RunEvents, SampleProgress};
 pub(crate) enum Settings {
     /// As they were found.
     AsIs,
-    /// As they were found, but all steps have been made and taken back just before: what that leaves behind shows here.
+    /// As they were found, but all steps have been applied and reverted just before: what that leaves behind shows
+    /// here.
     Rewritten,
     /// Those of a step.
     Of(StepName),
@@ -49,7 +50,7 @@ pub(crate) trait Sampler {
     }
     /// One timed run of a cell, as long as the plan says.
     fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError>;
-    /// A sample of each row, cut into slices. The rows take turns, to warm up and in each pass, as `orders` says.
+    /// A sample of each row, cut into slices. The rows alternate, to warm up and in each pass, as `orders` says.
     /// A run without slices doesn't ask for it.
     fn take_turns(&mut self, _rows: &[(Row, TestSpec)], _orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
         let error = SampleError::run(miette!(code = "defect", "this path has no slices"));
@@ -164,8 +165,8 @@ pub(crate) struct Ended {
 /// Failures of one cell after which it is not tried again.
 const GIVE_UP: usize = 3;
 
-/// Failures of one row, without a sample of it in between, after which none of its cells is tried again. A disk that hangs
-/// takes half a minute for each of them.
+/// Failures of one row, without a sample of it in between, after which none of its cells is tried again. A disk that
+/// hangs takes half a minute for each of them.
 const GIVE_UP_ROW: usize = 6;
 
 /// Takes every sample of `run` that it does not have yet.
@@ -227,7 +228,7 @@ impl Rounds<'_, '_> {
         self.around.until.is_some_and(|until| until.saturating_duration_since(Instant::now()) < begun.elapsed())
     }
 
-    /// The samples of a round in groups: rows that take turns are one group, every other sample is a group of its own.
+    /// The samples of a round in groups: rows that alternate are one group, every other sample is its own group.
     /// Settings can't be changed between two slices.
     fn groups(&self, round: u32) -> Vec<Vec<Turn>> {
         let header = &self.run.header;
@@ -262,7 +263,7 @@ impl Rounds<'_, '_> {
         }
     }
 
-    /// A row that fails is left out, and the others try again.
+    /// A row that fails is omitted, and the others try again.
     fn take_turns(&mut self, round: u32, mut group: Vec<Turn>, passes: u32) -> miette::Result<()> {
         while let Some(first) = group.first() {
             let cell = self.run.header.study.cells[first.cell];
@@ -312,7 +313,7 @@ impl Rounds<'_, '_> {
         self.around.pace.done += 1;
         match figures {
             Ok(figures) => self.landed(vec![Sample { cell: turn.cell, arm: turn.arm, round, at, figures }]),
-            // A sample that the user's Ctrl-C broke is no failure of the cell.
+            // A sample that the user's Ctrl-C broke is not a failure of the cell.
             Err(_) if (self.around.stop_asked)() => Ok(()),
             Err(error) => self.broke(round, turn, error),
         }

@@ -53,7 +53,7 @@ impl Runner for LocalRunner<'_> {
         source.check_congestion().or_input()?;
         source.check_rules().or_input()?;
         let agent = self.locations.agent_program()?;
-        // In a user namespace, root is no longer who owns the machine's own folder.
+        // In a user namespace, root is no longer who owns the machine's own directory.
         let tuner = SharedTuner::new(self.locations)?;
         // Before the first thread: a process with threads can't enter a user namespace.
         let world = source.world()?;
@@ -150,7 +150,7 @@ impl RunSource {
         };
         for name in names.into_iter().filter(|_| builds || self.endpoints().iter().any(is_here)) {
             match check_congestion_control(name) {
-                // In a lab an ordinary user is root, and may use each of them.
+                // In a lab an unprivileged user is root, and may use each of them.
                 Err(NoCongestionControl { source, .. }) if source.is_permission() && builds => {}
                 Err(NoCongestionControl { source, available, .. }) if !source.is_permission() => bail!(
                     code = "no-congestion-control",
@@ -175,8 +175,8 @@ impl RunSource {
         study.disks().is_some_and(are_here) && !study.has_guests_disks()
     }
 
-    /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege, nor do disks that the
-    /// user may open.
+    /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege, nor do disks
+    /// that the user may open.
     pub(super) fn world(&self) -> Result<Option<World>, Stop> {
         if self.has_own_disks() {
             return World::without_privilege().map(Some).or_infrastructure();
@@ -215,7 +215,7 @@ pub(super) struct RunSetup<'a> {
 }
 
 impl RunSetup<'_> {
-    /// Connects the ends of a run. From here on no other vtax can go on with this run.
+    /// Connects the ends of a run. From here no other vtax can resume this run.
     fn prepare(&self, source: RunSource) -> Result<PreparedRun, Stop> {
         match source {
             RunSource::Old(run) if run.header.study.disks().is_some() => self.resume_disks(*run),
@@ -231,8 +231,8 @@ impl RunSetup<'_> {
                 let forecast = PlanForecast::of(&header, self.store)?;
                 forecast.settle(&mut header)?;
                 let (lines, needs_pilot) = (forecast.lines(&header), forecast.needs_pilot(&header));
-                // Building a lab takes long, so the forecast comes before it. Endpoints may be refused at once, so it
-                // comes after them.
+                // Building a lab takes long, so the forecast comes before it. Endpoints may be refused immediately, so
+                // it comes after them.
                 let builds = header.study.endpoints().is_empty();
                 lines.iter().filter(|_| builds).for_each(|line| self.events.tell(line));
                 let mut ends = self.connect(&header)?;
@@ -298,7 +298,7 @@ impl RunSetup<'_> {
         self.begun(header, Box::new(ends))
     }
 
-    /// The plan is kept from now on.
+    /// The plan is kept from now.
     fn begun(&self, mut header: RunHeader, path: Box<dyn MeasuredPath>) -> Result<PreparedRun, Stop> {
         header.label = self.conditions.label.clone();
         header.command = self.conditions.repeating(header.seed).into();
@@ -365,8 +365,8 @@ impl RunSetup<'_> {
     }
 }
 
-/// Why the first rounds of a run that tries settings are of no use, if they are: making changes and taking them back surely
-/// leaves more behind than the margin.
+/// Why the first rounds of a run that tries settings are of no use, if they are: making changes and taking them back
+/// surely leaves more behind than the margin.
 fn biased(run: &RunReadings) -> Option<miette::Report> {
     let margin = run.header.margin.map_or(0.0, Difference::log);
     let floor = floors(run).into_iter().find(|floor| floor.left_behind().0 > margin)?;
@@ -384,7 +384,7 @@ fn biased(run: &RunReadings) -> Option<miette::Report> {
     ))
 }
 
-/// Refuses to go on with a run whose steps would change other settings now.
+/// Refuses to resume a run whose steps would change other settings now.
 fn same_steps(then: &RunHeader, now: &RunHeader) -> miette::Result<()> {
     let changed = then.steps.iter().zip(&now.steps).find(|(then, now)| then != now).map(|(then, _)| then.step);
     match (changed, then.steps.len() == now.steps.len()) {
@@ -399,7 +399,7 @@ fn same_steps(then: &RunHeader, now: &RunHeader) -> miette::Result<()> {
     }
 }
 
-/// Refuses to go on with a run on another machine or kernel: that of `end`, or that of vtax itself.
+/// Refuses to resume a run on another machine or kernel: that of `end`, or that of vtax itself.
 pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now: &Environment) -> miette::Result<()> {
     let same = [
         ("machine", &then.hostname, &now.hostname),

@@ -1,6 +1,7 @@
 //! Tuning steps of a run: what each changes on the machines of its path, and which one is in force.
 //!
-//! The changes go through the journals of `vtax tune`, as ones that are tried out: if vtax or an agent is killed, the next
+//! The changes go through the journals of `vtax tune`, as ones that are tried out: if vtax or an agent is killed, the
+//! next
 //! `vtax tune` or the next such run on that machine takes them back.
 
 mod keep;
@@ -77,8 +78,8 @@ pub fn find_rule(name: &str) -> miette::Result<&'static TuningRule> {
 }
 
 impl StepSwitch {
-    /// Looks at the machines of the paths, and plans what each step changes there. Each step is made and taken back once,
-    /// so that one that can't be made is known before the first sample.
+    /// Looks at the machines of the paths, and plans what each step changes there. Each step is applied and reverted
+    /// once, so that one that can't be made is known before the first sample.
     pub(super) fn plan(
         wanted: &[TuningStep],
         goal: TuningGoal,
@@ -136,8 +137,8 @@ impl StepSwitch {
         { wanted }.any(|proposal| may_reset_link(&proposal.setting))
     }
 
-    /// Returns the average time of the changes before a sample: in a round each step is made and taken back for its own
-    /// sample and for one of the two of the settings as they are.
+    /// Returns the average time of the changes before a sample: in a round each step is applied and reverted for its
+    /// own sample and for one of the two of the settings as they are.
     pub(super) fn time_of_sample(&self) -> Duration {
         let once: Duration = self.steps.iter().map(|step| step.took).sum();
         once * 2 / u32::try_from(self.steps.len() + 2).unwrap_or(u32::MAX)
@@ -152,7 +153,7 @@ impl StepSwitch {
         let mut changed = self.revert()?;
         if settings == Settings::Rewritten {
             for step in self.steps.iter().map(|step| step.name).collect::<Vec<_>>() {
-                // A step that can't be made is told where it is measured.
+                // A step that can't be made is reported where it is measured.
                 if self.try_out(step).is_ok() {
                     self.revert()?;
                     changed = true;
@@ -194,9 +195,9 @@ impl StepSwitch {
         }
     }
 
-    /// Brings the settings from before back, the last place first: an earlier one may have changed the same setting of the
-    /// machine. What another program has changed meanwhile ends the run: from then on the samples would not be of the same
-    /// machine.
+    /// Restores the previous settings, the last place first: an earlier one may have changed the same setting of
+    /// the machine. What another program has changed meanwhile ends the run: from then the samples would not be of the
+    /// same machine.
     fn revert(&mut self) -> Result<bool, SampleError> {
         let Some((step, made)) = self.in_force.take() else { return Ok(false) };
         for MadeBatch { place, batch } in made.into_iter().rev() {
@@ -215,7 +216,7 @@ impl StepSwitch {
         Ok(true)
     }
 
-    /// Brings the settings from before back.
+    /// Restores the previous settings.
     pub(super) fn end(mut self) -> miette::Result<()> {
         self.revert().map(drop).map_err(SampleError::into_report).context("reverting the settings of the last step")
     }

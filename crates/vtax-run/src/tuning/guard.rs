@@ -1,8 +1,8 @@
-//! Guard of settings that are tested on this machine: a process that reverts them, whatever happens to the vtax that made
-//! them.
+//! Guard of settings that are tested on this machine: a process that reverts them, whatever happens to the vtax that
+//! made them.
 //!
-//! That vtax may be stopped by its terminal, wait for a terminal that takes no output, or be killed. The journal says what was
-//! confirmed, so the two need no connection, and a guard that comes late does no harm.
+//! That vtax may be stopped by its terminal, wait for a terminal that takes no output, or be killed. The journal says
+//! what was confirmed, so the two need no connection, and a guard that comes late does no harm.
 
 use std::{
     env,
@@ -30,7 +30,7 @@ const END: Duration = Duration::from_secs(30);
 pub struct TuningGuard {
     /// The vtax that tries settings out.
     pub watched: ProcessId,
-    /// The folder of its journal.
+    /// The directory of its journal.
     pub folder: PathBuf,
     /// Time limit.
     pub within: Duration,
@@ -49,7 +49,8 @@ impl TuningGuard {
             .or_infrastructure()
     }
 
-    /// Is the guard: waits for the end of the vtax that it watches, ends it after its time, and reverts what it has left.
+    /// Is the guard: waits for the end of the vtax that it watches, ends it after its time, and reverts what it has
+    /// left.
     pub fn watch(&self) -> Result<(), Stop> {
         background::say_ready();
         let mut tuner = Tuner::new(self.folder.clone());

@@ -215,7 +215,7 @@ impl Io for ReadyIo<'_> {
         let call = || match self.socket.connect(target).map_err(errno_of) {
             Ok(()) | Err(Errno::ISCONN) => Ok(()),
             Err(Errno::INPROGRESS | Errno::ALREADY) => Err(Errno::AGAIN),
-            // The queue of a Unix domain listener is full. No event tells when it has room again.
+            // The queue of a Unix domain listener is full. No event reports when it has room again.
             Err(Errno::AGAIN) => Err(Errno::NOBUFS),
             Err(errno) => Err(errno),
         };

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use rustix::io::Errno;
 
-/// The state of a flow on this thread, beside its slot on the ring.
+/// The state of a flow on this thread, next to its slot on the ring.
 #[derive(Default)]
 pub(super) struct FlowSlot {
     pub(super) sending: Cell<SendProgress>,

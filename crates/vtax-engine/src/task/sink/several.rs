@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(counts, [7, 3, 1]);
     }
 
-    /// A stranger could fake the peer's address.
+    /// An unauthenticated peer could fake the peer's address.
     #[test]
     fn what_is_short_long_or_without_the_token_is_none_of_the_stream() {
         let calls = |token: &Token| {

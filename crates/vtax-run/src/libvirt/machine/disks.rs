@@ -94,8 +94,8 @@ fn others(disk: Node<'_, '_>) -> Vec<ForeignText> {
     of_disk.chain(driver).chain(elements).map(ForeignText::from).collect()
 }
 
-/// The device that is tried first. `<boot order=…>` of the devices excludes `<boot dev=…>` of the domain, whose default is
-/// `hd`: the first of the disks.
+/// The device that is tried first. `<boot order=…>` of the devices excludes `<boot dev=…>` of the domain, whose default
+/// is `hd`: the first of the disks.
 pub(super) fn boot_device(domain: Node<'_, '_>, devices: &[Node<'_, '_>], disks: &[LibvirtDisk]) -> LibvirtBootDevice {
     let mut ordered: Vec<_> = devices.iter().filter_map(|device| Some((order(*device)?, *device))).collect();
     ordered.sort_by_key(|(order, _)| *order);

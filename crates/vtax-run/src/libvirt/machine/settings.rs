@@ -1,11 +1,11 @@
-//! Settings of a domain that no other manager takes over: each is told in a few words.
+//! Settings of a domain that no other manager takes over: each is listed in a few words.
 
 use roxmltree::Node;
 use vtax_model::{foreign::ForeignText, run::DomainRecord};
 
 use super::super::xml::{child, text_of};
 
-/// Elements of a domain that are carried over, that have lines of their own, or that describe it only.
+/// Elements of a domain that are carried over, that have their own lines, or that describe it only.
 const OWN: [&str; 15] = [
     "name",
     "uuid",
@@ -124,7 +124,7 @@ fn placement(domain: Node<'_, '_>, record: &DomainRecord) -> Vec<String> {
     told
 }
 
-/// Any other element: it isn't known whether it matters, so it is told.
+/// Any other element: it isn't known whether it matters, so it is reported.
 fn other(element: Node<'_, '_>) -> Vec<String> {
     let below = |what: &str| elements(element).map(|one| format!("{what} {}", described(one))).collect::<Vec<_>>();
     match name(&element) {

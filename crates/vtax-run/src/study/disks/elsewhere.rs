@@ -1,6 +1,6 @@
 //! Rows whose disks are used by a logical domain or by a zone.
 //!
-//! A domain's disk is measured in the domain: by its own fio if it has a system of its own, else by the host's, which it is
+//! A domain's disk is measured in the domain: by its own fio if it has its own system, else by the host's, which it is
 //! lent. A zone has the host's files, and fio runs in its namespace.
 
 use std::{collections::BTreeMap, fs, path::Path, rc::Rc};
@@ -35,7 +35,8 @@ use crate::{
     },
 };
 
-/// A distribution's fio maps all the libraries of the stores on a network that it knows. Less memory of a domain may do too.
+/// A distribution's fio maps all the libraries of the stores on a network that it knows. Less memory of a domain may do
+/// too.
 const FIO_NEEDS: ByteSize = ByteSize(256 << 20);
 
 /// Maximum length of a guest's quoted output.
@@ -89,8 +90,8 @@ fn user(place: &DiskPlace) -> Option<(Option<String>, &Name)> {
 }
 
 impl MeasuredDisks {
-    /// Finds the domains and zones of the rows, and looks at the disks there. Nothing is written, and what can't be measured is
-    /// refused.
+    /// Finds the domains and zones of the rows, and looks at the disks there. Nothing is written, and what can't be
+    /// measured is refused.
     pub(in crate::study) fn connect_elsewhere(&mut self, setup: &RunSetup<'_>, header: &RunHeader) -> Result<(), Stop> {
         let mut connector = setup.connector();
         let mut domains: BTreeMap<(Option<LabHost>, Name), AgentFio> = BTreeMap::new();
@@ -130,7 +131,7 @@ fn connect(connector: &mut EndpointConnector<'_>, within: Option<&LabHost>, doma
     Ok(AgentFio::new(agent.clone(), guest, command))
 }
 
-/// The folder of the host's fio in the one that the domain sees.
+/// The directory of the host's fio in the one that the domain sees.
 fn lent(domain: &DomainOfDisks) -> Result<String, Stop> {
     let name = domain.name();
     let seen = domain.launch().lent.as_ref().filter(|folder| folder.is_dir()).ok_or_else(|| {

@@ -71,7 +71,7 @@ fn list(agent: &Agent) -> Result<String, Stop> {
     Ok(ran.stdout.raw().to_owned())
 }
 
-/// The folder with fio and its libraries that guests are lent.
+/// The directory with fio and its libraries that guests are given.
 pub(super) fn lent() -> Result<PathBuf, Stop> {
     let carried = image::carried().coded("file", || "finding the cache of images").or_infrastructure()?;
     Ok(CarriedProgram::fio(&carried).or_infrastructure()?.folder)

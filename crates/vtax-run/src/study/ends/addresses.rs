@@ -9,7 +9,7 @@ use vtax_wire::protocol::LinkAddress;
 use super::agent::Agent;
 use crate::stop::{Blamed, Coded, Stop};
 
-/// The address of the device to which an end is to be bound, if it is bound to one: one that reaches the other end's, if
+/// The address of the device to which an end must be bound, if it is bound to one: one that reaches the other end's, if
 /// that is known.
 pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent, peer: Option<IpAddr>) -> Result<Option<IpAddr>, Stop> {
     let Some(device) = &endpoint.device else { return Ok(None) };
@@ -38,7 +38,7 @@ pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent, peer: Option<IpAddr>
     }
 }
 
-/// Returns the link of an end's address that is valid on this link only, to which its sockets have to be bound.
+/// Returns the link of an end's address that is valid on this link only, to which its sockets must be bound.
 pub(super) fn link_of(agent: &Agent, address: IpAddr) -> Option<DeviceName> {
     let own = agent.facts.addresses.iter().find(|own| own.address == address && is_link_local(address))?;
     own.link.raw().parse().ok()

@@ -1,5 +1,5 @@
-//! A change of settings may reset a link, as a ring of another size does. Then the link has no carrier until both of its
-//! ends have agreed on a speed, which takes a real NIC seconds.
+//! A change of settings may reset a link, as a ring of another size does. Then the link has no carrier until both of
+//! its ends have agreed on a speed, which takes a real NIC seconds.
 
 use std::{
     collections::BTreeSet,

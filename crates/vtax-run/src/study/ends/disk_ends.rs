@@ -142,7 +142,8 @@ impl DomainOfDisks {
         GuestMachine { accel: self.launch.accel, no_kvm: None, qemu: self.launch.qemu.version.to_string().into() }
     }
 
-    /// Why its agent is lost, if that is because the domain has ended. Its streams are closed before its process has ended.
+    /// Why its agent is lost, if that is because the domain has ended. Its streams are closed before its process has
+    /// ended.
     pub(in crate::study) fn death(&self) -> Option<miette::Report> {
         let until = Instant::now() + DYING;
         loop {

@@ -12,7 +12,8 @@ use super::{ConnectedEnds, end::ConnectedEnd};
 use crate::{labs::DYING, study::runner::SampleError, threads::start_in};
 
 impl ConnectedEnds {
-    /// Gives the lab of the run this MTU, all guests at once: a NIC may need seconds until it has its carrier again.
+    /// Gives the lab of the run this MTU, all guests at the same time: a NIC may need seconds until it has its carrier
+    /// again.
     pub(super) fn fit(&mut self, mtu: Mtu) -> Result<(), SampleError> {
         let Some(lab) = &self.lab else { return Ok(()) };
         lab.set_mtu(mtu).map_err(SampleError::run)?;

@@ -46,7 +46,7 @@ impl ConnectedEnds {
         Ok(Placement { policy, responder_policy, initiator, responder, path, guests: None, notes })
     }
 
-    /// The CPU that both ends of rows that take turns share on a virtual machine, whose hypervisor runs two CPUs at
+    /// The CPU that both ends of rows that alternate share on a virtual machine, whose hypervisor runs two CPUs at
     /// different moments. Either all rows share the CPU or none does, so that they can be compared.
     fn cpu_for_both(&self, machine: &Machine, pins: &Pins) -> Option<u32> {
         let automatic = pins.policy == Pinning::Auto && pins.responder.is_none();

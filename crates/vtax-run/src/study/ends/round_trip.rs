@@ -1,4 +1,4 @@
-//! One short measurement of a round trip, which is no run.
+//! One short measurement of a round trip, which is not a run.
 
 use std::{env, time::Duration};
 

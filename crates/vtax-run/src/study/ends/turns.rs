@@ -1,4 +1,4 @@
-//! Measures rows that take turns: their samples are cut into slices. All rows connect before the first slice. From then
+//! Measures rows that alternate: their samples are cut into slices. All rows connect before the first slice. From then
 //! on nothing is sent on the control streams: each initiator keeps to a schedule by its own clock.
 
 use std::{mem, time::Duration};

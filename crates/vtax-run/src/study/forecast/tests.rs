@@ -10,7 +10,7 @@ use vtax_stats::histogram::Histogram;
 use super::*;
 use vtax_synthetic::header;
 
-/// A plan of TCP RR between three rows, of so many rounds.
+/// A plan of TCP RR between three rows, of a given number of rounds.
 fn plan(rounds: u32) -> RunHeader {
     let text = r#"
         id = "three"
@@ -33,7 +33,7 @@ fn plan(rounds: u32) -> RunHeader {
     header
 }
 
-/// All rounds of a plan: figures scatter by some per cent, a sample takes half a second.
+/// All rounds of a plan: figures scatter by some percent, a sample takes half a second.
 fn measured(header: RunHeader) -> Run {
     let mut run =
         Run { header, state: RunState::Complete, wall_seconds: 1.0, samples: Vec::new(), failures: Vec::new() };
@@ -146,7 +146,7 @@ fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
     assert!(line.is_none() && run.header.rounds() == PILOT);
 }
 
-/// It is no failure: there is a result, of as many rounds as a pilot has.
+/// It is not a failure: there is a result, of as many rounds as a pilot has.
 #[test]
 fn a_budget_that_a_pilot_has_used_up_is_told() {
     let mut run = read(measured(RunHeader { unsettled: asked("1s").unsettled, ..plan(PILOT) }));

@@ -145,7 +145,7 @@ fn a_baseline_of_ones_choice_is_kept_whatever_methods_are() {
     assert_eq!((all.baseline, all.rows.len()), (row("veth"), 7));
 }
 
-/// `extra` rows are left out on cables, and a baseline must not be.
+/// `extra` rows are omitted on cables, and a baseline must not be.
 #[test]
 fn a_baseline_of_ones_choice_is_kept_on_cables() {
     let cables = vec!["eno1,eno2".parse().expect("a cable")];

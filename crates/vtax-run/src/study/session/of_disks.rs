@@ -56,8 +56,8 @@ impl RunSetup<'_> {
         disks.backend.0 = (1..=count.unwrap_or(1)).map(file).map(DiskPlace::Here).collect();
     }
 
-    /// Looks at the disks of a run, and makes them ready. Ctrl-C ends that. The records are of the paths to them: once a guest
-    /// has the controller of one, this machine no longer sees the disk.
+    /// Looks at the disks of a run, and makes them ready. Ctrl-C ends that. The records are of the paths to them: once
+    /// a guest has the controller of one, this machine no longer sees the disk.
     fn connect_disks(&self, header: &RunHeader, goes_on: bool) -> Result<(MeasuredDisks, Vec<DiskPathRecord>), Stop> {
         let none = || miette!(code = "defect", "the run {} has no disks", header.id);
         let disks = header.study.disks().ok_or_else(none).or_infrastructure()?;
@@ -103,7 +103,7 @@ fn still_free(disks: &StudyDisks) -> miette::Result<()> {
     }
 }
 
-/// Refuses to go on with a run whose disks, or the program that measures them, are others now.
+/// Refuses to resume a run whose disks, or the program that measures them, are others now.
 fn same_disks(then: &RunHeader, now: &[DiskPathRecord]) -> miette::Result<()> {
     match then.disks.iter().zip(now).find(|(then, now)| then != now) {
         Some((before, now)) => Err(miette!(

@@ -1,5 +1,5 @@
-//! A logical domain, or its host. Its agent is reached by the domain's agent port; nothing is changed of the domain but the
-//! address that it has for the run.
+//! A logical domain, or its host. Its agent is reached by the domain's agent port; nothing is changed of the domain but
+//! the address that it has for the run.
 
 use std::{path::Path, rc::Rc, time::Duration};
 

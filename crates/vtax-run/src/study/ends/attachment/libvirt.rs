@@ -1,5 +1,5 @@
-//! A domain that libvirt runs. The agent goes in by ssh. libvirt's XML, QEMU's arguments and the host's links tell what
-//! lies between the guest's NIC and the host's wire. Nothing of a domain is changed.
+//! A domain that libvirt runs. The agent goes in over SSH. libvirt's XML, QEMU's arguments and the host's links tell
+//! what lies between the guest's NIC and the host's wire. Nothing of a domain is changed.
 
 mod host;
 

@@ -14,8 +14,8 @@ pub(super) fn neighbours(macs: &[&str]) -> Vec<Lease> {
     table.lines().filter_map(neighbour).filter(|lease| macs.contains(&lease.mac.as_str())).collect()
 }
 
-/// `192.0.2.2 0x1 0x2 52:54:00:11:22:33 * br0`: address, kind of link, flags, Ethernet address (proc_net(5)). The flag 2
-/// (`ATF_COM`) means that the neighbour has answered.
+/// `192.0.2.2 0x1 0x2 52:54:00:11:22:33 * br0`: address, kind of link, flags, Ethernet address (proc_net(5)). The flag
+/// 2 (`ATF_COM`) means that the neighbour has answered.
 fn neighbour(line: &str) -> Option<Lease> {
     const COMPLETE: u32 = 2;
     let fields: Vec<&str> = line.split_whitespace().collect();
