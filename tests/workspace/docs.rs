@@ -205,7 +205,7 @@ fn docs_that_say_nothing_are_found() {
             pub fn lab(&self) -> Name { todo!() }
         }
         pub enum Kind {
-            /// It no longer exists.
+            /// It is gone.
             Gone,
             /// Which it is.
             Other { /** The file. */ file: File },

@@ -1,8 +1,7 @@
 //! Tuning steps of a run: what each changes on the machines of its path, and which one is in force.
 //!
-//! The changes go through the journals of `vtax tune`, as ones that are tried out: if vtax or an agent is killed, the
-//! next
-//! `vtax tune` or the next such run on that machine takes them back.
+//! The changes go through the journals of `vtax tune`, as tentative ones: if vtax or an agent is killed, the next
+//! `vtax tune` or the next such run on that machine reverts them.
 
 mod keep;
 mod places;
