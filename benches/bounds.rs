@@ -123,7 +123,7 @@ fn cpu_seconds() -> Outcome<f64> {
 }
 
 fn text(path: &Path) -> Outcome<&str> {
-    path.to_str().ok_or_else(|| "the folder's name is no text".into())
+    path.to_str().ok_or_else(|| "the directory name is not text".into())
 }
 
 /// Stores the first round of a run again and again, each time as its own run.

@@ -104,7 +104,7 @@ fn commands_run_inside(bench: &Bench, built: &Value) {
     assert_eq!(failed.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&failed.stderr).contains("missing arguments"));
     // Busybox, where the host has a static one, ends as a shell does.
-    // What comes in on standard input goes to the command.
+    // Standard input goes to the command.
     let mut input = bench.command(&["lab", "exec", "t-vm", "db", "--", "cat"]);
     let file = bench.path().join("lab.toml");
     input.stdin(fs::File::open(&file).expect("it is there"));

@@ -55,7 +55,10 @@ fn a_dry_run_tells_the_plan_and_changes_nothing() {
     insta::assert_snapshot!(bench.printed(&["run", "pair.toml", "--dry-run", "--seed", "7"]));
     assert!(!bench.state().exists(), "it made a store");
     let run = told(&bench, &["run", "pair.toml"], 0);
-    assert!(run.contains("plan: 7 rounds, about 1 s; detectable differences are reported after the first 6 rounds"), "{run}");
+    assert!(
+        run.contains("plan: 7 rounds, about 1 s; detectable differences are reported after the first 6 rounds"),
+        "{run}"
+    );
     let dry = json(&bench, &["run", "pair.toml", "--dry-run", "--json"]);
     let again = told(&bench, &["run", "pair.toml"], 0);
     assert!(again.contains(dry["told"][0].as_str().expect("a sentence")), "{dry}\n{again}");

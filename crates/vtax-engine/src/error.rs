@@ -38,9 +38,7 @@ pub enum EngineError {
     #[error("cannot bind sockets to the device {device}: {source}; `ip link` lists the devices")]
     #[diagnostic(code("no-such-link"))]
     Device { device: DeviceName, source: io::Error },
-    #[error(
-        "{address} or every port of this address is in use; stop the program that uses it (`ss -tulpn` shows it)"
-    )]
+    #[error("{address} or every port of this address is in use; stop the program that uses it (`ss -tulpn` shows it)")]
     #[diagnostic(code("address-in-use"))]
     AddressInUse { address: Target },
     /// EADDRNOTAVAIL while binding.

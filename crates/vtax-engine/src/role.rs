@@ -261,9 +261,7 @@ impl Role<'_> {
             TestFamily::Streams if kind.is_both_ways() && report.sent_bytes == 0 => {
                 Some("the kernel accepted no message")
             }
-            TestFamily::Streams if report.bytes == 0 && self.receivers() == 0 => {
-                Some("the kernel accepted no message")
-            }
+            TestFamily::Streams if report.bytes == 0 && self.receivers() == 0 => Some("the kernel accepted no message"),
             TestFamily::Streams => (report.bytes == 0).then_some("no message arrived"),
             TestFamily::Files => None,
         };

@@ -123,9 +123,9 @@ impl Rig {
         orders: &[Vec<usize>],
         gaps: &mut Gaps,
     ) -> miette::Result<Vec<Figures>> {
-        let first = specs.first().ok_or_else(|| {
-            miette!(code = "option-not-for-this", "no test can be interleaved; name at least one")
-        })?;
+        let first = specs
+            .first()
+            .ok_or_else(|| miette!(code = "option-not-for-this", "no test can be interleaved; name at least one"))?;
         let [initiator, responder] = &self.agents;
         let taken = gaps.measure(first, orders, |timetable| -> miette::Result<_> {
             let pair = |(index, spec): (usize, &TestSpec)| -> miette::Result<AgentPair<'_>> {

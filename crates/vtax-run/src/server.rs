@@ -286,7 +286,8 @@ fn command_name() -> Name {
 fn take_lock(qemu: &Qemu) -> miette::Result<LockFile> {
     LockFile::take(&qemu.launch().directory.join("in-use.lock"))?.map_err(|holder| {
         miette!(
-            code = "server-in-use", "the emulated server is in use by another vtax: {holder}; wait for it, or use a \
+            code = "server-in-use",
+            "the emulated server is in use by another vtax: {holder}; wait for it, or use a \
                 separate server with other settings (--server emulated:memory=3GiB)"
         )
     })

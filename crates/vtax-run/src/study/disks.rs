@@ -285,10 +285,11 @@ impl MeasuredDisks {
             return Err(SampleError::cell("these are disks, but the test is a network test"));
         };
         let of_row = |row: &&RowTargets| row.row == cell.row;
-        let row =
-            self.rows.iter().find(of_row).ok_or_else(|| {
-                SampleError::run(miette!(code = "defect", "no disks for the row `{}`", cell.row))
-            })?;
+        let row = self
+            .rows
+            .iter()
+            .find(of_row)
+            .ok_or_else(|| SampleError::run(miette!(code = "defect", "no disks for the row `{}`", cell.row)))?;
         let paths = row.inside.as_ref().map_or_else(|| paths_of(&row.targets), |inside| inside.paths.clone());
         let test = disk.spec(plan);
         let job = FioJob::new(test, used(&paths, &test), false, self.seed);

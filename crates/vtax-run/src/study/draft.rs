@@ -159,8 +159,10 @@ pub(super) fn without_endpoints(study: &Study) -> Result<Vec<UnavailableRow>, No
 
 fn lacks(row: Row) -> UnavailableRow {
     let why = "it has no endpoint".to_owned();
-    let remedy = format!("add [[endpoint]] tables with method = \"{row}\" and the location of a domain attached this \
-        way");
+    let remedy = format!(
+        "add [[endpoint]] tables with method = \"{row}\" and the location of a domain attached this \
+        way"
+    );
     UnavailableRow { method: row, unsupported: Unsupported { why, remedy } }
 }
 

@@ -144,8 +144,7 @@ pub(super) fn settle_by_pilot(run: &mut RunReadings) -> Piloted {
             let own = run.header.study.plan_of(run.header.study.answering(), run.header.quick);
             run.header.set_rounds(own.map_or(PILOT, |plan| plan.samples));
             let rounds = rounds(&run.header);
-            let shortfall =
-                format!("{goal}: samples of the first {PILOT} rounds failed; using the study's {rounds}");
+            let shortfall = format!("{goal}: samples of the first {PILOT} rounds failed; using the study's {rounds}");
             Piloted { line: None, shortfall: Some(shortfall) }
         }
         (None, None) => {

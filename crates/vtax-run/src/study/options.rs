@@ -216,10 +216,7 @@ impl Changes {
         let network = network_of(study, "cable")?;
         if !has_wires {
             let id = &study.id;
-            bail!(
-                code = "option-not-for-this",
-                "--cable: the rows of `{id}` have no wire between two hosts; omit it"
-            );
+            bail!(code = "option-not-for-this", "--cable: the rows of `{id}` have no wire between two hosts; omit it");
         }
         let mut nics: Vec<&NicName> = self.cable.iter().flat_map(|Cable(nics)| nics).collect();
         nics.sort();
@@ -262,8 +259,11 @@ impl Changes {
         disks.destroy_data = self.destroy_data;
         if !self.nvme.is_empty() && self.nvme.0.len() != self.disks.0.len().max(1) {
             let (nvme, disks) = (self.nvme.0.len(), self.disks.0.len().max(1));
-            bail!(code = "bad-disk-name", "--nvme names {nvme} disks, but all other rows have {disks}; name the same \
-                number");
+            bail!(
+                code = "bad-disk-name",
+                "--nvme names {nvme} disks, but all other rows have {disks}; name the same \
+                number"
+            );
         }
         if self.disks.is_empty() {
             return Ok(());
@@ -395,10 +395,7 @@ fn attach(study: &mut Study, domains: DomainKind) -> miette::Result<()> {
     let network = network_of(study, "guest")?;
     if !has_choice {
         let id = &study.id;
-        bail!(
-            code = "option-not-for-this",
-            "--guest: no row of `{id}` can attach both a guest and a zone; omit it"
-        );
+        bail!(code = "option-not-for-this", "--guest: no row of `{id}` can attach both a guest and a zone; omit it");
     }
     network.domains = domains;
     Ok(())
@@ -435,8 +432,11 @@ fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
     let rows = endpoints.iter().filter_map(|endpoint| endpoint.method);
     if let Some(row) = { rows }.find(|row| !study.rows.contains(row)) {
         let (id, rows) = (&study.id, listed(&study.rows));
-        bail!(code = "not-in-study", "--endpoints: an endpoint has the method `{row}`, which is not a row of `{id}`; \
-            it has {rows}");
+        bail!(
+            code = "not-in-study",
+            "--endpoints: an endpoint has the method `{row}`, which is not a row of `{id}`; \
+            it has {rows}"
+        );
     }
     network_of(study, "endpoints")?.endpoints = endpoints.to_vec();
     Ok(())

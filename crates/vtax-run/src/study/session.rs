@@ -53,7 +53,7 @@ impl Runner for LocalRunner<'_> {
         source.check_congestion().or_input()?;
         source.check_rules().or_input()?;
         let agent = self.locations.agent_program()?;
-        // In a user namespace, root is no longer who owns the machine's own directory.
+        // In a user namespace, root does not own the machine's own directory.
         let tuner = SharedTuner::new(self.locations)?;
         // Before the first thread: a process with threads can't enter a user namespace.
         let world = source.world()?;

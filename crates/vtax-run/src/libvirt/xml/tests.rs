@@ -97,7 +97,9 @@ fn an_option_that_is_missing_is_usual_and_one_that_is_wrong_is_named() {
     assert!(refused(&with(plain, "<name>a</name>", "")).contains("no <name>"));
     assert!(refused(&with(plain, "<memory>1024</memory>", "")).contains("no <memory>"));
     assert!(refused(&with(plain, "qemu", "xen")).contains("hypervisor `xen`"));
-    assert!(refused(&with(VHOST, "queues='4'", "queues='many'")).contains("invalid number of queues `many` in its XML"));
+    assert!(
+        refused(&with(VHOST, "queues='4'", "queues='many'")).contains("invalid number of queues `many` in its XML")
+    );
     assert!(refused(&with(VHOST, "vcpu='1'", "vcpu='-1'")).contains("invalid thread's number `-1` in its XML"));
     assert!(refused(&with(VHOST, "unit='KiB'>16777216", "unit='KiB'>18446744073709551615")).contains("no amount"));
     assert!(refused("<network><name>a</name></network>").contains("a <network>, not a <domain>"));

@@ -52,9 +52,7 @@ fn is_link_local(address: IpAddr) -> bool {
 pub(super) fn refuse_device(endpoint: &Endpoint) -> Result<(), Stop> {
     let control = &endpoint.control;
     let instead = match control {
-        Control::Zone { .. } => {
-            Some("a lab's wires determine the device of an endpoint; choose one by its address")
-        }
+        Control::Zone { .. } => Some("a lab's wires determine the device of an endpoint; choose one by its address"),
         Control::Domain(_) => Some("name the virtual NIC with the domain, e.g. ldm:mars/net0"),
         Control::Local | Control::Ssh(_) | Control::Libvirt { .. } => None,
     };
@@ -72,11 +70,7 @@ pub(super) fn check_address(endpoint: &Endpoint, agent: &Agent, address: IpAddr)
     }
     let has: Vec<String> = has.iter().map(|own| format!("{} ({})", own.address, own.link)).collect();
     let control = &endpoint.control;
-    Err(Stop::input(miette!(
-        code = "no-such-address",
-        "{control} has no address {address}; it has {}",
-        has.join(", ")
-    )))
+    Err(Stop::input(miette!(code = "no-such-address", "{control} has no address {address}; it has {}", has.join(", "))))
 }
 
 /// The addresses of a pair. The kernel chooses an unknown address of an end on this machine.

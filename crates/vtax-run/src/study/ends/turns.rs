@@ -57,8 +57,10 @@ impl ConnectedEnds {
         let find = |(index, (row, _)): (usize, &(Row, TestSpec))| {
             let broken = |error| BrokenTurns { index, error };
             let connected = self.connected(*row, self.mtu).map_err(|error| broken(SampleError::run(error)))?;
-            let several = || "rows with several pairs of endpoints cannot be interleaved: measure them with \
-                --instrument system";
+            let several = || {
+                "rows with several pairs of endpoints cannot be interleaved: measure them with \
+                --instrument system"
+            };
             match (self.unfit(connected.ends()), &connected.pairs[..]) {
                 (Some(why), _) => Err(broken(SampleError::cell(why))),
                 (None, [_]) => Ok(connected),

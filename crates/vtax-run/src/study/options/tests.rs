@@ -61,7 +61,11 @@ fn methods_keep_the_baseline() {
     let wanted = apply("demo", changes).expect("good changes");
     let rows: Vec<String> = wanted.study.rows.iter().map(Row::to_string).collect();
     assert_eq!(rows, ["native", "bridge"]);
-    assert_eq!(wanted.study.cells.len(), 2 * 8 + 2 * 2, "all rows under controlled conditions, and some with host settings");
+    assert_eq!(
+        wanted.study.cells.len(),
+        2 * 8 + 2 * 2,
+        "all rows under controlled conditions, and some with host settings"
+    );
 }
 
 #[test]

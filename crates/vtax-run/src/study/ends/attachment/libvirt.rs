@@ -193,13 +193,9 @@ fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
     let unlabelled = names_an_end && nic.is_some_and(|nic| nic.is_as(row).is_none());
     let unknown = [
         nic.is_none().then(|| {
-            format!(
-                "which of its NICs was measured: it has several, and libvirt saw {} on none",
-                measured.address
-            )
+            format!("which of its NICs was measured: it has several, and libvirt saw {} on none", measured.address)
         }),
-        unlabelled
-            .then(|| format!("whether `{row}` is the right name: its XML does not show what serves the NIC")),
+        unlabelled.then(|| format!("whether `{row}` is the right name: its XML does not show what serves the NIC")),
         measured
             .process
             .is_none()
