@@ -1,7 +1,8 @@
-//! Every verb that reads or writes something that grows, at its documented bound (docs/bounds.md): nothing takes over 2 s.
+//! Every verb that reads or writes something that grows, at its documented bound (docs/bounds.md): nothing takes more
+//! than 2 s.
 //!
-//! `cargo bench --bench bounds`, as root: domains are kept by root alone. No domain is bound, and nothing is measured. Times
-//! are of the whole program; CPU time hardly depends on what else runs.
+//! `cargo bench --bench bounds`, as root: domains are kept by root alone. No domain is bound, and nothing is measured.
+//! Times are of the whole program; CPU time hardly depends on what else runs.
 
 #[path = "../tests/many_runs.rs"]
 mod many_runs;
@@ -122,10 +123,10 @@ fn cpu_seconds() -> Outcome<f64> {
 }
 
 fn text(path: &Path) -> Outcome<&str> {
-    path.to_str().ok_or_else(|| "the folder's name is no text".into())
+    path.to_str().ok_or_else(|| "the directory name is not text".into())
 }
 
-/// Stores the first round of a run again and again, each time as a run of its own.
+/// Stores the first round of a run again and again, each time as its own run.
 fn store_results(run: &Run, state: &Path) -> Outcome<()> {
     let store = Store::open(state)?;
     let samples: Vec<Sample> = run.samples.iter().filter(|sample| sample.round == 1).cloned().collect();

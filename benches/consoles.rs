@@ -1,5 +1,6 @@
-//! A guest that prints 10 MB on its console, while nobody, one user, and one user with 20 readers are there: how long the
-//! guest has to wait for the console server. Its serial port is the socket of the tests: QEMU's prints far more slowly.
+//! A guest that prints 10 MB on its console, while nobody, one user, and one user with 20 readers are there: how long
+//! the guest must wait for the console server. Its serial port is the socket of the tests: QEMU's prints far more
+//! slowly.
 //!
 //! `cargo bench --package vtax-console --bench consoles`. Each round has all audiences, in turn.
 
@@ -25,7 +26,7 @@ const ROUNDS: usize = 15;
 const PRINTED: usize = 10_000_000;
 const READERS: usize = 20;
 
-/// Who is at the console.
+/// Audience at the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Audience {
     Nobody,

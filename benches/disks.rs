@@ -1,7 +1,8 @@
 //! vtax's figure for a disk compared with that of stand-alone fio, interleaved on one file: the ratio of IOPS.
 //!
-//! `cargo bench --package vtax-disk --bench disks [-- ROUNDS FOLDER TEST]`, as root; TEST is how a test begins. It fails if the
-//! interval of a ratio doesn't include 1, or is wider than 2 % on a side: then vtax's options change what fio measures.
+//! `cargo bench --package vtax-disk --bench disks [-- ROUNDS FOLDER TEST]`, as root; TEST is how a test begins. It
+//! fails if the interval of a ratio doesn't include 1, or is wider than 2 % on a side: then vtax's options change what
+//! fio measures.
 
 use std::{
     env,

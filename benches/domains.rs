@@ -1,8 +1,10 @@
-//! Logical domains: `vtax ldm list` of many of them, inactive and bound, and the way of a small one from inactive to active.
+//! Logical domains: `vtax ldm list` of many of them, inactive and bound, and the way of a small one from inactive to
+//! active.
 //!
-//! `cargo bench --bench domains`, as root, with QEMU and a kernel for guests (`make kernel`): on a host of a lab of this
-//! machine. `cargo bench --bench domains -- emulated`: on an emulated server, where domains have KVM. `-- consoles`: a domain
-//! prints 1 MB on QEMU's serial port, while nobody and while one user and 20 readers are at its console, in turn.
+//! `cargo bench --bench domains`, as root, with QEMU and a kernel for guests (`make kernel`): on a host of a lab of
+//! this machine. `cargo bench --bench domains -- emulated`: on an emulated server, where domains have KVM.
+//! `-- consoles`: a domain prints 1 MB on QEMU's serial port, while nobody and while one user and 20 readers are at its
+//! console, in turn.
 
 use std::{
     env,
@@ -32,7 +34,7 @@ const PRINTS: usize = 7;
 const PRINTED: usize = 1_000_000;
 const READERS: usize = 20;
 const CONSOLE: u16 = 5990;
-/// The word by which this program is started again, to read the console, and what it prints once it does.
+/// The word by which this program is restarted, to read the console, and what it prints once it does.
 const READ: &str = "read-console";
 const READY: &str = "reading";
 
@@ -56,7 +58,7 @@ fn main() -> Outcome<()> {
     measured
 }
 
-/// vtax with a state of its own.
+/// vtax with its own state.
 struct Commands {
     folder: TempDir,
     agent: PathBuf,
@@ -137,7 +139,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Who reads the console, on the host of the lab: there its port is.
+    /// Returns the readers of the console, on the host of the lab, where its port is.
     fn readers(&self) -> Outcome<Child> {
         let mut command = self.command(env!("CARGO_BIN_EXE_vtax"));
         command.args(["lab", "exec", "bench-domains", "sut", "--"]).arg(env::current_exe()?).arg(READ);

@@ -1,4 +1,4 @@
-//! Our engines beside each other, interleaved in one run: what polling, many flows and
+//! Our engines next to each other, interleaved in one run: what polling, many flows and
 //! segmentation change, as ratios of rounds.
 //!
 //! `cargo bench --bench engines [-- WORD]`, as root. The side that sends or asks is pinned to the

@@ -129,7 +129,7 @@ impl Drop for Running {
     }
 }
 
-/// The guest beside its bare kernel, in rounds of both in random order.
+/// The guest next to its bare kernel, in rounds of both in random order.
 fn boots(stand: &Stand) -> Outcome<()> {
     let Launch { accel, vcpus, memory, qemu, .. } = &stand.launch;
     println!("a guest of {vcpus} vCPU and {memory} under {accel} (QEMU {}); {ROUNDS} rounds\n", qemu.version);
@@ -216,7 +216,7 @@ fn first_sample(told: &str) -> Option<f64> {
     line.split(", ").nth(1)?.split(' ').next()?.parse().ok()
 }
 
-/// vtax with an image cache of its own, in which only the verdict on KVM is from before: to find that
+/// vtax with its own image cache, in which only the verdict on KVM is from before: to find that
 /// out takes longer than all the rest, once a boot of the host.
 struct Commands {
     folder: TempDir,
@@ -238,7 +238,7 @@ impl Commands {
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("lab.toml"), lab(2))?;
         fs::create_dir_all(folder.path().join("cache/vtax"))?;
-        // Where KVM works there may be no need to remember it.
+        // If KVM works, there may be no need to remember it.
         let _ = fs::copy(image::cache()?.join("kvm"), folder.path().join("cache/vtax/kvm"));
         Ok(Commands { folder, agent: agent.to_owned(), kernel: Kernel::find(None)?.image })
     }

@@ -1,4 +1,4 @@
-//! Building and removing a lab of zones on a bridge, beside the same made by the `ip` command:
+//! Building and removing a lab of zones on a bridge, next to the same made by the `ip` command:
 //! once with a process for each command, as scripts do it, once with `ip -batch`.
 //!
 //! `cargo bench --bench labs`, as root. Each size is taken in rounds, the three ways in turn.

@@ -2,7 +2,7 @@
 //! zone or for a KVM guest.
 //!
 //! `cargo bench --bench server`, as root, with QEMU and a kernel for guests (`make kernel`), while no
-//! emulated server is up. Each round boots a server, and has its labs in an order of its own. What is built
+//! emulated server is up. Each round boots a server, and has its labs in its own order. What is built
 //! in the server is timed by the clock of the server, which is also the clock of its timeouts.
 
 use std::{
@@ -150,7 +150,7 @@ fn shuffled<const N: usize>(loads: [Load; N]) -> Outcome<Vec<Load>> {
     Ok(keyed.into_iter().map(|(_, load)| load).collect())
 }
 
-/// vtax with a state of its own. Its caches are the user's: whether they are full is not what is asked.
+/// vtax with its own state. Its caches are the user's: whether they are full is not what is asked.
 struct Commands {
     folder: TempDir,
     agent: PathBuf,

@@ -29,7 +29,7 @@ fn main() -> Outcome<()> {
     done
 }
 
-/// A lab of two hosts, and a folder for studies and results.
+/// A lab of two hosts, and a directory for studies and results.
 struct Bench {
     folder: tempfile::TempDir,
     lab: String,

@@ -1,4 +1,4 @@
-//! vtax on the bench: in a folder of its own, with its results there too, and with labs of its own.
+//! vtax on the bench: in its own directory, with its results there too, and with labs of its own.
 
 use std::{
     env,
@@ -24,7 +24,7 @@ const LABS: &str = "vtax-benches";
 /// The file that names the tests which the runner runs while nothing else of the suite runs.
 const ALONE: &str = "tests/alone.txt";
 
-/// Who works on a bench now: tests whose figures must be right have the machine to themselves.
+/// Current users of benches: tests whose figures must be right have the machine to themselves.
 /// Unlike a lock for readers and a writer it lets a test that has one bench take another at once.
 static ROOM: Mutex<Room> = Mutex::new(Room { benches: 0, alone: false });
 static LEFT: Condvar = Condvar::new();
@@ -66,13 +66,13 @@ impl Bench {
         Bench { folder: labs.bench_folder(), labs, alone }
     }
 
-    /// Puts a file into its folder.
+    /// Puts a file into its directory.
     pub(crate) fn with(self, file: &str, text: &str) -> Bench {
         fs::write(self.path().join(file), text).expect("a file of the test");
         self
     }
 
-    /// Where its labs are kept.
+    /// Returns the directory of its labs.
     pub(crate) fn labs(&self) -> &Path {
         self.labs.directory.path()
     }
@@ -89,7 +89,7 @@ impl Bench {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
         command.current_dir(&self.folder).env("VTAX_STATE", self.state()).env("COLUMNS", "100");
         command.env("VTAX_RUN", self.labs());
-        // `VTAX_AGENT` names the agent that is tried, if it isn't the one beside vtax.
+        // `VTAX_AGENT` names the agent that is tried, if it isn't the one next to vtax.
         command.args(arguments).stdin(Stdio::null());
         command
     }
@@ -153,7 +153,7 @@ impl Labs {
         Labs { directory, _lives: lives }
     }
 
-    /// A folder whose name says whose it is.
+    /// A directory whose name says whose it is.
     fn bench_folder(&self) -> TempDir {
         tempfile::Builder::new().prefix(&bench_prefix(self.directory.path())).tempdir().expect("a folder")
     }
@@ -250,8 +250,8 @@ pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
     wait(HANGS, is_so, || what.to_owned());
 }
 
-/// Waits until a system has booted. Fails if that hangs, with what `console` says. Without KVM a boot takes seconds, in an
-/// emulated server half a minute, and on a busy machine several times as long.
+/// Waits until a system has booted. Fails if that hangs, with what `console` says. Without KVM a boot takes seconds, in
+/// an emulated server half a minute, and on a busy machine several times as long.
 pub(crate) fn wait_for_boot(system: &str, is_up: impl FnMut() -> bool, console: impl Fn() -> String) {
     wait(2 * HANGS, is_up, || format!("{system} has booted. It says:\n{}", console()));
 }

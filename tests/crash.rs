@@ -24,7 +24,8 @@ pub(crate) enum Ending {
     Itself { calls: usize, code: i32 },
 }
 
-/// Runs a program with its threads, and kills it before its `at`-th call, counted from 1. Programs that it starts go on.
+/// Runs a program with its threads, and kills it before its `at`-th call, counted from 1. Programs that it starts go
+/// on.
 pub(crate) fn kill_at(command: &Command, at: usize) -> Ending {
     let pid = start_stopped(command);
     let options = Options::PTRACE_O_TRACESYSGOOD
@@ -101,7 +102,7 @@ fn entered(thread: Pid) -> Option<&'static str> {
     }
     let creates = |flags: u64| flags & u64::try_from(libc::O_CREAT | libc::O_TRUNC).expect("flags") != 0;
     match registers.orig_rax.cast_signed() {
-        // What it says is no change.
+        // Output is not a change.
         libc::SYS_write if registers.rdi == 1 || registers.rdi == 2 => None,
         libc::SYS_openat if !creates(registers.rdx) => None,
         libc::SYS_open if !creates(registers.rsi) => None,

@@ -17,7 +17,7 @@ const VLAN: [u8; 2] = 0x8100_u16.to_be_bytes();
 const VNET_HEADER: usize = 10;
 const BROADCAST: MacAddr = MacAddr([0xff; 6]);
 
-/// A tap that is a port of a bridge, switched on.
+/// A tap that is a port of a bridge, enabled.
 pub(crate) struct Port {
     pub(crate) name: IfName,
     pub(crate) index: IfIndex,

@@ -2,8 +2,8 @@
 //! the texts, the columns, where they begin and how wide they are.
 //!
 //! A file of `transcripts/` has the article's commands after `$ `, each followed by what it prints; nothing if it is
-//! silent. Lines after `+ ` are not in the article: this machine needs them beside. `[...]` stands for any lines. `#` begins
-//! a remark.
+//! silent. Lines after `+ ` are not in the article: this machine also needs them. `[...]` stands for any lines. `#`
+//! begins a remark.
 //!
 //! Names of the article stand for names of this machine. Numbers differ from machine to machine: in the columns of
 //! [`FREE`] and outside of tables only their form is compared. A number that nobody can read is `unknown`.
@@ -136,7 +136,7 @@ impl<'a> Table<'a> {
     }
 
     fn same(&self, line: &str, found: &str, names: Names<'_>) -> Result<(), String> {
-        // Where the article pads a line to its end, the line here has the same length.
+        // If the article pads a line to its end, the line here has the same length.
         if line.ends_with(' ') && line.len() != found.len() {
             return Err(format!("it has {} characters, not {}", found.len(), line.len()));
         }
@@ -228,7 +228,8 @@ pub(crate) fn check_itself() {
         here(
             "NAME             STATE      CONS    VCPU  UPTIME\nm                active     5000    16    1m\nx                bound      5001    1     \npluto            inactive           4     ",
         ),
-        // Another port, a column that begins elsewhere, a number that is none, a time in odd order, a short line, one too many.
+        // Another port, a column that begins elsewhere, a number that is none, a time in odd order, a short line, one
+        // too many.
         here(
             "NAME             STATE      CONS    VCPU  UPTIME\nm                active     5001    16    1m\npluto            inactive           4     ",
         ),

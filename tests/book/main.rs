@@ -1,6 +1,6 @@
 //! Runs every command of the book, and every example of `--help`, as a reader types it.
 //!
-//! Each command has a folder of its own with the files, results and labs that the pages speak of, so none depends on
+//! Each command has its own directory with the files, results and labs that the pages speak of, so none depends on
 //! another one. Commands that measure get options that make them short. All are run in a network namespace of the
 //! test. Needs root. What can't be run is in `cannot.rs`, each with the reason; the unit tests of the command line read
 //! those, too.
@@ -61,7 +61,7 @@ fn trials() -> Vec<Trial> {
         true => Ok(()),
         false => Err(format!("no page has these any more: {stale:#?}").into()),
     });
-    // What is the same when it is shorter is run once.
+    // Commands that are equal when shortened run once.
     let mut commands: BTreeMap<Vec<String>, Vec<Mention>> = BTreeMap::new();
     for mention in mentions.into_iter().filter(|mention| cannot::reason(&mention.line()).is_none()) {
         commands.entry(shorter::shorter(&mention.words)).or_default().push(mention);

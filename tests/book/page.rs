@@ -88,7 +88,7 @@ pub(crate) fn options(name: &str, page: &str) -> Vec<Mention> {
     spans.filter_map(option).collect()
 }
 
-/// Where the links of a page lead within the project: a file from the page's folder, or none for the page itself, and the
+/// Targets of a page's links within the project: a file from the page's directory, or none for the page itself, and the
 /// heading there.
 pub(crate) fn links(page: &str) -> Vec<(String, String)> {
     let target = |event| match event {
@@ -104,7 +104,8 @@ pub(crate) fn links(page: &str) -> Vec<(String, String)> {
     .collect()
 }
 
-/// The names by which links find the headings of a page: in small letters, a hyphen for each blank, without other signs.
+/// The names by which links find the headings of a page: in small letters, a hyphen for each blank, without other
+/// signs.
 pub(crate) fn headings(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut heading: Option<String> = None;

@@ -1,4 +1,4 @@
-//! A folder with what the pages speak of, for one command.
+//! A directory with what the pages speak of, for one command.
 
 mod prepared;
 
@@ -47,7 +47,7 @@ impl Sandbox {
             if !["create", "add-domain"].contains(&words[2].as_str()) {
                 sandbox.prepare(&["ldm", "create", "pluto"]);
             }
-            // What the pages add isn't there yet.
+            // Objects that the pages add do not exist yet.
             match words[2].as_str() {
                 "add-vds" => sandbox.prepare(&["ldm", "remove-vds", "-f", "primary-vds0"]),
                 "add-vdsdev" => sandbox.prepare(&["ldm", "remove-vdsdev", "data@primary-vds0"]),
@@ -85,7 +85,7 @@ impl Sandbox {
     }
 }
 
-/// Where the kernel for guests is.
+/// Returns the directory of the kernel for guests.
 fn cache() -> PathBuf {
     let home = || Path::new(&env::var_os("HOME").unwrap_or_default()).join(".cache");
     env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from)

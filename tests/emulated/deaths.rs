@@ -77,8 +77,8 @@ pub(crate) fn crashes(server: &Server) {
     assert!(2 * kills * step >= calls, "{kills} kills of {calls}");
 }
 
-/// Kills vtax with these arguments in the server before its `at`-th call that changes something. The error is the number of
-/// all calls, if it has ended before.
+/// Kills vtax with these arguments in the server before its `at`-th call that changes something. The error is the
+/// number of all calls, if it has ended before.
 pub(crate) fn killed_at(server: &Server, at: usize, arguments: &str) -> Result<(), usize> {
     let program = env::current_exe().expect("this test");
     let vtax = env!("CARGO_BIN_EXE_vtax");

@@ -43,7 +43,7 @@ pub(crate) fn function(server: &Server) {
     wait_until("the function's driver in mars has it", || domain.nics() == "igbvf virtio_net");
     assert!(domain.inside("cat /sys/class/net/*/address").contains(&mac));
 
-    // What it brings mars instead of the vnet is one command.
+    // The replacement of mars's vnet is one command.
     let result = server.printed(&["measure", "--to", "ldm:mars", "--nic", "admin-net,vf0", "--quick", "--json"]);
     let result: Value = serde_json::from_str(&result).expect("JSON");
     let cells = result["cells"].as_array().expect("cells");
@@ -288,7 +288,7 @@ pub(crate) fn killed(server: &Server) {
         kill -9 $bind; ls /run/vtax*/devices/{address}"#
     ));
     assert_ne!(server.inventory(), before, "it was killed in the middle");
-    // Whoever changes something mends that, and finds nothing to unbind.
+    // Anyone who changes something mends that, and finds nothing to unbind.
     assert!(domain.refused("unbind mars").contains("mars is inactive"));
     server.assert_as(&before);
 

@@ -1,5 +1,5 @@
-//! Frames as a guest sends and sees them. This program stands at a link of the guest, or of the server, by a packet socket:
-//! a guest of ours has no other program that does.
+//! Frames as a guest sends and sees them. This program stands at a link of the guest, or of the server, by a packet
+//! socket: a guest of ours has no other program that does.
 
 use std::{
     env, fs,
@@ -19,7 +19,7 @@ const VLAN: [u8; 2] = 0x8100_u16.to_be_bytes();
 const BROADCAST: [u8; 6] = [0xff; 6];
 const HEADER: usize = 14;
 
-/// A frame to all, with the text at the beginning of so many bytes. Zeros follow.
+/// A frame to all, with the text at the beginning of a given number of bytes. Zeros follow.
 #[derive(Debug, Clone)]
 pub(crate) struct SentFrame {
     pub(crate) from: String,

@@ -59,7 +59,7 @@ pub(crate) fn function(server: &Server) {
     server.destroy_vf();
 }
 
-/// A guest with a device and with KVM has a user of its own all the same, and a cgroup limits it. Returns the cgroup.
+/// A guest with a device and with KVM has its own user all the same, and a cgroup limits it. Returns the cgroup.
 fn confined(server: &Server) -> String {
     let told = server.shell(
         r#"qemu=$(pgrep -f 'guest=we[b],')

@@ -41,8 +41,8 @@ use bench::Bench;
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 
-/// Two cables, each from a NIC below `pci_0` to one below `pci_1`, and a virtio disk, `/dev/vdb`. Nearly all tests have such a
-/// server, because each boot of another takes as long as a test.
+/// Two cables, each from a NIC below `pci_0` to one below `pci_1`, and a virtio disk, `/dev/vdb`. Nearly all tests have
+/// such a server, because each boot of another takes as long as a test.
 const SPEC: &str = "emulated:nics=4,disks=1";
 /// The NICs of the first cable, and their names in `vtax io list`.
 const NEAR: &str = "02:76:74:00:00:01";
@@ -116,7 +116,7 @@ fn main() {
     conclusion.exit();
 }
 
-/// Takes the idle server that has to do least to be as wanted: one that is so, else one that isn't up.
+/// Takes the idle server that must do least to be as wanted: one that is so, else one that isn't up.
 fn best(idle: &mut Vec<Server>, spec: &'static str) -> Server {
     let work = |server: &Server| match *server.is() {
         Some(is) if is == spec => 0,
@@ -258,7 +258,7 @@ nics = ["{NEAR}", "{FAR}"]
     }
 
     /// One function of the first NIC, as a user makes it: with an address and a VLAN, and its own driver. For
-    /// that the NIC must be switched on.
+    /// that the NIC must be enabled.
     fn make_vf(&self) {
         self.shell(&format!("ip link set {} up", self.near()));
         let vf = ["io", "create-vf", "--mac", "02:00:5e:10:00:05", "--vlan", "5", NEAR];
@@ -292,8 +292,8 @@ nics = ["{NEAR}", "{FAR}"]
         assert_eq!(entries(&now).len(), entries(before).len());
     }
 
-    /// Every field of every PCI device in the server. The kernel gives a link its link-local address by itself, some time
-    /// after the link has a carrier, so these addresses are left out.
+    /// Every field of every PCI device in the server. The kernel gives a link its link-local address automatically,
+    /// some time after the link has a carrier, so these addresses are omitted.
     fn inventory(&self) -> Value {
         let mut inventory: Value = serde_json::from_str(&self.printed(&["io", "list", "--json"])).expect("JSON");
         for entry in inventory.as_array_mut().expect("a list") {

@@ -38,7 +38,7 @@ struct Network<'a> {
     far: String,
 }
 
-/// Where frames are sent and seen.
+/// Place where frames are sent and seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Wire,

@@ -1,4 +1,4 @@
-//! The transcripts of the articles on physical I/O, replayed on a server that boots again on the way.
+//! The transcripts of the articles on physical I/O, replayed on a server that reboots on the way.
 
 use super::{
     Server, bench,
@@ -7,7 +7,7 @@ use super::{
     transcript::{self, Names},
 };
 
-/// The two network ports of each of the article's NICs are NICs of their own here.
+/// The two network ports of each of the article's NICs are their own NICs here.
 const PORTS: [(&str, &str); 5] = [
     ("/SYS/MB/NET0/IOVNET.PF1", "pci_0/slot3/PF0"),
     ("/SYS/MB/NET2/IOVNET.PF1", "pci_1/slot4/PF0"),
@@ -33,7 +33,7 @@ pub(crate) fn physical_io(server: &Server) {
     for words in ["start-reconf primary", "add-io pci_1/slot2 primary", "apply-reconf"] {
         domain.ldm(words);
     }
-    // What part 10 finds: mars with a virtual NIC, started by the server's boot.
+    // Starting point of part 10: mars with a virtual NIC, started by the server's boot.
     for words in ["add-vsw admin-vsw primary", "add-vnet admin-net admin-vsw mars", "set-domain autostart=yes mars"] {
         domain.ldm(words);
     }
@@ -55,7 +55,7 @@ fn replay(domain: &Domain<'_>, transcript: &str, names: Names<'_>) {
     let server = domain.server;
     transcript::replay(transcript, names, |command| match command.split_once(' ').unwrap_or((command, "")) {
         ("ldm", words) => domain.ldm(words),
-        // Whoever comes next waits until the server is there.
+        // Anyone who comes next waits until the server is there.
         ("reboot", _) => bench::printed(&server.bench().vtax(&["server", "exec", "--", "reboot"])),
         ("running", _) => {
             bench::wait_until("the server's boot starts mars", || domain.ldm("list mars").contains(" active "));

@@ -29,7 +29,7 @@ pub(crate) fn tuned(server: &Server) {
     of_machine(server);
 }
 
-/// The interrupts, vhost's worker and the virtual CPU on node 0: found, moved beside the NIC, and moved back.
+/// The interrupts, vhost's worker and the virtual CPU on node 0: found, moved next to the NIC, and moved back.
 fn placement(server: &Server) {
     let planted = Placed::put(server, ["0", "0", "0-1"]);
     let check = checked(server, HOST);
@@ -107,7 +107,7 @@ fn of_machine(server: &Server) {
     apply_and_revert("2000", "1000");
 }
 
-/// On which CPUs things are, as the kernel tells.
+/// On which CPUs things are, as the kernel reports.
 #[derive(Debug, PartialEq)]
 struct Placed {
     interrupts: Vec<String>,
@@ -152,7 +152,8 @@ impl Placed {
     }
 }
 
-/// A line for each setting of the NIC on node 1, after a script in its folder of `/sys` and after its driver was told.
+/// A line for each setting of the NIC on node 1, after a script in its directory of `/sys` and after its driver was
+/// told.
 fn settings(lab: &Lab<'_>, script: &str, tell: &str) -> String {
     let program = env::current_exe().expect("this test");
     let script = format!(

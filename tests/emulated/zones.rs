@@ -30,7 +30,7 @@ pub(crate) fn functions(server: &Server) {
     assert!(lab.reaches("web", "db", 1400), "both are in VLAN 7");
     assert!(!lab.answered("other", "web", 56), "it is in VLAN 8");
 
-    // Addresses of their own for it, beside the lab's.
+    // Own addresses for it, next to the lab's.
     let on_cable = |domain: &str, command: &str| lab.run(domain, &["sh", "-ec", command]);
     on_cable("peer", "ip link add link wire0 name tagged type vlan id 7; ip link set tagged up");
     on_cable("peer", "ip address add 198.51.100.2/24 dev tagged");

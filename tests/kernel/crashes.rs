@@ -131,7 +131,7 @@ fn abandoned(bench: &Bench) {
     fs::write(&journal, lines.join("\n") + "\n").expect("ours");
 }
 
-/// A lab whose journal is gone.
+/// A lab whose journal no longer exists.
 fn without_journal(bench: &Bench) {
     up(bench);
     fs::remove_file(bench.labs().join("journals/t-crash.journal")).expect("its journal");

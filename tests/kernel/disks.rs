@@ -19,7 +19,7 @@ use super::{
 
 const SHORT: [&str; 6] = ["--samples", "2", "--duration", "100ms", "--warmup", "20ms"];
 
-/// A folder on a disk: a test of O_DIRECT in memory would show nothing.
+/// A directory on a disk: a test of O_DIRECT in memory would show nothing.
 fn folder() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("vtax-disks").tempdir_in("/var/tmp").expect("a folder")
 }
@@ -126,7 +126,7 @@ fn a_stopped_run_ends_fio_at_once_and_goes_on() {
     assert_eq!((state, File::open(&path).is_ok()), (Some("abandoned"), true), "{left}");
     bench.printed(&["lab", "clean"]);
     assert!(File::open(&path).is_err(), "what a kill leaves is known by a journal");
-    // What has taken its place isn't the run's.
+    // The file that replaced it isn't the run's.
     fs::write(&path, "letters").expect("ours");
     let told = bench.refused(&["run", "--resume", "last"]);
     assert!(told.contains("disk-not-empty"), "{told}");
@@ -184,7 +184,7 @@ fn guests_disks_are_measured_beside_the_hosts_and_nothing_is_left() {
     let mut long = started(&bench, &long);
     let mut told = BufReader::new(long.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
     assert!(told.any(|line| line.contains("samples to take")), "the guest has booted");
-    // Whether it dies before fio has begun, or later, must make no difference.
+    // True if it dies before fio has begun, or later, must make no difference.
     std::thread::sleep(Duration::from_secs(2));
     qemus(&bench).into_iter().for_each(|pid| signal(pid, "-KILL"));
     let told = told.collect::<Vec<_>>().join("\n");
@@ -200,7 +200,8 @@ fn split_of_cpu_time(bench: &Bench, directory: &str) {
     fs::write(&one_job, STUDY.replace("threads = [1, 2]", "")).expect("ours");
     let study = one_job.to_str().expect("text");
     const ROWS: [&str; 4] = ["native-disk", "virtio-blk", "vhost-user-blk", "virtio-scsi:iothread"];
-    // On a busy machine fio takes so long to start and to end that nothing is known of a short sample, and vtax says so.
+    // On a busy machine fio takes so long to start and to end that nothing is known of a short sample, and vtax says
+    // so.
     let mut unknown = ROWS.to_vec();
     for duration in ["2s", "6s", "18s", "54s"] {
         let rows = unknown.join(",");

@@ -148,7 +148,7 @@ fn refusals(host: &Host<'_>) {
     told(&of("ldm:saturn/data"), "no-such-object", "no domain `saturn`");
     told(&of("ldm:mars/nothing"), "no-such-object", "no vdisk `nothing`; there are data");
     told(&of("ldm:primary/data"), "is-primary", "name a path");
-    told(&of("ldm:mars/data,/var/tmp/x"), "bad-disk-name", "a --disk of its own");
+    told(&of("ldm:mars/data,/var/tmp/x"), "bad-disk-name", "use a separate --disk");
     told(&of("/var/tmp/x"), "option-not-for-this", "--in t-ldm-disk/sut");
     told(
         &["measure", "--disk", "ldm:t-ldm-disk/other/mars/data", "--destroy-data"],
@@ -214,7 +214,7 @@ fn nothing_goes_on_in_a_domain_when_its_run_has_ended() {
     let (status, told) = run.end();
     assert!(begun.elapsed() < HANGS, "{:?}", begun.elapsed());
     assert!(status == Some(69) && told.contains("error[domain-state]"), "{told}");
-    assert!(told.contains("mars has stopped or booted again while its disk was measured"), "{told}");
+    assert!(told.contains("mars stopped or rebooted while its disk was measured"), "{told}");
 
     let told = bench.refused(&["run", "--resume", "last"]);
     assert!(told.contains("error[domain-state]") && told.contains("mars is bound"), "{told}");

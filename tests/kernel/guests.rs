@@ -30,7 +30,7 @@ samples = 2
 duration = "100ms"
 "#;
 
-/// Processes of QEMU in which this folder's guests are.
+/// Processes of QEMU in which this directory's guests are.
 fn qemus(bench: &Bench) -> Vec<u32> {
     let is_qemu = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

@@ -122,14 +122,14 @@ fn process(pid: u32) -> String {
     format!("{pid} {}", String::from_utf8_lossy(&line).replace('\0', " "))
 }
 
-/// The processes whose arguments name this folder.
+/// The processes whose arguments name this directory.
 fn processes_with(folder: &str) -> Vec<String> {
     let all = fs::read_dir("/proc").expect("/proc").flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.map(process).filter(|told| told.contains(&format!("{folder}/"))).collect()
 }
 
-/// The namespaces that are pinned by labs of this run folder.
+/// The namespaces that are pinned by labs of this run directory.
 fn pins(run: &Path) -> Vec<PathBuf> {
     let labs = fs::read_dir(run.join("labs")).into_iter().flatten().flatten();
     let folders = labs.map(|lab| lab.path().join("netns"));

@@ -13,7 +13,7 @@ use super::{
     processes_of, runs,
 };
 
-/// A lab, beside another that lives.
+/// A lab, next to another that lives.
 struct Scene {
     bench: Bench,
     before: Host,
@@ -89,8 +89,8 @@ fn begins(whole: &[u8]) -> Vec<usize> {
     (0..whole.len()).filter(|at| *at == 0 || whole[*at - 1] == b'\n').collect()
 }
 
-/// `clean` removed a journal that was cut in its header or in its steps, and left twelve namespaces that nobody knew; later it
-/// took a lab that was kept for an abandoned one, without a word of the damage.
+/// `clean` removed a journal that was cut in its header or in its steps, and left twelve namespaces that nobody knew;
+/// later it took a lab that was kept for an abandoned one, without a word of the damage.
 #[test]
 fn a_journal_that_was_cut_at_any_line_or_within_one_loses_nothing() {
     let scene = Scene::new();

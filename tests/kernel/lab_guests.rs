@@ -104,7 +104,7 @@ fn commands_run_inside(bench: &Bench, built: &Value) {
     assert_eq!(failed.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&failed.stderr).contains("missing arguments"));
     // Busybox, where the host has a static one, ends as a shell does.
-    // What comes in on standard input goes to the command.
+    // Standard input goes to the command.
     let mut input = bench.command(&["lab", "exec", "t-vm", "db", "--", "cat"]);
     let file = bench.path().join("lab.toml");
     input.stdin(fs::File::open(&file).expect("it is there"));
@@ -112,7 +112,7 @@ fn commands_run_inside(bench: &Bench, built: &Value) {
     let missing = bench.vtax(&["lab", "exec", "t-vm", "db", "--", "no-such-program"]);
     let told = String::from_utf8_lossy(&missing.stderr);
     assert!(matches!(missing.status.code(), Some(2 | 127)) && told.contains("no-such-program"), "{told}");
-    // The agent has given the guest its address: whoever is at the other end of the wire reaches it.
+    // The agent has given the guest its address: anyone who is at the other end of the wire reaches it.
     let address = built["guests"][0]["address"].as_str().and_then(|net| net.split('/').next()).expect("an address");
     bench.printed(&["lab", "exec", "t-vm", "peer", "--", "busybox", "ping", "-c", "1", "-W", "20", address]);
     assert!(bench.refused(&["lab", "exec", "t-vm", "nobody", "--", "true"]).contains("db"));
@@ -124,7 +124,7 @@ fn the_console_is_shown(bench: &Bench) {
     assert!(bench.refused(&["lab", "console", "t-vm", "sut"]).contains("`sut` is a host and has no console"));
 }
 
-/// Where a guest has its sockets.
+/// Returns the directory of a guest's sockets.
 fn directory(guest: &Value) -> PathBuf {
     guest["launch"]["directory"].as_str().expect("a path").into()
 }
@@ -179,7 +179,7 @@ fn a_panic_is_told(bench: &Bench) {
 }
 
 fn a_lack_of_memory_is_told(bench: &Bench) {
-    // What is killed for memory is the program that has it, and the agent goes on.
+    // The program that uses the memory is killed, and the agent continues.
     let (status, told) = in_guest(bench, "vm-2", "tail /dev/zero");
     assert_eq!(status, Some(137), "{told}");
     assert!(told.contains("`vm-2` ran out of memory") && told.contains("(tail)"), "{told}");
@@ -281,7 +281,7 @@ fn the_next_up_removes_what_a_killed_one_left() {
     let output = bench.vtax(&["lab", "up", "lab.toml"]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("had left of the lab t-left"), "{told}");
+    assert!(told.contains("leftovers of the lab t-left"), "{told}");
     assert!(guests(&bench, "t-left").is_empty());
     assert_eq!(started(&bench, "guest=db"), None, "an orphan");
 }

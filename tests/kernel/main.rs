@@ -99,7 +99,7 @@ fn lab_of(run: &str) -> String {
     format!("run-{}", run.rsplit('-').next().expect("an id"))
 }
 
-/// Processes whose environment has the folder of this bench.
+/// Processes whose environment has the directory of this bench.
 fn processes_of(folder: &Path) -> Vec<u32> {
     bench::processes_marked(folder.as_os_str().as_encoded_bytes())
 }

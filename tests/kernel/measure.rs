@@ -102,7 +102,7 @@ fn the_loopback_of_ipv6() {
     assert_eq!(cells(&result)[0]["ends"]["pairs"][0]["initiator"]["address"], "::1");
 }
 
-/// Links of the host have such addresses, too, so the test has a network namespace of its own.
+/// Links of the host have such addresses, too, so the test has its own network namespace.
 #[test]
 fn a_link_local_address_is_measured_on_its_link() {
     const LINKS: &str = "ip link set lo up; ip link add near type veth peer name far; ip link set near up; ip link set far up; \

@@ -31,13 +31,13 @@ fn printed(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Every file below a folder, by its path there.
+/// Every file below a directory, by its path there.
 fn files(folder: &Path) -> BTreeSet<String> {
     let list = printed(Command::new("find").arg(folder).args(["-type", "f", "-printf", "%P\\n"]));
     list.lines().map(str::to_owned).collect()
 }
 
-/// Measures with the vtax that is installed below `usr`, as its user would, in a folder of its own.
+/// Measures with the vtax that is installed below `usr`, as its user would, in its own directory.
 fn measures(usr: &Path) {
     let state = TempDir::new().expect("a folder");
     let mut command = Command::new(usr.join("bin/vtax"));

@@ -39,23 +39,26 @@ fn rounds(bench: &Bench) -> u64 {
 fn what_a_plan_can_show_is_told_by_the_first_rounds_and_then_by_the_last_run() {
     let bench = Bench::new().with("pair.toml", PAIR);
     let first = told(&bench, &["run", "pair.toml"], 0);
-    assert!(first.contains("plan: 7 rounds, about") && first.contains("told after the first 6 rounds"), "{first}");
+    assert!(first.contains("plan: 7 rounds, about") && first.contains("reported after the first 6 rounds"), "{first}");
     assert!(first.contains("after 6 rounds: 7 rounds, about"), "{first}");
     let second = told(&bench, &["run", "pair.toml"], 0);
     assert!(second.contains("(from your run pair-") && !second.contains("after 6 rounds"), "{second}");
     let few = told(&bench, &["run", "pair.toml", "--samples", "3"], 0);
-    assert!(few.contains("3 rounds can show no difference: one comparison needs at least 6"), "{few}");
+    assert!(few.contains("3 rounds cannot show any difference: one comparison needs at least 6"), "{few}");
     assert_nothing_left(&bench);
 }
 
-/// It says what a run would say, so that nobody has to begin one to hear it.
+/// It says what a run would say, so that nobody must begin one to hear it.
 #[test]
 fn a_dry_run_tells_the_plan_and_changes_nothing() {
     let bench = Bench::new().with("pair.toml", PAIR);
     insta::assert_snapshot!(bench.printed(&["run", "pair.toml", "--dry-run", "--seed", "7"]));
     assert!(!bench.state().exists(), "it made a store");
     let run = told(&bench, &["run", "pair.toml"], 0);
-    assert!(run.contains("plan: 7 rounds, about 1 s; what it can show is told after the first 6 rounds"), "{run}");
+    assert!(
+        run.contains("plan: 7 rounds, about 1 s; detectable differences are reported after the first 6 rounds"),
+        "{run}"
+    );
     let dry = json(&bench, &["run", "pair.toml", "--dry-run", "--json"]);
     let again = told(&bench, &["run", "pair.toml"], 0);
     assert!(again.contains(dry["told"][0].as_str().expect("a sentence")), "{dry}\n{again}");
@@ -84,9 +87,9 @@ fn a_dry_run_refuses_what_a_run_refuses() {
     let congestion = bench.refused(&["run", "demo", "--dry-run", "--congestion", "reno2"]);
     assert!(congestion.contains("no such congestion control"), "{congestion}");
     let few = bench.printed(&["run", "pair.toml", "--dry-run", "--samples", "3"]);
-    assert!(few.contains("3 rounds can show no difference: one comparison needs at least 6"), "{few}");
+    assert!(few.contains("3 rounds cannot show any difference: one comparison needs at least 6"), "{few}");
     let shows = bench.printed(&["run", "pair.toml", "--dry-run", "--show", "2%"]);
-    assert!(shows.contains("plan: 6 rounds first; they tell how many --show 2% needs"), "{shows}");
+    assert!(shows.contains("plan: 6 rounds first, to estimate how many --show 2% needs"), "{shows}");
     let precise = bench.printed(&["run", "pair.toml", "--dry-run", "--confidence", "95", "--width", "10"]);
     assert!(precise.contains("plan: at most 30 rounds, about 3 s"), "{precise}");
 }

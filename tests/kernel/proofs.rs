@@ -19,9 +19,9 @@ use super::{
     tuning::{RMEM, SMALL, bench, inside, mtu, sysctl},
 };
 
-/// A receive buffer that is far too small: the window is a segment or two, so that a stream waits for a round trip after
-/// each. That costs many times what anything else does that runs on the machine, and the more, the longer a busy machine
-/// takes for a round trip.
+/// A receive buffer that is far too small: the window is a segment or two, so that a stream waits for a round trip
+/// after each. That costs many times what anything else does that runs on the machine, and the more, the longer a busy
+/// machine takes for a round trip.
 fn spoil(bench: &Bench, lab: &str) {
     inside(bench, lab, &["sysctl", "-qw", &format!("{RMEM}={SMALL}")]);
 }
@@ -54,7 +54,7 @@ fn a_small_buffer_is_proved_to_cost_bandwidth_and_its_change_is_kept() {
     assert!(gain > 1.1, "{proved}");
     assert_ne!(sysctl(&bench, "t-prove", RMEM), SMALL);
 
-    // What was kept is a change like all others, and the file makes the same one elsewhere.
+    // A persisted change is a change like all others, and the file makes the same one elsewhere.
     let (of_run, runs) = (proved["run"].as_str().expect("an id"), bench.printed(&["results", "list"]));
     assert!(runs.contains(of_run), "{runs}");
     bench.printed(&["tune", "revert", &proved["changes"][0]["id"].to_string()]);
@@ -72,7 +72,8 @@ fn a_killed_proof_leaves_no_setting_changed_and_goes_on() {
     spoil(&bench, "t-prove-kill");
     let command = prove("t-prove-kill", &["tcp-buffers", "--budget", "60s", "--keep-none"]);
     let mut vtax = bench.command(&words(&command)).spawn().expect("vtax starts");
-    // It is killed while the setting is changed for a sample. Before the first one it is changed once to see what it does.
+    // It is killed while the setting is changed for a sample. Before the first one it is changed once to see what it
+    // does.
     wait_until("a sample has landed", || bench.landed() > 0);
     await_change(&bench, "t-prove-kill");
     vtax.kill().expect("it is ours");
@@ -156,7 +157,7 @@ fn what_cannot_be_proved_is_refused_before_anything_is_measured() {
     assert!(refused(&["tcp-buffers", "--to", "zone:t-prove-no/web-2"]).contains("--to is given 2 times"));
     let of_connections = bench.refused(&["tune", "prove", "tcp-buffers", "--test", "tcp-crr"]);
     assert!(of_connections.contains("--test: slices are for"), "{of_connections}");
-    assert!(refused(&["no-such"]).contains("there is no rule `no-such`"));
+    assert!(refused(&["no-such"]).contains("no rule `no-such`"));
     assert!(refused(&["bridge-netfilter"]).contains("never"));
     assert!(refused(&["--bundle", "mtu,no-such"]).contains("no-such"));
     assert!(bench.refused(&["tune", "prove"]).contains("--all-safe"));

@@ -1,4 +1,4 @@
-//! A domain boots again because something in it says so.
+//! A domain reboots because something in it says so.
 
 use std::time::Duration;
 

@@ -103,7 +103,7 @@ pub(super) fn start<'a>(bench: &'a Bench, lab: &'static str, agent_folder: &Path
     let built = json(bench, &["lab", "up", "lab.toml", "--json"]);
     let mut far = Far { bench, lab, address: address(&built), sshd: None };
     configure(folder, &far.address, agent_folder.to_str().expect("text"));
-    // As its service does: sshd asks for this folder before it drops privilege.
+    // As its service does: sshd asks for this directory before it drops privilege.
     fs::create_dir_all("/run/sshd").expect("we are root");
     let config = folder.join("sshd_config");
     let sshd = ["lab", "exec", lab, "far", "--", "/usr/sbin/sshd", "-D", "-e", "-f", config.to_str().expect("text")];
@@ -112,7 +112,7 @@ pub(super) fn start<'a>(bench: &'a Bench, lab: &'static str, agent_folder: &Path
     far
 }
 
-/// Where vtax's own agent is.
+/// Returns the directory of vtax's own agent.
 pub(super) fn programs() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a folder")
 }
@@ -141,7 +141,7 @@ impl Far<'_> {
     }
 }
 
-/// The copies of agents that are carried somewhere. The folders for them are those of this machine: both hosts are.
+/// The copies of agents that are carried somewhere. The directories for them are those of this machine: both hosts are.
 fn copies() -> HashSet<PathBuf> {
     let folders = ["/dev/shm", "/tmp", "/var/tmp", "/root", "/run/user/0"];
     let entries = folders.into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
@@ -152,7 +152,7 @@ fn copies() -> HashSet<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_copy).collect()
 }
 
-/// Who was killed earlier may have left some. Those of other tests come, and go too.
+/// A killed vtax may have left some. Those of other tests come, and go too.
 fn assert_no_copy_left(before: &HashSet<PathBuf>) {
     wait_until("no copy of the agent is left", || copies().is_subset(before));
 }
@@ -265,10 +265,10 @@ fn running_machines_get_the_table_of_the_t7_1_study() {
     let study = ["run", "sparc-t7-1", "--endpoints", "vms.toml", "--quick", "--samples", "1", "--duration", "80ms"];
     let jumbo = far.near(&study);
     assert_eq!(jumbo.status.code(), Some(2), "{}", told(&jumbo));
-    assert!(told(&jumbo).contains("whose MTU is 1500, and the study asks for 9000"), "{}", told(&jumbo));
+    assert!(told(&jumbo).contains("whose MTU is 1500, but the study requires 9000"), "{}", told(&jumbo));
     let table = far.near(&[&study[..], &["--warmup", "5ms", "--mtu", "1500", "--published"]].concat());
     let text = printed(&table);
-    for row in ["native", "sr-iov", "paravirtual", "no endpoint stands for it", "published"] {
+    for row in ["native", "sr-iov", "paravirtual", "it has no endpoint", "published"] {
         assert!(text.contains(row), "{row}: {text}");
     }
     assert!(told(&table).contains("NOT PINNED: ssh:root@far"), "{}", told(&table));

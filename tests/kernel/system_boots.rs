@@ -1,7 +1,7 @@
-//! The unit `vtax-domains.service`, started by a real systemd: process 1 of namespaces of its own, above this machine's files,
-//! of which it changes only a copy (overlayfs). It has what `scripts/install.sh` installs, and boots twice.
+//! The unit `vtax-domains.service`, started by a real systemd: process 1 of namespaces of its own, above this machine's
+//! files, of which it changes only a copy (overlayfs). It has what `scripts/install.sh` installs, and boots twice.
 //!
-//! Needs systemd, beside what the other tests of domains need.
+//! Needs systemd, next to what the other tests of domains need.
 
 use std::{
     fs,
@@ -15,8 +15,8 @@ use vtax_wire::locate;
 
 use super::bench::{printed, wait_for_boot, wait_until};
 
-/// Starts systemd below `$1`, in a cgroup of its own, `$2`. It has no services but the unit, since those of this machine would change
-/// settings of its kernel.
+/// Starts systemd below `$1`, in its own cgroup, `$2`. It has no services but the unit, since those of this machine
+/// would change settings of its kernel.
 const BOOT: &str = r#"
 set -e
 echo $$ >"$2/cgroup.procs"
@@ -157,13 +157,13 @@ fn domains_start_with_the_host_and_outlive_the_unit() {
     let supervises = |system: &System| system.of_unit().iter().any(|line| line.ends_with(" mars "));
     assert!(supervises(&system), "{:?}", system.of_unit());
 
-    // What the unit has started outlives it, and it finds it when it is started again.
+    // Processes that the unit has started outlive it, and the restarted unit finds them.
     printed(&system.run(&["systemctl", "stop", "vtax-domains"]));
     assert_eq!((&system.mars()["state"], supervises(&system)), (&"active".into(), true), "{:?}", system.of_unit());
     printed(&system.run(&["systemctl", "start", "vtax-domains"]));
     assert_eq!(system.mars()["state"], "active");
 
-    // It boots again by its supervisor, of which no command knows any more.
+    // It reboots by its supervisor, of which no command knows any more.
     system.run(&["vtax", "ldm", "exec", "mars", "--", "reboot"]);
     wait_until("mars boots again", || system.mars()["flags"]["running"] != "normal");
     system.wait_until_mars_is_up();

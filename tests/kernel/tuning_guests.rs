@@ -39,11 +39,11 @@ fn settings_of_a_guest_are_changed_in_it_and_brought_back() {
     let found = check["findings"].as_array().expect("a list").iter().find(|found| found["rule"] == "tcp-buffers");
     assert_eq!(found.expect("it is found")["says"]["object"], WMEM, "{check}");
     let applied = tune(&bench, &["apply", "tcp-buffers"]);
-    // The kernel of a guest with little memory has chosen a small receive buffer by itself.
+    // The kernel of a guest with little memory has chosen a small receive buffer automatically.
     let settings = applied["changes"].as_array().map_or(0, Vec::len);
     assert!(applied["id"] == "1" && settings > 0, "{applied}");
     assert_ne!(wmem(&bench), SMALL);
-    // What is under the guest is on its host.
+    // The device below the guest is on its host.
     let tap = tap(&built);
     bench.printed(&["lab", "exec", "t-tune-vm", "sut", "--", "ip", "link", "set", &tap, "mtu", "600"]);
     let under = json(&bench, &["tune", "check", "--path", "t-tune-vm/db", "--json"]);
@@ -57,7 +57,7 @@ fn settings_of_a_guest_are_changed_in_it_and_brought_back() {
     assert_eq!(wmem(&bench), SMALL);
 }
 
-/// Under QEMU's emulation samples differ much, so what is bad has to cost much: a window of a segment or two.
+/// Under QEMU's emulation samples differ much, so what is bad must cost much: a window of a segment or two.
 #[test]
 fn what_is_bad_in_a_guest_is_proved_and_kept_in_it() {
     let bench = Bench::new().with("lab.toml", &lab_file("t-prove-vm", GUEST));

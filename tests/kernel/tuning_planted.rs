@@ -23,11 +23,11 @@ host = "sut"
 method = "vxlan"
 "#;
 
-/// Where a setting is, and its bad value.
+/// Location of a setting, and its bad value.
 enum Plant {
     /// A file below `/proc/sys`.
     Sysctl(&'static str, &'static str),
-    /// An offload of `eth0` that is switched off.
+    /// An offload of `eth0` that is disabled.
     Off(&'static str),
     /// A file of a link in `/sys/class/net`.
     Link(&'static str, &'static str),
@@ -90,8 +90,8 @@ impl Plant {
         }
     }
 
-    /// Writes another value, not by what vtax itself changes settings with, and returns the one from before. None if there
-    /// is no such setting.
+    /// Writes another value, not by what vtax itself changes settings with, and returns the one from before. None if
+    /// there is no such setting.
     fn change(&self, bench: &Bench, domain: &str, value: &str) -> Option<String> {
         let pin = bench.labs().join("labs").join(LAB).join("netns").join(domain);
         let inside = NetNs::open(&pin).expect("a domain of the lab");

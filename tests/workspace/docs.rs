@@ -1,8 +1,8 @@
 //! Docs of public items that say nothing.
 //!
-//! A doc says nothing if each of its words is one of the item's name, of its type, or one without meaning of its own: an
-//! article, a pronoun, a preposition, or the kind of the item. "`Round` newtype." says nothing, and so does "The state of
-//! a domain." of `DomainState`. A unit, a bound, a source or a value of a format is something.
+//! A doc says nothing if each of its words is one of the item's name, of its type, or one without meaning of its own:
+//! an article, a pronoun, a preposition, or the kind of the item. "`Round` newtype." says nothing, and so does "The
+//! state of a domain." of `DomainState`. A unit, a bound, a source or a value of a format is something.
 
 use std::collections::BTreeSet;
 

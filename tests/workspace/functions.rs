@@ -1,6 +1,6 @@
 //! The length of functions, from the line with `fn` to the closing brace.
 //!
-//! rustfmt puts that brace on a line of its own below the beginning of the function's first line, so no parser is needed.
+//! rustfmt puts that brace on its own line below the beginning of the function's first line, so no parser is needed.
 
 use std::{fs, path::Path};
 

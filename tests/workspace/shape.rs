@@ -1,7 +1,7 @@
 //! The shape of the sources: which files use which, and what their types are called.
 //!
 //! A file is a module. It uses another one if a `use` line of it names something that the other one defines.
-//! A re-export (`pub use`) is followed to the file that defines the name, and is no use by itself: it is a table
+//! A re-export (`pub use`) is followed to the file that defines the name, and is not a use by itself: it is a table
 //! of contents.
 
 use std::{

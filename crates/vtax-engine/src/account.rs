@@ -1,4 +1,4 @@
-//! What is counted, and when.
+//! Counters and their times.
 //!
 //! The large state, above all a histogram, exists once a thread ([`ThreadCounts`]), never once a flow. A
 //! workload tells its thread's [`ThreadRecorder`] that it has begun and what it completed. It asks whether

@@ -1,4 +1,4 @@
-//! How flows are made: each must show the token before the responder sends it anything.
+//! Setup of flows: each must show the token before the responder sends it anything.
 
 pub(crate) mod connections;
 pub(crate) mod datagrams;
@@ -21,13 +21,13 @@ use crate::{
     error::{EngineError, Result},
 };
 
-/// How long a responder waits for its flows; a little longer for many.
+/// Returns the time that a responder waits for its flows; a little longer for many.
 pub(crate) fn arrival(flows: u32) -> Duration {
     Duration::from_secs(10) + Duration::from_millis(2) * flows
 }
 
-/// How long an initiator waits until it is admitted. This is longer than the responder waits: the responder
-/// knows more about the cause, so it should give up first.
+/// Returns the time that an initiator waits until it is admitted. This is longer than the responder waits: the
+/// responder knows more about the cause, so it should give up first.
 pub(crate) fn admission(flows: u32) -> Duration {
     arrival(flows) + Duration::from_secs(2)
 }
@@ -48,8 +48,8 @@ pub(crate) fn make_room(flows: u32) -> Result<()> {
     let limit = raise_open_files(WANTED)?;
     if limit < needed {
         let remedy = format!(
-            "{flows} flows need {needed}, the hard limit of this process is {limit}: raise it \
-             (ulimit -Hn, LimitNOFILE= of systemd, /etc/security/limits.conf), or ask for fewer streams"
+            "{flows} flows need {needed}, but this process's hard limit is {limit}: raise it \
+             (ulimit -Hn, LimitNOFILE= of systemd, /etc/security/limits.conf), or use fewer streams"
         );
         return Err(EngineError::Descriptors { operation: "admit flows", remedy });
     }

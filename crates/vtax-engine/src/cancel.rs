@@ -14,7 +14,7 @@ use crate::error::EngineError;
 
 /// A switch that makes a running test return [`Cancelled`](crate::EngineError::Cancelled) soon.
 ///
-/// Clones are the same switch. Nothing resets it: a test that is started with it afterwards returns at once.
+/// Clones are the same switch. Nothing resets it: a test that is started with it afterwards returns immediately.
 #[derive(Clone, Default)]
 pub struct Cancel(Arc<State>);
 
@@ -46,7 +46,7 @@ impl Cancel {
         }
     }
 
-    /// Whether [`cancel`](Self::cancel) was called.
+    /// Returns whether [`cancel`](Self::cancel) was called.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::SeqCst)
     }
@@ -75,7 +75,7 @@ impl Cancel {
     }
 }
 
-/// Wakes every thread that is blocked on `socket`; later calls on it return at once.
+/// Wakes every thread that is blocked on `socket`; later calls on it return immediately.
 ///
 /// Linux wakes the sleepers of an unconnected UDP socket too, although shutdown(2) then fails with ENOTCONN.
 /// Any other failure means that the socket is already dead, which has the same effect.

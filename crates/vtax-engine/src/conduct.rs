@@ -1,6 +1,6 @@
-//! The common window of tests whose flows have no marks of their own (crr, cc).
+//! The common window of tests whose flows have no marks (crr, cc).
 //!
-//! One connection is admitted beside those of the test, as any flow is. The initiator uses it to tell the
+//! One connection is admitted next to those of the test, as any flow is. The initiator uses it to tell the
 //! responder when the window opens and when it is over. It is over when every flow has finished the
 //! connection that was under way at the window's end. So both windows hold the same connections without a
 //! common clock, and the responder serves as long as flows still connect.
@@ -24,15 +24,15 @@ use crate::{
     wire::Mark,
 };
 
-/// How often a wait checks whether the test is over.
+/// Interval at which a wait checks whether the test is over.
 const TICK: Duration = Duration::from_millis(100);
-/// How often the initiator checks whether the warm-up, or the last connection, is over.
+/// Interval at which the initiator checks whether the warm-up, or the last connection, is over.
 const GLANCE: Duration = Duration::from_millis(2);
 /// The connections that are under way at the window's end may take this long, all together. Each of their
 /// waits has its own deadline, so the flow that waits for a dead peer reports it.
 const LAST_CONNECTIONS: Duration = Duration::from_secs(60);
 
-/// The initiator's part: opens the window when the flows are warm, and tells the responder when every flow
+/// The initiator's part: opens the window when the flows are warm, and informs the responder when every flow
 /// has finished its window.
 pub(crate) fn lead(control: &Flow, shared: &Shared) -> Result<()> {
     prepare(control)?;

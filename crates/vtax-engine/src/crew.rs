@@ -25,10 +25,10 @@ use crate::{
     task::accept::FlowPlaces,
 };
 
-/// How the names of the threads begin that run a test's flows.
+/// Prefix of the names of threads that run a test's flows.
 pub const FLOW_THREAD: &str = "flows-";
 
-/// How many nanoseconds before a common start a thread wakes. It spins until the start.
+/// Time before a common start, in nanoseconds, at which a thread wakes. It spins until the start.
 const START_EARLY: u64 = 100_000;
 
 /// Runs the tasks of an end on its threads and `conduct` on this thread, and joins the threads' counts.
@@ -86,7 +86,7 @@ struct Crew<'a> {
     shared: &'a Shared,
     cpus: &'a [u32],
     threads: usize,
-    /// Whether all threads could be made.
+    /// True if all threads could be made.
     made: OnceLock<bool>,
     /// All threads and the thread that made them pass this together.
     begins: Barrier,

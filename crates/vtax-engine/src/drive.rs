@@ -1,4 +1,4 @@
-//! What a workload asks of the engine that it runs on.
+//! Interface between a workload and its engine.
 //!
 //! A workload is an `async fn`, straight-line code for one flow: send, receive, sleep. A [`Poller`] makes it
 //! wait. On [`blocking`] every call is the system call itself and no future is ever pending, so the compiler
@@ -36,22 +36,22 @@ use vtax_model::workload::{TestSpec, WorkloadSizes};
 
 use crate::segments::segments;
 
-/// What waits for the sockets of one thread.
+/// Readiness poller for the sockets of one thread.
 pub(crate) trait Poller {
     type Io<'a>: Io
     where
         Self: 'a;
 
     /// The calls of a flow's socket. The flow has this slot on the thread. It may use several sockets one
-    /// after the other, never two at once, and drops this value before it closes the socket.
+    /// after the other, never two at the same time, and drops this value before it closes the socket.
     fn io<'a>(&'a self, slot: usize, socket: &'a Socket, habit: Habit) -> Self::Io<'a>;
 
-    /// Ends at once what the flow in this slot waits for with [`WaitUntil::Patience`]. An engine with a
+    /// Immediately ends what the flow in this slot waits for with [`WaitUntil::Patience`]. An engine with a
     /// thread for each flow can't do that.
     fn give_up(&self, _slot: usize) {}
 }
 
-/// When data comes, seen from a flow's receive calls: whether a try at once saves a call or wastes one.
+/// When data comes, seen from a flow's receive calls: whether an immediate try saves a call or wastes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Habit {
     /// A receive call finds nothing at first: the flow has just sent what the other end is to answer.
@@ -99,7 +99,8 @@ pub(crate) trait Io {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Waits for a moment of [`now_ns`](vtax_sys::clock::now_ns). It spins through the last [`SPIN`](exact::SPIN), to be exact.
+    /// Waits for a moment of [`now_ns`](vtax_sys::clock::now_ns). It spins through the last [`SPIN`](exact::SPIN), to
+    /// be exact.
     async fn sleep(&self, until: u64) -> Result<(), Errno>;
 
     /// Connects a new socket.
@@ -118,7 +119,7 @@ pub(crate) trait Io {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// How long calls with [`WaitUntil::Patience`] may take from now on. It is coarse: a call may wait
+    /// Sets the time that calls with [`WaitUntil::Patience`] may take from now. It is coarse: a call may wait
     /// longer, never shorter.
     fn set_patience(&self, patience: Duration);
 }
@@ -133,7 +134,7 @@ pub(crate) trait ReceiveCall<R>: FnMut(&Socket, &mut [u8], RecvFlags) -> Result<
 
 impl<R, F: FnMut(&Socket, &mut [u8], RecvFlags) -> Result<R, Errno>> ReceiveCall<R> for F {}
 
-/// What [`Io::send_or_receive`] did.
+/// Result of [`Io::send_or_receive`].
 pub(crate) enum Either<R> {
     Sent(usize),
     Received(R),
@@ -156,7 +157,7 @@ pub(crate) struct Message<'a> {
     pub(crate) head: &'a [u8],
     pub(crate) from: usize,
     pub(crate) len: usize,
-    /// Whether the kernel may hold back the last segment because the end of the connection follows.
+    /// True if the kernel may hold back the last segment because the end of the connection follows.
     pub(crate) more: bool,
 }
 

@@ -31,7 +31,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Binds to a port or a name. Flows may connect from now on; [`serve`](Self::serve) answers them.
+    /// Binds to a port or a name. Flows may connect from now; [`serve`](Self::serve) answers them.
     ///
     /// # Errors
     /// If this end can't run the test because of its sizes, options, address, directory, disk space or open files.
@@ -47,7 +47,7 @@ impl Responder {
         Ok(Responder { spec: *spec, setup: setup.clone(), token, listener })
     }
 
-    /// Where the initiator must connect, as this end knows it: see [`Target::reached_at`].
+    /// Returns the address that the initiator must connect to, as this end knows it: see [`Target::reached_at`].
     pub fn target(&self) -> Target {
         self.listener.target.clone()
     }
@@ -174,8 +174,8 @@ fn make_room(spec: &TestSpec) -> Result<()> {
     admit::make_room(admitted_flows(spec).max(spec.streams))
 }
 
-/// Length of the listener's queue. If strangers may connect during the test, the queue has room for them too.
-/// When the queue is full, the kernel drops a SYN, and the client sends it again a second later.
+/// Length of the listener's queue. If unauthenticated peers may connect during the test, the queue has room for them
+/// too. When the queue is full, the kernel drops a SYN, and the client sends it again a second later.
 fn backlog(spec: &TestSpec) -> u32 {
     if has_common_window(spec) { spec.streams.max(BACKLOG) } else { admitted_flows(spec) }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong on the data path.
+//! Errors of the data path.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -29,29 +29,27 @@ pub enum EngineError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Spec(#[from] SpecError),
-    #[error("{what} can't be done here: {why}")]
+    #[error("{what} is not possible here: {why}")]
     #[diagnostic(code("not-possible-here"))]
     Unsupported { what: &'static str, why: &'static str },
     #[error("{transport} from {station} to {target}: {why}")]
     #[diagnostic(code("address-mismatch"))]
     FamilyMismatch { transport: Transport, station: Station, target: String, why: &'static str },
-    #[error("sockets can't be bound to the device {device}: {source}; `ip link` lists the devices")]
+    #[error("cannot bind sockets to the device {device}: {source}; `ip link` lists the devices")]
     #[diagnostic(code("no-such-link"))]
     Device { device: DeviceName, source: io::Error },
-    #[error(
-        "{address} is in use, or all ports of this address are; end the program that holds it (ss -tulpn shows it)"
-    )]
+    #[error("{address} or every port of this address is in use; stop the program that uses it (`ss -tulpn` shows it)")]
     #[diagnostic(code("address-in-use"))]
     AddressInUse { address: Target },
     /// EADDRNOTAVAIL while binding.
-    #[error("this domain doesn't have the address {address} (ip address shows those that it has); give one of its own")]
+    #[error("this machine does not have the address {address}; use one that `ip address` lists")]
     #[diagnostic(code("address-not-here"))]
     AddressNotHere { address: Target },
     /// EADDRNOTAVAIL while connecting: no local port is left for this target.
     #[error(
-        "no local port is left for another connection to {target}: each connection closed here keeps its port for 60 s \
+        "no local port left for another connection to {target}: each connection closed here keeps its port for 60 s \
          (TIME_WAIT; ss -tan shows them). Widen net.ipv4.ip_local_port_range, set net.ipv4.tcp_tw_reuse=1, wait a \
-         minute, or ask for fewer connections"
+         minute, or use fewer connections"
     )]
     #[diagnostic(code("no-free-port"))]
     PortsExhausted { target: Target },
@@ -60,10 +58,10 @@ pub enum EngineError {
     #[diagnostic(code("too-many-files"))]
     Descriptors { operation: &'static str, remedy: String },
     /// ECONNREFUSED while connecting, or an ICMP port unreachable.
-    #[error("nothing listens at {target}; start the responder first and give the port that it was bound to")]
+    #[error("nothing listens at {target}; start the responder first and use the port that it reports")]
     #[diagnostic(code("nothing-listens"))]
     NothingListens { target: Target },
-    #[error("{target} can't be reached: {source}; check the route, the firewall and that the link is up")]
+    #[error("cannot reach {target}: {source}; check the route, the firewall and that the link is up")]
     #[diagnostic(code("not-reachable"))]
     Unreachable { target: Target, source: io::Error },
     #[error(
@@ -81,17 +79,18 @@ pub enum EngineError {
     )]
     #[diagnostic(code("flows-missing"))]
     FlowsMissing { address: Target, arrived: usize, expected: usize, waited: Duration },
-    #[error("{peer} went away during the test ({operation}: {cause}); see why its process ended")]
+    #[error("{peer} disconnected during the test ({operation}: {cause}); find out why its process exited")]
     #[diagnostic(code("peer-gone"))]
     PeerGone { peer: Target, operation: &'static str, cause: String },
-    #[error("{peer} has been silent for {waited:?} ({operation}); check its host and the links in between")]
+    #[error("{peer} has not responded for {waited:?} ({operation}); check its host and the links in between")]
     #[diagnostic(code("peer-silent"))]
     PeerSilent { peer: Target, operation: &'static str, waited: Duration },
-    #[error("the machine was suspended for {seconds:.3} s during the test: its figures are not valid; run it again")]
+    #[error("the machine was suspended for {seconds:.3} s during the test: its results are invalid; run it again")]
     #[diagnostic(code("machine-suspended"))]
     Suspended { seconds: f64 },
     #[error(
-        "a {what} of {size} needs packets of {packet} bytes, but the path to {peer} carries at most {mtu}; give at most {most} or raise the MTU at every hop"
+        "a {what} of {size} needs packets of {packet} bytes, but the path to {peer} carries at most {mtu}; use at \
+         most {most} or raise the MTU at every hop"
     )]
     #[diagnostic(code("packet-too-large"))]
     Oversize { what: &'static str, size: ByteSize, packet: u64, peer: Target, mtu: u32, most: ByteSize },
@@ -101,16 +100,16 @@ pub enum EngineError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     NoVsock(#[from] NoVsock),
-    #[error("nothing was completed in the measured {duration:?}: {what}; give a longer duration or smaller messages")]
+    #[error("nothing completed in the measured {duration:?}: {what}; use a longer duration or smaller messages")]
     #[diagnostic(code("nothing-measured"))]
     NothingMeasured { what: &'static str, duration: Duration },
-    #[error("{peer} sent what this engine never sends ({what}); run the same version at both ends")]
+    #[error("protocol error from {peer} ({what}); run the same version at both endpoints")]
     #[diagnostic(code("agent-version"))]
     Protocol { peer: Target, what: &'static str },
     #[error("{operation} ({peer}): {source}")]
     #[diagnostic(code("kernel"))]
     Socket { operation: &'static str, peer: Target, source: io::Error },
-    #[error("measuring thread {thread}: {source}; ask for fewer streams or raise the process limit (ulimit -u)")]
+    #[error("measuring thread {thread}: {source}; use fewer streams or raise the process limit (ulimit -u)")]
     #[diagnostic(code("too-many-threads"))]
     Thread { thread: usize, source: io::Error },
     #[error(transparent)]
@@ -119,17 +118,19 @@ pub enum EngineError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     System(#[from] vtax_sys::SysError),
-    #[error("a file test needs a directory at each end; give the one whose disk is to be measured")]
+    #[error("a file test requires a directory at each endpoint; name one on the disk to measure")]
     #[diagnostic(code("no-directory"))]
     NoDirectory,
     #[error(
-        "{directory}: the test needs {needed}, but only {free} is free; free some space, or give another directory or a smaller file"
+        "{directory}: the test needs {needed}, but only {free} is free; free some space, or use another directory or \
+         a smaller file"
     )]
     #[diagnostic(code("disk-full"))]
     NoSpace { directory: PathBuf, needed: ByteSize, free: ByteSize },
     /// ENOSPC or EDQUOT while writing, although there was room at the start.
     #[error(
-        "{directory}: the disk became full after {written} of {needed} ({source}); free some space, or give another directory or a smaller file"
+        "{directory}: the disk became full after {written} of {needed} ({source}); free some space, or use another \
+         directory or a smaller file"
     )]
     #[diagnostic(code("disk-full"))]
     DiskFull { directory: PathBuf, needed: ByteSize, written: ByteSize, source: io::Error },
@@ -197,7 +198,7 @@ impl EngineError {
             Some(Errno::MFILE) => EngineError::Descriptors { operation, remedy: process_limit() },
             Some(Errno::NFILE) => EngineError::Descriptors {
                 operation,
-                remedy: "the whole machine has none left: raise fs.file-max".to_owned(),
+                remedy: "system-wide limit reached: raise fs.file-max".to_owned(),
             },
             _ => EngineError::Socket { operation, peer: peer.clone(), source },
         }
@@ -208,7 +209,7 @@ fn process_limit() -> String {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let show = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
     format!(
-        "this process may have {} (hard limit {}): raise `ulimit -n` (RLIMIT_NOFILE), or ask for fewer streams",
+        "this process may have {} (hard limit {}): raise `ulimit -n` (RLIMIT_NOFILE), or use fewer streams",
         show(limit.current),
         show(limit.maximum)
     )

@@ -30,10 +30,10 @@ use crate::{
     wire::{DONE, FlowGreeting, GREETING_LEN, READY},
 };
 
-/// How long a thread sleeps before it checks whether the test is over.
+/// Time that a thread sleeps before it checks whether the test is over.
 const NAP: Duration = Duration::from_millis(100);
 
-/// What all flows of one end have in common.
+/// State shared by all flows of one end.
 pub(crate) struct Session {
     pub(crate) spec: TestSpec,
     pub(crate) token: Token,
@@ -51,7 +51,7 @@ impl Session {
         Arc::new(Session { spec: *spec, token, patience, cancel: cancel.clone(), stopped, supply: Supply::default() })
     }
 
-    /// Whether the test is over, or somebody has used [`Cancel`].
+    /// Returns whether the test is over, or somebody has used [`Cancel`].
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || self.cancel.is_cancelled()
     }
@@ -90,7 +90,7 @@ impl Flow {
         self.session.spec.transport
     }
 
-    /// Wakes the threads that are blocked on the flow; their calls fail from now on.
+    /// Wakes the threads that are blocked on the flow; their calls fail from now.
     pub(crate) fn stop(&self) {
         interrupt(&self.socket);
     }
@@ -175,7 +175,7 @@ impl Flow {
         }
     }
 
-    /// Whether a datagram is this greeting of this flow.
+    /// Returns whether a datagram is this greeting of this flow.
     pub(crate) fn is_greeting(&self, datagram: &[u8], greeting: FlowGreeting) -> bool {
         FlowGreeting::read(datagram, &self.session.token) == Some((self.index, greeting))
     }
@@ -202,7 +202,7 @@ impl Flow {
         Ok(self.greetings()?.contains(&greeting))
     }
 
-    /// Whether the receiver of this flow's stream has said that it has enough, or has closed.
+    /// Returns whether the receiver of this flow's stream has said that it has enough, or has closed.
     pub(crate) fn is_told_to_stop(&self) -> bool {
         if self.transport() == Transport::Udp {
             return self.is_told(FlowGreeting::Done).unwrap_or(true);

@@ -1,4 +1,4 @@
-//! What arrives on data connections and as datagrams, from the peer or from a stranger.
+//! Input on data connections and in datagrams, from the peer or an unauthenticated peer.
 
 use vtax_fuzz::{fuzz, fuzz_text};
 use vtax_model::station::{Station, Target};
@@ -59,7 +59,7 @@ fn fuzz_sequences() {
     });
 }
 
-/// Where an end is, and its secret: JSON in orders and answers.
+/// Location of an end, and its secret: JSON in orders and answers.
 #[test]
 fn fuzz_places() {
     let seeds = [

@@ -1,4 +1,4 @@
-//! How long each end waits, derived from the test. No wait is without end, and a peer that the test itself
+//! Timeouts of each end, derived from the test. No wait is without end, and a peer that the test itself
 //! makes slow isn't taken for dead.
 
 use std::time::Duration;
@@ -11,14 +11,14 @@ use vtax_model::{
 
 use crate::segments::segments;
 
-/// How long a responder waits for the first message. The initiator may start later, so that several pairs
+/// Time that a responder waits for the first message. The initiator may start later, so that several pairs
 /// begin together.
 const FIRST: Duration = Duration::from_secs(30);
 
-/// How long the peer of a connection may be silent. Keepalive finds a dead host sooner.
+/// Time that the peer of a connection may be silent. Keepalive finds a dead host sooner.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How long a UDP peer may be silent. UDP has no end of a connection, so only this shows that a peer is dead.
+/// Time that a UDP peer may be silent. UDP has no end of a connection, so only this shows that a peer is dead.
 const SILENCE_UDP: Duration = Duration::from_secs(2);
 
 /// After this time a response over UDP counts as lost. If a response comes later on a path, the time doubles
@@ -71,12 +71,12 @@ impl Patience {
     }
 }
 
-/// How long a flow may be silent before its slice begins.
+/// Returns the time that a flow may be silent before its slice begins.
 fn turns(spec: &TestSpec) -> Duration {
     spec.slices.map_or(Duration::ZERO, |slices| slices.span.0)
 }
 
-/// How long the responder is told to wait or stall besides answering.
+/// Returns the time that the responder is instructed to wait or stall besides answering.
 fn slowed(options: &TestOptions) -> Duration {
     let of = |span: Option<vtax_model::units::Span>| span.map_or(Duration::ZERO, |span| span.0);
     of(options.responder.delay) + of(options.responder.stall)
@@ -102,7 +102,7 @@ fn pauses(spec: &TestSpec) -> Duration {
     gap + arrivals + spacing
 }
 
-/// How long an end of a file test may wait for the other end's disk. The receiver waits while the sender
+/// Returns the time that an end of a file test may wait for the other end's disk. The receiver waits while the sender
 /// makes the file, and a full page cache stops the receiver for as long as its disk takes. A peer that dies
 /// is noticed long before, by the end of the connection or by keepalive.
 fn for_disk(size: ByteSize) -> Duration {

@@ -1,4 +1,4 @@
-//! What each flow of an end does. Only this file knows all workloads.
+//! Role of each flow of an end. Only this file knows all workloads.
 
 use std::{path::Path, sync::Arc};
 
@@ -35,7 +35,7 @@ pub(crate) struct Role<'a> {
     pub(crate) source: Option<&'a SourceFile>,
 }
 
-/// Where the connections of crr and cc go to or come from.
+/// Target or source of the connections of crr and cc.
 pub(crate) enum Connections<'a> {
     To(connections::Dial<'a>),
     At(&'a Socket),
@@ -51,13 +51,13 @@ pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     pipelined::check(spec)
 }
 
-/// Whether the flows of a test carry no marks of their own. Then both ends agree on the window over one more
+/// Returns whether the flows of a test carry no marks. Then both ends agree on the window over one more
 /// connection: see [`conduct`](crate::conduct).
 pub(crate) fn has_common_window(spec: &TestSpec) -> bool {
     spec.transport == Transport::Icmp || spec.workload.kind().connects()
 }
 
-/// How many flows of a test show the token at its start.
+/// Returns the number of flows of a test that show the token at its start.
 pub(crate) fn admitted_flows(spec: &TestSpec) -> u32 {
     // With a common window, the connection over which the ends agree on it.
     if has_common_window(spec) { 1 } else { spec.workload.flows(spec.streams) }
@@ -68,7 +68,7 @@ impl Role<'_> {
         &self.session.spec
     }
 
-    /// How many flows are served at the same time.
+    /// Returns the number of flows that are served at the same time.
     pub(crate) fn width(&self) -> usize {
         match &self.connections {
             None => self.flows.len(),
@@ -76,8 +76,8 @@ impl Role<'_> {
         }
     }
 
-    /// How many tasks this end has on so many threads. There is one for each flow. A responder of connections
-    /// has for each thread one task that keeps it running, and its places for connections.
+    /// Number of tasks that this end has on this number of threads. There is one for each flow. A responder of
+    /// connections has for each thread one task that keeps it running, and its places for connections.
     pub(crate) fn tasks(&self, threads: usize) -> usize {
         match &self.connections {
             Some(Connections::At(_)) => threads * (1 + accept::places(self.spec(), threads)),
@@ -107,13 +107,13 @@ impl Role<'_> {
         self.flows.iter().for_each(Flow::stop);
     }
 
-    /// How many flows bring bytes to this end.
+    /// Returns the number of flows that bring bytes to this end.
     pub(crate) fn receivers(&self) -> usize {
         let comes = |flow: &&Flow| self.spec().workload.kind().is_stream() && !self.sends(flow);
         self.flows.iter().filter(comes).count()
     }
 
-    /// How many flows of this end must have finished their windows before the end goes on.
+    /// Returns the number of flows of this end that must have finished their windows before the end goes on.
     pub(crate) fn awaited(&self) -> usize {
         match self.connections {
             Some(Connections::To(_)) => self.width(),
@@ -121,20 +121,20 @@ impl Role<'_> {
         }
     }
 
-    /// Whether this end sends payload on a flow.
+    /// Returns whether this end sends payload on a flow.
     pub(crate) fn is_sender(&self, flow: &Flow) -> bool {
         !self.spec().workload.kind().is_stream() || self.sends(flow)
     }
 
-    /// Whether this end sends the bytes of a stream's flow.
+    /// Returns whether this end sends the bytes of a stream's flow.
     fn sends(&self, flow: &Flow) -> bool {
         let kind = self.spec().workload.kind();
         let forward = if kind.is_both_ways() { flow.index < self.spec().streams } else { !kind.is_reverse() };
         forward == self.initiates
     }
 
-    /// Runs one task from its beginning to its end. `any` is the same engine; the workloads that use it are compiled once
-    /// for all engines.
+    /// Runs one task from its beginning to its end. `any` is the same engine; the workloads that use it are compiled
+    /// once for all engines.
     pub(crate) async fn task<E: Poller>(
         &self,
         engine: &E,
@@ -257,14 +257,12 @@ impl Role<'_> {
     pub(crate) fn check(&self, report: &EndReport) -> Result<()> {
         let kind = self.spec().workload.kind();
         let missing = match kind.family() {
-            TestFamily::Transactions => (self.initiates && report.transactions == 0).then_some("no response came"),
+            TestFamily::Transactions => (self.initiates && report.transactions == 0).then_some("no response arrived"),
             TestFamily::Streams if kind.is_both_ways() && report.sent_bytes == 0 => {
-                Some("no message was taken by the kernel")
+                Some("the kernel accepted no message")
             }
-            TestFamily::Streams if report.bytes == 0 && self.receivers() == 0 => {
-                Some("no message was taken by the kernel")
-            }
-            TestFamily::Streams => (report.bytes == 0).then_some("no message came"),
+            TestFamily::Streams if report.bytes == 0 && self.receivers() == 0 => Some("the kernel accepted no message"),
+            TestFamily::Streams => (report.bytes == 0).then_some("no message arrived"),
             TestFamily::Files => None,
         };
         let duration = self.spec().duration.0;

@@ -1,4 +1,4 @@
-//! How many datagrams one call sends.
+//! Number of datagrams per send call.
 
 use vtax_model::workload::TestSpec;
 
@@ -6,7 +6,7 @@ use vtax_model::workload::TestSpec;
 /// IPv4 packet holds, udp(7).
 const DATAGRAM_MOST: u64 = 65_507;
 
-/// How many datagrams one send call of this test hands to the kernel: as many as the test asks for, but no
+/// Number of datagrams that one send call of this test hands to the kernel: as many as the test asks for, but no
 /// more than 65,507 bytes hold. 1 for tests that send no datagrams or one datagram a call.
 pub(crate) fn segments(spec: &TestSpec) -> usize {
     match (spec.workload.message(), spec.options.gso) {

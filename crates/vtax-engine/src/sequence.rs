@@ -1,6 +1,6 @@
 //! Counts the losses and the reordering of a UDP stream, from the sequence numbers that arrive.
 
-/// How far back a late datagram can be told from a duplicate, in sequence numbers.
+/// Range in which a late datagram can be distinguished from a duplicate, in sequence numbers.
 ///
 /// 65536 datagrams of 1472 bytes are 96 MB in flight: more than any socket buffer holds. A datagram that
 /// comes even later stays counted as lost.
@@ -44,12 +44,13 @@ impl Sequence {
         self.out_of_order(number)
     }
 
-    /// How many numbers of the window have not arrived, or arrived too late to be told from duplicates.
+    /// Returns the number of numbers of the window that have not arrived, or arrived too late to be told from
+    /// duplicates.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// How many datagrams of the window arrived after one with a higher number, without duplicates.
+    /// Returns the number of datagrams of the window that arrived after one with a higher number, without duplicates.
     pub(crate) fn reordered(&self) -> u64 {
         self.reordered
     }

@@ -39,14 +39,14 @@ pub(crate) fn check_family(transport: Transport, station: &Station, target: Opti
         (_, Station::Ip(own) | Station::Device { address: own, .. }, Some(Target::Ip(other)))
             if transport.is_ip() && own.is_ipv4() != other.is_ipv4() =>
         {
-            mismatch("one is IPv4, the other IPv6: give both ends addresses of one family")
+            mismatch("one is IPv4, the other IPv6: give both endpoints addresses of one family")
         }
         (_, Station::Ip(_) | Station::Device { .. }, None | Some(Target::Ip(_))) if transport.is_ip() => Ok(()),
         (Transport::Unix, Station::Unix(_), None | Some(Target::Unix(_)))
         | (Transport::Vsock, Station::Vsock(_), None | Some(Target::Vsock { .. })) => Ok(()),
-        (Transport::Unix, ..) => mismatch("it needs a directory, and a socket in one as its target"),
-        (Transport::Vsock, ..) => mismatch("it needs context identifiers at both ends"),
-        _ => mismatch("it needs IP addresses at both ends"),
+        (Transport::Unix, ..) => mismatch("requires a directory, and a socket in one as the target"),
+        (Transport::Vsock, ..) => mismatch("requires context identifiers at both endpoints"),
+        _ => mismatch("requires IP addresses at both endpoints"),
     }
 }
 
@@ -125,13 +125,13 @@ pub(crate) fn read_address(address: &SockAddr) -> Option<Target> {
 pub(crate) struct Listener {
     pub(crate) socket: Arc<Socket>,
     pub(crate) target: Target,
-    /// What it is bound to; the sockets of its flows too.
+    /// Address that it and the sockets of its flows are bound to.
     pub(crate) station: Station,
     _room: Option<Room>,
 }
 
 impl Listener {
-    /// Binds to a port or a name. Flows may connect from now on.
+    /// Binds to a port or a name. Flows may connect from now.
     pub(crate) fn bind(spec: &TestSpec, station: &Station, backlog: u32) -> Result<Listener> {
         let socket = create(spec.transport, station)?;
         let (place, room) = match station {
@@ -302,7 +302,7 @@ mod tests {
         let refused = check_family(Transport::Udp, &v4, Some(&Target::Ip("[::1]:7".parse().unwrap()))).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "UDP from 127.0.0.1 to [::1]:7: one is IPv4, the other IPv6: give both ends addresses of one family"
+            "UDP from 127.0.0.1 to [::1]:7: one is IPv4, the other IPv6: give both endpoints addresses of one family"
         );
         assert!(check_family(Transport::Unix, &v4, None).is_err());
         assert!(check_family(Transport::Tcp, &v4, Some(&Target::Unix("/s".into()))).is_err());

@@ -1,4 +1,4 @@
-//! What the flows of an end send without copying it. It is made once, when the first flow asks for it.
+//! Data that the flows of an end send without copying. It is created once, when the first flow asks for it.
 
 use std::{
     fs::File,

@@ -40,7 +40,7 @@ fn longest_datagram(expected: usize) -> usize {
     expected.max(crate::wire::GREETING_LEN) + 1
 }
 
-/// Whether a test has several requests of a flow under way.
+/// Returns whether a test has several requests of a flow under way.
 pub(crate) fn is_pipelined(spec: &TestSpec) -> bool {
     spec.options.burst.get() > 1 || spec.options.arrivals.is_some()
 }

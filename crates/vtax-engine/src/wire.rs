@@ -1,4 +1,4 @@
-//! What goes over the wire besides payload: stamps, marks, greetings and the token.
+//! Data on the wire other than payload: stamps, marks, greetings and the token.
 //!
 //! Connections: the initiator shows the token and the flow's index ([`hello`]). When all flows have done so,
 //! the responder answers each with [`READY`]. Datagrams: the same, but each side repeats itself until it is
@@ -53,8 +53,8 @@ pub(crate) enum FlowGreeting {
     End = 6,
     /// Receiver of a stream: I know that.
     Ended = 7,
-    /// Sender of a stream: this slice ends here. It has the slice's number instead of the flow's index, and so has the answer:
-    /// a repetition may arrive late.
+    /// Sender of a stream: this slice ends here. It has the slice's number instead of the flow's index, and so has the
+    /// answer: a repetition may arrive late.
     Pause = 8,
     /// Receiver of a stream: I know that, and have received all that came before.
     Paused = 9,
@@ -106,7 +106,7 @@ impl Stamp {
         Stamp(sequence << MARK_BITS | mark as u64)
     }
 
-    /// Whether `message` starts with this stamp; a short message is compared as far as it goes.
+    /// Returns whether `message` starts with this stamp; a short message is compared as far as it goes.
     #[inline]
     pub(crate) fn leads(self, message: &[u8]) -> bool {
         let len = message.len().min(Stamp::LEN);
@@ -118,7 +118,7 @@ impl Stamp {
         Mark::from_repr(message.first()? & ((1 << MARK_BITS) - 1))
     }
 
-    /// How many sequence numbers a stamp of `len` bytes can tell apart, as a power of two.
+    /// Returns the number of sequence numbers that a stamp of `len` bytes can distinguish, as a power of two.
     pub(crate) fn sequence_bits(len: usize) -> u32 {
         8 * len.min(Stamp::LEN) as u32 - MARK_BITS
     }
@@ -132,10 +132,10 @@ impl Stamp {
     }
 }
 
-/// Where a datagram has the token: behind the sequence number, if the message has room.
+/// Position of the token in a datagram: after the sequence number, if the message has room.
 const TOKEN_PLACE: std::ops::Range<usize> = Stamp::LEN..Stamp::LEN + TOKEN_LEN;
 
-/// Whether a datagram shows the token, or is too short for it.
+/// Returns whether a datagram shows the token, or is too short for it.
 #[inline]
 pub(crate) fn shows_token(message: &[u8], token: &Token) -> bool {
     message.get(TOKEN_PLACE).is_none_or(|shown| token.is(shown))

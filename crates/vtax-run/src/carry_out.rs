@@ -20,9 +20,9 @@ use crate::{
 pub struct FinishedJob {
     /// The run.
     pub ran: RanJob,
-    /// Where it is kept.
+    /// Store of the run.
     pub store: Store,
-    /// The folder of the store.
+    /// The directory of the store.
     pub state_dir: PathBuf,
 }
 
@@ -63,12 +63,12 @@ fn server_of(old: Option<&RunReadings>, asked: Option<ServerSpec>) -> miette::Re
     match (begun, asked) {
         (Some(begun), Some(asked)) if begun != asked && !asked.is_any() => Err(miette!(
             code = "run-from-elsewhere",
-            "the run {} was begun on {begun} and goes on there, not on {asked}",
+            "the run {} was started on {begun} and resumes only there, not on {asked}",
             run.header.id
         )),
         (None, Some(_)) => Err(miette!(
             code = "run-from-elsewhere",
-            "the run {} was begun on this machine and goes on here; leave --server out",
+            "the run {} was started on this machine and resumes only here; omit --server",
             run.header.id
         )),
         (begun, _) => Ok(begun.filter(|_| !is_here())),

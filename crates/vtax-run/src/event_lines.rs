@@ -1,4 +1,4 @@
-//! Events as lines, by which the vtax in an emulated server tells the vtax outside what happens. Each line is a JSON
+//! Events as lines, by which the vtax in an emulated server reports events to the vtax outside. Each line is a JSON
 //! array of the version and an event.
 
 use std::io::{self, Write};
@@ -17,16 +17,16 @@ const LONGEST: usize = 64 << 20;
 
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(crate) enum LineError {
-    #[error("the emulated server writes events in version {0}, and this vtax reads {VERSION}: it has another vtax")]
+    #[error("the emulated server runs another vtax: it writes event version {0}, and this vtax reads {VERSION}")]
     #[diagnostic(code("server-version"))]
     Version(u32),
-    #[error("the emulated server sent what is no event: {line:?}")]
+    #[error("invalid event from the emulated server: {line:?}")]
     #[diagnostic(code("defect"))]
     Broken { line: String, source: serde_json::Error },
-    #[error("what the emulated server sends breaks off in the middle of a line: {0:?}")]
+    #[error("output of the emulated server ends in the middle of a line: {0:?}")]
     #[diagnostic(code("server-lost"))]
     Half(String),
-    #[error("the emulated server sent a line that has no end")]
+    #[error("the emulated server sent a line that is too long")]
     #[diagnostic(code("defect"))]
     Long,
 }
@@ -79,7 +79,7 @@ pub(crate) fn text(event: &RunEvent<'_>) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The sink that writes each event to standard output at once, but not the progress of each sample.
+/// The sink that writes each event to standard output immediately, but not the progress of each sample.
 #[derive(Debug, Default)]
 pub struct EventLines {
     progress: EveryFewSeconds,
@@ -148,7 +148,7 @@ mod tests {
     fn a_broken_line_is_shown() {
         for line in ["[2,{\"samples\":7}]\n", "kernel panic\n", "[2]\n"] {
             let error = LineReader::default().push(line.as_bytes()).expect_err("broken").to_string();
-            assert!(error.contains("is no event") && error.contains(&line[..2]), "{error}");
+            assert!(error.contains("invalid event") && error.contains(&line[..2]), "{error}");
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
         let lines = reader.push(&stream[..stream.len() - 3]).expect("two good lines");
         assert_eq!(told(&lines), [1, 2]);
         let error = reader.end().expect_err("it breaks off").to_string();
-        assert!(error.contains("breaks off") && error.contains("end"), "{error}");
+        assert!(error.contains("in the middle of a line") && error.contains("end"), "{error}");
     }
 
     #[test]

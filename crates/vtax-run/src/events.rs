@@ -1,4 +1,4 @@
-//! What happens while a job is done, and who hears of it: the store, the terminal, a vtax elsewhere, all alike.
+//! Events of a job and their receivers: the store, the terminal, a vtax elsewhere, all alike.
 
 use std::{
     borrow::Cow,
@@ -36,24 +36,24 @@ pub enum RunEvent<'a> {
 pub struct SampleProgress {
     /// Its round, from 1.
     pub round: u32,
-    /// Its cell, or the block of cells that take turns.
+    /// Its cell, or the block of cells that alternate.
     pub what: String,
-    /// How many samples were taken or have failed in this session.
+    /// Number of samples taken or failed in this session.
     pub done: usize,
-    /// How many this session has, as far as is known.
+    /// Number of samples in this session, as far as known.
     pub total: usize,
     /// The time until the last one is taken, by the pace so far. None before the first one.
     pub left: Option<Span>,
 }
 
-/// How a session of a run ended.
+/// End of a run's session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionEnd {
-    /// What became of the run.
+    /// Final state of the run.
     pub state: RunState,
-    /// How long this session took.
+    /// Time that this session took.
     pub wall_seconds: f64,
-    /// What the user asked for and the run did not reach, a sentence each.
+    /// Requests of the user that the run did not fulfil, a sentence each.
     pub shortfalls: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ impl RunEvents {
         self.0.iter().try_for_each(|sink| sink.take(event))
     }
 
-    /// Tells the user a line. If it can't be told, the work goes on without it.
+    /// Prints a line for the user. If it can't be told, the work goes on without it.
     pub fn tell(&self, line: impl Display) {
         let _ = self.send(&RunEvent::Told(line.to_string().into()));
     }
@@ -103,7 +103,7 @@ pub struct EveryFewSeconds(Mutex<Option<Instant>>);
 impl EveryFewSeconds {
     const APART: Duration = Duration::from_secs(5);
 
-    /// Whether it is time again.
+    /// Returns whether it is time again.
     pub fn is_due(&self) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let due = last.is_none_or(|last| last.elapsed() >= EveryFewSeconds::APART);

@@ -1,4 +1,4 @@
-//! Follows a run that another vtax measures, by what lands in the store, and tells of it by the same events.
+//! Follows a run that another vtax measures, by what lands in the store, and reports it by the same events.
 
 use std::{borrow::Cow, path::PathBuf};
 
@@ -22,7 +22,7 @@ impl RunFollower {
         RunFollower { state_dir, id, seen: RunSeen::default(), ended: false }
     }
 
-    /// What has happened since the last call, or a part of that; nothing if nothing has. After the end of the run
+    /// Returns the events since the last call, or some of them; none if there are none. After the end of the run
     /// nothing comes any more. A run whose vtax has died ends as [`RunState::Running`].
     pub fn events(&mut self) -> Result<Vec<RunEvent<'static>>, StoreError> {
         if self.ended {

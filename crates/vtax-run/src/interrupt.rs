@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one stops the run cleanly, the second leaves at once.
+//! Ctrl-C: the first one stops the run cleanly, the second leaves immediately.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -16,7 +16,7 @@ const INTERRUPTED: i32 = 130;
 
 type Action = Box<dyn Fn() + Send>;
 
-/// Whether the user has asked to stop, and what to do at once when they do.
+/// True if the user has asked to stop, and what to do immediately when they do.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     events: RunEvents,
@@ -38,12 +38,12 @@ impl Drop for Caught {
 }
 
 impl Interrupt {
-    /// Catches SIGINT, SIGTERM and SIGHUP from now on.
+    /// Catches SIGINT, SIGTERM and SIGHUP from now.
     pub fn catch(events: &RunEvents) -> miette::Result<Interrupt> {
-        Interrupt::catch_telling("what is measured is kept", events)
+        Interrupt::catch_telling("samples taken so far are saved", events)
     }
 
-    /// Does the same, and tells the user `told` after Ctrl-C.
+    /// Does the same, and shows the user `told` after Ctrl-C.
     pub fn catch_telling(told: &'static str, events: &RunEvents) -> miette::Result<Interrupt> {
         let interrupt = Interrupt { told, events: events.clone(), ..Interrupt::default() };
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
@@ -52,12 +52,12 @@ impl Interrupt {
         Ok(Interrupt { caught: Some(Arc::new(Caught(handle))), ..interrupt })
     }
 
-    /// Whether they have.
+    /// Returns whether they have.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed) > 0
     }
 
-    /// Sets what is done at once when the user asks to stop. It replaces what was set before. If the user has asked
+    /// Sets what is done immediately when the user asks to stop. It replaces what was set before. If the user has asked
     /// already, it is done now, and perhaps once more if the signal comes in this moment.
     pub(crate) fn on_ask(&self, action: impl Fn() + Send + 'static) {
         *self.action.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
@@ -66,7 +66,7 @@ impl Interrupt {
         }
     }
 
-    /// Ends this process at once when the user asks to stop, for there is nothing yet to put back.
+    /// Ends this process immediately when the user asks to stop, for there is nothing yet to put back.
     pub(crate) fn leave_on_ask(&self) {
         self.on_ask(|| std::process::exit(INTERRUPTED));
     }
@@ -78,10 +78,10 @@ impl Interrupt {
 
     fn signalled(&self, signal: i32) {
         if self.asked.fetch_add(1, Ordering::Relaxed) > 0 {
-            self.events.tell("vtax: leaving at once; `vtax lab clean` removes what is left of the lab");
+            self.events.tell("vtax: exiting immediately; `vtax lab clean` removes what is left of the lab");
             std::process::exit(128 + signal);
         }
-        self.events.tell(format_args!("vtax: stopping: {} (once more to leave at once)", self.told));
+        self.events.tell(format_args!("vtax: stopping: {} (press again to exit immediately)", self.told));
         self.act();
     }
 

@@ -1,4 +1,4 @@
-//! What is to be measured, as plain data: a command line or a page makes a job, and a runner does it.
+//! Measurement request as plain data: a command line or a page creates a job, and a runner executes it.
 
 use std::{
     fs::{self, File},
@@ -20,16 +20,16 @@ use crate::{
     study::{Changes, DiskRequest, MeasureRequest},
 };
 
-/// What is to be done, and how.
+/// Work to do and its conditions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// What is measured.
+    /// Subject of the measurement.
     pub work: Work,
     /// Directory, CPUs, kernel, label and command line of the run.
     pub conditions: Conditions,
 }
 
-/// What is measured.
+/// Subject of the measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Work {
@@ -37,7 +37,7 @@ pub enum Work {
     Study {
         /// The study as its file has it.
         study: Box<Study>,
-        /// What is otherwise.
+        /// Changes to the study.
         changes: Box<Changes>,
     },
     /// Tests between two ends. They become a study once the path is known.
@@ -53,20 +53,20 @@ pub enum Work {
     },
 }
 
-/// How a run is measured.
+/// Conditions of a run's measurement.
 #[serde_as]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Conditions {
-    /// The disk folder of file tests, and where Unix sockets are made.
+    /// The disk directory of file tests, and where Unix sockets are made.
     pub directory: PathBuf,
     /// The CPUs of a new run. A run that goes on has its own.
     #[serde_as(as = "DisplayFromStr")]
     pub pins: Pins,
     /// The kernel that guests boot, unless the study names one.
     pub kernel: Option<PathBuf>,
-    /// Whether a new run on an emulated server uses the server's cables.
+    /// True if a new run on an emulated server uses the server's cables.
     pub server_cables: bool,
-    /// What the user calls a new run; empty if nothing.
+    /// Label of a new run; may be empty.
     pub label: ForeignText,
     /// The words of the command line that asks for the run. The run's record has them.
     pub command: Vec<String>,
@@ -79,7 +79,7 @@ impl Conditions {
             true => Ok(()),
             false => Err(miette!(
                 code = "option-not-for-this",
-                "--pin is for tests of a network, and `{}` has tests of disks; leave it out",
+                "--pin applies to network tests, and `{}` has disk tests; omit it",
                 study.id
             )),
         }
@@ -97,20 +97,20 @@ impl Conditions {
     }
 }
 
-/// Where a job is done.
+/// Executor of jobs.
 pub trait Runner {
-    /// Does the job, or goes on with `old`, and sends what happens as events.
+    /// Does the job, or resumes `old`, and sends what happens as events.
     fn run(&self, job: &Job, old: Option<RunReadings>) -> Result<RanJob, Stop>;
 }
 
 /// A run that has ended, in order or not.
 #[derive(Debug)]
 pub struct RanJob {
-    /// What was measured.
+    /// Measured data.
     pub run: RunReadings,
-    /// What ended it early, if it wasn't the user.
+    /// Reason for an early end, unless it was the user.
     pub error: Option<Report>,
-    /// What the user asked for and the run did not reach, a sentence each.
+    /// Requests of the user that the run did not fulfil, a sentence each.
     pub shortfalls: Vec<String>,
 }
 
@@ -133,7 +133,7 @@ impl Job {
         if let Work::GoOn { rounds, .. } = self.work { rounds } else { None }
     }
 
-    /// The run that goes on, with the plan that it has from now on.
+    /// The run that goes on, with the plan that it has from now.
     pub(crate) fn old(&self, store: &Store) -> Result<Option<RunReadings>, Stop> {
         let Work::GoOn { run, .. } = &self.work else { return Ok(None) };
         let mut run = store.load(run)?;
@@ -158,7 +158,7 @@ impl Job {
     }
 }
 
-/// What the name of a handed job ends with. It begins with the number of the process that has written it.
+/// Suffix of the name of a handed-over job. The name begins with the number of the process that has written it.
 const HANDED: &str = ".job.json";
 
 /// A job in a file, for the vtax in an emulated server, which sees this machine's files. The first line is the job,
@@ -194,7 +194,8 @@ impl HandedJob {
     /// Reads what another vtax has handed over.
     pub(crate) fn read(path: &Path) -> miette::Result<(Job, Option<RunReadings>)> {
         let reading = || format!("reading {}", path.display());
-        // Here as everywhere, JSON is read from bytes: serde generates code for each kind of source, and a run has many types.
+        // Here as everywhere, JSON is read from bytes: serde generates code for each kind of source, and a run has many
+        // types.
         let text = fs::read(path).coded("file", reading)?;
         let end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
         let (line, run) = text.split_at(end);
@@ -267,7 +268,7 @@ mod tests {
             job.conditions.pins = pins.parse().expect("pins");
             job.check().map_err(|stop| stop.to_string())
         };
-        assert!(told("vdisk", "0,1").expect_err("refused").starts_with("--pin is for tests of a network, and `vdisk`"));
+        assert!(told("vdisk", "0,1").expect_err("refused").starts_with("--pin applies to network tests, and `vdisk`"));
         assert!(told("vdisk", "auto").is_ok() && told("demo", "0,1").is_ok());
     }
 

@@ -20,7 +20,7 @@ struct Keeping {
 }
 
 impl RunKeeper {
-    /// Keeps a new run, or goes on with `old`, which gets `rounds` in all.
+    /// Keeps a new run, or resumes `old`, which gets `rounds` in all.
     pub(crate) fn new(store: Store, old: Option<&RunReadings>, rounds: Option<u32>) -> RunKeeper {
         let old = old.map(|run| (run.header.id.clone(), rounds));
         RunKeeper(Mutex::new(Keeping { store, old, writer: None }))

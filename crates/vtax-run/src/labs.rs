@@ -23,11 +23,11 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// How long an agent that is a process of this machine may take to greet.
+/// Time that an agent that is a process of this machine may take to greet.
 pub(crate) const GREETING: Duration = Duration::from_secs(10);
-/// The agent of a guest answers at once, unless the guest gets no CPU.
+/// The agent of a guest answers immediately, unless the guest gets no CPU.
 const GUEST_ANSWER: Duration = Duration::from_secs(30);
-/// How long after its last byte a QEMU that dies may be seen to run.
+/// Time after its last byte during which a dying QEMU may still appear to run.
 pub(crate) const DYING: Duration = Duration::from_secs(1);
 
 /// A lab that is up.
@@ -46,7 +46,7 @@ pub fn find(world: &World, name: &Name) -> Result<HoldingSummary, Stop> {
         Some(index) => Ok(held.swap_remove(index)),
         None => Err(Stop::input(miette!(
             code = "no-such-lab",
-            "there is no lab `{name}`; {}",
+            "no lab `{name}`; {}",
             there_is(held.iter().map(|other| &other.name))
         ))),
     }
@@ -58,11 +58,11 @@ pub(crate) fn there_is<'a>(names: impl Iterator<Item = &'a Name>) -> String {
     if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) }
 }
 
-/// Removes what a killed vtax left of the lab that is to be built.
+/// Removes what a killed vtax left of the lab to build.
 pub fn remove_abandoned(world: &World, name: &Name, events: &RunEvents) -> Result<(), Stop> {
     let report = clean(world, Some(name)).or_infrastructure()?;
     for lab in &report.removed {
-        events.tell(format_args!("removed what a vtax that was killed had left of the lab {lab}"));
+        events.tell(format_args!("removed leftovers of the lab {lab} from a vtax that was killed"));
     }
     report.notes.iter().for_each(|note| events.tell(note));
     match report.failures.into_iter().next() {

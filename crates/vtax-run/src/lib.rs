@@ -1,8 +1,8 @@
-//! Carries out jobs: what is to be measured comes as data, and what happens goes out as events.
+//! Carries out jobs: the measurement request comes as data, and what happens goes out as events.
 //!
-//! A command line, a page or another vtax makes a [`Job`]. [`carry_out()`] has a [`Runner`] do it, on this machine or on
-//! an emulated server, and keeps the run in the store. Whoever wants to hear of it is an [`EventSink`]. Nothing here
-//! reads a command line, and nothing prints.
+//! A command line, a page or another vtax makes a [`Job`]. [`carry_out()`] has a [`Runner`] do it, on this machine or
+//! on an emulated server, and keeps the run in the store. Receivers of these events implement an [`EventSink`]. Nothing
+//! here reads a command line, and nothing prints.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -1,4 +1,4 @@
-//! What libvirt tells of its domains: it is asked by `virsh`, and its XML is read. Nothing of a domain is changed.
+//! Information about libvirt's domains, queried with `virsh` and read from its XML. Domains are never changed.
 
 mod error;
 mod machine;
@@ -15,7 +15,7 @@ pub(crate) use self::{
 };
 use crate::stop::Stop;
 
-/// What the domain of this name is made of.
+/// Returns the configuration of the domain with this name.
 pub fn machine(name: &str) -> Result<LibvirtMachine, Stop> {
     Ok(DomainQuery { virsh: &VirshProgram::user(), name }.described()?.machine)
 }

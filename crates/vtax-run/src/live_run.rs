@@ -9,14 +9,14 @@ use crate::{
     study::seconds,
 };
 
-/// Samples by whose pace the time that is left is reckoned, if nobody tells it.
+/// Samples by whose pace the time that is left is reckoned, unless it is reported.
 const PACE: usize = 60;
 
-/// What is known of a run that goes on.
+/// State of a run in progress.
 #[derive(Debug, Default)]
 pub struct LiveRun {
     run: Option<RunReadings>,
-    /// How many samples its plan has.
+    /// Number of samples in its plan.
     total: usize,
     next: Option<SampleProgress>,
 }
@@ -47,7 +47,7 @@ impl LiveRun {
         self.run.as_ref()
     }
 
-    /// How far it has come. Whoever takes the samples tells it; otherwise it is counted.
+    /// Returns the progress, as reported by the process that takes the samples, or else counted.
     pub fn progress(&self) -> RunProgress {
         if let Some(SampleProgress { round, what, done, total, left }) = &self.next {
             let left = left.map(|left| left.0);

@@ -1,4 +1,4 @@
-//! Where vtax keeps and finds things.
+//! Locations of vtax's files.
 
 use std::path::PathBuf;
 
@@ -7,27 +7,27 @@ use vtax_wire::locate::{self, LocateError};
 
 use crate::stop::Stop;
 
-/// What the user has said of it.
+/// Choices of the user.
 #[derive(Debug, Clone, Default)]
 pub struct Locations {
-    /// The folder of the results.
+    /// The directory of the results.
     pub state: Option<PathBuf>,
     /// The program vtax-agent.
     pub agent: Option<PathBuf>,
 }
 
 impl Locations {
-    /// The folder of what tuning has changed on this machine.
+    /// The directory of what tuning has changed on this machine.
     pub fn tuning_dir(&self) -> Result<PathBuf, Stop> {
         vtax_change::tuning_folder(self.state.as_deref()).ok_or_else(no_state_dir)
     }
 
-    /// The folder of the results, by the XDG Base Directory Specification.
+    /// The directory of the results, by the XDG Base Directory Specification.
     pub fn state_dir(&self) -> Result<PathBuf, Stop> {
         state::folder(self.state.as_deref()).ok_or_else(no_state_dir)
     }
 
-    /// Where the program is that measures in each domain.
+    /// Finds the program that measures in each domain.
     pub fn find_agent(&self) -> Result<PathBuf, LocateError> {
         locate::agent_program(self.agent.as_deref())
     }
@@ -44,7 +44,7 @@ impl Locations {
 fn no_state_dir() -> Stop {
     Stop::input(miette::miette!(
         code = "no-state-dir",
-        "$HOME is no absolute path; say where results are kept with --state DIR"
+        "$HOME is not an absolute path; set the results directory with --state DIR"
     ))
 }
 

@@ -19,7 +19,7 @@ pub struct LockFile {
 }
 
 impl LockFile {
-    /// Takes the lock, or tells which process has it.
+    /// Takes the lock, or reports which process has it.
     pub fn take(path: &Path) -> miette::Result<Result<LockFile, String>> {
         let mut lock = record::open_lock(path)?;
         match lock.try_lock() {

@@ -7,5 +7,5 @@ use miette::miette;
 /// A word of the command, for the control protocol is text. `place` is where the command runs.
 pub fn word(word: OsString, place: &str) -> miette::Result<String> {
     word.into_string()
-        .map_err(|word| miette!(code = "not-utf8", "{word:?} is not UTF-8; a {place} can't be told of it"))
+        .map_err(|word| miette!(code = "not-utf8", "{word:?} is not UTF-8 and cannot be passed to a {place}"))
 }

@@ -69,7 +69,7 @@ impl Rig {
         self.cpus
     }
 
-    /// For small differences. On a virtual machine both ends share one CPU, as the rows of a study that take turns do.
+    /// For small differences. On a virtual machine both ends share one CPU, as the rows of a study that alternate do.
     pub fn cpus_for_path(&self) -> Option<[u32; 2]> {
         self.cpus.map(|[first, second]| [first, if self.is_virtual { first } else { second }])
     }
@@ -79,7 +79,7 @@ impl Rig {
         endpoint(&self.lab, host, wire)
     }
 
-    /// What both ends report of a sample.
+    /// Returns the reports of both ends for a sample.
     pub fn reports(&self, spec: &TestSpec, wire: &str) -> miette::Result<(EndReport, EndReport)> {
         self.reports_on(spec, wire, self.cpus)
     }
@@ -115,7 +115,7 @@ impl Rig {
         Ok(Figures::join(spec, true, &sent, &received))
     }
 
-    /// Takes a sample of each test, cut into slices. The tests take turns in the given orders.
+    /// Takes a sample of each test, cut into slices. The tests alternate in the given orders.
     pub fn take_turns(
         &self,
         specs: &[TestSpec],
@@ -123,9 +123,9 @@ impl Rig {
         orders: &[Vec<usize>],
         gaps: &mut Gaps,
     ) -> miette::Result<Vec<Figures>> {
-        let first = specs.first().ok_or_else(|| {
-            miette!(code = "option-not-for-this", "no test was given that could take turns; name at least one")
-        })?;
+        let first = specs
+            .first()
+            .ok_or_else(|| miette!(code = "option-not-for-this", "no test can be interleaved; name at least one"))?;
         let [initiator, responder] = &self.agents;
         let taken = gaps.measure(first, orders, |timetable| -> miette::Result<_> {
             let pair = |(index, spec): (usize, &TestSpec)| -> miette::Result<AgentPair<'_>> {
@@ -141,7 +141,7 @@ impl Rig {
     }
 }
 
-/// The lab's name has the number of this process in it, so that two commands can go on at once.
+/// The lab's name has the number of this process in it, so that two commands can go on at the same time.
 fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> miette::Result<Topology> {
     let ends: [Name; 2] = [SUT.parse()?, PEER.parse()?];
     let wire = |(name, shape): &(&str, Option<Shape>)| -> miette::Result<Wire> {

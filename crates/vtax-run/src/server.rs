@@ -1,8 +1,8 @@
 //! The emulated server: booted or found, and this very program run in it.
 //!
-//! The server sees this machine's files, so nothing has to be installed in it. What it writes stays in its memory, but for
-//! the state of its vtax: that is on a disk of its own, which a reboot of the server leaves. Its output comes over the port
-//! of its agent.
+//! The server sees this machine's files, so nothing must be installed in it. What it writes stays in its memory, but
+//! for the state of its vtax: that is on its own disk, which a reboot of the server leaves. Its output comes over the
+//! port of its agent.
 
 mod boot;
 mod command;
@@ -35,14 +35,14 @@ use crate::{
     stop::{Blamed, Coded, Stop},
 };
 
-/// How long the short scripts may take that prepare a server.
+/// Time limit of the short scripts that prepare a server.
 const SCRIPT_TIME: Span = Span(Duration::from_secs(60));
 /// QEMU answers in a moment.
 const MONITOR_TIME: Duration = Duration::from_secs(10);
-/// The file beside the server's sockets that tells what kind of server it is.
+/// The file next to the server's sockets that shows what kind of server it is.
 const MACHINE: &str = "machine.json";
 
-/// How long a server is needed.
+/// Lifetime of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stay {
     /// Until somebody takes it down.
@@ -58,15 +58,15 @@ pub enum Stay {
 pub struct ServerRequest<'a> {
     /// Its kind.
     pub spec: ServerSpec,
-    /// How long it is needed.
+    /// Lifetime.
     pub stay: Stay,
-    /// Whether the server must be of exactly this kind, and not any kept one.
+    /// True if the server must be of exactly this kind, and not any kept one.
     pub exact: bool,
-    /// Where its agent is.
+    /// Location of its agent.
     pub locations: &'a Locations,
     /// The kernel that it boots; vtax looks for one if this is none.
     pub kernel: Option<&'a Path>,
-    /// Who hears of it.
+    /// Receivers of events.
     pub events: &'a RunEvents,
 }
 
@@ -86,13 +86,13 @@ pub struct EmulatedServerUp {
     /// Its kind.
     pub spec: ServerSpec,
     pub(crate) machine: EmulatedServer,
-    /// Whether it was up already.
+    /// True if it was up already.
     pub(crate) found: bool,
     _lock: LockFile,
 }
 
 impl ServerRequest<'_> {
-    /// Enters the world of labs before the first thread ([`World::enter`]), and catches Ctrl-C from now on.
+    /// Enters the world of labs before the first thread ([`World::enter`]), and catches Ctrl-C from now.
     pub fn enter(&self) -> Result<ServerSite, Stop> {
         let lifetime = if self.stay == Stay::Kept { Lifetime::Kept } else { Lifetime::Ephemeral };
         let world = World::enter(lifetime).or_infrastructure()?;
@@ -144,13 +144,14 @@ impl ServerRequest<'_> {
                 Stay::Command | Stay::Found => Ok(None),
                 Stay::Kept => Err(Stop::input(miette!(
                     code = "server-in-use",
-                    "another emulated server is up already, {kept}; use that with --server emulated, or remove it first: vtax server down"
+                    "another emulated server is already up, {kept}; use it with --server emulated, or remove it \
+                     first: vtax server down"
                 ))),
             };
         }
         let held = LiveHolding::open(world, &kept_name()).or_infrastructure()?;
         let server = self.attach(held, true)?;
-        self.events.tell(format_args!("server: {kept} is up already and is used"));
+        self.events.tell(format_args!("server: using {kept}, which is already up"));
         Ok(Some(server))
     }
 
@@ -162,7 +163,7 @@ impl ServerRequest<'_> {
         remove_abandoned(world, &name, self.events)?;
         remove_abandoned_servers(world, self.events)?;
         let (within, of) = (world.clone(), name.clone());
-        // An error means that the server has just ended by itself, or that what waits for it will tell of the same.
+        // An error means that the server has just exited, or that what waits for it will report the same.
         interrupt.on_ask(move || drop(LiveHolding::stop_building(&within, &of)));
         let phases = Phases::of("server", self.events);
         let agent = self.locations.agent_program()?;
@@ -187,7 +188,7 @@ impl ServerRequest<'_> {
         let spec = qemu
             .launch()
             .server
-            .ok_or_else(|| miette!(code = "defect", "the guest is no emulated server"))
+            .ok_or_else(|| miette!(code = "defect", "the guest is not an emulated server"))
             .or_infrastructure()?;
         let link = Arc::new(boot::wait_for_link(&qemu, self.events).or_infrastructure()?);
         let events = self.events.clone();
@@ -252,7 +253,7 @@ impl EmulatedServerUp {
     }
 }
 
-/// Whether this machine is an emulated server.
+/// Returns whether this machine is an emulated server.
 pub fn is_here() -> bool {
     Path::new(EmulatedServer::FILE).exists()
 }
@@ -260,7 +261,8 @@ pub fn is_here() -> bool {
 fn none_up() -> Stop {
     Stop::input(miette!(
         code = "no-server-up",
-        "no such emulated server is up, so there is nothing in it; vtax lab up FILE --server emulated boots one, and vtax server list shows those that are up"
+        "no such emulated server is up; boot one with vtax lab up FILE --server emulated, or list those that are up: \
+         vtax server list"
     ))
 }
 
@@ -284,7 +286,9 @@ fn command_name() -> Name {
 fn take_lock(qemu: &Qemu) -> miette::Result<LockFile> {
     LockFile::take(&qemu.launch().directory.join("in-use.lock"))?.map_err(|holder| {
         miette!(
-            code = "server-in-use", "the emulated server that is up is used by another vtax: {holder}; wait for that, or have another server with settings of its own (--server emulated:memory=3GiB)"
+            code = "server-in-use",
+            "the emulated server is in use by another vtax: {holder}; wait for it, or use a \
+                separate server with other settings (--server emulated:memory=3GiB)"
         )
     })
 }

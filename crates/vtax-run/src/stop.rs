@@ -14,10 +14,10 @@ pub struct Stop {
     error: Report,
 }
 
-/// Who can mend it.
+/// Party that can fix the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Blame {
-    /// What the user gave is wrong; nothing was changed.
+    /// Invalid user input; nothing was changed.
     Input,
     /// The machine, the kernel or a program that we need.
     Infrastructure,
@@ -111,7 +111,7 @@ impl From<PlanError> for Stop {
     }
 }
 
-/// Whether this machine lacks what a lab needs. Otherwise the lab asks for what can't be.
+/// Returns whether this machine lacks what a lab needs. Otherwise the lab asks for what can't be.
 fn is_of_machine(error: &PlanError) -> bool {
     match error {
         PlanError::Unsupported { method, unsupported, .. } => *unsupported != no_cable(*method),

@@ -40,7 +40,7 @@ enum Reached {
     Agent(Arc<Agent>),
 }
 
-/// Changes of this machine. Its namespaces have one journal, so whoever tunes several of them shares this.
+/// Changes of this machine. Its namespaces have one journal, so anyone who tunes several of them shares this.
 #[derive(Debug, Clone)]
 pub struct SharedTuner(Arc<Mutex<Tuner>>);
 
@@ -80,7 +80,7 @@ impl TuningHost {
         TuningHost(Reached::Agent(agent))
     }
 
-    /// Whether vtax changes its settings itself, without an agent.
+    /// Returns whether vtax changes its settings itself, without an agent.
     pub fn is_here(&self) -> bool {
         matches!(self.0, Reached::Here { .. })
     }
@@ -103,7 +103,7 @@ impl TuningHost {
         Ok((facts, Observation { before, seconds: begun.elapsed().as_secs_f64() }))
     }
 
-    /// How long TCP connections from the host to this address take.
+    /// Returns the time of TCP connections from the host to this address.
     pub fn connect_time(&self, to: SocketAddr) -> Result<Duration, Stop> {
         match &self.0 {
             Reached::Here { namespace, .. } => told(connect_time(namespace.as_ref().map(|open| &open.namespace), to)),
@@ -111,7 +111,7 @@ impl TuningHost {
         }
     }
 
-    /// What is wanted would change this.
+    /// Returns the changes that `wanted` would make.
     pub fn plan(&self, wanted: &WantedChanges) -> Result<KeptPlan, Stop> {
         match &self.0 {
             Reached::Here { tuner, namespace } => told(tuner.lock().plan(name(namespace), wanted)),
@@ -120,8 +120,8 @@ impl TuningHost {
     }
 
     /// Makes changes that are undone if this is dropped, or when they are reverted. A host with an agent undoes them by
-    /// itself after `within`, even if it can't be reached any more. If the process that has made them is killed, the next
-    /// vtax there undoes them before it changes anything.
+    /// itself after `within`, even if it can't be reached any more. If the process that has made them is killed, the
+    /// next vtax there undoes them before it changes anything.
     pub fn try_out(&self, wanted: &WantedChanges, within: Option<Duration>) -> Result<TriedOut, Stop> {
         match &self.0 {
             Reached::Here { tuner, namespace } => told(tuner.lock().try_out(name(namespace), wanted, within)),
@@ -153,7 +153,7 @@ impl TuningHost {
         }
     }
 
-    /// Brings back what a damaged file still tells. Only on this machine: there somebody can look at what stays.
+    /// Restores what a damaged file still tells. Only on this machine: there somebody can look at what stays.
     pub fn revert_by_force(&self) -> Result<ForcedReport, Stop> {
         match &self.0 {
             Reached::Here { tuner, .. } => told(tuner.lock().revert_by_force()),
@@ -177,10 +177,10 @@ fn name(namespace: &Option<OpenNamespace>) -> Option<&NamespaceRef> {
     namespace.as_ref().map(|open| &open.name)
 }
 
-/// What the user can mend by waiting, or by naming another change.
+/// Errors that the user can fix by waiting, or by naming another change.
 const INPUT: [&str; 3] = ["name-in-use", "no-such-change", "not-tried-out"];
 
-/// Who can mend an error: this machine's and an agent's have the same codes.
+/// Determines who can fix an error: this machine's and an agent's have the same codes.
 fn told<T, E: miette::Diagnostic + Send + Sync + 'static>(result: Result<T, E>) -> Result<T, Stop> {
     result.map_err(|error| {
         let code = error.code().map(|code| code.to_string());

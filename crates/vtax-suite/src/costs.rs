@@ -1,4 +1,4 @@
-//! How long each test took last time: who takes long starts first, and who mostly waits leaves room for others.
+//! Costs of each test last time: long tests start first, and tests that mostly wait leave room for others.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Whether a build fits on the disk. A linker that runs out of space ends by a bus error, after minutes.
+//! True if a build fits on the disk. A linker that runs out of space ends by a bus error, after minutes.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use nix::sys::statvfs::statvfs;
 use super::{error::SuiteError, settings};
 
 const GIB: u64 = 1 << 30;
-/// What `target` has after the lints, the agent and all tests were built, plus what the tests' images take.
+/// Size of `target` after the lints, the agent and all tests were built, plus what the tests' images take.
 const FRESH: u64 = 8 * GIB;
 /// If most of it is there already.
 const BUILT: u64 = 3 * GIB;

@@ -1,4 +1,4 @@
-//! What keeps the suite from running.
+//! Errors that keep the suite from running.
 
 use std::{
     fmt, io,

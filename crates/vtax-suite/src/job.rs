@@ -14,13 +14,13 @@ pub(crate) struct SuiteJob {
     pub(crate) environment: Vec<(String, OsString)>,
     /// CPUs that it keeps busy, if that is known in advance.
     pub(crate) cpus: Option<f64>,
-    /// Whether nothing else of the suite runs beside it.
+    /// True if nothing else of the suite runs next to it.
     pub(crate) alone: bool,
-    /// Whether it is one test, which must report that it has passed.
+    /// True if it is one test, which must report that it has passed.
     pub(crate) is_test: bool,
 }
 
-/// How a job ended.
+/// End of a job.
 #[derive(Debug)]
 pub(crate) struct JobEnd {
     pub(crate) job: SuiteJob,

@@ -141,7 +141,7 @@ impl Alone {
         Ok(Alone { tests: lines.map(str::to_owned).collect(), path, seen: BTreeSet::new() })
     }
 
-    /// Whether the test has the machine to itself.
+    /// Returns whether the test has the machine to itself.
     fn see(&mut self, program: &str, test: &str) -> bool {
         let name = format!("{program} {test}");
         let is_alone = self.tests.contains(&name);

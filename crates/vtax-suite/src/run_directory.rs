@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::error::SuiteError;
 
-/// Where each suite has a directory, next to that of the user's labs.
+/// Parent of each suite's directory, next to that of the user's labs.
 const ALL: &str = "/run/vtax-suite";
 /// The variable by which vtax learns of it.
 const VARIABLE: &str = "VTAX_RUN";
@@ -26,8 +26,8 @@ pub(crate) struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Removes leftovers of killed suites and creates a directory for this one. Returns none without privilege; tests that need a
-    /// directory then fail.
+    /// Removes leftovers of killed suites and creates a directory for this one. Returns none without privilege; tests
+    /// that need a directory then fail.
     pub(crate) fn make() -> Result<Option<RunDirectory>, SuiteError> {
         let all = Path::new(ALL);
         match fs::create_dir_all(all) {
@@ -66,7 +66,8 @@ fn remove_abandoned(path: &Path) {
     }
 }
 
-/// Takes down the labs in it. Leftovers that cannot be removed are reported and fail no test: each suite has another directory.
+/// Takes down the labs in it. Leftovers that cannot be removed are reported and fail no test: each suite has another
+/// directory.
 fn remove(path: &Path) {
     #[derive(Deserialize)]
     struct Held {
@@ -82,7 +83,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// Runs the vtax that was built beside this program.
+/// Runs the vtax that was built next to this program.
 fn vtax(directory: &Path, arguments: &[&str]) -> Option<Output> {
     let program = env::current_exe().ok()?.with_file_name("vtax");
     Command::new(program).args(arguments).env(VARIABLE, directory).stdin(Stdio::null()).output().ok()

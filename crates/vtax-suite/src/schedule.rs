@@ -19,7 +19,8 @@ use super::{
     supervisor::{Report, SUPERVISE},
 };
 
-/// CPUs that all jobs together may exceed the machine's by: estimates are rough, and no job uses its share all the time.
+/// CPUs that all jobs together may exceed the machine's by: estimates are rough, and no job uses its share all the
+/// time.
 const SLACK: f64 = 0.3;
 
 /// Runs all jobs, the longest first, then those that have the machine to themselves. Prints each when it has ended.
@@ -59,7 +60,7 @@ impl Room {
         Room { cpus, taken: 0.0, jobs: 0 }
     }
 
-    /// Whether a job may begin. The first one always may.
+    /// Returns whether a job may begin. The first one always may.
     fn has(&self, share: f64) -> bool {
         self.jobs == 0 || self.taken + share <= self.cpus + SLACK
     }

@@ -29,10 +29,10 @@ pub(crate) struct SuitePart {
     pub(crate) name: String,
     /// The most CPU time that all its jobs together may take, in seconds.
     pub(crate) cpu_seconds: u64,
-    /// Whether it runs if no part is named.
+    /// True if it runs if no part is named.
     #[serde(default = "SuitePart::is_default")]
     default: bool,
-    /// Whether its commands run before all tests: they build what is tested.
+    /// True if its commands run before all tests: they build what is tested.
     #[serde(default)]
     first: bool,
     /// Commands, words separated by spaces.
@@ -91,13 +91,13 @@ impl SuiteSettings {
         self.first(|part| part.tests.iter().any(|pattern| names(pattern, program, test)))
     }
 
-    /// The first part of the file for which this is so, if it is to run.
+    /// The first part of the file for which this is so, if it must run.
     fn first(&self, is_so: impl Fn(&SuitePart) -> bool) -> Option<&SuitePart> {
         let part = self.all.iter().find(|part| is_so(part))?;
         self.parts.iter().find(|chosen| chosen.name == part.name)
     }
 
-    /// Whether each test of this program is a process.
+    /// Returns whether each test of this program is a process.
     pub(crate) fn splits(&self, program: &str) -> bool {
         let of_program = |pattern: &String| pattern.split(' ').next() == Some(program);
         self.all.iter().any(|part| part.tests.iter().any(of_program))
@@ -148,7 +148,7 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Where the suite keeps what it writes.
+/// Returns the directory of the suite's files.
 pub(crate) fn state() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     target.join("suite")

@@ -7,10 +7,11 @@ use super::{
     settings::{SuitePart, SuiteSettings},
 };
 
-/// How many of the slowest tests are named.
+/// Number of slowest tests listed.
 const SLOWEST: usize = 10;
 
-/// Prints the summary. `elapsed` is the time since the suite started. Returns a failure if a job failed or a part took more CPU time than its budget.
+/// Prints the summary. `elapsed` is the time since the suite started. Returns a failure if a job failed or a part took
+/// more CPU time than its budget.
 pub(crate) fn print(settings: &SuiteSettings, ends: &[JobEnd], elapsed: Duration) -> ExitCode {
     println!("\n{:<10} {:>6} {:>8} {:>8} {:>9}", "PART", "TESTS", "JOBS (s)", "CPU (s)", "BUDGET");
     let rows: Vec<Row> = settings.parts.iter().map(|part| Row::of(part, ends)).collect();

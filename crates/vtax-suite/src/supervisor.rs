@@ -30,12 +30,12 @@ use super::error::SuiteError;
 
 /// Makes this program a supervisor: `--supervise REPORT PROGRAM [ARGUMENT...]`.
 pub(crate) const SUPERVISE: &str = "--supervise";
-/// What a job leaves may need a moment to end by itself.
+/// Time for a job's leftover processes to exit.
 const GRACE: Duration = Duration::from_secs(20);
 /// A job that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(5_400);
 
-/// What a supervisor reports of its job: `MICROSECONDS`, and in further lines processes that had to be ended.
+/// Report of a supervisor about its job: `MICROSECONDS`, and in further lines processes that had to be ended.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Report {
     pub(crate) cpu: Duration,
@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// A supervisor reaps every child of its process, so that tests with children take turns.
+    /// A supervisor reaps every child of its process, so that tests with children alternate.
     static CHILDREN: Mutex<()> = Mutex::new(());
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where the workloads of a thread record what they do.
+//! Recording interface for the workloads of a thread.
 
 use std::{
     cell::{RefCell, RefMut},
@@ -68,7 +68,7 @@ impl<'a> ThreadRecorder<'a> {
         self.shared.warming.goes_on(self.thread, *begun, now, units, watch)
     }
 
-    /// When the warm-up ends at the latest: for a flow that has to wait before it can complete anything.
+    /// When the warm-up ends at the latest: for a flow that must wait before it can complete anything.
     pub(crate) fn warms_until(&self) -> u64 {
         after(self.ledger.borrow().begun, self.shared.session.spec.warmup.most().0)
     }
@@ -94,7 +94,7 @@ impl<'a> ThreadRecorder<'a> {
         self.shared.session.spec.duration.0
     }
 
-    /// When each slice of a sliced sample begins. A slice without a time in the schedule begins at once.
+    /// When each slice of a sliced sample begins. A slice without a time in the schedule begins immediately.
     pub(crate) fn turns(&self) -> Vec<u64> {
         let starts = &self.shared.schedule.slices;
         let passes = self.shared.session.spec.slices.map_or(0, |slices| slices.passes as usize);

@@ -1,4 +1,4 @@
-//! What a thread has counted.
+//! Counters of a thread.
 
 use vtax_model::{
     measurement::{EndReport, Slice, ThreadCpu},
@@ -23,7 +23,7 @@ pub(crate) struct ThreadCounts {
     pub(super) closes: u64,
     pub(super) opened: Option<Reading>,
     pub(super) closed: Option<Reading>,
-    /// How many flows have opened their window, and the slot of the first.
+    /// Number of flows that have opened their window, and the slot of the first.
     pub(super) openers: (u32, usize),
     pub(super) counts: Vec<Count>,
     pub(super) done: u64,
@@ -34,12 +34,12 @@ pub(crate) struct ThreadCounts {
     /// When the present interval of the series ends; `u64::MAX` without a series.
     pub(super) turn: u64,
     pub(super) watch: Option<Watch>,
-    /// Whether a responder that is told to stall has done so.
+    /// True if a responder that is instructed to stall has done so.
     pub(super) stalled: bool,
     pub(super) cost: Cost,
 }
 
-/// What the slices that have ended cost the thread.
+/// Cost to the thread of the slices that have ended.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cost {
     pub(super) cpu: ThreadCpu,
@@ -48,13 +48,13 @@ pub(super) struct Cost {
     pub(super) lost: u64,
 }
 
-/// What a flow has done in its part of the window.
+/// Work of a flow in its part of the window.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Count {
     pub(super) start: u64,
     /// When the last counted unit ended.
     pub(super) last: u64,
-    /// How many units, as [`Counted`] says.
+    /// Number of units, see [`Counted`].
     pub(super) done: u64,
     pub(super) way: Sender,
 }
@@ -67,10 +67,10 @@ pub(crate) enum Sender {
     There,
 }
 
-/// What is counted.
+/// Unit of counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Counted {
-    /// Transactions of so many bytes, with a histogram of their times (initiator).
+    /// Transactions of a given number of bytes, with a histogram of their times (initiator).
     Transactions(u64),
     /// The same, but the other end knows the times (responder).
     Answers(u64),

@@ -1,4 +1,4 @@
-//! What a thread and its flows cost, read at the beginning and the end of the window.
+//! Cost of a thread and its flows, read at the beginning and the end of the window.
 
 use vtax_model::{
     measurement::{MachineCpu, ThreadCpu},
@@ -54,7 +54,7 @@ impl<'a> Meter<'a> {
         })
     }
 
-    /// How many TCP senders have a congestion window that still grows with each acknowledgement. Transactions
+    /// Number of TCP senders with a congestion window that still grows with each acknowledgement. Transactions
     /// may stay in that state for ever, because they never fill the window.
     pub(super) fn in_slow_start(&self) -> Result<Option<u32>> {
         let mut slow = None;
@@ -126,7 +126,7 @@ pub(super) fn in_seconds(span: &MachineSpan) -> MachineCpu {
 }
 
 /// By how many nanoseconds CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, which stands still while the machine
-/// is suspended, clock_gettime(2). A program can't read two clocks at once, so this is a least and a most.
+/// is suspended, clock_gettime(2). A program can't read two clocks at the same time, so this is a least and a most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ahead {
     least: i64,

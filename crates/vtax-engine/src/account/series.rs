@@ -6,7 +6,7 @@ use vtax_stats::histogram::{IntervalHistogram, SparseHistogram};
 /// The intervals of one thread.
 pub(crate) struct Series {
     length: u64,
-    /// How many intervals the window has.
+    /// Number of intervals in the window.
     planned: usize,
     pub(super) rtt: IntervalHistogram,
     pub(super) bins: Vec<Bin>,
@@ -14,7 +14,7 @@ pub(crate) struct Series {
     before: Totals,
 }
 
-/// What a thread has counted since its window was opened, and its CPU time.
+/// Counters of a thread since its window was opened, and its CPU time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Totals {
     pub(crate) transactions: u64,

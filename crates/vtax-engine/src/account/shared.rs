@@ -1,4 +1,4 @@
-//! What the threads of one end have in common.
+//! State shared by the threads of one end.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -9,24 +9,24 @@ use super::{Counted, warming::Warming};
 use crate::{error::EngineError, flow::Session};
 use vtax_model::station::Schedule;
 
-/// What the threads of one end have in common while the test runs.
+/// State shared by the threads of one end while the test runs.
 pub(crate) struct Shared {
     pub(crate) session: Arc<Session>,
     pub(crate) unit: Counted,
     pub(crate) warming: Warming,
-    /// How many flows have not finished their window yet. At a receiving end, the others go on reading until
+    /// Number of flows that have not finished their window yet. At a receiving end, the others go on reading until
     /// this is 0, so that all flows are measured under the same load. An initiator of connections tells the
     /// responder when this is 0.
     unfinished: AtomicUsize,
     failure: Mutex<Option<EngineError>>,
-    /// Where flows carry no marks of their own (crr, cc), another thread opens the window for all of them; at
+    /// If flows carry no marks (crr, cc), another thread opens the window for all of them; at
     /// the responder it closes the window, too. Moments are in this machine's clock.
     warm: AtomicBool,
     opens: AtomicU64,
     closes: AtomicU64,
     /// Empty at a responder.
     pub(crate) schedule: Schedule,
-    /// Why idle states could not be held off, if the test asked for that.
+    /// Why idle states could not be disabled, if the test asked for that.
     pub(crate) idle_not_held: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! How the time of a message divides into stages, from its moments.
+//! Division of a message's time into stages, from its timestamps.
 
 use vtax_model::measurement::Stages;
 use vtax_stats::histogram::Histogram;
@@ -18,7 +18,7 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// Whether the kernel has reported all that it reports about what was sent.
+    /// Returns whether the kernel has reported all that it reports about what was sent.
     pub(crate) fn are_told(&self) -> bool {
         self.qdisc.is_some() && self.driver.is_some()
     }
@@ -40,7 +40,7 @@ impl Moments {
     }
 }
 
-/// Adds a message of this end; `initiates` tells which end it is.
+/// Adds a message of this end; `initiates` says which end it is.
 pub(super) fn record(stages: &mut Stages, moments: &Moments, initiates: bool) {
     let Some(times) = moments.stages(initiates) else {
         stages.without += 1;

@@ -11,16 +11,16 @@ use super::after;
 /// Length in nanoseconds of one value of the series; longer if nothing completes in time.
 const BIN: u64 = 10_000_000;
 
-/// What the threads of an end know about their common warm-up.
+/// State of the common warm-up of an end's threads.
 pub(crate) struct Warming {
     plan: Warmup,
     completed: Box<[Counter]>,
-    /// Whether a thread looked at the series. A responder of transactions doesn't: it follows the initiator.
+    /// True if a thread looked at the series. A responder of transactions doesn't: it follows the initiator.
     watched: AtomicBool,
     steady: AtomicBool,
 }
 
-/// A counter with a cache line of its own, because the threads count at the same time.
+/// A counter with its own cache line, because the threads count at the same time.
 #[derive(Default)]
 #[repr(align(64))]
 struct Counter(AtomicU64);
@@ -38,7 +38,7 @@ impl Warming {
         Warming { plan, completed, watched: AtomicBool::new(false), steady: AtomicBool::new(false) }
     }
 
-    /// Whether the series was steady at the end of the warm-up. None if no thread looked at it.
+    /// Returns whether the series was steady at the end of the warm-up. None if no thread looked at it.
     pub(crate) fn outcome(&self) -> Option<bool> {
         self.watched.load(Ordering::Relaxed).then(|| self.steady.load(Ordering::Relaxed))
     }

@@ -27,7 +27,7 @@ use crate::{
     wire::{HELLO_LEN, READY, hello, read_hello},
 };
 
-/// How long a connection may take to show its token. TCP sends a lost segment for the fourth time after 1 + 2
+/// Time that a connection may take to show its token. TCP sends a lost segment for the fourth time after 1 + 2
 /// + 4 s (RFC 6298), and this is a little more. A NIC whose MTU has just changed may still lose packets.
 const SHOW_TOKEN: Duration = Duration::from_secs(8);
 
@@ -43,7 +43,7 @@ const LISTENER: u64 = 0;
 
 // --- responder ---
 
-/// Waits until every flow of the test has shown the token. Strangers are dropped without an answer, and no
+/// Waits until every flow of the test has shown the token. Unauthenticated peers are dropped without an answer, and no
 /// wait is for one of them.
 pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> Result<Vec<Flow>> {
     let deadline = Instant::now() + arrival(flows);
@@ -162,7 +162,7 @@ impl<'a> Admission<'a> {
 
 fn accept_failed(error: io::Error, address: &Target) -> Result<()> {
     match Errno::from_io_error(&error) {
-        // ECONNABORTED: a stranger closed its connection before we accepted it.
+        // ECONNABORTED: an unauthenticated peer closed its connection before we accepted it.
         Some(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(()),
         _ => Err(EngineError::local("accept", address, error)),
     }
@@ -273,7 +273,7 @@ impl Dialling<'_> {
 enum Begun {
     Connected(Socket),
     UnderWay(Socket),
-    /// The queue of a Unix domain listener is full. Nothing tells when it has room again.
+    /// The queue of a Unix domain listener is full. Nothing reports when it has room again.
     QueueFull,
 }
 

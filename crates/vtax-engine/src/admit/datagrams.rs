@@ -3,7 +3,7 @@
 //! The responder's first socket is not connected and hears the hellos. For each flow the responder makes
 //! another socket on the same port, connected to the initiator's socket. The kernel prefers that one for
 //! datagrams from there (`compute_score` in net/ipv4/udp.c). The first socket stays open until the test is
-//! over, but nobody reads it any more. So a stranger's datagram finds a socket, and gets neither an answer
+//! over, but nobody reads it any more. So an unauthenticated peer's datagram finds a socket, and gets neither an answer
 //! nor a refusal by ICMP.
 
 use std::{
@@ -114,7 +114,7 @@ pub(crate) fn connect(flows: u32, station: &Station, target: &Target, session: &
     Ok(connected)
 }
 
-/// A refusal at once means that nothing listens. A later one comes from a responder that has given up: it
+/// An immediate refusal means that nothing listens. A later one comes from a responder that has given up: it
 /// heard hellos and answered none, so it waits for another token.
 fn absent(target: &Target, waited: Duration, error: EngineError) -> EngineError {
     let target = target.clone();
@@ -193,7 +193,7 @@ impl<'a> Waiting<'a> {
         for number in self.watched.wait(most, &self.session.cancel)? {
             let (flow, state) = (&self.flows[number as usize], &mut self.state[number as usize]);
             *state = hear(flow, *state)?;
-            // Nothing more is read here: the messages of a stream may follow at once.
+            // Nothing more is read here: the messages of a stream may follow immediately.
             if *state == State::Ready {
                 self.watched.remove(&*flow.socket)?;
             }

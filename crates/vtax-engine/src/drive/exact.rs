@@ -1,14 +1,14 @@
 //! Waiting for an exact moment, and what that costs.
 //!
-//! A timer wakes a thread some tens of µs late, so the last part of such a wait is spent on the CPU. That is work of the
-//! instrument, and so is the timer's own, which on a virtual machine takes as long as a round trip. Each thread counts
-//! both, and its reports have them apart from what the path costs.
+//! A timer wakes a thread some tens of µs late, so the last part of such a wait is spent on the CPU. That is work of
+//! the instrument, and so is the timer's own, which on a virtual machine takes as long as a round trip. Each thread
+//! counts both, and its reports have them apart from what the path costs.
 
 use std::cell::Cell;
 
 use vtax_sys::{clock::now_ns, cpu::thread_cpu_ns};
 
-/// How long before the moment a thread stops sleeping.
+/// Time before the deadline at which a thread stops sleeping.
 pub(crate) const SPIN: u64 = 60_000;
 
 thread_local! {

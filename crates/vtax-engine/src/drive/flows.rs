@@ -8,7 +8,7 @@ use std::{
 
 use crate::error::Result;
 
-/// What a flow does, from its beginning to its end.
+/// Task of a flow, from start to end.
 pub(crate) trait FlowTask: Future<Output = Result<()>> {}
 
 impl<F: Future<Output = Result<()>>> FlowTask for F {}
@@ -17,7 +17,7 @@ impl<F: Future<Output = Result<()>>> FlowTask for F {}
 pub(crate) struct Flows<F> {
     left: Vec<Option<Pin<Box<F>>>>,
     alive: usize,
-    /// Whether the end of the first flow ends them all.
+    /// True if the end of the first flow ends them all.
     led: bool,
 }
 

@@ -63,9 +63,9 @@ pub(crate) struct EpollPoller<'a> {
     session: &'a Session,
     buffers: Buffers,
     epoll: OwnedFd,
-    /// Whether the thread never sleeps.
+    /// True if the thread never sleeps.
     spins: bool,
-    /// Whether the thread tries the sockets themselves, without epoll.
+    /// True if the thread tries the sockets themselves, without epoll.
     sweeps: bool,
     slots: Vec<Slot>,
     /// Flows that let others run although they could go on.
@@ -171,7 +171,7 @@ impl<'a> EpollPoller<'a> {
     }
 
     /// Lets one of the waiting flows accept. If there are more connections, epoll reports them again. If no
-    /// flow waits, the connections have to, and epoll must not report them all the time.
+    /// flow waits, the connections must, and epoll must not report them all the time.
     fn hand_out_connection(&self, flows: &mut Flows<impl FlowTask>) -> Result<()> {
         let Some(slot) = self.acceptors.borrow_mut().pop() else {
             self.listening.set(false);

@@ -1,4 +1,4 @@
-//! A socket that keeps the moments of its messages. The workload is the same as without; the kernel tells
+//! A socket that keeps the moments of its messages. The workload is the same as without; the kernel reports
 //! when it saw each packet.
 //!
 //! The stamps of what was sent come on the socket's error queue. They are read between two transactions. The
@@ -35,7 +35,7 @@ impl<'a, I: Io> StampedFlow<'a, I> {
     }
 }
 
-/// What is known about the message under way, and about an earlier one that still waits for its stamps.
+/// State of the message in flight, and of an earlier one that still waits for its stamps.
 #[derive(Default)]
 struct Trace {
     /// The number of the next datagram, or the position of the next byte in a connection.

@@ -5,7 +5,7 @@
 //! flow costs one system call at each end, and with many flows one call serves many.
 //!
 //! For that, a send must be lazy: it is queued, and the flow runs on to its receive. The receive is linked to
-//! the send, and one completion tells of both. The flow learns the result of a send at its next call. In a
+//! the send, and one completion reports both. The flow learns the result of a send at its next call. In a
 //! stream, each send waits for the one before. So both ends of the window are one message early, and the
 //! figures are the same. The last send of a connection isn't lazy.
 //!
@@ -67,7 +67,7 @@ pub(crate) struct Uring<'a> {
     listener: Option<&'a Socket>,
     /// Length of a receive buffer.
     receive_most: usize,
-    /// Whether each connection carries one transaction.
+    /// True if each connection carries one transaction.
     connects: bool,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Uring<'a> {
     pub(crate) fn new(session: &'a Session, flows: usize, listener: Option<&'a Socket>) -> Result<Uring<'a>> {
         let (send, receive) = lengths(&session.spec, flows);
         let mut slots = Slots::new(flows + 1, send, receive)?;
-        // Writing gives the buffers pages of their own: see `Buffers::new`.
+        // Writing gives the buffers their own pages: see `Buffers::new`.
         (0..flows).filter_map(|slot| slots.send_buffer(slot).map(|buffer| buffer.fill(0x55))).for_each(drop);
         listener.map_or(Ok(()), |listener| slots.attach(flows, listener)).map_err(failed)?;
         Ok(Uring {

@@ -154,7 +154,7 @@ mod tests {
     fn patience_is_never_shorter_than_told() {
         let waits = Waits::new(2, Duration::from_nanos(TICK));
         waits.wait(1, WaitUntil::Patience);
-        // The first tick may come at once.
+        // The first tick may come immediately.
         assert!(expired(&waits).is_empty() && expired(&waits).is_empty());
         assert!(!waits.is_over(1, WaitUntil::Patience));
         assert_eq!(expired(&waits), [1]);

@@ -2,13 +2,13 @@
 //! the initiator.
 //!
 //! Anybody can connect to the responder's port. Until a connection has shown the token, it counts as a
-//! stranger's. Each connection takes one of the thread's places, and no thread waits for a single connection,
-//! whatever the engine of the test. So a stranger that sends nothing only takes a place; it doesn't slow the
-//! measured connections. When few places are left, the thread closes the connections of the oldest strangers.
-//! It sends nothing before the token was shown. Strangers are counted.
+//! unauthenticated peer's. Each connection takes one of the thread's places, and no thread waits for a single
+//! connection, whatever the engine of the test. So an unauthenticated peer that sends nothing only takes a place; it
+//! doesn't slow the measured connections. When few places are left, the thread closes the connections of the oldest
+//! unauthenticated peers. It sends nothing before the token was shown. Unauthenticated peers are counted.
 //!
 //! One task of each thread, its *keeper*, serves no connection: it opens and closes the thread's window, and
-//! gives strangers up.
+//! releases unauthenticated peers.
 
 use std::{
     cell::{Cell, RefCell},
@@ -36,23 +36,23 @@ use crate::{
 /// The slot of a thread's keeper.
 pub(crate) const KEEPER: usize = 0;
 
-/// Places for strangers, over all threads of an end: as many as may wait at the start of a test.
+/// Places for unauthenticated peers, over all threads of an end: as many as may wait at the start of a test.
 const STRANGERS: usize = 1024;
 /// The same with io_uring, where each place needs buffers of its own in the kernel.
 const STRANGERS_URING: usize = 256;
 
-/// Least number of a thread's places for the test's own connections, if the test has so many. This is more
+/// Least number of a thread's places for the test's own connections, if the test has that number. This is more
 /// than the thread's share, because the kernel doesn't spread connections evenly.
 const OWN_LEAST: usize = 64;
 
 /// File descriptors of the process that stay free for other uses.
 const OTHERS: u64 = 256;
 
-/// In nanoseconds. A connection younger than this isn't given up as a stranger's: the token comes in the
+/// In nanoseconds. A connection younger than this isn't released as an unauthenticated peer's: the token comes in the
 /// segment after the handshake.
 const GIVE_UP_AFTER: u64 = 20_000_000;
 
-/// How many connections a thread may have at the same time.
+/// Maximum number of concurrent connections of a thread.
 pub(crate) fn places(spec: &TestSpec, threads: usize) -> usize {
     let (streams, threads) = (spec.streams as usize, threads.max(1));
     let own = streams.min(OWN_LEAST.max(4 * streams.div_ceil(threads)));
@@ -66,7 +66,7 @@ pub(crate) fn places(spec: &TestSpec, threads: usize) -> usize {
 #[derive(Default)]
 pub(crate) struct FlowPlaces {
     all: Cell<usize>,
-    /// How many places wait for a connection.
+    /// Number of places that wait for a connection.
     idle: Cell<usize>,
     /// The places whose connection hasn't shown the token yet, and since when it is there; the oldest first.
     unproven: RefCell<VecDeque<(usize, u64)>>,
@@ -90,7 +90,8 @@ impl FlowPlaces {
         }
     }
 
-    /// When less than a quarter of the places is free, gives up as many strangers as needed to free a quarter.
+    /// When less than a quarter of the places is free, releases as many unauthenticated peers as needed to free a
+    /// quarter.
     fn make_room(&self, engine: &impl Poller, now: u64) {
         let missing = (self.all.get() / 4).saturating_sub(self.idle.get());
         let unproven = self.unproven.borrow();
@@ -99,7 +100,7 @@ impl FlowPlaces {
     }
 }
 
-/// What a thread needs to accept connections.
+/// State that a thread needs to accept connections.
 pub(crate) struct Door<'a> {
     pub(crate) listener: &'a Socket,
     /// The keeper's recorder, which counts everything that the thread answers.

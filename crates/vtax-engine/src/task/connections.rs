@@ -3,12 +3,12 @@
 //! *crr*: a flow connects, sends the token, the flow's index and the request in one call, receives the
 //! response, and closes. *cc*: a flow connects, sends the token and the index, waits for the end of the
 //! connection, and closes. The responder neither answers nor soon closes a connection without the token, so
-//! these 20 bytes are part of cc's figures. In both tests the responder closes first, with the last segment of the response. So
-//! closed connections stay in TIME_WAIT at its side, where they take no port that another connection needs.
-//! The time of a transaction runs from before socket(2) until the socket is closed, as in netperf's TCP_CRR: so the mean
-//! of these times is the inverse of a flow's rate, and percentiles are of the same times.
+//! these 20 bytes are part of cc's figures. In both tests the responder closes first, with the last segment of the
+//! response. So closed connections stay in TIME_WAIT at its side, where they take no port that another connection
+//! needs. The time of a transaction runs from before socket(2) until the socket is closed, as in netperf's TCP_CRR: so
+//! the mean of these times is the inverse of a flow's rate, and percentiles are of the same times.
 //!
-//! The window opens for all flows at once, and the responder serves until all of them have finished their
+//! The window opens for all flows at the same time, and the responder serves until all of them have finished their
 //! windows: see [`conduct`](crate::conduct).
 
 use rustix::io::Errno;
@@ -35,7 +35,7 @@ use crate::{
 /// Nanoseconds until the next try if the queue of a Unix domain listener is full.
 const RETRY: u64 = 200_000;
 
-/// What an initiator needs to connect.
+/// State that an initiator needs to connect.
 pub(crate) struct Dial<'a> {
     pub(crate) session: &'a Session,
     pub(crate) station: &'a Station,
@@ -90,7 +90,7 @@ impl Dial<'_> {
         }
     }
 
-    /// During a test, a refusal means that the responder is gone.
+    /// During a test, a refusal means that the responder has exited.
     #[cold]
     fn not_connected(&self, errno: Errno) -> EngineError {
         match errno {
@@ -105,7 +105,7 @@ impl Dial<'_> {
         failed(self.target, operation, errno, self.session.patience.silence)
     }
 
-    /// Sends the token, without which the connection counts as a stranger's, and the request in one call.
+    /// Sends the token, without which the connection counts as an unauthenticated peer's, and the request in one call.
     async fn request(&self, io: &impl Io, index: u32) -> Result<()> {
         let head = hello(&self.session.token, index);
         let mut message = Message::whole(&head, HELLO_LEN + self.sizes.request);
@@ -124,7 +124,7 @@ impl Dial<'_> {
                 0 if expected == 0 => return Ok(()),
                 0 => return Err(ended(self.target, "receive")),
                 _ if expected == 0 => {
-                    let what = "bytes where a connection had to end";
+                    let what = "data where the connection should have been closed";
                     return Err(EngineError::Protocol { peer: self.target.clone(), what });
                 }
                 len => left -= len,

@@ -69,7 +69,7 @@ impl Types {
 /// Bytes of the stamp and the token.
 const HEAD_MOST: usize = 24;
 
-/// Sends one request after the other, on a socket of its own.
+/// Sends one request after the other, on its own socket.
 pub(crate) async fn initiate<E: Poller>(engine: &E, desk: FlowRecorder<'_>, index: u32, dial: &Dial<'_>) -> Result<()> {
     let Target::Ip(address) = dial.target else { unreachable!("ICMP was checked to have an IP address") };
     let types = Types::of(address);
@@ -86,7 +86,7 @@ fn open(types: Types, dial: &Dial<'_>, peer: &Target) -> Result<Socket> {
     let socket = socket.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::ACCESS) => EngineError::Unsupported {
             what: "ICMP echo",
-            why: "the group of this process may not open ICMP sockets; let it: sysctl -w \
+            why: "this process's group may not open ICMP sockets; allow it: sysctl -w \
                   net.ipv4.ping_group_range=\"0 2147483647\"",
         },
         _ => EngineError::socket("socket", peer, error),

@@ -1,4 +1,4 @@
-//! How a sender passes the bytes of a stream to the kernel; each of its calls is one of these.
+//! Methods of passing a stream's bytes to the kernel; each of its calls is one of these.
 
 use std::{fs::File, mem, time::Duration};
 
@@ -31,10 +31,10 @@ use crate::{
 /// With a larger number they would fill the room that the kernel has for them.
 const REAP_EVERY: u64 = 32;
 
-/// How long a sender waits before it tries again, if the kernel takes no more pages.
+/// Time that a sender waits before it tries again, if the kernel takes no more pages.
 const LENT_WAIT: Duration = Duration::from_micros(200);
 
-/// How long a sender that has ended waits for the kernel to release its pages. It keeps them until the peer
+/// Time that a sender that has ended waits for the kernel to release its pages. It keeps them until the peer
 /// has received everything.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -93,7 +93,7 @@ impl<'a> Handover<'a> {
         }
     }
 
-    /// How many datagrams were sent so far.
+    /// Returns the number of datagrams that were sent so far.
     pub(super) fn datagrams(&self) -> u64 {
         if let Handover::Datagrams(datagrams) = self { datagrams.sequence } else { 0 }
     }
@@ -112,7 +112,7 @@ impl<'a> Handover<'a> {
 pub(super) struct Datagrams {
     head: Head,
     sequence: u64,
-    /// How many datagrams one call sends.
+    /// Number of datagrams per send call.
     count: usize,
 }
 
@@ -161,8 +161,8 @@ fn not_segmented<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, errno: Errno
     match errno {
         Errno::IO => EngineError::Unsupported {
             what: "UDP segmentation (gso)",
-            why: "it needs checksums from the device, which computes none; switch them on (ethtool -K DEV tx on) or \
-                  leave gso out",
+            why: "requires checksum offload, which is disabled on the device; enable it (ethtool -K DEV tx on) or \
+                  omit gso",
         },
         Errno::INVAL => match line.datagram_failed("message", message, Errno::MSGSIZE) {
             oversize @ EngineError::Oversize { .. } => oversize,
@@ -177,7 +177,7 @@ pub(super) struct Lent<'a> {
     /// None once this is dropped.
     sender: Option<ZeroCopySender<&'a Socket>>,
     sends: u64,
-    /// Whether the thread may block here, because the engine is the blocking one.
+    /// True if the thread may block here, because the engine is the blocking one.
     blocks: bool,
 }
 
@@ -227,7 +227,7 @@ impl<'a> Lent<'a> {
         }
     }
 
-    /// Waits until the kernel may have released some pages.
+    /// Waits until the kernel may have given up some pages.
     #[cold]
     async fn wait<I: Io>(&mut self, line: &FlowOnPoller<'a, I>) -> Result<()> {
         if !self.blocks {

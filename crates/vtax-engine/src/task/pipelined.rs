@@ -1,7 +1,7 @@
 //! Flows with several requests under way: bursts and the open loop.
 //!
 //! *Burst*: the initiator sends a number of requests, then one more for each response. Each round trip is
-//! timed from its own send. Each place in flight is a closed loop of its own and ends as the loop of
+//! timed from its own send. Each place in flight is its own closed loop and ends as the loop of
 //! [`rr`](super::rr) does. The request that is under way at the window's end counts, with all of its time,
 //! and the place's time ends with its response or its loss. The flow's time is the mean of its places' times.
 //! So neither the mean round-trip time nor the rate is biased, and both contain an outage that lasts beyond
@@ -13,7 +13,7 @@
 //! the window and are under way at its end are waited for and count. Those that are never answered count as
 //! lost.
 //!
-//! Over a connection, responses come in order. Over UDP, the number in the stamp tells to which request a
+//! Over a connection, responses come in order. Over UDP, the number in the stamp shows to which request a
 //! response belongs.
 
 use std::{collections::VecDeque, time::Duration};
@@ -38,7 +38,7 @@ use crate::{
     wire::{Mark, Stamp},
 };
 
-/// How many overdue requests are sent in a row before responses are received.
+/// Number of overdue requests that are sent in a row before responses are received.
 const STRETCH: u32 = 8;
 
 /// Fails if a UDP test's stamps have no room for the numbers of all requests under way.
@@ -56,19 +56,19 @@ pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     // One request in flight differs from the one before in any number of bits. With more, half of the numbers
     // may be under way while responses with the other half's numbers are late.
     if under_way > 1 && under_way > 1 << (bits - 1) {
-        let why = "such short messages have no room for a different number in each request in flight; \
-                   give requests and responses of 8 bytes or more";
+        let why = "messages this short cannot number each request in flight; \
+                   use requests and responses of 8 bytes or more";
         return Err(EngineError::Unsupported { what: "so many requests in flight over UDP", why });
     }
     Ok(())
 }
 
-/// How many bits of a request's number also fit its response.
+/// Number of bits of a request's number that also fit its response.
 fn number_bits(sizes: MessageSizes) -> u32 {
     Stamp::sequence_bits(sizes.request.min(sizes.response))
 }
 
-/// Warms up, measures, and tells the responder when the window begins and ends.
+/// Warms up, measures, and informs the responder when the window begins and ends.
 pub(crate) async fn initiate<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
     let desk = line.desk;
     let mut pipeline = Pipeline::new(line, sizes);
@@ -91,17 +91,17 @@ struct Pipeline<'a, I> {
     /// In the order of sending; the first request has the number `first`.
     pending: VecDeque<Pending>,
     first: u64,
-    /// How many pending requests are not answered. There may be answered ones behind a lost one.
+    /// Number of pending requests that are not answered. There may be answered ones behind a lost one.
     unanswered: usize,
     /// The most requests that may be pending. With more, their numbers would be ambiguous.
     pending_most: usize,
-    /// How many bytes of the first pending response have come.
+    /// Number of bytes received of the first pending response.
     partly: usize,
     /// When the last response came; before that, when the first request was sent.
     heard: u64,
     /// No request that is due later than this is sent.
     ends: u64,
-    /// Whether requests that end now are counted.
+    /// True if requests that end now are counted.
     counted: bool,
     /// When the window is over. `outlasted` is by how much the requests that were under way then lasted
     /// longer, summed up.
@@ -125,7 +125,7 @@ struct Pending {
     answered: bool,
 }
 
-/// What a receive call brought.
+/// Result of a receive call.
 enum Came {
     /// So many bytes of a connection.
     Bytes(usize),

@@ -11,7 +11,7 @@ use crate::{
     wire::{FlowGreeting, GREETING_LEN, Head, Mark, Stamp, shows_token},
 };
 
-/// How a transaction ended, if it didn't fail.
+/// Outcome of a transaction that didn't fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionOutcome {
     Answered,
@@ -74,7 +74,7 @@ impl<'a, I: Io> Requests<'a, I> {
     async fn await_response(&mut self, stamp: Stamp) -> Result<TransactionOutcome> {
         let mut patience = None;
         loop {
-            // Of other datagrams, only the length is needed.
+            // For other datagrams, only the length is needed.
             let look = |datagram: &[u8]| if self.answers(stamp, datagram) { Ok(()) } else { Err(datagram.len()) };
             match self.line.io.receive(longest_datagram(self.sizes.response), WaitUntil::Patience, look).await {
                 Ok(Ok(())) => return Ok(TransactionOutcome::Answered),

@@ -29,7 +29,7 @@ use crate::{
     wire::Mark,
 };
 
-/// Warms up, measures, and tells the responder when the window begins and ends.
+/// Warms up, measures, and informs the responder when the window begins and ends.
 pub(crate) async fn initiate<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSizes) -> Result<()> {
     let desk = line.desk;
     let gap = line.flow.session.spec.options.gap.map(|gap| gap.0);

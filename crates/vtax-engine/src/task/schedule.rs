@@ -10,7 +10,7 @@ use vtax_model::options::{ArrivalProcess, Arrivals};
 pub(crate) struct DueTimes {
     /// Mean nanoseconds between the requests of this flow.
     spacing: f64,
-    /// How much later this flow's times are than the first flow's.
+    /// Delay of this flow's times after the first flow's.
     phase: f64,
     process: ArrivalProcess,
     random: Xoshiro256PlusPlus,

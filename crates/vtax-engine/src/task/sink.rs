@@ -28,7 +28,7 @@ const MS: u64 = 1_000_000;
 /// Nanoseconds after which a message to the sender over UDP is repeated.
 const AGAIN: u64 = 50 * MS;
 
-/// How often, in nanoseconds, a sender over UDP is told that its datagrams arrive.
+/// Interval, in nanoseconds, at which a sender over UDP is informed that its datagrams arrive.
 const SHOW_LIFE: u64 = 250 * MS;
 
 /// Receives through the window of this end, and on until the sender has ended. An initiator first tells the
@@ -68,15 +68,15 @@ pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize, in
 struct Sink<'a, I> {
     line: FlowOnPoller<'a, I>,
     tally: Tally,
-    /// When the receiver next tells a sender over UDP that it is there.
+    /// When the receiver next informs a sender over UDP that it is there.
     show_life_at: u64,
-    /// Whether one receive call may bring several datagrams.
+    /// True if one receive call may bring several datagrams.
     several: bool,
-    /// Whether the sender's end came together with the last datagrams.
+    /// True if the sender's end came together with the last datagrams.
     ended: bool,
 }
 
-/// What arrived of the stream.
+/// Received part of the stream.
 struct Tally {
     message: usize,
     /// The sequence numbers that came; over UDP only.

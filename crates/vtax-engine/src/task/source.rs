@@ -26,7 +26,7 @@ const MS: u64 = 1_000_000;
 /// buffer is still full would drop that message and count it among its drops.
 const SETTLE: u64 = 20 * MS;
 
-/// How often, in nanoseconds, a sender over UDP listens whether the receiver is still there.
+/// Interval, in nanoseconds, at which a sender over UDP checks whether the receiver is still there.
 const LISTEN: u64 = 100 * MS;
 
 /// The end is repeated after so many nanoseconds, at most so many times.
@@ -34,7 +34,7 @@ const END_EVERY: u64 = 10 * MS;
 const END_TURNS: usize = 50;
 
 /// Sends through the window of this end, and on until the receiver has enough. A responder first waits until
-/// it is told to begin.
+/// it is instructed to begin.
 pub(crate) async fn send<I: Io>(line: FlowOnPoller<'_, I>, message: usize, initiates: bool) -> Result<()> {
     if !initiates {
         await_go(&line).await?;
@@ -94,7 +94,7 @@ struct Source<'a, I> {
     /// When this end last heard the receiver over UDP, and when it listens next.
     heard: u64,
     listens_at: u64,
-    /// Whether the receiver has enough.
+    /// True if the receiver has enough.
     enough: bool,
 }
 
@@ -119,7 +119,7 @@ impl<'a, I: Io> Source<'a, I> {
         Ok(len)
     }
 
-    /// Checks that a UDP receiver is still there: it says so now and then, and a silent one is gone. A
+    /// Checks that a UDP receiver is still there: it says so now and then, and a silent one has exited. A
     /// connection reports its own end.
     #[inline]
     fn look_for_life(&mut self, now: u64) -> Result<()> {
@@ -169,7 +169,7 @@ impl<'a, I: Io> Source<'a, I> {
     /// Says that the stream has ended. Then the receiver knows that it has received all that arrived.
     async fn say_end(&mut self) -> Result<()> {
         if self.line.flow.transport() != Transport::Udp {
-            // This fails if the receiver is gone; then nobody needs to be told.
+            // This fails if the receiver has exited; then nobody needs to be told.
             let _ = self.line.flow.socket.shutdown(std::net::Shutdown::Write);
             return Ok(());
         }

@@ -1,6 +1,6 @@
-//! The initiator's transactions in tests whose flows carry no marks of their own.
+//! The initiator's transactions in tests whose flows carry no marks.
 //!
-//! The window opens for all flows at once, and the other end counts until all of them have finished their
+//! The window opens for all flows at the same time, and the other end counts until all of them have finished their
 //! windows: see [`conduct`](crate::conduct).
 
 use vtax_sys::clock::now_ns;

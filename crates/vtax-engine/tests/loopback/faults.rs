@@ -1,4 +1,4 @@
-//! Strangers, wrong tokens, peers that die, and tests that are cancelled.
+//! Unauthenticated peers, wrong tokens, peers that die, and tests that are cancelled.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -36,7 +36,7 @@ fn is_turned_away(mut stream: TcpStream) -> bool {
 
 #[test]
 fn strangers_on_the_tcp_port_get_nothing_and_delay_nobody() {
-    // Who waits for a stranger waits for eight seconds.
+    // Waiting for an unauthenticated peer takes eight seconds.
     assert_least(5.0, "delayed by strangers", || {
         let token = Token::random();
         let begun = Instant::now();
@@ -100,7 +100,7 @@ fn a_flow_index_is_admitted_once() {
     });
 }
 
-/// Whether an ICMP refusal came, which a connected socket reports. An answer never comes.
+/// Returns whether an ICMP refusal came, which a connected socket reports. An answer never comes.
 fn is_refused(socket: &UdpSocket) -> bool {
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let error = socket.recv(&mut [0; 64]).expect_err("nobody answers a stranger");
@@ -132,7 +132,7 @@ fn a_stranger_on_the_udp_port_gets_nothing_at_any_time() {
                     }
                     (sent, u64::MAX)
                 }));
-                // Strangers come before the first hello and also during the test.
+                // Unauthenticated peers come before the first hello and also during the test.
                 thread::sleep(Duration::from_millis(50));
             });
             over.store(true, Ordering::Relaxed);
@@ -188,7 +188,7 @@ fn is_loss_of_peer(error: &EngineError) -> bool {
 /// Ends one side in the middle of each test. The other side must notice that.
 fn end_one_side(ended: usize) {
     let _alone = alone();
-    // Starting all tests at once would take longer than the last of them runs.
+    // Starting all tests at the same time would take longer than the last of them runs.
     for specs in long_tests().chunks(5) {
         end_one_side_of(specs, ended);
     }

@@ -109,7 +109,7 @@ fn a_dead_peer_ends_a_sender_without_copies() {
     }
 }
 
-/// Checks the reports of a UDP stream whose calls send so many datagrams.
+/// Checks the reports of a UDP stream whose calls send a given number of datagrams.
 fn check_datagrams(spec: &TestSpec, [sender, receiver]: &[EndReport; 2], message: u64, of_a_call: u64) {
     let told = format!("{message} bytes, {:?}: {sender:?} {receiver:?}", spec.options);
     assert!(sender.bytes > 0 && sender.bytes.is_multiple_of(message * of_a_call), "{told}");

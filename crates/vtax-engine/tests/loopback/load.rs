@@ -183,7 +183,8 @@ fn streams_keep_to_their_rate() {
             // 1000 messages a second in each of two flows.
             let options = TestOptions { engine, bitrate: BitRate::new(8_000_000), ..TestOptions::default() };
             let spec = lasting(with(spec(transport, stream(message), 2), options), 500);
-            // A sender that is delayed skips what was due meanwhile, and a receiver that is delayed finds more than was due.
+            // A sender that is delayed skips what was due meanwhile, and a receiver that is delayed finds more than was
+            // due.
             assert_least(0.15, &format!("{engine} {transport}"), || {
                 let [sender, receiver] = both(&spec, &setup());
                 let off = |report: &EndReport| report.bytes as f64 / report.seconds / 2_000_000.0 - 1.0;

@@ -27,7 +27,7 @@ const FROM: Duration = Duration::from_millis(250);
 const OUTAGE: Duration = Duration::from_millis(900);
 const FOR_EVER: Duration = Duration::from_secs(60);
 
-/// How long a connection of this flow waits for its answer; `since` is the time since the window was opened.
+/// Time that a connection of this flow waits for its answer; `since` is the time since the window was opened.
 type Falters = fn(flow: u32, since: Option<Duration>) -> Duration;
 
 /// No connection is answered during the outage.
@@ -105,8 +105,8 @@ fn longest(report: &EndReport) -> Duration {
     Duration::from_nanos(rtt.max())
 }
 
-/// A connection may begin in the middle of the outage, and on a busy machine late in it. An outage that is cut off at the
-/// end of the window has lasted for no more than a quarter of a second.
+/// A connection may begin in the middle of the outage, and on a busy machine late in it. An outage that is cut off at
+/// the end of the window has lasted for no more than a quarter of a second.
 const MOST_OF_IT: Duration = Duration::from_millis(400);
 
 #[test]

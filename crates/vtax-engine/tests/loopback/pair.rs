@@ -83,7 +83,7 @@ pub(crate) fn file(size: u64) -> Workload {
 
 pub(crate) type Outcome = Result<EndReport, EngineError>;
 
-/// Connects and runs at once.
+/// Connects and runs immediately.
 pub(crate) fn initiate(spec: &TestSpec, setup: &EndSetup, target: &Target, token: Token, cancel: &Cancel) -> Outcome {
     whole(spec, setup, target, token, None, cancel).map_err(|failed| failed.error)
 }
@@ -113,8 +113,8 @@ pub(crate) fn whole(
 /// In milliseconds. A test that lasts so long ends in time only if the end of a peer is noticed.
 pub(crate) const UNNOTICED: u64 = 600_000;
 
-/// Checks a figure that other work on the machine can make larger, and never smaller: the least of several attempts is what
-/// the code itself costs.
+/// Checks a figure that other work on the machine can make larger, and never smaller: the least of several attempts is
+/// what the code itself costs.
 pub(crate) fn assert_least(most: f64, what: &str, attempt: impl FnMut() -> f64) {
     const ATTEMPTS: usize = 10;
     let figures: Vec<f64> = std::iter::repeat_with(attempt)
@@ -127,8 +127,9 @@ pub(crate) fn assert_least(most: f64, what: &str, attempt: impl FnMut() -> f64) 
     assert!(figures.last().is_some_and(|figure| *figure < most), "{what}: {figures:?}, at most {most}");
 }
 
-/// Returns the share of the time of closed loops that belongs to no transaction. There is no more time in the transactions
-/// than in the loops; flows open and close their windows at different moments, at most a transaction apart.
+/// Returns the share of the time of closed loops that belongs to no transaction. There is no more time in the
+/// transactions than in the loops; flows open and close their windows at different moments, at most a transaction
+/// apart.
 pub(crate) fn beside_transactions(initiator: &EndReport, in_flight: f64) -> f64 {
     let rtt = initiator.rtt.as_ref().expect("transactions have times");
     let [within, longest] = [rtt.mean_ns() * rtt.count() as f64, rtt.max() as f64].map(|ns| ns / 1e9);
@@ -183,7 +184,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Cancels after a while, from a thread of its own.
+/// Cancels after a while, from its own thread.
 pub(crate) fn cancel_in(millis: u64, switch: Cancel) {
     thread::spawn(move || {
         thread::sleep(Duration::from_millis(millis));

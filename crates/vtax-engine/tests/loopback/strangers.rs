@@ -1,4 +1,4 @@
-//! Strangers that connect to a test of connections without its token, while it runs.
+//! Unauthenticated peers that connect to a test of connections without its token, while it runs.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -17,10 +17,10 @@ use vtax_sys::token::Token;
 
 use crate::pair::*;
 
-/// Far below the time that a stranger gets to show a token, and far above the delays of a busy machine.
+/// Far below the time that an unauthenticated peer gets to show a token, and far above the delays of a busy machine.
 const NOTICEABLE: Duration = Duration::from_secs(2);
 
-/// What a stranger does after it has connected.
+/// Conduct of an unauthenticated peer after it has connected.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Conduct {
     Silent,
@@ -54,7 +54,7 @@ fn is_turned_away(mut stream: TcpStream) -> bool {
     }
 }
 
-/// Runs a test into which strangers come while it measures; they stay until it is over.
+/// Runs a test into which unauthenticated peers come while it measures; they stay until it is over.
 fn amid(conducts: &[Conduct], spec: &TestSpec) -> [EndReport; 2] {
     let (done, stay) = mpsc::channel();
     let conducts = conducts.to_vec();
@@ -82,7 +82,7 @@ fn check(spec: &TestSpec, strangers: usize, [initiator, responder]: &[EndReport;
     Duration::from_nanos(rtt.max())
 }
 
-/// A busy machine delays a connection now and then. A responder that waits for strangers would delay
+/// A busy machine delays a connection now and then. A responder that waits for unauthenticated peers would delay
 /// connections each time.
 fn run(spec: &TestSpec, conducts: &[Conduct]) {
     let mut longest = (0..10).map(|_| check(spec, conducts.len(), &amid(conducts, spec)));
@@ -121,7 +121,7 @@ fn strangers_of_every_kind_get_nothing_and_are_counted() {
     }
 }
 
-/// There are more strangers than places.
+/// There are more unauthenticated peers than places.
 #[test]
 fn strangers_that_fill_all_places_are_given_up() {
     let _alone = alone();

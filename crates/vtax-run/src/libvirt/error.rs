@@ -13,29 +13,33 @@ use crate::stop::Stop;
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub(crate) enum LibvirtError {
     #[error(
-        "libvirt:{domain}: `virsh` can't be started: {source}; install libvirt's client (libvirt-clients); to measure, its system can be named as ssh:HOST instead"
+        "libvirt:{domain}: cannot start `virsh`: {source}; install libvirt's client (libvirt-clients), or name the \
+         domain's system as ssh:HOST"
     )]
     #[diagnostic(code("no-virsh"))]
     NoVirsh { domain: ForeignText, source: io::Error },
-    #[error("libvirt:{domain}: libvirt has no such domain; {}", there_is(names))]
+    #[error("libvirt:{domain}: no such domain in libvirt; {}", there_is(names))]
     #[diagnostic(code("no-such-domain"))]
     NoDomain { domain: ForeignText, names: Vec<ForeignText> },
-    #[error("libvirt:{domain}: that is the id or UUID of the domain `{name}`; write libvirt:{name}")]
+    #[error("libvirt:{domain}: this is the id or UUID of the domain `{name}`; use libvirt:{name}")]
     #[diagnostic(code("libvirt-id"))]
     NoName { domain: ForeignText, name: ForeignText },
-    #[error("libvirt:{domain}: it is {}, not running; {}", state, mend(state, domain))]
+    #[error("libvirt:{domain}: domain is {}, not running; {}", state, mend(state, domain))]
     #[diagnostic(code("domain-not-running"))]
     NotRunning { domain: ForeignText, state: ForeignText },
     #[error(
-        "libvirt:{domain}: libvirt doesn't answer: {words}; does its daemon run (systemctl status libvirtd virtqemud), may this user speak to it (group libvirt), and is LIBVIRT_DEFAULT_URI the connection that has this domain?"
+        "libvirt:{domain}: libvirt does not respond: {words}; check that its daemon runs (systemctl status libvirtd \
+         virtqemud), that this user may connect (group libvirt), and that LIBVIRT_DEFAULT_URI is the connection with \
+         this domain"
     )]
     #[diagnostic(code("libvirt-unreachable"))]
     Refused { domain: ForeignText, words: ForeignText },
-    #[error("libvirt:{domain}: virsh has not answered in {deadline:?}; see whether libvirt's daemon hangs")]
+    #[error("libvirt:{domain}: virsh has not responded within {deadline:?}; check whether libvirt's daemon hangs")]
     #[diagnostic(code("libvirt-unreachable"))]
     Silent { domain: ForeignText, deadline: Duration },
     #[error(
-        "libvirt:{domain}: libvirt knows no address of it ({}); give its `address` (--to-address, --from-address), or name its system as ssh:HOST",
+        "libvirt:{domain}: libvirt knows no address for it ({}); set its `address` (--to-address, --from-address), or \
+         name its system as ssh:HOST",
         asked(sources)
     )]
     #[diagnostic(code("no-address"))]
@@ -71,7 +75,7 @@ fn there_is(names: &[ForeignText]) -> String {
     const MOST: usize = 20;
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     match names.len() {
-        0 => "it has none at all over this connection (LIBVIRT_DEFAULT_URI)".to_owned(),
+        0 => "this connection has no domains (LIBVIRT_DEFAULT_URI)".to_owned(),
         count if count > MOST => format!("there is {}, and {} more", names[..MOST].join(", "), count - MOST),
         _ => format!("there is {}", names.join(", ")),
     }
@@ -79,7 +83,7 @@ fn there_is(names: &[ForeignText]) -> String {
 
 fn mend(state: &ForeignText, domain: &ForeignText) -> String {
     match state.raw() {
-        "paused" | "pmsuspended" => format!("let it go on (virsh resume '{domain}')"),
+        "paused" | "pmsuspended" => format!("resume it (virsh resume '{domain}')"),
         _ => format!("start it (virsh start '{domain}')"),
     }
 }

@@ -1,4 +1,4 @@
-//! What a domain of libvirt is made of, as far as another manager of domains can have the same.
+//! Configuration of a libvirt domain, as far as another domain manager can reproduce it.
 
 mod disks;
 mod settings;
@@ -24,9 +24,9 @@ pub struct LibvirtMachine {
     pub links: Vec<LibvirtLink>,
     /// The `<disk>` elements, in the order of the XML.
     pub disks: Vec<LibvirtDisk>,
-    /// What it boots if it has no kernel.
+    /// Boot device if it has no kernel.
     pub boot_device: LibvirtBootDevice,
-    /// What else it has, each in a few words.
+    /// Other settings, each in a few words.
     pub others: Vec<ForeignText>,
 }
 
@@ -54,25 +54,25 @@ pub struct LibvirtLink {
     pub vlans: LibvirtVlans,
     /// The kind of the NIC, as `virtio`.
     pub model: Option<ForeignText>,
-    /// What else is said of it, each in a few words.
+    /// Other settings, each in a few words.
     pub others: Vec<ForeignText>,
 }
 
 /// The VLANs of a virtual NIC.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LibvirtVlans {
-    /// Whose frames have no tag in the domain.
+    /// VLAN whose frames are untagged in the domain.
     pub native: Option<u32>,
-    /// Whose frames have tags there.
+    /// VLANs whose frames are tagged there.
     pub tagged: Vec<u32>,
 }
 
 /// Devices that are no loss: every domain of vtax has the like, or needs none.
 const USUAL: [&str; 9] =
     ["emulator", "controller", "input", "serial", "console", "memballoon", "audio", "video", "panic"];
-/// Devices with lines of their own.
+/// Devices with their own lines.
 const OWN: [&str; 2] = ["interface", "disk"];
-/// What is read of an `<interface>`, and what libvirt adds to each.
+/// Elements of an `<interface>` that are read, and those that libvirt adds to each.
 const OF_INTERFACE: [&str; 9] = ["mac", "source", "model", "mtu", "vlan", "target", "alias", "address", "driver"];
 
 impl LibvirtMachine {

@@ -14,7 +14,7 @@ use std::{
 
 use vtax_sys::deadline::{OutputError, output_within};
 
-/// How long an answer may take: a guest's agent alone has 5 s (libvirt's `QEMU_AGENT_WAIT_TIME`).
+/// Time that an answer may take: a guest's agent alone has 5 s (libvirt's `QEMU_AGENT_WAIT_TIME`).
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum Question<'a> {
     Versions,
 }
 
-/// Who knows a domain's addresses.
+/// Source of a domain's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum AddressSource {

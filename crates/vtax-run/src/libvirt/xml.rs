@@ -13,7 +13,7 @@ use vtax_model::{
 
 use super::machine::LibvirtMachine;
 
-/// A domain with hundreds of devices has some 100 KiB.
+/// A domain with hundreds of devices has about 100 KiB.
 const BYTES_MOST: usize = 4 << 20;
 const NODES_MOST: u32 = 100_000;
 
@@ -31,14 +31,14 @@ pub(crate) struct XmlNic {
     pub(crate) facts: DomainNic,
     /// libvirt's name of the NIC, as `net0`. The name of QEMU's backend is `host` followed by it.
     pub(crate) alias: Option<String>,
-    /// Whether the XML leaves the backend of a virtio-net tap open: vhost, unless QEMU or the host couldn't use it.
+    /// True if the XML leaves the backend of a virtio-net tap open: vhost, unless QEMU or the host couldn't use it.
     pub(crate) open: bool,
 }
 
 /// Why vtax doesn't understand the XML.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum XmlError {
-    #[error("{bytes} bytes of XML; no domain has more than {BYTES_MOST}")]
+    #[error("{bytes} bytes of XML, more than the limit of {BYTES_MOST}")]
     Long { bytes: usize },
     // It quotes what is in the XML.
     #[error("{}", ForeignText::from(.0.to_string()))]
@@ -47,9 +47,9 @@ pub(crate) enum XmlError {
     Other(ForeignText),
     #[error("its XML has no {0}")]
     Missing(&'static str),
-    #[error("`{value}` in its XML is no {what}")]
+    #[error("invalid {what} `{value}` in its XML")]
     Value { what: &'static str, value: ForeignText },
-    #[error("it is of the hypervisor `{0}`; vtax knows those of QEMU: kvm and qemu")]
+    #[error("unsupported hypervisor `{0}`: vtax supports kvm and qemu")]
     Hypervisor(ForeignText),
 }
 
@@ -121,7 +121,7 @@ fn pins(
     // A few thousand vCPUs and a long list would be many times as much as the XML.
     if let Some(cpus) = everywhere.filter(|cpus| cpus.len().saturating_mul(count as usize) > BYTES_MOST) {
         let value = cpus.chars().take(40).collect::<String>();
-        return Err(XmlError::Value { what: "list of CPUs for so many vCPUs", value: value.into() });
+        return Err(XmlError::Value { what: "CPU list for this number of vCPUs", value: value.into() });
     }
     let mut pins: BTreeMap<u32, ForeignText> =
         everywhere.map(|cpus| (0..count).map(|thread| (thread, cpus.into())).collect()).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! A server that boots, for the first time or again.
 //!
-//! What it does at each boot is a script on its disk of state: it copies vtax, makes the virtual functions that the server
-//! has from the start, and starts the domains that are to run, as systemd's unit does it on other machines. At the first
+//! Each boot runs a script on its state disk: it copies vtax, makes the virtual functions that the server
+//! has from the start, and starts the domains that must run, as systemd's unit does on other machines. At the first
 //! boot vtax runs the script, and later the server's first process does, before its agent answers.
 
 use std::{sync::Arc, time::Instant};
@@ -37,7 +37,7 @@ pub(super) fn script(machine: &EmulatedServer, vfs: u32, programs: &ServerProgra
         0 => String::new(),
         vfs => format!("for nic in /sys/bus/pci/devices/*/sriov_numvfs; do echo {vfs} >\"$nic\"; done\n"),
     };
-    // The current folder may be gone by then.
+    // The current directory may be gone by then.
     let autostart = ServerCommand::of_vtax_in("/", ["ldm", "autostart"].map(Into::into))?;
     let autostart: Vec<String> = autostart.words().iter().map(|word| quoted(word)).collect();
     Ok(format!(
@@ -59,7 +59,7 @@ fi
     ))
 }
 
-/// The word as a shell has to read it.
+/// The word as a shell must read it.
 pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -71,7 +71,7 @@ pub(super) fn wait_for_link(qemu: &Qemu, events: &RunEvents) -> miette::Result<A
         match connect("the emulated server", qemu) {
             Err(_) if qemu.is_alive() && begun.elapsed() < qemu.launch().patience() => {
                 let seconds = begun.elapsed().as_secs();
-                events.tell(format_args!("server: it hasn't answered for {seconds} s; perhaps it boots again"));
+                events.tell(format_args!("server: no response for {seconds} s; it may be rebooting"));
             }
             connected => return connected,
         }
@@ -88,7 +88,7 @@ impl EmulatedServerUp {
     pub(super) fn reboot(mut self) -> miette::Result<EmulatedServerUp> {
         let program = vec![format!("{PROGRAMS}/reboot")];
         self.link.run(&program, &[], SCRIPT_TIME).map_err(|error| explain(&self.qemu, error))?;
-        self.events.tell("server: it boots again");
+        self.events.tell("server: rebooting");
         // QEMU serves one link at a time. The agent that answers the next one is that of the next boot.
         drop(self.link);
         self.link = Arc::new(wait_for_link(&self.qemu, &self.events)?);

@@ -48,7 +48,7 @@ impl ServerCommand {
         ServerCommand::of([PROGRAM.into()].into_iter().chain(arguments))
     }
 
-    /// Does the same in another folder.
+    /// Does the same in another directory.
     pub(super) fn of_vtax_in(
         folder: &str,
         arguments: impl IntoIterator<Item = OsString>,
@@ -83,7 +83,8 @@ impl ServerRequest<'_> {
         if done && !server.found {
             server.keep()?;
             self.events.tell(format_args!(
-                "server: {} stays up with what was built in it; reach it with --server emulated, remove it with: vtax server down",
+                "server: {} stays up with everything built in it; use it with --server emulated, remove it with: vtax \
+                 server down",
                 server.machine.spec
             ));
         } else {

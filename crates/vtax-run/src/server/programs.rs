@@ -10,9 +10,9 @@ use vtax_wire::guest::{BOOT_SCRIPT, LEAVING};
 use super::{EmulatedServerUp, boot, command::text};
 use crate::stop::Coded;
 
-/// Where the server's own programs are.
+/// Directory of the server's own programs.
 pub(super) const PROGRAMS: &str = "/run/vtax-programs";
-/// Where vtax is in the server; its agent is beside it.
+/// Path of vtax in the server; its agent is next to it.
 pub(super) const PROGRAM: &str = "/run/vtax-programs/vtax";
 
 /// The programs as they are on this machine.
@@ -33,8 +33,8 @@ impl ServerPrograms {
         Ok(ServerPrograms { versions, vtax: path(&vtax)?, agent: agent.map(path).transpose()? })
     }
 
-    /// Lines for a shell that copy them, unless the server has these versions already. The copies keep their times, by which
-    /// the images of guests are found that were made on this machine (`vtax_guest::image`).
+    /// Lines for a shell that copy them, unless the server has these versions already. The copies keep their times, by
+    /// which the images of guests are found that were made on this machine (`vtax_guest::image`).
     ///
     /// The server's init is the agent, which boots the server again on a signal.
     pub(super) fn script(&self) -> String {
@@ -62,7 +62,8 @@ fi
     }
 }
 
-/// Forgets the files. If the programs are others now, keeps the script that the standard input has, and lets that copy them.
+/// Forgets the files. If the programs are others now, keeps the script that the standard input has, and lets that copy
+/// them.
 const REFRESH: &str = r#"
 set -e
 echo 3 >/proc/sys/vm/drop_caches

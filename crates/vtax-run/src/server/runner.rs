@@ -28,12 +28,12 @@ const ATTEMPTS: u32 = 3;
 /// Does jobs on a server that is up or is booted.
 pub(crate) struct ServerRunner<'a> {
     pub(crate) request: ServerRequest<'a>,
-    /// Where this vtax keeps runs, and its folder.
+    /// Store of this vtax's runs, and its directory.
     pub(crate) store: &'a Store,
     pub(crate) state_dir: &'a Path,
 }
 
-/// The most bytes of a line of standard error. A longer one is told in pieces.
+/// The most bytes of a line of standard error. A longer one is printed in pieces.
 const SAID_MOST: usize = 64 << 10;
 
 enum AttemptEnd {
@@ -48,7 +48,7 @@ impl Runner for ServerRunner<'_> {
     /// The run goes on in another server if one is lost.
     fn run(&self, job: &Job, mut old: Option<RunReadings>) -> Result<RanJob, Stop> {
         if let Some(run) = &old {
-            // Before a server is booted: only one vtax may go on with a run.
+            // Before a server is booted: only one vtax may resume a run.
             self.request.events.send(&RunEvent::plan(&run.header)).map_err(Stop::of_sink)?;
         }
         let (site, mut request, mut seconds) = (self.request.enter()?, self.request, 0.0);
@@ -60,7 +60,8 @@ impl Runner for ServerRunner<'_> {
                 }
                 AttemptEnd::Lost(run, error) if nth < ATTEMPTS && !site.interrupt.asked() => {
                     request.events.tell(format_args!(
-                        "vtax: {error:#}\nvtax: what landed is kept, and the run goes on in a server that is up or booted anew"
+                        "vtax: {error:#}\nvtax: stored samples are saved; the run continues in a running or newly \
+                         booted server"
                     ));
                     old = run;
                     continue;
@@ -170,7 +171,7 @@ impl<'a> ArrivingRun<'a> {
         Ok(())
     }
 
-    /// What arrived, however the server and its vtax ended.
+    /// Returns what arrived, however the server and its vtax ended.
     fn close(mut self, ran: miette::Result<i32>, left: miette::Result<()>) -> Result<AttemptEnd, Stop> {
         self.tell(if self.said.is_empty() { b"" } else { b"\n" });
         let ArrivingRun { reader, run, end, error, .. } = self;
@@ -199,7 +200,7 @@ impl<'a> ArrivingRun<'a> {
 fn unfinished(status: i32) -> miette::Report {
     miette!(
         code = "server-run-failed",
-        "the vtax in the emulated server ended with status {status}; what it said is above"
+        "the vtax in the emulated server exited with status {status}; its output is above"
     )
 }
 

@@ -1,7 +1,7 @@
-//! Watches a server while a command runs in it: its agent must answer, and the server must not boot again.
+//! Watches a server while a command runs in it: its agent must answer, and the server must not reboot.
 //!
-//! A server that is told to boot again ends the command first. One that is reset tells nobody but QEMU: the port of its
-//! agent stays open, and nothing comes from it any more.
+//! A server that is instructed to reboot ends the command first. One that is reset informs only QEMU: the port of
+//! its agent stays open, and nothing comes from it any more.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -15,16 +15,16 @@ use vtax_guest::qmp::Monitor;
 use super::{EmulatedServerUp, MONITOR_TIME};
 use crate::threads::start_in;
 
-/// How long its agent may be silent while a command runs: the guests of a command may take all its CPUs.
+/// Time that its agent may be silent while a command runs: the guests of a command may take all its CPUs.
 const SILENCE: Duration = Duration::from_secs(150);
-/// How often the agent is asked meanwhile.
+/// Interval at which the agent is polled meanwhile.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// An event may come as long as the command runs, or never.
 const EVER: Duration = Duration::from_secs(3600);
 
 impl EmulatedServerUp {
-    /// Does `work`, and kills the server if its agent no longer answers meanwhile. If the server boots again, the link ends,
-    /// and that is the error.
+    /// Does `work`, and kills the server if its agent no longer answers meanwhile. If the server reboots, the link
+    /// ends, and that is the error.
     pub(super) fn watched<T>(&self, work: impl FnOnce() -> T) -> miette::Result<T> {
         let (over, booted) = (AtomicBool::new(false), AtomicBool::new(false));
         // Without it, only the silence of the agent tells.
@@ -45,7 +45,7 @@ impl EmulatedServerUp {
         if booted.load(Ordering::Relaxed) {
             bail!(
                 code = "server-rebooted",
-                "the emulated server has booted again while a command ran in it, so the command is gone"
+                "the emulated server rebooted while a command ran in it; the command was lost"
             );
         }
         Ok(done)
@@ -55,7 +55,7 @@ impl EmulatedServerUp {
         while !over.load(Ordering::Relaxed) {
             if self.link.ping(SILENCE).is_err_and(|error| !error.is_death()) && !over.load(Ordering::Relaxed) {
                 let seconds = SILENCE.as_secs();
-                self.events.tell(format_args!("server: its agent has said nothing for {seconds} s: it is ended"));
+                self.events.tell(format_args!("server: no output from its agent for {seconds} s: stopping it"));
                 // One that has ended already needs no signal.
                 let _ = self.qemu.process().signal(vtax_sys::process::Signal::KILL);
                 return;
@@ -65,7 +65,7 @@ impl EmulatedServerUp {
     }
 
     fn hear_reset(&self, mut monitor: Monitor, booted: &AtomicBool) {
-        // An error means that the work is done, or that QEMU is gone, which others notice.
+        // An error means that the work is done, or that QEMU has exited, which others notice.
         while let Ok(event) = monitor.event(Instant::now() + EVER) {
             if event.is_some_and(|event| event.name == "RESET") {
                 booted.store(true, Ordering::Relaxed);

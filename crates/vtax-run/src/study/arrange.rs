@@ -60,7 +60,7 @@ pub fn topology(study: &Study, rows: &[Row]) -> Topology {
 
 /// The lab for `rows` of `study`, under `name`.
 ///
-/// Each method has a wire of its own between the two hosts, and each row of several pairs a switch of its own. So all
+/// Each method has its own wire between the two hosts, and each row of several pairs its own switch. So all
 /// are there for the whole run. A bridge and a macvlan couldn't share a wire anyway.
 pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
     let mut builder = Builder::new(study, name);
@@ -253,7 +253,7 @@ impl Builder<'_> {
             IpType::Shared => (IoMethod::SharedIp, "host-wire".to_owned()),
             IpType::Exclusive => (IoMethod::Exclusive, format!("{role}-wire")),
         };
-        // The host keeps a wire of its own, even if every zone here has one too.
+        // The host keeps its own wire, even if every zone here has one too.
         self.wire("host-wire", sut, switch);
         let wire = self.wire(&wire, sut, switch);
         LabEnd::Zone(self.zone(&format!("{kind}-{role}"), sut, method, &wire))

@@ -45,7 +45,7 @@ pub(super) fn cabling(network: &StudyNetwork, rows: &[Row]) -> Cabling {
 
 const NATIVE: Row = Row::Method(IoMethod::Native);
 
-/// A row with several pairs has clients behind a switch of its own, so it needs a cable of its own too.
+/// A row with several pairs has clients behind its own switch, so it needs its own cable too.
 fn shares(network: &StudyNetwork, row: Row) -> bool {
     row.method() == Some(IoMethod::SrIov) && network.pairs == 1
 }
@@ -58,8 +58,8 @@ fn without(row: Row) -> Option<UnavailableRow> {
 fn too_few(count: usize) -> Unsupported {
     let cables = if count == 1 { "1 is named".to_owned() } else { format!("{count} are named") };
     Unsupported {
-        why: format!("it needs a cable of its own, and {cables}"),
-        remedy: "name another (--cable NIC,NIC), or leave other rows out (--methods)".to_owned(),
+        why: format!("requires a dedicated cable, and {cables}"),
+        remedy: "name another (--cable NIC,NIC), or omit other rows (--methods)".to_owned(),
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) fn of_guests_only(network: &StudyNetwork, row: Row) -> Option<Unsuppo
     let method = row.method().filter(|_| network.domains == DomainKind::Zone)?;
     (!method.domains().contains(&DomainKind::Zone) && method != IoMethod::Native).then(|| Unsupported {
         why: format!("{method} attaches guests, not zones"),
-        remedy: "run it without --guest zone; what comes nearest for zones is --methods bridge".to_owned(),
+        remedy: "omit --guest zone; the nearest method for zones is --methods bridge".to_owned(),
     })
 }
 

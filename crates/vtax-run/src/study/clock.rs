@@ -19,7 +19,7 @@ pub(crate) fn now() -> String {
     format!("{:.3}", Timestamp::now())
 }
 
-/// The seconds of a time stamp; none if it is no time.
+/// The seconds of a timestamp; none if it is not a time.
 pub(crate) fn seconds(rfc3339: &str) -> Option<f64> {
     rfc3339.parse::<Timestamp>().ok().map(|time| time.as_millisecond() as f64 / 1e3)
 }

@@ -59,7 +59,7 @@ struct RowTargets {
     row: Row,
     /// As the user named them.
     names: Vec<DiskPlace>,
-    /// What they are on this machine. A domain's own are none of it.
+    /// Disks on this machine, without a domain's own.
     targets: Vec<DiskTarget>,
     /// The guest that measures them, and what it calls them; none if this machine does.
     inside: Option<RowInside>,
@@ -72,14 +72,14 @@ pub(super) struct MeasuredDisks {
     rows: Vec<RowTargets>,
     fio: FioProgram,
     cancel: ProgramCancel,
-    /// The files that are made for the run, and how large they are to be.
+    /// The files that are made for the run, and how large they must be.
     wanted: BTreeMap<PathBuf, ByteSize>,
     /// They, once they are made.
     made: Option<LiveHolding>,
     /// The block devices, so that nobody mounts them while they are measured.
     held: Vec<File>,
     first_sample: Option<Instant>,
-    /// Of the order of the I/Os.
+    /// Seed of the order of the I/Os.
     seed: u64,
     /// The lab that was built for the run.
     lab: Option<Arc<Lab>>,
@@ -129,8 +129,8 @@ impl MeasuredDisks {
         Ok(found)
     }
 
-    /// Takes the block devices, so that nobody mounts them. A device that a guest gets with its controller can't be held: the
-    /// controller leaves its driver.
+    /// Takes the block devices, so that nobody mounts them. A device that a guest gets with its controller can't be
+    /// held: the controller leaves its driver.
     fn hold(&self) -> Result<Vec<File>, TargetError> {
         let here: BTreeMap<&PathBuf, &DiskTarget> = self
             .rows
@@ -151,7 +151,7 @@ impl MeasuredDisks {
         Ok(())
     }
 
-    /// Writes all blocks that are to be read, for disks give blocks that were never written without reading any.
+    /// Writes all blocks that must be read, for disks give blocks that were never written without reading any.
     pub(super) fn prepare(&self, header: &RunHeader, events: &RunEvents) -> Result<(), Stop> {
         let mut written: Vec<(Vec<DiskPlace>, ByteSize, bool)> = Vec::new();
         for row in &self.rows {
@@ -169,13 +169,13 @@ impl MeasuredDisks {
                     continue;
                 }
                 let paths = used(&paths_of(&row.targets), &test).to_vec();
-                events.tell(format_args!("{}: looking whether the first {each} of each disk are written", row.row));
+                events.tell(format_args!("{}: checking that the first {each} of each disk are written", row.row));
                 match prepare(&self.fio, test, &paths, self.seed).map_err(blame_preparing)? {
                     BlocksWritten::Before => {}
                     BlocksWritten::Now => events.tell(format_args!("{}: written now", row.row)),
                     BlocksWritten::NotKept => events.tell(format_args!(
-                        "note: {}: written, and reads as zeros: this disk keeps no data, as null_blk; it can be \
-                         measured, and not verified",
+                        "note: {}: reads as zeros after writing: this disk stores no data, like null_blk; it can be \
+                         measured but not verified",
                         row.row
                     )),
                 }
@@ -184,7 +184,7 @@ impl MeasuredDisks {
         Ok(())
     }
 
-    /// What the paths to the disks are.
+    /// Returns the paths to the disks.
     pub(super) fn records(&self, header: &RunHeader) -> Result<Vec<DiskPathRecord>, Stop> {
         let mut records = Vec::new();
         for RowTargets { row, names, targets, inside, zone } in &self.rows {
@@ -218,7 +218,7 @@ impl MeasuredDisks {
         let guests: Vec<_> = self.guests().map(|guest| Arc::downgrade(guest.agent())).collect();
         interrupt.on_ask(move || {
             cancel.cancel();
-            // An agent that can't be told is dead, which the sample notices by itself.
+            // An agent that cannot be informed is dead, which the sample notices automatically.
             guests.iter().filter_map(Weak::upgrade).for_each(|agent| drop(agent.link.cancel_all()));
         });
     }
@@ -235,8 +235,8 @@ impl MeasuredDisks {
             return Ok(());
         }
         let folder = guest::lent()?;
-        // Whoever gives a guest a device looks first that nobody has it for itself, this run included. It is taken again below,
-        // and if somebody else was quicker, that is refused.
+        // Anyone who gives a guest a device looks first that nobody has it for itself, this run included. It is taken
+        // again below, and if somebody else was quicker, that is refused.
         self.held.clear();
         arranged.topology.guests.iter_mut().for_each(|guest| guest.lent = Some(folder.clone()));
         let (lab, inside) = setup.with_lab(&arranged.topology, |lab| {
@@ -266,7 +266,7 @@ impl MeasuredDisks {
         self.wanted.keys().cloned().collect()
     }
 
-    /// What runs the run's guests, if it has any.
+    /// Returns the machine of the run's guests, if it has any.
     pub(super) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
         let domain = self.guests().find_map(|fio| match fio.guest() {
             MeasuredGuest::Domain { domain, .. } => Some(domain.machine()),
@@ -282,13 +282,14 @@ impl MeasuredDisks {
 
     fn measure(&self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
         let CellTest::Disk(disk) = cell.test else {
-            return Err(SampleError::cell("these are disks, and the test is one of a network"));
+            return Err(SampleError::cell("these are disks, but the test is a network test"));
         };
         let of_row = |row: &&RowTargets| row.row == cell.row;
-        let row =
-            self.rows.iter().find(of_row).ok_or_else(|| {
-                SampleError::run(miette!(code = "defect", "the row `{}` has no disks here", cell.row))
-            })?;
+        let row = self
+            .rows
+            .iter()
+            .find(of_row)
+            .ok_or_else(|| SampleError::run(miette!(code = "defect", "no disks for the row `{}`", cell.row)))?;
         let paths = row.inside.as_ref().map_or_else(|| paths_of(&row.targets), |inside| inside.paths.clone());
         let test = disk.spec(plan);
         let job = FioJob::new(test, used(&paths, &test), false, self.seed);
@@ -317,7 +318,7 @@ impl MeasuredDisks {
     }
 }
 
-/// The name under which the files of a run are known, beside the run's lab.
+/// The name under which the files of a run are known, next to the run's lab.
 pub(super) fn files_name(header: &RunHeader) -> Result<Name, Stop> {
     format!("{}-files", lab_name(header)?).parse().or_infrastructure()
 }
@@ -337,7 +338,7 @@ fn path_here(disk: &DiskPlace) -> miette::Result<PathBuf> {
         DiskPlace::Here(path) | DiskPlace::Zone { path, .. } => {
             std::path::absolute(path).coded("disk-unusable", || format!("finding {}", path.display()))
         }
-        DiskPlace::Domain { .. } => Err(miette!(code = "defect", "{disk} is no disk of this machine")),
+        DiskPlace::Domain { .. } => Err(miette!(code = "defect", "{disk} is not a disk of this machine")),
     }
 }
 
@@ -350,7 +351,7 @@ fn paths_of(targets: &[DiskTarget]) -> Vec<PathBuf> {
     targets.iter().map(|target| target.path.clone()).collect()
 }
 
-/// A disk that fails is no mistake of the command line.
+/// A disk that fails is not a mistake of the command line.
 fn blame_preparing(error: PrepareError) -> Stop {
     match error {
         PrepareError::Job(_) => Stop::input(error),

@@ -29,9 +29,9 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
     if let Some(row) = unavailable.iter().find(|row| row.method == wanted.study.baseline) {
         let UnavailableRow { method, unsupported } = row;
         let others = available(&wanted.study, &unavailable);
-        let other = others.first().map(|row| format!("; or hold the rows against another one, as --baseline {row}"));
+        let other = others.first().map(|row| format!("; or compare the rows with another one, e.g. --baseline {row}"));
         let why = format!("{unsupported}{}", other.unwrap_or_default());
-        let error = miette!(code = "baseline-unavailable", "the baseline `{method}` can't run here: {why}");
+        let error = miette!(code = "baseline-unavailable", "the baseline `{method}` is unavailable here: {why}");
         let ours = wanted.study.endpoints().is_empty();
         return Err(if ours { Stop::infrastructure(error) } else { Stop::input(error) });
     }
@@ -42,7 +42,7 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         plan: wanted.plan,
         path_plan: wanted.path_plan,
         quick: wanted.quick,
-        // JSON numbers are exact to 2^53, and people have to type this.
+        // JSON numbers are exact to 2^53, and people must type this.
         seed: wanted.seed.unwrap_or(random >> 32),
         stopping: wanted.stopping,
         unsettled: wanted.goal,
@@ -117,8 +117,8 @@ fn of_disks(disks: &StudyDisks, row: Row, facts: &Facts) -> Result<(), Unsupport
             "name one disk, or use ahci",
         )),
         (DiskDevice::AssignedNvme, 0) => Err(Unsupported::new(
-            "the guest takes an NVMe controller from the host, and none is named for it",
-            "name a disk of one that the host doesn't need: --nvme /dev/nvme1n1",
+            "the guest needs an NVMe controller of the host, and none is named",
+            "name a disk of a controller that the host does not need: --nvme /dev/nvme1n1",
         )),
         _ => Ok(()),
     }
@@ -158,8 +158,11 @@ pub(super) fn without_endpoints(study: &Study) -> Result<Vec<UnavailableRow>, No
 }
 
 fn lacks(row: Row) -> UnavailableRow {
-    let why = "no endpoint stands for it".to_owned();
-    let remedy = format!("add [[endpoint]] tables with method = \"{row}\" and the way to a domain that is attached so");
+    let why = "it has no endpoint".to_owned();
+    let remedy = format!(
+        "add [[endpoint]] tables with method = \"{row}\" and the location of a domain attached this \
+        way"
+    );
     UnavailableRow { method: row, unsupported: Unsupported { why, remedy } }
 }
 

@@ -1,4 +1,4 @@
-//! What a run of a study would do here. Nothing is built, measured or kept.
+//! Preview of a study's run on this machine. Nothing is built, measured or saved.
 
 use miette::miette;
 use vtax_lab::{GuestNeeds, Plan, World};
@@ -25,9 +25,9 @@ use crate::{
 pub struct PlannedRun {
     /// Its plan. Its id and, unless the user has chosen one, its seed are of this dry run only.
     pub header: RunHeader,
-    /// How long it takes, and what it could show.
+    /// Duration and detectable difference.
     pub forecast: Forecast,
-    /// The earlier run that tells this, if one does.
+    /// The earlier run that shows this, if one does.
     pub known_from: Option<String>,
     /// The lines that a run prints before it begins.
     pub told: Vec<String>,
@@ -43,7 +43,7 @@ pub fn dry_run(mut job: Job, locations: &Locations) -> Result<PlannedRun, Stop> 
     let needs = GuestNeeds::new(&locations.agent_program()?, job.conditions.kernel.as_deref());
     let world = source.world()?;
     let RunSource::Study(wanted) = source else {
-        return Err(Stop::input(miette!(code = "option-not-for-this", "--dry-run is for studies")));
+        return Err(Stop::input(miette!(code = "option-not-for-this", "--dry-run applies to studies only")));
     };
     match world.as_ref().filter(|_| wanted.study.endpoints().is_empty()) {
         Some(world) => in_lab(*wanted, world, &needs, locations),

@@ -70,7 +70,7 @@ pub(crate) use path::room_of;
 const VSOCK_LOCAL: u32 = 1;
 const VSOCK_ANY: u32 = u32::MAX;
 
-/// How long nothing is measured after settings were changed, so that queues and caches are as they stay.
+/// Pause after settings were changed, so that queues and caches are as they stay.
 const SETTLE: Duration = Duration::from_millis(20);
 
 pub(crate) struct ConnectedEnds {
@@ -81,12 +81,12 @@ pub(crate) struct ConnectedEnds {
     lab: Option<Arc<Lab>>,
     /// Why ends can't have the MTU in force, by their names.
     unfit: BTreeMap<String, String>,
-    /// Where tests have files and sockets.
+    /// Directory of the tests' files and sockets.
     directory: PathBuf,
     mtu: Option<Mtu>,
     first_sample: Option<Instant>,
     gaps: Gaps,
-    /// The one CPU of both ends of rows that take turns, if they share one.
+    /// The one CPU of both ends of rows that alternate, if they share one.
     shared_cpu: Option<u32>,
     /// The links that carried no packets before any setting was changed.
     dead_before: BTreeSet<String>,
@@ -120,7 +120,7 @@ impl ConnectedEnds {
         self.rows.iter().map(ConnectedRow::record).collect()
     }
 
-    /// What runs the guests in which ends are. `no_kvm` says why it isn't KVM, if that is known.
+    /// Returns the machine of the guests that contain endpoints. `no_kvm` says why it isn't KVM, if that is known.
     pub(crate) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
         let of_libvirt = || self.ends().find_map(|end| end.attachment.guest_machine());
         let of_lab =
@@ -132,7 +132,7 @@ impl ConnectedEnds {
         self.ends().filter(|end| end.attachment.place().is_some()).filter_map(|end| end.attachment.guest_machine())
     }
 
-    /// What the user should know of the ends, a sentence each. Wrong labels are printed at once.
+    /// Returns notes about the ends, a sentence each. Wrong labels are printed immediately.
     pub(crate) fn notes(&self, events: &RunEvents) -> Vec<PlacementNote> {
         let mut notes: Vec<PlacementNote> = Vec::new();
         for connected in &self.rows {
@@ -194,7 +194,7 @@ impl ConnectedEnds {
             header.unavailable.extend(rows.map(row));
         }
         tell_changes(&header.steps, events);
-        // Each step was made and taken back.
+        // Each step was applied and reverted.
         let reset = if switch.may_reset_links() { self.await_carriers() } else { Ok(()) };
         self.steps = Some(switch);
         reset.map_err(|why| Stop::infrastructure(miette!(code = "no-carrier", "{why}")))
@@ -220,7 +220,7 @@ impl ConnectedEnds {
     /// The ends of a row at an MTU.
     fn connected(&self, row: Row, mtu: Option<Mtu>) -> miette::Result<&ConnectedRow> {
         let fits = |connected: &&ConnectedRow| connected.row == row && connected.mtu.is_none_or(|own| Some(own) == mtu);
-        self.rows.iter().find(fits).ok_or_else(|| miette!(code = "defect", "the row `{row}` has no ends here"))
+        self.rows.iter().find(fits).ok_or_else(|| miette!(code = "defect", "no endpoints for the row `{row}`"))
     }
 
     fn pair<'a>(&self, [initiator, responder]: &'a [ConnectedEnd; 2], spec: &TestSpec) -> AgentPair<'a> {
@@ -291,7 +291,7 @@ impl Sampler for ConnectedEnds {
     fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
         self.first_sample.get_or_insert_with(Instant::now);
         let Some(spec) = &cell.net().map(|net| net.spec(plan)) else {
-            return Err(SampleError::cell("these ends are of a network, and the test is one of a disk"));
+            return Err(SampleError::cell("these are network endpoints, but the test is a disk test"));
         };
         let connected = self.connected(cell.row, self.mtu).map_err(SampleError::run)?;
         if let Some(why) = self.unfit(connected.ends()) {
@@ -303,7 +303,7 @@ impl Sampler for ConnectedEnds {
         let figures = Figures { host_cpu, ..figures(connected, spec, &taken) };
         match figures.is_empty(spec.workload.kind()) {
             true => {
-                let nothing = SampleError::cell(format!("nothing came through in {}", spec.duration));
+                let nothing = SampleError::cell(format!("nothing was received within {}", spec.duration));
                 Err(failure::with_links(nothing, connected))
             }
             false => Ok(figures),
@@ -353,7 +353,7 @@ impl MeasuredPath for ConnectedEnds {
         let agents: Vec<_> = self.agents().into_iter().map(Arc::downgrade).collect();
         interrupt.on_ask(move || {
             for agent in agents.iter().filter_map(|agent| agent.upgrade()) {
-                // An agent that can't be told is dead, which the sample notices by itself.
+                // An agent that cannot be informed is dead, which the sample notices automatically.
                 drop(agent.link.cancel_all());
             }
         });

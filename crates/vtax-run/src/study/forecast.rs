@@ -22,7 +22,7 @@ pub(super) struct PlanForecast {
 }
 
 impl PlanForecast {
-    /// What the last run in the store that is like this one tells.
+    /// Returns the forecast from the last similar run in the store.
     pub(super) fn of(header: &RunHeader, store: Option<&Store>) -> Result<PlanForecast, StoreError> {
         let Some(store) = store else { return Ok(PlanForecast { known: None }) };
         let earlier = store.complete_plans(header.study.id.as_str())?;
@@ -64,7 +64,7 @@ impl PlanForecast {
         self.known.as_ref().map(|known| known.run.as_str())
     }
 
-    /// How long the plan takes, and what it can show. Of a plan whose rounds aren't chosen yet, neither is known.
+    /// Returns the duration and detectable difference of the plan. Both are unknown until rounds are chosen.
     pub(super) fn figures(&self, header: &RunHeader) -> Forecast {
         let forecast = match (&self.known, header.unsettled) {
             (_, Some(_)) => Forecast { seconds: None, shown: Vec::new() },
@@ -72,7 +72,7 @@ impl PlanForecast {
             (None, None) => Forecast { seconds: header.nominal_seconds(), shown: Vec::new() },
         };
         match header.plan.limit.map(|limit| limit.0.as_secs_f64()) {
-            // How many rounds fit, and so what they can show, is found out only then.
+            // The number of rounds that fit, and so the detectable difference, is known only then.
             Some(limit) if forecast.seconds > Some(limit) => Forecast { seconds: Some(limit), shown: Vec::new() },
             _ => forecast,
         }
@@ -85,16 +85,16 @@ impl PlanForecast {
             return vec![format!("plan: at most {}{}", rounds(header), about(seconds))];
         }
         let line = match (&self.known, header.unsettled) {
-            (_, Some(goal @ Goal::Show(_))) => format!("plan: {PILOT} rounds first; they tell how many {goal} needs"),
+            (_, Some(goal @ Goal::Show(_))) => format!("plan: {PILOT} rounds first, to estimate how many {goal} needs"),
             (_, Some(goal @ (Goal::Budget(_) | Goal::Within { .. }))) => {
-                format!("plan: {PILOT} rounds first; they tell how many {goal} has room for")
+                format!("plan: {PILOT} rounds first, to estimate how many fit {goal}")
             }
             (Some(known), None) => {
                 let shows = told(header, &shown).map(|shows| format!("; {shows} (from your run {})", known.run));
                 format!("plan: {}{}", extent(header, seconds), shows.unwrap_or_default())
             }
             (None, None) => {
-                let later = format!("; what it can show is told after the first {PILOT} rounds");
+                let later = format!("; detectable differences are reported after the first {PILOT} rounds");
                 let later = if self.needs_pilot(header) { later } else { String::new() };
                 format!("plan: {}{later}", extent(header, seconds))
             }
@@ -107,12 +107,12 @@ impl PlanForecast {
 fn left_out(header: &RunHeader) -> Option<String> {
     let of_path = |cell: &Cell| cell.instrument == Instrument::Path;
     (header.quick && header.study.path.is_some() && !header.study.cells.iter().any(of_path)).then(|| {
-        "--quick leaves the path's own cost out; --instrument path measures it alone, in some minutes".to_owned()
+        "--quick omits controlled conditions; --instrument path measures only those, in a few minutes".to_owned()
     })
 }
 
-/// The warning that a plan has too few rounds to show anything, with what gives it more: a longer budget, if that was the
-/// goal.
+/// The warning that a plan has too few rounds to show anything, with what gives it more: a longer budget, if that was
+/// the goal.
 fn too_few(header: &RunHeader, goal: Option<Goal>) -> Option<String> {
     let (rounds, least) = (header.rounds_of(header.study.answering()), header.least_rounds()?);
     let need = match header.family(header.study.answering()) {
@@ -124,7 +124,7 @@ fn too_few(header: &RunHeader, goal: Option<Goal>) -> Option<String> {
         Some(Goal::Show(_)) | None => format!("--samples {least}"),
     };
     (header.unsettled.is_none() && rounds < least)
-        .then(|| format!("warning: {} can show no difference: {need} at least {least} ({remedy})", counted(rounds)))
+        .then(|| format!("warning: {} cannot show any difference: {need} at least {least} ({remedy})", counted(rounds)))
 }
 
 pub(super) struct Piloted {
@@ -144,12 +144,11 @@ pub(super) fn settle_by_pilot(run: &mut RunReadings) -> Piloted {
             let own = run.header.study.plan_of(run.header.study.answering(), run.header.quick);
             run.header.set_rounds(own.map_or(PILOT, |plan| plan.samples));
             let rounds = rounds(&run.header);
-            let shortfall =
-                format!("{goal}: samples of the first {PILOT} rounds failed, so the study's own {rounds} were taken");
+            let shortfall = format!("{goal}: samples of the first {PILOT} rounds failed; using the study's {rounds}");
             Piloted { line: None, shortfall: Some(shortfall) }
         }
         (None, None) => {
-            let line = format!("samples of the first {PILOT} rounds failed, so what the plan can show isn't known");
+            let line = format!("samples of the first {PILOT} rounds failed, so the detectable difference is unknown");
             Piloted { line: Some(line), shortfall: None }
         }
     }
@@ -162,10 +161,10 @@ pub(super) fn settle_by_time(header: &mut RunHeader, rounds: u32) -> Piloted {
     plans.into_iter().flatten().for_each(|plan| plan.samples = plan.samples.min(rounds));
     let few = too_few(header, goal).map(|few| format!("\n{few}")).unwrap_or_default();
     let why = match (goal, header.plan.limit) {
-        (None, Some(limit)) => format!("--quick takes no more than {limit}, unless --samples or --budget says so"),
+        (None, Some(limit)) => format!("--quick takes at most {limit} unless --samples or --budget is given"),
         (goal, _) => goal.map_or(String::new(), |goal| goal.to_string()),
     };
-    let line = format!("warning: {why}: after {} there was no time for another{few}", counted(rounds));
+    let line = format!("warning: {why}: no time for another round after {}{few}", counted(rounds));
     Piloted { line: Some(line), shortfall: None }
 }
 
@@ -180,7 +179,7 @@ fn reach(run: &mut RunReadings, known: &Experience, goal: Goal) -> Piloted {
         }
         Err(Unreachable::TooShort { asked, .. }) => {
             let few = too_few(&run.header, Some(goal)).map(|few| format!("\n{few}")).unwrap_or_default();
-            let line = format!("warning: --budget {asked}: the first {PILOT} rounds have used it up{few}");
+            let line = format!("warning: --budget {asked}: the first {PILOT} rounds used it up{few}");
             Piloted { line: Some(line), shortfall: None }
         }
         Err(error) => {
@@ -190,7 +189,7 @@ fn reach(run: &mut RunReadings, known: &Experience, goal: Goal) -> Piloted {
     }
 }
 
-/// What a goal has room for, told before the first sample by what is `known` of the path as it is.
+/// Returns what a goal has room for, before the first sample, from what is `known` of the unchanged path.
 pub(super) fn foretold(header: &RunHeader, known: &Experience, goal: Goal) -> String {
     match known.rounds_for(header, goal) {
         Ok(rounds) => {
@@ -198,7 +197,7 @@ pub(super) fn foretold(header: &RunHeader, known: &Experience, goal: Goal) -> St
             planned.set_rounds(rounds.max(PILOT));
             let few = too_few(&planned, Some(goal)).map(|few| format!("\n{few}")).unwrap_or_default();
             format!(
-                "forecast for {goal}, by {PILOT} pairs of samples of the unchanged path: {}{few}",
+                "forecast for {goal}, from {PILOT} pairs of samples of the unchanged path: {}{few}",
                 planned_rounds(&planned, known)
             )
         }
@@ -220,7 +219,7 @@ fn planned_rounds(header: &RunHeader, known: &Experience) -> String {
 fn rounds(header: &RunHeader) -> String {
     let has = |instrument| header.study.cells.iter().any(|cell| cell.instrument == instrument);
     let [path, system] = Instrument::ALL.map(|instrument| counted(header.rounds_of(instrument)));
-    let (path, system) = (format!("{path} of the path's own cost"), format!("{system} as the machine runs"));
+    let (path, system) = (format!("{path} under controlled conditions"), format!("{system} with host settings"));
     match Instrument::ALL.into_iter().all(has) {
         true if header.study.answering() == Instrument::Path => format!("{path}, {system}"),
         true => format!("{system}, {path}"),
@@ -235,7 +234,7 @@ fn counted(rounds: u32) -> String {
 fn extent(header: &RunHeader, seconds: Option<f64>) -> String {
     let is_reached = |limit: &Span| seconds.is_some_and(|seconds| seconds >= limit.0.as_secs_f64());
     match header.plan.limit.filter(is_reached) {
-        Some(limit) => format!("at most {}, as many as fit into {limit}", rounds(header)),
+        Some(limit) => format!("at most {}, as many as fit in {limit}", rounds(header)),
         None => format!("{}{}", rounds(header), about(seconds)),
     }
 }
@@ -245,7 +244,7 @@ fn about(seconds: Option<f64>) -> String {
     time.map(|time| format!(", about {}", minutes(time))).unwrap_or_default()
 }
 
-/// What the plan can show. None if nothing is compared, or in too few rounds.
+/// Returns the difference that the plan can detect. None if nothing is compared, or in too few rounds.
 fn told(header: &RunHeader, shown: &[Resolution]) -> Option<String> {
     if too_few(header, None).is_some() {
         return None;
@@ -255,8 +254,8 @@ fn told(header: &RunHeader, shown: &[Resolution]) -> Option<String> {
         shown.iter().filter_map(can).collect::<Vec<_>>(),
         shown.iter().filter(|shown| shown.smallest.is_none()).map(name).collect(),
     ];
-    let can = (!can.is_empty()).then(|| format!("can show about {}", can.join(", ")));
-    let cannot = (!cannot.is_empty()).then(|| format!("too noisy to show a factor of two in {}", cannot.join(", ")));
+    let can = (!can.is_empty()).then(|| format!("detectable (80 % power): about {}", can.join(", ")));
+    let cannot = (!cannot.is_empty()).then(|| format!("too noisy to detect a factor of two in {}", cannot.join(", ")));
     let parts: Vec<String> = [can, cannot].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }

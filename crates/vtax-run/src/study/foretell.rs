@@ -1,5 +1,5 @@
-//! What a budget can show, found out before the first sample: a few samples are taken while no setting is changed. They
-//! aren't kept, for they belong to no round.
+//! Detectable difference of a budget, estimated before the first sample: a few samples are taken while no setting is
+//! changed. They aren't kept, for they belong to no round.
 
 use vtax_model::{
     cell::Cell,
@@ -41,19 +41,19 @@ impl Sampler for Untouched<'_> {
     }
 }
 
-/// The plan of the samples: both arms of the settings as they are, in as many rounds as the plan has before its rounds are
-/// chosen. None if they would take too much of the budget.
+/// The plan of the samples: both arms of the settings as they are, in as many rounds as the plan has before its rounds
+/// are chosen. None if they would take too much of the budget.
 pub(super) fn plan(header: &RunHeader, goal: Goal) -> Option<RunHeader> {
     let budget = goal.budget()?;
     let mut plan = header.clone();
-    let why = || Unsupported::new("only the settings as they are count here", "nothing needs to be done");
+    let why = || Unsupported::new("only current settings count here", "no changes needed");
     let left_out = |row: &Row| UnavailableRow { method: *row, unsupported: why() };
     plan.unavailable.extend(header.study.rows.iter().filter(|row| row.step().is_some()).map(left_out));
     let seconds = plan.nominal_seconds()?;
     (header.study.baseline == Row::AsIs && seconds <= budget.0.as_secs_f64() * MOST).then_some(plan)
 }
 
-/// Takes the samples of such a plan. What can't be measured is told when the run itself tries it.
+/// Takes the samples of such a plan. What can't be measured is reported when the run itself tries it.
 pub(super) fn measure(plan: RunHeader, sampler: &mut dyn Sampler, stop_asked: &dyn Fn() -> bool) -> Option<Experience> {
     let mut run = RunReadings::begun(plan);
     let unheard = RunEvents::default();

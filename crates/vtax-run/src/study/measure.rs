@@ -28,7 +28,7 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// What is measured between two ends.
+/// Measurement between two endpoints.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MeasureRequest {
     /// Responders, and initiators if any are named.
@@ -37,7 +37,7 @@ pub struct MeasureRequest {
     pub tests: Vec<Test>,
     /// The baseline is `blocking` if it is one of them, else the first.
     pub engines: Vec<Engine>,
-    /// How many flows run at the same time; the tests run with each number.
+    /// Numbers of concurrent flows; the tests run with each of them.
     pub streams: Vec<u32>,
     /// The sizes of what is sent.
     pub sizes: GivenSizes,
@@ -49,7 +49,7 @@ pub struct MeasureRequest {
     pub samples: Option<u32>,
     /// The plan without the number of samples.
     pub sampling: SamplingPlan,
-    /// Whether it is the short plan.
+    /// True if it is the short plan.
     pub quick: bool,
     /// Seed of the order of the samples.
     pub seed: Option<u64>,
@@ -64,7 +64,7 @@ pub struct MeasureRequest {
     /// Under which conditions.
     #[serde(default)]
     pub instrument: Instrument,
-    /// What the number of rounds is chosen for, in place of `samples`.
+    /// Goal of the number of rounds, instead of `samples`.
     #[serde(default)]
     pub goal: Option<Goal>,
     /// A step is kept if it surely helps by more than this. The run ends early only once that is decided.
@@ -78,9 +78,9 @@ pub struct MeasureRequest {
 /// A test by its name, as `tcp-rr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Test {
-    /// What carries it.
+    /// Transport protocol.
     pub transport: Transport,
-    /// What is done.
+    /// Kind of test.
     pub kind: TestKind,
 }
 
@@ -137,7 +137,7 @@ pub(crate) struct KnownPath {
 const BYTE: ByteSize = ByteSize(1);
 /// A whole sequence number.
 const NUMBER: ByteSize = ByteSize(8);
-/// What iperf3 hands to a TCP socket at once.
+/// Bytes that iperf3 passes to a TCP socket per call.
 const STREAM_MESSAGE: ByteSize = ByteSize(128 << 10);
 /// The largest payload of a UDP datagram over IPv4.
 const DATAGRAM_MOST: u64 = 65_507;
@@ -148,7 +148,7 @@ impl MeasureRequest {
     /// Stands for the MTU of a path that isn't known yet.
     pub(crate) const ANY_MTU: Mtu = Mtu::MAX;
 
-    /// What a run that has tried settings has measured, with other settings.
+    /// Returns the measurement of a run that has tried settings, with other settings.
     pub fn trying(header: &RunHeader, steps: Vec<TuningStep>, goal: Goal) -> MeasureRequest {
         let study = &header.study;
         let instrument = study.answering();
@@ -199,7 +199,7 @@ impl MeasureRequest {
     pub(crate) fn on(&self, mtu: Option<Mtu>, ipv6: bool, events: &RunEvents) -> KnownPath {
         let mtu = mtu.unwrap_or_else(|| {
             let assumed = Mtu::ETHERNET;
-            events.tell(format_args!("warning: the links of the two ends don't tell their MTU; {assumed} is assumed"));
+            events.tell(format_args!("warning: the MTU of the endpoints' links is not reported; assuming {assumed}"));
             assumed
         });
         let way = KnownPath { mtu, ipv6 };
@@ -207,7 +207,8 @@ impl MeasureRequest {
         way
     }
 
-    /// That datagrams are shorter than the path could carry, so that as many as --gso asks for go with one call.
+    /// Returns the note that datagrams are shorter than the path allows, so that one call sends as many as --gso
+    /// requests.
     fn shortened(&self, way: KnownPath) -> Option<String> {
         let is_udp = |test: &Test| test.transport == Transport::Udp && test.kind.is_stream();
         let (segments, room) = (self.options.gso?.get(), room_of(way.mtu, way.ipv6).udp_payload());
@@ -215,8 +216,8 @@ impl MeasureRequest {
         let message = self.datagram(way);
         (self.tests.iter().any(is_udp) && !chosen && message < room).then(|| {
             format!(
-                "note: --gso {segments}: each datagram has {message} and not {room}, so that {segments} of them go with \
-                 one send call, which takes {DATAGRAM_MOST} bytes; choose another size with --message"
+                "note: --gso {segments}: datagrams are {message} instead of {room}, so that {segments} fit in \
+                 one send call of {DATAGRAM_MOST} bytes; set another size with --message"
             )
         })
     }
@@ -232,7 +233,7 @@ impl MeasureRequest {
         if let (Some(nic), [_, engine, ..]) = (self.nics().first(), &self.engines[..]) {
             bail!(
                 code = "option-not-for-this",
-                "--engine {engine}: the rows are NICs already ({nic}), and one engine measures all of them; name one"
+                "--engine {engine}: the rows are already NICs ({nic}), all measured by one engine; name one engine"
             );
         }
         let cells = self.cells(way)?;
@@ -275,7 +276,7 @@ impl MeasureRequest {
         ];
         match uses.into_iter().find(|(_, _, used, given)| *given && !used) {
             Some((flag, of, ..)) => {
-                bail!(code = "option-not-for-this", "--{flag} is for {of}, which --test doesn't name; leave it out")
+                bail!(code = "option-not-for-this", "--{flag} applies to {of}, but --test names none; omit it")
             }
             None => Ok(()),
         }

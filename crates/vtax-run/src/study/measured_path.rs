@@ -1,4 +1,4 @@
-//! What a run measures: the ends of a network, or disks.
+//! Path measured by a run: network endpoints or disks.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ pub(super) trait MeasuredPath: Sampler {
     /// When the first sample began.
     fn first_sample(&self) -> Option<Instant>;
 
-    /// Whether guests were started for the run.
+    /// Returns whether guests were started for the run.
     fn has_lab_guests(&self) -> bool;
 
-    /// How much longer a sample takes because settings are changed before it.
+    /// Returns the additional time of a sample because settings are changed before it.
     fn switch_time(&self) -> Duration {
         Duration::ZERO
     }

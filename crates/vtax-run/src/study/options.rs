@@ -1,4 +1,4 @@
-//! What is changed of a study.
+//! Changes to a study.
 
 use std::{
     fmt,
@@ -33,14 +33,14 @@ use crate::stop::{Blamed, Coded, Stop};
 /// The largest file of a study, a lab or endpoints. The built-in ones have some KiB.
 const FILE_MOST: ByteSize = ByteSize(1 << 20);
 
-/// What is changed of a study.
+/// Changes to a study.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Changes {
     /// The short plan.
     pub quick: bool,
     /// Rounds.
     pub samples: Option<u32>,
-    /// What the number of rounds is chosen for, in place of `samples`.
+    /// Goal of the number of rounds, instead of `samples`.
     pub goal: Option<Goal>,
     /// Measured time of each sample.
     pub duration: Option<Span>,
@@ -50,11 +50,11 @@ pub struct Changes {
     pub both: bool,
     /// The row with which the others are compared.
     pub baseline: Option<Row>,
-    /// The only rows beside the baseline. A method stands for all of its rows.
+    /// The only rows next to the baseline. A method stands for all of its rows.
     pub methods: Vec<Row>,
-    /// How many pairs of a client and a guest measure at the same time.
+    /// Number of concurrent pairs of a client and a guest.
     pub guests: Option<u32>,
-    /// What methods attach that can attach guests and zones.
+    /// Kind of domain for methods that can attach guests and zones.
     pub domains: Option<DomainKind>,
     /// Cables of this machine, in place of veth pairs.
     pub cable: Vec<Cable>,
@@ -66,7 +66,7 @@ pub struct Changes {
     /// The disks whose NVMe controllers `assigned-nvme` gives to a guest.
     #[serde(default, skip_serializing_if = "DiskSet::is_empty")]
     pub nvme: DiskSet,
-    /// Whether what is on them may be lost.
+    /// True if what is on them may be lost.
     #[serde(default)]
     pub destroy_data: bool,
     /// Leave out the rows that change settings.
@@ -75,7 +75,7 @@ pub struct Changes {
     pub endpoints: Vec<Endpoint>,
     /// The only instrument.
     pub instrument: Option<Instrument>,
-    /// What CPUs do while they have nothing to do.
+    /// CPU idle states.
     pub idle: Option<Idle>,
     /// TCP's congestion control.
     pub congestion: Option<Congestion>,
@@ -207,7 +207,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Each row takes a cable, so the extra rows of a study are left out unless the user names them.
+    /// Each row takes a cable, so the extra rows of a study are omitted unless the user names them.
     fn cable(&self, study: &mut Study) -> miette::Result<()> {
         if self.cable.is_empty() {
             return Ok(());
@@ -216,15 +216,12 @@ impl Changes {
         let network = network_of(study, "cable")?;
         if !has_wires {
             let id = &study.id;
-            bail!(
-                code = "option-not-for-this",
-                "--cable: the rows of `{id}` have no wire between two hosts; leave it out"
-            );
+            bail!(code = "option-not-for-this", "--cable: the rows of `{id}` have no wire between two hosts; omit it");
         }
         let mut nics: Vec<&NicName> = self.cable.iter().flat_map(|Cable(nics)| nics).collect();
         nics.sort();
         if let Some([nic, _]) = nics.array_windows().find(|[one, other]| one == other) {
-            bail!(code = "named-twice", "--cable: the NIC {nic} is at the end of two cables; name each once");
+            bail!(code = "named-twice", "--cable: the NIC {nic} is in two cables; name each NIC once");
         }
         network.cables.clone_from(&self.cable);
         if self.methods.is_empty() {
@@ -239,7 +236,7 @@ impl Changes {
         let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.mtu() == Some(*mtu));
         if let Some(missing) = self.mtu.iter().find(|mtu| !has(mtu)) {
             let (id, mtus) = (&study.id, listed(&mtus_of(&study.cells)));
-            bail!(code = "not-in-study", "--mtu: `{id}` has nothing at {missing}; it has {mtus}");
+            bail!(code = "not-in-study", "--mtu: `{id}` has no MTU {missing}; it has {mtus}");
         }
         study.cells.retain(|cell| self.mtu.is_empty() || cell.mtu().is_some_and(|mtu| self.mtu.contains(&mtu)));
         Ok(())
@@ -255,14 +252,18 @@ impl Changes {
         }
         let id = study.id.clone();
         let Some(disks) = study.disks_mut() else {
-            bail!(code = "option-not-for-this", "--disk and --nvme: `{id}` has no tests of disks; leave them out");
+            bail!(code = "option-not-for-this", "--disk and --nvme: `{id}` has no disk tests; omit them");
         };
         disks.backend.clone_from(&self.disks);
         disks.assigned.clone_from(&self.nvme);
         disks.destroy_data = self.destroy_data;
         if !self.nvme.is_empty() && self.nvme.0.len() != self.disks.0.len().max(1) {
             let (nvme, disks) = (self.nvme.0.len(), self.disks.0.len().max(1));
-            bail!(code = "bad-disk-name", "--nvme names {nvme} disks and all other rows have {disks}; name as many");
+            bail!(
+                code = "bad-disk-name",
+                "--nvme names {nvme} disks, but all other rows have {disks}; name the same \
+                number"
+            );
         }
         if self.disks.is_empty() {
             return Ok(());
@@ -286,7 +287,11 @@ impl Changes {
     fn keep_instrument(&self, study: &mut Study) -> miette::Result<()> {
         let Some(asked) = self.instrument else { return Ok(()) };
         if !study.cells.iter().any(|cell| cell.instrument == asked) {
-            bail!(code = "not-in-study", "--instrument {asked}: `{}` has no such part; leave it out", study.id);
+            bail!(
+                code = "not-in-study",
+                "--instrument {asked}: `{}` does not have this measurement mode; omit it",
+                study.id
+            );
         }
         study.cells.retain(|cell| cell.instrument == asked);
         if asked == Instrument::System {
@@ -311,7 +316,7 @@ impl Changes {
         let mut of_tcp =
             study.cells.iter_mut().filter_map(Cell::net_mut).filter(|net| net.transport == Transport::Tcp).peekable();
         if of_tcp.peek().is_none() {
-            bail!(code = "option-not-for-this", "--congestion: `{}` has no test over TCP; leave it out", study.id);
+            bail!(code = "option-not-for-this", "--congestion: `{}` has no TCP test; omit it", study.id);
         }
         of_tcp.for_each(|net| net.options.socket.congestion = chosen);
         Ok(())
@@ -355,7 +360,7 @@ pub(super) fn blaming(error: SamplingPlanError) -> miette::Report {
 
 fn leave_steps_out(study: &mut Study) -> miette::Result<()> {
     if study.steps.is_empty() {
-        bail!(code = "option-not-for-this", "--no-steps: `{}` changes no settings; leave it out", study.id);
+        bail!(code = "option-not-for-this", "--no-steps: `{}` changes no settings; omit it", study.id);
     }
     study.steps.clear();
     study.rows.retain(|row| row.step().is_none());
@@ -378,7 +383,7 @@ fn network_of<'a>(study: &'a mut Study, option: &str) -> miette::Result<&'a mut 
         StudySubject::Network(network) => Ok(network),
         StudySubject::Disks(_) => bail!(
             code = "option-not-for-this",
-            "--{option} is for tests of a network, and `{}` has tests of disks; leave it out",
+            "--{option} applies to network tests, and `{}` has disk tests; omit it",
             study.id
         ),
     }
@@ -390,10 +395,7 @@ fn attach(study: &mut Study, domains: DomainKind) -> miette::Result<()> {
     let network = network_of(study, "guest")?;
     if !has_choice {
         let id = &study.id;
-        bail!(
-            code = "option-not-for-this",
-            "--guest: no row of `{id}` can attach a guest as well as a zone; leave it out"
-        );
+        bail!(code = "option-not-for-this", "--guest: no row of `{id}` can attach both a guest and a zone; omit it");
     }
     network.domains = domains;
     Ok(())
@@ -405,7 +407,7 @@ fn attach_both(study: &mut Study) -> miette::Result<()> {
     let network = network_of(study, "both")?;
     if !one_named || network.pairs > 1 || !network.endpoints.is_empty() {
         let id = &study.id;
-        bail!(code = "option-not-for-this", "--both: the rows of `{id}` name both of their ends already; leave it out");
+        bail!(code = "option-not-for-this", "--both: the rows of `{id}` already name both endpoints; omit it");
     }
     network.both = true;
     Ok(())
@@ -415,11 +417,11 @@ fn attach_both(study: &mut Study) -> miette::Result<()> {
 fn keep_guests(study: &mut Study, guests: u32) -> miette::Result<()> {
     let network = network_of(study, "guests")?;
     if network.pairs < 2 || !network.endpoints.is_empty() {
-        let what = format!("the rows of `{}` have no number of guests that could be changed", study.id);
-        bail!(code = "option-not-for-this", "--guests: {what}; leave it out");
+        let what = format!("the rows of `{}` have no adjustable number of guests", study.id);
+        bail!(code = "option-not-for-this", "--guests: {what}; omit it");
     }
     if !(1..=Study::MOST_PAIRS).contains(&guests) {
-        bail!(code = "bad-option", "--guests {guests}: a row has 1 to {}", Study::MOST_PAIRS);
+        bail!(code = "bad-option", "--guests {guests}: use 1 to {}", Study::MOST_PAIRS);
     }
     network.pairs = guests;
     Ok(())
@@ -430,7 +432,11 @@ fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
     let rows = endpoints.iter().filter_map(|endpoint| endpoint.method);
     if let Some(row) = { rows }.find(|row| !study.rows.contains(row)) {
         let (id, rows) = (&study.id, listed(&study.rows));
-        bail!(code = "not-in-study", "--endpoints: an endpoint stands for `{row}`, which `{id}` hasn't; it has {rows}");
+        bail!(
+            code = "not-in-study",
+            "--endpoints: an endpoint has the method `{row}`, which is not a row of `{id}`; \
+            it has {rows}"
+        );
     }
     network_of(study, "endpoints")?.endpoints = endpoints.to_vec();
     Ok(())
@@ -446,7 +452,7 @@ fn resize_files(study: &mut Study, size: ByteSize) -> miette::Result<()> {
         }
     }
     if files == 0 {
-        bail!(code = "option-not-for-this", "--size: `{}` sends no file; leave it out", study.id);
+        bail!(code = "option-not-for-this", "--size: `{}` sends no file; omit it", study.id);
     }
     Ok(())
 }
@@ -463,7 +469,7 @@ pub fn read_file(path: &str) -> Result<Study, Stop> {
     Study::parse(Source { name: path, text: &text }).or_input()
 }
 
-/// The text of the file of a study or a lab, which is no built-in study.
+/// The text of the file of a study or a lab, which is not a built-in study.
 pub fn read_text(path: &str) -> Result<String, Stop> {
     let known = Study::BUILT_IN.map(|(id, _)| id);
     read_bounded(path).map_err(|error| {
@@ -471,14 +477,14 @@ pub fn read_text(path: &str) -> Result<String, Stop> {
         let known = known.join(", ");
         Stop::input(miette!(
             code = "no-such-study",
-            "`{path}` is neither a built-in study ({known}) nor a file that can be read ({error}){near}"
+            "`{path}` is neither a built-in study ({known}) nor a readable file ({error}){near}"
         ))
     })
 }
 
 /// Reads a file of endpoints.
 pub fn read_endpoints(path: &str) -> Result<Vec<Endpoint>, Stop> {
-    let text = read_bounded(path).coded("file", || format!("--endpoints: `{path}` can't be read"));
+    let text = read_bounded(path).coded("file", || format!("--endpoints: cannot read `{path}`"));
     Endpoint::parse_file(Source { name: path, text: &text.or_input()? }).or_input()
 }
 
@@ -487,7 +493,7 @@ pub fn read_bounded(path: &str) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(FILE_MOST.0 + 1).read_to_string(&mut text)?;
     match text.len() as u64 > FILE_MOST.0 {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {FILE_MOST}"))),
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {FILE_MOST}"))),
         false => Ok(text),
     }
 }

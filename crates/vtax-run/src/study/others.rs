@@ -14,13 +14,14 @@ use vtax_sys::{
 
 use super::runner::Sampler;
 
-/// Between two looks passes at least this many times as long as a look takes: it reads a file for each process of the machine.
+/// Between two looks passes at least this many times as long as a look takes: it reads a file for each process of the
+/// machine.
 const APART: u32 = 50;
 
 /// CPU time of the other programs of a machine since they began.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OtherProgramsTime {
-    /// What no other machine has: hosts may have the same name. Empty for this machine.
+    /// Unique identity of the machine: hosts may have the same name. Empty for this machine.
     pub(crate) identity: String,
     /// Its host name; empty for this machine.
     pub(crate) machine: ForeignText,
@@ -28,7 +29,7 @@ pub(crate) struct OtherProgramsTime {
     pub(crate) cpu: Duration,
 }
 
-/// What was seen at the last look, and when the next one is due.
+/// Result of the last check, and the time of the next one.
 #[derive(Debug)]
 pub(crate) struct OtherProgramsWatch {
     own: OtherProgramsMeter,

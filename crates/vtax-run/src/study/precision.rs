@@ -5,7 +5,7 @@ use vtax_stats::Decision;
 
 use super::runner::label;
 
-/// How many cells are named. The others are only counted.
+/// Maximum number of cells named. The others are only counted.
 const NAMED: usize = 4;
 
 /// The warning that `--confidence` and `--width` were not reached, and where. None for a run that can go on.

@@ -32,7 +32,8 @@ use crate::events::{RunEvent, RunEvents, SampleProgress};
 pub(crate) enum Settings {
     /// As they were found.
     AsIs,
-    /// As they were found, but all steps have been made and taken back just before: what that leaves behind shows here.
+    /// As they were found, but all steps have been applied and reverted just before: what that leaves behind shows
+    /// here.
     Rewritten,
     /// Those of a step.
     Of(StepName),
@@ -49,7 +50,7 @@ pub(crate) trait Sampler {
     }
     /// One timed run of a cell, as long as the plan says.
     fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError>;
-    /// A sample of each row, cut into slices. The rows take turns, to warm up and in each pass, as `orders` says.
+    /// A sample of each row, cut into slices. The rows alternate, to warm up and in each pass, as `orders` says.
     /// A run without slices doesn't ask for it.
     fn take_turns(&mut self, _rows: &[(Row, TestSpec)], _orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
         let error = SampleError::run(miette!(code = "defect", "this path has no slices"));
@@ -99,7 +100,7 @@ impl SampleError {
     }
 }
 
-/// What a run has around it while its samples are taken.
+/// Surroundings of a run while its samples are taken.
 pub(crate) struct RunSurroundings<'a> {
     pub(crate) events: &'a RunEvents,
     pub(crate) stop_asked: &'a dyn Fn() -> bool,
@@ -129,7 +130,7 @@ impl<'a> RunSurroundings<'a> {
     }
 }
 
-/// How many samples of a session are done, and how fast.
+/// Progress of a session's samples, and its speed.
 #[derive(Debug)]
 pub(crate) struct Pace {
     begun: Instant,
@@ -164,8 +165,8 @@ pub(crate) struct Ended {
 /// Failures of one cell after which it is not tried again.
 const GIVE_UP: usize = 3;
 
-/// Failures of one row, without a sample of it in between, after which none of its cells is tried again. A disk that hangs
-/// takes half a minute for each of them.
+/// Failures of one row, without a sample of it in between, after which none of its cells is tried again. A disk that
+/// hangs takes half a minute for each of them.
 const GIVE_UP_ROW: usize = 6;
 
 /// Takes every sample of `run` that it does not have yet.
@@ -194,7 +195,7 @@ struct Rounds<'a, 'b> {
     around: &'a mut RunSurroundings<'b>,
     mtu: Option<Mtu>,
     failures: BTreeMap<usize, usize>,
-    /// How often a row has failed since its last sample.
+    /// Failures of each row since its last sample.
     failed_rows: BTreeMap<Row, usize>,
 }
 
@@ -227,7 +228,7 @@ impl Rounds<'_, '_> {
         self.around.until.is_some_and(|until| until.saturating_duration_since(Instant::now()) < begun.elapsed())
     }
 
-    /// The samples of a round in groups: rows that take turns are one group, every other sample is a group of its own.
+    /// The samples of a round in groups: rows that alternate are one group, every other sample is its own group.
     /// Settings can't be changed between two slices.
     fn groups(&self, round: u32) -> Vec<Vec<Turn>> {
         let header = &self.run.header;
@@ -262,11 +263,11 @@ impl Rounds<'_, '_> {
         }
     }
 
-    /// A row that fails is left out, and the others try again.
+    /// A row that fails is omitted, and the others try again.
     fn take_turns(&mut self, round: u32, mut group: Vec<Turn>, passes: u32) -> miette::Result<()> {
         while let Some(first) = group.first() {
             let cell = self.run.header.study.cells[first.cell];
-            self.tell_progress(round, format!("{}, {} rows in turns", block_label(&cell), group.len()))?;
+            self.tell_progress(round, format!("{}, {} rows interleaved", block_label(&cell), group.len()))?;
             let at = clock::now();
             let taken = self.measure_turns(round, &group, passes);
             self.around.pace.done += group.len();
@@ -312,7 +313,7 @@ impl Rounds<'_, '_> {
         self.around.pace.done += 1;
         match figures {
             Ok(figures) => self.landed(vec![Sample { cell: turn.cell, arm: turn.arm, round, at, figures }]),
-            // A sample that the user's Ctrl-C broke is no failure of the cell.
+            // A sample that the user's Ctrl-C broke is not a failure of the cell.
             Err(_) if (self.around.stop_asked)() => Ok(()),
             Err(error) => self.broke(round, turn, error),
         }
@@ -387,7 +388,7 @@ impl Rounds<'_, '_> {
         *failed += 1;
         if *failed == GIVE_UP_ROW {
             let told = format_args!(
-                "warning: {row}: no sample in {GIVE_UP_ROW} tries; this row is not tried again in this run"
+                "warning: {row}: no sample in {GIVE_UP_ROW} attempts; skipping this row for the rest of this run"
             );
             self.around.events.tell(told);
         }
@@ -401,7 +402,7 @@ impl Rounds<'_, '_> {
         failed(self.failures.get(&cell)) >= GIVE_UP || failed(self.failed_rows.get(&row)) >= GIVE_UP_ROW
     }
 
-    /// Whether netperf's stopping rule is met for every measured cell of the instrument that answers the study.
+    /// Returns whether netperf's stopping rule is met for every measured cell of the instrument that answers the study.
     fn precise_enough(&self, round: u32) -> bool {
         let Some(rule) = &self.run.header.stopping else { return false };
         if (round as usize) < rule.min() {

@@ -42,7 +42,7 @@ use crate::{
 /// Does jobs on this machine.
 pub(crate) struct LocalRunner<'a> {
     pub(crate) locations: &'a Locations,
-    /// Where this vtax keeps runs. None if another vtax keeps them.
+    /// Store of this vtax's runs. None if another vtax keeps them.
     pub(crate) store: Option<&'a Store>,
     pub(crate) events: &'a RunEvents,
 }
@@ -53,7 +53,7 @@ impl Runner for LocalRunner<'_> {
         source.check_congestion().or_input()?;
         source.check_rules().or_input()?;
         let agent = self.locations.agent_program()?;
-        // In a user namespace, root is no longer who owns the machine's own folder.
+        // In a user namespace, root does not own the machine's own directory.
         let tuner = SharedTuner::new(self.locations)?;
         // Before the first thread: a process with threads can't enter a user namespace.
         let world = source.world()?;
@@ -100,7 +100,7 @@ impl RunSource {
             (None, Work::Measure(asked)) => Ok(RunSource::Measure(asked.clone())),
             (None, Work::Disks(asked)) => Ok(RunSource::Disks(asked.clone())),
             (None, Work::GoOn { run, .. }) => {
-                Err(Stop::input(miette!(code = "defect", "the run {run} is to go on, but it isn't with the job")))
+                Err(Stop::input(miette!(code = "defect", "cannot resume the run {run}: it was not sent with the job")))
             }
         }
     }
@@ -150,12 +150,12 @@ impl RunSource {
         };
         for name in names.into_iter().filter(|_| builds || self.endpoints().iter().any(is_here)) {
             match check_congestion_control(name) {
-                // In a lab an ordinary user is root, and may use each of them.
+                // In a lab an unprivileged user is root, and may use each of them.
                 Err(NoCongestionControl { source, .. }) if source.is_permission() && builds => {}
                 Err(NoCongestionControl { source, available, .. }) if !source.is_permission() => bail!(
                     code = "no-congestion-control",
-                    "--congestion {name}: this kernel has no such congestion control; it has {available}: choose one of \
-                     these, or load the module tcp_{name}"
+                    "--congestion {name}: no such congestion control in this kernel; available: {available}: \
+                     use one of these, or load the module tcp_{name}"
                 ),
                 checked => checked.with_context(|| format!("--congestion {name}"))?,
             }
@@ -163,7 +163,7 @@ impl RunSource {
         Ok(())
     }
 
-    /// Whether it measures disks by this machine alone.
+    /// Returns whether it measures disks by this machine alone.
     fn has_own_disks(&self) -> bool {
         let study = match self {
             RunSource::Disks(asked) => return asked.rows.iter().all(DiskSet::is_here),
@@ -175,8 +175,8 @@ impl RunSource {
         study.disks().is_some_and(are_here) && !study.has_guests_disks()
     }
 
-    /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege, nor do disks that the
-    /// user may open.
+    /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege, nor do disks
+    /// that the user may open.
     pub(super) fn world(&self) -> Result<Option<World>, Stop> {
         if self.has_own_disks() {
             return World::without_privilege().map(Some).or_infrastructure();
@@ -195,7 +195,7 @@ impl RunSource {
 struct PreparedRun {
     run: RunReadings,
     path: Box<dyn MeasuredPath>,
-    /// Whether the first rounds are to tell what the plan can show.
+    /// True if the first rounds are to tell what the plan can show.
     needs_pilot: bool,
     shortfalls: Vec<String>,
 }
@@ -215,7 +215,7 @@ pub(super) struct RunSetup<'a> {
 }
 
 impl RunSetup<'_> {
-    /// Connects the ends of a run. From here on no other vtax can go on with this run.
+    /// Connects the ends of a run. From here no other vtax can resume this run.
     fn prepare(&self, source: RunSource) -> Result<PreparedRun, Stop> {
         match source {
             RunSource::Old(run) if run.header.study.disks().is_some() => self.resume_disks(*run),
@@ -231,8 +231,8 @@ impl RunSetup<'_> {
                 let forecast = PlanForecast::of(&header, self.store)?;
                 forecast.settle(&mut header)?;
                 let (lines, needs_pilot) = (forecast.lines(&header), forecast.needs_pilot(&header));
-                // Building a lab takes long, so the forecast comes before it. Endpoints may be refused at once, so it
-                // comes after them.
+                // Building a lab takes long, so the forecast comes before it. Endpoints may be refused immediately, so
+                // it comes after them.
                 let builds = header.study.endpoints().is_empty();
                 lines.iter().filter(|_| builds).for_each(|line| self.events.tell(line));
                 let mut ends = self.connect(&header)?;
@@ -298,7 +298,7 @@ impl RunSetup<'_> {
         self.begun(header, Box::new(ends))
     }
 
-    /// The plan is kept from now on.
+    /// The plan is kept from now.
     fn begun(&self, mut header: RunHeader, path: Box<dyn MeasuredPath>) -> Result<PreparedRun, Stop> {
         header.label = self.conditions.label.clone();
         header.command = self.conditions.repeating(header.seed).into();
@@ -361,12 +361,12 @@ impl RunSetup<'_> {
     }
 
     pub(super) fn in_world(&self) -> Result<&World, Stop> {
-        self.world.ok_or_else(|| miette!(code = "no-privilege", "a lab needs privilege")).or_infrastructure()
+        self.world.ok_or_else(|| miette!(code = "no-privilege", "a lab requires privilege")).or_infrastructure()
     }
 }
 
-/// Why the first rounds of a run that tries settings are of no use, if they are: making changes and taking them back surely
-/// leaves more behind than the margin.
+/// Why the first rounds of a run that tries settings are of no use, if they are: making changes and taking them back
+/// surely leaves more behind than the margin.
 fn biased(run: &RunReadings) -> Option<miette::Report> {
     let margin = run.header.margin.map_or(0.0, Difference::log);
     let floor = floors(run).into_iter().find(|floor| floor.left_behind().0 > margin)?;
@@ -374,8 +374,8 @@ fn biased(run: &RunReadings) -> Option<miette::Report> {
     let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
     Some(miette!(
         code = "biased",
-        "{} {}: after all settings were changed and brought back, the path is not what it was before: {} % [{}, {}], p = {p:.4}. \
-         So no comparison here would be worth anything. Leave out the steps that reset a link, or try longer warm-ups (--warmup)",
+        "{} {}: after all settings were changed and restored, the path differs from before: {} % [{}, {}], p = {p:.4}. \
+         No comparison would be valid. Omit the steps that reset a link, or use longer warm-ups (--warmup)",
         block.test.medium(),
         block.kind(),
         percent(ratio),
@@ -384,22 +384,22 @@ fn biased(run: &RunReadings) -> Option<miette::Report> {
     ))
 }
 
-/// Refuses to go on with a run whose steps would change other settings now.
+/// Refuses to resume a run whose steps would change other settings now.
 fn same_steps(then: &RunHeader, now: &RunHeader) -> miette::Result<()> {
     let changed = then.steps.iter().zip(&now.steps).find(|(then, now)| then != now).map(|(then, _)| then.step);
     match (changed, then.steps.len() == now.steps.len()) {
         (None, true) => Ok(()),
         (step, _) => Err(miette!(
             code = "run-from-elsewhere",
-            "the settings that {} would change are no longer what they were when the run {} began: its samples would not \
-             belong together; start a new run",
+            "the settings that {} would change have changed since the run {} started: its samples would not \
+             be comparable; start a new run",
             step.map_or("a step".to_owned(), |step| format!("the step `{step}`")),
             then.id
         )),
     }
 }
 
-/// Refuses to go on with a run on another machine or kernel: that of `end`, or that of vtax itself.
+/// Refuses to resume a run on another machine or kernel: that of `end`, or that of vtax itself.
 pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now: &Environment) -> miette::Result<()> {
     let same = [
         ("machine", &then.hostname, &now.hostname),
@@ -410,7 +410,8 @@ pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now:
     match same.iter().find(|(_, then, now)| then != now) {
         Some((what, then, now)) => Err(miette!(
             code = "run-from-elsewhere",
-            "the run {id} was begun on the {what}{whose} {then}, and this is {now}: its samples would not belong together; start a new run"
+            "the run {id} was started on the {what}{whose} {then}, and this is {now}: its samples would not be \
+             comparable; start a new run"
         )),
         None => Ok(()),
     }

@@ -1,7 +1,7 @@
 //! Tuning steps of a run: what each changes on the machines of its path, and which one is in force.
 //!
-//! The changes go through the journals of `vtax tune`, as ones that are tried out: if vtax or an agent is killed, the next
-//! `vtax tune` or the next such run on that machine takes them back.
+//! The changes go through the journals of `vtax tune`, as tentative ones: if vtax or an agent is killed, the next
+//! `vtax tune` or the next such run on that machine reverts them.
 
 mod keep;
 mod places;
@@ -35,7 +35,7 @@ struct PlannedStep {
     /// One for each place.
     wanted: Vec<WantedChanges>,
     changes: Vec<ForeignText>,
-    /// How long it took to make the changes and to take them back, when that was tried.
+    /// Time taken to apply and revert the changes, when that was tried.
     took: Duration,
 }
 
@@ -63,12 +63,13 @@ pub fn find_rule(name: &str) -> miette::Result<&'static TuningRule> {
     let Some(rule) = RULES.iter().find(|rule| rule.id == name) else {
         let names: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
         let name = ForeignText::from(name);
-        return Err(miette!(code = "no-such-rule", "there is no rule `{name}`; there is {}", names.join(", ")));
+        return Err(miette!(code = "no-such-rule", "no rule `{name}`; rules: {}", names.join(", ")));
     };
     match rule.risk {
         ChangeRisk::Security => Err(miette!(
             code = "not-changed-by-vtax",
-            "vtax never changes what {name} is about: {} Read docs/tuning/{name}.md, and change it yourself if it is safe here",
+            "vtax never changes the setting of {name}: {} Read docs/tuning/{name}.md, and change it yourself if it is \
+             safe here",
             rule.risks
         )),
         _ => Ok(rule),
@@ -76,15 +77,15 @@ pub fn find_rule(name: &str) -> miette::Result<&'static TuningRule> {
 }
 
 impl StepSwitch {
-    /// Looks at the machines of the paths, and plans what each step changes there. Each step is made and taken back once,
-    /// so that one that can't be made is known before the first sample.
+    /// Looks at the machines of the paths, and plans what each step changes there. Each step is applied and reverted
+    /// once, so that one that can't be made is known before the first sample.
     pub(super) fn plan(
         wanted: &[TuningStep],
         goal: TuningGoal,
         places: Vec<TunedPlace>,
         events: &RunEvents,
     ) -> Result<PlannedSteps, Stop> {
-        // What a killed vtax has left is taken back before anything is looked at.
+        // Leftovers of a killed vtax are reverted before anything is inspected.
         for place in &places {
             let tried = place.host.try_out(&WantedChanges::default(), None)?;
             tried.recovered.iter().for_each(|recovered| events.tell(format_args!("note: {recovered}")));
@@ -129,14 +130,14 @@ impl StepSwitch {
         self.steps.iter().map(record).collect()
     }
 
-    /// Whether a step changes what may reset a link.
+    /// Returns whether a step changes what may reset a link.
     pub(super) fn may_reset_links(&self) -> bool {
         let wanted = self.steps.iter().flat_map(|step| &step.wanted).flat_map(|wanted| &wanted.proposals);
         { wanted }.any(|proposal| may_reset_link(&proposal.setting))
     }
 
-    /// How long the changes before a sample take on average: in a round each step is made and taken back for its own sample
-    /// and for one of the two of the settings as they are.
+    /// Returns the average time of the changes before a sample: in a round each step is applied and reverted for its
+    /// own sample and for one of the two of the settings as they are.
     pub(super) fn time_of_sample(&self) -> Duration {
         let once: Duration = self.steps.iter().map(|step| step.took).sum();
         once * 2 / u32::try_from(self.steps.len() + 2).unwrap_or(u32::MAX)
@@ -151,7 +152,7 @@ impl StepSwitch {
         let mut changed = self.revert()?;
         if settings == Settings::Rewritten {
             for step in self.steps.iter().map(|step| step.name).collect::<Vec<_>>() {
-                // A step that can't be made is told where it is measured.
+                // A step that can't be made is reported where it is measured.
                 if self.try_out(step).is_ok() {
                     self.revert()?;
                     changed = true;
@@ -168,7 +169,7 @@ impl StepSwitch {
     fn try_out(&mut self, step: StepName) -> Result<(), SampleError> {
         let Some(planned) = self.steps.iter().find(|planned| planned.name == step) else {
             let defect =
-                miette!(code = "defect", "the step `{step}` changes nothing here, but a row of it is measured");
+                miette!(code = "defect", "the step `{step}` changes nothing here, but one of its rows is measured");
             return Err(SampleError::run(defect));
         };
         let (mut made, mut failed) = (Vec::new(), None);
@@ -193,19 +194,19 @@ impl StepSwitch {
         }
     }
 
-    /// Brings the settings from before back, the last place first: an earlier one may have changed the same setting of the
-    /// machine. What another program has changed meanwhile ends the run: from then on the samples would not be of the same
-    /// machine.
+    /// Restores the previous settings, the last place first: an earlier one may have changed the same setting of
+    /// the machine. What another program has changed meanwhile ends the run: from then the samples would not be of the
+    /// same machine.
     fn revert(&mut self) -> Result<bool, SampleError> {
         let Some((step, made)) = self.in_force.take() else { return Ok(false) };
         for MadeBatch { place, batch } in made.into_iter().rev() {
             let report = self.places[place].host.revert(batch).map_err(|error| {
-                SampleError::run(miette!(code = "not-undone", "taking the settings of {step} back: {error}"))
+                SampleError::run(miette!(code = "not-undone", "reverting the settings of {step}: {error}"))
             })?;
             if let Some(left) = report.foreign.first() {
                 return Err(SampleError::run(miette!(
                     code = "changed-meanwhile",
-                    "{}: another program made it {} while {step} was measured; stop that program, and start again",
+                    "{}: another program set it to {} while {step} was measured; stop that program, and start again",
                     left.change,
                     left.found
                 )));
@@ -214,9 +215,9 @@ impl StepSwitch {
         Ok(true)
     }
 
-    /// Brings the settings from before back.
+    /// Restores the previous settings.
     pub(super) fn end(mut self) -> miette::Result<()> {
-        self.revert().map(drop).map_err(SampleError::into_report).context("taking the settings of the last step back")
+        self.revert().map(drop).map_err(SampleError::into_report).context("reverting the settings of the last step")
     }
 }
 
@@ -224,7 +225,7 @@ fn may_reset_link(setting: &HostSetting) -> bool {
     matches!(setting, HostSetting::LinkMtu { .. } | HostSetting::LinkFeature { .. } | HostSetting::LinkRxRing { .. })
 }
 
-/// What tests are about.
+/// Returns the goal of the tests.
 pub(super) fn goal_of(kinds: impl Iterator<Item = TestKind> + Clone) -> TuningGoal {
     let latency = TestKind::is_transactions;
     match (kinds.clone().all(latency), kinds.clone().any(latency)) {
@@ -242,23 +243,23 @@ pub(super) fn nothing_to_change(without: &[(StepName, Unsupported)]) -> Stop {
 }
 
 fn cannot(why: String) -> Unsupported {
-    Unsupported { why, remedy: "leave the step out, or mend what the message names".to_owned() }
+    Unsupported { why, remedy: "omit the step, or fix the reported problem".to_owned() }
 }
 
-/// What the rules say that found nothing.
+/// Returns the reasons of rules that found nothing.
 fn nothing_found(step: &TuningStep, seen: &[HostCheck]) -> Unsupported {
     let is_of_step = |rule: &str| step.rules.iter().any(|own| own == rule);
     let says = seen.iter().flat_map(|check| [&check.good, &check.not_here, &check.unknown].into_iter().flatten());
     let mut why: Vec<String> = says.filter(|says| is_of_step(says.rule)).map(|says| says.says.clone()).collect();
     why.dedup();
     why.truncate(2);
-    let why = if why.is_empty() { "each setting has its value already".to_owned() } else { why.join("; ") };
+    let why = if why.is_empty() { "every setting already has its value".to_owned() } else { why.join("; ") };
     let advice = seen.iter().flat_map(|check| &check.findings).any(|found| is_of_step(found.rule));
     Unsupported {
         why: format!("nothing to change: {why}"),
         remedy: match advice {
-            true => "what it found can't be changed by vtax: vtax tune check says what to do".to_owned(),
-            false => "nothing needs to be done".to_owned(),
+            true => "vtax cannot change its findings: vtax tune check shows what to do".to_owned(),
+            false => "no changes needed".to_owned(),
         },
     }
 }

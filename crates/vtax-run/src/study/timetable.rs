@@ -1,4 +1,4 @@
-//! When rows that take turns have their turns, and the gap between two turns.
+//! When rows that alternate have their turns, and the gap between two turns.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,10 +8,10 @@ use vtax_model::{
 };
 use vtax_wire::measure::{ParallelReports, Turns};
 
-/// How often a round is measured again because most rows ran over their time.
+/// Maximum repetitions of a round because most rows ran over their time.
 const TRIES: usize = 4;
 
-/// A gap is at most so many times as long as a slice. Longer overruns are accepted and told in the result.
+/// A gap is at most this multiple of a slice. Longer overruns are accepted and reported in the result.
 const GAP_MOST: u32 = 8;
 
 /// The gap behind a slice, in which its rest arrives, by transport and test. It is learned from overruns.

@@ -1,8 +1,8 @@
-//! The guard of settings that are tried out on this machine: a process that reverts them, whatever becomes of the vtax that
-//! has made them.
+//! Guard of settings that are tested on this machine: a process that reverts them, whatever happens to the vtax that
+//! made them.
 //!
-//! That one may be stopped by its terminal, wait for a terminal that takes no output, or be killed. The journal says what was
-//! confirmed, so the two need no connection, and a guard that comes late does no harm.
+//! That vtax may be stopped by its terminal, wait for a terminal that takes no output, or be killed. The journal says
+//! what was confirmed, so the two need no connection, and a guard that comes late does no harm.
 
 use std::{
     env,
@@ -22,7 +22,7 @@ use crate::stop::{Blamed, Coded, Stop};
 
 /// The argument that makes a guard of vtax.
 pub const GUARD_VERB: &str = "tuning-guard";
-/// How long a process that is killed may take to end.
+/// Time that a process that is killed may take to end.
 const END: Duration = Duration::from_secs(30);
 
 /// A guard, and what it watches.
@@ -30,9 +30,9 @@ const END: Duration = Duration::from_secs(30);
 pub struct TuningGuard {
     /// The vtax that tries settings out.
     pub watched: ProcessId,
-    /// The folder of its journal.
+    /// The directory of its journal.
     pub folder: PathBuf,
-    /// How long it may take.
+    /// Time limit.
     pub within: Duration,
 }
 
@@ -49,7 +49,8 @@ impl TuningGuard {
             .or_infrastructure()
     }
 
-    /// Is the guard: waits for the end of the vtax that it watches, ends it after its time, and reverts what it has left.
+    /// Is the guard: waits for the end of the vtax that it watches, ends it after its time, and reverts what it has
+    /// left.
     pub fn watch(&self) -> Result<(), Stop> {
         background::say_ready();
         let mut tuner = Tuner::new(self.folder.clone());
@@ -65,7 +66,7 @@ impl TuningGuard {
     }
 }
 
-/// Whether something is tried out. If that can't be read, it may be.
+/// Returns whether something is tried out. If that can't be read, it may be.
 fn is_unconfirmed(tuner: &Tuner) -> bool {
     let status = tuner.status();
     status.map_or(true, |status| status.changes.iter().any(|change| change.state != BatchStage::Made))

@@ -88,7 +88,7 @@ impl ReadyIo<'_> {
         .await
     }
 
-    /// Whether the flow must let others run; then it goes on in the next turn.
+    /// Returns whether the flow must let others run; then it goes on in the next turn.
     #[inline]
     fn has_no_fuel(&self) -> bool {
         let fuel = self.slot().fuel.get();
@@ -215,7 +215,7 @@ impl Io for ReadyIo<'_> {
         let call = || match self.socket.connect(target).map_err(errno_of) {
             Ok(()) | Err(Errno::ISCONN) => Ok(()),
             Err(Errno::INPROGRESS | Errno::ALREADY) => Err(Errno::AGAIN),
-            // The queue of a Unix domain listener is full. No event tells when it has room again.
+            // The queue of a Unix domain listener is full. No event reports when it has room again.
             Err(Errno::AGAIN) => Err(Errno::NOBUFS),
             Err(errno) => Err(errno),
         };

@@ -38,7 +38,7 @@ impl Poller for Uring<'_> {
 pub(crate) struct UringIo<'a> {
     engine: &'a Uring<'a>,
     slot: usize,
-    /// Whether the socket is the listener, which has a slot of its own.
+    /// True if the socket is the listener, which has its own slot.
     is_door: bool,
 }
 
@@ -82,7 +82,7 @@ impl UringIo<'_> {
     }
 
     /// The time of a receive is over. The receive stays with the kernel, unless it is linked to a send: then
-    /// it is cancelled, because only its completion tells what happened to the send. A cancellation has no
+    /// it is cancelled, because only its completion shows what happened to the send. A cancellation has no
     /// effect while the kernel is working on the receive, and is repeated.
     #[cold]
     fn give_up<R>(&self, until: WaitUntil) -> Poll<Result<R, Errno>> {
@@ -94,7 +94,7 @@ impl UringIo<'_> {
         self.wait(until)
     }
 
-    /// What has arrived, if anything. The rest of a connection's bytes is kept for the next call.
+    /// Returns the data that has arrived, if any. The rest of a connection's bytes is kept for the next call.
     #[inline]
     fn take<R>(&self, most: usize, look: &mut Option<impl FnOnce(&[u8]) -> R>) -> Result<Option<R>, Errno> {
         let Some(Bytes { from, to }) = self.place().arrived.take().transpose()? else { return Ok(None) };

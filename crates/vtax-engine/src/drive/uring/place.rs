@@ -1,18 +1,18 @@
-//! What the engine knows about a flow's requests.
+//! Engine state of a flow's requests.
 
 use std::cell::Cell;
 
 use rustix::io::Errno;
 
-/// The state of a flow on this thread, beside its slot on the ring.
+/// The state of a flow on this thread, next to its slot on the ring.
 #[derive(Default)]
 pub(super) struct FlowSlot {
     pub(super) sending: Cell<SendProgress>,
-    /// Whether the kernel may hold back the last segment of what is sent.
+    /// True if the kernel may hold back the last segment of what is sent.
     pub(super) is_last: Cell<bool>,
-    /// Whether the flow goes on when its send is complete.
+    /// True if the flow goes on when its send is complete.
     pub(super) awaits_send: Cell<bool>,
-    /// Whether the flow is over and its last send isn't.
+    /// True if the flow is over and its last send isn't.
     pub(super) leaving: Cell<bool>,
     /// The error of a request that the flow did not wait for.
     pub(super) failure: Cell<Option<Errno>>,
@@ -28,7 +28,7 @@ pub(super) struct Bytes {
     pub(super) to: usize,
 }
 
-/// What happens with the content of the send buffer.
+/// Handling of the send buffer's content.
 #[derive(Clone, Copy, Default)]
 pub(super) enum SendProgress {
     #[default]

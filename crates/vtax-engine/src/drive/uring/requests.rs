@@ -8,7 +8,7 @@ use vtax_sys::{clock::now_ns, ring::Operation};
 use super::{SendProgress, Uring, errno_of};
 use crate::drive::Message;
 
-/// How long the engine waits for the kernel to release a socket, and how often it asks.
+/// Time that the engine waits for the kernel to release a socket, and its polling interval.
 const VACATE: u64 = 1_000_000_000;
 const VACATE_EVERY: Duration = Duration::from_millis(5);
 

@@ -220,7 +220,7 @@ fn a_send_without_room_lets_what_comes_be_taken() {
     });
 }
 
-/// How many bytes of this process a flow needs, without the kernel's: buffers, slot and queue.
+/// Memory of this process that a flow needs, without the kernel's: buffers, slot and queue.
 #[test]
 fn a_flow_of_small_messages_is_small() {
     let (send, receive) = lengths(&session(1).spec, 1_000);

@@ -17,7 +17,7 @@ struct Batch {
     /// Bytes of the stream, without duplicates.
     fresh: usize,
     greeting: Option<(u32, FlowGreeting)>,
-    /// Whether there was something that isn't part of this test.
+    /// True if there was something that isn't part of this test.
     other: bool,
 }
 
@@ -113,7 +113,7 @@ mod tests {
         message
     }
 
-    /// What a receiver makes of calls that a peer sends: first what `take` returns for each call, then the
+    /// Receiver's results for calls that a peer sends: first what `take` returns for each call, then the
     /// datagrams, the lost and the reordered ones.
     fn taken(calls: impl Fn(&Token) -> Vec<Vec<u8>>) -> (Vec<Option<usize>>, [u64; 3]) {
         let [peer, own] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(counts, [7, 3, 1]);
     }
 
-    /// A stranger could fake the peer's address.
+    /// An unauthenticated peer could fake the peer's address.
     #[test]
     fn what_is_short_long_or_without_the_token_is_none_of_the_stream() {
         let calls = |token: &Token| {

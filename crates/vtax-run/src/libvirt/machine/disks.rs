@@ -10,19 +10,19 @@ use super::super::xml::{at, child, owned, source_pci};
 pub struct LibvirtDisk {
     /// Its name in the domain, as `vda`.
     pub target: Option<ForeignText>,
-    /// What it is: `disk`, `cdrom`, `floppy` or `lun`.
+    /// Kind of device: `disk`, `cdrom`, `floppy` or `lun`.
     pub device: ForeignText,
-    /// What is behind it, in a few words: the path of a file or a block device, `the NVMe controller 0000:01:00.0`.
+    /// Source, in a few words: the path of a file or a block device, `the NVMe controller 0000:01:00.0`.
     pub source: Option<ForeignText>,
     /// The format, if a file is behind it that isn't encrypted.
     pub file_format: Option<ForeignText>,
-    /// Whether a file or a block device of the host is behind it.
+    /// True if a file or a block device of the host is behind it.
     pub is_local: bool,
-    /// What else is said of it, each in a few words.
+    /// Other settings, each in a few words.
     pub others: Vec<ForeignText>,
 }
 
-/// What a domain without a kernel boots.
+/// Boot device of a domain without a kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum LibvirtBootDevice {
     /// Nothing that its XML names.
@@ -34,7 +34,8 @@ pub enum LibvirtBootDevice {
     Other(ForeignText),
 }
 
-/// What is read of a `<disk>`, and what libvirt adds to each. `<boot>` says in which order devices are tried.
+/// Elements of a `<disk>` that are read, and those that libvirt adds to each. `<boot>` says in which order devices are
+/// tried.
 const OF_DISK: [&str; 8] = ["source", "target", "driver", "alias", "address", "backingStore", "boot", "mirror"];
 
 impl LibvirtDisk {
@@ -78,7 +79,7 @@ fn source_of(disk: Node<'_, '_>, source: Node<'_, '_>, kind: &str) -> Option<Str
     }
 }
 
-/// What is said of it beyond what is behind it.
+/// Returns its settings other than its source.
 fn others(disk: Node<'_, '_>) -> Vec<ForeignText> {
     let attributes = ["sgio", "rawio", "snapshot"];
     let of_disk = attributes.into_iter().filter_map(|key| Some(format!("{key}={}", disk.attribute(key)?)));
@@ -93,8 +94,8 @@ fn others(disk: Node<'_, '_>) -> Vec<ForeignText> {
     of_disk.chain(driver).chain(elements).map(ForeignText::from).collect()
 }
 
-/// The device that is tried first. `<boot order=…>` of the devices excludes `<boot dev=…>` of the domain, whose default is
-/// `hd`: the first of the disks.
+/// The device that is tried first. `<boot order=…>` of the devices excludes `<boot dev=…>` of the domain, whose default
+/// is `hd`: the first of the disks.
 pub(super) fn boot_device(domain: Node<'_, '_>, devices: &[Node<'_, '_>], disks: &[LibvirtDisk]) -> LibvirtBootDevice {
     let mut ordered: Vec<_> = devices.iter().filter_map(|device| Some((order(*device)?, *device))).collect();
     ordered.sort_by_key(|(order, _)| *order);

@@ -1,11 +1,11 @@
-//! Settings of a domain that no other manager takes over: each is told in a few words.
+//! Settings of a domain that no other manager takes over: each is listed in a few words.
 
 use roxmltree::Node;
 use vtax_model::{foreign::ForeignText, run::DomainRecord};
 
 use super::super::xml::{child, text_of};
 
-/// Elements of a domain that are carried over, that have lines of their own, or that describe it only.
+/// Elements of a domain that are carried over, that have their own lines, or that describe it only.
 const OWN: [&str; 15] = [
     "name",
     "uuid",
@@ -27,7 +27,7 @@ const OWN: [&str; 15] = [
 /// Features that every domain of vtax has, too.
 const USUAL_FEATURES: [&str; 4] = ["acpi", "apic", "pae", "vmport"];
 
-/// What is lost of the domain itself, beside its devices.
+/// Returns the lost settings of the domain itself, in addition to its devices'.
 pub(super) fn settings(domain: Node<'_, '_>, record: &DomainRecord) -> Vec<ForeignText> {
     let mut told = firmware(domain);
     told.extend(cpu(domain));
@@ -95,7 +95,7 @@ fn cpu(domain: Node<'_, '_>) -> Vec<String> {
     told
 }
 
-/// Where its threads and its memory are, and how much of the host they get.
+/// Returns the placement of its threads and memory, and their share of the host.
 fn placement(domain: Node<'_, '_>, record: &DomainRecord) -> Vec<String> {
     let (pinned, io) = (record.vcpu_pins.len(), record.io_pins.len());
     let mut told: Vec<String> = [
@@ -124,7 +124,7 @@ fn placement(domain: Node<'_, '_>, record: &DomainRecord) -> Vec<String> {
     told
 }
 
-/// Any other element: it isn't known whether it matters, so it is told.
+/// Any other element: it isn't known whether it matters, so it is reported.
 fn other(element: Node<'_, '_>) -> Vec<String> {
     let below = |what: &str| elements(element).map(|one| format!("{what} {}", described(one))).collect::<Vec<_>>();
     match name(&element) {

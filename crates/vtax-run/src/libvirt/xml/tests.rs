@@ -97,8 +97,10 @@ fn an_option_that_is_missing_is_usual_and_one_that_is_wrong_is_named() {
     assert!(refused(&with(plain, "<name>a</name>", "")).contains("no <name>"));
     assert!(refused(&with(plain, "<memory>1024</memory>", "")).contains("no <memory>"));
     assert!(refused(&with(plain, "qemu", "xen")).contains("hypervisor `xen`"));
-    assert!(refused(&with(VHOST, "queues='4'", "queues='many'")).contains("`many` in its XML is no number of queues"));
-    assert!(refused(&with(VHOST, "vcpu='1'", "vcpu='-1'")).contains("`-1` in its XML is no thread's number"));
+    assert!(
+        refused(&with(VHOST, "queues='4'", "queues='many'")).contains("invalid number of queues `many` in its XML")
+    );
+    assert!(refused(&with(VHOST, "vcpu='1'", "vcpu='-1'")).contains("invalid thread's number `-1` in its XML"));
     assert!(refused(&with(VHOST, "unit='KiB'>16777216", "unit='KiB'>18446744073709551615")).contains("no amount"));
     assert!(refused("<network><name>a</name></network>").contains("a <network>, not a <domain>"));
     assert!(refused("").contains("root") && read("<domain").is_err() && read("error: no").is_err());
@@ -137,7 +139,7 @@ fn vlans_are_those_of_one_tag_or_of_a_trunk() {
     let native = "<vlan trunk='yes'><tag id='42'/><tag id='123' nativeMode='untagged'/><tag id='7'/></vlan>";
     assert_eq!(vlans(native), (Some(123), vec![42, 7]));
     let text = with(KINDS, "<source dev='eno1' mode='bridge'/>", "<vlan><tag id='x'/></vlan>");
-    assert!(refused(&text).contains("`x` in its XML is no VLAN"));
+    assert!(refused(&text).contains("invalid VLAN `x` in its XML"));
 }
 
 /// It doesn't take stack by depth.

@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// How long a guest may take for a small question, also on a busy machine.
+/// Time that a guest may take for a small question, also on a busy machine.
 pub(super) const SOON: Span = Span(Duration::from_secs(20));
 
 /// The fio of a guest.
@@ -60,7 +60,7 @@ pub(super) struct RowInside {
     pub(super) paths: Vec<PathBuf>,
     /// They, for who looks at what they cost; none if their QEMU has just ended.
     pub(super) served: Option<ServedDisks>,
-    /// What they are, and the program that measures them, where the host can't see it.
+    /// Disks and the program that measures them, where the host cannot see them.
     pub(super) seen: Option<(ForeignText, Vec<DiskIdentity>)>,
 }
 
@@ -166,12 +166,12 @@ impl std::fmt::Display for MeasuredGuest {
     }
 }
 
-/// Where a domain sees the host's folder of carried programs, for as long as this is there. A killed vtax leaves it mounted,
-/// read-only, until the next run or the domain's end.
+/// Mount point of the host's directory of programs in a domain, while this value exists. A killed vtax leaves it
+/// mounted, read-only, until the next run or the domain's end.
 pub(super) struct LentMount(Arc<Agent>);
 
 impl LentMount {
-    /// What an earlier run has left may not show what has come since.
+    /// A mount left by an earlier run may not show newer files.
     const SCRIPT: &str = "mkdir -p \"$1\" || exit; umount \"$1\" 2>/dev/null; mount -t 9p -o \
         ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose \"$2\" \"$1\"";
 
@@ -182,8 +182,8 @@ impl LentMount {
             0 => Ok(LentMount(Arc::clone(agent))),
             _ => Err(miette!(
                 code = "no-fio",
-                "{domain} can't mount the folder with the host's fio, which it is lent by 9p: {stderr}; its kernel needs the \
-                 modules 9p and 9pnet_virtio. With an image (vtax ldm set-variable image=…) its own fio measures"
+                "{domain} cannot mount the directory with the host's fio over 9p: {stderr}; its kernel needs the \
+                 modules 9p and 9pnet_virtio, or use an image with fio (vtax ldm set-variable image=…)"
             )),
         }
     }
@@ -202,7 +202,8 @@ pub(super) fn no_shell(domain: &Name, error: AgentError) -> miette::Report {
     match error {
         AgentError::Refused { fault: Fault { kind: FaultKind::NotFound, .. }, .. } => miette!(
             code = "no-such-program",
-            "{domain} has no /bin/sh, by which its disks are looked at: install a statically linked busybox on its host \
+            "{domain} has no /bin/sh, which is required to inspect its disks: install a statically linked busybox on \
+             its host \
              (busybox-static), then stop and start {domain} (vtax ldm stop {domain}, vtax ldm start {domain})"
         ),
         error => error.into(),

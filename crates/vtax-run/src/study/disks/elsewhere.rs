@@ -1,6 +1,6 @@
 //! Rows whose disks are used by a logical domain or by a zone.
 //!
-//! A domain's disk is measured in the domain: by its own fio if it has a system of its own, else by the host's, which it is
+//! A domain's disk is measured in the domain: by its own fio if it has its own system, else by the host's, which it is
 //! lent. A zone has the host's files, and fio runs in its namespace.
 
 use std::{collections::BTreeMap, fs, path::Path, rc::Rc};
@@ -35,13 +35,14 @@ use crate::{
     },
 };
 
-/// A distribution's fio maps all the libraries of the stores on a network that it knows. Less memory of a domain may do too.
+/// A distribution's fio maps all the libraries of the stores on a network that it knows. Less memory of a domain may do
+/// too.
 const FIO_NEEDS: ByteSize = ByteSize(256 << 20);
 
-/// How much of what a guest has said is told.
+/// Maximum length of a guest's quoted output.
 const SAID_MOST: usize = 400;
 
-/// Where fio runs for a row.
+/// Place where fio runs for a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowPlace {
     /// On this machine, in a zone or not.
@@ -50,21 +51,22 @@ pub(super) enum RowPlace {
     Domain,
 }
 
-/// Where a row's disks are used. All are in one place. What is on the disks of domains can't be seen from here, so they are
-/// measured only if it may be lost.
+/// Place where a row's disks are used. All are in one place. What is on the disks of domains can't be seen from here,
+/// so they are measured only if it may be lost.
 pub(super) fn place_of(row: Row, names: &[DiskPlace], destroy: bool) -> miette::Result<RowPlace> {
     let Some((first, others)) = names.split_first() else { return Ok(RowPlace::Host) };
     if let Some(other) = others.iter().find(|other| user(other) != user(first)) {
         return Err(miette!(
             code = "bad-disk-name",
-            "{first} and {other} can't be measured at the same time: one fio measures the disks of a row, and it runs in one \
-             place; give each a --disk of its own"
+            "{first} and {other} cannot be measured at the same time: one fio measures all disks of a row, and it \
+             runs in one \
+             place; use a separate --disk for each"
         ));
     }
     if !matches!(row, Row::Disk(DiskRow::Named(_))) && !matches!(first, DiskPlace::Here(_)) {
         return Err(miette!(
             code = "disk-unusable",
-            "{first}: the rows of this study attach disks of this machine to guests of its own; name a path"
+            "{first}: this study attaches disks of this machine to its own guests; name a path"
         ));
     }
     match first {
@@ -72,7 +74,7 @@ pub(super) fn place_of(row: Row, names: &[DiskPlace], destroy: bool) -> miette::
         DiskPlace::Domain { .. } if destroy => Ok(RowPlace::Domain),
         DiskPlace::Domain { .. } => Err(miette!(
             code = "disk-not-empty",
-            "{first}: vtax can't see from the host what its domain has on this disk, and a test overwrites it. If nobody needs \
+            "{first}: the test overwrites this disk, and vtax cannot see its contents from the host; if nobody needs \
              that, add --destroy-data"
         )),
     }
@@ -88,8 +90,8 @@ fn user(place: &DiskPlace) -> Option<(Option<String>, &Name)> {
 }
 
 impl MeasuredDisks {
-    /// Finds the domains and zones of the rows, and looks at the disks there. Nothing is written, and what can't be measured is
-    /// refused.
+    /// Finds the domains and zones of the rows, and looks at the disks there. Nothing is written, and what can't be
+    /// measured is refused.
     pub(in crate::study) fn connect_elsewhere(&mut self, setup: &RunSetup<'_>, header: &RunHeader) -> Result<(), Stop> {
         let mut connector = setup.connector();
         let mut domains: BTreeMap<(Option<LabHost>, Name), AgentFio> = BTreeMap::new();
@@ -129,14 +131,15 @@ fn connect(connector: &mut EndpointConnector<'_>, within: Option<&LabHost>, doma
     Ok(AgentFio::new(agent.clone(), guest, command))
 }
 
-/// The folder of the host's fio in the one that the domain sees.
+/// The directory of the host's fio in the one that the domain sees.
 fn lent(domain: &DomainOfDisks) -> Result<String, Stop> {
     let name = domain.name();
     let seen = domain.launch().lent.as_ref().filter(|folder| folder.is_dir()).ok_or_else(|| {
         Stop::input(miette!(
             code = "no-fio",
-            "{name} has no fio, and doesn't see the folder of the programs that vtax carries into domains, since it was started \
-             before there was one; stop and start it (vtax ldm stop {name}, vtax ldm start {name})"
+            "{name} has no fio, and cannot see the directory of programs that vtax passes to domains, because it was \
+             started \
+             before that existed; stop and start it (vtax ldm stop {name}, vtax ldm start {name})"
         ))
     })?;
     let carried = CarriedProgram::fio(seen).or_infrastructure()?;
@@ -146,7 +149,7 @@ fn lent(domain: &DomainOfDisks) -> Result<String, Stop> {
 /// The disks of a row in a domain, which nothing there uses.
 fn look(row: &RowTargets, fio: &AgentFio, header: &RunHeader, seed: u64) -> Result<RowInside, Stop> {
     let MeasuredGuest::Domain { domain, .. } = fio.guest() else {
-        return Err(Stop::infrastructure(miette!(code = "defect", "the row {} is in no domain", row.row)));
+        return Err(Stop::infrastructure(miette!(code = "defect", "the row {} is not in a domain", row.row)));
     };
     let version = fio.version().map_err(|error| no_fio(domain, &error))?;
     let program = match domain.launch().boot {
@@ -173,7 +176,7 @@ fn look(row: &RowTargets, fio: &AgentFio, header: &RunHeader, seed: u64) -> Resu
 fn launch(domain: &DomainOfDisks, place: &DiskPlace) -> Result<DiskLaunch, Stop> {
     match place {
         DiskPlace::Domain { disk, .. } => domain.disk(disk),
-        place => Err(Stop::infrastructure(miette!(code = "defect", "{place} is no disk of a domain"))),
+        place => Err(Stop::infrastructure(miette!(code = "defect", "{place} is not a disk of a domain"))),
     }
 }
 
@@ -186,7 +189,7 @@ fn look_at(domain: &DomainOfDisks, place: &DiskPlace, path: &Path) -> Result<Gue
         let said = ForeignText::from(said.chars().take(SAID_MOST).collect::<String>());
         Stop::infrastructure(miette!(
             code = "no-disk-in-guest",
-            "{place}: what the domain {} says of {} is no description of a disk: {said}",
+            "{place}: the domain {} sent an invalid description of the disk {}: {said}",
             domain.name(),
             path.display()
         ))
@@ -196,16 +199,16 @@ fn look_at(domain: &DomainOfDisks, place: &DiskPlace, path: &Path) -> Result<Gue
 fn no_fio(domain: &DomainOfDisks, error: &dyn std::fmt::Display) -> Stop {
     let (name, end) = (domain.name(), domain.end());
     let remedy = match domain.launch().boot {
-        Boot::Disk { .. } => format!("install fio in {name}, where it is looked for in the PATH"),
+        Boot::Disk { .. } => format!("install fio in {name}, in the PATH"),
         Boot::Kernel { .. } if domain.launch().memory < FIO_NEEDS => {
-            format!("fio's libraries need room: give {name} {FIO_NEEDS} of memory (vtax ldm set-memory 256m {name})")
+            format!("fio's libraries need memory: give {name} {FIO_NEEDS} (vtax ldm set-memory 256m {name})")
         }
         Boot::Kernel { .. } => format!("stop and start {name} (vtax ldm stop {name}, vtax ldm start {name})"),
     };
-    Stop::input(miette!(code = "no-fio", "ldm:{end}: fio doesn't run there ({error}); {remedy}"))
+    Stop::input(miette!(code = "no-fio", "ldm:{end}: cannot run fio there ({error}); {remedy}"))
 }
 
-/// What the host does for the disk.
+/// Returns how the host serves the disk.
 fn served(domain: &DomainOfDisks, launch: &DiskLaunch) -> DiskUser {
     let (files, device, cached) = match &launch.source {
         DiskSource::File(file) => (std::slice::from_ref(file), launch.device(), !file.direct),
@@ -262,14 +265,14 @@ mod tests_of_places {
         assert_eq!(place("disk:a", "ldm:mars/a,ldm:mars/b", true), Ok(RowPlace::Domain));
         for names in ["/dev/vdb,ldm:mars/a", "ldm:mars/a,ldm:venus/a", "zone:mars/a,ldm:mars/a", "zone:a/x,zone:b/x"] {
             let told = place("disk:a", names, true).expect_err(names);
-            assert!(told.contains("can't be measured at the same time"), "{told}");
+            assert!(told.contains("cannot be measured at the same time"), "{told}");
         }
     }
 
     #[test]
     fn what_is_on_a_domains_disk_is_lost_only_if_that_is_said() {
         let told = place("disk:mars/a", "ldm:mars/a", false).expect_err("its data may be needed");
-        assert!(told.contains("can't see from the host") && told.contains("--destroy-data"), "{told}");
+        assert!(told.contains("from the host") && told.contains("--destroy-data"), "{told}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// How long a guest's drivers may take to find its disks.
+/// Time that a guest's drivers may take to find its disks.
 const FOUND: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -71,7 +71,7 @@ fn list(agent: &Agent) -> Result<String, Stop> {
     Ok(ran.stdout.raw().to_owned())
 }
 
-/// The folder with fio and its libraries that guests are lent.
+/// The directory with fio and its libraries that guests are given.
 pub(super) fn lent() -> Result<PathBuf, Stop> {
     let carried = image::carried().coded("file", || "finding the cache of images").or_infrastructure()?;
     Ok(CarriedProgram::fio(&carried).or_infrastructure()?.folder)

@@ -28,13 +28,13 @@ pub struct DiskRequest {
     pub samples: Option<u32>,
     /// The plan without the number of samples.
     pub sampling: SamplingPlan,
-    /// Whether it is the short plan.
+    /// True if it is the short plan.
     pub quick: bool,
     /// Seed of the order of the samples, and of the I/Os.
     pub seed: Option<u64>,
     /// When to stop before or after `samples` rounds.
     pub stopping: Option<StoppingRule>,
-    /// Whether what is on the disks may be lost.
+    /// True if what is on the disks may be lost.
     pub destroy_data: bool,
 }
 
@@ -69,15 +69,16 @@ impl DiskRequest {
         Ok(Study { subject: StudySubject::Disks(disks), ..study })
     }
 
-    /// How many disks each row has.
+    /// Returns the number of disks in each row.
     fn targets(&self) -> miette::Result<TargetCount> {
         let Some((first, others)) = self.rows.split_first() else {
-            bail!(code = "bad-disk-name", "no disk is named; give one, as --disk /dev/vdb");
+            bail!(code = "bad-disk-name", "no disk named; name one, e.g. --disk /dev/vdb");
         };
         if let Some(other) = others.iter().find(|other| other.0.len() != first.0.len()) {
             bail!(
                 code = "bad-disk-name",
-                "--disk {first} has {} disks and --disk {other} has {}: rows are compared, so each needs as many",
+                "--disk {first} has {} disks and --disk {other} has {}: rows are compared, so each needs the same \
+                 number",
                 first.0.len(),
                 other.0.len()
             );
@@ -91,13 +92,14 @@ impl DiskRequest {
         if (test.duration, test.ramp) != (usual.duration, usual.ramp) {
             bail!(
                 code = "bad-disk-test",
-                "--disk-test {test}: all tests of a run take as long; leave duration and ramp out, and give --duration and \
+                "--disk-test {test}: all tests of a run have the same duration; omit duration and ramp, and use \
+                 --duration and \
                  --warmup"
             );
         }
         if test.targets != TargetCount::ONE && test.targets != targets {
             let given = targets.get();
-            bail!(code = "bad-disk-test", "--disk-test {test}: {given} disks are named; leave targets out");
+            bail!(code = "bad-disk-test", "--disk-test {test}: {given} disks are named; omit targets");
         }
         Ok(DiskTest { targets, ..test })
     }
@@ -108,7 +110,7 @@ impl DiskRequest {
             let row = Row::Disk(DiskRow::Named(DiskLabel::of(&label(disks))));
             if let Some(other) = rows.iter().find(|other| other.row == row) {
                 return Err(match other.disks == *disks {
-                    true => miette!(code = "named-twice", "--disk {disks} stands there twice; name each once"),
+                    true => miette!(code = "named-twice", "--disk {disks} appears twice; name each disk once"),
                     false => miette!(
                         code = "bad-disk-name",
                         "--disk {} and --disk {disks} would both be called {row}; name one by a symbolic link",
@@ -135,7 +137,7 @@ fn cell(row: Row, variant: u32, disk: DiskTest) -> Cell {
     Cell { row, test: CellTest::Disk(DiskCell { disk }), variant, instrument: Instrument::default() }
 }
 
-/// What a row is called: its first disk, and how many more there are.
+/// Returns the name of a row: its first disk, and the number of others.
 fn label(disks: &DiskSet) -> String {
     let name = match disks.0.first() {
         Some(DiskPlace::Here(path)) => path.to_string_lossy().into_owned(),

@@ -9,7 +9,7 @@ use vtax_wire::protocol::LinkAddress;
 use super::agent::Agent;
 use crate::stop::{Blamed, Coded, Stop};
 
-/// The address of the device to which an end is to be bound, if it is bound to one: one that reaches the other end's, if
+/// The address of the device to which an end must be bound, if it is bound to one: one that reaches the other end's, if
 /// that is known.
 pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent, peer: Option<IpAddr>) -> Result<Option<IpAddr>, Stop> {
     let Some(device) = &endpoint.device else { return Ok(None) };
@@ -32,13 +32,13 @@ pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent, peer: Option<IpAddr>
             let has = has.join(", ");
             Err(Stop::input(miette!(
                 code = "no-such-link",
-                "{control} has no device {device} with {what} to measure on; it has {has}"
+                "{control} has no device {device} with {what}; it has {has}"
             )))
         }
     }
 }
 
-/// Returns the link of an end's address that is valid on this link only, to which its sockets have to be bound.
+/// Returns the link of an end's address that is valid on this link only, to which its sockets must be bound.
 pub(super) fn link_of(agent: &Agent, address: IpAddr) -> Option<DeviceName> {
     let own = agent.facts.addresses.iter().find(|own| own.address == address && is_link_local(address))?;
     own.link.raw().parse().ok()
@@ -52,10 +52,8 @@ fn is_link_local(address: IpAddr) -> bool {
 pub(super) fn refuse_device(endpoint: &Endpoint) -> Result<(), Stop> {
     let control = &endpoint.control;
     let instead = match control {
-        Control::Zone { .. } => {
-            Some("the wires of a lab tell on which device an end measures; choose one by its address")
-        }
-        Control::Domain(_) => Some("name the virtual NIC with the domain, as ldm:mars/net0"),
+        Control::Zone { .. } => Some("a lab's wires determine the device of an endpoint; choose one by its address"),
+        Control::Domain(_) => Some("name the virtual NIC with the domain, e.g. ldm:mars/net0"),
         Control::Local | Control::Ssh(_) | Control::Libvirt { .. } => None,
     };
     match instead.filter(|_| endpoint.device.is_some()) {
@@ -72,11 +70,7 @@ pub(super) fn check_address(endpoint: &Endpoint, agent: &Agent, address: IpAddr)
     }
     let has: Vec<String> = has.iter().map(|own| format!("{} ({})", own.address, own.link)).collect();
     let control = &endpoint.control;
-    Err(Stop::input(miette!(
-        code = "no-such-address",
-        "{control} has no address {address} to measure on; it has {}",
-        has.join(", ")
-    )))
+    Err(Stop::input(miette!(code = "no-such-address", "{control} has no address {address}; it has {}", has.join(", "))))
 }
 
 /// The addresses of a pair. The kernel chooses an unknown address of an end on this machine.
@@ -86,10 +80,11 @@ pub(super) fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Res
             (&endpoint.control, if endpoint.end == End::Initiator { "--from-address" } else { "--to-address" });
         let why = match control {
             Control::Domain(_) => {
-                "it has no address there, and vtax lends one only between two domains of one host, or a domain and its host, if \
-                 neither has an `address`; give"
+                "it has no address there, and vtax assigns one temporarily only between two domains of one host, or a \
+                 domain and its host, if \
+                 neither has an `address`; set"
             }
-            _ => "ssh doesn't tell at which address it is reached; give",
+            _ => "ssh does not report its address; set",
         };
         Stop::input(miette!(code = "no-address", "{control}: {why} its `address` ({option})"))
     };
@@ -97,7 +92,7 @@ pub(super) fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Res
         (Control::Local, None) => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         (Control::Local, Some(peer)) if is_link_local(peer) => Err(Stop::input(miette!(
             code = "no-route",
-            "{peer} is a link-local address, and there is one such network on each link; name the link, as {peer}%eth0, or by \
+            "{peer} is a link-local address, which requires a link; name it, e.g. {peer}%eth0, or with \
              --from-device eth0 (`ip link` lists them)"
         ))),
         (Control::Local, Some(peer)) => source_address(peer).or_input(),
@@ -109,7 +104,8 @@ pub(super) fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Res
         let [from, to] = ends.map(|end| &end.control);
         return Err(Stop::input(miette!(
             code = "address-families",
-            "{from} at {initiator} and {to} at {responder} are of two address families; give both ends an `address` of one"
+            "{from} at {initiator} and {to} at {responder} have different address families; give both endpoints an \
+             `address` of the same family"
         )));
     }
     Ok([initiator, responder])
@@ -127,7 +123,7 @@ fn source_address(peer: IpAddr) -> miette::Result<IpAddr> {
         socket.connect((peer, DISCARD))?;
         Ok(socket.local_addr()?.ip())
     };
-    source().coded("no-route", || format!("this machine has no way to {peer}"))
+    source().coded("no-route", || format!("this machine has no route to {peer}"))
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// How long ssh may take for each step: to log in, to copy the agent, to greet.
+/// Time that ssh may take for each step: to log in, to copy the agent, to greet.
 const LOGIN: Duration = Duration::from_secs(30);
-/// How long an agent may take for a question.
+/// Time that an agent may take for a question.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
 pub(crate) struct Agent {

@@ -1,4 +1,4 @@
-//! How an end is attached to the path. Another way is a file in this folder, and a line in `endpoints.rs`.
+//! Attachment of an end to the path. Each method is a file in this directory, and a line in `endpoints.rs`.
 
 pub(super) mod lab_domain;
 pub(super) mod lab_guest;
@@ -33,7 +33,8 @@ pub(super) trait Attachment {
     /// Starts the agent of the end. `name` is the name of the end for errors, `program` the agent on this machine.
     fn start_agent(&self, name: &str, program: &Path, events: &RunEvents) -> Result<Agent, Stop>;
 
-    /// Whether one agent serves the end in both roles. Two ends of a pair in one process would disturb each other.
+    /// Returns whether one agent serves the end in both roles. Two ends of a pair in one process would disturb each
+    /// other.
     fn has_one_agent(&self) -> bool {
         false
     }
@@ -52,7 +53,7 @@ pub(super) trait Attachment {
         None
     }
 
-    /// Whether the end is in the network stack that vtax itself is in.
+    /// Returns whether the end is in the network stack that vtax itself is in.
     fn is_in_stack_of_vtax(&self) -> bool {
         false
     }
@@ -60,7 +61,7 @@ pub(super) trait Attachment {
     /// Chooses the NIC that has the address on which the end is measured.
     fn measure_on(&mut self, _address: IpAddr) {}
 
-    /// Whether only the agent sees the links of the end. A lab sees the links of its hosts and zones itself.
+    /// Returns whether only the agent sees the links of the end. A lab sees the links of its hosts and zones itself.
     fn has_links_of_its_own(&self) -> bool {
         true
     }
@@ -75,7 +76,7 @@ pub(super) trait Attachment {
         self.place()?.endpoint.flavour
     }
 
-    /// How the agent must set up its NIC when the lab gets another MTU.
+    /// Returns the agent's NIC setup when the lab gets another MTU.
     fn nic_setup(&self, _mtu: Mtu) -> Option<LinkSetup> {
         None
     }
@@ -94,7 +95,7 @@ pub(super) trait Attachment {
         None
     }
 
-    /// What runs the end, if it is a guest.
+    /// Returns the machine that runs the end, if it is a guest.
     fn guest_machine(&self) -> Option<GuestMachine> {
         None
     }
@@ -104,12 +105,12 @@ pub(super) trait Attachment {
         None
     }
 
-    /// What is known of the domain that the end is.
+    /// Returns the record of the end's domain.
     fn domain(&self) -> Option<&DomainRecord> {
         None
     }
 
-    /// What the user should know of the end as an end of `row`, a sentence each.
+    /// Returns notes about the end as an end of `row`, a sentence each.
     fn notes(&self, _row: Row, _name: &str) -> Vec<PlacementNote> {
         Vec::new()
     }
@@ -117,7 +118,7 @@ pub(super) trait Attachment {
 
 /// The network stack of a host with logical domains, and the link there that belongs to the path.
 pub(super) struct HostStack {
-    /// Where its namespace is pinned. None if it is that of vtax.
+    /// Path at which its namespace is pinned. None for vtax's own.
     pub(super) namespace: Option<PathBuf>,
     pub(super) link: ForeignText,
 }

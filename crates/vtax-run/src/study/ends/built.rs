@@ -59,7 +59,7 @@ impl RunSetup<'_> {
         self.build(topology, &connect).or_else(|stop| match is_crash(&stop) {
             true if !self.interrupt.asked() => {
                 self.events.tell(format_args!(
-                    "{stop}\nQEMU crashed before anything was measured: the lab is built once more"
+                    "{stop}\nQEMU crashed before anything was measured: building the lab once more"
                 ));
                 self.build(topology, &connect)
             }
@@ -77,7 +77,7 @@ impl RunSetup<'_> {
         self.interrupt.only_note();
         labs::remove_abandoned(world, &topology.name, self.events)?;
         let (within, name) = (world.clone(), topology.name.clone());
-        // An error means that a QEMU has just ended by itself, or that what waits for it will tell of the same.
+        // An error means that a QEMU has just exited, or that what waits for it will report the same.
         self.interrupt.on_ask(move || drop(LiveHolding::stop_building(&within, &name)));
         let lab = Arc::new(labs::build(world, topology, &self.needs)?);
         let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
@@ -125,7 +125,8 @@ pub(in crate::study) fn agent_of_guest(lab: &Arc<Lab>, guest: &Name, events: &Ru
     only_agent(&LabPlace { lab: Arc::clone(lab), endpoint }, &format!("guest {guest}"), events)
 }
 
-/// The name of a run's lab. It has the random part of the run's id, so that two runs of one study can go on at once.
+/// The name of a run's lab. It has the random part of the run's id, so that two runs of one study can go on at the same
+/// time.
 pub(in crate::study) fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
     let suffix = header.id.rsplit('-').next().unwrap_or_default();
     format!("run-{suffix}").parse().or_infrastructure()

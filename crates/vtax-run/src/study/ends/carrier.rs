@@ -1,5 +1,5 @@
-//! A change of settings may reset a link, as a ring of another size does. Then the link has no carrier until both of its
-//! ends have agreed on a speed, which takes a real NIC seconds.
+//! A change of settings may reset a link, as a ring of another size does. Then the link has no carrier until both of
+//! its ends have agreed on a speed, which takes a real NIC seconds.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +25,7 @@ impl ConnectedEnds {
         match dead.is_empty() {
             true => Ok(()),
             false => Err(format!(
-                "{} seconds after settings were changed, a link is down: {}; leave out the step that resets it, or look at \
+                "{} seconds after settings were changed, a link is down: {}; omit the step that resets it, or check \
                  the cable",
                 PATIENCE.as_secs(),
                 dead.join("; ")

@@ -59,7 +59,7 @@ impl EndpointConnector<'_> {
         if end.is_primary() {
             return Err(Stop::input(miette!(
                 code = "is-primary",
-                "ldm:{end}: primary is the host itself, which serves the disks of domains; name a path of it, as \
+                "ldm:{end}: primary is the host itself, which serves the disks of domains; name a path on it, e.g. \
                  --disk /dev/vdb"
             )));
         }
@@ -109,7 +109,7 @@ impl DomainOfDisks {
         self.bound.name()
     }
 
-    /// How its QEMU was started.
+    /// Returns the command line of its QEMU.
     pub(in crate::study) fn launch(&self) -> &Launch {
         &self.launch
     }
@@ -119,7 +119,7 @@ impl DomainOfDisks {
         &self.end
     }
 
-    /// How its QEMU was given a disk.
+    /// Returns how a disk was passed to its QEMU.
     pub(in crate::study) fn disk(&self, disk: &Name) -> Result<DiskLaunch, Stop> {
         if let Some(launch) = self.bound.disk(disk) {
             return Ok(launch);
@@ -128,7 +128,7 @@ impl DomainOfDisks {
         self.host.check_disk(domain, disk)?;
         Err(Stop::input(miette!(
             code = "domain-state",
-            "{domain} gets its disk {disk} when it is stopped and started again (vtax ldm stop {domain}, vtax ldm start \
+            "{domain} gets its disk {disk} only when it is stopped and started (vtax ldm stop {domain}, vtax ldm start \
              {domain})"
         )))
     }
@@ -142,13 +142,14 @@ impl DomainOfDisks {
         GuestMachine { accel: self.launch.accel, no_kvm: None, qemu: self.launch.qemu.version.to_string().into() }
     }
 
-    /// Why its agent is lost, if that is because the domain has ended. Its streams are closed before its process has ended.
+    /// Why its agent is lost, if that is because the domain has ended. Its streams are closed before its process has
+    /// ended.
     pub(in crate::study) fn death(&self) -> Option<miette::Report> {
         let until = Instant::now() + DYING;
         loop {
             if self.bound.qemu().is_none() || !self.host.runs(&self.bound) {
                 let domain = self.name();
-                let text = "has stopped or booted again while its disk was measured";
+                let text = "stopped or rebooted while its disk was measured";
                 return Some(miette!(code = "domain-state", "{domain} {text}"));
             }
             if Instant::now() >= until {

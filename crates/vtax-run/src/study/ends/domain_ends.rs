@@ -72,7 +72,7 @@ impl EndpointConnector<'_> {
             let instead = if ends[0].is_primary() { "a domain" } else { "another domain, or primary," };
             return Err(Stop::input(miette!(
                 code = "ends-not-paired",
-                "both ends are {domain}, and its packets to itself leave by no NIC; name {instead} as one of them"
+                "both endpoints are {domain}, whose packets to itself use no NIC; name {instead} as one of them"
             )));
         }
         let [ones, others] = [host.ports(ends[0])?, host.ports(ends[1])?];

@@ -39,7 +39,7 @@ impl DomainPlace {
         if !(userns::is_initial() && userns::have_net_admin()) {
             return Err(Stop::infrastructure(miette!(
                 code = "not-root",
-                "logical domains are root's, and so is measuring them; run this command with sudo"
+                "measuring logical domains requires root; run this command with sudo"
             )));
         }
         let host = DomainHost { within: within.cloned() };
@@ -53,7 +53,7 @@ impl DomainPlace {
         Ok(DomainPlace { host, domains, configuration, namespace: Arc::new(namespace.or_infrastructure()?), lab })
     }
 
-    /// Where its network namespace is pinned, if it isn't that of vtax.
+    /// Returns the path at which its network namespace is pinned, unless it is vtax's own.
     pub(super) fn namespace_path(&self) -> Option<PathBuf> {
         self.lab.as_ref().map(|place| place.lab.namespace_path(&place.endpoint))
     }
@@ -69,7 +69,7 @@ impl DomainPlace {
         self.configuration.disk(domain, disk).map(drop).or_input()
     }
 
-    /// Whether the domain is still there.
+    /// Returns whether the domain is still there.
     pub(super) fn runs(&self, bound: &BoundDomain) -> bool {
         self.domains.find(bound.name()).is_ok_and(|found| found.is_some_and(|found| found.qemu().is_some()))
     }

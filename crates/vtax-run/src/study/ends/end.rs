@@ -31,7 +31,7 @@ pub(super) struct ConnectedEnd {
     pub(super) name: String,
     /// The address that its sockets are bound to.
     pub(super) address: IpAddr,
-    /// Whether vtax has chosen the address, which may be another one in the next run.
+    /// True if vtax has chosen the address, which may be another one in the next run.
     pub(super) is_lent: bool,
     /// The device that its sockets are bound to.
     pub(super) device: Option<DeviceName>,

@@ -68,7 +68,7 @@ pub(crate) struct EndpointConnector<'a> {
     /// Only if an endpoint is in a lab.
     world: Option<&'a World>,
     program: &'a Path,
-    /// Where logical domains are kept. Only if an endpoint is one.
+    /// Location of logical domains. Only if an endpoint is one.
     pub(super) locations: &'a Locations,
     pub(super) events: &'a RunEvents,
     labs: Vec<Arc<Lab>>,
@@ -236,7 +236,7 @@ impl<'a> EndpointConnector<'a> {
 
     pub(super) fn world(&self) -> Result<&'a World, Stop> {
         self.world
-            .ok_or_else(|| miette!(code = "no-privilege", "a zone needs the privilege to enter labs"))
+            .ok_or_else(|| miette!(code = "no-privilege", "a zone requires the privilege to enter labs"))
             .or_infrastructure()
     }
 
@@ -291,7 +291,7 @@ impl<'a> EndpointConnector<'a> {
     }
 }
 
-/// How two ends are attached, and their agents.
+/// Attachments of two ends, and their agents.
 type ReachedEnds = ([Box<dyn Attachment>; 2], [Arc<Agent>; 2]);
 
 fn guarded_endpoints(Ends { initiator, responder }: &Ends<Control>) -> [Endpoint; 2] {

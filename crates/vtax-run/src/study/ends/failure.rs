@@ -1,4 +1,4 @@
-//! What a failed sample doesn't say itself: that a guest has died, or that a link is down.
+//! Causes that a failed sample does not show: a guest that died, or a link that is down.
 //!
 //! The labs are asked which of their links carry packets, and the agents about the links inside: the NIC of a guest may
 //! have no carrier while its tap has one.
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{labs::DYING, study::runner::SampleError};
 
-/// How long an agent may take to describe its links. An agent that hangs is itself why the sample failed.
+/// Time that an agent may take to describe its links. An agent that hangs is itself why the sample failed.
 const ANSWER: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(10);
 

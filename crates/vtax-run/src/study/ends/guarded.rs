@@ -11,7 +11,7 @@ use vtax_wire::measure::AgentPair;
 use super::{ConnectedEnds, end::ConnectedEnd};
 use crate::study::{runner::SampleError, timetable::Timetable};
 
-/// Enough for the 99th percentile of a sample, and few enough to take only some per cent of a CPU.
+/// Enough for the 99th percentile of a sample, and few enough to take only some percent of a CPU.
 const PER_SECOND: RequestRate = RequestRate::new(1_000).expect("above zero");
 
 impl ConnectedEnds {
@@ -32,8 +32,8 @@ impl ConnectedEnds {
         self.guarded.iter().map(|ends| self.pair(ends, &spec)).collect()
     }
 
-    /// The round trips of each path, counted from when requests were really sent: how late a thread is that sends by the
-    /// clock doesn't depend on the path.
+    /// The round trips of each path, counted from when requests were really sent: how late a thread is that sends by
+    /// the clock doesn't depend on the path.
     pub(super) fn guarded_rtt(&self, reports: &[(EndReport, EndReport)]) -> Result<Vec<IntervalRtt>, SampleError> {
         let rtt = |(nth, (initiator, _)): (usize, &(EndReport, EndReport))| {
             let nothing = || self.of_guarded(nth, SampleError::cell("no request was answered"));

@@ -13,7 +13,7 @@ use crate::{
     stop::{Blamed, Stop, and_then},
 };
 
-/// What is to be given back. The agents of domains take their addresses back by themselves when they are left.
+/// Assignments to release. The agents of domains release their addresses automatically when vtax disconnects.
 #[derive(Default)]
 pub(super) struct Loans {
     nets: Vec<LentNet>,

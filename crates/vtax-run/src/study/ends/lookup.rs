@@ -28,13 +28,13 @@ pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
             let there_is = there_is(domains);
             let is_lab = match up.iter().any(|(name, _)| *name == domain) {
                 true => {
-                    format!(", and {domain} is a lab: write zone:{domain}/NAME, for a disk zone:{domain}/NAME//PATH")
+                    format!(", and {domain} is a lab: use zone:{domain}/NAME, for a disk zone:{domain}/NAME//PATH")
                 }
                 false => String::new(),
             };
             Err(Stop::input(miette!(
                 code = "no-such-domain",
-                "no lab that is up has a zone, host or guest `{domain}`; {there_is}{is_lab}"
+                "no running lab has a zone, host or guest `{domain}`; {there_is}{is_lab}"
             )))
         }
         [first, ..] => {
@@ -42,7 +42,7 @@ pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
             let labs = labs.join(", ");
             Err(Stop::input(miette!(
                 code = "ambiguous-domain",
-                "several labs have a `{domain}`: {labs}; say which, as zone:{first}/{domain}"
+                "several labs have a `{domain}`: {labs}; name one, e.g. zone:{first}/{domain}"
             )))
         }
     }
@@ -58,7 +58,7 @@ pub(crate) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> R
         let there_is = there_is(names.into_iter());
         return Err(Stop::input(miette!(
             code = "no-such-domain",
-            "the lab `{name}` has no zone, host or guest `{domain}` that could measure; {there_is}"
+            "the lab `{name}` has no zone, host or guest `{domain}` that can measure; {there_is}"
         )));
     }
     let fits = |endpoint: &&&LabEndpoint| address.is_none_or(|address| address == endpoint.address);
@@ -69,7 +69,7 @@ pub(crate) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> R
             (address.map(|address| address.to_string()).unwrap_or_default(), addresses.join(", "));
         return Err(Stop::input(miette!(
             code = "no-such-address",
-            "zone:{name}/{domain}: the lab assigned no address {address}; choose one that it assigned: {addresses}"
+            "zone:{name}/{domain}: the lab assigned no address {address}; use one of: {addresses}"
         )));
     }
     Ok(fitting)
@@ -99,7 +99,7 @@ pub(super) fn counterpart(lab: &Lab, of: &LabEndpoint) -> Result<Name, Stop> {
     across.first().map(|other| other.name.clone()).ok_or_else(|| {
         Stop::input(miette!(
             code = "no-such-wire",
-            "nobody is at the other end of the wire `{wire}` of zone:{lab}/{name}; say who is to connect with --from"
+            "nothing is at the other end of the wire `{wire}` of zone:{lab}/{name}; name the initiator with --from"
         ))
     })
 }

@@ -12,7 +12,8 @@ use super::{ConnectedEnds, end::ConnectedEnd};
 use crate::{labs::DYING, study::runner::SampleError, threads::start_in};
 
 impl ConnectedEnds {
-    /// Gives the lab of the run this MTU, all guests at once: a NIC may need seconds until it has its carrier again.
+    /// Gives the lab of the run this MTU, all guests at the same time: a NIC may need seconds until it has its carrier
+    /// again.
     pub(super) fn fit(&mut self, mtu: Mtu) -> Result<(), SampleError> {
         let Some(lab) = &self.lab else { return Ok(()) };
         lab.set_mtu(mtu).map_err(SampleError::run)?;
@@ -23,7 +24,7 @@ impl ConnectedEnds {
                 Err(error) if error.is_death() => {
                     return Err(SampleError::run(self.dead_guest(DYING).unwrap_or_else(|| error.into())));
                 }
-                // That a NIC can't have this MTU is no reason not to measure the others.
+                // If a NIC cannot have this MTU, the others are still measured.
                 Err(error) => drop(unfit.insert(name.to_owned(), error.to_string())),
             }
         }

@@ -1,9 +1,9 @@
 //! The CPU time that the guests of a row cost their host while a sample is taken.
 //!
 //! A thread here reads the times of QEMU's threads and of the machine shortly after the begin and shortly before the
-//! end of the measured time, and sleeps in between, so that its own cost is not in the figures. Of a program that says only
-//! afterwards that it has measured (fio), the thread reads them several times, and those readings count that were surely
-//! taken in the measured time.
+//! end of the measured time, and sleeps in between, so that its own cost is not in the figures. Of a program that says
+//! only afterwards that it has measured (fio), the thread reads them several times, and those readings count that were
+//! surely taken in the measured time.
 
 #[cfg(test)]
 mod tests;
@@ -121,8 +121,8 @@ pub(in crate::study) struct UntoldTimes {
     pub(in crate::study) measured: Duration,
 }
 
-/// Runs such a program, and reads what the guests cost meanwhile. None if it has no times, or took so long to start and to end
-/// that little of the measured time is known to be that.
+/// Runs such a program, and reads what the guests cost meanwhile. None if it has no times, or took so long to start and
+/// to end that little of the measured time is known to be that.
 pub(in crate::study) fn observing<T>(
     guests: &[Observed],
     times: Option<UntoldTimes>,
@@ -148,10 +148,10 @@ impl UntoldTimes {
     const GLANCES: u32 = 20;
     /// And no more often than this.
     const PAUSE: Duration = Duration::from_millis(20);
-    /// This part of the measured time at least has to be between two readings.
+    /// This part of the measured time at least must be between two readings.
     const ENOUGH: f64 = 0.25;
 
-    /// Reads from the end of the warm-up to the end of the measured time of a program that starts at once.
+    /// Reads from the end of the warm-up to the end of the measured time of a program that starts immediately.
     fn glances<R>(self, begun: Instant, ended: &Receiver<()>, read: impl Fn() -> Option<R>) -> Option<Vec<R>> {
         let until = begun + self.warmup + self.measured;
         let pause = (self.measured / UntoldTimes::GLANCES).max(UntoldTimes::PAUSE);
@@ -168,8 +168,9 @@ impl UntoldTimes {
         }
     }
 
-    /// The first and the last reading that were surely taken in the measured time. That began at `over - measured` at the latest,
-    /// and ended at `begun + warmup + measured` at the earliest, however long the program took to start and to end.
+    /// The first and the last reading that were surely taken in the measured time. That began at `over - measured` at
+    /// the latest, and ended at `begun + warmup + measured` at the earliest, however long the program took to start and
+    /// to end.
     fn surely(self, begun: Instant, over: Instant, readings: &[Reading]) -> Option<[&Reading; 2]> {
         let from = over.checked_sub(self.measured)?;
         let until = begun + self.warmup + self.measured + UntoldTimes::PAUSE / 4;
@@ -181,7 +182,7 @@ impl UntoldTimes {
     }
 }
 
-/// What the guests cost. None if the sample ended early, or a guest did.
+/// Returns the cost of the guests. None if the sample ended early, or a guest did.
 fn watch(guests: &[Observed], spec: &TestSpec, told: Receiver<Instant>) -> Option<HostCpu> {
     let start = told.recv().ok()?;
     let window = window(spec);
@@ -213,7 +214,7 @@ fn window(spec: &TestSpec) -> Option<(Duration, Duration)> {
     known.then(|| (warmup.0 + inset, warmup.0 + spec.duration.0 - inset))
 }
 
-/// What a thread is to its guest.
+/// Role of a thread in its guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Vcpu,
@@ -262,7 +263,7 @@ impl Reading {
 }
 
 impl ServedDisks {
-    /// The iothreads and the daemons' threads that serve these disks. None if QEMU is gone.
+    /// The iothreads and the daemons' threads that serve these disks. None if QEMU has exited.
     fn threads(&self) -> Option<[BTreeSet<u32>; 2]> {
         let DiskThreads { iothreads, daemons } = DiskThreads::of(&self.launch, self.qemu.process).ok()?;
         Some([iothreads.into_values().collect(), daemons.into_values().flatten().collect()])
@@ -270,7 +271,7 @@ impl ServedDisks {
 }
 
 impl GuestReading {
-    /// None if QEMU is gone.
+    /// None if QEMU has exited.
     fn read(guest: &Observed) -> Option<GuestReading> {
         let Threads { main, vcpus, vhost, others } = Threads::by_name(guest.qemu.process).ok()?;
         let [iothreads, daemons] = match &guest.disks {

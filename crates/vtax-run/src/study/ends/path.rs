@@ -20,7 +20,7 @@ use crate::{
     study::{draft::mtus_of, runner::SampleError},
 };
 
-/// How many bytes the header of IPv6 is longer than the header of IPv4.
+/// Size difference between the IPv6 and the IPv4 header, in bytes.
 const IPV6_MORE: u32 = 20;
 
 impl ConnectedEnds {
@@ -94,15 +94,15 @@ fn check_transport([initiator, responder]: &[ConnectedEnd; 2], transport: Transp
     match transport {
         Transport::Unix if apart => Err(Stop::input(miette!(
             code = "not-one-machine",
-            "Unix sockets join processes of one machine; {from} and {to} are on two; use tcp, udp or vsock"
+            "Unix sockets connect processes of one machine, but {from} and {to} are on two; use tcp, udp or vsock"
         ))),
         Transport::Vsock if !apart && initiator.agent.elsewhere().is_none() => {
             check_vsock_loopback().or_infrastructure()
         }
         Transport::Vsock if apart && responder.cid.is_none() => Err(Stop::input(miette!(
             code = "no-address",
-            "vsock: by which context identifier does {from} reach {to}? Give its `cid` (--to-cid): of a guest \
-             what QEMU was told as guest-cid, of a guest's host 2"
+            "vsock: the context identifier of {to} is unknown to {from}; set its `cid` (--to-cid): for a guest \
+             QEMU's guest-cid, for a guest's host 2"
         ))),
         _ => Ok(()),
     }
@@ -122,9 +122,9 @@ fn check_mtu(end: &str, link: Option<&Hop>, overhead: u32, wanted: Mtu) -> Resul
     let (domain, link) = (&link.domain, &link.link);
     Err(Stop::input(miette!(
         code = "wrong-mtu",
-        "{end} sends by {link} of {domain}, whose MTU is {found}, and the study asks for {wanted}: set it \
+        "{end} sends by {link} of {domain}, whose MTU is {found}, but the study requires {wanted}: set it \
          (ip link set {link} mtu {wanted}), give an endpoint with mtu = {wanted} on another link, or measure at {found}: \
-         with mtu = [{found}] in the study, or --mtu {found} if it has that too"
+         with mtu = [{found}] in the study, or --mtu {found} if it has that MTU"
     )))
 }
 

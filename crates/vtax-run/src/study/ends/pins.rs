@@ -46,7 +46,7 @@ impl ConnectedEnds {
         Ok(Placement { policy, responder_policy, initiator, responder, path, guests: None, notes })
     }
 
-    /// The CPU that both ends of rows that take turns share on a virtual machine, whose hypervisor runs two CPUs at
+    /// The CPU that both ends of rows that alternate share on a virtual machine, whose hypervisor runs two CPUs at
     /// different moments. Either all rows share the CPU or none does, so that they can be compared.
     fn cpu_for_both(&self, machine: &Machine, pins: &Pins) -> Option<u32> {
         let automatic = pins.policy == Pinning::Auto && pins.responder.is_none();
@@ -74,7 +74,8 @@ impl ConnectedEnds {
         if !loose.is_empty() {
             let names = loose.join(", ");
             events.tell(format_args!(
-                "warning: NOT PINNED: {names}: whenever the scheduler moves an end, round-trip times can jump fourfold"
+                "warning: NOT PINNED: {names}: whenever the scheduler moves an endpoint, round-trip times can jump \
+                 fourfold"
             ));
         }
     }
@@ -87,7 +88,7 @@ struct Pinner<'a> {
     here: &'a Machine,
     study: &'a Study,
     pins: &'a Pins,
-    /// How many initiators (0) or responders (1) have their virtual CPUs on these CPUs.
+    /// Number of initiators (0) or responders (1) that have their virtual CPUs on these CPUs.
     vcpus: BTreeMap<(usize, Vec<u32>), usize>,
 }
 
@@ -213,7 +214,7 @@ fn where_vcpus_run(end: usize, cpus: &[u32], guests: usize) -> String {
     let role = ["initiator", "responder"][end];
     let whose = if guests == 1 { format!("{role}'s guest") } else { format!("{role}s' {guests} guests") };
     let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
-    format!("The vCPUs of the {whose} run on {word} {}.", listed(cpus))
+    format!("vCPUs of the {whose}: {word} {}.", listed(cpus))
 }
 
 fn listed(cpus: &[u32]) -> String {
@@ -227,7 +228,7 @@ fn check(cpus: &[u32], end: &ConnectedEnd, machine: &Machine) -> Result<(), Stop
             let (name, has) = (&end.name, listed(&usable));
             Err(Stop::input(miette!(
                 code = "no-such-cpu",
-                "--pin: {name} has no CPU {missing} that vtax may use; it has {has}"
+                "--pin: CPU {missing} of {name} is unavailable to vtax; available: {has}"
             )))
         }
         None => Ok(()),
@@ -246,8 +247,8 @@ mod tests {
 
     #[test]
     fn where_vcpus_run_is_a_sentence() {
-        assert_eq!(where_vcpus_run(0, &[1], 1), "The vCPUs of the initiator's guest run on CPU 1.");
-        assert_eq!(where_vcpus_run(1, &[2, 3], 4), "The vCPUs of the responders' 4 guests run on CPUs 2, 3.");
+        assert_eq!(where_vcpus_run(0, &[1], 1), "vCPUs of the initiator's guest: CPU 1.");
+        assert_eq!(where_vcpus_run(1, &[2, 3], 4), "vCPUs of the responders' 4 guests: CPUs 2, 3.");
     }
 
     #[test]

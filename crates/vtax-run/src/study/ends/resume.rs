@@ -18,7 +18,7 @@ impl ConnectedEnds {
             let of_row = |ends: &&RowEnds| has_ends_of(ends.method, connected.row) && ends.mtu == connected.mtu;
             let Some(then) = header.ends.iter().find(of_row).filter(|then| then.pairs.len() == connected.pairs.len())
             else {
-                return Err(other(header, &format!("the ends of `{}`", connected.row)));
+                return Err(other(header, &format!("the endpoints of `{}`", connected.row)));
             };
             let pairs = connected.pairs.iter_mut().zip(&then.pairs);
             for (end, record) in pairs.flat_map(|([from, to], pair)| [(from, &pair.initiator), (to, &pair.responder)]) {
@@ -42,17 +42,17 @@ fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> miette:
     let is_elsewhere = !now.is_lent && then.address != *now.address.to_string();
     if then.name != *now.name || is_elsewhere {
         let (was, name, address) = (format!("{} at {}", then.name, then.address), &now.name, now.address);
-        return Err(other(header, &format!("the end {was}, which is {name} at {address} now")));
+        return Err(other(header, &format!("the endpoint {was}, which is now {name} at {address}")));
     }
     if let (Some(domain), Some(before)) = (now.attachment.domain(), &then.domain)
         && !domain.is_same_as(before)
     {
-        return Err(other(header, &format!("the end {}, whose machine or NIC was changed since", then.name)));
+        return Err(other(header, &format!("the endpoint {}, whose machine or NIC has changed since", then.name)));
     }
     match (now.agent.elsewhere(), &then.environment) {
         (Some(now), Some(before)) => same_machine(&header.id, Some(&then.name.to_string()), before, now),
         (None, None) => Ok(()),
-        _ => Err(other(header, &format!("the end {}, which is on another machine now", then.name))),
+        _ => Err(other(header, &format!("the endpoint {}, which is now on another machine", then.name))),
     }
 }
 
@@ -60,6 +60,6 @@ fn other(header: &RunHeader, what: &str) -> miette::Report {
     let id = &header.id;
     miette!(
         code = "run-from-elsewhere",
-        "the run {id} was begun with other ends: {what}; its samples would not belong together; start a new run"
+        "the run {id} was started with other endpoints: {what}; its samples would not be comparable; start a new run"
     )
 }

@@ -1,4 +1,4 @@
-//! One short measurement of a round trip, which is no run.
+//! One short measurement of a round trip, which is not a run.
 
 use std::{env, time::Duration};
 
@@ -23,7 +23,7 @@ impl EndpointConnector<'_> {
         let order = place.pair(&pair, &spec());
         let (report, _) = measure(order.initiator, order.responder, &order.order).or_infrastructure()?;
         let median = report.rtt.filter(|rtt| !rtt.is_empty()).map(|rtt| Duration::from_nanos(rtt.percentile(50.0)));
-        let nothing = || miette!(code = "nothing-measured", "no request from {from} to {to} was answered; give --rtt");
+        let nothing = || miette!(code = "nothing-measured", "no request from {from} to {to} was answered; set --rtt");
         median.ok_or_else(nothing).or_infrastructure()
     }
 }

@@ -1,4 +1,4 @@
-//! Measures rows that take turns: their samples are cut into slices. All rows connect before the first slice. From then
+//! Measures rows that alternate: their samples are cut into slices. All rows connect before the first slice. From then
 //! on nothing is sent on the control streams: each initiator keeps to a schedule by its own clock.
 
 use std::{mem, time::Duration};
@@ -57,7 +57,10 @@ impl ConnectedEnds {
         let find = |(index, (row, _)): (usize, &(Row, TestSpec))| {
             let broken = |error| BrokenTurns { index, error };
             let connected = self.connected(*row, self.mtu).map_err(|error| broken(SampleError::run(error)))?;
-            let several = || "rows of several pairs of ends can't take turns: measure them as the machine runs";
+            let several = || {
+                "rows with several pairs of endpoints cannot be interleaved: measure them with \
+                --instrument system"
+            };
             match (self.unfit(connected.ends()), &connected.pairs[..]) {
                 (Some(why), _) => Err(broken(SampleError::cell(why))),
                 (None, [_]) => Ok(connected),
@@ -76,7 +79,7 @@ impl ConnectedEnds {
             let figures = figures(connected, spec, &one);
             match figures.is_empty(spec.workload.kind()) {
                 true => {
-                    let nothing = SampleError::cell(format!("nothing came through in slices of {}", spec.duration));
+                    let nothing = SampleError::cell(format!("nothing was received in slices of {}", spec.duration));
                     Err(BrokenTurns { index, error: with_links(nothing, connected) })
                 }
                 false => Ok(figures),

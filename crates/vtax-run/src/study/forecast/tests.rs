@@ -10,7 +10,7 @@ use vtax_stats::histogram::Histogram;
 use super::*;
 use vtax_synthetic::header;
 
-/// A plan of TCP RR between three rows, of so many rounds.
+/// A plan of TCP RR between three rows, of a given number of rounds.
 fn plan(rounds: u32) -> RunHeader {
     let text = r#"
         id = "three"
@@ -33,7 +33,7 @@ fn plan(rounds: u32) -> RunHeader {
     header
 }
 
-/// All rounds of a plan: figures scatter by some per cent, a sample takes half a second.
+/// All rounds of a plan: figures scatter by some percent, a sample takes half a second.
 fn measured(header: RunHeader) -> Run {
     let mut run =
         Run { header, state: RunState::Complete, wall_seconds: 1.0, samples: Vec::new(), failures: Vec::new() };
@@ -91,8 +91,8 @@ fn asked(text: &str) -> RunHeader {
 #[test]
 fn a_plan_is_told_with_what_it_can_show_by_the_last_run() {
     let earlier = measured(plan(20));
-    insta::assert_snapshot!(lines(&plan(50), Some(&earlier)), @"plan: 50 rounds, about 1 min 40 s; can show about 0.6 % in TCP RR (from your run three-1)");
-    insta::assert_snapshot!(lines(&plan(50), None), @"plan: 50 rounds, about 35 s; what it can show is told after the first 6 rounds");
+    insta::assert_snapshot!(lines(&plan(50), Some(&earlier)), @"plan: 50 rounds, about 1 min 40 s; detectable (80 % power): about 0.6 % in TCP RR (from your run three-1)");
+    insta::assert_snapshot!(lines(&plan(50), None), @"plan: 50 rounds, about 35 s; detectable differences are reported after the first 6 rounds");
     let other = Run { header: RunHeader { id: "three-0".into(), seed: 2, ..plan(3) }, ..measured(plan(3)) };
     assert_eq!(lines(&plan(50), Some(&other)), lines(&plan(50), None), "three rounds tell nothing");
     let stopped = Run { state: RunState::Stopped, ..earlier };
@@ -104,7 +104,7 @@ fn a_plan_is_told_with_what_it_can_show_by_the_last_run() {
 fn a_plan_that_can_show_nothing_is_told_before_it_starts() {
     insta::assert_snapshot!(lines(&plan(3), None), @r"
     plan: 3 rounds, about 2 s
-    warning: 3 rounds can show no difference: 2 comparisons need at least 7 (--samples 7)
+    warning: 3 rounds cannot show any difference: 2 comparisons need at least 7 (--samples 7)
     ");
 }
 
@@ -131,10 +131,10 @@ fn a_pilot_chooses_the_rounds_where_nothing_is_known() {
     forecast.settle(&mut header).expect("a pilot");
     assert!(forecast.needs_pilot(&header) && header.unsettled.is_some(), "also after a kill");
     assert_eq!(header.rounds(), PILOT);
-    insta::assert_snapshot!(forecast.lines(&header).join("\n"), @"plan: 6 rounds first; they tell how many --show 0.5% needs");
+    insta::assert_snapshot!(forecast.lines(&header).join("\n"), @"plan: 6 rounds first, to estimate how many --show 0.5% needs");
     let mut run = read(measured(header));
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
-    insta::assert_snapshot!(line.expect("told"), @"--show 0.5%: after 6 rounds: 141 rounds, about 4 min 42 s in all; can show about 0.5 % in TCP RR");
+    insta::assert_snapshot!(line.expect("told"), @"--show 0.5%: after 6 rounds: 141 rounds, about 4 min 42 s in all; detectable (80 % power): about 0.5 % in TCP RR");
     assert!(shortfall.is_none() && run.header.unsettled.is_none() && run.header.rounds() > PILOT);
 }
 
@@ -146,14 +146,14 @@ fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
     assert!(line.is_none() && run.header.rounds() == PILOT);
 }
 
-/// It is no failure: there is a result, of as many rounds as a pilot has.
+/// It is not a failure: there is a result, of as many rounds as a pilot has.
 #[test]
 fn a_budget_that_a_pilot_has_used_up_is_told() {
     let mut run = read(measured(RunHeader { unsettled: asked("1s").unsettled, ..plan(PILOT) }));
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
     insta::assert_snapshot!(line.expect("told"), @r"
-    warning: --budget 1s: the first 6 rounds have used it up
-    warning: 6 rounds can show no difference: 2 comparisons need at least 7 (a longer --budget)
+    warning: --budget 1s: the first 6 rounds used it up
+    warning: 6 rounds cannot show any difference: 2 comparisons need at least 7 (a longer --budget)
     ");
     assert!(shortfall.is_none() && run.header.rounds() == PILOT && run.header.unsettled.is_none());
 }
@@ -164,8 +164,8 @@ fn a_budget_without_time_for_a_pilot_ends_the_run_after_the_rounds_that_fit() {
     let mut header = RunHeader { unsettled: asked("10m").unsettled, ..plan(PILOT) };
     let Piloted { line, shortfall } = settle_by_time(&mut header, 2);
     insta::assert_snapshot!(line.expect("told"), @r"
-    warning: --budget 10m: after 2 rounds there was no time for another
-    warning: 2 rounds can show no difference: 2 comparisons need at least 7 (a longer --budget)
+    warning: --budget 10m: no time for another round after 2 rounds
+    warning: 2 rounds cannot show any difference: 2 comparisons need at least 7 (a longer --budget)
     ");
     assert!(shortfall.is_none() && header.rounds() == 2 && header.unsettled.is_none());
 }
@@ -177,16 +177,16 @@ fn a_quick_run_ends_after_the_rounds_that_fit_into_its_limit() {
     let mut header = plan(11);
     header.plan.limit = limit;
     let earlier = measured(plan(20));
-    insta::assert_snapshot!(lines(&header, Some(&earlier)), @"plan: 11 rounds, about 22 s; can show about 1.4 % in TCP RR (from your run three-1)");
+    insta::assert_snapshot!(lines(&header, Some(&earlier)), @"plan: 11 rounds, about 22 s; detectable (80 % power): about 1.4 % in TCP RR (from your run three-1)");
     let Piloted { line, shortfall } = settle_by_time(&mut header, 2);
     insta::assert_snapshot!(line.expect("told"), @r"
-    warning: --quick takes no more than 11m, unless --samples or --budget says so: after 2 rounds there was no time for another
-    warning: 2 rounds can show no difference: 2 comparisons need at least 7 (--samples 7)
+    warning: --quick takes at most 11m unless --samples or --budget is given: no time for another round after 2 rounds
+    warning: 2 rounds cannot show any difference: 2 comparisons need at least 7 (--samples 7)
     ");
     assert!(shortfall.is_none() && header.rounds() == 2);
     header = plan(400);
     header.plan.limit = limit;
-    insta::assert_snapshot!(lines(&header, Some(&earlier)), @"plan: at most 400 rounds, as many as fit into 11m");
+    insta::assert_snapshot!(lines(&header, Some(&earlier)), @"plan: at most 400 rounds, as many as fit in 11m");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_pilot_whose_samples_failed_is_told() {
     let mut run = read(measured(RunHeader { unsettled: asked("1%").unsettled, ..plan(PILOT) }));
     run.samples.retain(|sample| sample.round < 3);
     let Piloted { shortfall, .. } = settle_by_pilot(&mut run);
-    insta::assert_snapshot!(shortfall.expect("told"), @"--show 1%: samples of the first 6 rounds failed, so the study's own 11 rounds were taken");
+    insta::assert_snapshot!(shortfall.expect("told"), @"--show 1%: samples of the first 6 rounds failed; using the study's 11 rounds");
     let mut run = read(measured(plan(PILOT)));
     run.samples.clear();
     assert!(settle_by_pilot(&mut run).shortfall.is_none(), "nothing was asked for");
@@ -212,5 +212,5 @@ fn what_quick_leaves_out_is_told() {
     header.study.path = Some(header.plan);
     assert!(!lines(&header, None).contains("--instrument path"));
     header.quick = true;
-    assert!(lines(&header, None).contains("--quick leaves the path's own cost out; --instrument path measures it"));
+    assert!(lines(&header, None).contains("--quick omits controlled conditions; --instrument path measures only"));
 }

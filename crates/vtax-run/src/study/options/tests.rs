@@ -61,7 +61,11 @@ fn methods_keep_the_baseline() {
     let wanted = apply("demo", changes).expect("good changes");
     let rows: Vec<String> = wanted.study.rows.iter().map(Row::to_string).collect();
     assert_eq!(rows, ["native", "bridge"]);
-    assert_eq!(wanted.study.cells.len(), 2 * 8 + 2 * 2, "the path's cost of all, and some as the machine runs");
+    assert_eq!(
+        wanted.study.cells.len(),
+        2 * 8 + 2 * 2,
+        "all rows under controlled conditions, and some with host settings"
+    );
 }
 
 #[test]
@@ -145,7 +149,7 @@ fn a_baseline_of_ones_choice_is_kept_whatever_methods_are() {
     assert_eq!((all.baseline, all.rows.len()), (row("veth"), 7));
 }
 
-/// `extra` rows are left out on cables, and a baseline must not be.
+/// `extra` rows are omitted on cables, and a baseline must not be.
 #[test]
 fn a_baseline_of_ones_choice_is_kept_on_cables() {
     let cables = vec!["eno1,eno2".parse().expect("a cable")];
@@ -212,18 +216,18 @@ fn what_is_of_networks_is_refused_for_disks() {
     let refused = |changes| apply("vdisk", changes).expect_err("refused");
     let endpoints = vec![Endpoint::new(End::Initiator, Control::Local)];
     let told = refused(Changes { endpoints, ..Changes::default() });
-    assert_eq!(told, "--endpoints is for tests of a network, and `vdisk` has tests of disks; leave it out");
+    assert_eq!(told, "--endpoints applies to network tests, and `vdisk` has disk tests; omit it");
     let cable = vec!["eno1,eno2".parse().expect("a cable")];
-    assert!(refused(Changes { cable, ..Changes::default() }).starts_with("--cable is for tests of a network"));
+    assert!(refused(Changes { cable, ..Changes::default() }).starts_with("--cable applies to network tests"));
     let domains = Some(DomainKind::Zone);
-    assert!(refused(Changes { domains, ..Changes::default() }).starts_with("--guest is for tests of a network"));
-    assert!(refused(Changes { both: true, ..Changes::default() }).starts_with("--both is for tests of a network"));
+    assert!(refused(Changes { domains, ..Changes::default() }).starts_with("--guest applies to network tests"));
+    assert!(refused(Changes { both: true, ..Changes::default() }).starts_with("--both applies to network tests"));
     let guests = Some(2);
-    assert!(refused(Changes { guests, ..Changes::default() }).starts_with("--guests is for tests of a network"));
+    assert!(refused(Changes { guests, ..Changes::default() }).starts_with("--guests applies to network tests"));
     let idle = Some(Idle::Poll);
-    assert!(refused(Changes { idle, ..Changes::default() }).starts_with("--idle is for tests of a network"));
+    assert!(refused(Changes { idle, ..Changes::default() }).starts_with("--idle applies to network tests"));
     let congestion = Some(Congestion(None));
-    assert!(refused(Changes { congestion, ..Changes::default() }).contains("has no test over TCP"));
+    assert!(refused(Changes { congestion, ..Changes::default() }).contains("has no TCP test"));
 }
 
 #[test]
@@ -232,7 +236,7 @@ fn options_without_effect_on_a_study_are_refused() {
     assert_eq!(told, "--destroy-data: name the disks with --disk or --nvme");
     let zones = || Changes { domains: Some(DomainKind::Zone), ..Changes::default() };
     let told = apply("ip-instances", zones()).expect_err("all of its rows are of zones");
-    assert_eq!(told, "--guest: no row of `ip-instances` can attach a guest as well as a zone; leave it out");
+    assert_eq!(told, "--guest: no row of `ip-instances` can attach both a guest and a zone; omit it");
     for (id, _) in Study::BUILT_IN {
         let study = Study::built_in(id).expect("built in");
         let has_choice = study.rows.iter().filter_map(|row| row.method()).any(|method| method.domains().len() > 1);

@@ -1,4 +1,4 @@
-//! How a run of disks begins, or goes on.
+//! Start or resumption of a disk run.
 
 use miette::miette;
 use vtax_host::inspect;
@@ -56,8 +56,8 @@ impl RunSetup<'_> {
         disks.backend.0 = (1..=count.unwrap_or(1)).map(file).map(DiskPlace::Here).collect();
     }
 
-    /// Looks at the disks of a run, and makes them ready. Ctrl-C ends that. The records are of the paths to them: once a guest
-    /// has the controller of one, this machine no longer sees the disk.
+    /// Looks at the disks of a run, and makes them ready. Ctrl-C ends that. The records are of the paths to them: once
+    /// a guest has the controller of one, this machine no longer sees the disk.
     fn connect_disks(&self, header: &RunHeader, goes_on: bool) -> Result<(MeasuredDisks, Vec<DiskPathRecord>), Stop> {
         let none = || miette!(code = "defect", "the run {} has no disks", header.id);
         let disks = header.study.disks().ok_or_else(none).or_infrastructure()?;
@@ -95,7 +95,7 @@ fn still_free(disks: &StudyDisks) -> miette::Result<()> {
     match disks.made.iter().find(|path| path.exists()) {
         Some(path) => Err(miette!(
             code = "disk-not-empty",
-            "{} is there, and the run makes a file of this name: move yours away, or remove it if it is what the run left \
+            "{} already exists, and the run creates a file of this name: move yours, or remove it if the run left it \
              when the machine went down",
             path.display()
         )),
@@ -103,13 +103,14 @@ fn still_free(disks: &StudyDisks) -> miette::Result<()> {
     }
 }
 
-/// Refuses to go on with a run whose disks, or the program that measures them, are others now.
+/// Refuses to resume a run whose disks, or the program that measures them, are others now.
 fn same_disks(then: &RunHeader, now: &[DiskPathRecord]) -> miette::Result<()> {
     match then.disks.iter().zip(now).find(|(then, now)| then != now) {
         Some((before, now)) => Err(miette!(
             code = "run-from-elsewhere",
-            "the disk {} was {}, measured by {}, when the run {} began, and is now {}, measured by {}: its samples would not \
-             belong together; start a new run",
+            "the disk {} was {}, measured by {}, when the run {} started, and is now {}, measured by {}: its samples \
+             would not \
+             be comparable; start a new run",
             before.disk,
             before.path,
             before.program,

@@ -76,8 +76,8 @@ impl PreparedRun {
         runner::run_rounds(&mut self.run, &mut *self.path, around)
     }
 
-    /// When a pilot has used up the budget, or a run the limit of its plan. A run that tries settings needs all of its rounds: they show whether taking the
-    /// settings back leaves something behind.
+    /// When a pilot has used up the budget, or a run the limit of its plan. A run that tries settings needs all of its
+    /// rounds: they show whether taking the settings back leaves something behind.
     fn time_ends(&self, begun: Instant) -> Option<Instant> {
         let header = &self.run.header;
         let goal = header.unsettled.filter(|_| header.study.steps.is_empty());

@@ -24,19 +24,19 @@ use crate::{
 pub struct KeptChanges {
     /// On each machine, and in each network stack of this one.
     pub batches: Vec<KeptBatch>,
-    /// What the rules have proposed, so that it can be changed on another host.
+    /// Proposals of the rules, so that they can be applied on another host.
     pub proposals: Vec<Proposal>,
 }
 
 /// Settings that were changed together.
 #[derive(Debug, Clone, Serialize)]
 pub struct KeptBatch {
-    /// What `vtax tune revert --host` calls the machine. None for this one.
+    /// Name of the machine for `vtax tune revert --host`. None for this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// By this number `vtax tune revert` takes them back.
     pub id: BatchId,
-    /// What was changed.
+    /// Applied changes.
     pub changes: Vec<Change>,
 }
 
@@ -91,7 +91,7 @@ impl StepSwitch {
         Ok(kept)
     }
 
-    /// What can't be taken back stays in the journal of its machine, which `vtax tune status` shows.
+    /// Changes that cannot be reverted stay in the journal of their machine, which `vtax tune status` shows.
     fn take_back(&self, kept: &KeptChanges) {
         for KeptBatch { host, id, .. } in kept.batches.iter().rev() {
             if let Some(place) = self.places.iter().find(|place| place.other == *host) {

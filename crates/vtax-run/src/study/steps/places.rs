@@ -13,9 +13,9 @@ use crate::{
 /// A network stack of this machine, or of one that an agent is on.
 pub(in crate::study) struct TunedPlace {
     pub(super) host: TuningHost,
-    /// Where it is: no two places are at the same.
+    /// Location, unique among places.
     at: String,
-    /// What `--host` calls the machine. None for this one.
+    /// Name of the machine for `--host`. None for this one.
     pub(super) other: Option<String>,
     /// The only link that belongs to the path. None if all do.
     link: Option<ForeignText>,
@@ -40,12 +40,12 @@ impl TunedPlace {
         TunedPlace { host, at, other: Some(name.to_owned()), link }
     }
 
-    /// Whether both are the same stack.
+    /// Returns whether both are the same stack.
     pub(in crate::study) fn is_at(&self, other: &TunedPlace) -> bool {
         self.at == other.at
     }
 
-    /// What these rules say here. They were named, so they are asked whatever they serve.
+    /// Returns the results of these rules here. They were named, so they are evaluated whatever they improve.
     pub(super) fn look(&self, goal: TuningGoal, rules: &BTreeSet<&str>) -> Result<HostCheck, Stop> {
         let facts = self.host.facts()?;
         let link = self.link.iter().cloned();
@@ -54,7 +54,7 @@ impl TunedPlace {
         Ok(vtax_tune::check_named(&case, rules))
     }
 
-    /// What a step changes here: what its rules propose, and its own settings.
+    /// Returns the changes of a step here: its rules' proposals and its own settings.
     pub(super) fn wanted(&self, step: &TuningStep, seen: &HostCheck) -> WantedChanges {
         let found = seen.findings.iter().filter(|found| step.rules.iter().any(|rule| rule == found.rule));
         let own = step.sysctl.iter().map(|(key, value)| Proposal {

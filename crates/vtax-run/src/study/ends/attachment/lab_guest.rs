@@ -15,15 +15,15 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// How long the agent may take to greet, once it has opened its port.
+/// Time that the agent may take to greet, once it has opened its port.
 const GREETING: Duration = Duration::from_secs(20);
-/// How long QEMU may take for an answer of its monitor.
+/// Time that QEMU may take for an answer of its monitor.
 const MONITOR: Duration = Duration::from_secs(10);
 
 pub(super) struct LabGuest {
     place: LabPlace,
     guest: PlannedGuest,
-    /// Whether the lab was built for this run. The run changes the MTU of such a guest and pins its virtual CPUs.
+    /// True if the lab was built for this run. The run changes the MTU of such a guest and pins its virtual CPUs.
     is_ours: bool,
 }
 

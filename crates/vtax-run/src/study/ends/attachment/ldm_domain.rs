@@ -1,5 +1,5 @@
-//! A logical domain, or its host. Its agent is reached by the domain's agent port; nothing is changed of the domain but the
-//! address that it has for the run.
+//! A logical domain, or its host. Its agent is reached by the domain's agent port; nothing is changed of the domain but
+//! the address that it has for the run.
 
 use std::{path::Path, rc::Rc, time::Duration};
 
@@ -72,8 +72,8 @@ fn no_agent(bound: &BoundDomain, name: &str) -> Stop {
     let domain = bound.name();
     Stop::input(miette!(
         code = "no-domain-agent",
-        "{name}: {domain} boots an image with a system of its own, and no agent of vtax has opened its port there; start \
-         `vtax-agent --port` of this version in {domain} at boot, or name {domain} by an address that it has, as \
+        "{name}: {domain} boots an image, and no vtax agent has opened its port there; start \
+         `vtax-agent --port` of this version in {domain} at boot, or name {domain} by an address, e.g. \
          ssh:root@ADDRESS"
     ))
 }
@@ -95,7 +95,7 @@ impl LdmEnd {
     }
 }
 
-/// What the domain has: its bindings.
+/// Returns the domain's bindings.
 fn record(host: &DomainPlace, bound: &BoundDomain, port: &SwitchPort) -> DomainRecord {
     let bindings = &bound.bindings;
     let nic = port.nic.as_ref().map(|nic| {
@@ -185,7 +185,7 @@ impl Attachment for LdmEnd {
     fn death(&self) -> Option<miette::Report> {
         let domain = self.bound.name();
         let same = self.bound.qemu().is_some() && self.end.host.runs(&self.bound);
-        (!same).then(|| miette!(code = "domain-state", "{domain} has stopped or booted again while it was measured"))
+        (!same).then(|| miette!(code = "domain-state", "{domain} stopped or rebooted while it was measured"))
     }
 
     fn domain(&self) -> Option<&DomainRecord> {

@@ -1,5 +1,5 @@
-//! A domain that libvirt runs. The agent goes in by ssh. libvirt's XML, QEMU's arguments and the host's links tell what
-//! lies between the guest's NIC and the host's wire. Nothing of a domain is changed.
+//! A domain that libvirt runs. The agent goes in over SSH. libvirt's XML, QEMU's arguments and the host's links tell
+//! what lies between the guest's NIC and the host's wire. Nothing of a domain is changed.
 
 mod host;
 
@@ -64,7 +64,7 @@ impl Attachment for LibvirtEnd {
         let address = self.domain.entrance(self.given)?;
         let host = self.user.as_ref().map_or(address.to_string(), |user| format!("{user}@{address}"));
         let name = &self.domain.described.record.name;
-        events.tell(format_args!("connecting to libvirt:{name} by ssh:{host}"));
+        events.tell(format_args!("connecting to libvirt:{name} over ssh:{host}"));
         Agent::ssh(&host, program)
     }
 
@@ -86,7 +86,7 @@ impl Attachment for LibvirtEnd {
     }
 
     fn guest_machine(&self) -> Option<GuestMachine> {
-        let qemu = self.domain.version.clone().unwrap_or_else(|| "of unknown version".to_owned());
+        let qemu = self.domain.version.clone().unwrap_or_else(|| "unknown version".to_owned());
         Some(GuestMachine { accel: self.domain()?.accel, no_kvm: None, qemu: qemu.into() })
     }
 
@@ -185,7 +185,7 @@ fn known_leases(query: &DomainQuery<'_>, nics: &[XmlNic]) -> (Vec<Lease>, Vec<(A
     (found, silent)
 }
 
-/// What a domain is and what isn't known of it, a sentence each.
+/// Returns a domain's description and unknown properties, a sentence each.
 fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
     let record = &measured.record;
     let (name, nic) = (&record.name, record.nic.as_ref());
@@ -193,19 +193,15 @@ fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
     let unlabelled = names_an_end && nic.is_some_and(|nic| nic.is_as(row).is_none());
     let unknown = [
         nic.is_none().then(|| {
-            format!(
-                "which of its NICs was measured, as it has several and libvirt has seen {} at none",
-                measured.address
-            )
+            format!("which of its NICs was measured: it has several, and libvirt saw {} on none", measured.address)
         }),
-        unlabelled
-            .then(|| format!("whether `{row}` is the right word for it, as its XML leaves open who serves the NIC")),
+        unlabelled.then(|| format!("whether `{row}` is the right name: its XML does not show what serves the NIC")),
         measured
             .process
             .is_none()
-            .then(|| "its CPU time on the host, as no QEMU of it is seen on this machine".to_owned()),
+            .then(|| "its CPU time on the host: no QEMU process of it was found on this machine".to_owned()),
     ];
-    let unknown = unknown.into_iter().flatten().map(|what| format!("Not known of libvirt's {name}: {what}"));
+    let unknown = unknown.into_iter().flatten().map(|what| format!("Unknown for libvirt's {name}: {what}"));
     std::iter::once(told::whole(record)).chain(unknown).map(PlacementNote::Remark).collect()
 }
 

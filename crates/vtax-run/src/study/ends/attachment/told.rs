@@ -9,7 +9,7 @@ use vtax_model::{
     study::Row,
 };
 
-/// What a domain is, and which of its NICs is measured.
+/// Returns a domain's description and the NIC that is measured.
 pub(super) fn whole(record: &DomainRecord) -> String {
     let served = record.nic.as_ref().map_or(String::new(), |nic| format!("; its NIC is {}", described(nic)));
     let whose = match record.keeper {
@@ -23,7 +23,7 @@ pub(super) fn whole(record: &DomainRecord) -> String {
 pub(super) fn wrong_label(row: Row, end: &str, record: &DomainRecord) -> Option<PlacementNote> {
     let nic = record.nic.as_ref()?;
     (nic.is_as(row) == Some(false)).then(|| {
-        let label = nic.label().unwrap_or_else(|| "of a method that vtax has no word for".to_owned());
+        let label = nic.label().unwrap_or_else(|| "of an unknown method".to_owned());
         PlacementNote::WrongLabel(format!(
             "the study calls {end} `{row}`, but its NIC is {label} ({}); the figures of this row are those of {label}",
             described(nic)
@@ -58,8 +58,8 @@ fn threads(record: &DomainRecord) -> String {
         loose => texts.push(format!("{loose} vCPUs not pinned")),
     }
     texts.push(match &record.emulator_pin {
-        Some(cpus) => format!("QEMU's own on {}", on(&cpus.to_string())),
-        None => "QEMU's own not pinned".to_owned(),
+        Some(cpus) => format!("QEMU threads on {}", on(&cpus.to_string())),
+        None => "QEMU threads not pinned".to_owned(),
     });
     texts.extend(each("I/O thread", &record.io_pins));
     texts.join(", ")
@@ -75,7 +75,7 @@ fn described(nic: &DomainNic) -> String {
     let model = nic
         .model
         .clone()
-        .unwrap_or_else(|| if nic.pci.is_some() { "the device itself" } else { "of unknown model" }.into());
+        .unwrap_or_else(|| if nic.pci.is_some() { "the device itself" } else { "unknown model" }.into());
     let served = nic.backend.filter(|backend| backend.method() == IoMethod::Paravirtual);
     let mut texts = vec![match served {
         Some(backend) => format!("{model} by {backend}"),

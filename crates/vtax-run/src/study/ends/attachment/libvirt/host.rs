@@ -1,4 +1,4 @@
-//! What this machine knows of a domain that runs on it.
+//! Information that this machine has about a domain that runs on it.
 
 use std::{fs, net::Ipv4Addr, path::Path};
 
@@ -14,8 +14,8 @@ pub(super) fn neighbours(macs: &[&str]) -> Vec<Lease> {
     table.lines().filter_map(neighbour).filter(|lease| macs.contains(&lease.mac.as_str())).collect()
 }
 
-/// `192.0.2.2 0x1 0x2 52:54:00:11:22:33 * br0`: address, kind of link, flags, Ethernet address (proc_net(5)). The flag 2
-/// (`ATF_COM`) means that the neighbour has answered.
+/// `192.0.2.2 0x1 0x2 52:54:00:11:22:33 * br0`: address, kind of link, flags, Ethernet address (proc_net(5)). The flag
+/// 2 (`ATF_COM`) means that the neighbour has answered.
 fn neighbour(line: &str) -> Option<Lease> {
     const COMPLETE: u32 = 2;
     let fields: Vec<&str> = line.split_whitespace().collect();
@@ -59,13 +59,14 @@ impl LibvirtQemu {
         pairs.map(|pair| pair[1].as_str())
     }
 
-    /// Whether vhost serves the NIC that libvirt calls `alias`. None if there is no such NIC.
+    /// Returns whether vhost serves the NIC that libvirt calls `alias`. None if there is no such NIC.
     pub(super) fn has_vhost(&self, alias: &str) -> Option<bool> {
         let id = format!("host{alias}");
         self.values("-netdev").find_map(|netdev| vhost(netdev, &id))
     }
 
-    /// Whether its links are in the network namespace of vtax. If that can't be read, they are taken to be there.
+    /// Returns whether its links are in the network namespace of vtax. If that can't be read, they are taken to be
+    /// there.
     pub(super) fn shares_our_links(&self) -> bool {
         let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         let theirs = network(&self.process.pid.to_string());
