@@ -161,7 +161,7 @@ pub(crate) fn root_domain(server: &Server) {
     let has = |domain: &str, status: &str| (domain.to_owned(), status.to_owned());
     domain.ldm("add-vcc console primary");
     domain.ldm("add-vsw admin-vsw primary");
-    assert!(domain.refused("add-io pci_1 mars").contains("pci_1 is primary's; let primary give it up first"));
+    assert!(domain.refused("add-io pci_1 mars").contains("pci_1 belongs to primary; release it first"));
     assert!(domain.refused("rm-io pci_1 primary").contains("first: vtax ldm start-reconf primary"));
     assert!(
         domain.ldm("start-reconf primary").starts_with("Initiating a delayed reconfiguration operation on the primary")

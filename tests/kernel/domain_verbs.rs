@@ -42,7 +42,7 @@ fn domains_of_a_file_are_bound_and_started_all_or_none() {
             assert_eq!(states(), [""; 0], "{verb}: neither of them is left");
         }
     }
-    assert!(host.refused("bind -i nothing.json").contains("can't read nothing.json"));
+    assert!(host.refused("bind -i nothing.json").contains("cannot read nothing.json"));
     file(&bench, &json!({ "vcpus": 1 }));
     host.ldm("bind -i domains.json");
     assert_eq!(states(), ["bound", "bound"]);
