@@ -271,7 +271,7 @@ fn what_cannot_be_imported_is_refused_and_nothing_is_added() {
     let told = libvirt.refused("ldm import libvirt:zooo", 2);
     assert!(told.contains("error[no-such-domain]") && told.contains("there is zoo"), "{told}");
     assert!(libvirt.refused("ldm import web", 2).contains("use libvirt:NAME"));
-    assert!(libvirt.refused("ldm import libvirt:zoo --as Mars", 2).contains("`Mars` is not a name"));
+    assert!(libvirt.refused("ldm import libvirt:zoo --as Mars", 2).contains("invalid name `Mars`"));
     let mut bare = libvirt.command("ldm import libvirt:zoo");
     let output = bare.env("PATH", libvirt.0.path()).output().expect("vtax runs");
     assert_eq!(output.status.code(), Some(69));

@@ -57,7 +57,7 @@ fn ends_that_cannot_reach_each_other_are_refused() {
 #[test]
 fn a_rate_of_nothing_is_refused_before_anything_runs() {
     let told = refused(&["--rate", "0"]);
-    assert!(told.contains("`0` is not a rate of requests"), "{told}");
+    assert!(told.contains("invalid request rate `0`"), "{told}");
 }
 
 #[test]

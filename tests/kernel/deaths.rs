@@ -63,7 +63,7 @@ fn kill_9_of_a_run_that_was_extended_loses_at_most_the_round_in_flight() {
     bench.printed(&study);
     let whole = bench.landed();
     let told = bench.refused(&["run", "--resume", "last", "--samples", "1"]);
-    assert!(told.contains("give more than 1"), "{told}");
+    assert!(told.contains("must be more than 1"), "{told}");
     let mut child = under_way(&bench, &["run", "--resume", "last", "--samples", "3"], whole + 5);
     child.kill().expect("it is ours");
     child.wait().expect("it ends");

@@ -156,7 +156,7 @@ fn what_cannot_be_proved_is_refused_before_anything_is_measured() {
     assert!(refused(&["tcp-buffers"]).contains("none of the steps changes a setting"));
     assert!(refused(&["tcp-buffers", "--to", "zone:t-prove-no/web-2"]).contains("--to is given 2 times"));
     let of_connections = bench.refused(&["tune", "prove", "tcp-buffers", "--test", "tcp-crr"]);
-    assert!(of_connections.contains("--test: slices are for"), "{of_connections}");
+    assert!(of_connections.contains("--test: slices apply to"), "{of_connections}");
     assert!(refused(&["no-such"]).contains("no rule `no-such`"));
     assert!(refused(&["bridge-netfilter"]).contains("never"));
     assert!(refused(&["--bundle", "mtu,no-such"]).contains("no-such"));

@@ -126,7 +126,7 @@ fn results_are_listed_shown_compared_and_exported() {
     let list = bench.printed(&["results", "list"]);
     assert!(ids.iter().all(|id| list.contains(id)), "{list}");
     // Two rounds show nothing; how noisy they are is chance.
-    let answers = ["no difference shown", "too noisy to tell"].map(|answer| format!("{answer} · What a network stack"));
+    let answers = ["no difference shown", "too noisy to tell"].map(|answer| format!("{answer} · Cost of zone"));
     assert_eq!(answers.iter().map(|answer| list.matches(answer.as_str()).count()).sum::<usize>(), 2, "{list}");
     assert!(bench.printed(&["results", "show", &ids[0], "--detail"]).contains("bridge"));
     assert!(bench.printed(&["results", "compare", &ids[0], &ids[1]]).contains("bridge"));

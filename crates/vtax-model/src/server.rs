@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_named() {
         for (text, named) in [
-            ("real", "`real` is no server"),
+            ("real", "invalid server `real`"),
             ("emulated:nic=2", "unknown setting `nic=2` of an emulated server; use nics, vfs, nvmes, disks,"),
-            ("emulated:nics", "`nics` is no setting"),
+            ("emulated:nics", "unknown setting `nics`"),
             ("emulated:nics=2,nics=2", "`nics` is set twice"),
             ("emulated:nics=3", "invalid nics = 3 of an emulated server: 2, 4, 6,"),
             ("emulated:nics=18", "nics = 18"),
@@ -231,7 +231,7 @@ mod tests {
             ("emulated:cpus=3,sockets=2", "invalid sockets = 2 of an emulated server: at least 1, and cpus"),
             ("emulated:cpus=0", "cpus = 0"),
             ("emulated:memory=512MiB", "invalid memory = 512 MiB of an emulated server: at least 1 GiB"),
-            ("emulated:memory=much", "memory of an emulated server: `much` is not a size"),
+            ("emulated:memory=much", "memory of an emulated server: invalid size `much`"),
         ] {
             let error = spec(text).expect_err("it can't be had");
             assert!(error.contains(named), "{text}: {error}");

@@ -256,7 +256,7 @@ count = 3
         let queue = Some(ByteSize(65_536));
         assert_eq!(shape("rate = \"100M\"\nqueue = \"64KiB\""), Ok(Some(Shape { rate, queue })));
         for (more, wrong) in [
-            ("queue = 65536", "lab.toml:11: wire `w0` has a queue and no rate"),
+            ("queue = 65536", "lab.toml:11: wire `w0` has a queue but no rate"),
             (
                 "rate = \"100M\"\nqueue = 1513",
                 "lab.toml:12: a queue of 1513 B cannot hold a packet of mtu 1500, which has 1514",

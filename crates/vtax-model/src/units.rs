@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn an_mtu_with_a_letter_is_no_size() {
         let told = "1500x".parse::<Mtu>().expect_err("no number").to_string();
-        assert!(told.starts_with("`1500x` is not an MTU"), "{told}");
+        assert!(told.starts_with("invalid MTU `1500x`"), "{told}");
     }
 
     #[test]

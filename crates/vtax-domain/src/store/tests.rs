@@ -64,7 +64,7 @@ fn a_file_that_is_cut_changed_or_too_new_is_named_and_left() {
             whole.replace("\"format\": 1", "\"format\": 2"),
             "state.json has format 2, written by a later version of vtax",
         ),
-        (whole.replace("mars", "M A R S"), "`M A R S` is not a name"),
+        (whole.replace("mars", "M A R S"), "invalid name `M A R S`"),
         (String::new(), "state.json cannot be read"),
     ] {
         fs::write(&path, &text).expect("ours");

@@ -190,6 +190,6 @@ mod tests {
         assert!(refused("assigned-nvme:aio=native").contains("the guest owns the controller"));
         assert_eq!(refused("virtio-blk:queues=0"), "0 queues: must be 1 to 16");
         assert!(refused("virtio-blk:aio=iouring").contains("did you mean `io_uring`?"));
-        assert!(refused("virtio-blk:").contains("`` is no setting"));
+        assert!(refused("virtio-blk:").contains("unknown setting ``"));
     }
 }

@@ -28,7 +28,7 @@ fn what_can_not_be_run_is_named() {
         ("random:blok=4KiB", "did you mean `block`?"),
         ("random:reads=101", "the share of reads (percent) cannot be `101`: must be 0 to 100"),
         ("random:reads=60%", "cannot be `60%`"),
-        ("random:block=100", "a block of 100 B: a disk is read and written in whole sectors"),
+        ("random:block=100", "invalid block size 100 B: must be a multiple of 512 bytes"),
         ("random:block=0", "whole sectors"),
         ("random:block=128MiB", "512 B to 64 MiB"),
         ("random:depth=0", "the queue depth cannot be `0`: must be 1 to 4096"),
@@ -36,10 +36,10 @@ fn what_can_not_be_run_is_named() {
         ("random:engine=sync", "did you mean `psync`?"),
         ("random:range=4KiB,jobs=2", "4 KiB of a disk is too small for 2 jobs with 4 KiB blocks"),
         ("random:duration=0s", "a duration of 0 measures nothing"),
-        ("random:duration=13h", "13h is too long for a test of a disk"),
+        ("random:duration=13h", "13h is too long for a disk test"),
         ("random:direct=yes", "direct = `yes`: must be on or off"),
         ("random:direct=on,direct=off", "`direct` is set twice"),
-        ("random:verify", "`verify` is no setting"),
+        ("random:verify", "unknown setting `verify`"),
     ] {
         let error = test(text).expect_err(text);
         assert!(error.contains(named), "{text}: {error}");

@@ -57,7 +57,7 @@ fn a_rate_of_requests_is_at_least_one_and_may_have_a_suffix() {
     assert_eq!((read("500"), read("10k"), read("1M")), (Ok(500), Ok(10_000), Ok(1_000_000)));
     for text in ["", "0", "k", "-1", "1.5k", "many", "0k", "5G", "18446744073709551615T"] {
         let told = read(text).expect_err("no rate").to_string();
-        assert!(told.starts_with(&format!("`{text}` is not a rate")) && told.contains("10k"), "{told}");
+        assert!(told.starts_with(&format!("invalid request rate `{text}`")) && told.contains("10k"), "{told}");
     }
     assert!(toml::from_str::<Arrivals>("per_second = 0\nprocess = \"fixed\"").is_err());
 }

@@ -113,7 +113,7 @@ mod tests {
         }
         for text in ["", "%", "0", "-2%", "101%", "NaN", "inf", "two"] {
             let told = text.parse::<Difference>().expect_err("no difference").to_string();
-            assert!(told.starts_with(&format!("`{text}` is no difference")), "{told}");
+            assert!(told.starts_with(&format!("invalid difference `{text}`")), "{told}");
         }
     }
 }

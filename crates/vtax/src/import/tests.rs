@@ -164,7 +164,7 @@ fn nobody_goes_on_with_what_another_program_has_begun() {
     let (run, _dir) = imported(&[fixture("netperf-tcp-rr")], &wanted()).expect("importable");
     let readings = run.readings().expect("in memory");
     let error = readings.extended(5).expect_err("refused");
-    assert!(error.to_string().contains("was measured by netperf, so vtax can't go on with it"), "{error}");
+    assert!(error.to_string().contains("was measured by netperf, so vtax cannot resume it"), "{error}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn blocks_belong_to_one_volume_or_group() {
     try_add("vol6@vds0", volume("/d/five", &[], None, Some("five"))).expect("another path");
     let told =
         try_add("vol7@vds0", volume("/d/five", &[VolumeOption::Ro], None, Some("five"))).expect_err("it differs");
-    assert!(told.contains("vol7@vds0 and vol5@vds0 can't be paths"), "{told}");
+    assert!(told.contains("vol7@vds0 and vol5@vds0 cannot be paths"), "{told}");
     try_add("vol7@vds0", volume("five", &[], None, None)).expect_err("no absolute path");
     try_add("vol7@vds1", volume("/d/seven", &[], None, None)).expect_err("no such service");
     let both = volume("/d/seven", &[VolumeOption::Slice], Some("0+512"), None);
