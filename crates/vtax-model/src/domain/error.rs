@@ -7,7 +7,7 @@ use crate::{guest::Mac, spelling::there_are, topology::Name};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum DomainError {
-    #[error("unknown {what} `{name}`; {there}")]
+    #[error("there is no {what} `{name}`; {there}")]
     #[diagnostic(code("no-such-object"))]
     Unknown { what: &'static str, name: Name, there: String },
     #[error("the {what} `{name}` already exists; choose another name")]
