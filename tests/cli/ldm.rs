@@ -31,7 +31,7 @@ impl Libvirt {
             *'list --all --name') echo zoo ;;\n\
             *) exit 1 ;;\nesac\n";
         let folder = bench.path().join("bin");
-        fs::create_dir(&folder).expect("a folder");
+        fs::create_dir(&folder).expect("a directory");
         fs::write(folder.join("virsh"), script).expect("a file of the test");
         fs::set_permissions(folder.join("virsh"), fs::Permissions::from_mode(0o755)).expect("it is ours");
         Libvirt(bench)

@@ -205,7 +205,7 @@ fn history(bench: &Bench) {
             hdr: SparseHistogram::of(&times),
         });
         let mut writer = store.create_run(&header).expect("new");
-        writer.samples(&[sample]).expect("lands");
+        writer.samples(&[sample]).expect("stored");
         writer.finish(RunState::Complete, 1.0).expect("ends");
     }
 }
@@ -283,7 +283,7 @@ fn a_trend_is_told_and_wrong_questions_are_refused() {
     assert!(!csv.contains(['\r', '\\']), "no end of a line is printed as text: {csv}");
     bench.printed(&["results", "trend", "--study", "demo", "--html", "trend.html", "--svg", "charts"]);
     assert!(fs::read_to_string(bench.path().join("trend.html")).expect("a page").contains("6.8.0"));
-    assert_eq!(fs::read_dir(bench.path().join("charts")).expect("a folder").count(), 1);
+    assert_eq!(fs::read_dir(bench.path().join("charts")).expect("a directory").count(), 1);
     let refused = |arguments: &[&str]| bench.refused(&[&["results", "trend"][..], arguments].concat());
     insta::assert_snapshot!("trend_no_study", refused(&["--study", "dmeo"]));
     insta::assert_snapshot!("trend_no_cell", refused(&["--study", "demo", "--cell", "brigde"]));
@@ -298,7 +298,7 @@ fn a_trend_is_told_and_wrong_questions_are_refused() {
 fn a_refused_run_leaves_nothing() {
     let bench = Bench::new().with("mine.toml", &STUDY.replace("1500", "67"));
     bench.refused(&["run", "mine.toml"]);
-    let left: Vec<_> = fs::read_dir(bench.path()).expect("the folder").flatten().map(|e| e.file_name()).collect();
+    let left: Vec<_> = fs::read_dir(bench.path()).expect("the directory").flatten().map(|e| e.file_name()).collect();
     assert_eq!(left, ["mine.toml"]);
 }
 

@@ -35,7 +35,7 @@ fn at_home(bench: &Bench, home: &Path, arguments: &[&str]) -> Output {
 }
 
 fn below(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());
+    let entries = fs::read_dir(folder).expect("a directory").flatten().map(|entry| entry.path());
     entries
         .flat_map(|path| if path.is_dir() { [vec![path.clone()], below(&path)].concat() } else { vec![path] })
         .collect()
@@ -89,7 +89,7 @@ fn every_verb_refuses_what_another_user_can_change() {
             let told = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success(), "{why}: {verb:?}");
             assert!(told.contains("unsafe-directory") && told.contains(why), "{verb:?}: {told}");
-            assert!(fs::read_dir(&state).expect("a folder").next().is_none(), "{verb:?} has written something");
+            assert!(fs::read_dir(&state).expect("a directory").next().is_none(), "{verb:?} has written something");
         }
     };
     fs::set_permissions(&home, Permissions::from_mode(0o777)).expect("ours");

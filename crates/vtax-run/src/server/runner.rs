@@ -237,7 +237,7 @@ mod tests {
     }
 
     fn home() -> Home {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a directory");
         let store = Store::open(folder.path()).expect("it opens");
         let events = kept(&folder, None);
         Home { folder, store, events }
