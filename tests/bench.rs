@@ -147,7 +147,7 @@ impl Labs {
         static FIRST: Once = Once::new();
         FIRST.call_once(|| left_by_killed_tests().into_iter().for_each(Left::remove));
         let _admission = admission();
-        let directory = tempfile::Builder::new().prefix("").tempdir_in(all_labs()).expect("a folder");
+        let directory = tempfile::Builder::new().prefix("").tempdir_in(all_labs()).expect("a directory");
         let lives = File::open(directory.path()).expect("just made");
         lives.try_lock().expect("nobody else knows it");
         Labs { directory, _lives: lives }
@@ -155,7 +155,7 @@ impl Labs {
 
     /// A directory whose name says whose it is.
     fn bench_folder(&self) -> TempDir {
-        tempfile::Builder::new().prefix(&bench_prefix(self.directory.path())).tempdir().expect("a folder")
+        tempfile::Builder::new().prefix(&bench_prefix(self.directory.path())).tempdir().expect("a directory")
     }
 }
 
@@ -171,13 +171,13 @@ fn all_labs() -> PathBuf {
         return run;
     }
     let own = env::temp_dir().join(LABS);
-    fs::create_dir_all(&own).expect("a folder");
+    fs::create_dir_all(&own).expect("a directory");
     own
 }
 
 /// Keeps others from making a bench, and from looking for what is left.
 fn admission() -> File {
-    let all = File::open(all_labs()).expect("a folder");
+    let all = File::open(all_labs()).expect("a directory");
     all.lock().expect("a lock");
     all
 }
@@ -190,7 +190,7 @@ struct Left {
 
 fn left_by_killed_tests() -> Vec<Left> {
     let _admission = admission();
-    let entries = fs::read_dir(all_labs()).expect("a folder").flatten();
+    let entries = fs::read_dir(all_labs()).expect("a directory").flatten();
     let left = |labs: PathBuf| {
         let removes = File::open(&labs).ok()?;
         removes.try_lock().ok()?;

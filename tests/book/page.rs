@@ -30,7 +30,7 @@ pub(crate) fn pages() -> Vec<(String, String)> {
 fn collect(top: &Path, name: &str, found: &mut Vec<(String, String)>) {
     let path = top.join(name);
     if path.is_dir() {
-        let entries = fs::read_dir(&path).expect("a folder of ours");
+        let entries = fs::read_dir(&path).expect("a directory of ours");
         let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
         names.for_each(|below| collect(top, &format!("{name}/{below}"), found));
     } else if name.ends_with(".md") {

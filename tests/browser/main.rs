@@ -62,7 +62,7 @@ impl Drop for Served {
 
 /// Stores a run with all of its samples, as one in progress.
 fn begun(state: &Path, run: &Run) -> RunWriter {
-    std::fs::create_dir_all(state).expect("a folder");
+    std::fs::create_dir_all(state).expect("a directory");
     let mut writer = Store::open(state).expect("it opens").create_run(&run.header).expect("a run");
     writer.samples(&run.samples).expect("kept");
     writer
@@ -238,7 +238,7 @@ fn ten_thousand_results_are_a_list_like_any_other() {
     run(async || {
         let bench = Bench::new();
         let state = bench.state();
-        std::fs::create_dir_all(&state).expect("a folder");
+        std::fs::create_dir_all(&state).expect("a directory");
         many_runs::store_in(&state, 10_000);
         let served = Served::new(bench);
         let window = Window::open(Look::PHONE).await;

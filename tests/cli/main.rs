@@ -213,7 +213,7 @@ fn history(bench: &Bench) {
             hdr: SparseHistogram::of(&times),
         });
         let mut writer = store.create_run(&header).expect("new");
-        writer.samples(&[sample]).expect("lands");
+        writer.samples(&[sample]).expect("stored");
         writer.finish(RunState::Complete, 1.0).expect("ends");
     }
 }

@@ -123,7 +123,7 @@ fn an_agent_that_dies_is_named_and_the_host_is_put_back() {
 fn a_full_disk_is_named_and_what_landed_stays() {
     let bench = Bench::new();
     let state = bench.state();
-    fs::create_dir(&state).expect("a folder");
+    fs::create_dir(&state).expect("a directory");
     let _small = Tmpfs::new(&state, "300k");
     let mut command = bench.command(&["run", "demo", "--samples", "9"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
@@ -181,7 +181,7 @@ impl Drop for Tmpfs<'_> {
 fn no_room_for_the_file_is_told_before_it_is_sent() {
     let bench = Bench::new();
     let disk = bench.path().join("disk");
-    fs::create_dir(&disk).expect("a folder");
+    fs::create_dir(&disk).expect("a directory");
     let _small = Tmpfs::new(&disk, "10m");
     let dir = disk.to_str().expect("text");
     let output = bench.vtax(&["run", "ip-instances", "--samples", "1", "--dir", dir]);

@@ -21,7 +21,7 @@ const SHORT: [&str; 6] = ["--samples", "2", "--duration", "100ms", "--warmup", "
 
 /// A directory on a disk: a test of O_DIRECT in memory would show nothing.
 fn folder() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix("vtax-disks").tempdir_in("/var/tmp").expect("a folder")
+    tempfile::Builder::new().prefix("vtax-disks").tempdir_in("/var/tmp").expect("a directory")
 }
 
 fn cells(result: &Value) -> &Vec<Value> {

@@ -124,7 +124,7 @@ fn refusals(host: &Host<'_>) {
     told("--to ldm:saturn", "no-such-object", &["no domain `saturn`", "mars"]);
     told("--to ldm:mars/net7", "no-such-object", &["no vnet `net7`", "net0"]);
     told("--from ldm:primary/vsw1 --to ldm:mars", "no-shared-switch", &["vsw1", "vsw0", "add-vnet"]);
-    told("--from ldm:mars --to ldm:mars/net1", "ends-not-paired", &["both ends are mars"]);
+    told("--from ldm:mars --to ldm:mars/net1", "ends-not-paired", &["both endpoints are mars"]);
     told("--from zone:t-ldm-p/peer --to ldm:mars", "no-address", &["--to-address"]);
     told("--to ldm:mars --to-device eth0", "option-not-for-this", &["ldm:mars/net0"]);
     told("--to zone:t-ldm-p/peer", "option-not-for-this", &["--in t-ldm-p/sut"]);

@@ -91,7 +91,7 @@ impl Host {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
             let about = fs::symlink_metadata(&path).expect("it is there");
-            let content = match about.is_file() && about.dev() == fs::metadata(run).expect("a folder").dev() {
+            let content = match about.is_file() && about.dev() == fs::metadata(run).expect("a directory").dev() {
                 true => String::from_utf8_lossy(&fs::read(&path).expect("a file")).into_owned(),
                 false if about.is_file() => format!("{}:{}", about.dev(), about.ino()),
                 false => String::new(),

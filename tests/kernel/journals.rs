@@ -48,7 +48,7 @@ impl Scene {
         assert_eq!(output.status.code(), Some(0), "{when}: {told}");
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(printed.contains("removed t-cut"), "{when}: {printed}{told}");
-        let journals = fs::read_dir(self.bench.labs().join("journals")).expect("a folder").flatten();
+        let journals = fs::read_dir(self.bench.labs().join("journals")).expect("a directory").flatten();
         let damaged = journals.filter(|entry| entry.file_name().to_string_lossy().contains(".damaged"));
         let kept = damaged.map(|entry| {
             let bytes = fs::read(entry.path()).expect("it is kept");
@@ -226,7 +226,7 @@ fn what_only_looks_like_a_labs_is_left_and_named() {
     assert_eq!(fs::read_to_string(&note).expect("it stays"), "not a namespace");
     let links = Command::new("nsenter").arg(format!("--net={}", namespace.display())).args(["ip", "link"]).output();
     assert!(String::from_utf8_lossy(&links.expect("nsenter runs").stdout).contains("vsw0"), "it stays");
-    assert_eq!(fs::read_dir(&pins).expect("a folder").count(), 2, "the lab's own are gone");
+    assert_eq!(fs::read_dir(&pins).expect("a directory").count(), 2, "the lab's own are gone");
 
     fs::remove_file(&note).expect("ours");
     assert!(Command::new("umount").arg(&namespace).status().expect("umount runs").success());

@@ -75,7 +75,7 @@ fn empty(bench: &Bench) {
     for lab in labs(bench) {
         bench.vtax(&["lab", "down", &lab]);
     }
-    let journals = fs::read_dir(bench.labs().join("journals")).expect("a folder").flatten();
+    let journals = fs::read_dir(bench.labs().join("journals")).expect("a directory").flatten();
     for damaged in journals.filter(|entry| entry.file_name().to_string_lossy().contains(".damaged")) {
         fs::remove_file(damaged.path()).expect("ours");
     }

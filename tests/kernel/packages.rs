@@ -39,7 +39,7 @@ fn files(folder: &Path) -> BTreeSet<String> {
 
 /// Measures with the vtax that is installed below `usr`, as its user would, in its own directory.
 fn measures(usr: &Path) {
-    let state = TempDir::new().expect("a folder");
+    let state = TempDir::new().expect("a directory");
     let mut command = Command::new(usr.join("bin/vtax"));
     command.env_remove("VTAX_AGENT").arg("--state").arg(state.path());
     command.args(["measure", "--samples", "2", "--duration", "50ms", "--format", "csv"]);
@@ -49,7 +49,7 @@ fn measures(usr: &Path) {
 
 #[test]
 fn what_is_installed_is_complete_and_works() {
-    let folder = TempDir::new().expect("a folder");
+    let folder = TempDir::new().expect("a directory");
     let usr = folder.path().join("local");
     printed(Command::new("sh").arg(root().join("scripts/install.sh")).args([vtax().as_ref(), agent().as_path(), &usr]));
     let files = files(&usr);
@@ -78,7 +78,7 @@ fn what_is_installed_is_complete_and_works() {
 
 #[test]
 fn a_debian_package_is_installed_used_and_removed() {
-    let folder = TempDir::new().expect("a folder");
+    let folder = TempDir::new().expect("a directory");
     let script = root().join("scripts/deb.sh");
     let mut make = Command::new("sh");
     // The programs that are tried are many times as large as those that users get.
@@ -91,7 +91,7 @@ fn a_debian_package_is_installed_used_and_removed() {
 
     let target = folder.path().join("machine");
     for kept in ["info", "updates"] {
-        fs::create_dir_all(target.join("var/lib/dpkg").join(kept)).expect("a folder");
+        fs::create_dir_all(target.join("var/lib/dpkg").join(kept)).expect("a directory");
     }
     for list in ["status", "available"] {
         fs::write(target.join("var/lib/dpkg").join(list), "").expect("a list");

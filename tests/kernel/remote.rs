@@ -85,7 +85,7 @@ fn configure(folder: &Path, address: &str, agent_folder: &str) {
          IdentitiesOnly yes\n StrictHostKeyChecking no\n UserKnownHostsFile {at}/known\n LogLevel ERROR\n"
     );
     fs::write(folder.join("ssh_config"), client).expect("a file");
-    fs::create_dir(folder.join("bin")).expect("a folder");
+    fs::create_dir(folder.join("bin")).expect("a directory");
     // ssh reads the configuration in the home that the password file names, which is not ours.
     write_program(&folder.join("bin/ssh"), &format!("#!/bin/sh\nexec /usr/bin/ssh -F {at}/ssh_config \"$@\"\n"));
 }
@@ -114,7 +114,7 @@ pub(super) fn start<'a>(bench: &'a Bench, lab: &'static str, agent_folder: &Path
 
 /// Returns the directory of vtax's own agent.
 pub(super) fn programs() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a folder")
+    Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a directory")
 }
 
 impl Far<'_> {
@@ -202,7 +202,7 @@ fn a_host_without_an_agent_is_measured_and_nothing_is_left_there() {
 fn an_agent_of_another_version_stays_and_ours_is_carried() {
     let (bench, before) = (bench("t-ssh-old"), copies());
     let old = bench.path().join("old");
-    fs::create_dir(&old).expect("a folder");
+    fs::create_dir(&old).expect("a directory");
     write_program(&old.join("vtax-agent"), "#!/bin/sh\necho 'vtax-agent 0.0.1'\n");
     let far = start(&bench, "t-ssh-old", &old);
     let result = far.result(&[&SHORT[..], &["--to", "ssh:root@far", "--json"]].concat());
@@ -224,7 +224,7 @@ fn a_jump_host_is_ssh_s_business_and_so_is_an_unknown_key() {
     assert!(words.contains("Host key verification failed") || words.contains("host key is known"), "{words}");
     let family = far.near(&[&SHORT[..], &["--to", "ssh:far", "--from-address", "::1"]].concat());
     assert_eq!(family.status.code(), Some(2), "{}", told(&family));
-    assert!(told(&family).contains("two address families"), "{}", told(&family));
+    assert!(told(&family).contains("different address families"), "{}", told(&family));
 }
 
 #[test]

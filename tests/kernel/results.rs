@@ -30,7 +30,7 @@ fn files(bench: &Bench) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut folders = vec![bench.state()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder") {
+        for entry in fs::read_dir(&folder).expect("a directory") {
             let path = entry.expect("an entry").path();
             match path.is_dir() {
                 true => folders.push(path),

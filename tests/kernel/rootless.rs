@@ -25,8 +25,8 @@ fn bench_of_root() -> Bench {
     let bench = Bench::new();
     fs::set_permissions(bench.path(), fs::Permissions::from_mode(0o755)).expect("ours");
     let programs = bench.path().join("bin");
-    fs::create_dir(&programs).expect("a folder");
-    let built = std::path::Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a folder");
+    fs::create_dir(&programs).expect("a directory");
+    let built = std::path::Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a directory");
     for program in ["vtax", "vtax-agent"] {
         fs::copy(built.join(program), programs.join(program)).expect("the program was built");
     }
@@ -79,7 +79,7 @@ fn an_ordinary_user_cannot_read_roots_results_and_has_no_assigned_nic() {
 fn bench_with_lab() -> Bench {
     let bench = bench_of_user();
     let runtime = bench.path().join("runtime");
-    fs::create_dir(&runtime).expect("a folder");
+    fs::create_dir(&runtime).expect("a directory");
     chown(&runtime, Some(NOBODY), Some(NOBODY)).expect("we are root");
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).expect("ours");
     let lab = "[lab]\nname = \"mine\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[wire]]\nname = \"w\"\nends = [\"a\", \"b\"]\n";
@@ -121,7 +121,7 @@ fn a_lab_without_root_whose_journal_is_gone_or_damaged_is_cleaned() {
         std::thread::sleep(std::time::Duration::from_secs(1));
         let cleaned = super::bench::printed(&vtax(&bench, &["lab", "clean"]));
         assert!(cleaned.contains("removed mine"), "{cleaned}");
-        assert_eq!(fs::read_dir(run.join("labs")).expect("a folder").count(), 0);
+        assert_eq!(fs::read_dir(run.join("labs")).expect("a directory").count(), 0);
         assert_eq!(run.join("journals/mine.damaged").exists(), damaged);
         assert_keeper_goes(&bench);
     }

@@ -53,9 +53,9 @@ struct System {
 
 impl System {
     fn new() -> System {
-        let folder = tempfile::Builder::new().prefix("vtax-boots").tempdir_in("/var/tmp").expect("a folder");
+        let folder = tempfile::Builder::new().prefix("vtax-boots").tempdir_in("/var/tmp").expect("a directory");
         for part in ["upper", "work", "root"] {
-            fs::create_dir(folder.path().join(part)).expect("a folder of the test");
+            fs::create_dir(folder.path().join(part)).expect("a directory of the test");
         }
         let mounts = fs::read_to_string("/proc/mounts").expect("the mounts");
         let unified = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2")).expect("cgroups");

@@ -148,7 +148,7 @@ fn a_round_trip_is_measured_from_the_host_that_is_judged() {
     }
     let silent = bench.vtax(&["tune", "check", "--host", "zone:t-rtt/web-1", "--rtt-to", "192.0.2.1:9"]);
     assert_eq!(silent.status.code(), Some(69));
-    assert!(String::from_utf8_lossy(&silent.stderr).contains("give --rtt"), "{silent:?}");
+    assert!(String::from_utf8_lossy(&silent.stderr).contains("set --rtt"), "{silent:?}");
 }
 
 /// Starts a change that waits to be confirmed.

@@ -33,7 +33,7 @@ impl Alone {
     fn new() -> Alone {
         let bench = Bench::new();
         let folder = bench.path().join("sysctl.d");
-        fs::create_dir(&folder).expect("a folder");
+        fs::create_dir(&folder).expect("a directory");
         let script = format!(
             "mount --bind {} /etc/sysctl.d && mount --bind /proc/$$ /proc/1 && mount -t sysfs none /sys && \
              sysctl -qw {WMEM}='{SMALL}' && echo ready && exec sleep 600",
@@ -97,7 +97,7 @@ impl Alone {
 
     /// Returns the contents of `/etc/sysctl.d`.
     fn files(&self) -> BTreeMap<String, String> {
-        let entries = fs::read_dir(self.bench.path().join("sysctl.d")).expect("a folder").flatten();
+        let entries = fs::read_dir(self.bench.path().join("sysctl.d")).expect("a directory").flatten();
         let file = |entry: fs::DirEntry| {
             let text = fs::read_to_string(entry.path()).expect("a file");
             (entry.file_name().to_string_lossy().into_owned(), text)

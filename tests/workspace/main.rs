@@ -138,7 +138,7 @@ fn sources(package: &Package) -> Vec<PathBuf> {
 }
 
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder of ours").flatten() {
+    for entry in fs::read_dir(folder).expect("a directory of ours").flatten() {
         let path = entry.path();
         if path.is_dir() {
             collect(&path, found);

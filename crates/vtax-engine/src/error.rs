@@ -65,12 +65,14 @@ pub enum EngineError {
     #[diagnostic(code("not-reachable"))]
     Unreachable { target: Target, source: io::Error },
     #[error(
-        "{target} refused flow {flow}: it belongs to another test; give both ends the same token, flow count and transport"
+        "{target} refused flow {flow}: it belongs to another test; give both endpoints the same token, flow count and \
+         transport"
     )]
     #[diagnostic(code("flow-refused"))]
     Refused { target: Target, flow: u32 },
     #[error(
-        "{target} did not answer flow {flow} within {waited:?}; check the firewall, that it runs, and that both ends have the same token"
+        "{target} did not answer flow {flow} within {waited:?}; check the firewall, that it runs, and that both \
+         endpoints have the same token"
     )]
     #[diagnostic(code("no-answer"))]
     Unanswered { target: Target, flow: u32, waited: Duration },

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_run_is_followed_from_its_plan_to_its_end() {
-        let dir = tempfile::tempdir().expect("a folder");
+        let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("it opens");
         let mut writer = store.create_run(&header("demo-1", "2026-01-01T00:00:00Z")).expect("a run");
         let mut follower = RunFollower::new(dir.path().to_owned(), "demo-1".into());
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn who_was_killed_ends_as_running() {
-        let dir = tempfile::tempdir().expect("a folder");
+        let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("it opens");
         drop(store.create_run(&header("demo-1", "2026-01-01T00:00:00Z")).expect("a run"));
         let mut follower = RunFollower::new(dir.path().to_owned(), "demo-1".into());
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_long_run_comes_in_parts() {
-        let dir = tempfile::tempdir().expect("a folder");
+        let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("it opens");
         let mut writer = store.create_run(&header("demo-1", "2026-01-01T00:00:00Z")).expect("a run");
         let samples: Vec<Sample> = (1..=700).map(|round| sample(0, Arm::A, round)).collect();

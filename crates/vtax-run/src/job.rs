@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_job_is_read_as_it_was_written() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a directory");
         let congestion = Some("system".parse().expect("a word"));
         let changes = Changes { congestion, idle: Some(Idle::Poll), ..Changes::default() };
         for (id, _) in Study::BUILT_IN {
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_handed_job_is_removed_also_after_a_kill() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a directory");
         // No process has this number.
         let killed = folder.path().join("4194305.job.json");
         fs::write(&killed, "{}").expect("written");
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_run_that_goes_on_is_with_the_job() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a directory");
         let store = store(folder.path());
         let mut writer = store.create_run(&header("demo-1", "2026-01-01T00:00:00Z")).expect("begun");
         writer.samples(&[sample(0, Arm::A, 1)]).expect("kept");

@@ -97,7 +97,7 @@ mod tests {
     fn only_what_an_abandoned_suite_has_left_is_removed() {
         let base = env::temp_dir().join(format!("vtax-suite-test-{}", process::id()));
         let [living, killed] = ["living", "killed"].map(|name| base.join(name));
-        [&living, &killed].into_iter().for_each(|path| fs::create_dir_all(path).expect("a folder"));
+        [&living, &killed].into_iter().for_each(|path| fs::create_dir_all(path).expect("a directory"));
         let lives = File::open(&living).expect("just made");
         lives.lock().expect("nobody else knows it");
         [&living, &killed].into_iter().for_each(|path| remove_abandoned(path));

@@ -37,7 +37,7 @@ fn is_turned_away(mut stream: TcpStream) -> bool {
 #[test]
 fn strangers_on_the_tcp_port_get_nothing_and_delay_nobody() {
     // Waiting for an unauthenticated peer takes eight seconds.
-    assert_least(5.0, "delayed by strangers", || {
+    assert_least(5.0, "delayed by unauthenticated peers", || {
         let token = Token::random();
         let begun = Instant::now();
         let mut strangers = vec![];
@@ -103,7 +103,7 @@ fn a_flow_index_is_admitted_once() {
 /// Returns whether an ICMP refusal came, which a connected socket reports. An answer never comes.
 fn is_refused(socket: &UdpSocket) -> bool {
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    let error = socket.recv(&mut [0; 64]).expect_err("nobody answers a stranger");
+    let error = socket.recv(&mut [0; 64]).expect_err("no answer to an unauthenticated peer");
     !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 

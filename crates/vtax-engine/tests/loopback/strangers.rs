@@ -65,7 +65,7 @@ fn amid(conducts: &[Conduct], spec: &TestSpec) -> [EndReport; 2] {
             thread::sleep(Duration::from_millis(200));
             let strangers: Vec<_> = conducts.iter().filter_map(|conduct| connect(port, *conduct)).collect();
             let _: Result<(), _> = stay.recv();
-            assert!(strangers.into_iter().all(is_turned_away), "a stranger was answered, or not let go");
+            assert!(strangers.into_iter().all(is_turned_away), "an unauthenticated peer was answered, or not dropped");
         }));
     });
     drop(done);

@@ -153,7 +153,7 @@ mod tests {
 
     /// A virsh that is this script.
     fn fake(script: &str, patience: Duration) -> (tempfile::TempDir, VirshProgram) {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a directory");
         let [text, path] = ["script", "virsh"].map(|name| folder.path().join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
         // Nothing can be run that somebody has open for writing (ETXTBSY, execve(2)), and what this program

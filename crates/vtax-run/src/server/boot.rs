@@ -116,7 +116,7 @@ mod tests {
         };
         let programs = ServerPrograms::find(None).expect("this program");
         let script = script(&machine, 3, &programs).expect("all is UTF-8");
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a directory");
         let file = folder.path().join("start");
         fs::write(&file, &script).expect("ours");
         assert!(Command::new("sh").arg("-n").arg(&file).status().expect("a shell").success(), "{script}");

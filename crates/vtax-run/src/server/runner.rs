@@ -237,7 +237,7 @@ mod tests {
     }
 
     fn home() -> Home {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a directory");
         let store = Store::open(folder.path()).expect("it opens");
         let events = kept(&folder, None);
         Home { folder, store, events }
@@ -318,7 +318,7 @@ mod tests {
         let mut arriving = ArrivingRun::new(&events, None);
         assert!(arriving.hears(&beginning()) && arriving.hears(b"{\"sample\":{"));
         let RanJob { error, .. } = over(arriving.close(Ok(134), Ok(())));
-        assert!(error.is_some_and(|error| error.to_string().contains("breaks off")));
+        assert!(error.is_some_and(|error| error.to_string().contains("in the middle of a line")));
     }
 
     #[test]

@@ -116,7 +116,7 @@ fn hostile_xml_is_refused() {
     assert!(refused("<domain type='kvm'><name>&f;</name></domain>").contains("entity"));
     let wide = format!("<domain type='kvm'>{}</domain>", "<a/>".repeat(NODES_MOST as usize + 1));
     assert!(refused(&wide).contains("nodes"), "{}", refused(&wide));
-    assert!(refused(&" ".repeat(BYTES_MOST + 1)).contains("no domain has more"));
+    assert!(refused(&" ".repeat(BYTES_MOST + 1)).contains("more than the limit"));
     let many = with(KINDS, "<vcpu placement='static' cpuset='0-1'>2<", "<vcpu cpuset='0'>4294967295<");
     assert!(good(&many).record.vcpu_pins.len() < 10_000);
 }

@@ -65,11 +65,11 @@ fn figures(header: &RunHeader, cell: usize, rtt: u64) -> Figures {
 }
 
 fn run_store(earlier: Option<&Run>) -> (tempfile::TempDir, Store) {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a directory");
     let store = Store::open(folder.path()).expect("it opens");
     if let Some(run) = earlier {
         let mut writer = store.create_run(&run.header).expect("new");
-        writer.samples(&run.samples).expect("they land");
+        writer.samples(&run.samples).expect("they are stored");
         writer.finish(run.state, 1.0).expect("ends");
     }
     (folder, store)

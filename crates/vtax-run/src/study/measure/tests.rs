@@ -97,7 +97,7 @@ fn gso_does_not_shorten_datagrams_silently() {
     let mut asked = asked("udp-stream");
     asked.options.gso = Segments::try_from(16).ok();
     let told = asked.shortened(way(65_535)).expect("shorter");
-    assert!(told.contains("--gso 16") && told.contains("4094 B and not 65507 B"), "{told}");
+    assert!(told.contains("--gso 16") && told.contains("4094 B instead of 65507 B"), "{told}");
     assert_eq!(asked.shortened(way(1500)), None);
     asked.sizes.message = Some(ByteSize(512));
     assert_eq!(asked.shortened(way(65_535)), None);

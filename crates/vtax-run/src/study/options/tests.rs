@@ -176,7 +176,7 @@ fn cables_leave_out_what_a_study_only_adds() {
     assert_eq!(rows(&["bridge"]), ["native", "bridge"]);
     let twice = ["eno1,eno2", "eno3,eno1"].map(|cable| cable.parse().expect("a cable")).into();
     let refused = |study, cables| apply(study, Changes { cable: cables, ..Changes::default() }).expect_err("refused");
-    assert!(refused("sparc-t7-1", twice).contains("eno1 is at the end of two"));
+    assert!(refused("sparc-t7-1", twice).contains("eno1 is in two cables"));
     assert!(refused("ip-instances", cables.clone()).contains("no wire between two hosts"));
 }
 
