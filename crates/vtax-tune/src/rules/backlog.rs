@@ -12,18 +12,18 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "backlog",
-    title: "backlog and budget of received packets",
+    title: "backlog and budget for received packets",
     reads: "/proc/net/softnet_stat, columns 2 and 3; net.core.netdev_max_backlog, netdev_budget",
     needs: &[SOFTNET, &["/proc/sys/net/core/netdev_max_backlog", "/proc/sys/net/core/netdev_budget"]],
-    good: "The kernel's own 1000 and 300. More only where the counters rise.",
-    why: "A CPU that can't keep up drops what doesn't fit into its backlog. A longer backlog holds a longer burst; it \
-          doesn't make the CPU faster.",
+    good: "The kernel defaults, 1000 and 300. More only where the counters rise.",
+    why: "A CPU that cannot keep up drops packets that don't fit into its backlog. A longer backlog absorbs a longer \
+          burst; it doesn't make the CPU faster.",
     risk: ChangeRisk::Low,
     risks: "",
     goal: TuningGoal::Throughput,
-    persists: "A file in /etc/sysctl.d keeps it; `--persist` writes one.",
-    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015) sets 300000 without a symptom. Others measured +40 % \
-             from 1000 to 2000 where packets were dropped, and less at 2500.",
+    persists: "A file in /etc/sysctl.d; `--persist` writes one.",
+    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015) sets 300000 regardless of symptoms. Others measured \
+             +40 % from 1000 to 2000 where packets were dropped, and less at 2500.",
     check,
 };
 

@@ -9,15 +9,15 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "bridge-netfilter",
-    title: "bridged packets in the host's firewall",
+    title: "bridged packets in the host firewall",
     reads: NAME,
     needs: &[&["/proc/sys/net/bridge/*"], BRIDGES, LINKS, PROCESSES],
-    good: "0, if no rule of the firewall is about bridged packets. Docker and Kubernetes need 1.",
-    why: "Each bridged packet goes through iptables, too, and may get an entry of conntrack.",
+    good: "0, unless firewall rules apply to bridged packets. Docker and Kubernetes need 1.",
+    why: "Each bridged packet also traverses iptables and may get a conntrack entry.",
     risk: ChangeRisk::Security,
-    risks: "Rules that keep guests or containers apart stop working. vtax never changes it.",
+    risks: "Rules that isolate guests or containers stop working. vtax never changes this setting.",
     goal: TuningGoal::Both,
-    persists: "A file in /etc/sysctl.d keeps it, if it is read after the module br_netfilter is loaded.",
+    persists: "A file in /etc/sysctl.d, if it is read after the module br_netfilter is loaded.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"TCP Parameter Settings\"",
     check,
 };

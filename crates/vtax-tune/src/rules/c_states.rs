@@ -17,13 +17,13 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "idle states and round trips",
     reads: "/sys/devices/system/cpu/cpuN/cpuidle/stateM/latency and disable",
     needs: &[IDLE],
-    good: "The deepest idle state that is not disabled takes at most a tenth of a round trip to leave.",
-    why: "A CPU that sleeps must wake up before it handles a packet. A round trip waits for that at each end.",
+    good: "The exit latency of the deepest enabled idle state is at most a tenth of a round trip.",
+    why: "A sleeping CPU must wake up before it handles a packet. Each round trip pays for that at both ends.",
     risk: ChangeRisk::Medium,
-    risks: "More power, and less turbo for the other CPUs.",
+    risks: "Higher power consumption, and less turbo for the other CPUs.",
     goal: TuningGoal::Latency,
-    persists: "It is lost. intel_idle.max_cstate=N or processor.max_cstate=N on the kernel's command line keeps it; \
-               or a program that holds /dev/cpu_dma_latency open, as TuneD's profile latency-performance does.",
+    persists: "Lost. Use intel_idle.max_cstate=N or processor.max_cstate=N on the kernel command line, or a program \
+               that holds /dev/cpu_dma_latency open, such as TuneD with the profile latency-performance.",
     source: "Linux: Documentation/admin-guide/pm/cpuidle.rst",
     check,
 };

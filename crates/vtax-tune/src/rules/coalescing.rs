@@ -20,13 +20,13 @@ pub(super) const RULE: TuningRule = TuningRule {
     reads: "ethtool -c LINK",
     needs: &[LINKS],
     good: "Adaptive for bandwidth. Short and fixed for latency: at most a tenth of a round trip.",
-    why: "A packet that arrives waits until the NIC interrupts. Fewer interrupts cost less CPU time for bandwidth, and \
-          each round trip waits for them at both ends.",
-    risk: ChangeRisk::Low,
-    risks: "More interrupts take more CPU time.",
+    why: "A received packet waits until the NIC raises an interrupt. Fewer interrupts save CPU time in bulk \
+          transfers, but each round trip waits for them at both ends.",
+    risk: ChangeRisk::High,
+    risks: "Some drivers reset the link. More interrupts use more CPU time.",
     goal: TuningGoal::Both,
-    persists: "RxCoalesceSec= and UseAdaptiveRxCoalesce= in a .link file of systemd keep it. `--persist` writes a rule of udev for a \
-               NIC.",
+    persists: "RxCoalesceSec= and UseAdaptiveRxCoalesce= in a systemd .link file. `--persist` writes a udev rule for \
+               a NIC.",
     source: "ethtool(8), systemd.link(5)",
     check,
 };

@@ -9,15 +9,15 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "conntrack",
-    title: "table of tracked connections",
+    title: "connection tracking table",
     reads: "net.netfilter.nf_conntrack_count and nf_conntrack_max",
     needs: &[&["/proc/sys/net/netfilter/*"]],
     good: "Less than 80 % full.",
     why: "When the table is full, the first packet of each new connection is dropped.",
     risk: ChangeRisk::Medium,
-    risks: "Some 320 bytes of memory for each connection.",
+    risks: "About 320 bytes of memory per connection.",
     goal: TuningGoal::Both,
-    persists: "A file in /etc/sysctl.d keeps it, if it is read after the module nf_conntrack is loaded.",
+    persists: "A file in /etc/sysctl.d, if it is read after the module nf_conntrack is loaded.",
     source: "Linux: Documentation/networking/nf_conntrack-sysctl.rst",
     check,
 };

@@ -13,15 +13,15 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "governor",
-    title: "frequency of the CPUs",
+    title: "CPU frequency",
     reads: "/sys/devices/system/cpu/cpuN/cpufreq/scaling_governor and energy_performance_preference",
     needs: &[FREQUENCIES, SPEEDS, LINKS],
     good: "performance, where a NIC has 40 Gb/s or more, or where latency is the goal.",
-    why: "Packets come in bursts. A CPU that is slow after a pause handles the first of them slowly.",
+    why: "Packets arrive in bursts. A CPU that has clocked down during a pause handles the first of them slowly.",
     risk: ChangeRisk::Medium,
-    risks: "More power.",
+    risks: "Higher power consumption.",
     goal: TuningGoal::Both,
-    persists: "cpupower.service keeps it, or a profile of TuneD.",
+    persists: "cpupower.service or a TuneD profile.",
     source: "Linux: Documentation/admin-guide/pm/cpufreq.rst and intel_pstate.rst",
     check,
 };

@@ -13,19 +13,18 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "host-cpus",
-    title: "the host's network work on one socket",
+    title: "host network work on one socket",
     reads: "/sys/devices/system/cpu/cpuN/topology/physical_package_id, /proc/irq/N/effective_affinity_list",
     needs: &[CPUS, INTERRUPTS, LINKS],
-    good: "All interrupts of a NIC go to the CPUs of one socket: of the NIC's, or of the first one if nobody tells which \
-           that is.",
-    why: "Queues, sockets and buffers are shared by the CPUs that handle packets. Between sockets each of them is \
-          fetched from the other's cache.",
+    good: "All interrupts of a NIC go to the CPUs of one socket: the NIC's, or the first one if the NIC's is unknown.",
+    why: "The CPUs that handle packets share queues, sockets and buffers. Across sockets, each of these is fetched \
+          from the other socket's cache.",
     risk: ChangeRisk::Medium,
-    risks: "One socket's CPUs have more to do.",
+    risks: "The CPUs of one socket get more work.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the driver. Nothing keeps it but a script.",
-    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Number of dom0 CPUs\": from 160 CPUs to 20, those of \
-             one socket, had the largest effect of all its steps",
+    persists: "Lost when the driver is reloaded. Only a script can restore it.",
+    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Number of dom0 CPUs\": going from 160 CPUs to \
+             the 20 of one socket had the largest effect of all its steps",
     check,
 };
 

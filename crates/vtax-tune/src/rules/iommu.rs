@@ -12,13 +12,13 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "IOMMU mode",
     reads: "/proc/cmdline",
     needs: &[COMMAND_LINE],
-    good: "iommu=pt where devices are assigned to guests: the host's own devices then reach memory directly.",
-    why: "With iommu.strict=1 each buffer of the host is mapped and unmapped, and the unmapping waits.",
+    good: "iommu=pt where devices are assigned to guests: the host's own devices then access memory directly.",
+    why: "With iommu.strict=1 each host buffer is mapped and unmapped, and each unmap waits for the IOMMU.",
     risk: ChangeRisk::High,
-    risks: "The machine must be started again. Without strict mapping, a device may write to memory for a little longer \
-            than it should. Reports of its effect conflict: from +40 % to −20 %.",
+    risks: "Requires a reboot. Without strict mapping, a device may write to memory for slightly longer than it \
+            should. Reports of the effect conflict: from +40 % to −20 %.",
     goal: TuningGoal::Throughput,
-    persists: "It is on the kernel's command line, so it stays.",
+    persists: "Permanent: it is on the kernel command line.",
     source: "Linux: Documentation/admin-guide/kernel-parameters.txt, iommu.strict and iommu.passthrough",
     check,
 };

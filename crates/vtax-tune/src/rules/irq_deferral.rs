@@ -15,13 +15,13 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "deferred interrupts",
     reads: "/sys/class/net/LINK/napi_defer_hard_irqs and gro_flush_timeout",
     needs: &[DEFERRAL, LINKS],
-    good: "0, the kernel's own. With 32 or more busy queues, 10 rounds and 20 µs.",
-    why: "With many queues, each gets few packets at a time, and each of them interrupts. A kernel that polls a little \
-          longer takes several at once. With a long timeout, packets wait for nothing.",
+    good: "0, the kernel default. With 32 or more busy queues, 10 rounds and 20 µs.",
+    why: "With many queues, each gets few packets at a time, and each packet raises an interrupt. A kernel that polls \
+          a little longer handles several at a time. With a long timeout, packets wait for nothing.",
     risk: ChangeRisk::Medium,
-    risks: "A packet may wait for the timeout.",
+    risks: "A packet may wait until the timeout.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the link. A rule of udev keeps it; `--persist` writes one for a NIC.",
+    persists: "Lost with the link. A udev rule restores it; `--persist` writes one for a NIC.",
     source: "Linux: Documentation/networking/napi.rst, \"Software IRQ coalescing\"",
     check,
 };

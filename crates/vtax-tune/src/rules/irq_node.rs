@@ -13,17 +13,17 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "irq-node",
-    title: "interrupts on the NUMA node of their NIC",
+    title: "interrupts on the NIC's NUMA node",
     reads: "/sys/class/net/LINK/device/numa_node, /proc/irq/N/effective_affinity_list, /proc/interrupts",
     needs: &[NODES, CPUS, INTERRUPTS, LINKS],
-    good: "Each interrupt of a NIC goes to a CPU of the node that the NIC is plugged into. Node -1 means that the \
-           node is unknown. If all CPUs of the node are isolated, any other CPU will do.",
-    why: "A packet's descriptors and headers are in the memory of the NIC's node. A CPU of another node reads them over \
-          the link between the sockets.",
+    good: "Each interrupt of a NIC goes to a CPU of the node the NIC is attached to. Node -1 means that the node is \
+           unknown. If all CPUs of the node are isolated, any other CPU will do.",
+    why: "A packet's descriptors and headers are in the memory of the NIC's node. A CPU of another node reads them \
+          over the interconnect.",
     risk: ChangeRisk::Medium,
-    risks: "The CPUs of that node have more to do. irqbalance moves the interrupts again unless it is told not to.",
+    risks: "The CPUs of that node get more work. irqbalance moves the interrupts again unless they are banned from it.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the driver. A policy script of irqbalance keeps it.",
+    persists: "Lost when the driver is reloaded. An irqbalance policy script can restore it.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Port Interrupt Affinity\"",
     check,
 };

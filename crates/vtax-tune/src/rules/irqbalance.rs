@@ -10,15 +10,16 @@ use crate::{
 pub(super) const RULE: TuningRule = TuningRule {
     id: "irqbalance",
     title: "irqbalance and pinned interrupts",
-    reads: "the process irqbalance; /etc/default/irqbalance",
+    reads: "the irqbalance process; /etc/default/irqbalance",
     needs: &[PROCESSES],
-    good: "irqbalance runs and no interrupt is pinned, or it doesn't run, or each pinned interrupt is banned from it.",
-    why: "irqbalance looks at all interrupts each 10 s and moves those that it wasn't told to leave alone.",
+    good: "irqbalance is running and no interrupt is pinned, it isn't running, or each pinned interrupt is banned \
+           from it.",
+    why: "irqbalance checks all interrupts every 10 s and moves those that aren't banned from it.",
     risk: ChangeRisk::Low,
     risks: "",
     goal: TuningGoal::Both,
-    persists: "IRQBALANCE_ARGS=--banirq=N in /etc/default/irqbalance (/etc/sysconfig/irqbalance) keeps it, once \
-               irqbalance is restarted.",
+    persists: "IRQBALANCE_ARGS=--banirq=N in /etc/default/irqbalance (/etc/sysconfig/irqbalance), after restarting \
+               irqbalance.",
     source: "irqbalance(1)",
     check,
 };

@@ -17,14 +17,13 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "large receive offload under a bridge",
     reads: "ethtool -k LINK, /sys/class/net/LINK/master",
     needs: &[MASTERS, BRIDGES, LINKS],
-    good: "Off on a port of a bridge, and on the links of a bond or below a VLAN that is one. GRO does the same and can be \
-           undone.",
-    why: "Packets that the NIC has joined can't be sent on as they came: they are too long for the next link.",
-    risk: ChangeRisk::Medium,
-    risks: "More CPU time for traffic that ends on this host.",
+    good: "Off on a bridge port, and on the links below a bond or VLAN that is a bridge port. GRO does the same and \
+           is reversible.",
+    why: "Packets that the NIC has merged cannot be forwarded as they arrived: they are too long for the next link.",
+    risk: ChangeRisk::High,
+    risks: "Some drivers reset the link. More CPU time for traffic that terminates on this host.",
     goal: TuningGoal::Both,
-    persists: "LargeReceiveOffload=no in a .link file of systemd keeps it. `--persist` writes a rule of udev for a \
-               NIC.",
+    persists: "LargeReceiveOffload=no in a systemd .link file. `--persist` writes a udev rule for a NIC.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"NIC Offload Features\"",
     check,
 };

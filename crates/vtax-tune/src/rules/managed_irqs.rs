@@ -11,16 +11,16 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "managed-irqs",
-    title: "interrupts that can't be moved",
-    reads: "a write to /proc/irq/N/smp_affinity_list gives EIO; root sees it in /sys/kernel/debug/irq/irqs/N",
+    title: "interrupts that cannot be moved",
+    reads: "a write to /proc/irq/N/smp_affinity_list returns EIO; root sees it in /sys/kernel/debug/irq/irqs/N",
     needs: &[MANAGED, INTERRUPTS, LINKS],
-    good: "Nothing is to be done: the kernel has spread them over all CPUs when the driver started.",
-    why: "Some drivers let the kernel choose the CPUs of their interrupts (IRQF_AFFINITY_MANAGED). Others can't change \
-          that later.",
+    good: "Nothing to do: the kernel spread them over all CPUs when the driver started.",
+    why: "Some drivers let the kernel choose the CPUs of their interrupts (IRQF_AFFINITY_MANAGED). They cannot be \
+          moved later.",
     risk: ChangeRisk::Low,
     risks: "",
     goal: TuningGoal::Both,
-    persists: "isolcpus=managed_irq,LIST on the kernel's command line keeps them away from CPUs.",
+    persists: "isolcpus=managed_irq,LIST on the kernel command line keeps them off these CPUs.",
     source: "Linux: kernel/irq/manage.c, irq_can_set_affinity_usr",
     check,
 };

@@ -9,15 +9,15 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "moderate-rcvbuf",
-    title: "receive buffers that grow",
+    title: "receive buffer autotuning",
     reads: NAME,
     needs: &[&["/proc/sys/net/ipv4/tcp_moderate_rcvbuf"]],
     good: "1",
-    why: "Without it each connection keeps the buffer that it starts with, 128 KiB, whatever its path could carry.",
+    why: "Without it, each connection keeps its initial buffer of 128 KiB, whatever its path could carry.",
     risk: ChangeRisk::Low,
     risks: "",
     goal: TuningGoal::Throughput,
-    persists: "A file in /etc/sysctl.d keeps it; `--persist` writes one.",
+    persists: "A file in /etc/sysctl.d; `--persist` writes one.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"TCP Parameter Settings\"; tcp(7)",
     check,
 };

@@ -16,17 +16,17 @@ use crate::{
 pub(super) const RULE: TuningRule = TuningRule {
     id: "mtu",
     title: "MTU along the path",
-    reads: "/sys/class/net/LINK/mtu and type; packets that must not be fragmented, both ways",
+    reads: "/sys/class/net/LINK/mtu and type; packets that must not be fragmented, in both directions",
     needs: &[LINKS, MASTERS, BRIDGES],
-    good: "The same on all ports of a bridge, and at least 1500 on an Ethernet that isn't inside a tunnel. 9000 where all \
-           hops take it. Other kinds of links, such as CAN, have limits of their own.",
-    why: "Each packet costs the same CPU time, whatever its size. Ports of one bridge with different MTUs lose the packets \
-          that are too long, without a word.",
+    good: "The same on all ports of a bridge, and at least 1500 on an Ethernet link that isn't inside a tunnel. 9000 \
+           where all hops support it. Other kinds of links, such as CAN, have their own limits.",
+    why: "Each packet costs the same CPU time, whatever its size. Ports of one bridge with different MTUs silently \
+          drop oversized packets.",
     risk: ChangeRisk::High,
-    risks: "If a hop can't take the longer packets, they vanish. Measure with the longer packets before you raise it.",
+    risks: "Some drivers reset the link. If a hop cannot carry the longer packets, they vanish: test with longer \
+            packets before you raise the MTU.",
     goal: TuningGoal::Throughput,
-    persists: "MTUBytes= in a .link file of systemd keeps it. `--persist` writes a rule of udev for a \
-               NIC.",
+    persists: "MTUBytes= in a systemd .link file. `--persist` writes a udev rule for a NIC.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Jumbo Frames\"",
     check,
 };

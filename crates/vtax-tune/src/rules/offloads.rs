@@ -14,15 +14,16 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "offloads",
-    title: "offloads",
+    title: "segmentation and checksum offloads",
     reads: "ethtool -k LINK",
     needs: &[LINKS],
     good: "On: checksums, scatter-gather, TSO, GSO, GRO.",
-    why: "With them the kernel handles up to 64 kB at a time. Without, each packet goes through the whole stack.",
-    risk: ChangeRisk::Low,
-    risks: "Some drivers reset the link. Somebody may have switched one off because of a fault of the hardware.",
+    why: "With offloads, the kernel handles up to 64 kB at a time. Without them, each packet traverses the whole \
+          stack.",
+    risk: ChangeRisk::High,
+    risks: "Some drivers reset the link. An offload may be off because the hardware is faulty.",
     goal: TuningGoal::Throughput,
-    persists: "GenericSegmentationOffload= and others in a .link file of systemd keep them. `--persist` writes a rule of udev for a \
+    persists: "GenericSegmentationOffload= and others in a systemd .link file. `--persist` writes a udev rule for a \
                NIC.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"NIC Offload Features\"",
     check,

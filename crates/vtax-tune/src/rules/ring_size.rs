@@ -12,17 +12,16 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "ring-size",
-    title: "receive ring of a NIC",
+    title: "NIC receive ring",
     reads: "/sys/class/net/LINK/statistics/rx_missed_errors, ethtool -g LINK",
     needs: &[COUNTERS, LINKS],
-    good: "As the driver has it. Larger only where the NIC misses packets.",
+    good: "The driver's default. Larger only where the NIC misses packets.",
     why: "A packet for which no descriptor is free is lost before the kernel sees it.",
     risk: ChangeRisk::High,
-    risks: "The driver resets the link: connections stall for seconds. A large ring doesn't stay in the cache.",
+    risks: "The driver resets the link: connections stall for seconds. A large ring doesn't fit in the cache.",
     goal: TuningGoal::Throughput,
-    persists: "RxBufferSize= in a .link file of systemd keeps it. `--persist` writes a rule of udev for a \
-               NIC.",
-    source: "ethtool(8), systemd.link(5). Since Linux 6.11 virtio_net grows what it needs by itself.",
+    persists: "RxBufferSize= in a systemd .link file. `--persist` writes a udev rule for a NIC.",
+    source: "ethtool(8), systemd.link(5). Since Linux 6.11, virtio_net grows its ring automatically as needed.",
     check,
 };
 

@@ -17,14 +17,15 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "receive packet steering",
     reads: "/sys/class/net/LINK/queues/rx-N/rps_cpus and rps_flow_cnt, net.core.rps_sock_flow_entries",
     needs: &[QUEUES, CPUS, NODES, LINKS, TICKS, &["/proc/sys/net/core/rps_sock_flow_entries"]],
-    good: "Off where there is a queue for each CPU of the NIC's node. Otherwise on, over the CPUs of that node. For RFS, \
-           32768 in rps_sock_flow_entries, and that divided by the number of queues in each rps_flow_cnt.",
-    why: "Steering sends each packet from the CPU of the interrupt to another one, which costs an interrupt between CPUs. \
-          That pays where one CPU can't handle all packets, and costs speed elsewhere.",
+    good: "Off where there is a queue for each CPU of the NIC's node. Otherwise on, over the CPUs of that node. For \
+           RFS, 32768 in rps_sock_flow_entries, and that value divided by the number of queues in each rps_flow_cnt.",
+    why: "Steering passes each packet from the CPU that takes the interrupt to another one, at the cost of an \
+          inter-processor interrupt. That pays off where one CPU cannot handle all packets, and costs speed \
+          elsewhere.",
     risk: ChangeRisk::Medium,
-    risks: "A CPU that is steered to has more to do; a stream's packets move once, so that a few may be reordered.",
+    risks: "The target CPUs get more work. Each stream moves once, so a few of its packets may be reordered.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the link. A rule of udev keeps it; `--persist` writes one for a NIC, and a file in \
+    persists: "Lost with the link. A udev rule restores it; `--persist` writes one for a NIC, and a file in \
                /etc/sysctl.d for rps_sock_flow_entries.",
     source: "Linux: Documentation/networking/scaling.rst, \"RPS\" and \"RFS\"",
     check,

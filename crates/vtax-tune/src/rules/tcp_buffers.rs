@@ -12,23 +12,23 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "tcp-buffers",
-    title: "largest TCP buffers",
-    reads: "net.ipv4.tcp_rmem and tcp_wmem, third number, and tcp_window_scaling; the speed of the NIC; the round trip as \
-            measured",
+    title: "maximum TCP buffer sizes",
+    reads: "net.ipv4.tcp_rmem and tcp_wmem, third number, and tcp_window_scaling; the NIC's speed; the measured round \
+            trip",
     needs: &[
         &["/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem", "/proc/sys/net/ipv4/tcp_window_scaling"],
         SPEEDS,
         LINKS,
     ],
-    good: "Window scaling is on. Twice the bandwidth-delay product: bandwidth × round trip. 10 Gb/s × 50 ms is 62.5 MB; 100 Gb/s × 0.1 ms is \
-           1.25 MB, which every kernel's own limits cover. The source computes 134,217,728 bytes for 10 Gb/s × 100 ms.",
-    why: "A sender may have no more data on its way than fits into both buffers. With less than the bandwidth-delay \
-          product the link stands still in each round trip. Without window scaling it may have 64 KiB on its way, \
-          whatever the buffers are.",
+    good: "Window scaling is on. Twice the bandwidth-delay product: bandwidth × round trip. 10 Gb/s × 50 ms is 62.5 \
+           MB; 100 Gb/s × 0.1 ms is 1.25 MB, which every kernel's default limits cover. The source computes \
+           134,217,728 bytes for 10 Gb/s × 100 ms.",
+    why: "A sender's data in flight is limited by both buffers. Below the bandwidth-delay product, the link idles in \
+          each round trip. Without window scaling, at most 64 KiB are in flight, whatever the buffer sizes.",
     risk: ChangeRisk::Medium,
-    risks: "Memory: each busy connection may use that much at both ends. Larger queues in the network.",
+    risks: "Memory: each busy connection may use that much at both ends. Longer queues in the network.",
     goal: TuningGoal::Throughput,
-    persists: "A file in /etc/sysctl.d keeps it; `--persist` writes one.",
+    persists: "A file in /etc/sysctl.d; `--persist` writes one.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"TCP Parameter Settings\"; tcp(7)",
     check,
 };

@@ -13,14 +13,14 @@ pub(super) const RULE: TuningRule = TuningRule {
     title: "virtual CPUs on the NIC's node",
     reads: "/proc/PID/task/TID/status of threads named CPU N/KVM",
     needs: &[GUESTS, NODES, LINKS],
-    good: "The virtual CPUs of a guest that needs the network most run on the node that the NIC is plugged into. Other \
-           guests aren't pinned, so that they use the other nodes.",
-    why: "The guest's memory is where its virtual CPUs first ran. On another node than vhost and the NIC, each packet \
-          crosses the link between the sockets.",
+    good: "The virtual CPUs of the guest that needs the network most run on the node the NIC is attached to. Other \
+           guests aren't pinned, so they can use the other nodes.",
+    why: "A guest's memory is on the node where its virtual CPUs first ran. If that differs from the node of vhost \
+          and the NIC, each packet crosses the interconnect.",
     risk: ChangeRisk::Medium,
-    risks: "If all guests are pinned to one node, it is overloaded. Name the rule for the guests that need it.",
+    risks: "Pinning all guests to one node overloads it. Name the rule only for the guests that need it.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the guest. libvirt keeps it: virsh vcpupin GUEST VCPU CPUS --config.",
+    persists: "Lost when the guest stops. With libvirt: virsh vcpupin GUEST VCPU CPUS --config.",
     source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Process Affinity\"",
     check,
 };

@@ -13,18 +13,16 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "vhost-node",
-    title: "vhost's workers on the NIC's node",
+    title: "vhost workers on the NIC's node",
     reads: "/proc/PID/task/TID/status of threads named vhost-PID",
     needs: &[GUESTS, NODES, LINKS],
-    good: "A worker runs on CPUs of the node that the NIC is plugged into, each on a core of its own.",
-    why: "A worker copies each packet between the guest's memory and the host's. On another node, it reads both from \
-          afar.",
+    good: "Each worker runs on CPUs of the node the NIC is attached to, on its own core.",
+    why: "A worker copies each packet between guest and host memory. On another node, both are remote.",
     risk: ChangeRisk::Medium,
-    risks: "The CPUs of that node have more to do.",
+    risks: "The CPUs of that node get more work.",
     goal: TuningGoal::Both,
-    persists: "It is lost with the guest. libvirt keeps it for all of QEMU's threads: virsh emulatorpin GUEST CPUS \
-               --config.",
-    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Process Affinity\": netback beside netfront",
+    persists: "Lost when the guest stops. With libvirt, for all QEMU threads: virsh emulatorpin GUEST CPUS --config.",
+    source: "Oracle VM 3: 10GbE Network Performance Tuning (2015), \"Process Affinity\": netback next to netfront",
     check,
 };
 

@@ -11,16 +11,16 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "virtio-queues",
-    title: "queues of virtual NICs",
-    reads: "the arguments of QEMU: -netdev tap,queues=N",
+    title: "virtual NIC queues",
+    reads: "QEMU's arguments: -netdev tap,queues=N",
     needs: &[GUESTS],
-    good: "As many pairs of queues as virtual CPUs, up to 8. Not more than there are virtual CPUs.",
-    why: "Each pair has a vhost worker of its own. With one pair, one host CPU moves all packets of the guest.",
+    good: "As many queue pairs as virtual CPUs, up to 8. Not more than there are virtual CPUs.",
+    why: "Each pair has its own vhost worker. With one pair, a single host CPU moves all packets of the guest.",
     risk: ChangeRisk::Medium,
-    risks: "The guest must be started again. Each pair takes host CPU time; a single stream may get slower.",
+    risks: "Requires a restart of the guest. Each pair uses host CPU time; a single stream may get slower.",
     goal: TuningGoal::Throughput,
-    persists: "libvirt keeps it: <driver name='vhost' queues='N'/> in the interface of the domain.",
-    source: "Intel: latency of eight parallel streams with a queue for each guest (the study vmdq measures it here)",
+    persists: "With libvirt: <driver name='vhost' queues='N'/> in the domain's interface.",
+    source: "Intel: latency of eight parallel streams with a queue per guest (the study vmdq measures it here)",
     check,
 };
 

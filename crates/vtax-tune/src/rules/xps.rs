@@ -17,11 +17,11 @@ pub(super) const RULE: TuningRule = TuningRule {
     reads: "/sys/class/net/LINK/queues/tx-N/xps_cpus",
     needs: &[QUEUES, CPUS, NODES, LINKS],
     good: "Each transmit queue takes the packets of one CPU, or of CPUs that share a cache.",
-    why: "Without it a packet's queue is chosen by its flow, so that CPUs wait for each other's lock of a queue.",
+    why: "Without it, the flow determines a packet's queue, so CPUs contend for queue locks.",
     risk: ChangeRisk::Low,
     risks: "",
     goal: TuningGoal::Throughput,
-    persists: "It is lost with the link. A rule of udev keeps it; `--persist` writes one for a NIC.",
+    persists: "Lost with the link. A udev rule restores it; `--persist` writes one for a NIC.",
     source: "Linux: Documentation/networking/scaling.rst, \"XPS: Transmit Packet Steering\"",
     check,
 };
