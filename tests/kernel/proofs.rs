@@ -80,7 +80,7 @@ fn a_killed_proof_leaves_no_setting_changed_and_goes_on() {
     let proved = json(&bench, &["tune", "prove", "--resume", "last", "--keep-none", "--budget", "60s", "--json"]);
     assert_eq!(proved["kept"], serde_json::json!(["tcp-buffers"]), "{proved}");
     assert_eq!((sysctl(&bench, "t-prove-kill", RMEM).as_str(), &proved["changes"]), (SMALL, &serde_json::json!([])));
-    assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
+    assert!(bench.printed(&["tune", "status"]).contains("No changes"));
 }
 
 /// Waits until the setting is changed.
@@ -105,7 +105,7 @@ fn ctrl_c_in_the_confirmation_keeps_nothing() {
     assert_eq!(vtax.wait().expect("it ends").code(), Some(130), "{rest:?}");
     assert!(rest.iter().any(|line| line.contains("nothing is kept without its confirmation")), "{rest:?}");
     assert_eq!(sysctl(&bench, "t-prove-stop", RMEM), SMALL);
-    assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
+    assert!(bench.printed(&["tune", "status"]).contains("No changes"));
     assert!(!bench.state().join("proved").exists() && bench.printed(&["results", "list"]).contains("stopped"));
 }
 

@@ -78,7 +78,7 @@ fn bad_settings_of_a_zone_are_found_changed_and_brought_back() {
     let reverted = json(&bench, &["tune", "revert", "1", "--json"]);
     assert_eq!(reverted["reverted"], 3, "{reverted}");
     assert_eq!((mtu(&bench, "t-tune").as_str(), sysctl(&bench, "t-tune", WMEM).as_str()), ("600", SMALL));
-    assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
+    assert!(bench.printed(&["tune", "status"]).contains("No changes"));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn what_lies_under_a_zone_is_judged_alone() {
         assert!(found.contains(own) && !found.contains(other), "{arguments:?}: {found:?}");
     }
     let elsewhere = bench.refused(&["tune", "check", "--path", "t-path/web-1", "--host", "zone:t-path/peer"]);
-    assert!(elsewhere.contains("leave --host out"), "{elsewhere}");
+    assert!(elsewhere.contains("omit --host"), "{elsewhere}");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn what_nobody_can_confirm_is_brought_back_whatever_holds_vtax_up() {
         assert!(!vtax.wait().expect("it ends").success(), "{held_up:?}");
         crate::bench::wait_until("the guard has reverted it", || mtu(&bench, "t-guard") == "600");
         crate::bench::wait_until("nothing is left", || {
-            bench.printed(&["tune", "status"]).contains("Nothing is changed")
+            bench.printed(&["tune", "status"]).contains("No changes")
         });
     }
 }
@@ -227,7 +227,7 @@ fn one_process_tunes_at_a_time_and_what_a_killed_one_left_is_brought_back() {
     let mut first = unconfirmed(&bench, "zone:t-killed/web-1");
     let told = bench.refused(&["tune", "apply", "tcp-buffers", "--host", "zone:t-killed/web-1"]);
     assert!(told.contains("is in use") && told.contains(&first.id().to_string()), "{told}");
-    assert!(bench.printed(&["tune", "status"]).contains("Another vtax works"));
+    assert!(bench.printed(&["tune", "status"]).contains("Another vtax is working"));
 
     let guard = guard_of(&first);
     kill(guard, Signal::SIGKILL).expect("it is ours");

@@ -123,7 +123,7 @@ fn what_is_persisted_is_in_our_file_and_is_taken_out_of_it() {
     let text = fs::read_to_string(alone.place()).expect("our file");
     assert!(text.ends_with("\nnet.ipv4.tcp_wmem = 4096 4096 4194304\n"), "{text}");
     let status = alone.vtax(&["tune", "status"]);
-    assert!(String::from_utf8_lossy(&status.stdout).contains("(made, kept over a restart)"), "{status:?}");
+    assert!(String::from_utf8_lossy(&status.stdout).contains("(made, persistent)"), "{status:?}");
     assert_eq!(alone.json(&["tune", "revert", "1", "--json"])["reverted"], 2);
     assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
 }
@@ -139,7 +139,7 @@ fn what_is_kept_is_there_after_a_restart_and_is_taken_back_as_before() {
     assert!(settings.len() == 2 && settings.iter().all(|setting| setting["is_ours"] == true), "{status}");
     assert_eq!((&status["rebooted"], &status["changes"][0]["is_kept"]), (&Value::from(true), &Value::from(true)));
     let told = String::from_utf8(alone.vtax(&["tune", "status"]).stdout).expect("text");
-    assert!(told.starts_with("The machine was started again since: only what is kept"), "{told}");
+    assert!(told.starts_with("Rebooted since: only persistent changes"), "{told}");
     // A further change finds nothing that a killed vtax has left.
     let further = alone.vtax(&["tune", "apply", "moderate-rcvbuf"]);
     assert!(further.status.success() && alone.files().len() == 1, "{further:?}");
@@ -177,7 +177,7 @@ fn what_another_file_sets_is_named_and_not_overridden() {
     fs::write(&theirs, format!("# mine\n{WMEM} = {SMALL}\n")).expect("a file");
     let before = alone.files();
     let told = String::from_utf8(alone.vtax(&APPLY).stdout).expect("text");
-    assert!(told.contains("Not kept over a restart") && told.contains("/etc/sysctl.d/95-mine.conf:2"), "{told}");
+    assert!(told.contains("Not persisted") && told.contains("/etc/sysctl.d/95-mine.conf:2"), "{told}");
     assert_eq!((alone.files(), alone.wmem().as_str()), (before, "4096 4096 4194304"));
 }
 

@@ -54,7 +54,7 @@ fn settings_of_another_host_are_found_changed_and_brought_back_there() {
     assert_ne!(rmem(&far), SMALL);
     // The journal is on that host, and not on this one.
     assert!(bench.path().join("far-state/tuning/tuning.journal").exists());
-    assert!(bench.printed(&["tune", "status"]).contains("Nothing is changed"));
+    assert!(bench.printed(&["tune", "status"]).contains("No changes"));
     let status = tune(&far, &["status"]);
     assert_eq!((&status["changes"][0]["state"], &status["in_use"]), (&"made".into(), &false.into()), "{status}");
     let missing = far.near(&["tune", "revert", "7", "--host", "ssh:far"]);
@@ -74,7 +74,7 @@ fn settings_of_another_host_are_proved_and_kept_there() {
     assert_eq!(proved["changes"][0]["host"], "ssh:far", "{proved}");
     assert_ne!(rmem(&far), SMALL);
     assert!(
-        bench.printed(&["tune", "status"]).contains("Nothing is changed"),
+        bench.printed(&["tune", "status"]).contains("No changes"),
         "it is in the journal of the other host"
     );
     assert_eq!(tune(&far, &["revert"])["reverted"], 1);

@@ -1,4 +1,4 @@
-//! `vtax tune`: what a host's settings cost, and how they are changed and changed back.
+//! `vtax tune`: checks, applies, proves and reverts a host's network settings.
 
 mod apply;
 mod asked;
@@ -19,33 +19,33 @@ use crate::exit::{Exit, Stop};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TuneVerb {
-    /// Look for settings of this host that cost speed; nothing is changed
+    /// Find host settings that cost speed (read-only)
     Check(check::CheckArgs),
-    /// Change what rules have found; `vtax tune revert` takes it back
+    /// Apply recommended settings; `vtax tune revert` undoes it
     Apply(apply::ApplyArgs),
-    /// Try what rules have found on a path, and keep what is shown to help
+    /// Test recommended settings on a path; keep what helps
     Prove(Box<prove::ProveArgs>),
-    /// Bring the values from before back
+    /// Restore previous settings
     Revert(revert::RevertArgs),
-    /// Show what is changed, and whether it still is
+    /// Show changes and whether they are in effect
     Status(status::StatusArgs),
 }
 
 impl TuneVerb {
-    /// How long the verb needs the emulated server that carries it out. What it has changed is to be there afterwards.
+    /// Returns how long the verb needs its emulated server. Changes must persist after it.
     pub(super) fn stay(&self) -> Result<Stay, Stop> {
         match self {
             TuneVerb::Check(_) => Ok(Stay::Command),
             TuneVerb::Apply(args) if args.waits() => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
-                "vtax in an emulated server has no terminal to be confirmed from, and its connection can't be cut; leave --confirm-within out"
+                "vtax in an emulated server has no terminal for the confirmation, and its connection cannot be cut; omit --confirm-within"
             ))),
             TuneVerb::Apply(args) if args.is_dry() => Ok(Stay::Command),
             TuneVerb::Apply(_) => Ok(Stay::Kept),
             TuneVerb::Prove(_) => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
-                "no emulated machine shows what a setting brings in speed, and its store ends with it; prove settings on a \
-                 machine that counts, or run a study with [[step]] tables there, which shows that they work"
+                "an emulated machine cannot show what a setting gains in speed, and its results are lost when it stops; prove \
+                 settings on a real machine, or run a study with [[step]] tables there, which shows that they work"
             ))),
             TuneVerb::Revert(_) | TuneVerb::Status(_) => Ok(Stay::Found),
         }

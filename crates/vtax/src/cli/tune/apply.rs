@@ -28,17 +28,17 @@ use crate::{
     terminal::tell,
 };
 
-/// Which findings.
+/// The selected findings.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct WantedRules {
-    /// The rules whose findings are to be changed, as `vtax tune check` names them
+    /// Rules to apply, as named by `vtax tune check`
     #[arg(value_name = "RULE")]
     rules: Vec<String>,
-    /// Every finding that risks nothing. Others must be named
+    /// All low-risk findings; name the others
     #[arg(long)]
     all_safe: bool,
-    /// The settings of a file that `vtax tune prove` has written, here or on another host
+    /// Settings file written by `vtax tune prove`, here or on another host
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
 }
@@ -49,34 +49,34 @@ pub(crate) struct ApplyArgs {
     wanted: WantedRules,
     #[command(flatten)]
     asked: AskedArgs,
-    /// Bring everything back after this time, unless you confirm it with Enter. For a change that could cut your
-    /// connection to this machine
+    /// Roll back after this time unless confirmed with Enter, e.g. 60s. For changes that could cut your connection to
+    /// this machine
     #[arg(long, value_name = "TIME")]
     confirm_within: Option<Span>,
-    /// Keep the changes over a restart of this machine, too, by lines of files of vtax's own in /etc. What a file of
-    /// somebody else sets, and what no file can set, is told and not kept
+    /// Persist across reboots (files in /etc). Settings that another file sets or that no file can set are reported and
+    /// not persisted
     #[arg(long)]
     persist: bool,
-    /// Print the changes and make none
+    /// Print the changes without making them
     #[arg(long)]
     dry_run: bool,
-    /// Print what was changed as JSON
+    /// Print the changes as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct AppliedRecord {
     schema: &'static str,
-    /// Its number for `revert`. Absent if nothing was changed.
+    /// Change number for `revert`. Absent if nothing was changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     changes: Vec<Change>,
-    /// With `--persist`, what is lost at the next start of the machine.
+    /// With `--persist`, the changes that the next reboot undoes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_kept: Vec<NotKept>,
-    /// What vtax can't do itself.
+    /// Advice that vtax cannot apply itself.
     advice: Vec<CheckedRule<String>>,
 }
 
@@ -85,7 +85,7 @@ impl ApplyArgs {
         self.dry_run
     }
 
-    /// Whether it waits for its user.
+    /// Returns true if it waits for the user.
     pub(super) fn waits(&self) -> bool {
         self.confirm_within.is_some()
     }
@@ -123,13 +123,13 @@ pub(super) fn apply(args: &ApplyArgs, places: &Locations) -> Result<Exit, Stop> 
     answer(args.json, &record, |record| told(record, args.asked.on()))
 }
 
-/// What the user has to do in time.
+/// The confirmation that the user must give in time.
 struct Confirmation {
     time: Span,
     by: Instant,
 }
 
-/// Makes the changes. This machine's guard and a host's agent revert them on their own, a moment later than this program
+/// Makes the changes. This machine's guard and a host's agent revert them automatically, slightly later than this program
 /// would.
 fn try_out(
     host: &TuningHost,
@@ -147,26 +147,26 @@ fn try_out(
     Ok(tried)
 }
 
-/// Lets the changes stay, if the user says so or isn't to be asked. Only then are they kept over a restart.
+/// Keeps the changes if the user confirms or need not be asked. Only then are they persisted.
 fn is_confirmed(host: &TuningHost, batch: BatchId, confirm: Option<Confirmation>) -> Result<bool, Stop> {
     let Some(Confirmation { time, by }) = confirm else { return host.keep(batch).map(|()| true) };
     let interrupt =
-        Interrupt::catch_telling("everything is brought back", &RunEvents::default()).map_err(Stop::infrastructure)?;
-    tell(format_args!("Changed. Press Enter within {time} to keep it; otherwise everything is brought back."));
+        Interrupt::catch_telling("all changes are rolled back", &RunEvents::default()).map_err(Stop::infrastructure)?;
+    tell(format_args!("Applied. Press Enter within {time} to keep the changes; otherwise they are rolled back."));
     if wait_for_enter(&io::stdin(), by, || interrupt.asked()) {
         return host.keep(batch).map(|()| true);
     }
     match host.revert(batch) {
         Ok(report) => tell(format_args!("Not confirmed: {report}.")),
         Err(error) => {
-            tell(format_args!("Not confirmed. If the host can't be reached, it brings everything back by itself."));
+            tell(format_args!("Not confirmed. If the host cannot be reached, it rolls back automatically."));
             return Err(error);
         }
     }
     Ok(false)
 }
 
-/// The rules that the user asks for.
+/// Returns the rules the user selected.
 fn wanted(args: &ApplyArgs) -> Result<Vec<&'static str>, Stop> {
     if args.wanted.all_safe {
         return Ok(RULES.iter().filter(|rule| rule.risk == ChangeRisk::Low).map(|rule| rule.id).collect());
@@ -174,7 +174,7 @@ fn wanted(args: &ApplyArgs) -> Result<Vec<&'static str>, Stop> {
     args.wanted.rules.iter().map(|name| Ok(find_rule(name).or_input()?.id)).collect()
 }
 
-/// What the rules say that found nothing.
+/// Returns the messages of selected rules without findings.
 fn told_without_finding(check: &HostCheck, rules: &[&str], all: bool) -> Vec<String> {
     if all {
         return Vec::new();
@@ -194,9 +194,9 @@ fn advice(found: &CheckedRule<TuningFinding>) -> Option<CheckedRule<String>> {
     }
 }
 
-/// Waits for a whole line. The end of the input is no confirmation: the connection may have been cut.
+/// Waits for a whole line. The end of the input is not a confirmation: the connection may have been cut.
 ///
-/// The input is read as it comes: whoever reads a line of it waits for the rest of an unfinished one, however long that takes.
+/// Reads the input as it arrives: reading by lines would wait for the rest of an unfinished line, however long that takes.
 fn wait_for_enter(input: &impl AsFd, by: Instant, is_stopped: impl Fn() -> bool) -> bool {
     const LOOK: Duration = Duration::from_millis(100);
     let wait = Timespec::try_from(LOOK).expect("it is short");
@@ -220,7 +220,7 @@ fn told_dry(record: &AppliedRecord) -> String {
     match record.changes.is_empty() {
         true => nothing(record),
         false => format!(
-            "These would be changed:\n{}{}{}",
+            "Would change:\n{}{}{}",
             list(&record.changes),
             persist::told(&record.not_kept),
             told_advice(record)
@@ -232,7 +232,7 @@ fn told(record: &AppliedRecord, on: &HostArgs) -> String {
     let Some(id) = &record.id else { return nothing(record) };
     let host = on.words();
     format!(
-        "Change {id}:\n{}{}{}\nvtax tune revert {id}{host} brings it back. Measure before and after: that it helps here isn't shown yet.\n",
+        "Change {id}:\n{}{}{}\nTo undo: vtax tune revert {id}{host}. Measure before and after: the gain on this host is not proved yet.\n",
         list(&record.changes),
         persist::told(&record.not_kept),
         told_advice(record)
@@ -240,7 +240,7 @@ fn told(record: &AppliedRecord, on: &HostArgs) -> String {
 }
 
 fn nothing(record: &AppliedRecord) -> String {
-    format!("Nothing was found that vtax can change.\n{}", told_advice(record))
+    format!("No settings to change.\n{}", told_advice(record))
 }
 
 fn list(changes: &[Change]) -> String {
@@ -257,7 +257,7 @@ mod tests {
 
     use super::*;
 
-    /// What has been typed before the time is over. Nobody closes the input meanwhile.
+    /// Types these pieces before the time is over. The input stays open meanwhile.
     fn is_confirmed_by(typed: &[&str]) -> bool {
         let (input, mut writer) = io::pipe().expect("a pipe");
         typed.iter().for_each(|piece| writer.write_all(piece.as_bytes()).expect("there is room"));

@@ -1,4 +1,4 @@
-//! What is asked about a host: options that `check` and `apply` share.
+//! Options that `check` and `apply` share.
 
 use clap::Args;
 use vtax_host::inspect::HostFacts;
@@ -20,28 +20,28 @@ use crate::{
 const GOALS: [Choice<TuningGoal>; 3] = [
     ("latency", "Round trips", TuningGoal::Latency),
     ("throughput", "Bandwidth", TuningGoal::Throughput),
-    ("both", "Both: what helps one and harms the other is left alone", TuningGoal::Both),
+    ("both", "Both: settings that help one and harm the other are left alone", TuningGoal::Both),
 ];
 
 #[derive(Debug, Args)]
 pub(super) struct AskedArgs {
-    /// What is to become better
+    /// Optimization goal
     #[arg(long, value_parser = one_of(&GOALS), default_value = "both")]
     goal: TuningGoal,
-    /// Judge only what lies on this path: a NIC or another link, a guest with its tap, bridge, NIC and threads (its name
-    /// or QEMU's pid), or what is under a zone or guest of a lab on its host (LAB/NAME)
+    /// Check only this path: a NIC or another link, a guest with its tap, bridge, NIC and threads (its name or QEMU's
+    /// PID), or the host side of a lab's zone or guest (LAB/NAME)
     #[arg(long, value_name = "LINK|GUEST|LAB/NAME")]
     path: Option<PathName>,
     #[command(flatten)]
     rtt: RttArgs,
-    /// Watch the counters of drops and of busy CPUs for this time. Without it, they count from the machine's start
+    /// Watch drop counters and busy CPUs for this time, e.g. 5s [default: counters since boot]
     #[arg(long, value_name = "TIME")]
     observe: Option<Span>,
     #[command(flatten)]
     on: HostArgs,
 }
 
-/// What was looked at.
+/// The host's facts and their check.
 pub(super) struct LookedAt {
     pub(super) host: TuningHost,
     pub(super) facts: HostFacts,
@@ -54,12 +54,12 @@ impl AskedArgs {
         self.goal
     }
 
-    /// The host that was asked for.
+    /// Returns the requested host.
     pub(super) fn on(&self) -> &HostArgs {
         &self.on
     }
 
-    /// Reads the host, and asks all rules.
+    /// Reads the host and evaluates all rules.
     pub(super) fn look(&self, places: &Locations) -> Result<LookedAt, Stop> {
         let (control, named) = path_name::locate(self.path.as_ref(), &self.on)?;
         let by_agents = self.rtt.by_agents(&control, places)?;

@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     asked: AskedArgs,
-    /// Print every rule that was looked at, not only how many are good
+    /// List every rule, including those that are OK
     #[arg(long)]
     detail: bool,
     /// Print the findings as JSON
@@ -27,7 +27,7 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct CheckRecord {
     schema: &'static str,
@@ -39,7 +39,7 @@ struct CheckRecord {
     check: HostCheck,
 }
 
-/// The round trip that was judged by.
+/// The round trip used by the rules.
 #[derive(Serialize)]
 struct RttRecord {
     us: f64,
@@ -73,10 +73,10 @@ fn view(record: &CheckRecord, detail: bool) -> View {
     let HostCheck { findings, good, not_here, unknown } = &record.check;
     let mut sections: Vec<Section> =
         findings.iter().enumerate().map(|(index, found)| of_finding(index, found)).collect();
-    sections.extend(listed("What can't be told", unknown));
+    sections.extend(listed("Undetermined", unknown));
     if detail {
-        sections.extend(listed("Good", good));
-        sections.extend(listed("Not on this host", not_here));
+        sections.extend(listed("OK", good));
+        sections.extend(listed("Not applicable", not_here));
     }
     let answer = Section { parts: vec![SectionPart::Paragraph(summary(record))], ..Section::default() };
     View { answer: Some(answer), sections, ..View::default() }
@@ -85,15 +85,14 @@ fn view(record: &CheckRecord, detail: bool) -> View {
 fn summary(record: &CheckRecord) -> String {
     let HostCheck { findings, good, not_here, unknown } = &record.check;
     let found = match findings.len() {
-        0 => "no setting that costs speed was found".to_owned(),
-        1 => "1 setting costs speed, or may".to_owned(),
-        count => format!("{count} settings cost speed, or may; the one that is expected to bring most comes first"),
+        0 => "no settings that cost speed were found".to_owned(),
+        1 => "1 setting costs or may cost speed".to_owned(),
+        count => format!("{count} settings cost or may cost speed, the largest expected gain first"),
     };
     let rtt = record.rtt.as_ref();
     let rtt = rtt.map_or_else(String::new, |rtt| format!(" The round trip is {:.1} µs: {}.", rtt.us, rtt.source));
     format!(
-        "On {}, {found}. {} checks are good, {} are about what this host doesn't have, {} can't be told.{rtt} Nothing \
-         was changed.",
+        "On {}, {found}. {} checks OK, {} not applicable, {} undetermined.{rtt} Nothing was changed.",
         record.host,
         good.len(),
         not_here.len(),
@@ -114,7 +113,7 @@ fn of_finding(index: usize, found: &CheckedRule<TuningFinding>) -> Section {
                 mark = "";
             }
             if proposals.len() > SHOWN {
-                items.push(item("", format!("and {} more of the kind (--json)", proposals.len() - SHOWN)));
+                items.push(item("", format!("and {} more like this (--json)", proposals.len() - SHOWN)));
             }
         }
         TuningRemedy::Advice(advice) => items.push(item("advice", advice.clone())),
@@ -122,7 +121,7 @@ fn of_finding(index: usize, found: &CheckedRule<TuningFinding>) -> Section {
     if let Some(rule) = rule(found.rule) {
         items.push(item("gain", format!("{gain}: {}", rule.source)));
         items.push(item("risk", risk(rule)));
-        items.push(item("restart", rule.persists.to_owned()));
+        items.push(item("persistence", rule.persists.to_owned()));
     }
     items.extend(owner.iter().map(|owner| item("owner", owner.clone())));
     Section {

@@ -1,4 +1,4 @@
-//! A file of proved settings, which `vtax tune prove` writes and `vtax tune apply --file` reads.
+//! The file of proved settings that `vtax tune prove` writes and `vtax tune apply --file` reads.
 
 use std::{fs, path::Path};
 
@@ -17,9 +17,9 @@ const SCHEMA: &str = "vtax.tuning/v1";
 #[serde(deny_unknown_fields)]
 pub(super) struct TuningFile {
     schema: ForeignText,
-    /// The run that has proved it.
+    /// The run that proved the settings.
     run: ForeignText,
-    /// The rules that have proposed it.
+    /// The rules that proposed the settings.
     rules: Vec<ForeignText>,
     pub(super) setting: Vec<Proposal>,
 }
@@ -40,13 +40,13 @@ impl TuningFile {
     }
 
     pub(super) fn read(path: &str) -> Result<TuningFile, Stop> {
-        let text = read_bounded(path).coded("file", || format!("--file: `{path}` can't be read")).or_input()?;
+        let text = read_bounded(path).coded("file", || format!("--file: cannot read `{path}`")).or_input()?;
         let file: TuningFile = Source { name: path, text: &text }.parse().or_input()?;
         match file.schema == SCHEMA {
             true => Ok(file),
             false => Err(Stop::input(miette::miette!(
                 code = "bad-file-value",
-                "{path}: its schema is {}, and this vtax reads {SCHEMA}",
+                "{path}: unsupported schema {}: this vtax reads {SCHEMA}",
                 file.schema
             ))),
         }

@@ -1,4 +1,4 @@
-//! Which host is tuned.
+//! The host to tune.
 
 use clap::Args;
 use vtax_model::endpoint::Control;
@@ -8,8 +8,8 @@ use crate::{exit::Stop, progress};
 
 #[derive(Debug, Args)]
 pub(super) struct HostArgs {
-    /// Another host: ssh:HOST, libvirt:NAME (a virtual machine that libvirt runs), zone:NAME or zone:LAB/NAME (a zone,
-    /// host or guest of a lab that is up), ldm:DOMAIN (a logical domain that runs) [default: this machine]
+    /// Host to tune: ssh:HOST, libvirt:NAME (a running libvirt domain), zone:NAME or zone:LAB/NAME (a zone, host or guest
+    /// of a lab that is up), ldm:DOMAIN (a running logical domain) [default: this machine]
     #[arg(long, value_name = "HOST")]
     host: Option<Control>,
 }
@@ -19,12 +19,12 @@ impl HostArgs {
         self.host.clone().unwrap_or(Control::Local)
     }
 
-    /// The only host that it can be, unless the user names another one.
+    /// Returns the only possible host, or an error if the user names another one.
     pub(super) fn only(&self, only: &Control) -> Result<Control, Stop> {
         match &self.host {
             Some(host) if host != only => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
-                "the path is on {only}, and --host says {host}; leave --host out"
+                "the path is on {only}, but --host is {host}; omit --host"
             ))),
             _ => Ok(only.clone()),
         }
@@ -34,7 +34,7 @@ impl HostArgs {
         TuningHost::reach(&self.control(), places, &progress::terminal())
     }
 
-    /// ` --host HOST`, to be added to a command that the user is told of.
+    /// Returns ` --host HOST`, to append to a suggested command.
     pub(super) fn words(&self) -> String {
         self.host.as_ref().map_or_else(String::new, |host| format!(" --host {host}"))
     }

@@ -1,4 +1,4 @@
-//! The path that a host's settings are judged by.
+//! The path for which a host's settings are checked.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use vtax_tune::TuningPath;
 use super::on_host::HostArgs;
 use crate::exit::{Blamed, Stop};
 
-/// As the user writes it.
+/// A path as the user names it.
 #[derive(Debug, Clone)]
 pub(super) enum PathName {
     /// A link or guest of the host.
@@ -19,7 +19,7 @@ pub(super) enum PathName {
     InLab { lab: Name, domain: Name },
 }
 
-/// A path whose host is known, and whose links are still to be found there.
+/// A path on a known host, whose links are not yet resolved.
 pub(super) enum NamedPath {
     Everything,
     OnHost(String),
@@ -39,7 +39,7 @@ impl FromStr for PathName {
     }
 }
 
-/// The host that has the path, unless the user names it.
+/// Returns the host of the path and the path on it.
 pub(super) fn locate(path: Option<&PathName>, on: &HostArgs) -> Result<(Control, NamedPath), Stop> {
     match path {
         None => Ok((on.control(), NamedPath::Everything)),

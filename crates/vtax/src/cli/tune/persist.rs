@@ -1,12 +1,12 @@
-//! `vtax tune apply --persist`: what is kept over a restart of the machine.
+//! `vtax tune apply --persist`: report of what is not persisted.
 
 use vtax_tune::NotKept;
 
-/// What is not kept, with the reason and what would keep it.
+/// Lists the changes that are not persisted, with the reason and the alternative.
 pub(super) fn told(not_kept: &[NotKept]) -> String {
     let line = |left: &NotKept| format!("  {}\n    {}; {}\n", left.change, left.because, left.instead);
     match not_kept {
         [] => String::new(),
-        left => "Not kept over a restart:\n".to_owned() + &left.iter().map(line).collect::<String>(),
+        left => "Not persisted:\n".to_owned() + &left.iter().map(line).collect::<String>(),
     }
 }

@@ -33,20 +33,20 @@ use crate::{
     whole_number::whole,
 };
 
-/// What is tried.
+/// The rules to test.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 struct Tried {
-    /// The rules whose findings are tried, each by itself, as `vtax tune check` names them
+    /// Rules to test one by one, as named by `vtax tune check`
     #[arg(value_name = "RULE", conflicts_with = "all_safe")]
     rules: Vec<String>,
-    /// Try every rule that risks nothing
+    /// Test all low-risk rules
     #[arg(long)]
     all_safe: bool,
-    /// Try these rules together, as one: settings that only help with each other
+    /// Rules to test as one step: settings that only help together, e.g. rps,xps
     #[arg(long, value_name = "RULE,RULE…")]
     bundle: Vec<String>,
-    /// Go on with a run of `vtax tune prove` that was stopped or killed. ID is its id, the beginning of its id, or `last`
+    /// Resume a stopped or killed run of `vtax tune prove`. ID is its ID, a prefix of it, or `last`
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
 }
@@ -59,24 +59,24 @@ pub(crate) struct ProveArgs {
     ends: measure::MeasuredEnds,
     #[arg(long, value_name = "TEST,…", value_delimiter = ',', default_value = "tcp-rr,tcp-stream", help = measure::values::tests_help(), help_heading = "Test")]
     test: Vec<Test>,
-    /// Also measure the round trip to this end while each sample is taken, and keep no change that makes its median or
-    /// 99th percentile worse by more than --margin: a zone, guest or host that shares the machine. Ends are spelled as those
-    /// of --to; without FROM, it is measured from where --from is. Can be given four times
+    /// Endpoint to protect: a zone, guest or host that shares the machine. Its round trip is measured during each sample,
+    /// and no change is kept that makes its median or 99th percentile worse by more than --margin. Spelled as for --to;
+    /// FROM defaults to --from. Can be given up to four times
     #[arg(long, value_name = "[FROM,]TO", help_heading = "Proof")]
     guard: Vec<OtherPath>,
-    /// Keep a change only if it surely helps by more than this
+    /// Minimum gain to keep a change (whole interval)
     #[arg(long, value_name = "PERCENT", default_value = "2%", help_heading = "Proof")]
     margin: Difference,
-    /// Under which conditions the path is measured
+    /// Measurement mode
     #[arg(long, value_parser = one_of(&run::INSTRUMENTS), value_name = "INSTRUMENT", default_value = "system", help_heading = "Proof")]
     instrument: Instrument,
-    /// Measured time of each sample
+    /// Measured time per sample
     #[arg(long, value_name = "TIME", default_value = "100ms", help_heading = "Proof")]
     duration: Span,
-    /// Traffic before the measured time, after settings were changed
+    /// Traffic before the measured time, after settings are changed
     #[arg(long, value_name = "TIME", default_value = "20ms", help_heading = "Proof")]
     warmup: Warmup,
-    /// Seed of the random order of the samples [default: random; the result has it]
+    /// Seed of the random sample order [default: random; stored in the result]
     #[arg(long, value_name = "N", value_parser = whole::<u64>, help_heading = "Proof")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -85,46 +85,46 @@ pub(crate) struct ProveArgs {
     labelled: run::Labelled,
 }
 
-/// What a proof does with its first run. All else is that run's, so a proof that goes on is told only this.
+/// Options applied to the first run. Everything else is stored in that run, so a resumed proof needs only these.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Closing {
-    /// Take as many rounds as it takes to show a difference of this size, in four of five such runs. A change is kept only
-    /// if two runs show that it helps by more than --margin: with the defaults, nearly each change that helps by 5 %
+    /// Take enough rounds to detect this difference with 80 % power. A change is kept only if two runs show that it helps
+    /// by more than --margin: with the defaults, nearly every change that helps by 5 %
     #[arg(long, value_name = "PERCENT", default_value = "2%", help_heading = "Proof")]
     show: Difference,
-    /// Take no longer than about this in all. What can be shown in it is told before the first round, if the samples that
-    /// tell it take less than a tenth of this
+    /// Approximate total time budget. The detectable difference is printed before the first round, if the pilot samples
+    /// take less than a tenth of it
     #[arg(long, value_name = "TIME", default_value = "10m", help_heading = "Proof")]
     budget: Span,
-    /// Bring everything back in the end, also what was shown to help
+    /// Revert all changes at the end, including those that help
     #[arg(long, conflicts_with = "write", help_heading = "Proof")]
     keep_none: bool,
-    /// Write the settings that are kept to this file, for `vtax tune apply --file` on another host [default: a file in the
-    /// folder of the results]
+    /// Output file for the kept settings, for `vtax tune apply --file` on another host [default: a file in the results
+    /// directory]
     #[arg(long, value_name = "FILE", help_heading = "Proof")]
     write: Option<PathBuf>,
-    /// Print what was proved as JSON
+    /// Print the proof as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct ProvedRecord {
     schema: &'static str,
-    /// The run in which each step was tried by itself. `vtax results show` has its figures.
+    /// The run that tested each step separately. `vtax results show` has its figures.
     run: String,
     margin: Difference,
     proof: Proof,
-    /// Steps that change nothing here, and why.
+    /// Steps that change nothing here, with the reason.
     without: Vec<StepWithout>,
-    /// Absent if nothing was shown to help.
+    /// Absent if no step was shown to help.
     #[serde(skip_serializing_if = "Option::is_none")]
     confirmation: Option<Confirmation>,
     kept: Vec<StepName>,
-    /// The changes that stay.
+    /// The changes left in place.
     changes: Vec<KeptBatch>,
-    /// The file that changes the same on another host.
+    /// The file that applies the same settings to another host.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<PathBuf>,
 }
@@ -135,40 +135,40 @@ struct StepWithout {
     why: String,
 }
 
-/// The second run, in which what was shown to help is tried together.
+/// The second run, which tests all helpful steps together.
 #[derive(Serialize)]
 struct Confirmation {
     run: String,
-    /// All of it together.
+    /// All helpful steps together.
     together: Proof,
-    /// All of it but one step, against all of it.
+    /// All helpful steps but one, compared with all of them.
     left_out: Vec<LeftOut>,
 }
 
 #[derive(Serialize)]
 struct LeftOut {
     step: StepName,
-    /// The others without it, over all together.
+    /// All steps without this one, compared with all steps.
     without: Vec<StepComparison>,
-    /// Whether it adds something beside the others.
+    /// True if the step adds to the others.
     adds: bool,
 }
 
-/// The name of the step that has all that is to be kept.
+/// The name of the step that combines all steps to keep.
 const TOGETHER: &str = "together";
-/// The part of the budget that the first run has.
+/// The first run's share of the budget.
 const FIRST: f64 = 0.6;
 
 pub(super) fn prove(args: &ProveArgs, places: &Locations) -> Result<Exit, Stop> {
     let (ran, begun) = first_run(args, places)?;
     if ran.state != RunState::Complete {
-        tell!("go on with: vtax tune prove --resume {}", ran.header.id);
+        tell!("resume with: vtax tune prove --resume {}", ran.header.id);
         return begun.map_or(Ok(Exit::Interrupted), run::ended);
     }
     finish(&args.closing, &ran, places)
 }
 
-/// Confirms what the complete first run has shown, and keeps it.
+/// Confirms the findings of the complete first run, and keeps the changes.
 fn finish(closing: &Closing, ran: &RunReadings, places: &Locations) -> Result<Exit, Stop> {
     let (header, margin) = (&ran.header, margin(&ran.header)?);
     let proof = Proof::of(ran, margin);
@@ -177,7 +177,7 @@ fn finish(closing: &Closing, ran: &RunReadings, places: &Locations) -> Result<Ex
     let confirmation = match confirm(closing, header, &candidates, places)? {
         Ok(confirmation) => confirmation,
         Err(stopped) => {
-            tell!("nothing is kept without its confirmation; go on with: vtax tune prove --resume {}", header.id);
+            tell!("nothing is kept without its confirmation; resume with: vtax tune prove --resume {}", header.id);
             return run::ended(stopped);
         }
     };
@@ -201,7 +201,7 @@ fn finish(closing: &Closing, ran: &RunReadings, places: &Locations) -> Result<Ex
     answer(closing.json, &record, table::told)
 }
 
-/// The run in which each step is tried by itself. Of a run that was complete before, nothing is measured.
+/// Runs or resumes the run that tests each step separately. Measures nothing if that run is already complete.
 fn first_run(args: &ProveArgs, places: &Locations) -> Result<(RunReadings, Option<RanJob>), Stop> {
     let work = match &args.tried.resume {
         None => Work::Measure(Box::new(args.request()?)),
@@ -218,7 +218,7 @@ fn first_run(args: &ProveArgs, places: &Locations) -> Result<(RunReadings, Optio
     Ok((ran.run.clone(), Some(ran)))
 }
 
-/// By how much a change must help. Only runs of `vtax tune prove` have it.
+/// Returns the minimum gain of a change. Only runs of `vtax tune prove` have one.
 fn margin(header: &RunHeader) -> Result<Difference, Stop> {
     header.margin.ok_or_else(|| {
         let id = &header.id;
@@ -229,7 +229,7 @@ fn margin(header: &RunHeader) -> Result<Difference, Stop> {
     })
 }
 
-/// Changes what has helped, and writes the file for other hosts.
+/// Applies the helpful settings and writes the file for other hosts.
 fn keep_steps(
     closing: &Closing,
     header: &RunHeader,
@@ -254,7 +254,7 @@ impl Tried {
         for names in named.chain(bundles) {
             let rules = names.split(',').map(|name| Ok(find_rule(name).or_input()?.id.to_owned()));
             let rules = rules.collect::<Result<Vec<_>, Stop>>()?;
-            // The confirmation has a step of this name.
+            // The confirmation run uses this name for a step.
             without_name(names)?;
             let step = TuningStep { name: names.parse().or_input()?, rules, sysctl: Default::default() };
             if !steps.contains(&step) {
@@ -266,7 +266,7 @@ impl Tried {
 }
 
 impl Closing {
-    /// As many rounds as show a difference, within a part of the budget.
+    /// Returns the goal to detect this difference within a part of the budget.
     fn goal(&self, show: Difference, part: f64) -> Goal {
         Goal::Within { show, budget: Span(self.budget.0.mul_f64(part)) }
     }
@@ -297,14 +297,14 @@ impl ProveArgs {
     }
 }
 
-/// Each guarded path takes some per cent of a CPU at both of its ends.
+/// Each guarded path takes a few percent of a CPU at both ends.
 const MOST_GUARDED: usize = 4;
 
-/// Slices of a sample. What disturbs one of them, as another program does for a moment, doesn't move their median.
+/// Slices of a sample. A short disturbance, e.g. by another program, hits one slice and doesn't move the median.
 const SLICES: u32 = 10;
 
 impl ProveArgs {
-    /// The two ends of the path. Rows that are measured one after the other, as steps are, have one pair.
+    /// Returns the two endpoints of the path. Rows measured one after the other, such as steps, have one pair.
     fn endpoints(&self) -> Result<Vec<Endpoint>, Stop> {
         let endpoints = self.ends.endpoints()?;
         let of = |end: End| endpoints.iter().filter(move |endpoint| endpoint.end == end).count();
@@ -314,8 +314,8 @@ impl ProveArgs {
             None => Ok(endpoints),
             Some((option, ends)) => Err(Stop::input(miette::miette!(
                 code = "option-count",
-                "--{option} is given {ends} times, but settings are proved on one path at a time; give it once, and name \
-                 the others by --guard: their round trips must not become worse"
+                "--{option} is given {ends} times, but settings are proved on one path at a time; give it once, and protect \
+                 the other paths with --guard"
             ))),
         }
     }
@@ -325,7 +325,7 @@ impl ProveArgs {
         if given > MOST_GUARDED {
             return Err(Stop::input(miette::miette!(
                 code = "option-count",
-                "--guard is given {given} times, and each is one more load; give it {MOST_GUARDED} times at most"
+                "--guard is given {given} times, but each adds load; give it at most {MOST_GUARDED} times"
             )));
         }
         let controls = self.guard.iter().flat_map(|path| path.from.iter().chain([&path.to]));
@@ -355,12 +355,12 @@ fn without(header: &RunHeader) -> Vec<StepWithout> {
     named.map(|(step, why)| StepWithout { step: step.to_string(), why }).collect()
 }
 
-/// The name of the step that has all but one.
+/// Returns the name of the step that combines all steps but one.
 fn without_name(name: &str) -> Result<StepName, Stop> {
     format!("without-{name}").parse().or_input()
 }
 
-/// The rules of several steps as one step.
+/// Combines the rules of several steps into one step.
 fn bundle<'a>(name: &str, steps: impl Iterator<Item = &'a TuningStep>) -> Result<TuningStep, Stop> {
     let mut rules: Vec<String> = steps.flat_map(|step| step.rules.iter().cloned()).collect();
     rules.sort();
@@ -368,7 +368,7 @@ fn bundle<'a>(name: &str, steps: impl Iterator<Item = &'a TuningStep>) -> Result
     Ok(TuningStep { name: name.parse().or_input()?, rules, sysctl: Default::default() })
 }
 
-/// Measures all that helps together, and all but each of them. A run that was stopped confirms nothing.
+/// Measures all helpful steps together, and each combination without one of them. A stopped run confirms nothing.
 fn confirm(
     closing: &Closing,
     header: &RunHeader,
@@ -386,9 +386,9 @@ fn confirm(
             steps.push(TuningStep { name: without_name(left_out.name.as_str())?, ..bundle(TOGETHER, others)? });
         }
     }
-    // A change that truly helps must not be lost here by chance, and there are few steps left, so it gets more rounds.
+    // A change that helps must not be lost here by chance, and few steps are left, so each gets more rounds.
     let asked = MeasureRequest::trying(header, steps.clone(), closing.goal(closing.show.halved(), 1.0 - FIRST));
-    // Its ends run where those of the first run did.
+    // The endpoints run on the same CPUs as in the first run.
     let ran = measured(Work::Measure(Box::new(asked)), Pins::default(), header.label.clone(), places)?;
     if ran.error.is_some() || ran.run.state != RunState::Complete {
         return Ok(Err(ran));
@@ -403,7 +403,8 @@ fn confirm(
     Ok(Ok(Some(Confirmation { run: run.header.id.clone(), together: Proof::of(&run, margin), left_out })))
 }
 
-/// What is kept: if all together helps by more than the margin again, each step that may add as much to the others.
+/// Returns the steps to keep: if all steps together again help by more than the margin, each step that may add as much
+/// to the others.
 fn kept<'a>(confirmation: &Option<Confirmation>, candidates: &[&'a TuningStep]) -> Vec<&'a TuningStep> {
     let Some(Confirmation { together, left_out, .. }) = confirmation else { return Vec::new() };
     if !together.kept().iter().any(|step| step.as_str() == TOGETHER) {

@@ -14,20 +14,20 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct RevertArgs {
-    /// The change, by its number (`vtax tune status`). Without it, all changes
+    /// Change number, from `vtax tune status` [default: all changes]
     #[arg(value_name = "ID")]
     id: Option<BatchId>,
     #[command(flatten)]
     on: HostArgs,
-    /// Revert what can still be read if vtax's record is damaged, remove its lines from /etc, and keep the record
+    /// Revert the readable part of a damaged journal, remove vtax's lines from /etc, and keep a copy of the journal
     #[arg(long, conflicts_with = "id")]
     force: bool,
-    /// Print what was brought back as JSON
+    /// Print the reverted settings as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct RevertRecord {
     schema: &'static str,
@@ -48,7 +48,7 @@ pub(super) fn revert(args: &RevertArgs, places: &Locations) -> Result<Exit, Stop
     answer(args.json, &RevertRecord { schema: "vtax.tune-reverted/v1", report }, |record| told(&record.report))
 }
 
-/// What `--force --json` prints.
+/// Output of `--force --json`.
 #[derive(Serialize)]
 struct ForcedRecord {
     schema: &'static str,
@@ -60,7 +60,7 @@ fn forced(forced: &ForcedReport) -> String {
     let (Some(damage), Some(kept)) = (&forced.damage, &forced.kept_as) else { return told(&forced.report) };
     let lines = forced.removed_lines.iter().map(|line| format!("  removed from {line}\n")).collect::<String>();
     format!(
-        "{}{lines}The record was damaged ({damage}), so other settings may still be changed: those that the removed lines name, \
+        "{}{lines}The journal was damaged ({damage}), so other settings may still be changed: those that the removed lines name, \
          and others until the next reboot. It is kept as {}.\n",
         told_of_changes(&forced.report),
         kept.display()
@@ -69,13 +69,13 @@ fn forced(forced: &ForcedReport) -> String {
 
 fn told(report: &RevertReport) -> String {
     if *report == RevertReport::default() {
-        return "Nothing is changed.\n".to_owned();
+        return "No changes to revert.\n".to_owned();
     }
     told_of_changes(report)
 }
 
 fn told_of_changes(report: &RevertReport) -> String {
-    let left = report.foreign.iter().map(|left| format!("  left alone: {}; it is {} now\n", left.change, left.found));
+    let left = report.foreign.iter().map(|left| format!("  left alone: {}; now {}\n", left.change, left.found));
     format!("{}.\n{}", capitalised(&report.to_string()), left.collect::<String>())
 }
 

@@ -1,4 +1,4 @@
-//! The round trip that buffers and idle states are judged by.
+//! The round trip used to check buffers and idle states.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -17,23 +17,23 @@ use crate::{exit::Stop, progress};
 
 #[derive(Debug, Args)]
 pub(super) struct RttArgs {
-    /// The round trip of the path that matters, as you have measured it. Buffers and idle states are judged by it
+    /// Measured round trip of the path, e.g. 20ms. Used to check buffers and idle states
     #[arg(long, value_name = "TIME")]
     rtt: Option<Span>,
-    /// Measure that round trip from the host: to an end with an agent, as --host names one, by 1-byte requests; or to
-    /// an address or ADDRESS:PORT, by the time that TCP connections take, accepted or refused [default port: 22]
+    /// Peer to measure the round trip to, from the host: with 1-byte requests to an endpoint spelled as for --host, or
+    /// from TCP connection times (accepted or refused) to ADDRESS or ADDRESS:PORT [default port: 22]
     #[arg(long, value_name = "HOST|ADDRESS", conflicts_with = "rtt")]
     rtt_to: Option<RttPeer>,
 }
 
-/// Where a round trip goes to.
+/// The peer of a round trip.
 #[derive(Debug, Clone)]
 enum RttPeer {
     Agent(Control),
     Address(SocketAddr),
 }
 
-/// Usually there is a server behind it, or a kernel that refuses at once.
+/// Usually served, or refused immediately by the kernel.
 const SSH: u16 = 22;
 
 impl FromStr for RttPeer {
@@ -49,7 +49,7 @@ impl FromStr for RttPeer {
 }
 
 impl RttArgs {
-    /// What agents measure. It comes before the host is reached: the agent of a guest speaks to one vtax at a time.
+    /// Measures with agents, before the host is reached: a guest's agent serves one vtax at a time.
     pub(super) fn by_agents(&self, host: &Control, places: &Locations) -> Result<Option<PathRtt>, Stop> {
         match (&self.rtt, &self.rtt_to) {
             (Some(given), _) => Ok(Some(PathRtt { time: given.0, source: RttSource::Given })),
@@ -61,7 +61,7 @@ impl RttArgs {
         }
     }
 
-    /// What the host itself measures.
+    /// Measures from the host itself.
     pub(super) fn by_host(&self, host: &TuningHost) -> Result<Option<PathRtt>, Stop> {
         let Some(RttPeer::Address(to)) = self.rtt_to else { return Ok(None) };
         Ok(Some(PathRtt { time: host.connect_time(to)?, source: RttSource::Connections(to) }))

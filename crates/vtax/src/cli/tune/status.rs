@@ -20,7 +20,7 @@ pub(crate) struct StatusArgs {
     json: bool,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct StatusRecord {
     schema: &'static str,
@@ -36,30 +36,30 @@ pub(super) fn status(args: &StatusArgs, places: &Locations) -> Result<Exit, Stop
 
 fn told(status: &TuningStatus, on: &HostArgs) -> String {
     if status.changes.is_empty() {
-        return "Nothing is changed.\n".to_owned();
+        return "No changes.\n".to_owned();
     }
     let mut text = String::new();
     if status.rebooted {
         text += match status.changes.iter().any(|batch| batch.is_kept) {
-            true => "The machine was started again since: only what is kept over a restart is there.\n",
-            false => "The machine was started again since: the kernel has forgotten these changes.\n",
+            true => "Rebooted since: only persistent changes are in effect.\n",
+            false => "Rebooted since: no longer in effect.\n",
         };
     }
     if status.in_use {
-        text += "Another vtax works on the changes now.\n";
+        text += "Another vtax is working on the changes now.\n";
     }
     for batch in &status.changes {
-        let kept = if batch.is_kept { ", kept over a restart" } else { "" };
+        let kept = if batch.is_kept { ", persistent" } else { "" };
         text += &format!("Change {} ({}{kept}):\n", batch.id, batch.state);
         for setting in &batch.settings {
             let note = match (&setting.now, setting.is_ours) {
-                (None, _) => "; it is gone".to_owned(),
+                (None, _) => "; no longer exists".to_owned(),
                 (Some(_), true) => String::new(),
-                (Some(now), false) => format!("; it is {now} now"),
+                (Some(now), false) => format!("; now {now}"),
             };
             text += &format!("  {}{note}\n", setting.change);
         }
     }
     let host = on.words();
-    text + &format!("vtax tune revert ID{host} brings one back, vtax tune revert{host} all of them.\n")
+    text + &format!("vtax tune revert ID{host} reverts one change, vtax tune revert{host} all.\n")
 }

@@ -1,4 +1,4 @@
-//! What `vtax tune prove` prints.
+//! Output of `vtax tune prove`.
 
 use std::mem;
 
@@ -18,9 +18,9 @@ pub(super) fn told(record: &ProvedRecord) -> String {
 }
 
 fn view(record: &ProvedRecord) -> View {
-    let mut sections = vec![titled("Each by itself", steps(&record.proof))];
+    let mut sections = vec![titled("Individual steps", steps(&record.proof))];
     if let Some(Confirmation { together, .. }) = &record.confirmation {
-        sections.push(titled("What helps, measured again together", steps(together)));
+        sections.push(titled("Helpful steps, combined", steps(together)));
     }
     sections.extend(left_out(record));
     sections.extend(listed(
@@ -31,12 +31,12 @@ fn view(record: &ProvedRecord) -> View {
         let changes: Vec<String> = batch.changes.iter().map(ToString::to_string).collect();
         (taken_back(batch), changes.join("; "))
     };
-    sections.extend(listed("Changed and kept", record.changes.iter().map(kept)));
+    sections.extend(listed("Kept changes", record.changes.iter().map(kept)));
     let answer = Section { parts: vec![SectionPart::Paragraph(summary(record))], ..Section::default() };
     View { answer: Some(answer), sections, ..View::default() }
 }
 
-/// The command that brings a change back.
+/// Returns the command that reverts a change.
 fn taken_back(KeptBatch { host, id, .. }: &KeptBatch) -> String {
     let host = host.as_ref().map_or(String::new(), |host| format!(" --host {host}"));
     format!("vtax tune revert {id}{host}")
@@ -56,7 +56,7 @@ fn listed(title: &str, items: impl Iterator<Item = (String, String)>) -> Option<
 fn summary(record: &ProvedRecord) -> String {
     let tried = record.proof.steps.len();
     let kept = match record.kept.len() {
-        0 => "none is kept".to_owned(),
+        0 => "none kept".to_owned(),
         count => {
             let names: Vec<String> = record.kept.iter().map(ToString::to_string).collect();
             let helps = if count == 1 { "helps" } else { "help" };
@@ -68,26 +68,26 @@ fn summary(record: &ProvedRecord) -> String {
             let elsewhere = record
                 .file
                 .as_ref()
-                .map(|file| format!(" The same on another host: vtax tune apply --file {}", file.display()));
+                .map(|file| format!(" To apply them to another host: vtax tune apply --file {}", file.display()));
             format!(
-                " The settings are changed and stay so: {} brings them back{}.{}",
+                " The changes stay in effect; to undo: {}{}.{}",
                 taken_back(first),
-                if record.changes.len() > 1 { ", and so on below" } else { "" },
+                if record.changes.len() > 1 { " (other hosts: see below)" } else { "" },
                 elsewhere.unwrap_or_default()
             )
         }
-        (None, true) => " Every setting is as it was.".to_owned(),
-        (None, false) => " Every setting is as it was: --keep-none.".to_owned(),
+        (None, true) => " All settings are restored.".to_owned(),
+        (None, false) => " All settings are restored (--keep-none).".to_owned(),
     };
     let tried = if tried == 1 { "1 step was tried".to_owned() } else { format!("{tried} steps were tried") };
-    format!("{tried}; {kept}.{after} The figures are in the run {}.", record.run)
+    format!("{tried}; {kept}.{after} Figures: run {}.", record.run)
 }
 
-/// A line for each step and test, and below them the settings as they are against themselves.
+/// One line per step and test; below them, the baseline compared with itself.
 fn steps(proof: &Proof) -> Table {
     let mut rows = Vec::new();
     for step in &proof.steps {
-        // Name and verdict stand in the first line of the step.
+        // Name and verdict appear in the first line of the step.
         let (mut name, mut words) = (step.step.to_string(), verdict(step));
         for effect in &step.effects {
             let guards = step.guards.iter().filter(|guard| guard.block == effect.block);
@@ -121,7 +121,7 @@ fn p(p: f64) -> Value {
     if p < 0.0001 { "< 0.0001".into() } else { format!("{p:.4}").into() }
 }
 
-/// Those that are broken, with the figure.
+/// Lists the violated guards with their figures.
 fn told_guards<'a>(guards: impl Iterator<Item = &'a GuardFinding>) -> Value {
     let broken: Vec<String> = guards
         .filter(|guard| guard.broken)
@@ -130,7 +130,7 @@ fn told_guards<'a>(guards: impl Iterator<Item = &'a GuardFinding>) -> Value {
             format!("{guard}{to} {:+.0} %", (ratio - 1.0) * 100.0)
         })
         .collect();
-    if broken.is_empty() { "hold".into() } else { broken.join(", ").into() }
+    if broken.is_empty() { "OK".into() } else { broken.join(", ").into() }
 }
 
 fn verdict(step: &StepProof) -> String {
@@ -139,31 +139,31 @@ fn verdict(step: &StepProof) -> String {
         StepVerdict::Kept => "helps".to_owned(),
         StepVerdict::TooSmall => "helps too little".to_owned(),
         StepVerdict::LeftBehind => {
-            "not sure: what changes leave behind when they are brought back (\"as is, again\") may look like help, or hide harm"
+            "inconclusive: after-effects of reverting (\"baseline after revert\") may look like a gain, or hide harm"
                 .to_owned()
         }
         StepVerdict::Harmful => "harmful".to_owned(),
-        StepVerdict::GuardBroken => "helps, but a guard is broken".to_owned(),
-        StepVerdict::NotMeasured => "its samples failed".to_owned(),
+        StepVerdict::GuardBroken => "helps, but guard violated".to_owned(),
+        StepVerdict::NotMeasured => "samples failed".to_owned(),
         StepVerdict::NoEffectShown => match could.reduce(f64::max) {
-            Some(could) => format!("no effect shown; could have shown {:.1} %", could * 100.0),
-            None => "no effect shown; too noisy to show a factor of two".to_owned(),
+            Some(could) => format!("no effect shown; detectable: {:.1} %", could * 100.0),
+            None => "no effect shown; too noisy to detect a factor of two".to_owned(),
         },
     }
 }
 
 fn floor(FloorProof { block, ratio, low, high, p: alone, could_show }: &FloorProof) -> TableRow {
-    let words = could_show.map_or("too noisy".to_owned(), |could| format!("could show {:.1} %", could * 100.0));
+    let words = could_show.map_or("too noisy".to_owned(), |could| format!("detectable: {:.1} %", could * 100.0));
     let again = JudgedChange { ratio: *ratio, ends: Some([*low, *high]), verdict: None, words: String::new() };
-    let labels = vec!["as is, again".to_owned(), test(block)];
+    let labels = vec!["baseline after revert".to_owned(), test(block)];
     TableRow::new(labels, [Value::Judged(again), p(*alone), Value::Absent, words.into()])
 }
 
-/// What each step adds to the others.
+/// Shows how much each step adds to the others.
 fn left_out(record: &ProvedRecord) -> Option<Section> {
     let left_out = &record.confirmation.as_ref()?.left_out;
     let row = |left: &LeftOut| {
-        let verdict = if left.adds { "adds to the others" } else { "adds nothing to the others; it is brought back" };
+        let verdict = if left.adds { "adds to the others" } else { "adds nothing to the others; reverted" };
         let rows = left.without.iter().enumerate().map(move |(index, comparison)| {
             let StepComparison { block, of, ratio, low, high } = comparison;
             let words = of.noun().to_owned();
@@ -177,7 +177,7 @@ fn left_out(record: &ProvedRecord) -> Option<Section> {
     };
     let rows: Vec<TableRow> = left_out.iter().flat_map(row).collect();
     let heads = ["without", "test"].map(str::to_owned).to_vec();
-    let columns = [Column::left("change [95 %]"), Column::wrapped("so it")];
+    let columns = [Column::left("change [95 %]"), Column::wrapped("verdict")];
     let table = Table { labels: heads, groups: vec![Group::untitled(columns)], rows, ..Table::default() };
-    (!left_out.is_empty()).then(|| titled("All but one, against all together", table))
+    (!left_out.is_empty()).then(|| titled("Leave-one-out", table))
 }
