@@ -100,10 +100,10 @@ fn of_machine(server: &Server) {
         echo 8 >/sys/class/net/lo/queues/rx-0/rps_cpus; {TELL}=lo taskset -c 0 {} flood",
         program.display()
     ));
-    found_and_told("1; the kernel's own is 1000");
+    found_and_told("1; the kernel default is 1000");
     apply_and_revert("1000", "1");
     server.shell("echo 1000 >/proc/sys/net/core/netdev_max_backlog");
-    found_and_told("packets dropped since the machine was started");
+    found_and_told("packets dropped since boot");
     apply_and_revert("2000", "1000");
 }
 

@@ -1,4 +1,4 @@
-//! What is asked about a host.
+//! Input of the rules: a host, a goal and a path.
 
 use std::{collections::BTreeSet, fmt, net::SocketAddr, time::Duration};
 
@@ -8,38 +8,38 @@ use vtax_model::endpoint::Control;
 
 use crate::{observed::Observation, path::TuningPath};
 
-/// A host, and what its user wants of it.
+/// A host and the user's goal for it.
 #[derive(Debug, Clone, Copy)]
 pub struct TuningCase<'a> {
     /// Settings and hardware, as read from the host's files and drivers.
     pub host: &'a HostFacts,
-    /// What its counters did while they were watched.
+    /// Counter changes while the host was observed.
     pub observed: Option<&'a Observation>,
-    /// What its user wants.
+    /// The user's goal.
     pub goal: TuningGoal,
-    /// The round trip of the path that matters.
+    /// The round trip of the relevant path.
     pub rtt: Option<&'a PathRtt>,
-    /// What lies on the path that matters. None if everything does.
+    /// The relevant path. None means the whole host.
     pub path: Option<&'a TuningPath>,
 }
 
-/// The round trip of a path, and who measured it. Findings that are computed from it say so.
+/// The round trip of a path, with its source. Findings computed from it report the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathRtt {
     /// From a request to its answer.
     pub time: Duration,
-    /// Who measured it, and how.
+    /// Source of the measurement.
     pub source: RttSource,
 }
 
-/// Who measured a round trip, and how.
+/// Source of a round-trip measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RttSource {
-    /// The user says it.
+    /// Given by the user.
     Given,
-    /// The median of the times that some TCP connections took to this address.
+    /// The median time of several TCP connections to this address.
     Connections(SocketAddr),
-    /// The median of vtax's requests of one byte to this end.
+    /// The median of vtax's 1-byte requests to this endpoint.
     Requests(Control),
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for RttSource {
     }
 }
 
-/// What is to become better.
+/// Optimization goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, strum::Display, strum::IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
@@ -68,7 +68,7 @@ pub enum TuningGoal {
     Latency,
     /// Bandwidth.
     Throughput,
-    /// Both. What helps one and harms the other is left alone.
+    /// Both. Settings that help one and harm the other are left alone.
     #[default]
     Both,
 }
@@ -82,13 +82,13 @@ impl TuningGoal {
         self == TuningGoal::Throughput
     }
 
-    /// Whether a rule for `self` is of use to somebody who wants `asked`.
+    /// Returns true if a rule for `self` is relevant to the goal `asked`.
     pub(crate) fn serves(self, asked: TuningGoal) -> bool {
         self == TuningGoal::Both || asked == TuningGoal::Both || self == asked
     }
 }
 
-/// By its address on the PCI bus; a device elsewhere, by its interrupts.
+/// Compares PCI addresses; for other devices, interrupts.
 fn is_of_same_device(one: &HostLink, other: &HostLink) -> bool {
     let (Some(device), Some(other)) = (&one.device, &other.device) else { return false };
     match (&device.pci, &other.pci) {
@@ -99,8 +99,8 @@ fn is_of_same_device(one: &HostLink, other: &HostLink) -> bool {
 }
 
 impl<'a> TuningCase<'a> {
-    /// The links with a device that are switched on and that matter. A representor is one only if the device's own port
-    /// isn't: its packets are those of that port.
+    /// Returns the relevant links that have a device and are up. A representor is included only if the device's own port
+    /// isn't, since both carry the same packets.
     pub(crate) fn ports(&self) -> impl Iterator<Item = &'a HostLink> {
         let all = self.with_devices();
         let is_behind = |link: &HostLink| {
@@ -109,7 +109,7 @@ impl<'a> TuningCase<'a> {
         all.iter().copied().filter(|link| !is_behind(link)).collect::<Vec<_>>().into_iter()
     }
 
-    /// One of these links for each device. Ports of one device share its interrupts.
+    /// Returns one of these links per device. Ports of one device share its interrupts.
     pub(crate) fn devices(&self) -> impl Iterator<Item = &'a HostLink> {
         let mut devices: Vec<&HostLink> = Vec::new();
         for link in self.ports() {
@@ -125,17 +125,17 @@ impl<'a> TuningCase<'a> {
         self.host.ports().filter(|link| path.is_none_or(|path| path.has_link(link))).collect()
     }
 
-    /// The interrupts of a link's device whose CPUs can be chosen.
+    /// Returns the interrupts of a link's device whose CPUs can be changed.
     pub(crate) fn movable_interrupts(&self, link: &'a HostLink) -> Vec<&'a HostInterrupt> {
         self.host.interrupts_of(link).filter(|interrupt| interrupt.is_managed != Some(true)).collect()
     }
 
-    /// The CPUs that handle an interrupt: while the host was watched, if it was.
+    /// Returns the CPUs that handle an interrupt, during the observation if there was one.
     pub(crate) fn handlers(&self, interrupt: &HostInterrupt) -> InterruptCpus {
         interrupt.cpus(self.observed.and_then(|observed| observed.before.interrupts.get(&interrupt.number)))
     }
 
-    /// The bridge that a link is a port of: itself, or by a bond or a VLAN above it.
+    /// Returns the bridge above a link: its own, or that of a bond or VLAN above it.
     pub(crate) fn bridge_above(&self, link: &HostLink) -> Option<&'a HostLink> {
         let links = &self.host.links;
         let is_above =
@@ -155,20 +155,20 @@ impl<'a> TuningCase<'a> {
         None
     }
 
-    /// The file that gives a network setting its value when the machine is started.
+    /// Returns the file that sets a network setting at boot.
     pub(crate) fn owner_of(&self, setting: &str) -> Option<String> {
         let source = self.host.owners.source_of(setting)?;
         Some(format!("{}:{} sets {}", source.file, source.line, source.value))
     }
 
-    /// All links that are switched on and that matter, but not the loopback.
+    /// Returns all relevant links that are up, except the loopback.
     pub(crate) fn links(&self) -> impl Iterator<Item = &'a HostLink> {
         let path = self.path;
         let on = self.host.links.iter().filter(|link| link.is_up && link.name != "lo");
         on.filter(move |link| path.is_none_or(|path| path.has_link(link)))
     }
 
-    /// The guests that matter.
+    /// Returns the relevant guests.
     pub(crate) fn guests(&self) -> impl Iterator<Item = &'a HostGuest> {
         let path = self.path;
         self.host.guests.iter().filter(move |guest| path.is_none_or(|path| path.has_guest(guest)))

@@ -1,4 +1,4 @@
-//! Asks all rules, and ranks what they found.
+//! Evaluates all rules and ranks their findings.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +12,20 @@ use crate::{
     rules::RULES,
 };
 
-/// What all rules say about a host.
+/// Outcomes of all rules on a host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostCheck {
-    /// What costs speed, or may. What is expected to bring most comes first.
+    /// Settings that cost or may cost speed, the largest expected gain first.
     pub findings: Vec<CheckedRule<TuningFinding>>,
-    /// What was looked at and is good.
+    /// Settings that are OK.
     pub good: Vec<CheckedRule<String>>,
-    /// Rules about what this host doesn't have.
+    /// Rules that do not apply to this host.
     pub not_here: Vec<CheckedRule<String>>,
-    /// What can't be told.
+    /// Undetermined outcomes.
     pub unknown: Vec<CheckedRule<String>>,
 }
 
-/// What a rule says.
+/// The outcome of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct CheckedRule<T> {
@@ -34,12 +34,12 @@ pub struct CheckedRule<T> {
     pub says: T,
 }
 
-/// Asks all rules that serve the goal of the case.
+/// Evaluates all rules relevant to the goal of the case.
 pub fn check(case: &TuningCase<'_>) -> HostCheck {
     ask(case, |rule| rule.goal.serves(case.goal))
 }
 
-/// Asks the rules of these names, whatever they serve.
+/// Evaluates the rules of these names, whatever their goal.
 pub fn check_named(case: &TuningCase<'_>, names: &BTreeSet<&str>) -> HostCheck {
     ask(case, |rule| names.contains(rule.id))
 }
@@ -49,13 +49,13 @@ fn ask(case: &TuningCase<'_>, wanted: impl Fn(&TuningRule) -> bool) -> HostCheck
     for rule in RULES.iter().filter(|rule| wanted(rule)) {
         outcomes(rule, case).into_iter().for_each(|outcome| checked.add(rule, outcome));
     }
-    // Of two that are expected to bring the same, the one that risks less comes first.
+    // At equal expected gain, lower risk comes first.
     checked.findings.sort_by_key(|finding| (std::cmp::Reverse(finding.says.gain), finding.risk));
     checked
 }
 
-/// Without a file that it looks at, a rule knows neither that all is well nor that a thing isn't there, and what it finds
-/// may be no more than what is left to be seen.
+/// Without one of its files, a rule can conclude neither that a setting is OK nor that it does not apply, and its findings
+/// may be incomplete.
 fn outcomes(rule: &TuningRule, case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let mut outcomes = (rule.check)(case);
     let needs = |file: &UnusableFile| rule.needs.iter().copied().flatten().any(|needed| file.is_at(needed));
@@ -70,7 +70,7 @@ fn outcomes(rule: &TuningRule, case: &TuningCase<'_>) -> Vec<RuleOutcome> {
         RuleOutcome::Unknown(_) => true,
         RuleOutcome::Good(_) | RuleOutcome::NotHere(_) => false,
     });
-    outcomes.push(RuleOutcome::Unknown(format!("{} can't be used: {}{more}", first.file, first.why)));
+    outcomes.push(RuleOutcome::Unknown(format!("cannot use {}: {}{more}", first.file, first.why)));
     outcomes
 }
 

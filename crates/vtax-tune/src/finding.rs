@@ -1,42 +1,42 @@
-//! What a rule says about a host.
+//! Outcomes of a rule on a host.
 
 use serde::{Deserialize, Serialize};
 use vtax_model::foreign::ForeignText;
 
 use crate::setting::Proposal;
 
-/// What a rule says about one object of a host, or about the whole host.
+/// The outcome of a rule for one object of a host, or for the whole host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", content = "detail", rename_all = "kebab-case")]
 pub enum RuleOutcome {
-    /// Something costs speed, or may.
+    /// A setting costs or may cost speed.
     Found(TuningFinding),
-    /// It was looked at and is good. The text says what was seen.
+    /// The setting is OK. The text says what was seen.
     Good(String),
-    /// The host has nothing that the rule is about. The text says what is missing.
+    /// The rule does not apply to the host. The text says what is missing.
     NotHere(String),
-    /// It can't be told. The text says why, and what would mend that.
+    /// The outcome cannot be determined. The text gives the reason and the remedy.
     Unknown(String),
 }
 
-/// Something that costs speed, or may.
+/// A setting that costs or may cost speed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TuningFinding {
-    /// The link, guest or setting that it is about.
+    /// The link, guest or setting concerned.
     pub object: ForeignText,
-    /// What is seen, with the figures.
+    /// The observation, with figures.
     pub seen: String,
-    /// Why it matters on this host.
+    /// The reason why it matters on this host.
     pub because: String,
-    /// How much a change is expected to bring.
+    /// The expected gain of a change.
     pub gain: ExpectedGain,
-    /// What to do.
+    /// The remedy.
     pub remedy: TuningRemedy,
-    /// Who else sets the same, if that is known.
+    /// Another program or file that sets the same, if known.
     pub owner: Option<String>,
 }
 
-/// How much a change is expected to bring, from what others have measured. [`crate::RULES`] say who did.
+/// The expected gain of a change, from published measurements. [`crate::RULES`] name their sources.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::Display, strum::IntoStaticStr,
 )]
@@ -45,19 +45,19 @@ pub struct TuningFinding {
 pub enum ExpectedGain {
     /// A few percent, or only in the tail.
     Small,
-    /// Some 10 % of bandwidth or round trip.
+    /// About 10 % of bandwidth or round trip.
     Medium,
     /// More than 30 % of bandwidth or round trip.
     Large,
 }
 
-/// What to do about a finding.
+/// The remedy for a finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TuningRemedy {
-    /// Settings that vtax can change and put back.
+    /// Settings that vtax can change and restore.
     Change(Vec<Proposal>),
-    /// What its user must do.
+    /// Instructions for the user.
     Advice(String),
 }
 
@@ -77,11 +77,11 @@ impl TuningFinding {
         TuningFinding { gain, ..self }
     }
 
-    /// Without a proposal the settings are as they should be, and what is seen doesn't follow them.
+    /// Without a proposal, the settings are already right, but the observation does not match them yet.
     pub(crate) fn change(self, proposals: impl IntoIterator<Item = Proposal>) -> RuleOutcome {
         let proposals: Vec<Proposal> = proposals.into_iter().collect();
         if proposals.is_empty() {
-            let text = format!("{}: {}. The settings are as they should be: look again later", self.object, self.seen);
+            let text = format!("{}: {}. The settings are already right: check again later", self.object, self.seen);
             return RuleOutcome::Unknown(text);
         }
         RuleOutcome::Found(TuningFinding { remedy: TuningRemedy::Change(proposals), ..self })
@@ -95,7 +95,7 @@ impl TuningFinding {
         TuningFinding { owner, ..self }
     }
 
-    /// The settings that it would change.
+    /// Returns the settings that the remedy would change.
     pub fn proposals(&self) -> &[Proposal] {
         match &self.remedy {
             TuningRemedy::Change(proposals) => proposals,

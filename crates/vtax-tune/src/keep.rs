@@ -1,6 +1,6 @@
-//! Which changes can be kept over a restart of the machine, and by which line of a file.
+//! Persistence of changes across reboots, by lines of vtax's own files.
 //!
-//! Only files of ours are written. What a file of somebody else sets stays as that file says.
+//! Only vtax's own files are written. Settings that another file sets stay as that file says.
 
 mod link;
 mod sysctl;
@@ -17,32 +17,32 @@ use crate::{
     setting::{HostSetting, Proposal},
 };
 
-/// Changes, and the lines that keep them.
+/// Changes and the lines that persist them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct KeptPlan {
-    /// What is changed now, as of [`crate::plan()`].
+    /// Changes made now, as planned by [`crate::plan()`].
     pub changes: Vec<Change>,
-    /// What keeps it.
+    /// Lines that persist them.
     pub lines: Vec<Change>,
-    /// What nothing of vtax's can keep.
+    /// Changes that vtax cannot persist.
     pub not_kept: Vec<NotKept>,
 }
 
-/// A change that is lost at the next start of the machine.
+/// A change that is lost at the next reboot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotKept {
     /// Setting and new value, in words.
     pub change: ForeignText,
-    /// Why vtax doesn't keep it.
+    /// The reason why vtax does not persist it.
     pub because: ForeignText,
-    /// What would keep it.
+    /// The alternative that would persist it.
     pub instead: ForeignText,
 }
 
 /// A line with its value.
 type Line = (KeptLine, String);
 
-/// Why there is none, and what its user can do instead.
+/// The reason why there is no line, and the alternative.
 struct Refusal {
     because: String,
     instead: String,
@@ -54,12 +54,12 @@ impl Refusal {
     }
 }
 
-/// Makes changes of proposals, as [`crate::plan()`] does, and finds for each the line that keeps it. What has its value
-/// already gets a line, too. `standing` are the changes that are made: what one of them has set is brought back as it was
-/// when its line goes after a restart.
+/// Turns proposals into changes, as [`crate::plan()`] does, with the line that persists each. Settings that already have
+/// their value get a line too. `standing` are the changes in effect: a setting made by one of them is restored to its
+/// original value when its line is removed after a reboot.
 ///
 /// # Errors
-/// A setting that is gone since it was looked at, or that can't be read; a file of vtax's that can't be read.
+/// Fails if a setting no longer exists or cannot be read, or if one of vtax's files cannot be read.
 pub fn plan_kept(
     host: &mut HostAccess,
     facts: &HostFacts,
@@ -85,7 +85,7 @@ pub fn plan_kept(
     Ok(plan)
 }
 
-/// The change that has set what has its value already.
+/// Returns the standing change that set a value which is already in effect.
 fn made<'a>(change: &'a Change, standing: &'a [Change]) -> &'a Change {
     let same = |made: &&Change| made.name() == change.name() && made.value() == change.value();
     standing.iter().rev().find(same).filter(|_| change.changes_nothing()).unwrap_or(change)
@@ -99,33 +99,33 @@ fn line(
 ) -> Result<Result<Line, Refusal>, ChangeError> {
     let found = match setting {
         HostSetting::InterruptCpus { .. } => Err(Refusal::new(
-            "interrupts come with their driver, after all files of settings were read",
-            "a policy script of irqbalance keeps it, or one that runs when the driver is there",
+            "interrupts appear with their driver, after the configuration files are read",
+            "use an irqbalance policy script, or a script that runs once the driver is loaded",
         )),
         HostSetting::ThreadCpus { .. } => Err(Refusal::new(
             "the thread ends with its guest",
-            "libvirt keeps it: virsh vcpupin or emulatorpin with --config",
+            "use libvirt: virsh vcpupin or emulatorpin with --config",
         )),
         _ if namespace.is_some() => Err(Refusal::new(
-            "it is in a network namespace, which ends with the machine",
-            "change it again when the namespace is there",
+            "it is in a network namespace, which a reboot removes",
+            "apply it again once the namespace exists",
         )),
         _ if !is_first_network(host) => Err(Refusal::new(
-            "vtax runs in a network namespace, and files of settings are for the machine's first one",
-            "run vtax outside of it",
+            "vtax runs in a network namespace, but configuration files apply to the initial one",
+            "run vtax outside it",
         )),
         HostSetting::Sysctl { key, value } => sysctl::line(facts, key, value.raw()),
         setting => link::line(host, facts, setting),
     };
     Ok(match found {
         Ok((line, _)) if let Some(because) = line.file.obstacle(host)? => {
-            Err(Refusal::new(because, "set it where this host keeps such settings"))
+            Err(Refusal::new(because, "set it where this host configures such settings"))
         }
         found => found,
     })
 }
 
-/// Whether this process has the network of the first one. If that can't be told, it has.
+/// Returns true if this process is in the initial network namespace, or if that is unknown.
 fn is_first_network(host: &HostAccess) -> bool {
     let of = |process: &str| fs::metadata(host.place(&format!("/proc/{process}/ns/net"))).map(|found| found.ino()).ok();
     of("1").is_none_or(|first| of("self") == Some(first))

@@ -1,8 +1,8 @@
-//! Finds settings of a host that cost its network speed, and says how to change them.
+//! Finds host settings that cost network speed, and the changes that improve them.
 //!
 //! A [`TuningRule`] is a pure function of [`vtax_host::inspect::HostFacts`]. It reads nothing and changes nothing, so all
-//! rules are tried on the copied files of machines. [`check()`] asks all of them, and [`plan()`] makes changes of what they
-//! propose. A [`Tuner`] makes these changes on the own machine, for vtax or for an agent that gets a [`TuningOrder`].
+//! rules are tested on copied files of machines. [`check()`] evaluates all rules, and [`plan()`] turns their proposals into
+//! changes. A [`Tuner`] makes these changes on the local machine, for vtax or for an agent that receives a [`TuningOrder`].
 
 #![forbid(unsafe_code)]
 

@@ -1,29 +1,29 @@
-//! What lies on the path of one object: a NIC, another link or a guest.
+//! The path of one object: a NIC, another link or a guest.
 
 use std::collections::BTreeSet;
 
 use vtax_host::inspect::{HostFacts, HostGuest, HostLink};
 use vtax_model::foreign::ForeignText;
 
-/// The links and guests of a host that the packets of one object go through.
+/// The links and guests that the packets of one object traverse on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TuningPath {
     links: BTreeSet<ForeignText>,
     guests: GuestsOnPath,
 }
 
-/// Which guests matter.
+/// The relevant guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestsOnPath {
     /// All: each may use a NIC.
     All,
-    /// The one of this process.
+    /// The guest of this process.
     One(u32),
-    /// None: a zone has its packets from no guest.
+    /// None: a zone's packets come from no guest.
     None,
 }
 
-/// A host that doesn't have the object.
+/// The host does not have the object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("{host} has no link or guest `{name}`; it has {there}")]
 #[diagnostic(code("no-such-link"))]
@@ -34,7 +34,7 @@ pub struct NoSuchObject {
 }
 
 impl TuningPath {
-    /// The path of a link, or of a guest by its name or by the number of QEMU's process.
+    /// Returns the path of a link, or of a guest by its name or QEMU's PID.
     pub fn of(host: &HostFacts, name: &str) -> Result<TuningPath, NoSuchObject> {
         if host.links.iter().any(|link| link.name == name) {
             return Ok(TuningPath::under(host, [name.into()], GuestsOnPath::All));
@@ -46,7 +46,7 @@ impl TuningPath {
         }
     }
 
-    /// These links, the bridges that they are ports of, and the NICs below.
+    /// Returns the path of these links: with the bridges above them and the NICs below.
     pub fn under(host: &HostFacts, links: impl IntoIterator<Item = ForeignText>, guests: GuestsOnPath) -> TuningPath {
         let mut path = BTreeSet::new();
         let mut next: Vec<ForeignText> = links.into_iter().collect();
@@ -74,7 +74,7 @@ impl TuningPath {
     }
 }
 
-/// Whether a link below is a NIC or has one below itself. The other ports of a bridge belong to others.
+/// Returns true if a lower link is a NIC or has links below it. The other ports of a bridge belong to other paths.
 fn leads_out(host: &HostFacts, name: &ForeignText) -> bool {
     let link = host.links.iter().find(|link| link.name == *name);
     link.is_some_and(|link| link.device.is_some() || !link.lower.is_empty())
@@ -107,7 +107,7 @@ mod tests {
         HostGuest { name: name.into(), pid, start_ticks: 1, vcpus, vhost, nic_queues, links: vec![tap.into()] }
     }
 
-    /// Two guests on one bridge, above a bond of two NICs by a VLAN; a third NIC is apart.
+    /// Two guests on one bridge, above a VLAN on a bond of two NICs; a third NIC is separate.
     fn host() -> HostFacts {
         let links = vec![
             link("tap0", "br0", &[], false),
@@ -154,7 +154,7 @@ mod tests {
         assert!(told.contains("`eth9`") && told.contains("eth2, guest db"), "{told}");
     }
 
-    /// A host may say anything.
+    /// A host may report anything.
     #[test]
     fn links_in_a_circle_end() {
         let links = vec![link("a", "b", &["b"], false), link("b", "a", &["a"], false)];

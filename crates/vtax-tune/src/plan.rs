@@ -1,4 +1,4 @@
-//! From proposals to changes of the machine.
+//! Planning of changes from proposals.
 
 use vtax_change::{Change, ChangeError, HostAccess, LinkAt, NamespaceRef};
 use vtax_model::foreign::ForeignText;
@@ -9,11 +9,11 @@ use vtax_sys::{
 
 use crate::setting::{HostSetting, Proposal};
 
-/// Makes a change of each proposal, and reads the value that is there now. A setting that several rules propose to change
-/// is changed once, as the first proposes. What has its value already is left out.
+/// Turns each proposal into a change, reading the current value. If several rules propose to change a setting, the first
+/// proposal wins. Settings that already have their value are omitted.
 ///
 /// # Errors
-/// A setting that is gone since it was looked at, or that can't be read.
+/// Fails if a setting no longer exists or cannot be read.
 pub fn plan(
     host: &mut HostAccess,
     namespace: Option<&NamespaceRef>,
@@ -23,7 +23,7 @@ pub fn plan(
     Ok(changes.filter(|change| !change.changes_nothing()).collect())
 }
 
-/// Each change with the proposal that it is made of, also of what has its value already.
+/// Returns each change with its proposal, including settings that already have their value.
 pub(crate) fn each<'a>(
     host: &mut HostAccess,
     namespace: Option<&NamespaceRef>,

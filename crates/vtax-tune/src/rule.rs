@@ -1,4 +1,4 @@
-//! A rule: what it looks at, what is good, and at what risk it is changed.
+//! Tuning rules: inputs, recommended values and risks.
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ use crate::{
     needs::Files,
 };
 
-/// What it looks at, what is good, and what a change risks. Its page in the book is made of these texts.
+/// Inputs, recommended value and risk of a setting. The rule's book page is generated from these texts.
 pub struct TuningRule {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub id: &'static str,
-    /// What it is about, in a few words.
+    /// Short description.
     pub title: &'static str,
-    /// The files or commands that tell the present value.
+    /// Files or commands that report the current value.
     pub reads: &'static str,
-    /// The files without which it can't tell that all is well.
+    /// Files without which the rule cannot conclude that the setting is OK.
     pub(crate) needs: &'static [Files],
-    /// The good value.
+    /// Recommended value.
     pub good: &'static str,
-    /// Why it matters.
+    /// Reason why it matters.
     pub why: &'static str,
     /// Risk class; `--all-safe` covers class `Low` only.
     pub risk: ChangeRisk,
-    /// The risk in words. Empty if there is nothing to say.
+    /// Description of the risk. May be empty.
     pub risks: &'static str,
-    /// Whom the change serves.
+    /// Goal that the change improves.
     pub goal: TuningGoal,
-    /// What keeps a change over the next start of the machine.
+    /// Way to persist a change across reboots.
     pub persists: &'static str,
-    /// Who measured how much it brings.
+    /// Source of the expected gain.
     pub source: &'static str,
-    /// What it says about a host.
+    /// Evaluates the rule for a host.
     pub(crate) check: fn(&TuningCase<'_>) -> Vec<RuleOutcome>,
 }
 
@@ -51,12 +51,12 @@ impl fmt::Debug for TuningRule {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum ChangeRisk {
-    /// Nothing breaks.
+    /// No disruption.
     Low,
-    /// It costs something else, such as power or memory.
+    /// It has a cost elsewhere, such as power or memory.
     Medium,
-    /// It may cut connections.
+    /// It may interrupt connections, e.g. because a driver resets the link.
     High,
-    /// It may open the host to others. vtax never applies it.
+    /// It may expose the host. vtax never applies it.
     Security,
 }

@@ -1,4 +1,4 @@
-//! One setting of a host, and the value that a rule proposes for it.
+//! Host settings and proposed values.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use vtax_change::OnOff;
 use vtax_model::{cpus::CpuSet, foreign::ForeignText};
 
-/// A setting that vtax can read, write and put back, with the new value in the setting's own type.
+/// A setting that vtax can read, write and restore, with the new value in the setting's own type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -21,12 +21,12 @@ pub enum HostSetting {
         path: ForeignText,
         value: ForeignText,
     },
-    /// The CPUs that an interrupt may go to.
+    /// The CPUs allowed for an interrupt.
     InterruptCpus {
         number: u32,
         value: CpuSet,
     },
-    /// The CPUs that a thread may run on. Its process is named by its pid and its start.
+    /// The CPUs allowed for a thread. Its process is identified by PID and start time.
     ThreadCpus {
         pid: u32,
         start_ticks: u64,
@@ -48,25 +48,25 @@ pub enum HostSetting {
         link: ForeignText,
         value: u32,
     },
-    /// Microseconds that an interrupt for received packets is held back.
+    /// Delay of receive interrupts in microseconds.
     LinkRxUsecs {
         link: ForeignText,
         value: u32,
     },
-    /// Whether the driver chooses how long such interrupts are held back.
+    /// Adaptive delay of receive interrupts, chosen by the driver.
     LinkAdaptiveRx {
         link: ForeignText,
         value: OnOff,
     },
 }
 
-/// What a rule proposes for one setting. It may come from another host.
+/// A rule's proposal for one setting. It may come from another host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
     /// The setting with its new value.
     #[serde(flatten)]
     pub setting: HostSetting,
-    /// The value that the rule has seen, as the host shows it.
+    /// The value seen by the rule, as reported by the host.
     pub now: ForeignText,
 }
 
@@ -79,7 +79,7 @@ impl HostSetting {
         HostSetting::Sysfs { path: path.into(), value: value.to_string().into() }
     }
 
-    /// `file` is below the folder of a link in `/sys/class/net`.
+    /// `file` is relative to the link's directory in `/sys/class/net`.
     pub(crate) fn of_link(link: &ForeignText, file: &str, value: impl ToString) -> HostSetting {
         HostSetting::sysfs(format!("class/net/{}/{file}", link.raw()), value)
     }
@@ -88,7 +88,7 @@ impl HostSetting {
         Proposal { setting: self, now: now.into() }
     }
 
-    /// What is set, without the value.
+    /// Returns the name of the setting, without the value.
     fn name(&self) -> String {
         match self {
             HostSetting::Sysctl { key, .. } => ForeignText::from(key.as_str()).to_string(),

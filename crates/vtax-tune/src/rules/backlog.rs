@@ -1,4 +1,4 @@
-//! Packets that wait for a CPU.
+//! Packets waiting for a CPU.
 
 use vtax_host::inspect::SoftnetCpu;
 
@@ -27,19 +27,19 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// The settings, and the kernel's own values (`net/core/dev.c`).
+/// The settings and the kernel defaults (`net/core/dev.c`).
 const BACKLOG: (&str, u64) = ("net.core.netdev_max_backlog", 1000);
 const BUDGET: (&str, u64) = ("net.core.netdev_budget", 300);
-/// A part of all packets that is worth a change.
+/// Share of all packets that justifies a change.
 const MANY: f64 = 1e-5;
-/// How often a CPU stops with work left, for each packet, that is worth a change.
+/// Times per packet that a CPU stops with work left that justify a change.
 const OFTEN: f64 = 1e-3;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let counters = counters(case);
     let over = match case.observed {
         Some(observed) => format!("in {:.0} s", observed.seconds),
-        None => "since the machine was started".to_owned(),
+        None => "since boot".to_owned(),
     };
     let drops = (BACKLOG, counters.dropped, MANY, format!("{} packets dropped {over}", counters.dropped));
     let stops =
@@ -48,11 +48,11 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     for ((name, own), count, limit, seen) in [drops, stops] {
         let is_much = count as f64 > limit * counters.processed.max(1) as f64;
         outcomes.extend(match number(case, name) {
-            Some(now) if now < own => Some(raised(case, name, now, own, format!("{now}; the kernel's own is {own}"))),
+            Some(now) if now < own => Some(raised(case, name, now, own, format!("{now}; the kernel default is {own}"))),
             Some(now) if is_much => Some(raised(case, name, now, now.saturating_mul(2), seen)),
-            // Of a zone's namespace.
+            // In a zone's namespace.
             None if is_much => {
-                Some(RuleOutcome::Unknown(format!("{seen}; {name} can be told only outside of the zone")))
+                Some(RuleOutcome::Unknown(format!("{seen}; {name} is visible only outside the zone")))
             }
             _ => None,
         });
@@ -66,7 +66,7 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     outcomes
 }
 
-/// Sums over all CPUs. Those of one CPU have 32 bits.
+/// Sums over all CPUs. Per-CPU counters have 32 bits.
 #[derive(Default)]
 struct Sums {
     processed: u64,

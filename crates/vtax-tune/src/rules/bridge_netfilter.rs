@@ -1,4 +1,4 @@
-//! Bridged packets that go through the firewall of the host.
+//! Bridged packets that traverse the host firewall.
 
 use crate::{
     case::{TuningCase, TuningGoal},
@@ -23,20 +23,20 @@ pub(super) const RULE: TuningRule = TuningRule {
 };
 
 const NAME: &str = "net.bridge.bridge-nf-call-iptables";
-/// Services whose rules are about bridged packets.
+/// Services whose rules apply to bridged packets.
 const DEPENDENT: [&str; 4] = ["containerd", "crio", "dockerd", "kubelet"];
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let Some(value) = case.host.sysctl(NAME) else {
-        return vec![RuleOutcome::NotHere("the module br_netfilter isn't loaded".to_owned())];
+        return vec![RuleOutcome::NotHere("the module br_netfilter is not loaded".to_owned())];
     };
     if value == "0" || !case.host.links.iter().any(|link| link.is_bridge) {
-        return vec![RuleOutcome::Good("bridged packets don't go through iptables".to_owned())];
+        return vec![RuleOutcome::Good("bridged packets don't traverse iptables".to_owned())];
     }
     let dependent: Vec<&str> = DEPENDENT.into_iter().filter(|service| case.host.owners.runs(service)).collect();
     if !dependent.is_empty() {
         return vec![RuleOutcome::Good(format!("on; {} needs it", dependent.join(", ")))];
     }
     let finding = TuningFinding::new(NAME, value, RULE.why).gain(ExpectedGain::Medium).owner(case.owner_of(NAME));
-    vec![finding.advice("look at iptables -L FORWARD: if no rule is about the bridge, set it to 0 yourself")]
+    vec![finding.advice("check iptables -L FORWARD: if no rule applies to the bridge, set this to 0 manually")]
 }

@@ -1,4 +1,4 @@
-//! Idle states that take long to leave.
+//! Idle states with a long exit latency.
 
 use std::time::Duration;
 
@@ -28,12 +28,12 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// The part of a round trip that waking up may take.
+/// Share of a round trip that waking up may take.
 const SHARE: f64 = 0.1;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let Some(idle) = case.host.idle.as_ref().filter(|idle| !idle.states.is_empty()) else {
-        return vec![RuleOutcome::NotHere("the kernel tells of no idle states".to_owned())];
+        return vec![RuleOutcome::NotHere("the kernel reports no idle states".to_owned())];
     };
     let open = |state: &&IdleState| !state.disabled;
     let Some(deepest) = idle.states.iter().filter(open).max_by_key(|state| state.exit_latency_us) else {
@@ -54,10 +54,10 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     vec![finding.change(disable(case, &idle.states, too_deep))]
 }
 
-/// Without a round trip there is no limit. Who asks for latency alone is told what to look at.
+/// Without a round trip there is no limit. If latency is the only goal, the user learns which option to give.
 fn unknown(case: &TuningCase<'_>, deepest: &IdleState) -> RuleOutcome {
     let text = format!(
-        "the deepest idle state, {}, takes {} µs to leave; give the path's round trip (--rtt, --rtt-to) to judge that",
+        "the deepest idle state, {}, takes {} µs to leave; give the path's round trip (--rtt, --rtt-to) to check it",
         deepest.name, deepest.exit_latency_us
     );
     if case.goal.is_latency() || deepest.exit_latency_us > 1 {

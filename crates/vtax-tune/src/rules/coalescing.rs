@@ -31,15 +31,15 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// No path of a data centre gains by more.
+/// No path within a data centre gains from more.
 const LONGEST_US: u32 = 250;
-/// For latency, where no round trip is known.
+/// Limit for latency if no round trip is known.
 const SHORT_US: u32 = 10;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let outcomes: Vec<RuleOutcome> = case.ports().filter_map(|link| of_link(case, link)).collect();
     match outcomes.is_empty() {
-        true => vec![RuleOutcome::NotHere("no NIC that holds interrupts back".to_owned())],
+        true => vec![RuleOutcome::NotHere("no NIC with interrupt coalescing".to_owned())],
         false => outcomes,
     }
 }
@@ -82,5 +82,5 @@ fn limit(case: &TuningCase<'_>) -> u32 {
 
 fn told(coalescing: &Coalescing) -> String {
     let adaptive = if coalescing.adaptive_rx { "adaptive" } else { "fixed" };
-    format!("interrupts are held back for {} µs ({adaptive})", coalescing.rx_us)
+    format!("interrupts are delayed by {} µs ({adaptive})", coalescing.rx_us)
 }

@@ -1,4 +1,4 @@
-//! The table of tracked connections.
+//! The connection tracking table.
 
 use crate::{
     case::{TuningCase, TuningGoal},
@@ -23,13 +23,13 @@ pub(super) const RULE: TuningRule = TuningRule {
 };
 
 const MAX: &str = "net.netfilter.nf_conntrack_max";
-/// The part of the table that may be in use.
+/// Share of the table that may be in use.
 const FULL: f64 = 0.8;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let number = |name: &str| case.host.sysctl(name)?.parse::<u64>().ok();
     let Some((count, max)) = number("net.netfilter.nf_conntrack_count").zip(number(MAX)) else {
-        return vec![RuleOutcome::NotHere("connections aren't tracked".to_owned())];
+        return vec![RuleOutcome::NotHere("connection tracking is off".to_owned())];
     };
     let seen = format!("{count} of {max} entries are in use");
     // 0 means that there is no limit.

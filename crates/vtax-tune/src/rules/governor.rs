@@ -26,12 +26,12 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// Mb/s of a NIC that a CPU at a low frequency can't serve.
+/// NIC speed in Mb/s that a CPU at a low frequency cannot serve.
 const FAST: u32 = 40_000;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     if case.host.frequencies.is_empty() {
-        return vec![RuleOutcome::NotHere("the kernel doesn't choose the CPUs' frequency".to_owned())];
+        return vec![RuleOutcome::NotHere("the kernel doesn't control the CPU frequency".to_owned())];
     }
     let fast = case.ports().find(|link| link.speed_mbps.is_some_and(|speed| speed >= FAST));
     let slow: Vec<(u32, &FrequencyPolicy)> = case
@@ -70,6 +70,6 @@ fn told(policy: &FrequencyPolicy) -> String {
 
 fn proposals(cpu: u32, policy: &FrequencyPolicy) -> Vec<Proposal> {
     let path = format!("devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
-    // The governor `performance` of intel_pstate and amd_pstate sets the preference, too, and refuses others.
+    // The governor `performance` of intel_pstate and amd_pstate also sets the preference, and refuses others.
     vec![HostSetting::sysfs(path, "performance").instead_of(policy.governor.clone())]
 }

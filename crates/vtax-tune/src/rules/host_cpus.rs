@@ -1,4 +1,4 @@
-//! The host's network work spread over several sockets.
+//! Host network work spread over several sockets.
 
 use vtax_host::inspect::{HostInterrupt, HostLink, InterruptCpus};
 use vtax_model::cpus::CpuSet;
@@ -65,8 +65,8 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
     finding.owner(super::irqbalance::owner(case)).change(spread(case, &all, target))
 }
 
-/// The CPUs that interrupts go to, and how many those of which it is known are. One that never came counts with them: it
-/// disturbs no socket.
+/// Returns the CPUs that handle interrupts, and the number of interrupts for which these are known. Interrupts that never
+/// fired count as known: they disturb no socket.
 fn handlers(case: &TuningCase<'_>, interrupts: &[&HostInterrupt]) -> (CpuSet, usize) {
     let mut cpus = Vec::new();
     let mut known = 0;
@@ -85,13 +85,13 @@ fn has_one_of(socket: &CpuSet, cpus: &CpuSet) -> bool {
     cpus.iter().any(|cpu| socket.contains(cpu))
 }
 
-/// The CPUs of the node that the NIC is on, unless all of them are isolated. A socket may have several nodes.
+/// Returns the CPUs of the NIC's node, unless all of them are isolated. A socket may have several nodes.
 fn home<'a>(case: &TuningCase<'a>, link: &HostLink) -> Option<&'a CpuSet> {
     let node = case.host.topology.nodes.get(&link.device.as_ref()?.node?);
     node.filter(|cpus| !case.host.topology.free(cpus).is_empty())
 }
 
-/// The first socket that isn't isolated.
+/// Returns the first socket that isn't isolated.
 fn free_one<'a>(case: &TuningCase<'_>, sockets: &'a [CpuSet]) -> Option<&'a CpuSet> {
     sockets.iter().find(|socket| !case.host.topology.free(socket).is_empty())
 }

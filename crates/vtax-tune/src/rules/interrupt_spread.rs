@@ -28,8 +28,8 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// An interrupt that came less often than the busiest one by this factor is of no queue that matters now: of the link's
-/// state, or of a queue without traffic.
+/// An interrupt that fired less often than the busiest one by this factor belongs to no relevant queue: it signals the
+/// link state, or its queue has no traffic.
 const IDLE: u64 = 100;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
@@ -44,7 +44,7 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     let most = all.iter().map(|interrupt| interrupt.count()).max().filter(|most| *most > 0)?;
     let busy: Vec<&HostInterrupt> = all.into_iter().filter(|interrupt| interrupt.count() >= most / IDLE).collect();
     if busy.len() < 2 {
-        return Some(RuleOutcome::Good(format!("{}: one interrupt does its work", link.name)));
+        return Some(RuleOutcome::Good(format!("{}: a single interrupt does the work", link.name)));
     }
     let by_cpu = by_cpu(case, &busy);
     let local = local(case, link);
@@ -67,7 +67,7 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     })
 }
 
-/// How many interrupts go to each CPU, of those of which it is known. Where one has several, the kernel chooses the first.
+/// Counts the interrupts of each CPU, where known. If an interrupt has several CPUs, the kernel chooses the first.
 fn by_cpu(case: &TuningCase<'_>, interrupts: &[&HostInterrupt]) -> BTreeMap<u32, usize> {
     let mut by_cpu = BTreeMap::new();
     for interrupt in interrupts {
@@ -78,7 +78,7 @@ fn by_cpu(case: &TuningCase<'_>, interrupts: &[&HostInterrupt]) -> BTreeMap<u32,
     by_cpu
 }
 
-/// The CPUs of the NIC's node that nobody has isolated; if there are none, those of all nodes.
+/// Returns the CPUs of the NIC's node that aren't isolated, or those of all nodes if there are none.
 pub(super) fn local(case: &TuningCase<'_>, link: &HostLink) -> CpuSet {
     let topology = &case.host.topology;
     let node = link.device.as_ref().and_then(|device| device.node);

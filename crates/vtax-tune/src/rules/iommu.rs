@@ -1,4 +1,4 @@
-//! How the IOMMU maps memory for the host's own devices.
+//! IOMMU mappings for the host's own devices.
 
 use crate::{
     case::{TuningCase, TuningGoal},
@@ -26,14 +26,14 @@ pub(super) const RULE: TuningRule = TuningRule {
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let has = |words: &[&str]| case.host.command_line.iter().any(|word| words.contains(&word.raw()));
     if has(&["iommu.strict=1", "intel_iommu=strict", "iommu=strict"]) {
-        let finding = TuningFinding::new("kernel command line", "strict mapping is asked for", RULE.why);
-        let advice = "measure with iommu=pt, or without strict, and keep what is better: reports conflict";
+        let finding = TuningFinding::new("kernel command line", "strict mapping is requested", RULE.why);
+        let advice = "measure with iommu=pt, or without strict, and keep the better: reports conflict";
         return vec![finding.gain(ExpectedGain::Medium).advice(advice)];
     }
     let mode = if has(&["iommu=pt", "iommu.passthrough=1"]) {
-        "passthrough is asked for"
+        "passthrough is requested"
     } else {
-        "no strict mapping is asked for"
+        "no strict mapping is requested"
     };
     vec![RuleOutcome::Good(mode.to_owned())]
 }

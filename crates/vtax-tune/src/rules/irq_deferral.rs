@@ -1,4 +1,4 @@
-//! Polling that goes on before the interrupt is switched on again.
+//! Polling that continues before the interrupt is re-enabled.
 
 use vtax_host::inspect::HostLink;
 
@@ -26,20 +26,20 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// Nanoseconds that a packet may wait for others to be joined with. The kernel's documentation has 20,000 and 200,000.
+/// Nanoseconds that a packet may wait to be merged with others. The kernel's documentation has 20,000 and 200,000.
 const LONGEST_NS: u64 = 200_000;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let found: Vec<RuleOutcome> = case.links().filter_map(of_link).collect();
     match found.is_empty() {
-        true => vec![RuleOutcome::Good("no link holds packets back for longer than 200 µs".to_owned())],
+        true => vec![RuleOutcome::Good("no link delays packets by more than 200 µs".to_owned())],
         false => found,
     }
 }
 
 fn of_link(link: &HostLink) -> Option<RuleOutcome> {
     let timeout = link.gro_flush_timeout.filter(|timeout| *timeout > LONGEST_NS)?;
-    let seen = format!("packets are held back for up to {} µs (gro_flush_timeout)", timeout / 1000);
+    let seen = format!("packets are delayed by up to {} µs (gro_flush_timeout)", timeout / 1000);
     let finding = TuningFinding::new(link.name.clone(), seen, RULE.why).gain(ExpectedGain::Large);
     Some(
         finding.change([HostSetting::of_link(&link.name, "gro_flush_timeout", 20_000).instead_of(timeout.to_string())]),

@@ -38,13 +38,13 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
 fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     let Some(node) = link.device.as_ref()?.node else {
         return Some(RuleOutcome::Unknown(format!(
-            "{}: the firmware doesn't tell its NUMA node; look at the server's manual for the slot",
+            "{}: its NUMA node is not reported by the firmware; see the server manual for the slot",
             link.name
         )));
     };
     let local = case.host.topology.nodes.get(&node)?;
     if case.host.interrupts_of(link).next().is_none() {
-        return Some(RuleOutcome::Unknown(format!("{}: its driver tells of no interrupts", link.name)));
+        return Some(RuleOutcome::Unknown(format!("{}: its driver reports no interrupts", link.name)));
     }
     let all = case.movable_interrupts(link);
     let places = InterruptPlaces::of(case, &all, local);
@@ -52,7 +52,7 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
         not_away(link, node, all.len(), &places)
     } else if case.host.topology.free(local).is_empty() {
         RuleOutcome::Good(format!(
-            "{}: {} interrupts keep away from node {node}, whose CPUs {local} are all isolated",
+            "{}: {} interrupts avoid node {node}, whose CPUs {local} are all isolated",
             link.name,
             places.away.len()
         ))
@@ -61,11 +61,11 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     })
 }
 
-/// Interrupts by whether they go to some CPUs only.
+/// Interrupts, grouped by whether they stay within a set of CPUs.
 struct InterruptPlaces<'a> {
     within: usize,
     away: Vec<&'a HostInterrupt>,
-    /// The CPUs that those go to.
+    /// The CPUs that handle those.
     away_to: CpuSet,
     untold: usize,
 }
@@ -83,7 +83,7 @@ impl<'a> InterruptPlaces<'a> {
                     places.away_to = places.away_to.iter().chain(cpus.iter()).collect();
                 }
                 InterruptCpus::Past(_) => places.untold += 1,
-                // One that never came matters to nobody, if there are others.
+                // An interrupt that never fired is irrelevant if there are others.
                 InterruptCpus::Unknown => {}
             }
         }
@@ -93,14 +93,14 @@ impl<'a> InterruptPlaces<'a> {
 
 fn not_away(link: &HostLink, node: u32, all: usize, places: &InterruptPlaces<'_>) -> RuleOutcome {
     if all == 0 {
-        return RuleOutcome::Good(format!("{}: the kernel alone chooses the CPUs of its interrupts", link.name));
+        return RuleOutcome::Good(format!("{}: only the kernel chooses the CPUs of its interrupts", link.name));
     }
     match (places.within, places.untold) {
         (0, _) | (_, 1..) => untold(link, all - places.within, all),
         (within, 0) if within == all => {
             RuleOutcome::Good(format!("{}: all {all} interrupts go to node {node}", link.name))
         }
-        (within, 0) => RuleOutcome::Good(format!("{}: all {within} interrupts that came go to node {node}", link.name)),
+        (within, 0) => RuleOutcome::Good(format!("{}: all {within} interrupts that fired go to node {node}", link.name)),
     }
 }
 
@@ -138,7 +138,7 @@ fn nodes(nodes: &[u32]) -> String {
     format!("node{} {}", if list.len() == 1 { "" } else { "s" }, list.join(", "))
 }
 
-/// One CPU for each interrupt in turn: first one thread of each core, then the others. Isolated CPUs are left out.
+/// Assigns one CPU to each interrupt in turn: first one thread of each core, then the others. Isolated CPUs are skipped.
 pub(super) fn spread(case: &TuningCase<'_>, interrupts: &[&HostInterrupt], among: &CpuSet) -> Vec<Proposal> {
     let order = one_thread_of_each_core_first(case, among);
     let turns = interrupts.iter().zip(order.iter().cycle());

@@ -1,4 +1,4 @@
-//! irqbalance beside interrupts that somebody has pinned.
+//! irqbalance and pinned interrupts.
 
 use crate::{
     case::{TuningCase, TuningGoal},
@@ -26,15 +26,15 @@ pub(super) const RULE: TuningRule = TuningRule {
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     vec![match case.host.owners.runs("irqbalance") {
-        false => RuleOutcome::NotHere("irqbalance doesn't run".to_owned()),
+        false => RuleOutcome::NotHere("irqbalance isn't running".to_owned()),
         true => RuleOutcome::Good(
-            "irqbalance runs. Interrupts that are pinned by hand must be banned from it (--banirq=N)".to_owned(),
+            "irqbalance is running. Manually pinned interrupts must be banned from it (--banirq=N)".to_owned(),
         ),
     }]
 }
 
-/// What a finding about interrupts says of irqbalance.
+/// Returns the note on irqbalance in a finding about interrupts.
 pub(super) fn owner(case: &TuningCase<'_>) -> Option<String> {
-    let advice = "irqbalance runs and would move them again: ban them (--banirq=N), or stop it";
+    let advice = "irqbalance is running and would move them again: ban them (--banirq=N), or stop it";
     case.host.owners.runs("irqbalance").then(|| advice.to_owned())
 }

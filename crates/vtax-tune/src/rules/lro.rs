@@ -36,8 +36,8 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let ports: Vec<(&HostLink, &HostLink)> = case.links().filter_map(|link| Some((link, below(link)?))).collect();
     let on: Vec<_> = ports.iter().copied().filter(|(link, _)| lro(link) == Some(true)).collect();
     match (ports.is_empty(), on.is_empty()) {
-        (true, _) => vec![RuleOutcome::NotHere("no link is a port of a bridge".to_owned())],
-        (false, true) => vec![RuleOutcome::Good(format!("off on all {} ports of bridges", ports.len()))],
+        (true, _) => vec![RuleOutcome::NotHere("no link is a bridge port".to_owned())],
+        (false, true) => vec![RuleOutcome::Good(format!("off on all {} bridge ports", ports.len()))],
         (false, false) => on.into_iter().map(|(link, bridge)| finding(link, bridge)).collect(),
     }
 }

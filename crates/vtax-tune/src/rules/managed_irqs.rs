@@ -1,4 +1,4 @@
-//! Interrupts whose CPUs the kernel alone chooses.
+//! Interrupts whose CPUs only the kernel chooses.
 
 use vtax_host::inspect::HostLink;
 
@@ -28,13 +28,13 @@ pub(super) const RULE: TuningRule = TuningRule {
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let outcomes: Vec<RuleOutcome> = case.devices().filter_map(|link| of_link(case, link)).collect();
     match outcomes.is_empty() {
-        true => vec![RuleOutcome::NotHere("no interrupt of a NIC is known to be managed by the kernel".to_owned())],
+        true => vec![RuleOutcome::NotHere("no NIC interrupt is known to be managed by the kernel".to_owned())],
         false => outcomes,
     }
 }
 
 fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     let managed = case.host.interrupts_of(link).filter(|interrupt| interrupt.is_managed == Some(true)).count();
-    let text = format!("{}: the kernel alone chooses the CPUs of {managed} of its interrupts", link.name);
+    let text = format!("{}: only the kernel chooses the CPUs of {managed} of its interrupts", link.name);
     (managed > 0).then_some(RuleOutcome::Good(text))
 }

@@ -1,4 +1,4 @@
-//! Receive buffers that grow with the path.
+//! Receive buffer autotuning.
 
 use crate::{
     case::{TuningCase, TuningGoal},

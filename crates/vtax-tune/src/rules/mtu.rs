@@ -52,11 +52,11 @@ fn large_enough(case: &TuningCase<'_>) -> RuleOutcome {
     let kind = if others.is_empty() { "" } else { "Ethernet " };
     match judged.iter().map(|link| link.mtu).min() {
         Some(least) => RuleOutcome::Good(format!("no {kind}link has less than {least}")),
-        None => RuleOutcome::NotHere(format!("no {kind}link is switched on")),
+        None => RuleOutcome::NotHere(format!("no {kind}link is up")),
     }
 }
 
-/// A bridge takes nothing else as a port.
+/// Bridge ports are always Ethernet links.
 fn is_ethernet(case: &TuningCase<'_>, link: &HostLink) -> Option<bool> {
     link.is_ethernet().or_else(|| bridge_of(case, link).map(|_| true))
 }
@@ -100,7 +100,7 @@ fn bridges(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
 
 fn differing(bridge: &ForeignText, ports: &[&HostLink]) -> Option<RuleOutcome> {
     let (least, most) = (ports.iter().map(|port| port.mtu).min()?, ports.iter().map(|port| port.mtu).max()?);
-    // A small one is told for itself.
+    // A small MTU has its own finding.
     if least == most || least < LEAST {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Work that the NIC, or the kernel once for many packets, could do.
+//! Work that the NIC can do, or that the kernel can do once for many packets.
 
 use vtax_change::OnOff;
 use vtax_host::inspect::HostLink;
@@ -30,7 +30,7 @@ pub(super) const RULE: TuningRule = TuningRule {
 };
 
 const GRO: &str = "rx-gro";
-/// The kernel's names. Others only matter for protocols that few use.
+/// Kernel feature names. Others only matter for rarely used protocols.
 const WANTED: [&str; 6] = [
     "rx-checksum",
     GRO,
@@ -40,11 +40,11 @@ const WANTED: [&str; 6] = [
     "tx-tcp-segmentation",
 ];
 
-/// Tunnels whose packets are joined once they are unpacked (`gro_cells_receive`, net/core/gro_cells.c).
+/// Tunnels whose packets are merged after decapsulation (`gro_cells_receive`, net/core/gro_cells.c).
 const TUNNELS: [&str; 6] = ["geneve", "gre", "gretap", "ipip", "macsec", "vxlan"];
 
-/// Whether GRO does something on a link. veth keeps it off, since most packets reach it joined already
-/// (`veth_disable_gro`, drivers/net/veth.c), and links such as macvlan get their packets when that is past.
+/// Returns true if GRO has an effect on a link. veth keeps it off, since most packets arrive already merged
+/// (`veth_disable_gro`, drivers/net/veth.c), and links such as macvlan receive their packets after GRO.
 fn joins(link: &HostLink, nic: &NicFacts) -> bool {
     link.device.is_some() || nic.driver.as_ref().is_some_and(|driver| TUNNELS.contains(&driver.raw()))
 }
@@ -53,8 +53,8 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let told = case.links().filter_map(|link| Some((link, case.host.nic(link)?)));
     let outcomes: Vec<RuleOutcome> = told.filter_map(|(link, nic)| of_link(link, nic)).collect();
     match (outcomes.is_empty(), case.links().next()) {
-        (true, None) => vec![RuleOutcome::NotHere("no link is switched on".to_owned())],
-        (true, Some(_)) => vec![RuleOutcome::Unknown("no driver tells its offloads".to_owned())],
+        (true, None) => vec![RuleOutcome::NotHere("no link is up".to_owned())],
+        (true, Some(_)) => vec![RuleOutcome::Unknown("no driver reports its offloads".to_owned())],
         (false, _) => outcomes,
     }
 }
@@ -67,7 +67,7 @@ fn of_link(link: &HostLink, nic: &NicFacts) -> Option<RuleOutcome> {
     let wanted = WANTED.into_iter().filter(|name| *name != GRO || joins(link, nic));
     let off: Vec<&str> = wanted.filter(|name| is_off(name)).collect();
     if off.is_empty() {
-        return Some(RuleOutcome::Good(format!("{}: all that it has are on", link.name)));
+        return Some(RuleOutcome::Good(format!("{}: all supported offloads are on", link.name)));
     }
     let heavy = off.iter().any(|name| name.ends_with("segmentation") || *name == GRO);
     let gain = if heavy { ExpectedGain::Large } else { ExpectedGain::Medium };

@@ -25,13 +25,13 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// A part of all packets that is worth a change.
+/// Share of all packets that justifies a change.
 const MANY: f64 = 1e-5;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let outcomes: Vec<RuleOutcome> = case.ports().filter_map(|link| of_link(case, link)).collect();
     match outcomes.is_empty() {
-        true => vec![RuleOutcome::NotHere("no NIC tells its rings".to_owned())],
+        true => vec![RuleOutcome::NotHere("no NIC reports its rings".to_owned())],
         false => outcomes,
     }
 }
@@ -47,7 +47,7 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
         format!("{missed} of {received} packets missed, with {} descriptors of at most {}", rings.rx, rings.rx_most);
     let finding = TuningFinding::new(link.name.clone(), seen, RULE.why).gain(ExpectedGain::Large);
     if rings.rx >= rings.rx_most {
-        return Some(finding.advice("the ring is as large as it can be: spread the work over more queues"));
+        return Some(finding.advice("the ring has its maximum size: spread the work over more queues"));
     }
     let larger = rings.rx.saturating_mul(2).min(rings.rx_most);
     Some(

@@ -45,15 +45,15 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     outcomes
 }
 
-/// A link that steers.
+/// Checks a link with steering.
 fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
     let to: CpuSet = link.rx_queues.iter().flat_map(|queue| queue.rps_cpus.iter()).collect();
     let local = local(case, link);
     let away: CpuSet = to.iter().filter(|cpu| !local.contains(*cpu)).collect();
-    let seen = format!("{} queue{} send packets on to CPUs {to}", link.rx_queues.len(), plural(link.rx_queues.len()));
+    let seen = format!("{} queue{} pass packets on to CPUs {to}", link.rx_queues.len(), plural(link.rx_queues.len()));
     let finding = |seen: String, because: &str| TuningFinding::new(link.name.clone(), seen, because);
     if to.len() == 1 {
-        let because = "All packets go to one CPU over an interrupt between CPUs, and nothing is spread.";
+        let because = "All packets go to one CPU through an inter-processor interrupt, and nothing is spread.";
         return finding(seen, because).gain(ExpectedGain::Medium).change(all_queues(link, &CpuSet::default()));
     }
     if local.is_empty() {
@@ -78,7 +78,7 @@ fn all_queues(link: &HostLink, to: &CpuSet) -> Vec<Proposal> {
     link.rx_queues.iter().enumerate().filter_map(queue).collect()
 }
 
-/// As the kernel writes it: words of 32 bits in hexadecimal, the highest first.
+/// Formats a CPU mask as the kernel does: 32-bit words in hexadecimal, the highest first.
 pub(super) fn mask(cpus: &CpuSet) -> String {
     let words = cpus.iter().last().map_or(1, |last| last as usize / 32 + 1);
     let mut bits = vec![0u32; words];
@@ -89,7 +89,7 @@ pub(super) fn mask(cpus: &CpuSet) -> String {
     text
 }
 
-/// Flow steering has a table for all, and one for each queue. It takes both.
+/// Flow steering needs a global table and one per queue.
 fn flows(case: &TuningCase<'_>) -> Option<RuleOutcome> {
     let wants = |link: &&HostLink| link.rx_queues.iter().any(|queue| queue.rps_flow_cnt > 0);
     let link = case.links().find(wants)?;
@@ -101,17 +101,17 @@ fn flows(case: &TuningCase<'_>) -> Option<RuleOutcome> {
     let finding = TuningFinding::new(
         ForeignText::from("net.core.rps_sock_flow_entries"),
         seen,
-        "Flow steering is off: it takes both tables.",
+        "Flow steering is off: it needs both tables.",
     );
     Some(finding.change([HostSetting::sysctl("net.core.rps_sock_flow_entries", 32768).instead_of("0")]))
 }
 
-/// More than this part of a CPU's time for received packets leaves nothing for anything else.
+/// A CPU that spends more than this share of its time on received packets has no time left.
 const FULL: f64 = 0.9;
-/// Less than this part of a CPU's time is in use: it could help.
+/// A CPU below this utilization can help.
 const IDLE: f64 = 0.5;
 
-/// A NIC with fewer queues than CPUs, and a CPU that is full.
+/// Finds a saturated CPU of a NIC with fewer queues than CPUs.
 fn saturated(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     let observed = case.observed?;
     let local = local(case, link);
@@ -140,7 +140,7 @@ fn saturated(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
         plural(link.rx_queues.len()),
         local.len()
     );
-    let finding = TuningFinding::new(link.name.clone(), seen, "One CPU can't handle all packets.");
+    let finding = TuningFinding::new(link.name.clone(), seen, "One CPU cannot handle all packets.");
     Some(finding.gain(ExpectedGain::Large).change(all_queues(link, &helpers)))
 }
 

@@ -30,8 +30,8 @@ pub(super) const RULE: TuningRule = TuningRule {
 };
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
-    let sysctl = |name: &str| case.host.sysctl(name).unwrap_or("not told").to_owned();
-    let smt = if case.host.smt.is_empty() { "not told".to_owned() } else { case.host.smt.to_string() };
+    let sysctl = |name: &str| case.host.sysctl(name).unwrap_or("unknown").to_owned();
+    let smt = if case.host.smt.is_empty() { "unknown".to_owned() } else { case.host.smt.to_string() };
     vec![RuleOutcome::Good(format!(
         "congestion control {}, qdisc {}, busy_read {}, SMT {smt}: choices to measure",
         sysctl("net.ipv4.tcp_congestion_control"),

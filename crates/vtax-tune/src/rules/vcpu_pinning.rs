@@ -1,4 +1,4 @@
-//! Virtual CPUs away from the NIC.
+//! Virtual CPUs on another node than the NIC.
 
 use super::vhost_node::{nic_node, of_guest};
 use crate::{
@@ -28,12 +28,12 @@ pub(super) const RULE: TuningRule = TuningRule {
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let with_vcpus = case.guests().filter(|guest| !guest.vcpus.is_empty());
     let Some((node, local)) = nic_node(case) else {
-        return vec![RuleOutcome::NotHere("no NIC says which of several NUMA nodes it is on".to_owned())];
+        return vec![RuleOutcome::NotHere("no single NUMA node of the NICs is known".to_owned())];
     };
     let outcomes: Vec<RuleOutcome> =
         with_vcpus.map(|guest| of_guest(case, guest, (node, local), &guest.vcpus, "virtual CPU", RULE.why)).collect();
     match outcomes.is_empty() {
-        true => vec![RuleOutcome::NotHere("no guest whose virtual CPUs can be told apart".to_owned())],
+        true => vec![RuleOutcome::NotHere("no guest whose virtual CPU threads can be identified".to_owned())],
         false => outcomes,
     }
 }

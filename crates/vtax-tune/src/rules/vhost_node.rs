@@ -1,4 +1,4 @@
-//! vhost's workers away from the NIC.
+//! vhost workers on another node than the NIC.
 
 use vtax_host::inspect::{HostGuest, HostThread};
 use vtax_model::cpus::CpuSet;
@@ -32,13 +32,13 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
         return vec![RuleOutcome::NotHere("no guest with vhost".to_owned())];
     }
     let Some((node, local)) = nic_node(case) else {
-        return vec![RuleOutcome::NotHere("no NIC says which of several NUMA nodes it is on".to_owned())];
+        return vec![RuleOutcome::NotHere("no single NUMA node of the NICs is known".to_owned())];
     };
     let of_workers = |guest: &HostGuest| of_guest(case, guest, (node, local), &guest.vhost, "vhost worker", RULE.why);
     workers.into_iter().map(of_workers).collect()
 }
 
-/// The node of the NICs, if they are all on the same, and if there are several nodes.
+/// Returns the NUMA node of the NICs, if they share one and there are several nodes.
 pub(super) fn nic_node<'a>(case: &TuningCase<'a>) -> Option<(u32, &'a CpuSet)> {
     let nodes = &case.host.topology.nodes;
     let mut of_ports = case.ports().filter_map(|link| link.device.as_ref()?.node);
@@ -49,7 +49,7 @@ pub(super) fn nic_node<'a>(case: &TuningCase<'a>) -> Option<(u32, &'a CpuSet)> {
     Some((node, nodes.get(&node)?))
 }
 
-/// Threads of a guest that may run elsewhere than on the node.
+/// Checks for threads of a guest that may run outside the node.
 pub(super) fn of_guest(
     case: &TuningCase<'_>,
     guest: &HostGuest,
@@ -70,15 +70,15 @@ pub(super) fn of_guest(
     let topology = &case.host.topology;
     let free = topology.free(local);
     if free.is_empty() {
-        return finding.advice(format!("choose CPUs by hand: all of node {node} are isolated"));
+        return finding.advice(format!("choose CPUs manually: all CPUs of node {node} are isolated"));
     }
     if away.iter().any(|thread| thread.allowed.iter().all(|cpu| topology.isolated.contains(cpu))) {
-        return finding.advice(format!("it has isolated CPUs: give it some of node {node} instead, or leave it there"));
+        return finding.advice(format!("it has isolated CPUs: use some of node {node} instead, or leave it there"));
     }
     finding.change(away.iter().map(|thread| pin(guest, thread, &free)))
 }
 
-/// So many of a guest's threads.
+/// Formats a number of a guest's threads.
 fn counted(some: usize, of: &[HostThread], what: &str) -> String {
     match (some, of.len()) {
         (_, 1) => format!("its {what}"),

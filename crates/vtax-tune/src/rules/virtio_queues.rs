@@ -1,4 +1,4 @@
-//! Queues of a guest's virtual NIC.
+//! Queues of a virtual NIC.
 
 use vtax_host::inspect::HostGuest;
 
@@ -24,9 +24,9 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// More pairs than this have brought nothing in published measurements.
+/// More pairs gained nothing in published measurements.
 const MOST: usize = 8;
-/// With fewer virtual CPUs, one pair is no mistake: it is what libvirt gives.
+/// With fewer virtual CPUs, one pair is fine: it is libvirt's default.
 const MANY: usize = 4;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
@@ -50,7 +50,7 @@ fn of_guest(guest: &HostGuest) -> Option<RuleOutcome> {
     let seen =
         format!("a NIC has {queues} pair{} of queues for {vcpus} virtual CPUs", if queues == 1 { "" } else { "s" });
     let advice = format!(
-        "start the guest with queues={wanted} (libvirt: <driver name='vhost' queues='{wanted}'/>), and measure in both \
+        "restart the guest with queues={wanted} (libvirt: <driver name='vhost' queues='{wanted}'/>), and measure in both \
          directions"
     );
     Some(TuningFinding::new(guest.name.clone(), seen, RULE.why).gain(ExpectedGain::Medium).advice(advice))

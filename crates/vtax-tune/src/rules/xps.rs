@@ -29,7 +29,7 @@ pub(super) const RULE: TuningRule = TuningRule {
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let outcomes: Vec<RuleOutcome> = case.ports().filter_map(|link| of_link(case, link)).collect();
     match outcomes.is_empty() {
-        true => vec![RuleOutcome::NotHere("no NIC with several transmit queues that can be steered".to_owned())],
+        true => vec![RuleOutcome::NotHere("no NIC with several steerable transmit queues".to_owned())],
         false => outcomes,
     }
 }
@@ -45,12 +45,12 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     if local(case, link).is_empty() {
         return Some(RuleOutcome::Good(format!("{}: all CPUs are isolated", link.name)));
     }
-    let seen = format!("none of its {} transmit queues has CPUs", masks.len());
+    let seen = format!("none of its {} transmit queues has CPUs assigned", masks.len());
     let finding = TuningFinding::new(link.name.clone(), seen, RULE.why);
     Some(finding.change(one_cpu_each(case, link)))
 }
 
-/// CPU after CPU to queue after queue, so that each CPU has one.
+/// Assigns CPUs to queues in turn, so that each CPU has one.
 fn one_cpu_each(case: &TuningCase<'_>, link: &HostLink) -> Vec<Proposal> {
     let cpus: Vec<u32> = local(case, link).iter().collect();
     let queues = link.tx_queues.len();

@@ -110,7 +110,7 @@ fn a_nic_whose_node_the_firmware_does_not_tell_is_on_no_node() {
     let found = checked(&host, TuningGoal::Both, None);
     assert!(found.findings.iter().all(|finding| finding.rule != "irq-node"), "{:#?}", found.findings);
     let told = found.unknown.iter().find(|says| says.rule == "irq-node").expect("it can't tell");
-    assert!(told.says.contains("doesn't tell its NUMA node"), "{}", told.says);
+    assert!(told.says.contains("its NUMA node is not reported"), "{}", told.says);
 }
 
 #[test]
