@@ -23,7 +23,7 @@ pub struct TuningCase<'a> {
     pub path: Option<&'a TuningPath>,
 }
 
-/// The round trip of a path, and who measured it. Findings that are computed from it say so.
+/// The round trip of a path, with its source. Findings computed from it report the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathRtt {
     /// Time from request to response.
@@ -88,7 +88,7 @@ impl TuningGoal {
     }
 }
 
-/// By its address on the PCI bus; a device elsewhere, by its interrupts.
+/// Compares PCI addresses; for other devices, interrupts.
 fn is_of_same_device(one: &HostLink, other: &HostLink) -> bool {
     let (Some(device), Some(other)) = (&one.device, &other.device) else { return false };
     match (&device.pci, &other.pci) {

@@ -26,7 +26,7 @@ pub struct TuningFinding {
     pub object: ForeignText,
     /// The observation, with figures.
     pub seen: String,
-    /// Why it matters on this host.
+    /// The reason why it matters on this host.
     pub because: String,
     /// Expected gain of a change.
     pub gain: ExpectedGain,

@@ -1,11 +1,11 @@
-//! A rule's page in the book.
+//! The book page of a rule.
 
 use crate::{
     case::TuningGoal,
     rule::{ChangeRisk, TuningRule},
 };
 
-/// The page of a rule, in Markdown.
+/// Returns the book page of a rule, in Markdown.
 pub fn page(rule: &TuningRule) -> String {
     let TuningRule { id, title, reads, good, why, risk, risks, goal, persists, source, .. } = rule;
     let risks = if risks.is_empty() { String::new() } else { format!(" {risks}") };
@@ -14,10 +14,10 @@ pub fn page(rule: &TuningRule) -> String {
          {why}\n\n\
          | | |\n|---|---|\n\
          | read from | {reads} |\n\
-         | good | {good} |\n\
-         | serves | {} |\n\
+         | recommended | {good} |\n\
+         | improves | {} |\n\
          | risk | {risk}: {}{risks} |\n\
-         | after a restart | {persists} |\n\
+         | persistence | {persists} |\n\
          | source | {source} |\n",
         served(*goal),
         meaning(*risk),

@@ -107,7 +107,7 @@ mod tests {
         HostGuest { name: name.into(), pid, start_ticks: 1, vcpus, vhost, nic_queues, links: vec![tap.into()] }
     }
 
-    /// Two guests on one bridge, above a bond of two NICs by a VLAN; a third NIC is apart.
+    /// Two guests on one bridge, above a VLAN on a bond of two NICs; a third NIC is separate.
     fn host() -> HostFacts {
         let links = vec![
             link("tap0", "br0", &[], false),
@@ -154,7 +154,7 @@ mod tests {
         assert!(told.contains("`eth9`") && told.contains("eth2, guest db"), "{told}");
     }
 
-    /// A host may say anything.
+    /// A host may report anything.
     #[test]
     fn links_in_a_circle_end() {
         let links = vec![link("a", "b", &["b"], false), link("b", "a", &["a"], false)];

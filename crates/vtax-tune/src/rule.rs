@@ -12,7 +12,7 @@ use crate::{
 
 /// A rule. Its page in the book is generated from these texts.
 pub struct TuningRule {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub id: &'static str,
     /// Short title.
     pub title: &'static str,
@@ -22,7 +22,7 @@ pub struct TuningRule {
     pub(crate) needs: &'static [Files],
     /// The recommended value.
     pub good: &'static str,
-    /// Why it matters.
+    /// Reason why it matters.
     pub why: &'static str,
     /// Risk class; `--all-safe` covers class `Low` only.
     pub risk: ChangeRisk,
@@ -51,7 +51,7 @@ impl fmt::Debug for TuningRule {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum ChangeRisk {
-    /// Nothing breaks.
+    /// No disruption.
     Low,
     /// It has another cost, such as power or memory.
     Medium,

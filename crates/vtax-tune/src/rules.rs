@@ -1,4 +1,4 @@
-//! The rules, one file each.
+//! The tuning rules, one file each.
 
 mod backlog;
 mod bridge_netfilter;

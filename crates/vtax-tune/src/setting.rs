@@ -1,4 +1,4 @@
-//! One setting of a host, and the value that a rule proposes for it.
+//! Host settings and proposed values.
 
 use std::fmt;
 

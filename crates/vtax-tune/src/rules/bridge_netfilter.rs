@@ -9,7 +9,7 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "bridge-netfilter",
-    title: "bridged packets in the host's firewall",
+    title: "bridged packets in the host firewall",
     reads: NAME,
     needs: &[&["/proc/sys/net/bridge/*"], BRIDGES, LINKS, PROCESSES],
     good: "0, if no firewall rule applies to bridged packets. Docker and Kubernetes require 1.",

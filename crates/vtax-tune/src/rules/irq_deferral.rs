@@ -19,7 +19,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     why: "With many queues, each receives few packets at a time, and each of them interrupts. A kernel that polls slightly \
           longer handles several at once. A long timeout delays packets without benefit.",
     risk: ChangeRisk::Medium,
-    risks: "A packet may wait for the timeout.",
+    risks: "A packet may wait until the timeout.",
     goal: TuningGoal::Both,
     persists: "Lost when the link is removed. Use a udev rule; `--persist` writes one for a NIC.",
     source: "Linux: Documentation/networking/napi.rst, \"Software IRQ coalescing\"",

@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "irq-node",
-    title: "interrupts on the NUMA node of their NIC",
+    title: "interrupts on the NIC's NUMA node",
     reads: "/sys/class/net/LINK/device/numa_node, /proc/irq/N/effective_affinity_list, /proc/interrupts",
     needs: &[NODES, CPUS, INTERRUPTS, LINKS],
     good: "Each interrupt of a NIC goes to a CPU of the NIC's node. Node -1 means that the node is unknown. If all CPUs \

@@ -10,7 +10,7 @@ use crate::{
 pub(super) const RULE: TuningRule = TuningRule {
     id: "irqbalance",
     title: "irqbalance and pinned interrupts",
-    reads: "the process irqbalance; /etc/default/irqbalance",
+    reads: "the irqbalance process; /etc/default/irqbalance",
     needs: &[PROCESSES],
     good: "irqbalance runs and no interrupt is pinned, or it does not run, or each pinned interrupt is banned from it.",
     why: "irqbalance checks all interrupts every 10 s and moves those that are not banned.",

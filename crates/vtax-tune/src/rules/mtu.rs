@@ -16,7 +16,7 @@ use crate::{
 pub(super) const RULE: TuningRule = TuningRule {
     id: "mtu",
     title: "MTU along the path",
-    reads: "/sys/class/net/LINK/mtu and type; packets that must not be fragmented, both ways",
+    reads: "/sys/class/net/LINK/mtu and type; packets that must not be fragmented, in both directions",
     needs: &[LINKS, MASTERS, BRIDGES],
     good: "The same on all ports of a bridge, and at least 1500 on Ethernet links outside tunnels. 9000 if all hops support \
            it. Other kinds of links, such as CAN, have their own limits.",

@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) const RULE: TuningRule = TuningRule {
     id: "offloads",
-    title: "offloads",
+    title: "segmentation and checksum offloads",
     reads: "ethtool -k LINK",
     needs: &[LINKS],
     good: "On: checksums, scatter-gather, TSO, GSO, GRO.",

@@ -42,7 +42,7 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     BUFFERS.iter().map(|(name, own)| of_setting(case, name, *own)).chain(unscaled(case)).collect()
 }
 
-/// Windows are scaled only if both ends offer it (RFC 7323).
+/// Windows are scaled only if both endpoints offer it (RFC 7323).
 fn unscaled(case: &TuningCase<'_>) -> Option<RuleOutcome> {
     case.host.sysctl(SCALING).filter(|value| *value == "0")?;
     let finding = TuningFinding::new(SCALING, "0, so a window has at most 64 KiB", RULE.why).gain(ExpectedGain::Large);
@@ -54,12 +54,12 @@ fn of_setting(case: &TuningCase<'_>, name: &str, own: u64) -> RuleOutcome {
         return RuleOutcome::NotHere(format!("this namespace has no {name}"));
     };
     let Some([least, first, most]) = three(text) else {
-        let finding = TuningFinding::new(name, format!("{text}, which isn't three positive numbers"), RULE.why);
+        let finding = TuningFinding::new(name, format!("{text}, not three positive numbers"), RULE.why);
         return finding.gain(ExpectedGain::Large).advice(format!("set it to three numbers, such as 4096 131072 {own}"));
     };
     let (wanted, because) = match wanted(case) {
-        Some((product, path)) => (2 * product, format!("The path, {path}, has {product} bytes on their way.")),
-        None => (own / SMALL, "The kernel's own limit is several times that. ".to_owned() + RULE.why),
+        Some((product, path)) => (2 * product, format!("The path, {path}, has {product} bytes in flight.")),
+        None => (own / SMALL, "The kernel default is several times that. ".to_owned() + RULE.why),
     };
     let wanted = wanted.max(own / SMALL);
     if most >= wanted {
@@ -78,14 +78,14 @@ fn three(text: &str) -> Option<[u64; 3]> {
     numbers.try_into().ok()
 }
 
-/// The bandwidth-delay product in bytes, and the path that has it.
+/// Returns the bandwidth-delay product in bytes, and a description of its path.
 fn wanted(case: &TuningCase<'_>) -> Option<(u64, String)> {
     let (rtt, mbps) = (case.rtt?, speed(case)?);
     let bytes = f64::from(mbps) * 1e6 / 8.0 * rtt.time.as_secs_f64();
     Some((bytes as u64, format!("{} × {rtt}", gigabits(mbps))))
 }
 
-/// Of the fastest NIC that tells.
+/// Returns the speed of the fastest NIC that reports it.
 fn speed(case: &TuningCase<'_>) -> Option<u32> {
     case.ports().filter_map(|link| link.speed_mbps).max()
 }
@@ -94,7 +94,7 @@ fn gigabits(mbps: u32) -> String {
     format!("{} Gb/s", f64::from(mbps) / 1e3)
 }
 
-/// The longest round trip at which so many bytes, half of which the kernel keeps for itself, fill the fastest NIC.
+/// Describes the longest round trip at which this many bytes, half of them used by the kernel, fill the fastest NIC.
 fn covers(case: &TuningCase<'_>, bytes: u64) -> String {
     match speed(case) {
         Some(mbps) => {
@@ -102,6 +102,6 @@ fn covers(case: &TuningCase<'_>, bytes: u64) -> String {
             let rounded = Duration::from_micros((seconds * 1e6) as u64);
             format!("enough for {} up to a round trip of {rounded:?}", gigabits(mbps))
         }
-        None => "no NIC tells its speed".to_owned(),
+        None => "no NIC reports its speed".to_owned(),
     }
 }

@@ -69,7 +69,7 @@ pub(crate) struct ApplyArgs {
 #[derive(Serialize)]
 struct AppliedRecord {
     schema: &'static str,
-    /// Its number for `revert`. Absent if nothing was changed.
+    /// Change number for `revert`. Absent if nothing was changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     changes: Vec<Change>,
@@ -257,7 +257,7 @@ mod tests {
 
     use super::*;
 
-    /// What has been typed before the time is over. Nobody closes the input meanwhile.
+    /// Types these pieces before the time is over. The input stays open meanwhile.
     fn is_confirmed_by(typed: &[&str]) -> bool {
         let (input, mut writer) = io::pipe().expect("a pipe");
         typed.iter().for_each(|piece| writer.write_all(piece.as_bytes()).expect("there is room"));

@@ -122,7 +122,7 @@ fn of_finding(index: usize, found: &CheckedRule<TuningFinding>) -> Section {
     if let Some(rule) = rule(found.rule) {
         items.push(item("gain", format!("{gain}: {}", rule.source)));
         items.push(item("risk", risk(rule)));
-        items.push(item("restart", rule.persists.to_owned()));
+        items.push(item("persistence", rule.persists.to_owned()));
     }
     items.extend(owner.iter().map(|owner| item("owner", owner.clone())));
     Section {

@@ -1,4 +1,4 @@
-//! A file of proved settings, which `vtax tune prove` writes and `vtax tune apply --file` reads.
+//! The file of proved settings that `vtax tune prove` writes and `vtax tune apply --file` reads.
 
 use std::{fs, path::Path};
 

@@ -10,7 +10,7 @@ use vtax_tune::TuningPath;
 use super::on_host::HostArgs;
 use crate::exit::{Blamed, Stop};
 
-/// As the user writes it.
+/// A path as the user names it.
 #[derive(Debug, Clone)]
 pub(super) enum PathName {
     /// A link or guest of the host.

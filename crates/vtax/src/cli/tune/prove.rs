@@ -118,7 +118,7 @@ struct ProvedRecord {
     proof: Proof,
     /// Steps that change nothing here, with the reason.
     without: Vec<StepWithout>,
-    /// Absent if nothing was shown to help.
+    /// Absent if no step was shown to help.
     #[serde(skip_serializing_if = "Option::is_none")]
     confirmation: Option<Confirmation>,
     kept: Vec<StepName>,
@@ -139,7 +139,7 @@ struct StepWithout {
 #[derive(Serialize)]
 struct Confirmation {
     run: String,
-    /// All of it together.
+    /// All helpful steps together.
     together: Proof,
     /// All but one step, compared with all of them.
     left_out: Vec<LeftOut>,
@@ -254,7 +254,7 @@ impl Tried {
         for names in named.chain(bundles) {
             let rules = names.split(',').map(|name| Ok(find_rule(name).or_input()?.id.to_owned()));
             let rules = rules.collect::<Result<Vec<_>, Stop>>()?;
-            // The confirmation has a step of this name.
+            // The confirmation run uses this name for a step.
             without_name(names)?;
             let step = TuningStep { name: names.parse().or_input()?, rules, sysctl: Default::default() };
             if !steps.contains(&step) {
@@ -360,7 +360,7 @@ fn without_name(name: &str) -> Result<StepName, Stop> {
     format!("without-{name}").parse().or_input()
 }
 
-/// The rules of several steps as one step.
+/// Combines the rules of several steps into one step.
 fn bundle<'a>(name: &str, steps: impl Iterator<Item = &'a TuningStep>) -> Result<TuningStep, Stop> {
     let mut rules: Vec<String> = steps.flat_map(|step| step.rules.iter().cloned()).collect();
     rules.sort();

@@ -72,7 +72,7 @@ fn summary(record: &ProvedRecord) -> String {
             format!(
                 " The changes remain in effect; to undo: {}{}.{}",
                 taken_back(first),
-                if record.changes.len() > 1 { ", and so on below" } else { "" },
+                if record.changes.len() > 1 { " (other hosts: see below)" } else { "" },
                 elsewhere.unwrap_or_default()
             )
         }
@@ -130,7 +130,7 @@ fn told_guards<'a>(guards: impl Iterator<Item = &'a GuardFinding>) -> Value {
             format!("{guard}{to} {:+.0} %", (ratio - 1.0) * 100.0)
         })
         .collect();
-    if broken.is_empty() { "hold".into() } else { broken.join(", ").into() }
+    if broken.is_empty() { "OK".into() } else { broken.join(", ").into() }
 }
 
 fn verdict(step: &StepProof) -> String {
