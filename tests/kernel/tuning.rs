@@ -252,5 +252,5 @@ fn rules_that_are_not_there_or_that_vtax_never_applies_are_refused() {
     assert!(bench.refused(&["tune", "check", "--path", "eth77"]).contains("it has"));
     assert!(bench.refused(&["tune", "check", "--host", "web"]).contains("zone:web"));
     let unconfirmed = ["tune", "apply", "mtu", "--confirm-within", "5s", "--server", "emulated"];
-    assert!(bench.refused(&unconfirmed).contains("leave --confirm-within out"));
+    assert!(bench.refused(&unconfirmed).contains("omit --confirm-within"));
 }

@@ -1,11 +1,11 @@
-//! The files that rules look at. Without one of them a rule can't tell that all is well, or that a thing isn't there.
+//! Files that rules need. Without one of them, a rule cannot conclude that a setting is OK or not applicable.
 //!
-//! An asterisk stands for any name.
+//! An asterisk matches any name.
 
-/// Some files.
+/// A set of files.
 pub(crate) type Files = &'static [&'static str];
 
-/// Which links there are.
+/// The links.
 pub(crate) const LINKS: Files = &[
     "/sys/class/net",
     "/sys/class/net/*/ifindex",
@@ -15,13 +15,13 @@ pub(crate) const LINKS: Files = &[
     "/sys/class/net/*/device/uevent",
     "/sys/class/net/*/device/../uevent",
 ];
-/// Which bridges and bonds have them.
+/// Masters of links: bridges and bonds.
 pub(crate) const MASTERS: Files = &["/sys/class/net/*/master/uevent"];
-/// Which links are bridges.
+/// The bridges.
 pub(crate) const BRIDGES: Files = &["/sys/class/net/*/bridge/stp_state"];
 pub(crate) const SPEEDS: Files = &["/sys/class/net/*/speed"];
 pub(crate) const COUNTERS: Files = &["/sys/class/net/*/statistics/*"];
-/// How packets are steered to and from queues.
+/// Packet steering of queues.
 pub(crate) const QUEUES: Files = &[
     "/sys/class/net/*/queues",
     "/sys/class/net/*/queues/*/rps_cpus",
@@ -37,7 +37,7 @@ pub(crate) const INTERRUPTS: Files = &[
     "/sys/class/net/*/device/../msi_irqs",
 ];
 pub(crate) const MANAGED: Files = &["/sys/kernel/debug/irq/irqs/*"];
-/// Which CPUs there are, and which of them belong together.
+/// CPUs and their topology.
 pub(crate) const CPUS: Files = &[
     "/sys/devices/system/cpu",
     "/sys/devices/system/cpu/online",
@@ -46,7 +46,7 @@ pub(crate) const CPUS: Files = &[
     "/sys/devices/system/cpu/*/topology/physical_package_id",
     "/sys/devices/system/cpu/*/topology/thread_siblings_list",
 ];
-/// Which CPUs and devices are on which NUMA node.
+/// NUMA nodes of CPUs and devices.
 pub(crate) const NODES: Files = &[
     "/sys/devices/system/node",
     "/sys/devices/system/node/*/cpulist",
@@ -64,9 +64,9 @@ pub(crate) const SMT: Files = &["/sys/devices/system/cpu/smt/control"];
 pub(crate) const SOFTNET: Files = &["/proc/net/softnet_stat"];
 pub(crate) const TICKS: Files = &["/proc/stat"];
 pub(crate) const COMMAND_LINE: Files = &["/proc/cmdline"];
-/// Which programs run.
+/// Running programs.
 pub(crate) const PROCESSES: Files = &["/proc", "/proc/*/comm"];
-/// What guests and their threads do.
+/// Guests and their threads.
 pub(crate) const GUESTS: Files = &[
     "/proc",
     "/proc/*/comm",

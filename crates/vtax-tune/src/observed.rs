@@ -1,29 +1,29 @@
-//! What a host's counters did in some seconds.
+//! Counter changes of a host over some seconds.
 
 use std::collections::BTreeMap;
 
 use vtax_host::inspect::{CpuTicks, HostFacts, HostLink, LinkCounters, SoftnetCpu};
 
-/// A host before and after some seconds.
+/// A host before and after an observation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
-    /// What was read first. The facts of the case were read last.
+    /// The first reading. The facts of the case are the last one.
     pub before: HostFacts,
-    /// The time in between.
+    /// The time between the readings.
     pub seconds: f64,
 }
 
-/// How much of its time a CPU spent, from 0 to 1.
+/// Shares of a CPU's time, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct CpuShare {
-    /// With anything but idling.
+    /// Time not idle.
     pub(crate) busy: f64,
-    /// With softirqs, most of which are received packets on a host with traffic.
+    /// Time in softirqs, which are mostly received packets on a host with traffic.
     pub(crate) softirq: f64,
 }
 
 impl Observation {
-    /// What each CPU did.
+    /// Returns the time shares of each CPU.
     pub(crate) fn cpu_shares(&self, after: &HostFacts) -> BTreeMap<u32, CpuShare> {
         let share = |(cpu, after): (&u32, &CpuTicks)| {
             let before = self.before.cpu_ticks.get(cpu)?;
@@ -36,7 +36,7 @@ impl Observation {
         after.cpu_ticks.iter().filter_map(share).collect()
     }
 
-    /// How much the counters of a CPU's received packets rose.
+    /// Returns the increase of a CPU's receive counters.
     pub(crate) fn softnet(&self, after: &SoftnetCpu) -> SoftnetCpu {
         let before = self.before.softnet.iter().find(|before| before.cpu == after.cpu).copied().unwrap_or_default();
         SoftnetCpu {
@@ -47,7 +47,7 @@ impl Observation {
         }
     }
 
-    /// How much a link's counters rose. Those of a link that is new count from 0.
+    /// Returns the increase of a link's counters. A new link's counters start from 0.
     pub(crate) fn link(&self, after: &HostLink) -> LinkCounters {
         let before = self.before.links.iter().find(|before| before.index == after.index);
         let LinkCounters { rx_packets, tx_packets, rx_bytes, tx_bytes, rx_dropped, tx_dropped, rx_missed_errors } =

@@ -1,4 +1,4 @@
-//! What is asked of a host that is tuned, and what it answers.
+//! Orders to a host that is tuned, and their replies.
 
 use std::{fmt, net::SocketAddr, path::PathBuf};
 
@@ -9,46 +9,46 @@ use vtax_model::{foreign::ForeignText, units::Span};
 
 use crate::{keep::KeptPlan, setting::Proposal};
 
-/// What a host shall do about its settings.
+/// An order to a host about its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum TuningOrder {
     /// Read the host. Answer: [`TuningReply::Facts`].
     Facts,
-    /// Say what the proposals would change. Nothing is changed. Answer: [`TuningReply::Planned`].
+    /// Plan the changes of the proposals without making them. Answer: [`TuningReply::Planned`].
     Plan(WantedChanges),
-    /// Make changes, and undo them when the conversation ends, unless they are kept before. Answer:
+    /// Make changes, and revert them when the conversation ends, unless they are kept before. Answer:
     /// [`TuningReply::TriedOut`].
     TryOut {
         #[expect(missing_docs, reason = "the type says it")]
         wanted: WantedChanges,
-        /// They are undone after this time, too.
+        /// They are also reverted after this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<Span>,
     },
-    /// Let changes stay that are tried out. Answer: [`TuningReply::Kept`].
+    /// Keep changes that are being tried out. Answer: [`TuningReply::Kept`].
     #[expect(missing_docs, reason = "the type says it")]
     Keep { batch: BatchId },
-    /// Bring the values from before some changes back. Answer: [`TuningReply::Reverted`].
+    /// Revert some changes. Answer: [`TuningReply::Reverted`].
     #[expect(missing_docs, reason = "the type says it")]
     Revert { batch: BatchId },
-    /// Bring all values from before back. Answer: [`TuningReply::Reverted`].
+    /// Revert all changes. Answer: [`TuningReply::Reverted`].
     RevertAll,
-    /// List the changes, and what the settings are now. Answer: [`TuningReply::Status`].
+    /// List the changes with the current values. Answer: [`TuningReply::Status`].
     Status,
-    /// Measure how long TCP connections to this address take, whether they are accepted or refused. Answer:
+    /// Measure the time of TCP connections to this address, accepted or refused. Answer:
     /// [`TuningReply::ConnectTime`].
     #[expect(missing_docs, reason = "the type says it")]
     ConnectTime { to: SocketAddr },
 }
 
-/// Changes that somebody wants.
+/// Requested changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WantedChanges {
-    /// What is to be changed.
+    /// The proposals to apply.
     pub proposals: Vec<Proposal>,
-    /// Whether lines of files keep it over a restart of the machine, once the change itself is kept.
+    /// True if the changes, once kept, are also persisted across reboots.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub persist: bool,
 }
@@ -68,71 +68,71 @@ pub enum TuningReply {
     ConnectTime(Span),
 }
 
-/// Changes that are tried out.
+/// Changes being tried out.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TriedOut {
     /// Their number. None if there was nothing to change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchId>,
-    /// What was changed, and what will keep it over a restart.
+    /// The changes, and the lines that will persist them.
     pub plan: KeptPlan,
-    /// What was undone before, because a vtax that was killed or a restart of the machine had left it.
+    /// Changes reverted first, left by a killed vtax or a reboot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recovered: Vec<RecoveredBatch>,
 }
 
-/// Changes that somebody else had left, and that were undone.
+/// Left-over changes that were reverted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveredBatch {
-    /// None if they were made before the machine was restarted.
+    /// None if they were made before a reboot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchId>,
-    /// How the undoing went.
+    /// The result of reverting.
     pub report: RevertReport,
 }
 
-/// How settings were brought back.
+/// The result of reverting settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RevertReport {
-    /// Settings that have their values from before again.
+    /// Settings with their previous values again.
     pub reverted: usize,
-    /// Settings that had these values already, or whose object is gone.
+    /// Settings that already had these values, or whose object no longer exists.
     pub already_gone: usize,
     /// Settings that another program has changed since.
     pub foreign: Vec<SettingLeft>,
 }
 
-/// How settings were brought back by force, though the file that notes them may be damaged.
+/// The result of reverting settings by force, with a journal that may be damaged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ForcedReport {
-    /// The settings that the file still told.
+    /// The settings still readable in the journal.
     #[serde(flatten)]
     pub report: RevertReport,
-    /// Lines of vtax's that were removed from `/etc`, each with its file. The settings that they name may not be as before.
+    /// vtax's lines removed from `/etc`, each with its file. The settings they name may not be restored.
     pub removed_lines: Vec<ForeignText>,
-    /// What is wrong with the file. None if nothing is.
+    /// The damage of the journal, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<ForeignText>,
-    /// Where the damaged file is now.
+    /// The location of the damaged journal now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_as: Option<PathBuf>,
 }
 
-/// A setting that another program has changed since, and that was left as it is.
+/// A setting that another program has changed since, and that was left alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingLeft {
-    /// The change that was to be undone.
+    /// The change to revert.
     pub change: ForeignText,
-    /// The value now.
+    /// The current value.
     pub found: ForeignText,
 }
 
-/// The changes that are made on a host.
+/// The changes in effect on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TuningStatus {
-    /// The machine was started again since: the kernel has forgotten the changes.
+    /// The machine was rebooted since: the kernel has lost the changes.
     pub rebooted: bool,
-    /// Another vtax works on the changes now.
+    /// Another vtax is working on the changes now.
     pub in_use: bool,
     /// Settings that were changed together.
     pub changes: Vec<BatchStatus>,
@@ -143,34 +143,34 @@ pub struct TuningStatus {
 pub struct BatchStatus {
     /// Their number.
     pub id: BatchId,
-    /// How far the change got.
+    /// The stage of the change.
     pub state: BatchStage,
-    /// Files of vtax's in `/etc` set some of it again when the machine is started.
+    /// Some of it is set again at boot by vtax's files in `/etc`.
     pub is_kept: bool,
-    /// Changed settings, each with its present value.
+    /// Changed settings with their current values.
     pub settings: Vec<SettingStatus>,
 }
 
-/// How far a change got.
+/// The stage of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BatchStage {
     /// It stays until it is reverted.
     Made,
-    /// A vtax was killed while it made the change or took it back.
+    /// A vtax was killed while making or reverting the change.
     HalfDone,
-    /// It is tried out.
+    /// It is being tried out.
     NotConfirmed,
 }
 
-/// A changed setting, and what it is now.
+/// A changed setting and its current value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingStatus {
-    /// What was changed.
+    /// The change.
     pub change: ForeignText,
-    /// The value now. None if the object is gone.
+    /// The current value. None if the object no longer exists.
     pub now: Option<ForeignText>,
-    /// It is still the value that vtax has set.
+    /// True if the value is still the one set by vtax.
     pub is_ours: bool,
 }
 
@@ -186,16 +186,16 @@ impl From<UndoReport> for RevertReport {
     }
 }
 
-/// In a part of a sentence.
+/// Formatted as part of a sentence.
 impl fmt::Display for RevertReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RevertReport { reverted, already_gone, foreign } = self;
-        write!(f, "{reverted} setting{} back as before", if *reverted == 1 { "" } else { "s" })?;
+        write!(f, "{reverted} setting{} restored", if *reverted == 1 { "" } else { "s" })?;
         if *already_gone > 0 {
-            write!(f, ", {already_gone} had their value from before or are gone")?;
+            write!(f, ", {already_gone} already had their previous value or no longer exist")?;
         }
         if !foreign.is_empty() {
-            write!(f, ", {} left alone, because another program has changed them since", foreign.len())?;
+            write!(f, ", {} left alone: changed by another program since", foreign.len())?;
         }
         Ok(())
     }
@@ -204,9 +204,9 @@ impl fmt::Display for RevertReport {
 impl fmt::Display for RecoveredBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.batch {
-            None => write!(f, "the machine was started again since the last change: {}", self.report),
+            None => write!(f, "the machine was rebooted since the last change: {}", self.report),
             Some(batch) => {
-                write!(f, "change {batch} was left half done by a vtax that was killed: {}", self.report)
+                write!(f, "change {batch} was left half done by a killed vtax: {}", self.report)
             }
         }
     }

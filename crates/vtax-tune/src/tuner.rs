@@ -1,5 +1,4 @@
-//! Reads and changes the settings of the machine that this process runs on. The agent does it on order of its coordinator,
-//! and vtax does it for its own machine.
+//! Reads and changes the settings of the local machine, for an agent on order of its coordinator or for vtax itself.
 
 use std::{
     collections::BTreeMap,
@@ -27,10 +26,10 @@ use crate::{
     plan::plan,
 };
 
-/// When it is tried again to undo what could not be undone.
+/// Delay before retrying a failed revert.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Why a machine could not be tuned.
+/// An error while tuning a machine.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum TuningError {
@@ -43,29 +42,29 @@ pub enum TuningError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Unread(#[from] SysError),
-    #[error("no round trip to {to} could be measured: {source}; name a port that answers, or give --rtt")]
+    #[error("cannot measure the round trip to {to}: {source}; name a port that answers, or give --rtt")]
     #[diagnostic(code("not-reachable"))]
     NoAnswer { to: SocketAddr, source: io::Error },
     #[error("there is no change {batch}; {}", there_is(there))]
     #[diagnostic(code("no-such-change"))]
     NoSuchChange { batch: BatchId, there: Vec<BatchId> },
-    #[error("change {batch} isn't tried out any more, so it can't be kept: it was brought back when its time was over")]
+    #[error("change {batch} cannot be kept: it was rolled back because it was not confirmed in time")]
     #[diagnostic(code("not-tried-out"))]
     NotTriedOut { batch: BatchId },
-    #[error("change {batch} can't be kept while change {other} is tried out too; revert that one first")]
+    #[error("change {batch} cannot be kept while change {other} is also being tried out; revert that one first")]
     #[diagnostic(code("not-tried-out"))]
     Others { batch: BatchId, other: BatchId },
 }
 
 /// The machine whose settings are read and changed. A fake changes nothing.
 pub trait TunedMachine: Send + 'static {
-    /// Carries an order out.
+    /// Executes an order.
     fn obey(&mut self, order: TuningOrder) -> Result<TuningReply, TuningError>;
 
-    /// When [`TunedMachine::expire`] must be called next.
+    /// Returns the time of the next required call of [`TunedMachine::expire`].
     fn deadline(&self) -> Option<Instant>;
 
-    /// Undoes what has been tried out for too long.
+    /// Reverts changes whose trial time is over.
     fn expire(&mut self);
 }
 
@@ -93,12 +92,12 @@ impl TunedMachine for Tuner {
     }
 
     fn expire(&mut self) {
-        // Nobody waits for an answer. What is left is in the journal, and `status` shows it.
+        // Nobody waits for an answer. Left-over changes are in the journal, and `status` shows them.
         let _ = Tuner::expire(self);
     }
 }
 
-/// Reads the machine, with the links and network settings of a namespace or of this process's own.
+/// Reads the machine, with the links and network settings of a namespace (by default this process's).
 pub fn read_host(namespace: Option<&NetNs>) -> Result<HostFacts, SysError> {
     let Some(inside) = namespace else {
         let sys = FileTree::own_sysfs()?;
@@ -109,8 +108,8 @@ pub fn read_host(namespace: Option<&NetNs>) -> Result<HostFacts, SysError> {
     inside.run(|| HostFacts::read(&tree, &LiveNics))
 }
 
-/// The median of the times that some TCP connections take, from a namespace or from this process's own. A port that refuses
-/// them answers as fast as one that takes them.
+/// Returns the median time of several TCP connections, from a namespace (by default this process's). A port that refuses
+/// them answers as fast as one that accepts them.
 pub fn connect_time(namespace: Option<&NetNs>, to: SocketAddr) -> Result<Duration, TuningError> {
     const COUNT: usize = 5;
     let connect = || (0..COUNT).map(|_| connect_once(to)).collect::<io::Result<Vec<Duration>>>();
@@ -134,18 +133,18 @@ fn connect_once(to: SocketAddr) -> io::Result<Duration> {
 
 fn there_is(there: &[BatchId]) -> String {
     let names: Vec<String> = there.iter().map(BatchId::to_string).collect();
-    if names.is_empty() { "nothing is changed".to_owned() } else { format!("there is {}", names.join(", ")) }
+    if names.is_empty() { "there are no changes".to_owned() } else { format!("there is {}", names.join(", ")) }
 }
 
-/// Changes this machine's settings. It has the lock of the journal only while something is tried out. When it is dropped,
-/// it undoes what isn't kept.
+/// Changes this machine's settings. It holds the journal's lock only while changes are being tried out. When dropped, it
+/// reverts changes that aren't kept.
 #[derive(Debug)]
 pub struct Tuner {
     folder: PathBuf,
     trial: Option<Trial>,
 }
 
-/// What is tried out.
+/// Changes being tried out.
 #[derive(Debug)]
 struct Trial {
     journal: ChangeJournal,
@@ -154,19 +153,19 @@ struct Trial {
 
 #[derive(Debug)]
 struct TriedBatch {
-    /// When it is undone, unless it is kept.
+    /// Time at which it is reverted, unless it is kept.
     until: Option<Instant>,
-    /// What keeps it over a restart, once it is kept.
+    /// Lines that persist it, once it is kept.
     lines: Vec<Change>,
 }
 
 impl Tuner {
-    /// `folder` is that of the journal ([`vtax_change::tuning_folder`]). Nothing is read yet.
+    /// `folder` is the journal's directory ([`vtax_change::tuning_folder`]). Nothing is read yet.
     pub fn new(folder: PathBuf) -> Tuner {
         Tuner { folder, trial: None }
     }
 
-    /// What is wanted would change this, in the network namespace or in this process's own.
+    /// Plans the requested changes, in the given network namespace or this process's own.
     pub fn plan(&mut self, namespace: Option<&NamespaceRef>, wanted: &WantedChanges) -> Result<KeptPlan, TuningError> {
         match &mut self.trial {
             Some(trial) => trial.plan(namespace, wanted),
@@ -174,8 +173,8 @@ impl Tuner {
         }
     }
 
-    /// Makes changes that are undone when they are reverted, when the time is over ([`Tuner::expire`]) or when this is
-    /// dropped. If this process is killed, the next one undoes them before it changes anything.
+    /// Makes changes that are undone when they are reverted, when their time is over ([`Tuner::expire`]) or when this is
+    /// dropped. If this process is killed, the next one reverts them before it changes anything.
     pub fn try_out(
         &mut self,
         namespace: Option<&NamespaceRef>,
@@ -195,14 +194,14 @@ impl Tuner {
         Ok(TriedOut { batch, plan, recovered })
     }
 
-    /// Lets changes stay that are tried out.
+    /// Keeps changes that are being tried out.
     pub fn keep(&mut self, batch: BatchId) -> Result<(), TuningError> {
         let Some(mut trial) = self.trial.take_if(|trial| trial.batches.contains_key(&batch)) else {
             return Err(TuningError::NotTriedOut { batch });
         };
         let other = trial.batches.keys().copied().find(|other| *other != batch);
         let kept = match other {
-            // The journal keeps all that it has.
+            // The journal keeps everything it has.
             Some(other) => Err(TuningError::Others { batch, other }),
             None => {
                 let lines = trial.batches.remove(&batch).map(|tried| tried.lines).unwrap_or_default();
@@ -213,7 +212,7 @@ impl Tuner {
         kept
     }
 
-    /// Brings the values from before some changes back.
+    /// Reverts some changes.
     pub fn revert(&mut self, batch: BatchId) -> Result<RevertReport, TuningError> {
         if let Some(mut trial) = self.trial.take() {
             let reverted = trial.revert(batch);
@@ -229,9 +228,9 @@ impl Tuner {
         Ok(report.into())
     }
 
-    /// Brings all values from before back.
+    /// Reverts all changes.
     pub fn revert_all(&mut self) -> Result<RevertReport, TuningError> {
-        // This lets go of the journal's lock, and leaves what was tried out to the next line.
+        // This releases the journal's lock, and leaves the trial to the next line.
         self.trial = None;
         match PastChanges::open(&self.folder, HostAccess::live()?)? {
             None => Ok(RevertReport::default()),
@@ -239,14 +238,14 @@ impl Tuner {
         }
     }
 
-    /// Undoes what a killed process or a reboot has left.
+    /// Reverts changes left by a killed process or a reboot.
     pub fn recover(&mut self) -> Result<Vec<RecoveredBatch>, TuningError> {
         let (journal, recovered) = ChangeJournal::start(&self.folder, HostAccess::live()?)?;
         journal.close()?;
         Ok(told(recovered))
     }
 
-    /// Brings back what a damaged journal still tells, and removes vtax's lines from `/etc`.
+    /// Reverts the readable part of a damaged journal, and removes vtax's lines from `/etc`.
     pub fn revert_by_force(&mut self) -> Result<ForcedReport, TuningError> {
         self.trial = None;
         let ForcedRevert { report, lines, kept } = ForcedRevert::carry_out(&self.folder, HostAccess::live()?)?;
@@ -256,7 +255,7 @@ impl Tuner {
         Ok(ForcedReport { report: report.into(), removed_lines, damage, kept_as })
     }
 
-    /// The changes that are made, and what the settings are now.
+    /// Returns the changes in effect and the current values.
     pub fn status(&self) -> Result<TuningStatus, TuningError> {
         let mut host = HostAccess::live()?;
         let Some(read) = ChangesSnapshot::read(&self.folder, &mut host)? else { return Ok(TuningStatus::default()) };
@@ -268,18 +267,18 @@ impl Tuner {
         Ok(TuningStatus { rebooted: read.rebooted, in_use, changes })
     }
 
-    /// When [`Tuner::expire`] must be called next. None if nothing has a time limit.
+    /// Returns the time of the next required call of [`Tuner::expire`]. None without a time limit.
     pub fn deadline(&self) -> Option<Instant> {
         self.trial.iter().flat_map(|trial| trial.batches.values()).filter_map(|tried| tried.until).min()
     }
 
-    /// Undoes what has been tried out for too long.
+    /// Reverts changes whose trial time is over.
     pub fn expire(&mut self) -> Result<(), TuningError> {
         let now = Instant::now();
         self.give_up(|until| until.is_some_and(|until| until <= now))
     }
 
-    /// Undoes everything that isn't kept.
+    /// Reverts everything that isn't kept.
     pub fn end(&mut self) -> Result<(), TuningError> {
         self.give_up(|_| true)
     }
@@ -301,7 +300,7 @@ impl Tuner {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Keeps the journal while something is tried out.
+    /// Holds the journal while changes are being tried out.
     fn go_on(&mut self, trial: Trial) -> Result<(), TuningError> {
         match trial.batches.is_empty() {
             true => Ok(trial.journal.close()?),
@@ -315,7 +314,7 @@ impl Tuner {
 
 impl Drop for Tuner {
     fn drop(&mut self) {
-        // What can't be undone now is left to the next process, which tells its user.
+        // A failed revert is left to the next process, which reports it.
         let _ = self.end();
     }
 }
@@ -328,7 +327,7 @@ impl Trial {
         within: Option<Duration>,
     ) -> Result<(Option<BatchId>, KeptPlan), TuningError> {
         let plan = self.plan(namespace, wanted)?;
-        // Lines alone change nothing now, so they aren't left to the confirmation.
+        // Lines alone change nothing now, so they need no confirmation.
         let (now, lines) = match plan.changes.is_empty() {
             true => (plan.lines.clone(), Vec::new()),
             false => (plan.changes.clone(), plan.lines.clone()),
@@ -385,13 +384,13 @@ fn status(
     Ok(BatchStatus { id: batch.id, state, is_kept, settings })
 }
 
-/// Whether a line that keeps the change has set it when the machine was started.
+/// Returns true if a line that persists the change set it at boot.
 fn is_set_again(change: &Change, all: &[Record<Change>], host: &mut HostAccess) -> Result<bool, ChangeError> {
     let Some(line) = all.iter().rev().find(|record| record.step.keeps() == Some(change)) else { return Ok(false) };
     Ok(line.step.found(host)?.is_ours && change.is_there_again(host)?)
 }
 
-/// The changes, and what keeps them if that is wanted. `standing` are the changes that are made already.
+/// Returns the changes, with their persistent lines if requested. `standing` are the changes already in effect.
 fn planned(
     host: &mut HostAccess,
     namespace: Option<&NamespaceRef>,
@@ -402,7 +401,7 @@ fn planned(
         let changes = plan(host, namespace, &wanted.proposals)?;
         return Ok(KeptPlan { changes, ..KeptPlan::default() });
     }
-    // What is in a namespace isn't kept, whatever the machine has.
+    // Settings in a namespace aren't persisted, whatever the machine has.
     let facts = if namespace.is_none() { read_host(None)? } else { HostFacts::default() };
     Ok(plan_kept(host, &facts, namespace, &wanted.proposals, standing)?)
 }
