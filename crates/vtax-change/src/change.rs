@@ -149,7 +149,7 @@ impl Change {
         self.any().value()
     }
 
-    /// Whether the new value is the one that was there when the change was planned. Leave such a change out.
+    /// Returns true if the new value is the one that was there when the change was planned. Leave such a change out.
     pub fn changes_nothing(&self) -> bool {
         self.any().changes_nothing()
     }
@@ -159,12 +159,12 @@ impl Change {
         self.any().found(host)
     }
 
-    /// Whether the kernel has forgotten the change, because the machine was restarted since.
+    /// Returns true if the kernel has forgotten the change, because the machine was restarted since.
     pub fn is_forgotten(&self, host: &HostAccess) -> bool {
         self.any().is_forgotten(host)
     }
 
-    /// Whether the kernel has forgotten the change, and the new value is there nevertheless.
+    /// Returns true if the kernel has forgotten the change, and the new value is there nevertheless.
     pub fn is_there_again(&self, host: &mut HostAccess) -> Result<bool, ChangeError> {
         self.any().is_there_again(host)
     }

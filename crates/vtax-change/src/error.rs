@@ -17,10 +17,10 @@ pub enum ChangeError {
     #[error("{what} did not take {wrote}: it reads back as {found}")]
     #[diagnostic(code("setting-not-taken"))]
     NotTaken { what: String, wrote: String, found: String },
-    #[error("interrupt {irq} can't be moved: the kernel itself distributes it over the CPUs; leave it as it is")]
+    #[error("interrupt {irq} cannot be moved: the kernel distributes it over the CPUs; leave it as it is")]
     #[diagnostic(code("managed-interrupt"))]
     ManagedIrq { irq: u32 },
-    #[error("{path:?} is no file below /sys: {why}")]
+    #[error("{path:?} is not a file below /sys: {why}")]
     #[diagnostic(code("bad-value"))]
     Path { path: String, why: &'static str },
     #[error(transparent)]

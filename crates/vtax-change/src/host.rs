@@ -73,8 +73,8 @@ impl HostAccess {
         }
     }
 
-    /// Whether a process in the namespace may write a file of `/proc`, if it is root. None if the file or the namespace is
-    /// gone.
+    /// Returns true if a process in the namespace may write a file of `/proc`, if it is root. None if the file or the
+    /// namespace is gone.
     pub(crate) fn is_writable(&mut self, at: Option<&NamespaceRef>, path: &str) -> Result<Option<bool>, SysError> {
         let Some(at) = at else { return self.proc.is_writable(path) };
         match self.enter(at)? {

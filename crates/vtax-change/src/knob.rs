@@ -27,10 +27,11 @@ pub trait Knob: fmt::Display {
     /// Writes a value. The kernel may make another one of it.
     fn write(&self, host: &mut HostAccess, value: &Self::Value) -> Result<(), ChangeError>;
 
-    /// Whether a value stays when the machine is restarted.
+    /// True if a value stays when the machine is restarted.
     const STAYS: bool = false;
 
-    /// Whether this names the same object as before the machine was restarted. If that can't be told, it doesn't.
+    /// Returns true if this names the same object as before the machine was restarted. If that can't be told, it
+    /// doesn't.
     fn is_known_after_restart(&self, _: &mut HostAccess) -> Result<bool, ChangeError> {
         Ok(false)
     }
@@ -104,7 +105,7 @@ pub(crate) trait AnyValueChange: fmt::Display {
     fn undo(&self, receipt: Option<&ChangeReceipt>, host: &mut HostAccess) -> Result<Undone, ChangeError>;
     /// The machine was restarted since, and the kernel has forgotten the change.
     fn is_forgotten(&self, host: &HostAccess) -> bool;
-    /// Whether the new value is there once more after a restart of the machine.
+    /// Returns true if the new value is there once more after a restart of the machine.
     fn is_there_again(&self, host: &mut HostAccess) -> Result<bool, ChangeError>;
     /// Brings the value from before back, which something of ours has replaced after a restart.
     fn undo_again(&self, host: &mut HostAccess) -> Result<(), ChangeError>;

@@ -11,7 +11,7 @@ use crate::{
 
 /// A text that is no number of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no number of a batch; write a whole number from 1")]
+#[error("invalid change number `{0}`: use a whole number from 1")]
 pub struct BatchIdError(String);
 
 /// The number of a batch within its journal, from 1.
@@ -71,13 +71,13 @@ impl FromStr for BatchId {
 }
 
 impl<S: Step> Batch<'_, S> {
-    /// Whether it may outlive the process that executed it: the journal was kept after it.
+    /// Returns true if it may outlive the process that executed it: the journal was kept after it.
     pub fn is_kept(&self) -> bool {
         self.records.iter().all(|record| record.kept)
     }
 
-    /// Whether it must be undone, if the process that executed it is dead: it is half done or half undone, or was never
-    /// kept.
+    /// Returns true if it must be undone, if the process that executed it is dead: it is half done or half undone, or
+    /// was never kept.
     pub fn is_abandoned(&self) -> bool {
         match self.state() {
             BatchState::Done => !self.is_kept(),

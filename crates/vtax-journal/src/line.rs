@@ -312,8 +312,8 @@ impl<S: Step> Contents<S> {
     }
 }
 
-/// Whether a process that died may have left this end of a file. A complete line with another byte in place of its
-/// newline is damage.
+/// Returns true if a process that died may have left this end of a file. A complete line with another byte in place of
+/// its newline is damage.
 fn is_torn(end: &[u8], form: LineForm) -> bool {
     let Some((_, line)) = end.split_last() else { return true };
     form == LineForm::Plain || form.content(line).is_err()

@@ -11,7 +11,7 @@ use crate::{
 pub struct Record<S: Step> {
     pub step: S,
     pub batch: BatchId,
-    /// Whether it may outlive the process that did it.
+    /// True if it may outlive the process that did it.
     pub kept: bool,
     pub progress: StepProgress<S::Receipt>,
     /// It was undone with its batch, before the undoing of the whole journal began.

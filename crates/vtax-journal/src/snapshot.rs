@@ -24,7 +24,7 @@ pub struct Snapshot<S: Step> {
     pub records: Vec<Record<S>>,
 }
 
-/// Whether a living process uses a journal.
+/// True if a living process uses a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JournalState {

@@ -37,8 +37,8 @@ pub trait Step: fmt::Debug + Serialize + DeserializeOwned {
     /// kernel's mark, or by a path that only its owner writes) and leave it alone.
     fn undo(&self, receipt: Option<&Self::Receipt>, world: &mut Self::World) -> Result<Undone, Self::Error>;
 
-    /// Whether this step changes the same value as the other one. If so, a batch with the earlier of the two is undone
-    /// only after the batch with the later one.
+    /// Returns true if this step changes the same value as the other one. If so, a batch with the earlier of the two is
+    /// undone only after the batch with the later one.
     fn changes_the_same(&self, other: &Self) -> bool {
         let _ = other;
         false

@@ -71,7 +71,7 @@ impl Exchange {
         }
     }
 
-    /// Whether a clock with this offset could have given this reading.
+    /// Returns true if a clock with this offset could have given this reading.
     fn agrees(&self, offset: Offset) -> bool {
         let slack = u64::try_from(offset.uncertainty.as_nanos()).unwrap_or(u64::MAX);
         let reading = offset.ours(self.theirs);

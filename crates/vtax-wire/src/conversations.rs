@@ -20,7 +20,7 @@ pub struct Conversations<R> {
     pending: Vec<u8>,
     /// How many bytes of `pending` certainly belong to this conversation.
     ours: usize,
-    /// Whether the next conversation begins in `pending`, right after these bytes.
+    /// True if the next conversation begins in `pending`, right after these bytes.
     over: bool,
     chunk: Box<[u8]>,
 }

@@ -68,7 +68,7 @@ pub enum LimitError {
     #[error("{asked} on the standard input of a program in a guest: at most {INPUT_MOST}")]
     #[diagnostic(code("agent-limit"))]
     Input { asked: ByteSize },
-    #[error("an interval of 0 never ends; give some milliseconds, as --interval 100ms")]
+    #[error("an interval of 0 never ends; give some milliseconds, e.g. --interval 100ms")]
     #[diagnostic(code("interval-too-short"))]
     NoInterval,
     #[error(

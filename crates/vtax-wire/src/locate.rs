@@ -18,7 +18,7 @@ const PROGRAM: &str = "vtax-agent";
 #[error("{unsupported}")]
 #[diagnostic(code("no-agent-program"))]
 pub struct LocateError {
-    /// Whether the user has named the program. Then no other program is used instead.
+    /// True if the user has named the program. Then no other program is used instead.
     pub named: bool,
     /// What is wrong and what the user can do, as separate texts.
     pub unsupported: Unsupported,

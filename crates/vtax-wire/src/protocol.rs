@@ -316,7 +316,7 @@ impl Fault {
         Fault { kind, message: error.to_string().into(), code: code.map(ForeignText::from), partial: None }
     }
 
-    /// Whether it is this error of `docs/errors`.
+    /// Returns true if it is this error of `docs/errors`.
     pub fn has_code(&self, code: &str) -> bool {
         self.code.as_ref().is_some_and(|own| own.raw() == code)
     }
@@ -383,7 +383,7 @@ pub struct LinkAddress {
     pub mac: Option<ForeignText>,
     pub address: IpAddr,
     pub prefix: u8,
-    /// Whether the interface is on and has a carrier.
+    /// True if the interface is on and has a carrier.
     pub running: bool,
 }
 

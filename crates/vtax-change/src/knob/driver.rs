@@ -18,7 +18,7 @@ pub struct LinkFeature {
     pub feature: ForeignText,
 }
 
-/// Whether a feature is on.
+/// True if a feature is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OnOff(pub bool);

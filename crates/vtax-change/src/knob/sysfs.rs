@@ -101,7 +101,7 @@ mod tests {
     fn paths_out_of_sysfs_are_refused() {
         for path in ["", "/sys/class", "a/../../etc/passwd", "..", "a//b", "./a", "a/", "a b", "a\0b"] {
             let error = check(path).expect_err(path).to_string();
-            assert!(error.contains("is no file below /sys"), "{error}");
+            assert!(error.contains("is not a file below /sys"), "{error}");
         }
         check("class/net/eth0.7/queues/rx-0/rps_cpus").expect("a good one");
     }

@@ -18,7 +18,7 @@ pub struct HostInterrupt {
     pub affinity: CpuSet,
     /// The CPUs that it goes to now, if the kernel tells.
     pub effective: Option<CpuSet>,
-    /// Whether the kernel alone chooses its CPUs. Only root is told, by debugfs.
+    /// True if the kernel alone chooses its CPUs. Only root is told, by debugfs.
     pub is_managed: Option<bool>,
     /// How often each CPU has handled it since the machine was started. A CPU that never did is absent.
     pub handled: BTreeMap<u32, u64>,

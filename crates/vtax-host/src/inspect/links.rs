@@ -25,7 +25,7 @@ pub struct HostLink {
     pub master: Option<ForeignText>,
     /// The links below it: the ports of a bridge, the members of a bond, what a VLAN is on.
     pub lower: Vec<ForeignText>,
-    /// Whether it is a bridge itself.
+    /// True if it is a bridge itself.
     pub is_bridge: bool,
     /// 10^6 bits a second, as negotiated.
     pub speed_mbps: Option<u32>,
@@ -51,7 +51,7 @@ pub struct LinkDevice {
     pub node: Option<u32>,
     /// Its interrupts, by their numbers.
     pub interrupts: Vec<u32>,
-    /// Whether it is a virtual function.
+    /// True if it is a virtual function.
     pub is_vf: bool,
     /// How many virtual functions it has, if it can have some.
     pub vfs: Option<u32>,

@@ -61,7 +61,7 @@ impl SettingOwners {
         globs.map(|(_, sources)| sources).chain(exact).flatten()
     }
 
-    /// Whether a service runs.
+    /// Returns true if a service runs.
     pub fn runs(&self, service: &str) -> bool {
         self.services.iter().any(|name| name == service)
     }

@@ -18,13 +18,14 @@ pub struct UnusableFile {
 }
 
 impl UnusableFile {
-    /// Whether its path is this one, in which an asterisk stands for any name.
+    /// Returns true if its path is this one, in which an asterisk stands for any name.
     pub fn is_at(&self, pattern: &str) -> bool {
         matches(pattern, self.file.raw())
     }
 }
 
-/// Whether the parts of a path between its slashes are those of a pattern, in which an asterisk stands for any part.
+/// Returns true if the parts of a path between its slashes are those of a pattern, in which an asterisk stands for any
+/// part.
 pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let (mut wanted, mut found) = (pattern.split('/'), path.split('/'));
     loop {

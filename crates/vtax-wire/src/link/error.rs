@@ -54,12 +54,12 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// Whether this only says that the call was cancelled.
+    /// Returns true if this only says that the call was cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, AgentError::Refused { fault: Fault { kind: FaultKind::Cancelled, .. }, .. })
     }
 
-    /// Whether the agent can't be used any more.
+    /// Returns true if the agent can't be used any more.
     pub fn is_death(&self) -> bool {
         matches!(self, AgentError::Died { .. })
     }

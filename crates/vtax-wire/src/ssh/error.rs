@@ -12,10 +12,10 @@ pub enum SshHostError {
     #[error("the name of the remote host is empty; give it as ssh takes it: HOST or USER@HOST")]
     #[diagnostic(code("bad-name"))]
     Empty,
-    #[error("`{host}` is no remote host: neither a user's name nor a host's begins with `-`")]
+    #[error("`{host}` is not a remote host: neither a user's name nor a host's begins with `-`")]
     #[diagnostic(code("bad-name"))]
     Option { host: String },
-    #[error("`{}` is no remote host: there is a space or a control character in it", host.escape_debug())]
+    #[error("`{}` is not a remote host: it contains a space or a control character", host.escape_debug())]
     #[diagnostic(code("bad-name"))]
     Character { host: String },
 }
