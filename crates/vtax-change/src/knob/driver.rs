@@ -1,4 +1,4 @@
-//! What a link's driver can be told: features, rings, interrupt delays, queues.
+//! Settings of a link's driver: features, rings, interrupt delays, queues.
 
 use std::fmt;
 
