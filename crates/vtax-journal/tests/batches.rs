@@ -446,6 +446,6 @@ fn a_number_of_a_batch_is_read_as_it_is_printed() {
     assert_eq!(batch(7).to_string(), "7");
     for text in ["0", "-1", "", "one", "1.0"] {
         let error = text.parse::<BatchId>().expect_err("no number");
-        assert_eq!(error.to_string(), format!("`{text}` is no number of a batch; write a whole number from 1"));
+        assert_eq!(error.to_string(), format!("invalid change number `{text}`: use a whole number from 1"));
     }
 }
