@@ -53,7 +53,7 @@ impl<S: Step> Snapshot<S> {
         Snapshot::read_in(&Directory::enter(directory)?, id)
     }
 
-    /// The batches, with how far each got.
+    /// Returns the batches with their states.
     pub fn batches(&self) -> impl DoubleEndedIterator<Item = Batch<'_, S>> {
         batches(&self.records)
     }
