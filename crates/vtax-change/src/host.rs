@@ -64,7 +64,8 @@ impl HostAccess {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Reads a file of `/proc` as a process in the namespace sees it. None if the file or the namespace no longer exists.
+    /// Reads a file of `/proc` as a process in the namespace sees it. None if the file or the namespace no longer
+    /// exists.
     pub(crate) fn read_proc(&mut self, at: Option<&NamespaceRef>, path: &str) -> Result<Option<String>, SysError> {
         let Some(at) = at else { return self.proc.read(path) };
         match self.enter(at)? {

@@ -8,8 +8,9 @@
 //! - If vtax was killed while it made changes or [tried them out](ChangeJournal::try_out), there is a batch that was never
 //!   kept.
 //! - If vtax was killed while it reverted a batch, this batch is half undone.
-//! - If the machine was rebooted, the kernel has lost the earlier changes. A value other than the previous one was set by
-//!   another program since, and is reported. Only [persistent](crate::KeptLine) batches stay: their lines still exist.
+//! - If the machine was rebooted, the kernel has lost the earlier changes. A value other than the previous one was
+//!   set by another program since, and is reported. Only [persistent](crate::KeptLine) batches stay: their lines still
+//!   exist.
 
 use std::path::{Path, PathBuf};
 

@@ -35,7 +35,8 @@ pub enum JournalError {
     #[diagnostic(code("journal-version"))]
     Format { path: PathBuf, found: u64 },
     #[error(
-        "{path}:{line}: another version of vtax wrote this line, and this version cannot read it ({why}); use the vtax that made it"
+        "{path}:{line}: another version of vtax wrote this line, and this version cannot read it ({why}); use the vtax \
+         that made it"
     )]
     #[diagnostic(code("journal-version"))]
     OtherVersion { path: PathBuf, line: usize, why: String },

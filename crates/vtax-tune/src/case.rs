@@ -99,8 +99,8 @@ fn is_of_same_device(one: &HostLink, other: &HostLink) -> bool {
 }
 
 impl<'a> TuningCase<'a> {
-    /// Returns the relevant links that have a device and are up. A representor is included only if the device's own port
-    /// isn't, since both carry the same packets.
+    /// Returns the relevant links that have a device and are up. A representor is included only if the device's own
+    /// port isn't, since both carry the same packets.
     pub(crate) fn ports(&self) -> impl Iterator<Item = &'a HostLink> {
         let all = self.with_devices();
         let is_behind = |link: &HostLink| {

@@ -54,8 +54,8 @@ fn ask(case: &TuningCase<'_>, wanted: impl Fn(&TuningRule) -> bool) -> HostCheck
     checked
 }
 
-/// Without one of its files, a rule can conclude neither that a setting is OK nor that it does not apply, and its findings
-/// may be incomplete.
+/// Without one of its files, a rule can conclude neither that a setting is OK nor that it does not apply, and its
+/// findings may be incomplete.
 fn outcomes(rule: &TuningRule, case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let mut outcomes = (rule.check)(case);
     let needs = |file: &UnusableFile| rule.needs.iter().copied().flatten().any(|needed| file.is_at(needed));

@@ -54,9 +54,9 @@ impl Refusal {
     }
 }
 
-/// Turns proposals into changes, as [`crate::plan()`] does, with the line that persists each. Settings that already have
-/// their value get a line too. `standing` are the changes in effect: a setting made by one of them is restored to its
-/// original value when its line is removed after a reboot.
+/// Turns proposals into changes, as [`crate::plan()`] does, with the line that persists each. Settings that already
+/// have their value get a line too. `standing` are the changes in effect: a setting made by one of them is restored to
+/// its original value when its line is removed after a reboot.
 ///
 /// # Errors
 /// Fails if a setting no longer exists or cannot be read, or if one of vtax's files cannot be read.

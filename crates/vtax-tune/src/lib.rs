@@ -1,8 +1,9 @@
 //! Finds host settings that cost network speed, and the changes that improve them.
 //!
 //! A [`TuningRule`] is a pure function of [`vtax_host::inspect::HostFacts`]. It reads nothing and changes nothing, so all
-//! rules are tested on copied files of machines. [`check()`] evaluates all rules, and [`plan()`] turns their proposals into
-//! changes. A [`Tuner`] makes these changes on the local machine, for vtax or for an agent that receives a [`TuningOrder`].
+//! rules are tested on copied files of machines. [`check()`] evaluates all rules, and [`plan()`] turns their proposals
+//! into changes. A [`Tuner`] makes these changes on the local machine, for vtax or for an agent that receives a
+//! [`TuningOrder`].
 
 #![forbid(unsafe_code)]
 

@@ -9,8 +9,8 @@ use vtax_sys::{
 
 use crate::setting::{HostSetting, Proposal};
 
-/// Turns each proposal into a change, reading the current value. If several rules propose to change a setting, the first
-/// proposal wins. Settings that already have their value are omitted.
+/// Turns each proposal into a change, reading the current value. If several rules propose to change a setting, the
+/// first proposal wins. Settings that already have their value are omitted.
 ///
 /// # Errors
 /// Fails if a setting no longer exists or cannot be read.

@@ -108,8 +108,8 @@ pub fn read_host(namespace: Option<&NetNs>) -> Result<HostFacts, SysError> {
     inside.run(|| HostFacts::read(&tree, &LiveNics))
 }
 
-/// Returns the median time of several TCP connections, from a namespace (by default this process's). A port that refuses
-/// them answers as fast as one that accepts them.
+/// Returns the median time of several TCP connections, from a namespace (by default this process's). A port that
+/// refuses them answers as fast as one that accepts them.
 pub fn connect_time(namespace: Option<&NetNs>, to: SocketAddr) -> Result<Duration, TuningError> {
     const COUNT: usize = 5;
     let connect = || (0..COUNT).map(|_| connect_once(to)).collect::<io::Result<Vec<Duration>>>();
@@ -136,8 +136,8 @@ fn there_is(there: &[BatchId]) -> String {
     if names.is_empty() { "there are no changes".to_owned() } else { format!("there is {}", names.join(", ")) }
 }
 
-/// Changes this machine's settings. It holds the journal's lock only while changes are being tried out. When dropped, it
-/// reverts changes that aren't kept.
+/// Changes this machine's settings. It holds the journal's lock only while changes are being tried out. When dropped,
+/// it reverts changes that aren't kept.
 #[derive(Debug)]
 pub struct Tuner {
     folder: PathBuf,
@@ -173,8 +173,8 @@ impl Tuner {
         }
     }
 
-    /// Makes changes that are undone when they are reverted, when their time is over ([`Tuner::expire`]) or when this is
-    /// dropped. If this process is killed, the next one reverts them before it changes anything.
+    /// Makes changes that are undone when they are reverted, when their time is over ([`Tuner::expire`]) or when this
+    /// is dropped. If this process is killed, the next one reverts them before it changes anything.
     pub fn try_out(
         &mut self,
         namespace: Option<&NamespaceRef>,

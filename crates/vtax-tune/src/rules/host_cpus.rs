@@ -65,8 +65,8 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
     finding.owner(super::irqbalance::owner(case)).change(spread(case, &all, target))
 }
 
-/// Returns the CPUs that handle interrupts, and the number of interrupts for which these are known. Interrupts that never
-/// fired count as known: they disturb no socket.
+/// Returns the CPUs that handle interrupts, and the number of interrupts for which these are known. Interrupts that
+/// never fired count as known: they disturb no socket.
 fn handlers(case: &TuningCase<'_>, interrupts: &[&HostInterrupt]) -> (CpuSet, usize) {
     let mut cpus = Vec::new();
     let mut known = 0;

@@ -100,7 +100,9 @@ fn not_away(link: &HostLink, node: u32, all: usize, places: &InterruptPlaces<'_>
         (within, 0) if within == all => {
             RuleOutcome::Good(format!("{}: all {all} interrupts go to node {node}", link.name))
         }
-        (within, 0) => RuleOutcome::Good(format!("{}: all {within} interrupts that fired go to node {node}", link.name)),
+        (within, 0) => {
+            RuleOutcome::Good(format!("{}: all {within} interrupts that fired go to node {node}", link.name))
+        }
     }
 }
 
@@ -138,7 +140,8 @@ fn nodes(nodes: &[u32]) -> String {
     format!("node{} {}", if list.len() == 1 { "" } else { "s" }, list.join(", "))
 }
 
-/// Assigns one CPU to each interrupt in turn: first one thread of each core, then the others. Isolated CPUs are skipped.
+/// Assigns one CPU to each interrupt in turn: first one thread of each core, then the others. Isolated CPUs are
+/// skipped.
 pub(super) fn spread(case: &TuningCase<'_>, interrupts: &[&HostInterrupt], among: &CpuSet) -> Vec<Proposal> {
     let order = one_thread_of_each_core_first(case, among);
     let turns = interrupts.iter().zip(order.iter().cycle());

@@ -38,13 +38,15 @@ impl TuneVerb {
             TuneVerb::Check(_) => Ok(Stay::Command),
             TuneVerb::Apply(args) if args.waits() => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
-                "vtax in an emulated server has no terminal for the confirmation, and its connection cannot be cut; omit --confirm-within"
+                "vtax in an emulated server has no terminal for the confirmation, and its connection cannot be cut; \
+                 omit --confirm-within"
             ))),
             TuneVerb::Apply(args) if args.is_dry() => Ok(Stay::Command),
             TuneVerb::Apply(_) => Ok(Stay::Kept),
             TuneVerb::Prove(_) => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
-                "an emulated machine cannot show what a setting gains in speed, and its results are lost when it stops; prove \
+                "an emulated machine cannot show what a setting gains in speed, and its results are lost when it \
+                 stops; prove \
                  settings on a real machine, or run a study with [[step]] tables there, which shows that they work"
             ))),
             TuneVerb::Revert(_) | TuneVerb::Status(_) => Ok(Stay::Found),

@@ -129,8 +129,8 @@ struct Confirmation {
     by: Instant,
 }
 
-/// Makes the changes. This machine's guard and a host's agent revert them automatically, slightly later than this program
-/// would.
+/// Makes the changes. This machine's guard and a host's agent revert them automatically, slightly later than this
+/// program would.
 fn try_out(
     host: &TuningHost,
     wanted: &WantedChanges,
@@ -196,7 +196,8 @@ fn advice(found: &CheckedRule<TuningFinding>) -> Option<CheckedRule<String>> {
 
 /// Waits for a whole line. The end of the input is not a confirmation: the connection may have been cut.
 ///
-/// Reads the input as it arrives: reading by lines would wait for the rest of an unfinished line, however long that takes.
+/// Reads the input as it arrives: reading by lines would wait for the rest of an unfinished line, however long that
+/// takes.
 fn wait_for_enter(input: &impl AsFd, by: Instant, is_stopped: impl Fn() -> bool) -> bool {
     const LOOK: Duration = Duration::from_millis(100);
     let wait = Timespec::try_from(LOOK).expect("it is short");
@@ -232,7 +233,8 @@ fn told(record: &AppliedRecord, on: &HostArgs) -> String {
     let Some(id) = &record.id else { return nothing(record) };
     let host = on.words();
     format!(
-        "Change {id}:\n{}{}{}\nTo undo: vtax tune revert {id}{host}. Measure before and after: the gain on this host is not proved yet.\n",
+        "Change {id}:\n{}{}{}\nTo undo: vtax tune revert {id}{host}. Measure before and after: the gain on this host \
+         is not proved yet.\n",
         list(&record.changes),
         persist::told(&record.not_kept),
         told_advice(record)

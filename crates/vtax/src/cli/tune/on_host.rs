@@ -8,8 +8,8 @@ use crate::{exit::Stop, progress};
 
 #[derive(Debug, Args)]
 pub(super) struct HostArgs {
-    /// Host to tune: ssh:HOST, libvirt:NAME (a running libvirt domain), zone:NAME or zone:LAB/NAME (a zone, host or guest
-    /// of a lab that is up), ldm:DOMAIN (a running logical domain) [default: this machine]
+    /// Host to tune: ssh:HOST, libvirt:NAME (a running libvirt domain), zone:NAME or zone:LAB/NAME (a zone, host or
+    /// guest of a lab that is up), ldm:DOMAIN (a running logical domain) [default: this machine]
     #[arg(long, value_name = "HOST")]
     host: Option<Control>,
 }

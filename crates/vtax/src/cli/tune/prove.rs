@@ -59,9 +59,9 @@ pub(crate) struct ProveArgs {
     ends: measure::MeasuredEnds,
     #[arg(long, value_name = "TEST,…", value_delimiter = ',', default_value = "tcp-rr,tcp-stream", help = measure::values::tests_help(), help_heading = "Test")]
     test: Vec<Test>,
-    /// Endpoint to protect: a zone, guest or host that shares the machine. Its round trip is measured during each sample,
-    /// and no change is kept that makes its median or 99th percentile worse by more than --margin. Spelled as for --to;
-    /// FROM defaults to --from. Can be given up to four times
+    /// Endpoint to protect: a zone, guest or host that shares the machine. Its round trip is measured during each
+    /// sample, and no change is kept that makes its median or 99th percentile worse by more than --margin. Spelled as
+    /// for --to; FROM defaults to --from. Can be given up to four times
     #[arg(long, value_name = "[FROM,]TO", help_heading = "Proof")]
     guard: Vec<OtherPath>,
     /// Minimum gain to keep a change (whole interval)
@@ -88,8 +88,8 @@ pub(crate) struct ProveArgs {
 /// Options applied to the first run. Everything else is stored in that run, so a resumed proof needs only these.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Closing {
-    /// Take enough rounds to detect this difference with 80 % power. A change is kept only if two runs show that it helps
-    /// by more than --margin: with the defaults, nearly every change that helps by 5 %
+    /// Take enough rounds to detect this difference with 80 % power. A change is kept only if two runs show that it
+    /// helps by more than --margin: with the defaults, nearly every change that helps by 5 %
     #[arg(long, value_name = "PERCENT", default_value = "2%", help_heading = "Proof")]
     show: Difference,
     /// Approximate total time budget. The detectable difference is printed before the first round, if the pilot samples
@@ -314,7 +314,8 @@ impl ProveArgs {
             None => Ok(endpoints),
             Some((option, ends)) => Err(Stop::input(miette::miette!(
                 code = "option-count",
-                "--{option} is given {ends} times, but settings are proved on one path at a time; give it once, and protect \
+                "--{option} is given {ends} times, but settings are proved on one path at a time; give it once, and \
+                 protect \
                  the other paths with --guard"
             ))),
         }

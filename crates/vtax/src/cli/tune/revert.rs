@@ -60,7 +60,8 @@ fn forced(forced: &ForcedReport) -> String {
     let (Some(damage), Some(kept)) = (&forced.damage, &forced.kept_as) else { return told(&forced.report) };
     let lines = forced.removed_lines.iter().map(|line| format!("  removed from {line}\n")).collect::<String>();
     format!(
-        "{}{lines}The journal was damaged ({damage}), so other settings may still be changed: those that the removed lines name, \
+        "{}{lines}The journal was damaged ({damage}), so other settings may still be changed: those that the removed \
+         lines name, \
          and others until the next reboot. It is kept as {}.\n",
         told_of_changes(&forced.report),
         kept.display()
