@@ -45,7 +45,7 @@ pub struct LinkDevice {
     pub driver: ForeignText,
     /// Its PCI address, if it is on that bus.
     pub pci: Option<ForeignText>,
-    /// Which of the device's ports the link is, from 0.
+    /// The link's port of the device, from 0.
     pub port: Option<u32>,
     /// The NUMA node that it is plugged into. None if the firmware doesn't tell, or if there is one node only.
     pub node: Option<u32>,
@@ -53,7 +53,7 @@ pub struct LinkDevice {
     pub interrupts: Vec<u32>,
     /// True if it is a virtual function.
     pub is_vf: bool,
-    /// How many virtual functions it has, if it can have some.
+    /// Number of its virtual functions, if supported.
     pub vfs: Option<u32>,
 }
 

@@ -13,7 +13,7 @@ use vtax_model::foreign::ForeignText;
 pub struct UnusableFile {
     /// Its path, with a slash before.
     pub file: ForeignText,
-    /// What is wrong with it.
+    /// The reason why it is unusable.
     pub why: ForeignText,
 }
 

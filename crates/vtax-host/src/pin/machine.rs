@@ -1,4 +1,4 @@
-//! What pinning must know about a machine's CPUs.
+//! Facts about a machine's CPUs that pinning needs.
 
 use std::collections::BTreeMap;
 

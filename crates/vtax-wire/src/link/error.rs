@@ -65,10 +65,10 @@ impl AgentError {
     }
 }
 
-/// How an agent was lost.
+/// The way an agent was lost.
 #[derive(Debug, Clone)]
 pub struct Death {
-    /// What was wrong with the stream. `None` if it simply ended.
+    /// The error of the stream. `None` if it simply ended.
     pub stream: Option<Arc<FrameError>>,
     /// The exit status of its process, if it has one here that has ended.
     pub status: Option<ExitStatus>,

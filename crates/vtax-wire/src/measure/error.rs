@@ -1,4 +1,4 @@
-//! Why a sample was not taken.
+//! Errors of samples.
 
 use vtax_model::{endpoint::End, measurement::EndReport};
 
@@ -31,7 +31,7 @@ impl Partial {
     }
 }
 
-/// Why a sample was not taken.
+/// The reason why a sample was not taken.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SampleFailure {
