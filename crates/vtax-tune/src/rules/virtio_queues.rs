@@ -51,8 +51,7 @@ fn of_guest(guest: &HostGuest) -> Option<RuleOutcome> {
         format!("a NIC has {queues} pair{} of queues for {vcpus} virtual CPUs", if queues == 1 { "" } else { "s" });
     let advice = format!(
         "restart the guest with queues={wanted} (libvirt: <driver name='vhost' queues='{wanted}'/>), and measure in \
-         both \
-         directions"
+         both directions"
     );
     Some(TuningFinding::new(guest.name.clone(), seen, RULE.why).gain(ExpectedGain::Medium).advice(advice))
 }

@@ -46,8 +46,8 @@ impl TuneVerb {
             TuneVerb::Prove(_) => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
                 "an emulated machine cannot show what a setting gains in speed, and its results are lost when it \
-                 stops; prove \
-                 settings on a real machine, or run a study with [[step]] tables there, which shows that they work"
+                 stops; prove settings on a real machine, or run a study with [[step]] tables there, which shows that \
+                 they work"
             ))),
             TuneVerb::Revert(_) | TuneVerb::Status(_) => Ok(Stay::Found),
         }

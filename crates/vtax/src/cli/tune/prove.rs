@@ -315,8 +315,7 @@ impl ProveArgs {
             Some((option, ends)) => Err(Stop::input(miette::miette!(
                 code = "option-count",
                 "--{option} is given {ends} times, but settings are proved on one path at a time; give it once, and \
-                 protect \
-                 the other paths with --guard"
+                 protect the other paths with --guard"
             ))),
         }
     }

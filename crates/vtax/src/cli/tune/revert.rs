@@ -61,8 +61,7 @@ fn forced(forced: &ForcedReport) -> String {
     let lines = forced.removed_lines.iter().map(|line| format!("  removed from {line}\n")).collect::<String>();
     format!(
         "{}{lines}The journal was damaged ({damage}), so other settings may still be changed: those that the removed \
-         lines name, \
-         and others until the next reboot. It is kept as {}.\n",
+         lines name, and others until the next reboot. It is kept as {}.\n",
         told_of_changes(&forced.report),
         kept.display()
     )
