@@ -42,7 +42,8 @@ pub fn tuning_folder(state: Option<&Path>) -> Option<PathBuf> {
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ChangeJournalError {
     #[error(
-        "{0}; all settings stay as they are: `vtax tune revert --force` reverts what the file still tells, removes vtax's lines \
+        "{0}; all settings stay as they are: `vtax tune revert --force` reverts what is still readable, removes vtax's \
+         lines \
          from /etc, and keeps the file"
     )]
     #[diagnostic(code("damaged-tuning"))]

@@ -13,7 +13,7 @@ pub enum JournalError {
     #[error("cannot {operation} {path}: {source}")]
     #[diagnostic(code("file"))]
     Io { operation: &'static str, path: PathBuf, source: io::Error },
-    #[error("`{id}` can't name a journal: use letters, digits, `-` and `_`")]
+    #[error("invalid journal name `{id}`: use letters, digits, `-` and `_`")]
     #[diagnostic(code("bad-name"))]
     BadId { id: String },
     #[error("the name `{id}` is taken: {state}{}", whose(.owner))]

@@ -1,4 +1,4 @@
-//! Settings of links: a rule of udev for each, which names the device by its place on the PCI bus.
+//! Link settings: a udev rule for each, which identifies the device by its place on the PCI bus.
 
 use vtax_change::{HostAccess, KeptLine, OwnFile};
 use vtax_host::inspect::{HostFacts, LinkDevice};
@@ -8,18 +8,18 @@ use vtax_sys::pci::PciAddress;
 use super::{Line, Refusal};
 use crate::setting::HostSetting;
 
-/// Where ethtool(8) may be. udev has no search path.
+/// Possible paths of ethtool(8). udev has no search path.
 const ETHTOOL: [&str; 2] = ["/usr/sbin/ethtool", "/sbin/ethtool"];
 
-/// How a rule sets something.
+/// The means by which a rule sets a value.
 enum Means {
-    /// It writes a file of the link's folder in sysfs.
+    /// It writes a file in the link's sysfs directory.
     Attribute(String),
-    /// It runs ethtool with these words; the link's name stands between them.
+    /// It runs ethtool with these words; the link's name appears between them.
     Ethtool(&'static str, String),
 }
 
-/// What a rule sets, to what, and the words that set the same in files of others.
+/// A rule's setting and value, and the words for the same setting in other files.
 struct Wanted<'a> {
     link: &'a str,
     means: Means,
@@ -33,8 +33,8 @@ pub(super) fn line(host: &HostAccess, facts: &HostFacts, setting: &HostSetting) 
     let before = format!("{}{}", matching(device)?, assignment(host, &wanted.means)?);
     check_others(facts, &wanted)?;
     if !wanted.value.chars().all(|c| c.is_ascii_alphanumeric() || ",._-".contains(c)) {
-        let because = format!("the value {} has odd characters", ForeignText::from(wanted.value));
-        return Err(Refusal::new(because, "set it by hand"));
+        let because = format!("the value {} has unsupported characters", ForeignText::from(wanted.value));
+        return Err(Refusal::new(because, "set it manually"));
     }
     Ok((KeptLine { file: OwnFile::Udev, before, after: "\"".to_owned() }, wanted.value))
 }
@@ -61,17 +61,17 @@ fn wanted(setting: &HostSetting) -> Result<Wanted<'_>, Refusal> {
         HostSetting::LinkAdaptiveRx { link, value } => {
             ethtool(link.raw(), "-C", "adaptive-rx", value.to_string(), "UseAdaptiveRxCoalesce")
         }
-        _ => Err(Refusal::new("it is no setting of a link", "set it by hand")),
+        _ => Err(Refusal::new("it is not a link setting", "set it manually")),
     }
 }
 
 fn of_sysfs<'a>(path: &'a str, value: &str) -> Result<Wanted<'a>, Refusal> {
     let Some((link, file)) = path.strip_prefix("class/net/").and_then(|path| path.split_once('/')) else {
         let instead = match path.contains("/cpuidle/") {
-            true => "intel_idle.max_cstate=N or processor.max_cstate=N on the kernel's command line keeps it",
-            false => "cpupower.service keeps it, or a profile of TuneD",
+            true => "intel_idle.max_cstate=N or processor.max_cstate=N on the kernel command line persists it",
+            false => "use cpupower.service or a TuneD profile",
         };
-        return Err(Refusal::new("a driver of the CPUs may be loaded after all files of settings were read", instead));
+        return Err(Refusal::new("a CPU driver may be loaded after the configuration files are read", instead));
     };
     let others = if file.ends_with("/rps_cpus") { vec!["ReceivePacketSteeringCPUMask"] } else { vec![] };
     Ok(Wanted { link, means: Means::Attribute(file.to_owned()), value: value.to_owned(), others })
@@ -94,18 +94,18 @@ fn device<'a>(facts: &'a HostFacts, link: &str) -> Result<&'a LinkDevice, Refusa
     let found = facts.links.iter().find(|found| found.name == link);
     found.and_then(|link| link.device.as_ref()).ok_or_else(|| {
         Refusal::new(
-            format!("{} has no device: a program makes it anew", ForeignText::from(link)),
+            format!("{} has no device: a program recreates it", ForeignText::from(link)),
             "set it where that program is configured",
         )
     })
 }
 
-/// The link gets its name after the rules, and another one may get it. So the rule names its place on the bus, and its port
-/// where a device has several.
+/// Links are named after the rules run, and another link may get the name. So the rule matches the place on the bus,
+/// and the port if a device has several.
 fn matching(device: &LinkDevice) -> Result<String, Refusal> {
     let address = device.pci.as_ref().and_then(|pci| pci.raw().parse::<PciAddress>().ok());
     let Some(address) = address else {
-        return Err(Refusal::new("its device isn't on the PCI bus", "write a rule of udev that finds it"));
+        return Err(Refusal::new("its device isn't on the PCI bus", "write a udev rule that matches it"));
     };
     let port = device.port.map_or_else(String::new, |port| format!(r#"ATTR{{dev_port}}=="{port}", "#));
     Ok(format!(r#"ACTION=="add", SUBSYSTEM=="net", KERNELS=="{address}", {port}"#))
@@ -114,20 +114,20 @@ fn matching(device: &LinkDevice) -> Result<String, Refusal> {
 fn assignment(host: &HostAccess, means: &Means) -> Result<String, Refusal> {
     let (Means::Attribute(word) | Means::Ethtool(_, word)) = means;
     if !word.chars().all(|c| c.is_ascii_alphanumeric() || "-_/".contains(c)) {
-        return Err(Refusal::new("its name has odd characters", "set it by hand"));
+        return Err(Refusal::new("its name has unsupported characters", "set it manually"));
     }
     match means {
         Means::Attribute(file) => Ok(format!(r#"ATTR{{{file}}}=""#)),
         Means::Ethtool(option, word) => {
             let program = ETHTOOL.into_iter().find(|path| host.place(path).exists()).ok_or_else(|| {
-                Refusal::new("a rule of udev can set it only by ethtool, which isn't installed", "install ethtool")
+                Refusal::new("a udev rule can set it only with ethtool, which isn't installed", "install ethtool")
             })?;
             Ok(format!(r#"RUN+="{program} {option} $name {word} "#))
         }
     }
 }
 
-/// Such a line may be for another link. Whether it is, its user sees at once.
+/// Such a line may apply to another link, which the user can easily see.
 fn check_others(facts: &HostFacts, wanted: &Wanted<'_>) -> Result<(), Refusal> {
     let attribute = match &wanted.means {
         Means::Attribute(file) => format!("ATTR{{{file}}}"),
@@ -139,10 +139,10 @@ fn check_others(facts: &HostFacts, wanted: &Wanted<'_>) -> Result<(), Refusal> {
         None => Ok(()),
         Some(other) => {
             let place = format!("{}:{}", other.file, other.line);
-            let because = format!("{place} sets {}, for this link or for others", other.key);
+            let because = format!("{place} sets {}, for this link or others", other.key);
             Err(Refusal::new(
                 because,
-                format!("if that is for this link, change that line of {place}; else add one there"),
+                format!("if that applies to this link, change that line of {place}; otherwise add one there"),
             ))
         }
     }
@@ -223,17 +223,18 @@ mod tests {
         let facts = facts(&[]);
         let ring = HostSetting::LinkRxRing { link: "eno1".into(), value: 512 };
         for (setting, told) in [
-            (mtu("br0"), "br0 has no device: a program makes it anew; set it where that program is configured"),
-            (mtu("odd"), "its device isn't on the PCI bus; write a rule of udev that finds it"),
-            (ring, "a rule of udev can set it only by ethtool, which isn't installed; install ethtool"),
+            (mtu("br0"), "br0 has no device: a program recreates it; set it where that program is configured"),
+            (mtu("odd"), "its device isn't on the PCI bus; write a udev rule that matches it"),
+            (ring, "a udev rule can set it only with ethtool, which isn't installed; install ethtool"),
             (
                 HostSetting::sysfs("devices/system/cpu/cpu0/cpufreq/x".into(), 1),
-                "a driver of the CPUs may be loaded after all files of settings were read; cpupower.service keeps it, or a profile of TuneD",
+                "a CPU driver may be loaded after the configuration files are read; use cpupower.service or a TuneD \
+                 profile",
             ),
-            (HostSetting::of_link(&"eno1".into(), "a\"}b", 1), "its name has odd characters; set it by hand"),
+            (HostSetting::of_link(&"eno1".into(), "a\"}b", 1), "its name has unsupported characters; set it by hand"),
             (
                 HostSetting::of_link(&"eno1".into(), "mtu", "1\", RUN+=\"x"),
-                "the value 1\", RUN+=\"x has odd characters; set it by hand",
+                "the value 1\", RUN+=\"x has unsupported characters; set it manually",
             ),
         ] {
             assert_eq!(rule(&facts, false, setting), told);

@@ -1,4 +1,4 @@
-//! Kernel settings: a line of `/etc/sysctl.d`.
+//! Kernel settings: lines in `/etc/sysctl.d`.
 
 use vtax_change::{KeptLine, OwnFile};
 use vtax_host::inspect::{HostFacts, UnusableFile};
@@ -7,10 +7,10 @@ use vtax_sys::sysctl::SysctlKey;
 
 use super::{Line, Refusal};
 
-/// Settings that are there only once a module is loaded, which is mostly after the files were read (sysctl.d(5)).
+/// Settings that exist only once a module is loaded, usually after the files are read (sysctl.d(5)).
 const OF_MODULES: [(&str, &str); 2] = [("net.netfilter.", "nf_conntrack"), ("net.bridge.", "br_netfilter")];
 
-/// Where others may set the same.
+/// Files that may set the same.
 const FILES: [&str; 9] = [
     "/etc/sysctl.d",
     "/etc/sysctl.d/*",
@@ -24,12 +24,12 @@ const FILES: [&str; 9] = [
 ];
 
 pub(super) fn line(facts: &HostFacts, key: &str, value: &str) -> Result<Line, Refusal> {
-    let refuse = |_| Refusal::new("its name is none of a kernel setting", "set it by hand");
+    let refuse = |_| Refusal::new("its name is not a kernel setting", "set it manually");
     let dotted = key.parse::<SysctlKey>().map_err(refuse)?.dotted();
     if let Some((_, module)) = OF_MODULES.into_iter().find(|(names, _)| dotted.starts_with(names)) {
         return Err(Refusal::new(
-            format!("the setting is there only when the module {module} is loaded, and files are read before that"),
-            format!("write {module} into a file of /etc/modules-load.d, and the setting into one of /etc/sysctl.d"),
+            format!("the setting exists only once the module {module} is loaded, after the files are read"),
+            format!("add {module} to a file in /etc/modules-load.d, and the setting to one in /etc/sysctl.d"),
         ));
     }
     let ours = OwnFile::Sysctl.path();
@@ -42,12 +42,12 @@ pub(super) fn line(facts: &HostFacts, key: &str, value: &str) -> Result<Line, Re
     }
     let is_file_of_sysctls = |file: &&UnusableFile| FILES.iter().any(|pattern| file.is_at(pattern));
     if let Some(file) = facts.unusable.iter().find(is_file_of_sysctls) {
-        let because = format!("{} may set it, and can't be read: {}", file.file, file.why);
+        let because = format!("{} may set it, but cannot be read: {}", file.file, file.why);
         return Err(Refusal::new(because, "run vtax as root"));
     }
     if !value.chars().all(|c| c.is_ascii_alphanumeric() || " \t._-".contains(c)) {
-        let because = format!("the value {} has characters that such a file can't have", ForeignText::from(value));
-        return Err(Refusal::new(because, "set it by hand"));
+        let because = format!("the value {} has characters that such a file cannot contain", ForeignText::from(value));
+        return Err(Refusal::new(because, "set it manually"));
     }
     let line = KeptLine { file: OwnFile::Sysctl, before: format!("{dotted} = "), after: String::new() };
     Ok((line, value.to_owned()))
@@ -68,7 +68,7 @@ mod tests {
         assert!(refused(&facts, "net.bridge.bridge-nf-call-iptables", "0").contains("br_netfilter"));
         assert!(refused(&facts, "net/netfilter/nf_conntrack_max", "1").contains("nf_conntrack"));
         assert!(refused(&facts, "net.core.x", "1\nkernel.panic = 1").contains("characters"));
-        assert!(refused(&facts, "../etc", "1").contains("none of a kernel setting"));
+        assert!(refused(&facts, "../etc", "1").contains("not a kernel setting"));
     }
 
     #[test]

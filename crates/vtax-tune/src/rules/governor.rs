@@ -1,4 +1,4 @@
-//! How CPUs choose their frequency.
+//! CPU frequency governors.
 
 use vtax_host::inspect::FrequencyPolicy;
 use vtax_model::cpus::CpuSet;

@@ -31,9 +31,9 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// What every Ethernet carries.
+/// The MTU of every Ethernet link.
 const ETHERNET: u32 = 1500;
-/// What a link must carry for IPv6 (RFC 8200, section 5). A tunnel inside an Ethernet still does.
+/// Minimum MTU for IPv6 (RFC 8200, section 5). A tunnel inside an Ethernet still does.
 const LEAST: u32 = 1280;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AgentError {
-    #[error("the agent of {name} can't be started: `{program}`: {source}")]
+    #[error("cannot start the agent of {name}: `{program}`: {source}")]
     #[diagnostic(code("agent-not-started"))]
     Start { name: String, program: String, source: io::Error },
     #[error(
@@ -21,7 +21,7 @@ pub enum AgentError {
     )]
     #[diagnostic(code("defect"))]
     NotPiped { name: String },
-    #[error("the agent of {name} can't be reached at {}: {why}; is its guest running?", path.display())]
+    #[error("cannot reach the agent of {name} at {}: {why}; is its guest running?", path.display())]
     #[diagnostic(code("agent-unreachable"))]
     NoSocket { name: String, path: PathBuf, why: io::Error },
     #[error("no file descriptor is left for the link to the agent of {name}: {source}")]
@@ -48,7 +48,7 @@ pub enum AgentError {
     #[error("the agent of {name} gave `{what}` an answer of another kind; this is a defect of vtax, please report it")]
     #[diagnostic(code("defect"))]
     OddReply { name: String, what: &'static str },
-    #[error("the order for the agent of {name} can't be sent: {source}")]
+    #[error("cannot send the order for the agent of {name}: {source}")]
     #[diagnostic(code("order-too-large"))]
     Unsendable { name: String, source: FrameError },
 }

@@ -45,13 +45,13 @@ pub enum SshError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Host(#[from] SshHostError),
-    #[error("{}, the agent for remote hosts, can't be read: {source}", path.display())]
+    #[error("cannot read {}, the agent for remote hosts: {source}", path.display())]
     #[diagnostic(code("file"))]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("{} is not the agent of this vtax: {found}; name the program vtax-agent of the same build", path.display())]
     #[diagnostic(code("no-agent-program"))]
     OtherProgram { path: PathBuf, found: ForeignText },
-    #[error("{host} can't be reached: `{program}` can't be started: {source}; install the OpenSSH client")]
+    #[error("cannot reach {host}: cannot start `{program}`: {source}; install the OpenSSH client")]
     #[diagnostic(code("no-ssh-client"))]
     Start { program: String, host: String, source: io::Error },
     #[error("{stage} at {host} failed{}{}", ended(status), said(host, stage, words))]
