@@ -231,7 +231,7 @@ mod tests {
                 "a CPU driver may be loaded after the configuration files are read; use cpupower.service or a TuneD \
                  profile",
             ),
-            (HostSetting::of_link(&"eno1".into(), "a\"}b", 1), "its name has unsupported characters; set it by hand"),
+            (HostSetting::of_link(&"eno1".into(), "a\"}b", 1), "its name has unsupported characters; set it manually"),
             (
                 HostSetting::of_link(&"eno1".into(), "mtu", "1\", RUN+=\"x"),
                 "the value 1\", RUN+=\"x has unsupported characters; set it manually",
