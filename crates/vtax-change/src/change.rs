@@ -29,9 +29,9 @@ use crate::{
     text::KernelText,
 };
 
-/// A change of a machine's setting, with the value from before.
+/// A change of a machine's setting, with the previous value.
 ///
-/// A `plan_…` function reads the value that is there. It changes nothing.
+/// A `plan_…` function reads the current value. It changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the types say it")]
@@ -83,7 +83,7 @@ impl Change {
         ValueChange::plan(knob, host, KernelText::new(value)).map(Change::Sysfs)
     }
 
-    /// Lets an interrupt go to these CPUs only.
+    /// Restricts an interrupt to these CPUs.
     pub fn plan_irq(host: &mut HostAccess, irq: u32, cpus: &CpuSet) -> Result<Change, ChangeError> {
         let knob = IrqAffinity::find(host, irq)?;
         ValueChange::plan(knob, host, cpus.clone()).map(Change::Irq)
@@ -94,18 +94,18 @@ impl Change {
         ValueChange::plan(LinkMtu { link }, host, mtu).map(Change::Mtu)
     }
 
-    /// Sets how many packets may wait in a link's queue.
+    /// Sets the queue length of a link.
     pub fn plan_tx_queue(host: &mut HostAccess, link: LinkAt, length: u32) -> Result<Change, ChangeError> {
         ValueChange::plan(LinkTxQueue { link }, host, length).map(Change::TxQueue)
     }
 
-    /// Switches a feature of a link on or off, by the kernel's name of it (`rx-gro`, `tx-tcp-segmentation`).
+    /// Enables or disables a feature of a link, by its kernel name (`rx-gro`, `tx-tcp-segmentation`).
     pub fn plan_feature(host: &mut HostAccess, link: LinkAt, feature: &str, on: bool) -> Result<Change, ChangeError> {
         let knob = LinkFeature { link, feature: feature.into() };
         ValueChange::plan(knob, host, OnOff(on)).map(Change::Feature)
     }
 
-    /// Tells a link's driver a number: the size of a ring, a delay of interrupts, a count of queues.
+    /// Sets a number in a link's driver: a ring size, an interrupt delay, a queue count.
     pub fn plan_driver(
         host: &mut HostAccess,
         link: LinkAt,
@@ -115,7 +115,7 @@ impl Change {
         ValueChange::plan(LinkDriver { link, setting }, host, value).map(Change::Driver)
     }
 
-    /// Lets a thread run on these CPUs only.
+    /// Restricts a thread to these CPUs.
     pub fn plan_thread(
         host: &mut HostAccess,
         process: ProcessId,
@@ -126,12 +126,12 @@ impl Change {
         ValueChange::plan(knob, host, cpus.clone()).map(Change::Thread)
     }
 
-    /// Keeps another change over a restart of the machine, by a line of a file of ours.
+    /// Persists another change across reboots, by a line in one of vtax's files.
     pub fn plan_kept(host: &mut HostAccess, line: KeptLine, value: &str, keeps: Change) -> Result<Change, ChangeError> {
         KeptChange::plan(line, host, value, keeps).map(Change::Kept)
     }
 
-    /// The change that this one keeps over a restart.
+    /// Returns the change that this one persists across reboots.
     pub fn keeps(&self) -> Option<&Change> {
         match self {
             Change::Kept(kept) => Some(kept.keeps()),
@@ -139,32 +139,32 @@ impl Change {
         }
     }
 
-    /// What is changed, such as "sysctl net.ipv4.tcp_rmem of this machine".
+    /// Returns the name of the changed setting, such as "sysctl net.ipv4.tcp_rmem of this machine".
     pub fn name(&self) -> String {
         self.any().name()
     }
 
-    /// The new value.
+    /// Returns the new value.
     pub fn value(&self) -> String {
         self.any().value()
     }
 
-    /// Whether the new value is the one that was there when the change was planned. Leave such a change out.
+    /// Returns true if the new value is the one that was there when the change was planned. Leave such a change out.
     pub fn changes_nothing(&self) -> bool {
         self.any().changes_nothing()
     }
 
-    /// What the setting is now.
+    /// Returns the current value of the setting.
     pub fn found(&self, host: &mut HostAccess) -> Result<FoundValue, ChangeError> {
         self.any().found(host)
     }
 
-    /// Whether the kernel has forgotten the change, because the machine was restarted since.
+    /// Returns true if the kernel has forgotten the change, because the machine was restarted since.
     pub fn is_forgotten(&self, host: &HostAccess) -> bool {
         self.any().is_forgotten(host)
     }
 
-    /// Whether the kernel has forgotten the change, and the new value is there nevertheless.
+    /// Returns true if the kernel has forgotten the change, and the new value is there nevertheless.
     pub fn is_there_again(&self, host: &mut HostAccess) -> Result<bool, ChangeError> {
         self.any().is_there_again(host)
     }
@@ -210,7 +210,7 @@ impl Step for Change {
     }
 
     fn changes_the_same(&self, other: &Change) -> bool {
-        // A line would bring back what it keeps.
+        // A line would restore what it persists.
         self.name() == other.name() || self.keeps() == Some(other)
     }
 

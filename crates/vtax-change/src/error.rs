@@ -1,8 +1,8 @@
-//! Why a change could not be planned, made or undone.
+//! Errors of planning, making and undoing changes.
 
 use vtax_sys::SysError;
 
-/// Why a change could not be planned, made or undone.
+/// An error while planning, making or undoing a change.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ChangeError {

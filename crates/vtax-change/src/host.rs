@@ -1,4 +1,4 @@
-//! How changes reach the machine.
+//! Access to the machine.
 
 use std::{
     collections::HashMap,
@@ -54,7 +54,7 @@ impl HostAccess {
         Ok(HostAccess { proc, sys, root: root.to_owned(), boot, own_links: None, namespaces: HashMap::new() })
     }
 
-    /// The kernel's name of this boot.
+    /// Returns the kernel's boot ID.
     pub(crate) fn boot(&self) -> Option<&str> {
         self.boot.as_deref()
     }
@@ -64,7 +64,8 @@ impl HostAccess {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Reads a file of `/proc` as a process in the namespace sees it. None if the file or the namespace is gone.
+    /// Reads a file of `/proc` as a process in the namespace sees it. None if the file or the namespace no longer
+    /// exists.
     pub(crate) fn read_proc(&mut self, at: Option<&NamespaceRef>, path: &str) -> Result<Option<String>, SysError> {
         let Some(at) = at else { return self.proc.read(path) };
         match self.enter(at)? {
@@ -73,8 +74,8 @@ impl HostAccess {
         }
     }
 
-    /// Whether a process in the namespace may write a file of `/proc`, if it is root. None if the file or the namespace is
-    /// gone.
+    /// Returns true if a process in the namespace may write a file of `/proc`, if it is root. None if the file or the
+    /// namespace is gone.
     pub(crate) fn is_writable(&mut self, at: Option<&NamespaceRef>, path: &str) -> Result<Option<bool>, SysError> {
         let Some(at) = at else { return self.proc.is_writable(path) };
         match self.enter(at)? {
@@ -89,7 +90,7 @@ impl HostAccess {
         self.inside(at, |proc| proc.write(path, text))
     }
 
-    /// The `/sys` that shows the links of the namespace. None if the namespace is gone.
+    /// The `/sys` that shows the links of the namespace. None if the namespace no longer exists.
     pub(crate) fn sys(&mut self, at: Option<&NamespaceRef>) -> Result<Option<&FileTree>, SysError> {
         let Some(at) = at else { return Ok(Some(&self.sys)) };
         let Some(open) = self.enter(at)? else { return Ok(None) };
@@ -99,7 +100,7 @@ impl HostAccess {
         Ok(open.sys.as_ref())
     }
 
-    /// A connection to the namespace's links. None if the namespace is gone.
+    /// A connection to the namespace's links. None if the namespace no longer exists.
     pub(crate) fn links(&mut self, at: Option<&NamespaceRef>) -> Result<Option<&mut Rtnl>, SysError> {
         let Some(at) = at else {
             if self.own_links.is_none() {
@@ -114,7 +115,7 @@ impl HostAccess {
         Ok(open.links.as_mut())
     }
 
-    /// The driver of a link, whatever its name is now. None if the link or the namespace is gone.
+    /// The driver of a link, whatever its name is now. None if the link or the namespace no longer exists.
     pub(crate) fn driver(&mut self, at: Option<&NamespaceRef>, index: IfIndex) -> Result<Option<Ethtool>, SysError> {
         let Some(links) = self.links(at)? else { return Ok(None) };
         let Some(link) = links.link(index)? else { return Ok(None) };

@@ -1,16 +1,16 @@
-//! The journal of tuning: changes that stay until somebody takes them back, in a directory that survives a reboot.
+//! The tuning journal: changes that stay until they are reverted, in a directory that survives a reboot.
 //!
-//! There is one for each directory. Who works on it has its lock, so two processes never tune at once
+//! There is one for each directory. Who works on it has its lock, so two processes never tune simultaneously
 //! ([`JournalError::Busy`]).
 //!
 //! What is left over is undone before further changes are made ([`ChangeJournal::start`]):
 //!
 //! - If vtax was killed while it made changes or [tried them out](ChangeJournal::try_out), there is a batch that was never
 //!   kept.
-//! - If vtax was killed while it took a batch back, this batch is half undone.
-//! - If the machine was restarted, the kernel has forgotten the changes of before. A value that isn't the one from before was
-//!   set by somebody else since, and is reported. Only batches that are [kept over a restart](crate::KeptLine) stay: their
-//!   lines are there still.
+//! - If vtax was killed while it reverted a batch, this batch is half undone.
+//! - If the machine was rebooted, the kernel has lost the earlier changes. A value other than the previous one was
+//!   set by another program since, and is reported. Only [persistent](crate::KeptLine) batches stay: their lines still
+//!   exist.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub fn tuning_folder(state: Option<&Path>) -> Option<PathBuf> {
     }
 }
 
-/// Why the journal of changes could not be used.
+/// An error of the journal of changes.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ChangeJournalError {
@@ -79,7 +79,7 @@ pub struct ChangeJournal {
     host: HostAccess,
 }
 
-/// What was reverted by force.
+/// The result of reverting by force.
 #[derive(Debug, Default)]
 pub struct ForcedRevert {
     /// The changes that could be read.
@@ -87,7 +87,7 @@ pub struct ForcedRevert {
     /// The lines of vtax's that were in `/etc` still, each with its file. They say what else was changed, if the journal
     /// doesn't.
     pub lines: Vec<String>,
-    /// What is wrong with the journal, and where it is kept. None if it was whole.
+    /// The damage of the journal, and where it is kept. None if it was intact.
     pub kept: Option<(JournalError, PathBuf)>,
 }
 
@@ -112,10 +112,10 @@ impl ForcedRevert {
     }
 }
 
-/// What was found and undone before further changes could be made.
+/// Left-over changes that were undone before further changes.
 #[derive(Debug, Default)]
 pub struct RecoveredChanges {
-    /// The changes of an earlier boot that nothing keeps.
+    /// The non-persistent changes of an earlier boot.
     pub before_reboot: Option<UndoReport>,
     /// Batches that a killed process has left.
     pub interrupted: Vec<(BatchId, UndoReport)>,
@@ -145,28 +145,28 @@ impl ChangesSnapshot {
 }
 
 impl PastChanges {
-    /// None if nothing is changed. It is an error if another process has the journal.
+    /// Returns None if there are no changes. It is an error if another process has the journal.
     pub fn open(directory: &Path, host: HostAccess) -> Result<Option<PastChanges>, ChangeJournalError> {
         let journal = take_over(directory)?;
         Ok(journal.map(|journal| PastChanges { journal, host }))
     }
 
-    /// The batches, with their changes.
+    /// Returns the batches with their changes.
     pub fn batches(&self) -> impl DoubleEndedIterator<Item = Batch<'_, Change>> {
         self.journal.batches()
     }
 
-    /// Takes one batch back.
+    /// Reverts one batch.
     pub fn revert(&mut self, batch: BatchId) -> Result<UndoReport, ChangeJournalError> {
         Ok(self.journal.undo_batch(batch, &mut self.host)?)
     }
 
-    /// Takes all changes back, and ends the journal.
+    /// Reverts all changes, and ends the journal.
     pub fn revert_all(mut self) -> Result<UndoReport, ChangeJournalError> {
         Ok(self.journal.undo(&mut self.host)?)
     }
 
-    /// Lets go of the journal, and ends it if nothing of it is left.
+    /// Releases the journal, and ends it if nothing of it is left.
     pub fn close(mut self) -> Result<(), ChangeJournalError> {
         end_if_undone(self.journal, &mut self.host)
     }
@@ -197,12 +197,12 @@ impl ChangeJournal {
         Ok((ChangeJournal { journal, host }, recovered))
     }
 
-    /// The machine, to plan changes with.
+    /// Returns the machine, to plan changes with.
     pub fn host(&mut self) -> &mut HostAccess {
         &mut self.host
     }
 
-    /// Makes changes that stay until somebody takes them back. If one fails, none of them is left.
+    /// Makes changes that stay until they are reverted. If one fails, none of them is left.
     pub fn apply(&mut self, changes: Vec<Change>) -> Result<BatchId, ChangeJournalError> {
         let batch = self.try_out(changes)?;
         self.keep(batch)?;
@@ -233,17 +233,17 @@ impl ChangeJournal {
         self.journal.execute(changes, &mut self.host).map_err(|error| ChangeJournalError::Failed(Box::new(error)))
     }
 
-    /// The batches, with their changes.
+    /// Returns the batches with their changes.
     pub fn batches(&self) -> impl DoubleEndedIterator<Item = Batch<'_, Change>> {
         self.journal.batches()
     }
 
-    /// Takes one batch back.
+    /// Reverts one batch.
     pub fn revert(&mut self, batch: BatchId) -> Result<UndoReport, ChangeJournalError> {
         Ok(self.journal.undo_batch(batch, &mut self.host)?)
     }
 
-    /// Lets go of the journal, and ends it if nothing of it is left.
+    /// Releases the journal, and ends it if nothing of it is left.
     pub fn close(mut self) -> Result<(), ChangeJournalError> {
         end_if_undone(self.journal, &mut self.host)
     }

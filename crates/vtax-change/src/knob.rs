@@ -1,4 +1,4 @@
-//! One value of the machine, and how it is changed and changed back.
+//! Single values of the machine: changing and restoring them.
 
 pub(crate) mod driver;
 pub(crate) mod irq;
@@ -21,16 +21,17 @@ pub trait Knob: fmt::Display {
     /// Type of the value, e.g. a number, a set of CPUs or the text of a sysctl.
     type Value: Clone + PartialEq + fmt::Display;
 
-    /// The value now. None if the object is gone that has it.
+    /// Returns the current value. None if its object no longer exists.
     fn read(&self, host: &mut HostAccess) -> Result<Option<Self::Value>, ChangeError>;
 
     /// Writes a value. The kernel may make another one of it.
     fn write(&self, host: &mut HostAccess, value: &Self::Value) -> Result<(), ChangeError>;
 
-    /// Whether a value stays when the machine is restarted.
+    /// True if a value stays when the machine is restarted.
     const STAYS: bool = false;
 
-    /// Whether this names the same object as before the machine was restarted. If that can't be told, it doesn't.
+    /// Returns true if this names the same object as before the machine was restarted. If that can't be told, it
+    /// doesn't.
     fn is_known_after_restart(&self, _: &mut HostAccess) -> Result<bool, ChangeError> {
         Ok(false)
     }
@@ -39,12 +40,12 @@ pub trait Knob: fmt::Display {
 /// A new value for a knob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValueChange<K: Knob> {
-    /// Which value.
+    /// The value to change.
     #[serde(flatten)]
     pub knob: K,
-    /// The new one.
+    /// The new value.
     pub value: K::Value,
-    /// The one from before.
+    /// The previous value.
     pub was: K::Value,
     /// The kernel's name of the boot in which the change was planned. If it is another one now, the kernel has forgotten
     /// the change: whatever is found was put there by somebody else, even if it is equal.
@@ -58,7 +59,7 @@ pub struct ValueChange<K: Knob> {
 pub struct ChangeReceipt(String);
 
 impl<K: Knob> ValueChange<K> {
-    /// Reads the value that is there now.
+    /// Reads the current value.
     pub(crate) fn plan(knob: K, host: &mut HostAccess, value: K::Value) -> Result<ValueChange<K>, ChangeError> {
         let was = knob.read(host)?.ok_or_else(|| missing(&knob))?;
         let boot = host.boot().filter(|_| !K::STAYS).map(str::to_owned);
@@ -78,7 +79,7 @@ impl<K: Knob> ValueChange<K> {
         ChangeError::NotTaken { what, wrote: wrote.to_string(), found: found.to_string() }
     }
 
-    /// Brings the value from before back.
+    /// Restores the previous value.
     fn restore(&self, host: &mut HostAccess) -> Result<Undone, ChangeError> {
         let written = self.knob.write(host, &self.was);
         match self.knob.read(host)? {
@@ -93,7 +94,7 @@ fn missing(knob: &impl Knob) -> ChangeError {
     ChangeError::Missing { what: knob.to_string() }
 }
 
-/// What a step of a journal does, whatever the type of its value.
+/// The operations of a journal step, independent of its value's type.
 pub(crate) trait AnyValueChange: fmt::Display {
     fn name(&self) -> String;
     /// The new value.
@@ -102,19 +103,19 @@ pub(crate) trait AnyValueChange: fmt::Display {
     fn apply(&self, host: &mut HostAccess) -> Result<ChangeReceipt, ChangeError>;
     fn read_back(&self, host: &mut HostAccess) -> Result<(), ChangeError>;
     fn undo(&self, receipt: Option<&ChangeReceipt>, host: &mut HostAccess) -> Result<Undone, ChangeError>;
-    /// The machine was restarted since, and the kernel has forgotten the change.
+    /// The machine was rebooted since, and the kernel has lost the change.
     fn is_forgotten(&self, host: &HostAccess) -> bool;
-    /// Whether the new value is there once more after a restart of the machine.
+    /// Returns true if the new value is there once more after a restart of the machine.
     fn is_there_again(&self, host: &mut HostAccess) -> Result<bool, ChangeError>;
-    /// Brings the value from before back, which something of ours has replaced after a restart.
+    /// Restores the previous value, which vtax's own files have replaced after a reboot.
     fn undo_again(&self, host: &mut HostAccess) -> Result<(), ChangeError>;
     fn found(&self, host: &mut HostAccess) -> Result<FoundValue, ChangeError>;
 }
 
-/// The value that a changed setting has now.
+/// The current value of a changed setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundValue {
-    /// None if the object is gone that had it.
+    /// None if its object no longer exists.
     pub value: Option<String>,
     /// It is still the new value.
     pub is_ours: bool,

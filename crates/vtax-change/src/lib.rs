@@ -1,15 +1,15 @@
 //! Changes of a machine's settings: kernel settings, files of sysfs, interrupts, links and threads.
 //!
-//! A [`Change`] is a step of a [journal](vtax_journal). It has the value from before, which was read when the change was
-//! planned, so that value is on the disk before the new one is written. Then:
+//! A [`Change`] is a step of a [journal](vtax_journal). It has the previous value, which was read when the change was
+//! planned, so that value is on disk before the new one is written. Then:
 //!
-//! - It is made only if the value from before is still there. Otherwise another program has changed it meanwhile.
+//! - It is made only if the previous value is still there. Otherwise another program has changed it meanwhile.
 //! - It is read back. The kernel limits some values silently.
-//! - It is undone only if the new value is still there. If neither the new value nor the one from before is there,
+//! - It is undone only if the new value is still there. If neither the new nor the previous value is there,
 //!   another program has changed it since: that value is left alone and reported.
 //!
 //! Objects are known by what the kernel doesn't use again while they may be mixed up: a link by its index, a thread by its
-//! start, a network namespace by its cookie. If the object is gone, its change is gone with it.
+//! start, a network namespace by its cookie. If the object no longer exists, neither does its change.
 
 #![forbid(unsafe_code)]
 

@@ -34,7 +34,7 @@ impl NamespaceRef {
         Ok(NamespaceRef { path, id: namespace.id(), cookie: namespace.cookie()? })
     }
 
-    /// None if the namespace is gone, or if another one is at its path.
+    /// Returns None if the namespace no longer exists, or if another one is at its path.
     pub(crate) fn open(&self) -> Result<Option<NetNs>, SysError> {
         let namespace = match NetNs::open(&self.path) {
             Err(SysError::NotANamespace { .. }) => return Ok(None),

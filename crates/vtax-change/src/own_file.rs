@@ -1,4 +1,4 @@
-//! Files in `/etc` that are vtax's alone: what they say is set each time the machine is started.
+//! vtax's own files in `/etc`, which are applied at each boot.
 //!
 //! A file is only ever replaced as a whole. So whoever reads it, and whoever reads it after a crash, has the old or the new
 //! one.
@@ -28,9 +28,9 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OwnFile {
-    /// What systemd-sysctl(8) or sysctl(8) reads.
+    /// The file read by systemd-sysctl(8) or sysctl(8).
     Sysctl,
-    /// What udev(7) reads. It comes after the rule that applies `.link` files (80).
+    /// The file read by udev(7). It comes after the rule that applies `.link` files (80).
     Udev,
 }
 
@@ -45,7 +45,7 @@ impl OwnFile {
         }
     }
 
-    /// Why nothing can be written there. None if it can.
+    /// Returns the reason why nothing can be written there, if any.
     pub fn obstacle(self, host: &HostAccess) -> Result<Option<String>, SysError> {
         let place = host.place(self.path());
         if !place.parent().is_some_and(Path::is_dir) {

@@ -1,4 +1,4 @@
-//! What `/proc` and `/sys` say of a machine, and what an agent says of one.
+//! Descriptions of a machine in `/proc` and `/sys`, and from an agent.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What vtax reads about the host on which it runs, and which CPUs it uses to measure.
+//! Facts about the host that vtax runs on, and the choice of CPUs for measurements.
 //!
 //! A result without the machine's description can't be compared with another one, so each run has one. Files
 //! of `/proc` and `/sys` are read below a root directory that a test can replace.

@@ -14,12 +14,12 @@ use vtax_model::cpus::CpuSet;
 
 pub use machine::{Cpu, Machine};
 
-/// Which ends are on this machine, and what is known about their path.
+/// The endpoints on this machine, and their path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PinWish {
-    /// How many threads the initiator has, if it is here.
+    /// Number of threads of the initiator, if it is here.
     pub initiator: Option<usize>,
-    /// How many threads the responder has, if it is here.
+    /// Number of threads of the responder, if it is here.
     pub responder: Option<usize>,
     /// The NUMA node of their NIC, if there is a NIC and it reports one.
     pub nic_node: Option<u32>,
@@ -58,7 +58,7 @@ pub fn pin_plan(machine: &Machine, wish: &PinWish) -> PinPlan {
     PinPlan { initiator, responder, notes }
 }
 
-/// Which wishes apply when CPUs are chosen.
+/// Preferences for the choice of CPUs.
 #[derive(Debug, Clone, Copy)]
 struct Keep {
     /// The ends share no core.

@@ -9,7 +9,7 @@ use crate::{
     step::Step,
 };
 
-/// A text that is no number of a batch.
+/// A text that is not a batch number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid batch number `{0}`; use a whole number from 1")]
 pub struct BatchIdError(String);
@@ -28,10 +28,10 @@ pub struct Batch<'a, S: Step> {
     pub records: &'a [Record<S>],
 }
 
-/// How far a batch got.
+/// The state of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchState {
-    /// All its steps are done.
+    /// All steps are done.
     Done,
     /// Somebody was interrupted while it was done or undone, or not all of it could be undone. Undo it.
     Partial,
@@ -71,13 +71,13 @@ impl FromStr for BatchId {
 }
 
 impl<S: Step> Batch<'_, S> {
-    /// Whether it may outlive the process that executed it: the journal was kept after it.
+    /// Returns true if it may outlive the process that executed it: the journal was kept after it.
     pub fn is_kept(&self) -> bool {
         self.records.iter().all(|record| record.kept)
     }
 
-    /// Whether it must be undone, if the process that executed it is dead: it is half done or half undone, or was never
-    /// kept.
+    /// Returns true if it must be undone, if the process that executed it is dead: it is half done or half undone, or
+    /// was never kept.
     pub fn is_abandoned(&self) -> bool {
         match self.state() {
             BatchState::Done => !self.is_kept(),
@@ -86,7 +86,7 @@ impl<S: Step> Batch<'_, S> {
         }
     }
 
-    /// How far it got.
+    /// The state of the batch.
     pub fn state(&self) -> BatchState {
         let all = |is: fn(&StepProgress<S::Receipt>) -> bool| self.records.iter().all(|record| is(&record.progress));
         if all(|progress| matches!(progress, StepProgress::Done(_))) {
@@ -99,7 +99,7 @@ impl<S: Step> Batch<'_, S> {
     }
 }
 
-/// The batches of these records, in the order in which they were executed.
+/// Returns the batches of these records, in order of execution.
 pub fn batches<S: Step>(records: &[Record<S>]) -> impl DoubleEndedIterator<Item = Batch<'_, S>> {
     let chunks = records.chunk_by(|one, next| one.batch == next.batch);
     chunks.map(|records| Batch { id: records[0].batch, records })

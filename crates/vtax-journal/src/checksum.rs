@@ -13,7 +13,7 @@ pub fn line(content: &[u8]) -> Vec<u8> {
 /// The content of a line, which is without its newline here.
 ///
 /// # Errors
-/// Says what is wrong with the line.
+/// Describes the damage of the line.
 pub fn content(line: &[u8]) -> Result<&[u8], &'static str> {
     let Some((prefix, content)) = line.split_at_checked(PREFIX) else { return Err("the line is too short") };
     let wanted = format!("{:08x} ", crc32fast::hash(content));

@@ -1,4 +1,4 @@
-//! A journal that can't be read.
+//! Damaged journals.
 
 use std::{
     fs::{self, File},

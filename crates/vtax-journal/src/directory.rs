@@ -55,7 +55,7 @@ impl Directory {
         Ok(self.path.join(format!("{id}.{SUFFIX}")))
     }
 
-    /// The names of all journals, sorted.
+    /// Returns the names of all journals, sorted.
     pub(crate) fn ids(&self) -> Result<Vec<String>, JournalError> {
         let mut ids = Vec::new();
         for entry in fs::read_dir(&self.path).map_err(io("read", &self.path))? {

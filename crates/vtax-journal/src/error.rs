@@ -1,4 +1,4 @@
-//! What can go wrong with a journal, and with the steps in it.
+//! Errors of journals and their steps.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -6,7 +6,7 @@ use vtax_sys::record::RecordError;
 
 use crate::{batch::BatchId, holder::LockHolder, line::FORMAT, owner::Owner, snapshot::JournalState};
 
-/// Why a journal could not be made, read or written.
+/// An error while making, reading or writing a journal.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum JournalError {
@@ -62,7 +62,7 @@ fn whom(by: &Option<LockHolder>) -> String {
     by.as_ref().map_or("another process".to_owned(), LockHolder::to_string)
 }
 
-/// Which part of a step failed.
+/// The failed part of a step.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StepCause<E> {
@@ -94,7 +94,7 @@ pub struct UndoError<E> {
     pub error: E,
 }
 
-/// Every reason why a journal is not undone. The journal is still there; undo it again when these reasons are gone.
+/// All reasons why a journal is not undone. The journal is still there; undo it again when these reasons are gone.
 #[derive(Debug, thiserror::Error)]
 #[error("`{id}` is not completely undone{}{}", listed(.steps), listed(.file))]
 #[expect(missing_docs, reason = "the messages say it")]
@@ -104,7 +104,7 @@ pub struct UndoErrors<E: fmt::Display> {
     pub file: Option<JournalError>,
 }
 
-/// Why a batch is not undone.
+/// The reason why a batch is not undone.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum UndoBatchError<E: fmt::Display> {

@@ -1,4 +1,4 @@
-//! Journals as a dying process, a full disk or a stranger may leave them.
+//! Journals as a dying process, a full disk or another program may leave them.
 
 use std::{convert::Infallible, fs};
 

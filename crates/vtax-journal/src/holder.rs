@@ -1,3 +1,3 @@
-//! Which process has a journal.
+//! The process that holds a journal.
 
 pub use vtax_sys::lock::LockHolder;

@@ -93,12 +93,12 @@ impl<S: Step> Journal<S> {
         self.log.header()
     }
 
-    /// The steps so far, and what happened to each.
+    /// Returns the steps so far, with their states.
     pub fn records(&self) -> &[Record<S>] {
         &self.records
     }
 
-    /// The batches so far, with how far each got.
+    /// Returns the batches so far, with their states.
     pub fn batches(&self) -> impl DoubleEndedIterator<Item = Batch<'_, S>> {
         batches(&self.records)
     }

@@ -1,4 +1,4 @@
-//! The file: a checksum and one JSON value a line.
+//! The file format: a checksum and a JSON value per line.
 //!
 //! ```text
 //! 5f9d0b1e {"header":{"format":4,"id":"rack","kind":"lab","owner":{…},"about":{…}}}
@@ -51,7 +51,7 @@ const SEALED: u64 = 4;
 /// Bound on a file: the journals of the largest labs have some MB.
 pub(crate) const LONGEST: u64 = 256 << 20;
 
-/// How the lines of a file are written. A file has one form, that of its first line.
+/// The form of a file's lines. A file has one form, that of its first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineForm {
     Plain,
@@ -89,9 +89,9 @@ pub struct Header {
     pub id: String,
     /// The kind of job, such as "lab".
     pub kind: String,
-    /// Who started it.
+    /// The process that started it.
     pub owner: Owner,
-    /// What the owner wants to find again.
+    /// The owner's own data.
     pub about: serde_json::Value,
 }
 
@@ -233,7 +233,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// How many lines follow at least.
+    /// Minimum number of lines that follow.
     fn seal(&mut self, header: &Header) -> Result<usize, JournalError> {
         if !header.is_sealed() {
             return Ok(0);
@@ -312,8 +312,8 @@ impl<S: Step> Contents<S> {
     }
 }
 
-/// Whether a process that died may have left this end of a file. A complete line with another byte in place of its
-/// newline is damage.
+/// Returns true if a process that died may have left this end of a file. A complete line with another byte in place of
+/// its newline is damage.
 fn is_torn(end: &[u8], form: LineForm) -> bool {
     let Some((_, line)) = end.split_last() else { return true };
     form == LineForm::Plain || form.content(line).is_err()

@@ -1,4 +1,4 @@
-//! Who started a job.
+//! The process that started a job.
 
 use std::{
     fs,
@@ -16,12 +16,12 @@ pub struct Owner {
     /// pids again; the pid and the start together name one process for good.
     pub started: u64,
     pub command: String,
-    /// When the journal was made, in seconds since 1970.
+    /// Creation time of the journal, in seconds since 1970.
     pub since: u64,
 }
 
 impl Owner {
-    /// This process, now.
+    /// Returns this process as owner.
     pub fn current() -> Owner {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         Owner {

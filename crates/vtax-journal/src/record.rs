@@ -1,17 +1,17 @@
-//! What a journal says of one step.
+//! A journal's record of one step.
 
 use crate::{
     batch::BatchId,
     step::{Step, Undone},
 };
 
-/// A step, and how far it got.
+/// A step and its state.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Record<S: Step> {
     pub step: S,
     pub batch: BatchId,
-    /// Whether it may outlive the process that did it.
+    /// True if it may outlive the process that did it.
     pub kept: bool,
     pub progress: StepProgress<S::Receipt>,
     /// It was undone with its batch, before the undoing of the whole journal began.
@@ -28,7 +28,7 @@ impl<S: Step> Record<S> {
     }
 }
 
-/// How far a step got.
+/// The state of a step.
 #[derive(Debug)]
 pub enum StepProgress<R> {
     /// The step was to be done. It may have begun.

@@ -1,10 +1,10 @@
-//! How an undoing went.
+//! The result of undoing.
 
 use std::iter::Sum;
 
 use crate::step::{Step, Undone};
 
-/// How the steps of a journal or of a batch were undone. Those that an interrupted call
+/// The result of undoing the steps of a journal or a batch. Those that an interrupted call
 /// has undone before count too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UndoReport {
@@ -18,12 +18,12 @@ pub struct UndoReport {
     pub foreign: Vec<ForeignChange>,
 }
 
-/// A change of somebody else in the place of ours.
+/// Another program's change in place of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignChange {
-    /// What the step describes itself as.
+    /// The step's description.
     pub step: String,
-    /// What was there instead of the step's change.
+    /// The value found instead of the step's change.
     pub found: String,
 }
 

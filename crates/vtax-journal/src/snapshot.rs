@@ -24,7 +24,7 @@ pub struct Snapshot<S: Step> {
     pub records: Vec<Record<S>>,
 }
 
-/// Whether a living process uses a journal.
+/// True if a living process uses a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JournalState {
@@ -53,7 +53,7 @@ impl<S: Step> Snapshot<S> {
         Snapshot::read_in(&Directory::enter(directory)?, id)
     }
 
-    /// The batches, with how far each got.
+    /// Returns the batches with their states.
     pub fn batches(&self) -> impl DoubleEndedIterator<Item = Batch<'_, S>> {
         batches(&self.records)
     }

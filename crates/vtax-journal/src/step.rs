@@ -1,4 +1,4 @@
-//! The steps of which a job consists.
+//! The steps of a job.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// One change to the machine, and how to undo it.
 pub trait Step: fmt::Debug + Serialize + DeserializeOwned {
-    /// What the step changes; in tests, a fake.
+    /// The world that the step changes; in tests, a fake.
     type World;
-    /// What `undo` needs to know from `apply`, such as the identity that the kernel gave to a new object. It
+    /// Data that `apply` passes to `undo`, such as the identity that the kernel gave to a new object. It
     /// is written to the journal.
     type Receipt: fmt::Debug + Serialize + DeserializeOwned;
-    /// Why the change failed.
+    /// The error of a failed change.
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// One line for people, such as "create bridge vsw0 in sut".
@@ -37,8 +37,8 @@ pub trait Step: fmt::Debug + Serialize + DeserializeOwned {
     /// kernel's mark, or by a path that only its owner writes) and leave it alone.
     fn undo(&self, receipt: Option<&Self::Receipt>, world: &mut Self::World) -> Result<Undone, Self::Error>;
 
-    /// Whether this step changes the same value as the other one. If so, a batch with the earlier of the two is undone
-    /// only after the batch with the later one.
+    /// Returns true if this step changes the same value as the other one. If so, a batch with the earlier of the two is
+    /// undone only after the batch with the later one.
     fn changes_the_same(&self, other: &Self) -> bool {
         let _ = other;
         false
@@ -51,7 +51,7 @@ pub trait Step: fmt::Debug + Serialize + DeserializeOwned {
     }
 }
 
-/// How a step was undone.
+/// The result of undoing a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Undone {
@@ -65,7 +65,7 @@ pub enum Undone {
     /// There was neither the change nor what had been there before it: somebody else has changed it since. It was left
     /// as it is, and nothing of ours is there any more.
     Foreign {
-        /// What was there, for people.
+        /// The value found, in words.
         found: String,
     },
 }

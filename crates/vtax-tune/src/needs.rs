@@ -1,6 +1,6 @@
 //! The files that rules read. Without one of them, a rule cannot conclude that a setting is OK or absent.
 //!
-//! An asterisk stands for any name.
+//! An asterisk matches any name.
 
 /// A group of files.
 pub(crate) type Files = &'static [&'static str];

@@ -9,7 +9,7 @@ use vtax_host::inspect::{CpuTicks, HostFacts, HostLink, LinkCounters, SoftnetCpu
 pub struct Observation {
     /// The first reading. The facts of the case are the last one.
     pub before: HostFacts,
-    /// The time in between.
+    /// The time between the readings.
     pub seconds: f64,
 }
 

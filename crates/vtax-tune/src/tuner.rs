@@ -202,7 +202,7 @@ impl Tuner {
         };
         let other = trial.batches.keys().copied().find(|other| *other != batch);
         let kept = match other {
-            // The journal keeps all that it has.
+            // The journal keeps everything it has.
             Some(other) => Err(TuningError::Others { batch, other }),
             None => {
                 let lines = trial.batches.remove(&batch).map(|tried| tried.lines).unwrap_or_default();

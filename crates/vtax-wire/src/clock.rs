@@ -11,9 +11,9 @@ pub(crate) use vtax_sys::clock::now_ns;
 
 use crate::link::{AgentError, AgentLink};
 
-/// How many times a clock is read.
+/// Number of clock readings.
 pub(crate) const EXCHANGES: usize = 16;
-/// How long an agent may take to read its clock.
+/// Time limit for reading an agent's clock.
 const READING: Duration = Duration::from_secs(10);
 
 /// The clock of another machine, compared with this machine's.
@@ -71,7 +71,7 @@ impl Exchange {
         }
     }
 
-    /// Whether a clock with this offset could have given this reading.
+    /// Returns true if a clock with this offset could have given this reading.
     fn agrees(&self, offset: Offset) -> bool {
         let slack = u64::try_from(offset.uncertainty.as_nanos()).unwrap_or(u64::MAX);
         let reading = offset.ours(self.theirs);
@@ -106,7 +106,7 @@ impl Clocks {
         self.known[id.0].1
     }
 
-    /// Which clock an agent reads. The same boot id alone doesn't prove that two agents read the same clock:
+    /// The identity of an agent's clock. The same boot id alone doesn't prove that two agents read the same clock:
     /// machines that were copied while they ran share it, but have their own clocks. So the reading must
     /// agree, too.
     pub(crate) fn of(&mut self, link: &AgentLink) -> Result<ClockId, AgentError> {

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 
 use crate::frame::MAGIC;
 
-/// How many bytes one read of the stream below takes.
+/// Size of one read of the stream below, in bytes.
 const CHUNK: usize = 32 << 10;
 
 /// Reads one conversation after another; [`Read`] reports an end after each.
@@ -18,9 +18,9 @@ pub struct Conversations<R> {
     inner: R,
     /// Bytes that were read from the stream but not returned yet.
     pending: Vec<u8>,
-    /// How many bytes of `pending` certainly belong to this conversation.
+    /// Bytes of `pending` that certainly belong to this conversation.
     ours: usize,
-    /// Whether the next conversation begins in `pending`, right after these bytes.
+    /// True if the next conversation begins in `pending`, right after these bytes.
     over: bool,
     chunk: Box<[u8]>,
 }
@@ -73,7 +73,7 @@ impl<R: Read> Conversations<R> {
     }
 }
 
-/// How many of the last bytes may be the beginning of a magic. 0 after whole frames: the last byte of JSON
+/// Returns how many of the last bytes may be the beginning of a magic. 0 after whole frames: the last byte of JSON
 /// isn't part of the magic.
 fn begun(bytes: &[u8]) -> usize {
     let most = bytes.len().min(MAGIC.len() - 1);

@@ -20,7 +20,7 @@ pub const REPLY_MOST: ByteSize = ByteSize(16 << 20);
 
 const LENGTH_BYTES: usize = 4;
 
-/// What is wrong with a control stream.
+/// An error of a control stream.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FrameError {

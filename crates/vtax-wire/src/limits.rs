@@ -29,12 +29,12 @@ pub const FILE_MOST: ByteSize = ByteSize(1 << 40);
 /// The most bytes on the standard input of a program. They come in one frame with the order to run it
 /// ([`REQUEST_MOST`](crate::frame::REQUEST_MOST)).
 pub const INPUT_MOST: ByteSize = ByteSize(512 << 10);
-/// How many bytes of each output of a program the agent keeps, from the beginning. It keeps nothing of
+/// Bytes of each output of a program that the agent keeps, from the beginning. It keeps nothing of
 /// outputs that it sends as they come.
 pub const OUTPUT_MOST: ByteSize = ByteSize(1 << 20);
 /// The largest window for outputs that are sent as they come.
 pub const WINDOW_MOST: ByteSize = ByteSize(1 << 20);
-/// How long a program may run if its outputs are sent as they come. It is long, because somebody sees the outputs.
+/// Time limit of a program whose outputs are sent as they come. It is long, because somebody sees the outputs.
 pub const WATCHED_MOST: Span = Span(Duration::from_secs(30 * 24 * 60 * 60));
 /// The buffer for sending or receiving a file.
 const FILE_BUFFER: ByteSize = ByteSize(1 << 20);
@@ -46,7 +46,7 @@ const FLOW_STATE: ByteSize = ByteSize(4 << 10);
 /// The most CPUs in a setup: as many as Linux supports (`NR_CPUS`).
 pub const CPUS_MOST: usize = 8192;
 
-/// Why an order exceeds the limits.
+/// The reason why an order exceeds the limits.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum LimitError {
@@ -99,7 +99,7 @@ pub enum LimitError {
     Buffers { asked: ByteSize, running: ByteSize },
 }
 
-/// What a running session takes from an agent's limits.
+/// A running session's share of an agent's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Load {
@@ -162,12 +162,12 @@ impl Load {
     }
 }
 
-/// How many flows each end has.
+/// Returns the number of flows at each endpoint.
 fn flows(spec: &TestSpec) -> u32 {
     spec.workload.flows(spec.streams)
 }
 
-/// How many threads each end has; the flows of a thread share its buffers.
+/// Returns the number of threads at each endpoint; the flows of a thread share its buffers.
 fn threads(spec: &TestSpec, flows: u32) -> u32 {
     let own = || available_parallelism().map_or(1, |cpus| cpus.get().try_into().unwrap_or(u32::MAX));
     match spec.options.engine {

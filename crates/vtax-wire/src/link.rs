@@ -38,7 +38,7 @@ use crate::{
     protocol::{AgentFacts, CallId, CallOutcome, Hello, Reply, Request, SessionId},
 };
 
-/// How long to wait for the answer to a greeting before a new attempt.
+/// Time to wait for the answer to a greeting before a new attempt.
 const GREETING: Duration = Duration::from_secs(5);
 
 /// A connected agent of this program's version. Dropping it ends the agent: it closes the stream, and kills

@@ -18,9 +18,9 @@ const PROGRAM: &str = "vtax-agent";
 #[error("{unsupported}")]
 #[diagnostic(code("no-agent-program"))]
 pub struct LocateError {
-    /// Whether the user has named the program. Then no other program is used instead.
+    /// True if the user has named the program. Then no other program is used instead.
     pub named: bool,
-    /// What is wrong and what the user can do, as separate texts.
+    /// Returns the error and the remedy, as separate texts.
     pub unsupported: Unsupported,
 }
 
@@ -37,7 +37,7 @@ impl LocateError {
     }
 }
 
-/// Why a file isn't usable as a program.
+/// The reason why a file isn't usable as a program.
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
     #[error("can't be read ({0})")]

@@ -30,18 +30,18 @@ use crate::{
     protocol::Request,
 };
 
-/// How long an agent may take for a step that doesn't measure.
+/// Time limit for an agent's step that doesn't measure.
 const CONTROL: Duration = Duration::from_secs(10);
-/// How long all flows may take to connect. The engine gives up earlier and says why.
+/// Time limit for connecting all flows. The engine gives up earlier and says why.
 const CONNECT: Duration = Duration::from_secs(40);
-/// How much longer than its time a test may take: for the last responses, and on a busy machine.
+/// Additional time allowed for a test: for the last responses, and on a busy machine.
 const MARGIN: Duration = Duration::from_secs(20);
-/// How long the other ends have to stop after one end has failed.
+/// Time for the other endpoints to stop after one has failed.
 const GIVE_UP: Duration = Duration::from_secs(3);
 /// The slowest path for which a file test waits, in bytes a second: 8 Mb/s. The file is also written before
 /// the transfer and read after it.
 const FILE_PACE: u64 = 1_000_000;
-/// How long before a common start the orders are sent, in addition to the time that they take.
+/// Lead time of the orders before a common start, in addition to the time that they take.
 const START_MARGIN: Duration = Duration::from_millis(50);
 /// The same for pairs that take turns. They start often, and a start that is too late counts as an overrun.
 const TURNS_MARGIN: Duration = Duration::from_millis(5);
@@ -64,13 +64,13 @@ pub struct SampleOrder {
 /// The times of a pair that takes turns with others, counted from the common start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turns {
-    /// When its warm-up begins.
+    /// Start of its warm-up.
     pub warmup: Duration,
-    /// When each of its slices begins.
+    /// Start of each slice.
     pub slices: Vec<Duration>,
     /// The time of a slice, with everything that belongs to it.
     pub slot: Duration,
-    /// When the last slice of any pair is over.
+    /// End of the last slice of any pair.
     pub ends: Duration,
 }
 
@@ -112,7 +112,7 @@ pub struct AgentPair<'link> {
 pub struct ParallelReports {
     /// The reports of the initiator and of the responder of each pair.
     pub reports: Vec<(EndReport, EndReport)>,
-    /// How far apart the starts were.
+    /// Largest difference between the starts.
     pub skew: Skew,
 }
 
@@ -150,7 +150,7 @@ pub fn measure_watched(
     Ok(ParallelReports { reports, skew })
 }
 
-/// How long a test may take from its start. After that, it is given up.
+/// Returns the time limit of a test from its start. After that, it is abandoned.
 pub fn deadline(spec: &TestSpec) -> Duration {
     let transfer = match spec.workload.file() {
         Some(size) => file_time(size).saturating_mul(spec.streams.max(1)),
@@ -362,7 +362,7 @@ impl<'link> Sample<'link> {
     }
 }
 
-/// How long to wait for something.
+/// A time limit for waiting.
 #[derive(Clone, Copy)]
 struct Limit {
     most: Duration,
@@ -379,7 +379,8 @@ impl Limit {
     }
 }
 
-/// How far apart the first messages of the initiators are. Each moment was read from the initiator's own clock.
+/// Returns the largest difference between the first messages of the initiators. Each moment was read from the
+/// initiator's own clock.
 fn skew(starts: impl Iterator<Item = (u64, ClockOf)>) -> Skew {
     let starts: Vec<(u64, ClockOf)> = starts.map(|(at, clock)| (clock.1.ours(at), clock)).collect();
     let moments = || starts.iter().map(|(at, _)| *at);
@@ -400,7 +401,7 @@ fn joint_uncertainty(clocks: Vec<ClockOf>) -> Duration {
     }
 }
 
-/// How likely an error is the cause of the others. An end whose peer has died reports an error too, and a
+/// Returns how likely an error is the cause of the others. An end whose peer has died reports an error too, and a
 /// cancelled end only did as it was told.
 fn weight(error: &AgentError) -> u8 {
     match error {

@@ -44,7 +44,7 @@ pub struct SessionId(pub u64);
 pub struct Call {
     /// An id that no unanswered call uses.
     pub id: CallId,
-    /// What to do.
+    /// The request.
     pub request: Request,
 }
 
@@ -150,10 +150,10 @@ pub struct ProgramSpec {
     /// The bytes on its standard input, at most [`INPUT_MOST`](crate::limits::INPUT_MOST); base64 on the wire.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "base64_on_wire")]
     pub stdin: Vec<u8>,
-    /// How long it may run. After that, its process group is killed.
+    /// Time limit. After that, its process group is killed.
     #[serde(default = "run_limit")]
     pub limit: Span,
-    /// How many bytes of its outputs may be on the way, at most [`WINDOW_MOST`](crate::limits::WINDOW_MOST).
+    /// Bytes of its outputs that may be in flight, at most [`WINDOW_MOST`](crate::limits::WINDOW_MOST).
     /// The agent sends the outputs as they come, and takes no more from the program until it gets a
     /// [`Request::More`]. Without a window, the outputs come with the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,7 +181,7 @@ pub struct AddressLoan {
     pub address: IpNet,
 }
 
-/// How long a program may run if [`Request::Run`] doesn't say.
+/// Default time limit of a program run by [`Request::Run`].
 pub const RUN_LIMIT: Span = Span(Duration::from_secs(60));
 
 fn run_limit() -> Span {
@@ -255,7 +255,7 @@ pub enum Reply {
     /// CPUs online, and CPU time of other programs since they began.
     #[expect(missing_docs, reason = "the names say it")]
     OtherPrograms { cpus: u32, cpu_ns: u64 },
-    /// Where the agent runs.
+    /// The agent's environment.
     Facts(Box<AgentFacts>),
     /// The link by which packets to that address leave, if they leave by one.
     Route(Vec<Hop>),
@@ -263,7 +263,7 @@ pub enum Reply {
     Link(Attached),
     /// The program has ended.
     Ran(Ran),
-    /// What was read or changed.
+    /// The settings read or changed.
     Tuned(Box<TuningReply>),
 }
 
@@ -289,7 +289,7 @@ pub struct Ran {
     pub stderr: ForeignText,
 }
 
-/// Why a call failed.
+/// The failure of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 #[expect(missing_docs, reason = "the messages say it")]
@@ -316,7 +316,7 @@ impl Fault {
         Fault { kind, message: error.to_string().into(), code: code.map(ForeignText::from), partial: None }
     }
 
-    /// Whether it is this error of `docs/errors`.
+    /// Returns true if it is this error of `docs/errors`.
     pub fn has_code(&self, code: &str) -> bool {
         self.code.as_ref().is_some_and(|own| own.raw() == code)
     }
@@ -350,7 +350,7 @@ pub enum FaultKind {
     Panicked,
 }
 
-/// Where an agent runs: the facts of its environment that affect the figures.
+/// The facts of an agent's environment that affect the figures.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AgentFacts {
     /// The machine, as a result describes it.
@@ -383,7 +383,7 @@ pub struct LinkAddress {
     pub mac: Option<ForeignText>,
     pub address: IpAddr,
     pub prefix: u8,
-    /// Whether the interface is on and has a carrier.
+    /// True if the interface is on and has a carrier.
     pub running: bool,
 }
 

@@ -36,9 +36,9 @@ use crate::{
     protocol::version_line,
 };
 
-/// How many bytes of other output to accept before the script reports something.
+/// Limit on other output before the script's first report, in bytes.
 const NOISE_MOST: usize = 64 << 10;
-/// How often a copy is sent: once for each place that the script tries.
+/// Maximum number of copies sent: one per place that the script tries.
 const COPIES_MOST: usize = 5;
 
 /// Logs in to `host`, as ssh takes it, and starts an agent there. It uses the agent in the PATH if that has

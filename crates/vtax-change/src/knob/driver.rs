@@ -1,4 +1,4 @@
-//! What a link's driver can be told: features, rings, interrupt delays, queues.
+//! Settings of a link's driver: features, rings, interrupt delays, queues.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct LinkFeature {
     pub feature: ForeignText,
 }
 
-/// Whether a feature is on.
+/// True if a feature is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OnOff(pub bool);

@@ -1,4 +1,4 @@
-//! Lines of our files in `/etc`, which give a setting its value again each time the machine is started.
+//! Lines of vtax's files in `/etc`, which set a value again at each boot.
 
 use std::fmt;
 
@@ -20,14 +20,14 @@ use crate::{
 pub struct KeptLine {
     /// The file that vtax owns, in `/etc`.
     pub file: OwnFile,
-    /// What stands before the value, such as `net.core.rmem_max = `.
+    /// The text before the value, such as `net.core.rmem_max = `.
     pub before: String,
-    /// What stands after it.
+    /// The text after the value.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub after: String,
 }
 
-/// What the line says. None if there is no such line.
+/// The value of the line. None if there is no such line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KeptText(pub Option<String>);
@@ -36,7 +36,7 @@ pub struct KeptText(pub Option<String>);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptChange {
     line: ValueChange<KeptLine>,
-    /// What it keeps. After a restart, the value that the line has set is ours as well.
+    /// The change that it persists. After a reboot, the value that the line has set is ours as well.
     keeps: Box<Change>,
 }
 

@@ -1,4 +1,4 @@
-//! What rtnetlink sets on a link.
+//! Link settings changed over rtnetlink.
 
 use std::fmt;
 

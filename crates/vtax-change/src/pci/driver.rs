@@ -16,7 +16,7 @@ pub struct DriverState {
     /// The link that its driver shows, if it is a NIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkState>,
-    /// Whether its driver shows a block device.
+    /// True if its driver shows a block device.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_disk: bool,
 }

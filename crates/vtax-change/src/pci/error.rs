@@ -1,10 +1,10 @@
-//! Why a device could not be taken or put back.
+//! Errors of taking and returning devices.
 
 use std::fmt;
 
 use vtax_sys::{SysError, pci::PciAddress};
 
-/// Why a device could not be taken or put back.
+/// An error while taking or returning a device.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PciChangeError {
@@ -33,7 +33,7 @@ pub enum PciChangeError {
 }
 
 impl PciChangeError {
-    /// What the kernel said about an object.
+    /// The kernel's error for an object.
     pub(crate) fn kernel(object: impl fmt::Display) -> impl Fn(SysError) -> PciChangeError {
         move |error| PciChangeError::Kernel { object: object.to_string(), error: Box::new(error) }
     }

@@ -30,7 +30,7 @@ pub struct VfSettings {
 }
 
 impl VfSettings {
-    /// What a user asks for.
+    /// The user's settings.
     pub fn asked(mac: Option<Mac>, options: &VfOptions) -> VfSettings {
         VfSettings {
             mac: mac.map(|mac| MacAddr(mac.octets())),
@@ -42,7 +42,7 @@ impl VfSettings {
         }
     }
 
-    /// All that the kernel tells of a function.
+    /// Everything that the kernel reports about a function.
     pub fn found(vf: &Vf) -> VfSettings {
         VfSettings {
             mac: Some(vf.mac),

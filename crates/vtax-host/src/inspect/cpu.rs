@@ -80,7 +80,7 @@ fn cpuinfo(tree: &SystemRoot, key: &str) -> Option<String> {
     fields.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
 }
 
-/// How many numbers a kernel list such as `0-3,6` contains.
+/// Returns the count of numbers in a kernel list such as `0-3,6`.
 fn list_length(list: &str) -> u32 {
     list.parse::<CpuSet>().map_or(0, |set| set.len() as u32)
 }

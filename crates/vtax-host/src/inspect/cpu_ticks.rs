@@ -1,4 +1,4 @@
-//! What each CPU has spent its time with (`/proc/stat`).
+//! CPU time by use (`/proc/stat`).
 
 use std::collections::BTreeMap;
 

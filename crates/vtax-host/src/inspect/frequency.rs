@@ -1,4 +1,4 @@
-//! How fast the CPUs' clocks run, and which settings decide that.
+//! CPU frequencies and the settings that control them.
 
 use std::fmt::Write;
 

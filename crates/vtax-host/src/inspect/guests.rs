@@ -10,7 +10,7 @@ use super::SystemRoot;
 /// A guest that runs here, whoever started it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostGuest {
-    /// What its user calls it (`-name`), else its process.
+    /// Its name (`-name`), else its process.
     pub name: ForeignText,
     /// QEMU's process.
     pub pid: u32,

@@ -1,4 +1,4 @@
-//! What tuning must know about a host.
+//! Facts about a host that tuning needs.
 
 use std::collections::BTreeMap;
 
@@ -34,9 +34,9 @@ pub struct HostFacts {
     pub command_line: Vec<ForeignText>,
     /// Online CPUs, grouped by socket, NUMA node and core.
     pub topology: CpuTopology,
-    /// What the CPUs do when they have nothing to do.
+    /// Idle states of the CPUs.
     pub idle: Option<IdleFacts>,
-    /// How the CPUs choose their frequency, by CPU. Empty if the kernel doesn't choose.
+    /// Frequency policies, by CPU. Empty if the kernel doesn't choose.
     pub frequencies: BTreeMap<u32, FrequencyPolicy>,
     /// `on`, `off`, `notsupported`.
     pub smt: ForeignText,
@@ -44,23 +44,23 @@ pub struct HostFacts {
     pub sysctls: BTreeMap<ForeignText, ForeignText>,
     /// The links, by index.
     pub links: Vec<HostLink>,
-    /// What their drivers tell, by name.
+    /// Facts reported by their drivers, by name.
     pub nics: BTreeMap<ForeignText, NicFacts>,
     /// The interrupts of devices, by number.
     pub interrupts: BTreeMap<u32, HostInterrupt>,
     /// Counters of received packets, by CPU.
     pub softnet: Vec<SoftnetCpu>,
-    /// What each CPU has spent its time with, by CPU.
+    /// CPU time by use, by CPU.
     pub cpu_ticks: BTreeMap<u32, CpuTicks>,
     /// Guests that run here.
     pub guests: Vec<HostGuest>,
-    /// Who else sets this host's settings.
+    /// Other programs and files that set this host's settings.
     pub owners: SettingOwners,
     /// Files that are there, and from which nothing can be learnt.
     pub unusable: Vec<UnusableFile>,
 }
 
-/// How a CPU chooses its frequency.
+/// A CPU's frequency policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FrequencyPolicy {
     /// The governor, such as `powersave`.
@@ -69,7 +69,7 @@ pub struct FrequencyPolicy {
     pub preference: Option<ForeignText>,
 }
 
-/// What drivers tell of links, which no file says.
+/// Facts about links that only drivers report.
 pub trait NicSource {
     /// Describes a link. What isn't known is absent.
     fn nic(&self, link: &str) -> NicFacts;
@@ -115,7 +115,7 @@ impl HostFacts {
         self.sysctls.get(&ForeignText::from(name)).map(ForeignText::raw)
     }
 
-    /// What a link's driver tells.
+    /// Returns the facts reported by a link's driver.
     pub fn nic(&self, link: &HostLink) -> Option<&NicFacts> {
         self.nics.get(&link.name)
     }

@@ -12,15 +12,15 @@ use super::{SystemRoot, cpu::some_cpus};
 pub struct HostInterrupt {
     /// Its number in `/proc/irq`.
     pub number: u32,
-    /// What the driver calls it, such as `eth0-TxRx-3`.
+    /// The driver's name for it, such as `eth0-TxRx-3`.
     pub name: ForeignText,
     /// The CPUs that it may go to.
     pub affinity: CpuSet,
     /// The CPUs that it goes to now, if the kernel tells.
     pub effective: Option<CpuSet>,
-    /// Whether the kernel alone chooses its CPUs. Only root is told, by debugfs.
+    /// True if the kernel alone chooses its CPUs. Only root is told, by debugfs.
     pub is_managed: Option<bool>,
-    /// How often each CPU has handled it since the machine was started. A CPU that never did is absent.
+    /// Times that each CPU has handled it since boot. A CPU that never did is absent.
     pub handled: BTreeMap<u32, u64>,
 }
 

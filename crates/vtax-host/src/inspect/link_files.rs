@@ -12,7 +12,7 @@ pub struct LinkSource {
     pub file: ForeignText,
     /// The line in it, counted from 1.
     pub line: u32,
-    /// What it sets, in the file's own words: `MTUBytes`, `ATTR{mtu}`, `mtu`.
+    /// The setting, in the file's own words: `MTUBytes`, `ATTR{mtu}`, `mtu`.
     pub key: ForeignText,
 }
 

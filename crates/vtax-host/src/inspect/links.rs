@@ -25,7 +25,7 @@ pub struct HostLink {
     pub master: Option<ForeignText>,
     /// The links below it: the ports of a bridge, the members of a bond, what a VLAN is on.
     pub lower: Vec<ForeignText>,
-    /// Whether it is a bridge itself.
+    /// True if it is a bridge itself.
     pub is_bridge: bool,
     /// 10^6 bits a second, as negotiated.
     pub speed_mbps: Option<u32>,
@@ -45,15 +45,15 @@ pub struct LinkDevice {
     pub driver: ForeignText,
     /// Its PCI address, if it is on that bus.
     pub pci: Option<ForeignText>,
-    /// Which of the device's ports the link is, from 0.
+    /// The link's port of the device, from 0.
     pub port: Option<u32>,
     /// The NUMA node that it is plugged into. None if the firmware doesn't tell, or if there is one node only.
     pub node: Option<u32>,
     /// Its interrupts, by their numbers.
     pub interrupts: Vec<u32>,
-    /// Whether it is a virtual function.
+    /// True if it is a virtual function.
     pub is_vf: bool,
-    /// How many virtual functions it has, if it can have some.
+    /// Number of its virtual functions, if supported.
     pub vfs: Option<u32>,
 }
 

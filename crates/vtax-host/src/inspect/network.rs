@@ -43,7 +43,7 @@ pub(super) fn sysctls(tree: &SystemRoot) -> BTreeMap<String, String> {
     read(tree, SETTINGS)
 }
 
-/// What tuning looks at.
+/// Settings that tuning checks.
 pub(super) fn tuned(tree: &SystemRoot) -> BTreeMap<String, String> {
     let mut found = read(tree, SETTINGS);
     found.extend(read(tree, TUNED));

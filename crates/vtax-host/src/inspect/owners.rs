@@ -1,4 +1,4 @@
-//! Who else sets the host's settings: the files that `sysctl --system` reads, and services that write them.
+//! Other sources of the host's settings: the files that `sysctl --system` reads, and services that write them.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +23,12 @@ pub struct SettingSource {
     pub value: ForeignText,
 }
 
-/// What else changes settings on this host.
+/// Other sources of settings on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SettingOwners {
     /// By the setting's path below `/proc/sys`, in the order in which they are read: the last one wins.
     pub sysctls: BTreeMap<ForeignText, Vec<SettingSource>>,
-    /// What gives links their settings when they appear.
+    /// Sources of link settings when links appear.
     pub links: Vec<LinkSource>,
     /// The profile of TuneD, if that runs.
     pub tuned_profile: Option<ForeignText>,
@@ -61,7 +61,7 @@ impl SettingOwners {
         globs.map(|(_, sources)| sources).chain(exact).flatten()
     }
 
-    /// Whether a service runs.
+    /// Returns true if a service runs.
     pub fn runs(&self, service: &str) -> bool {
         self.services.iter().any(|name| name == service)
     }

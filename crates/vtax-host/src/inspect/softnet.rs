@@ -1,4 +1,4 @@
-//! What the kernel counts of received packets on each CPU (`/proc/net/softnet_stat`).
+//! The kernel's per-CPU counters of received packets (`/proc/net/softnet_stat`).
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct SoftnetCpu {
     pub processed: u32,
     /// Packets that were dropped because its backlog was full (`netdev_max_backlog`).
     pub dropped: u32,
-    /// How often it had to stop with work left (`netdev_budget`).
+    /// Times it had to stop with work left (`netdev_budget`).
     pub squeezed: u32,
 }
 

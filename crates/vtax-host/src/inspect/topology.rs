@@ -1,4 +1,4 @@
-//! Which CPUs belong together: sockets, NUMA nodes, cores.
+//! CPU topology: sockets, NUMA nodes, cores.
 
 use std::collections::BTreeMap;
 

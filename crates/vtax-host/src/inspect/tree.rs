@@ -159,7 +159,7 @@ const ABSENT: [i32; 7] = [2, 20, 3, 19, 6, 22, 95];
 fn read(path: &Path, most: u64) -> io::Result<String> {
     // To open a pipe would wait for somebody who writes.
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file with a text"));
+        return Err(io::Error::other("it is not a text file"));
     }
     let mut text = Vec::new();
     let read = File::open(path)?.take(most + 1).read_to_end(&mut text)?;

@@ -13,18 +13,19 @@ use vtax_model::foreign::ForeignText;
 pub struct UnusableFile {
     /// Its path, with a slash before.
     pub file: ForeignText,
-    /// What is wrong with it.
+    /// The reason why it is unusable.
     pub why: ForeignText,
 }
 
 impl UnusableFile {
-    /// Whether its path is this one, in which an asterisk stands for any name.
+    /// Returns true if its path is this one, in which an asterisk stands for any name.
     pub fn is_at(&self, pattern: &str) -> bool {
         matches(pattern, self.file.raw())
     }
 }
 
-/// Whether the parts of a path between its slashes are those of a pattern, in which an asterisk stands for any part.
+/// Returns true if the parts of a path between its slashes are those of a pattern, in which an asterisk stands for any
+/// part.
 pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let (mut wanted, mut found) = (pattern.split('/'), path.split('/'));
     loop {

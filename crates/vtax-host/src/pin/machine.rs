@@ -1,4 +1,4 @@
-//! What pinning must know about a machine's CPUs.
+//! Facts about a machine's CPUs that pinning needs.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Machine {
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Cpu {
     pub number: u32,
-    /// Whether this thread may run there (sched_setaffinity(2), cpuset(7)).
+    /// True if this thread may run there (sched_setaffinity(2), cpuset(7)).
     pub allowed: bool,
     pub node: u32,
     /// Its core, named by the lowest CPU number in it.

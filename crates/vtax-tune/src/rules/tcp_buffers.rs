@@ -67,7 +67,7 @@ fn of_setting(case: &TuningCase<'_>, name: &str, own: u64) -> RuleOutcome {
     }
     let gain = if most < wanted / 8 { ExpectedGain::Large } else { ExpectedGain::Medium };
     let seen = format!("at most {most} bytes, {}", covers(case, most));
-    // What the first two numbers are is not judged, but they must not be larger than the third.
+    // The first two numbers aren't checked, but they must not be larger than the third.
     let value = format!("{least} {} {}", first.max(least), wanted.max(own));
     let finding = TuningFinding::new(name, seen, because).gain(gain).owner(case.owner_of(name));
     finding.change([HostSetting::sysctl(name, value).instead_of(text)])

@@ -49,8 +49,8 @@ fn of_guest(guest: &HostGuest) -> Option<RuleOutcome> {
     }
     let seen = format!("a NIC has {queues} queue pair{} for {vcpus} vCPUs", if queues == 1 { "" } else { "s" });
     let advice = format!(
-        "restart the guest with queues={wanted} (libvirt: <driver name='vhost' queues='{wanted}'/>), and measure in both \
-         directions"
+        "restart the guest with queues={wanted} (libvirt: <driver name='vhost' queues='{wanted}'/>), and measure in \
+         both directions"
     );
     Some(TuningFinding::new(guest.name.clone(), seen, RULE.why).gain(ExpectedGain::Medium).advice(advice))
 }

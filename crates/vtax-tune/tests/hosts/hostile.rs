@@ -173,11 +173,11 @@ fn files_that_are_too_long_or_fail_are_told() {
     // An endless one, a pipe that nobody writes to, and one that fails with EIO.
     let wmem = folder.0.path().join("proc/sys/net/ipv4/tcp_wmem");
     symlink("/dev/zero", &wmem).expect("a link");
-    assert_eq!(folder.why("/proc/sys/net/ipv4/tcp_wmem"), "it is no file with a text");
+    assert_eq!(folder.why("/proc/sys/net/ipv4/tcp_wmem"), "it is not a text file");
     fs::remove_file(&wmem).expect("it is there");
     let made = Command::new("mkfifo").arg(&wmem).status().expect("it runs");
     assert!(made.success());
-    assert_eq!(folder.why("/proc/sys/net/ipv4/tcp_wmem"), "it is no file with a text");
+    assert_eq!(folder.why("/proc/sys/net/ipv4/tcp_wmem"), "it is not a text file");
     fs::remove_file(&wmem).expect("it is there");
     symlink("/proc/self/mem", &wmem).expect("a link");
     assert!(folder.why("/proc/sys/net/ipv4/tcp_wmem").contains("Input/output error"));

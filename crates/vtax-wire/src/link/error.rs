@@ -56,21 +56,21 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// Whether this only says that the call was cancelled.
+    /// Returns true if this only says that the call was cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, AgentError::Refused { fault: Fault { kind: FaultKind::Cancelled, .. }, .. })
     }
 
-    /// Whether the agent can't be used any more.
+    /// Returns true if the agent can't be used any more.
     pub fn is_death(&self) -> bool {
         matches!(self, AgentError::Died { .. })
     }
 }
 
-/// How an agent was lost.
+/// The way an agent was lost.
 #[derive(Debug, Clone)]
 pub struct Death {
-    /// What was wrong with the stream. `None` if it simply ended.
+    /// The error of the stream. `None` if it simply ended.
     pub stream: Option<Arc<FrameError>>,
     /// The exit status of its process, if it has one here that has ended.
     pub status: Option<ExitStatus>,

@@ -1,4 +1,4 @@
-//! What an agent, or somebody in its place, sends to the coordinator.
+//! Messages of an agent, or another program in its place, to the coordinator.
 
 use std::io::{Cursor, sink};
 
@@ -78,7 +78,7 @@ fn answers(outcomes: Vec<CallOutcome>) -> Vec<u8> {
     answers.flat_map(|answer| encode(&answer, REPLY_MOST).expect("small")).collect()
 }
 
-/// What an agent says first, or another program in its place.
+/// The first bytes of an agent, or of another program in its place.
 #[test]
 fn fuzz_hellos() {
     fuzz("hellos", &[hello()], |bytes| {

@@ -1,4 +1,4 @@
-//! What an agent does for the guest in which it runs.
+//! An agent's operations on its guest.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use crate::protocol::{
     AddressLoan, Attached, CallOutcome, LinkSetup, ProgramSpec, Ran, Reply, Request, SessionId, Signal, Stream,
 };
 
-/// How long an agent takes to report that a link doesn't exist or has no carrier, with a margin.
+/// Time for an agent to report that a link doesn't exist or has no carrier, with a margin.
 const ATTACHED: Duration = Duration::from_secs(20);
-/// How much longer than [`ProgramDeadline::most`] the agent may take to answer.
+/// Additional time beyond [`ProgramDeadline::most`] for the agent's answer.
 const MARGIN: Duration = Duration::from_secs(10);
-/// How long an agent takes to note that it may send more, with a margin for a busy machine.
+/// Time for an agent to note that it may send more, with a margin for a busy machine.
 const ATTENTIVE: Duration = Duration::from_secs(20);
 /// How many bytes of a program's outputs may be on the way to us. We ask for more when half of it is used, so
 /// the program never waits for a coordinator that is fast enough.

@@ -12,12 +12,12 @@ use std::{
 };
 use vtax_model::foreign::ForeignText;
 
-/// How many bytes of standard error are kept, from its end.
+/// Bytes of standard error that are kept, from its end.
 const LAST_WORDS: usize = 4096;
-/// How long an agent has to end after its stream is closed; then it is killed. It gives its sessions half a
+/// Time for an agent to exit after its stream is closed; then it is killed. It gives its sessions half a
 /// second to clean up.
 const GRACE: Duration = Duration::from_millis(1500);
-/// How long to wait for the status of a process that has closed its stream. The kernel closes files before it
+/// Time to wait for the status of a process that has closed its stream. The kernel closes files before it
 /// tells the parent.
 const STATUS_SOON: Duration = Duration::from_millis(300);
 /// How long standard error is read after the process has ended. It isn't read to its end: an `ssh` that

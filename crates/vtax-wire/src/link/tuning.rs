@@ -1,4 +1,4 @@
-//! What an agent does with the settings of its machine.
+//! An agent's operations on its machine's settings.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,7 +10,7 @@ use vtax_tune::{KeptPlan, RevertReport, TriedOut, TuningOrder, TuningReply, Tuni
 use super::{AgentError, AgentLink};
 use crate::protocol::{Reply, Request};
 
-/// How long an order may take. Some drivers reset their link for each setting.
+/// Time limit of an order. Some drivers reset their link for each setting.
 const TUNED: Duration = Duration::from_secs(60);
 
 impl AgentLink {
@@ -22,7 +22,7 @@ impl AgentLink {
         }
     }
 
-    /// What is wanted would change this.
+    /// Plans the requested changes.
     pub fn plan_changes(&self, wanted: &WantedChanges) -> Result<KeptPlan, AgentError> {
         match self.tune(TuningOrder::Plan(wanted.clone()))? {
             TuningReply::Planned(plan) => Ok(plan),
@@ -64,7 +64,7 @@ impl AgentLink {
         }
     }
 
-    /// How long TCP connections to this address take.
+    /// Measures the time of TCP connections to this address.
     pub fn connect_time(&self, to: SocketAddr) -> Result<Duration, AgentError> {
         match self.tune(TuningOrder::ConnectTime { to })? {
             TuningReply::ConnectTime(time) => Ok(time.0),

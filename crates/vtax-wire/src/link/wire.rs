@@ -26,7 +26,7 @@ use crate::{
     protocol::{Answer, Call, CallId, CallOutcome, Greeting, Hello, Introduction, Opening, ProgramSpec, Request},
 };
 
-/// What the stream may contain before the agent's first bytes to us.
+/// Allowed stream content before the agent's first bytes to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Past {
     /// Nothing: the stream was made for this link.
@@ -40,7 +40,7 @@ pub(crate) enum Past {
 pub(crate) struct Incoming {
     /// The mark that the caller has set.
     pub(crate) tag: usize,
-    /// What the agent sent, or how it died.
+    /// The agent's message, or its death.
     pub(crate) outcome: Result<CallOutcome, Death>,
 }
 

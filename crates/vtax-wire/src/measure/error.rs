@@ -1,4 +1,4 @@
-//! Why a sample was not taken.
+//! Errors of samples.
 
 use vtax_model::{endpoint::End, measurement::EndReport};
 
@@ -25,13 +25,13 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Whether neither end had reported anything.
+    /// Returns true if neither end had reported anything.
     pub fn is_empty(&self) -> bool {
         self.initiator.is_none() && self.responder.is_none()
     }
 }
 
-/// Why a sample was not taken.
+/// The reason why a sample was not taken.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SampleFailure {
@@ -55,13 +55,13 @@ impl SampleFailure {
 }
 
 impl MeasureError {
-    /// Whether the sample was cancelled, for example by Ctrl-C, and nothing else failed. The second end to be
+    /// Returns true if the sample was cancelled, for example by Ctrl-C, and nothing else failed. The second end to be
     /// cancelled may report instead that the first one is gone. So remember that you have cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(&*self.cause, SampleFailure::End { error, other: None, .. } if error.is_cancelled())
     }
 
-    /// Whether an agent was lost, so that no more samples can be taken with it.
+    /// Returns true if an agent was lost, so that no more samples can be taken with it.
     pub fn is_death(&self) -> bool {
         let dead = |error: &AgentError| error.is_death();
         matches!(&*self.cause, SampleFailure::End { error, other, .. } if dead(error) || other.as_deref().is_some_and(dead))

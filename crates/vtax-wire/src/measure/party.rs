@@ -19,13 +19,13 @@ pub(super) struct MeasuringAgent<'link> {
     pub(super) session: SessionId,
     pub(super) token: Token,
     state: State,
-    /// Where a responder listens.
+    /// The listening address of a responder.
     pub(super) target: Option<Target>,
-    /// What the end had reported when it failed.
+    /// The endpoint's report when it failed.
     partial: Option<Box<EndReport>>,
 }
 
-/// How far an end is. No end has more than one open call.
+/// The state of an endpoint. No endpoint has more than one open call.
 enum State {
     /// No answer is expected.
     Idle,
@@ -102,7 +102,7 @@ impl<'link> MeasuringAgent<'link> {
         }
     }
 
-    /// What this end has reported, whether it was done or not.
+    /// This endpoint's report, complete or not.
     pub(super) fn seen(&self) -> Option<&EndReport> {
         match &self.state {
             State::Reported(report) => Some(report),

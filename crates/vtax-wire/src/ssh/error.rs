@@ -1,4 +1,4 @@
-//! What can go wrong before an agent on another host can be greeted.
+//! Errors before an agent on another host can be greeted.
 
 use std::{fmt, io, path::PathBuf, process::ExitStatus, time::Duration};
 use vtax_model::foreign::ForeignText;
@@ -38,7 +38,7 @@ impl fmt::Display for SshStep {
     }
 }
 
-/// Why there is no agent on a remote host.
+/// The reason why there is no agent on a remote host.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SshError {

@@ -17,7 +17,7 @@ use crate::link::ChildProcess;
 /// A pipe that poll reports as writable takes at least this much without waiting (`PIPE_BUF`, pipe(7)).
 const PIECE: usize = 4096;
 
-/// Why reading or writing a stream failed.
+/// An error of reading or writing a stream.
 #[derive(Debug)]
 pub(super) enum PipeError {
     /// Nothing was read or written in time.

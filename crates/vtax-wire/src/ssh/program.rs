@@ -50,7 +50,7 @@ impl AgentProgram {
         }
     }
 
-    /// Whether a machine with this name from uname(1) can run it.
+    /// Returns true if a machine with this name from uname(1) can run it.
     pub(super) fn runs_on(&self, machine: &str) -> bool {
         self.names().is_some_and(|names| names.contains(&machine))
     }

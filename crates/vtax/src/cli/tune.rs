@@ -38,7 +38,8 @@ impl TuneVerb {
             TuneVerb::Check(_) => Ok(Stay::Command),
             TuneVerb::Apply(args) if args.waits() => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
-                "vtax in an emulated server has no terminal for the confirmation, and its connection cannot be cut; omit --confirm-within"
+                "vtax in an emulated server has no terminal for the confirmation, and its connection cannot be cut; \
+                 omit --confirm-within"
             ))),
             TuneVerb::Apply(args) if args.is_dry() => Ok(Stay::Command),
             TuneVerb::Apply(_) => Ok(Stay::Kept),

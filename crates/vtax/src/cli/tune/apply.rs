@@ -129,8 +129,8 @@ struct Confirmation {
     by: Instant,
 }
 
-/// Makes the changes. This machine's guard and a host's agent revert them automatically, slightly later than this program
-/// would.
+/// Makes the changes. This machine's guard and a host's agent revert them automatically, slightly later than this
+/// program would.
 fn try_out(
     host: &TuningHost,
     wanted: &WantedChanges,
