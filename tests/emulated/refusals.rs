@@ -20,7 +20,7 @@ pub(crate) fn refused(server: &Server) {
     let cases = [
         (wire([NEAR, "eno77"], ""), "there is no PCI device `eno77`"),
         (wire([NEAR, NEAR], ""), "at both ends"),
-        // The files of the machine outside come through it.
+        // The it provides the outer machine's files.
         (wire(["pci_0/02", FAR], ""), "no network controller"),
         (wire([NEAR, FAR], &domain("zone", "sut", "sr-iov", "count = 8")), "it can have 7"),
         (wire([NEAR, FAR], &domain("guest", "sut", "root-domain", "")), "must stay"),

@@ -40,13 +40,13 @@ const KEPT: usize = 3;
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum CarryError {
-    #[error("there is no fio in the PATH: install it, for example by apt-get install fio")]
+    #[error("fio was not found in PATH; install it, e.g. apt-get install fio")]
     #[diagnostic(code("no-fio"))]
     NoProgram,
-    #[error("{} can't be carried into a guest: {why}", path.display())]
+    #[error("cannot copy {} into a guest: {why}", path.display())]
     #[diagnostic(code("not-carried"))]
     Program { path: PathBuf, why: String },
-    #[error("{} can't be carried into a guest: {} needs the library {library}, which is missing; install it", path.display(), path.display())]
+    #[error("cannot copy {} into a guest: {} needs the missing library {library}; install it", path.display(), path.display())]
     #[diagnostic(code("not-carried"))]
     NoLibrary { path: PathBuf, library: ForeignText },
     #[error("cannot {what} {}: {source}", path.display())]
@@ -107,7 +107,7 @@ impl Parts {
         let no = |why: String| CarryError::Program { path: program.to_owned(), why };
         let length = fs::metadata(program).map_err(CarryError::file("look at", program))?.len();
         if length > PROGRAM_MOST {
-            return Err(no(format!("it has {length} bytes, more than any program")));
+            return Err(no(format!("{length} bytes is too large for a program")));
         }
         let bytes = fs::read(program).map_err(CarryError::file("read", program))?;
         let loader = loader_of(&bytes).map_err(no)?;
@@ -185,12 +185,12 @@ fn loader_of(program: &[u8]) -> Result<PathBuf, String> {
     let no = |why: &str| why.to_owned();
     let header =
         FileHeader64::<LittleEndian>::parse(program).and_then(|header| header.program_headers(LittleEndian, program));
-    let headers = header.map_err(|_| no("it is no program for this machine"))?.iter();
+    let headers = header.map_err(|_| no("it is not a program for this machine"))?.iter();
     let interpreter = headers.filter_map(|header| header.interpreter(LittleEndian, program).ok()?).next();
-    let interpreter = interpreter.ok_or_else(|| no("it is linked statically, and needs nothing carried with it"))?;
-    let text = std::str::from_utf8(interpreter).map_err(|_| no("the name of its loader isn't UTF-8"))?;
+    let interpreter = interpreter.ok_or_else(|| no("it is statically linked and needs no loader"))?;
+    let text = std::str::from_utf8(interpreter).map_err(|_| no("the name of its loader is not UTF-8"))?;
     let loader = PathBuf::from(text);
-    if loader.is_absolute() { Ok(loader) } else { Err(no("its loader has no absolute path")) }
+    if loader.is_absolute() { Ok(loader) } else { Err(no("the path of its loader is not absolute")) }
 }
 
 /// Lines such as `libm.so.6 => /lib/libm.so.6 (0x…)`. The error is the name of one that is missing. Lines without an arrow

@@ -41,10 +41,10 @@ pub enum GuestDiskError {
     #[error("{disk} is in use in its guest: {device} is mounted on {at}; unmount it there first: umount {at}")]
     #[diagnostic(code("disk-in-use"))]
     Mounted { disk: String, device: ForeignText, at: ForeignText },
-    #[error("{disk} is in use in its guest: {device} is a part of {by}; take that apart there first")]
+    #[error("{disk} is in use in its guest: {device} is part of {by}; dismantle that there first")]
     #[diagnostic(code("disk-in-use"))]
     Held { disk: String, device: ForeignText, by: ForeignText },
-    #[error("{disk} is in use in its guest, which swaps to {device}; end that there first: swapoff /dev/{device}")]
+    #[error("{disk} is in use in its guest as swap ({device}); disable that there first: swapoff /dev/{device}")]
     #[diagnostic(code("disk-in-use"))]
     Swap { disk: String, device: ForeignText },
     #[error(
@@ -53,14 +53,14 @@ pub enum GuestDiskError {
     )]
     #[diagnostic(code("disk-in-use"))]
     Claimed { disk: String, name: String },
-    #[error("{disk} can't be written: its guest has it read-only; a test writes each block before it reads it")]
+    #[error("cannot write {disk}: it is read-only in its guest; a test writes each block before reading it")]
     #[diagnostic(code("disk-unusable"))]
     ReadOnly { disk: String },
-    #[error("{disk} has {size}, and the test uses {range}; give a range of at most {size}")]
+    #[error("{disk} has {size} but the test uses {range}; set a range of at most {size}")]
     #[diagnostic(code("disk-too-small"))]
     TooSmall { disk: String, size: ByteSize, range: ByteSize },
     #[error(
-        "{disk} is addressed in units of {sector}, and a block of {block} isn't a multiple of that; give one, as block={sector}"
+        "{disk} is addressed in units of {sector}, and a block of {block} is not a multiple of that; use one, e.g. block={sector}"
     )]
     #[diagnostic(code("disk-sector"))]
     Sector { disk: String, sector: ByteSize, block: BlockSize },
@@ -229,8 +229,8 @@ mod tests {
         for (line, text) in [
             ("mount 9 1 254:1 / /data rw - ext4 /dev/root rw\n", "vda1 is mounted on /data; unmount it there first"),
             ("mount 9 1 0:31 / /data rw - btrfs /dev/vda rw\n", "vda is mounted on /data"),
-            ("holder vda1 dm-0\n", "vda1 is a part of dm-0"),
-            ("swap /dev/vda1 partition 100 0 -2\n", "swaps to vda1"),
+            ("holder vda1 dm-0\n", "vda1 is part of dm-0"),
+            ("swap /dev/vda1 partition 100 0 -2\n", "as swap (vda1)"),
             ("claimed\n", "has /dev/vda for itself"),
         ] {
             let told = refused(&look(line), SMALL);

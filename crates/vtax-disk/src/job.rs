@@ -38,10 +38,10 @@ pub enum FioJobError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Test(#[from] DiskTestError),
-    #[error("the test is of {wanted} disks, and {given} are named; name as many")]
+    #[error("the test needs {wanted} disks, {given} given; name exactly {wanted}")]
     #[diagnostic(code("bad-disk-test"))]
     Targets { wanted: u32, given: usize },
-    #[error("`{}` can't be given to fio: {why}; give the disk another name, for example by a symbolic link", path.display())]
+    #[error("cannot pass `{}` to fio: {why}; give the disk another name, e.g. with a symbolic link", path.display())]
     #[diagnostic(code("bad-disk-name"))]
     Name { path: PathBuf, why: &'static str },
 }
@@ -229,12 +229,12 @@ fn escaped(path: &Path) -> String {
 fn check_name(path: &Path) -> Result<(), FioJobError> {
     let wrong = |why| Err(FioJobError::Name { path: path.to_owned(), why });
     match path.to_str() {
-        None => wrong("its name isn't UTF-8"),
-        Some(_) if !path.is_absolute() => wrong("it isn't an absolute path"),
-        Some(text) if text.contains('\\') => wrong("there is a backslash in its name"),
+        None => wrong("its name is not UTF-8"),
+        Some(_) if !path.is_absolute() => wrong("it is not an absolute path"),
+        Some(text) if text.contains('\\') => wrong("its name contains a backslash"),
         // fio takes `$jobnum` and the like in names for words of its own.
-        Some(text) if text.contains('$') => wrong("there is a dollar sign in its name"),
-        Some(text) if text.chars().any(char::is_control) => wrong("there is a control character in its name"),
+        Some(text) if text.contains('$') => wrong("its name contains a dollar sign"),
+        Some(text) if text.chars().any(char::is_control) => wrong("its name contains a control character"),
         Some(_) => Ok(()),
     }
 }

@@ -29,19 +29,19 @@ const IOS_MOST: u64 = 1 << 40;
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FioOutputError {
-    #[error("fio has printed {length} bytes, and at most {OUTPUT_MOST} are read: this is not the output of one test")]
+    #[error("fio printed {length} bytes, more than the limit of {OUTPUT_MOST}: not the output of a single test")]
     #[diagnostic(code("fio-output"))]
     TooLong { length: usize },
-    #[error("fio's output can't be read: {why}{}", after(words))]
+    #[error("cannot read fio's output: {why}{}", after(words))]
     #[diagnostic(code("fio-output"))]
     Unreadable { why: String, words: ForeignText },
-    #[error("fio has made no I/O{}", after(words))]
+    #[error("fio did no I/O{}", after(words))]
     #[diagnostic(code("fio-output"))]
     Nothing { words: ForeignText },
     #[error("fio's output contradicts itself: {why}")]
     #[diagnostic(code("fio-output"))]
     Odd { why: &'static str },
-    #[error("the disk has returned other bytes than were written to it: fio found a wrong checksum{}", after(words))]
+    #[error("the disk returned data that differs from what was written: fio found a checksum mismatch{}", after(words))]
     #[diagnostic(code("disk-corrupted"))]
     Corrupted { words: ForeignText },
     #[error("an I/O failed: {}{}", std::io::Error::from_raw_os_error(*errno as i32), after(words))]
@@ -64,13 +64,13 @@ pub fn read(output: &[u8], errors: &[u8]) -> Result<DiskReport, FioOutputError> 
     let words = || words(errors, before);
     let unreadable = |why: String| FioOutputError::Unreadable { why, words: words() };
     if json.is_empty() {
-        return Err(unreadable("there is no JSON in it".to_owned()));
+        return Err(unreadable("it contains no JSON".to_owned()));
     }
     let document = serde_json::Deserializer::from_slice(json).into_iter::<FioDocument>().next();
     let document = document.transpose().map_err(|error| unreadable(error.to_string()))?;
     let jobs = document.map(|document| document.jobs).unwrap_or_default();
     let [job] = jobs.as_slice() else {
-        return Err(unreadable(format!("it has {} jobs, and one group was run", jobs.len())));
+        return Err(unreadable(format!("it has {} jobs, expected one group", jobs.len())));
     };
     match job.error {
         // If fio can't open a file, that is no error of the job.
@@ -149,7 +149,7 @@ impl FioJobOutput {
         let seconds = |percent: f64| percent / 100.0 * self.job_runtime as f64 / 1e3;
         let cpu = DiskCpu { user: seconds(self.usr_cpu), system: seconds(self.sys_cpu) };
         if ![cpu.user, cpu.system].iter().all(|seconds| seconds.is_finite() && *seconds >= 0.0) {
-            return Err(FioOutputError::Odd { why: "the time of the CPU is no time" });
+            return Err(FioOutputError::Odd { why: "invalid CPU time" });
         }
         Ok(DiskReport { read: self.read.report()?, write: self.write.report()?, cpu })
     }
@@ -161,14 +161,14 @@ impl FioDirection {
         let FioDirection { io_bytes, runtime, lat_ns } = self;
         match self {
             _ if lat_ns.samples == 0 => return Ok(None),
-            _ if lat_ns.samples > IOS_MOST => return odd("there are too many I/Os"),
-            _ if *runtime == 0 => return odd("there were I/Os in no time"),
-            _ if !lat_ns.mean.is_finite() || lat_ns.mean < 0.0 => return odd("the mean response time is no time"),
+            _ if lat_ns.samples > IOS_MOST => return odd("too many I/Os"),
+            _ if *runtime == 0 => return odd("I/Os in a run time of zero"),
+            _ if !lat_ns.mean.is_finite() || lat_ns.mean < 0.0 => return odd("invalid mean response time"),
             _ => {}
         }
         let times = bins::histogram(&lat_ns.bins).map_err(|why| FioOutputError::Odd { why })?;
         if times.count() != lat_ns.samples {
-            return odd("the bins of the response times don't have as many as there were");
+            return odd("the latency bins do not add up to the number of I/Os");
         }
         let seconds = *runtime as f64 / 1e3;
         Ok(Some(IoReport { ios: lat_ns.samples, bytes: *io_bytes, seconds, mean_ns: lat_ns.mean, times }))

@@ -32,7 +32,7 @@ pub enum PrepareError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Fio(#[from] FioError),
-    #[error("{} can't be read: {source}", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     #[diagnostic(code("disk-unusable"))]
     Unreadable { path: PathBuf, source: io::Error },
 }

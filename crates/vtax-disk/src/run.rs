@@ -38,10 +38,10 @@ pub struct FioProgram {
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FioError {
-    #[error("fio can't be started ({source}): install it, for example by apt-get install fio")]
+    #[error("cannot start fio ({source}): install it, e.g. apt-get install fio")]
     #[diagnostic(code("no-fio"))]
     NotStarted { source: std::io::Error },
-    #[error("fio did not end within {limit} and was killed: the disk answers too slowly, or not at all")]
+    #[error("fio did not finish within {limit} and was killed: the disk responds too slowly or not at all")]
     #[diagnostic(code("disk-hangs"))]
     Late { limit: Span },
     #[error(
@@ -50,13 +50,13 @@ pub enum FioError {
     )]
     #[diagnostic(code("disk-hangs"))]
     Stuck { limit: Span, pid: u32 },
-    #[error("fio was ended: cancelled")]
+    #[error("fio was terminated: cancelled")]
     #[diagnostic(code("cancelled"))]
     Cancelled,
-    #[error("fio can't be watched: {source}")]
+    #[error("cannot monitor fio: {source}")]
     #[diagnostic(code("kernel"))]
     Lost { source: std::io::Error },
-    #[error("`{program} --version` says {said}, which is no version of fio")]
+    #[error("`{program} --version` printed {said}, not a version of fio")]
     #[diagnostic(code("no-fio"))]
     NoVersion { program: String, said: ForeignText },
     #[error(transparent)]

@@ -64,9 +64,9 @@ pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Op
 
 fn unusable(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => format!("there is no {DEVICE}"),
+        io::ErrorKind::NotFound => format!("{DEVICE} does not exist"),
         io::ErrorKind::PermissionDenied => format!("no permission to open {DEVICE}; join its group"),
-        _ => format!("{DEVICE} can't be opened: {error}"),
+        _ => format!("cannot open {DEVICE}: {error}"),
     }
 }
 
@@ -113,10 +113,10 @@ fn is_panic(error: &GuestError) -> bool {
 fn brief(error: &GuestError) -> String {
     match error {
         GuestError::Late { .. } => format!("a guest did not start under KVM within {:?}", patience()),
-        GuestError::Stopped { state, .. } => format!("KVM can't run a guest: QEMU stops it ({state})"),
+        GuestError::Stopped { state, .. } => format!("KVM cannot run a guest: QEMU stops it ({state})"),
         GuestError::Ended { words, .. } => {
             let line = words.qemu.last().or(words.console.last());
-            format!("a guest ends at once under KVM: {}", line.map_or("it says nothing".into(), ForeignText::to_string))
+            format!("a guest exits immediately under KVM: {}", line.map_or("it printed nothing".into(), ForeignText::to_string))
         }
         other => format!("a guest did not start under KVM: {other}"),
     }
@@ -135,7 +135,7 @@ fn recall(memory: &Path, key: &str) -> Option<Option<String>> {
     match why.trim_end() {
         _ if found != key => None,
         "" => Some(None),
-        why => Some(Some(format!("{why} (found out earlier; remove {} to try again)", memory.display()))),
+        why => Some(Some(format!("{why} (cached result; remove {} to test again)", memory.display()))),
     }
 }
 

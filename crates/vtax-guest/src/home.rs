@@ -170,10 +170,10 @@ fn return_node(node: &Path) {
 pub fn weaknesses(qemu: &QemuProgram) -> Vec<String> {
     let mut list = Vec::new();
     if OwnUsers::find().is_none() {
-        list.push("guests run as this user: this user namespace has no other users to give them".to_owned());
+        list.push("guests run as this user: this user namespace has no other user IDs for them".to_owned());
     }
     if !qemu.sandbox {
-        list.push(format!("guests can make every system call: {} or the kernel has no seccomp", qemu.path.display()));
+        list.push(format!("guests can use every system call: {} or the kernel lacks seccomp support", qemu.path.display()));
     }
     if !GuestCgroup::can_be() {
         list.push(

@@ -129,8 +129,8 @@ fn archive(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Res
 pub fn agent(path: &Path) -> Result<Vec<u8>, GuestError> {
     let program = fs::read(path).map_err(GuestError::file("read", path))?;
     let why = match Elf::parse(&program) {
-        None => "is no x86-64 program",
-        Some(elf) if elf.needs_loader() => "is not linked statically",
+        None => "is not an x86-64 program",
+        Some(elf) if elf.needs_loader() => "is not statically linked",
         Some(_) => return Ok(program),
     };
     Err(MissingForGuests::Agent { path: path.to_owned(), why }.into())
@@ -240,8 +240,8 @@ mod tests {
         let refuse = |agent: &str| {
             archive(&kernel(base.path()), Path::new(agent), &[], Tools::None).expect_err("can't be init").to_string()
         };
-        assert!(refuse("/bin/sh").contains("/bin/sh can't run in a guest: it is not linked statically"));
-        assert!(refuse("/proc/self/status").contains("is no x86-64 program"));
+        assert!(refuse("/bin/sh").contains("/bin/sh can't run in a guest: it is not statically linked"));
+        assert!(refuse("/proc/self/status").contains("is not an x86-64 program"));
         assert!(refuse("/no/such").contains("/no/such"));
     }
 

@@ -95,7 +95,7 @@ impl Places {
         match candidates.iter().find(|modules| modules.join("modules.builtin").is_file()) {
             Some(modules) => Ok(Kernel { image: image.to_owned(), modules: modules.clone(), release }),
             None => Err(format!(
-                "is {release}, and there are no modules of it in {}",
+                "is {release}, but {} has no modules for it",
                 candidates.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
             )),
         }
@@ -105,7 +105,7 @@ impl Places {
 fn missing(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "isn't there".to_owned(),
-        _ => format!("can't be read: {error}"),
+        _ => format!("cannot be read: {error}"),
     }
 }
 
@@ -115,7 +115,7 @@ fn release(image: &Path) -> Result<String, String> {
     let mut setup = Vec::new();
     let file = File::open(image).map_err(|error| missing(&error))?;
     file.take(64 * 512).read_to_end(&mut setup).map_err(|error| missing(&error))?;
-    parse_release(&setup).ok_or_else(|| "is no x86 kernel image (bzImage)".to_owned())
+    parse_release(&setup).ok_or_else(|| "is not an x86 kernel image (bzImage)".to_owned())
 }
 
 pub(super) fn parse_release(setup: &[u8]) -> Option<String> {

@@ -48,7 +48,7 @@ impl LastWords {
     pub(super) fn cause(&self) -> &'static str {
         let said = |part: &str| self.console.iter().any(|line| line.raw().contains(part));
         if said("Kernel panic - not syncing: System is deadlocked on memory") {
-            " (it ran out of memory; give it more by `memory`)"
+            " (it ran out of memory; increase `memory`)"
         } else if said("Kernel panic") {
             " (its kernel panicked)"
         } else {

@@ -111,10 +111,10 @@ impl Stock<'_> {
         })?;
         let bytes = fs::read(path).map_err(GuestError::file("read", path))?;
         let fail = |why: String| MissingForGuests::Module { path: path.clone(), why };
-        let object = unpack(path, &bytes).map_err(|error| fail(format!("can't be unpacked: {error}")))?;
+        let object = unpack(path, &bytes).map_err(|error| fail(format!("cannot be unpacked: {error}")))?;
         match Elf::parse(&object) {
             Some(_) => Ok(Module { name: name.to_owned(), object, optional: false }),
-            None => Err(fail("is no x86-64 object".to_owned()).into()),
+            None => Err(fail("is not an x86-64 object".to_owned()).into()),
         }
     }
 }

@@ -164,7 +164,7 @@ impl Qemu {
             let event = monitor.event(deadline.min(telling)).map_err(|error| self.explain(error))?;
             let now = Instant::now();
             if event.is_none() && now >= deadline {
-                return Err(self.late("has no agent that opens its port", patience));
+                return Err(self.late("has no agent on its port", patience));
             }
             if now >= telling {
                 telling = now + OFTEN;
@@ -249,7 +249,7 @@ impl Qemu {
                 return Err(death);
             }
             if left.is_zero() {
-                return Err(self.late("has a QEMU that doesn't answer at its monitor", patience));
+                return Err(self.late("has a QEMU that does not answer on its monitor", patience));
             }
             thread::sleep(PAUSE);
         }

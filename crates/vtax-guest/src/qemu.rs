@@ -47,7 +47,7 @@ impl QemuProgram {
         };
         let Some(version) = Version::parse(&said) else {
             let first = said.lines().next().unwrap_or_default();
-            return Err(broken(path, format!("calls its version {first:?}")));
+            return Err(broken(path, format!("reports its version as {first:?}")));
         };
         if version < Version::LEAST {
             let (path, least) = (path.to_owned(), Version::LEAST);
@@ -74,11 +74,11 @@ fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
     let mut command = Command::new(path);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let output = output_within(&mut command, PATIENCE).map_err(|error| match error {
-        OutputError::Start(error) => fail(format!("can't be started: {error}")),
+        OutputError::Start(error) => fail(format!("cannot be started: {error}")),
         OutputError::Late(_) | OutputError::Stuck { .. } => {
-            fail(format!("doesn't answer `{}` within {PATIENCE:?}", arguments.join(" ")))
+            fail(format!("does not answer `{}` within {PATIENCE:?}", arguments.join(" ")))
         }
-        OutputError::Lost(error) => fail(format!("can't be waited for: {error}")),
+        OutputError::Lost(error) => fail(format!("cannot be waited for: {error}")),
         OutputError::Cancelled => fail(error.to_string()),
     })?;
     match output.status.success() {

@@ -126,7 +126,7 @@ impl Monitor {
         let deadline = Instant::now() + patience;
         let fail =
             |why: String| GuestError::Monitor { guest: guest.clone(), command: "greeting".to_owned(), why: why.into() };
-        let stream = connect(socket, patience).map_err(|error| fail(format!("can't be reached: {error}")))?;
+        let stream = connect(socket, patience).map_err(|error| fail(format!("cannot be reached: {error}")))?;
         Monitor::greet(guest, stream, deadline)
     }
 
@@ -135,7 +135,7 @@ impl Monitor {
         let mut monitor = Monitor { guest, stream, pending: Vec::new(), events: VecDeque::new(), last: 0 };
         let greeting: Value = monitor.line("greeting", deadline)?;
         if greeting.get("QMP").is_none() {
-            return Err(monitor.fail("greeting", format!("is none: it says {greeting}")));
+            return Err(monitor.fail("greeting", format!("is not a QMP monitor: it says {greeting}")));
         }
         monitor.ask::<Value>("qmp_capabilities", json!({}), deadline)?;
         Ok(monitor)
@@ -265,7 +265,7 @@ impl Monitor {
                 }
                 Line { answer, .. } => {
                     return serde_json::from_value(answer.unwrap_or_default())
-                        .map_err(|error| self.fail(command, format!("answers in an unknown form: {error}")));
+                        .map_err(|error| self.fail(command, format!("answers in an unknown format: {error}")));
                 }
             }
         }
@@ -283,7 +283,7 @@ impl Monitor {
     }
 
     fn takes_nothing(&self, command: &str, error: &io::Error) -> GuestError {
-        self.fail(command, format!("takes no command: {error}"))
+        self.fail(command, format!("does not accept commands: {error}"))
     }
 
     fn keep(&mut self, event: Option<QmpEvent>) {
@@ -296,7 +296,7 @@ impl Monitor {
     fn line<T: DeserializeOwned>(&mut self, command: &str, deadline: Instant) -> Result<T, GuestError> {
         match self.receive(command, deadline)? {
             Some(line) => self.parse(command, &line),
-            None => Err(self.fail(command, "doesn't answer in time, or serves another client".to_owned())),
+            None => Err(self.fail(command, "does not answer in time, or serves another client".to_owned())),
         }
     }
 
@@ -319,7 +319,7 @@ impl Monitor {
             }
             match self.fill(left) {
                 Ok(0) => return Err(self.fail(command, "is closed".to_owned())),
-                Ok(_) if self.pending.len() > LONGEST => return Err(self.fail(command, "talks without end".to_owned())),
+                Ok(_) if self.pending.len() > LONGEST => return Err(self.fail(command, "sends an endless line".to_owned())),
                 Ok(_) => {}
                 Err(error) if is_late(&error) => {}
                 Err(error) => return Err(self.fail(command, format!("is lost: {error}"))),

@@ -111,8 +111,8 @@ fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestE
         if has_ended || Instant::now() > deadline {
             let said = fs::read_to_string(directory.join(LOG)).unwrap_or_default();
             let silent = || match process.ending() {
-                Some(status) => format!("it ended without a word ({status})"),
-                None => format!("it said nothing for {} s", THERE.as_secs()),
+                Some(status) => format!("it exited without a message ({status})"),
+                None => format!("it printed nothing for {} s", THERE.as_secs()),
             };
             let said = said.trim().lines().next_back().map_or_else(silent, str::to_owned).into();
             return Err(GuestError::Storage { guest: guest.clone(), said });

@@ -371,7 +371,7 @@ fn a_guest_that_hangs_at_boot_is_given_up_at_the_deadline() {
     let error = guest.0.wait_agent(patience).expect_err("there is no agent");
     assert!(begun.elapsed() >= patience && guest.0.is_alive());
     assert!(matches!(error, GuestError::Late { waited, .. } if waited == patience), "{error}");
-    assert!(error.to_string().contains("`web` has no agent that opens its port within 3s"), "{error}");
+    assert!(error.to_string().contains("`web` has no agent on its port within 3s"), "{error}");
 }
 
 /// It hangs as above, and its console has what a kernel says whose processor gets no tick any more.

@@ -62,8 +62,8 @@ pub struct Blocker {
     pub why: String,
 }
 
-const VFIO: &str = "QEMU can't read a device's state by vfio-pci; give the guest a paravirtual NIC";
-const NINE_P: &str = "QEMU doesn't migrate a guest that has files of its host mounted";
+const VFIO: &str = "QEMU cannot read a device's state through vfio-pci; give the guest a paravirtual NIC";
+const NINE_P: &str = "QEMU does not migrate a guest that has host files mounted";
 
 /// A guest of a plan with its ties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -143,20 +143,20 @@ fn blockers(launch: &Launch, attach: Option<&Attach>) -> Vec<Blocker> {
     let devices = devices.map(|what| Blocker { what, why: VFIO.to_owned() });
     // An emulated server sees this machine's files.
     let files = launch.server.map(|_| "its files, by 9p");
-    let lent = launch.lent.as_ref().map(|_| "a folder that it is lent, by 9p");
+    let lent = launch.lent.as_ref().map(|_| "a directory shared with it over 9p");
     let files = files.into_iter().chain(lent).map(|what| Blocker { what: what.to_owned(), why: NINE_P.to_owned() });
     devices.chain(files).collect()
 }
 
 /// What not every machine has. A seed blocks no migration: the guest may not write to it (`vvfat_open`).
 fn needs(launch: &Launch) -> Vec<String> {
-    let processor = (launch.accel == Accelerator::Kvm).then_some("a processor with all that this one has (-cpu host)");
-    let pages = launch.hugepages.then_some("as many free huge pages");
+    let processor = (launch.accel == Accelerator::Kvm).then_some("a CPU with all features of this one (-cpu host)");
+    let pages = launch.hugepages.then_some("the same amount of free huge pages");
     let disk = match launch.boot {
         Boot::Kernel { .. } => None,
         Boot::Disk { keep: true, .. } => Some("its disk"),
         Boot::Disk { keep: false, .. } => {
-            Some("its disk image, and a copy of what it has written, which is in a file here")
+            Some("its disk image, and a copy of its writes, stored in a file here")
         }
     };
     [processor, pages, disk].into_iter().flatten().map(str::to_owned).collect()

@@ -45,7 +45,7 @@ pub enum CleanNote {
 
 impl fmt::Display for CleanNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by_marks = "what the lab had made was found by its marks, and removed";
+        let by_marks = "what the lab had made was found by its marks and removed";
         match self {
             CleanNote::Damaged { lab, error, kept } => write!(
                 f,
@@ -53,8 +53,8 @@ impl fmt::Display for CleanNote {
                  need it",
                 kept.display()
             ),
-            CleanNote::Lost { lab } => write!(f, "lab {lab}: its journal has lost lines; {by_marks}"),
-            CleanNote::Missing { lab } => write!(f, "lab {lab}: its journal is gone; {by_marks}"),
+            CleanNote::Lost { lab } => write!(f, "lab {lab}: its journal lost lines; {by_marks}"),
+            CleanNote::Missing { lab } => write!(f, "lab {lab}: its journal is missing; {by_marks}"),
         }
     }
 }

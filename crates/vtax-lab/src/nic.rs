@@ -66,7 +66,7 @@ pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<
             Err(Unsupported::new(format!("`{method}` attaches guests, not zones"), "make it a guest"))
         }
         Entry::Host => {
-            Err(Unsupported::new("`native` is the host itself and attaches no zone", "use the host's own endpoint"))
+            Err(Unsupported::new("`native` is the host itself, not a zone", "use the host's own endpoint"))
         }
     }
 }
@@ -98,14 +98,14 @@ fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
     let capable: Vec<&PciDevice> = nics.iter().filter(capable).copied().collect();
     let kept = capable.iter().find_map(|nic| nic.kept.as_ref());
     if facts.ordinary_user && !nics.is_empty() {
-        let why = "only root of the machine may hand over PCI devices";
+        let why = "only the machine's root may assign PCI devices";
         return Err(Unsupported::new(why, format!("run as root, or {elsewhere}")));
     }
     match (nics.is_empty(), capable.iter().any(|nic| nic.kept.is_none()), kept) {
         (true, ..) => Err(Unsupported::new("this machine has no PCI NIC", elsewhere)),
-        (_, false, None) => Err(Unsupported::new("no NIC of this machine can have virtual functions", elsewhere)),
+        (_, false, None) => Err(Unsupported::new("no NIC of this machine supports virtual functions", elsewhere)),
         (_, false, Some(why)) => {
-            Err(Unsupported::new(format!("the only NIC here must not be taken: {why}"), elsewhere))
+            Err(Unsupported::new(format!("the only NIC here must stay: {why}"), elsewhere))
         }
         (_, true, _) if matches!(attach, Attach::RootDomain) => facts.pci.for_guests(),
         (_, true, _) => Ok(()),
@@ -115,7 +115,7 @@ fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
 /// Why a method of PCI devices can't be used on a wire that is a veth pair.
 pub fn no_cable(method: IoMethod) -> Unsupported {
     Unsupported::new(
-        format!("{method} hands out PCI devices, and the wire is a veth pair"),
+        format!("{method} assigns PCI devices, but the wire is a veth pair"),
         "make it a cable between two NICs (`nics = [\"eno1\", \"eno2\"]` of a wire, --cable eno1,eno2 of a study), or take the emulated server (--server emulated)",
     )
 }

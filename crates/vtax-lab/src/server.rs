@@ -44,14 +44,14 @@ const DEVICES: [&str; 8] =
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ServerError {
-    #[error("an emulated server can't be had: {0}")]
+    #[error("cannot start an emulated server: {0}")]
     #[diagnostic(code("no-emulated-server"))]
     Unsupported(Unsupported),
-    #[error("an emulated server can't be had: {0}")]
+    #[error("cannot start an emulated server: {0}")]
     #[diagnostic(forward(0))]
     Guest(#[from] GuestError),
     #[error(
-        "an emulated server can't be had: {} (QEMU {}) has no {}; install QEMU 8.0 or later, or set VTAX_QEMU to one",
+        "cannot start an emulated server: {} (QEMU {}) has no {}; install QEMU 8.0 or later, or set VTAX_QEMU to one",
         qemu.program.path.display(),
         qemu.program.version,
         missing.join(", ")
@@ -59,8 +59,8 @@ pub enum ServerError {
     #[diagnostic(code("qemu-too-old"))]
     Devices { qemu: Box<QemuFacts>, missing: Vec<&'static str> },
     #[error(
-        "an emulated server of {wanted} doesn't fit, its empty disks included: {} MiB of memory are free; ask for less \
-         (--server emulated:memory=2GiB,nvmes=0), or end what takes it",
+        "an emulated server of {wanted}, including its empty disks, does not fit in memory: {} MiB free; request less \
+         (--server emulated:memory=2GiB,nvmes=0), or stop programs that use memory",
         available.0 >> 20
     )]
     #[diagnostic(code("not-enough-memory"))]
@@ -203,7 +203,7 @@ mod tests {
         let error = refuse("emulated:memory=6GiB,nvmes=0,disks=2", &facts());
         assert!(error.contains("of 8 GiB doesn't fit"), "{error}");
         check(&"emulated:memory=6GiB,nvmes=1".parse().expect("a server"), &facts()).expect("it fits");
-        let none = Unsupported::new("there is no QEMU", "install it");
+        let none = Unsupported::new("QEMU not found", "install it");
         let error = refuse("emulated", &GuestFacts { qemu: Err(none), ..facts() });
         assert!(error.contains("can't be had: there is no QEMU"), "{error}");
         check(&ServerSpec::default(), &facts()).expect("it can be had");

@@ -189,7 +189,7 @@ impl Site {
         if found.is_some_and(|tbf| tbf.is(&limit)) {
             return Ok(());
         }
-        Err(LabError::link(&self.lab, place, "doesn't have the rate that it was given"))
+        Err(LabError::link(&self.lab, place, "does not have the rate that was set"))
     }
 
     fn stack(&mut self, name: &Name) -> Result<&mut Stack, LabError> {

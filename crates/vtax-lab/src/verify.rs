@@ -136,8 +136,8 @@ impl Found {
     fn marked(&self, planned: &PlannedLink, blueprint: &Blueprint) -> Result<&Link, LabError> {
         let why = match self.get(&planned.place) {
             None => "is gone",
-            Some(link) if link.alias.as_ref() != Some(&planned.mark) => "doesn't carry the lab's mark",
-            Some(link) if !link.up => "is switched off",
+            Some(link) if link.alias.as_ref() != Some(&planned.mark) => "lacks the lab's mark",
+            Some(link) if !link.up => "is down",
             Some(link) => return Ok(link),
         };
         Err(LabError::link(&blueprint.lab, &planned.place, why))

@@ -41,7 +41,7 @@ impl Qemu {
     /// Pulls out the `index`-th NIC, which is on a tap or a macvtap in one of the launch's slots for that. The guest's
     /// system has to let it go. `false` means that there is none. What a vtax that was killed has left of a NIC goes too.
     pub fn unplug(&mut self, index: usize, patience: Duration) -> Result<bool, GuestError> {
-        let (mut monitor, was_there) = self.pull(&nic_id(index), "doesn't let its NIC go", patience)?;
+        let (mut monitor, was_there) = self.pull(&nic_id(index), "does not release its NIC", patience)?;
         self.without_device(was_there, monitor.remove_netdev(&netdev_id(index)))
     }
 
@@ -57,7 +57,7 @@ impl Qemu {
     /// Pulls out the device in this slot. The guest's system has to let it go. `false` means that there
     /// is none.
     pub fn unplug_device(&mut self, port: u32, device: PciAddress, patience: Duration) -> Result<bool, GuestError> {
-        let (_, was_there) = self.pull(&plugged_id(port), "doesn't let its device go", patience)?;
+        let (_, was_there) = self.pull(&plugged_id(port), "does not release its device", patience)?;
         if was_there {
             home::dismiss(device);
         }
@@ -79,7 +79,7 @@ impl Qemu {
     /// Pulls out the disk of a port. The guest's system has to let it go. `false` means that there is none. What a vtax that was
     /// killed has left of a disk goes too.
     pub fn unplug_disk(&mut self, disk: &DiskLaunch, patience: Duration) -> Result<bool, GuestError> {
-        let (mut monitor, was_there) = self.pull(&disk.id(), "doesn't let its disk go", patience)?;
+        let (mut monitor, was_there) = self.pull(&disk.id(), "does not release its disk", patience)?;
         self.without_device(was_there, monitor.remove_blocks(&disk.node()))
     }
 

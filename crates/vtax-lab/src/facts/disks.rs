@@ -36,7 +36,7 @@ pub struct DiskBackendFacts {
 
 impl DiskFacts {
     pub(crate) fn backend(&self, path: &Path) -> Result<&DiskBackendFacts, String> {
-        let found = self.backends.get(path).ok_or_else(|| "nobody has looked at it".to_owned())?;
+        let found = self.backends.get(path).ok_or_else(|| "it was not examined".to_owned())?;
         found.as_ref().map_err(Clone::clone)
     }
 

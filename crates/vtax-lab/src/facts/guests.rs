@@ -72,8 +72,8 @@ impl GuestFacts {
     /// What a guest boots.
     pub fn boot(&self, system: &System, driver: &str) -> Result<Boot, Unsupported> {
         let found = self.systems.iter().find(|facts| facts.system == *system && facts.driver == driver);
-        let why = || format!("nobody has looked for a system with the driver `{driver}`");
-        let unknown = || Err(Unsupported::new(why(), "ask for guests by the name of their method"));
+        let why = || format!("no search was made for a system with the driver `{driver}`");
+        let unknown = || Err(Unsupported::new(why(), "request guests by their method's name"));
         found.map_or_else(unknown, |facts| facts.boot.clone())
     }
 }

@@ -20,13 +20,13 @@ pub struct AssignableDevice {
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AssignError {
-    #[error("there is no device `{name}`; {near}vtax ldm list-io shows them all")]
+    #[error("no device `{name}`; {near}list all devices: vtax ldm list-io")]
     #[diagnostic(code("no-such-device"))]
     Unknown { name: String, near: String },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Name(#[from] NoDevice),
-    #[error("{physical} has no virtual function {function} yet; make it first: vtax ldm create-vf {physical}")]
+    #[error("{physical} has no virtual function {function} yet; create it first: vtax ldm create-vf {physical}")]
     #[diagnostic(code("no-functions"))]
     NotMade { physical: String, function: String },
     #[error(
@@ -35,22 +35,22 @@ pub enum AssignError {
     )]
     #[diagnostic(code("device-not-assignable"))]
     Physical { name: String, endpoint: String },
-    #[error("{name} is no {wanted}; vtax ldm list-io shows the type of each device")]
+    #[error("{name} is not a {wanted}; see the type of each device: vtax ldm list-io")]
     #[diagnostic(code("device-not-assignable"))]
     OtherKind { name: String, wanted: &'static str },
-    #[error("nothing is in {name}; choose an occupied slot (STATUS OCC in vtax ldm list-io)")]
+    #[error("{name} is empty; choose an occupied slot (STATUS OCC in vtax ldm list-io)")]
     #[diagnostic(code("device-not-assignable"))]
     Empty { name: String },
     #[error("{name} must stay with primary: {device}: {why}")]
     #[diagnostic(code("device-kept"))]
     Kept { name: String, device: String, why: String },
-    #[error("{name} can't be given away: {owner} has {device}; take it from there first")]
+    #[error("cannot assign {name}: {owner} has {device}; remove it there first")]
     #[diagnostic(code("device-taken"))]
     Lent { name: String, device: String, owner: String },
-    #[error("{name} can't be given away: {why}")]
+    #[error("cannot assign {name}: {why}")]
     #[diagnostic(code("no-iommu-group"))]
     NoVfio { name: String, why: Unsupported },
-    #[error("{name} can't be given away: {device} has no IOMMU group; choose a device in another slot")]
+    #[error("cannot assign {name}: {device} has no IOMMU group; choose a device in another slot")]
     #[diagnostic(code("no-iommu-group"))]
     NoGroup { name: String, device: String },
     #[error(

@@ -94,7 +94,7 @@ fn read(path: &Path) -> Result<Option<DeviceClaim>, LabError> {
 /// What a file of one line with a checksum says. It is written as a whole, so a short one is damaged.
 pub(crate) fn checked<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, LabError> {
     let wrong = |why: String| LabError::DeviceMark { path: path.to_owned(), why };
-    let line = bytes.strip_suffix(b"\n").ok_or_else(|| wrong("the file is cut".to_owned()))?;
+    let line = bytes.strip_suffix(b"\n").ok_or_else(|| wrong("the file is truncated".to_owned()))?;
     let content = checksum::content(line).map_err(|why| wrong(why.to_owned()))?;
     serde_json::from_slice(content).map_err(|error| wrong(error.to_string()))
 }

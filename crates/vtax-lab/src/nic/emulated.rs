@@ -9,6 +9,6 @@ pub(super) fn supported(nic: EmulatedNic, qemu: &QemuFacts) -> Result<(), Unsupp
     if qemu.devices.contains(device) {
         return Ok(());
     }
-    let why = format!("QEMU {} ({}) imitates no {device}", qemu.program.version, qemu.program.path.display());
+    let why = format!("QEMU {} ({}) does not emulate {device}", qemu.program.version, qemu.program.path.display());
     Err(Unsupported::new(why, "use a newer QEMU, or another model"))
 }

@@ -69,8 +69,8 @@ fn machine<'a>(attach: &Attach, facts: &'a Facts) -> Result<&'a GuestFacts, Unsu
     }
     let nobody_looked = || {
         Unsupported::new(
-            "nobody has looked for QEMU and a kernel for guests",
-            "ask for guests by the name of their method",
+            "no search was made for QEMU and a kernel for guests",
+            "request guests by their method's name",
         )
     };
     facts.guests.as_ref().ok_or_else(nobody_looked)

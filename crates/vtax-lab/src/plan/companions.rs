@@ -70,7 +70,7 @@ fn owner<'a>(topology: &'a Topology, end: &WireEnd) -> Option<&'a Guest> {
 
 fn at_another_wire(end: &WireEnd, members: &[Member<'_>]) -> String {
     let lends = members.iter().find(|member| member.method == IoMethod::SrIov && member.is_at(end));
-    let lends = lends.map(|domain| format!(", and `{}` is to have a virtual function of it", domain.name));
+    let lends = lends.map(|domain| format!(", and `{}` gets a virtual function of it", domain.name));
     format!("it is the NIC of the wire `{}` at `{}`{}", end.wire, end.host, lends.unwrap_or_default())
 }
 

@@ -42,7 +42,7 @@ pub(super) fn start(run: &Path) -> Result<ProcessId, LabError> {
     let mut command = Command::new(program);
     command.arg(VERB);
     background::start(command).map_err(failed)?;
-    living(run)?.ok_or_else(|| failed("has just ended".to_owned()))
+    living(run)?.ok_or_else(|| failed("just exited".to_owned()))
 }
 
 /// Enters a user namespace and becomes the keeper. Returns the run-time directory with the keeper's number.

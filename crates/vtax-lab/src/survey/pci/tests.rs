@@ -265,7 +265,7 @@ fn a_session_keeps_its_nic_and_what_a_virtual_function_needs_stays_with_it() {
 fn a_disk_in_use_is_kept_with_its_first_reason() {
     let mut seen = server();
     let disk = at("0000:00:1f.2");
-    seen.in_use = vec![(disk, "/ is mounted from it (sda1)".into()), (disk, "there is swap on it (sda2)".into())];
+    seen.in_use = vec![(disk, "/ is mounted from it (sda1)".into()), (disk, "it holds swap (sda2)".into())];
     let kept = PciFacts::of(&seen).device(disk).expect("a disk").kept.clone();
     assert_eq!(kept.as_deref(), Some("/ is mounted from it (sda1)"));
 }

@@ -93,7 +93,7 @@ fn mounted(line: &str, number: impl Fn(&str) -> Option<(u32, u32)>) -> Option<Di
 fn swap(line: &str, number: impl Fn(&str) -> Option<(u32, u32)>) -> Option<Disk> {
     let path = unescape(line.split_whitespace().next()?);
     let (major, minor) = number(&path)?;
-    Some(Disk { major, minor, why: format!("there is swap on it ({})", path.strip_prefix("/dev/").unwrap_or(&path)) })
+    Some(Disk { major, minor, why: format!("it holds swap ({})", path.strip_prefix("/dev/").unwrap_or(&path)) })
 }
 
 fn block_number(path: &str) -> Option<(u32, u32)> {
@@ -166,7 +166,7 @@ mod tests {
     fn swap_is_on_a_device_or_in_a_file() {
         let number = |path: &str| (path == "/dev/dm-1").then_some((253, 1));
         let line = "/dev/dm-1                               partition\t8388604\t\t0\t\t-2";
-        assert_eq!(swap(line, number).expect("swap").why, "there is swap on it (dm-1)");
+        assert_eq!(swap(line, number).expect("swap").why, "it holds swap (dm-1)");
         assert_eq!(swap("/swapfile file 1 0 -2", number), None);
     }
 
