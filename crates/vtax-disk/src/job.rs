@@ -298,7 +298,7 @@ mod tests {
             assert!(error.contains(why), "{error}");
         }
         let error = FioJob::new(DiskTest::default(), &[], false, 1).expect_err("no disk").to_string();
-        assert_eq!(error, "the test is of 1 disks, and 0 are named; name as many");
+        assert_eq!(error, "the test needs 1 disks, 0 given; name exactly 1");
     }
 
     proptest! {

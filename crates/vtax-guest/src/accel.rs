@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(recall(&memory, "boot-2 10.0"), None);
         remember(&memory, "boot-2 10.0", Some("a guest\ndid not start"));
         let again = recall(&memory, "boot-2 10.0").expect("remembered");
-        assert!(again.is_some_and(|why| why.starts_with("a guest did not start (found out earlier")));
+        assert!(again.is_some_and(|why| why.starts_with("a guest did not start (cached result")));
     }
 
     #[test]

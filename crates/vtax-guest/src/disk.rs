@@ -369,7 +369,7 @@ mod tests {
              name a readable qcow2 or raw image"
         );
         assert!(refused("/").contains("is a directory"));
-        assert!(refused("/dev/null").contains("it is no file"));
+        assert!(refused("/dev/null").contains("not a regular file"));
     }
 
     #[test]
@@ -377,9 +377,9 @@ mod tests {
         let folder = Folder::new();
         let top = folder.put("top.qcow2", &qcow2(3, "middle.qcow2", 0));
         let refused = || inspect(&top).expect_err("a gap").to_string();
-        assert!(refused().contains("is based on middle.qcow2, which can't be used: No such"), "{}", refused());
+        assert!(refused().contains("is based on middle.qcow2, which cannot be used: No such"), "{}", refused());
         folder.put("middle.qcow2", &qcow2(2, "file:bottom.raw", 0));
-        assert!(refused().contains("bottom.raw, which can't be used"), "{}", refused());
+        assert!(refused().contains("bottom.raw, which cannot be used"), "{}", refused());
         folder.put("bottom.raw", b"anything");
         let formats =
             open(&top, DiskFormat::Qcow2).expect("all is there").iter().map(|image| image.format).collect::<Vec<_>>();

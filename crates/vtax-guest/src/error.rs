@@ -185,6 +185,6 @@ fn ended(status: Option<ExitStatus>) -> String {
         Some((Some(0), _)) => "exited because the guest stopped".to_owned(),
         Some((Some(code), _)) => format!("exited with status {code}"),
         Some((_, Some(signal))) => format!("was killed by signal {signal}"),
-        _ => "has ended".to_owned(),
+        _ => "exited".to_owned(),
     }
 }

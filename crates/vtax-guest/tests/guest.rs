@@ -310,7 +310,7 @@ fn a_guest_over_its_limit_of_memory_is_named() {
     let death = guest.0.death(PATIENCE).expect("it ends");
     assert!(matches!(death, GuestError::OverMemory { .. }), "{death}");
     let told = death.to_string();
-    assert!(told.starts_with("guest `web` is gone: it took more memory than its limit of 1"), "{told}");
+    assert!(told.starts_with("guest `web` exited: it exceeded its memory limit of 1"), "{told}");
 }
 
 /// It takes what is written, nobody else can read it, and it goes with the guest, whoever removes that.
@@ -407,7 +407,7 @@ fn a_guest_that_hangs_is_late_and_a_killed_one_is_gone() {
     assert!(matches!(error, GuestError::Late { .. }), "{error}");
     guest.0.process().signal(Signal::KILL).expect("ours");
     let error = guest.0.wait_agent(END).expect_err("it is dead");
-    assert!(error.to_string().contains("was ended by signal 9"), "{error}");
+    assert!(error.to_string().contains("was killed by signal 9"), "{error}");
 }
 
 /// As KVM does to a guest with an instruction that it can't run.
@@ -530,5 +530,5 @@ fn a_disk_that_does_not_boot_is_not_waited_for() {
     let bench = Bench::new();
     let mut guest = bench.start(disk(&bench, None));
     let error = guest.0.wait_agent(PATIENCE).expect_err("there is no system").to_string();
-    assert!(error.contains("is gone") && error.contains("No bootable device"), "{error}");
+    assert!(error.contains("exited") && error.contains("No bootable device"), "{error}");
 }

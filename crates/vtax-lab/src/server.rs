@@ -199,13 +199,13 @@ mod tests {
         let error = refuse("emulated", &old);
         assert!(error.contains("(QEMU 8.0) has no igb; install QEMU 8.0 or later"), "{error}");
         let error = refuse("emulated:memory=6GiB", &facts());
-        assert!(error.contains("of 8 GiB doesn't fit, its empty disks included: 7168 MiB of memory are"), "{error}");
+        assert!(error.contains("of 8 GiB, including its empty disks, does not fit in memory: 7168 MiB"), "{error}");
         let error = refuse("emulated:memory=6GiB,nvmes=0,disks=2", &facts());
-        assert!(error.contains("of 8 GiB doesn't fit"), "{error}");
+        assert!(error.contains("of 8 GiB, including its empty disks, does not fit"), "{error}");
         check(&"emulated:memory=6GiB,nvmes=1".parse().expect("a server"), &facts()).expect("it fits");
         let none = Unsupported::new("QEMU not found", "install it");
         let error = refuse("emulated", &GuestFacts { qemu: Err(none), ..facts() });
-        assert!(error.contains("can't be had: there is no QEMU"), "{error}");
+        assert!(error.contains("cannot start an emulated server: QEMU not found"), "{error}");
         check(&ServerSpec::default(), &facts()).expect("it can be had");
     }
 

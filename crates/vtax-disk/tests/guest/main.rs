@@ -54,7 +54,7 @@ fn fio_runs_in_a_guest_on_a_disk_that_is_a_file_of_the_host() {
     let good = machine.sample(&disk, "random:range=4MiB,verify=on,depth=4", false).expect("the disk is good");
     assert_eq!(good.read.expect("reads").bytes, 4 << 20);
     let error = machine.sample("/dev/no-such-disk", text, false).expect_err("there is none").to_string();
-    assert!(error.contains("made no I/O"), "{error}");
+    assert!(error.contains("did no I/O"), "{error}");
 }
 
 /// The clock of this guest counts instructions, so the figures are the same on a busy machine. A disk of a known time takes

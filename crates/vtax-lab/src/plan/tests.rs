@@ -220,7 +220,7 @@ fn methods_that_clash_are_named_with_the_remedy() {
     ] {
         let text = refused(&format!("{TWO_HOSTS}{}{}", zone("a", "sut", first), zone("b", "sut", second)));
         assert!(text.starts_with(&format!("`a` ({first}) and `b` ({second}) clash on wire `w0` at `sut`")), "{text}");
-        assert!(text.ends_with("give `b` a wire of its own"), "{text}");
+        assert!(text.ends_with("give `b` a separate wire"), "{text}");
     }
     for (first, second) in [(Bridge, SharedIp), (Macvlan, Veth), (Vxlan, Bridge), (Ipvlan, Ipvlan)] {
         planned(&format!("{TWO_HOSTS}{}{}", zone("a", "sut", first), zone("b", "sut", second)));
