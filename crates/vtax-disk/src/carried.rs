@@ -29,14 +29,14 @@ const LOADER: &str = "ld.so";
 const PROGRAM: &str = "fio";
 /// The libraries in it.
 const LIBRARIES: &str = "lib";
-/// How long the loader may take to list: it reads a hundred files.
+/// Time that the loader may take to list: it reads a hundred files.
 const SOON: Duration = Duration::from_secs(20);
 /// No program of a distribution that vtax carries is larger. A program is read whole.
 const PROGRAM_MOST: u64 = 256 << 20;
-/// How many folders are kept: for each version of the program or one of its libraries there is a new one.
+/// Number of folders are kept: for each version of the program or one of its libraries there is a new one.
 const KEPT: usize = 3;
 
-/// Why a program can't be carried.
+/// Reason why a program cannot be carried.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum CarryError {
@@ -80,7 +80,7 @@ impl CarriedProgram {
         Ok(CarriedProgram { folder })
     }
 
-    /// How it is started where the folder is at `mounted`: these words, and then its own arguments.
+    /// Returns the command for a directory mounted at `mounted`: these words, and then its own arguments.
     pub fn command(mounted: &Path) -> Vec<String> {
         let at = |name: &str| mounted.join(name).display().to_string();
         vec![at(LOADER), "--library-path".to_owned(), at(LIBRARIES), at(PROGRAM)]
@@ -93,7 +93,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Which files of this machine are copied.
+/// Files of this machine to copy.
 #[derive(Debug)]
 struct Parts {
     program: PathBuf,
@@ -175,7 +175,7 @@ fn forget_old(carried: &Path, newest: &Path) {
     }
 }
 
-/// Whether vtax has made it. Nothing else in the folder is touched.
+/// Returns whether vtax has made it. Nothing else in the folder is touched.
 fn is_carried(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{PROGRAM}-")))
 }

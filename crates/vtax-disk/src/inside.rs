@@ -1,4 +1,4 @@
-//! What a guest says of a disk that it has: how it drives it, and whether anything there uses it.
+//! A guest's report on a disk: its driver, and any users in the guest.
 //!
 //! A script asks the guest's own kernel, by the shell that is there. What it prints is somebody else's word: names are
 //! compared with the one that was asked for, and all else is foreign text.
@@ -13,19 +13,19 @@ use vtax_sys::block::{DeviceNumber, MountLine};
 /// The kernel's unit of sizes of disks.
 const SECTOR: u64 = 512;
 
-/// What a guest's kernel says of a disk.
+/// A guest kernel's report on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestDiskLook {
     /// The kernel's name of the disk there, such as `vda`.
     name: String,
     size: Option<ByteSize>,
     read_only: bool,
-    /// How the guest drives it.
+    /// Driver in the guest.
     pub identity: BlockIdentity,
     used: Option<GuestDiskUse>,
 }
 
-/// What uses a disk in a guest.
+/// User of a disk in a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum GuestDiskUse {
     Mounted { device: String, at: String },
@@ -34,7 +34,7 @@ enum GuestDiskUse {
     Claimed,
 }
 
-/// Why a guest's disk can't be tested.
+/// Reason why a guest's disk cannot be tested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum GuestDiskError {
@@ -92,7 +92,7 @@ exit 0
         ["/bin/sh", "-c", GuestDiskLook::SCRIPT, "vtax", name].map(str::to_owned).to_vec()
     }
 
-    /// What the program has printed; none if that tells of no such disk.
+    /// Output of the program; none if it reports no such disk.
     pub fn read(name: &str, text: &str) -> Option<GuestDiskLook> {
         let of = |key: &'static str| text.lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix(' '));
         let first = |key: &'static str| of(key).map(str::trim).find(|value| !value.is_empty());

@@ -10,7 +10,7 @@ use vtax_model::{
     units::Span,
 };
 
-/// What a run of fio is for.
+/// Purpose of a fio run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum FioPass {
@@ -31,7 +31,7 @@ pub struct FioJob {
     seed: u64,
 }
 
-/// Why there is no such run.
+/// Reason why there is no such run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FioJobError {
@@ -48,7 +48,7 @@ pub enum FioJobError {
 
 /// Blocks that fill the range: large, since nobody measures how fast it is filled.
 const FILL_BLOCK: u64 = 1 << 20;
-/// How many of them are in flight.
+/// Number of of them are in flight.
 const FILL_DEPTH: u32 = 16;
 
 impl FioJob {
@@ -68,7 +68,7 @@ impl FioJob {
         Ok(FioJob { test, targets: targets.to_vec(), pass, seed })
     }
 
-    /// Whether the job fills the range, measures or verifies.
+    /// Returns whether the job fills the range, measures or verifies.
     pub fn pass(&self) -> FioPass {
         self.pass
     }
@@ -99,7 +99,7 @@ impl FioJob {
         self.always().into_iter().chain(own).map(|(name, value)| format!("--{name}={value}")).collect()
     }
 
-    /// What every run has.
+    /// Common part of all runs.
     fn always(&self) -> Vec<(&'static str, String)> {
         let targets: Vec<String> = self.targets.iter().map(|path| escaped(path)).collect();
         vec![
@@ -196,7 +196,7 @@ impl FioJob {
     }
 }
 
-/// Which I/Os, and how many of them are reads.
+/// I/O pattern and share of reads.
 fn direction(test: &DiskTest) -> Vec<(&'static str, String)> {
     let order = match (test.access, test.reads) {
         (AccessPattern::Random, ReadShare::ALL) => "randread",

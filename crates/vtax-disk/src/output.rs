@@ -1,10 +1,10 @@
-//! What fio prints (`--output-format=json+`) as a report.
+//! Parser for fio's output (`--output-format=json+`) as a report.
 //!
 //! The text may come from a guest, so it is bounded, and each figure is looked at before it is used. Figures are totals
-//! over the measured time: fio's `iops_mean` is a mean of what it saw in intervals of half a second, the last of which is
-//! cut off. I/Os are those that ended in that time, whose response times fio has: its `total_ios`, and so its `iops`, leave
-//! out those that were in flight as the ramp ended, but the time goes on until the last in flight have ended. With 64 in
-//! flight on a disk that makes 200 a second, that is 4 % too few.
+//! over the measured time: fio's `iops_mean` is a mean of what it saw in intervals of half a second, the last of which
+//! is cut off. I/Os are those that ended in that time, whose response times fio has: its `total_ios`, and so its
+//! `iops`, leave out those that were in flight as the ramp ended, but the time goes on until the last in flight have
+//! ended. With 64 in flight on a disk that makes 200 a second, that is 4 % too few.
 
 mod bins;
 
@@ -18,14 +18,14 @@ use vtax_model::{
 
 /// The longest output that is read. The bins of all directions together take a twentieth of it.
 pub const OUTPUT_MOST: usize = 4 << 20;
-/// How much of fio's own words an error repeats.
+/// Limit of fio's own words in an error.
 const WORDS_MOST: usize = 600;
-/// What fio ends with if a checksum is wrong: EILSEQ, errno(3).
+/// fio's exit status if a checksum is wrong: EILSEQ, errno(3).
 const WRONG_CHECKSUM: i64 = 84;
 /// More I/Os than a day of the fastest disks has (2^40).
 const IOS_MOST: u64 = 1 << 40;
 
-/// Why fio's output is no report.
+/// Reason why fio's output is no report.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FioOutputError {
@@ -90,7 +90,8 @@ fn begin_of_json(output: &[u8]) -> Option<usize> {
     braces.into_iter().find(is_line)
 }
 
-/// What fio says of a failure: the first lines, and how many more there are. It has a line for each block that is wrong.
+/// fio's messages about a failure: the first lines, and how many more there are. It has a line for each block that is
+/// wrong.
 fn words(errors: &[u8], before: &[u8]) -> ForeignText {
     let text = [errors, b"\n", before].concat();
     let text = String::from_utf8_lossy(&text);

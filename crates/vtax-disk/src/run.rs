@@ -20,11 +20,11 @@ use crate::{
     output::{self, FioOutputError},
 };
 
-/// How much longer than its times fio may take: to start, to end its last I/Os, and to print.
+/// Additional time for fio beyond its configured times: to start, to end its last I/Os, and to print.
 const MARGIN: Duration = Duration::from_secs(30);
 /// No disk that is worth a test writes less in a second.
 const SLOWEST: u64 = 4 << 20;
-/// How long fio may take to say its version.
+/// Time that fio may take to say its version.
 const SOON: Duration = Duration::from_secs(10);
 
 /// fio, as it is started here.
@@ -34,7 +34,7 @@ pub struct FioProgram {
     cancel: Option<ProgramCancel>,
 }
 
-/// Why a run of fio is no sample.
+/// Reason why a run of fio is no sample.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FioError {
@@ -81,7 +81,7 @@ impl FioProgram {
         FioProgram { cancel: Some(cancel), ..self }
     }
 
-    /// What its version is, as it says it: `fio-3.33`.
+    /// Version as it reports it: `fio-3.33`.
     pub fn version(&self) -> Result<ForeignText, FioError> {
         let output = self.output(["--version".to_owned()], SOON)?;
         let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -122,7 +122,7 @@ impl FioProgram {
     }
 }
 
-/// How long a job may take.
+/// Time that a job may take.
 pub fn limit(job: &FioJob) -> Duration {
     let work = match job.timed() {
         Some(Span(time)) => time,

@@ -1,8 +1,8 @@
-//! What is looked at before anything is written to a disk or a file.
+//! Checks before anything is written to a disk or a file.
 //!
-//! A test overwrites what it is given. So a device that something uses is refused, and one that has anything on it as well,
-//! unless the user says that it may be destroyed. All is looked at before the first byte is written, and what is found is
-//! said with what to do about it.
+//! A test overwrites what it is given. So a device that something uses is refused, and one that has anything on it as
+//! well, unless the user says that it may be destroyed. All is looked at before the first byte is written, and what is
+//! found is said with what to do about it.
 
 mod content;
 mod device;
@@ -31,11 +31,11 @@ use crate::path::mount_of;
 pub struct DiskTarget {
     /// Its path, absolute and without symbolic links.
     pub path: PathBuf,
-    /// Whether it is a block device; otherwise it is a file, which may not be there yet.
+    /// True if it is a block device; otherwise it is a file, which may not be there yet.
     pub is_device: bool,
 }
 
-/// Why a disk can't be tested.
+/// Reason why a disk cannot be tested.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum TargetError {
@@ -164,7 +164,7 @@ impl DiskTarget {
         Ok(DiskTarget { path: folder.join(name), is_device: false })
     }
 
-    /// What tells it from others; none if it isn't there yet.
+    /// Identity that distinguishes it from others; none if it does not exist yet.
     fn identity(&self) -> Option<(u64, u64)> {
         let found = fs::metadata(&self.path).ok()?;
         Some(if self.is_device { (found.rdev(), u64::MAX) } else { (found.dev(), found.ino()) })

@@ -147,7 +147,7 @@ fn what_is_in_use_is_refused_with_who_uses_it() {
     check(&[memory], &self::test("random:range=16MiB,direct=off"), false).expect("a new file");
 }
 
-/// What another mount namespace has mounted isn't in this one's list.
+/// Mounts of another mount namespace are not in this one's list.
 #[test]
 fn a_mount_of_another_namespace_is_seen_by_the_kernel() {
     let disk = LoopDevice::new(64 << 20, &[]);
@@ -272,7 +272,7 @@ fn nothing_is_left_of_fio_when_its_parent_is_killed() {
     wait(false);
 }
 
-/// Whether a program has this path among its arguments.
+/// Returns whether a program has this path among its arguments.
 fn is_named(path: &Path) -> bool {
     let wanted = format!("--filename={}", path.display());
     let entries = fs::read_dir("/proc").expect("/proc").flatten();

@@ -1,4 +1,4 @@
-//! Whether KVM runs a guest here.
+//! Test if KVM runs a guest here.
 //!
 //! The file `/dev/kvm` alone says little. In a virtual machine without nesting, or on a host that emulates
 //! only a part of it, the file opens and the first calls work, and then no guest gets to its first process.
@@ -39,7 +39,8 @@ const PREFIX: &str = "vtax-probe-";
 const GUEST: &str = "guest";
 const MEMORY: ByteSize = ByteSize(256 << 20);
 
-/// Why KVM runs no guests here; nothing if it does. Starts a guest to find out, once after each boot of the machine.
+/// Returns why KVM runs no guests here; nothing if it does. Starts a guest to find out, once after each boot of the
+/// machine.
 pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Option<String>, GuestError> {
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
         return Ok(Some(unusable(&error)));
@@ -100,7 +101,7 @@ fn patience() -> Duration {
     if is_translated() { TRANSLATED_PATIENCE } else { PATIENCE }
 }
 
-/// Whether this machine's own CPUs are translated by QEMU: everything takes many times as long.
+/// Returns whether this machine's own CPUs are translated by QEMU: everything takes many times as long.
 pub(super) fn is_translated() -> bool {
     fs::read_to_string("/proc/cpuinfo").unwrap_or_default().contains("QEMU TCG CPU")
 }
@@ -122,13 +123,13 @@ fn brief(error: &GuestError) -> String {
     }
 }
 
-/// What the answer depends on: this boot of this kernel, and QEMU.
+/// Key of the answer: this boot of this kernel, and QEMU.
 fn key(qemu: &QemuProgram) -> String {
     let read = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     format!("{} {} {} {}", read("random/boot_id").trim(), read("osrelease").trim(), qemu.version, qemu.path.display())
 }
 
-/// What was found out earlier since the machine booted.
+/// Cached result since the machine booted.
 fn recall(memory: &Path, key: &str) -> Option<Option<String>> {
     let text = fs::read_to_string(memory).ok()?;
     let (found, why) = text.split_once('\n')?;
@@ -187,7 +188,7 @@ pub fn remove_abandoned() {
     remove_old(&env::temp_dir());
 }
 
-/// What can't be removed stays.
+/// Objects that cannot be removed stay.
 fn remove_old(parent: &Path) {
     let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {

@@ -105,7 +105,7 @@ pub(super) fn netdev_id(index: usize) -> String {
 #[derive(Default)]
 struct Arguments {
     list: Vec<String>,
-    /// How many sets of open files there are.
+    /// Number of sets of open files there are.
     sets: usize,
 }
 

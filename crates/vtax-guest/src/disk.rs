@@ -27,7 +27,7 @@ use super::{
     launch::DiskFormat,
 };
 
-/// How a qcow2 begins.
+/// Magic number of a qcow2.
 const MAGIC: &[u8] = b"QFI\xfb";
 /// The bit of the incompatible features that says that the data are in another file.
 const EXTERNAL_DATA: u64 = 1 << 2;
@@ -94,7 +94,7 @@ pub(super) fn open(image: &Path, format: DiskFormat) -> Result<Vec<DiskImage>, G
     open_chain(image, Some(format)).map_err(|problem| refuse(image, problem))
 }
 
-/// What is wrong, and what to do.
+/// The problem and the fix.
 type Problem = (String, &'static str);
 
 const NAME_ONE: &str = "name a readable qcow2 or raw image";
@@ -170,7 +170,7 @@ fn open_base(image: &DiskImage, name: &[u8], format: Option<Vec<u8>>) -> Result<
     Ok(DiskImage { format, ..base })
 }
 
-/// What the first sector says.
+/// Contents of the first sector.
 enum Kind {
     Qcow2,
     /// A disk with a boot record.
@@ -222,7 +222,7 @@ fn described(image: &DiskImage, chain: &[DiskImage], why: String) -> String {
     }
 }
 
-/// What a qcow2 says of other files (docs/interop/qcow2.rst in QEMU).
+/// References to other files in a qcow2 (docs/interop/qcow2.rst in QEMU).
 #[derive(Default)]
 struct Qcow2 {
     /// The name of the image that it is based on.

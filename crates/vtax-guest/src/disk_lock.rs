@@ -1,7 +1,7 @@
-//! What is behind a disk, opened and locked.
+//! The backend of a disk, opened and locked.
 //!
-//! QEMU gets the file open, since its user may not open it. With the file it gets vtax's lock (flock), which is there as long as
-//! QEMU has the file, whatever becomes of vtax.
+//! QEMU gets the file open, since its user may not open it. With the file it gets vtax's lock (flock), which is there
+//! as long as QEMU has the file, whatever becomes of vtax.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! What this machine lacks for guests, and what goes wrong with a guest.
+//! Missing requirements for guests, and errors of guests.
 
 use std::{io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
 
@@ -7,7 +7,7 @@ use vtax_sys::{SysError, process::Signal, record::RecordError};
 
 use super::{last_words::LastWords, launch::Version};
 
-/// Why a guest can't be made, started or talked to.
+/// Reason why a guest cannot be made, started or talked to.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum GuestError {
@@ -96,7 +96,7 @@ impl GuestError {
         move |error| GuestError::Process { guest, error: Box::new(error) }
     }
 
-    /// Whether QEMU crashed: an assertion failed, or it accessed memory that it must not.
+    /// Returns whether QEMU crashed: an assertion failed, or it accessed memory that it must not.
     pub fn is_crash(&self) -> bool {
         const FAULTS: [Signal; 5] = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE];
         let GuestError::Ended { status: Some(status), .. } = self else { return false };
@@ -104,7 +104,7 @@ impl GuestError {
     }
 }
 
-/// What guests need and this machine lacks: the reason alone. [`MissingForGuests::remedy`] says what to do.
+/// Missing requirement for guests: the reason alone. [`MissingForGuests::remedy`] says what to do.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum MissingForGuests {
@@ -145,7 +145,7 @@ pub enum MissingForGuests {
 }
 
 impl MissingForGuests {
-    /// What the user can do.
+    /// Fix for the user.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::NoQemu { .. } => "install it (Debian: qemu-system-x86), or set VTAX_QEMU to it",

@@ -60,9 +60,9 @@ pub(super) struct ImageFile<F> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NicFiles<F> {
-    /// Of its tap or macvtap.
+    /// Queues of its tap or macvtap.
     pub(super) queues: Vec<F>,
-    /// Of the kernel's thread that serves each queue.
+    /// Kernel thread that serves each queue.
     pub(super) vhost: Vec<F>,
 }
 
@@ -255,7 +255,7 @@ fn takes_kvm(launch: &Launch) -> bool {
     launch.accel == Accelerator::Kvm && launch.qemu.version >= Version::OPEN_KVM
 }
 
-/// Why a QEMU of this version can't use KVM as a user of its own; nothing if it can.
+/// Returns why a QEMU of this version cannot use KVM as a user of its own; nothing if it can.
 pub(super) fn kvm_is_closed(version: Version) -> Option<String> {
     let closed = version < Version::OPEN_KVM && kvm_group().is_none() && !fs::metadata(KVM).is_ok_and(is_for_all);
     closed.then(|| {

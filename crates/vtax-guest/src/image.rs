@@ -1,4 +1,4 @@
-//! What a guest boots besides the kernel: an initramfs with the agent as its first process.
+//! A guest's boot image besides the kernel: an initramfs with the agent as its first process.
 //!
 //! It has nothing else but the drivers of the guest's devices. The kernel unpacks it before it starts the
 //! agent, so each byte makes the boot longer. It isn't compressed, because copying is faster than unpacking.
@@ -27,13 +27,13 @@ use super::{
 
 /// The modules that the agent loads in this order, a path a line. One with a `-` in front may fail to load.
 const LIST: &str = "etc/vtax/modules";
-/// How many images of some 6 MB are kept, for the last kernels, agents and sets of drivers. An emulated server boots its
-/// guests from this folder of its host, so one that it uses must not become surplus while it is up.
+/// Number of images of some 6 MB are kept, for the last kernels, agents and sets of drivers. An emulated server boots
+/// its guests from this folder of its host, so one that it uses must not become surplus while it is up.
 const KEPT: usize = 64;
 /// The shell and tools that a guest gets on request.
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 
-/// Whether a guest has a shell.
+/// True if a guest has a shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tools {
     /// The agent only.

@@ -21,7 +21,7 @@ pub struct Kernel {
     pub image: PathBuf,
     /// The directory of its modules, `…/lib/modules/RELEASE`.
     pub modules: PathBuf,
-    /// What `uname -r` will say in the guest.
+    /// Kernel release as `uname -r` reports it in the guest.
     pub release: String,
 }
 

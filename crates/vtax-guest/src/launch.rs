@@ -1,4 +1,4 @@
-//! What a guest is started with, as data.
+//! Launch parameters of a guest, as data.
 //!
 //! A [`Launch`] says everything that QEMU is told, so that a plan can store it, print it and test it. Its
 //! directory has the sockets and logs of the running guest under fixed names, so that another process finds
@@ -108,12 +108,12 @@ const STATE_MOST: u64 = 256 << 20;
 pub struct QemuProgram {
     pub path: PathBuf,
     pub version: Version,
-    /// Whether it can refuse system calls of its own (`-sandbox`), which is an option of its build and of the kernel.
+    /// True if it can refuse system calls of its own (`-sandbox`), which is an option of its build and of the kernel.
     #[serde(default)]
     pub sandbox: bool,
 }
 
-/// What runs a guest on this machine, and what the guest boots.
+/// Hypervisor of a guest on this machine, and the guest's boot source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct GuestEngine {
@@ -135,7 +135,7 @@ pub struct Launch {
     /// The number of virtual CPUs, at least 1. They are cores of one socket with one thread each.
     pub vcpus: u32,
     pub memory: ByteSize,
-    /// Whether the RAM is in huge pages of the default size. QEMU ends at once if there are too few.
+    /// True if the RAM is in huge pages of the default size. QEMU ends at once if there are too few.
     #[serde(default)]
     pub hugepages: bool,
     /// The NUMA node of the host that the RAM is bound to.
@@ -150,16 +150,17 @@ pub struct Launch {
     /// The options of an emulated server, if the guest is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerSpec>,
-    /// What brings the agent into the system of a disk image.
+    /// Files that install the agent in a disk image.
     pub seed: Option<Seed>,
     /// A folder of the host that the guest sees read-only, such as a program with its libraries. Everybody must be allowed
     /// to read what is in it, since QEMU's user reads it; the folders above it may be closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lent: Option<PathBuf>,
-    /// Whether its system mounts that folder only when it is told to, and not at its boot.
+    /// True if its system mounts that folder only when it is told to, and not at its boot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lent_later: bool,
-    /// How many empty slots it has for NICs that are plugged in while it runs ([`Qemu::plug`](super::process::Qemu::plug)).
+    /// Number of empty slots it has for NICs that are plugged in while it runs
+    /// ([`Qemu::plug`](super::process::Qemu::plug)).
     #[serde(default)]
     pub spare_ports: u32,
     /// Devices of the host that are in the first of those slots from the start, so that they can be pulled out
@@ -169,10 +170,10 @@ pub struct Launch {
     /// Its disks beside the one that it boots.
     #[serde(default, skip_serializing_if = "GuestDisks::is_none")]
     pub disks: GuestDisks,
-    /// Whether its processors stand still until [`Monitor::resume`](super::qmp::Monitor::resume).
+    /// True if its processors stand still until [`Monitor::resume`](super::qmp::Monitor::resume).
     #[serde(default)]
     pub paused: bool,
-    /// Whether it has a second monitor, for one who stays connected to hear its events.
+    /// True if it has a second monitor, for one who stays connected to hear its events.
     #[serde(default)]
     pub has_events: bool,
 }
@@ -180,7 +181,7 @@ pub struct Launch {
 /// The disks of a guest beside the one that it boots.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestDisks {
-    /// How many ports it has for disks. One that is empty can get a disk while the guest runs
+    /// Number of ports it has for disks. One that is empty can get a disk while the guest runs
     /// ([`Qemu::plug_disk`](super::process::Qemu::plug_disk)).
     pub ports: u32,
     /// Those that it is started with.
@@ -203,7 +204,7 @@ pub struct Seed {
     pub address: Ipv4Net,
 }
 
-/// What a guest boots.
+/// Boot source of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "boot", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -221,7 +222,7 @@ pub enum Boot {
     Disk {
         disk: PathBuf,
         format: DiskFormat,
-        /// Whether the guest's writes stay in the image, and not in a temporary file.
+        /// True if the guest's writes stay in the image, and not in a temporary file.
         #[serde(default)]
         keep: bool,
     },
@@ -261,7 +262,7 @@ impl NicLaunch {
     }
 }
 
-/// What a NIC is and how the host serves it.
+/// NIC model and its backend on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -356,18 +357,18 @@ impl Launch {
         self.directory.join(SEED)
     }
 
-    /// How long it may take on a busy machine: our kernel needs seconds, a distribution starts many programs first.
+    /// Time that it may take on a busy machine: our kernel needs seconds, a distribution starts many programs first.
     pub fn patience(&self) -> Duration {
         let slow = matches!((&self.boot, self.accel), (Boot::Disk { .. }, Accelerator::Tcg));
         Duration::from_secs(if slow { 900 } else { 180 })
     }
 
-    /// How many open queues of taps and macvtaps QEMU gets for each NIC. Its user may not open them.
+    /// Returns the number of open queues of taps and macvtaps QEMU gets for each NIC. Its user may not open them.
     pub fn handed_queues(&self) -> Vec<u32> {
         self.nics.iter().map(|nic| nic.kind.queues()).collect()
     }
 
-    /// How many threads of the host's kernel serve its NICs' rings.
+    /// Returns the number of threads of the host's kernel serve its NICs' rings.
     pub fn vhost_threads(&self) -> u32 {
         self.nics.iter().map(|nic| nic.kind.vhost_threads()).sum()
     }
@@ -398,7 +399,7 @@ pub fn server_drivers() -> Vec<&'static str> {
 }
 
 impl NicKind {
-    /// How many queues of its tap or macvtap QEMU gets open.
+    /// Returns the number of queues of its tap or macvtap QEMU gets open.
     pub fn queues(&self) -> u32 {
         match self {
             NicKind::Virtio { nic, .. } => nic.queues,
@@ -407,7 +408,7 @@ impl NicKind {
         }
     }
 
-    /// How many threads of the host's kernel serve its rings: one for each pair of queues.
+    /// Returns the number of threads of the host's kernel serve its rings: one for each pair of queues.
     pub(super) fn vhost_threads(&self) -> u32 {
         match self {
             NicKind::Virtio { nic, .. } if nic.backend == Some(Backend::Vhost) => nic.queues,
@@ -415,7 +416,7 @@ impl NicKind {
         }
     }
 
-    /// Whether its tap is a macvtap.
+    /// Returns whether its tap is a macvtap.
     pub fn is_macvtap(&self) -> bool {
         matches!(self, NicKind::Virtio { nic, .. } if nic.vnet == Vnet::Macvtap)
     }

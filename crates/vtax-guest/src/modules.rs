@@ -1,6 +1,6 @@
 //! The drivers that a guest needs: which modules they are in, and in which order they load.
 //!
-//! What a module depends on is read from the module itself: the kernel's build writes `depends=` into its
+//! A module's dependencies are read from the module itself: the kernel's build writes `depends=` into its
 //! section `.modinfo`. `modules.dep` isn't read, since depmod(8) makes it when a package is installed, and a
 //! package that is only unpacked lacks it.
 
@@ -33,7 +33,7 @@ pub struct Module {
     pub name: String,
     /// The object, not compressed.
     pub object: Vec<u8>,
-    /// Whether it may fail to load.
+    /// True if it may fail to load.
     pub optional: bool,
 }
 

@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The same on a machine whose CPUs are translated.
 const TRANSLATED_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a path does.
+/// State of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -52,7 +52,7 @@ pub enum PathState {
     Failed,
 }
 
-/// Why the path that serves a disk is to be given up.
+/// Reason why the path that serves a disk is to be given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathFault {
     /// Its daemon doesn't answer.
@@ -61,13 +61,13 @@ pub enum PathFault {
     Errors,
 }
 
-/// What is kept of the paths of one disk.
+/// Stored state of one disk's paths.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Kept {
     active: usize,
     /// The daemons.
     processes: Vec<Option<String>>,
-    /// Whether the path returned an error when it served the disk last.
+    /// True if the path returned an error when it served the disk last.
     #[serde(default)]
     bad: Vec<bool>,
 }
@@ -120,7 +120,7 @@ pub fn stand_by(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// Whether the daemon that serves a disk answers, if it runs. One that is stopped or hangs doesn't.
+/// Returns whether the daemon that serves a disk answers, if it runs. One that is stopped or hangs doesn't.
 pub fn answers(launch: &Launch, disk: &DiskLaunch) -> bool {
     let Some(paths) = Paths::of(launch, disk) else { return true };
     // What isn't known isn't ended.
@@ -129,8 +129,8 @@ pub fn answers(launch: &Launch, disk: &DiskLaunch) -> bool {
     !kept.is_alive(kept.active) || storage::answers(&launch.name, &paths.directory(kept.active), patience)
 }
 
-/// Whether the daemon that serves a disk has failed to read. The guest's QEMU doesn't get such an error: the daemon cuts it off
-/// (`nbd_co_send_sparse_read` of QEMU), QEMU connects again and sends the request again, and so on.
+/// Returns whether the daemon that serves a disk has failed to read. The guest's QEMU doesn't get such an error: the
+/// daemon cuts it off (`nbd_co_send_sparse_read` of QEMU), QEMU connects again and sends the request again, and so on.
 pub fn has_failed_to_read(launch: &Launch, disk: &DiskLaunch) -> bool {
     let Some(paths) = Paths::of(launch, disk) else { return false };
     paths.read().is_ok_and(|kept| storage::has_failed_to_read(&paths.directory(kept.active)))
@@ -160,7 +160,7 @@ pub fn end_all(guest: &Name, qemu: &Path) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// What each path of a disk does at the moment; nothing if it has no daemons.
+/// Returns the current state of each path of a disk; nothing if it has no daemons.
 pub fn states(launch: &Launch, disk: &DiskLaunch) -> Vec<PathState> {
     let Some(paths) = Paths::of(launch, disk) else { return Vec::new() };
     let Ok(kept) = paths.read() else { return Vec::new() };
@@ -178,7 +178,7 @@ pub(super) fn active(launch: &Launch, disk: &DiskLaunch) -> Option<ProcessId> {
     kept.process(kept.active)
 }
 
-/// How the names of the daemons' directories and of the state begin.
+/// Prefix of the names of the daemons' directories and of the state.
 const PREFIX: &str = "paths";
 
 impl<'a> Paths<'a> {

@@ -46,7 +46,7 @@ const OFTEN: Duration = Duration::from_secs(15);
 const KILLED: Duration = Duration::from_secs(10);
 /// The kernel frees a guest's memory within this time, even if VFIO has locked it.
 const FREED: Duration = Duration::from_secs(60);
-/// When a living QEMU closes its monitor, it ends within this time.
+/// Time within which QEMU exits after it closes its monitor.
 const CLOSING: Duration = Duration::from_secs(2);
 
 /// A guest's QEMU. Dropping this value doesn't end QEMU: a lab outlives the process that made it.
@@ -54,7 +54,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 pub struct Qemu {
     launch: Launch,
     process: ProcessId,
-    /// Whether this value started QEMU, and so has to reap it.
+    /// True if this value started QEMU, and so has to reap it.
     started_here: bool,
 }
 
@@ -100,7 +100,7 @@ impl Qemu {
         Qemu { launch, process, started_here: false }
     }
 
-    /// What it was started with.
+    /// Its launch parameters.
     pub fn launch(&self) -> &Launch {
         &self.launch
     }
@@ -110,12 +110,12 @@ impl Qemu {
         self.process
     }
 
-    /// Whether QEMU runs.
+    /// Returns whether QEMU runs.
     pub fn is_alive(&self) -> bool {
         matches!(self.process.wait_end(Duration::ZERO), Ok(false))
     }
 
-    /// How it ended, with its last messages, if it has ended or ends in time.
+    /// Returns its exit status with its last messages, if it has exited or exits in time.
     pub fn death(&self, patience: Duration) -> Option<GuestError> {
         self.process.wait_end(patience).unwrap_or(false).then(|| self.ended())
     }
@@ -234,7 +234,7 @@ impl Qemu {
         Ok(())
     }
 
-    /// What the guest and its QEMU said last.
+    /// Last output of the guest and its QEMU.
     pub fn last_words(&self) -> LastWords {
         LastWords::of(&self.launch)
     }

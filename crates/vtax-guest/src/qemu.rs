@@ -68,7 +68,7 @@ fn device_names(help: &str) -> BTreeSet<String> {
     help.lines().filter_map(name).collect()
 }
 
-/// What the program prints, within [`PATIENCE`].
+/// Returns the program's output, within [`PATIENCE`].
 fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
     let fail = |why| broken(path, why);
     let mut command = Command::new(path);

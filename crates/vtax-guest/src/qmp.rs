@@ -26,11 +26,11 @@ use vtax_model::{foreign::ForeignText, topology::Name};
 
 use super::{arguments::CONSOLE_CHARDEV, error::GuestError};
 
-/// How long QEMU may take to answer. It takes microseconds, unless its main loop is starved.
+/// Time that QEMU may take to answer. It takes microseconds, unless its main loop is starved.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest line that is read. No reply to the commands here is nearly as long.
 const LONGEST: usize = 1 << 20;
-/// How many events are kept until somebody asks for them. Older ones are dropped.
+/// Number of events are kept until somebody asks for them. Older ones are dropped.
 const KEPT: usize = 256;
 
 /// A connection to a guest's monitor. A command fails if QEMU refuses it, is late, or has closed the monitor.
@@ -65,10 +65,10 @@ pub struct QmpEvent {
     pub data: Map<String, Value>,
 }
 
-/// Whether the guest's processors run (`query-status`).
+/// True if the guest's processors run (`query-status`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Status {
-    /// Whether they run.
+    /// True if they run.
     pub running: bool,
     /// The state in QEMU's words: `running`, `paused`, `internal-error` ….
     pub status: String,
@@ -141,7 +141,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Whether the guest's processors run.
+    /// Returns whether the guest's processors run.
     pub fn status(&mut self) -> Result<Status, GuestError> {
         self.query("query-status")
     }
@@ -151,13 +151,13 @@ impl Monitor {
         self.query("query-cpus-fast")
     }
 
-    /// Whether a program in the guest has opened the serial port of a character device.
+    /// Returns whether a program in the guest has opened the serial port of a character device.
     pub fn is_port_open(&mut self, chardev: &str) -> Result<bool, GuestError> {
         let ports: Vec<Port> = self.query("query-chardev")?;
         Ok(ports.iter().any(|port| port.label == chardev && port.open))
     }
 
-    /// Whether somebody is at the serial console's socket, which serves one client at a time.
+    /// Returns whether somebody is at the serial console's socket, which serves one client at a time.
     pub fn is_console_taken(&mut self) -> Result<bool, GuestError> {
         let ports: Vec<Port> = self.query("query-chardev")?;
         // For a socket without a client, QEMU puts that into its name (`char-socket.c`).

@@ -1,4 +1,4 @@
-//! How the agent gets into the system of a user's disk image: by a second, small disk of the form that
+//! Installation of the agent into a user's disk image: by a second, small disk of the form that
 //! cloud-init looks for (its data source NoCloud).
 //!
 //! Nothing else in that system is changed, and no user, password or key is added. The NIC gets the lab's
@@ -32,7 +32,7 @@ const NIC: &str = "vtax0";
 /// DHCP, under names such as `all-en`; such a rule also matches a NIC that was called `en*` before it was renamed.
 const ENTRY: &str = "0vtax";
 
-/// How much room the directory takes at most.
+/// Maximum size of the directory.
 pub(super) fn size(launch: &Launch) -> Result<u64, GuestError> {
     let Some(seed) = &launch.seed else { return Ok(0) };
     let program = fs::metadata(&seed.agent).map_err(GuestError::file("look at", &seed.agent))?;

@@ -51,7 +51,7 @@ const NODE: &str = "blocks";
 const LISTENER: &str = "listener";
 /// The file of its messages.
 const LOG: &str = "qemu.log";
-/// What its NBD server says when it can't read.
+/// Message of its NBD server on a read error.
 const NOT_READ: &str = "reading from file failed";
 
 /// Starts a daemon that serves nothing yet, in a directory of its own.
@@ -122,12 +122,12 @@ fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestE
     Ok(())
 }
 
-/// Whether a daemon answers in time.
+/// Returns whether a daemon answers in time.
 pub(super) fn answers(guest: &Name, directory: &Path, patience: Duration) -> bool {
     Monitor::connect(guest, &directory.join(QMP_SOCKET), patience).is_ok()
 }
 
-/// Whether a daemon has said since its start that it couldn't read its file.
+/// Returns whether a daemon has said since its start that it couldn't read its file.
 pub(super) fn has_failed_to_read(directory: &Path) -> bool {
     fs::read_to_string(directory.join(LOG)).is_ok_and(|said| said.contains(NOT_READ))
 }

@@ -39,7 +39,7 @@ pub struct GuestPins {
     pub vhost_cpus: Vec<u32>,
 }
 
-/// What a thread does.
+/// Role of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThreadRole {
     /// The virtual CPU of this number.
@@ -50,7 +50,7 @@ pub enum ThreadRole {
     Vhost(u32),
 }
 
-/// Where a thread may run.
+/// CPUs of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct ThreadPlace {
@@ -66,7 +66,7 @@ impl GuestPins {
         GuestPins { cpus, io_cpus, vhost_cpus }
     }
 
-    /// Whether nothing is pinned.
+    /// Returns whether nothing is pinned.
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()
     }
@@ -141,7 +141,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Where each thread may run now. One that has ended meanwhile is left out.
+    /// Current CPUs of each thread. A thread that has exited meanwhile is omitted.
     pub fn places(&self) -> Vec<ThreadPlace> {
         let place = |(role, thread)| Some(ThreadPlace { role, thread, cpus: allowed(thread).ok()? });
         self.roles().filter_map(place).collect()

@@ -49,7 +49,7 @@ use vtax_sys::{
 const PATIENCE: Duration = Duration::from_secs(600);
 const END: Duration = Duration::from_secs(30);
 
-/// What the tests need besides the guest itself; dropped, its directory goes.
+/// Test resources in addition to the guest itself; dropping it removes its directory.
 struct Bench {
     folder: TempDir,
     kernel: Kernel,
@@ -248,7 +248,7 @@ fn assert_confined(qemu: &Qemu) {
     }
 }
 
-/// What the user of another guest gets.
+/// Error for the user of another guest.
 fn opened_by_another(file: &Path) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let another = Confinement {
@@ -266,7 +266,7 @@ fn opened_by_another(file: &Path) -> String {
     String::from_utf8(shell.output().expect("a shell").stdout).expect("text")
 }
 
-/// What a disk boots prints without end: the log is full after a moment, and all else goes on. The disk is a qcow2 that
+/// A boot that prints endlessly: the log is full after a moment, and all else goes on. The disk is a qcow2 that
 /// is based on another image, and only root may read both.
 #[test]
 fn a_console_without_end_fills_no_more_than_its_bound() {

@@ -64,7 +64,7 @@ impl Drop for Guest {
     }
 }
 
-/// What it has said, once it has said this.
+/// Returns its output, once it contains this text.
 fn console(guest: &Qemu, awaited: &str) -> String {
     let until = Instant::now() + END;
     loop {

@@ -1,4 +1,4 @@
-//! What each guest depends on, and whether it could move to another machine while it runs.
+//! Guests' dependencies, and whether they could migrate live.
 //!
 //! As with `ldm`, a guest can only move if all its I/O is virtual. QEMU can't read the state of a device that
 //! vfio-pci handed over, and refuses to move such a guest. vtax says so before.
@@ -22,16 +22,16 @@ use crate::{
     step::LabStep,
 };
 
-/// What ties a guest to its lab.
+/// Link between a guest and its lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ties {
     /// Without any one of these the guest has no network, or isn't started.
     pub depends_on: Vec<Dependency>,
-    /// Whether the guest could move.
+    /// True if the guest could move.
     pub migration: Migration,
 }
 
-/// What a guest depends on.
+/// Dependencies of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -44,7 +44,7 @@ pub enum Dependency {
     Master { guest: Name },
 }
 
-/// Whether a guest could move to another machine while it runs.
+/// True if a guest could move to another machine while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Migration {
@@ -56,9 +56,9 @@ pub struct Migration {
 /// Something of a guest that can't move while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {
-    /// What it is: `virtual function 0000:01:10.0`.
+    /// Description, e.g. `virtual function 0000:01:10.0`.
     pub what: String,
-    /// Why it can't.
+    /// Reason why it cannot.
     pub why: String,
 }
 
@@ -109,7 +109,7 @@ impl Migration {
     }
 }
 
-/// What serves the guest's NIC. Nothing serves a guest with a whole NIC.
+/// Backend of the guest's NIC. Nothing serves a guest with a whole NIC.
 fn service<'a>(
     guest: &PlannedGuest,
     blueprint: &Blueprint,
@@ -148,7 +148,7 @@ fn blockers(launch: &Launch, attach: Option<&Attach>) -> Vec<Blocker> {
     devices.chain(files).collect()
 }
 
-/// What not every machine has. A seed blocks no migration: the guest may not write to it (`vvfat_open`).
+/// Requirements that not every machine meets. A seed blocks no migration: the guest may not write to it (`vvfat_open`).
 fn needs(launch: &Launch) -> Vec<String> {
     let processor = (launch.accel == Accelerator::Kvm).then_some("a CPU with all features of this one (-cpu host)");
     let pages = launch.hugepages.then_some("the same amount of free huge pages");

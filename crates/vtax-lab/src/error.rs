@@ -1,4 +1,4 @@
-//! What can go wrong with a lab after it was planned.
+//! Errors of a lab after planning.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -11,7 +11,7 @@ use vtax_sys::{SysError, pci::PciAddress, record::RecordError};
 
 use crate::place::Place;
 
-/// Why something could not be done with a lab.
+/// Reason why something could not be done with a lab.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum LabError {
@@ -102,7 +102,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// Whether a guest's QEMU crashed while the lab was built: see [`GuestError::is_crash`].
+    /// Returns whether a guest's QEMU crashed while the lab was built: see [`GuestError::is_crash`].
     pub fn is_crash(&self) -> bool {
         match self {
             LabError::Guest(error) => error.is_crash(),
@@ -111,7 +111,7 @@ impl LabError {
         }
     }
 
-    /// What the kernel said about an object.
+    /// Error of the kernel about an object.
     pub(crate) fn kernel(object: impl fmt::Display) -> impl Fn(SysError) -> LabError {
         move |error| LabError::Kernel { object: object.to_string(), error: Box::new(error) }
     }
@@ -126,7 +126,7 @@ impl LabError {
     }
 }
 
-/// What to do about a journal, as the end of a message.
+/// Remedy for a journal error, as the end of a message.
 fn remedy_for(error: &JournalError) -> &'static str {
     match error.is_damage() {
         true => "; vtax lab clean removes what the lab made and keeps the file",

@@ -20,7 +20,7 @@ pub use summary::{GuestState, GuestSummary, HoldingSummary, HoldingWhat, LabStat
 /// The kind of a journal that is made for a removal.
 const UNKNOWN: &str = "unknown";
 
-/// What `clean` did.
+/// Report of `clean`.
 #[derive(Debug, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct CleanReport {
@@ -31,7 +31,7 @@ pub struct CleanReport {
     pub notes: Vec<CleanNote>,
 }
 
-/// Why a lab was found by its marks, not by its journal.
+/// Reason why a lab was found by its marks, not by its journal.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum CleanNote {

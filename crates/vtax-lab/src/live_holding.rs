@@ -1,4 +1,4 @@
-//! What a journal holds, while it is up: a lab, an emulated server, or virtual functions.
+//! Contents of a live journal: a lab, an emulated server, or virtual functions.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -71,7 +71,7 @@ pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<
     }
 }
 
-/// Whether each method can be used on this machine. The planner gives the same answer. For the methods of
+/// Returns whether each method can be used on this machine. The planner gives the same answer. For the methods of
 /// guests, the facts must have been gathered [`with guests`](Facts::with_guests).
 pub fn availability(facts: &Facts) -> Vec<(IoMethod, Result<(), Unsupported>)> {
     let answer = |method| match entry(method) {
@@ -83,13 +83,13 @@ pub fn availability(facts: &Facts) -> Vec<(IoMethod, Result<(), Unsupported>)> {
     IoMethod::ALL.map(|method| (method, answer(method))).into()
 }
 
-/// Whether guests with this very NIC, which boot this system, can be had here.
+/// Returns whether guests with this very NIC, which boot this system, can be had here.
 pub fn guest_availability(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     wire(facts)?;
     fitting::supported(attach, system, facts)
 }
 
-/// Whether this machine has any NIC for such a method.
+/// Returns whether this machine has any NIC for such a method.
 fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
     let elsewhere = "try it on the emulated server (--server emulated)";
     let nics: Vec<&PciDevice> =
@@ -112,7 +112,7 @@ fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
     }
 }
 
-/// Why a method of PCI devices can't be used on a wire that is a veth pair.
+/// Returns why a method of PCI devices cannot be used on a wire that is a veth pair.
 pub fn no_cable(method: IoMethod) -> Unsupported {
     Unsupported::new(
         format!("{method} assigns PCI devices, but the wire is a veth pair"),

@@ -40,7 +40,7 @@ const HOST: &str = "host";
 const DEVICES: [&str; 8] =
     ["igb", "intel-iommu", "nvme", "pcie-root-port", "pvpanic-pci", "pxb-pcie", "virtio-9p-pci", "virtio-blk-pci"];
 
-/// Why there can be no emulated server here.
+/// Reason why there can be no emulated server here.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ServerError {

@@ -28,7 +28,7 @@ use run_directory::Admission;
 
 use crate::error::LabError;
 
-/// How long a lab is to last.
+/// Time that a lab is to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
     /// As long as the [`Lab`](crate::Lab), or until the next `clean` if the process is killed. Also to look at labs.
@@ -37,7 +37,7 @@ pub enum Lifetime {
     Kept,
 }
 
-/// Where this process builds and finds labs, with the privilege that it takes.
+/// Place where this process builds and finds labs, with the privilege that it takes.
 #[derive(Debug, Clone)]
 pub struct World {
     run: PathBuf,
@@ -45,7 +45,7 @@ pub struct World {
     stopped: BuildingStopped,
 }
 
-/// Whether nothing is built any more in a world. All clones of the world share it.
+/// True if nothing is built any more in a world. All clones of the world share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BuildingStopped(Arc<AtomicBool>);
 
@@ -104,7 +104,7 @@ impl World {
         keeper::stay(&world.run, || is_needed(&world))
     }
 
-    /// Where everything of these labs, domains and servers is.
+    /// Directory of these labs, domains and servers.
     pub fn directory(&self) -> PathBuf {
         self.run.clone()
     }
@@ -124,7 +124,7 @@ impl World {
         Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
     }
 
-    /// Where labs have their directories.
+    /// Parent directory of labs.
     pub(crate) fn labs(&self) -> PathBuf {
         self.run.join("labs")
     }
@@ -139,7 +139,7 @@ impl World {
         Ok(names)
     }
 
-    /// Where a lab pins its namespaces, and its guests have their sockets.
+    /// Directory of a lab's pinned namespaces and its guests' sockets.
     pub(crate) fn lab_directory(&self, lab: &Name) -> PathBuf {
         self.labs().join(lab.as_str())
     }

@@ -99,7 +99,7 @@ fn open_queues(lab: &Lab, guest: &str) -> Vec<PathBuf> {
     targets.filter(|target| target.to_string_lossy().starts_with("/dev/tap")).collect()
 }
 
-/// Whether a full packet from the host's own stack comes to the guest, in some seconds: its kernel answers
+/// Returns whether a full packet from the host's own stack comes to the guest, in some seconds: its kernel answers
 /// one for a port that nobody has.
 fn reaches(host: &str, guest: Ipv4Addr, bytes: i64, seconds: u32) -> bool {
     let pin = in_run_directory("labs/macvtaps/netns").join(host);

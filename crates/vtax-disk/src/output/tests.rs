@@ -4,7 +4,7 @@ use super::*;
 
 /// fio 3.33: two jobs with two in flight each, 60 % reads of 8 KiB for a second on a file of ext4 on virtio-blk.
 const MIXED: &str = include_str!("fixtures/mixed.json");
-/// What was on standard error when a checksum was wrong.
+/// Standard error output on a checksum mismatch.
 const WRONG: &str = "verify: bad magic header 0, wanted acca at file /data/disk offset 1048576, length 4096\n\n\
                      fio: pid=20169, err=84/file:io_u.c:2190, func=io_u_queued_complete\n";
 

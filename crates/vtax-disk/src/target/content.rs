@@ -1,6 +1,6 @@
-//! Whether there is anything on a disk, and what.
+//! Detection of existing content on a disk.
 //!
-//! What is no zero is something: the table only gives names to what is found often.
+//! Any byte that is not zero is content: the table only gives names to what is found often.
 
 use std::{
     fs::File,
@@ -9,13 +9,13 @@ use std::{
     path::Path,
 };
 
-/// How much is read at the beginning and at the end. Every file system and volume manager has something there.
+/// Bytes read at the beginning and at the end. Every file system and volume manager has something there.
 const EDGE: u64 = 1 << 20;
-/// How many places between are looked at, and how much at each.
+/// Number of places between are looked at, and how much at each.
 const SAMPLES: u64 = 64;
 const PIECE: u64 = 4096;
 
-/// Where a kind of content has its magic number (file(1)).
+/// Offset of a content type's magic number (file(1)).
 const SIGNATURES: [(usize, &[u8], &str); 23] = [
     (0x200, b"EFI PART", "a partition table (GPT)"),
     (0x1000, b"EFI PART", "a partition table (GPT)"),
@@ -43,7 +43,7 @@ const SIGNATURES: [(usize, &[u8], &str); 23] = [
     (0x1fe, b"\x55\xaa", "a partition table or boot record (MBR)"),
 ];
 
-/// What is on it; none if there is nothing to be found, or no such file.
+/// Content found on it; none if there is none, or no such file.
 pub(super) fn look(path: &Path) -> io::Result<Option<String>> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

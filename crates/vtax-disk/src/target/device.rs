@@ -1,4 +1,4 @@
-//! Whether a block device is in use, and whether it is large enough.
+//! Checks that a block device is unused and large enough.
 
 use std::{
     fs::{self, File},

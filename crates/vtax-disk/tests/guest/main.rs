@@ -163,7 +163,7 @@ fn every_way_to_attach_a_disk_has_the_blocks_of_one_file() {
     assert!(!log.contains("Unable to use") && !log.contains("falling back"), "{log}");
 }
 
-/// Where the agent finds what it is lent.
+/// Path of the shared directory for the agent.
 fn lent() -> &'static Path {
     Path::new(vtax_wire::guest::LENT)
 }

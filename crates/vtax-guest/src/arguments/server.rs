@@ -1,4 +1,4 @@
-//! What makes a guest a server that can have guests of its own, with NICs to give them.
+//! Options that make a guest a server with its own guests, with NICs to give them.
 //!
 //! An IOMMU that remaps interrupts needs QEMU, and not KVM alone, to deliver them (`kernel-irqchip=split`).
 //! If VFIO in the server is to use it, it has to report its changes (`caching-mode`). The second root complex

@@ -94,7 +94,7 @@ impl Qemu {
         }
     }
 
-    /// What is behind a device goes after it. If there was no device, there need not be anything behind it.
+    /// The backend of a device is removed after it. If there was no device, there need not be anything behind it.
     fn without_device(&self, was_there: bool, removed: Result<(), GuestError>) -> Result<bool, GuestError> {
         match removed {
             Err(GuestError::Refused { .. }) if !was_there => Ok(false),

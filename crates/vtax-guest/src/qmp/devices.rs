@@ -26,7 +26,7 @@ struct AddedFile {
     set: u64,
 }
 
-/// What became of a device that the guest's system was asked to let go.
+/// Outcome of asking the guest's system to release a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pulled {
     /// The guest released it, and QEMU has removed it.

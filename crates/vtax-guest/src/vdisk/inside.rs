@@ -46,7 +46,7 @@ pub fn drivers(device: DiskDevice) -> &'static [&'static str] {
     }
 }
 
-/// What QEMU must be able to imitate for such a disk.
+/// Devices that QEMU must emulate for such a disk.
 pub fn models(device: DiskDevice) -> &'static [&'static str] {
     match device {
         DiskDevice::VirtioBlk | DiskDevice::Nbd => &["virtio-blk-pci"],

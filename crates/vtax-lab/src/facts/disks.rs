@@ -1,4 +1,4 @@
-//! What a plan with guests' disks must know of this machine.
+//! Machine facts for a plan with guests' disks.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ pub struct DiskFacts {
 pub struct DiskBackendFacts {
     /// Its path without symbolic links.
     pub path: PathBuf,
-    /// Whether it is a block device.
+    /// True if it is a block device.
     pub is_device: bool,
     /// The PCI devices that it is on.
     pub on: Vec<PciAddress>,
@@ -40,7 +40,7 @@ impl DiskFacts {
         found.as_ref().map_err(Clone::clone)
     }
 
-    /// Whether QEMU and the kernel can do this, as far as somebody has tried it.
+    /// Returns whether QEMU and the kernel can do this, as far as somebody has tried it.
     pub(crate) fn can(&self, attach: &DiskAttach) -> Result<(), Unsupported> {
         let alike = |other: &DiskAttach| tried(other) == tried(attach);
         match self.lacking.iter().find(|(other, _)| alike(other)) {
@@ -50,7 +50,7 @@ impl DiskFacts {
     }
 }
 
-/// What of a way to attach a disk a machine can or can't do: threads and queues any can have.
+/// Part of a disk attachment that depends on the machine: threads and queues any can have.
 pub(crate) fn tried(attach: &DiskAttach) -> DiskAttach {
     let device = match attach.device {
         DiskDevice::VhostUserBlk => DiskDevice::VhostUserBlk,

@@ -19,7 +19,7 @@ pub(crate) const VFIO: &str = "vfio-pci";
 pub struct PciFacts {
     /// An IOMMU is at work, so that devices can be handed to guests.
     pub iommu: bool,
-    /// Whether vfio-pci can take devices, or why not.
+    /// True if vfio-pci can take devices, or why not.
     pub vfio: Result<(), Unsupported>,
     pub roots: Vec<RootComplex>,
     pub slots: Vec<SlotFacts>,
@@ -44,7 +44,7 @@ pub struct SlotFacts {
     pub name: String,
     /// The root complex above.
     pub root: String,
-    /// Whether anything is in it.
+    /// True if anything is in it.
     pub occupied: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct PciDevice {
     pub sriov: Option<Sriov>,
     /// For a virtual function: what its physical function enforces, if the link of that is in this namespace.
     pub vf: Option<Vf>,
-    /// Why it must not be taken from the host.
+    /// Reason why it must not be taken from the host.
     pub kept: Option<String>,
 }
 
@@ -153,7 +153,7 @@ impl PciFacts {
         self.devices.iter().filter(|device| device.is_nic()).map(called).collect()
     }
 
-    /// Whether guests can have PCI devices here, or why not.
+    /// Returns whether guests can have PCI devices here, or why not.
     pub(crate) fn for_guests(&self) -> Result<(), Unsupported> {
         if !self.iommu {
             return Err(Unsupported::new(

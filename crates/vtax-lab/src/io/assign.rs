@@ -1,4 +1,4 @@
-//! Which devices a logical domain can have for itself, and what it gets with each.
+//! Devices that a logical domain can own, and what it gets with each.
 
 use vtax_model::{domain::DeviceKind, method::Unsupported, spelling::nearest, topology::Name};
 
@@ -16,7 +16,7 @@ pub struct AssignableDevice {
     pub functions: Vec<PciDevice>,
 }
 
-/// Why a domain can't have a device.
+/// Reason why a domain cannot have a device.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AssignError {
@@ -175,7 +175,7 @@ impl IoList {
         physical.virtfns.iter().filter_map(|function| self.facts.device(*function))
     }
 
-    /// Why the host can't spare a device, if it can't. What is on vfio-pci already was spared by somebody.
+    /// Returns why the host cannot spare a device, if it cannot. What is on vfio-pci already was spared by somebody.
     fn use_by_host(&self, function: &PciDevice) -> Option<String> {
         match function.driver.as_deref() {
             Some(VFIO) => function.kept.clone(),

@@ -22,7 +22,7 @@ pub struct DeviceClaims {
     folder: PathBuf,
 }
 
-/// That a domain has a device.
+/// Record of a domain's ownership of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceClaim {
     /// The domain.
@@ -31,7 +31,7 @@ pub struct DeviceClaim {
     pub device: PciAddress,
     /// For a virtual function: its physical one, and its number there.
     pub function_of: Option<(PciAddress, u32)>,
-    /// How the device was before. The settings of what is no virtual function are empty.
+    /// Previous state of the device. The settings of what is no virtual function are empty.
     pub was: VfState,
 }
 
@@ -91,7 +91,7 @@ fn read(path: &Path) -> Result<Option<DeviceClaim>, LabError> {
     checked(path, &bytes).map(Some)
 }
 
-/// What a file of one line with a checksum says. It is written as a whole, so a short one is damaged.
+/// Content of a file of one line with a checksum. It is written as a whole, so a short one is damaged.
 pub(crate) fn checked<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, LabError> {
     let wrong = |why: String| LabError::DeviceMark { path: path.to_owned(), why };
     let line = bytes.strip_suffix(b"\n").ok_or_else(|| wrong("the file is truncated".to_owned()))?;

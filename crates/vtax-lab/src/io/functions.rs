@@ -26,11 +26,11 @@ use crate::{
     world::{Lifetime, World},
 };
 
-/// What is asked for.
+/// Request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct NewVfs {
-    /// How many; as many as there can be if absent.
+    /// Number; the maximum if absent.
     pub count: Option<u32>,
     pub mac: Option<Mac>,
     pub options: VfOptions,
@@ -43,7 +43,7 @@ pub struct NewVfs {
 pub struct VfPlan {
     pub made: MadeVfs,
     pub name: String,
-    /// Why somebody may notice that they are made, if there is a reason.
+    /// Reason why somebody may notice that they are made, if there is a reason.
     pub warning: Option<String>,
     pub steps: Vec<LabStep>,
 }
@@ -59,7 +59,7 @@ pub struct Removal {
     record: Option<HoldingSummary>,
 }
 
-/// Why virtual functions can't be made or removed. Nothing has been changed.
+/// Reason why virtual functions cannot be made or removed. Nothing has been changed.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum VfError {
@@ -177,7 +177,7 @@ impl IoList {
         }
     }
 
-    /// Who uses a function, virtual or not.
+    /// User of a function, virtual or not.
     pub(super) fn user(&self, function: &PciDevice) -> Option<String> {
         if let Some(domain) = self.domain(function.device) {
             return Some(format!("{domain} has it"));
@@ -219,7 +219,7 @@ impl Removal {
         }
     }
 
-    /// Whether the functions are those that vtax made. If not, somebody has removed those and made others.
+    /// Returns whether the functions are those that vtax made. If not, somebody has removed those and made others.
     fn is_as_recorded(&self) -> bool {
         let made = self.record.as_ref().and_then(HoldingSummary::functions);
         made.is_some_and(|made| made.count as usize == self.names.len())

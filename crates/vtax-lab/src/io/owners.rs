@@ -1,4 +1,4 @@
-//! Which domain has which device. The journals of labs and the claims of logical domains tell it. An abandoned lab has its
+//! Owners of devices. The journals of labs and the claims of logical domains tell it. An abandoned lab has its
 //! devices until it is cleaned.
 
 use std::collections::BTreeMap;
@@ -33,12 +33,12 @@ pub(super) struct FunctionOwner {
     /// The lab, if it is not a logical domain of this host.
     lab: Option<Name>,
     domain: Name,
-    /// Where the device's link is. A guest's device has none here.
+    /// Location of the device's link. A guest's device has none here.
     at: Option<Place>,
 }
 
 impl Owners {
-    /// What a lab has whose journal can't be read is found by the marks of its devices.
+    /// The devices of a lab with an unreadable journal are found by the marks of its devices.
     pub(super) fn look(world: &World) -> Result<Owners, LabError> {
         let mut owners = Owners::default();
         for (id, snapshot) in scan::<LabStep>(&world.journals())? {

@@ -1,4 +1,4 @@
-//! How guests come into a plan: with a tap on the host's virtual switch, or with a macvtap on the wire's end,
+//! Planning of guests: with a tap on the host's virtual switch, or with a macvtap on the wire's end,
 //! or with a PCI device. The switch belongs to the wire's end and is made with it.
 
 use std::path::PathBuf;

@@ -21,7 +21,7 @@ use crate::facts::{Facts, PciDevice};
 #[derive(Debug, Default)]
 pub(super) struct Companions(HashMap<Name, Vec<PciDevice>>);
 
-/// Why a device goes to the guest too.
+/// Reason why a device goes to the guest too.
 type Bond = &'static str;
 
 const SAME_GROUP: Bond = "in the same IOMMU group";
@@ -74,7 +74,8 @@ fn at_another_wire(end: &WireEnd, members: &[Member<'_>]) -> String {
     format!("it is the NIC of the wire `{}` at `{}`{}", end.wire, end.host, lends.unwrap_or_default())
 }
 
-/// What the kernel hands over only with a function: its IOMMU group, or all below its root complex. All must be free.
+/// Devices that the kernel assigns only together with a function: its IOMMU group, or all below its root complex. All
+/// must be free.
 fn companions_of(port: &Port, whole_root: bool, facts: &Facts) -> Result<Vec<(PciDevice, Bond)>, NicError> {
     facts.pci.for_guests()?;
     let own = port.nic.device;

@@ -1,4 +1,4 @@
-//! Why a lab can't be planned, and why a NIC can't be part of it.
+//! Errors of planning a lab, and of NICs in it.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use vtax_sys::pci::PciAddress;
 
 use crate::facts::NoDevice;
 
-/// Why a lab can't be planned.
+/// Reason why a lab cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PlanError {
@@ -107,7 +107,7 @@ pub enum PlanError {
     NoSuchPlace { guest: Name, what: &'static str, number: u32, there: String },
 }
 
-/// Why a NIC can't be an end of a wire, or its functions can't be handed out.
+/// Reason why a NIC cannot be an end of a wire, or its functions cannot be handed out.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NicError {
@@ -175,7 +175,7 @@ pub enum NicError {
 }
 
 impl PlanError {
-    /// Why a zone or guest can't have its method.
+    /// Returns why a zone or guest cannot have its method.
     pub(super) fn unsupported(kind: &'static str, name: &Name, method: IoMethod) -> impl Fn(Unsupported) -> PlanError {
         let name = name.clone();
         move |unsupported| PlanError::Unsupported { kind, name: name.clone(), method, unsupported }

@@ -18,12 +18,12 @@ use crate::{
 };
 use vtax_guest::{paths, threads::GuestPins, vdisk::DiskLaunch};
 
-/// What a guest gets on this machine, and the address of its NIC.
+/// Resources of a guest on this machine, and the address of its NIC.
 #[derive(Debug, Clone)]
 pub(super) struct Admitted {
     pub(super) fitting: Fitting,
     pub(super) mac: Mac,
-    /// Where its sockets and logs are.
+    /// Directory of its sockets and logs.
     pub(super) directory: PathBuf,
     pub(super) disks: PlannedDisks,
 }

@@ -1,4 +1,4 @@
-//! What zones and guests have in common: each hangs on a wire's end of its host.
+//! Common part of zones and guests: each is attached to a wire's end of its host.
 
 use vtax_model::{
     method::IoMethod,

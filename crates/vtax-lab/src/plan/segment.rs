@@ -1,4 +1,4 @@
-//! Which wires share a network: switches join wires.
+//! Wires that share a network: switches join wires.
 
 use vtax_model::topology::{Name, Topology};
 

@@ -1,4 +1,4 @@
-//! Which tunnels there are, and between whom.
+//! Tunnels and their endpoints.
 //!
 //! A tunnel runs between two ends of one segment. If both ends have zones of `vxlan`, the i-th zone of one
 //! end is paired with the i-th of the other. A zone without a partner is paired with the other host.

@@ -66,7 +66,7 @@ impl Site {
         opened.map_err(LabError::kernel(&at))
     }
 
-    /// Where the lab's guests have their directories.
+    /// Parent directory of the lab's guests.
     pub(super) fn guests_directory(&self) -> PathBuf {
         self.directory.join("guests")
     }

@@ -28,7 +28,7 @@ enum Pin {
 }
 
 impl Site {
-    /// Whether the lab's directory has anything that these steps haven't made: then the journal has lost lines.
+    /// Returns whether the lab's directory has anything that these steps haven't made: then the journal has lost lines.
     pub(super) fn has_more_than(&self, records: &[Record<LabStep>]) -> Result<bool, LabError> {
         let steps = || records.iter().map(|record| &record.step);
         let is_namespace = |name: &str| {

@@ -11,9 +11,9 @@ struct Backend {
     program: &'static str,
     /// This text is in the program's file if it was built with the option.
     trait_text: &'static str,
-    /// What a program without the option lacks.
+    /// Shortcoming of a program without the option.
     without: &'static str,
-    /// What a program with the option lacks.
+    /// Shortcoming of a program with the option.
     with: &'static str,
 }
 

@@ -29,7 +29,7 @@ pub(super) fn living(run: &Path) -> Result<Option<ProcessId>, LabError> {
     Ok(record::read_word::<ProcessId>(&file(run))?.filter(|keeper| lives(*keeper)))
 }
 
-/// Whether a keeper holds its namespaces. A killed one doesn't, even while its number waits to be reaped.
+/// Returns whether a keeper holds its namespaces. A killed one doesn't, even while its number waits to be reaped.
 pub(crate) fn lives(keeper: ProcessId) -> bool {
     // An error means that waiting failed. It says nothing about the keeper.
     !keeper.wait_end(Duration::ZERO).unwrap_or_else(|_| !keeper.exists())

@@ -33,7 +33,7 @@ fn refused_by(change: impl FnOnce(&mut GuestFacts), text: &str) -> String {
     plan(&topology(text), &facts).expect_err("a bad lab").to_string()
 }
 
-/// What QEMU is told has golden tests of its own.
+/// QEMU's arguments have golden tests of its own.
 fn without_arguments(plan: &Plan) -> String {
     let cut = |line: &str| line.split_once(" -name ").map_or(line, |(before, _)| before).to_owned();
     plan.to_string().lines().map(cut).collect::<Vec<_>>().join("\n")
@@ -159,7 +159,7 @@ fn a_guest_on_a_macvtap_needs_no_switch() {
     assert_eq!(serde_json::from_str::<Plan>(&journal).unwrap(), plan);
 }
 
-/// What a journal of an earlier version says of pins.
+/// Pins in a journal of an earlier version.
 #[test]
 fn pins_of_a_stored_step_are_read_as_they_were_written() {
     let plan = planned(&with("cpus = [1]"));

@@ -233,7 +233,7 @@ fn what_cant_be_handed_over_is_refused_with_why() {
     insta::assert_snapshot!(told.join("\n"));
 }
 
-/// What belongs to a domain of this or of another lab is named with that.
+/// Devices of a domain of this or another lab are named with it.
 #[test]
 fn nobody_gets_what_another_domain_has() {
     let second = |more: &str| {

@@ -1,4 +1,4 @@
-//! What sysfs, procfs and rtnetlink show, before it becomes facts.
+//! Raw data from sysfs, procfs and rtnetlink, before it becomes facts.
 
 mod files;
 
@@ -44,7 +44,7 @@ pub(super) struct SeenLink {
     /// Its upper link is not filled in.
     pub(super) netdev: Netdev,
     pub(super) master: Option<IfIndex>,
-    /// What it stands on, in the same namespace.
+    /// Lower link, in the same namespace.
     pub(super) parent: Option<IfIndex>,
     pub(super) device: Option<PciAddress>,
 }

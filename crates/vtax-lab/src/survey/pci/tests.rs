@@ -119,7 +119,7 @@ fn server() -> Seen {
     }
 }
 
-/// What is made of it.
+/// Result built from it.
 pub(crate) fn facts() -> PciFacts {
     PciFacts::of(&server())
 }

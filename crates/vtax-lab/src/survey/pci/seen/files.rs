@@ -1,4 +1,4 @@
-//! What procfs says of mounts, swap and connections.
+//! Parsers for procfs: mounts, swap and connections.
 
 use std::{
     collections::BTreeSet,
@@ -60,7 +60,7 @@ fn of_ancestors(proc: &Path, process: u32) -> BTreeSet<IpAddr> {
     iter::successors(Some(process), parent).take(ANCESTORS_MOST).filter_map(connection).collect()
 }
 
-/// Whether the running kernel has a module of this name, or has it built in.
+/// Returns whether the running kernel has a module of this name, or has it built in.
 pub(super) fn has_module(name: &str) -> bool {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let directory = Path::new("/lib/modules").join(release);
