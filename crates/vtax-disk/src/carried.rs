@@ -2,8 +2,8 @@
 //!
 //! A distribution's fio needs dozens of libraries, since it can also speak to stores on a network. Which ones, and where
 //! they are, only the loader knows, so it is asked (`--list` of ld.so(8)); it maps them and runs nothing of them. They are
-//! put into one folder beside the loader, which a guest sees read-only by 9p. There the loader is started with that folder
-//! as its only place for libraries.
+//! put into one directory next to the loader, which a guest sees read-only by 9p. There the loader is started with that
+//! directory as its only place for libraries.
 
 use std::{
     collections::BTreeMap,
@@ -23,17 +23,17 @@ use vtax_model::foreign::ForeignText;
 use vtax_sys::deadline::output_within;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The loader in the folder.
+/// The loader in the directory.
 const LOADER: &str = "ld.so";
 /// The program in it.
 const PROGRAM: &str = "fio";
 /// The libraries in it.
 const LIBRARIES: &str = "lib";
-/// Time that the loader may take to list: it reads a hundred files.
+/// Timeout for listing by the loader: it reads a hundred files.
 const SOON: Duration = Duration::from_secs(20);
 /// No program of a distribution that vtax carries is larger. A program is read whole.
 const PROGRAM_MOST: u64 = 256 << 20;
-/// Number of folders are kept: for each version of the program or one of its libraries there is a new one.
+/// Maximum number of directories kept: for each version of the program or one of its libraries there is a new one.
 const KEPT: usize = 3;
 
 /// Reason why a program cannot be carried.
@@ -60,15 +60,15 @@ impl CarryError {
     }
 }
 
-/// A folder of this machine with a program and all that it needs.
+/// A directory of this machine with a program and all that it needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CarriedProgram {
-    /// The folder, which guests see.
+    /// The directory, which guests see.
     pub folder: PathBuf,
 }
 
 impl CarriedProgram {
-    /// fio from the PATH, in a folder in `carried`. What is there already is used.
+    /// fio from the PATH, in a directory in `carried`. What is there already is used.
     pub fn fio(carried: &Path) -> Result<CarriedProgram, CarryError> {
         let program = in_path("fio").ok_or(CarryError::NoProgram)?;
         let parts = Parts::of(&program)?;
@@ -135,13 +135,13 @@ impl Parts {
         format!("{PROGRAM}-{:032x}", xxh3_128(format!("{seen:?}").as_bytes()))
     }
 
-    /// Makes the folder in one step, so that it is whole or not there.
+    /// Makes the directory in one step, so that it is whole or not there.
     fn copy_to(&self, folder: &Path) -> Result<(), CarryError> {
         let partial = folder.with_extension(format!("{}.part", std::process::id()));
         let libraries = partial.join(LIBRARIES);
         fs::create_dir_all(&libraries).map_err(CarryError::file("make", &libraries))?;
         for folder in [&partial, &libraries] {
-            // The guest's QEMU has a user of its own.
+            // The guest's QEMU has a dedicated user.
             fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(CarryError::file("open", folder))?;
         }
         copy(&self.program, &partial.join(PROGRAM))?;
@@ -160,7 +160,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), CarryError> {
     fs::set_permissions(to, fs::Permissions::from_mode(0o755)).map_err(CarryError::file("open", to))
 }
 
-/// The oldest folders go. One that a guest still has open stays readable for it until it closes its files.
+/// The oldest directories go. One that a guest still has open stays readable for it until it closes its files.
 fn forget_old(carried: &Path, newest: &Path) {
     let entries = fs::read_dir(carried).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut others: Vec<(SystemTime, PathBuf)> = entries
@@ -175,7 +175,7 @@ fn forget_old(carried: &Path, newest: &Path) {
     }
 }
 
-/// Returns whether vtax has made it. Nothing else in the folder is touched.
+/// Returns whether vtax has made it. Nothing else in the directory is touched.
 fn is_carried(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{PROGRAM}-")))
 }

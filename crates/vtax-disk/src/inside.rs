@@ -87,7 +87,7 @@ case "$(LC_ALL=C blockdev --rereadpt /dev/$d 2>&1)" in *[Bb]usy*) echo claimed;;
 exit 0
 "#;
 
-    /// The program of a guest that tells of a disk by the kernel's name, such as `vda`.
+    /// The program of a guest that reports on a disk by the kernel's name, such as `vda`.
     pub fn program(name: &str) -> Vec<String> {
         ["/bin/sh", "-c", GuestDiskLook::SCRIPT, "vtax", name].map(str::to_owned).to_vec()
     }
@@ -157,7 +157,7 @@ exit 0
     }
 }
 
-/// A mount has the number of its device, or its name: btrfs has numbers of its own.
+/// A mount has the number of its device, or its name: btrfs has its own numbers.
 fn mounted<'a>(parts: &[(&str, DeviceNumber)], lines: impl Iterator<Item = &'a str>) -> Option<GuestDiskUse> {
     lines.flat_map(MountLine::read_all).find_map(|mount| {
         let is_it = |(name, number): &&(&str, DeviceNumber)| {

@@ -31,7 +31,7 @@ pub struct FioJob {
     seed: u64,
 }
 
-/// Reason why there is no such run.
+/// Reason why no such run is possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FioJobError {
@@ -232,7 +232,7 @@ fn check_name(path: &Path) -> Result<(), FioJobError> {
         None => wrong("its name is not UTF-8"),
         Some(_) if !path.is_absolute() => wrong("it is not an absolute path"),
         Some(text) if text.contains('\\') => wrong("its name contains a backslash"),
-        // fio takes `$jobnum` and the like in names for words of its own.
+        // fio takes `$jobnum` and the like in names for its own keywords.
         Some(text) if text.contains('$') => wrong("its name contains a dollar sign"),
         Some(text) if text.chars().any(char::is_control) => wrong("its name contains a control character"),
         Some(_) => Ok(()),

@@ -3,7 +3,7 @@
 //! The text may come from a guest, so it is bounded, and each figure is looked at before it is used. Figures are totals
 //! over the measured time: fio's `iops_mean` is a mean of what it saw in intervals of half a second, the last of which
 //! is cut off. I/Os are those that ended in that time, whose response times fio has: its `total_ios`, and so its
-//! `iops`, leave out those that were in flight as the ramp ended, but the time goes on until the last in flight have
+//! `iops`, omit those that were in flight as the ramp ended, but the time continues until the last in flight have
 //! ended. With 64 in flight on a disk that makes 200 a second, that is 4 % too few.
 
 mod bins;
@@ -25,7 +25,7 @@ const WRONG_CHECKSUM: i64 = 84;
 /// More I/Os than a day of the fastest disks has (2^40).
 const IOS_MOST: u64 = 1 << 40;
 
-/// Reason why fio's output is no report.
+/// Reason why fio's output is not a report.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FioOutputError {
@@ -73,7 +73,7 @@ pub fn read(output: &[u8], errors: &[u8]) -> Result<DiskReport, FioOutputError> 
         return Err(unreadable(format!("it has {} jobs, expected one group", jobs.len())));
     };
     match job.error {
-        // If fio can't open a file, that is no error of the job.
+        // If fio can't open a file, that is not an error of the job.
         0 if job.read.lat_ns.samples == 0 && job.write.lat_ns.samples == 0 => {
             Err(FioOutputError::Nothing { words: words() })
         }

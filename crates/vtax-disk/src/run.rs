@@ -24,7 +24,7 @@ use crate::{
 const MARGIN: Duration = Duration::from_secs(30);
 /// No disk that is worth a test writes less in a second.
 const SLOWEST: u64 = 4 << 20;
-/// Time that fio may take to say its version.
+/// Timeout for the version of fio.
 const SOON: Duration = Duration::from_secs(10);
 
 /// fio, as it is started here.
@@ -34,7 +34,7 @@ pub struct FioProgram {
     cancel: Option<ProgramCancel>,
 }
 
-/// Reason why a run of fio is no sample.
+/// Reason why a fio run is not a valid sample.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FioError {
@@ -122,7 +122,7 @@ impl FioProgram {
     }
 }
 
-/// Time that a job may take.
+/// Time limit of a job.
 pub fn limit(job: &FioJob) -> Duration {
     let work = match job.timed() {
         Some(Span(time)) => time,

@@ -14,7 +14,7 @@ use std::{
 use rustix::fs::{OFlags, SeekFrom, seek};
 use vtax_model::units::ByteSize;
 
-/// Number of places are looked at.
+/// Number of places to examine.
 const SAMPLES: u64 = 64;
 /// Bytes read at each: what fio writes has no so many zeros in a row.
 const PIECE: u64 = 512;

@@ -31,7 +31,7 @@ use super::{
 };
 
 const DEVICE: &str = "/dev/kvm";
-/// With KVM a guest is up in about a second. If it takes longer than this, KVM is no use.
+/// With KVM a guest is up in about a second. If it takes longer than this, KVM is useless.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// On a machine that is emulated itself, as an emulated server is, a guest takes many seconds.
 const TRANSLATED_PATIENCE: Duration = Duration::from_secs(90);

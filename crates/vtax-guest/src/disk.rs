@@ -1,12 +1,12 @@
 //! Opens the disk image that a guest boots, and those that it is based on.
 //!
 //! vtax opens them with its own rights, often root's, and QEMU gets them open. Which other files an image needs is said in the
-//! image, and whoever has written that must not so get a file of the host. So a base is opened only if it is beside the image
-//! that names it, and every user or the owner of that image may read it. Other names than those of files are refused, and so
-//! are images whose data are in another file. A chain of external snapshots is one of bases.
+//! image, and whoever has written that must not so get a file of the host. So a base is opened only if it is next to
+//! the image that names it, and every user or the owner of that image may read it. Other names than those of files are
+//! refused, and so are images whose data are in another file. A chain of external snapshots is one of bases.
 //!
 //! Before a lab is built, the images are opened as well, to check them: QEMU would report a wrong format later, when the lab must
-//! be taken down again. With a file that is no disk at all, vtax would only wait for the guest.
+//! be taken down again. With a file that is not a disk, vtax would only wait for the guest.
 
 use std::{
     ffi::OsStr,

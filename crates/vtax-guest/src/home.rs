@@ -84,7 +84,7 @@ pub fn remove(launch: &Launch) -> Result<(), GuestError> {
     remove_of(&launch.name, &launch.directory)
 }
 
-/// As [`remove`], and removes the directory, too. It is no error if there is none.
+/// As [`remove`], and removes the directory, too. It is not an error if there is none.
 pub fn remove_all(launch: &Launch) -> Result<(), GuestError> {
     remove(launch)?;
     match fs::remove_dir_all(&launch.directory) {

@@ -1,4 +1,4 @@
-//! A guest's boot image besides the kernel: an initramfs with the agent as its first process.
+//! A guest's boot image in addition to the kernel: an initramfs with the agent as its first process.
 //!
 //! It has nothing else but the drivers of the guest's devices. The kernel unpacks it before it starts the
 //! agent, so each byte makes the boot longer. It isn't compressed, because copying is faster than unpacking.
@@ -27,8 +27,8 @@ use super::{
 
 /// The modules that the agent loads in this order, a path a line. One with a `-` in front may fail to load.
 const LIST: &str = "etc/vtax/modules";
-/// Number of images of some 6 MB are kept, for the last kernels, agents and sets of drivers. An emulated server boots
-/// its guests from this folder of its host, so one that it uses must not become surplus while it is up.
+/// Maximum number of cached images (about 6 MB each), for the last kernels, agents and sets of drivers. An emulated
+/// server boots its guests from this directory of its host, so one that it uses must not become surplus while it is up.
 const KEPT: usize = 64;
 /// The shell and tools that a guest gets on request.
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
@@ -80,8 +80,8 @@ pub fn cache() -> Result<PathBuf, GuestError> {
     Ok(cache)
 }
 
-/// Makes a folder of the cache that only this user can read. An emulated server has the cache of the user who started it, and
-/// nobody else is in there.
+/// Makes a directory of the cache that only this user can read. An emulated server has the cache of the user who
+/// started it, and nobody else is in there.
 pub(super) fn make_folder(folder: &Path) -> Result<(), GuestError> {
     match Path::new(EmulatedServer::FILE).exists() {
         true => fs::create_dir_all(folder).map_err(GuestError::file("create", folder)),
@@ -89,8 +89,8 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), GuestError> {
     }
 }
 
-/// The folder of the programs of this machine that are carried into guests. It is in the cache, which nobody else can enter;
-/// guests' QEMUs, which have users of their own, get it open.
+/// The directory of the programs of this machine that are carried into guests. It is in the cache, which nobody else
+/// can enter; guests' QEMUs, which have dedicated users, get it open.
 pub fn carried() -> Result<PathBuf, GuestError> {
     let folder = cache()?.join("carried");
     let made = match fs::create_dir(&folder) {
@@ -155,7 +155,7 @@ pub(super) fn recall(path: &Path) -> Option<PathBuf> {
     Some(path.to_owned())
 }
 
-/// Puts a file into a folder of the cache in one step, and keeps only the `kept` youngest there.
+/// Puts a file into a directory of the cache in one step, and keeps only the `kept` youngest there.
 pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> Result<PathBuf, GuestError> {
     let path = folder.join(name);
     make_folder(folder)?;

@@ -12,7 +12,7 @@ use vtax_model::foreign::ForeignText;
 
 use super::launch::Launch;
 
-/// Number of lines an error shows.
+/// Maximum number of lines in an error.
 const LINES: usize = 12;
 const TAIL: u64 = 16 << 10;
 

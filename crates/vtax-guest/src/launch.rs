@@ -28,17 +28,17 @@ pub const AGENT_PORT: &str = "org.vtax.agent.0";
 pub const AGENT_PORT_ID: &str = "port";
 /// The name by which a server mounts the host's files.
 pub const ROOT_TAG: &str = "vtax-root";
-/// The name by which a guest mounts the folder that it is lent.
+/// The name by which a guest mounts the directory shared with it.
 pub const LENT_TAG: &str = "vtax-lent";
-/// The modules that a guest needs for that folder.
+/// The modules that a guest needs for that directory.
 pub const LENT_DRIVERS: [&str; 2] = ["9p", "9pnet_virtio"];
 /// The modules that drive the agent's port in a guest: its bus and the device.
 pub const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// The modules that a logical domain needs for virtio NICs and disks, for VLANs with tags in them, for nested interfaces with
-/// addresses of `alt-mac-addrs`, and for the folder with carried programs. Each domain has them, since all these come while it runs.
-/// A kernel may lack all but the first.
+/// addresses of `alt-mac-addrs`, and for the directory with carried programs. Each domain has them, since all these
+/// come while it runs. A kernel may lack all but the first.
 pub const DOMAIN_DRIVERS: [&str; 6] = ["virtio_net", "-virtio_blk", "-8021q", "-macvlan", "-9p", "-9pnet_virtio"];
-/// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
+/// The modules that a server needs for the host's files, and for links, NICs and its own guests. Nothing
 /// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
 /// be missing, or fail because it is for other CPUs.
 const SERVER_DRIVERS: [&str; 39] = [
@@ -152,14 +152,14 @@ pub struct Launch {
     pub server: Option<ServerSpec>,
     /// Files that install the agent in a disk image.
     pub seed: Option<Seed>,
-    /// A folder of the host that the guest sees read-only, such as a program with its libraries. Everybody must be allowed
-    /// to read what is in it, since QEMU's user reads it; the folders above it may be closed.
+    /// A directory of the host that the guest sees read-only, such as a program with its libraries. Everybody must be
+    /// allowed to read what is in it, since QEMU's user reads it; the directories above it may be closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lent: Option<PathBuf>,
-    /// True if its system mounts that folder only when it is told to, and not at its boot.
+    /// True if its system mounts that directory only when it is told to, and not at its boot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lent_later: bool,
-    /// Number of empty slots it has for NICs that are plugged in while it runs
+    /// Number of empty slots for NICs that are plugged in while it runs
     /// ([`Qemu::plug`](super::process::Qemu::plug)).
     #[serde(default)]
     pub spare_ports: u32,
@@ -167,7 +167,7 @@ pub struct Launch {
     /// ([`Qemu::unplug_device`](super::process::Qemu::unplug_device)). Each is bound to vfio-pci.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removable: Vec<pci::PciAddress>,
-    /// Its disks beside the one that it boots.
+    /// Its disks in addition to the one that it boots.
     #[serde(default, skip_serializing_if = "GuestDisks::is_none")]
     pub disks: GuestDisks,
     /// True if its processors stand still until [`Monitor::resume`](super::qmp::Monitor::resume).
@@ -178,10 +178,10 @@ pub struct Launch {
     pub has_events: bool,
 }
 
-/// The disks of a guest beside the one that it boots.
+/// The disks of a guest in addition to the one that it boots.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestDisks {
-    /// Number of ports it has for disks. One that is empty can get a disk while the guest runs
+    /// Number of its ports for disks. One that is empty can get a disk while the guest runs
     /// ([`Qemu::plug_disk`](super::process::Qemu::plug_disk)).
     pub ports: u32,
     /// Those that it is started with.
@@ -275,7 +275,7 @@ pub enum NicKind {
         /// The device. The host's kernel serves its rings if the backend is vhost; otherwise QEMU's main loop does.
         nic: VirtioNic,
     },
-    /// A NIC of hardware, imitated by QEMU, on a tap.
+    /// A NIC of hardware, emulated by QEMU, on a tap.
     Emulated {
         /// A tap as for virtio-net, with one queue.
         tap: LinkName,
@@ -357,7 +357,7 @@ impl Launch {
         self.directory.join(SEED)
     }
 
-    /// Time that it may take on a busy machine: our kernel needs seconds, a distribution starts many programs first.
+    /// Time limit on a busy machine: our kernel needs seconds, a distribution starts many programs first.
     pub fn patience(&self) -> Duration {
         let slow = matches!((&self.boot, self.accel), (Boot::Disk { .. }, Accelerator::Tcg));
         Duration::from_secs(if slow { 900 } else { 180 })
@@ -368,7 +368,7 @@ impl Launch {
         self.nics.iter().map(|nic| nic.kind.queues()).collect()
     }
 
-    /// Returns the number of threads of the host's kernel serve its NICs' rings.
+    /// Returns the number of host kernel threads that serve its NICs' rings.
     pub fn vhost_threads(&self) -> u32 {
         self.nics.iter().map(|nic| nic.kind.vhost_threads()).sum()
     }
@@ -408,7 +408,7 @@ impl NicKind {
         }
     }
 
-    /// Returns the number of threads of the host's kernel serve its rings: one for each pair of queues.
+    /// Returns the number of host kernel threads that serve its rings: one for each pair of queues.
     pub(super) fn vhost_threads(&self) -> u32 {
         match self {
             NicKind::Virtio { nic, .. } if nic.backend == Some(Backend::Vhost) => nic.queues,
@@ -421,7 +421,7 @@ impl NicKind {
         matches!(self, NicKind::Virtio { nic, .. } if nic.vnet == Vnet::Macvtap)
     }
 
-    /// The tap or macvtap that it hangs on, if there is one.
+    /// The tap or macvtap that it is attached to, if there is one.
     pub fn tap(&self) -> Option<&LinkName> {
         match self {
             NicKind::Virtio { tap, .. } | NicKind::Emulated { tap, .. } => Some(tap),

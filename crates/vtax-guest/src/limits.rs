@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{launch::Launch, vdisk::DiskLaunch};
 
-/// QEMU's own memory beside the guest's RAM: heap, device models, and caches of disks.
+/// QEMU's own memory in addition to the guest's RAM: heap, device models, and caches of disks.
 const OWN: u64 = 512 << 20;
 /// TCG's buffer of translated code is at most this large.
 const TRANSLATED: u64 = 1 << 30;
@@ -33,12 +33,12 @@ const DEVICE: u64 = 16 << 20;
 const LOCKED: u64 = 1 << 30;
 /// The stack of a thread counts as private memory, even where it was never used.
 const STACK: u64 = 8 << 20;
-/// QEMU's threads beside those of CPUs and queues: up to 64 that work at disks and files, and a few others.
+/// QEMU's threads in addition to those of CPUs and queues: up to 64 that work at disks and files, and a few others.
 const THREADS: u64 = 96;
 /// The most threads that work for one of QEMU's loops.
 const POOL: u64 = 64;
 
-/// Time that after the end of the last process its cgroup may be busy.
+/// Time for which a cgroup may stay busy after its last process exits.
 const BUSY: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 /// The controllers that a cgroup needs to limit a guest.
@@ -72,7 +72,7 @@ impl Limits {
     }
 
     /// Those of the process. A crash leaves no core. `cgroup` says whether a cgroup limits the rest, and `own_user`
-    /// whether QEMU has a user of its own: the kernel counts the processes of a user.
+    /// whether QEMU has a dedicated user: the kernel counts the processes of a user.
     pub(super) fn of_process(&self, cgroup: bool, own_user: bool) -> Vec<(Resource, u64)> {
         let mut list = vec![(Resource::Core, 0)];
         list.extend(self.locked.map(|most| (Resource::Memlock, most.0)));

@@ -38,7 +38,7 @@ pub struct Module {
 }
 
 /// The modules `wanted` and all modules that they depend on. A module comes after those that it needs. What
-/// is built into the kernel is left out. A name that begins with `-` is left out as well if there is no such
+/// is built into the kernel is omitted. A name that begins with `-` is omitted as well if there is no such
 /// module; it and what only such modules need come last and are optional.
 pub fn closure(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestError> {
     let stock = Stock::of(kernel)?;

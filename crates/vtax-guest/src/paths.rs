@@ -4,7 +4,7 @@
 //! wasn't answered. [`serve`] makes another daemon serve the disk under the same name then. Only one daemon has the file at a time:
 //! what a daemon still wrote after another had begun would destroy what that has written. So the old one has ended before.
 //!
-//! The state of the paths is a file beside the daemons' directories, which are beside that of the guest's QEMU.
+//! The state of the paths is a file next to the daemons' directories, which are next to that of the guest's QEMU.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ use super::{
     vdisk::{DiskLaunch, DiskPaths, DiskSource},
 };
 
-/// The name of the directory of a guest's QEMU, if those of its daemons are beside it.
+/// The name of the directory of a guest's QEMU, if those of its daemons are next to it.
 pub const QEMU: &str = "qemu";
 /// A killed daemon ends within this time, unless the kernel waits for its disk.
 const KILLED: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ pub enum PathState {
     Failed,
 }
 
-/// Reason why the path that serves a disk is to be given up.
+/// Reason to abandon the path that serves a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathFault {
     /// Its daemon doesn't answer.
@@ -300,7 +300,7 @@ impl Kept {
     }
 }
 
-/// It is no error if there is none.
+/// It is not an error if there is none.
 fn remove_file(path: &Path) -> Result<(), GuestError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GuestError::file("remove", path)(error)),
@@ -312,7 +312,7 @@ fn remove_file(path: &Path) -> Result<(), GuestError> {
 pub fn unmount(beside: &Path) {
     for entry in fs::read_dir(beside).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) {
-            // What stays mounted is told of when the folder is removed.
+            // What stays mounted is reported when the directory is removed.
             let _ = unmount_all(&entry.path());
         }
     }

@@ -1,4 +1,4 @@
-//! The QEMU program of this machine: where it is, how old, and what it can imitate.
+//! The QEMU program of this machine: where it is, how old, and what it can emulate.
 
 use std::{
     collections::BTreeSet,
@@ -56,7 +56,7 @@ impl QemuProgram {
         Ok(QemuProgram { path: path.to_owned(), version, sandbox })
     }
 
-    /// The names of the devices that it can imitate.
+    /// The names of the devices that it can emulate.
     pub fn devices(&self) -> Result<BTreeSet<String>, GuestError> {
         Ok(device_names(&ask(&self.path, &["-device", "help"])?))
     }
@@ -98,7 +98,7 @@ mod tests {
     /// A program that answers as QEMU would.
     fn stand_in(folder: &Path, script: &str) -> PathBuf {
         let path = folder.join(PROGRAM);
-        // Written by another process: a test beside this one may be about to start a program
+        // Written by another process: a concurrent test may be about to start a program
         // just now, and would for a moment hold the file open, which execve(2) refuses.
         let mut writer = Command::new("sh");
         writer.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\""]).arg(&path).arg(script);

@@ -26,11 +26,11 @@ use vtax_model::{foreign::ForeignText, topology::Name};
 
 use super::{arguments::CONSOLE_CHARDEV, error::GuestError};
 
-/// Time that QEMU may take to answer. It takes microseconds, unless its main loop is starved.
+/// Timeout for an answer of QEMU. It takes microseconds, unless its main loop is starved.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest line that is read. No reply to the commands here is nearly as long.
 const LONGEST: usize = 1 << 20;
-/// Number of events are kept until somebody asks for them. Older ones are dropped.
+/// Maximum number of events kept until somebody asks for them. Older ones are dropped.
 const KEPT: usize = 256;
 
 /// A connection to a guest's monitor. A command fails if QEMU refuses it, is late, or has closed the monitor.
@@ -245,7 +245,7 @@ impl Monitor {
         self.answer(command, by)
     }
 
-    /// The line of a command, with a number of its own.
+    /// The line of a command, with its own number.
     fn request(&mut self, command: &str, arguments: &Value) -> String {
         self.last += 1;
         format!("{}\n", json!({ "execute": command, "arguments": arguments, "id": self.last }))

@@ -57,12 +57,12 @@ pub(super) fn write(launch: &Launch) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// QEMU reads the file as a user of its own, in a directory that nobody else can enter.
+/// QEMU reads the file as a dedicated user, in a directory that nobody else can enter.
 fn readable(path: &Path) -> Result<(), GuestError> {
     fs::set_permissions(path, Permissions::from_mode(0o644)).map_err(GuestError::file("share", path))
 }
 
-/// The files beside the agent: their names and contents.
+/// The files next to the agent: their names and contents.
 fn files(launch: &Launch, seed: &Seed, identity: &str) -> [(&'static str, String); 3] {
     [
         ("meta-data", format!("instance-id: vtax-{identity}\nlocal-hostname: {}\n", launch.name)),
@@ -83,7 +83,7 @@ fn user_data() -> String {
 }
 
 /// Starts the agent from the seed's disk in any system: as a unit of systemd if that runs, otherwise as a
-/// process of its own. A copy is run, since the disk may be mounted so that no program on it can be run. The
+/// dedicated process. A copy is run, since the disk may be mounted so that no program on it can be run. The
 /// same may be true of `/run`.
 pub fn script() -> String {
     format!(

@@ -2,8 +2,8 @@
 //! guest itself by vhost-user.
 //!
 //! A daemon is a QEMU without a machine. It has the block layer and the NBD server of `qemu-storage-daemon`, and other than that
-//! it takes open files: so it needs no right to open a file of the host, and has a user of its own like a guest's QEMU. At its
-//! start it has nothing. It gets its file when it is to serve ([`serve`]).
+//! it takes open files: so it needs no right to open a file of the host, and has a dedicated user like a guest's QEMU.
+//! At its start it has nothing. It gets its file when it is to serve ([`serve`]).
 
 use std::{
     fs::{self, File},
@@ -54,7 +54,7 @@ const LOG: &str = "qemu.log";
 /// Message of its NBD server on a read error.
 const NOT_READ: &str = "reading from file failed";
 
-/// Starts a daemon that serves nothing yet, in a directory of its own.
+/// Starts a daemon that serves nothing yet, in a dedicated directory.
 pub(super) fn start(guest: &Name, directory: &Path, qemu: &QemuProgram) -> Result<ProcessId, GuestError> {
     fs::create_dir_all(directory).map_err(GuestError::file("create", directory))?;
     let fail = |error| GuestError::process(guest)(error);

@@ -212,7 +212,7 @@ fn vcpu(name: &str) -> Option<u32> {
     name.strip_prefix("CPU ")?.split('/').next()?.parse().ok()
 }
 
-/// Kernel threads are processes of their own, without a command line.
+/// Kernel threads are separate processes, without a command line.
 fn kernel_threads(name: &str) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter_map(|entry| Some((number(&entry)?, entry.path())));
@@ -224,7 +224,7 @@ fn kernel_threads(name: &str) -> Vec<u32> {
     pids
 }
 
-/// Pins one thread, and reads the mask back: the kernel leaves out CPUs that are offline or outside the cpuset.
+/// Pins one thread, and reads the mask back: the kernel omits CPUs that are offline or outside the cpuset.
 fn pin(guest: &Name, thread: &str, tid: u32, cpus: &[u32]) -> Result<(), GuestError> {
     pinned(tid, cpus).map_err(|error| GuestError::Pin {
         guest: guest.clone(),

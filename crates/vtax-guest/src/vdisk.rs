@@ -1,7 +1,7 @@
-//! Disks of a guest beside the one that it boots: files and block devices of the host.
+//! Disks of a guest in addition to the one that it boots: files and block devices of the host.
 //!
-//! Each has a port of its own, where it can be plugged in and pulled out. The disk of a port is always at the same place of the
-//! guest's PCI bus, and has the same serial number, so the guest's system finds it under the same names.
+//! Each has a dedicated port, where it can be plugged in and pulled out. The disk of a port is always at the same place
+//! of the guest's PCI bus, and has the same serial number, so the guest's system finds it under the same names.
 
 mod inside;
 
@@ -48,7 +48,7 @@ pub struct DiskLaunch {
 pub enum DiskSource {
     /// A file or a block device, which QEMU has itself.
     File(DiskFile),
-    /// Several ways to the same blocks, each with a storage daemon of its own ([`paths`](super::paths)).
+    /// Several ways to the same blocks, each with a dedicated storage daemon ([`paths`](super::paths)).
     Paths(DiskPaths),
     /// An NVMe controller of the host, bound to vfio-pci.
     Controller {

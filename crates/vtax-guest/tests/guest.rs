@@ -209,7 +209,7 @@ fn nics_come_and_go_in_a_guest_that_was_started_with_its_processors_stopped() {
     guest.0.stop(END).expect("it ends");
 }
 
-/// Each thread has a user of its own, no privilege and a filter of system calls, and nobody else has its files.
+/// Each thread has a dedicated user, no privilege and a filter of system calls, and nobody else has its files.
 fn assert_confined(qemu: &Qemu) {
     let pid = qemu.process().pid.0;
     let own = fs::metadata(format!("/proc/{pid}")).expect("it runs").uid();
@@ -286,7 +286,7 @@ fn a_console_without_end_fills_no_more_than_its_bound() {
     assert!((MOST_LOGGED / 2..=MOST_LOGGED).contains(&full), "{full}");
     assert!(guest.0.monitor(END).expect("QEMU answers").status().expect("QEMU answers").running);
     assert_eq!(size(guest.0.launch().console_log()), full, "it grows no more");
-    // QEMU's own messages have room of their own.
+    // QEMU's own messages have a separate log.
     guest.0.process().signal(Signal::TERM).expect("ours");
     let death = guest.0.death(END).expect("it ends").to_string();
     assert!(death.contains("terminating on signal 15") && death.contains("before its log was full"), "{death}");
@@ -358,7 +358,7 @@ fn a_panic_is_noticed_with_the_last_words_of_the_console() {
     assert!(told.contains("(its kernel panicked)") && told.contains("Attempted to kill init"), "{told}");
 }
 
-/// It waits for a disk that it hasn't, for ever, and no processor stands still.
+/// It waits for a disk that it hasn't, for ever, and no processor hangs.
 #[test]
 fn a_guest_that_hangs_at_boot_is_given_up_at_the_deadline() {
     let bench = Bench::new();

@@ -36,7 +36,7 @@ pub struct Ties {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Dependency {
-    /// The host that serves the guest's vnet: the vnet hangs on a virtual switch there, or on the wire's end.
+    /// The host that serves the guest's vnet: the vnet is attached to a virtual switch there, or to the wire's end.
     Switch { host: Name, link: LinkName },
     /// The host that has the physical function of the guest's virtual function.
     PhysicalFunction { host: Name, device: PciAddress },

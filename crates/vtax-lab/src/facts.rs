@@ -29,7 +29,7 @@ pub struct Facts {
     pub in_use: Vec<InUse>,
     /// Names of all labs, whatever their state is.
     pub labs: Vec<Name>,
-    /// Number of network namespaces this user may have (`user.max_net_namespaces`).
+    /// Maximum number of network namespaces of this user (`user.max_net_namespaces`).
     pub most_namespaces: u64,
     /// PCI devices, which could be handed over.
     #[serde(default)]

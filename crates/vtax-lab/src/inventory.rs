@@ -108,8 +108,8 @@ impl CleanReport {
     }
 }
 
-/// Makes this process the keeper of an ordinary user's kept labs. Returns when no lab needs it any more. A lab whose
-/// journal is damaged or gone needs it until it is cleaned: its marks are in the keeper's namespaces.
+/// Makes this process the keeper of an unprivileged user's kept labs. Returns when no lab needs it any more. A lab
+/// whose journal is damaged or gone needs it until it is cleaned: its marks are in the keeper's namespaces.
 pub fn keeper_main() -> Result<(), LabError> {
     World::keep(|world| {
         let labs = list(world)?;

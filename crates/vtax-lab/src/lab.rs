@@ -22,18 +22,18 @@ use crate::{
     world::{Lifetime, World},
 };
 
-/// A lab that is up. When this is dropped, it is taken down unless it is kept. [`Lab::down`] tells of failures.
+/// A lab that is up. When this is dropped, it is taken down unless it is kept. [`Lab::down`] reports failures.
 #[derive(Debug)]
 pub struct Lab {
     blueprint: Blueprint,
     held: LiveHolding,
 }
 
-/// Descriptors that vtax needs beside the two for each namespace.
+/// Descriptors that vtax needs in addition to the two for each namespace.
 const OTHER_FILES: u64 = 256;
 
 impl Lab {
-    /// Builds a lab. If a step fails, the steps before it are undone, and the error tells of every failure of that.
+    /// Builds a lab. If a step fails, the steps before it are undone, and the error reports every failure of that.
     pub fn up(world: &World, plan: Plan, lifetime: Lifetime) -> Result<Lab, LabError> {
         let Plan { blueprint, steps } = plan;
         reserve_files(&blueprint);

@@ -1,4 +1,4 @@
-//! The registry of I/O methods. A method has a file of its own with a pure function, which adds to a plan
+//! The registry of I/O methods. A method has a dedicated file with a pure function, which adds to a plan
 //! what attaches one zone or guest.
 
 mod bridge;
@@ -83,7 +83,7 @@ pub fn availability(facts: &Facts) -> Vec<(IoMethod, Result<(), Unsupported>)> {
     IoMethod::ALL.map(|method| (method, answer(method))).into()
 }
 
-/// Returns whether guests with this very NIC, which boot this system, can be had here.
+/// Returns whether guests with this very NIC, which boot this system, are available here.
 pub fn guest_availability(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     wire(facts)?;
     fitting::supported(attach, system, facts)

@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct PlanScript {
     pub(crate) blueprint: Blueprint,
     pub(crate) steps: Vec<LabStep>,
-    /// Number of vnets each host has so far.
+    /// Number of vnets of each host so far.
     vnets: HashMap<Name, usize>,
     /// The settings that a step makes already.
     sysctls: HashSet<(Name, &'static str)>,

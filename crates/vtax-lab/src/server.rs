@@ -1,7 +1,7 @@
 //! The emulated server: a guest that is a whole machine with NICs that are cabled in pairs.
 //!
 //! The vtax that runs in the server builds the labs in it. Like a lab, the server has a journal, an owner and last
-//! words, and can be an ordinary user's.
+//! words, and can be an unprivileged user's.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ pub const KEPT: &str = "emulated";
 const GUEST: &str = "server";
 /// The namespace that QEMU runs in. It has no links, since QEMU itself connects the NICs.
 const HOST: &str = "host";
-/// The devices that QEMU must be able to imitate.
+/// The devices that QEMU must be able to emulate.
 const DEVICES: [&str; 8] =
     ["igb", "intel-iommu", "nvme", "pcie-root-port", "pvpanic-pci", "pxb-pcie", "virtio-9p-pci", "virtio-blk-pci"];
 
@@ -109,7 +109,7 @@ impl ServerPlan {
     }
 }
 
-/// The server's QEMU; [`LabError::NoGuest`] if this is no emulated server.
+/// The server's QEMU; [`LabError::NoGuest`] if this is not an emulated server.
 pub fn server(held: &LiveHolding) -> Result<Qemu, LabError> {
     held.guest(&name(GUEST))
 }

@@ -66,7 +66,7 @@ pub struct Site {
     stopped: BuildingStopped,
 }
 
-/// The folder in a lab's directory where its namespaces are pinned.
+/// The directory in a lab's directory where its namespaces are pinned.
 pub(crate) const PINS: &str = "netns";
 
 #[derive(Debug)]

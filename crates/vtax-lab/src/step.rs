@@ -66,7 +66,7 @@ pub enum LabStep {
         /// with its driver.
         was: Option<LinkState>,
     },
-    /// Makes virtual functions, none of which gets a driver by itself.
+    /// Makes virtual functions, none of which gets a driver automatically.
     CreateVfs {
         device: PciAddress,
         /// Location of its link, if not in this machine's own namespace. The link is up.
@@ -122,7 +122,7 @@ pub enum LinkRecipe {
         /// Pairs of queues, at least 1.
         queues: u32,
     },
-    /// A link with a MAC address of its own on another.
+    /// A link with its own MAC address on another.
     Macvlan { parent: Place },
     /// A link on another whose other end is a guest's NIC.
     Macvtap {

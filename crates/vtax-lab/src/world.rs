@@ -1,9 +1,10 @@
 //! Privilege: where labs live.
 //!
-//! Root's labs live in the machine's own mount namespace, pinned below `/run/vtax`. An ordinary user's labs live in a
-//! user namespace, and so in one of its mount namespaces. Nobody else sees that, and it is gone with its last process.
-//! For labs that outlive the command that made them, a process of the user, the *keeper*, holds these namespaces, and
-//! every later command joins them. Inside, everything works as for root: there is one way to build a lab.
+//! Root's labs live in the machine's own mount namespace, pinned below `/run/vtax`. An unprivileged user's labs live in
+//! a user namespace, and so in one of its mount namespaces. Nobody else sees that, and it is gone with its last
+//! process. For labs that outlive the command that made them, a process of the user, the *keeper*, holds these
+//! namespaces, and every later command joins them. Inside, everything works as for root: there is one way to build a
+//! lab.
 //!
 //! `/run` (or the user's run-time directory) is the right place for journals too: it is emptied by
 //! the reboot that takes everything that they tell of.
@@ -28,7 +29,7 @@ use run_directory::Admission;
 
 use crate::error::LabError;
 
-/// Time that a lab is to last.
+/// Lifetime of a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
     /// As long as the [`Lab`](crate::Lab), or until the next `clean` if the process is killed. Also to look at labs.
@@ -113,12 +114,12 @@ impl World {
         self.run.join("journals")
     }
 
-    /// A folder of somebody's own beside those of labs. It needn't exist.
+    /// A directory of somebody's own next to those of labs. It needn't exist.
     pub fn folder(&self, name: &str) -> PathBuf {
         self.run.join(name)
     }
 
-    /// The names of all folders beside those of labs.
+    /// The names of all directories next to those of labs.
     pub fn folders(&self) -> Result<Vec<String>, LabError> {
         let entries = fs::read_dir(&self.run).map_err(LabError::file("read", &self.run))?;
         Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())

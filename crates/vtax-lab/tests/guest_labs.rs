@@ -286,7 +286,7 @@ fn eight_guests_of_a_killed_process_are_removed_while_they_run() {
     guests_of_a_killed_process_go("orphans-up", "running");
 }
 
-/// Killed between the start of QEMU and the line that tells of it, nothing is known but the mark.
+/// Killed between the start of QEMU and the line that records it, only the mark is known.
 #[test]
 fn a_guest_that_was_never_written_down_is_found_by_its_mark() {
     let world = world();

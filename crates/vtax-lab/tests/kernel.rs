@@ -1,7 +1,7 @@
 //! Labs on the running kernel. These tests need root and fail without it.
 //!
-//! Each uses names of its own and looks only at what carries them, so that they can run at
-//! once, and beside other labs of this machine.
+//! Each uses its own names and looks only at what carries them, so that they can run at
+//! once, and next to other labs of this machine.
 
 #[path = "shared/build.rs"]
 mod build;
@@ -261,7 +261,7 @@ fn zones_of_one_host_meet_in_its_switch_or_in_one_outside() {
     }
 }
 
-/// Every method that this kernel has, each on a wire of its own, at both sides.
+/// Every method that this kernel has, each on a dedicated wire, at both sides.
 fn all_methods(world: &World, lab: &str) -> Topology {
     let mut text = String::new();
     for (index, method) in ZONE_METHODS.into_iter().filter(|method| can(world, *method)).enumerate() {

@@ -148,7 +148,7 @@ fn guests_on_macvtaps_are_reached_from_the_other_host_and_go_without_a_trace() {
         assert!(reaches("peer", web.address.addr(), bytes, 20), "web at {bytes}");
         assert!(reaches("sut", db.address.addr(), bytes, 20), "db at {bytes}");
     }
-    // The limit of the kernel's design that the documentation tells of.
+    // The limit of the kernel's design described in the documentation.
     assert!(!reaches("sut", web.address.addr(), 100, 2), "a host doesn't reach its own guests on macvtaps");
 
     lab.down().expect("all goes");

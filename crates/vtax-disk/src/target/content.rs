@@ -11,7 +11,7 @@ use std::{
 
 /// Bytes read at the beginning and at the end. Every file system and volume manager has something there.
 const EDGE: u64 = 1 << 20;
-/// Number of places between are looked at, and how much at each.
+/// Number of places in between to examine, and how much at each.
 const SAMPLES: u64 = 64;
 const PIECE: u64 = 4096;
 

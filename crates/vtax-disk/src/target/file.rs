@@ -53,7 +53,7 @@ fn check_direct(path: &Path, files: &KernelFiles) -> Result<(), TargetError> {
             let filesystem = mount.map(|mount| mount.filesystem).unwrap_or_default().into();
             Err(TargetError::NoDirect { path: path.to_owned(), filesystem })
         }
-        // Some file systems have no files without names. fio tells then.
+        // Some file systems have no files without names. fio then reports it.
         Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => Ok(()),
         Err(error) => Err(TargetError::unusable(path)(error)),
     }

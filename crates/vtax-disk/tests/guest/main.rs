@@ -1,5 +1,5 @@
-//! fio in guests without a network: lent by the host, started by the agent, its output read here. And disks whose figures
-//! are known, which only a guest's kernel has (null_blk) or only QEMU can limit.
+//! fio in guests without a network: shared by the host, started by the agent, its output read here. And disks whose
+//! figures are known, which only a guest's kernel has (null_blk) or only QEMU can limit.
 //!
 //! These tests need root, QEMU, a kernel for guests (`make kernel`, or `VTAX_KERNEL`), the agent (`make agent`, or
 //! `VTAX_AGENT`), fio and busybox; without them they fail. The guests are translated (TCG), so bounds of time are those
@@ -58,8 +58,8 @@ fn fio_runs_in_a_guest_on_a_disk_that_is_a_file_of_the_host() {
 }
 
 /// The clock of this guest counts instructions, so the figures are the same on a busy machine. A disk of a known time takes
-/// that, and what the kernel and fio do for each I/O, which is the same for both disks: some 10,000 instructions. That is
-/// 1 % of a millisecond, but 5 % of the shorter time.
+/// that, and what the kernel and fio do for each I/O, which is the same for both disks: about 10,000 instructions. That
+/// is 1 % of a millisecond, but 5 % of the shorter time.
 #[test]
 fn a_disk_with_a_known_time_is_found_to_have_it() {
     let machine = Machine::start_counted();

@@ -1,4 +1,4 @@
-//! Disks beside the one that a guest boots, and the ports that they are in.
+//! Disks in addition to the one that a guest boots, and the ports that they are in.
 
 use vtax_model::disk::{DiskAttach, DiskDevice};
 

@@ -124,7 +124,7 @@ fn add_nic(
     let mut given = files.all().zip(names.all());
     let added = given.try_for_each(|(file, name)| monitor.give_file(name, file.as_fd()));
     if let Err(error) = added.and_then(|()| monitor.add_netdev(&netdev(index, &names))) {
-        // The first error tells more. Files that the netdev has taken are closed with it.
+        // The first error is more informative. Files that the netdev has taken are closed with it.
         names.all().for_each(|name| drop(monitor.close_file(name)));
         return Err(error);
     }

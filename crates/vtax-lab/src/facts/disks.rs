@@ -59,7 +59,7 @@ pub(crate) fn tried(attach: &DiskAttach) -> DiskAttach {
     DiskAttach { aio: attach.aio, ..DiskAttach::plain(device) }
 }
 
-/// The modules of a guest whose NIC has this driver: also those of its disks, and of what it is lent.
+/// The modules of a guest whose NIC has this driver: also those of its disks, and of its shared directory.
 pub(crate) fn drivers_of_guest(nic: &str, guest: &Guest) -> String {
     let disks = guest.disks.iter().flat_map(|disk| vdisk::drivers(disk.attach.device));
     let mut drivers: Vec<&str> =

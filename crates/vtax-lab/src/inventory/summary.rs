@@ -66,7 +66,7 @@ pub struct GuestSummary {
     /// QEMU's process, as long as it runs.
     pub pid: Option<u32>,
     pub memory: ByteSize,
-    /// The host's memory that QEMU takes beside the guest's RAM, as long as QEMU runs.
+    /// The host's memory that QEMU takes in addition to the guest's RAM, while QEMU runs.
     pub overhead: Option<ByteSize>,
     pub vcpus: u32,
     /// The host's CPUs that they are pinned to.

@@ -1,7 +1,7 @@
 //! The devices that logical domains have: a file for each, with its owner and the state before.
 //!
 //! The file is made before the device is changed, and goes when it is as before. So labs see that the device is another's,
-//! and it can be put back even if the journal of its domain is gone.
+//! and it can be restored even if the journal of its domain is gone.
 
 use std::{
     fs, io,
@@ -31,7 +31,7 @@ pub struct DeviceClaim {
     pub device: PciAddress,
     /// For a virtual function: its physical one, and its number there.
     pub function_of: Option<(PciAddress, u32)>,
-    /// Previous state of the device. The settings of what is no virtual function are empty.
+    /// Previous state of the device. The settings of a device that is not a virtual function are empty.
     pub was: VfState,
 }
 
@@ -55,7 +55,7 @@ impl DeviceClaims {
         Ok(record::replace(&path, &checksum::line(&line))?)
     }
 
-    /// Gives a claim up. It is no error if there is none.
+    /// Releases a claim. It is not an error if there is none.
     pub fn give_up(&self, device: PciAddress) -> Result<(), LabError> {
         let path = self.path(device);
         match fs::remove_file(&path) {

@@ -1,6 +1,6 @@
 //! Virtual functions that a user makes and removes by hand, as `ldm create-vf` and `destroy-vf` do.
 //!
-//! A record beside those of labs says what was made and what the state was before. To remove the functions is to
+//! A record next to those of labs says what was made and what the previous state was. To remove the functions is to
 //! undo the record. What a killed vtax left is found and removed as with any lab.
 
 #[cfg(test)]
@@ -207,7 +207,7 @@ impl VfPlan {
 }
 
 impl Removal {
-    /// Removes them. If vtax made them, the state before is put back.
+    /// Removes them. If vtax made them, the previous state is restored.
     pub fn carry_out(&self, world: &World) -> Result<(), LabError> {
         if !self.is_as_recorded() {
             PciTree::live().set_numvfs(self.device, 0).map_err(LabError::kernel(self.device))?;

@@ -109,7 +109,7 @@ impl Owners {
         self.0.keys().map(|device| (*device, self.domain(*device))).collect()
     }
 
-    /// Adds what the links that are in labs tell. A link that can't be reached is left out.
+    /// Adds what the links that are in labs tell. A link that can't be reached is omitted.
     pub(super) fn look_into(&self, world: &World, facts: &mut PciFacts) {
         for (device, owner) in &self.0 {
             let (Some(at), Some(lab)) = (&owner.at, &owner.lab) else { continue };

@@ -51,7 +51,7 @@ impl GuestAttachment<'_> {
         self.on_tap(NicKind::Virtio { tap: tap.link.clone(), nic }, tap, script);
     }
 
-    /// `emulated`: a NIC that QEMU imitates, on a tap.
+    /// `emulated`: a NIC that QEMU emulates, on a tap.
     pub(crate) fn with_model(&self, model: EmulatedNic, script: &mut PlanScript) {
         let tap = self.tap(Vnet::Bridge, script);
         self.on_tap(NicKind::Emulated { tap: tap.link.clone(), model }, tap, script);

@@ -14,7 +14,7 @@ use crate::{
 
 /// Planning of zones of one method.
 pub(crate) struct ZoneMethod {
-    /// The kind of link that the kernel must have, beside the veth pair of the wire.
+    /// The kind of link that the kernel must have, in addition to the veth pair of the wire.
     pub(super) link: Option<&'static str>,
     pub(crate) address: AddressOf,
     /// Effect on the wire's end that the zone is attached to.
@@ -110,7 +110,7 @@ pub(crate) struct ZoneAttachment<'a> {
 }
 
 impl ZoneAttachment<'_> {
-    /// The link of a zone with a network stack of its own.
+    /// The link of a zone with a separate network stack.
     pub(super) fn link(&self) -> Place {
         Place::zone(&self.zone.name)
     }

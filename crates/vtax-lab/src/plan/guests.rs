@@ -63,7 +63,7 @@ pub(super) fn admit(
     Ok(admitted)
 }
 
-/// Storage daemons have directories beside that of QEMU, so a guest with such disks has one for all of them.
+/// Storage daemons have directories next to that of QEMU, so a guest with such disks has one for all of them.
 fn directory(own: PathBuf, disks: &PlannedDisks) -> PathBuf {
     match disks.disks.iter().any(DiskLaunch::has_daemons) {
         true => own.join(paths::QEMU),

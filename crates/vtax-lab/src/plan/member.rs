@@ -33,7 +33,7 @@ pub(super) fn members<'a>(topology: &'a Topology, nics: &[&'static ZoneMethod]) 
         host: &guest.host,
         wire: &guest.wire,
         method: guest.attach.method(),
-        // A guest's address is from the wire's network, whatever its NIC hangs on.
+        // A guest's address is from the wire's network, whatever its NIC is attached to.
         address: AddressOf::Wire,
         claim: nic::claim(&guest.attach),
     });

@@ -94,7 +94,7 @@ impl Site {
         }
     }
 
-    /// Puts devices back, the last first. A mark stays if its device could not be put back.
+    /// Pestores devices, the last first. A mark stays if its device could not be restored.
     fn return_devices(&mut self) -> Vec<LabError> {
         let marks = match self.marked_devices() {
             Ok(marks) => marks,
@@ -115,7 +115,7 @@ impl Site {
         for guest in names_in(&path)? {
             let Ok(name) = Name::try_from(guest) else { continue };
             let own = path.join(name.as_str());
-            // QEMU's directory is that of the guest, or below it beside those of its storage daemons.
+            // QEMU's directory is that of the guest, or below it next to those of its storage daemons.
             let below = own.join(paths::QEMU);
             paths::unmount(&own);
             [below, own].iter().try_for_each(|directory| home::remove_of(&name, directory))?;

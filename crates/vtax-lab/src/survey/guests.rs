@@ -67,7 +67,7 @@ impl QemuFacts {
     }
 }
 
-/// The trial needs a kernel and an initramfs, which is made if all guests have disks of their own.
+/// The trial needs a kernel and an initramfs, which is made if all guests have their own disks.
 fn why_no_kvm(program: &QemuProgram, needs: &GuestNeeds, systems: &[SystemFacts]) -> Option<String> {
     let own = systems.iter().find_map(|facts| match (&facts.system, &facts.boot) {
         (System::Own { kernel }, Ok(Boot::Kernel { initramfs, .. })) => Some((kernel.clone(), initramfs.clone())),
@@ -134,7 +134,7 @@ fn vhost() -> Result<(), Unsupported> {
     opened.map(drop).map_err(refuse)
 }
 
-/// The remedy names the bridge as well, since a tap on a bridge needs no file of its own in `/dev`.
+/// The remedy names the bridge as well, since a tap on a bridge needs no dedicated file in `/dev`.
 fn no_macvtap(error: SysError) -> Unsupported {
     let Unsupported { why, remedy } = match error {
         SysError::NoSuchKind { kind } => Unsupported::new(

@@ -42,7 +42,7 @@ impl GuestNeeds {
     }
 
     /// No needs yet. `agent` is the program that becomes the first process of guests. `kernel` is for guests
-    /// that name no kernel of their own; if it is absent, a kernel is looked for.
+    /// that do not name a kernel; if it is absent, a kernel is looked for.
     pub fn new(agent: &Path, kernel: Option<&Path>) -> GuestNeeds {
         let (systems, disks, devices) = Default::default();
         GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), systems, disks, devices }

@@ -1,4 +1,4 @@
-//! The keeper: a process of an ordinary user that does nothing but hold the namespaces in which
+//! The keeper: a process of an unprivileged user that does nothing but hold the namespaces in which
 //! that user's kept labs live.
 
 use std::{

@@ -9,7 +9,7 @@ use vtax_sys::{netlink::IfIndex, pci::PciAddress};
 
 use super::seen::{Seen, SeenLink};
 
-/// The reason for each device that must stay. If there are several, the first one is told.
+/// The reason for each device that must stay. If there are several, the first one is reported.
 pub(super) fn reasons(seen: &Seen) -> BTreeMap<PciAddress, String> {
     let mut kept = BTreeMap::new();
     for index in &seen.default_routes {
