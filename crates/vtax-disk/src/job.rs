@@ -48,7 +48,7 @@ pub enum FioJobError {
 
 /// Blocks that fill the range: large, since nobody measures how fast it is filled.
 const FILL_BLOCK: u64 = 1 << 20;
-/// Number of of them are in flight.
+/// Number of them in flight.
 const FILL_DEPTH: u32 = 16;
 
 impl FioJob {

@@ -117,7 +117,10 @@ fn brief(error: &GuestError) -> String {
         GuestError::Stopped { state, .. } => format!("KVM cannot run a guest: QEMU stops it ({state})"),
         GuestError::Ended { words, .. } => {
             let line = words.qemu.last().or(words.console.last());
-            format!("a guest exits immediately under KVM: {}", line.map_or("it printed nothing".into(), ForeignText::to_string))
+            format!(
+                "a guest exits immediately under KVM: {}",
+                line.map_or("it printed nothing".into(), ForeignText::to_string)
+            )
         }
         other => format!("a guest did not start under KVM: {other}"),
     }

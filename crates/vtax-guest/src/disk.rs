@@ -118,8 +118,7 @@ fn open_chain(disk: &Path, format: Option<DiskFormat>) -> Result<Vec<DiskImage>,
         let header = Qcow2::read(&image.file).map_err(|why| (described(image, &chain, why), NAME_ONE))?;
         let Some(name) = header.base else { return Ok(chain) };
         if image.path.extension().is_none_or(|extension| extension != "qcow2") {
-            let why =
-                "has a backing file but is not named *.qcow2: a guest may have written that".to_owned();
+            let why = "has a backing file but is not named *.qcow2: a guest may have written that".to_owned();
             return Err((described(image, &chain, why), "rename it to *.qcow2 if you created it"));
         }
         let base = open_base(image, &name, header.format)?;
@@ -196,10 +195,9 @@ fn check(disk: &File) -> io::Result<Result<DiskFormat, Problem>> {
         Kind::Qcow2 => Ok(DiskFormat::Qcow2),
         Kind::BootDisk => Ok(DiskFormat::Raw),
         Kind::Other(what, remedy) => Err((what.to_owned(), remedy)),
-        Kind::Unknown => Err((
-            "is neither qcow2 nor a disk with a boot record".to_owned(),
-            "name a bootable image of a whole disk",
-        )),
+        Kind::Unknown => {
+            Err(("is neither qcow2 nor a disk with a boot record".to_owned(), "name a bootable image of a whole disk"))
+        }
     })
 }
 
@@ -251,7 +249,9 @@ impl Qcow2 {
             () if version == 3 && long(&header, 72) & EXTERNAL_DATA != 0 => {
                 return Err("stores its data in another file".to_owned());
             }
-            () if length > NAME => return Err("is a damaged qcow2: the name of its backing file is too long".to_owned()),
+            () if length > NAME => {
+                return Err("is a damaged qcow2: the name of its backing file is too long".to_owned());
+            }
             () if offset == 0 || length == 0 => return Ok(Qcow2::default()),
             () => {}
         }

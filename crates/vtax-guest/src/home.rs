@@ -173,7 +173,10 @@ pub fn weaknesses(qemu: &QemuProgram) -> Vec<String> {
         list.push("guests run as this user: this user namespace has no other user IDs for them".to_owned());
     }
     if !qemu.sandbox {
-        list.push(format!("guests can use every system call: {} or the kernel lacks seccomp support", qemu.path.display()));
+        list.push(format!(
+            "guests can use every system call: {} or the kernel lacks seccomp support",
+            qemu.path.display()
+        ));
     }
     if !GuestCgroup::can_be() {
         list.push(

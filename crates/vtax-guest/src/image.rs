@@ -33,7 +33,7 @@ const KEPT: usize = 64;
 /// The shell and tools that a guest gets on request.
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 
-/// True if a guest has a shell.
+/// Programs in a guest in addition to those it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tools {
     /// The agent only.

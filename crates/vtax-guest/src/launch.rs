@@ -170,7 +170,7 @@ pub struct Launch {
     /// Its disks in addition to the one that it boots.
     #[serde(default, skip_serializing_if = "GuestDisks::is_none")]
     pub disks: GuestDisks,
-    /// True if its processors stand still until [`Monitor::resume`](super::qmp::Monitor::resume).
+    /// True if its processors are stopped until [`Monitor::resume`](super::qmp::Monitor::resume).
     #[serde(default)]
     pub paused: bool,
     /// True if it has a second monitor, for one who stays connected to hear its events.
@@ -275,7 +275,7 @@ pub enum NicKind {
         /// The device. The host's kernel serves its rings if the backend is vhost; otherwise QEMU's main loop does.
         nic: VirtioNic,
     },
-    /// A NIC of hardware, emulated by QEMU, on a tap.
+    /// A hardware NIC emulated by QEMU, on a tap.
     Emulated {
         /// A tap as for virtio-net, with one queue.
         tap: LinkName,

@@ -65,7 +65,7 @@ pub struct QmpEvent {
     pub data: Map<String, Value>,
 }
 
-/// True if the guest's processors run (`query-status`).
+/// Reply of `query-status`: whether the guest's processors run.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Status {
     /// True if they run.
@@ -319,7 +319,9 @@ impl Monitor {
             }
             match self.fill(left) {
                 Ok(0) => return Err(self.fail(command, "is closed".to_owned())),
-                Ok(_) if self.pending.len() > LONGEST => return Err(self.fail(command, "sends an endless line".to_owned())),
+                Ok(_) if self.pending.len() > LONGEST => {
+                    return Err(self.fail(command, "sends an endless line".to_owned()));
+                }
                 Ok(_) => {}
                 Err(error) if is_late(&error) => {}
                 Err(error) => return Err(self.fail(command, format!("is lost: {error}"))),

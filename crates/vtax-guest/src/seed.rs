@@ -73,8 +73,7 @@ fn files(launch: &Launch, seed: &Seed, identity: &str) -> [(&'static str, String
 
 fn user_data() -> String {
     let mut text =
-        "#cloud-config\n# Starts the vtax agent and changes nothing else.\nruncmd:\n- - sh\n  - -c\n  - |\n"
-            .to_owned();
+        "#cloud-config\n# Starts the vtax agent and changes nothing else.\nruncmd:\n- - sh\n  - -c\n  - |\n".to_owned();
     for line in script().lines() {
         // Writing to a string can't fail.
         let _ = writeln!(text, "    {line}");

@@ -44,7 +44,7 @@ pub enum Dependency {
     Master { guest: Name },
 }
 
-/// True if a guest could move to another machine while it runs.
+/// Live migration capability of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Migration {
@@ -155,9 +155,7 @@ fn needs(launch: &Launch) -> Vec<String> {
     let disk = match launch.boot {
         Boot::Kernel { .. } => None,
         Boot::Disk { keep: true, .. } => Some("its disk"),
-        Boot::Disk { keep: false, .. } => {
-            Some("its disk image, and a copy of its writes, stored in a file here")
-        }
+        Boot::Disk { keep: false, .. } => Some("its disk image, and a copy of its writes, stored in a file here"),
     };
     [processor, pages, disk].into_iter().flatten().map(str::to_owned).collect()
 }

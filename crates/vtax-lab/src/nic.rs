@@ -65,9 +65,7 @@ pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<
         Entry::Device(None, _) | Entry::Guest(_) => {
             Err(Unsupported::new(format!("`{method}` attaches guests, not zones"), "make it a guest"))
         }
-        Entry::Host => {
-            Err(Unsupported::new("`native` is the host itself, not a zone", "use the host's own endpoint"))
-        }
+        Entry::Host => Err(Unsupported::new("`native` is the host itself, not a zone", "use the host's own endpoint")),
     }
 }
 
@@ -104,9 +102,7 @@ fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
     match (nics.is_empty(), capable.iter().any(|nic| nic.kept.is_none()), kept) {
         (true, ..) => Err(Unsupported::new("this machine has no PCI NIC", elsewhere)),
         (_, false, None) => Err(Unsupported::new("no NIC of this machine supports virtual functions", elsewhere)),
-        (_, false, Some(why)) => {
-            Err(Unsupported::new(format!("the only NIC here must stay: {why}"), elsewhere))
-        }
+        (_, false, Some(why)) => Err(Unsupported::new(format!("the only NIC here must stay: {why}"), elsewhere)),
         (_, true, _) if matches!(attach, Attach::RootDomain) => facts.pci.for_guests(),
         (_, true, _) => Ok(()),
     }

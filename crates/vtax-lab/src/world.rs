@@ -46,7 +46,7 @@ pub struct World {
     stopped: BuildingStopped,
 }
 
-/// True if nothing is built any more in a world. All clones of the world share it.
+/// Flag that stops building in a world. All clones of the world share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BuildingStopped(Arc<AtomicBool>);
 
@@ -114,7 +114,7 @@ impl World {
         self.run.join("journals")
     }
 
-    /// A directory of somebody's own next to those of labs. It needn't exist.
+    /// A custom directory next to those of labs. It need not exist.
     pub fn folder(&self, name: &str) -> PathBuf {
         self.run.join(name)
     }

@@ -1,7 +1,7 @@
 //! Labs on the running kernel. These tests need root and fail without it.
 //!
-//! Each uses its own names and looks only at what carries them, so that they can run at
-//! once, and next to other labs of this machine.
+//! Each uses its own names and looks only at what carries them, so that they can run
+//! simultaneously, and alongside other labs of this machine.
 
 #[path = "shared/build.rs"]
 mod build;
@@ -325,7 +325,10 @@ fn a_lab_that_is_stopped_while_it_is_built_takes_no_further_step() {
     assert!(error.contains("`stopped` was not built: interrupted by the user"), "{error}");
     assert_nothing_left("stopped");
     let error = Lab::up(&world, plan(&many, &Facts::gather(&world).expect("facts")).expect("a plan"), Lifetime::Kept);
-    assert!(error.is_err_and(|error| error.to_string().contains("interrupted by the user")), "nothing is built any more");
+    assert!(
+        error.is_err_and(|error| error.to_string().contains("interrupted by the user")),
+        "nothing is built any more"
+    );
     assert_nothing_left("stopped");
 }
 

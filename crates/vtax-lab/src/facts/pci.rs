@@ -19,7 +19,7 @@ pub(crate) const VFIO: &str = "vfio-pci";
 pub struct PciFacts {
     /// An IOMMU is at work, so that devices can be handed to guests.
     pub iommu: bool,
-    /// True if vfio-pci can take devices, or why not.
+    /// Availability of vfio-pci, or why not.
     pub vfio: Result<(), Unsupported>,
     pub roots: Vec<RootComplex>,
     pub slots: Vec<SlotFacts>,
@@ -153,7 +153,7 @@ impl PciFacts {
         self.devices.iter().filter(|device| device.is_nic()).map(called).collect()
     }
 
-    /// Returns whether guests can have PCI devices here, or why not.
+    /// Checks that guests can have PCI devices here; the error says why not.
     pub(crate) fn for_guests(&self) -> Result<(), Unsupported> {
         if !self.iommu {
             return Err(Unsupported::new(

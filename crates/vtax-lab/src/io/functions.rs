@@ -99,12 +99,12 @@ pub enum VfError {
     #[error("{name} has no network link here to configure its functions; omit their settings")]
     #[diagnostic(code("no-network-link"))]
     NoLink { name: String },
-    #[error("{name}: its functions accept a MAC address or a rate only while its link is up; run: ip link set {link} up")]
+    #[error(
+        "{name}: its functions accept a MAC address or a rate only while its link is up; run: ip link set {link} up"
+    )]
     #[diagnostic(code("nic-down"))]
     Down { name: String, link: String },
-    #[error(
-        "{name}: new functions get no driver (sriov_drivers_autoprobe is 0) and so no MTU; omit --mtu"
-    )]
+    #[error("{name}: new functions get no driver (sriov_drivers_autoprobe is 0) and so no MTU; omit --mtu")]
     #[diagnostic(code("autoprobe-off"))]
     Unprobed { name: String },
     #[error("{name}: its driver supports an MTU of at most {most}, {wanted} requested; use a smaller one")]

@@ -1,4 +1,4 @@
-//! `emulated`: a NIC of hardware that QEMU emulates, on a tap that is a port of the host's virtual switch.
+//! `emulated`: a hardware NIC that QEMU emulates, on a tap that is a port of the host's virtual switch.
 
 use vtax_model::{guest::EmulatedNic, method::Unsupported};
 

@@ -68,10 +68,7 @@ fn machine<'a>(attach: &Attach, facts: &'a Facts) -> Result<&'a GuestFacts, Unsu
         facts.has_link_kind("bridge")?;
     }
     let nobody_looked = || {
-        Unsupported::new(
-            "no search was made for QEMU and a kernel for guests",
-            "request guests by their method's name",
-        )
+        Unsupported::new("no search was made for QEMU and a kernel for guests", "request guests by their method's name")
     };
     facts.guests.as_ref().ok_or_else(nobody_looked)
 }

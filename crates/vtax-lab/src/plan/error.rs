@@ -123,9 +123,7 @@ pub enum NicError {
     #[error("it must stay: {0}; use another NIC")]
     #[diagnostic(code("nic-must-stay"))]
     Kept(String),
-    #[error(
-        "{0} uses it with all its virtual functions; take that lab down first (vtax lab down), or use another NIC"
-    )]
+    #[error("{0} uses it with all its virtual functions; take that lab down first (vtax lab down), or use another NIC")]
     #[diagnostic(code("nic-lent"))]
     Lent(String),
     #[error("it has no driver; load the vendor's driver (modprobe), or bind it")]

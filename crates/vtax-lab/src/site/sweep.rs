@@ -94,7 +94,7 @@ impl Site {
         }
     }
 
-    /// Pestores devices, the last first. A mark stays if its device could not be restored.
+    /// Restores devices, the last first. A mark stays if its device could not be restored.
     fn return_devices(&mut self) -> Vec<LabError> {
         let marks = match self.marked_devices() {
             Ok(marks) => marks,

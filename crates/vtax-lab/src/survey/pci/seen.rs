@@ -131,9 +131,7 @@ fn in_use(tree: &PciTree) -> Vec<(PciAddress, String)> {
     // mounted are kept too.
     for driver in ["9pnet_virtio", "virtiofs"] {
         let shares = tree.behind_virtio(driver);
-        found.extend(
-            shares.into_iter().map(|device| (device, "it provides the outer machine's files".to_owned())),
-        );
+        found.extend(shares.into_iter().map(|device| (device, "it provides the outer machine's files".to_owned())));
     }
     let port = tree.behind_port(AGENT_PORT);
     found.extend(port.map(|device| (device, "it carries commands from the outer vtax".to_owned())));
