@@ -48,8 +48,8 @@ pub enum GuestDiskError {
     #[diagnostic(code("disk-in-use"))]
     Swap { disk: String, device: ForeignText },
     #[error(
-        "{disk} is in use in its guest: the kernel there says that something has /dev/{name} for itself, perhaps in a \
-         container; look for it there with lsblk, and end it first"
+        "{disk} is in use in its guest: the kernel there says that something holds /dev/{name} exclusively, perhaps in \
+         a container; find it there with lsblk, and stop it first"
     )]
     #[diagnostic(code("disk-in-use"))]
     Claimed { disk: String, name: String },

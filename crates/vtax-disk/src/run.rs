@@ -45,8 +45,8 @@ pub enum FioError {
     #[diagnostic(code("disk-hangs"))]
     Late { limit: Span },
     #[error(
-        "fio did not end within {limit} and can't be killed: process {pid} waits in the kernel for a disk that doesn't \
-         answer; make the disk answer (a suspended one is resumed by dmsetup resume), and the process ends"
+        "fio did not finish within {limit} and cannot be killed: process {pid} waits in the kernel for a disk that does \
+         not answer; make the disk answer (dmsetup resume for a suspended one), and the process exits"
     )]
     #[diagnostic(code("disk-hangs"))]
     Stuck { limit: Span, pid: u32 },

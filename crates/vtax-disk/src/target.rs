@@ -61,8 +61,8 @@ pub enum TargetError {
     #[diagnostic(code("disk-in-use"))]
     Loop { path: PathBuf, by: String },
     #[error(
-        "{} is in use: the kernel says that something has it for itself, perhaps in another container or mount \
-         namespace; look for it with lsof and lsblk, and end it first",
+        "{} is in use: the kernel says that something holds it exclusively, perhaps in another container or \
+         mount namespace; find it with lsof and lsblk, and stop it first",
         path.display()
     )]
     #[diagnostic(code("disk-in-use"))]
@@ -86,8 +86,8 @@ pub enum TargetError {
     #[diagnostic(code("disk-too-small"))]
     NoRoom { path: PathBuf, needed: ByteSize, free: ByteSize },
     #[error(
-        "{} can't be opened with O_DIRECT: its file system {filesystem} always uses the page cache; name a file on \
-         another file system, or say direct=off and have the cache measured",
+        "cannot open {} with O_DIRECT: its file system {filesystem} always uses the page cache; name a file on \
+         another file system, or set direct=off to measure the cache",
         path.display()
     )]
     #[diagnostic(code("no-direct-io"))]

@@ -233,7 +233,7 @@ fn a_disk_that_hangs_ends_as_a_failure() {
     ran("fsfreeze", &["--unfreeze", &at]);
     let FioError::Stuck { pid, .. } = error else { panic!("{error}") };
     let told = error.to_string();
-    assert!(told.contains("can't be killed") && told.contains(&pid.to_string()), "{told}");
+    assert!(told.contains("cannot be killed") && told.contains(&pid.to_string()), "{told}");
     // It gets the signal that it has been sent, now that the disk answers.
     let until = Instant::now() + Duration::from_secs(300);
     let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

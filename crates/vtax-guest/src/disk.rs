@@ -365,7 +365,7 @@ mod tests {
         let refused = |path: &str| inspect(Path::new(path)).expect_err("no file").to_string();
         assert_eq!(
             refused("/no/such.qcow2"),
-            "the disk image /no/such.qcow2 can't be used: No such file or directory (os error 2); \
+            "the disk image /no/such.qcow2 cannot be used: No such file or directory (os error 2); \
              name a readable qcow2 or raw image"
         );
         assert!(refused("/").contains("is a directory"));

@@ -50,8 +50,8 @@ pub enum GuestError {
     #[diagnostic(code("guest-stopped"))]
     Stopped { guest: Name, state: ForeignText, words: Box<LastWords> },
     #[error(
-        "guest `{guest}`: QEMU (process {pid}) is still there after SIGKILL: the kernel holds it, as it does while a disk \
-         doesn't answer; make the disk answer, or look at /proc/{pid}/stack, and then remove the rest: vtax lab clean"
+        "guest `{guest}`: QEMU (process {pid}) still exists after SIGKILL: the kernel holds it, as it does while a disk \
+         does not answer; make the disk answer, or look at /proc/{pid}/stack, and then remove the rest: vtax lab clean"
     )]
     #[diagnostic(code("qemu-not-ended"))]
     Unkillable { guest: Name, pid: u32 },

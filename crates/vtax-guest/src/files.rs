@@ -260,8 +260,8 @@ pub(super) fn kvm_is_closed(version: Version) -> Option<String> {
     let closed = version < Version::OPEN_KVM && kvm_group().is_none() && !fs::metadata(KVM).is_ok_and(is_for_all);
     closed.then(|| {
         format!(
-            "only root may open {KVM}, and QEMU {version} can't take it open from vtax; use QEMU {} or later, \
-             or give it a group (chgrp kvm {KVM}; chmod 660 {KVM})",
+            "only root may open {KVM}, and QEMU {version} cannot take it open from vtax; use QEMU {} or \
+             later, or give it a group (chgrp kvm {KVM}; chmod 660 {KVM})",
             Version::OPEN_KVM
         )
     })

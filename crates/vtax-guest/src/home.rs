@@ -181,7 +181,7 @@ pub fn weaknesses(qemu: &QemuProgram) -> Vec<String> {
     if !GuestCgroup::can_be() {
         list.push(
             "a guest's memory and processes are limited by resource limits (RLIMIT_DATA, RLIMIT_NPROC), which \
-             don't know shared memory: vtax may make no cgroup here that limits them"
+             do not cover shared memory: vtax cannot create a cgroup here to limit them"
                 .to_owned(),
         );
     }

@@ -104,7 +104,7 @@ impl Places {
 
 fn missing(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "isn't there".to_owned(),
+        io::ErrorKind::NotFound => "does not exist".to_owned(),
         _ => format!("cannot be read: {error}"),
     }
 }
@@ -190,8 +190,8 @@ mod tests {
     fn without_a_kernel_every_place_is_named_with_what_to_do() {
         let base = tempfile::tempdir().expect("a folder");
         let error = places(base.path()).find(None).expect_err("there is none").to_string();
-        assert!(error.contains("boot/vmlinuz-6.1.0 isn't there"), "{error}");
-        assert!(error.contains("cache isn't there"), "{error}");
+        assert!(error.contains("boot/vmlinuz-6.1.0 does not exist"), "{error}");
+        assert!(error.contains("cache does not exist"), "{error}");
         assert!(error.contains("--kernel") && error.contains("make kernel"), "{error}");
     }
 
@@ -201,7 +201,7 @@ mod tests {
         put(&base.path().join("cache"), "6.12.0", "lib/modules");
         let bare = base.path().join("vmlinuz");
         let refuse = |path: &Path| places(base.path()).find(Some(path)).expect_err("useless").to_string();
-        assert!(refuse(&bare).contains("isn't there"));
+        assert!(refuse(&bare).contains("does not exist"));
         fs::write(&bare, "text").expect("a file");
         assert!(refuse(&bare).contains("is not an x86 kernel image"));
         fs::write(&bare, image("6.6.6")).expect("a file");

@@ -49,8 +49,8 @@ impl fmt::Display for CleanNote {
         match self {
             CleanNote::Damaged { lab, error, kept } => write!(
                 f,
-                "lab {lab}: its journal can't be read ({error}); {by_marks}; the file is kept as {}, remove it when you don't \
-                 need it",
+                "lab {lab}: its journal is unreadable ({error}); {by_marks}; the file is kept as {}, remove it when no \
+                 longer needed",
                 kept.display()
             ),
             CleanNote::Lost { lab } => write!(f, "lab {lab}: its journal lost lines; {by_marks}"),

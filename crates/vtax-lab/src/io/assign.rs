@@ -30,7 +30,7 @@ pub enum AssignError {
     #[diagnostic(code("no-functions"))]
     NotMade { physical: String, function: String },
     #[error(
-        "{name} is a physical function, which no domain gets alone; name {endpoint} for the whole device, or a virtual \
+        "{name} is a physical function, which cannot be assigned alone; name {endpoint} for the whole device, or a virtual \
          function (vtax ldm create-vf {name})"
     )]
     #[diagnostic(code("device-not-assignable"))]
@@ -54,14 +54,14 @@ pub enum AssignError {
     #[diagnostic(code("no-iommu-group"))]
     NoGroup { name: String, device: String },
     #[error(
-        "{name} can't be given away alone: {other} is in the IOMMU group of {device}, and the hardware doesn't keep the two \
-         apart; give away what has both, or leave it"
+        "cannot assign {name} alone: {other} is in the IOMMU group of {device}, and the hardware does not isolate the \
+         two; assign an entry that contains both, or neither"
     )]
     #[diagnostic(code("iommu-group-shared"))]
     Shared { name: String, device: String, other: String },
     #[error(
-        "{name} can't be given away: {physical} has virtual functions ({functions}); take them from their domains and \
-         remove them first: vtax ldm destroy-vf {physical}"
+        "cannot assign {name}: {physical} has virtual functions ({functions}); remove them from their domains and \
+         destroy them first: vtax ldm destroy-vf {physical}"
     )]
     #[diagnostic(code("functions-in-use"))]
     HasFunctions { name: String, physical: String, functions: String },
