@@ -143,7 +143,7 @@ const FAULTS: [(&str, bool, &str); 4] = [
     ("0 8192 error", false, "an I/O failed: Input/output error"),
     ("0 8192 flakey /dev/ram4 0 1 1", false, "an I/O failed: Input/output error"),
     ("0 8192 delay /dev/ram4 0 300", true, "1 samples"),
-    ("suspended", false, "was killed: the disk answers too slowly, or not at all"),
+    ("suspended", false, "was killed: the disk responds too slowly or not at all"),
 ];
 
 /// Disks that fail, are slow, hang, or run out of room: the sample or the run says so, and the run ends and leaves

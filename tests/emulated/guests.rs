@@ -50,7 +50,7 @@ pub(crate) fn function(server: &Server) {
     ));
     let gone = lab.exec("web", &["true"]);
     let told = String::from_utf8_lossy(&gone.stderr);
-    assert!(told.contains("guest `web` is gone: it took more memory than its limit of"), "{told}");
+    assert!(told.contains("guest `web` exited: it exceeded its memory limit of"), "{told}");
     lab.down();
     let left = "ls -d /sys/fs/cgroup/vtax-* /run/vtax/labs/t-vf 2>/dev/null; grep labs/t-vf /proc/mounts; true";
     let left = server.shell(left);

@@ -18,10 +18,10 @@ pub(crate) fn refused(server: &Server) {
         format!("[[{kind}]]\nname = \"web\"\nhost = \"{host}\"\nmethod = \"{method}\"\n{more}\n")
     };
     let cases = [
-        (wire([NEAR, "eno77"], ""), "there is no PCI device `eno77`"),
+        (wire([NEAR, "eno77"], ""), "no PCI device `eno77`"),
         (wire([NEAR, NEAR], ""), "at both ends"),
-        // The files of the machine outside come through it.
-        (wire(["pci_0/02", FAR], ""), "no network controller"),
+        // It provides the outer machine's files.
+        (wire(["pci_0/02", FAR], ""), "not a network controller"),
         (wire([NEAR, FAR], &domain("zone", "sut", "sr-iov", "count = 8")), "it can have 7"),
         (wire([NEAR, FAR], &domain("guest", "sut", "root-domain", "")), "must stay"),
         (wire([NEAR, FAR], &domain("guest", "sut", "sr-iov", "masters = [\"web\"]")), "dependency cycle"),

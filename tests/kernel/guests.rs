@@ -77,7 +77,7 @@ fn a_lab_whose_qemu_crashed_is_built_once_more() {
         let output = command.env("VTAX_QEMU", qemu).output().expect("it runs");
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(status), "{told}");
-        assert!(told.contains("was ended by signal 6") && told.contains("building the lab once more"), "{told}");
+        assert!(told.contains("was killed by signal 6") && told.contains("the lab is built once more"), "{told}");
         assert_nothing_left(&bench);
     }
 }
@@ -193,6 +193,6 @@ fn a_guest_that_is_killed_is_named_and_the_rest_is_put_back() {
     let output = child.wait_with_output().expect("it ends");
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(69), "{told}");
-    assert!(told.contains("guest `paravirtual-sut` is gone") && told.contains("vtax-agent: ready"), "{told}");
+    assert!(told.contains("guest `paravirtual-sut` exited") && told.contains("vtax-agent: ready"), "{told}");
     assert_nothing_left(&bench);
 }

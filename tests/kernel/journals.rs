@@ -199,7 +199,7 @@ fn a_journal_that_was_emptied_or_removed_loses_nothing() {
     scene.up();
     fs::remove_file(scene.journal()).expect("ours");
     let (told, _) = scene.clean("removed");
-    assert!(told.contains("its journal is gone"), "{told}");
+    assert!(told.contains("its journal is missing"), "{told}");
 }
 
 /// The mark is not the name: what lies among a lab's namespaces without the mark is somebody else's.

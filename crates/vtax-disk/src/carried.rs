@@ -2,8 +2,8 @@
 //!
 //! A distribution's fio needs dozens of libraries, since it can also speak to stores on a network. Which ones, and where
 //! they are, only the loader knows, so it is asked (`--list` of ld.so(8)); it maps them and runs nothing of them. They are
-//! put into one folder beside the loader, which a guest sees read-only by 9p. There the loader is started with that folder
-//! as its only place for libraries.
+//! put into one directory next to the loader, which a guest sees read-only by 9p. There the loader is started with that
+//! directory as its only place for libraries.
 
 use std::{
     collections::BTreeMap,
@@ -23,30 +23,30 @@ use vtax_model::foreign::ForeignText;
 use vtax_sys::deadline::output_within;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The loader in the folder.
+/// The loader in the directory.
 const LOADER: &str = "ld.so";
 /// The program in it.
 const PROGRAM: &str = "fio";
 /// The libraries in it.
 const LIBRARIES: &str = "lib";
-/// How long the loader may take to list: it reads a hundred files.
+/// Timeout for listing by the loader: it reads a hundred files.
 const SOON: Duration = Duration::from_secs(20);
 /// No program of a distribution that vtax carries is larger. A program is read whole.
 const PROGRAM_MOST: u64 = 256 << 20;
-/// How many folders are kept: for each version of the program or one of its libraries there is a new one.
+/// Maximum number of directories kept: for each version of the program or one of its libraries there is a new one.
 const KEPT: usize = 3;
 
-/// Why a program can't be carried.
+/// Reason why a program cannot be carried.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum CarryError {
-    #[error("there is no fio in the PATH: install it, for example by apt-get install fio")]
+    #[error("fio was not found in PATH; install it, e.g. apt-get install fio")]
     #[diagnostic(code("no-fio"))]
     NoProgram,
-    #[error("{} can't be carried into a guest: {why}", path.display())]
+    #[error("cannot copy {} into a guest: {why}", path.display())]
     #[diagnostic(code("not-carried"))]
     Program { path: PathBuf, why: String },
-    #[error("{} can't be carried into a guest: {} needs the library {library}, which is missing; install it", path.display(), path.display())]
+    #[error("cannot copy {} into a guest: {} needs the missing library {library}; install it", path.display(), path.display())]
     #[diagnostic(code("not-carried"))]
     NoLibrary { path: PathBuf, library: ForeignText },
     #[error("cannot {what} {}: {source}", path.display())]
@@ -60,15 +60,15 @@ impl CarryError {
     }
 }
 
-/// A folder of this machine with a program and all that it needs.
+/// A directory of this machine with a program and all that it needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CarriedProgram {
-    /// The folder, which guests see.
+    /// The directory, which guests see.
     pub folder: PathBuf,
 }
 
 impl CarriedProgram {
-    /// fio from the PATH, in a folder in `carried`. What is there already is used.
+    /// fio from the PATH, in a directory in `carried`. What is there already is used.
     pub fn fio(carried: &Path) -> Result<CarriedProgram, CarryError> {
         let program = in_path("fio").ok_or(CarryError::NoProgram)?;
         let parts = Parts::of(&program)?;
@@ -80,7 +80,7 @@ impl CarriedProgram {
         Ok(CarriedProgram { folder })
     }
 
-    /// How it is started where the folder is at `mounted`: these words, and then its own arguments.
+    /// Returns the command for a directory mounted at `mounted`: these words, and then its own arguments.
     pub fn command(mounted: &Path) -> Vec<String> {
         let at = |name: &str| mounted.join(name).display().to_string();
         vec![at(LOADER), "--library-path".to_owned(), at(LIBRARIES), at(PROGRAM)]
@@ -93,7 +93,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Which files of this machine are copied.
+/// Files of this machine to copy.
 #[derive(Debug)]
 struct Parts {
     program: PathBuf,
@@ -107,7 +107,7 @@ impl Parts {
         let no = |why: String| CarryError::Program { path: program.to_owned(), why };
         let length = fs::metadata(program).map_err(CarryError::file("look at", program))?.len();
         if length > PROGRAM_MOST {
-            return Err(no(format!("it has {length} bytes, more than any program")));
+            return Err(no(format!("{length} bytes is too large for a program")));
         }
         let bytes = fs::read(program).map_err(CarryError::file("read", program))?;
         let loader = loader_of(&bytes).map_err(no)?;
@@ -135,13 +135,13 @@ impl Parts {
         format!("{PROGRAM}-{:032x}", xxh3_128(format!("{seen:?}").as_bytes()))
     }
 
-    /// Makes the folder in one step, so that it is whole or not there.
+    /// Makes the directory in one step, so that it is whole or not there.
     fn copy_to(&self, folder: &Path) -> Result<(), CarryError> {
         let partial = folder.with_extension(format!("{}.part", std::process::id()));
         let libraries = partial.join(LIBRARIES);
         fs::create_dir_all(&libraries).map_err(CarryError::file("make", &libraries))?;
         for folder in [&partial, &libraries] {
-            // The guest's QEMU has a user of its own.
+            // The guest's QEMU has a dedicated user.
             fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(CarryError::file("open", folder))?;
         }
         copy(&self.program, &partial.join(PROGRAM))?;
@@ -160,7 +160,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), CarryError> {
     fs::set_permissions(to, fs::Permissions::from_mode(0o755)).map_err(CarryError::file("open", to))
 }
 
-/// The oldest folders go. One that a guest still has open stays readable for it until it closes its files.
+/// The oldest directories go. One that a guest still has open stays readable for it until it closes its files.
 fn forget_old(carried: &Path, newest: &Path) {
     let entries = fs::read_dir(carried).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut others: Vec<(SystemTime, PathBuf)> = entries
@@ -175,7 +175,7 @@ fn forget_old(carried: &Path, newest: &Path) {
     }
 }
 
-/// Whether vtax has made it. Nothing else in the folder is touched.
+/// Returns whether vtax has made it. Nothing else in the directory is touched.
 fn is_carried(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{PROGRAM}-")))
 }
@@ -185,12 +185,12 @@ fn loader_of(program: &[u8]) -> Result<PathBuf, String> {
     let no = |why: &str| why.to_owned();
     let header =
         FileHeader64::<LittleEndian>::parse(program).and_then(|header| header.program_headers(LittleEndian, program));
-    let headers = header.map_err(|_| no("it is no program for this machine"))?.iter();
+    let headers = header.map_err(|_| no("it is not a program for this machine"))?.iter();
     let interpreter = headers.filter_map(|header| header.interpreter(LittleEndian, program).ok()?).next();
-    let interpreter = interpreter.ok_or_else(|| no("it is linked statically, and needs nothing carried with it"))?;
-    let text = std::str::from_utf8(interpreter).map_err(|_| no("the name of its loader isn't UTF-8"))?;
+    let interpreter = interpreter.ok_or_else(|| no("it is statically linked and needs no loader"))?;
+    let text = std::str::from_utf8(interpreter).map_err(|_| no("the name of its loader is not UTF-8"))?;
     let loader = PathBuf::from(text);
-    if loader.is_absolute() { Ok(loader) } else { Err(no("its loader has no absolute path")) }
+    if loader.is_absolute() { Ok(loader) } else { Err(no("the path of its loader is not absolute")) }
 }
 
 /// Lines such as `libm.so.6 => /lib/libm.so.6 (0x…)`. The error is the name of one that is missing. Lines without an arrow

@@ -1,4 +1,4 @@
-//! What a guest says of a disk that it has: how it drives it, and whether anything there uses it.
+//! A guest's report on a disk: its driver, and any users in the guest.
 //!
 //! A script asks the guest's own kernel, by the shell that is there. What it prints is somebody else's word: names are
 //! compared with the one that was asked for, and all else is foreign text.
@@ -13,19 +13,19 @@ use vtax_sys::block::{DeviceNumber, MountLine};
 /// The kernel's unit of sizes of disks.
 const SECTOR: u64 = 512;
 
-/// What a guest's kernel says of a disk.
+/// A guest kernel's report on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestDiskLook {
     /// The kernel's name of the disk there, such as `vda`.
     name: String,
     size: Option<ByteSize>,
     read_only: bool,
-    /// How the guest drives it.
+    /// Driver in the guest.
     pub identity: BlockIdentity,
     used: Option<GuestDiskUse>,
 }
 
-/// What uses a disk in a guest.
+/// User of a disk in a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum GuestDiskUse {
     Mounted { device: String, at: String },
@@ -34,33 +34,33 @@ enum GuestDiskUse {
     Claimed,
 }
 
-/// Why a guest's disk can't be tested.
+/// Reason why a guest's disk cannot be tested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum GuestDiskError {
     #[error("{disk} is in use in its guest: {device} is mounted on {at}; unmount it there first: umount {at}")]
     #[diagnostic(code("disk-in-use"))]
     Mounted { disk: String, device: ForeignText, at: ForeignText },
-    #[error("{disk} is in use in its guest: {device} is a part of {by}; take that apart there first")]
+    #[error("{disk} is in use in its guest: {device} is part of {by}; dismantle that there first")]
     #[diagnostic(code("disk-in-use"))]
     Held { disk: String, device: ForeignText, by: ForeignText },
-    #[error("{disk} is in use in its guest, which swaps to {device}; end that there first: swapoff /dev/{device}")]
+    #[error("{disk} is in use in its guest as swap ({device}); disable that there first: swapoff /dev/{device}")]
     #[diagnostic(code("disk-in-use"))]
     Swap { disk: String, device: ForeignText },
     #[error(
-        "{disk} is in use in its guest: the kernel there says that something has /dev/{name} for itself, perhaps in a \
-         container; look for it there with lsblk, and end it first"
+        "{disk} is in use in its guest: the kernel there says that something holds /dev/{name} exclusively, perhaps in \
+         a container; find it there with lsblk, and stop it first"
     )]
     #[diagnostic(code("disk-in-use"))]
     Claimed { disk: String, name: String },
-    #[error("{disk} can't be written: its guest has it read-only; a test writes each block before it reads it")]
+    #[error("cannot write {disk}: it is read-only in its guest; a test writes each block before reading it")]
     #[diagnostic(code("disk-unusable"))]
     ReadOnly { disk: String },
-    #[error("{disk} has {size}, and the test uses {range}; give a range of at most {size}")]
+    #[error("{disk} has {size} but the test uses {range}; set a range of at most {size}")]
     #[diagnostic(code("disk-too-small"))]
     TooSmall { disk: String, size: ByteSize, range: ByteSize },
     #[error(
-        "{disk} is addressed in units of {sector}, and a block of {block} isn't a multiple of that; give one, as block={sector}"
+        "{disk} is addressed in units of {sector}, and a block of {block} is not a multiple of that; use one, e.g. block={sector}"
     )]
     #[diagnostic(code("disk-sector"))]
     Sector { disk: String, sector: ByteSize, block: BlockSize },
@@ -87,12 +87,12 @@ case "$(LC_ALL=C blockdev --rereadpt /dev/$d 2>&1)" in *[Bb]usy*) echo claimed;;
 exit 0
 "#;
 
-    /// The program of a guest that tells of a disk by the kernel's name, such as `vda`.
+    /// The program of a guest that reports on a disk by the kernel's name, such as `vda`.
     pub fn program(name: &str) -> Vec<String> {
         ["/bin/sh", "-c", GuestDiskLook::SCRIPT, "vtax", name].map(str::to_owned).to_vec()
     }
 
-    /// What the program has printed; none if that tells of no such disk.
+    /// Output of the program; none if it reports no such disk.
     pub fn read(name: &str, text: &str) -> Option<GuestDiskLook> {
         let of = |key: &'static str| text.lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix(' '));
         let first = |key: &'static str| of(key).map(str::trim).find(|value| !value.is_empty());
@@ -157,7 +157,7 @@ exit 0
     }
 }
 
-/// A mount has the number of its device, or its name: btrfs has numbers of its own.
+/// A mount has the number of its device, or its name: btrfs has its own numbers.
 fn mounted<'a>(parts: &[(&str, DeviceNumber)], lines: impl Iterator<Item = &'a str>) -> Option<GuestDiskUse> {
     lines.flat_map(MountLine::read_all).find_map(|mount| {
         let is_it = |(name, number): &&(&str, DeviceNumber)| {
@@ -229,8 +229,8 @@ mod tests {
         for (line, text) in [
             ("mount 9 1 254:1 / /data rw - ext4 /dev/root rw\n", "vda1 is mounted on /data; unmount it there first"),
             ("mount 9 1 0:31 / /data rw - btrfs /dev/vda rw\n", "vda is mounted on /data"),
-            ("holder vda1 dm-0\n", "vda1 is a part of dm-0"),
-            ("swap /dev/vda1 partition 100 0 -2\n", "swaps to vda1"),
+            ("holder vda1 dm-0\n", "vda1 is part of dm-0"),
+            ("swap /dev/vda1 partition 100 0 -2\n", "as swap (vda1)"),
             ("claimed\n", "has /dev/vda for itself"),
         ] {
             let told = refused(&look(line), SMALL);

@@ -10,7 +10,7 @@ use vtax_model::{
     units::Span,
 };
 
-/// What a run of fio is for.
+/// Purpose of a fio run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum FioPass {
@@ -31,24 +31,24 @@ pub struct FioJob {
     seed: u64,
 }
 
-/// Why there is no such run.
+/// Reason why no such run is possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FioJobError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Test(#[from] DiskTestError),
-    #[error("the test is of {wanted} disks, and {given} are named; name as many")]
+    #[error("the test needs {wanted} disks, {given} given; name exactly {wanted}")]
     #[diagnostic(code("bad-disk-test"))]
     Targets { wanted: u32, given: usize },
-    #[error("`{}` can't be given to fio: {why}; give the disk another name, for example by a symbolic link", path.display())]
+    #[error("cannot pass `{}` to fio: {why}; give the disk another name, e.g. with a symbolic link", path.display())]
     #[diagnostic(code("bad-disk-name"))]
     Name { path: PathBuf, why: &'static str },
 }
 
 /// Blocks that fill the range: large, since nobody measures how fast it is filled.
 const FILL_BLOCK: u64 = 1 << 20;
-/// How many of them are in flight.
+/// Number of them in flight.
 const FILL_DEPTH: u32 = 16;
 
 impl FioJob {
@@ -68,7 +68,7 @@ impl FioJob {
         Ok(FioJob { test, targets: targets.to_vec(), pass, seed })
     }
 
-    /// Whether the job fills the range, measures or verifies.
+    /// Returns whether the job fills the range, measures or verifies.
     pub fn pass(&self) -> FioPass {
         self.pass
     }
@@ -99,7 +99,7 @@ impl FioJob {
         self.always().into_iter().chain(own).map(|(name, value)| format!("--{name}={value}")).collect()
     }
 
-    /// What every run has.
+    /// Common part of all runs.
     fn always(&self) -> Vec<(&'static str, String)> {
         let targets: Vec<String> = self.targets.iter().map(|path| escaped(path)).collect();
         vec![
@@ -196,7 +196,7 @@ impl FioJob {
     }
 }
 
-/// Which I/Os, and how many of them are reads.
+/// I/O pattern and share of reads.
 fn direction(test: &DiskTest) -> Vec<(&'static str, String)> {
     let order = match (test.access, test.reads) {
         (AccessPattern::Random, ReadShare::ALL) => "randread",
@@ -229,12 +229,12 @@ fn escaped(path: &Path) -> String {
 fn check_name(path: &Path) -> Result<(), FioJobError> {
     let wrong = |why| Err(FioJobError::Name { path: path.to_owned(), why });
     match path.to_str() {
-        None => wrong("its name isn't UTF-8"),
-        Some(_) if !path.is_absolute() => wrong("it isn't an absolute path"),
-        Some(text) if text.contains('\\') => wrong("there is a backslash in its name"),
-        // fio takes `$jobnum` and the like in names for words of its own.
-        Some(text) if text.contains('$') => wrong("there is a dollar sign in its name"),
-        Some(text) if text.chars().any(char::is_control) => wrong("there is a control character in its name"),
+        None => wrong("its name is not UTF-8"),
+        Some(_) if !path.is_absolute() => wrong("it is not an absolute path"),
+        Some(text) if text.contains('\\') => wrong("its name contains a backslash"),
+        // fio takes `$jobnum` and the like in names for its own keywords.
+        Some(text) if text.contains('$') => wrong("its name contains a dollar sign"),
+        Some(text) if text.chars().any(char::is_control) => wrong("its name contains a control character"),
         Some(_) => Ok(()),
     }
 }
@@ -298,7 +298,7 @@ mod tests {
             assert!(error.contains(why), "{error}");
         }
         let error = FioJob::new(DiskTest::default(), &[], false, 1).expect_err("no disk").to_string();
-        assert_eq!(error, "the test is of 1 disks, and 0 are named; name as many");
+        assert_eq!(error, "the test needs 1 disks, 0 given; name exactly 1");
     }
 
     proptest! {

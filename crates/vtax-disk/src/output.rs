@@ -1,10 +1,10 @@
-//! What fio prints (`--output-format=json+`) as a report.
+//! Parser for fio's output (`--output-format=json+`) as a report.
 //!
 //! The text may come from a guest, so it is bounded, and each figure is looked at before it is used. Figures are totals
-//! over the measured time: fio's `iops_mean` is a mean of what it saw in intervals of half a second, the last of which is
-//! cut off. I/Os are those that ended in that time, whose response times fio has: its `total_ios`, and so its `iops`, leave
-//! out those that were in flight as the ramp ended, but the time goes on until the last in flight have ended. With 64 in
-//! flight on a disk that makes 200 a second, that is 4 % too few.
+//! over the measured time: fio's `iops_mean` is a mean of what it saw in intervals of half a second, the last of which
+//! is cut off. I/Os are those that ended in that time, whose response times fio has: its `total_ios`, and so its
+//! `iops`, omit those that were in flight as the ramp ended, but the time continues until the last in flight have
+//! ended. With 64 in flight on a disk that makes 200 a second, that is 4 % too few.
 
 mod bins;
 
@@ -18,30 +18,30 @@ use vtax_model::{
 
 /// The longest output that is read. The bins of all directions together take a twentieth of it.
 pub const OUTPUT_MOST: usize = 4 << 20;
-/// How much of fio's own words an error repeats.
+/// Limit of fio's own words in an error.
 const WORDS_MOST: usize = 600;
-/// What fio ends with if a checksum is wrong: EILSEQ, errno(3).
+/// fio's exit status if a checksum is wrong: EILSEQ, errno(3).
 const WRONG_CHECKSUM: i64 = 84;
 /// More I/Os than a day of the fastest disks has (2^40).
 const IOS_MOST: u64 = 1 << 40;
 
-/// Why fio's output is no report.
+/// Reason why fio's output is not a report.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FioOutputError {
-    #[error("fio has printed {length} bytes, and at most {OUTPUT_MOST} are read: this is not the output of one test")]
+    #[error("fio printed {length} bytes, more than the limit of {OUTPUT_MOST}: not the output of a single test")]
     #[diagnostic(code("fio-output"))]
     TooLong { length: usize },
-    #[error("fio's output can't be read: {why}{}", after(words))]
+    #[error("cannot read fio's output: {why}{}", after(words))]
     #[diagnostic(code("fio-output"))]
     Unreadable { why: String, words: ForeignText },
-    #[error("fio has made no I/O{}", after(words))]
+    #[error("fio did no I/O{}", after(words))]
     #[diagnostic(code("fio-output"))]
     Nothing { words: ForeignText },
     #[error("fio's output contradicts itself: {why}")]
     #[diagnostic(code("fio-output"))]
     Odd { why: &'static str },
-    #[error("the disk has returned other bytes than were written to it: fio found a wrong checksum{}", after(words))]
+    #[error("the disk returned data that differs from what was written: fio found a checksum mismatch{}", after(words))]
     #[diagnostic(code("disk-corrupted"))]
     Corrupted { words: ForeignText },
     #[error("an I/O failed: {}{}", std::io::Error::from_raw_os_error(*errno as i32), after(words))]
@@ -64,16 +64,16 @@ pub fn read(output: &[u8], errors: &[u8]) -> Result<DiskReport, FioOutputError> 
     let words = || words(errors, before);
     let unreadable = |why: String| FioOutputError::Unreadable { why, words: words() };
     if json.is_empty() {
-        return Err(unreadable("there is no JSON in it".to_owned()));
+        return Err(unreadable("it contains no JSON".to_owned()));
     }
     let document = serde_json::Deserializer::from_slice(json).into_iter::<FioDocument>().next();
     let document = document.transpose().map_err(|error| unreadable(error.to_string()))?;
     let jobs = document.map(|document| document.jobs).unwrap_or_default();
     let [job] = jobs.as_slice() else {
-        return Err(unreadable(format!("it has {} jobs, and one group was run", jobs.len())));
+        return Err(unreadable(format!("it has {} jobs, expected one group", jobs.len())));
     };
     match job.error {
-        // If fio can't open a file, that is no error of the job.
+        // If fio can't open a file, that is not an error of the job.
         0 if job.read.lat_ns.samples == 0 && job.write.lat_ns.samples == 0 => {
             Err(FioOutputError::Nothing { words: words() })
         }
@@ -90,7 +90,8 @@ fn begin_of_json(output: &[u8]) -> Option<usize> {
     braces.into_iter().find(is_line)
 }
 
-/// What fio says of a failure: the first lines, and how many more there are. It has a line for each block that is wrong.
+/// fio's messages about a failure: the first lines, and how many more there are. It has a line for each block that is
+/// wrong.
 fn words(errors: &[u8], before: &[u8]) -> ForeignText {
     let text = [errors, b"\n", before].concat();
     let text = String::from_utf8_lossy(&text);
@@ -149,7 +150,7 @@ impl FioJobOutput {
         let seconds = |percent: f64| percent / 100.0 * self.job_runtime as f64 / 1e3;
         let cpu = DiskCpu { user: seconds(self.usr_cpu), system: seconds(self.sys_cpu) };
         if ![cpu.user, cpu.system].iter().all(|seconds| seconds.is_finite() && *seconds >= 0.0) {
-            return Err(FioOutputError::Odd { why: "the time of the CPU is no time" });
+            return Err(FioOutputError::Odd { why: "invalid CPU time" });
         }
         Ok(DiskReport { read: self.read.report()?, write: self.write.report()?, cpu })
     }
@@ -161,14 +162,14 @@ impl FioDirection {
         let FioDirection { io_bytes, runtime, lat_ns } = self;
         match self {
             _ if lat_ns.samples == 0 => return Ok(None),
-            _ if lat_ns.samples > IOS_MOST => return odd("there are too many I/Os"),
-            _ if *runtime == 0 => return odd("there were I/Os in no time"),
-            _ if !lat_ns.mean.is_finite() || lat_ns.mean < 0.0 => return odd("the mean response time is no time"),
+            _ if lat_ns.samples > IOS_MOST => return odd("too many I/Os"),
+            _ if *runtime == 0 => return odd("I/Os in a run time of zero"),
+            _ if !lat_ns.mean.is_finite() || lat_ns.mean < 0.0 => return odd("invalid mean response time"),
             _ => {}
         }
         let times = bins::histogram(&lat_ns.bins).map_err(|why| FioOutputError::Odd { why })?;
         if times.count() != lat_ns.samples {
-            return odd("the bins of the response times don't have as many as there were");
+            return odd("the latency bins do not add up to the number of I/Os");
         }
         let seconds = *runtime as f64 / 1e3;
         Ok(Some(IoReport { ios: lat_ns.samples, bytes: *io_bytes, seconds, mean_ns: lat_ns.mean, times }))

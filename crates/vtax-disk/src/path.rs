@@ -1,7 +1,7 @@
-//! What the path to a disk is: file system, device, driver, queue.
+//! The path to a disk: file system, device, driver, queue.
 //!
-//! Only what this machine's kernel says. What a guest sees of its disk is a virtual device; which file or disk of the host
-//! is behind it, the host knows.
+//! Only what this machine's kernel says. What a guest sees of its disk is a virtual device; which file or disk of the
+//! host is behind it, the host knows.
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 

@@ -10,7 +10,7 @@ use crate::{
     written::{Written, look},
 };
 
-/// How the disks of a test came to have their blocks written.
+/// Ways in which a test's disks got their blocks written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlocksWritten {
     /// They were so already.
@@ -22,7 +22,7 @@ pub enum BlocksWritten {
     NotKept,
 }
 
-/// Why the disks can't be written.
+/// Reason why the disks cannot be written.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PrepareError {
@@ -32,7 +32,7 @@ pub enum PrepareError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Fio(#[from] FioError),
-    #[error("{} can't be read: {source}", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     #[diagnostic(code("disk-unusable"))]
     Unreadable { path: PathBuf, source: io::Error },
 }

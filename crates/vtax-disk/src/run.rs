@@ -20,11 +20,11 @@ use crate::{
     output::{self, FioOutputError},
 };
 
-/// How much longer than its times fio may take: to start, to end its last I/Os, and to print.
+/// Additional time for fio beyond its configured times: to start, to end its last I/Os, and to print.
 const MARGIN: Duration = Duration::from_secs(30);
 /// No disk that is worth a test writes less in a second.
 const SLOWEST: u64 = 4 << 20;
-/// How long fio may take to say its version.
+/// Timeout for the version of fio.
 const SOON: Duration = Duration::from_secs(10);
 
 /// fio, as it is started here.
@@ -34,29 +34,29 @@ pub struct FioProgram {
     cancel: Option<ProgramCancel>,
 }
 
-/// Why a run of fio is no sample.
+/// Reason why a fio run is not a valid sample.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FioError {
-    #[error("fio can't be started ({source}): install it, for example by apt-get install fio")]
+    #[error("cannot start fio ({source}): install it, e.g. apt-get install fio")]
     #[diagnostic(code("no-fio"))]
     NotStarted { source: std::io::Error },
-    #[error("fio did not end within {limit} and was killed: the disk answers too slowly, or not at all")]
+    #[error("fio did not finish within {limit} and was killed: the disk responds too slowly or not at all")]
     #[diagnostic(code("disk-hangs"))]
     Late { limit: Span },
     #[error(
-        "fio did not end within {limit} and can't be killed: process {pid} waits in the kernel for a disk that doesn't \
-         answer; make the disk answer (a suspended one is resumed by dmsetup resume), and the process ends"
+        "fio did not finish within {limit} and cannot be killed: process {pid} waits in the kernel for a disk that does \
+         not answer; make the disk answer (dmsetup resume for a suspended one), and the process exits"
     )]
     #[diagnostic(code("disk-hangs"))]
     Stuck { limit: Span, pid: u32 },
-    #[error("fio was ended: cancelled")]
+    #[error("fio was terminated: cancelled")]
     #[diagnostic(code("cancelled"))]
     Cancelled,
-    #[error("fio can't be watched: {source}")]
+    #[error("cannot monitor fio: {source}")]
     #[diagnostic(code("kernel"))]
     Lost { source: std::io::Error },
-    #[error("`{program} --version` says {said}, which is no version of fio")]
+    #[error("`{program} --version` printed {said}, not a version of fio")]
     #[diagnostic(code("no-fio"))]
     NoVersion { program: String, said: ForeignText },
     #[error(transparent)]
@@ -81,7 +81,7 @@ impl FioProgram {
         FioProgram { cancel: Some(cancel), ..self }
     }
 
-    /// What its version is, as it says it: `fio-3.33`.
+    /// Version as it reports it: `fio-3.33`.
     pub fn version(&self) -> Result<ForeignText, FioError> {
         let output = self.output(["--version".to_owned()], SOON)?;
         let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -122,7 +122,7 @@ impl FioProgram {
     }
 }
 
-/// How long a job may take.
+/// Time limit of a job.
 pub fn limit(job: &FioJob) -> Duration {
     let work = match job.timed() {
         Some(Span(time)) => time,

@@ -1,8 +1,8 @@
-//! What is looked at before anything is written to a disk or a file.
+//! Checks before anything is written to a disk or a file.
 //!
-//! A test overwrites what it is given. So a device that something uses is refused, and one that has anything on it as well,
-//! unless the user says that it may be destroyed. All is looked at before the first byte is written, and what is found is
-//! said with what to do about it.
+//! A test overwrites what it is given. So a device that something uses is refused, and one that has anything on it as
+//! well, unless the user says that it may be destroyed. All is looked at before the first byte is written, and what is
+//! found is said with what to do about it.
 
 mod content;
 mod device;
@@ -31,15 +31,15 @@ use crate::path::mount_of;
 pub struct DiskTarget {
     /// Its path, absolute and without symbolic links.
     pub path: PathBuf,
-    /// Whether it is a block device; otherwise it is a file, which may not be there yet.
+    /// True if it is a block device; otherwise it is a file, which may not be there yet.
     pub is_device: bool,
 }
 
-/// Why a disk can't be tested.
+/// Reason why a disk cannot be tested.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum TargetError {
-    #[error("{} can't be used: {source}", path.display())]
+    #[error("cannot use {}: {source}", path.display())]
     #[diagnostic(code("disk-unusable"))]
     Unusable { path: PathBuf, source: io::Error },
     #[error("{} is {what}; name a block device or a file", path.display())]
@@ -51,49 +51,49 @@ pub enum TargetError {
     #[error("{} is in use: {device} is mounted on {at}; unmount it first: umount {at}", path.display())]
     #[diagnostic(code("disk-in-use"))]
     Mounted { path: PathBuf, device: String, at: ForeignText },
-    #[error("{} is in use: {device} is a part of {by}; take that apart first, or test {by} itself", path.display())]
+    #[error("{} is in use: {device} is part of {by}; dismantle that first, or test {by} itself", path.display())]
     #[diagnostic(code("disk-in-use"))]
     Held { path: PathBuf, device: String, by: String },
-    #[error("{} is in use: the machine swaps to it; end that first: swapoff {}", path.display(), swap.display())]
+    #[error("{} is in use as swap; disable it first: swapoff {}", path.display(), swap.display())]
     #[diagnostic(code("disk-in-use"))]
     Swap { path: PathBuf, swap: PathBuf },
-    #[error("{} is in use: it is the file of the loop device {by}; release that first: losetup -d /dev/{by}", path.display())]
+    #[error("{} is in use: it backs the loop device {by}; detach that first: losetup -d /dev/{by}", path.display())]
     #[diagnostic(code("disk-in-use"))]
     Loop { path: PathBuf, by: String },
     #[error(
-        "{} is in use: the kernel says that something has it for itself, perhaps in another container or mount \
-         namespace; look for it with lsof and lsblk, and end it first",
+        "{} is in use: the kernel says that something holds it exclusively, perhaps in another container or \
+         mount namespace; find it with lsof and lsblk, and stop it first",
         path.display()
     )]
     #[diagnostic(code("disk-in-use"))]
     Busy { path: PathBuf },
     #[error(
-        "{} isn't empty: it has {what}; a test overwrites it. If nobody needs that, add --destroy-data",
+        "{} is not empty: it has {what}, which a test overwrites; if nobody needs it, add --destroy-data",
         path.display()
     )]
     #[diagnostic(code("disk-not-empty"))]
     NotEmpty { path: PathBuf, what: String },
-    #[error("{} can't be written: the device is read-only; a test writes each block before it reads it", path.display())]
+    #[error("cannot write {}: the device is read-only; a test writes each block before reading it", path.display())]
     #[diagnostic(code("disk-unusable"))]
     ReadOnly { path: PathBuf },
-    #[error("{} has {size}, and the test uses {range}; give a range of at most {size}", path.display())]
+    #[error("{} has {size} but the test uses {range}; set a range of at most {size}", path.display())]
     #[diagnostic(code("disk-too-small"))]
     TooSmall { path: PathBuf, size: ByteSize, range: ByteSize },
     #[error(
-        "{} needs {needed} more, and its file system has {free} left; free some space, or give a smaller range",
+        "{} needs {needed} more, its file system has {free} free; free some space or use a smaller range",
         path.display()
     )]
     #[diagnostic(code("disk-too-small"))]
     NoRoom { path: PathBuf, needed: ByteSize, free: ByteSize },
     #[error(
-        "{} can't be opened with O_DIRECT: its file system {filesystem} always uses the page cache; name a file on \
-         another file system, or say direct=off and have the cache measured",
+        "cannot open {} with O_DIRECT: its file system {filesystem} always uses the page cache; name a file on \
+         another file system, or set direct=off to measure the cache",
         path.display()
     )]
     #[diagnostic(code("no-direct-io"))]
     NoDirect { path: PathBuf, filesystem: ForeignText },
     #[error(
-        "{} is addressed in units of {sector}, and a block of {block} isn't a multiple of that; give one, as block={sector}",
+        "{} is addressed in units of {sector}, and a block of {block} is not a multiple of that; use one, e.g. block={sector}",
         path.display()
     )]
     #[diagnostic(code("disk-sector"))]
@@ -160,11 +160,11 @@ impl DiskTarget {
             _ => Path::new("."),
         };
         let folder = fs::canonicalize(folder).map_err(TargetError::unusable(path))?;
-        let name = path.file_name().ok_or(TargetError::NoDisk { path: path.to_owned(), what: "no name of a file" })?;
+        let name = path.file_name().ok_or(TargetError::NoDisk { path: path.to_owned(), what: "not a file name" })?;
         Ok(DiskTarget { path: folder.join(name), is_device: false })
     }
 
-    /// What tells it from others; none if it isn't there yet.
+    /// Identity that distinguishes it from others; none if it does not exist yet.
     fn identity(&self) -> Option<(u64, u64)> {
         let found = fs::metadata(&self.path).ok()?;
         Some(if self.is_device { (found.rdev(), u64::MAX) } else { (found.dev(), found.ino()) })

@@ -1,8 +1,8 @@
-//! Whether a range has been written.
+//! Check that a range has been written.
 //!
-//! A block that was never written needs no disk to be read: a file system gives zeros for a hole, and so does a disk that
-//! maps its blocks. So a test of reads first writes its range ([`FioPass::Fill`](crate::job::FioPass)), and this looks
-//! whether that has happened, by reading little.
+//! A block that was never written needs no disk to be read: a file system gives zeros for a hole, and so does a disk
+//! that maps its blocks. So a test of reads first writes its range ([`FioPass::Fill`](crate::job::FioPass)), and this
+//! looks whether that has happened, by reading little.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,12 +14,12 @@ use std::{
 use rustix::fs::{OFlags, SeekFrom, seek};
 use vtax_model::units::ByteSize;
 
-/// How many places are looked at.
+/// Number of places to examine.
 const SAMPLES: u64 = 64;
-/// How much is read at each: what fio writes has no so many zeros in a row.
+/// Bytes read at each: what fio writes has no so many zeros in a row.
 const PIECE: u64 = 512;
 
-/// What was found.
+/// Result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     /// Everything that was looked at.
@@ -30,7 +30,7 @@ pub enum Written {
     EndsAt(ByteSize),
 }
 
-/// Whether the first `range` bytes of a file or device were written with something else than zeros.
+/// Returns whether the first `range` bytes of a file or device were written with something else than zeros.
 pub fn look(path: &Path, range: ByteSize) -> io::Result<Written> {
     let file = open(path)?;
     let length = seek(&file, SeekFrom::End(0))?;
@@ -44,7 +44,7 @@ pub fn look(path: &Path, range: ByteSize) -> io::Result<Written> {
     }
 }
 
-/// What was just written may be in the page cache as well, and a device's own content may have changed below it. Reading
+/// Data just written may be in the page cache as well, and a device's own content may have changed below it. Reading
 /// past the cache would take aligned buffers; fio has emptied it before.
 fn open(path: &Path) -> io::Result<File> {
     // A pipe in the place of a file would make the call wait.

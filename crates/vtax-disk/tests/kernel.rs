@@ -147,7 +147,7 @@ fn what_is_in_use_is_refused_with_who_uses_it() {
     check(&[memory], &self::test("random:range=16MiB,direct=off"), false).expect("a new file");
 }
 
-/// What another mount namespace has mounted isn't in this one's list.
+/// Mounts of another mount namespace are not in this one's list.
 #[test]
 fn a_mount_of_another_namespace_is_seen_by_the_kernel() {
     let disk = LoopDevice::new(64 << 20, &[]);
@@ -233,7 +233,7 @@ fn a_disk_that_hangs_ends_as_a_failure() {
     ran("fsfreeze", &["--unfreeze", &at]);
     let FioError::Stuck { pid, .. } = error else { panic!("{error}") };
     let told = error.to_string();
-    assert!(told.contains("can't be killed") && told.contains(&pid.to_string()), "{told}");
+    assert!(told.contains("cannot be killed") && told.contains(&pid.to_string()), "{told}");
     // It gets the signal that it has been sent, now that the disk answers.
     let until = Instant::now() + Duration::from_secs(300);
     let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -272,7 +272,7 @@ fn nothing_is_left_of_fio_when_its_parent_is_killed() {
     wait(false);
 }
 
-/// Whether a program has this path among its arguments.
+/// Returns whether a program has this path among its arguments.
 fn is_named(path: &Path) -> bool {
     let wanted = format!("--filename={}", path.display());
     let entries = fs::read_dir("/proc").expect("/proc").flatten();

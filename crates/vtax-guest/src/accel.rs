@@ -1,4 +1,4 @@
-//! Whether KVM runs a guest here.
+//! Test if KVM runs a guest here.
 //!
 //! The file `/dev/kvm` alone says little. In a virtual machine without nesting, or on a host that emulates
 //! only a part of it, the file opens and the first calls work, and then no guest gets to its first process.
@@ -31,7 +31,7 @@ use super::{
 };
 
 const DEVICE: &str = "/dev/kvm";
-/// With KVM a guest is up in about a second. If it takes longer than this, KVM is no use.
+/// With KVM a guest is up in about a second. If it takes longer than this, KVM is useless.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// On a machine that is emulated itself, as an emulated server is, a guest takes many seconds.
 const TRANSLATED_PATIENCE: Duration = Duration::from_secs(90);
@@ -39,7 +39,8 @@ const PREFIX: &str = "vtax-probe-";
 const GUEST: &str = "guest";
 const MEMORY: ByteSize = ByteSize(256 << 20);
 
-/// Why KVM runs no guests here; nothing if it does. Starts a guest to find out, once after each boot of the machine.
+/// Returns why KVM runs no guests here; nothing if it does. Starts a guest to find out, once after each boot of the
+/// machine.
 pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Option<String>, GuestError> {
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
         return Ok(Some(unusable(&error)));
@@ -64,9 +65,9 @@ pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Op
 
 fn unusable(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => format!("there is no {DEVICE}"),
+        io::ErrorKind::NotFound => format!("{DEVICE} does not exist"),
         io::ErrorKind::PermissionDenied => format!("no permission to open {DEVICE}; join its group"),
-        _ => format!("{DEVICE} can't be opened: {error}"),
+        _ => format!("cannot open {DEVICE}: {error}"),
     }
 }
 
@@ -100,7 +101,7 @@ fn patience() -> Duration {
     if is_translated() { TRANSLATED_PATIENCE } else { PATIENCE }
 }
 
-/// Whether this machine's own CPUs are translated by QEMU: everything takes many times as long.
+/// Returns whether this machine's own CPUs are translated by QEMU: everything takes many times as long.
 pub(super) fn is_translated() -> bool {
     fs::read_to_string("/proc/cpuinfo").unwrap_or_default().contains("QEMU TCG CPU")
 }
@@ -113,29 +114,32 @@ fn is_panic(error: &GuestError) -> bool {
 fn brief(error: &GuestError) -> String {
     match error {
         GuestError::Late { .. } => format!("a guest did not start under KVM within {:?}", patience()),
-        GuestError::Stopped { state, .. } => format!("KVM can't run a guest: QEMU stops it ({state})"),
+        GuestError::Stopped { state, .. } => format!("KVM cannot run a guest: QEMU stops it ({state})"),
         GuestError::Ended { words, .. } => {
             let line = words.qemu.last().or(words.console.last());
-            format!("a guest ends at once under KVM: {}", line.map_or("it says nothing".into(), ForeignText::to_string))
+            format!(
+                "a guest exits immediately under KVM: {}",
+                line.map_or("it printed nothing".into(), ForeignText::to_string)
+            )
         }
         other => format!("a guest did not start under KVM: {other}"),
     }
 }
 
-/// What the answer depends on: this boot of this kernel, and QEMU.
+/// Key of the answer: this boot of this kernel, and QEMU.
 fn key(qemu: &QemuProgram) -> String {
     let read = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     format!("{} {} {} {}", read("random/boot_id").trim(), read("osrelease").trim(), qemu.version, qemu.path.display())
 }
 
-/// What was found out earlier since the machine booted.
+/// Cached result since the machine booted.
 fn recall(memory: &Path, key: &str) -> Option<Option<String>> {
     let text = fs::read_to_string(memory).ok()?;
     let (found, why) = text.split_once('\n')?;
     match why.trim_end() {
         _ if found != key => None,
         "" => Some(None),
-        why => Some(Some(format!("{why} (found out earlier; remove {} to try again)", memory.display()))),
+        why => Some(Some(format!("{why} (cached result; remove {} to test again)", memory.display()))),
     }
 }
 
@@ -187,7 +191,7 @@ pub fn remove_abandoned() {
     remove_old(&env::temp_dir());
 }
 
-/// What can't be removed stays.
+/// Objects that cannot be removed stay.
 fn remove_old(parent: &Path) {
     let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -224,7 +228,7 @@ mod tests {
         assert_eq!(recall(&memory, "boot-2 10.0"), None);
         remember(&memory, "boot-2 10.0", Some("a guest\ndid not start"));
         let again = recall(&memory, "boot-2 10.0").expect("remembered");
-        assert!(again.is_some_and(|why| why.starts_with("a guest did not start (found out earlier")));
+        assert!(again.is_some_and(|why| why.starts_with("a guest did not start (cached result")));
     }
 
     #[test]

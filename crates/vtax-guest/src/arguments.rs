@@ -1,7 +1,7 @@
 //! The arguments of QEMU, as a pure function of the launch.
 //!
 //! The machine is a bare q35. It has only what a measurement needs, so that it boots fast and nothing else
-//! wakes its threads. QEMU has a user of its own, so it gets files open that only root may open, and its own files
+//! wakes its threads. QEMU has a dedicated user, so it gets files open that only root may open, and its own files
 //! have names relative to its working directory, above which it may not look.
 
 mod device;
@@ -105,7 +105,7 @@ pub(super) fn netdev_id(index: usize) -> String {
 #[derive(Default)]
 struct Arguments {
     list: Vec<String>,
-    /// How many sets of open files there are.
+    /// Number of sets of open files.
     sets: usize,
 }
 
@@ -277,7 +277,8 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
         "net.ifnames=0",
         "random.trust_cpu=on",
         "no_timer_check",
-        // ACPI tells of all root buses. Without this the kernel asks each slot of 256 buses, and each question leaves the guest.
+        // ACPI reports all root buses. Without this the kernel asks each slot of 256 buses, and each question leaves
+        // the guest.
         "pci=lastbus=0",
         "cryptomgr.notests",
         "8250.nr_uarts=1",
@@ -316,7 +317,7 @@ fn seed_disk(list: &mut Arguments) {
     list.add("-device", pci(&format!("virtio-blk-pci,drive=seed,serial={SEED_SERIAL}")));
 }
 
-/// The guest sees a folder of the host, and can't change it.
+/// The guest sees a directory of the host, and can't change it.
 fn lend(list: &mut Arguments, folder: RawFd) {
     let path = own_file(folder);
     list.add("-fsdev", format!("local,id=lent,path={path},security_model=none,readonly=on,multidevs=remap"));

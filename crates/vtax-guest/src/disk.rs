@@ -1,12 +1,12 @@
 //! Opens the disk image that a guest boots, and those that it is based on.
 //!
 //! vtax opens them with its own rights, often root's, and QEMU gets them open. Which other files an image needs is said in the
-//! image, and whoever has written that must not so get a file of the host. So a base is opened only if it is beside the image
-//! that names it, and every user or the owner of that image may read it. Other names than those of files are refused, and so
-//! are images whose data are in another file. A chain of external snapshots is one of bases.
+//! image, and whoever has written that must not so get a file of the host. So a base is opened only if it is next to
+//! the image that names it, and every user or the owner of that image may read it. Other names than those of files are
+//! refused, and so are images whose data are in another file. A chain of external snapshots is one of bases.
 //!
 //! Before a lab is built, the images are opened as well, to check them: QEMU would report a wrong format later, when the lab must
-//! be taken down again. With a file that is no disk at all, vtax would only wait for the guest.
+//! be taken down again. With a file that is not a disk, vtax would only wait for the guest.
 
 use std::{
     ffi::OsStr,
@@ -27,7 +27,7 @@ use super::{
     launch::DiskFormat,
 };
 
-/// How a qcow2 begins.
+/// Magic number of a qcow2.
 const MAGIC: &[u8] = b"QFI\xfb";
 /// The bit of the incompatible features that says that the data are in another file.
 const EXTERNAL_DATA: u64 = 1 << 2;
@@ -47,24 +47,24 @@ const CHAIN: usize = 64;
 const NAME: u32 = 1023;
 const CONVERT: &str = "convert it: qemu-img convert -O qcow2 IMAGE disk.qcow2";
 const BESIDE: &str =
-    "put the base beside the image, or make the image one of its own: qemu-img convert -O qcow2 IMAGE disk.qcow2";
+    "put the base next to the image, or make the image standalone: qemu-img convert -O qcow2 IMAGE disk.qcow2";
 const UNPACK: &str = "unpack it";
 
 /// Other kinds of files: the offset of the magic number, the number, what the file is, and the remedy.
 const OTHERS: [(usize, &[u8], &str, &str); 13] = [
-    (0, b"KDMV", "is of VMware's format (VMDK)", CONVERT),
-    (0, b"# Disk DescriptorFile", "is of VMware's format (VMDK)", CONVERT),
-    (0, b"vhdxfile", "is of Hyper-V's format (VHDX)", CONVERT),
-    (0, b"conectix", "is of Virtual PC's format (VHD)", CONVERT),
-    (0, b"QED\0", "is of the format QED", CONVERT),
-    (0x40, b"\x7f\x10\xda\xbe", "is of VirtualBox's format (VDI)", CONVERT),
-    (0, b"\xfd7zXZ\0", "is packed (xz)", UNPACK),
-    (0, b"\x1f\x8b", "is packed (gzip)", UNPACK),
-    (0, b"\x28\xb5\x2f\xfd", "is packed (zstd)", UNPACK),
-    (0, b"BZh", "is packed (bzip2)", UNPACK),
-    (0, b"7z\xbc\xaf\x27\x1c", "is packed (7z)", UNPACK),
-    (0, b"PK\x03\x04", "is packed (zip)", UNPACK),
-    (257, b"ustar", "is a tar archive", "unpack it, and name the image that is in it"),
+    (0, b"KDMV", "is in VMware's format (VMDK)", CONVERT),
+    (0, b"# Disk DescriptorFile", "is in VMware's format (VMDK)", CONVERT),
+    (0, b"vhdxfile", "is in Hyper-V's format (VHDX)", CONVERT),
+    (0, b"conectix", "is in Virtual PC's format (VHD)", CONVERT),
+    (0, b"QED\0", "is in the QED format", CONVERT),
+    (0x40, b"\x7f\x10\xda\xbe", "is in VirtualBox's format (VDI)", CONVERT),
+    (0, b"\xfd7zXZ\0", "is compressed (xz)", UNPACK),
+    (0, b"\x1f\x8b", "is compressed (gzip)", UNPACK),
+    (0, b"\x28\xb5\x2f\xfd", "is compressed (zstd)", UNPACK),
+    (0, b"BZh", "is compressed (bzip2)", UNPACK),
+    (0, b"7z\xbc\xaf\x27\x1c", "is compressed (7z)", UNPACK),
+    (0, b"PK\x03\x04", "is compressed (zip)", UNPACK),
+    (257, b"ustar", "is a tar archive", "unpack it and name the image in it"),
 ];
 
 /// An image, and what tells its users apart.
@@ -94,17 +94,17 @@ pub(super) fn open(image: &Path, format: DiskFormat) -> Result<Vec<DiskImage>, G
     open_chain(image, Some(format)).map_err(|problem| refuse(image, problem))
 }
 
-/// What is wrong, and what to do.
+/// The problem and the fix.
 type Problem = (String, &'static str);
 
-const NAME_ONE: &str = "name a qcow2 or raw image that can be read";
+const NAME_ONE: &str = "name a readable qcow2 or raw image";
 
 fn refuse(image: &Path, (why, remedy): Problem) -> GuestError {
     MissingForGuests::Disk { path: image.to_owned(), why, remedy }.into()
 }
 
 fn unreadable(error: &io::Error) -> Problem {
-    (format!("can't be used: {error}"), NAME_ONE)
+    (format!("cannot be used: {error}"), NAME_ONE)
 }
 
 fn open_chain(disk: &Path, format: Option<DiskFormat>) -> Result<Vec<DiskImage>, Problem> {
@@ -118,14 +118,13 @@ fn open_chain(disk: &Path, format: Option<DiskFormat>) -> Result<Vec<DiskImage>,
         let header = Qcow2::read(&image.file).map_err(|why| (described(image, &chain, why), NAME_ONE))?;
         let Some(name) = header.base else { return Ok(chain) };
         if image.path.extension().is_none_or(|extension| extension != "qcow2") {
-            let why =
-                "is based on another image without being called *.qcow2: a guest may have written that".to_owned();
-            return Err((described(image, &chain, why), "call it *.qcow2 if you have made it"));
+            let why = "has a backing file but is not named *.qcow2: a guest may have written that".to_owned();
+            return Err((described(image, &chain, why), "rename it to *.qcow2 if you created it"));
         }
         let base = open_base(image, &name, header.format)?;
         chain.push(base);
         if chain.len() > CHAIN {
-            return Err((format!("is based on more than {CHAIN} images, each on the next"), CONVERT));
+            return Err((format!("has a backing chain of more than {CHAIN} images"), CONVERT));
         }
     }
     Ok(chain)
@@ -141,7 +140,7 @@ fn open_one(path: &Path) -> io::Result<DiskImage> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if !found.is_file() && !found.file_type().is_block_device() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(DiskImage { path, file, format: DiskFormat::Raw, found })
@@ -149,17 +148,17 @@ fn open_one(path: &Path) -> io::Result<DiskImage> {
 
 /// Opens what an image names, if whoever has written the image may read it.
 fn open_base(image: &DiskImage, name: &[u8], format: Option<Vec<u8>>) -> Result<DiskImage, Problem> {
-    const BASE: &str = "put that back, or make the image one of its own: qemu-img rebase -b ''";
+    const BASE: &str = "restore the base, or make the image standalone: qemu-img rebase -b ''";
     let told = ForeignText::from(String::from_utf8_lossy(name));
     let refused = |why: &str| (format!("is based on {told}, which {why}"), BESIDE);
-    let path = path_of(name, &image.path).ok_or_else(|| refused("is no file"))?;
-    let about = |error: io::Error| (format!("is based on {told}, which can't be used: {error}"), BASE);
+    let path = path_of(name, &image.path).ok_or_else(|| refused("is not a file"))?;
+    let about = |error: io::Error| (format!("is based on {told}, which cannot be used: {error}"), BASE);
     let base = open_one(&path).map_err(about)?;
     if base.path.parent() != image.path.parent() || base.is_device() {
-        return Err(refused("isn't a file beside it"));
+        return Err(refused("is not a file next to it"));
     }
     if base.found.mode() & READABLE == 0 && base.found.uid() != image.found.uid() {
-        return Err(refused("neither every user nor the owner of the image may read"));
+        return Err(refused("is readable neither by every user nor by the owner of the image"));
     }
     let sector = first_sector(&base.file).map_err(about)?;
     let format = match (format.as_deref(), kind(&sector)) {
@@ -170,7 +169,7 @@ fn open_base(image: &DiskImage, name: &[u8], format: Option<Vec<u8>>) -> Result<
     Ok(DiskImage { format, ..base })
 }
 
-/// What the first sector says.
+/// Contents of the first sector.
 enum Kind {
     Qcow2,
     /// A disk with a boot record.
@@ -196,10 +195,9 @@ fn check(disk: &File) -> io::Result<Result<DiskFormat, Problem>> {
         Kind::Qcow2 => Ok(DiskFormat::Qcow2),
         Kind::BootDisk => Ok(DiskFormat::Raw),
         Kind::Other(what, remedy) => Err((what.to_owned(), remedy)),
-        Kind::Unknown => Err((
-            "is neither qcow2 nor a disk with a boot record".to_owned(),
-            "name an image of a whole disk that boots",
-        )),
+        Kind::Unknown => {
+            Err(("is neither qcow2 nor a disk with a boot record".to_owned(), "name a bootable image of a whole disk"))
+        }
     })
 }
 
@@ -222,7 +220,7 @@ fn described(image: &DiskImage, chain: &[DiskImage], why: String) -> String {
     }
 }
 
-/// What a qcow2 says of other files (docs/interop/qcow2.rst in QEMU).
+/// References to other files in a qcow2 (docs/interop/qcow2.rst in QEMU).
 #[derive(Default)]
 struct Qcow2 {
     /// The name of the image that it is based on.
@@ -246,12 +244,14 @@ impl Qcow2 {
             end = u64::from(word(&header, 100));
         }
         match () {
-            () if !(2..=3).contains(&version) => return Err(format!("is qcow2 of version {version}, not 2 or 3")),
+            () if !(2..=3).contains(&version) => return Err(format!("is qcow2 version {version}, not 2 or 3")),
             () if encryption != 0 => return Err("is encrypted".to_owned()),
             () if version == 3 && long(&header, 72) & EXTERNAL_DATA != 0 => {
-                return Err("has its data in another file".to_owned());
+                return Err("stores its data in another file".to_owned());
             }
-            () if length > NAME => return Err("is a damaged qcow2: the name of its base is too long".to_owned()),
+            () if length > NAME => {
+                return Err("is a damaged qcow2: the name of its backing file is too long".to_owned());
+            }
             () if offset == 0 || length == 0 => return Ok(Qcow2::default()),
             () => {}
         }
@@ -352,7 +352,7 @@ mod tests {
         assert!(refused(b"").contains("neither qcow2 nor a disk with a boot record"));
         assert!(refused(b"#!/bin/sh\n").contains("neither qcow2 nor a disk with a boot record"));
         let packed = refused(b"\xfd7zXZ\0 and more");
-        assert!(packed.ends_with("disk is packed (xz); unpack it"), "{packed}");
+        assert!(packed.ends_with("disk is compressed (xz); unpack it"), "{packed}");
         let foreign = refused(b"KDMV\x01");
         assert!(foreign.contains("VMware") && foreign.contains("qemu-img convert"), "{foreign}");
         assert!(refused(&qcow2(1, "", 0)).contains("version 1"));
@@ -365,11 +365,11 @@ mod tests {
         let refused = |path: &str| inspect(Path::new(path)).expect_err("no file").to_string();
         assert_eq!(
             refused("/no/such.qcow2"),
-            "the disk image /no/such.qcow2 can't be used: No such file or directory (os error 2); \
-             name a qcow2 or raw image that can be read"
+            "the disk image /no/such.qcow2 cannot be used: No such file or directory (os error 2); \
+             name a readable qcow2 or raw image"
         );
         assert!(refused("/").contains("is a directory"));
-        assert!(refused("/dev/null").contains("it is no file"));
+        assert!(refused("/dev/null").contains("not a regular file"));
     }
 
     #[test]
@@ -377,9 +377,9 @@ mod tests {
         let folder = Folder::new();
         let top = folder.put("top.qcow2", &qcow2(3, "middle.qcow2", 0));
         let refused = || inspect(&top).expect_err("a gap").to_string();
-        assert!(refused().contains("is based on middle.qcow2, which can't be used: No such"), "{}", refused());
+        assert!(refused().contains("is based on middle.qcow2, which cannot be used: No such"), "{}", refused());
         folder.put("middle.qcow2", &qcow2(2, "file:bottom.raw", 0));
-        assert!(refused().contains("bottom.raw, which can't be used"), "{}", refused());
+        assert!(refused().contains("bottom.raw, which cannot be used"), "{}", refused());
         folder.put("bottom.raw", b"anything");
         let formats =
             open(&top, DiskFormat::Qcow2).expect("all is there").iter().map(|image| image.format).collect::<Vec<_>>();
@@ -398,23 +398,23 @@ mod tests {
         let path = secret.to_str().expect("text").to_owned();
         let json = format!("json:{{\"driver\":\"raw\",\"file\":{{\"driver\":\"file\",\"filename\":\"{path}\"}}}}");
         for (base, why) in [
-            (path.as_str(), "isn't a file beside it"),
-            (&format!("file:{path}"), "isn't a file beside it"),
-            ("link", "isn't a file beside it"),
-            ("below/base", "isn't a file beside it"),
-            ("./../../../../../../../etc/hostname", "isn't a file beside it"),
-            ("/dev/null", "it is no file"),
-            (&json, "is no file"),
-            ("nbd:10.0.0.1:10809", "is no file"),
-            ("nbd+unix:///x?socket=/run/x", "is no file"),
-            ("http://192.0.2.1/x", "is no file"),
+            (path.as_str(), "is not a file next to it"),
+            (&format!("file:{path}"), "is not a file next to it"),
+            ("link", "is not a file next to it"),
+            ("below/base", "is not a file next to it"),
+            ("./../../../../../../../etc/hostname", "is not a file next to it"),
+            ("/dev/null", "not a regular file"),
+            (&json, "is not a file"),
+            ("nbd:10.0.0.1:10809", "is not a file"),
+            ("nbd+unix:///x?socket=/run/x", "is not a file"),
+            ("http://192.0.2.1/x", "is not a file"),
         ] {
             let told = inspect(&folder.put("top.qcow2", &qcow2(3, base, 0))).expect_err(base).to_string();
             assert!(told.contains(why), "{base}: {told}");
         }
         let mut external = qcow2(3, "", 0);
         external[79] = 4;
-        assert!(folder.refused(&external).contains("has its data in another file"));
+        assert!(folder.refused(&external).contains("stores its data in another file"));
         let forged = folder.refused(&qcow2(3, "a\nvtax: all is well", 0));
         assert!(!forged.contains('\n'), "{forged}");
         fs::write(folder.0.path().join("base"), raw()).expect("ours");
@@ -431,7 +431,7 @@ mod tests {
         // Only root can give a file away.
         if chown(&top, Some(12345), None).is_ok() {
             let told = inspect(&top).expect_err("a secret of root's").to_string();
-            assert!(told.contains("neither every user nor the owner of the image may read"), "{told}");
+            assert!(told.contains("is readable neither by every user nor by the owner of the image"), "{told}");
             mode(0o644);
             inspect(&top).expect("everybody may read it");
         }

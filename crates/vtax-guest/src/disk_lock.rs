@@ -1,7 +1,7 @@
-//! What is behind a disk, opened and locked.
+//! The backend of a disk, opened and locked.
 //!
-//! QEMU gets the file open, since its user may not open it. With the file it gets vtax's lock (flock), which is there as long as
-//! QEMU has the file, whatever becomes of vtax.
+//! QEMU gets the file open, since its user may not open it. With the file it gets vtax's lock (flock), which is there
+//! as long as QEMU has the file, whatever becomes of vtax.
 
 use std::{
     fs::File,
@@ -44,7 +44,7 @@ impl DiskFile {
         let open = |flags: OFlags| {
             let opened = options.clone().custom_flags(flags.bits().cast_signed()).open(&self.path);
             opened.map_err(|error| match error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
-                true => taken("the kernel or another program has it for itself"),
+                true => taken("the kernel or another program holds it exclusively"),
                 false => GuestError::file("open", &self.path)(error),
             })
         };

@@ -1,4 +1,4 @@
-//! What must be known of an ELF file (elf(5)): whether it needs a loader, a section, a note.
+//! Facts about an ELF file (elf(5)): whether it needs a loader, a section, a note.
 
 use object::{
     Architecture, LittleEndian, Object as _, ObjectSection as _,
@@ -15,7 +15,7 @@ impl<'a> Elf<'a> {
         (file.architecture() == Architecture::X86_64).then_some(Elf(file))
     }
 
-    /// Whether it needs a loader, and so the libraries of a whole system.
+    /// Returns whether it needs a loader, and so the libraries of a whole system.
     pub(super) fn needs_loader(&self) -> bool {
         self.0.elf_program_headers().iter().any(|header| header.p_type(LittleEndian) == PT_INTERP)
     }

@@ -1,4 +1,4 @@
-//! What this machine lacks for guests, and what goes wrong with a guest.
+//! Missing requirements for guests, and errors of guests.
 
 use std::{io, os::unix::process::ExitStatusExt, path::PathBuf, process::ExitStatus, time::Duration};
 
@@ -7,7 +7,7 @@ use vtax_sys::{SysError, process::Signal, record::RecordError};
 
 use super::{last_words::LastWords, launch::Version};
 
-/// Why a guest can't be made, started or talked to.
+/// Reason why a guest cannot be made, started or talked to.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum GuestError {
@@ -24,7 +24,7 @@ pub enum GuestError {
     #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },
     #[error(
-        "guest `{guest}`: {path} is longer than the {longest} bytes that a socket's path can have; set XDG_RUNTIME_DIR to a shorter one"
+        "guest `{guest}`: {path} exceeds the limit of {longest} bytes for a socket path; set XDG_RUNTIME_DIR to a shorter directory"
     )]
     #[diagnostic(code("path-too-long"))]
     SocketPath { guest: Name, path: PathBuf, longest: usize },
@@ -34,11 +34,11 @@ pub enum GuestError {
     #[error("guest `{guest}`: {error}")]
     #[diagnostic(forward(error))]
     Start { guest: Name, error: Box<SysError> },
-    #[error("guest `{guest}` is gone: QEMU {}{}{words}", ended(*.status), words.cause())]
+    #[error("guest `{guest}` exited: QEMU {}{}{words}", ended(*.status), words.cause())]
     #[diagnostic(code("guest-gone"))]
     Ended { guest: Name, status: Option<ExitStatus>, words: Box<LastWords> },
     #[error(
-        "guest `{guest}` is gone: it took more memory than its limit of {} MiB ({by}), which is its RAM and what QEMU needs beside that{words}",
+        "guest `{guest}` exited: it exceeded its memory limit of {} MiB ({by}), i.e. its RAM plus QEMU's overhead{words}",
         limit.0 >> 20
     )]
     #[diagnostic(code("guest-over-memory"))]
@@ -46,12 +46,12 @@ pub enum GuestError {
     #[error("guest `{guest}` {missing} within {waited:?}{words}")]
     #[diagnostic(code("not-in-time"))]
     Late { guest: Name, missing: &'static str, waited: Duration, words: Box<LastWords> },
-    #[error("guest `{guest}` stands still: its state is `{state}` to QEMU{words}")]
+    #[error("guest `{guest}` is stopped: QEMU state `{state}`{words}")]
     #[diagnostic(code("guest-stopped"))]
     Stopped { guest: Name, state: ForeignText, words: Box<LastWords> },
     #[error(
-        "guest `{guest}`: QEMU (process {pid}) is still there after SIGKILL: the kernel holds it, as it does while a disk \
-         doesn't answer; make the disk answer, or look at /proc/{pid}/stack, and then remove the rest: vtax lab clean"
+        "guest `{guest}`: QEMU (process {pid}) still exists after SIGKILL: the kernel holds it, as it does while a disk \
+         does not answer; make the disk answer, or look at /proc/{pid}/stack, and then remove the rest: vtax lab clean"
     )]
     #[diagnostic(code("qemu-not-ended"))]
     Unkillable { guest: Name, pid: u32 },
@@ -64,17 +64,17 @@ pub enum GuestError {
     #[diagnostic(code("cpu-not-allowed"))]
     Pin { guest: Name, thread: String, cpus: String, error: io::Error },
     #[error(
-        "guest `{guest}`: its vhost threads can't be pinned: {found} of {wanted} are there; remove `vhost_cpus`, or use backend = \"userspace\""
+        "guest `{guest}`: cannot pin its vhost threads: only {found} of {wanted} exist; remove `vhost_cpus`, or use backend = \"userspace\""
     )]
     #[diagnostic(code("no-vhost-threads"))]
     NoVhost { guest: Name, wanted: usize, found: usize },
-    #[error("guest `{guest}`: {nic} has {wanted} queues to be opened for it and was given {given}")]
+    #[error("guest `{guest}`: {nic} needs {wanted} open queues, {given} given")]
     #[diagnostic(code("defect"))]
     OpenQueues { guest: Name, nic: String, wanted: usize, given: usize },
-    #[error("guest `{guest}` can't have the disk {path}: {why}; end that first")]
+    #[error("guest `{guest}` cannot use the disk {path}: {why}; end that use first")]
     #[diagnostic(code("backend-in-use"))]
     DiskTaken { guest: Name, path: PathBuf, why: &'static str },
-    #[error("guest `{guest}`: the storage daemon of a disk doesn't start: {said}")]
+    #[error("guest `{guest}`: the storage daemon of a disk does not start: {said}")]
     #[diagnostic(code("no-storage-daemon"))]
     Storage { guest: Name, said: ForeignText },
     #[error("guest `{guest}`: QEMU's monitor {why} at `{command}`")]
@@ -96,7 +96,7 @@ impl GuestError {
         move |error| GuestError::Process { guest, error: Box::new(error) }
     }
 
-    /// Whether QEMU crashed: an assertion failed, or it accessed memory that it must not.
+    /// Returns whether QEMU crashed: an assertion failed, or it accessed memory that it must not.
     pub fn is_crash(&self) -> bool {
         const FAULTS: [Signal; 5] = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE];
         let GuestError::Ended { status: Some(status), .. } = self else { return false };
@@ -104,11 +104,11 @@ impl GuestError {
     }
 }
 
-/// What guests need and this machine lacks: the reason alone. [`MissingForGuests::remedy`] says what to do.
+/// Missing requirement for guests: the reason alone. [`MissingForGuests::remedy`] says what to do.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum MissingForGuests {
-    #[error("guests need QEMU, and there is no `qemu-system-x86_64` in {}", paths(.looked))]
+    #[error("guests need QEMU, but `qemu-system-x86_64` was not found in {}", paths(.looked))]
     #[diagnostic(code("no-qemu"))]
     NoQemu { looked: Vec<PathBuf> },
     #[error("{path} is QEMU {version}, and guests need {least} or later")]
@@ -117,7 +117,7 @@ pub enum MissingForGuests {
     #[error("{path} {why}")]
     #[diagnostic(code("qemu-broken"))]
     Qemu { path: PathBuf, why: ForeignText },
-    #[error("there is no kernel for guests: {}", reasons(.looked))]
+    #[error("no kernel for guests: {}", reasons(.looked))]
     #[diagnostic(code("no-guest-kernel"))]
     NoKernel { looked: Vec<(PathBuf, String)> },
     #[error("kernel {path} {why}")]
@@ -133,19 +133,19 @@ pub enum MissingForGuests {
     #[error("module {path} {why}")]
     #[diagnostic(code("damaged-module"))]
     Module { path: PathBuf, why: String },
-    #[error("{path} can't run in a guest: it {why}")]
+    #[error("{path} cannot run in a guest: it {why}")]
     #[diagnostic(code("agent-cannot-run"))]
     Agent { path: PathBuf, why: &'static str },
     #[error("the disk image {path} {why}")]
     #[diagnostic(code("bad-disk-image"))]
     Disk { path: PathBuf, why: String, remedy: &'static str },
-    #[error("no directory to keep images of guests in")]
+    #[error("no cache directory for guest images")]
     #[diagnostic(code("no-cache-directory"))]
     NoCache,
 }
 
 impl MissingForGuests {
-    /// What the user can do.
+    /// Fix for the user.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::NoQemu { .. } => "install it (Debian: qemu-system-x86), or set VTAX_QEMU to it",
@@ -182,9 +182,9 @@ fn reasons(looked: &[(PathBuf, String)]) -> String {
 fn ended(status: Option<ExitStatus>) -> String {
     match status.map(|status| (status.code(), status.signal())) {
         // When a guest panics or powers itself off, QEMU ends without an error.
-        Some((Some(0), _)) => "has ended, because the guest has stopped".to_owned(),
-        Some((Some(code), _)) => format!("has ended with status {code}"),
-        Some((_, Some(signal))) => format!("was ended by signal {signal}"),
-        _ => "has ended".to_owned(),
+        Some((Some(0), _)) => "exited because the guest stopped".to_owned(),
+        Some((Some(code), _)) => format!("exited with status {code}"),
+        Some((_, Some(signal))) => format!("was killed by signal {signal}"),
+        _ => "exited".to_owned(),
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct QemuFiles<F> {
     pub(super) boot: BootFiles<F>,
     /// One for each NIC.
     pub(super) nics: Vec<NicFiles<F>>,
-    /// The folder that the guest is lent.
+    /// The directory shared with the guest.
     pub(super) lent: Option<F>,
     /// One for each disk that QEMU has itself.
     pub(super) disks: Vec<F>,
@@ -60,9 +60,9 @@ pub(super) struct ImageFile<F> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NicFiles<F> {
-    /// Of its tap or macvtap.
+    /// Queues of its tap or macvtap.
     pub(super) queues: Vec<F>,
-    /// Of the kernel's thread that serves each queue.
+    /// Kernel thread that serves each queue.
     pub(super) vhost: Vec<F>,
 }
 
@@ -162,7 +162,7 @@ impl<F> QemuFiles<F> {
 }
 
 impl NicFiles<OwnedFd> {
-    /// Opens what vhost needs, beside the queues that the caller has opened.
+    /// Opens what vhost needs, in addition to the queues that the caller has opened.
     pub(super) fn open(
         guest: &Name,
         index: usize,
@@ -191,7 +191,7 @@ impl<F> NicFiles<F> {
     }
 }
 
-/// Opens a folder, which QEMU opens again by its number (`/proc/self/fd`).
+/// Opens a directory, which QEMU opens again by its number (`/proc/self/fd`).
 fn folder(path: &Path) -> Result<OwnedFd, GuestError> {
     let folder = File::open(path).map_err(GuestError::file("open", path))?;
     match folder.metadata().map_err(GuestError::file("look at", path))?.is_dir() {
@@ -255,13 +255,13 @@ fn takes_kvm(launch: &Launch) -> bool {
     launch.accel == Accelerator::Kvm && launch.qemu.version >= Version::OPEN_KVM
 }
 
-/// Why a QEMU of this version can't use KVM as a user of its own; nothing if it can.
+/// Returns why a QEMU of this version cannot use KVM as a dedicated user; nothing if it can.
 pub(super) fn kvm_is_closed(version: Version) -> Option<String> {
     let closed = version < Version::OPEN_KVM && kvm_group().is_none() && !fs::metadata(KVM).is_ok_and(is_for_all);
     closed.then(|| {
         format!(
-            "only root may open {KVM}, and QEMU {version} can't take it open from vtax; use QEMU {} or later, \
-             or give it a group (chgrp kvm {KVM}; chmod 660 {KVM})",
+            "only root may open {KVM}, and QEMU {version} cannot take it open from vtax; use QEMU {} or \
+             later, or give it a group (chgrp kvm {KVM}; chmod 660 {KVM})",
             Version::OPEN_KVM
         )
     })

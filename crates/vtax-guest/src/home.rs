@@ -1,4 +1,4 @@
-//! What one guest's QEMU has on the host: a directory and a cgroup of its own, the rights of its user, and the nodes
+//! The host resources of one guest's QEMU: a dedicated directory and cgroup, the rights of its user, and the nodes
 //! of its devices.
 //!
 //! The directory is a small file system in memory. So what a guest writes to its console, and what QEMU says, is
@@ -40,13 +40,13 @@ pub const MOST_LOGGED: u64 = 1 << 20;
 /// Room for QEMU's messages, which a guest can't fill by its console.
 const MESSAGES: u64 = 64 << 10;
 
-/// What a QEMU is started with beside its arguments.
+/// Launch inputs of QEMU in addition to its arguments.
 #[derive(Debug)]
 pub(super) struct Home {
     pub(super) confinement: Confinement,
     /// The log of QEMU's own messages.
     pub(super) messages: File,
-    /// Whether its temporary files can't be where ours are (`TMPDIR`).
+    /// True if its temporary files can't be where ours are (`TMPDIR`).
     pub(super) other_tmpdir: bool,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn make(launch: &Launch) -> Result<Home, GuestError> {
     Ok(Home { confinement, messages, other_tmpdir })
 }
 
-/// Whether every user can get to the directory and make files there.
+/// Returns whether every user can get to the directory and make files there.
 fn is_for_all(directory: &Path) -> bool {
     let allows = |path: &Path, bits| fs::metadata(path).is_ok_and(|found| found.mode() & bits == bits);
     allows(directory, 0o003) && directory.ancestors().skip(1).all(|parent| allows(parent, 0o001))
@@ -84,7 +84,7 @@ pub fn remove(launch: &Launch) -> Result<(), GuestError> {
     remove_of(&launch.name, &launch.directory)
 }
 
-/// As [`remove`], and removes the directory, too. It is no error if there is none.
+/// As [`remove`], and removes the directory, too. It is not an error if there is none.
 pub fn remove_all(launch: &Launch) -> Result<(), GuestError> {
     remove(launch)?;
     match fs::remove_dir_all(&launch.directory) {
@@ -103,8 +103,8 @@ pub fn remove_of(guest: &Name, directory: &Path) -> Result<(), GuestError> {
     unmount_all(directory).map(drop).map_err(GuestError::process(guest))
 }
 
-/// What limits the guest's memory, if it has ended because it reached the limit. The kernel counts what it kills in a
-/// cgroup. A resource limit only refuses memory, and QEMU says so as it ends.
+/// Returns the mechanism that limits the guest's memory, if it exited because it reached the limit. The kernel counts
+/// what it kills in a cgroup. A resource limit only refuses memory, and QEMU says so as it ends.
 pub(super) fn over_memory(launch: &Launch, words: &LastWords) -> Option<&'static str> {
     match GuestCgroup::of(&launch.name, &launch.directory).filter(GuestCgroup::exists) {
         Some(cgroup) => cgroup.ran_out().then_some("its cgroup's memory.max"),
@@ -166,19 +166,22 @@ fn return_node(node: &Path) {
     }
 }
 
-/// What this machine can't do to keep guests apart from itself, each in a line; nothing if it can do all.
+/// Isolation features that this machine lacks, one per line; empty if it has all.
 pub fn weaknesses(qemu: &QemuProgram) -> Vec<String> {
     let mut list = Vec::new();
     if OwnUsers::find().is_none() {
-        list.push("guests run as this user: this user namespace has no other users to give them".to_owned());
+        list.push("guests run as this user: this user namespace has no other user IDs for them".to_owned());
     }
     if !qemu.sandbox {
-        list.push(format!("guests can make every system call: {} or the kernel has no seccomp", qemu.path.display()));
+        list.push(format!(
+            "guests can use every system call: {} or the kernel lacks seccomp support",
+            qemu.path.display()
+        ));
     }
     if !GuestCgroup::can_be() {
         list.push(
             "a guest's memory and processes are limited by resource limits (RLIMIT_DATA, RLIMIT_NPROC), which \
-             don't know shared memory: vtax may make no cgroup here that limits them"
+             do not cover shared memory: vtax cannot create a cgroup here to limit them"
                 .to_owned(),
         );
     }

@@ -1,4 +1,4 @@
-//! What a guest boots besides the kernel: an initramfs with the agent as its first process.
+//! A guest's boot image in addition to the kernel: an initramfs with the agent as its first process.
 //!
 //! It has nothing else but the drivers of the guest's devices. The kernel unpacks it before it starts the
 //! agent, so each byte makes the boot longer. It isn't compressed, because copying is faster than unpacking.
@@ -27,13 +27,13 @@ use super::{
 
 /// The modules that the agent loads in this order, a path a line. One with a `-` in front may fail to load.
 const LIST: &str = "etc/vtax/modules";
-/// How many images of some 6 MB are kept, for the last kernels, agents and sets of drivers. An emulated server boots its
-/// guests from this folder of its host, so one that it uses must not become surplus while it is up.
+/// Maximum number of cached images (about 6 MB each), for the last kernels, agents and sets of drivers. An emulated
+/// server boots its guests from this directory of its host, so one that it uses must not become surplus while it is up.
 const KEPT: usize = 64;
 /// The shell and tools that a guest gets on request.
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 
-/// Whether a guest has a shell.
+/// Programs in a guest in addition to those it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tools {
     /// The agent only.
@@ -80,8 +80,8 @@ pub fn cache() -> Result<PathBuf, GuestError> {
     Ok(cache)
 }
 
-/// Makes a folder of the cache that only this user can read. An emulated server has the cache of the user who started it, and
-/// nobody else is in there.
+/// Makes a directory of the cache that only this user can read. An emulated server has the cache of the user who
+/// started it, and nobody else is in there.
 pub(super) fn make_folder(folder: &Path) -> Result<(), GuestError> {
     match Path::new(EmulatedServer::FILE).exists() {
         true => fs::create_dir_all(folder).map_err(GuestError::file("create", folder)),
@@ -89,8 +89,8 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), GuestError> {
     }
 }
 
-/// The folder of the programs of this machine that are carried into guests. It is in the cache, which nobody else can enter;
-/// guests' QEMUs, which have users of their own, get it open.
+/// The directory of the programs of this machine that are carried into guests. It is in the cache, which nobody else
+/// can enter; guests' QEMUs, which have dedicated users, get it open.
 pub fn carried() -> Result<PathBuf, GuestError> {
     let folder = cache()?.join("carried");
     let made = match fs::create_dir(&folder) {
@@ -129,8 +129,8 @@ fn archive(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Res
 pub fn agent(path: &Path) -> Result<Vec<u8>, GuestError> {
     let program = fs::read(path).map_err(GuestError::file("read", path))?;
     let why = match Elf::parse(&program) {
-        None => "is no x86-64 program",
-        Some(elf) if elf.needs_loader() => "is not linked statically",
+        None => "is not an x86-64 program",
+        Some(elf) if elf.needs_loader() => "is not statically linked",
         Some(_) => return Ok(program),
     };
     Err(MissingForGuests::Agent { path: path.to_owned(), why }.into())
@@ -155,7 +155,7 @@ pub(super) fn recall(path: &Path) -> Option<PathBuf> {
     Some(path.to_owned())
 }
 
-/// Puts a file into a folder of the cache in one step, and keeps only the `kept` youngest there.
+/// Puts a file into a directory of the cache in one step, and keeps only the `kept` youngest there.
 pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> Result<PathBuf, GuestError> {
     let path = folder.join(name);
     make_folder(folder)?;
@@ -240,8 +240,8 @@ mod tests {
         let refuse = |agent: &str| {
             archive(&kernel(base.path()), Path::new(agent), &[], Tools::None).expect_err("can't be init").to_string()
         };
-        assert!(refuse("/bin/sh").contains("/bin/sh can't run in a guest: it is not linked statically"));
-        assert!(refuse("/proc/self/status").contains("is no x86-64 program"));
+        assert!(refuse("/bin/sh").contains("/bin/sh can't run in a guest: it is not statically linked"));
+        assert!(refuse("/proc/self/status").contains("is not an x86-64 program"));
         assert!(refuse("/no/such").contains("/no/such"));
     }
 

@@ -21,7 +21,7 @@ pub struct Kernel {
     pub image: PathBuf,
     /// The directory of its modules, `…/lib/modules/RELEASE`.
     pub modules: PathBuf,
-    /// What `uname -r` will say in the guest.
+    /// Kernel release as `uname -r` reports it in the guest.
     pub release: String,
 }
 
@@ -95,7 +95,7 @@ impl Places {
         match candidates.iter().find(|modules| modules.join("modules.builtin").is_file()) {
             Some(modules) => Ok(Kernel { image: image.to_owned(), modules: modules.clone(), release }),
             None => Err(format!(
-                "is {release}, and there are no modules of it in {}",
+                "is {release}, but {} has no modules for it",
                 candidates.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
             )),
         }
@@ -104,8 +104,8 @@ impl Places {
 
 fn missing(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "isn't there".to_owned(),
-        _ => format!("can't be read: {error}"),
+        io::ErrorKind::NotFound => "does not exist".to_owned(),
+        _ => format!("cannot be read: {error}"),
     }
 }
 
@@ -115,7 +115,7 @@ fn release(image: &Path) -> Result<String, String> {
     let mut setup = Vec::new();
     let file = File::open(image).map_err(|error| missing(&error))?;
     file.take(64 * 512).read_to_end(&mut setup).map_err(|error| missing(&error))?;
-    parse_release(&setup).ok_or_else(|| "is no x86 kernel image (bzImage)".to_owned())
+    parse_release(&setup).ok_or_else(|| "is not an x86 kernel image (bzImage)".to_owned())
 }
 
 pub(super) fn parse_release(setup: &[u8]) -> Option<String> {
@@ -190,8 +190,8 @@ mod tests {
     fn without_a_kernel_every_place_is_named_with_what_to_do() {
         let base = tempfile::tempdir().expect("a folder");
         let error = places(base.path()).find(None).expect_err("there is none").to_string();
-        assert!(error.contains("boot/vmlinuz-6.1.0 isn't there"), "{error}");
-        assert!(error.contains("cache isn't there"), "{error}");
+        assert!(error.contains("boot/vmlinuz-6.1.0 does not exist"), "{error}");
+        assert!(error.contains("cache does not exist"), "{error}");
         assert!(error.contains("--kernel") && error.contains("make kernel"), "{error}");
     }
 
@@ -201,11 +201,11 @@ mod tests {
         put(&base.path().join("cache"), "6.12.0", "lib/modules");
         let bare = base.path().join("vmlinuz");
         let refuse = |path: &Path| places(base.path()).find(Some(path)).expect_err("useless").to_string();
-        assert!(refuse(&bare).contains("isn't there"));
+        assert!(refuse(&bare).contains("does not exist"));
         fs::write(&bare, "text").expect("a file");
-        assert!(refuse(&bare).contains("is no x86 kernel image"));
+        assert!(refuse(&bare).contains("is not an x86 kernel image"));
         fs::write(&bare, image("6.6.6")).expect("a file");
-        assert!(refuse(&bare).contains("is 6.6.6, and there are no modules of it"));
+        assert!(refuse(&bare).contains("is 6.6.6, but "));
     }
 
     proptest! {

@@ -12,16 +12,16 @@ use vtax_model::foreign::ForeignText;
 
 use super::launch::Launch;
 
-/// How many lines an error shows.
+/// Maximum number of lines in an error.
 const LINES: usize = 12;
 const TAIL: u64 = 16 << 10;
 
-/// What a guest said last, for an error.
+/// Last output of a guest, for an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LastWords {
     /// The last lines of its console.
     pub console: Vec<ForeignText>,
-    /// Whether the console's log is full, so that these lines aren't the last.
+    /// True if the console's log is full, so that these lines aren't the last.
     pub is_full: bool,
     /// The last lines of QEMU's own messages.
     pub qemu: Vec<ForeignText>,
@@ -34,21 +34,22 @@ impl LastWords {
         LastWords { console: tail(&log), is_full, qemu: tail(&launch.stderr_log()) }
     }
 
-    /// Whether QEMU got no more memory, in GLib's words.
+    /// Returns whether QEMU got no more memory, in GLib's words.
     pub(super) fn lacks_memory(&self) -> bool {
         self.qemu.iter().any(|line| line.raw().contains("failed to allocate"))
     }
 
-    /// Whether the guest's kernel waits for a processor whose timer has stopped, in its own words.
+    /// Returns whether the guest's kernel waits for a processor whose timer has stopped, in its own words.
     pub(super) fn has_lost_timer(&self) -> bool {
         self.console.iter().any(|line| line.raw().contains("kthread timer wakeup didn't happen"))
     }
 
-    /// Why the guest has ended, if its kernel says so, to follow "ended": Linux panics when it must kill the agent.
+    /// Returns why the guest has ended, if its kernel says so, to follow "ended": Linux panics when it must kill the
+    /// agent.
     pub(super) fn cause(&self) -> &'static str {
         let said = |part: &str| self.console.iter().any(|line| line.raw().contains(part));
         if said("Kernel panic - not syncing: System is deadlocked on memory") {
-            " (it ran out of memory; give it more by `memory`)"
+            " (it ran out of memory; increase `memory`)"
         } else if said("Kernel panic") {
             " (its kernel panicked)"
         } else {

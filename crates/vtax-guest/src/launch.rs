@@ -1,4 +1,4 @@
-//! What a guest is started with, as data.
+//! Launch parameters of a guest, as data.
 //!
 //! A [`Launch`] says everything that QEMU is told, so that a plan can store it, print it and test it. Its
 //! directory has the sockets and logs of the running guest under fixed names, so that another process finds
@@ -28,17 +28,17 @@ pub const AGENT_PORT: &str = "org.vtax.agent.0";
 pub const AGENT_PORT_ID: &str = "port";
 /// The name by which a server mounts the host's files.
 pub const ROOT_TAG: &str = "vtax-root";
-/// The name by which a guest mounts the folder that it is lent.
+/// The name by which a guest mounts the directory shared with it.
 pub const LENT_TAG: &str = "vtax-lent";
-/// The modules that a guest needs for that folder.
+/// The modules that a guest needs for that directory.
 pub const LENT_DRIVERS: [&str; 2] = ["9p", "9pnet_virtio"];
 /// The modules that drive the agent's port in a guest: its bus and the device.
 pub const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// The modules that a logical domain needs for virtio NICs and disks, for VLANs with tags in them, for nested interfaces with
-/// addresses of `alt-mac-addrs`, and for the folder with carried programs. Each domain has them, since all these come while it runs.
-/// A kernel may lack all but the first.
+/// addresses of `alt-mac-addrs`, and for the directory with carried programs. Each domain has them, since all these
+/// come while it runs. A kernel may lack all but the first.
 pub const DOMAIN_DRIVERS: [&str; 6] = ["virtio_net", "-virtio_blk", "-8021q", "-macvlan", "-9p", "-9pnet_virtio"];
-/// The modules that a server needs for the host's files, and for links, NICs and guests of its own. Nothing
+/// The modules that a server needs for the host's files, and for links, NICs and its own guests. Nothing
 /// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
 /// be missing, or fail because it is for other CPUs.
 const SERVER_DRIVERS: [&str; 39] = [
@@ -108,12 +108,12 @@ const STATE_MOST: u64 = 256 << 20;
 pub struct QemuProgram {
     pub path: PathBuf,
     pub version: Version,
-    /// Whether it can refuse system calls of its own (`-sandbox`), which is an option of its build and of the kernel.
+    /// True if it can refuse system calls of its own (`-sandbox`), which is an option of its build and of the kernel.
     #[serde(default)]
     pub sandbox: bool,
 }
 
-/// What runs a guest on this machine, and what the guest boots.
+/// Hypervisor of a guest on this machine, and the guest's boot source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct GuestEngine {
@@ -135,7 +135,7 @@ pub struct Launch {
     /// The number of virtual CPUs, at least 1. They are cores of one socket with one thread each.
     pub vcpus: u32,
     pub memory: ByteSize,
-    /// Whether the RAM is in huge pages of the default size. QEMU ends at once if there are too few.
+    /// True if the RAM is in huge pages of the default size. QEMU ends at once if there are too few.
     #[serde(default)]
     pub hugepages: bool,
     /// The NUMA node of the host that the RAM is bound to.
@@ -150,37 +150,38 @@ pub struct Launch {
     /// The options of an emulated server, if the guest is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerSpec>,
-    /// What brings the agent into the system of a disk image.
+    /// Files that install the agent in a disk image.
     pub seed: Option<Seed>,
-    /// A folder of the host that the guest sees read-only, such as a program with its libraries. Everybody must be allowed
-    /// to read what is in it, since QEMU's user reads it; the folders above it may be closed.
+    /// A directory of the host that the guest sees read-only, such as a program with its libraries. Everybody must be
+    /// allowed to read what is in it, since QEMU's user reads it; the directories above it may be closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lent: Option<PathBuf>,
-    /// Whether its system mounts that folder only when it is told to, and not at its boot.
+    /// True if its system mounts that directory only when it is told to, and not at its boot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lent_later: bool,
-    /// How many empty slots it has for NICs that are plugged in while it runs ([`Qemu::plug`](super::process::Qemu::plug)).
+    /// Number of empty slots for NICs that are plugged in while it runs
+    /// ([`Qemu::plug`](super::process::Qemu::plug)).
     #[serde(default)]
     pub spare_ports: u32,
     /// Devices of the host that are in the first of those slots from the start, so that they can be pulled out
     /// ([`Qemu::unplug_device`](super::process::Qemu::unplug_device)). Each is bound to vfio-pci.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removable: Vec<pci::PciAddress>,
-    /// Its disks beside the one that it boots.
+    /// Its disks in addition to the one that it boots.
     #[serde(default, skip_serializing_if = "GuestDisks::is_none")]
     pub disks: GuestDisks,
-    /// Whether its processors stand still until [`Monitor::resume`](super::qmp::Monitor::resume).
+    /// True if its processors are stopped until [`Monitor::resume`](super::qmp::Monitor::resume).
     #[serde(default)]
     pub paused: bool,
-    /// Whether it has a second monitor, for one who stays connected to hear its events.
+    /// True if it has a second monitor, for one who stays connected to hear its events.
     #[serde(default)]
     pub has_events: bool,
 }
 
-/// The disks of a guest beside the one that it boots.
+/// The disks of a guest in addition to the one that it boots.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestDisks {
-    /// How many ports it has for disks. One that is empty can get a disk while the guest runs
+    /// Number of its ports for disks. One that is empty can get a disk while the guest runs
     /// ([`Qemu::plug_disk`](super::process::Qemu::plug_disk)).
     pub ports: u32,
     /// Those that it is started with.
@@ -203,7 +204,7 @@ pub struct Seed {
     pub address: Ipv4Net,
 }
 
-/// What a guest boots.
+/// Boot source of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "boot", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -221,7 +222,7 @@ pub enum Boot {
     Disk {
         disk: PathBuf,
         format: DiskFormat,
-        /// Whether the guest's writes stay in the image, and not in a temporary file.
+        /// True if the guest's writes stay in the image, and not in a temporary file.
         #[serde(default)]
         keep: bool,
     },
@@ -261,7 +262,7 @@ impl NicLaunch {
     }
 }
 
-/// What a NIC is and how the host serves it.
+/// NIC model and its backend on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -274,7 +275,7 @@ pub enum NicKind {
         /// The device. The host's kernel serves its rings if the backend is vhost; otherwise QEMU's main loop does.
         nic: VirtioNic,
     },
-    /// A NIC of hardware, imitated by QEMU, on a tap.
+    /// A hardware NIC emulated by QEMU, on a tap.
     Emulated {
         /// A tap as for virtio-net, with one queue.
         tap: LinkName,
@@ -356,18 +357,18 @@ impl Launch {
         self.directory.join(SEED)
     }
 
-    /// How long it may take on a busy machine: our kernel needs seconds, a distribution starts many programs first.
+    /// Time limit on a busy machine: our kernel needs seconds, a distribution starts many programs first.
     pub fn patience(&self) -> Duration {
         let slow = matches!((&self.boot, self.accel), (Boot::Disk { .. }, Accelerator::Tcg));
         Duration::from_secs(if slow { 900 } else { 180 })
     }
 
-    /// How many open queues of taps and macvtaps QEMU gets for each NIC. Its user may not open them.
+    /// Returns the number of open queues of taps and macvtaps QEMU gets for each NIC. Its user may not open them.
     pub fn handed_queues(&self) -> Vec<u32> {
         self.nics.iter().map(|nic| nic.kind.queues()).collect()
     }
 
-    /// How many threads of the host's kernel serve its NICs' rings.
+    /// Returns the number of host kernel threads that serve its NICs' rings.
     pub fn vhost_threads(&self) -> u32 {
         self.nics.iter().map(|nic| nic.kind.vhost_threads()).sum()
     }
@@ -398,7 +399,7 @@ pub fn server_drivers() -> Vec<&'static str> {
 }
 
 impl NicKind {
-    /// How many queues of its tap or macvtap QEMU gets open.
+    /// Returns the number of queues of its tap or macvtap QEMU gets open.
     pub fn queues(&self) -> u32 {
         match self {
             NicKind::Virtio { nic, .. } => nic.queues,
@@ -407,7 +408,7 @@ impl NicKind {
         }
     }
 
-    /// How many threads of the host's kernel serve its rings: one for each pair of queues.
+    /// Returns the number of host kernel threads that serve its rings: one for each pair of queues.
     pub(super) fn vhost_threads(&self) -> u32 {
         match self {
             NicKind::Virtio { nic, .. } if nic.backend == Some(Backend::Vhost) => nic.queues,
@@ -415,12 +416,12 @@ impl NicKind {
         }
     }
 
-    /// Whether its tap is a macvtap.
+    /// Returns whether its tap is a macvtap.
     pub fn is_macvtap(&self) -> bool {
         matches!(self, NicKind::Virtio { nic, .. } if nic.vnet == Vnet::Macvtap)
     }
 
-    /// The tap or macvtap that it hangs on, if there is one.
+    /// The tap or macvtap that it is attached to, if there is one.
     pub fn tap(&self) -> Option<&LinkName> {
         match self {
             NicKind::Virtio { tap, .. } | NicKind::Emulated { tap, .. } => Some(tap),

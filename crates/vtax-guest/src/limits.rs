@@ -1,4 +1,4 @@
-//! What a guest's QEMU may take of the machine: memory and processes.
+//! Limits for a guest's QEMU: memory and processes.
 //!
 //! A cgroup limits all memory that QEMU causes, so it is used where this machine lets vtax make one (version 2 of
 //! cgroups, with its controllers of memory and of processes). Elsewhere resource limits of the process do it, which
@@ -23,22 +23,22 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{launch::Launch, vdisk::DiskLaunch};
 
-/// QEMU's own memory beside the guest's RAM: heap, device models, and caches of disks.
+/// QEMU's own memory in addition to the guest's RAM: heap, device models, and caches of disks.
 const OWN: u64 = 512 << 20;
 /// TCG's buffer of translated code is at most this large.
 const TRANSLATED: u64 = 1 << 30;
-/// What each NIC or other device needs for its queues.
+/// Requirements of each NIC or other device for its queues.
 const DEVICE: u64 = 16 << 20;
 /// VFIO locks the RAM, and this much for each device's own addresses.
 const LOCKED: u64 = 1 << 30;
 /// The stack of a thread counts as private memory, even where it was never used.
 const STACK: u64 = 8 << 20;
-/// QEMU's threads beside those of CPUs and queues: up to 64 that work at disks and files, and a few others.
+/// QEMU's threads in addition to those of CPUs and queues: up to 64 that work at disks and files, and a few others.
 const THREADS: u64 = 96;
 /// The most threads that work for one of QEMU's loops.
 const POOL: u64 = 64;
 
-/// How long after the end of the last process its cgroup may be busy.
+/// Time for which a cgroup may stay busy after its last process exits.
 const BUSY: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 /// The controllers that a cgroup needs to limit a guest.
@@ -72,7 +72,7 @@ impl Limits {
     }
 
     /// Those of the process. A crash leaves no core. `cgroup` says whether a cgroup limits the rest, and `own_user`
-    /// whether QEMU has a user of its own: the kernel counts the processes of a user.
+    /// whether QEMU has a dedicated user: the kernel counts the processes of a user.
     pub(super) fn of_process(&self, cgroup: bool, own_user: bool) -> Vec<(Resource, u64)> {
         let mut list = vec![(Resource::Core, 0)];
         list.extend(self.locked.map(|most| (Resource::Memlock, most.0)));
@@ -106,12 +106,12 @@ pub(super) fn lock_all(qemu: Pid, launch: &Launch) -> Result<(), SysError> {
 pub(super) struct GuestCgroup(PathBuf);
 
 impl GuestCgroup {
-    /// Where it is or would be. None if this machine has no cgroups that limit memory and processes.
+    /// Its actual or intended location. None if this machine has no cgroups that limit memory and processes.
     pub(super) fn of(guest: &Name, directory: &Path) -> Option<GuestCgroup> {
         Some(GuestCgroup(GuestCgroup::root()?.join(name(guest, directory))))
     }
 
-    /// Whether vtax may make some.
+    /// Returns whether vtax may make some.
     pub(super) fn can_be() -> bool {
         GuestCgroup::root().is_some_and(|root| access(&root, Access::WRITE_OK).is_ok())
     }
@@ -144,7 +144,7 @@ impl GuestCgroup {
         self.0.exists()
     }
 
-    /// Whether the kernel has killed one of its processes for memory.
+    /// Returns whether the kernel has killed one of its processes for memory.
     pub(super) fn ran_out(&self) -> bool {
         let events = fs::read_to_string(self.0.join("memory.events")).unwrap_or_default();
         kills(&events) > 0
@@ -172,7 +172,7 @@ fn name(guest: &Name, directory: &Path) -> String {
     format!("vtax-{guest}-{:016x}", xxh3_64(directory.as_os_str().as_bytes()))
 }
 
-/// Where the cgroups of version 2 are (proc_pid_mountinfo(5)).
+/// Mount point of cgroup version 2 (proc_pid_mountinfo(5)).
 fn hierarchy(mounts: &str) -> Option<&Path> {
     mounts.lines().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;

@@ -1,4 +1,4 @@
-//! The host's memory that QEMU takes beside a guest's RAM: because of it fewer guests fit than their RAM says.
+//! The host's memory that QEMU takes in addition to a guest's RAM: because of it fewer guests fit than their RAM says.
 
 use std::{fs, io};
 
@@ -17,7 +17,7 @@ struct Mapping {
     anonymous: u64,
 }
 
-/// QEMU's resident anonymous memory beside the guest's RAM: heap, stacks, and under TCG the translated code.
+/// QEMU's resident anonymous memory in addition to the guest's RAM: heap, stacks, and under TCG the translated code.
 pub fn overhead(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestError> {
     let path = format!("/proc/{}/smaps", process.pid);
     let fail = |errno: io::Error| SysError::plain("read", &path, errno);

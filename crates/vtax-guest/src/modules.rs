@@ -1,6 +1,6 @@
 //! The drivers that a guest needs: which modules they are in, and in which order they load.
 //!
-//! What a module depends on is read from the module itself: the kernel's build writes `depends=` into its
+//! A module's dependencies are read from the module itself: the kernel's build writes `depends=` into its
 //! section `.modinfo`. `modules.dep` isn't read, since depmod(8) makes it when a package is installed, and a
 //! package that is only unpacked lacks it.
 
@@ -33,12 +33,12 @@ pub struct Module {
     pub name: String,
     /// The object, not compressed.
     pub object: Vec<u8>,
-    /// Whether it may fail to load.
+    /// True if it may fail to load.
     pub optional: bool,
 }
 
 /// The modules `wanted` and all modules that they depend on. A module comes after those that it needs. What
-/// is built into the kernel is left out. A name that begins with `-` is left out as well if there is no such
+/// is built into the kernel is omitted. A name that begins with `-` is omitted as well if there is no such
 /// module; it and what only such modules need come last and are optional.
 pub fn closure(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestError> {
     let stock = Stock::of(kernel)?;
@@ -111,10 +111,10 @@ impl Stock<'_> {
         })?;
         let bytes = fs::read(path).map_err(GuestError::file("read", path))?;
         let fail = |why: String| MissingForGuests::Module { path: path.clone(), why };
-        let object = unpack(path, &bytes).map_err(|error| fail(format!("can't be unpacked: {error}")))?;
+        let object = unpack(path, &bytes).map_err(|error| fail(format!("cannot be unpacked: {error}")))?;
         match Elf::parse(&object) {
             Some(_) => Ok(Module { name: name.to_owned(), object, optional: false }),
-            None => Err(fail("is no x86-64 object".to_owned()).into()),
+            None => Err(fail("is not an x86-64 object".to_owned()).into()),
         }
     }
 }

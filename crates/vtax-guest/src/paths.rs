@@ -4,7 +4,7 @@
 //! wasn't answered. [`serve`] makes another daemon serve the disk under the same name then. Only one daemon has the file at a time:
 //! what a daemon still wrote after another had begun would destroy what that has written. So the old one has ended before.
 //!
-//! The state of the paths is a file beside the daemons' directories, which are beside that of the guest's QEMU.
+//! The state of the paths is a file next to the daemons' directories, which are next to that of the guest's QEMU.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ use super::{
     vdisk::{DiskLaunch, DiskPaths, DiskSource},
 };
 
-/// The name of the directory of a guest's QEMU, if those of its daemons are beside it.
+/// The name of the directory of a guest's QEMU, if those of its daemons are next to it.
 pub const QEMU: &str = "qemu";
 /// A killed daemon ends within this time, unless the kernel waits for its disk.
 const KILLED: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The same on a machine whose CPUs are translated.
 const TRANSLATED_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a path does.
+/// State of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -52,7 +52,7 @@ pub enum PathState {
     Failed,
 }
 
-/// Why the path that serves a disk is to be given up.
+/// Reason to abandon the path that serves a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathFault {
     /// Its daemon doesn't answer.
@@ -61,13 +61,13 @@ pub enum PathFault {
     Errors,
 }
 
-/// What is kept of the paths of one disk.
+/// Stored state of one disk's paths.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Kept {
     active: usize,
     /// The daemons.
     processes: Vec<Option<String>>,
-    /// Whether the path returned an error when it served the disk last.
+    /// True if the path returned an error when it served the disk last.
     #[serde(default)]
     bad: Vec<bool>,
 }
@@ -120,7 +120,7 @@ pub fn stand_by(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// Whether the daemon that serves a disk answers, if it runs. One that is stopped or hangs doesn't.
+/// Returns whether the daemon that serves a disk answers, if it runs. One that is stopped or hangs doesn't.
 pub fn answers(launch: &Launch, disk: &DiskLaunch) -> bool {
     let Some(paths) = Paths::of(launch, disk) else { return true };
     // What isn't known isn't ended.
@@ -129,8 +129,8 @@ pub fn answers(launch: &Launch, disk: &DiskLaunch) -> bool {
     !kept.is_alive(kept.active) || storage::answers(&launch.name, &paths.directory(kept.active), patience)
 }
 
-/// Whether the daemon that serves a disk has failed to read. The guest's QEMU doesn't get such an error: the daemon cuts it off
-/// (`nbd_co_send_sparse_read` of QEMU), QEMU connects again and sends the request again, and so on.
+/// Returns whether the daemon that serves a disk has failed to read. The guest's QEMU doesn't get such an error: the
+/// daemon cuts it off (`nbd_co_send_sparse_read` of QEMU), QEMU connects again and sends the request again, and so on.
 pub fn has_failed_to_read(launch: &Launch, disk: &DiskLaunch) -> bool {
     let Some(paths) = Paths::of(launch, disk) else { return false };
     paths.read().is_ok_and(|kept| storage::has_failed_to_read(&paths.directory(kept.active)))
@@ -160,7 +160,7 @@ pub fn end_all(guest: &Name, qemu: &Path) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// What each path of a disk does at the moment; nothing if it has no daemons.
+/// Returns the current state of each path of a disk; nothing if it has no daemons.
 pub fn states(launch: &Launch, disk: &DiskLaunch) -> Vec<PathState> {
     let Some(paths) = Paths::of(launch, disk) else { return Vec::new() };
     let Ok(kept) = paths.read() else { return Vec::new() };
@@ -178,7 +178,7 @@ pub(super) fn active(launch: &Launch, disk: &DiskLaunch) -> Option<ProcessId> {
     kept.process(kept.active)
 }
 
-/// How the names of the daemons' directories and of the state begin.
+/// Prefix of the names of the daemons' directories and of the state.
 const PREFIX: &str = "paths";
 
 impl<'a> Paths<'a> {
@@ -300,7 +300,7 @@ impl Kept {
     }
 }
 
-/// It is no error if there is none.
+/// It is not an error if there is none.
 fn remove_file(path: &Path) -> Result<(), GuestError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GuestError::file("remove", path)(error)),
@@ -312,7 +312,7 @@ fn remove_file(path: &Path) -> Result<(), GuestError> {
 pub fn unmount(beside: &Path) {
     for entry in fs::read_dir(beside).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) {
-            // What stays mounted is told of when the folder is removed.
+            // What stays mounted is reported when the directory is removed.
             let _ = unmount_all(&entry.path());
         }
     }

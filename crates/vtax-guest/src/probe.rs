@@ -1,8 +1,8 @@
-//! Whether this machine has what a way to attach a disk needs beside devices of QEMU.
+//! Host requirements of disk attachments, in addition to QEMU devices.
 //!
-//! A build of QEMU may lack ways to have I/Os in flight. With io_uring it tells so only when it reads a block, and goes on with
-//! threads then; and the kernel may refuse io_uring to users other than root. So a storage daemon, which has a user of its own
-//! as a guest's QEMU has, is made to serve a file of ours in this way and to read a block.
+//! A build of QEMU may lack ways to have I/Os in flight. With io_uring it reports this only when it reads a block, and
+//! goes on with threads then; and the kernel may refuse io_uring to users other than root. So a storage daemon, which
+//! has a dedicated user as a guest's QEMU has, is made to serve a file of ours in this way and to read a block.
 
 use std::{env, fs, fs::File};
 
@@ -22,12 +22,12 @@ use super::{
 /// The size of the file.
 const SIZE: u64 = 1 << 20;
 
-/// Whether somebody has to try: all builds of QEMU can do the rest.
+/// Returns whether somebody has to try: all builds of QEMU can do the rest.
 pub fn is_needed(attach: &DiskAttach) -> bool {
     attach.aio != HostAio::Threads || attach.device == DiskDevice::VhostUserBlk
 }
 
-/// Why QEMU can't serve a disk in this way here, in its own words; nothing if it can.
+/// Returns why QEMU cannot serve a disk in this way here, in its own words; nothing if it can.
 pub fn attachable(qemu: &QemuProgram, attach: &DiskAttach) -> Result<Option<String>, GuestError> {
     let scratch = Scratch::new(&env::temp_dir())?;
     let directory = scratch.guest()?;

@@ -46,7 +46,7 @@ const OFTEN: Duration = Duration::from_secs(15);
 const KILLED: Duration = Duration::from_secs(10);
 /// The kernel frees a guest's memory within this time, even if VFIO has locked it.
 const FREED: Duration = Duration::from_secs(60);
-/// When a living QEMU closes its monitor, it ends within this time.
+/// Time within which QEMU exits after it closes its monitor.
 const CLOSING: Duration = Duration::from_secs(2);
 
 /// A guest's QEMU. Dropping this value doesn't end QEMU: a lab outlives the process that made it.
@@ -54,12 +54,12 @@ const CLOSING: Duration = Duration::from_secs(2);
 pub struct Qemu {
     launch: Launch,
     process: ProcessId,
-    /// Whether this value started QEMU, and so has to reap it.
+    /// True if this value started QEMU, and so has to reap it.
     started_here: bool,
 }
 
 impl Qemu {
-    /// Starts a guest, as a user of its own and without privilege. `queues` are open queues for QEMU: for each NIC as
+    /// Starts a guest, as a dedicated user and without privilege. `queues` are open queues for QEMU: for each NIC as
     /// many as [`Launch::handed_queues`] says. No other program gets them. `prepare` may add what takes privilege to
     /// the command, such as to enter a namespace. [`home::remove`] removes what this leaves when the guest has ended,
     /// and when this fails.
@@ -100,7 +100,7 @@ impl Qemu {
         Qemu { launch, process, started_here: false }
     }
 
-    /// What it was started with.
+    /// Its launch parameters.
     pub fn launch(&self) -> &Launch {
         &self.launch
     }
@@ -110,12 +110,12 @@ impl Qemu {
         self.process
     }
 
-    /// Whether QEMU runs.
+    /// Returns whether QEMU runs.
     pub fn is_alive(&self) -> bool {
         matches!(self.process.wait_end(Duration::ZERO), Ok(false))
     }
 
-    /// How it ended, with its last messages, if it has ended or ends in time.
+    /// Returns its exit status with its last messages, if it has exited or exits in time.
     pub fn death(&self, patience: Duration) -> Option<GuestError> {
         self.process.wait_end(patience).unwrap_or(false).then(|| self.ended())
     }
@@ -164,7 +164,7 @@ impl Qemu {
             let event = monitor.event(deadline.min(telling)).map_err(|error| self.explain(error))?;
             let now = Instant::now();
             if event.is_none() && now >= deadline {
-                return Err(self.late("has no agent that opens its port", patience));
+                return Err(self.late("has no agent on its port", patience));
             }
             if now >= telling {
                 telling = now + OFTEN;
@@ -179,7 +179,7 @@ impl Qemu {
         }
     }
 
-    /// Under TCG, perhaps one boot in some hundreds stands still: a processor gets no timer interrupt any more. (Seen in
+    /// Under TCG, about one boot in several hundred hangs: a processor gets no timer interrupt any more. (Seen in
     /// QEMU 10.0; the cause isn't known.) What waits for that processor waits for ever. A guest
     /// that boots its own system isn't reset: its disk could suffer.
     fn may_lose_timers(&self) -> bool {
@@ -209,13 +209,13 @@ impl Qemu {
         Ok(())
     }
 
-    /// The memory that QEMU takes beside the guest's RAM, see [`memory::overhead`].
+    /// The memory that QEMU takes in addition to the guest's RAM, see [`memory::overhead`].
     pub fn overhead(&self) -> Result<ByteSize, GuestError> {
         memory::overhead(&self.launch, self.process)
     }
 
-    /// Ends QEMU. First it is told to quit; after half of `patience` it gets SIGTERM, and at the end SIGKILL.
-    /// A guest whose disk is kept should have been powered off before. It is no error if QEMU has ended
+    /// Stops QEMU. First it is asked to quit; after half of `patience` it gets SIGTERM, and at the end SIGKILL.
+    /// A guest whose disk is kept should have been powered off before. It is not an error if QEMU has ended
     /// already. It fails only if not even SIGKILL ends it.
     pub fn stop(&mut self, patience: Duration) -> Result<(), GuestError> {
         let start = Instant::now();
@@ -234,7 +234,7 @@ impl Qemu {
         Ok(())
     }
 
-    /// What the guest and its QEMU said last.
+    /// Last output of the guest and its QEMU.
     pub fn last_words(&self) -> LastWords {
         LastWords::of(&self.launch)
     }
@@ -249,7 +249,7 @@ impl Qemu {
                 return Err(death);
             }
             if left.is_zero() {
-                return Err(self.late("has a QEMU that doesn't answer at its monitor", patience));
+                return Err(self.late("has a QEMU that does not answer on its monitor", patience));
             }
             thread::sleep(PAUSE);
         }
@@ -295,7 +295,7 @@ impl Qemu {
     }
 }
 
-/// Ends a guest. If nobody knows its QEMU, the guest's directory tells it. True if it ran.
+/// Stops a guest. If nobody knows its QEMU, the guest's directory tells it. True if it ran.
 pub fn end(launch: &Launch, known: Option<Qemu>) -> Result<bool, GuestError> {
     let Some(mut qemu) = known else {
         return end_below(&launch.directory).map_err(GuestError::process(&launch.name));
@@ -320,14 +320,14 @@ pub fn kill_below(directory: &Path) -> Result<Vec<ProcessId>, SysError> {
         line.split(|byte| *byte == 0).any(|word| word.starts_with(b"guest="))
             && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(directory))
     };
-    // A process that has ended meanwhile is left out.
+    // A process that has exited meanwhile is omitted.
     let running: Vec<ProcessId> =
         all_pids()?.into_iter().filter(is_guest).filter_map(|pid| ProcessId::of(pid).ok()).collect();
     kill_all(&running, Duration::ZERO)?;
     Ok(running)
 }
 
-/// QEMU is in a process group of its own, so that Ctrl-C at the terminal reaches only vtax.
+/// QEMU is in a separate process group, so that Ctrl-C at the terminal reaches only vtax.
 fn command(launch: &Launch, files: QemuFiles<OwnedFd>, messages: File) -> Result<Command, GuestError> {
     let copy = messages.try_clone().map_err(GuestError::file("use", launch.stderr_log()))?;
     let mut command = Command::new(&launch.qemu.path);

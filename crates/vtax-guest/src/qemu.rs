@@ -1,4 +1,4 @@
-//! The QEMU program of this machine: where it is, how old, and what it can imitate.
+//! The QEMU program of this machine: where it is, how old, and what it can emulate.
 
 use std::{
     collections::BTreeSet,
@@ -47,7 +47,7 @@ impl QemuProgram {
         };
         let Some(version) = Version::parse(&said) else {
             let first = said.lines().next().unwrap_or_default();
-            return Err(broken(path, format!("calls its version {first:?}")));
+            return Err(broken(path, format!("reports its version as {first:?}")));
         };
         if version < Version::LEAST {
             let (path, least) = (path.to_owned(), Version::LEAST);
@@ -56,7 +56,7 @@ impl QemuProgram {
         Ok(QemuProgram { path: path.to_owned(), version, sandbox })
     }
 
-    /// The names of the devices that it can imitate.
+    /// The names of the devices that it can emulate.
     pub fn devices(&self) -> Result<BTreeSet<String>, GuestError> {
         Ok(device_names(&ask(&self.path, &["-device", "help"])?))
     }
@@ -68,17 +68,17 @@ fn device_names(help: &str) -> BTreeSet<String> {
     help.lines().filter_map(name).collect()
 }
 
-/// What the program prints, within [`PATIENCE`].
+/// Returns the program's output, within [`PATIENCE`].
 fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
     let fail = |why| broken(path, why);
     let mut command = Command::new(path);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let output = output_within(&mut command, PATIENCE).map_err(|error| match error {
-        OutputError::Start(error) => fail(format!("can't be started: {error}")),
+        OutputError::Start(error) => fail(format!("cannot be started: {error}")),
         OutputError::Late(_) | OutputError::Stuck { .. } => {
-            fail(format!("doesn't answer `{}` within {PATIENCE:?}", arguments.join(" ")))
+            fail(format!("does not answer `{}` within {PATIENCE:?}", arguments.join(" ")))
         }
-        OutputError::Lost(error) => fail(format!("can't be waited for: {error}")),
+        OutputError::Lost(error) => fail(format!("cannot be waited for: {error}")),
         OutputError::Cancelled => fail(error.to_string()),
     })?;
     match output.status.success() {
@@ -98,7 +98,7 @@ mod tests {
     /// A program that answers as QEMU would.
     fn stand_in(folder: &Path, script: &str) -> PathBuf {
         let path = folder.join(PROGRAM);
-        // Written by another process: a test beside this one may be about to start a program
+        // Written by another process: a concurrent test may be about to start a program
         // just now, and would for a moment hold the file open, which execve(2) refuses.
         let mut writer = Command::new("sh");
         writer.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\""]).arg(&path).arg(script);

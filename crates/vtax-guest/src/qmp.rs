@@ -26,11 +26,11 @@ use vtax_model::{foreign::ForeignText, topology::Name};
 
 use super::{arguments::CONSOLE_CHARDEV, error::GuestError};
 
-/// How long QEMU may take to answer. It takes microseconds, unless its main loop is starved.
+/// Timeout for an answer of QEMU. It takes microseconds, unless its main loop is starved.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest line that is read. No reply to the commands here is nearly as long.
 const LONGEST: usize = 1 << 20;
-/// How many events are kept until somebody asks for them. Older ones are dropped.
+/// Maximum number of events kept until somebody asks for them. Older ones are dropped.
 const KEPT: usize = 256;
 
 /// A connection to a guest's monitor. A command fails if QEMU refuses it, is late, or has closed the monitor.
@@ -65,10 +65,10 @@ pub struct QmpEvent {
     pub data: Map<String, Value>,
 }
 
-/// Whether the guest's processors run (`query-status`).
+/// Reply of `query-status`: whether the guest's processors run.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Status {
-    /// Whether they run.
+    /// True if they run.
     pub running: bool,
     /// The state in QEMU's words: `running`, `paused`, `internal-error` ….
     pub status: String,
@@ -126,7 +126,7 @@ impl Monitor {
         let deadline = Instant::now() + patience;
         let fail =
             |why: String| GuestError::Monitor { guest: guest.clone(), command: "greeting".to_owned(), why: why.into() };
-        let stream = connect(socket, patience).map_err(|error| fail(format!("can't be reached: {error}")))?;
+        let stream = connect(socket, patience).map_err(|error| fail(format!("cannot be reached: {error}")))?;
         Monitor::greet(guest, stream, deadline)
     }
 
@@ -135,13 +135,13 @@ impl Monitor {
         let mut monitor = Monitor { guest, stream, pending: Vec::new(), events: VecDeque::new(), last: 0 };
         let greeting: Value = monitor.line("greeting", deadline)?;
         if greeting.get("QMP").is_none() {
-            return Err(monitor.fail("greeting", format!("is none: it says {greeting}")));
+            return Err(monitor.fail("greeting", format!("is not a QMP monitor: it says {greeting}")));
         }
         monitor.ask::<Value>("qmp_capabilities", json!({}), deadline)?;
         Ok(monitor)
     }
 
-    /// Whether the guest's processors run.
+    /// Returns whether the guest's processors run.
     pub fn status(&mut self) -> Result<Status, GuestError> {
         self.query("query-status")
     }
@@ -151,13 +151,13 @@ impl Monitor {
         self.query("query-cpus-fast")
     }
 
-    /// Whether a program in the guest has opened the serial port of a character device.
+    /// Returns whether a program in the guest has opened the serial port of a character device.
     pub fn is_port_open(&mut self, chardev: &str) -> Result<bool, GuestError> {
         let ports: Vec<Port> = self.query("query-chardev")?;
         Ok(ports.iter().any(|port| port.label == chardev && port.open))
     }
 
-    /// Whether somebody is at the serial console's socket, which serves one client at a time.
+    /// Returns whether somebody is at the serial console's socket, which serves one client at a time.
     pub fn is_console_taken(&mut self) -> Result<bool, GuestError> {
         let ports: Vec<Port> = self.query("query-chardev")?;
         // For a socket without a client, QEMU puts that into its name (`char-socket.c`).
@@ -245,7 +245,7 @@ impl Monitor {
         self.answer(command, by)
     }
 
-    /// The line of a command, with a number of its own.
+    /// The line of a command, with its own number.
     fn request(&mut self, command: &str, arguments: &Value) -> String {
         self.last += 1;
         format!("{}\n", json!({ "execute": command, "arguments": arguments, "id": self.last }))
@@ -265,7 +265,7 @@ impl Monitor {
                 }
                 Line { answer, .. } => {
                     return serde_json::from_value(answer.unwrap_or_default())
-                        .map_err(|error| self.fail(command, format!("answers in an unknown form: {error}")));
+                        .map_err(|error| self.fail(command, format!("answers in an unknown format: {error}")));
                 }
             }
         }
@@ -283,7 +283,7 @@ impl Monitor {
     }
 
     fn takes_nothing(&self, command: &str, error: &io::Error) -> GuestError {
-        self.fail(command, format!("takes no command: {error}"))
+        self.fail(command, format!("does not accept commands: {error}"))
     }
 
     fn keep(&mut self, event: Option<QmpEvent>) {
@@ -296,7 +296,7 @@ impl Monitor {
     fn line<T: DeserializeOwned>(&mut self, command: &str, deadline: Instant) -> Result<T, GuestError> {
         match self.receive(command, deadline)? {
             Some(line) => self.parse(command, &line),
-            None => Err(self.fail(command, "doesn't answer in time, or serves another client".to_owned())),
+            None => Err(self.fail(command, "does not answer in time, or serves another client".to_owned())),
         }
     }
 
@@ -319,7 +319,9 @@ impl Monitor {
             }
             match self.fill(left) {
                 Ok(0) => return Err(self.fail(command, "is closed".to_owned())),
-                Ok(_) if self.pending.len() > LONGEST => return Err(self.fail(command, "talks without end".to_owned())),
+                Ok(_) if self.pending.len() > LONGEST => {
+                    return Err(self.fail(command, "sends an endless line".to_owned()));
+                }
                 Ok(_) => {}
                 Err(error) if is_late(&error) => {}
                 Err(error) => return Err(self.fail(command, format!("is lost: {error}"))),

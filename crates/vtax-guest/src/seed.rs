@@ -1,4 +1,4 @@
-//! How the agent gets into the system of a user's disk image: by a second, small disk of the form that
+//! Installation of the agent into a user's disk image: by a second, small disk of the form that
 //! cloud-init looks for (its data source NoCloud).
 //!
 //! Nothing else in that system is changed, and no user, password or key is added. The NIC gets the lab's
@@ -32,7 +32,7 @@ const NIC: &str = "vtax0";
 /// DHCP, under names such as `all-en`; such a rule also matches a NIC that was called `en*` before it was renamed.
 const ENTRY: &str = "0vtax";
 
-/// How much room the directory takes at most.
+/// Maximum size of the directory.
 pub(super) fn size(launch: &Launch) -> Result<u64, GuestError> {
     let Some(seed) = &launch.seed else { return Ok(0) };
     let program = fs::metadata(&seed.agent).map_err(GuestError::file("look at", &seed.agent))?;
@@ -57,12 +57,12 @@ pub(super) fn write(launch: &Launch) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// QEMU reads the file as a user of its own, in a directory that nobody else can enter.
+/// QEMU reads the file as a dedicated user, in a directory that nobody else can enter.
 fn readable(path: &Path) -> Result<(), GuestError> {
     fs::set_permissions(path, Permissions::from_mode(0o644)).map_err(GuestError::file("share", path))
 }
 
-/// The files beside the agent: their names and contents.
+/// The files next to the agent: their names and contents.
 fn files(launch: &Launch, seed: &Seed, identity: &str) -> [(&'static str, String); 3] {
     [
         ("meta-data", format!("instance-id: vtax-{identity}\nlocal-hostname: {}\n", launch.name)),
@@ -73,8 +73,7 @@ fn files(launch: &Launch, seed: &Seed, identity: &str) -> [(&'static str, String
 
 fn user_data() -> String {
     let mut text =
-        "#cloud-config\n# Starts the agent of vtax, and changes nothing else.\nruncmd:\n- - sh\n  - -c\n  - |\n"
-            .to_owned();
+        "#cloud-config\n# Starts the vtax agent and changes nothing else.\nruncmd:\n- - sh\n  - -c\n  - |\n".to_owned();
     for line in script().lines() {
         // Writing to a string can't fail.
         let _ = writeln!(text, "    {line}");
@@ -83,7 +82,7 @@ fn user_data() -> String {
 }
 
 /// Starts the agent from the seed's disk in any system: as a unit of systemd if that runs, otherwise as a
-/// process of its own. A copy is run, since the disk may be mounted so that no program on it can be run. The
+/// dedicated process. A copy is run, since the disk may be mounted so that no program on it can be run. The
 /// same may be true of `/run`.
 pub fn script() -> String {
     format!(

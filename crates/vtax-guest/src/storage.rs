@@ -2,8 +2,8 @@
 //! guest itself by vhost-user.
 //!
 //! A daemon is a QEMU without a machine. It has the block layer and the NBD server of `qemu-storage-daemon`, and other than that
-//! it takes open files: so it needs no right to open a file of the host, and has a user of its own like a guest's QEMU. At its
-//! start it has nothing. It gets its file when it is to serve ([`serve`]).
+//! it takes open files: so it needs no right to open a file of the host, and has a dedicated user like a guest's QEMU.
+//! At its start it has nothing. It gets its file when it is to serve ([`serve`]).
 
 use std::{
     fs::{self, File},
@@ -51,10 +51,10 @@ const NODE: &str = "blocks";
 const LISTENER: &str = "listener";
 /// The file of its messages.
 const LOG: &str = "qemu.log";
-/// What its NBD server says when it can't read.
+/// Message of its NBD server on a read error.
 const NOT_READ: &str = "reading from file failed";
 
-/// Starts a daemon that serves nothing yet, in a directory of its own.
+/// Starts a daemon that serves nothing yet, in a dedicated directory.
 pub(super) fn start(guest: &Name, directory: &Path, qemu: &QemuProgram) -> Result<ProcessId, GuestError> {
     fs::create_dir_all(directory).map_err(GuestError::file("create", directory))?;
     let fail = |error| GuestError::process(guest)(error);
@@ -111,8 +111,8 @@ fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestE
         if has_ended || Instant::now() > deadline {
             let said = fs::read_to_string(directory.join(LOG)).unwrap_or_default();
             let silent = || match process.ending() {
-                Some(status) => format!("it ended without a word ({status})"),
-                None => format!("it said nothing for {} s", THERE.as_secs()),
+                Some(status) => format!("it exited without a message ({status})"),
+                None => format!("it printed nothing for {} s", THERE.as_secs()),
             };
             let said = said.trim().lines().next_back().map_or_else(silent, str::to_owned).into();
             return Err(GuestError::Storage { guest: guest.clone(), said });
@@ -122,12 +122,12 @@ fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestE
     Ok(())
 }
 
-/// Whether a daemon answers in time.
+/// Returns whether a daemon answers in time.
 pub(super) fn answers(guest: &Name, directory: &Path, patience: Duration) -> bool {
     Monitor::connect(guest, &directory.join(QMP_SOCKET), patience).is_ok()
 }
 
-/// Whether a daemon has said since its start that it couldn't read its file.
+/// Returns whether a daemon has said since its start that it couldn't read its file.
 pub(super) fn has_failed_to_read(directory: &Path) -> bool {
     fs::read_to_string(directory.join(LOG)).is_ok_and(|said| said.contains(NOT_READ))
 }

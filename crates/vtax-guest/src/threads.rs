@@ -39,7 +39,7 @@ pub struct GuestPins {
     pub vhost_cpus: Vec<u32>,
 }
 
-/// What a thread does.
+/// Role of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThreadRole {
     /// The virtual CPU of this number.
@@ -50,7 +50,7 @@ pub enum ThreadRole {
     Vhost(u32),
 }
 
-/// Where a thread may run.
+/// CPUs of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct ThreadPlace {
@@ -66,7 +66,7 @@ impl GuestPins {
         GuestPins { cpus, io_cpus, vhost_cpus }
     }
 
-    /// Whether nothing is pinned.
+    /// Returns whether nothing is pinned.
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()
     }
@@ -141,7 +141,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Where each thread may run now. One that has ended meanwhile is left out.
+    /// Current CPUs of each thread. A thread that has exited meanwhile is omitted.
     pub fn places(&self) -> Vec<ThreadPlace> {
         let place = |(role, thread)| Some(ThreadPlace { role, thread, cpus: allowed(thread).ok()? });
         self.roles().filter_map(place).collect()
@@ -212,7 +212,7 @@ fn vcpu(name: &str) -> Option<u32> {
     name.strip_prefix("CPU ")?.split('/').next()?.parse().ok()
 }
 
-/// Kernel threads are processes of their own, without a command line.
+/// Kernel threads are separate processes, without a command line.
 fn kernel_threads(name: &str) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter_map(|entry| Some((number(&entry)?, entry.path())));
@@ -224,7 +224,7 @@ fn kernel_threads(name: &str) -> Vec<u32> {
     pids
 }
 
-/// Pins one thread, and reads the mask back: the kernel leaves out CPUs that are offline or outside the cpuset.
+/// Pins one thread, and reads the mask back: the kernel omits CPUs that are offline or outside the cpuset.
 fn pin(guest: &Name, thread: &str, tid: u32, cpus: &[u32]) -> Result<(), GuestError> {
     pinned(tid, cpus).map_err(|error| GuestError::Pin {
         guest: guest.clone(),

@@ -1,7 +1,7 @@
-//! Disks of a guest beside the one that it boots: files and block devices of the host.
+//! Disks of a guest in addition to the one that it boots: files and block devices of the host.
 //!
-//! Each has a port of its own, where it can be plugged in and pulled out. The disk of a port is always at the same place of the
-//! guest's PCI bus, and has the same serial number, so the guest's system finds it under the same names.
+//! Each has a dedicated port, where it can be plugged in and pulled out. The disk of a port is always at the same place
+//! of the guest's PCI bus, and has the same serial number, so the guest's system finds it under the same names.
 
 mod inside;
 
@@ -31,23 +31,24 @@ pub struct DiskLaunch {
     pub port: u32,
     /// Its serial number in the guest, of at most 20 bytes.
     pub serial: String,
-    /// Whether the guest can only read it.
+    /// True if the guest can only read it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
-    /// How it is attached. If absent, it is a virtio-blk with QEMU's own settings, which can be plugged in and pulled out.
+    /// Attachment method. If absent, it is a virtio-blk with QEMU's own settings, which can be plugged in and pulled
+    /// out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attach: Option<DiskAttach>,
-    /// What is behind it.
+    /// Its backend.
     pub source: DiskSource,
 }
 
-/// What is behind a disk.
+/// Backend of a disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "source", rename_all = "kebab-case")]
 pub enum DiskSource {
     /// A file or a block device, which QEMU has itself.
     File(DiskFile),
-    /// Several ways to the same blocks, each with a storage daemon of its own ([`paths`](super::paths)).
+    /// Several ways to the same blocks, each with a dedicated storage daemon ([`paths`](super::paths)).
     Paths(DiskPaths),
     /// An NVMe controller of the host, bound to vfio-pci.
     Controller {
@@ -71,21 +72,22 @@ pub struct DiskPaths {
 pub struct DiskFile {
     /// Its path, without symbolic links.
     pub path: PathBuf,
-    /// What is in it. A qcow2 has all of its blocks in itself.
+    /// Its format. A qcow2 has all of its blocks in itself.
     pub format: DiskFormat,
-    /// Whether it is a block device.
+    /// True if it is a block device.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_device: bool,
     /// The offset and the size of the part that is the disk; all of it if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<(ByteSize, ByteSize)>,
-    /// Whether no other program may use it meanwhile.
+    /// True if no other program may use it meanwhile.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
-    /// Whether other disks have the same blocks at the same time. Then QEMU doesn't lock them, and no open file has them alone.
+    /// True if other disks have the same blocks at the same time. Then QEMU doesn't lock them, and no open file has
+    /// them alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
-    /// Whether the host's memory keeps no copies of its blocks (`O_DIRECT`).
+    /// True if the host's memory keeps no copies of its blocks (`O_DIRECT`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub direct: bool,
 }
@@ -98,7 +100,7 @@ impl DiskLaunch {
     /// The most disks that a guest can have.
     pub const MOST: u32 = (DiskLaunch::SLOTS.end - DiskLaunch::SLOTS.start) * DiskLaunch::PORTS_OF_SLOT;
 
-    /// What the guest has in the port.
+    /// Device in the port.
     pub fn device(&self) -> DiskDevice {
         self.attach.map_or(DiskDevice::VirtioBlk, |attach| attach.device)
     }
@@ -134,7 +136,8 @@ impl DiskLaunch {
         }
     }
 
-    /// Whether it is a device with several paths. A path that fails returns errors then, and another one may not.
+    /// Returns whether it is a device with several paths. A path that fails returns errors then, and another one may
+    /// not.
     pub fn has_device_paths(&self) -> bool {
         matches!(&self.source, DiskSource::Paths(paths) if paths.files.iter().all(|file| file.is_device))
     }
@@ -144,12 +147,12 @@ impl DiskLaunch {
         format!("disk{}.{}", self.port, if self.is_vhost_user() { "vhost" } else { "nbd" })
     }
 
-    /// Whether a storage daemon serves the guest's rings, in the guest's memory.
+    /// Returns whether a storage daemon serves the guest's rings, in the guest's memory.
     pub(super) fn is_vhost_user(&self) -> bool {
         self.device() == DiskDevice::VhostUserBlk
     }
 
-    /// Whether storage daemons have its blocks.
+    /// Returns whether storage daemons have its blocks.
     pub fn has_daemons(&self) -> bool {
         matches!(self.source, DiskSource::Paths(_))
     }
@@ -159,7 +162,7 @@ impl DiskLaunch {
         self.attach.filter(|attach| attach.iothread).map(|_| format!("disk-io{}", self.port))
     }
 
-    /// What QEMU is told about what is behind the disk, unless it has none of its blocks. If it is a file, its open file is in
+    /// QEMU's description of the disk's backend, unless it has none of its blocks. If it is a file, its open file is in
     /// this set.
     pub(super) fn blocks(&self, set: Option<&str>) -> Option<Value> {
         match &self.source {

@@ -25,7 +25,7 @@ const KEPT: usize = 2;
 const PVH_ENTRY: u32 = 18;
 
 impl Kernel {
-    /// What QEMU is to be given: the unpacked kernel, or the image if it can't be unpacked or has no entry for PVH.
+    /// Image to pass to QEMU: the unpacked kernel, or the image if it can't be unpacked or has no entry for PVH.
     pub fn bootable(&self) -> Result<PathBuf, GuestError> {
         let packed = fs::read(&self.image).map_err(GuestError::file("read", &self.image))?;
         let folder = image::cache()?.join("kernels");

@@ -49,7 +49,7 @@ use vtax_sys::{
 const PATIENCE: Duration = Duration::from_secs(600);
 const END: Duration = Duration::from_secs(30);
 
-/// What the tests need besides the guest itself; dropped, its directory goes.
+/// Test resources in addition to the guest itself; dropping it removes its directory.
 struct Bench {
     folder: TempDir,
     kernel: Kernel,
@@ -209,7 +209,7 @@ fn nics_come_and_go_in_a_guest_that_was_started_with_its_processors_stopped() {
     guest.0.stop(END).expect("it ends");
 }
 
-/// Each thread has a user of its own, no privilege and a filter of system calls, and nobody else has its files.
+/// Each thread has a dedicated user, no privilege and a filter of system calls, and nobody else has its files.
 fn assert_confined(qemu: &Qemu) {
     let pid = qemu.process().pid.0;
     let own = fs::metadata(format!("/proc/{pid}")).expect("it runs").uid();
@@ -248,7 +248,7 @@ fn assert_confined(qemu: &Qemu) {
     }
 }
 
-/// What the user of another guest gets.
+/// Error for the user of another guest.
 fn opened_by_another(file: &Path) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let another = Confinement {
@@ -266,7 +266,7 @@ fn opened_by_another(file: &Path) -> String {
     String::from_utf8(shell.output().expect("a shell").stdout).expect("text")
 }
 
-/// What a disk boots prints without end: the log is full after a moment, and all else goes on. The disk is a qcow2 that
+/// A boot that prints endlessly: the log is full after a moment, and all else goes on. The disk is a qcow2 that
 /// is based on another image, and only root may read both.
 #[test]
 fn a_console_without_end_fills_no_more_than_its_bound() {
@@ -286,7 +286,7 @@ fn a_console_without_end_fills_no_more_than_its_bound() {
     assert!((MOST_LOGGED / 2..=MOST_LOGGED).contains(&full), "{full}");
     assert!(guest.0.monitor(END).expect("QEMU answers").status().expect("QEMU answers").running);
     assert_eq!(size(guest.0.launch().console_log()), full, "it grows no more");
-    // QEMU's own messages have room of their own.
+    // QEMU's own messages have a separate log.
     guest.0.process().signal(Signal::TERM).expect("ours");
     let death = guest.0.death(END).expect("it ends").to_string();
     assert!(death.contains("terminating on signal 15") && death.contains("before its log was full"), "{death}");
@@ -310,7 +310,7 @@ fn a_guest_over_its_limit_of_memory_is_named() {
     let death = guest.0.death(PATIENCE).expect("it ends");
     assert!(matches!(death, GuestError::OverMemory { .. }), "{death}");
     let told = death.to_string();
-    assert!(told.starts_with("guest `web` is gone: it took more memory than its limit of 1"), "{told}");
+    assert!(told.starts_with("guest `web` exited: it exceeded its memory limit of 1"), "{told}");
 }
 
 /// It takes what is written, nobody else can read it, and it goes with the guest, whoever removes that.
@@ -358,7 +358,7 @@ fn a_panic_is_noticed_with_the_last_words_of_the_console() {
     assert!(told.contains("(its kernel panicked)") && told.contains("Attempted to kill init"), "{told}");
 }
 
-/// It waits for a disk that it hasn't, for ever, and no processor stands still.
+/// It waits for a disk that it hasn't, for ever, and no processor hangs.
 #[test]
 fn a_guest_that_hangs_at_boot_is_given_up_at_the_deadline() {
     let bench = Bench::new();
@@ -371,7 +371,7 @@ fn a_guest_that_hangs_at_boot_is_given_up_at_the_deadline() {
     let error = guest.0.wait_agent(patience).expect_err("there is no agent");
     assert!(begun.elapsed() >= patience && guest.0.is_alive());
     assert!(matches!(error, GuestError::Late { waited, .. } if waited == patience), "{error}");
-    assert!(error.to_string().contains("`web` has no agent that opens its port within 3s"), "{error}");
+    assert!(error.to_string().contains("`web` has no agent on its port within 3s"), "{error}");
 }
 
 /// It hangs as above, and its console has what a kernel says whose processor gets no tick any more.
@@ -407,7 +407,7 @@ fn a_guest_that_hangs_is_late_and_a_killed_one_is_gone() {
     assert!(matches!(error, GuestError::Late { .. }), "{error}");
     guest.0.process().signal(Signal::KILL).expect("ours");
     let error = guest.0.wait_agent(END).expect_err("it is dead");
-    assert!(error.to_string().contains("was ended by signal 9"), "{error}");
+    assert!(error.to_string().contains("was killed by signal 9"), "{error}");
 }
 
 /// As KVM does to a guest with an instruction that it can't run.
@@ -530,5 +530,5 @@ fn a_disk_that_does_not_boot_is_not_waited_for() {
     let bench = Bench::new();
     let mut guest = bench.start(disk(&bench, None));
     let error = guest.0.wait_agent(PATIENCE).expect_err("there is no system").to_string();
-    assert!(error.contains("is gone") && error.contains("No bootable device"), "{error}");
+    assert!(error.contains("exited") && error.contains("No bootable device"), "{error}");
 }

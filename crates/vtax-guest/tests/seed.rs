@@ -64,7 +64,7 @@ impl Drop for Guest {
     }
 }
 
-/// What it has said, once it has said this.
+/// Returns its output, once it contains this text.
 fn console(guest: &Qemu, awaited: &str) -> String {
     let until = Instant::now() + END;
     loop {
@@ -108,7 +108,7 @@ fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
     guest.0.wait_agent(PATIENCE).expect("the agent opens its port");
     let said = console(&guest.0, "vtax-agent: ready");
     assert!(said.contains("vtax-agent 0."), "the copy tells its version before: {said}");
-    // As in an image that starts an agent of its own: the second finds the port taken, and ends.
+    // As in an image that starts its own agent: the second finds the port taken, and ends.
     console(&guest.0, "another process has it");
     guest.0.wait_agent(PATIENCE).expect("the first one still has the port open");
 }

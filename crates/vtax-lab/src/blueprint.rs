@@ -18,7 +18,7 @@ use vtax_model::{
 
 use crate::place::Place;
 
-/// What a lab consists of.
+/// Components of a lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Blueprint {
@@ -107,7 +107,7 @@ pub struct PlannedGuest {
     pub name: Name,
     /// The host that it is on, in whose namespace QEMU runs.
     pub host: Name,
-    /// How its NIC is made. For a paravirtual NIC, the backend is filled in.
+    /// NIC definition. For a paravirtual NIC, the backend is filled in.
     pub attach: Attach,
     /// The address of its NIC, by which the agent in the guest finds it.
     pub mac: Mac,
@@ -117,7 +117,7 @@ pub struct PlannedGuest {
     pub masters: Vec<Name>,
     #[serde(flatten)]
     pub pins: GuestPins,
-    /// What was started, and where its sockets and logs are.
+    /// Started process, with the location of its sockets and logs.
     pub launch: Launch,
 }
 
@@ -134,7 +134,7 @@ impl PlannedLink {
 }
 
 impl Blueprint {
-    /// Whether a link is one end of a cable and a guest has the other end to itself.
+    /// Returns whether a link is one end of a cable and a guest has the other end to itself.
     pub(crate) fn ends_in_guest(&self, place: &Place) -> bool {
         let far = |wire: &PlannedWire| {
             let end = wire.ends.iter().position(|end| end == place)?;

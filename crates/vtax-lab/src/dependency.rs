@@ -1,4 +1,4 @@
-//! What each guest depends on, and whether it could move to another machine while it runs.
+//! Guests' dependencies, and whether they could migrate live.
 //!
 //! As with `ldm`, a guest can only move if all its I/O is virtual. QEMU can't read the state of a device that
 //! vfio-pci handed over, and refuses to move such a guest. vtax says so before.
@@ -22,21 +22,21 @@ use crate::{
     step::LabStep,
 };
 
-/// What ties a guest to its lab.
+/// Link between a guest and its lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ties {
     /// Without any one of these the guest has no network, or isn't started.
     pub depends_on: Vec<Dependency>,
-    /// Whether the guest could move.
+    /// True if the guest could move.
     pub migration: Migration,
 }
 
-/// What a guest depends on.
+/// Dependencies of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Dependency {
-    /// The host that serves the guest's vnet: the vnet hangs on a virtual switch there, or on the wire's end.
+    /// The host that serves the guest's vnet: the vnet is attached to a virtual switch there, or to the wire's end.
     Switch { host: Name, link: LinkName },
     /// The host that has the physical function of the guest's virtual function.
     PhysicalFunction { host: Name, device: PciAddress },
@@ -44,7 +44,7 @@ pub enum Dependency {
     Master { guest: Name },
 }
 
-/// Whether a guest could move to another machine while it runs.
+/// Live migration capability of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Migration {
@@ -56,14 +56,14 @@ pub struct Migration {
 /// Something of a guest that can't move while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {
-    /// What it is: `virtual function 0000:01:10.0`.
+    /// Description, e.g. `virtual function 0000:01:10.0`.
     pub what: String,
-    /// Why it can't.
+    /// Reason why it cannot.
     pub why: String,
 }
 
-const VFIO: &str = "QEMU can't read a device's state by vfio-pci; give the guest a paravirtual NIC";
-const NINE_P: &str = "QEMU doesn't migrate a guest that has files of its host mounted";
+const VFIO: &str = "QEMU cannot read a device's state through vfio-pci; give the guest a paravirtual NIC";
+const NINE_P: &str = "QEMU does not migrate a guest that has host files mounted";
 
 /// A guest of a plan with its ties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -109,7 +109,7 @@ impl Migration {
     }
 }
 
-/// What serves the guest's NIC. Nothing serves a guest with a whole NIC.
+/// Backend of the guest's NIC. Nothing serves a guest with a whole NIC.
 fn service<'a>(
     guest: &PlannedGuest,
     blueprint: &Blueprint,
@@ -143,21 +143,19 @@ fn blockers(launch: &Launch, attach: Option<&Attach>) -> Vec<Blocker> {
     let devices = devices.map(|what| Blocker { what, why: VFIO.to_owned() });
     // An emulated server sees this machine's files.
     let files = launch.server.map(|_| "its files, by 9p");
-    let lent = launch.lent.as_ref().map(|_| "a folder that it is lent, by 9p");
+    let lent = launch.lent.as_ref().map(|_| "a directory shared with it over 9p");
     let files = files.into_iter().chain(lent).map(|what| Blocker { what: what.to_owned(), why: NINE_P.to_owned() });
     devices.chain(files).collect()
 }
 
-/// What not every machine has. A seed blocks no migration: the guest may not write to it (`vvfat_open`).
+/// Requirements that not every machine meets. A seed blocks no migration: the guest may not write to it (`vvfat_open`).
 fn needs(launch: &Launch) -> Vec<String> {
-    let processor = (launch.accel == Accelerator::Kvm).then_some("a processor with all that this one has (-cpu host)");
-    let pages = launch.hugepages.then_some("as many free huge pages");
+    let processor = (launch.accel == Accelerator::Kvm).then_some("a CPU with all features of this one (-cpu host)");
+    let pages = launch.hugepages.then_some("the same amount of free huge pages");
     let disk = match launch.boot {
         Boot::Kernel { .. } => None,
         Boot::Disk { keep: true, .. } => Some("its disk"),
-        Boot::Disk { keep: false, .. } => {
-            Some("its disk image, and a copy of what it has written, which is in a file here")
-        }
+        Boot::Disk { keep: false, .. } => Some("its disk image, and a copy of its writes, stored in a file here"),
     };
     [processor, pages, disk].into_iter().flatten().map(str::to_owned).collect()
 }

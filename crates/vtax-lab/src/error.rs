@@ -1,4 +1,4 @@
-//! What can go wrong with a lab after it was planned.
+//! Errors of a lab after planning.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -11,7 +11,7 @@ use vtax_sys::{SysError, pci::PciAddress, record::RecordError};
 
 use crate::place::Place;
 
-/// Why something could not be done with a lab.
+/// Reason why something could not be done with a lab.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum LabError {
@@ -21,10 +21,10 @@ pub enum LabError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Guest(Box<GuestError>),
-    #[error("lab `{lab}` has no guest `{guest}` that was started; vtax lab list shows its guests")]
+    #[error("lab `{lab}` has no running guest `{guest}`; list its guests: vtax lab list")]
     #[diagnostic(code("no-such-guest"))]
     NoGuest { lab: Name, guest: Name },
-    #[error("`{name}` is {what} and no lab; vtax lab list shows the labs")]
+    #[error("`{name}` is {what}, not a lab; list labs: vtax lab list")]
     #[diagnostic(code("no-such-lab"))]
     NoLab { name: Name, what: &'static str },
     #[error("cannot {operation} {path}: {error}")]
@@ -39,13 +39,13 @@ pub enum LabError {
     #[error("lab {0}")]
     #[diagnostic(transparent)]
     Remove(Box<UndoErrors<LabError>>),
-    #[error("`{name}` was not built: the user has stopped it")]
+    #[error("`{name}` was not built: interrupted by the user")]
     #[diagnostic(code("stopped"))]
     Stopped { name: Name },
-    #[error("`{namespace}` is still used by {}; end them", .holders.join(", "))]
+    #[error("`{namespace}` is still used by {}; stop them first", .holders.join(", "))]
     #[diagnostic(code("namespace-in-use"))]
     Occupied { namespace: Name, holders: Vec<String> },
-    #[error("the addresses {range} have just been taken by lab `{by}`; start again to have others chosen")]
+    #[error("the addresses {range} were just taken by lab `{by}`; run again to choose others")]
     #[diagnostic(code("range-in-use"))]
     RangeTaken { range: Ipv4Net, by: Name },
     #[error("lab `{lab}`: the MTU of {place} is {found}, not {wanted}")]
@@ -57,10 +57,10 @@ pub enum LabError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Device(#[from] PciChangeError),
-    #[error("{device} is the domain {owner}'s; take it from there first (vtax ldm rm-io)")]
+    #[error("{device} belongs to domain {owner}; remove it there first (vtax ldm rm-io)")]
     #[diagnostic(code("device-taken"))]
     Claimed { device: PciAddress, owner: Name },
-    #[error("lab `{lab}`: link {place} has no queue that counts what is lost; give its wire a rate")]
+    #[error("lab `{lab}`: link {place} has no queue that counts losses; set a rate on its wire")]
     #[diagnostic(code("loss-not-counted"))]
     Uncounted { lab: Name, place: Place },
     #[error("lab `{lab}` was made by another version of vtax ({why}); use that one")]
@@ -69,11 +69,11 @@ pub enum LabError {
     #[error("lab `{lab}` is {state}: {remedy}")]
     #[diagnostic(code("lab-abandoned"))]
     State { lab: Name, state: JournalState, remedy: &'static str },
-    #[error("`{namespace}` of lab `{lab}` is gone or was replaced; take the lab down and up again")]
+    #[error("`{namespace}` of lab `{lab}` no longer exists or was replaced; take the lab down and up again")]
     #[diagnostic(code("namespace-replaced"))]
     Replaced { lab: Name, namespace: Name },
     #[error(
-        "{path} is among the namespaces of lab `{lab}`, and has no mark of the lab: another program made it; it was left \
+        "{path} is among the namespaces of lab `{lab}` but lacks the lab's mark: another program made it; it was left \
          as it is, remove it by hand"
     )]
     #[diagnostic(code("namespace-unknown"))]
@@ -81,16 +81,16 @@ pub enum LabError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Record(#[from] RecordError),
-    #[error("{path}: {why}; put the device back by hand as the file says, remove the file, then clean again")]
+    #[error("{path}: {why}; restore the device by hand as the file says, remove the file, then clean again")]
     #[diagnostic(code("damaged-journal"))]
     DeviceMark { path: PathBuf, why: String },
-    #[error("lab `{lab}` is not removed in full: {}", .errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("lab `{lab}` was not completely removed: {}", .errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     #[diagnostic(code("not-undone"))]
     Unswept { lab: Name, errors: Vec<LabError> },
     #[error("no wire leads from `{from}` to `{to}`")]
     #[diagnostic(code("no-wire-between"))]
     NoPath { from: Name, to: Name },
-    #[error("{path} {why}; remove it, or set XDG_RUNTIME_DIR to a directory of your own")]
+    #[error("{path} {why}; remove it, or set XDG_RUNTIME_DIR to your own directory")]
     #[diagnostic(code("unsafe-directory"))]
     RunDirectory { path: PathBuf, why: &'static str },
     #[error("labs need network namespaces: {0}")]
@@ -102,7 +102,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// Whether a guest's QEMU crashed while the lab was built: see [`GuestError::is_crash`].
+    /// Returns whether a guest's QEMU crashed while the lab was built: see [`GuestError::is_crash`].
     pub fn is_crash(&self) -> bool {
         match self {
             LabError::Guest(error) => error.is_crash(),
@@ -111,7 +111,7 @@ impl LabError {
         }
     }
 
-    /// What the kernel said about an object.
+    /// Error of the kernel about an object.
     pub(crate) fn kernel(object: impl fmt::Display) -> impl Fn(SysError) -> LabError {
         move |error| LabError::Kernel { object: object.to_string(), error: Box::new(error) }
     }
@@ -126,10 +126,10 @@ impl LabError {
     }
 }
 
-/// What to do about a journal, as the end of a message.
+/// Remedy for a journal error, as the end of a message.
 fn remedy_for(error: &JournalError) -> &'static str {
     match error.is_damage() {
-        true => "; vtax lab clean removes what was made, and keeps the file",
+        true => "; vtax lab clean removes what the lab made and keeps the file",
         false => "",
     }
 }

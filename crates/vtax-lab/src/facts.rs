@@ -1,4 +1,4 @@
-//! What a plan must know of this machine.
+//! Machine facts for a plan.
 
 mod disks;
 mod guests;
@@ -29,7 +29,7 @@ pub struct Facts {
     pub in_use: Vec<InUse>,
     /// Names of all labs, whatever their state is.
     pub labs: Vec<Name>,
-    /// How many network namespaces this user may have (`user.max_net_namespaces`).
+    /// Maximum number of network namespaces of this user (`user.max_net_namespaces`).
     pub most_namespaces: u64,
     /// PCI devices, which could be handed over.
     #[serde(default)]
@@ -37,10 +37,10 @@ pub struct Facts {
     /// The PCI devices that labs have, each with its owner: `LAB/DOMAIN`.
     #[serde(default)]
     pub lent: BTreeMap<PciAddress, String>,
-    /// Whether this process has the privilege of a user namespace only. PCI devices are out of its reach.
+    /// True if this process has the privilege of a user namespace only. PCI devices are out of its reach.
     #[serde(default)]
     pub ordinary_user: bool,
-    /// What there is for guests. `None` means that nobody has looked ([`Facts::with_guests`]).
+    /// Facts for guests. `None` means that they were not gathered ([`Facts::with_guests`]).
     pub guests: Option<GuestFacts>,
 }
 
@@ -66,7 +66,7 @@ impl Facts {
         })
     }
 
-    /// Why no link or qdisc of this kind can be made here.
+    /// Returns why no link or qdisc of this kind can be made here.
     pub(crate) fn lacks(&self, kind: &str) -> Option<&str> {
         self.kinds.get(kind)?.as_deref()
     }
@@ -76,7 +76,7 @@ impl Facts {
         labs.unwrap_or(Path::new("")).join(lab.as_str()).join("guests")
     }
 
-    /// What uses addresses of this range, if anything does.
+    /// User of addresses of this range, if any.
     pub(crate) fn user_of(&self, range: Ipv4Net) -> Option<&InUse> {
         self.in_use.iter().find(|used| used.net.contains(&range) || range.contains(&used.net))
     }

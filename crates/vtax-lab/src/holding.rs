@@ -1,4 +1,4 @@
-//! What vtax holds on this machine by a journal, as the journal's header tells it beside the steps.
+//! Objects that vtax holds through a journal, as recorded in the journal's header.
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use vtax_sys::{pci::PciAddress, process::ProcessId};
 
 use crate::{blueprint::Blueprint, error::LabError, world};
 
-/// What a journal is about.
+/// Subject of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -40,7 +40,7 @@ pub struct MadeFiles {
     pub run: String,
 }
 
-/// What a journal's header says beside its owner.
+/// Contents of a journal's header in addition to its owner.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HoldingRecord {
     #[serde(flatten)]
@@ -58,7 +58,7 @@ impl Holding {
         }
     }
 
-    /// What it is, for a message.
+    /// Description for a message.
     pub(crate) fn what(&self) -> &'static str {
         match self {
             Holding::Lab(_) => "a lab",

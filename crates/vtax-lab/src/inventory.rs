@@ -20,7 +20,7 @@ pub use summary::{GuestState, GuestSummary, HoldingSummary, HoldingWhat, LabStat
 /// The kind of a journal that is made for a removal.
 const UNKNOWN: &str = "unknown";
 
-/// What `clean` did.
+/// Report of `clean`.
 #[derive(Debug, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct CleanReport {
@@ -31,7 +31,7 @@ pub struct CleanReport {
     pub notes: Vec<CleanNote>,
 }
 
-/// Why a lab was found by its marks, not by its journal.
+/// Reason why a lab was found by its marks, not by its journal.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum CleanNote {
@@ -45,16 +45,16 @@ pub enum CleanNote {
 
 impl fmt::Display for CleanNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by_marks = "what the lab had made was found by its marks, and removed";
+        let by_marks = "what the lab had made was found by its marks and removed";
         match self {
             CleanNote::Damaged { lab, error, kept } => write!(
                 f,
-                "lab {lab}: its journal can't be read ({error}); {by_marks}; the file is kept as {}, remove it when you don't \
-                 need it",
+                "lab {lab}: its journal is unreadable ({error}); {by_marks}; the file is kept as {}, remove it when no \
+                 longer needed",
                 kept.display()
             ),
-            CleanNote::Lost { lab } => write!(f, "lab {lab}: its journal has lost lines; {by_marks}"),
-            CleanNote::Missing { lab } => write!(f, "lab {lab}: its journal is gone; {by_marks}"),
+            CleanNote::Lost { lab } => write!(f, "lab {lab}: its journal lost lines; {by_marks}"),
+            CleanNote::Missing { lab } => write!(f, "lab {lab}: its journal is missing; {by_marks}"),
         }
     }
 }
@@ -108,8 +108,8 @@ impl CleanReport {
     }
 }
 
-/// Makes this process the keeper of an ordinary user's kept labs. Returns when no lab needs it any more. A lab whose
-/// journal is damaged or gone needs it until it is cleaned: its marks are in the keeper's namespaces.
+/// Makes this process the keeper of an unprivileged user's kept labs. Returns when no lab needs it any more. A lab
+/// whose journal is damaged or gone needs it until it is cleaned: its marks are in the keeper's namespaces.
 pub fn keeper_main() -> Result<(), LabError> {
     World::keep(|world| {
         let labs = list(world)?;

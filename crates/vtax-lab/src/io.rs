@@ -55,7 +55,7 @@ pub struct IoEntry {
     pub function: Option<PciDevice>,
 }
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE")]
@@ -75,7 +75,7 @@ pub enum IoKind {
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE")]
 pub enum IoStatus {
-    /// An IOMMU is active: the devices below can be lent.
+    /// An IOMMU is active: the devices below can be assigned.
     Iov,
     /// Something is in it.
     Occ,
@@ -91,7 +91,7 @@ pub(crate) fn lent(world: &World) -> Result<BTreeMap<PciAddress, String>, LabErr
 }
 
 impl IoList {
-    /// The devices with their owners. An ordinary user must gather `facts` before the world is entered.
+    /// The devices with their owners. An unprivileged user must gather `facts` before the world is entered.
     pub fn new(mut facts: PciFacts, world: &World) -> Result<IoList, LabError> {
         let owners = Owners::look(world)?;
         owners.look_into(world, &mut facts);
@@ -144,7 +144,7 @@ fn complex(root: &str, facts: &PciFacts, owners: &Owners) -> IoEntry {
     place(root, IoKind::Bus, root, domain, facts.iommu.then_some(IoStatus::Iov))
 }
 
-/// An entry that is no function.
+/// An entry that is not a function.
 fn place(name: &str, kind: IoKind, bus: &str, domain: String, status: Option<IoStatus>) -> IoEntry {
     let (name, bus) = (name.to_owned(), bus.to_owned());
     IoEntry { name, kind, bus, domain, status, depends_on: None, function: None }

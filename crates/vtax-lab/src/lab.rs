@@ -22,18 +22,18 @@ use crate::{
     world::{Lifetime, World},
 };
 
-/// A lab that is up. When this is dropped, it is taken down unless it is kept. [`Lab::down`] tells of failures.
+/// A lab that is up. When this is dropped, it is taken down unless it is kept. [`Lab::down`] reports failures.
 #[derive(Debug)]
 pub struct Lab {
     blueprint: Blueprint,
     held: LiveHolding,
 }
 
-/// Descriptors that vtax needs beside the two for each namespace.
+/// Descriptors that vtax needs in addition to the two for each namespace.
 const OTHER_FILES: u64 = 256;
 
 impl Lab {
-    /// Builds a lab. If a step fails, the steps before it are undone, and the error tells of every failure of that.
+    /// Builds a lab. If a step fails, the steps before it are undone, and the error reports every failure of that.
     pub fn up(world: &World, plan: Plan, lifetime: Lifetime) -> Result<Lab, LabError> {
         let Plan { blueprint, steps } = plan;
         reserve_files(&blueprint);
@@ -62,7 +62,7 @@ impl Lab {
         self.held.down()
     }
 
-    /// What the lab consists of.
+    /// Components of the lab.
     pub fn blueprint(&self) -> &Blueprint {
         &self.blueprint
     }
@@ -82,7 +82,7 @@ impl Lab {
         self.held.guest(guest)
     }
 
-    /// Whether every guest still runs. The error has the last messages of the first that doesn't.
+    /// Returns whether every guest still runs. The error has the last messages of the first that doesn't.
     pub fn check_guests(&self) -> Result<(), LabError> {
         for guest in self.guests() {
             if let Some(death) = self.guest(&guest.name)?.death(Duration::ZERO) {
@@ -92,7 +92,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Whether the lab's links between two endpoints carry packets. [`LabError::Link`] has the first that doesn't.
+    /// Returns whether the lab's links between two endpoints carry packets. [`LabError::Link`] has the first that
+    /// doesn't.
     pub fn check_links(&self, from: &LabEndpoint, to: &LabEndpoint) -> Result<(), LabError> {
         let places = self.blueprint.path(from, to).unwrap_or_default();
         verify::carriers(&mut self.held.site(), &self.blueprint, &places)
@@ -125,7 +126,7 @@ impl Lab {
         Ok(())
     }
 
-    /// What the root qdisc of a link has let through and dropped since the lab is up: at a limited wire's end (see
+    /// Returns the packets passed and dropped by a link's root qdisc since the lab is up: at a limited wire's end (see
     /// [`LabEndpoint::wire_end`]) every lost packet. It is an error if no qdisc counts, as on a link without a rate.
     pub fn qdisc_drops(&self, link: &Place) -> Result<QdiscStats, LabError> {
         let qdisc = self.held.site().qdisc(link)?.filter(|qdisc| qdisc.kind != "noqueue");
@@ -143,7 +144,7 @@ impl Lab {
         namespace.spawn(command, Outlive::No).map_err(LabError::kernel(&endpoint.name))
     }
 
-    /// Where the endpoint's namespace is pinned as long as the lab is up.
+    /// Path of the endpoint's pinned namespace while the lab is up.
     pub fn namespace_path(&self, endpoint: &LabEndpoint) -> PathBuf {
         self.held.site().pin(&endpoint.namespace)
     }

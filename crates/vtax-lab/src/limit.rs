@@ -1,4 +1,4 @@
-//! What a wire's rate means for the token bucket at each of its ends.
+//! A wire's rate as settings for the token bucket at each of its ends.
 
 use vtax_model::{
     topology::Shape,
@@ -10,7 +10,7 @@ use vtax_sys::netlink::Tbf;
 const QUEUE_MS: u64 = 50;
 /// The queue holds at least this many packets, so that a slow wire doesn't drop every second packet.
 const QUEUE_PACKETS: u64 = 10;
-/// What may leave at once after a pause: kernels with 1,000 ticks a second need 1 ms; with twice that it is 0.2 % off.
+/// Burst allowed after a pause: kernels with 1,000 ticks a second need 1 ms; with twice that it is 0.2 % off.
 const BURST_MS: u64 = 2;
 /// The burst holds at least two packets: one leaves while the tokens for the next one come in.
 const BURST_PACKETS: u64 = 2;

@@ -1,4 +1,4 @@
-//! What a journal holds, while it is up: a lab, an emulated server, or virtual functions.
+//! Contents of a live journal: a lab, an emulated server, or virtual functions.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Something that is up and has a journal. When this is dropped, it is taken down unless it is kept. [`LiveHolding::down`]
-/// tells of failures.
+/// reports failures.
 #[derive(Debug)]
 pub struct LiveHolding {
     world: World,
@@ -28,7 +28,7 @@ pub struct LiveHolding {
 }
 
 impl LiveHolding {
-    /// Takes the steps. If one fails, the steps before it are undone, and the error tells of every failure of that.
+    /// Takes the steps. If one fails, the steps before it are undone, and the error reports every failure of that.
     pub(crate) fn up(
         world: &World,
         name: &Name,
@@ -100,7 +100,7 @@ impl LiveHolding {
         site::undo(journal, &mut self.site()).map(drop)
     }
 
-    /// The QEMU of one of its guests. Each call gives a handle of its own, so that several guests can be waited for at
+    /// The QEMU of one of its guests. Each call gives a separate handle, so that several guests can be waited for at
     /// once.
     pub fn guest(&self, guest: &Name) -> Result<Qemu, LabError> {
         let site = self.site();

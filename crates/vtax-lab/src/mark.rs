@@ -10,7 +10,7 @@ pub(crate) fn mark(lab: &Name, object: &Name) -> String {
     format!("vtax:{lab}:{object}")
 }
 
-/// Whether an alias is a mark of this lab.
+/// Returns whether an alias is a mark of this lab.
 pub(crate) fn is_of(alias: &str, lab: &Name) -> bool {
     alias
         .strip_prefix("vtax:")

@@ -1,4 +1,4 @@
-//! The registry of I/O methods. A method has a file of its own with a pure function, which adds to a plan
+//! The registry of I/O methods. A method has a dedicated file with a pure function, which adds to a plan
 //! what attaches one zone or guest.
 
 mod bridge;
@@ -65,13 +65,11 @@ pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<
         Entry::Device(None, _) | Entry::Guest(_) => {
             Err(Unsupported::new(format!("`{method}` attaches guests, not zones"), "make it a guest"))
         }
-        Entry::Host => {
-            Err(Unsupported::new("`native` is the host itself and attaches no zone", "use the host's own endpoint"))
-        }
+        Entry::Host => Err(Unsupported::new("`native` is the host itself, not a zone", "use the host's own endpoint")),
     }
 }
 
-/// Whether each method can be used on this machine. The planner gives the same answer. For the methods of
+/// Returns whether each method can be used on this machine. The planner gives the same answer. For the methods of
 /// guests, the facts must have been gathered [`with guests`](Facts::with_guests).
 pub fn availability(facts: &Facts) -> Vec<(IoMethod, Result<(), Unsupported>)> {
     let answer = |method| match entry(method) {
@@ -83,13 +81,13 @@ pub fn availability(facts: &Facts) -> Vec<(IoMethod, Result<(), Unsupported>)> {
     IoMethod::ALL.map(|method| (method, answer(method))).into()
 }
 
-/// Whether guests with this very NIC, which boot this system, can be had here.
+/// Returns whether guests with this very NIC, which boot this system, are available here.
 pub fn guest_availability(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     wire(facts)?;
     fitting::supported(attach, system, facts)
 }
 
-/// Whether this machine has any NIC for such a method.
+/// Returns whether this machine has any NIC for such a method.
 fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
     let elsewhere = "try it on the emulated server (--server emulated)";
     let nics: Vec<&PciDevice> =
@@ -98,24 +96,22 @@ fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
     let capable: Vec<&PciDevice> = nics.iter().filter(capable).copied().collect();
     let kept = capable.iter().find_map(|nic| nic.kept.as_ref());
     if facts.ordinary_user && !nics.is_empty() {
-        let why = "only root of the machine may hand over PCI devices";
+        let why = "only the machine's root may assign PCI devices";
         return Err(Unsupported::new(why, format!("run as root, or {elsewhere}")));
     }
     match (nics.is_empty(), capable.iter().any(|nic| nic.kept.is_none()), kept) {
         (true, ..) => Err(Unsupported::new("this machine has no PCI NIC", elsewhere)),
-        (_, false, None) => Err(Unsupported::new("no NIC of this machine can have virtual functions", elsewhere)),
-        (_, false, Some(why)) => {
-            Err(Unsupported::new(format!("the only NIC here must not be taken: {why}"), elsewhere))
-        }
+        (_, false, None) => Err(Unsupported::new("no NIC of this machine supports virtual functions", elsewhere)),
+        (_, false, Some(why)) => Err(Unsupported::new(format!("the only NIC here must stay: {why}"), elsewhere)),
         (_, true, _) if matches!(attach, Attach::RootDomain) => facts.pci.for_guests(),
         (_, true, _) => Ok(()),
     }
 }
 
-/// Why a method of PCI devices can't be used on a wire that is a veth pair.
+/// Returns why a method of PCI devices cannot be used on a wire that is a veth pair.
 pub fn no_cable(method: IoMethod) -> Unsupported {
     Unsupported::new(
-        format!("{method} hands out PCI devices, and the wire is a veth pair"),
+        format!("{method} assigns PCI devices, but the wire is a veth pair"),
         "make it a cable between two NICs (`nics = [\"eno1\", \"eno2\"]` of a wire, --cable eno1,eno2 of a study), or take the emulated server (--server emulated)",
     )
 }

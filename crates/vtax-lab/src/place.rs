@@ -1,4 +1,4 @@
-//! Where a link is.
+//! Location of a link.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What will be done, as data.
+//! Planned steps, as data.
 //!
 //! [`plan()`] is pure: the same topology and facts give the same plan, and the kernel is asked nothing.
 //! Everything that can be refused is refused here, before the first step.

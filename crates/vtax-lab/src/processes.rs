@@ -25,7 +25,7 @@ pub(crate) fn mark(command: &mut Command, lab: &Name) {
     command.env(MARK, lab.as_str());
 }
 
-/// Which namespaces have processes, by one pass over all: a thousand zones must not take a thousand passes.
+/// Namespaces with processes, found by one pass over all: a thousand zones must not take a thousand passes.
 #[derive(Debug)]
 pub(crate) struct Census {
     occupied: HashSet<String>,

@@ -22,11 +22,11 @@ use crate::{
 pub(crate) struct PlanScript {
     pub(crate) blueprint: Blueprint,
     pub(crate) steps: Vec<LabStep>,
-    /// How many vnets each host has so far.
+    /// Number of vnets of each host so far.
     vnets: HashMap<Name, usize>,
     /// The settings that a step makes already.
     sysctls: HashSet<(Name, &'static str)>,
-    /// What tunnels carry, if there are any.
+    /// Range carried by tunnels, if any.
     tunnel_mtu: Option<Mtu>,
 }
 

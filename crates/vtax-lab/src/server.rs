@@ -1,7 +1,7 @@
 //! The emulated server: a guest that is a whole machine with NICs that are cabled in pairs.
 //!
 //! The vtax that runs in the server builds the labs in it. Like a lab, the server has a journal, an owner and last
-//! words, and can be an ordinary user's.
+//! words, and can be an unprivileged user's.
 
 use std::path::{Path, PathBuf};
 
@@ -36,22 +36,22 @@ pub const KEPT: &str = "emulated";
 const GUEST: &str = "server";
 /// The namespace that QEMU runs in. It has no links, since QEMU itself connects the NICs.
 const HOST: &str = "host";
-/// The devices that QEMU must be able to imitate.
+/// The devices that QEMU must be able to emulate.
 const DEVICES: [&str; 8] =
     ["igb", "intel-iommu", "nvme", "pcie-root-port", "pvpanic-pci", "pxb-pcie", "virtio-9p-pci", "virtio-blk-pci"];
 
-/// Why there can be no emulated server here.
+/// Reason why there can be no emulated server here.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ServerError {
-    #[error("an emulated server can't be had: {0}")]
+    #[error("cannot start an emulated server: {0}")]
     #[diagnostic(code("no-emulated-server"))]
     Unsupported(Unsupported),
-    #[error("an emulated server can't be had: {0}")]
+    #[error("cannot start an emulated server: {0}")]
     #[diagnostic(forward(0))]
     Guest(#[from] GuestError),
     #[error(
-        "an emulated server can't be had: {} (QEMU {}) has no {}; install QEMU 8.0 or later, or set VTAX_QEMU to one",
+        "cannot start an emulated server: {} (QEMU {}) has no {}; install QEMU 8.0 or later, or set VTAX_QEMU to one",
         qemu.program.path.display(),
         qemu.program.version,
         missing.join(", ")
@@ -59,8 +59,8 @@ pub enum ServerError {
     #[diagnostic(code("qemu-too-old"))]
     Devices { qemu: Box<QemuFacts>, missing: Vec<&'static str> },
     #[error(
-        "an emulated server of {wanted} doesn't fit, its empty disks included: {} MiB of memory are free; ask for less \
-         (--server emulated:memory=2GiB,nvmes=0), or end what takes it",
+        "an emulated server of {wanted}, including its empty disks, does not fit in memory: {} MiB free; request less \
+         (--server emulated:memory=2GiB,nvmes=0), or stop programs that use memory",
         available.0 >> 20
     )]
     #[diagnostic(code("not-enough-memory"))]
@@ -109,7 +109,7 @@ impl ServerPlan {
     }
 }
 
-/// The server's QEMU; [`LabError::NoGuest`] if this is no emulated server.
+/// The server's QEMU; [`LabError::NoGuest`] if this is not an emulated server.
 pub fn server(held: &LiveHolding) -> Result<Qemu, LabError> {
     held.guest(&name(GUEST))
 }
@@ -199,13 +199,13 @@ mod tests {
         let error = refuse("emulated", &old);
         assert!(error.contains("(QEMU 8.0) has no igb; install QEMU 8.0 or later"), "{error}");
         let error = refuse("emulated:memory=6GiB", &facts());
-        assert!(error.contains("of 8 GiB doesn't fit, its empty disks included: 7168 MiB of memory are"), "{error}");
+        assert!(error.contains("of 8 GiB, including its empty disks, does not fit in memory: 7168 MiB"), "{error}");
         let error = refuse("emulated:memory=6GiB,nvmes=0,disks=2", &facts());
-        assert!(error.contains("of 8 GiB doesn't fit"), "{error}");
+        assert!(error.contains("of 8 GiB, including its empty disks, does not fit"), "{error}");
         check(&"emulated:memory=6GiB,nvmes=1".parse().expect("a server"), &facts()).expect("it fits");
-        let none = Unsupported::new("there is no QEMU", "install it");
+        let none = Unsupported::new("QEMU not found", "install it");
         let error = refuse("emulated", &GuestFacts { qemu: Err(none), ..facts() });
-        assert!(error.contains("can't be had: there is no QEMU"), "{error}");
+        assert!(error.contains("cannot start an emulated server: QEMU not found"), "{error}");
         check(&ServerSpec::default(), &facts()).expect("it can be had");
     }
 

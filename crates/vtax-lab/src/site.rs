@@ -66,7 +66,7 @@ pub struct Site {
     stopped: BuildingStopped,
 }
 
-/// The folder in a lab's directory where its namespaces are pinned.
+/// The directory in a lab's directory where its namespaces are pinned.
 pub(crate) const PINS: &str = "netns";
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ struct Stack {
     indices: HashMap<LinkName, IfIndex>,
 }
 
-/// What the journal records of a step that was taken: the identity of a namespace, of a guest's process, or of a file.
+/// Journal record of a completed step: the identity of a namespace, of a guest's process, or of a file.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Receipt(Option<String>);
@@ -168,7 +168,7 @@ impl Site {
         self.change(place, &change)
     }
 
-    /// What driver and kernel tell of a link.
+    /// Driver and kernel data of a link.
     pub(crate) fn nic(&mut self, place: &Place) -> Result<NicFacts, LabError> {
         let name = kernel_name(place)?;
         self.namespace(&place.namespace)?.run(|| nic::describe(&name)).map_err(LabError::kernel(place))
@@ -189,7 +189,7 @@ impl Site {
         if found.is_some_and(|tbf| tbf.is(&limit)) {
             return Ok(());
         }
-        Err(LabError::link(&self.lab, place, "doesn't have the rate that it was given"))
+        Err(LabError::link(&self.lab, place, "does not have the rate that was set"))
     }
 
     fn stack(&mut self, name: &Name) -> Result<&mut Stack, LabError> {

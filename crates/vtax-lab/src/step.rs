@@ -49,7 +49,7 @@ pub enum LabStep {
     AddAddress { at: Place, address: Ipv4Net },
     AddRoute {
         namespace: Name,
-        /// Where to; `0.0.0.0/0` is the default route.
+        /// Destination; `0.0.0.0/0` is the default route.
         to: Ipv4Net,
         via: Ipv4Addr,
     },
@@ -66,17 +66,17 @@ pub enum LabStep {
         /// with its driver.
         was: Option<LinkState>,
     },
-    /// Makes virtual functions, none of which gets a driver by itself.
+    /// Makes virtual functions, none of which gets a driver automatically.
     CreateVfs {
         device: PciAddress,
-        /// Where its link is, if that is not in this machine's own namespace. The link is switched on.
+        /// Location of its link, if not in this machine's own namespace. The link is up.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Place>,
         count: u32,
         /// The addresses that they will have, if the plan relies on them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         functions: Option<Vec<PciAddress>>,
-        /// Whether the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
+        /// True if the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
         autoprobe: bool,
     },
     /// Lets the machine's drivers take all virtual functions of a NIC, as the kernel itself does with new ones.
@@ -106,7 +106,7 @@ pub enum LabStep {
     Verify,
 }
 
-/// What a new link is.
+/// Kind of a new link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -122,7 +122,7 @@ pub enum LinkRecipe {
         /// Pairs of queues, at least 1.
         queues: u32,
     },
-    /// A link with a MAC address of its own on another.
+    /// A link with its own MAC address on another.
     Macvlan { parent: Place },
     /// A link on another whose other end is a guest's NIC.
     Macvtap {
@@ -138,7 +138,7 @@ pub enum LinkRecipe {
 }
 
 impl LabStep {
-    /// Whether it changes a PCI device of the machine in a way that has to be undone.
+    /// Returns whether it changes a PCI device of the machine in a way that has to be undone.
     pub(crate) fn changes_device(&self) -> bool {
         matches!(
             self,

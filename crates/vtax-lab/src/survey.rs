@@ -55,9 +55,9 @@ impl Facts {
 
 fn why_not(kind: &str) -> Option<String> {
     vtax_sys::netlink::probe_kind(kind).err().map(|error| match error {
-        // The planner tells the remedy, which is another for each method.
+        // The planner supplies the remedy, which is another for each method.
         SysError::NoSuchKind { kind } => format!("this kernel has no link kind {kind}"),
-        error => format!("no {kind} link can be made here: {error}"),
+        error => format!("no {kind} link can be created here: {error}"),
     })
 }
 

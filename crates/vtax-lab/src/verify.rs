@@ -39,7 +39,7 @@ pub(crate) fn await_all(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Res
     }
 }
 
-/// Whether these links carry packets, whatever their MTU is now.
+/// Returns whether these links carry packets, whatever their MTU is now.
 pub(crate) fn carriers(site: &mut Site, blueprint: &Blueprint, places: &[Place]) -> Result<(), LabError> {
     let found = Found::look(site, blueprint)?;
     let mut passed = blueprint.links.iter().filter(|planned| places.contains(&planned.place));
@@ -49,7 +49,7 @@ pub(crate) fn carriers(site: &mut Site, blueprint: &Blueprint, places: &[Place])
 /// Gives every link the MTU that goes with this one of the wires.
 ///
 /// A link can't have a larger MTU than the link that it stands on. So a larger MTU is set from the wires
-/// upwards, and a smaller one from the zones downwards. The kernel makes some of the changes by itself: a
+/// upwards, and a smaller one from the zones downwards. The kernel makes some of the changes automatically: a
 /// bridge takes the least MTU of its ports, and a macvlan shrinks with its wire. That does no harm.
 pub(crate) fn set_mtu(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
     let found = Found::look(site, blueprint)?;
@@ -132,12 +132,12 @@ impl Found {
         }
     }
 
-    /// The link, if it is the lab's and switched on.
+    /// The link, if it is the lab's and up.
     fn marked(&self, planned: &PlannedLink, blueprint: &Blueprint) -> Result<&Link, LabError> {
         let why = match self.get(&planned.place) {
             None => "is gone",
-            Some(link) if link.alias.as_ref() != Some(&planned.mark) => "doesn't carry the lab's mark",
-            Some(link) if !link.up => "is switched off",
+            Some(link) if link.alias.as_ref() != Some(&planned.mark) => "lacks the lab's mark",
+            Some(link) if !link.up => "is down",
             Some(link) => return Ok(link),
         };
         Err(LabError::link(&blueprint.lab, &planned.place, why))

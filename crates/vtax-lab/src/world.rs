@@ -1,9 +1,10 @@
 //! Privilege: where labs live.
 //!
-//! Root's labs live in the machine's own mount namespace, pinned below `/run/vtax`. An ordinary user's labs live in a
-//! user namespace, and so in one of its mount namespaces. Nobody else sees that, and it is gone with its last process.
-//! For labs that outlive the command that made them, a process of the user, the *keeper*, holds these namespaces, and
-//! every later command joins them. Inside, everything works as for root: there is one way to build a lab.
+//! Root's labs live in the machine's own mount namespace, pinned below `/run/vtax`. An unprivileged user's labs live in
+//! a user namespace, and so in one of its mount namespaces. Nobody else sees that, and it is gone with its last
+//! process. For labs that outlive the command that made them, a process of the user, the *keeper*, holds these
+//! namespaces, and every later command joins them. Inside, everything works as for root: there is one way to build a
+//! lab.
 //!
 //! `/run` (or the user's run-time directory) is the right place for journals too: it is emptied by
 //! the reboot that takes everything that they tell of.
@@ -28,7 +29,7 @@ use run_directory::Admission;
 
 use crate::error::LabError;
 
-/// How long a lab is to last.
+/// Lifetime of a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
     /// As long as the [`Lab`](crate::Lab), or until the next `clean` if the process is killed. Also to look at labs.
@@ -37,7 +38,7 @@ pub enum Lifetime {
     Kept,
 }
 
-/// Where this process builds and finds labs, with the privilege that it takes.
+/// Place where this process builds and finds labs, with the privilege that it takes.
 #[derive(Debug, Clone)]
 pub struct World {
     run: PathBuf,
@@ -45,7 +46,7 @@ pub struct World {
     stopped: BuildingStopped,
 }
 
-/// Whether nothing is built any more in a world. All clones of the world share it.
+/// Flag that stops building in a world. All clones of the world share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BuildingStopped(Arc<AtomicBool>);
 
@@ -104,7 +105,7 @@ impl World {
         keeper::stay(&world.run, || is_needed(&world))
     }
 
-    /// Where everything of these labs, domains and servers is.
+    /// Directory of these labs, domains and servers.
     pub fn directory(&self) -> PathBuf {
         self.run.clone()
     }
@@ -113,18 +114,18 @@ impl World {
         self.run.join("journals")
     }
 
-    /// A folder of somebody's own beside those of labs. It needn't exist.
+    /// A custom directory next to those of labs. It need not exist.
     pub fn folder(&self, name: &str) -> PathBuf {
         self.run.join(name)
     }
 
-    /// The names of all folders beside those of labs.
+    /// The names of all directories next to those of labs.
     pub fn folders(&self) -> Result<Vec<String>, LabError> {
         let entries = fs::read_dir(&self.run).map_err(LabError::file("read", &self.run))?;
         Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
     }
 
-    /// Where labs have their directories.
+    /// Parent directory of labs.
     pub(crate) fn labs(&self) -> PathBuf {
         self.run.join("labs")
     }
@@ -139,7 +140,7 @@ impl World {
         Ok(names)
     }
 
-    /// Where a lab pins its namespaces, and its guests have their sockets.
+    /// Directory of a lab's pinned namespaces and its guests' sockets.
     pub(crate) fn lab_directory(&self, lab: &Name) -> PathBuf {
         self.labs().join(lab.as_str())
     }
@@ -152,7 +153,7 @@ impl World {
     /// The keeper. It is an error if it has ended, since a kept lab needs it.
     pub(crate) fn living_keeper(&self) -> Result<Option<ProcessId>, LabError> {
         match self.keeper {
-            Some(keeper) if !keeper::lives(keeper) => Err(LabError::Keeper { why: "has just ended".to_owned() }),
+            Some(keeper) if !keeper::lives(keeper) => Err(LabError::Keeper { why: "just exited".to_owned() }),
             keeper => Ok(keeper),
         }
     }

@@ -131,7 +131,7 @@ fn a_guest_that_is_killed_is_named_with_its_last_words() {
     assert!(db.process().signal(Signal::KILL).expect("ours"));
     assert!(db.process().wait_end(END).expect("ours"));
     for error in [lab.check_guests(), lab.set_mtu(Mtu::try_from(9000).expect("an MTU"))].map(Result::unwrap_err) {
-        assert!(error.to_string().starts_with("guest `db` is gone: QEMU was ended by signal 9"), "{error}");
+        assert!(error.to_string().starts_with("guest `db` exited: QEMU was killed by signal 9"), "{error}");
     }
     lab.down().expect("the rest goes");
     assert_nothing_left("shot");
@@ -215,7 +215,7 @@ fn a_disk_that_is_not_there_is_told_before_anything_is_built() {
     let world = world();
     let topology = with_disks("no-disk", Path::new("/no/such/disk"));
     let error = plan(&topology, &facts(&world, &topology)).expect_err("no disk").to_string();
-    assert!(error.starts_with("guest `web`: the disk /no/such/disk: it can't be used: No such file"), "{error}");
+    assert!(error.starts_with("guest `web`: the disk /no/such/disk: it cannot be used: No such file"), "{error}");
 }
 
 /// The process that the next tests kill, with seven guests of the first host and one of the other.
@@ -286,7 +286,7 @@ fn eight_guests_of_a_killed_process_are_removed_while_they_run() {
     guests_of_a_killed_process_go("orphans-up", "running");
 }
 
-/// Killed between the start of QEMU and the line that tells of it, nothing is known but the mark.
+/// Killed between the start of QEMU and the line that records it, only the mark is known.
 #[test]
 fn a_guest_that_was_never_written_down_is_found_by_its_mark() {
     let world = world();
@@ -311,7 +311,7 @@ fn a_kernel_that_is_not_there_is_told_before_anything_is_built() {
     let topology = topology("no-kernel", text);
     let error = plan(&topology, &facts(&world, &topology)).expect_err("no kernel").to_string();
     assert!(
-        error.starts_with("guest `web`: paravirtual can't be used here: ") && error.contains("/no/such/vmlinuz"),
+        error.starts_with("guest `web`: paravirtual is unavailable: ") && error.contains("/no/such/vmlinuz"),
         "{error}"
     );
 }

@@ -1,7 +1,7 @@
 //! Labs on the running kernel. These tests need root and fail without it.
 //!
-//! Each uses names of its own and looks only at what carries them, so that they can run at
-//! once, and beside other labs of this machine.
+//! Each uses its own names and looks only at what carries them, so that they can run
+//! simultaneously, and alongside other labs of this machine.
 
 #[path = "shared/build.rs"]
 mod build;
@@ -261,7 +261,7 @@ fn zones_of_one_host_meet_in_its_switch_or_in_one_outside() {
     }
 }
 
-/// Every method that this kernel has, each on a wire of its own, at both sides.
+/// Every method that this kernel has, each on a dedicated wire, at both sides.
 fn all_methods(world: &World, lab: &str) -> Topology {
     let mut text = String::new();
     for (index, method) in ZONE_METHODS.into_iter().filter(|method| can(world, *method)).enumerate() {
@@ -322,10 +322,13 @@ fn a_lab_that_is_stopped_while_it_is_built_takes_no_further_step() {
     }
     LiveHolding::stop_building(&world, &many.name).expect("it has no guests");
     let error = building.join().expect("no panic").expect_err("it isn't built to its end").to_string();
-    assert!(error.contains("`stopped` was not built: the user has stopped it"), "{error}");
+    assert!(error.contains("`stopped` was not built: interrupted by the user"), "{error}");
     assert_nothing_left("stopped");
     let error = Lab::up(&world, plan(&many, &Facts::gather(&world).expect("facts")).expect("a plan"), Lifetime::Kept);
-    assert!(error.is_err_and(|error| error.to_string().contains("has stopped it")), "nothing is built any more");
+    assert!(
+        error.is_err_and(|error| error.to_string().contains("interrupted by the user")),
+        "nothing is built any more"
+    );
     assert_nothing_left("stopped");
 }
 
@@ -493,7 +496,7 @@ fn a_link_that_was_changed_behind_our_back_is_named() {
     let down = vtax_sys::netlink::LinkChange { up: Some(false), ..Default::default() };
     rtnl.set_link(&wire, &down).expect("it takes it");
     let error = lab.set_mtu(mtu(9000)).expect_err("the wire is down").to_string();
-    assert!(error.contains("link sut/wire0 is switched off"), "{error}");
+    assert!(error.contains("link sut/wire0 is down"), "{error}");
     lab.down().expect("all goes");
     assert_nothing_left("changed");
 }

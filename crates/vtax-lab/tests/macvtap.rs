@@ -99,7 +99,7 @@ fn open_queues(lab: &Lab, guest: &str) -> Vec<PathBuf> {
     targets.filter(|target| target.to_string_lossy().starts_with("/dev/tap")).collect()
 }
 
-/// Whether a full packet from the host's own stack comes to the guest, in some seconds: its kernel answers
+/// Returns whether a full packet from the host's own stack comes to the guest, in some seconds: its kernel answers
 /// one for a port that nobody has.
 fn reaches(host: &str, guest: Ipv4Addr, bytes: i64, seconds: u32) -> bool {
     let pin = in_run_directory("labs/macvtaps/netns").join(host);
@@ -148,7 +148,7 @@ fn guests_on_macvtaps_are_reached_from_the_other_host_and_go_without_a_trace() {
         assert!(reaches("peer", web.address.addr(), bytes, 20), "web at {bytes}");
         assert!(reaches("sut", db.address.addr(), bytes, 20), "db at {bytes}");
     }
-    // The limit of the kernel's design that the documentation tells of.
+    // The limit of the kernel's design described in the documentation.
     assert!(!reaches("sut", web.address.addr(), 100, 2), "a host doesn't reach its own guests on macvtaps");
 
     lab.down().expect("all goes");

@@ -16,11 +16,11 @@ const COUNT_MOST: u64 = 1 << 40;
 /// The histogram, or what is wrong with the bins.
 pub(super) fn histogram(bins: &BTreeMap<u64, u64>) -> Result<Histogram, &'static str> {
     if bins.len() > BINS_MOST {
-        return Err("there are more bins of response times than fio has");
+        return Err("more latency bins than fio has");
     }
     let sum = bins.values().try_fold(0u64, |sum, count| sum.checked_add(*count));
     if sum.is_none_or(|sum| sum > COUNT_MOST) {
-        return Err("there are too many response times");
+        return Err("too many latency samples");
     }
     let mut times = Histogram::new();
     for (middle, count) in bins.iter().filter(|(_, count)| **count > 0) {

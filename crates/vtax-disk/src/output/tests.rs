@@ -4,7 +4,7 @@ use super::*;
 
 /// fio 3.33: two jobs with two in flight each, 60 % reads of 8 KiB for a second on a file of ext4 on virtio-blk.
 const MIXED: &str = include_str!("fixtures/mixed.json");
-/// What was on standard error when a checksum was wrong.
+/// Standard error output on a checksum mismatch.
 const WRONG: &str = "verify: bad magic header 0, wanted acca at file /data/disk offset 1048576, length 4096\n\n\
                      fio: pid=20169, err=84/file:io_u.c:2190, func=io_u_queued_complete\n";
 
@@ -69,14 +69,14 @@ fn a_failure_has_fios_words() {
     let corrupted = read(failed(84).as_bytes(), WRONG.as_bytes()).expect_err("a wrong checksum");
     assert!(matches!(corrupted, FioOutputError::Corrupted { .. }), "{corrupted}");
     let told = corrupted.to_string();
-    assert!(told.contains("other bytes than were written") && told.contains("offset 1048576"), "{told}");
+    assert!(told.contains("differs from what was written") && told.contains("offset 1048576"), "{told}");
     let io = read(failed(5).as_bytes(), b"fio: io_u error on file /data/disk").expect_err("an I/O error").to_string();
     assert!(io.starts_with("an I/O failed: Input/output error") && io.contains("/data/disk"), "{io}");
     let full = read(failed(28).as_bytes(), b"").expect_err("no space").to_string();
     assert!(full.contains("No space left on device"), "{full}");
     let nothing = MIXED.replace("\"N\":12014", "\"N\":0").replace("\"N\":7924", "\"N\":0");
     let nothing = read(nothing.as_bytes(), b"fio: file creation disallowed").expect_err("no I/O").to_string();
-    assert_eq!(nothing, "fio has made no I/O; fio says: fio: file creation disallowed");
+    assert_eq!(nothing, "fio did no I/O; fio says: fio: file creation disallowed");
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn what_is_no_report_is_told() {
     assert!(read(b"", b"fio: engine io_uring not loadable").expect_err("none").to_string().contains("not loadable"));
     assert!(error("{\"jobs\": []}").contains("it has 0 jobs"));
     assert!(error("{\"jobs\": ").contains("EOF"));
-    assert!(error(&"x".repeat(OUTPUT_MOST + 1)).contains("at most 4194304 are read"));
+    assert!(error(&"x".repeat(OUTPUT_MOST + 1)).contains("more than the limit of 4194304"));
     assert!(error(&MIXED.replacen("\"N\":12014", "\"N\":12015", 3)).contains("bins"));
-    assert!(error(&MIXED.replacen("\"runtime\":1001", "\"runtime\":0", 1)).contains("no time"));
+    assert!(error(&MIXED.replacen("\"runtime\":1001", "\"runtime\":0", 1)).contains("a run time of zero"));
     assert!(error(&MIXED.replacen("\"usr_cpu\":0.350000", "\"usr_cpu\":-1", 1)).contains("CPU"));
 }
 

@@ -1,6 +1,6 @@
-//! Whether there is anything on a disk, and what.
+//! Detection of existing content on a disk.
 //!
-//! What is no zero is something: the table only gives names to what is found often.
+//! Any byte that is not zero is content: the table only gives names to what is found often.
 
 use std::{
     fs::File,
@@ -9,21 +9,21 @@ use std::{
     path::Path,
 };
 
-/// How much is read at the beginning and at the end. Every file system and volume manager has something there.
+/// Bytes read at the beginning and at the end. Every file system and volume manager has something there.
 const EDGE: u64 = 1 << 20;
-/// How many places between are looked at, and how much at each.
+/// Number of places in between to examine, and how much at each.
 const SAMPLES: u64 = 64;
 const PIECE: u64 = 4096;
 
-/// Where a kind of content has its magic number (file(1)).
+/// Offset of a content type's magic number (file(1)).
 const SIGNATURES: [(usize, &[u8], &str); 23] = [
     (0x200, b"EFI PART", "a partition table (GPT)"),
     (0x1000, b"EFI PART", "a partition table (GPT)"),
     (0, b"LUKS\xba\xbe", "an encrypted volume (LUKS)"),
-    (0x218, b"LVM2 001", "a physical volume of LVM"),
-    (0x18, b"LVM2 001", "a physical volume of LVM"),
-    (0x1000, b"\xfc\x4e\x2b\xa9", "a part of an array (md)"),
-    (0, b"\xfc\x4e\x2b\xa9", "a part of an array (md)"),
+    (0x218, b"LVM2 001", "an LVM physical volume"),
+    (0x18, b"LVM2 001", "an LVM physical volume"),
+    (0x1000, b"\xfc\x4e\x2b\xa9", "a RAID array member (md)"),
+    (0, b"\xfc\x4e\x2b\xa9", "a RAID array member (md)"),
     (0x438, b"\x53\xef", "a file system (ext2, ext3 or ext4)"),
     (0, b"XFSB", "a file system (XFS)"),
     (0x10040, b"_BHRfS_M", "a file system (btrfs)"),
@@ -36,14 +36,14 @@ const SIGNATURES: [(usize, &[u8], &str); 23] = [
     (0x52, b"FAT32   ", "a file system (FAT)"),
     (0x36, b"FAT1", "a file system (FAT)"),
     (0xff6, b"SWAPSPACE2", "swap space"),
-    (0, b"bluestore block device", "a store of Ceph"),
+    (0, b"bluestore block device", "a Ceph store"),
     (0, b"QFI\xfb", "a disk image (qcow2)"),
     (0x1018, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca", "a cache (bcache)"),
     // The table of partitions of a PC is last, since file systems that boot have its mark, too.
     (0x1fe, b"\x55\xaa", "a partition table or boot record (MBR)"),
 ];
 
-/// What is on it; none if there is nothing to be found, or no such file.
+/// Content found on it; none if there is none, or no such file.
 pub(super) fn look(path: &Path) -> io::Result<Option<String>> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

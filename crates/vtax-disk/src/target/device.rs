@@ -1,4 +1,4 @@
-//! Whether a block device is in use, and whether it is large enough.
+//! Checks that a block device is unused and large enough.
 
 use std::{
     fs::{self, File},
@@ -18,7 +18,7 @@ const SECTOR: u64 = 512;
 pub(super) fn check(path: &Path, files: &KernelFiles, test: &DiskTest) -> Result<(), TargetError> {
     let fail = TargetError::unusable(path);
     let number = DeviceNumber::of(fs::metadata(path).map_err(&fail)?.rdev());
-    let gone = || fail(io::Error::other("the kernel has no such block device"));
+    let gone = || fail(io::Error::other("no such block device in the kernel"));
     let device = files.block(number).ok_or_else(gone)?;
     match files.user(&device).map_err(&fail)? {
         Some(user) => return Err(refused(path, user)),

@@ -1,4 +1,4 @@
-//! Whether a file may be written, whether there is room for it, and whether it can be read past the page cache.
+//! Checks that a file may be written, fits on its file system, and can be read past the page cache.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ pub(super) fn check(path: &Path, files: &KernelFiles, test: &DiskTest) -> Result
     }
 }
 
-/// Whether the kernel itself writes to the file.
+/// Returns whether the kernel itself writes to the file.
 fn check_use(path: &Path, files: &KernelFiles) -> Result<(), TargetError> {
     let same = |other: &Path| match (fs::metadata(path), fs::metadata(other)) {
         (Ok(own), Ok(other)) => (own.dev(), own.ino()) == (other.dev(), other.ino()),
@@ -53,7 +53,7 @@ fn check_direct(path: &Path, files: &KernelFiles) -> Result<(), TargetError> {
             let filesystem = mount.map(|mount| mount.filesystem).unwrap_or_default().into();
             Err(TargetError::NoDirect { path: path.to_owned(), filesystem })
         }
-        // Some file systems have no files without names. fio tells then.
+        // Some file systems have no files without names. fio then reports it.
         Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => Ok(()),
         Err(error) => Err(TargetError::unusable(path)(error)),
     }
@@ -72,7 +72,7 @@ fn open_direct(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Whether all files together have room on each file system.
+/// Returns whether all files together have room on each file system.
 pub(super) fn check_room(targets: &[DiskTarget], test: &DiskTest) -> Result<(), TargetError> {
     let mut wanted: BTreeMap<u64, (u64, PathBuf)> = BTreeMap::new();
     for DiskTarget { path, .. } in targets.iter().filter(|target| !target.is_device) {

@@ -199,7 +199,7 @@ impl Drop for Machine {
     }
 }
 
-/// What outlives the test's process: storage daemons, and mounts.
+/// Objects that outlive the test's process: storage daemons, and mounts.
 struct Rest(Launch);
 
 impl Drop for Rest {

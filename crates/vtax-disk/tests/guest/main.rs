@@ -1,5 +1,5 @@
-//! fio in guests without a network: lent by the host, started by the agent, its output read here. And disks whose figures
-//! are known, which only a guest's kernel has (null_blk) or only QEMU can limit.
+//! fio in guests without a network: shared by the host, started by the agent, its output read here. And disks whose
+//! figures are known, which only a guest's kernel has (null_blk) or only QEMU can limit.
 //!
 //! These tests need root, QEMU, a kernel for guests (`make kernel`, or `VTAX_KERNEL`), the agent (`make agent`, or
 //! `VTAX_AGENT`), fio and busybox; without them they fail. The guests are translated (TCG), so bounds of time are those
@@ -54,12 +54,12 @@ fn fio_runs_in_a_guest_on_a_disk_that_is_a_file_of_the_host() {
     let good = machine.sample(&disk, "random:range=4MiB,verify=on,depth=4", false).expect("the disk is good");
     assert_eq!(good.read.expect("reads").bytes, 4 << 20);
     let error = machine.sample("/dev/no-such-disk", text, false).expect_err("there is none").to_string();
-    assert!(error.contains("made no I/O"), "{error}");
+    assert!(error.contains("did no I/O"), "{error}");
 }
 
 /// The clock of this guest counts instructions, so the figures are the same on a busy machine. A disk of a known time takes
-/// that, and what the kernel and fio do for each I/O, which is the same for both disks: some 10,000 instructions. That is
-/// 1 % of a millisecond, but 5 % of the shorter time.
+/// that, and what the kernel and fio do for each I/O, which is the same for both disks: about 10,000 instructions. That
+/// is 1 % of a millisecond, but 5 % of the shorter time.
 #[test]
 fn a_disk_with_a_known_time_is_found_to_have_it() {
     let machine = Machine::start_counted();
@@ -163,7 +163,7 @@ fn every_way_to_attach_a_disk_has_the_blocks_of_one_file() {
     assert!(!log.contains("Unable to use") && !log.contains("falling back"), "{log}");
 }
 
-/// Where the agent finds what it is lent.
+/// Path of the shared directory for the agent.
 fn lent() -> &'static Path {
     Path::new(vtax_wire::guest::LENT)
 }

@@ -18,7 +18,7 @@ pub(crate) fn ran(program: &str, arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// A folder on a real file system: where `/tmp` is one in memory, `/var/tmp` isn't.
+/// A directory on a real file system: where `/tmp` is one in memory, `/var/tmp` isn't.
 pub(crate) fn folder() -> TempDir {
     tempfile::Builder::new().prefix("vtax-disk").tempdir_in("/var/tmp").expect("a folder")
 }

@@ -1,4 +1,4 @@
-//! What QEMU is told about one device, in the form of its command line and in that of its monitor.
+//! QEMU's description of one device, in the form of its command line and in that of its monitor.
 
 use std::fmt;
 

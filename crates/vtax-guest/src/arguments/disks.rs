@@ -1,4 +1,4 @@
-//! Disks beside the one that a guest boots, and the ports that they are in.
+//! Disks in addition to the one that a guest boots, and the ports that they are in.
 
 use vtax_model::disk::{DiskAttach, DiskDevice};
 
@@ -61,7 +61,7 @@ pub(crate) fn disk_device(disk: &DiskLaunch) -> DeviceOptions {
     }
 }
 
-/// What a disk hangs on that is no PCI device itself.
+/// Parent of a disk that is not itself a PCI device.
 fn controller(disk: &DiskLaunch) -> Option<DeviceOptions> {
     let device = |kind: &str| DeviceOptions::new(kind).with("id", controller_id(disk.port));
     match (disk.device(), disk.attach) {

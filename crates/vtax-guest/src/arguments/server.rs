@@ -1,4 +1,4 @@
-//! What makes a guest a server that can have guests of its own, with NICs to give them.
+//! Options that make a guest a server with its own guests, with NICs to give them.
 //!
 //! An IOMMU that remaps interrupts needs QEMU, and not KVM alone, to deliver them (`kernel-irqchip=split`).
 //! If VFIO in the server is to use it, it has to report its changes (`caching-mode`). The second root complex
@@ -108,7 +108,7 @@ pub(super) fn devices(list: &mut Arguments, spec: &ServerSpec) {
     (spec.nics + 1..).zip(spec.empty_disks()).for_each(|(slot, which)| disk(list, slot, which));
 }
 
-/// A NIC in a slot of its own. The cable is a hub with two ports.
+/// A NIC in a dedicated slot. The cable is a hub with two ports.
 fn nic(list: &mut Arguments, cable: u32, complex: u32, mac: Mac) {
     let bus = if complex == 0 { "pcie.0" } else { "complex1" };
     let slot = 2 * cable - 1 + complex;
@@ -117,8 +117,8 @@ fn nic(list: &mut Arguments, cable: u32, complex: u32, mac: Mac) {
     list.add("-device", format!("igb,id=nic{slot},netdev=net{slot},bus=slot{slot},mac={mac},romfile="));
 }
 
-/// An empty disk in a slot of its own, so that its controller has an IOMMU group of its own. A virtio device uses the IOMMU only
-/// if it is told to; else its address space would be the server's, whoever had the device.
+/// An empty disk in a dedicated slot, so that its controller has a separate IOMMU group. A virtio device uses the
+/// IOMMU only if it is told to; else its address space would be the server's, whoever had the device.
 fn disk(list: &mut Arguments, slot: u32, which: ServerDisk) {
     let device = match which {
         ServerDisk::Nvme(_) => "nvme".to_owned(),

@@ -41,7 +41,7 @@ impl Qemu {
     /// Pulls out the `index`-th NIC, which is on a tap or a macvtap in one of the launch's slots for that. The guest's
     /// system has to let it go. `false` means that there is none. What a vtax that was killed has left of a NIC goes too.
     pub fn unplug(&mut self, index: usize, patience: Duration) -> Result<bool, GuestError> {
-        let (mut monitor, was_there) = self.pull(&nic_id(index), "doesn't let its NIC go", patience)?;
+        let (mut monitor, was_there) = self.pull(&nic_id(index), "does not release its NIC", patience)?;
         self.without_device(was_there, monitor.remove_netdev(&netdev_id(index)))
     }
 
@@ -57,7 +57,7 @@ impl Qemu {
     /// Pulls out the device in this slot. The guest's system has to let it go. `false` means that there
     /// is none.
     pub fn unplug_device(&mut self, port: u32, device: PciAddress, patience: Duration) -> Result<bool, GuestError> {
-        let (_, was_there) = self.pull(&plugged_id(port), "doesn't let its device go", patience)?;
+        let (_, was_there) = self.pull(&plugged_id(port), "does not release its device", patience)?;
         if was_there {
             home::dismiss(device);
         }
@@ -79,7 +79,7 @@ impl Qemu {
     /// Pulls out the disk of a port. The guest's system has to let it go. `false` means that there is none. What a vtax that was
     /// killed has left of a disk goes too.
     pub fn unplug_disk(&mut self, disk: &DiskLaunch, patience: Duration) -> Result<bool, GuestError> {
-        let (mut monitor, was_there) = self.pull(&disk.id(), "doesn't let its disk go", patience)?;
+        let (mut monitor, was_there) = self.pull(&disk.id(), "does not release its disk", patience)?;
         self.without_device(was_there, monitor.remove_blocks(&disk.node()))
     }
 
@@ -94,7 +94,7 @@ impl Qemu {
         }
     }
 
-    /// What is behind a device goes after it. If there was no device, there need not be anything behind it.
+    /// The backend of a device is removed after it. If there was no device, there need not be anything behind it.
     fn without_device(&self, was_there: bool, removed: Result<(), GuestError>) -> Result<bool, GuestError> {
         match removed {
             Err(GuestError::Refused { .. }) if !was_there => Ok(false),
@@ -124,7 +124,7 @@ fn add_nic(
     let mut given = files.all().zip(names.all());
     let added = given.try_for_each(|(file, name)| monitor.give_file(name, file.as_fd()));
     if let Err(error) = added.and_then(|()| monitor.add_netdev(&netdev(index, &names))) {
-        // The first error tells more. Files that the netdev has taken are closed with it.
+        // The first error is more informative. Files that the netdev has taken are closed with it.
         names.all().for_each(|name| drop(monitor.close_file(name)));
         return Err(error);
     }

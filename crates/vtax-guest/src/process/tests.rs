@@ -36,7 +36,7 @@ fn an_early_death_is_told_with_its_last_words() {
     let error = guest.wait_ready(Duration::from_secs(20)).expect_err("it is dead");
     assert!(matches!(error, GuestError::Ended { .. }));
     insta::assert_snapshot!(error, @r"
-    guest `web` is gone: QEMU has ended with status 1 (its kernel panicked); QEMU said last:
+    guest `web` exited: QEMU exited with status 1 (its kernel panicked); QEMU said last:
         ifname=vnet0: no such device; its console said last:
         SeaBIOS
         Kernel panic - not syncing
@@ -48,9 +48,9 @@ fn an_early_death_is_told_with_its_last_words() {
 #[test]
 fn a_crash_of_qemu_is_told_from_other_ends() {
     for (line, crash, told) in [
-        ("kill -ABRT $$", true, "was ended by signal 6"),
-        ("kill -KILL $$", false, "was ended by signal 9"),
-        ("exit 0", false, "because the guest has stopped"),
+        ("kill -ABRT $$", true, "was killed by signal 6"),
+        ("kill -KILL $$", false, "was killed by signal 9"),
+        ("exit 0", false, "because the guest stopped"),
     ] {
         let folder = tempfile::tempdir().expect("a folder");
         let guest = stand_in(folder.path(), line);
@@ -81,7 +81,7 @@ fn one_that_resists_is_killed_also_by_who_is_not_its_parent() {
     other.stop(Duration::from_millis(200)).expect("SIGKILL is enough");
     assert!(!guest.is_alive());
     let death = guest.death(Duration::ZERO).expect("it is dead").to_string();
-    assert!(death.starts_with("guest `web` is gone: QEMU was ended by signal 9"), "{death}");
+    assert!(death.starts_with("guest `web` exited: QEMU was killed by signal 9"), "{death}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ struct AddedFile {
     set: u64,
 }
 
-/// What became of a device that the guest's system was asked to let go.
+/// Outcome of asking the guest's system to release a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pulled {
     /// The guest released it, and QEMU has removed it.
@@ -69,8 +69,8 @@ impl Monitor {
         self.command("netdev_del", json!({ "id": id }))
     }
 
-    /// Gives QEMU a copy of an open file in a set of its own, and returns the number of the set. What is behind a disk can be
-    /// opened from it.
+    /// Gives QEMU a copy of an open file in a dedicated set, and returns the number of the set. What is behind a disk
+    /// can be opened from it.
     pub fn add_file(&mut self, file: BorrowedFd<'_>) -> Result<u64, GuestError> {
         const COMMAND: &str = "add-fd";
         let deadline = Instant::now() + PATIENCE;
@@ -119,7 +119,7 @@ impl Monitor {
         self.command("block-export-add", export)
     }
 
-    /// Reads the first block of what is behind a disk. What QEMU tells of that goes to its messages.
+    /// Reads the first block of what is behind a disk. QEMU's report goes to its messages.
     pub fn read_block(&mut self, node: &str) -> Result<(), GuestError> {
         let line = format!("qemu-io {node} \"read 0 512\"");
         self.command("human-monitor-command", json!({ "command-line": line }))

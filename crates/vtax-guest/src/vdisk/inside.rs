@@ -1,7 +1,7 @@
 //! A disk as the guest's system sees it: which modules drive it, and under which name it is there.
 //!
-//! The order in which drivers find disks is no matter of what QEMU is told. But the place of a disk's port on the PCI bus is, and
-//! the kernel tells of each block device below which place it is.
+//! The order in which drivers find disks does not depend on QEMU's arguments. But the place of a disk's port on the PCI
+//! bus does, and the kernel reports for each block device below which place it is.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use vtax_model::disk::DiskDevice;
 use super::DiskLaunch;
 
 impl DiskLaunch {
-    /// A program of the guest that tells of its block devices ([`DiskLaunch::find`]).
+    /// A program of the guest that reports its block devices ([`DiskLaunch::find`]).
     pub const LISTING: [&str; 3] = ["/bin/sh", "-c", "ls -l /sys/block"];
 
     /// The name of the disk's block device in the guest, such as `vda`, in what [`DiskLaunch::LISTING`] prints there; none if no
@@ -46,7 +46,7 @@ pub fn drivers(device: DiskDevice) -> &'static [&'static str] {
     }
 }
 
-/// What QEMU must be able to imitate for such a disk.
+/// Devices that QEMU must emulate for such a disk.
 pub fn models(device: DiskDevice) -> &'static [&'static str] {
     match device {
         DiskDevice::VirtioBlk | DiskDevice::Nbd => &["virtio-blk-pci"],

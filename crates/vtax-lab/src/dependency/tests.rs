@@ -65,5 +65,5 @@ fn an_emulated_server_lives_in_files_of_its_host() {
     let ties = Ties::alone(&launch);
     assert_eq!(told(&ties), " | no: its files, by 9p");
     let lent = Launch { server: None, lent: Some("/carried".into()), ..launch };
-    assert_eq!(told(&Ties::alone(&lent)), " | no: a folder that it is lent, by 9p");
+    assert_eq!(told(&Ties::alone(&lent)), " | no: a directory shared with it over 9p");
 }

@@ -1,4 +1,4 @@
-//! What a plan with guests' disks must know of this machine.
+//! Machine facts for a plan with guests' disks.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ pub struct DiskFacts {
 pub struct DiskBackendFacts {
     /// Its path without symbolic links.
     pub path: PathBuf,
-    /// Whether it is a block device.
+    /// True if it is a block device.
     pub is_device: bool,
     /// The PCI devices that it is on.
     pub on: Vec<PciAddress>,
@@ -36,11 +36,11 @@ pub struct DiskBackendFacts {
 
 impl DiskFacts {
     pub(crate) fn backend(&self, path: &Path) -> Result<&DiskBackendFacts, String> {
-        let found = self.backends.get(path).ok_or_else(|| "nobody has looked at it".to_owned())?;
+        let found = self.backends.get(path).ok_or_else(|| "it was not examined".to_owned())?;
         found.as_ref().map_err(Clone::clone)
     }
 
-    /// Whether QEMU and the kernel can do this, as far as somebody has tried it.
+    /// Returns whether QEMU and the kernel can do this, as far as somebody has tried it.
     pub(crate) fn can(&self, attach: &DiskAttach) -> Result<(), Unsupported> {
         let alike = |other: &DiskAttach| tried(other) == tried(attach);
         match self.lacking.iter().find(|(other, _)| alike(other)) {
@@ -50,7 +50,7 @@ impl DiskFacts {
     }
 }
 
-/// What of a way to attach a disk a machine can or can't do: threads and queues any can have.
+/// Part of a disk attachment that depends on the machine: threads and queues any can have.
 pub(crate) fn tried(attach: &DiskAttach) -> DiskAttach {
     let device = match attach.device {
         DiskDevice::VhostUserBlk => DiskDevice::VhostUserBlk,
@@ -59,7 +59,7 @@ pub(crate) fn tried(attach: &DiskAttach) -> DiskAttach {
     DiskAttach { aio: attach.aio, ..DiskAttach::plain(device) }
 }
 
-/// The modules of a guest whose NIC has this driver: also those of its disks, and of what it is lent.
+/// The modules of a guest whose NIC has this driver: also those of its disks, and of its shared directory.
 pub(crate) fn drivers_of_guest(nic: &str, guest: &Guest) -> String {
     let disks = guest.disks.iter().flat_map(|disk| vdisk::drivers(disk.attach.device));
     let mut drivers: Vec<&str> =

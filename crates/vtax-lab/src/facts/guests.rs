@@ -1,4 +1,4 @@
-//! What a plan with guests must know of this machine.
+//! Machine facts for a plan with guests.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -12,21 +12,21 @@ use vtax_model::{
 
 use super::DiskFacts;
 
-/// What this machine has for guests. For what it lacks, the reason and the remedy are here.
+/// Guest facilities of this machine. Missing ones have a reason and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct GuestFacts {
     pub qemu: Result<QemuFacts, Unsupported>,
     pub tap: Result<(), Unsupported>,
-    /// Whether macvtaps can be made, and opened.
+    /// True if macvtaps can be made, and opened.
     pub macvtap: Result<(), Unsupported>,
-    /// Whether the kernel serves rings of virtio-net.
+    /// True if the kernel serves rings of virtio-net.
     pub vhost: Result<(), Unsupported>,
     /// Programs that serve rings of virtio-net, each with the reason why a lab can't use it.
     pub vhost_user: Vec<String>,
     /// The agent's program, which goes into guests.
     pub agent: PathBuf,
-    /// What guests can boot: one entry for each system and driver that a plan needs.
+    /// Bootable systems: one entry for each system and driver that a plan needs.
     pub systems: Vec<SystemFacts>,
     /// Memory that programs can get without swapping (`MemAvailable`).
     pub memory: ByteSize,
@@ -35,7 +35,7 @@ pub struct GuestFacts {
     pub cpus: Vec<u32>,
     pub nodes: Vec<u32>,
     pub labs: PathBuf,
-    /// What guests get as disks.
+    /// Disks of guests.
     #[serde(default)]
     pub disks: DiskFacts,
 }
@@ -51,7 +51,7 @@ pub struct QemuFacts {
 }
 
 impl QemuFacts {
-    /// What runs a guest that boots this.
+    /// Hypervisor for a guest that boots this.
     pub fn engine(&self, boot: Boot) -> GuestEngine {
         GuestEngine { qemu: self.program.clone(), accel: self.accel, boot }
     }
@@ -64,16 +64,16 @@ pub struct SystemFacts {
     pub system: System,
     /// The module that drives the NIC, or several with commas between them.
     pub driver: String,
-    /// What such a guest boots, or why there is nothing to boot.
+    /// Boot source of such a guest, or why there is none.
     pub boot: Result<Boot, Unsupported>,
 }
 
 impl GuestFacts {
-    /// What a guest boots.
+    /// Boot source of a guest.
     pub fn boot(&self, system: &System, driver: &str) -> Result<Boot, Unsupported> {
         let found = self.systems.iter().find(|facts| facts.system == *system && facts.driver == driver);
-        let why = || format!("nobody has looked for a system with the driver `{driver}`");
-        let unknown = || Err(Unsupported::new(why(), "ask for guests by the name of their method"));
+        let why = || format!("no search was made for a system with the driver `{driver}`");
+        let unknown = || Err(Unsupported::new(why(), "request guests by their method's name"));
         found.map_or_else(unknown, |facts| facts.boot.clone())
     }
 }

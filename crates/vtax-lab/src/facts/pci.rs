@@ -19,7 +19,7 @@ pub(crate) const VFIO: &str = "vfio-pci";
 pub struct PciFacts {
     /// An IOMMU is at work, so that devices can be handed to guests.
     pub iommu: bool,
-    /// Whether vfio-pci can take devices, or why not.
+    /// Availability of vfio-pci, or why not.
     pub vfio: Result<(), Unsupported>,
     pub roots: Vec<RootComplex>,
     pub slots: Vec<SlotFacts>,
@@ -44,7 +44,7 @@ pub struct SlotFacts {
     pub name: String,
     /// The root complex above.
     pub root: String,
-    /// Whether anything is in it.
+    /// True if anything is in it.
     pub occupied: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct PciDevice {
     pub sriov: Option<Sriov>,
     /// For a virtual function: what its physical function enforces, if the link of that is in this namespace.
     pub vf: Option<Vf>,
-    /// Why it must not be taken from the host.
+    /// Reason why it must not be taken from the host.
     pub kept: Option<String>,
 }
 
@@ -102,10 +102,10 @@ pub struct Netdev {
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum NoDevice {
-    #[error("there is no PCI device `{name}` on this machine; {}", named(.nics))]
+    #[error("no PCI device `{name}` on this machine; {}", named(.nics))]
     #[diagnostic(code("no-such-device"))]
     Unknown { name: String, nics: Vec<String> },
-    #[error("`{name}` names {} devices; name one of {}", .candidates.len(), .candidates.join(", "))]
+    #[error("`{name}` is ambiguous ({} devices); name one of {}", .candidates.len(), .candidates.join(", "))]
     #[diagnostic(code("ambiguous-device"))]
     Ambiguous { name: String, candidates: Vec<String> },
 }
@@ -153,15 +153,15 @@ impl PciFacts {
         self.devices.iter().filter(|device| device.is_nic()).map(called).collect()
     }
 
-    /// Whether guests can have PCI devices here, or why not.
+    /// Checks that guests can have PCI devices here; the error says why not.
     pub(crate) fn for_guests(&self) -> Result<(), Unsupported> {
         if !self.iommu {
             return Err(Unsupported::new(
-                "a guest can't have it without an IOMMU, which isn't active here",
-                "switch VT-d or AMD-Vi on in the firmware and boot with intel_iommu=on or amd_iommu=on",
+                "a guest cannot get it without an active IOMMU",
+                "enable VT-d or AMD-Vi in the firmware and boot with intel_iommu=on or amd_iommu=on",
             ));
         }
-        let refused = |vfio: Unsupported| Unsupported { why: format!("a guest can't have it: {}", vfio.why), ..vfio };
+        let refused = |vfio: Unsupported| Unsupported { why: format!("a guest cannot get it: {}", vfio.why), ..vfio };
         self.vfio.clone().map_err(refused)
     }
 
@@ -227,7 +227,7 @@ impl PciDevice {
 impl Default for PciFacts {
     /// The facts of a machine that nobody has looked at.
     fn default() -> PciFacts {
-        let unknown = Unsupported::new("nobody has looked for VFIO on this machine", "look at it with `vtax io list`");
+        let unknown = Unsupported::new("VFIO was not examined on this machine", "run `vtax io list`");
         PciFacts { iommu: false, vfio: Err(unknown), roots: Vec::new(), slots: Vec::new(), devices: Vec::new() }
     }
 }
@@ -242,7 +242,7 @@ fn called(device: &PciDevice) -> String {
 
 fn named(nics: &[String]) -> String {
     match nics {
-        [] => "it has no NIC on a PCI bus that could be meant".to_owned(),
-        nics => format!("name one of {} (`vtax io list` shows them)", nics.join(", ")),
+        [] => "it has no PCI NIC".to_owned(),
+        nics => format!("name one of {} (see `vtax io list`)", nics.join(", ")),
     }
 }

@@ -1,4 +1,4 @@
-//! What a journal holds, for a list.
+//! Journal contents, for a list.
 
 use std::slice;
 
@@ -15,13 +15,13 @@ use crate::{
     step::LabStep,
 };
 
-/// What a journal holds, in a list.
+/// Journal contents, in a list.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct HoldingSummary {
     pub name: Name,
     pub state: LabState,
-    /// Who made it and since when, as far as its journal says.
+    /// Owner and creation time, as far as its journal records them.
     pub owner: Option<Owner>,
     pub what: HoldingWhat,
 }
@@ -35,7 +35,7 @@ pub enum HoldingWhat {
     Functions(MadeVfs),
     /// An emulated server.
     Server {
-        /// What was asked for.
+        /// Request.
         spec: ServerSpec,
         /// The guest that it is. Its journal doesn't have it yet if its vtax was killed at the beginning.
         guest: Option<Box<GuestSummary>>,
@@ -66,16 +66,16 @@ pub struct GuestSummary {
     /// QEMU's process, as long as it runs.
     pub pid: Option<u32>,
     pub memory: ByteSize,
-    /// The host's memory that QEMU takes beside the guest's RAM, as long as QEMU runs.
+    /// The host's memory that QEMU takes in addition to the guest's RAM, while QEMU runs.
     pub overhead: Option<ByteSize>,
     pub vcpus: u32,
     /// The host's CPUs that they are pinned to.
     pub cpus: Vec<u32>,
     pub accel: Accelerator,
-    /// What was asked for, if this guest is an emulated server.
+    /// Requested server, if this guest is an emulated server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerSpec>,
-    /// What it depends on, and whether it could migrate live.
+    /// Its dependencies, and whether it could migrate live.
     #[serde(flatten)]
     pub ties: Ties,
 }
@@ -102,7 +102,7 @@ pub enum LabState {
     Abandoned,
     /// Its journal can't be read.
     Damaged {
-        /// Why not, with file and line.
+        /// Reason why not, with file and line.
         why: String,
     },
 }
@@ -144,7 +144,7 @@ impl HoldingSummary {
         if let HoldingWhat::Files(made) = &self.what { Some(made) } else { None }
     }
 
-    /// What was asked for, if it is an emulated server.
+    /// Requested server, if it is an emulated server.
     pub fn server(&self) -> Option<ServerSpec> {
         if let HoldingWhat::Server { spec, .. } = &self.what { Some(*spec) } else { None }
     }

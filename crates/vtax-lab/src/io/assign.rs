@@ -1,4 +1,4 @@
-//! Which devices a logical domain can have for itself, and what it gets with each.
+//! Devices that a logical domain can own, and what it gets with each.
 
 use vtax_model::{domain::DeviceKind, method::Unsupported, spelling::nearest, topology::Name};
 
@@ -16,52 +16,52 @@ pub struct AssignableDevice {
     pub functions: Vec<PciDevice>,
 }
 
-/// Why a domain can't have a device.
+/// Reason why a domain cannot have a device.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AssignError {
-    #[error("there is no device `{name}`; {near}vtax ldm list-io shows them all")]
+    #[error("no device `{name}`; {near}list all devices: vtax ldm list-io")]
     #[diagnostic(code("no-such-device"))]
     Unknown { name: String, near: String },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Name(#[from] NoDevice),
-    #[error("{physical} has no virtual function {function} yet; make it first: vtax ldm create-vf {physical}")]
+    #[error("{physical} has no virtual function {function} yet; create it first: vtax ldm create-vf {physical}")]
     #[diagnostic(code("no-functions"))]
     NotMade { physical: String, function: String },
     #[error(
-        "{name} is a physical function, which no domain gets alone; name {endpoint} for the whole device, or a virtual \
+        "{name} is a physical function, which cannot be assigned alone; name {endpoint} for the whole device, or a virtual \
          function (vtax ldm create-vf {name})"
     )]
     #[diagnostic(code("device-not-assignable"))]
     Physical { name: String, endpoint: String },
-    #[error("{name} is no {wanted}; vtax ldm list-io shows the type of each device")]
+    #[error("{name} is not a {wanted}; see the type of each device: vtax ldm list-io")]
     #[diagnostic(code("device-not-assignable"))]
     OtherKind { name: String, wanted: &'static str },
-    #[error("nothing is in {name}; choose an occupied slot (STATUS OCC in vtax ldm list-io)")]
+    #[error("{name} is empty; choose an occupied slot (STATUS OCC in vtax ldm list-io)")]
     #[diagnostic(code("device-not-assignable"))]
     Empty { name: String },
     #[error("{name} must stay with primary: {device}: {why}")]
     #[diagnostic(code("device-kept"))]
     Kept { name: String, device: String, why: String },
-    #[error("{name} can't be given away: {owner} has {device}; take it from there first")]
+    #[error("cannot assign {name}: {owner} has {device}; remove it there first")]
     #[diagnostic(code("device-taken"))]
     Lent { name: String, device: String, owner: String },
-    #[error("{name} can't be given away: {why}")]
+    #[error("cannot assign {name}: {why}")]
     #[diagnostic(code("no-iommu-group"))]
     NoVfio { name: String, why: Unsupported },
-    #[error("{name} can't be given away: {device} has no IOMMU group; choose a device in another slot")]
+    #[error("cannot assign {name}: {device} has no IOMMU group; choose a device in another slot")]
     #[diagnostic(code("no-iommu-group"))]
     NoGroup { name: String, device: String },
     #[error(
-        "{name} can't be given away alone: {other} is in the IOMMU group of {device}, and the hardware doesn't keep the two \
-         apart; give away what has both, or leave it"
+        "cannot assign {name} alone: {other} is in the IOMMU group of {device}, and the hardware does not isolate the \
+         two; assign an entry that contains both, or neither"
     )]
     #[diagnostic(code("iommu-group-shared"))]
     Shared { name: String, device: String, other: String },
     #[error(
-        "{name} can't be given away: {physical} has virtual functions ({functions}); take them from their domains and \
-         remove them first: vtax ldm destroy-vf {physical}"
+        "cannot assign {name}: {physical} has virtual functions ({functions}); remove them from their domains and \
+         destroy them first: vtax ldm destroy-vf {physical}"
     )]
     #[diagnostic(code("functions-in-use"))]
     HasFunctions { name: String, physical: String, functions: String },
@@ -175,7 +175,7 @@ impl IoList {
         physical.virtfns.iter().filter_map(|function| self.facts.device(*function))
     }
 
-    /// Why the host can't spare a device, if it can't. What is on vfio-pci already was spared by somebody.
+    /// Returns why the host cannot spare a device, if it cannot. What is on vfio-pci already was spared by somebody.
     fn use_by_host(&self, function: &PciDevice) -> Option<String> {
         match function.driver.as_deref() {
             Some(VFIO) => function.kept.clone(),

@@ -1,7 +1,7 @@
 //! The devices that logical domains have: a file for each, with its owner and the state before.
 //!
 //! The file is made before the device is changed, and goes when it is as before. So labs see that the device is another's,
-//! and it can be put back even if the journal of its domain is gone.
+//! and it can be restored even if the journal of its domain is gone.
 
 use std::{
     fs, io,
@@ -22,7 +22,7 @@ pub struct DeviceClaims {
     folder: PathBuf,
 }
 
-/// That a domain has a device.
+/// Record of a domain's ownership of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceClaim {
     /// The domain.
@@ -31,7 +31,7 @@ pub struct DeviceClaim {
     pub device: PciAddress,
     /// For a virtual function: its physical one, and its number there.
     pub function_of: Option<(PciAddress, u32)>,
-    /// How the device was before. The settings of what is no virtual function are empty.
+    /// Previous state of the device. The settings of a device that is not a virtual function are empty.
     pub was: VfState,
 }
 
@@ -55,7 +55,7 @@ impl DeviceClaims {
         Ok(record::replace(&path, &checksum::line(&line))?)
     }
 
-    /// Gives a claim up. It is no error if there is none.
+    /// Releases a claim. It is not an error if there is none.
     pub fn give_up(&self, device: PciAddress) -> Result<(), LabError> {
         let path = self.path(device);
         match fs::remove_file(&path) {
@@ -91,10 +91,10 @@ fn read(path: &Path) -> Result<Option<DeviceClaim>, LabError> {
     checked(path, &bytes).map(Some)
 }
 
-/// What a file of one line with a checksum says. It is written as a whole, so a short one is damaged.
+/// Content of a file of one line with a checksum. It is written as a whole, so a short one is damaged.
 pub(crate) fn checked<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, LabError> {
     let wrong = |why: String| LabError::DeviceMark { path: path.to_owned(), why };
-    let line = bytes.strip_suffix(b"\n").ok_or_else(|| wrong("the file is cut".to_owned()))?;
+    let line = bytes.strip_suffix(b"\n").ok_or_else(|| wrong("the file is truncated".to_owned()))?;
     let content = checksum::content(line).map_err(|why| wrong(why.to_owned()))?;
     serde_json::from_slice(content).map_err(|error| wrong(error.to_string()))
 }

@@ -1,6 +1,6 @@
 //! Virtual functions that a user makes and removes by hand, as `ldm create-vf` and `destroy-vf` do.
 //!
-//! A record beside those of labs says what was made and what the state was before. To remove the functions is to
+//! A record next to those of labs says what was made and what the previous state was. To remove the functions is to
 //! undo the record. What a killed vtax left is found and removed as with any lab.
 
 #[cfg(test)]
@@ -26,11 +26,11 @@ use crate::{
     world::{Lifetime, World},
 };
 
-/// What is asked for.
+/// Request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct NewVfs {
-    /// How many; as many as there can be if absent.
+    /// Number; the maximum if absent.
     pub count: Option<u32>,
     pub mac: Option<Mac>,
     pub options: VfOptions,
@@ -43,7 +43,7 @@ pub struct NewVfs {
 pub struct VfPlan {
     pub made: MadeVfs,
     pub name: String,
-    /// Why somebody may notice that they are made, if there is a reason.
+    /// Reason why somebody may notice that they are made, if there is a reason.
     pub warning: Option<String>,
     pub steps: Vec<LabStep>,
 }
@@ -59,66 +59,66 @@ pub struct Removal {
     record: Option<HoldingSummary>,
 }
 
-/// Why virtual functions can't be made or removed. Nothing has been changed.
+/// Reason why virtual functions cannot be made or removed. Nothing has been changed.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum VfError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Unknown(NoDevice),
-    #[error("{name} is a virtual function and has none; name its physical function, the part before the point")]
+    #[error("{name} is itself a virtual function; name its physical function (the part before the dot)")]
     #[diagnostic(code("is-virtual-function"))]
     Virtual { name: String },
     #[error(
-        "{name} can't have virtual functions; name one of type PF (vtax io list), or switch SR-IOV on in the firmware"
+        "{name} does not support virtual functions; name a device of type PF (vtax io list), or enable SR-IOV in the firmware"
     )]
     #[diagnostic(code("no-sriov"))]
     NoSriov { name: String },
-    #[error("{name} has no driver, which would make its virtual functions; load that of its maker (modprobe)")]
+    #[error("{name} has no driver to create virtual functions; load the vendor's driver (modprobe)")]
     #[diagnostic(code("no-driver"))]
     NoDriver { name: String },
     #[error(
-        "{name} is lent to {owner}; take that lab down first (vtax lab down), or let the lab have its functions by the method sr-iov"
+        "{name} is temporarily assigned to {owner}; take that lab down first (vtax lab down), or use the method sr-iov in that lab"
     )]
     #[diagnostic(code("nic-lent"))]
     Lent { name: String, owner: String },
     #[error(
-        "{name} has {num} virtual functions, and Linux makes none beside those; remove them first (vtax io destroy-vf {name}), then make as many as are wanted"
+        "{name} already has {num} virtual functions, and Linux cannot add to them; remove them first (vtax io destroy-vf {name}), then create the number you need"
     )]
     #[diagnostic(code("functions-exist"))]
     There { name: String, num: u32 },
-    #[error("{name} can have {total} virtual functions, and {wanted} are wanted; ask for fewer (-n max: all)")]
+    #[error("{name} supports {total} virtual functions, {wanted} requested; request fewer (-n max: all)")]
     #[diagnostic(code("too-many-functions"))]
     TooMany { name: String, wanted: u32, total: u32 },
-    #[error("an address is one function's, and {count} are wanted; leave --mac out, or make one (-n 1)")]
+    #[error("--mac sets the address of one function, {count} requested; omit --mac, or create one (-n 1)")]
     #[diagnostic(code("one-address-for-several"))]
     OneAddress { count: u32 },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Rate(BadRate),
-    #[error("{name} has no network link here, by which its functions would get their settings; leave those out")]
+    #[error("{name} has no network link here to configure its functions; omit their settings")]
     #[diagnostic(code("no-network-link"))]
     NoLink { name: String },
-    #[error("{name}: its functions can have a MAC address or a rate only while its link is up; ip link set {link} up")]
+    #[error(
+        "{name}: its functions accept a MAC address or a rate only while its link is up; run: ip link set {link} up"
+    )]
     #[diagnostic(code("nic-down"))]
     Down { name: String, link: String },
-    #[error(
-        "{name}: no driver takes new functions (sriov_drivers_autoprobe is 0), so that they have no MTU; leave --mtu out"
-    )]
+    #[error("{name}: new functions get no driver (sriov_drivers_autoprobe is 0) and so no MTU; omit --mtu")]
     #[diagnostic(code("autoprobe-off"))]
     Unprobed { name: String },
-    #[error("{name}: its driver takes an MTU of {most} at most, and {wanted} is wanted; ask for less")]
+    #[error("{name}: its driver supports an MTU of at most {most}, {wanted} requested; use a smaller one")]
     #[diagnostic(code("mtu-too-large"))]
     Mtu { name: String, wanted: Mtu, most: u32 },
     #[error(
-        "{name} is one of {count} virtual functions of {pf}, and Linux removes only all of them at once; name {pf} to remove them all"
+        "{name} is one of {count} virtual functions of {pf}, and Linux can only remove all of them together; name {pf} to remove them all"
     )]
     #[diagnostic(code("one-function-of-several"))]
     OneOfSeveral { name: String, pf: String, count: usize },
     #[error("{name} has no virtual functions")]
     #[diagnostic(code("no-functions"))]
     NoneThere { name: String },
-    #[error("{name} is in use: {by}; end that first")]
+    #[error("{name} is in use: {by}; stop that first")]
     #[diagnostic(code("functions-in-use"))]
     InUse { name: String, by: String },
 }
@@ -140,7 +140,7 @@ impl IoList {
         Ok(VfPlan {
             made: MadeVfs { device: device.device, count },
             name: device.name.clone(),
-            warning: warning.map(|why| format!("{why}: its driver may interrupt it for some seconds")),
+            warning: warning.map(|why| format!("{why}: its driver may interrupt it for a few seconds")),
             steps: steps(device.device, sriov, count, set, wish.mtu),
         })
     }
@@ -177,19 +177,19 @@ impl IoList {
         }
     }
 
-    /// Who uses a function, virtual or not.
+    /// User of a function, virtual or not.
     pub(super) fn user(&self, function: &PciDevice) -> Option<String> {
         if let Some(domain) = self.domain(function.device) {
             return Some(format!("{domain} has it"));
         }
         let link = function.netdev.as_ref();
         let addressed = link.and_then(|link| Some(format!("{} has the address {}", link.name, link.given_address()?)));
-        let below = link.and_then(|link| Some(format!("{} stands on {}", link.upper.as_ref()?, link.name)));
+        let below = link.and_then(|link| Some(format!("{} is on top of {}", link.upper.as_ref()?, link.name)));
         let away = match (link, function.driver.as_deref()) {
             // Whether a guest runs can't be seen, and the kernel would wait until it has ended.
             (_, Some(VFIO)) => Some(format!("{VFIO} holds it for a guest")),
             (None, Some(driver)) if function.is_nic() => {
-                Some(format!("the link that {driver} made for it is in another network namespace"))
+                Some(format!("its {driver} link is in another network namespace"))
             }
             _ => None,
         };
@@ -207,7 +207,7 @@ impl VfPlan {
 }
 
 impl Removal {
-    /// Removes them. If vtax made them, the state before is put back.
+    /// Removes them. If vtax made them, the previous state is restored.
     pub fn carry_out(&self, world: &World) -> Result<(), LabError> {
         if !self.is_as_recorded() {
             PciTree::live().set_numvfs(self.device, 0).map_err(LabError::kernel(self.device))?;
@@ -219,7 +219,7 @@ impl Removal {
         }
     }
 
-    /// Whether the functions are those that vtax made. If not, somebody has removed those and made others.
+    /// Returns whether the functions are those that vtax made. If not, somebody has removed those and made others.
     fn is_as_recorded(&self) -> bool {
         let made = self.record.as_ref().and_then(HoldingSummary::functions);
         made.is_some_and(|made| made.count as usize == self.names.len())

@@ -1,4 +1,4 @@
-//! Which domain has which device. The journals of labs and the claims of logical domains tell it. An abandoned lab has its
+//! Owners of devices. The journals of labs and the claims of logical domains tell it. An abandoned lab has its
 //! devices until it is cleaned.
 
 use std::collections::BTreeMap;
@@ -33,12 +33,12 @@ pub(super) struct FunctionOwner {
     /// The lab, if it is not a logical domain of this host.
     lab: Option<Name>,
     domain: Name,
-    /// Where the device's link is. A guest's device has none here.
+    /// Location of the device's link. A guest's device has none here.
     at: Option<Place>,
 }
 
 impl Owners {
-    /// What a lab has whose journal can't be read is found by the marks of its devices.
+    /// The devices of a lab with an unreadable journal are found by the marks of its devices.
     pub(super) fn look(world: &World) -> Result<Owners, LabError> {
         let mut owners = Owners::default();
         for (id, snapshot) in scan::<LabStep>(&world.journals())? {
@@ -109,7 +109,7 @@ impl Owners {
         self.0.keys().map(|device| (*device, self.domain(*device))).collect()
     }
 
-    /// Adds what the links that are in labs tell. A link that can't be reached is left out.
+    /// Adds what the links that are in labs tell. A link that can't be reached is omitted.
     pub(super) fn look_into(&self, world: &World, facts: &mut PciFacts) {
         for (device, owner) in &self.0 {
             let (Some(at), Some(lab)) = (&owner.at, &owner.lab) else { continue };

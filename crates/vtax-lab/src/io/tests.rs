@@ -130,7 +130,7 @@ fn domain(name: &str) -> vtax_model::topology::Name {
     name.parse().expect("a name")
 }
 
-/// As on a machine where guests can have devices: each function has an IOMMU group of its own, and the host uses none.
+/// As on a machine where guests can have devices: each function has a separate IOMMU group, and the host uses none.
 fn spare() -> PciFacts {
     let mut facts = facts();
     (facts.iommu, facts.vfio) = (true, Ok(()));
@@ -159,7 +159,7 @@ fn a_domain_gets_all_functions_of_what_it_is_given() {
     assert_eq!(functions("pci_0/1f").map(|found| found.len()), Ok(2));
     assert_eq!(functions("pci_0/1f/F2").map(|found| found.len()), Ok(1));
     assert_eq!(functions("pci_1"), functions("pci_1/01.0-00"));
-    // What the domain has already is no obstacle.
+    // What the domain has already is not an obstacle.
     let mut own = Owners::default();
     own.claim(at("0000:01:10.0"), domain("mars"));
     assert_eq!(assigned(spare(), &own, "pci_0/slot2/PF0.VF0"), functions("pci_0/slot2/PF0.VF0"));

@@ -1,4 +1,4 @@
-//! `emulated`: a NIC of hardware that QEMU imitates, on a tap that is a port of the host's virtual switch.
+//! `emulated`: a hardware NIC that QEMU emulates, on a tap that is a port of the host's virtual switch.
 
 use vtax_model::{guest::EmulatedNic, method::Unsupported};
 
@@ -9,6 +9,6 @@ pub(super) fn supported(nic: EmulatedNic, qemu: &QemuFacts) -> Result<(), Unsupp
     if qemu.devices.contains(device) {
         return Ok(());
     }
-    let why = format!("QEMU {} ({}) imitates no {device}", qemu.program.version, qemu.program.path.display());
+    let why = format!("QEMU {} ({}) does not emulate {device}", qemu.program.version, qemu.program.path.display());
     Err(Unsupported::new(why, "use a newer QEMU, or another model"))
 }

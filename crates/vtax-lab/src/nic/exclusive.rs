@@ -1,4 +1,4 @@
-//! `exclusive`: the zone has a wire of its own, as a zone with `ip-type=exclusive` has a NIC. `assigned` does
+//! `exclusive`: the zone has a dedicated wire, as a zone with `ip-type=exclusive` has a NIC. `assigned` does
 //! the same with a wire that is a cable: the zone gets the NIC's own link.
 //!
 //! The wire's end is made in the zone, or moved there, with the other wires. The host has no address on it.

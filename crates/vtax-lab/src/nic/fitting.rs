@@ -1,4 +1,4 @@
-//! Whether a guest can be had on this machine, and what it gets there.
+//! Availability of a guest on this machine, and its resources there.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use super::{
 use crate::facts::{Facts, GuestFacts, drivers_of_guest};
 use vtax_guest::launch::GuestEngine;
 
-/// What a guest gets on this machine.
+/// Resources of a guest on this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Fitting {
     pub(crate) engine: GuestEngine,
@@ -26,7 +26,7 @@ pub(crate) struct Fitting {
     pub(crate) flavour: Option<Flavour>,
 }
 
-/// What the guest gets here, or why it can't be had. `device` is the module that drives its PCI device.
+/// Resources of the guest here, or why it is unavailable. `device` is the module that drives its PCI device.
 pub(crate) fn fitting(guest: &Guest, device: Option<&str>, facts: &Facts) -> Result<Fitting, Unsupported> {
     let machine = machine(&guest.attach, facts)?;
     let (attach, flavour) = nic(&guest.attach, machine, facts)?;
@@ -36,7 +36,7 @@ pub(crate) fn fitting(guest: &Guest, device: Option<&str>, facts: &Facts) -> Res
     Ok(Fitting { engine, agent: machine.agent.clone(), attach, flavour })
 }
 
-/// Whether guests with such a NIC and system can be had here. The driver of a PCI device is not looked at.
+/// Returns whether guests with such a NIC and system are available here. The driver of a PCI device is not looked at.
 pub(super) fn supported(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     let machine = machine(attach, facts)?;
     let (_, flavour) = nic(attach, machine, facts)?;
@@ -44,7 +44,7 @@ pub(super) fn supported(attach: &Attach, system: &System, facts: &Facts) -> Resu
     flavour.map_or(Ok(()), |flavour| machine.boot(system, flavour.driver()).map(drop))
 }
 
-/// Where a guest's NIC hangs on the host; nowhere if it is a PCI device.
+/// Attachment point of a guest's NIC on the host; none if it is a PCI device.
 pub(super) fn vnet(attach: &Attach) -> Option<Vnet> {
     match attach {
         Attach::Paravirtual(nic) => Some(nic.vnet),
@@ -53,7 +53,7 @@ pub(super) fn vnet(attach: &Attach) -> Option<Vnet> {
     }
 }
 
-/// What a guest does to the wire's end.
+/// Effect of a guest on the wire's end.
 pub(crate) fn claim(attach: &Attach) -> Claim {
     match (vnet(attach), attach) {
         (Some(Vnet::Bridge), _) => Claim::Receive(Handler::Bridge),
@@ -68,10 +68,7 @@ fn machine<'a>(attach: &Attach, facts: &'a Facts) -> Result<&'a GuestFacts, Unsu
         facts.has_link_kind("bridge")?;
     }
     let nobody_looked = || {
-        Unsupported::new(
-            "nobody has looked for QEMU and a kernel for guests",
-            "ask for guests by the name of their method",
-        )
+        Unsupported::new("no search was made for QEMU and a kernel for guests", "request guests by their method's name")
     };
     facts.guests.as_ref().ok_or_else(nobody_looked)
 }

@@ -1,4 +1,4 @@
-//! How guests come into a plan: with a tap on the host's virtual switch, or with a macvtap on the wire's end,
+//! Planning of guests: with a tap on the host's virtual switch, or with a macvtap on the wire's end,
 //! or with a PCI device. The switch belongs to the wire's end and is made with it.
 
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ impl GuestAttachment<'_> {
         self.on_tap(NicKind::Virtio { tap: tap.link.clone(), nic }, tap, script);
     }
 
-    /// `emulated`: a NIC that QEMU imitates, on a tap.
+    /// `emulated`: a NIC that QEMU emulates, on a tap.
     pub(crate) fn with_model(&self, model: EmulatedNic, script: &mut PlanScript) {
         let tap = self.tap(Vnet::Bridge, script);
         self.on_tap(NicKind::Emulated { tap: tap.link.clone(), model }, tap, script);

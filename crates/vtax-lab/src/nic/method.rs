@@ -1,4 +1,4 @@
-//! What the I/O methods of zones are made of.
+//! Building blocks of zones' I/O methods.
 
 use std::net::Ipv4Addr;
 
@@ -12,12 +12,12 @@ use crate::{
     step::{LentVf, LinkRecipe},
 };
 
-/// How zones of one method come into a plan.
+/// Planning of zones of one method.
 pub(crate) struct ZoneMethod {
-    /// The kind of link that the kernel must have, beside the veth pair of the wire.
+    /// The kind of link that the kernel must have, in addition to the veth pair of the wire.
     pub(super) link: Option<&'static str>,
     pub(crate) address: AddressOf,
-    /// What it does to the wire's end that the zone hangs on.
+    /// Effect on the wire's end that the zone is attached to.
     pub(crate) claim: Claim,
     /// Adds the steps, the links and the endpoint of one zone.
     pub(crate) attach: AttachZone,
@@ -34,7 +34,7 @@ pub(crate) enum AttachZone {
     Function(fn(&ZoneAttachment<'_>, &LentVf, &mut PlanScript)),
 }
 
-/// Where a zone's address comes from.
+/// Source of a zone's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AddressOf {
     /// A further address of the wire's network.
@@ -47,7 +47,7 @@ pub(crate) enum AddressOf {
     Tunnel,
 }
 
-/// What a method does to the wire's end. It decides which methods can share one.
+/// Effect of a method on the wire's end. It decides which methods can share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// Nothing that another method would notice.
@@ -58,7 +58,7 @@ pub(crate) enum Claim {
     All,
 }
 
-/// What receives in place of the device. Macvtaps share the handler of macvlans.
+/// Receiver in place of the device. Macvtaps share the handler of macvlans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handler {
     Bridge,
@@ -110,7 +110,7 @@ pub(crate) struct ZoneAttachment<'a> {
 }
 
 impl ZoneAttachment<'_> {
-    /// The link of a zone with a network stack of its own.
+    /// The link of a zone with a separate network stack.
     pub(super) fn link(&self) -> Place {
         Place::zone(&self.zone.name)
     }

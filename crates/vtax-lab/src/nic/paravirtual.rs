@@ -22,8 +22,8 @@ impl GuestFacts {
 /// vhost-user takes the place of tap and switch. No known backend can be connected to a lab's wire yet.
 fn vhost_user(machine: &GuestFacts) -> Unsupported {
     let why = match machine.vhost_user.as_slice() {
-        [] => "no vhost-user backend is installed here (passt and ovs-vswitchd were looked for)".to_owned(),
-        found => format!("no vhost-user backend here can be hung on a wire: {}", found.join(", and ")),
+        [] => "no vhost-user backend is installed here (looked for passt and ovs-vswitchd)".to_owned(),
+        found => format!("no vhost-user backend here can be attached to a wire: {}", found.join(", and ")),
     };
     Unsupported::new(why, "use backend = \"vhost\" or \"userspace\"")
 }

@@ -1,4 +1,4 @@
-//! Which address everything has.
+//! Address assignment.
 //!
 //! Addresses are laid out as offsets first, so that the size of the range is known before the range is chosen. Each
 //! segment has one network for its hosts and for the zones and guests that are on the wire itself; each routed zone and
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{facts::Facts, nic::AddressOf};
 
-/// What RFC 2544 sets aside for benchmarks of network devices.
+/// Range reserved by RFC 2544 for benchmarks of network devices.
 const BENCHMARK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 15);
 /// The size of a lab's range unless it needs more.
 const USUAL_PREFIX: u8 = 20;

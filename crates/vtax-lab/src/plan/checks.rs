@@ -28,13 +28,13 @@ fn place(topology: &Topology, user: &Name, host: &Name, wire: &Name) -> Result<(
     let unknown =
         |what, name: &Name, why| Err(PlanError::Unknown { user: user.clone(), what, name: name.clone(), why });
     match topology.hosts.iter().find(|known| known.name == *host) {
-        None => return unknown("host", host, "there is no such host"),
-        Some(found) if found.switch => return unknown("host", host, "a switch owns no zones or guests"),
+        None => return unknown("host", host, "no such host"),
+        Some(found) if found.switch => return unknown("host", host, "a switch cannot have zones or guests"),
         Some(_) => {}
     }
     match topology.wires.iter().find(|known| known.name == *wire) {
-        None => unknown("wire", wire, "there is no such wire"),
-        Some(found) if !found.ends.contains(host) => unknown("wire", wire, "it doesn't end at that host"),
+        None => unknown("wire", wire, "no such wire"),
+        Some(found) if !found.ends.contains(host) => unknown("wire", wire, "it does not end at that host"),
         Some(_) => Ok(()),
     }
 }
@@ -111,7 +111,7 @@ pub(super) fn far_ends(members: &[Member<'_>], pairs: &[TunnelEnds]) -> Result<(
         Some(pair) => Err(PlanError::NoTunnelEnd {
             zone: pair.near.clone(),
             wire: pair.ends[0].wire.clone(),
-            why: "the other host gave its end to an exclusive zone; use a wire of its own for that",
+            why: "the other host gave its end to an exclusive zone; use a separate wire for that",
         }),
         None => Ok(()),
     }

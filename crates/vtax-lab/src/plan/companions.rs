@@ -21,7 +21,7 @@ use crate::facts::{Facts, PciDevice};
 #[derive(Debug, Default)]
 pub(super) struct Companions(HashMap<Name, Vec<PciDevice>>);
 
-/// Why a device goes to the guest too.
+/// Reason why a device goes to the guest too.
 type Bond = &'static str;
 
 const SAME_GROUP: Bond = "in the same IOMMU group";
@@ -70,11 +70,12 @@ fn owner<'a>(topology: &'a Topology, end: &WireEnd) -> Option<&'a Guest> {
 
 fn at_another_wire(end: &WireEnd, members: &[Member<'_>]) -> String {
     let lends = members.iter().find(|member| member.method == IoMethod::SrIov && member.is_at(end));
-    let lends = lends.map(|domain| format!(", and `{}` is to have a virtual function of it", domain.name));
+    let lends = lends.map(|domain| format!(", and `{}` gets a virtual function of it", domain.name));
     format!("it is the NIC of the wire `{}` at `{}`{}", end.wire, end.host, lends.unwrap_or_default())
 }
 
-/// What the kernel hands over only with a function: its IOMMU group, or all below its root complex. All must be free.
+/// Devices that the kernel assigns only together with a function: its IOMMU group, or all below its root complex. All
+/// must be free.
 fn companions_of(port: &Port, whole_root: bool, facts: &Facts) -> Result<Vec<(PciDevice, Bond)>, NicError> {
     facts.pci.for_guests()?;
     let own = port.nic.device;

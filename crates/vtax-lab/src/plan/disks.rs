@@ -24,20 +24,20 @@ const TIMEOUT: u32 = 10;
 /// The class of NVMe controllers (PCI Code and ID Assignment Specification).
 const NVME: u32 = 0x01_0802;
 
-/// Whether guests can have a disk in this way here. The facts must have been gathered for it.
+/// Returns whether guests can have a disk in this way here. The facts must have been gathered for it.
 pub fn disk_availability(attach: &DiskAttach, facts: &Facts) -> Result<(), Unsupported> {
     if attach.device == DiskDevice::AssignedNvme {
         facts.pci.for_guests()?;
         let has_one = facts.pci.devices.iter().any(|device| device.class == NVME);
-        let elsewhere = "use nvme, or a machine with an NVMe disk that isn't in use";
+        let elsewhere = "use nvme, or a machine with an unused NVMe disk";
         return if has_one { Ok(()) } else { Err(Unsupported::new("this machine has no NVMe controller", elsewhere)) };
     }
-    let nobody_looked = || Unsupported::new("nobody has looked for QEMU", "ask for guests with disks");
+    let nobody_looked = || Unsupported::new("no search was made for QEMU", "request guests with disks");
     let machine = facts.guests.as_ref().ok_or_else(nobody_looked)?;
     let qemu = machine.qemu.as_ref().map_err(Clone::clone)?;
     if let Some(missing) = vdisk::models(attach.device).iter().find(|model| !qemu.devices.contains(**model)) {
         let why = format!("{} has no device {missing}", qemu.program.path.display());
-        return Err(Unsupported::new(why, "install QEMU with all of its devices, or use virtio-blk"));
+        return Err(Unsupported::new(why, "install a QEMU with all devices, or use virtio-blk"));
     }
     machine.disks.can(attach)
 }
@@ -64,7 +64,7 @@ pub(super) fn admit(guest: &Guest, facts: &Facts) -> Result<PlannedDisks, PlanEr
         let backend = facts
             .guests
             .as_ref()
-            .map_or_else(|| Err("nobody has looked at it".to_owned()), |machine| machine.disks.backend(&disk.path));
+            .map_or_else(|| Err("it was not examined".to_owned()), |machine| machine.disks.backend(&disk.path));
         let unusable = |why| PlanError::DiskBackend { guest: guest.name.clone(), path: disk.path.clone(), why };
         let backend = backend.map_err(unusable)?;
         let source = match disk.attach.device {
@@ -103,10 +103,10 @@ fn controller<'a>(backend: &DiskBackendFacts, facts: &'a Facts) -> Result<&'a Pc
     let on: Vec<&PciDevice> = backend.on.iter().filter_map(of_nvme).collect();
     let [controller] = on.as_slice() else {
         let why = format!("{} is on {} NVMe controllers", backend.path.display(), on.len());
-        return Err(Unsupported::new(why, "name a disk that is one of one NVMe controller, such as /dev/nvme0n1"));
+        return Err(Unsupported::new(why, "name a disk on a single NVMe controller, such as /dev/nvme0n1"));
     };
     if facts.ordinary_user {
-        return Err(Unsupported::new("only root of the machine may hand over PCI devices", "run as root"));
+        return Err(Unsupported::new("only the machine's root may assign PCI devices", "run as root"));
     }
     let lent = || facts.lent.get(&controller.device).map(|owner| format!("{owner} has it"));
     if let Some(why) = controller.kept.clone().or_else(lent) {
@@ -114,8 +114,8 @@ fn controller<'a>(backend: &DiskBackendFacts, facts: &'a Facts) -> Result<&'a Pc
     }
     let others: Vec<String> = facts.pci.group_of(controller.device).map(|other| other.device.to_string()).collect();
     if !others.is_empty() {
-        let why = format!("{} would take {} with it (one IOMMU group)", controller.device, others.join(", "));
-        return Err(Unsupported::new(why, "put the disk into a slot with an IOMMU group of its own"));
+        let why = format!("{} would take {} with it (same IOMMU group)", controller.device, others.join(", "));
+        return Err(Unsupported::new(why, "put the disk into a slot with a separate IOMMU group"));
     }
     Ok(controller)
 }
@@ -138,7 +138,7 @@ pub(super) fn check_apart<'a>(
             if let Some(device) = backend.on.iter().find(|device| whole.get(device).is_some_and(|has| *has > most)) {
                 let GuestDisk { path, attach } = disk.clone();
                 let why = format!("a guest of this lab gets the controller {device} whole, and this disk is on it");
-                let unsupported = Unsupported::new(why, "measure the two in labs of their own");
+                let unsupported = Unsupported::new(why, "measure the two in separate labs");
                 return Err(PlanError::Disk { guest: guest.name.clone(), path, attach, unsupported });
             }
         }

@@ -33,7 +33,7 @@ pub(super) struct Made {
     pub(super) pf: PciAddress,
     pub(super) end: WireEnd,
     pub(super) functions: Vec<PciAddress>,
-    /// Whether the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
+    /// True if the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
     pub(super) autoprobe: bool,
 }
 

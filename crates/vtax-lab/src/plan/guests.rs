@@ -18,12 +18,12 @@ use crate::{
 };
 use vtax_guest::{paths, threads::GuestPins, vdisk::DiskLaunch};
 
-/// What a guest gets on this machine, and the address of its NIC.
+/// Resources of a guest on this machine, and the address of its NIC.
 #[derive(Debug, Clone)]
 pub(super) struct Admitted {
     pub(super) fitting: Fitting,
     pub(super) mac: Mac,
-    /// Where its sockets and logs are.
+    /// Directory of its sockets and logs.
     pub(super) directory: PathBuf,
     pub(super) disks: PlannedDisks,
 }
@@ -63,7 +63,7 @@ pub(super) fn admit(
     Ok(admitted)
 }
 
-/// Storage daemons have directories beside that of QEMU, so a guest with such disks has one for all of them.
+/// Storage daemons have directories next to that of QEMU, so a guest with such disks has one for all of them.
 fn directory(own: PathBuf, disks: &PlannedDisks) -> PathBuf {
     match disks.disks.iter().any(DiskLaunch::has_daemons) {
         true => own.join(paths::QEMU),

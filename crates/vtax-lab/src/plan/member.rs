@@ -1,4 +1,4 @@
-//! What zones and guests have in common: each hangs on a wire's end of its host.
+//! Common part of zones and guests: each is attached to a wire's end of its host.
 
 use vtax_model::{
     method::IoMethod,
@@ -33,7 +33,7 @@ pub(super) fn members<'a>(topology: &'a Topology, nics: &[&'static ZoneMethod]) 
         host: &guest.host,
         wire: &guest.wire,
         method: guest.attach.method(),
-        // A guest's address is from the wire's network, whatever its NIC hangs on.
+        // A guest's address is from the wire's network, whatever its NIC is attached to.
         address: AddressOf::Wire,
         claim: nic::claim(&guest.attach),
     });

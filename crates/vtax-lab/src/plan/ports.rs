@@ -73,7 +73,7 @@ fn port(name: &NicName, facts: &Facts) -> Result<Port, NicError> {
     let driver = nic.driver.clone().ok_or(NicError::NoDriver)?;
     let netdev = nic.netdev.clone().ok_or(NicError::NoLink(driver))?;
     let used = netdev.given_address().map(|address| format!("it has the address {address}"));
-    let used = used.or_else(|| netdev.upper.as_ref().map(|upper| format!("{upper} stands on it")));
+    let used = used.or_else(|| netdev.upper.as_ref().map(|upper| format!("{upper} is on top of it")));
     match used {
         Some(by) => Err(NicError::InUse { link: netdev.name, by }),
         None => Ok(Port { name: name.clone(), nic: nic.clone(), netdev }),

@@ -1,4 +1,4 @@
-//! Which wires share a network: switches join wires.
+//! Wires that share a network: switches join wires.
 
 use vtax_model::topology::{Name, Topology};
 
@@ -56,7 +56,7 @@ fn ends(topology: &Topology, wires: &[usize]) -> Result<Vec<WireEnd>, PlanError>
                 user: wire.name.clone(),
                 what: "host",
                 name: name.clone(),
-                why: "there is no such host",
+                why: "no such host",
             };
             if !host.ok_or_else(missing)?.switch {
                 ends.push(WireEnd::of(name, &wire.name));

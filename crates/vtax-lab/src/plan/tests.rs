@@ -1,4 +1,4 @@
-//! Every method on one side and on both, held against what was looked at once.
+//! Every method on one side and on both, compared with recorded facts.
 
 use std::collections::BTreeMap;
 
@@ -220,7 +220,7 @@ fn methods_that_clash_are_named_with_the_remedy() {
     ] {
         let text = refused(&format!("{TWO_HOSTS}{}{}", zone("a", "sut", first), zone("b", "sut", second)));
         assert!(text.starts_with(&format!("`a` ({first}) and `b` ({second}) clash on wire `w0` at `sut`")), "{text}");
-        assert!(text.ends_with("give `b` a wire of its own"), "{text}");
+        assert!(text.ends_with("give `b` a separate wire"), "{text}");
     }
     for (first, second) in [(Bridge, SharedIp), (Macvlan, Veth), (Vxlan, Bridge), (Ipvlan, Ipvlan)] {
         planned(&format!("{TWO_HOSTS}{}{}", zone("a", "sut", first), zone("b", "sut", second)));
@@ -290,7 +290,7 @@ fn a_bridge_takes_as_many_zones_as_a_lab_has() {
     assert!(matches!(super::plan(&many, &facts()), Err(PlanError::BridgeFull { ports: 1031, .. })));
 }
 
-/// A lab of two hosts with some zones of each method on wires of their own.
+/// A lab of two hosts with some zones of each method on separate wires.
 fn arbitrary_lab() -> impl Strategy<Value = String> {
     let counts = proptest::collection::vec((0usize..9, 0usize..9), ZONE_METHODS.len());
     counts.prop_map(|counts| {
@@ -304,7 +304,7 @@ fn arbitrary_lab() -> impl Strategy<Value = String> {
                     text += &format!("wire = \"m{index}\"\ncount = {count}\n");
                 }
             }
-            // Guests beside zones of the same switch, and alone.
+            // Guests next to zones of the same switch, and alone.
             if [IoMethod::Bridge, IoMethod::SharedIp].contains(method) && left > 4 {
                 text += &format!("[[guest]]\nname = \"g{index}\"\nhost = \"peer\"\nmethod = \"paravirtual\"\n");
                 text += &format!("wire = \"m{index}\"\ncount = {right}\n").replace("count = 0", "count = 1");
@@ -318,7 +318,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// No address is given twice, every address lies in the lab's range, and every link that
-    /// is made is switched on exactly once and after it is made.
+    /// is made is enabled exactly once and after it is made.
     #[test]
     fn any_lab_is_consistent(text in arbitrary_lab()) {
         let plan = planned(&text);

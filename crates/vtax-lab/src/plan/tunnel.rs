@@ -1,4 +1,4 @@
-//! Which tunnels there are, and between whom.
+//! Tunnels and their endpoints.
 //!
 //! A tunnel runs between two ends of one segment. If both ends have zones of `vxlan`, the i-th zone of one
 //! end is paired with the i-th of the other. A zone without a partner is paired with the other host.
@@ -56,7 +56,7 @@ fn other_end(index: usize, zone: &Zone, zones_at: &[(&WireEnd, Vec<&Zone>)]) -> 
     let why = match (with_tunnels.as_slice(), all.as_slice()) {
         ([only], _) | ([], [only]) => return Ok(*only),
         ([], []) => "no other host is on it; join one",
-        ([], _) => "several hosts are on it; put a vxlan zone on the one that is meant",
+        ([], _) => "several hosts are on it; put a vxlan zone on the intended one",
         _ => "several hosts on it have vxlan zones; use a wire for each pair of hosts",
     };
     Err(PlanError::NoTunnelEnd { zone: zone.name.clone(), wire: zone.wire.clone(), why })

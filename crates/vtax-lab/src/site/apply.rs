@@ -1,4 +1,4 @@
-//! How the steps of a lab are taken, read back and undone.
+//! Execution, verification and undo of a lab's steps.
 
 use vtax_change::pci::{destroy_vfs, probe_vfs};
 use vtax_journal::{Journal, Step, Undone};

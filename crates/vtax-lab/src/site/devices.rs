@@ -2,7 +2,7 @@
 //!
 //! The kernel keeps no mark for a PCI device. So before a step changes one, the step itself, which has the state before,
 //! is written to a file in the lab's directory. The file goes when the step is undone. With these files the devices
-//! can be put back even if the journal is gone.
+//! can be restored even if the journal is gone.
 
 use std::{
     fs, io,

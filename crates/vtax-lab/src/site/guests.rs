@@ -66,7 +66,7 @@ impl Site {
         opened.map_err(LabError::kernel(&at))
     }
 
-    /// Where the lab's guests have their directories.
+    /// Parent directory of the lab's guests.
     pub(super) fn guests_directory(&self) -> PathBuf {
         self.directory.join("guests")
     }
@@ -81,7 +81,7 @@ impl Site {
         kill_below(&self.guests_directory()).map(drop).map_err(LabError::kernel(&self.lab))
     }
 
-    /// Ends a guest, and removes sockets, logs and what a disk has written, but only below the lab's own directory.
+    /// Stops a guest, and removes sockets, logs and what a disk has written, but only below the lab's own directory.
     pub(super) fn remove_guest(&mut self, launch: &Launch, receipt: Option<&Receipt>) -> Result<Undone, LabError> {
         let recorded = || Some(Qemu::attach(launch.clone(), receipt?.process()?));
         let known = self.guests.remove(&launch.name).or_else(recorded);

@@ -28,7 +28,7 @@ enum Pin {
 }
 
 impl Site {
-    /// Whether the lab's directory has anything that these steps haven't made: then the journal has lost lines.
+    /// Returns whether the lab's directory has anything that these steps haven't made: then the journal has lost lines.
     pub(super) fn has_more_than(&self, records: &[Record<LabStep>]) -> Result<bool, LabError> {
         let steps = || records.iter().map(|record| &record.step);
         let is_namespace = |name: &str| {
@@ -94,7 +94,7 @@ impl Site {
         }
     }
 
-    /// Puts devices back, the last first. A mark stays if its device could not be put back.
+    /// Restores devices, the last first. A mark stays if its device could not be restored.
     fn return_devices(&mut self) -> Vec<LabError> {
         let marks = match self.marked_devices() {
             Ok(marks) => marks,
@@ -115,7 +115,7 @@ impl Site {
         for guest in names_in(&path)? {
             let Ok(name) = Name::try_from(guest) else { continue };
             let own = path.join(name.as_str());
-            // QEMU's directory is that of the guest, or below it beside those of its storage daemons.
+            // QEMU's directory is that of the guest, or below it next to those of its storage daemons.
             let below = own.join(paths::QEMU);
             paths::unmount(&own);
             [below, own].iter().try_for_each(|directory| home::remove_of(&name, directory))?;

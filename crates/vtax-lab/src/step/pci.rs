@@ -1,4 +1,4 @@
-//! What steps say of PCI devices. The state before is part of the step. So it is on the disk before the first
+//! Steps on PCI devices. The previous state is part of the step. So it is on the disk before the first
 //! step is taken, and can be restored whenever vtax is killed.
 
 use serde::{Deserialize, Serialize};

@@ -36,8 +36,8 @@ fn lack(qemu: &QemuProgram, way: &DiskAttach) -> Option<Unsupported> {
         Err(error) => error.to_string(),
     };
     let what = match way.device {
-        DiskDevice::VhostUserBlk => format!("{way} can't be served"),
-        _ => format!("aio={} can't be used", way.aio),
+        DiskDevice::VhostUserBlk => format!("{way} cannot be served"),
+        _ => format!("aio={} cannot be used", way.aio),
     };
     let remedy = match (way.aio, way.device) {
         (HostAio::IoUring, _) => {
@@ -50,7 +50,7 @@ fn lack(qemu: &QemuProgram, way: &DiskAttach) -> Option<Unsupported> {
 }
 
 fn backend(path: &Path) -> Result<DiskBackendFacts, String> {
-    let unusable = |error: io::Error| format!("it can't be used: {error}; name a file or a block device that is there");
+    let unusable = |error: io::Error| format!("it cannot be used: {error}; name an existing file or block device");
     let path = fs::canonicalize(path).map_err(unusable)?;
     let about = fs::metadata(&path).map_err(unusable)?;
     let is_device = about.file_type().is_block_device();
@@ -60,14 +60,14 @@ fn backend(path: &Path) -> Result<DiskBackendFacts, String> {
     if !is_device && (about.len() == 0 || !about.len().is_multiple_of(512)) {
         let size = about.len();
         return Err(format!(
-            "it has {size} bytes, and a disk has whole sectors of 512; make it larger: truncate -s 8G"
+            "its size of {size} bytes is not a multiple of 512-byte sectors; make it larger: truncate -s 8G"
         ));
     }
     let flags = if is_device { OFlags::EXCL } else { OFlags::empty() };
     // Only a look: a disk may be read-only for this user.
     match File::options().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(&path) {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-            return Err("it is mounted, or another program has it for itself; end that first".to_owned());
+            return Err("it is mounted, or another program holds it exclusively; end that first".to_owned());
         }
         opened => drop(opened.map_err(unusable)?),
     }

@@ -67,7 +67,7 @@ impl QemuFacts {
     }
 }
 
-/// The trial needs a kernel and an initramfs, which is made if all guests have disks of their own.
+/// The trial needs a kernel and an initramfs, which is made if all guests have their own disks.
 fn why_no_kvm(program: &QemuProgram, needs: &GuestNeeds, systems: &[SystemFacts]) -> Option<String> {
     let own = systems.iter().find_map(|facts| match (&facts.system, &facts.boot) {
         (System::Own { kernel }, Ok(Boot::Kernel { initramfs, .. })) => Some((kernel.clone(), initramfs.clone())),
@@ -81,7 +81,7 @@ fn why_no_kvm(program: &QemuProgram, needs: &GuestNeeds, systems: &[SystemFacts]
         };
         accel::probe(program, &kernel, &initramfs)
     });
-    tried.unwrap_or_else(|error| Some(format!("KVM can't be tried: {error}")))
+    tried.unwrap_or_else(|error| Some(format!("cannot try KVM: {error}")))
 }
 
 fn systems(needs: &GuestNeeds) -> Vec<SystemFacts> {
@@ -127,14 +127,14 @@ fn vhost() -> Result<(), Unsupported> {
     let opened = OpenOptions::new().read(true).write(true).open(DEVICE);
     let refuse = |error| {
         Unsupported::new(
-            format!("{DEVICE} can't be opened: {error}"),
+            format!("cannot open {DEVICE}: {error}"),
             "load the module `vhost_net` (CONFIG_VHOST_NET) and let this user open it, or use backend = \"userspace\"",
         )
     };
     opened.map(drop).map_err(refuse)
 }
 
-/// The remedy names the bridge as well, since a tap on a bridge needs no file of its own in `/dev`.
+/// The remedy names the bridge as well, since a tap on a bridge needs no dedicated file in `/dev`.
 fn no_macvtap(error: SysError) -> Unsupported {
     let Unsupported { why, remedy } = match error {
         SysError::NoSuchKind { kind } => Unsupported::new(
@@ -172,7 +172,7 @@ fn nodes() -> Vec<u32> {
     if nodes.is_empty() { vec![0] } else { nodes }
 }
 
-const NO_REMEDY: &str = "mend that, or use a zone method (bridge comes nearest)";
+const NO_REMEDY: &str = "fix that, or use a zone method (bridge is the closest)";
 
 fn refused(error: GuestError) -> Unsupported {
     match error {
@@ -223,10 +223,10 @@ mod tests {
         assert!(why.ends_with("in /bin; x") && remedy.starts_with("install it"), "{why}; {remedy}");
         assert_eq!(text, format!("{why}; {remedy}"));
         let errno = std::io::Error::from(std::io::ErrorKind::NotFound);
-        let remedy = Some("load tun; then try again");
+        let remedy = Some("load tun, then try again");
         let error = SysError::Os { operation: "open", object: "/dev/net/tun".to_owned(), errno, detail: None, remedy };
         let text = error.to_string();
         let Unsupported { why, remedy } = refused_by_kernel(&error);
-        assert_eq!((format!("{why}; {remedy}"), remedy.as_str()), (text, "load tun; then try again"));
+        assert_eq!((format!("{why}; {remedy}"), remedy.as_str()), (text, "load tun, then try again"));
     }
 }

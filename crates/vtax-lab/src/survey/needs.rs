@@ -1,4 +1,4 @@
-//! What guests are going to need of this machine, before anybody looks for it.
+//! Requirements of guests on this machine, before anybody looks for it.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use vtax_model::{
 
 use crate::facts::{PciFacts, drivers_of_guest};
 
-/// What guests need of this machine.
+/// Requirements of guests on this machine.
 #[derive(Debug, Clone)]
 pub struct GuestNeeds {
     pub(super) agent: PathBuf,
@@ -36,13 +36,13 @@ struct Device {
 }
 
 impl GuestNeeds {
-    /// Whether the user has named a kernel that isn't there.
+    /// Returns whether the user has named a kernel that isn't there.
     pub fn names_no_kernel(&self) -> bool {
         self.kernel.as_ref().is_some_and(|kernel| !kernel.exists())
     }
 
     /// No needs yet. `agent` is the program that becomes the first process of guests. `kernel` is for guests
-    /// that name no kernel of their own; if it is absent, a kernel is looked for.
+    /// that do not name a kernel; if it is absent, a kernel is looked for.
     pub fn new(agent: &Path, kernel: Option<&Path>) -> GuestNeeds {
         let (systems, disks, devices) = Default::default();
         GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), systems, disks, devices }
@@ -59,7 +59,7 @@ impl GuestNeeds {
         })
     }
 
-    /// What the rows of a study need.
+    /// Requirements of a study's rows.
     #[must_use]
     pub fn of_study(self, study: &Study) -> GuestNeeds {
         let nics = study.rows.iter().filter_map(|row| study.attach(*row));
@@ -68,7 +68,7 @@ impl GuestNeeds {
         nics.fold(self, |needs, nic| needs.with(&study.guest.system, &nic, &cabled))
     }
 
-    /// What every kind of NIC needs, as [`availability`](crate::availability) and
+    /// Requirements of every kind of NIC, as [`availability`](crate::availability) and
     /// [`guest_availability`](crate::guest_availability) tell of them.
     #[must_use]
     pub fn of_methods(self) -> GuestNeeds {
@@ -77,7 +77,7 @@ impl GuestNeeds {
         nics.fold(self, |needs, nic| needs.with(&defaults.system, &nic, &[]))
     }
 
-    /// Whether there are no guests at all.
+    /// Returns whether there are no guests at all.
     pub fn is_empty(&self) -> bool {
         self.systems.is_empty() && self.devices.is_empty()
     }

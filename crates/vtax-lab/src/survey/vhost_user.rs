@@ -11,9 +11,9 @@ struct Backend {
     program: &'static str,
     /// This text is in the program's file if it was built with the option.
     trait_text: &'static str,
-    /// What a program without the option lacks.
+    /// Shortcoming of a program without the option.
     without: &'static str,
-    /// What a program with the option lacks.
+    /// Shortcoming of a program with the option.
     with: &'static str,
 }
 
@@ -21,14 +21,14 @@ const BACKENDS: [Backend; 2] = [
     Backend {
         program: "passt",
         trait_text: "vhost-user",
-        without: "has no option --vhost-user, which came with its version 2024_11_27, and would give a guest its host's sockets and no place on the wire",
-        with: "gives a guest its host's sockets and no place on the wire",
+        without: "has no option --vhost-user (added in version 2024_11_27), and would connect a guest to its host's sockets, not to the wire",
+        with: "connects a guest to its host's sockets, not to the wire",
     },
     Backend {
         program: "ovs-vswitchd",
         trait_text: "dpdkvhostuserclient",
-        without: "is built without DPDK (Debian: openvswitch-switch-dpdk), and this version of vtax starts no Open vSwitch in a host",
-        with: "needs a database and a CPU that polls for each host, and this version of vtax starts no Open vSwitch there",
+        without: "is built without DPDK (Debian: openvswitch-switch-dpdk), and this version of vtax does not start Open vSwitch in a host",
+        with: "needs a database and a polling CPU for each host, and this version of vtax does not start Open vSwitch there",
     },
 ];
 
@@ -64,6 +64,6 @@ mod tests {
             BACKENDS[0].clause(&program)
         };
         assert!(said(b"\x7fELF\0socket\0").starts_with("passt has no option --vhost-user"));
-        assert_eq!(said(b"\x7fELF\0vhost-user\0"), "passt gives a guest its host's sockets and no place on the wire");
+        assert_eq!(said(b"\x7fELF\0vhost-user\0"), "passt connects a guest to its host's sockets, not to the wire");
     }
 }

@@ -1,4 +1,4 @@
-//! The keeper: a process of an ordinary user that does nothing but hold the namespaces in which
+//! The keeper: a process of an unprivileged user that does nothing but hold the namespaces in which
 //! that user's kept labs live.
 
 use std::{
@@ -29,7 +29,7 @@ pub(super) fn living(run: &Path) -> Result<Option<ProcessId>, LabError> {
     Ok(record::read_word::<ProcessId>(&file(run))?.filter(|keeper| lives(*keeper)))
 }
 
-/// Whether a keeper holds its namespaces. A killed one doesn't, even while its number waits to be reaped.
+/// Returns whether a keeper holds its namespaces. A killed one doesn't, even while its number waits to be reaped.
 pub(crate) fn lives(keeper: ProcessId) -> bool {
     // An error means that waiting failed. It says nothing about the keeper.
     !keeper.wait_end(Duration::ZERO).unwrap_or_else(|_| !keeper.exists())
@@ -42,7 +42,7 @@ pub(super) fn start(run: &Path) -> Result<ProcessId, LabError> {
     let mut command = Command::new(program);
     command.arg(VERB);
     background::start(command).map_err(failed)?;
-    living(run)?.ok_or_else(|| failed("has just ended".to_owned()))
+    living(run)?.ok_or_else(|| failed("just exited".to_owned()))
 }
 
 /// Enters a user namespace and becomes the keeper. Returns the run-time directory with the keeper's number.

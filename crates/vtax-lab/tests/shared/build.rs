@@ -1,4 +1,4 @@
-//! Building a lab beside others that are built.
+//! Building a lab concurrently with others.
 
 use vtax_lab::{Facts, Lab, LabError, Lifetime, World, clean, plan};
 use vtax_model::topology::Topology;

@@ -1,4 +1,4 @@
-//! What a lab leaves on the machine.
+//! Objects that a lab leaves on the machine.
 
 use std::fs;
 

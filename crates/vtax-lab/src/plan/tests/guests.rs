@@ -33,7 +33,7 @@ fn refused_by(change: impl FnOnce(&mut GuestFacts), text: &str) -> String {
     plan(&topology(text), &facts).expect_err("a bad lab").to_string()
 }
 
-/// What QEMU is told has golden tests of its own.
+/// QEMU's arguments have golden tests of its own.
 fn without_arguments(plan: &Plan) -> String {
     let cut = |line: &str| line.split_once(" -name ").map_or(line, |(before, _)| before).to_owned();
     plan.to_string().lines().map(cut).collect::<Vec<_>>().join("\n")
@@ -69,7 +69,7 @@ fn with_backends() -> Facts {
         backends: [
             ("/dev/disk0".into(), found("/dev/nvme0n1", true, vec![nvme])),
             ("/disk".into(), found("/disk", false, Vec::new())),
-            ("/gone".into(), Err("it can't be used: it is gone".to_owned())),
+            ("/gone".into(), Err("it cannot be used: it is gone".to_owned())),
         ]
         .into(),
         lacking: vec![("nbd:aio=io_uring".parse().expect("a way"), no("aio=io_uring can't be used"))],
@@ -131,7 +131,7 @@ fn an_nvme_controller_of_the_host_is_assigned() {
     assert!(text.contains("-device vfio-pci,host=0000:02:00.0,rombar=0,id=vdisk0,bus=disks0"), "{text}");
     let both = with_disks(&[("/dev/disk0", "assigned-nvme"), ("/dev/disk0", "virtio-blk")]);
     let told = plan(&both, &facts).expect_err("it is gone from the host").to_string();
-    assert!(told.contains("gets the controller 0000:02:00.0 whole") && told.contains("labs of their own"), "{told}");
+    assert!(told.contains("gets the controller 0000:02:00.0 whole") && told.contains("separate labs"), "{told}");
     facts.pci.devices.last_mut().expect("it").kept = Some("/ is mounted from it".to_owned());
     let told = plan(&with_disks(&[("/dev/disk0", "assigned-nvme")]), &facts).expect_err("it stays").to_string();
     assert!(told.contains("0000:02:00.0 must stay: / is mounted from it"), "{told}");
@@ -159,7 +159,7 @@ fn a_guest_on_a_macvtap_needs_no_switch() {
     assert_eq!(serde_json::from_str::<Plan>(&journal).unwrap(), plan);
 }
 
-/// What a journal of an earlier version says of pins.
+/// Pins in a journal of an earlier version.
 #[test]
 fn pins_of_a_stored_step_are_read_as_they_were_written() {
     let plan = planned(&with("cpus = [1]"));
@@ -284,7 +284,7 @@ fn a_topology_of_a_program_is_checked_too() {
 fn without_a_look_at_the_machine_there_are_no_guests() {
     let facts = Facts { guests: None, ..facts() };
     let told = plan(&topology(&with("")), &facts).expect_err("nobody has looked").to_string();
-    assert!(told.contains("nobody has looked for QEMU"), "{told}");
+    assert!(told.contains("no search was made for QEMU"), "{told}");
     assert!(plan(&topology(TWO_HOSTS), &facts).is_ok());
 }
 

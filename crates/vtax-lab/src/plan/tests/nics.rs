@@ -8,7 +8,7 @@ use vtax_sys::{
 use super::*;
 use crate::facts::{Netdev, PciDevice, PciFacts};
 
-/// Two NICs on each of two root complexes, one of each pair cabled to one of the other; a disk beside the
+/// Two NICs on each of two root complexes, one of each pair cabled to one of the other; a disk next to the
 /// second pair, and what IOMMU and VFIO need.
 pub(crate) fn facts() -> Facts {
     let nics = ["0000:01:00.0", "0000:02:00.0", "0000:81:00.0", "0000:82:00.0"];
@@ -233,7 +233,7 @@ fn what_cant_be_handed_over_is_refused_with_why() {
     insta::assert_snapshot!(told.join("\n"));
 }
 
-/// What belongs to a domain of this or of another lab is named with that.
+/// Devices of a domain of this or another lab are named with it.
 #[test]
 fn nobody_gets_what_another_domain_has() {
     let second = |more: &str| {
@@ -248,7 +248,7 @@ fn nobody_gets_what_another_domain_has() {
     };
     let made = |facts: &mut Facts, index: usize| facts.pci.devices[index].sriov.as_mut().unwrap().num = 2;
     let told = [
-        // The NIC, and so its functions, are a root domain's of another lab; so is one beside it.
+        // The NIC, and so its functions, are a root domain's of another lab; so is one next to it.
         refused_on(|facts| lent(facts, 0), &function),
         refused_on(|facts| lent(facts, 1), &all),
         // A root domain of this lab gets the NIC of the function.

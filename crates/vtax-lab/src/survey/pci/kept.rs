@@ -9,14 +9,14 @@ use vtax_sys::{netlink::IfIndex, pci::PciAddress};
 
 use super::seen::{Seen, SeenLink};
 
-/// The reason for each device that must stay. If there are several, the first one is told.
+/// The reason for each device that must stay. If there are several, the first one is reported.
 pub(super) fn reasons(seen: &Seen) -> BTreeMap<PciAddress, String> {
     let mut kept = BTreeMap::new();
     for index in &seen.default_routes {
         keep(&mut kept, seen, *index, |link| format!("it carries the default route ({link})"));
     }
     for link in sessions(seen) {
-        keep(&mut kept, seen, link.index, |link| format!("your ssh session goes through it ({link})"));
+        keep(&mut kept, seen, link.index, |link| format!("your ssh session uses it ({link})"));
     }
     for (device, why) in &seen.in_use {
         kept.entry(*device).or_insert_with(|| why.clone());
@@ -25,7 +25,7 @@ pub(super) fn reasons(seen: &Seen) -> BTreeMap<PciAddress, String> {
     for device in &seen.devices {
         let why = device.virtfns.iter().find_map(|vf| Some((vf, kept.get(vf)?.clone())));
         if let Some((vf, why)) = why {
-            kept.entry(device.address).or_insert_with(|| format!("its virtual function {vf} can't be spared: {why}"));
+            kept.entry(device.address).or_insert_with(|| format!("its virtual function {vf} must stay: {why}"));
         }
     }
     kept

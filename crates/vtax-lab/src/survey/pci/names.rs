@@ -18,7 +18,7 @@ pub(super) struct Names<'a> {
     seen: &'a Seen,
     roots: Vec<Root>,
     endpoints: BTreeMap<PciAddress, String>,
-    /// How many functions are at each endpoint, virtual ones left out.
+    /// Number of physical functions at each endpoint.
     functions: BTreeMap<String, usize>,
 }
 

@@ -1,4 +1,4 @@
-//! What sysfs, procfs and rtnetlink show, before it becomes facts.
+//! Raw data from sysfs, procfs and rtnetlink, before it becomes facts.
 
 mod files;
 
@@ -44,7 +44,7 @@ pub(super) struct SeenLink {
     /// Its upper link is not filled in.
     pub(super) netdev: Netdev,
     pub(super) master: Option<IfIndex>,
-    /// What it stands on, in the same namespace.
+    /// Lower link, in the same namespace.
     pub(super) parent: Option<IfIndex>,
     pub(super) device: Option<PciAddress>,
 }
@@ -97,11 +97,11 @@ impl Seen {
         let (why, remedy) = match (self.iommu, self.vfio_loaded, self.vfio_module) {
             (true, true, _) => return Ok(()),
             (false, _, _) => (
-                "no IOMMU is at work on this machine",
-                "switch it on in the firmware (VT-d, AMD-Vi) and boot with intel_iommu=on or amd_iommu=on",
+                "no IOMMU is active on this machine",
+                "enable it in the firmware (VT-d, AMD-Vi) and boot with intel_iommu=on or amd_iommu=on",
             ),
             (true, false, true) => ("vfio-pci is not loaded", "load it: modprobe vfio-pci"),
-            (true, false, false) => ("this kernel has no vfio-pci", "use a kernel with CONFIG_VFIO_PCI"),
+            (true, false, false) => ("this kernel lacks vfio-pci", "use a kernel with CONFIG_VFIO_PCI"),
         };
         Err(Unsupported::new(why, remedy))
     }
@@ -131,12 +131,10 @@ fn in_use(tree: &PciTree) -> Vec<(PciAddress, String)> {
     // mounted are kept too.
     for driver in ["9pnet_virtio", "virtiofs"] {
         let shares = tree.behind_virtio(driver);
-        found.extend(
-            shares.into_iter().map(|device| (device, "files of the machine outside come through it".to_owned())),
-        );
+        found.extend(shares.into_iter().map(|device| (device, "it provides the outer machine's files".to_owned())));
     }
     let port = tree.behind_port(AGENT_PORT);
-    found.extend(port.map(|device| (device, "the commands of the vtax outside come through it".to_owned())));
+    found.extend(port.map(|device| (device, "it carries commands from the outer vtax".to_owned())));
     found
 }
 

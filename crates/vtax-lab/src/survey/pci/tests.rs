@@ -119,7 +119,7 @@ fn server() -> Seen {
     }
 }
 
-/// What is made of it.
+/// Result built from it.
 pub(crate) fn facts() -> PciFacts {
     PciFacts::of(&server())
 }
@@ -206,7 +206,7 @@ fn a_name_of_none_or_several_comes_with_those_that_could_be_meant() {
     assert!(several.contains("pci_0/slot2/PF0") && several.contains("pci_0/slot2/PF1"), "{several}");
     assert!(!several.contains("VF0"), "{several}");
     let none = PciFacts::default().find("eno1").unwrap_err().to_string();
-    assert!(none.contains("no NIC on a PCI bus"), "{none}");
+    assert!(none.contains("it has no PCI NIC"), "{none}");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_session_keeps_its_nic_and_what_a_virtual_function_needs_stays_with_it() {
     seen.sessions = ["192.0.2.7".parse().expect("an address")].into();
     let facts = PciFacts::of(&seen);
     let kept = |name| facts.find(name).expect("a device").kept.clone();
-    assert_eq!(kept("eno1v0").as_deref(), Some("your ssh session goes through it (eno1v0)"));
+    assert_eq!(kept("eno1v0").as_deref(), Some("your ssh session uses it (eno1v0)"));
     assert!(kept("eno1").is_some_and(|why| why.contains("0000:01:10.0") && why.contains("ssh")));
     assert_eq!((kept("eno2"), kept("eth0")), (None, None));
 }
@@ -265,7 +265,7 @@ fn a_session_keeps_its_nic_and_what_a_virtual_function_needs_stays_with_it() {
 fn a_disk_in_use_is_kept_with_its_first_reason() {
     let mut seen = server();
     let disk = at("0000:00:1f.2");
-    seen.in_use = vec![(disk, "/ is mounted from it (sda1)".into()), (disk, "there is swap on it (sda2)".into())];
+    seen.in_use = vec![(disk, "/ is mounted from it (sda1)".into()), (disk, "it holds swap (sda2)".into())];
     let kept = PciFacts::of(&seen).device(disk).expect("a disk").kept.clone();
     assert_eq!(kept.as_deref(), Some("/ is mounted from it (sda1)"));
 }

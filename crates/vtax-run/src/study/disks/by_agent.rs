@@ -222,7 +222,7 @@ mod tests {
             late(AgentError::Refused { name: "guest web".to_owned(), what: "run a program", fault }, limit).to_string()
         };
         let told = refused("not-in-time");
-        assert_eq!(told, "fio did not end within 31s and was killed: the disk answers too slowly, or not at all");
+        assert_eq!(told, "fio did not finish within 31s and was killed: the disk responds too slowly or not at all");
         assert!(refused("kernel").contains("ld.so"));
     }
 }

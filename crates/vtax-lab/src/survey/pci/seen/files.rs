@@ -1,4 +1,4 @@
-//! What procfs says of mounts, swap and connections.
+//! Parsers for procfs: mounts, swap and connections.
 
 use std::{
     collections::BTreeSet,
@@ -60,7 +60,7 @@ fn of_ancestors(proc: &Path, process: u32) -> BTreeSet<IpAddr> {
     iter::successors(Some(process), parent).take(ANCESTORS_MOST).filter_map(connection).collect()
 }
 
-/// Whether the running kernel has a module of this name, or has it built in.
+/// Returns whether the running kernel has a module of this name, or has it built in.
 pub(super) fn has_module(name: &str) -> bool {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let directory = Path::new("/lib/modules").join(release);
@@ -93,7 +93,7 @@ fn mounted(line: &str, number: impl Fn(&str) -> Option<(u32, u32)>) -> Option<Di
 fn swap(line: &str, number: impl Fn(&str) -> Option<(u32, u32)>) -> Option<Disk> {
     let path = unescape(line.split_whitespace().next()?);
     let (major, minor) = number(&path)?;
-    Some(Disk { major, minor, why: format!("there is swap on it ({})", path.strip_prefix("/dev/").unwrap_or(&path)) })
+    Some(Disk { major, minor, why: format!("it holds swap ({})", path.strip_prefix("/dev/").unwrap_or(&path)) })
 }
 
 fn block_number(path: &str) -> Option<(u32, u32)> {
@@ -166,7 +166,7 @@ mod tests {
     fn swap_is_on_a_device_or_in_a_file() {
         let number = |path: &str| (path == "/dev/dm-1").then_some((253, 1));
         let line = "/dev/dm-1                               partition\t8388604\t\t0\t\t-2";
-        assert_eq!(swap(line, number).expect("swap").why, "there is swap on it (dm-1)");
+        assert_eq!(swap(line, number).expect("swap").why, "it holds swap (dm-1)");
         assert_eq!(swap("/swapfile file 1 0 -2", number), None);
     }
 
