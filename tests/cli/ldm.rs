@@ -430,9 +430,9 @@ fn memory_is_rounded_up_only_if_that_is_asked_for_and_said() {
     let ldm = ldm(&bench);
     ldm("create mars");
     for (words, size, told) in [
-        ("set-memory --auto-adj 1000M mars", "1073741824", "memory of mars set to 1 GiB: 1000 MiB, rounded up"),
-        ("add-mem --auto-adj 100K mars", "1342177280", "memory of mars set to 1280 MiB: 1048676 KiB, rounded up"),
-        ("rm-mem --auto-adj 300M mars", "1073741824", "memory of mars set to 1 GiB: 980 MiB, rounded up"),
+        ("set-memory --auto-adj 1000M mars", "1073741824", "memory of mars set to 1 GiB: 1000 MiB rounded up"),
+        ("add-mem --auto-adj 100K mars", "1342177280", "memory of mars set to 1280 MiB: 1048676 KiB rounded up"),
+        ("rm-mem --auto-adj 300M mars", "1073741824", "memory of mars set to 1 GiB: 980 MiB rounded up"),
         ("rm-mem --auto-adj 512M mars", "536870912", ""),
         ("add-mem 100M mars", "641728512", ""),
     ] {
@@ -487,7 +487,7 @@ fn what_has_no_meaning_is_refused_with_the_reason_and_nothing_is_changed() {
         ("bind -f mars", "cannot skip its checks"),
         ("set-vswitch -q mtu=9000 admin-vsw", "add-vsw has -q"),
         ("stop -m soon mars", "exec DOMAIN -- wall MESSAGE"),
-        ("stop -q mars", "-t SECONDS"),
+        ("stop -q mars", "-t"),
         ("list -S", "ras-mc-ctl"),
         ("ls-devices -S", "ras-mc-ctl"),
         ("rm-vcpu -f 1 mars", "nothing to force"),
@@ -502,7 +502,7 @@ fn what_has_no_meaning_is_refused_with_the_reason_and_nothing_is_changed() {
         ("set-domain max-cores=4 mars", "set-domain max-cores=: a domain never has more cores"),
         ("add-domain hostid=1 d1", "SPARC"),
         ("set-vcons log=off mars", "each console always has a 1 MiB log"),
-        ("create-vf vid=7 pci_0/net0", "one VLAN"),
+        ("create-vf vid=7 pci_0/net0", "one untagged VLAN"),
         ("set-variable auto-boot?=false mars", "it belongs to OpenBoot"),
     ] {
         let told = bench.refused(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());

@@ -189,7 +189,7 @@ fn no_place_at_all_is_told_place_by_place() {
     let error = Host { login, ..Host::new() }.refusal();
     assert!(matches!(error, SshError::NoPlace { .. }), "{error:?}");
     let text = error.to_string();
-    for part in ["stage has no place", "/dev/shm (no room)", "/var/tmp (no room)", "in a directory of the PATH"] {
+    for part in ["stage has no place", "/dev/shm (no room)", "/var/tmp (no room)", "in a directory in PATH"] {
         assert!(text.contains(part), "no {part} in: {text}");
     }
 }

@@ -102,7 +102,7 @@ fn stream(summary: &SummaryRecord, record: &CellRecord) -> Option<Vec<Value>> {
 
 /// Returns the A/A difference for each block of the matrix.
 pub(crate) fn noise_floor(document: &ResultDocument) -> Option<Section> {
-    let heads = ["A/A difference", "noise floor", "detectable (80 % power)", "rounds"];
+    let heads = ["A/A difference", "noise floor", "detectable", "rounds"];
     let blocks = blocks(document);
     let columns: Vec<ColumnKey> = document.noise_floor.iter().map(|floor| floor.block.test.column()).collect();
     let table = Table {

@@ -80,7 +80,7 @@ pub struct Table {
     pub labels: Vec<String>,
     /// Columns of values.
     pub groups: Vec<Group>,
-    /// Rows.
+    /// Rows in display order, the baseline first.
     pub rows: Vec<TableRow>,
     /// Rows below a separate rule.
     pub foot: Vec<TableRow>,
@@ -115,7 +115,7 @@ pub enum Align {
     Wrapped,
 }
 
-/// Row of a table.
+/// A method or disk, with its cells in column order.
 #[derive(Debug, Clone)]
 pub struct TableRow {
     /// One label for each column of labels.

@@ -28,7 +28,7 @@ pub struct TuningCase<'a> {
 pub struct PathRtt {
     /// Time from request to response.
     pub time: Duration,
-    /// Its source.
+    /// Who measured it, and how.
     pub source: RttSource,
 }
 

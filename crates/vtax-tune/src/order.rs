@@ -46,7 +46,7 @@ pub enum TuningOrder {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WantedChanges {
-    /// The proposals.
+    /// Settings with their new values.
     pub proposals: Vec<Proposal>,
     /// True to make it persistent across reboots with lines in files, once the change is confirmed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -166,7 +166,7 @@ pub enum BatchStage {
 /// A changed setting and its current value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingStatus {
-    /// The change.
+    /// The setting with its old and new value.
     pub change: ForeignText,
     /// The current value. None if the object is gone.
     pub now: Option<ForeignText>,

@@ -206,7 +206,7 @@ fn a_responder_that_cant_be_bound_says_why() {
     let file = TestSpec { workload: Workload::File { size: ByteSize(1) }, ..rr(1) };
     let fault = fault(&stage.link(), listen(1, file));
     assert_eq!(fault.kind, FaultKind::Engine);
-    assert!(fault.message.raw().contains("needs a directory"), "{fault}");
+    assert!(fault.message.raw().contains("requires a directory"), "{fault}");
 }
 
 #[test]

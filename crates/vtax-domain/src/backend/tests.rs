@@ -35,7 +35,7 @@ fn a_file_is_as_large_as_its_disk() {
     assert_eq!(DiskBackend::look(&raw(&path, None)).expect("a disk").size.0, 4096);
     assert_eq!(DiskBackend::look(&raw(&path, Some("512+1K"))).expect("a disk").size.0, 1024);
     assert!(refused(&raw(&path, Some("4K+512"))).contains("ends at 4 KiB, before the end of slice=4K+512"));
-    assert!(refused(&volume(&path, &[VolumeOption::Slice], None, VolumeFormat::Raw)).contains("isn't a partition"));
+    assert!(refused(&volume(&path, &[VolumeOption::Slice], None, VolumeFormat::Raw)).contains("is not a partition"));
     assert!(refused(&raw(folder.path(), None)).contains("neither a file nor a block device"));
     assert!(refused(&raw("/dev/null".as_ref(), None)).contains("neither a file nor a block device"));
 }

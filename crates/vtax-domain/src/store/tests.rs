@@ -106,7 +106,7 @@ fn what_is_no_regular_file_is_named() {
         ("is a device", &|path| node(path, FileType::CharacterDevice, makedev(1, 5))),
         ("is a directory", &|path| fs::create_dir(path).expect("there is room")),
         ("is a symbolic link", &|path| symlink("/dev/zero", path).expect("there is room")),
-        ("has more than", &|path| File::create(path).and_then(|file| file.set_len(2 << 30)).expect("a hole")),
+        ("is too large", &|path| File::create(path).and_then(|file| file.set_len(2 << 30)).expect("a hole")),
     ];
     for (wanted, put) in kinds {
         for file in [STATE, LOCK] {
@@ -117,7 +117,7 @@ fn what_is_no_regular_file_is_named() {
             let read = store.lock().and_then(|locked| locked.read("sun"));
             match (read, file) {
                 // The contents of a lock file are never read.
-                (Ok(_), LOCK) => assert_eq!(wanted, "has more than"),
+                (Ok(_), LOCK) => assert_eq!(wanted, "is too large"),
                 (read, _) => {
                     let error = read.expect_err(wanted).to_string();
                     assert!(error.contains(wanted) && error.contains(file), "{error}");

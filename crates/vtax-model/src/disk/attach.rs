@@ -185,8 +185,8 @@ mod tests {
             "unknown guest disk `virtio-bkl`; did you mean `virtio-blk`? (there are \
             virtio-blk, virtio-scsi, vhost-user-blk, nbd, nvme, ahci, ide, assigned-nvme)"
         );
-        assert!(refused("ahci:iothread").contains("not for ahci"));
-        assert!(refused("ide:queues=2").contains("not for ide"));
+        assert!(refused("ahci:iothread").contains("does not apply to ahci"));
+        assert!(refused("ide:queues=2").contains("does not apply to ide"));
         assert!(refused("assigned-nvme:aio=native").contains("the guest owns the controller"));
         assert_eq!(refused("virtio-blk:queues=0"), "0 queues: must be 1 to 16");
         assert!(refused("virtio-blk:aio=iouring").contains("did you mean `io_uring`?"));

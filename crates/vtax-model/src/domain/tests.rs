@@ -52,7 +52,7 @@ fn addresses_are_chosen_kept_and_given_again() {
     all.set_vnet(&name("mars"), &name("admin-net"), change.clone()).expect("nobody has it");
     assert_eq!(mac(&all, "mars").to_string(), "00:14:4f:f9:c4:13");
     let error = all.set_vnet(&name("venus"), &name("admin-net"), change).expect_err("mars has it");
-    assert!(error.to_string().contains("admin-net of mars has the address 00:14:4f:f9:c4:13"), "{error}");
+    assert!(error.to_string().contains("admin-net of mars already has the address 00:14:4f:f9:c4:13"), "{error}");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_virtual_function_keeps_its_address_whoever_has_it() {
     assert_eq!(settings(&all, "venus").pvid, None);
     let taken = VnetChange { mac: Some(chosen), ..VnetChange::default() };
     let error = all.set_vnet(&name("mars"), &name("admin-net"), taken).expect_err("the function has it").to_string();
-    assert!(error.contains(&format!("{VF} of venus has the address")), "{error}");
+    assert!(error.contains(&format!("{VF} of venus already has the address")), "{error}");
     all.forget_functions(PF);
     assert!(all.devices.functions.is_empty());
 }

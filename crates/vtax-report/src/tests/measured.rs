@@ -391,7 +391,7 @@ fn a_rate_beyond_what_the_path_can_do_is_an_overload() {
         rtt.mean += 0.3e9 * sample.figures.seconds;
     }
     let text = shown(&run);
-    assert!(text.contains("! OVERLOAD: requests were due faster") && text.contains("10000/s due"), "{text}");
+    assert!(text.contains("! OVERLOAD: the offered rate exceeds") && text.contains("10000/s due"), "{text}");
 }
 
 #[test]

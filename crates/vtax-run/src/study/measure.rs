@@ -80,7 +80,7 @@ pub struct MeasureRequest {
 pub struct Test {
     /// Transport protocol.
     pub transport: Transport,
-    /// Kind of test.
+    /// The measured test, e.g. `rr`.
     pub kind: TestKind,
 }
 

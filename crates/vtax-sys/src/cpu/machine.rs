@@ -21,7 +21,7 @@ pub struct MachineTimes {
     pub nice: Duration,
     /// The kernel, without interrupts.
     pub system: Duration,
-    /// Idle.
+    /// Time without a task to run.
     pub idle: Duration,
     /// Idle while waiting for a disk. The man page calls it unreliable.
     pub iowait: Duration,

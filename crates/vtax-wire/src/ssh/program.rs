@@ -115,6 +115,6 @@ mod tests {
             |path: &str| AgentProgram::read(Path::new(path), soon).map(drop).expect_err("no agent").to_string();
         assert!(refused("/bin/true").contains("--version prints"), "{}", refused("/bin/true"));
         assert!(refused("/etc/passwd").contains("cannot be started"), "{}", refused("/etc/passwd"));
-        assert!(refused("/nowhere/vtax-agent").contains("can't be read"));
+        assert!(refused("/nowhere/vtax-agent").contains("cannot read"));
     }
 }

@@ -101,7 +101,10 @@ fn an_option_that_is_missing_is_usual_and_one_that_is_wrong_is_named() {
         refused(&with(VHOST, "queues='4'", "queues='many'")).contains("invalid number of queues `many` in its XML")
     );
     assert!(refused(&with(VHOST, "vcpu='1'", "vcpu='-1'")).contains("invalid thread's number `-1` in its XML"));
-    assert!(refused(&with(VHOST, "unit='KiB'>16777216", "unit='KiB'>18446744073709551615")).contains("no amount"));
+    assert!(
+        refused(&with(VHOST, "unit='KiB'>16777216", "unit='KiB'>18446744073709551615"))
+            .contains("invalid amount of memory")
+    );
     assert!(refused("<network><name>a</name></network>").contains("a <network>, not a <domain>"));
     assert!(refused("").contains("root") && read("<domain").is_err() && read("error: no").is_err());
 }
