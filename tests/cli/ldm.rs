@@ -84,7 +84,7 @@ fn the_image_is_what_libvirt_boots_or_none() {
     assert_eq!(image(&ordered), backup, "it is the first in the order");
     let behind =
         ordered.replace("<target dev='vda' bus='virtio'/>", "<target dev='vda' bus='virtio'/><boot order='0x'/>");
-    assert_eq!(image(&behind), backup, "an order that is no number");
+    assert_eq!(image(&behind), backup, "an order that is not a number");
     assert_eq!(image(&with("</os>", "<boot dev='network'/><boot dev='hd'/></os>")), None);
     assert_eq!(image(&with("</os>", "<boot dev='cdrom'/><boot dev='hd'/></os>")), None, "there is no drive");
     let drive =

@@ -14,7 +14,7 @@ const SEEDS: [&str; 7] = [
     r#"{"change":"thread","thread":"1@2/3@4","name":"CPU 0/KVM","value":"1","was":"0-3"}"#,
 ];
 
-/// What is read is printed as one line, and is read again as the same.
+/// A record that was read prints as one line, and reads back as the same.
 #[test]
 fn fuzz_changes() {
     fuzz_text("changes", &SEEDS, |text| {

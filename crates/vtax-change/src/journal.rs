@@ -3,7 +3,7 @@
 //! There is one for each directory. Who works on it has its lock, so two processes never tune simultaneously
 //! ([`JournalError::Busy`]).
 //!
-//! What is left over is undone before further changes are made ([`ChangeJournal::start`]):
+//! Leftovers are undone before further changes are made ([`ChangeJournal::start`]):
 //!
 //! - If vtax was killed while it made changes or [tried them out](ChangeJournal::try_out), there is a batch that was never
 //!   kept.
@@ -64,7 +64,7 @@ pub enum ChangeJournalError {
     Left(#[from] UndoErrors<ChangeError>),
 }
 
-/// A journal that this process has taken over, to look at its changes or to take them back.
+/// A journal that this process has taken over, to inspect or revert its changes.
 #[derive(Debug)]
 pub struct PastChanges {
     journal: Journal<Change>,

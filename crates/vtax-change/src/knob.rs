@@ -53,7 +53,7 @@ pub struct ValueChange<K: Knob> {
     pub boot: Option<String>,
 }
 
-/// What was there when the new value had been written. It is the change's, even if it isn't what was asked for.
+/// The value read back after writing the new one. It belongs to the change, even if it differs from the request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ChangeReceipt(String);

@@ -116,7 +116,7 @@ fn a_change_says_what_it_does_in_one_line() {
     );
 }
 
-/// What is in journals that later versions read.
+/// Contents of journals that later versions read.
 #[test]
 fn a_change_is_written_down_with_the_value_from_before() {
     let steps = plan(&mut Machine::new().host());

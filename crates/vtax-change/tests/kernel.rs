@@ -108,7 +108,7 @@ fn each_kind_of_change_is_made_and_undone_in_a_namespace() {
     assert_eq!(found(&lab), before);
 }
 
-/// The kernel makes 1024 of it. The change is ours all the same, and is taken back.
+/// The kernel makes 1024 of it. The change is still ours, and is reverted.
 #[test]
 fn a_value_that_the_kernel_rounds_is_an_error_and_is_taken_back() {
     let lab = Lab::new();

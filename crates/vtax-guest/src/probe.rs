@@ -1,7 +1,7 @@
 //! Host requirements of disk attachments, in addition to QEMU devices.
 //!
 //! A build of QEMU may lack ways to have I/Os in flight. With io_uring it reports this only when it reads a block, and
-//! goes on with threads then; and the kernel may refuse io_uring to users other than root. So a storage daemon, which
+//! continues with threads then; and the kernel may refuse io_uring to users other than root. So a storage daemon, which
 //! has a dedicated user as a guest's QEMU has, is made to serve a file of ours in this way and to read a block.
 
 use std::{env, fs, fs::File};

@@ -42,7 +42,7 @@ pub use unusable::UnusableFile;
 
 /// Describes the machine below `tree`.
 ///
-/// What a kernel doesn't report is left empty or `none`. The description is a record and must not stop a study.
+/// Values that a kernel does not report are empty or `none`. The description is a record and must not stop a study.
 pub fn environment(tree: &SystemRoot) -> Environment {
     let idle = IdleStates::read(tree);
     let text = |path: &str| ForeignText::from(tree.text(path).unwrap_or_default());

@@ -130,7 +130,7 @@ impl Room<'_> {
         self.busiest.is_some_and(|busiest| busiest.number == cpu.number)
     }
 
-    /// How much interrupts disturb this CPU: work on one thread of a core slows down the other thread.
+    /// Disturbance of this CPU by interrupts: work on one thread of a core slows down the other thread.
     fn noise(&self, cpu: &Cpu) -> u32 {
         match self.busiest {
             Some(busiest) if busiest.number == cpu.number => 2,

@@ -210,7 +210,7 @@ impl<S: Step> Journal<S> {
     }
 
     /// If a later batch had changed the value again, the value would be neither the one from before nor the one of the
-    /// batch, and would stay. Later the other batch would bring back a value that nobody wants any more.
+    /// batch, and would stay. Later the other batch would restore an obsolete value.
     fn check_last_of_its_objects(&self, steps: Range<usize>) -> Result<(), UndoBatchError<S::Error>> {
         let is_there = |record: &&Record<S>| !matches!(record.progress, StepProgress::Undone(_));
         let (own, later) = (&self.records[steps.clone()], &self.records[steps.end..]);

@@ -298,7 +298,7 @@ impl<S: Step> Contents<S> {
         self.records.iter_mut().for_each(|record| record.kept = true);
     }
 
-    /// There is a further line if somebody goes on with an undoing.
+    /// Resuming an undo appends another line.
     fn begin_undoing(&mut self) {
         if !self.undoing {
             self.records.iter_mut().for_each(Record::settle);

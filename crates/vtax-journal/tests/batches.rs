@@ -1,4 +1,4 @@
-//! Batches are done and undone one by one, and wherever the process dies, the values from before come back.
+//! Batches are done and undone one by one, and wherever the process dies, the previous values are restored.
 
 use std::{
     collections::BTreeMap,
@@ -290,7 +290,7 @@ fn a_value_that_two_batches_changed_is_brought_back_by_the_later_one_first() {
     assert_eq!(world.values, before());
 }
 
-/// What happens to a journal.
+/// A modification of a journal.
 #[derive(Debug, Clone)]
 enum Event {
     /// A batch; perhaps one of its steps fails.
@@ -367,7 +367,7 @@ fn recover(file: &[u8], values: &Values) {
     }
 }
 
-/// Whether the file has fewer lines than it was sealed with.
+/// Returns true if the file has fewer lines than it was sealed with.
 fn is_cut(file: &[u8]) -> bool {
     let text = String::from_utf8_lossy(file);
     let seal = text.lines().nth(1).and_then(|line| line.split_once("{\"sealed\":")?.1.strip_suffix('}')?.parse().ok());

@@ -254,7 +254,7 @@ fn assert_damaged(directory: &Path, what: &str) {
     assert_eq!(journals(directory), 0);
 }
 
-/// What is kept has no line that may be lost: `clean` took a kept job for an abandoned one, and a batch whose intents were
+/// A confirmed batch has no line that may be lost: `clean` took a kept job for an abandoned one, and a batch whose intents were
 /// cut was undone in part, without a word.
 #[test]
 fn a_cut_at_any_byte_of_what_is_kept_is_damage() {

@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn what_the_machine_lacks_is_said_with_what_mends_it() {
         let refuse = |spec: &str, facts: &GuestFacts| {
-            check(&spec.parse().expect("a server"), facts).expect_err("it can't be had").to_string()
+            check(&spec.parse().expect("a server"), facts).expect_err("unavailable").to_string()
         };
         let mut old = facts();
         if let Ok(qemu) = &mut old.qemu {
@@ -206,7 +206,7 @@ mod tests {
         let none = Unsupported::new("QEMU not found", "install it");
         let error = refuse("emulated", &GuestFacts { qemu: Err(none), ..facts() });
         assert!(error.contains("cannot start an emulated server: QEMU not found"), "{error}");
-        check(&ServerSpec::default(), &facts()).expect("it can be had");
+        check(&ServerSpec::default(), &facts()).expect("available");
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub enum Format {
 pub struct Options {
     /// Output format.
     pub format: Format,
-    /// Whether published figures appear next to the measured ones; if unset, they do where a compared row has both.
+    /// Set to show published figures next to the measured ones; if unset, they do where a compared row has both.
     pub published: Option<bool>,
     /// Adds percentiles, losses, retransmits, CPU time, the machine and the noise floor of each block.
     pub detail: bool,

@@ -137,7 +137,7 @@ impl TuningHost {
         }
     }
 
-    /// Brings the values from before one change back.
+    /// Restores the values before one change.
     pub fn revert(&self, batch: BatchId) -> Result<RevertReport, Stop> {
         match &self.0 {
             Reached::Here { tuner, .. } => told(tuner.lock().revert(batch)),
@@ -145,7 +145,7 @@ impl TuningHost {
         }
     }
 
-    /// Brings all values from before back, in all namespaces of the machine.
+    /// Restores all previous values, in all namespaces of the machine.
     pub fn revert_all(&self) -> Result<RevertReport, Stop> {
         match &self.0 {
             Reached::Here { tuner, .. } => told(tuner.lock().revert_all()),

@@ -30,7 +30,7 @@ pub struct TuningRule {
     pub risks: &'static str,
     /// The goal that the change serves.
     pub goal: TuningGoal,
-    /// How to make a change persistent across reboots.
+    /// The way to make a change persistent across reboots.
     pub persists: &'static str,
     /// Source of the recommendation and its gain.
     pub source: &'static str,

@@ -43,7 +43,7 @@ const GIVE_UP: Duration = Duration::from_secs(3);
 const FILE_PACE: u64 = 1_000_000;
 /// Lead time of the orders before a common start, in addition to the time that they take.
 const START_MARGIN: Duration = Duration::from_millis(50);
-/// The same for pairs that take turns. They start often, and a start that is too late counts as an overrun.
+/// The same for pairs that alternate. They start often, and a start that is too late counts as an overrun.
 const TURNS_MARGIN: Duration = Duration::from_millis(5);
 /// The most time for the orders to arrive, because a responder doesn't wait for ever.
 const START_MOST: Duration = Duration::from_secs(5);
@@ -57,11 +57,11 @@ pub struct SampleOrder {
     pub responder: EndSetup,
     /// The address at which the initiator reaches the responder's machine. The responder chooses the port or the name.
     pub target: Station,
-    /// The times of this pair's slices, if the pairs take turns. Otherwise all pairs start together.
+    /// The times of this pair's slices, if the pairs alternate. Otherwise all pairs start together.
     pub turns: Option<Turns>,
 }
 
-/// The times of a pair that takes turns with others, counted from the common start.
+/// The times of a pair that alternates with others, relative to the common start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turns {
     /// Start of its warm-up.

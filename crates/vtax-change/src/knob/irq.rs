@@ -9,7 +9,7 @@ use vtax_sys::SysError;
 use super::Knob;
 use crate::{error::ChangeError, host::HostAccess};
 
-/// What the kernel answers if it lets nobody move an interrupt (`write_irq_affinity`): EIO from older ones, EPERM from newer
+/// Error of the kernel for an interrupt that cannot be moved (`write_irq_affinity`): EIO from older ones, EPERM from newer
 /// ones, such as 6.18. Who has no privilege can't even open the file (EACCES).
 const MANAGED: [i32; 2] = [5, 1];
 
@@ -17,7 +17,7 @@ const MANAGED: [i32; 2] = [5, 1];
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IrqAffinity {
     irq: u32,
-    /// What it is used for. A driver that restarts may leave its number to another one.
+    /// Its action names. A driver that restarts may leave its number to another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     used_for: Option<ForeignText>,
     /// The one of its CPUs that the kernel had chosen for it when the change was planned.
@@ -36,7 +36,7 @@ impl IrqAffinity {
         format!("irq/{}/smp_affinity_list", self.irq)
     }
 
-    /// What is to be written before these CPUs are. An interrupt that may go to more CPUs than before stays where it is
+    /// Returns the CPUs to write before these. An interrupt that may go to more CPUs than before stays where it is
     /// (`assign_vector_locked`, arch/x86/kernel/apic/vector.c): if it is to be as before, it must first go back. Should vtax
     /// be killed in between, the next one finds a value that may be somebody else's, leaves it alone and tells it.
     fn first_to(&self, cpus: &CpuSet) -> Option<&CpuSet> {

@@ -182,7 +182,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever else is in the file stays as it is, and so does the file once the line is taken back.
+        /// Other lines of the file are preserved, and so is the file once the line is removed.
         #[test]
         fn other_lines_stay(others in "([a-z#= \\PC]{0,12}\n){0,6}", value in "[0-9]{1,4}") {
             prop_assume!(others.lines().all(|other| line().value(other).is_none()));

@@ -30,7 +30,7 @@ pub struct LinkMtu {
     pub link: LinkAt,
 }
 
-/// How many packets may wait in a link's queue (`txqueuelen`). It holds for qdiscs that are made afterwards.
+/// Length of a link's transmit queue in packets (`txqueuelen`). It applies to qdiscs created afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkTxQueue {
     /// Known by namespace and index.

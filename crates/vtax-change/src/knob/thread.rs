@@ -16,7 +16,7 @@ use crate::{error::ChangeError, host::HostAccess};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadAffinity {
     thread: ThreadId,
-    /// What the thread is called, for people.
+    /// Name of the thread, for people.
     name: ForeignText,
 }
 

@@ -17,7 +17,7 @@ const MODULE: Duration = Duration::from_secs(5);
 
 impl PhysicalLink {
     /// Makes virtual functions, none of which gets a driver by itself. They must have the addresses `functions`, if the
-    /// caller relies on them. `switched_on` says that the link is to have a carrier afterwards, even if it has none now.
+    /// caller relies on them. `switched_on` means that the link must have a carrier afterwards, even if it has none now.
     pub fn create_vfs(
         &mut self,
         count: u32,

@@ -17,7 +17,7 @@ fn place(machine: &Machine) -> PathBuf {
     machine.root.join("etc/sysctl.d/90-vtax.conf")
 }
 
-/// What is in our file after its first line.
+/// Returns the contents of our file after its first line.
 fn lines(machine: &Machine) -> Option<Vec<String>> {
     let text = fs::read_to_string(place(machine)).ok()?;
     Some(text.strip_prefix(HEADER).expect("our first line").lines().map(str::to_owned).collect())
@@ -153,7 +153,7 @@ fn a_line_of_its_own_keeps_an_earlier_change_and_goes_before_it() {
     let line = kept(&mut journal, &change, "net.core.rmem_max", "1000000");
     journal.apply(vec![line]).unwrap();
     drop(journal);
-    let error = machine.past().revert(first).expect_err("the line would bring it back").to_string();
+    let error = machine.past().revert(first).expect_err("the line would restore it").to_string();
     assert!(error.contains("undo batch 2 first"), "{error}");
     restart(&machine, "33333333-4444");
     let (journal, recovered) = ChangeJournal::start(&machine.directory(), machine.host()).unwrap();

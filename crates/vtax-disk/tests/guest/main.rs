@@ -102,7 +102,7 @@ fn a_disk_with_a_limit_of_ios_gives_its_limit() {
     let rate = || {
         let read = machine.reads(&disk, &format!("random:range=1MiB,depth=32,duration={SECONDS}s,ramp=1s"));
         let rate = read.iops() / f64::from(LIMIT);
-        println!("of {LIMIT} I/Os a second: {rate:.4}");
+        println!("of {LIMIT} IOPS: {rate:.4}");
         assert!(rate < 1.01 + 0.1 / SECONDS, "{rate}");
         rate
     };

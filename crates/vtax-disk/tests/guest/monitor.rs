@@ -21,7 +21,7 @@ impl RawMonitor {
         monitor
     }
 
-    /// Gives the guest a virtio disk on a file, perhaps with a limit of I/Os a second.
+    /// Gives the guest a virtio disk on a file, optionally with an IOPS limit.
     pub(crate) fn plug_file(&mut self, file: &Path, limit: Option<u64>) {
         let cache = json!({ "direct": true });
         let file = json!({ "driver": "file", "filename": file, "cache": cache });

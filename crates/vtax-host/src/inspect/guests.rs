@@ -137,7 +137,7 @@ fn guest_name(value: &str) -> Option<String> {
     named.or_else(|| value.split(',').next()).filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// Of each `-netdev`: `queues=N`, or as many file descriptors as it is given.
+/// Returns the queues of each `-netdev`: `queues=N`, or its number of file descriptors.
 fn nic_queues(arguments: &[&str]) -> Vec<u32> {
     let options = arguments.windows(2).filter(|pair| pair[0] == "-netdev").map(|pair| pair[1]);
     let queues = |netdev: &str| {

@@ -62,7 +62,7 @@ fn of_file(tree: &SystemRoot, file: &str, keys: fn(&str) -> Vec<&str>) -> Vec<Li
     lines.flat_map(of_line).take(MOST).collect()
 }
 
-/// What bears on a link's speed, of systemd.link(5), systemd.network(5) and nm-settings-keyfile(5).
+/// Keys that affect a link's performance, from systemd.link(5), systemd.network(5) and nm-settings-keyfile(5).
 const KEYS: [&str; 11] = [
     "GenericReceiveOffload",
     "GenericSegmentationOffload",

@@ -15,7 +15,7 @@ pub struct HostLink {
     pub index: u32,
     pub is_up: bool,
     pub mtu: u32,
-    /// What hardware it is or acts as, by its number in `include/uapi/linux/if_arp.h`. None if not reported.
+    /// Hardware type, real or emulated, by its number in `include/uapi/linux/if_arp.h`. None if not reported.
     pub hardware: Option<u32>,
     /// The device's name for the port (`phys_port_name`), such as `p0`, or `pf0vf3` for the representor of a function.
     pub port_name: Option<ForeignText>,
@@ -31,7 +31,7 @@ pub struct HostLink {
     pub speed_mbps: Option<u32>,
     pub rx_queues: Vec<RxQueue>,
     pub tx_queues: Vec<TxQueue>,
-    /// How often NAPI goes on without the interrupt before it switches that on again (`napi_defer_hard_irqs`).
+    /// Number of times NAPI polls without the interrupt before it enables the interrupt again (`napi_defer_hard_irqs`).
     pub napi_defer_hard_irqs: Option<u32>,
     /// Nanoseconds after which held packets are given on (`gro_flush_timeout`).
     pub gro_flush_timeout: Option<u64>,

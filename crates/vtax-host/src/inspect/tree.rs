@@ -93,12 +93,12 @@ impl SystemRoot {
         read.inspect_err(|error| self.unreadable(path, error)).ok()
     }
 
-    /// What the file says, if it is of this form.
+    /// Returns the contents of a file, if it has this form.
     pub(crate) fn parsed<T: FromStr>(&self, path: &str) -> Option<T> {
         self.read_as(path, |text| text.parse().ok())
     }
 
-    /// What the file says, if it can be read like this. The kernel writes -1 for a number that it doesn't know.
+    /// Returns the contents of a file, if it parses like this. The kernel writes -1 for a number that it doesn't know.
     pub(crate) fn read_as<T>(&self, path: &str, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let text = self.text(path)?;
         let value = read(&text);
@@ -152,7 +152,7 @@ fn place(root: &Path, sys: Option<&Path>, path: &str) -> PathBuf {
     }
 }
 
-/// What the kernel answers if an object has no such value: no file (ENOENT, ENOTDIR), no process or device any more (ESRCH,
+/// Errors of the kernel for an object without such a value: no file (ENOENT, ENOTDIR), no process or device any more (ESRCH,
 /// ENODEV, ENXIO), or a driver that doesn't tell (EINVAL, EOPNOTSUPP).
 const ABSENT: [i32; 7] = [2, 20, 3, 19, 6, 22, 95];
 

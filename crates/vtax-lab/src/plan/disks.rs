@@ -1,4 +1,4 @@
-//! The disks of a plan's guests, as QEMU gets them, and why one can't be had.
+//! Disks of a plan's guests, as passed to QEMU, and reasons why one is unavailable.
 
 use std::collections::BTreeMap;
 

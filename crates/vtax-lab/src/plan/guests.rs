@@ -1,4 +1,4 @@
-//! The guests of a plan: which of them can't be had, and what the others get.
+//! Guests of a plan: unavailable ones, and resources of the others.
 
 use std::{
     collections::{BTreeMap, HashMap},

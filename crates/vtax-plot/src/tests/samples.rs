@@ -110,7 +110,7 @@ fn scaling() -> Scaling {
         ScalingLine { name: (*name).into(), points: [2, 4, 8, 12, 16, 20].map(point).to_vec() }
     };
     Scaling {
-        heading: Heading::new("I/Os by threads", "I/Os a second of all threads together."),
+        heading: Heading::new("IOPS by threads", "IOPS of all threads together."),
         count: Quantity::new("Threads", ""),
         quantity: Quantity::new("I/Os/s", ""),
         lines: METHODS.iter().take(4).enumerate().map(line).collect(),

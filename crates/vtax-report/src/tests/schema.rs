@@ -83,7 +83,7 @@ fn broken_documents_are_refused() {
         let mean = d["cells"][0]["summary"]["transactions_per_s"].as_object_mut().expect("an estimate");
         mean.remove("high");
     });
-    refused("a figure that is no number", &|d| d["cells"][0]["samples"][0]["seconds"] = Value::Null);
+    refused("a figure that is not a number", &|d| d["cells"][0]["samples"][0]["seconds"] = Value::Null);
     refused("a verdict of no meaning", &|d| d["cells"][1]["tax"]["verdict"] = json!("same"));
     refused("an option of no meaning", &|d| d["cells"][0]["options"] = json!({ "turbo": true }));
     refused("a direction of no meaning", &|d| {

@@ -306,7 +306,7 @@ impl RunSetup<'_> {
         Ok(PreparedRun { run: RunReadings::begun(header), path, needs_pilot: false, shortfalls: Vec::new() })
     }
 
-    /// Another vtax may have gone on with the run before this one locked it.
+    /// Another vtax may have resumed the run before this one locked it.
     fn going_on(&self, old: RunReadings, path: Box<dyn MeasuredPath>) -> Result<PreparedRun, Stop> {
         let run = self.store.map(|store| store.load(&old.header.id)).transpose()?.unwrap_or(old);
         let needs_pilot = run.header.unsettled.is_some();
@@ -365,8 +365,8 @@ impl RunSetup<'_> {
     }
 }
 
-/// Why the first rounds of a run that tries settings are of no use, if they are: making changes and taking them back
-/// surely leaves more behind than the margin.
+/// Returns the reason why the first rounds of a proving run are unusable, if they are: the after-effects of reverting
+/// changes exceed the margin.
 fn biased(run: &RunReadings) -> Option<miette::Report> {
     let margin = run.header.margin.map_or(0.0, Difference::log);
     let floor = floors(run).into_iter().find(|floor| floor.left_behind().0 > margin)?;

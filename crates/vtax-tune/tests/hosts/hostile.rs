@@ -11,7 +11,7 @@ use super::*;
 const CASES: [(TuningGoal, Option<Duration>); 2] =
     [(TuningGoal::Both, None), (TuningGoal::Latency, Some(Duration::from_micros(100)))];
 
-/// What is claimed: that something is wrong, is well, or isn't there.
+/// A rule's claim: that something is wrong, OK or not applicable.
 fn claims(host: &HostFacts, (goal, rtt): (TuningGoal, Option<Duration>)) -> BTreeSet<String> {
     let found = check(&TuningCase { host, observed: None, goal, rtt: rtt.map(given).as_ref(), path: None });
     let wrong = |found: &vtax_tune::CheckedRule<TuningFinding>| {
@@ -156,7 +156,7 @@ impl Folder {
         Machine::default().facts_of(SystemRoot::at(self.0.path()))
     }
 
-    /// What is wrong with a file.
+    /// A defect of a file.
     fn why(&self, file: &str) -> String {
         let facts = self.facts();
         let found = facts.unusable.iter().find(|unusable| unusable.file == file);

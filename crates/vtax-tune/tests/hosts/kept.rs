@@ -9,7 +9,7 @@ use vtax_tune::{HostSetting, KeptPlan, Proposal, plan_kept};
 
 use super::*;
 
-/// What is proposed for a host with these bad settings, and what of it is kept.
+/// Returns the proposals for a host with these bad settings, and those that are persistent.
 fn kept_of(host: &Machine, rules: &[&str]) -> (TempDir, KeptPlan) {
     let facts: HostFacts = host.facts();
     let case = TuningCase { host: &facts, observed: None, goal: TuningGoal::Both, rtt: None, path: None };
@@ -101,7 +101,7 @@ fn a_file_of_a_link_is_a_rule_of_udev() {
     assert_eq!((lines(&plan), plan.not_kept.len()), (vec![line], 0));
 }
 
-/// What a rule's page says of `--persist` is what that does.
+/// A rule's page describes what `--persist` does.
 #[test]
 fn each_page_says_whether_its_changes_can_be_kept() {
     for (rule, plant, goal, rtt) in PLANTED {

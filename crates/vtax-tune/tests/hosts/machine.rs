@@ -33,7 +33,7 @@ impl Machine {
         SystemRoot::invented(&self.files)
     }
 
-    /// What its drivers tell, and other files.
+    /// Reports of its drivers, and other files.
     pub(crate) fn facts_of(&self, tree: SystemRoot) -> HostFacts {
         HostFacts::read(&tree, self)
     }
@@ -109,7 +109,7 @@ impl Machine {
         masks.iter().for_each(|path| self.put(path, "0"));
     }
 
-    /// What the kernel would do.
+    /// Applies a change as the kernel would.
     pub(crate) fn apply(&mut self, proposal: &Proposal) {
         match &proposal.setting {
             HostSetting::Sysctl { key, value } => {
@@ -309,7 +309,7 @@ impl Machine {
         machine
     }
 
-    /// What `record.sh` has printed, and what the drivers of the same machine's links told.
+    /// Output of `record.sh`, and the reports of the same machine's link drivers.
     pub(crate) fn recorded(files: &str, nics: &str) -> Machine {
         let mut machine = Machine { nics: serde_json::from_str(nics).expect("JSON"), ..Machine::default() };
         for line in files.lines() {

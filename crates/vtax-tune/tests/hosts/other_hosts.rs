@@ -191,7 +191,7 @@ fn each_way_to_isolate_cpus_is_respected() {
     assert!(!found(&machine).is_empty() && check_of(&machine).unknown.iter().all(|says| !says.says.contains("null")));
 }
 
-/// What is proposed never names an isolated CPU.
+/// Proposals never include an isolated CPU.
 #[test]
 fn changes_use_the_cpus_that_are_free() {
     for isolated in ["8-13", "10-15", "0-3,8-11", "0-7"] {

@@ -16,7 +16,7 @@ const ATTACHED: Duration = Duration::from_secs(20);
 const MARGIN: Duration = Duration::from_secs(10);
 /// Time for an agent to note that it may send more, with a margin for a busy machine.
 const ATTENTIVE: Duration = Duration::from_secs(20);
-/// How many bytes of a program's outputs may be on the way to us. We ask for more when half of it is used, so
+/// Number of bytes of a program's output that may be in flight. We ask for more when half of it is used, so
 /// the program never waits for a coordinator that is fast enough.
 const WINDOW: ByteSize = ByteSize(256 << 10);
 

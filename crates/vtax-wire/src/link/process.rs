@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_millis(1500);
 /// Time to wait for the status of a process that has closed its stream. The kernel closes files before it
 /// tells the parent.
 const STATUS_SOON: Duration = Duration::from_millis(300);
-/// How long standard error is read after the process has ended. It isn't read to its end: an `ssh` that
+/// Time for which standard error is read after the process has exited. It isn't read to its end: an `ssh` that
 /// shares connections leaves a master process behind that keeps it open.
 const WORDS_SOON: Duration = Duration::from_millis(100);
 

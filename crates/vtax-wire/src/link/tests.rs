@@ -78,7 +78,7 @@ fn a_banner_in_the_agents_place_is_quoted() {
     assert!(error.contains("zone stage") && error.contains("Last login"), "{error}");
 }
 
-/// What others were told is still in the stream of a port, and may have been cut anywhere.
+/// Messages to others are still in the stream of a port, and may be truncated anywhere.
 #[test]
 fn a_hello_for_others_is_passed_over() {
     let directory = tempfile::tempdir().expect("made");

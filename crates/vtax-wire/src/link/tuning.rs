@@ -47,7 +47,7 @@ impl AgentLink {
         }
     }
 
-    /// Brings the values from before one change, or from before all, back.
+    /// Restores the values before one change, or before all.
     pub fn revert(&self, batch: Option<BatchId>) -> Result<RevertReport, AgentError> {
         let order = batch.map_or(TuningOrder::RevertAll, |batch| TuningOrder::Revert { batch });
         match self.tune(order)? {

@@ -69,7 +69,7 @@ enum Callers {
 struct Caller {
     answer_to: Sender<Incoming>,
     tag: usize,
-    /// How many bytes of outputs the agent may still send. They wait for the caller in memory.
+    /// Number of bytes of output that the agent may still send. They wait for the caller in memory.
     window: u64,
 }
 

@@ -15,7 +15,7 @@ pub struct MeasureError {
     pub partial: Vec<Partial>,
 }
 
-/// What the two ends of a pair had reported when their sample ended early. These are no figures for a result,
+/// Reports of the two endpoints of a pair whose sample ended early. These are no figures for a result,
 /// because the measured time wasn't over, at least at one end.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[expect(missing_docs, reason = "the names say it")]

@@ -30,7 +30,7 @@ struct Role {
     ahead: u64,
 }
 
-/// What it answers when its session shall report.
+/// Its answer when its session is asked to report.
 #[derive(Clone)]
 enum Script {
     Reports(Box<EndReport>),

@@ -34,7 +34,7 @@ pub struct KeptBatch {
     /// Name of the machine for `vtax tune revert --host`. None for this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// By this number `vtax tune revert` takes them back.
+    /// `vtax tune revert` reverts them by this number.
     pub id: BatchId,
     /// Applied changes.
     pub changes: Vec<Change>,
@@ -64,7 +64,7 @@ pub fn keep(
 }
 
 impl StepSwitch {
-    /// Lets the changes of all steps stay, until somebody takes them back (`vtax tune revert`). If one of them can't be
+    /// Persists the changes of all steps until they are reverted (`vtax tune revert`). If one of them can't be
     /// made, none is left.
     fn keep(&self) -> Result<KeptChanges, Stop> {
         let mut kept = KeptChanges::default();

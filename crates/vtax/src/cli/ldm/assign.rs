@@ -1,4 +1,4 @@
-//! Verbs that assign PCI devices to domains, take them back and configure them.
+//! Commands that assign PCI devices to domains, release and configure them.
 
 use miette::miette;
 use vtax_domain::LiveObject;

@@ -80,7 +80,7 @@ fn mounted(line: &str, number: impl Fn(&str) -> Option<(u32, u32)>) -> Option<Di
     let (major, minor) = before.next()?.split_once(':')?;
     let point = unescape(before.nth(1)?);
     let source = unescape(behind.split(' ').nth(1)?);
-    // Btrfs and others have a number of their own that is no device's.
+    // Btrfs and others use a separate number that does not belong to a device.
     let (major, minor) = match major.parse().ok()? {
         0 => number(&source)?,
         major => (major, minor.parse().ok()?),

@@ -80,7 +80,7 @@ fn host() -> Configuration {
 
 fn imported(machine: &LibvirtMachine, all: &mut Configuration) -> String {
     let name = own_name(machine).expect("a name");
-    let carried = carry(machine, &name, all).expect("it can be had");
+    let carried = carry(machine, &name, all).expect("available");
     Imported { machine, name: &name, carried: &carried }.to_string()
 }
 
