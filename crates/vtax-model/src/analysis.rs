@@ -28,7 +28,7 @@ type RunByCell = Run<Vec<Vec<SampleReading>>>;
 
 /// All figures of a run. Intervals hold 95 %; Holm's correction is over the comparisons of one family (`taxes.rs`).
 ///
-/// The histograms are read twice and never held: first those of a cell are merged, then each is held against these.
+/// The histograms are read twice and never held: first those of a cell are merged, then each is compared with these.
 pub fn analyse<S: SampleSource>(run: &Run<S>) -> Result<ResultDocument, S::Error> {
     let cells = run.header.study.cells.len();
     let mut readings: Vec<Vec<SampleReading>> = vec![Vec::new(); cells];
@@ -63,7 +63,7 @@ pub fn analyse_readings(run: &RunReadings) -> ResultDocument {
     document(run.clone().with_samples(|_| readings), &pooled)
 }
 
-/// What is merged of a cell's samples.
+/// Merged data of a cell's samples.
 #[derive(Default)]
 struct MergedCell {
     rtt: Option<IntervalHistogram>,

@@ -37,10 +37,10 @@ impl Instrument {
 /// One point of the matrix: what every cell has, whatever its test measures, and its test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cell {
-    /// What is compared.
+    /// The comparison.
     #[serde(rename = "method")]
     pub row: Row,
-    /// What is measured. All else of a cell is of any test.
+    /// The test. Everything else in a cell applies to any test.
     #[serde(flatten)]
     pub test: CellTest,
     /// Which swept value of this kind of test, from 0. Sizes may differ in one variant: a method may leave less room.
@@ -54,7 +54,7 @@ pub struct Cell {
 /// All of a cell but its row: cells of one block are compared with one baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Block {
-    /// What is measured.
+    /// The test.
     #[serde(flatten)]
     pub test: BlockTest,
     /// Which of the swept values.
@@ -115,12 +115,12 @@ impl Cell {
         self.net().map(|net| net.options).unwrap_or_default()
     }
 
-    /// What its test does.
+    /// Returns the kind of its test.
     pub fn work(&self) -> TestWork {
         self.test.work()
     }
 
-    /// What carries its test.
+    /// Returns the medium of its test.
     pub fn medium(&self) -> Medium {
         self.test.block().medium()
     }
@@ -145,7 +145,7 @@ impl Cell {
         Block { test: self.test.block(), variant: self.variant, instrument: self.instrument }
     }
 
-    /// Whether its samples can be cut into slices: one flow, of a test whose ends can tell where a slice ends.
+    /// Returns true if its samples support slices: one flow, of a test whose endpoints detect the end of a slice.
     pub fn can_be_sliced(&self) -> bool {
         self.test.can_be_sliced()
     }
@@ -205,7 +205,7 @@ pub fn round_order(cells: &[Cell], baseline: Row, seed: u64, round: u32) -> Vec<
     turns
 }
 
-/// The orders in which `rows` rows take turns, for the warm-up and each pass. The same seed gives the same orders.
+/// Returns the orders in which `rows` rows alternate, for the warm-up and each pass. The same seed gives the same orders.
 pub fn pass_orders(rows: usize, passes: u32, seed: u64, round: u32, block: Block) -> Vec<Vec<usize>> {
     let mut hasher = std::hash::DefaultHasher::new();
     (seed, round, block).hash(&mut hasher);
@@ -282,14 +282,14 @@ mod tests {
         }
     }
 
-    /// How many times another value begins.
+    /// Returns the number of times that the value changes.
     fn stretches<T: PartialEq>(values: impl Iterator<Item = T>) -> usize {
         let mut values: Vec<T> = values.collect();
         values.dedup();
         values.len()
     }
 
-    /// What comes first in 700 rounds, and how often.
+    /// Returns how often each value comes first in 700 rounds.
     fn firsts<T: Ord>(of: impl Fn(&Cell, Arm) -> T) -> BTreeMap<T, u32> {
         let study = demo();
         let mut firsts = BTreeMap::new();
@@ -300,7 +300,7 @@ mod tests {
         firsts
     }
 
-    /// Whether each comes first as often as chance would have it, within five standard deviations.
+    /// Returns true if each comes first as often as chance would have it, within five standard deviations.
     fn are_even<T>(firsts: &BTreeMap<T, u32>) -> bool {
         let share = 1.0 / firsts.len() as f64;
         let deviation = (700.0 * share * (1.0 - share)).sqrt();

@@ -30,7 +30,7 @@ use crate::units::{ByteSize, Span};
 /// One sample of a disk, as `random:reads=60,block=8KiB,jobs=4` has it; what isn't said is as usual ([`Default`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct DiskTest {
-    /// In which order the blocks are taken.
+    /// Access pattern.
     pub access: AccessPattern,
     /// The share of reads; all else is writes.
     pub reads: ReadShare,
@@ -42,17 +42,17 @@ pub struct DiskTest {
     pub jobs: JobCount,
     /// Disks (LUNs) that every job spreads its I/Os over.
     pub targets: TargetCount,
-    /// How much of each disk is used, from its beginning.
+    /// Size of the used range of each disk, from its start.
     pub range: ByteSize,
-    /// How I/Os get to the kernel.
+    /// I/O engine.
     pub engine: DiskEngine,
-    /// Whether I/Os go past the page cache (`O_DIRECT`, open(2)).
+    /// True if I/Os go past the page cache (`O_DIRECT`, open(2)).
     pub direct: bool,
     /// The measured time. A verifying test has none: it ends when the range is written and read.
     pub duration: Span,
     /// Time under load before the measured time.
     pub ramp: Span,
-    /// Whether the range is written with checksums, then read and compared. Reads share and times don't matter then.
+    /// True if the range is written with checksums, then read and compared. Reads share and times don't matter then.
     pub verify: bool,
 }
 
@@ -79,7 +79,7 @@ impl DiskTest {
     /// The longest measured time, and the longest ramp: an agent runs no longer program.
     pub const TIME_MOST: Span = Span::from_millis(12 * 60 * 60 * 1000);
 
-    /// Whether this can be run anywhere: each value is possible by itself, but not each combination is.
+    /// Returns true if this can be run anywhere: each value is possible by itself, but not each combination is.
     pub fn check(&self) -> Result<(), DiskTestError> {
         let (block, jobs, range) = (self.block, self.jobs, self.range);
         match self {
@@ -97,13 +97,13 @@ impl DiskTest {
         }
     }
 
-    /// Whether each job has a part of the range for itself: jobs that go through the range in the same order would find
+    /// Returns true if each job has a part of the range for itself: jobs that go through the range in the same order would find
     /// what another has just brought into a cache, and two that write the same block can't both find their own checksum.
     pub fn has_parts(&self) -> bool {
         self.jobs > JobCount::ONE && (self.access == AccessPattern::Sequential || self.verify)
     }
 
-    /// How much of each disk is a job's own, in whole blocks; the same for all if the range isn't parted.
+    /// Returns the share of each disk that belongs to one job, in whole blocks; the same for all if the range isn't parted.
     pub fn part(&self) -> ByteSize {
         let parts = if self.has_parts() { u64::from(self.jobs.get()) } else { 1 };
         let block = self.block.get().0;

@@ -1,4 +1,4 @@
-//! Logical domains: what each is to have, and the virtual switches and consoles that serve them.
+//! Logical domains: their constraints, and the virtual switches and consoles that serve them.
 //!
 //! A [`Configuration`] is what the user has asked for. It is kept from boot to boot and can be saved under a name. It
 //! says nothing of what a domain has at the moment: that are its bindings, which are gone with the next boot.
@@ -46,7 +46,7 @@ use crate::{guest::System, topology::Name, units::ByteSize};
 /// The name of the domain that is the host itself.
 pub const PRIMARY: &str = "primary";
 
-/// What a domain is to have: its constraints. They hold even while the domain has nothing of it.
+/// A domain's constraints. They apply even while the domain has no resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Constraints {
     /// Its CPUs; none yet if absent.
@@ -55,7 +55,7 @@ pub struct Constraints {
     /// Its RAM; none yet if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
-    /// What it boots and how, by the names of [`Variable`].
+    /// Boot variables, by the names of [`Variable`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<Variable, String>,
     /// Its virtual NICs, in the order in which they were added.
@@ -67,16 +67,16 @@ pub struct Constraints {
     /// The PCI devices of the host that it has for itself, in the order in which they were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub io: Vec<DomainDevice>,
-    /// How its console is reached.
+    /// Its console.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub console: VirtualConsole,
-    /// What happens to the domains that have it as a master, when it fails.
+    /// Action for the domains that have it as a master, when it fails.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub failure_policy: FailurePolicy,
     /// The domains that it depends on, at most [`MOST_MASTERS`](crate::masters::MOST_MASTERS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
-    /// Whether it is bound and started when the host has booted.
+    /// True if it is bound and started after the host has booted.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub autostart: bool,
 }
@@ -91,7 +91,7 @@ impl Constraints {
         }
     }
 
-    /// What it boots.
+    /// Its boot source.
     pub fn system(&self) -> System {
         let path = |variable| self.variables.get(&variable).filter(|value| !value.is_empty()).map(PathBuf::from);
         match path(Variable::Image) {
@@ -106,7 +106,7 @@ impl Constraints {
     }
 }
 
-/// The CPUs that a domain is to have.
+/// CPU constraint of a domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CpuDemand {
@@ -174,7 +174,7 @@ pub enum Variable {
     BootArgs,
 }
 
-/// What happens to the domains that have this one as a master, when this one fails.
+/// Action for the domains that have this one as a master, when this one fails.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Display, EnumString, IntoStaticStr, VariantArray,
 )]
@@ -214,7 +214,7 @@ pub enum DomainState {
 }
 
 impl DomainState {
-    /// Whether it has resources of the host.
+    /// Returns true if it holds resources of the host.
     pub fn is_bound(self) -> bool {
         self != DomainState::Inactive
     }

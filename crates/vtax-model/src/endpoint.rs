@@ -33,7 +33,7 @@ pub struct Endpoint {
     pub method: Option<Row>,
     /// Which end of the row.
     pub end: End,
-    /// How the agent there is reached.
+    /// Access to the agent there.
     pub control: Control,
     /// The address to measure on; if absent, the one at which `control` reaches it.
     #[serde(default, deserialize_with = "address")]

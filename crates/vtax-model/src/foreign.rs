@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub struct ForeignText(String);
 
 impl ForeignText {
-    /// Whether there is nothing.
+    /// Returns true if it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -86,7 +86,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a character has no glyph: a control character, one that turns the direction of writing, has no width, or is
+/// Returns true if a character has no glyph: a control character, one that turns the direction of writing, has no width, or is
 /// not assigned. Unicode's tables are those of the standard library, which quotes such characters.
 fn is_hidden(character: char) -> bool {
     match character {

@@ -1,4 +1,4 @@
-//! What reads the texts that users write, and the records that come from agents and stores.
+//! Fuzz targets: parsers of users' texts, and of records from agents and stores.
 
 use std::{
     fmt::{Debug, Display},
@@ -27,7 +27,7 @@ use crate::{
     workload::{TestSpec, Warmup},
 };
 
-/// What is read and written is read again as the same.
+/// A parsed value, written and parsed again, is the same.
 #[track_caller]
 fn survives<T: FromStr + Display + PartialEq + Debug>(text: &str) {
     if let Ok(read) = text.parse::<T>() {
@@ -43,7 +43,7 @@ fn survives_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(read: &T) 
     assert_eq!(again, *read, "{written}");
 }
 
-/// What is computed may have figures that aren't numbers, which JSON doesn't have. It can be read all the same.
+/// Computed values may contain figures that are not numbers, which JSON lacks. They can still be read.
 #[track_caller]
 fn is_readable<T: Serialize + DeserializeOwned>(computed: &T) {
     let written = serde_json::to_string(computed).expect("it can be written");
@@ -215,7 +215,7 @@ fn fuzz_result_documents() {
     });
 }
 
-/// What two agents report of a test: one text for each, and before them the order.
+/// Reports of two agents on a test: one text each, preceded by the request.
 #[test]
 fn fuzz_reports() {
     type Reported = (TestSpec, EndReport, EndReport);

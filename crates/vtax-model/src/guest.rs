@@ -28,7 +28,7 @@ pub struct GuestSize {
     pub vcpus: u32,
     /// Its RAM, whole MiB.
     pub memory: ByteSize,
-    /// Whether the RAM is of huge pages.
+    /// True if the RAM consists of huge pages.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub hugepages: bool,
     /// The host's CPUs that the vCPUs are pinned to, in turn; unpinned if empty.
@@ -50,7 +50,7 @@ impl GuestSize {
     pub const MOST_VCPUS: u32 = 256;
     /// A distribution's kernel with its initramfs doesn't start in less.
     pub const LEAST_MEMORY: ByteSize = ByteSize(96 << 20);
-    /// What a guest with a disk image has if nothing is said: a distribution's whole system runs in it.
+    /// Default memory of a guest with a disk image, in which a distribution's whole system runs.
     pub const OF_A_DISK: ByteSize = ByteSize(1 << 30);
 }
 
@@ -68,7 +68,7 @@ impl Default for GuestSize {
     }
 }
 
-/// What runs the instructions of a virtual machine.
+/// Accelerator of a virtual machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "UPPERCASE")]
@@ -79,7 +79,7 @@ pub enum Accelerator {
     Tcg,
 }
 
-/// What a guest boots.
+/// Boot source of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum System {
@@ -101,7 +101,7 @@ impl Default for System {
     }
 }
 
-/// How a guest's NIC is made.
+/// Attachment of a guest's NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "lowercase")]
 pub enum Attach {
@@ -127,9 +127,9 @@ pub enum Attach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VirtioNic {
-    /// What serves its rings; [`Backend::Vhost`] if absent and the host can, else [`Backend::Userspace`].
+    /// Backend of its rings; [`Backend::Vhost`] if absent and the host can, else [`Backend::Userspace`].
     pub backend: Option<Backend>,
-    /// How its tap is connected to the host's wire.
+    /// Connection of its tap to the host's wire.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub vnet: Vnet,
     /// Pairs of queues, at most one a vCPU.
@@ -164,7 +164,7 @@ impl Default for VirtioNic {
     }
 }
 
-/// What serves the rings of a virtio-net device.
+/// Backend of the rings of a virtio-net device.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, EnumString, IntoStaticStr,
 )]
@@ -179,7 +179,7 @@ pub enum Backend {
     VhostUser,
 }
 
-/// How a paravirtual NIC's tap is connected to the host's wire.
+/// Connection of a paravirtual NIC's tap to the host's wire.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, Display, IntoStaticStr,
 )]
@@ -253,7 +253,7 @@ impl Attach {
         }
     }
 
-    /// Whether the guest gets a PCI device of the host.
+    /// Returns true if the guest is assigned a PCI device of the host.
     pub fn is_device(&self) -> bool {
         matches!(self, Attach::SrIov(_) | Attach::Assigned | Attach::RootDomain)
     }
@@ -275,7 +275,7 @@ impl Attach {
         }
     }
 
-    /// Whether a machine of this size can have such a NIC.
+    /// Returns true if a machine of this size can have such a NIC.
     pub fn check(&self, size: &GuestSize) -> Result<(), BadGuest> {
         size.check()?;
         let nic = match self {
@@ -388,13 +388,13 @@ impl BadGuest {
     }
 }
 
-/// What a study's guests are like (`[guest]`), where its rows don't say it.
+/// Defaults of a study's guests (`[guest]`), unless its rows override them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GuestDefaults {
     /// Their machines.
     pub size: GuestSize,
-    /// What they boot.
+    /// Their boot source.
     pub system: System,
     /// The NIC of `paravirtual` rows.
     pub virtio: VirtioNic,

@@ -52,7 +52,7 @@ mod tests {
         text.split_whitespace().map(|name| name.parse().expect("a name")).collect()
     }
 
-    /// Of `a: b c` a has the masters b and c.
+    /// In `a: b c`, a has the masters b and c.
     fn order(lines: &[&str]) -> Result<String, String> {
         let told = lines.iter().map(|line| line.split_once(':').expect("a name and its masters"));
         let all: BTreeMap<Name, Vec<Name>> =

@@ -1,4 +1,4 @@
-//! What one end of a test has seen.
+//! Report of one endpoint of a test.
 
 use crate::foreign::ForeignText;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use vtax_stats::histogram::Histogram;
 pub struct EndReport {
     /// When this end's first message went or came, in ns of its machine's clock: the skew of pairs comes from it.
     pub started_ns: u64,
-    /// What went before the measured time.
+    /// The warm-up before the measured time.
     pub warmup: WarmupReport,
     /// The measured time at this end, in seconds. With several flows, that in which they together
     /// would have done what they did at the sum of their rates.
@@ -50,7 +50,7 @@ pub struct EndReport {
     /// TCP streams with MSG_ZEROCOPY: send calls of the whole flow (sender).
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub zerocopy_sends: u64,
-    /// How many of these calls the kernel reports to have copied after all. It copies all of them on
+    /// Number of these calls that the kernel reports as copied anyway. It copies all of them on
     /// loopback, on virtual links, and where the device can't gather; that costs more than a plain copy.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub zerocopy_copied: u64,
@@ -78,7 +78,7 @@ pub struct EndReport {
     pub idle_not_held: Option<ForeignText>,
 }
 
-/// What an end did in a slice; in [`Figures`](crate::run::Figures), what both ends did.
+/// Work of an endpoint in a slice; in [`Figures`](crate::run::Figures), of both endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Slice {
@@ -111,14 +111,14 @@ pub struct SessionCpu {
     pub user: f64,
 }
 
-/// What went before the measured time.
+/// The warm-up before the measured time.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WarmupReport {
-    /// How long it took, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Whether the figures were steady at its end; absent if that wasn't asked.
+    /// True if the figures were steady at its end; absent if that wasn't asked.
     pub steady: Option<bool>,
     /// TCP senders: flows that were still in slow start (BBR: in STARTUP) at its end.
     pub in_slow_start: Option<u32>,
@@ -252,7 +252,7 @@ impl MachineCpu {
         self.busy.unwrap_or(self.user + self.system + self.irq + self.softirq + self.guest)
     }
 
-    /// Whether an older version took this.
+    /// Returns true if an older version recorded this.
     pub fn is_by_ticks(&self) -> bool {
         self.busy.is_none()
     }

@@ -5,7 +5,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::spelling::there_are;
 
-/// How a domain is attached to its host's wire.
+/// Method of attaching a domain to its host's wire.
 #[derive(
     Debug,
     Clone,
@@ -53,7 +53,7 @@ pub enum IoMethod {
     Exclusive,
 }
 
-/// What can own an endpoint.
+/// Owner of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DomainKind {
@@ -82,7 +82,7 @@ impl IoMethod {
         self.facts().1
     }
 
-    /// Whether the domain gets a PCI device.
+    /// Returns true if the domain is assigned a PCI device.
     pub fn is_hardware(self) -> bool {
         matches!(self, IoMethod::Assigned | IoMethod::SrIov | IoMethod::RootDomain)
     }

@@ -1,4 +1,4 @@
-//! What tests are compared by: a table with one entry for each metric, which analysis, stopping rules, tables, CSV,
+//! Metrics: a table with one entry for each, which analysis, stopping rules, tables, CSV,
 //! pages and Markdown ask.
 //!
 //! A new metric is a variant of [`Metric`] with an entry in `METRICS`, and of [`SampleFigure`] with an entry in its
@@ -23,13 +23,13 @@ use vtax_stats::Preference;
 /// Metrics that are judged together. Each family has tables and a correction by Holm of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MetricFamily {
-    /// How fast it is.
+    /// Performance.
     Speed,
-    /// What CPU time it takes.
+    /// CPU time.
     Cpu,
 }
 
-/// How a figure is written.
+/// Notation of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureStyle {
     /// To three digits.
@@ -43,7 +43,7 @@ pub enum FigureStyle {
 struct Scale {
     /// Where a sample has its value.
     figure: SampleFigure,
-    /// What its costs are told in.
+    /// Unit of its costs.
     cost: CostUnit,
     /// Without a test: `CPU time of a KB (ns)`. None if each test has words of its own for it.
     alone: Option<&'static str>,
@@ -53,7 +53,7 @@ struct MetricEntry {
     metric: Metric,
     /// In documents and at the head of columns for programs.
     name: &'static str,
-    /// Of its values in tables for programs, if no test is judged by it.
+    /// Unit of its values in tables for programs, if no test is judged by it.
     column: &'static str,
     direction: Preference,
     family: MetricFamily,
@@ -66,9 +66,9 @@ struct MetricEntry {
 }
 
 struct MetricWords {
-    /// What is compared: `round trip`.
+    /// Noun of the comparison, e.g. `round trip`.
     noun: &'static str,
-    /// What exactly is measured.
+    /// Exact definition of the measured quantity.
     described: &'static str,
     /// The title of a table before the test, if that isn't the test's own quantity.
     title: Option<Title>,
@@ -82,7 +82,7 @@ struct MetricWords {
     less: [&'static str; 2],
 }
 
-/// Whose time it is.
+/// Owner of the CPU time.
 struct Title {
     network: &'static str,
     disk: &'static str,
@@ -281,7 +281,7 @@ impl Metric {
         self.entry().column
     }
 
-    /// What is good in it.
+    /// Returns the better direction.
     pub fn direction(self) -> Preference {
         self.entry().direction
     }
@@ -291,7 +291,7 @@ impl Metric {
         self.entry().family
     }
 
-    /// How its values are written.
+    /// Returns the notation of its values.
     pub fn style(self) -> FigureStyle {
         self.entry().style
     }
@@ -337,7 +337,7 @@ impl Metric {
         self.entry().words.noun
     }
 
-    /// A figure that is told beside it, with the head of its column: of response times the I/Os a second.
+    /// A figure that is told beside it, with the head of its column: for response times, the IOPS.
     pub fn beside(self) -> Option<(SampleFigure, &'static str)> {
         self.entry().words.beside
     }
@@ -366,7 +366,7 @@ impl Metric {
         }
     }
 
-    /// What a table is about, with the unit: `Reverse bandwidth (Mb/s)`, `CPU of both ends' threads, RR (µs)`.
+    /// Returns the title of a table with the unit, e.g. `Reverse bandwidth (Mb/s)`, `CPU of both ends' threads, RR (µs)`.
     pub fn caption(self, test: TestKind) -> String {
         let unit = self.unit(test);
         match &self.entry().words.title {
@@ -376,13 +376,13 @@ impl Metric {
         }
     }
 
-    /// What is told of a cell whose test is known: `RTT (µs)`, `CPU time of a transaction (µs)`.
+    /// Returns the head for a cell whose test is known, e.g. `RTT (µs)`, `CPU time of a transaction (µs)`.
     pub fn quantity(self, test: TestKind) -> String {
         let alone = self.scale(test).alone.filter(|_| !test.is_of_disk());
         alone.map_or_else(|| self.caption(test), str::to_owned)
     }
 
-    /// What is told beside a transport: `RTT`, `RR's CPU`.
+    /// Returns the head next to a transport, e.g. `RTT`, `RR's CPU`.
     pub fn name_of(self, test: TestKind) -> String {
         match self.entry().words.title {
             Some(_) => format!("{test}'s {}", self.head(test)),
@@ -390,7 +390,7 @@ impl Metric {
         }
     }
 
-    /// What a ratio means, with the size of the difference: `takes 12 % longer`.
+    /// Returns a phrase for a ratio, e.g. `takes 12 % longer`.
     pub fn changed(self, ratio: f64, size: &str) -> String {
         let MetricWords { more, less, .. } = &self.entry().words;
         let [verb, rest] = if ratio > 1.0 { more } else { less };

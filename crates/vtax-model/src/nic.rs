@@ -1,4 +1,4 @@
-//! What a link is: its driver, its queues and what they were told to do.
+//! Identity of a link: its driver, its queues and their settings.
 //!
 //! Part of a path's identity: two figures over links that differ in one of these are figures of
 //! two paths. What a link or its driver doesn't tell is absent.
@@ -33,7 +33,7 @@ pub struct NicFacts {
     pub channels: Option<Channels>,
     /// Descriptors of each queue.
     pub rings: Option<Rings>,
-    /// How long interrupts are held back.
+    /// Interrupt coalescing.
     pub coalescing: Option<Coalescing>,
     /// Its interrupts and where they may go.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -66,7 +66,7 @@ pub struct Rings {
     pub tx_most: u32,
 }
 
-/// How long interrupts are held back (`ethtool -c`): a timer here is part of every round trip.
+/// Interrupt coalescing (`ethtool -c`): its timer is part of every round trip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Coalescing {
     /// µs after a packet came.

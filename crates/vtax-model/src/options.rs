@@ -1,4 +1,4 @@
-//! How a test is run beyond its sizes: engine, threads, load, socket options.
+//! Options of a test other than its sizes: engine, threads, load, socket options.
 //!
 //! The default of each is what the tools call the test by its plain name: one in flight, as fast
 //! as it goes, the kernel's own settings, and a thread for each flow.
@@ -36,7 +36,7 @@ pub const INTERVALS_MOST: u128 = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TestOptions {
-    /// What waits for the sockets.
+    /// Socket I/O engine.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub engine: Engine,
     /// Threads that share the flows; one a flow (blocking), else one a CPU of the end.
@@ -58,7 +58,7 @@ pub struct TestOptions {
     /// UDP stream: several datagrams may come with one receive call (UDP_GRO, udp(7)).
     #[serde(skip_serializing_if = "crate::is_default")]
     pub gro: bool,
-    /// What is set on the sockets of both ends.
+    /// Socket options of both endpoints.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub socket: SocketOptions,
     /// A series of figures, one for each interval of this length.
@@ -69,12 +69,12 @@ pub struct TestOptions {
     /// RR: what the responder does besides answering; known truths to calibrate against.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub responder: Manners,
-    /// What CPUs do while they have nothing to do.
+    /// Idle behaviour of CPUs.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub idle: Idle,
 }
 
-/// What the CPUs of both ends do while they have nothing to do.
+/// Idle behaviour of the CPUs of both endpoints.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, EnumString, IntoStaticStr,
 )]
@@ -94,7 +94,7 @@ impl Idle {
     pub const ALL: [Idle; 2] = [Idle::System, Idle::Poll];
 }
 
-/// What waits for the sockets.
+/// Socket I/O engine.
 #[derive(
     Debug,
     Clone,
@@ -207,7 +207,7 @@ impl FromStr for Segments {
     }
 }
 
-/// How the bytes of a stream get from the program to the kernel.
+/// Transfer of a stream's bytes from the program to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -221,7 +221,7 @@ pub enum Sending {
     SendFile,
 }
 
-/// What a responder does besides answering.
+/// Additional work of a responder.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -233,7 +233,7 @@ pub struct Manners {
 }
 
 impl TestOptions {
-    /// Whether the mean time of a transaction is the inverse of each flow's rate: one in flight, and no pause
+    /// Returns true if the mean time of a transaction is the inverse of each flow's rate: one in flight, and no pause
     /// between. Otherwise the rate says how many there were, not how long each took; that of crr contains the
     /// closing of each connection, which is no part of its response time.
     pub fn rate_is_inverse(&self, test: TestKind) -> bool {
@@ -242,7 +242,7 @@ impl TestOptions {
         one_after_another && !test.goes_on()
     }
 
-    /// Whether a sample can be cut into slices: nothing is in flight between two, and no other clock is due.
+    /// Returns true if a sample can be cut into slices: nothing is in flight between two, and no other clock is due.
     pub fn can_be_sliced(&self) -> bool {
         let TestOptions { burst, arrivals, bitrate, sending, gso, gro, interval, stages, .. } = *self;
         let one_by_one = burst == Burst::default() && arrivals.is_none() && bitrate.is_none();
@@ -250,7 +250,7 @@ impl TestOptions {
         one_by_one && plain && interval.is_none() && !stages
     }
 
-    /// Whether `streams` flows of this test can be run so.
+    /// Returns true if `streams` flows of this test can be run so.
     pub fn check(&self, transport: Transport, workload: &Workload, streams: u32) -> Result<(), OptionError> {
         let flows = workload.flows(streams);
         if !(1..=self.engine.flows_most()).contains(&flows) {

@@ -1,4 +1,4 @@
-//! What a run that tries settings has proved of each of them.
+//! Results of a proving run for each setting.
 //!
 //! A step is kept if it helps by more than a margin, and if nothing else is worse for it. The margin is compared with the
 //! end of the interval, not with the estimate: of a gain of 5 % [1, 9] nobody knows that it is more than 2 %.
@@ -19,29 +19,29 @@ use crate::{
     study::{Row, StepName},
 };
 
-/// What a run has proved of all of its steps.
+/// Results of a run for all of its steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Proof {
     /// In the study's order, without those that change nothing here.
     pub steps: Vec<StepProof>,
-    /// The settings as they are against themselves, after all steps were made and taken back.
+    /// The baseline compared with itself, after all steps were applied and reverted.
     pub floors: Vec<FloorProof>,
 }
 
-/// What is proved of one step.
+/// Result of one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepProof {
     /// Name of the step that was tried.
     pub step: StepName,
-    /// What it does to each test.
+    /// Its effect on each test.
     pub effects: Vec<StepEffect>,
-    /// What must not be worse for it.
+    /// Guards that it must not worsen.
     pub guards: Vec<GuardFinding>,
-    /// What is to be done with it.
+    /// The verdict.
     pub verdict: StepVerdict,
 }
 
-/// What a step does to one test, by the figure that the test is judged by.
+/// Effect of a step on one test, by the test's metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepEffect {
     /// Which test.
@@ -50,7 +50,7 @@ pub struct StepEffect {
     pub tax: TaxRecord,
 }
 
-/// What becomes of a step.
+/// Verdict on a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
@@ -59,7 +59,7 @@ pub enum StepVerdict {
     Kept,
     /// It helps, but not surely by more than the margin.
     TooSmall,
-    /// It helps by more than the margin, but what a change that was taken back leaves behind may be the reason, or may hide
+    /// It gains more than the margin, but after-effects of reverting changes may be the reason, or may hide
     /// that the step harms another test.
     LeftBehind,
     /// No test is shown to be faster with it.
@@ -83,23 +83,23 @@ pub struct FloorProof {
     pub low: f64,
     /// Upper end of its 95 % interval.
     pub high: f64,
-    /// Of this comparison alone.
+    /// p-value of this comparison alone.
     pub p: f64,
     /// The smallest change of the test that such rounds show. None if not even a factor of two.
     pub could_show: Option<f64>,
 }
 
-/// What is left of a change of settings after it was taken back would be in every comparison. Below this p it is taken to be
+/// After-effects of reverting a change would be in every comparison. Below this p they are considered
 /// there.
 const BIASED: f64 = 0.01;
 
 impl FloorProof {
-    /// Whether making changes and taking them back leaves something behind.
+    /// Returns true if applying and reverting changes has after-effects.
     fn is_biased(&self) -> bool {
         self.p < BIASED
     }
 
-    /// The least and the most that changes leave behind when they are taken back, as logarithms of the ratio. Zero if nothing
+    /// Bounds of the after-effects of reverting changes, as logarithms of the ratio. Zero if nothing
     /// of it is shown.
     pub fn left_behind(&self) -> (f64, f64) {
         let (one, other) = (self.low.ln().abs(), self.high.ln().abs());
@@ -123,7 +123,7 @@ impl Proof {
     }
 }
 
-/// What the steps of a run are judged by.
+/// Criteria for the steps of a run.
 struct Judged<'a> {
     run: &'a RunReadings,
     cells: &'a [CellRecord],
@@ -161,12 +161,12 @@ impl Judged<'_> {
         }
     }
 
-    /// Whether a step helps by more than the margin even if all that may be left behind is taken off.
+    /// Returns true if a step helps by more than the margin even if all that may be left behind is taken off.
     fn is_more_than_left_behind(&self, effect: &StepEffect) -> bool {
         effect.tax.gain().0 - self.left_behind(effect) > self.margin.log()
     }
 
-    /// Whether so much may be left behind in this test that a step which harms it could seem not to.
+    /// Returns true if so much may be left behind in this test that a step which harms it could seem not to.
     fn may_hide_harm(&self, effect: &StepEffect) -> bool {
         self.left_behind(effect) > self.margin.log() && !self.is_more_than_left_behind(effect)
     }
@@ -179,13 +179,13 @@ impl Judged<'_> {
 }
 
 impl StepEffect {
-    /// Whether the whole interval is better than the margin.
+    /// Returns true if the whole interval is better than the margin.
     pub fn clears(&self, margin: Difference) -> bool {
         self.tax.gain().0 > margin.log()
     }
 }
 
-/// How the rows of one step compare with those of another, in the same rounds: `step` over `with`.
+/// Comparison of the rows of one step with those of another in the same rounds: `step` over `with`.
 pub fn against(run: &RunReadings, step: StepName, with: StepName) -> Vec<StepComparison> {
     let cells = &run.header.study.cells;
     let of = |wanted: StepName| cells.iter().enumerate().filter(move |(_, cell)| cell.row.step() == Some(wanted));
@@ -211,7 +211,7 @@ pub struct StepComparison {
 }
 
 impl StepComparison {
-    /// How much worse the first step is at least and at most, as logarithms: below zero it is better.
+    /// Bounds of the loss of the first step, as logarithms: below zero it is better.
     pub fn worse(&self) -> (f64, f64) {
         let (low, high) = (self.low.ln(), self.high.ln());
         match self.of.direction() {

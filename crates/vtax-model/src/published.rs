@@ -30,7 +30,7 @@ pub struct Published {
     pub title: ForeignText,
     /// On what they were measured.
     pub testbed: ForeignText,
-    /// What to know when comparing our figures with them, if there is anything.
+    /// Caveats for comparisons with them, if any.
     pub note: Option<ForeignText>,
     /// The size that a file has in the study, if these are times of files: other sizes take other times.
     file: Option<ByteSize>,
@@ -46,7 +46,7 @@ pub struct Published {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedPeak {
-    /// I/Os a second.
+    /// IOPS.
     pub iops: f64,
     /// 10^9 bytes a second.
     pub throughput_gb_s: f64,
@@ -56,13 +56,13 @@ pub struct PublishedPeak {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedTax {
-    /// Of the implementation that the source replaces: the largest.
+    /// Largest figure of the implementation that the source replaces.
     pub old_implementation_up_to: f64,
-    /// Of the one that it presents: none is larger.
+    /// Upper bound of the one that it presents.
     pub new_implementation_at_most: f64,
 }
 
-/// What the file says of a row: of the whole of it, or of one test.
+/// Entry of the file for a row: for the whole row, or for one test.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PublishedCell {
@@ -110,7 +110,7 @@ impl Published {
         Some(toml::from_str(text).expect("a test reads every published file"))
     }
 
-    /// Whether it has figures of the whole study, and not of its cells.
+    /// Returns true if it has figures of the whole study, and not of its cells.
     pub fn is_of_whole_study(&self) -> bool {
         self.peak.is_some() || self.tax_percent.is_some()
     }
@@ -143,7 +143,7 @@ impl Published {
         published.is_of(cell.row) && !other_size && of_transport && of_mtu && published.figure(cell).is_some()
     }
 
-    /// What was published for a cell: one figure for each machine of the source. The sources measured their machines
+    /// Published figures for a cell: one for each machine of the source. The sources measured their machines
     /// as they ran, so none of their figures is of the path's own cost.
     pub fn figures(&self, cell: &Cell) -> Vec<PublishedFigure> {
         if cell.instrument != Instrument::System {
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(Published::of("demo"), None);
     }
 
-    /// What is published for the cells of a row in a built-in study: machine and value.
+    /// Published figures for the cells of a row in a built-in study: machine and value.
     fn figures(study: &str, row: &str, is: impl Fn(&Cell) -> bool) -> Vec<(ForeignText, f64)> {
         let cells = Study::built_in(study).expect("built in").cells;
         let of_row = |cell: &&Cell| cell.row.to_string() == row && is(cell);

@@ -38,27 +38,27 @@ pub struct ResultDocument<S = Vec<SampleReading>> {
     pub study: String,
     /// The study's title.
     pub title: ForeignText,
-    /// What it asks.
+    /// Its question.
     pub question: ForeignText,
-    /// What the user calls the run; empty if nothing.
+    /// The user's label of the run; may be empty.
     #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub label: ForeignText,
     /// The run.
     pub id: String,
-    /// How far it came.
+    /// Its state.
     pub state: RunState,
     /// RFC 3339, UTC.
     pub started: String,
-    /// What is to be said with every figure; nothing of those of a real machine.
+    /// Caveat for every figure; none for a real machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caveat: Option<ForeignText>,
     /// Wall-clock seconds.
     pub wall_seconds: f64,
-    /// Whether the method stands at both ends.
+    /// True if the method is used at both endpoints.
     pub both: bool,
     /// The row that the others are compared with.
     pub baseline: Row,
-    /// How it was sampled.
+    /// Its sampling plan.
     pub plan: PlanRecord,
     /// The machine.
     pub environment: Environment,
@@ -73,12 +73,12 @@ pub struct ResultDocument<S = Vec<SampleReading>> {
     /// The paths to the disks, if disks were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<DiskPathRecord>,
-    /// What the rows that are named after steps have changed while they were measured.
+    /// Changes in effect while the rows named after steps were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepRecord>,
-    /// What else went on there.
+    /// Other activity there.
     pub disturbance: Disturbance,
-    /// Whether an older vtax took CPU figures by the kernel's timer ticks only: they are 8 to 41 % too low.
+    /// True if an older vtax derived CPU figures from the kernel's timer ticks only: they are 8 to 41 % too low.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub cpu_by_ticks: bool,
     /// Samples whose machine seemed to work less than its measuring threads, whose time then counts, as a bound.
@@ -117,7 +117,7 @@ pub struct Disturbance {
 }
 
 impl<S> ResultDocument<S> {
-    /// What the user calls the run, and the study's title: what stands at the top of a report.
+    /// Returns the user's label and the study's title, for the top of a report.
     pub fn heading(&self) -> String {
         labelled(&self.label.to_string(), &self.title.to_string())
     }
@@ -191,12 +191,12 @@ impl Disturbance {
     /// Above this, figures are not of an idle machine.
     const MUCH: f64 = 0.05;
 
-    /// Whether anything else took more than one CPU second in twenty.
+    /// Returns true if anything else took more than one CPU second in twenty.
     pub fn is_much(&self) -> bool {
         [self.other_programs, self.stolen].iter().flatten().any(|share| *share > Disturbance::MUCH)
     }
 
-    /// How long the guests that measured waited for a CPU, if that was more than one second in twenty.
+    /// Returns the time for which measuring guests waited for a CPU, if it was more than 5 %.
     pub fn crowded(&self) -> Option<f64> {
         self.guests_waited.filter(|share| *share > Disturbance::MUCH)
     }
@@ -213,7 +213,7 @@ pub struct PlanRecord {
     pub path: Option<SamplingPlan>,
     /// The instrument that answers the study's question. Documents that vtax wrote before it had this don't say.
     pub answer: Option<Instrument>,
-    /// Whether `--quick` shortened it.
+    /// True if `--quick` shortened it.
     pub quick: bool,
     /// Rounds that are complete.
     pub rounds: u32,
@@ -239,10 +239,10 @@ pub struct CellRecord<S = Vec<SampleReading>> {
     pub cell: Cell,
     /// Which kind of NIC the guests have, if the row has guests: by the row, else as they were made.
     pub backend: Option<Flavour>,
-    /// Whether and why not.
+    /// Status, with the reason if it has no figures.
     #[serde(flatten)]
     pub status: CellStatus,
-    /// What its packets went through.
+    /// Path of its packets.
     pub path: Option<PathRecord>,
     /// Between which ends.
     pub ends: Option<RowEnds>,
@@ -263,7 +263,7 @@ pub struct CellRecord<S = Vec<SampleReading>> {
 }
 
 impl CellRecord {
-    /// Whether the row can't run on this machine.
+    /// Returns true if the row cannot run on this machine.
     pub fn is_unavailable(&self) -> bool {
         matches!(self.status, CellStatus::Unavailable { .. })
     }
@@ -274,7 +274,7 @@ impl CellRecord {
     }
 }
 
-/// Whether a cell has figures.
+/// Status of a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum CellStatus {
@@ -284,7 +284,7 @@ pub enum CellStatus {
     Unavailable {
         /// The reason.
         why: String,
-        /// What would mend it.
+        /// The remedy.
         remedy: String,
     },
     /// Every sample of it failed.
@@ -359,13 +359,13 @@ pub struct SummaryRecord {
     /// crr and cc: connections to the responder's port that ended without having shown the test's token.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub strangers: u64,
-    /// What went before the measured times.
+    /// Warm-up before the measured times.
     pub warmup: Option<WarmupSummary>,
     /// Where the time of the round trips went.
     pub stages: Option<StagesSummary>,
     /// Pairs that measured at the same time; the other figures are of all together.
     pub parallel: Option<ParallelSummary>,
-    /// What guests cost their host.
+    /// Host cost of guests.
     pub host_cpu: Option<HostCpuSummary>,
 }
 
@@ -389,7 +389,7 @@ impl SummaryRecord {
         self.rtt_us.as_ref().or(self.response_us.as_ref())
     }
 
-    /// Of the times of its transactions, if somebody kept them.
+    /// Percentiles of its transactions' times, if recorded.
     pub fn times(&self) -> Option<&RttTimes> {
         self.time_us()?.times.as_ref()
     }
@@ -400,7 +400,7 @@ impl SummaryRecord {
 pub struct RttSummary {
     /// Over samples: the inverse of each flow's rate where that is the mean, else from the histogram.
     pub mean: Estimate,
-    /// Whether the mean is the inverse of the rate.
+    /// True if the mean is the inverse of the rate.
     #[serde(default)]
     pub by_rate: bool,
     /// Absent if nobody kept the times.
@@ -408,7 +408,7 @@ pub struct RttSummary {
     pub times: Option<RttTimes>,
 }
 
-/// Of the times of all transactions of a cell, in µs.
+/// Percentiles of the times of all transactions of a cell, in µs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RttTimes {
     /// Median transaction.
@@ -421,7 +421,7 @@ pub struct RttTimes {
     pub max: f64,
 }
 
-/// What `time` would print for a file transfer, in seconds, over samples.
+/// Times of a file transfer as printed by `time`, in seconds, over samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileSummary {
     /// Elapsed.

@@ -56,9 +56,9 @@ pub use source::{SampleSource, SampleTimes};
 /// A run of a study, with its samples or with what is held of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run<S = Vec<Sample>> {
-    /// What was to be done, and where.
+    /// The plan, and the machine.
     pub header: RunHeader,
-    /// How far it came.
+    /// Its state.
     pub state: RunState,
     /// Wall-clock seconds spent in it, summed over its sessions if it was resumed.
     pub wall_seconds: f64,
@@ -103,7 +103,7 @@ impl<S> Run<S> {
 }
 
 impl<S: SampleSource> Run<S> {
-    /// What is held of the run.
+    /// The run in memory.
     pub fn readings(&self) -> Result<RunReadings, S::Error> {
         let mut samples = Vec::new();
         self.samples.samples(&mut |sample| samples.push(SampleReading::of(sample)))?;
@@ -113,7 +113,7 @@ impl<S: SampleSource> Run<S> {
     }
 }
 
-/// How far a run came.
+/// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -140,13 +140,13 @@ pub struct RunHeader {
     /// The plan of the cells that tell the path's own cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_plan: Option<SamplingPlan>,
-    /// Whether this is the short plan of `--quick`.
+    /// True if this is the short plan of `--quick`.
     pub quick: bool,
     /// The seed of the order of the samples.
     pub seed: u64,
     /// When to stop before or after `plan.samples` rounds, if `--confidence` was given.
     pub stopping: Option<StoppingRule>,
-    /// What the number of rounds is to reach, until it is chosen: until then the plan is that of a short pilot.
+    /// Goal of the number of rounds, until it is chosen: until then the plan is a short pilot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsettled: Option<Goal>,
     /// The machine.
@@ -155,15 +155,15 @@ pub struct RunHeader {
     pub placement: Placement,
     /// Rows that can't run on this machine.
     pub unavailable: Vec<UnavailableRow>,
-    /// What the packets of each row went through.
+    /// Path of the packets of each row.
     pub paths: Vec<PathRecord>,
-    /// What the paths to the disks of each row were.
+    /// Paths to the disks of each row.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<DiskPathRecord>,
     /// Between which ends each row was measured.
     #[serde(default)]
     pub ends: Vec<RowEnds>,
-    /// What the user calls it; empty if nothing.
+    /// The user's label; may be empty.
     #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub label: ForeignText,
     /// The command line that takes the same samples in the same order, as a shell reads it. Empty in older runs.
@@ -172,7 +172,7 @@ pub struct RunHeader {
     /// Where its figures are from, if vtax didn't measure them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<ImportedFrom>,
-    /// What the study's tuning steps change here, while the rows of a step are measured.
+    /// Changes of the study's tuning steps here, while the rows of a step are measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepRecord>,
     /// A step is kept if it surely helps by more than this. Absent if no step is to be kept.
@@ -180,19 +180,19 @@ pub struct RunHeader {
     pub margin: Option<Difference>,
 }
 
-/// What another program has measured, read from its files. Under which conditions, vtax doesn't know.
+/// A measurement by another program, read from its files, under conditions unknown to vtax.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedFrom {
     /// The program, with its version if the files tell: `iperf 3.12`.
     pub program: ForeignText,
     /// The files as they were named, one for each sample.
     pub files: Vec<ForeignText>,
-    /// Whether the time of the run is from the files. Else it is when the first file was last changed.
+    /// True if the time of the run is from the files. Else it is when the first file was last changed.
     pub dated: bool,
 }
 
 impl RunHeader {
-    /// What is to be said with each figure.
+    /// Caveat for each figure.
     pub fn caveat(&self) -> Option<String> {
         let imported = |from: &ImportedFrom| format!("measured by {}, not by vtax", from.program);
         self.imported.as_ref().map(imported).or(self.environment.caveat().map(str::to_owned))
@@ -217,7 +217,7 @@ impl RunHeader {
         turns
     }
 
-    /// Whether the row can run on this machine.
+    /// Returns true if the row can run on this machine.
     pub(crate) fn runs_here(&self, row: Row) -> bool {
         !self.unavailable.iter().any(|unavailable| unavailable.method == row)
     }
@@ -281,9 +281,9 @@ pub struct UnavailableRow {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Placement {
-    /// What was asked for: of both ends, or of the initiator.
+    /// The request: for both endpoints, or for the initiator.
     pub policy: Pinning,
-    /// What was asked for the responder, if something else.
+    /// The request for the responder, if different.
     pub responder_policy: Option<Pinning>,
     /// Sends requests or the stream.
     pub initiator: Vec<u32>,
@@ -291,17 +291,17 @@ pub struct Placement {
     pub responder: Vec<u32>,
     /// The one CPU of both ends where the path's own cost is measured, if they share one.
     pub path: Option<u32>,
-    /// What runs the instructions of the run's guests, if it has any.
+    /// Accelerator of the run's guests, if it has any.
     pub guests: Option<GuestMachine>,
-    /// What could not be had on this machine, and where vCPUs run, a sentence each.
+    /// Unavailable resources of this machine, and placement of vCPUs, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<PlacementNote>,
 }
 
-/// What the virtual machines of a run's guests are made by.
+/// Hypervisor of a run's guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestMachine {
-    /// What runs their instructions.
+    /// Their accelerator.
     pub accel: Accelerator,
     /// Why that isn't KVM, if it was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -333,7 +333,7 @@ pub struct DiskPathRecord {
     pub disk: ForeignText,
     /// The program that measured it, with its version.
     pub program: ForeignText,
-    /// What is behind it.
+    /// Its backend.
     pub path: DiskIdentity,
 }
 
@@ -400,12 +400,12 @@ pub struct Failure {
     pub round: u32,
     /// The error, as the user was told.
     pub error: ForeignText,
-    /// What was measured until then. No figure is computed from it.
+    /// Partial measurements. No figure is computed from them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Box<PartialRecord>>,
 }
 
-/// What the ends had when a sample broke off.
+/// State of the endpoints when a sample was aborted.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]

@@ -91,7 +91,7 @@ impl ServerSpec {
     /// The size of each empty disk: as large as the range of the built-in study of disks.
     pub const DISK_SIZE: ByteSize = ByteSize(1 << 30);
 
-    /// Whether it says no more than `emulated`, so that any that is there will do.
+    /// Returns true if it is just `emulated`, so that any running server matches.
     pub fn is_any(&self) -> bool {
         *self == ServerSpec::default()
     }
@@ -206,7 +206,7 @@ mod tests {
     fn what_is_not_said_is_as_usual() {
         assert_eq!(spec("emulated"), Ok(ServerSpec::default()));
         assert_eq!(spec("emulated:"), Ok(ServerSpec::default()));
-        let small = spec("emulated:nics=2,memory=1536MiB, vfs=3").expect("it can be had");
+        let small = spec("emulated:nics=2,memory=1536MiB, vfs=3").expect("possible");
         let wanted = ServerSpec { nics: 2, vfs: 3, memory: ByteSize(1536 << 20), ..ServerSpec::default() };
         assert_eq!(small, wanted);
         assert_eq!(small.to_string(), "emulated:nics=2,vfs=3,memory=1536MiB");
@@ -233,7 +233,7 @@ mod tests {
             ("emulated:memory=512MiB", "invalid memory = 512 MiB of an emulated server: at least 1 GiB"),
             ("emulated:memory=much", "memory of an emulated server: invalid size `much`"),
         ] {
-            let error = spec(text).expect_err("it can't be had");
+            let error = spec(text).expect_err("impossible");
             assert!(error.contains(named), "{text}: {error}");
         }
     }
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn each_cable_joins_two_nics_of_its_own() {
         let text: Vec<String> =
-            spec("emulated:nics=4").expect("it can be had").cables().flatten().map(|mac| mac.to_string()).collect();
+            spec("emulated:nics=4").expect("possible").cables().flatten().map(|mac| mac.to_string()).collect();
         assert_eq!(text, ["02:76:74:00:00:01", "02:76:74:00:00:02", "02:76:74:00:01:01", "02:76:74:00:01:02"]);
     }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::endpoint::DeviceName;
 
-/// What an end binds its sockets to on its own machine.
+/// Local address to which an endpoint binds its sockets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Station {
@@ -53,7 +53,7 @@ pub struct Schedule {
     /// When each slice of a sliced sample begins. A slice without an entry begins at once after the one before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<u64>,
-    /// How much time each slice has, with everything that belongs to it. A slice that takes longer disturbs
+    /// Time of each slice, including everything that belongs to it. A slice that takes longer disturbs
     /// the next row's slice. 0 if it can disturb no one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub slot: u64,
@@ -111,7 +111,7 @@ impl fmt::Display for Target {
 /// Where an end runs, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndSetup {
-    /// What the end binds its sockets to.
+    /// Local address of the endpoint.
     pub station: Station,
     /// Thread `i` is pinned to `cpus[i % len]`. If this is empty, no thread is pinned.
     pub cpus: Vec<u32>,

@@ -38,7 +38,7 @@ use crate::{
     topology::Name,
 };
 
-/// What a study asks, and how it samples the answer.
+/// A study: its question and its sampling plan.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Study {
@@ -46,7 +46,7 @@ pub struct Study {
     pub id: Name,
     /// One line.
     pub title: ForeignText,
-    /// What it is to find out.
+    /// Its question.
     pub question: ForeignText,
     /// Rows of the tables, in order.
     pub rows: Vec<Row>,
@@ -55,10 +55,10 @@ pub struct Study {
     /// The network or the disks that it measures.
     #[serde(flatten)]
     pub subject: StudySubject,
-    /// What the guests of its rows are like.
+    /// Defaults of its rows' guests.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub guest: GuestDefaults,
-    /// What the rows change that are named after steps.
+    /// Changes of the rows named after steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<TuningStep>,
     /// Every cell, row by row.
@@ -73,7 +73,7 @@ pub struct Study {
     pub quick_path: Option<SamplingPlan>,
     /// Which instrument answers the question; the path's own cost where it is measured, if the file doesn't say.
     pub answer: Option<Instrument>,
-    /// What of the matrix `--quick` measures, if not all.
+    /// The part of the matrix measured by `--quick`, if not all.
     pub quick_matrix: Option<QuickMatrix>,
 }
 
@@ -82,7 +82,7 @@ pub struct Study {
 pub struct QuickMatrix {
     /// Rows to keep, the baseline among them; all of the study's unless the file names some.
     pub rows: Vec<Row>,
-    /// Of tests of disks those with these numbers of threads.
+    /// Disk tests with these numbers of threads.
     pub threads: Vec<u32>,
 }
 
@@ -96,7 +96,7 @@ impl QuickMatrix {
 }
 
 impl Study {
-    /// Whether rows of it measure disks in guests.
+    /// Returns true if rows of it measure disks in guests.
     pub fn has_guests_disks(&self) -> bool {
         self.rows.iter().any(|row| matches!(row, Row::Disk(DiskRow::Guest(_))))
     }
@@ -187,7 +187,7 @@ impl Study {
     }
 }
 
-/// Whether a text is a lab file rather than a study.
+/// Returns true if a text is a lab file rather than a study.
 pub fn is_lab_file(text: &str) -> bool {
     toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("lab") || table.contains_key("host"))
 }

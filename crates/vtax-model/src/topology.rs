@@ -89,7 +89,7 @@ pub struct Topology {
 pub struct Host {
     /// Name of the host, unlike that of any other host, wire, zone or guest.
     pub name: Name,
-    /// Whether it is a switch: one bridge whose ports are its wires.
+    /// True if it is a switch: a bridge whose ports are its wires.
     pub switch: bool,
 }
 
@@ -101,18 +101,18 @@ pub struct Wire {
     pub name: Name,
     /// The hosts at its ends.
     pub ends: [Name; 2],
-    /// Its limit, if it is to have one.
+    /// Its limit, if any.
     pub shape: Option<Shape>,
     /// The ports of NICs at its ends, if it is a cable between two: the first at the first end.
     pub nics: Option<Cable>,
 }
 
-/// What a wire carries at most each way: packets with Ethernet headers, without preamble, checksum and gap.
+/// Maximum rate of a wire per direction: packets with Ethernet headers, without preamble, checksum and gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// Limit in bits per second for each direction, at least 1.
     pub rate: BitRate,
-    /// How much may wait at each end; what comes on top is dropped. Without it, what the rate brings in 50 ms.
+    /// Queue size at each end; excess packets are dropped. Default: 50 ms at the rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<ByteSize>,
 }
@@ -129,7 +129,7 @@ pub struct Zone {
     pub name: Name,
     /// The host that it lives on.
     pub host: Name,
-    /// How it is attached.
+    /// Its attachment.
     pub method: IoMethod,
     /// The wire of its host that it is attached to.
     pub wire: Name,
@@ -158,7 +158,7 @@ pub struct Guest {
     /// Its machine.
     #[serde(default)]
     pub size: GuestSize,
-    /// What it boots.
+    /// Its boot source.
     #[serde(default)]
     pub system: System,
     /// Guests that are started before it: without them it isn't started. At most
@@ -178,12 +178,12 @@ pub struct Guest {
 pub struct GuestDisk {
     /// A file or a block device of the host. For an assigned NVMe controller, a block device of it.
     pub path: PathBuf,
-    /// How it is attached.
+    /// Its attachment.
     pub attach: DiskAttach,
 }
 
 impl GuestDisk {
-    /// Whether a guest of this size can have it.
+    /// Returns true if a guest of this size can have it.
     pub fn check(&self, size: &GuestSize) -> Result<(), BadGuest> {
         let (queues, vcpus) = (self.attach.queues, size.vcpus);
         if queues > vcpus { Err(BadGuest::DiskQueues { queues, vcpus }) } else { Ok(()) }

@@ -132,7 +132,7 @@ impl Mtu {
         self.0
     }
 
-    /// What is left for an inner packet after `overhead` bytes of encapsulation, if that still is a possible MTU.
+    /// Returns the MTU of an inner packet after `overhead` bytes of encapsulation, if it is valid.
     pub fn less(self, overhead: u32) -> Result<Mtu, UnitError> {
         Mtu::try_from(i64::from(self.0) - i64::from(overhead))
     }

@@ -68,12 +68,12 @@ pub struct VfOptions {
     pub trust: Option<bool>,
     /// Frames that it sends from another address are dropped.
     pub spoof_check: Option<bool>,
-    /// What it may send at most; the kernel takes whole Mbit/s.
+    /// Maximum transmit rate; the kernel accepts whole Mbit/s.
     pub rate: Option<BitRate>,
 }
 
 impl VfOptions {
-    /// What the kernel counts rates in.
+    /// Unit of the kernel's rates.
     const MBIT: u64 = 1_000_000;
 
     /// The rate in the kernel's unit, Mbit/s. It is an error if it is no whole number of them.

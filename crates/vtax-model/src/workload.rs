@@ -1,4 +1,4 @@
-//! What is sent over a path: the tests and their sizes.
+//! Workloads: the tests and their sizes.
 //!
 //! A new workload is a variant of [`Workload`] with its sizes here, an entry in the table of `workload/kind.rs`, and a
 //! task of the engine.
@@ -119,7 +119,7 @@ impl Workload {
 }
 
 impl TestSizes {
-    /// What a test of a network with these sizes sends. None for a test of a disk.
+    /// Returns the workload of a network test with these sizes. None for a disk test.
     pub fn workload(self, kind: TestKind) -> Option<Workload> {
         let TestSizes { request, response, message, file } = self;
         Some(match kind {

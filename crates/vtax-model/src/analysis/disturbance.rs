@@ -1,4 +1,4 @@
-//! What else took the CPUs while samples were taken.
+//! CPU usage by others during samples.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ struct Time {
     stolen: f64,
 }
 
-/// What a machine of a sample is.
+/// Role of a machine in a sample.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Host,
@@ -116,7 +116,7 @@ fn sessions(run: &RunByCell, samples: &[&SampleReading]) -> impl Iterator<Item =
     })
 }
 
-/// What QEMU did for guests that measured, if an end was on their host. It includes the kernel's part: rather too much.
+/// CPU time of QEMU for the measuring guests, if an endpoint was on their host. It includes the kernel's part: rather too much.
 fn qemu_among_programs(run: &RunByCell, sample: &SampleReading) -> f64 {
     let Some(host) = &sample.host_cpu else { return 0.0 };
     let ends = ends(run, &run.header.study.cells[sample.cell]);

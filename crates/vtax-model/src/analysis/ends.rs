@@ -1,4 +1,4 @@
-//! What the ends told beyond the joined figures: warm-up, stages, pairs, CPU of each machine.
+//! Reports of the endpoints beyond the joined figures: warm-up, stages, pairs, CPU of each machine.
 
 use super::{Taken, estimate};
 use crate::{

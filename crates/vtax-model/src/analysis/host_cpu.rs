@@ -1,4 +1,4 @@
-//! What guests cost their host, and how their clocks went.
+//! Host cost of guests, and drift of their clocks.
 
 use std::collections::BTreeMap;
 

@@ -102,7 +102,7 @@ fn of_datagrams(summary: &SummaryRecord) -> impl Iterator<Item = NoiseCause> {
 }
 
 impl NoiseCause {
-    /// What is the matter, as a part of a sentence that is true of all cells of a kind: without their counts.
+    /// Returns the cause, as a clause that applies to all cells of a kind, without their counts.
     pub fn why(self) -> String {
         let percent = |share: f64| format!("{:.1} %", share * 1e2);
         match self {
@@ -122,7 +122,7 @@ impl NoiseCause {
         }
     }
 
-    /// What would remove it.
+    /// Returns the remedy.
     pub fn remedy(self) -> &'static str {
         match self {
             NoiseCause::FewRounds(_) => "more rounds: --samples",
@@ -146,7 +146,7 @@ pub struct NeedlessRetransmits {
     pub share: f64,
 }
 
-/// What a wire between namespaces has no reason for: nothing is lost there, so segments that are sent again
+/// Losses that a wire between namespaces cannot cause: nothing is lost there, so retransmitted segments
 /// overtook each other between the backlogs of two CPUs, or found a full buffer. None if they are few, or if something
 /// on the path might lose packets.
 pub fn needless_retransmits(record: &CellRecord) -> Option<NeedlessRetransmits> {

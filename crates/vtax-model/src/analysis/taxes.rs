@@ -48,7 +48,7 @@ fn metrics(cell: &Cell) -> impl Iterator<Item = Metric> {
     test(cell).metrics().iter().copied()
 }
 
-/// What it costs more than the baseline, in the unit of costs. Its interval comes from the rounds' differences, as that of
+/// Cost above the baseline, in the unit of costs. Its interval comes from the rounds' differences, as that of
 /// the ratio from their ratios: the ratio's interval times the baseline would be too narrow by what the baseline itself is
 /// uncertain.
 fn delta(block: &Block, of: Metric, pairs: &[Pair]) -> Option<Delta> {

@@ -329,7 +329,7 @@ fn a_stopped_run_of_one_row_counts_its_rounds_too() {
     run.header.unavailable.clear();
     run.samples = round_of(&run.header, 1);
     run.state = RunState::Stopped;
-    assert_eq!(analyse(&run).plan.rounds, 1, "nothing is held against it, so it is measured once a round");
+    assert_eq!(analyse(&run).plan.rounds, 1, "nothing is compared with it, so it is measured once per round");
 }
 
 #[test]

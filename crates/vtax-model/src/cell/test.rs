@@ -1,4 +1,4 @@
-//! What a cell measures: a test of a network or of a disk. Only code that measures, and words for people, asks which.
+//! The test of a cell: of a network or of a disk. Only code that measures, and text for people, distinguishes them.
 
 mod written;
 
@@ -18,13 +18,13 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum CellTest {
-    /// Of a network.
+    /// A network test.
     Net(NetCell),
-    /// Of a row's disks: reads, writes or both.
+    /// A test of a row's disks: reads, writes or both.
     Disk(DiskCell),
 }
 
-/// What a test of a network is measured with.
+/// Parameters of a network test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NetCell {
     /// The MTU of the wire.
@@ -41,7 +41,7 @@ pub struct NetCell {
     pub options: TestOptions,
 }
 
-/// What a test of a disk is measured with. All rows have the same.
+/// Parameters of a disk test, equal for all rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "written::WrittenDisk", into = "written::WrittenDisk")]
 pub struct DiskCell {
@@ -49,17 +49,17 @@ pub struct DiskCell {
     pub disk: DiskTest,
 }
 
-/// What the cells of a block have in common of their test.
+/// The test parameters shared by the cells of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum BlockTest {
-    /// Of a network.
+    /// A network test.
     Net(NetBlock),
-    /// Of disks, with all parameters: they are the same for all rows.
+    /// A disk test, with all parameters: they are equal for all rows.
     Disk(DiskCell),
 }
 
-/// What the cells of a block have in common of a test of a network.
+/// The network test parameters shared by the cells of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NetBlock {
     /// The protocol.
@@ -72,7 +72,7 @@ pub struct NetBlock {
     pub mtu: Mtu,
 }
 
-/// What a test does, whatever does it and how many do it at the same time.
+/// Kind of a test, independent of its engine and concurrency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TestWork {
     /// On a network.
@@ -81,7 +81,7 @@ pub enum TestWork {
     Disk(DiskTest),
 }
 
-/// What carries what a test sends, or keeps what it writes.
+/// Medium of a test: a transport, or the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Medium {
@@ -92,7 +92,7 @@ pub enum Medium {
     Net(Transport),
 }
 
-/// What the columns of a table differ by: tests that differ by nothing else stand side by side.
+/// Key of the columns of a table: tests that differ only in it appear side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ColumnKey {
     /// The MTU of the wire.
@@ -156,7 +156,7 @@ impl CellTest {
         }
     }
 
-    /// What it does.
+    /// Returns its kind.
     pub fn work(&self) -> TestWork {
         match self {
             CellTest::Net(net) => TestWork::Net(net.workload),
@@ -194,7 +194,7 @@ impl BlockTest {
         }
     }
 
-    /// What carries it.
+    /// Returns its medium.
     pub fn medium(&self) -> Medium {
         match self {
             BlockTest::Net(net) => Medium::Net(net.transport),
@@ -227,7 +227,7 @@ impl BlockTest {
         }
     }
 
-    /// What has to be changed on the way between two blocks, and takes seconds: blocks that share it follow each other.
+    /// Returns the setting whose change between two blocks takes seconds: blocks that share it are consecutive.
     pub(super) fn setting(&self) -> Option<Mtu> {
         match self {
             BlockTest::Net(net) => Some(net.mtu),
@@ -237,12 +237,12 @@ impl BlockTest {
 }
 
 impl Medium {
-    /// Whether it loses what is sent, or delivers it in another order.
+    /// Returns true if it loses what is sent, or delivers it in another order.
     pub fn is_datagram(self) -> bool {
         matches!(self, Medium::Net(transport) if transport.is_datagram())
     }
 
-    /// Whether it is a network with TCP.
+    /// Returns true if it is a network with TCP.
     pub fn is_tcp(self) -> bool {
         self == Medium::Net(Transport::Tcp)
     }
@@ -268,7 +268,7 @@ impl fmt::Display for Medium {
 }
 
 impl ColumnKey {
-    /// What it is a value of, at the head of a column.
+    /// Returns the name of the key, for the head of a column.
     pub fn head(self) -> &'static str {
         match self {
             ColumnKey::Mtu(_) => "MTU",

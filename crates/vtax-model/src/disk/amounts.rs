@@ -1,4 +1,4 @@
-//! How much, how many: each is within its bounds once it exists.
+//! Amounts and counts, validated on construction.
 
 use std::{fmt, str::FromStr};
 
@@ -60,15 +60,15 @@ amount!(
     ReadShare, 0..=100, "the share of reads (percent)"
 );
 amount!(
-    /// How many I/Os a job has in flight. The kernel's queues have fewer places than the most.
+    /// Number of I/Os in flight per job. The kernel's queues have fewer slots than the maximum.
     QueueDepth, 1..=4096, "the queue depth"
 );
 amount!(
-    /// How many threads make I/Os.
+    /// Number of threads that issue I/Os.
     JobCount, 1..=1024, "the number of jobs"
 );
 amount!(
-    /// How many disks a test is spread over.
+    /// Number of disks of a test.
     TargetCount, 1..=256, "the number of disks"
 );
 
@@ -104,7 +104,7 @@ impl BlockSize {
     pub const LEAST: BlockSize = BlockSize(ByteSize(512));
     /// Each I/O in flight has a buffer of this size.
     pub const MOST: BlockSize = BlockSize(ByteSize(64 << 20));
-    /// What file systems and data sheets use.
+    /// The value common in file systems and data sheets.
     pub const USUAL: BlockSize = BlockSize(ByteSize(4096));
 
     /// Returns the size in bytes, a multiple of 512 from 512 to 64 MiB.

@@ -1,4 +1,4 @@
-//! How a disk of the host gets into a guest.
+//! Attachment of a host disk to a guest.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::spelling::there_are;
 
-/// What a guest has in its PCI slot, and who does its I/Os on the host.
+/// The device in a guest's PCI slot, and the process that does its I/O on the host.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString, IntoStaticStr, VariantArray,
 )]
@@ -31,7 +31,7 @@ pub enum DiskDevice {
     AssignedNvme,
 }
 
-/// How the host's program has its I/Os in flight (`aio=` of QEMU).
+/// Asynchronous I/O of the host's program (`aio=` of QEMU).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Display, EnumString, IntoStaticStr, VariantArray,
 )]
@@ -46,14 +46,14 @@ pub enum HostAio {
     IoUring,
 }
 
-/// How a disk is attached to a guest: `virtio-blk`, `virtio-blk:aio=io_uring,iothread,queues=4`.
+/// A disk attachment: `virtio-blk`, `virtio-blk:aio=io_uring,iothread,queues=4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct DiskAttach {
-    /// What the guest has.
+    /// The guest's device.
     pub device: DiskDevice,
-    /// How the host's program has I/Os in flight.
+    /// Asynchronous I/O of the host's program.
     pub aio: HostAio,
-    /// Whether a thread of QEMU serves this disk alone, and not QEMU's main thread.
+    /// True if a dedicated QEMU thread serves this disk, instead of QEMU's main thread.
     pub iothread: bool,
     /// The number of queues that the guest has.
     pub queues: u32,
@@ -85,7 +85,7 @@ impl DiskDevice {
     /// All of them.
     pub const ALL: [DiskDevice; DiskDevice::COUNT] = *DiskDevice::VARIANTS.as_array().expect("as many");
 
-    /// Whether a storage daemon has the blocks, and not the guest's QEMU.
+    /// Returns true if a storage daemon owns the blocks, rather than the guest's QEMU.
     pub fn is_served(self) -> bool {
         matches!(self, DiskDevice::VhostUserBlk | DiskDevice::Nbd)
     }

@@ -1,4 +1,4 @@
-//! What the path to a disk is. Two figures can be compared only if this is the same, or is what was changed.
+//! Identity of the path to a disk. Two figures are comparable only if it is equal, or is the deliberate change.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ use crate::{foreign::ForeignText, units::ByteSize};
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskIdentity {
-    /// What was named: a device or a file.
+    /// The specified device or file.
     pub path: ForeignText,
-    /// Whether the test goes past the page cache.
+    /// True if the test goes past the page cache.
     pub direct: bool,
     /// The file system that the file is on; absent for a device.
     pub filesystem: Option<FilesystemIdentity>,
@@ -30,7 +30,7 @@ pub struct DiskIdentity {
 pub struct FilesystemIdentity {
     /// Its kind, such as `ext4`.
     pub kind: ForeignText,
-    /// How it is mounted.
+    /// Its mount options.
     pub options: ForeignText,
 }
 
@@ -43,23 +43,23 @@ pub struct BlockIdentity {
     pub name: ForeignText,
     /// The driver, such as `virtio_blk`, if it is known.
     pub driver: Option<ForeignText>,
-    /// What the disk calls itself.
+    /// Vendor and model reported by the disk.
     pub model: Option<ForeignText>,
     /// The scheduler in force.
     pub scheduler: Option<ForeignText>,
-    /// How many I/Os the scheduler or the driver takes for each hardware queue.
+    /// Number of requests that the scheduler or driver accepts per hardware queue.
     pub requests: Option<u32>,
-    /// How many hardware queues the driver has.
+    /// Number of the driver's hardware queues.
     pub queues: Option<u32>,
-    /// Whether it has to wait for a disk that turns.
+    /// True if it is a rotating disk.
     pub rotational: Option<bool>,
     /// The unit in which it is addressed.
     pub sector: Option<ByteSize>,
-    /// Whether it says that it has a volatile cache.
+    /// Volatile write cache reported by the device.
     pub write_cache: Option<WriteCache>,
     /// A file behind it, if it is a loop device.
     pub backing_file: Option<ForeignText>,
-    /// Whether a loop device reads and writes that file through the page cache.
+    /// True if a loop device reads and writes that file through the page cache.
     pub backing_cached: Option<bool>,
     /// The devices that it is made of, by their kernel's names: a mapped device or an array.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -75,7 +75,7 @@ pub struct LowerBlock {
     pub model: Option<ForeignText>,
 }
 
-/// Whether a write has reached what keeps it without power when the device says that it has ended.
+/// Persistence of a completed write: whether it survives a power failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteCache {
@@ -124,7 +124,7 @@ impl DiskIdentity {
         found.into_iter().filter(|(_, there)| *there).map(|(cache, _)| cache).collect()
     }
 
-    /// Whether what is measured is memory of this machine.
+    /// Returns true if what is measured is memory of this machine.
     pub fn is_cached(&self) -> bool {
         !self.caches().is_empty()
     }

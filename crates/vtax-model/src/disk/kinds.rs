@@ -5,7 +5,7 @@ use strum::{Display, EnumString, IntoStaticStr};
 
 use super::DiskTestError;
 
-/// In which order the blocks of a disk are taken.
+/// Access pattern of a disk test.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display, EnumString, IntoStaticStr,
 )]
@@ -23,7 +23,7 @@ impl AccessPattern {
     pub const ALL: [AccessPattern; 2] = [AccessPattern::Random, AccessPattern::Sequential];
 }
 
-/// How I/Os get to the kernel, by fio's names.
+/// I/O engine, by fio's name.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display, EnumString, IntoStaticStr,
 )]
@@ -44,7 +44,7 @@ impl DiskEngine {
     /// All of them.
     pub const ALL: [DiskEngine; 3] = [DiskEngine::IoUring, DiskEngine::LibAio, DiskEngine::Psync];
 
-    /// Whether a job waits for each I/O, and so has one in flight.
+    /// Returns true if a job waits for each I/O, and so has one in flight.
     pub fn is_blocking(self) -> bool {
         self == DiskEngine::Psync
     }

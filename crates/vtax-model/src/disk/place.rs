@@ -120,12 +120,12 @@ impl fmt::Display for DiskPlace {
 }
 
 impl DiskSet {
-    /// Whether no disk is named.
+    /// Returns true if no disk is named.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all of them are this machine's own, and not those of a zone or a domain.
+    /// Returns true if all of them belong to this machine, rather than to a zone or a domain.
     pub fn is_here(&self) -> bool {
         self.0.iter().all(|place| matches!(place, DiskPlace::Here(_)))
     }

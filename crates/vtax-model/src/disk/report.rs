@@ -1,4 +1,4 @@
-//! What a sample of a disk has found.
+//! Report of a disk sample.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -8,9 +8,9 @@ use vtax_stats::histogram::Histogram;
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct DiskReport {
-    /// What was read; absent if nothing was.
+    /// Reads; absent if none.
     pub read: Option<IoReport>,
-    /// What was written; absent if nothing was.
+    /// Writes; absent if none.
     pub write: Option<IoReport>,
     /// The CPU time of the jobs.
     pub cpu: DiskCpu,
@@ -42,11 +42,11 @@ pub struct DiskCpu {
 }
 
 impl IoReport {
-    /// How far the value that fio gives for a bin, its middle, is from any time in that bin, at most (1/128); and our
+    /// Maximum distance of fio's value for a bin, its middle, from any time in that bin (1/128); and our
     /// histogram's own thousandth.
     pub const RESOLUTION: f64 = 1.0 / 128.0 + 1.0 / 1024.0;
 
-    /// I/Os a second.
+    /// IOPS.
     pub fn iops(&self) -> f64 {
         per_second(self.ios as f64, self.seconds)
     }

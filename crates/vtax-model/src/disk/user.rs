@@ -15,11 +15,11 @@ pub enum DiskUser {
     Domain {
         /// Its name.
         domain: ForeignText,
-        /// What it has, and how the host has its I/Os in flight.
+        /// Its device, and the asynchronous I/O of the host.
         attach: DiskAttach,
-        /// What is behind the disk; several are ways to the same blocks.
+        /// Backends of the disk; several are paths to the same blocks.
         backing: Vec<BackingFile>,
-        /// Whether the host reads and writes that through its page cache.
+        /// True if the host accesses them through its page cache.
         cached: bool,
     },
     /// A zone or a host of a lab. It has the host's files and devices.
@@ -48,7 +48,7 @@ pub struct BackingFile {
 }
 
 impl DiskUser {
-    /// Whether memory of the host is on the path.
+    /// Returns true if memory of the host is on the path.
     pub fn is_cached(&self) -> bool {
         matches!(self, DiskUser::Domain { cached: true, .. })
     }

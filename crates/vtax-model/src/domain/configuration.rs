@@ -18,7 +18,7 @@ use crate::{
 /// All domains with their constraints, and the services that they use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Configuration {
-    /// What tells this host from others. Addresses that vtax chooses are made of it.
+    /// Identity of this host. Addresses chosen by vtax are derived from it.
     pub host: String,
     /// The domain that is the host.
     #[serde(default)]
@@ -35,7 +35,7 @@ pub struct Configuration {
     /// Disk services (vds) by name, with the volumes that they export.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub disk_services: BTreeMap<Name, DiskService>,
-    /// What is said of the host's PCI devices themselves.
+    /// Settings of the host's PCI devices.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub devices: HostDevices,
 }
@@ -141,7 +141,7 @@ impl Configuration {
         switches.chain(consoles).chain(disks).cloned().collect()
     }
 
-    /// Says which CPUs a domain is to have. An empty list of cores takes the cores that it names away.
+    /// Sets the CPU constraint of a domain. An empty list of cores removes its named cores.
     pub fn set_cpus(&mut self, name: &Name, cpus: CpuDemand) -> Result<(), DomainError> {
         let had = &mut self.guest_mut(name)?.cpus;
         let takes_away = matches!((&had, &cpus), (Some(CpuDemand::Cids(_)), CpuDemand::Cids(none)) if none.is_empty());
@@ -152,7 +152,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Says how much RAM a domain is to have.
+    /// Sets the memory constraint of a domain.
     pub fn set_memory(&mut self, name: &Name, memory: ByteSize) -> Result<(), DomainError> {
         const MIB: u64 = 1 << 20;
         if memory < GuestSize::LEAST_MEMORY || !memory.0.is_multiple_of(MIB) {

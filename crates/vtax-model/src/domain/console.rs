@@ -49,7 +49,7 @@ impl fmt::Display for UserName {
     }
 }
 
-/// How the console of a domain is reached.
+/// Console of a domain.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -75,7 +75,7 @@ impl PortRange {
     /// The ports that an article of 2012 shows, and as many more as a host can have domains.
     pub const USUAL: PortRange = PortRange { first: 5000, last: 5255 };
 
-    /// Whether the port is one of these.
+    /// Returns true if the port is one of these.
     pub fn contains(self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)
     }
@@ -85,7 +85,7 @@ impl PortRange {
         self.first..=self.last
     }
 
-    /// Whether a port is one of both.
+    /// Returns true if a port is one of both.
     pub fn overlaps(self, other: PortRange) -> bool {
         self.first <= other.last && other.first <= self.last
     }

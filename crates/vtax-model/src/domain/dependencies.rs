@@ -50,7 +50,7 @@ impl Configuration {
         self.domain(name).map_or(&[], |domain| &domain.masters)
     }
 
-    /// What each domain depends on by its virtual NICs, disks and PCI devices, by names.
+    /// Returns the dependencies of each domain through its virtual NICs, disks and PCI devices, by name.
     pub fn dependencies(&self) -> Vec<DomainDependency> {
         let of_domain = |(domain, constraints): (&Name, &super::Constraints)| {
             let vnets = constraints.vnets.iter().filter_map(|vnet| {

@@ -32,7 +32,7 @@ pub struct DomainDevice {
 pub enum DeviceKind {
     /// A root complex with all that is below it.
     Bus,
-    /// What is in a slot, or an endpoint on the board.
+    /// The device in a slot, or an onboard endpoint.
     Pcie,
     /// A virtual function.
     Vf,
@@ -42,7 +42,7 @@ fn unknown_kind(text: &str) -> DomainError {
     DomainError::value("device type", text, "BUS, PCIE or VF")
 }
 
-/// What a virtual function is set to.
+/// Settings of a virtual function.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
@@ -55,11 +55,11 @@ pub struct FunctionSettings {
     pub mtu: Option<Mtu>,
 }
 
-/// What is said of the host's devices themselves.
+/// Settings of the host's devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostDevices {
-    /// What `primary` has given up, so that other domains can have it.
+    /// Devices released by `primary`, available to other domains.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub released: BTreeSet<String>,
     /// The root complexes for which somebody said whether domains may have what is below.
@@ -81,12 +81,12 @@ pub enum DeviceOwner<'a> {
     Domain(&'a Name),
 }
 
-/// Whether one device is the other, or the other is below it.
+/// Returns true if one device is the other, or contains it.
 pub fn contains(device: &str, other: &str) -> bool {
     other.strip_prefix(device).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }
 
-/// Whether a device can have this name. Parts of it are names of slots, which the firmware gives.
+/// Returns true if a device can have this name. Parts of it are slot names, which the firmware assigns.
 fn check_name(name: &str) -> Result<(), DomainError> {
     let is_fine = |letter: char| (letter.is_ascii_graphic() && letter != '|') || letter == ' ';
     match (1..=128).contains(&name.len()) && name.chars().all(is_fine) {
@@ -100,7 +100,7 @@ fn physical(function: &str) -> &str {
     function.rsplit_once('.').map_or(function, |(physical, _)| physical)
 }
 
-/// What is to be changed of a virtual function: only what is present.
+/// Changes of a virtual function: only present fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "as of `FunctionSettings`")]
 pub struct FunctionChange {
@@ -139,7 +139,7 @@ impl Configuration {
         }
     }
 
-    /// All devices that domains are to have.
+    /// Returns all devices in the constraints of domains.
     pub fn all_devices(&self) -> impl Iterator<Item = (&Name, &DomainDevice)> {
         self.domains.iter().flat_map(|(name, domain)| domain.io.iter().map(move |device| (name, device)))
     }

@@ -25,21 +25,21 @@ use crate::topology::Name;
 pub struct DiskService {
     /// The domain that it runs in.
     pub domain: Name,
-    /// What it exports.
+    /// Its exported volumes.
     #[serde(default)]
     pub volumes: BTreeMap<Name, Volume>,
 }
 
-/// What a disk service exports under one name.
+/// A volume exported by a disk service.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
     /// The absolute path of a file or a block device.
     pub backend: String,
-    /// What is in the backend. It is kept, because a domain can write something to a raw disk that looks like a qcow2.
+    /// Format of the backend. It is stored because a domain can write data to a raw disk that looks like a qcow2.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub format: VolumeFormat,
-    /// How it is exported.
+    /// Export options.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub options: BTreeSet<VolumeOption>,
     /// The part of the backend that it is; all of it if absent.
@@ -62,7 +62,7 @@ pub struct VirtualDisk {
     pub timeout: Option<u32>,
 }
 
-/// What is to be changed in a volume: only what is present.
+/// Changes of a volume: only present fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "as of `Volume`")]
 pub struct VolumeChange {
@@ -73,7 +73,7 @@ pub struct VolumeChange {
     pub mpgroup: Option<Option<Name>>,
 }
 
-/// What is to be changed in a virtual disk: only what is present.
+/// Changes of a virtual disk: only present fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "as of `VirtualDisk`")]
 pub struct DiskChange {
@@ -87,12 +87,12 @@ impl Volume {
     /// The most volumes of one group.
     pub const MOST_PATHS: usize = 4;
 
-    /// Whether the volume is exported with this option.
+    /// Returns true if the volume is exported with this option.
     pub fn has(&self, option: VolumeOption) -> bool {
         self.options.contains(&option)
     }
 
-    /// Whether some blocks of the backend are in both.
+    /// Returns true if both share blocks of the backend.
     pub fn overlaps(&self, other: &Volume) -> bool {
         self.backend == other.backend
             && match (self.slice, other.slice) {

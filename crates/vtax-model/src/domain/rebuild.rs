@@ -1,4 +1,4 @@
-//! What one configuration takes from another: from a file, or from one that was saved.
+//! Import of one configuration into another: from a file, or from a saved one.
 
 use super::{
     Configuration, Constraints, DomainError, NewSwitch, NewVnet, PRIMARY, disk::VolumeUsers, mac_addresses::MacOwners,
@@ -6,7 +6,7 @@ use super::{
 use crate::topology::Name;
 
 impl Configuration {
-    /// Adds all domains of another configuration, each with what it is to have. The services that they use must be there.
+    /// Adds all domains of another configuration with their constraints. The services that they use must exist.
     pub fn add_domains_of(&mut self, other: &Configuration) -> Result<(), DomainError> {
         other.domains.keys().try_for_each(|name| self.add_domain(name))?;
         let mut taken = Taken::of(self);
@@ -82,7 +82,7 @@ impl Configuration {
     }
 }
 
-/// What a configuration that is made anew has given away already.
+/// Names and addresses already assigned in a rebuilt configuration.
 struct Taken {
     macs: MacOwners,
     volumes: VolumeUsers,

@@ -8,9 +8,9 @@ use crate::{topology::Name, units::ByteSize};
 /// Direction of a change by a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeChange {
-    /// The domain is to have so much more.
+    /// Increase by this amount.
     Add,
-    /// The domain is to have so much less.
+    /// Decrease by this amount.
     Remove,
 }
 
@@ -25,7 +25,7 @@ impl SizeChange {
 }
 
 impl Configuration {
-    /// Changes how many CPUs a domain is to have. One that has whole cores is changed by cores, any other by virtual CPUs.
+    /// Changes the number of CPUs of a domain: cores if it has whole cores, otherwise virtual CPUs.
     pub fn change_cpus(&mut self, name: &Name, change: SizeChange, by: CpuDemand) -> Result<(), DomainError> {
         let had = self.guest_mut(name)?.cpus.clone();
         let (had, by_count, unit): (u32, u32, fn(u32) -> CpuDemand) = match (had, by) {

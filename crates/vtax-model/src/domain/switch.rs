@@ -38,7 +38,7 @@ impl Switch {
         self.net_dev.as_deref().filter(|_| self.is_of_primary())
     }
 
-    /// Whether the host itself serves it.
+    /// Returns true if the host itself serves it.
     pub fn is_of_primary(&self) -> bool {
         self.service.as_str() == PRIMARY
     }
@@ -102,7 +102,7 @@ pub struct NewSwitch {
     pub change: SwitchChange,
 }
 
-/// What is to be changed in a switch: only what is present.
+/// Changes of a switch: only present fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "as of `Switch`")]
 pub struct SwitchChange {
@@ -115,7 +115,7 @@ pub struct SwitchChange {
 }
 
 impl NewSwitch {
-    /// What asks for this switch.
+    /// Returns the change that creates this switch.
     pub(super) fn of(name: Name, switch: Switch) -> NewSwitch {
         let Switch { service, net_dev, mac, mtu, default_vlan, pvid, vids } = switch;
         let change = SwitchChange { net_dev, mac, mtu: Some(mtu), pvid: Some(pvid), vids: Some(vids) };

@@ -396,7 +396,7 @@ proptest! {
 }
 
 /// 512 domains with 16 vnets and 32 disks each, every disk with a volume of its own. It takes minutes to make it anew if
-/// each vnet or disk is held against all others.
+/// each vnet or disk is compared with all others.
 #[test]
 fn the_largest_configuration_is_made_anew() {
     let mut all = Configuration::new("sun");

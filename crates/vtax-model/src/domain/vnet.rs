@@ -35,7 +35,7 @@ pub struct VirtualNic {
     pub id: u32,
     /// The most that it sends, and the most that it receives.
     pub maxbw: Option<BitRate>,
-    /// Whether the domain sees its link go down when the switch's link to the outside does.
+    /// Link state propagation from the switch's external link.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub linkprop: LinkProp,
 }
@@ -52,7 +52,7 @@ pub struct VnetVlans {
     pub vids: BTreeSet<Vlan>,
 }
 
-/// Whether a vnet follows the state of the switch's link to the outside.
+/// Link state propagation: whether a vnet follows the switch's external link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkProp {
@@ -82,7 +82,7 @@ pub struct NewVnet {
     pub change: VnetChange,
 }
 
-/// What is to be changed in a vnet: only what is present.
+/// Changes of a vnet: only present fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "as of `VirtualNic`")]
 pub struct VnetChange {
@@ -98,7 +98,7 @@ pub struct VnetChange {
 }
 
 impl NewVnet {
-    /// What asks for this vnet.
+    /// Returns the change that creates this vnet.
     pub(super) fn of(domain: &Name, vnet: &VirtualNic) -> NewVnet {
         let change = VnetChange {
             switch: None,

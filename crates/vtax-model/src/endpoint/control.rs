@@ -1,4 +1,4 @@
-//! How an endpoint is reached.
+//! Access to an endpoint.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -11,7 +11,7 @@ use crate::{
     topology::{BadName, Name},
 };
 
-/// How the agent of an endpoint is reached: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`, `libvirt:USER@NAME`, `ldm:DOMAIN/NIC`.
+/// Access to the agent of an endpoint: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`, `libvirt:USER@NAME`, `ldm:DOMAIN/NIC`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Control {
     /// A process of this machine, in the namespace of vtax.
@@ -150,7 +150,7 @@ impl DomainEnd {
         DomainEnd { within, domain: PRIMARY.parse().expect("a name"), nic: None }
     }
 
-    /// Whether it is the host itself.
+    /// Returns true if it is the host itself.
     pub fn is_primary(&self) -> bool {
         self.domain.as_str() == PRIMARY
     }

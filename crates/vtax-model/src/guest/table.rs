@@ -1,4 +1,4 @@
-//! What a file says of guests: the same options in `[[guest]]` of a lab and in `[guest]` of a study.
+//! Guest options in a file: the same in `[[guest]]` of a lab and in `[guest]` of a study.
 
 use std::{ops::Range, path::PathBuf};
 

@@ -5,11 +5,11 @@
 
 use crate::spelling::suggestion;
 
-/// What is wrong in a file.
+/// A problem in a file.
 pub(super) struct Worded {
     /// The code by which `docs/errors` explains it.
     pub(super) code: &'static str,
-    /// What is wrong and what to write.
+    /// The problem and its remedy.
     pub(super) text: String,
 }
 

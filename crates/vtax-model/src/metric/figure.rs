@@ -44,7 +44,7 @@ enum Told {
     AmongOthers,
 }
 
-/// What a figure needs besides the counts of the end that counted.
+/// Requirement of a figure in addition to the counts of the counting endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Counts,
@@ -186,19 +186,19 @@ impl SampleFigure {
     /// All of them.
     pub const ALL: [SampleFigure; SampleFigure::COUNT] = *SampleFigure::VARIANTS.as_array().expect("as many");
 
-    /// What CPU time of the machines is told: a test has one of these.
+    /// Returns the figure of the machines' CPU time: a test has one of these.
     pub const MACHINES: [SampleFigure; 2] = [SampleFigure::MachinesPerTransaction, SampleFigure::MachinesPerKb];
 
     fn entry(self) -> &'static FigureEntry {
         &FIGURES[self as usize]
     }
 
-    /// What it is called in documents and in tables for programs.
+    /// Returns its name in documents and in tables for programs.
     pub fn name(self) -> &'static str {
         self.entry().name
     }
 
-    /// What its values are told in.
+    /// Returns the unit of its values.
     pub fn unit(self) -> FigureUnit {
         self.entry().unit
     }
@@ -208,12 +208,12 @@ impl SampleFigure {
         (self.entry().value)(figures)
     }
 
-    /// Whether a summary has it under its own name, and not with others of its kind.
+    /// Returns true if a summary has it under its own name, and not with others of its kind.
     pub fn is_told_alone(self) -> bool {
         self.entry().told == Told::Alone
     }
 
-    /// Whether the samples of this test have it. `machines` says whether what the machines worked is known of all.
+    /// Returns true if the samples of this test have it. `machines` says whether what the machines worked is known of all.
     pub fn is_known(self, test: TestKind, machines: bool) -> bool {
         let of_source = match self.entry().source {
             Source::Counts | Source::Threads => true,
@@ -224,7 +224,7 @@ impl SampleFigure {
         self.entry().per == test.work_unit() && of_source
     }
 
-    /// Whether somebody told it, if this is its mean.
+    /// Returns true if somebody told it, if this is its mean.
     pub(crate) fn is_told(self, mean: f64) -> bool {
         self.entry().source != Source::Threads || mean > 0.0
     }

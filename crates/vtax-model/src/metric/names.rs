@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use strum::VariantArray;
 
-/// What a comparison is about. The table of [`metric`](super) says everything else of each.
+/// Metric of a comparison. The table of [`metric`](super) has everything else about each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, VariantArray)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
@@ -21,7 +21,7 @@ pub enum Metric {
     Cpu,
 }
 
-/// What a cost is told in.
+/// Unit of a cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CostUnit {
     /// µs for a transaction.

@@ -8,9 +8,9 @@ use crate::{
 /// The unit of a figure of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
-    /// Of transactions or I/Os.
+    /// Transactions or I/Os.
     PerSecond,
-    /// Of time, or of CPU time for a transaction.
+    /// Time, or CPU time per transaction.
     Microseconds,
     /// 10^6 bits a second.
     MegabitsPerSecond,
@@ -20,7 +20,7 @@ pub enum FigureUnit {
     NanosecondsPerKb,
     /// For 1,024 bytes.
     MicrosecondsPerKb,
-    /// Of a file.
+    /// Time of a file transfer.
     Seconds,
 }
 
@@ -57,7 +57,7 @@ impl FigureUnit {
     }
 }
 
-/// What was estimated, convertible into other units of its quantity only.
+/// An estimate, convertible only to other units of its quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UnitEstimate {
     estimate: Estimate,

@@ -14,11 +14,11 @@ use crate::units::RATE_FACTORS;
 pub struct Arrivals {
     /// Requests a second, over all flows of the test.
     pub per_second: RequestRate,
-    /// How they are spread.
+    /// Their distribution.
     pub process: ArrivalProcess,
 }
 
-/// How the arrivals of an open loop are spread.
+/// Distribution of the arrivals of an open loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]

@@ -1,4 +1,4 @@
-//! What is set on the sockets of both ends.
+//! Socket options of both endpoints.
 
 use std::{fmt, str::FromStr};
 
@@ -39,7 +39,7 @@ pub struct CongestionControl {
 impl CongestionControl {
     const MOST: usize = 15;
 
-    /// What almost every Linux machine runs, and the one that adds least noise to a path's own cost: on a path
+    /// The default on almost every Linux machine, and the one that adds least noise under controlled conditions: on a path
     /// without loss its rate is the path's.
     pub const CUBIC: CongestionControl = CongestionControl { bytes: *b"cubic\0\0\0\0\0\0\0\0\0\0", length: 5 };
 

@@ -1,4 +1,4 @@
-//! What must not be worse for a step that helps.
+//! Guards: figures that a step must not worsen.
 
 use std::collections::BTreeMap;
 
@@ -52,12 +52,12 @@ pub struct GuardFinding {
     pub low: f64,
     /// Upper end of the 95 % interval.
     pub high: f64,
-    /// Whether it is surely worse by more than it may be.
+    /// True if it is surely worse by more than it may be.
     pub broken: bool,
 }
 
 impl GuardFinding {
-    /// Whether a path that the user wants guarded is worse.
+    /// Returns true if a path that the user wants guarded is worse.
     pub(super) fn is_of_harmed_path(&self) -> bool {
         self.broken && self.path.is_some()
     }

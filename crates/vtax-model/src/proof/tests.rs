@@ -12,7 +12,7 @@ use crate::{
     workload::{TestKind, Transport},
 };
 
-/// How many times as long a transaction takes, and the slowest of a hundred.
+/// Factors by which a transaction takes longer, on average and at the 99th percentile.
 #[derive(Clone, Copy)]
 struct Slower {
     mean: f64,

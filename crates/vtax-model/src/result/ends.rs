@@ -1,4 +1,4 @@
-//! What the two ends told beyond the joined figures, over the samples of a cell.
+//! Reports of the two endpoints beyond the joined figures, over the samples of a cell.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -9,7 +9,7 @@ use crate::{endpoint::Ends, measurement::Stages};
 /// µs of CPU of each end's measuring threads: for a transaction, or for 1,024 bytes of a stream or a file.
 pub type CpuAtEnds = Ends<Estimate>;
 
-/// What went before the measured times.
+/// Warm-up before the measured times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct WarmupSummary {
     /// Seconds that it took, of the end that took longer.
@@ -60,7 +60,7 @@ pub struct ParallelSummary {
     pub skew_us: f64,
     /// The longest of them.
     pub skew_us_most: f64,
-    /// How well they are known, the worst of all samples.
+    /// Their uncertainty, the worst of all samples.
     pub uncertainty_us: f64,
     /// In the order of the row's ends.
     pub pairs: Vec<PairSummary>,

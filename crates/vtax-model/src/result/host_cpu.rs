@@ -1,15 +1,15 @@
-//! What guests cost their host, over the samples of a cell, and how their clocks went.
+//! Host cost of guests over the samples of a cell, and drift of their clocks.
 
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;
 use crate::{foreign::ForeignText, guest::Accelerator};
 
-/// What the host spent: for a transaction, or for 1,024 bytes of a stream or a file. Times are µs of
+/// Host CPU time: per transaction, or per 1,024 bytes of a stream or a file. Times are µs of
 /// CPU. The host's stack overlaps with the others: see [`HostCpu`](crate::run::HostCpu).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HostCpuSummary {
-    /// What ran the guests' instructions; absent for a row without guests, the host's own disk.
+    /// Accelerator of the guests; absent for a row without guests, the host's own disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accel: Option<Accelerator>,
     /// The guests' instructions: under TCG their emulation.
@@ -24,7 +24,7 @@ pub struct HostCpuSummary {
     pub daemon: Option<Estimate>,
     /// The rest of QEMU.
     pub qemu: Estimate,
-    /// What of vhost, iothreads, daemons and QEMU was spent in the host's kernel.
+    /// Part of the time of vhost, iothreads, daemons and QEMU spent in the host's kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Estimate>,
     /// Interrupts of the machine, hardware and software.
@@ -34,21 +34,21 @@ pub struct HostCpuSummary {
     pub vm_exits: Option<Estimate>,
     /// Interrupts that the machine took.
     pub interrupts: Estimate,
-    /// Whether whole samples were observed, with their warm-up, instead of the measured time.
+    /// True if whole samples were observed, with their warm-up, instead of the measured time.
     #[serde(default)]
     pub whole_samples: bool,
 }
 
-/// How a guest's clock went beside its host's, from the first sample with it to the last one.
+/// Drift of a guest's clock relative to its host's, from its first sample to its last one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestClock {
     /// Name of the guest, which has an entry for each boot in which its clock was read at least twice.
     pub guest: ForeignText,
     /// Seconds between the two readings.
     pub seconds: f64,
-    /// How much faster than the host's, in millionths.
+    /// Rate above the host's, in parts per million.
     pub drift_ppm: f64,
-    /// How far off that may be.
+    /// Its uncertainty.
     pub uncertainty_ppm: f64,
 }
 
@@ -56,7 +56,7 @@ impl GuestClock {
     /// In ppm: NTP corrects no clock that is worse than 500 (RFC 5905, section 11); a guest's should be its host's.
     const MUCH: f64 = 100.0;
 
-    /// Whether it drifts by more, in whatever is within its uncertainty.
+    /// Returns true if it drifts by more, in whatever is within its uncertainty.
     pub fn is_much(&self) -> bool {
         self.drift_ppm.abs() - self.uncertainty_ppm > GuestClock::MUCH
     }

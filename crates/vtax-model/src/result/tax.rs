@@ -1,4 +1,4 @@
-//! What a cell costs over its baseline, by each of its metrics, and what the baseline differs from itself.
+//! Tax of a cell over its baseline, by each of its metrics, and the baseline's difference from itself.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -10,7 +10,7 @@ use crate::{
 };
 use vtax_stats::{Preference, Verdict};
 
-/// What a cell takes more than its baseline: the baseline's typical level times the ratio less one, so that the
+/// Cost of a cell above its baseline: the baseline's typical level times the ratio less one, so that the
 /// two always agree. A cost in µs holds whatever else is in the baseline's time, where a percentage doesn't: a zone
 /// on a veth pair costs 2.5 to 2.9 µs of a round trip whether CPUs sleep or not, and that is +4 or +21 %.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Delta {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaxRecord {
-    /// What is compared.
+    /// The comparison.
     pub of: Metric,
     /// Under which conditions.
     #[serde(default)]
@@ -49,7 +49,7 @@ pub struct TaxRecord {
     pub p: f64,
     /// After Holm over the run's comparisons by the same instrument, of speed or of CPU time.
     pub p_adjusted: f64,
-    /// What is shown.
+    /// The verdict.
     pub verdict: Verdict,
     /// None larger: by how much the cell is worse at most, as a share of the baseline's figure.
     pub at_most: Option<f64>,
@@ -58,7 +58,7 @@ pub struct TaxRecord {
     pub could_show: Option<f64>,
     /// Rounds with both cells.
     pub pairs: usize,
-    /// What the baseline may differ from itself by; absent if it was not measured twice.
+    /// Noise floor of the baseline; absent if it was not measured twice.
     pub floor: Option<f64>,
     /// A warning: a difference is shown, and the baseline may differ from itself by as much.
     #[serde(default, skip_serializing_if = "crate::is_default")]
@@ -66,7 +66,7 @@ pub struct TaxRecord {
 }
 
 impl TaxRecord {
-    /// How much better the cell is than its baseline, at least and at most, as logarithms; below zero it is worse.
+    /// Bounds of the gain of the cell over its baseline, as logarithms; below zero it is worse.
     pub(crate) fn gain(&self) -> (f64, f64) {
         let (low, high) = (self.low.ln(), self.high.ln());
         match self.of.direction() {
@@ -75,7 +75,7 @@ impl TaxRecord {
         }
     }
 
-    /// Whether the gain may be more than the margin, and may be less.
+    /// Returns true if the gain may be more than the margin, and may be less.
     pub(crate) fn straddles(&self, margin: Difference) -> bool {
         let (least, most) = self.gain();
         least <= margin.log() && margin.log() <= most
@@ -88,7 +88,7 @@ pub struct FloorRecord {
     /// The cells that it is about.
     #[serde(flatten)]
     pub block: Block,
-    /// What is compared.
+    /// The comparison.
     pub of: Metric,
     /// Second arm over the first (A'/A); 1 means that they do not differ.
     pub ratio: f64,

@@ -39,10 +39,10 @@ pub struct DomainRecord {
     pub within: Option<LabHost>,
     /// Its name there.
     pub name: ForeignText,
-    /// What no other domain has; empty of a logical domain, whose name is enough.
+    /// Unique id; empty for a logical domain, whose name suffices.
     #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub uuid: ForeignText,
-    /// What runs its instructions.
+    /// Its accelerator.
     pub accel: Accelerator,
     /// The machine that QEMU imitates, as `pc-q35-10.0`; empty if it isn't told.
     pub machine: ForeignText,
@@ -50,7 +50,7 @@ pub struct DomainRecord {
     pub vcpus: u32,
     /// RAM.
     pub memory: ByteSize,
-    /// Whether that is of huge pages.
+    /// True if it consists of huge pages.
     #[serde(default)]
     pub hugepages: bool,
     /// The NUMA nodes that it is from, as the kernel lists them; any if absent.
@@ -71,7 +71,7 @@ pub struct DomainRecord {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DomainNic {
-    /// What the domain's keeper calls it, if it has names for NICs.
+    /// Its name in the domain manager, if that names NICs.
     pub name: Option<ForeignText>,
     /// `vnet` or `vf` (a virtual function) of a logical domain. Else the type of libvirt's `<interface>`: `network`, `bridge`, `direct`, `hostdev`, `vhostuser`,
     /// `user`, …; `pci` is a device that was handed over as a whole (`<hostdev>`).
@@ -79,7 +79,7 @@ pub struct DomainNic {
     pub kind: ForeignText,
     /// The Ethernet address in the guest, if it is told.
     pub mac: Option<ForeignText>,
-    /// What the guest sees, as `virtio` or `e1000e`.
+    /// The model that the guest sees, e.g. `virtio` or `e1000e`.
     pub model: Option<ForeignText>,
     /// Its I/O method; absent if vtax has no word for it.
     pub method: Option<IoMethod>,
@@ -100,7 +100,7 @@ pub struct DomainNic {
     pub maxbw: Option<BitRate>,
     /// Its MTU, if it is told.
     pub mtu: Option<u32>,
-    /// What it is connected to: a bridge, a network, a link, a socket.
+    /// Its connection: a bridge, a network, a link, a socket.
     pub source: Option<ForeignText>,
     /// The host's link that was made for it: a tap or a macvtap. Another one after each start.
     pub target: Option<ForeignText>,
@@ -109,7 +109,7 @@ pub struct DomainNic {
 }
 
 impl DomainRecord {
-    /// Whether samples of both belong together: what another start of the domain changes doesn't matter.
+    /// Returns true if samples of both belong together: changes due to a restart of the domain are ignored.
     pub fn is_same_as(&self, other: &DomainRecord) -> bool {
         let plain = |record: &DomainRecord| {
             let nic = record.nic.clone().map(|nic| DomainNic { target: None, ..nic });
@@ -120,7 +120,7 @@ impl DomainRecord {
 }
 
 impl DomainNic {
-    /// Whether a row of a study may call its domain so; none if that isn't known, or the row doesn't say
+    /// Returns true if a row of a study may call its domain so; none if that isn't known, or the row doesn't say
     /// how domains are attached.
     pub fn is_as(&self, row: Row) -> Option<bool> {
         match row {

@@ -37,7 +37,7 @@ pub struct Environment {
     /// The CPUs of each NUMA node.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_cpus: BTreeMap<u32, CpuSet>,
-    /// Whether the kernel moves memory between nodes (`kernel.numa_balancing`): 0, or 1 to users plus 2 between tiers.
+    /// NUMA balancing: whether the kernel moves memory between nodes (`kernel.numa_balancing`): 0, or 1 to users plus 2 between tiers.
     pub numa_balancing: Option<u32>,
     /// Main memory in bytes: `MemTotal` in `/proc/meminfo`; 0 if unknown.
     pub memory_bytes: u64,
@@ -58,10 +58,10 @@ pub struct Environment {
     /// could do more; with the CPUs of each range behind it if they differ.
     #[serde(skip_serializing_if = "ForeignText::is_empty")]
     pub frequency_mhz: ForeignText,
-    /// Whether CPUs may exceed their nominal frequency: `on`, `off`, `unknown`.
+    /// Turbo: `on`, `off` or `unknown`.
     #[serde(skip_serializing_if = "ForeignText::is_empty")]
     pub turbo: ForeignText,
-    /// What the CPUs do when they have nothing to do, if the kernel tells.
+    /// Idle states of the CPUs, if reported by the kernel.
     pub idle: Option<IdleFacts>,
     /// The longest exit latency in µs of an idle state that isn't disabled, of any CPU; if the kernel tells.
     #[serialize_always]
@@ -72,7 +72,7 @@ pub struct Environment {
     pub hypervisor: ForeignText,
     /// CPU vulnerabilities' mitigations, name and state.
     pub mitigations: Vec<(ForeignText, ForeignText)>,
-    /// Whether irqbalance moves interrupts between CPUs; absent where other processes can't be seen.
+    /// True if irqbalance is running; absent where other processes are not visible.
     pub irqbalance: Option<bool>,
     /// TCP congestion control.
     pub congestion_control: ForeignText,
@@ -87,7 +87,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// What is to be said with each figure that was taken there.
+    /// Caveat for each figure measured there.
     pub fn caveat(&self) -> Option<&'static str> {
         self.server.as_ref().map(|_| EmulatedServer::CAVEAT)
     }
@@ -98,7 +98,7 @@ impl Environment {
 pub struct EmulatedServer {
     /// Its NICs, nodes, sockets, CPUs and memory, as `--server` has them.
     pub spec: ForeignText,
-    /// What runs its instructions.
+    /// Its accelerator.
     pub accel: Accelerator,
     /// QEMU's version.
     pub qemu: ForeignText,
@@ -108,19 +108,19 @@ pub struct EmulatedServer {
 }
 
 impl EmulatedServer {
-    /// What is said wherever a figure from one is shown.
+    /// Caveat shown with each of its figures.
     pub const CAVEAT: &str = "emulated server: shows function, not speed";
     /// The file in which such a machine has this about itself, as JSON. vtax puts it there when it boots the machine.
     pub const FILE: &str = "/run/vtax-emulated-server.json";
 }
 
-/// How CPUs idle (`/sys/devices/system/cpu/cpuidle`).
+/// Idle behaviour of CPUs (`/sys/devices/system/cpu/cpuidle`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IdleFacts {
     /// The driver, as `intel_idle`; `none` if there is none.
     pub driver: ForeignText,
-    /// What chooses among the states, as `menu`.
+    /// The idle governor, e.g. `menu`.
     #[serde(skip_serializing_if = "ForeignText::is_empty")]
     pub governor: ForeignText,
     /// The idle states of the first CPU that has some, the shallowest first.
@@ -139,7 +139,7 @@ pub struct IdleState {
     pub name: ForeignText,
     /// µs that it takes to leave it.
     pub exit_latency_us: u32,
-    /// Whether the CPU is kept from entering it.
+    /// True if the CPU must not enter it.
     pub disabled: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the rounds of one run tell about those of another: how much rounds differ, and how long they take.
+//! Experience from the rounds of one run for another: their variation, and their duration.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use vtax_stats::planning::{MOST_ROUNDS, RoundNoise, least_rounds, rounds_to_show
 /// Time stamps are of milliseconds.
 const SHORTEST: f64 = 1e-3;
 
-/// What is known from a run.
+/// Experience from a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experience {
     /// The run's id.
     pub run: String,
-    /// Of all comparisons of a block together.
+    /// Variation over all comparisons of a block.
     noise: BTreeMap<Block, RoundNoise>,
     /// Seconds from the beginning of a sample to that of the next one.
     turn: BTreeMap<Block, f64>,
@@ -30,7 +30,7 @@ pub struct Experience {
     around: f64,
 }
 
-/// What a plan can show, and how long it takes.
+/// Detectable differences and duration of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Forecast {
     /// Seconds of the whole run; none if nothing is known of it.
@@ -42,7 +42,7 @@ pub struct Forecast {
 /// The smallest difference of a test that can be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Resolution {
-    /// What carries the test.
+    /// Medium of the test.
     #[serde(rename = "transport")]
     pub medium: Medium,
     /// Kind of the test without its sizes, e.g. request and response.
@@ -89,13 +89,13 @@ impl RunHeader {
         (0..cells.len()).filter_map(against).collect()
     }
 
-    /// How many comparisons of an instrument are judged together, by the metric that each test is judged by.
+    /// Returns the number of comparisons of a measurement mode that are judged together, by the metric of each test.
     pub fn family(&self, instrument: Instrument) -> usize {
         let of_instrument = |(cell, _): &(usize, usize)| self.study.cells[*cell].instrument == instrument;
         self.comparisons().iter().filter(|comparison| of_instrument(comparison)).count()
     }
 
-    /// How many p-values of an instrument share its level at most: one of each comparison at each planned look.
+    /// Returns the maximum number of p-values that share the level of a measurement mode: one per comparison and planned look.
     fn tests(&self, instrument: Instrument) -> usize {
         self.family(instrument) * self.study.most_looks()
     }
@@ -106,7 +106,7 @@ impl RunHeader {
         (family > 0).then(|| least_rounds(family))
     }
 
-    /// Whether a run of `earlier` tells of one of this plan: the same cells, sampling and machine.
+    /// Returns true if a run of `earlier` is comparable with one of this plan: the same cells, sampling and machine.
     pub fn resembles(&self, earlier: &RunHeader) -> bool {
         let of_machine = |header: &RunHeader| {
             let environment = &header.environment;
@@ -135,7 +135,7 @@ impl RunHeader {
             && Instrument::ALL.into_iter().all(sampled_alike)
     }
 
-    /// How long the samples of the plan last, and a tenth for what is between them; none of untimed tests.
+    /// Returns the duration of the plan's samples plus a tenth for the time between them; none for untimed tests.
     pub fn nominal_seconds(&self) -> Option<f64> {
         let of_turn = |turn: &Turn| {
             let cell = &self.study.cells[turn.cell];
@@ -146,7 +146,7 @@ impl RunHeader {
     }
 }
 
-/// What is between samples takes a tenth of their time.
+/// The time between samples is a tenth of theirs.
 const BETWEEN_SAMPLES: f64 = 1.1;
 
 /// Each sample of a disk is a run of a program, which starts, ends its last I/Os and prints, in a guest or here.
@@ -182,7 +182,7 @@ impl Study {
 }
 
 impl Experience {
-    /// What a run tells; nothing if it has too few rounds. `time` reads a time stamp as seconds.
+    /// Returns the experience from a run; none if it has too few rounds. `time` converts a timestamp to seconds.
     pub fn of(run: &RunReadings, time: impl Fn(&str) -> Option<f64>) -> Option<Experience> {
         let noise = noises(run);
         let compared = run.header.comparisons().into_iter().map(|(cell, _)| run.header.study.cells[cell].block());
@@ -210,14 +210,14 @@ impl Experience {
         Instrument::ALL.into_iter().map(of).sum()
     }
 
-    /// What a plan like this can show.
+    /// Returns the detectable differences of a plan like this.
     pub fn forecast(&self, header: &RunHeader) -> Forecast {
         let rounds = header.rounds_of(header.study.answering());
         let all = self.rounds(header);
         Forecast { seconds: (all > 0.0).then_some(self.around + all), shown: self.shown(header, rounds) }
     }
 
-    /// How many rounds do what is asked for.
+    /// Returns the number of rounds that reach the goal.
     pub fn rounds_for(&self, header: &RunHeader, goal: Goal) -> Result<u32, Unreachable> {
         let least = header.least_rounds().ok_or(Unreachable::NothingCompared(goal))?;
         match goal {

@@ -1,4 +1,4 @@
-//! What one sample measured, both ends joined.
+//! Figures of one sample, both endpoints joined.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -15,7 +15,7 @@ use crate::{
 };
 use vtax_stats::histogram::{self, Histogram, SparseHistogram};
 
-/// What a sample measured. RR counts come from the initiator, those of a stream or a file from the receiver.
+/// Figures of a sample. RR counts come from the initiator, those of a stream or a file from the receiver.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
@@ -35,16 +35,16 @@ pub struct Figures {
     pub reordered: u64,
     /// TCP segments sent again, both ends; absent if whoever measured does not know.
     pub retransmits: Option<u64>,
-    /// What it cost.
+    /// Its cost.
     pub cpu: CpuFigures,
     /// File transfers: the sender's `time`.
     pub file: Option<FileReport>,
-    /// What only one end knows; of the first pair, if there are several.
+    /// Values known to one endpoint only; of the first pair, if there are several.
     #[serde(default)]
     pub ends: BothEnds,
     /// Several pairs that measured at the same time; everything above is of all together.
     pub parallel: Option<Parallel>,
-    /// What the guests of the row cost, as their host saw it; absent if it has none.
+    /// Host cost of the row's guests; absent if it has none.
     pub host_cpu: Option<HostCpu>,
     /// The slices, if the sample was cut into some. A figure of the sample is then the median of its slices' figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -52,12 +52,12 @@ pub struct Figures {
     /// The round trips of the study's guarded paths at the same time, in its order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<IntervalRtt>,
-    /// What other programs used of each machine's CPUs since the look before; empty if nobody looked after this sample.
+    /// CPU usage of other programs on each machine since the previous reading; empty if it was not read after this sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<OtherPrograms>,
 }
 
-/// What each end reports beyond the joined figures.
+/// Reports of each endpoint beyond the joined figures.
 pub type BothEnds = Ends<EndDetail>;
 
 /// Parts of an end's report that are kept as they came.
@@ -65,7 +65,7 @@ pub type BothEnds = Ends<EndDetail>;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndDetail {
-    /// What went before the measured time.
+    /// The warm-up before the measured time.
     pub warmup: WarmupReport,
     /// One entry an interval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -119,7 +119,7 @@ pub struct RttFigures {
 /// CPU seconds of a sample.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CpuFigures {
-    /// Whether both ends were on one machine, whose CPU time then must not be added up twice.
+    /// True if both ends were on one machine, whose CPU time then must not be added up twice.
     pub one_machine: bool,
     /// The end that sends requests or the stream.
     pub initiator: EndCpu,
@@ -148,17 +148,17 @@ impl CpuFigures {
         [&self.initiator].into_iter().chain(responder).map(|end| &end.machine).filter(|machine| machine.cpus > 0)
     }
 
-    /// Whether what the machines worked is known: between slices others were measured.
+    /// Returns true if the CPU time of the machines is known: between slices others were measured.
     pub fn tells_machines(&self) -> bool {
         self.machines().next().is_some()
     }
 
-    /// Whether what a machine worked is known by ticks only, as older versions took it.
+    /// Returns true if the CPU time of a machine is known from ticks only, as in older versions.
     pub fn is_by_ticks(&self) -> bool {
         self.machines().any(MachineCpu::is_by_ticks)
     }
 
-    /// Whether that is the time of the measuring threads for want of a better figure.
+    /// Returns true if it is the time of the measuring threads, in the absence of a better figure.
     pub fn is_raised(&self) -> bool {
         self.machines().any(|machine| machine.raised)
     }
@@ -206,7 +206,7 @@ impl Figures {
         }
     }
 
-    /// What a sample of a disk measured. All of it is of the one end that there is.
+    /// Returns the figures of a disk sample, all from its single endpoint.
     pub fn of_disk(report: &DiskReport) -> Figures {
         let both = report.both();
         let seconds = both.as_ref().map_or(0.0, |both| both.seconds);
@@ -233,7 +233,7 @@ impl Figures {
         }
     }
 
-    /// Whether anything came through at all.
+    /// Returns true if anything was transferred.
     pub fn is_empty(&self, kind: TestKind) -> bool {
         match kind.is_transactions() {
             true => self.transactions == 0,

@@ -1,4 +1,4 @@
-//! What a run is to reach, if not a number of rounds.
+//! Goals of a run other than a number of rounds.
 
 use std::{fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::Span;
 
-/// What the number of rounds is chosen for.
+/// Goal for which the number of rounds is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
@@ -16,15 +16,15 @@ pub enum Goal {
     Budget(Span),
     /// Enough rounds to show a difference of this size, or as many as fit into this time if those are fewer.
     Within {
-        /// What is to be shown.
+        /// The difference to detect.
         show: Difference,
-        /// How long it may take.
+        /// Time budget.
         budget: Span,
     },
 }
 
 impl Goal {
-    /// What a user asks for, if anything.
+    /// Returns the goal requested by the user, if any.
     pub fn of(show: Option<Difference>, budget: Option<Span>) -> Option<Goal> {
         match (show, budget) {
             (None, None) => None,
@@ -34,7 +34,7 @@ impl Goal {
         }
     }
 
-    /// How long the run may take, if that is said.
+    /// Returns the time budget of the run, if any.
     pub fn budget(self) -> Option<Span> {
         match self {
             Goal::Show(_) => None,

@@ -1,4 +1,4 @@
-//! What guests cost, seen from the machine that they run on.
+//! Cost of guests, as observed on their host.
 //!
 //! A guest can't see what it costs to be a guest: the work of translating or running its instructions and of
 //! moving its packets. Its host can.
@@ -8,15 +8,15 @@ use serde_with::skip_serializing_none;
 
 use crate::{foreign::ForeignText, guest::Accelerator};
 
-/// What a sample's guests and their host worked while they were observed, in CPU seconds.
+/// CPU time of a sample's guests and their host during the observation, in seconds.
 ///
 /// The parts are not to be added up: a softirq that interrupts a thread is charged to both, unless
 /// the kernel keeps time for interrupts apart (`IRQ_TIME_ACCOUNTING`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCpu {
-    /// How long they were observed: a little less than the measured time, of which the edges are left out.
+    /// Duration of the observation: slightly less than the measured time, whose edges are omitted.
     pub seconds: f64,
-    /// Whether they were observed for the whole sample instead, with its warm-up, because it wasn't known
+    /// True if they were observed for the whole sample instead, with its warm-up, because it wasn't known
     /// beforehand when the measured time would begin or end.
     #[serde(default)]
     pub whole_sample: bool,
@@ -33,7 +33,7 @@ pub struct HostCpu {
     pub guests: Vec<GuestCpu>,
 }
 
-/// What one guest cost its host, in CPU seconds. Here the parts don't overlap.
+/// Host cost of one guest, in CPU seconds. The parts do not overlap.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestCpu {
@@ -41,7 +41,7 @@ pub struct GuestCpu {
     pub name: ForeignText,
     /// QEMU's process. Another one under the same name is another boot.
     pub pid: u32,
-    /// What ran its instructions.
+    /// Its accelerator.
     pub accel: Accelerator,
     /// KVM: the vCPUs' threads in the guest, which the kernel counts by ticks. TCG: all of the
     /// vCPUs' threads, for there the guest's instructions are QEMU's.
@@ -56,10 +56,10 @@ pub struct GuestCpu {
     pub daemon: f64,
     /// The rest of QEMU; under KVM the vCPUs' threads outside the guest too.
     pub qemu: f64,
-    /// What of all these but the guest's own was spent in the host's kernel, in ticks: system calls, and under KVM its work
+    /// Part of all these except the guest's own that was spent in the host's kernel, in ticks: system calls, and under KVM its work
     /// for the guest. Records of before 2026-11-26 don't have it.
     pub kernel: Option<f64>,
-    /// How often its vCPUs have left it; absent where KVM has no counters for us.
+    /// Number of VM exits of its vCPUs; absent without access to KVM's counters.
     pub exits: Option<u64>,
     /// Its clock before the sample, if it has told.
     pub clock: Option<ClockReading>,
@@ -70,9 +70,9 @@ pub struct GuestCpu {
 pub struct ClockReading {
     /// When, in nanoseconds of the host's.
     pub at_ns: u64,
-    /// How many nanoseconds the guest's is ahead.
+    /// Offset of the guest's clock, in nanoseconds.
     pub ahead_ns: i64,
-    /// How far off that may be.
+    /// Its uncertainty.
     pub uncertainty_ns: u64,
 }
 

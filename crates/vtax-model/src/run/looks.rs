@@ -17,7 +17,7 @@ use crate::{
 const SHARES: [f64; 3] = [11.0 / 25.0, 18.0 / 25.0, 1.0];
 
 impl Study {
-    /// How often a run of it looks at its figures at most. Once if it can't end early.
+    /// Returns the maximum number of looks at a run's figures. One if it cannot end early.
     pub(super) fn most_looks(&self) -> usize {
         if self.baseline == Row::AsIs { SHARES.len() } else { 1 }
     }
@@ -38,7 +38,7 @@ impl RunHeader {
 }
 
 impl RunReadings {
-    /// Whether the run may end after this round: a look is planned then, and a difference is shown in each comparison. If
+    /// Returns true if the run may end after this round: a look is planned then, and a difference is shown in each comparison. If
     /// steps are to be kept, it must also be clear whether each difference is more than the margin: 6 % [1.7, 11] is shown
     /// to be a gain, and doesn't say whether it is one of more than 2 %.
     pub fn is_decided(&self, round: u32) -> bool {

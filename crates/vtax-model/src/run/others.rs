@@ -1,4 +1,4 @@
-//! What programs that aren't vtax's used of the CPUs.
+//! CPU usage of programs other than vtax.
 
 use serde::{Deserialize, Serialize};
 

@@ -17,18 +17,18 @@ use vtax_stats::histogram::Histogram;
 pub struct Parallel {
     /// µs between the first initiator's start and the last one's.
     pub skew_us: f64,
-    /// How well that is known: the clocks of two machines are compared over the control streams.
+    /// Uncertainty: the clocks of two machines are compared over the control streams.
     pub uncertainty_us: f64,
     /// In the order of the row's ends.
     pub pairs: Vec<PairFigures>,
 }
 
-/// How far apart the starts of pairs were that were to start at once.
+/// Skew of pairs that should start simultaneously.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Skew {
     /// Between the first initiator's start and the last one's.
     pub spread: Duration,
-    /// How well that is known.
+    /// Its uncertainty.
     pub uncertainty: Duration,
 }
 
@@ -48,7 +48,7 @@ pub struct PairFigures {
     pub rtt_ns: Option<IntervalRtt>,
 }
 
-/// What the two ends of a pair saw, and on which machines: any text will do that two machines don't share.
+/// Reports of the two endpoints of a pair, and their machines: any text that two machines do not share.
 #[derive(Debug, Clone, Copy)]
 pub struct PairReports<'a> {
     /// The end that connects.
@@ -118,7 +118,7 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
     }
 }
 
-/// What the ends of the first pair report; strangers are counted over all pairs.
+/// Returns the reports of the first pair's endpoints; unauthenticated peers are counted over all pairs.
 fn ends(joined: &[Figures]) -> BothEnds {
     let mut ends = joined.first().map(|first| first.ends.clone()).unwrap_or_default();
     ends.responder.strangers = joined.iter().map(|one| one.ends.responder.strangers).fold(0, u64::saturating_add);

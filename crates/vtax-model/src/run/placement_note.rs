@@ -4,21 +4,21 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How a wrong label begins where notes are one text each: in files and reports.
+/// Prefix of a wrong label where notes are one text each: in files and reports.
 const WRONG_LABEL: &str = "WRONG LABEL: ";
 
 /// A sentence about where the ends of a run are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum PlacementNote {
-    /// What could not be had on this machine, or where vCPUs run.
+    /// Unavailable resources of this machine, or placement of vCPUs.
     Remark(String),
     /// The domains of a row are not attached as the row says. The row's figures are those of another method.
     WrongLabel(String),
 }
 
 impl PlacementNote {
-    /// Whether the row's figures are those of another method.
+    /// Returns true if the row's figures are those of another method.
     pub fn is_wrong_label(&self) -> bool {
         matches!(self, PlacementNote::WrongLabel(_))
     }

@@ -1,4 +1,4 @@
-//! Whether a stopping rule got what it asked for.
+//! Results of a stopping rule.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{RunReadings, SampleReading};
 use crate::{cell::Arm, metric::Metric};
 use vtax_stats::Decision;
 
-/// What the stopping rule of a run says of each cell of the instrument that answers the study, by the cell's index;
+/// Results of a run's stopping rule for each cell of the measurement mode that answers the study, by the cell's index;
 /// nothing if the run has no rule. Cells of rows that can't run here are left out. [`Decision::Continue`] is said of
 /// a cell that has fewer samples than the rule allows and isn't known well enough yet.
 pub fn stopping_outcome(run: &RunReadings) -> Vec<(usize, Decision)> {

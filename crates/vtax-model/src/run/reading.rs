@@ -1,4 +1,4 @@
-//! What is held of a sample.
+//! The in-memory part of a sample.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 use vtax_stats::Pair;
 
-/// What analysis and tables need of a sample, some 700 bytes and its series. Its histograms and slices, which are the
+/// The part of a sample required by analysis and tables, about 700 bytes and its series. Its histograms and slices, which are the
 /// most of it, stay where the run is stored: a run may have 100,000 samples.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "Sample")]
@@ -46,7 +46,7 @@ pub struct SampleReading {
     pub ends: Ends<EndReading>,
     pub parallel: Option<Box<Parallel>>,
     pub host_cpu: Option<Box<HostCpu>>,
-    /// Whether the sample was cut into slices.
+    /// True if the sample was cut into slices.
     pub sliced: bool,
     pub guarded: Vec<IntervalRtt>,
     pub others: Vec<OtherPrograms>,
@@ -57,24 +57,24 @@ pub struct SampleReading {
 pub struct RttReading {
     /// From the histogram.
     pub mean: f64,
-    /// Whether the inverse of each flow's rate is the mean.
+    /// True if the inverse of each flow's rate is the mean.
     pub by_rate: bool,
     /// The shortest.
     pub min: u64,
-    /// Of a hundred, 99 were no longer.
+    /// 99th percentile.
     pub p99: u64,
 }
 
 /// CPU seconds of a sample; see [`CpuFigures`](super::CpuFigures).
 #[derive(Debug, Clone, PartialEq)]
 pub struct CpuReading {
-    /// Whether both ends were on one machine.
+    /// True if both endpoints were on one machine.
     pub one_machine: bool,
-    /// Whether what the machines worked is known.
+    /// True if the CPU time of the machines is known.
     pub tells_machines: bool,
-    /// Whether what a machine worked is known by ticks only.
+    /// True if the CPU time of a machine is known from ticks only.
     pub by_ticks: bool,
-    /// Whether that is the time of the measuring threads for want of a better figure.
+    /// True if it is the time of the measuring threads, in the absence of a better figure.
     pub raised: bool,
     /// The end that sends requests or the stream.
     pub initiator: EndCpuReading,
@@ -99,7 +99,7 @@ pub struct EndCpuReading {
     pub session: Option<Box<SessionCpu>>,
 }
 
-/// What one end reported beyond the joined figures; see [`EndDetail`].
+/// Reports of one endpoint beyond the joined figures; see [`EndDetail`].
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "as there")]
 pub struct EndReading {

@@ -20,9 +20,9 @@ pub trait SampleSource {
 /// The histograms of a sample's round-trip times: from when they were due, and from when they were sent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SampleTimes {
-    /// Of [`Figures::rtt_ns`].
+    /// Histogram of [`Figures::rtt_ns`].
     pub rtt: Option<SparseHistogram>,
-    /// Of [`Figures::rtt_from_send_ns`].
+    /// Histogram of [`Figures::rtt_from_send_ns`].
     pub from_send: Option<SparseHistogram>,
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn run(header: RunHeader, rtt: impl Fn(&Cell, Turn, u32) -> f64) -> R
     Run { header, state: RunState::Complete, wall_seconds: 1.0, samples, failures: Vec::new() }
 }
 
-/// What is held of a sample with these figures.
+/// Returns the in-memory part of a sample with these figures.
 pub(crate) fn reading(round: u32, figures: &Figures) -> SampleReading {
     SampleReading::of(&Sample { cell: 0, arm: Arm::A, round, at: String::new(), figures: figures.clone() })
 }

@@ -1,4 +1,4 @@
-//! What a row of a study of disks stands for.
+//! Rows of a disk study.
 
 use std::{fmt, str::FromStr};
 
@@ -28,7 +28,7 @@ impl DiskRow {
     /// The row of the host itself.
     pub const NATIVE: &str = NATIVE;
 
-    /// Whether it has disks of its own, which are there already.
+    /// Returns true if it has its own, existing disks.
     pub fn is_named(self) -> bool {
         matches!(self, DiskRow::Named(_))
     }

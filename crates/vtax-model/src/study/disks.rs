@@ -22,7 +22,7 @@ pub struct StudyDisks {
     /// The files of them that the run has made, and removes at its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub made: Vec<PathBuf>,
-    /// Whether what is on them may be lost.
+    /// True if their data may be destroyed.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub destroy_data: bool,
 }
@@ -42,7 +42,7 @@ impl StudyDisks {
         if attach.device == DiskDevice::AssignedNvme { &self.assigned } else { &self.backend }
     }
 
-    /// Whether the user has named the same disks as for another study. Files that were made for a run aren't named.
+    /// Returns true if the user specified the same disks as for another study. Files created for a run are not specified.
     pub(crate) fn has_disks_of(&self, other: &StudyDisks) -> bool {
         let named = |disks: &StudyDisks| {
             let of_rows = disks.rows.iter().map(|known| &known.disks);

@@ -9,15 +9,15 @@ use crate::{
 /// The lists that are multiplied, each slower than the one below it.
 #[derive(Debug, Clone, Copy)]
 pub struct NetMatrix<'a> {
-    /// What is done, and what carries it.
+    /// The kind of the test, and its medium.
     pub tests: &'a [(Transport, TestKind)],
     /// Flows at the same time.
     pub streams: &'a [u32],
     /// Sizes and pauses.
     pub sweep: &'a [SweepPoint],
-    /// Of the wire.
+    /// MTU of the wire.
     pub mtus: &'a [Mtu],
-    /// What is compared.
+    /// The comparison.
     pub rows: &'a [Row],
 }
 

@@ -19,7 +19,7 @@ pub struct StudyNetwork {
     /// Rows that are left out on cables between real NICs, of which each row takes one, unless somebody asks for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<Row>,
-    /// Whether the method stands at both ends of the wire or at `sut` only, against a native peer.
+    /// True if the method is used at both ends of the wire, rather than at `sut` only with a native peer.
     pub both: bool,
     /// Pairs of ends of each row, which measure at the same time: so many clients, and behind a switch
     /// what the row stands for, once for each client. [`Study::MOST_PAIRS`](super::Study::MOST_PAIRS) at most.
@@ -28,13 +28,13 @@ pub struct StudyNetwork {
     /// The range for the lab's addresses, if the file names one.
     #[serialize_always]
     pub addresses: Option<Ipv4Net>,
-    /// Where to measure, if not in a lab that is built for it.
+    /// Existing endpoints, if it is not measured in a lab built for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<Endpoint>,
     /// The cables that the rows' wires are, in place of veth pairs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cables: Vec<Cable>,
-    /// What methods attach that can attach guests and zones: [`DomainKind::Guest`] or [`DomainKind::Zone`].
+    /// The kind of domain for methods that can attach guests and zones: [`DomainKind::Guest`] or [`DomainKind::Zone`].
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub domains: DomainKind,
     /// Other paths of the same machines, each from the end that asks to the one that answers. Their round trips are
@@ -71,7 +71,7 @@ impl Default for StudyNetwork {
 }
 
 impl StudyNetwork {
-    /// Whether rows are measured between the same ends as those of another study, attached in the same way.
+    /// Returns true if rows are measured between the same endpoints as those of another study, attached in the same way.
     pub(crate) fn has_ends_of(&self, other: &StudyNetwork) -> bool {
         let of_ends = |network: &StudyNetwork| (network.both, network.pairs, network.domains);
         of_ends(self) == of_ends(other)

@@ -53,7 +53,7 @@ struct StudyFile {
     options: Option<Spanned<TestOptions>>,
     plan: PlanTable,
     quick: Option<QuickTable>,
-    /// How the path's own cost is sampled; without it the study measures as the machine runs only.
+    /// Sampling plan of controlled conditions; without it the study uses host settings only.
     path: Option<PathTable>,
     quick_path: Option<PathTable>,
     /// Known costs: how long the responder of a row waits before each answer.
@@ -356,7 +356,7 @@ impl Reader<'_> {
         Ok(endpoints)
     }
 
-    /// What is said of guests must be possible for every row that has some.
+    /// Guest options must be possible for every row with guests.
     fn guest(&self, rows: &[Row]) -> Result<GuestDefaults, FileError> {
         let Some(table) = &self.file.guest else { return Ok(GuestDefaults::default()) };
         let options = table.get_ref().options();

@@ -1,4 +1,4 @@
-//! What the rows of a table stand for.
+//! Rows of a table.
 
 use std::{fmt, str::FromStr};
 
@@ -14,7 +14,7 @@ use crate::{
     spelling::nearest,
 };
 
-/// What one row of a table stands for.
+/// Subject of one row of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Row {
     /// A domain attached by this method, on a wire between two hosts.
@@ -49,7 +49,7 @@ pub enum Row {
     },
 }
 
-/// Whose network stack a zone uses.
+/// Owner of the network stack that a zone uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum IpType {
@@ -173,12 +173,12 @@ impl Row {
         }
     }
 
-    /// Whether it says what one end is and leaves the other to [`StudyNetwork::both`](super::StudyNetwork::both).
+    /// Returns true if it specifies one endpoint and leaves the other to [`StudyNetwork::both`](super::StudyNetwork::both).
     pub fn may_be_both(self) -> bool {
         matches!(self, Row::Method(_) | Row::Device(_))
     }
 
-    /// Whether several pairs of it can stand behind one switch. A routed zone, a tunnel and a zone that
+    /// Returns true if several pairs of it can be behind one switch. A routed zone, a tunnel and a zone that
     /// takes the wire's end away need a wire whose other end is their only peer.
     pub fn may_be_paired(self) -> bool {
         let alone = [IoMethod::Veth, IoMethod::Vxlan, IoMethod::Exclusive, IoMethod::Assigned, IoMethod::RootDomain];
@@ -190,7 +190,7 @@ impl Row {
         self.method().map_or(0, IoMethod::overhead)
     }
 
-    /// What the row compares, which decides which lab it needs.
+    /// Returns the subject of the comparison, which determines the required lab.
     pub(super) fn kind(self) -> RowKind {
         match self {
             Row::Method(_) | Row::Device(_) | Row::Queue(_) => RowKind::Methods,
@@ -204,7 +204,7 @@ impl Row {
     }
 }
 
-/// What the rows of a study compare. All rows of one study are of one kind, because each kind needs another lab.
+/// Subject of a study's comparison. All rows of a study have the same one, because each requires a different lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Display)]
 pub(super) enum RowKind {
     #[strum(to_string = "methods require a wire between two hosts")]

@@ -1,4 +1,4 @@
-//! How often and how long the cells of a study are sampled.
+//! Number and duration of a study's samples.
 
 use serde::{Deserialize, Serialize};
 use vtax_stats::planning::MOST_ROUNDS;
@@ -8,7 +8,7 @@ use crate::{
     workload::{Sliced, TestKind, Warmup},
 };
 
-/// How often and how long each cell is sampled.
+/// Number and duration of each cell's samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SamplingPlan {
     /// Rounds: samples of each cell.
@@ -17,7 +17,7 @@ pub struct SamplingPlan {
     pub duration: Span,
     /// Traffic before it.
     pub warmup: Warmup,
-    /// How a sample is cut into slices; absent if it is measured in one piece.
+    /// Slices of a sample; absent if it is measured in one piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Slices>,
     /// No round begins that would not end within this time. One is taken in any case.
@@ -26,7 +26,7 @@ pub struct SamplingPlan {
 }
 
 /// A sample that is cut into slices. All rows of a block connect at the beginning of a round and warm up one
-/// after the other. Then they take turns, `passes` times and each time in another random order, and each turn
+/// after the other. Then they alternate, `passes` times and each time in another random order, and each turn
 /// is a slice. What is compared is so measured within milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slices {
@@ -71,7 +71,7 @@ impl SamplingPlan {
         }
     }
 
-    /// Whether figures can come of it.
+    /// Checks that figures can result from it.
     pub fn check(&self) -> Result<(), SamplingPlanError> {
         let shortest = |span: Span, least: Span| if span < least { Some(span) } else { None };
         if self.samples == 0 {

@@ -1,4 +1,4 @@
-//! Settings that are changed for one row, and brought back after it.
+//! Settings that are changed for one row, and restored after it.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -48,7 +48,7 @@ impl fmt::Display for StepName {
     }
 }
 
-/// What one row changes on the machines of its path.
+/// Changes of one row on the machines of its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TuningStep {
@@ -62,7 +62,7 @@ pub struct TuningStep {
     pub sysctl: BTreeMap<String, String>,
 }
 
-/// What a step has changed on one machine of the path.
+/// Changes of a step on one machine of the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// Name of the step, which its rows have after a `+`.

@@ -1,4 +1,4 @@
-//! What a study is of: a network or disks.
+//! Subject of a study: a network or disks.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -6,7 +6,7 @@ use serde_with::skip_serializing_none;
 use super::{Row, Study, StudyDisks, StudyNetwork};
 use crate::endpoint::{Control, Endpoint, Ends};
 
-/// What a study measures, with all that only such a study has.
+/// Subject of a study, with everything specific to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "StoredSubject", into = "StoredSubject")]
 pub enum StudySubject {
@@ -54,7 +54,7 @@ impl Study {
         self.network().map_or(&[], |network| &network.endpoints)
     }
 
-    /// Whether its rows have a wire between two hosts, in place of which they can have a cable.
+    /// Returns true if its rows have a wire between two hosts, which a cable can replace.
     pub fn has_wires(&self) -> bool {
         let on_one_host = self.rows.iter().any(|row| matches!(row, Row::Zones { .. }));
         self.network().is_some_and(|network| !on_one_host && network.endpoints.is_empty())

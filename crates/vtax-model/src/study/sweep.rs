@@ -10,7 +10,7 @@ use crate::{
 pub struct SweepPoint {
     /// The size of requests, responses and messages; without it, the test has sizes of its own.
     pub size: Option<ByteSize>,
-    /// How long an rr flow idles before each request.
+    /// Idle time of an rr flow before each request.
     pub gap: Option<Span>,
     is_first_size: bool,
     is_first_gap: bool,
@@ -32,7 +32,7 @@ impl SweepPoint {
         points
     }
 
-    /// Whether a test is measured at this point: one without sizes or without pauses at the first of them only.
+    /// Returns true if a test is measured at this point: one without sizes or without pauses at the first of them only.
     pub fn concerns(self, kind: TestKind) -> bool {
         (self.is_first_size || kind.is_swept()) && (self.is_first_gap || kind.is_paced())
     }

@@ -284,7 +284,7 @@ fn quick_leaves_out_the_path_where_it_is_not_the_answer() {
     assert_eq!([of_both("path", &short), of_both("system", &short)], [Some(12), Some(12)]);
 }
 
-/// What vtax stored before it had `answer` was answered by the path's own cost, where that was measured.
+/// Runs stored before `answer` existed are answered by controlled conditions, where those were measured.
 #[test]
 fn a_stored_study_without_an_answer_reads() {
     let both = parse(&format!("{STUDY}{PATH}")).expect("a good study");

@@ -1,4 +1,4 @@
-//! How the ports of NICs are named in files and on the command line.
+//! Names of NIC ports in files and on the command line.
 
 use std::{fmt, str::FromStr};
 

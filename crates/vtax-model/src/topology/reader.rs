@@ -82,7 +82,7 @@ struct Reader<'a> {
     file: LabFile,
 }
 
-/// What `[[zone]]` and `[[guest]]` say alike.
+/// Keys common to `[[zone]]` and `[[guest]]`.
 struct Member<'a> {
     /// `zone` or `guest`.
     kind: &'static str,

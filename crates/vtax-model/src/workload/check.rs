@@ -1,10 +1,10 @@
-//! Whether a workload can go over a transport.
+//! Check of a workload against a transport.
 
 use super::{TestKind, Transport, Workload, WorkloadSizes};
 use crate::units::{ByteSize, Mtu};
 
 impl Workload {
-    /// Whether these sizes can go over `transport` on a path of `mtu`.
+    /// Checks these sizes against `transport` on a path of `mtu`.
     pub fn check(&self, transport: Transport, mtu: Mtu) -> Result<(), WorkloadError> {
         for (what, size) in self.sizes().named() {
             check_size(what, size, transport, mtu)?;

@@ -45,7 +45,7 @@ pub enum TestFamily {
     Files,
 }
 
-/// What a test does again and again, and what its CPU time is told for.
+/// Unit of work of a test, for which its CPU time is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkUnit {
     /// Something that begins and ends.
@@ -75,26 +75,26 @@ pub struct TestQuantity {
 struct KindEntry {
     kind: TestKind,
     quantity: TestQuantity,
-    /// What it is compared by; the first is what it is judged by.
+    /// Metrics of its comparisons; the first one decides.
     metrics: &'static [Metric],
     family: TestFamily,
-    /// Whether the name of its family means it.
+    /// True if the name of its family refers to it.
     plain: bool,
     counted_at: CountingEnd,
-    /// Whether each transaction has a connection of its own.
+    /// True if each transaction has its own connection.
     connects: bool,
-    /// Whether it goes on after a transaction's time was taken, so that the rate tells more than that time.
+    /// True if it continues after a transaction's time was taken, so that the rate contains more than that time.
     goes_on: bool,
-    /// Whether its requests can be timed: in bursts, at a rate, after a gap, or answered late.
+    /// True if its requests can be timed: in bursts, at a rate, after a gap, or answered late.
     paced: bool,
-    /// Whether it has messages of a size that a sweep can choose.
+    /// True if its message size can be swept.
     swept: bool,
-    /// Whether a flow has marks of its own, so that a sample can be cut into slices.
+    /// True if its flows have marks, so that a sample can be divided into slices.
     sliced: bool,
     over: &'static [Transport],
 }
 
-/// What carries the bytes of a connection.
+/// Carrier of a connection's bytes.
 const CONNECTIONS: [Transport; 3] = [Transport::Tcp, Transport::Unix, Transport::Vsock];
 
 const STREAM: KindEntry = KindEntry {
@@ -214,12 +214,12 @@ impl TestKind {
         &KINDS[self as usize]
     }
 
-    /// What it measures, in words.
+    /// Returns the measured quantity, in words.
     pub fn quantity(self) -> TestQuantity {
         self.entry().quantity
     }
 
-    /// What it is compared by; the first is what it is judged by.
+    /// Metrics of its comparisons; the first one decides.
     pub fn metrics(self) -> &'static [Metric] {
         self.entry().metrics
     }
@@ -229,7 +229,7 @@ impl TestKind {
         self.entry().family
     }
 
-    /// What it does again and again.
+    /// Returns its unit of work.
     pub fn work_unit(self) -> WorkUnit {
         match self.family() {
             TestFamily::Transactions => WorkUnit::Transaction,
@@ -237,67 +237,67 @@ impl TestKind {
         }
     }
 
-    /// Whether its figure is the time of a transaction.
+    /// Returns true if its figure is the time of a transaction.
     pub fn is_transactions(self) -> bool {
         self.family() == TestFamily::Transactions
     }
 
-    /// Whether its figure is a goodput.
+    /// Returns true if its figure is a goodput.
     pub fn is_stream(self) -> bool {
         self.family() == TestFamily::Streams
     }
 
-    /// Whether it ends when a file is there, and not after a time that a plan gives.
+    /// Returns true if it ends when a file is transferred, rather than after a planned time.
     pub fn is_file(self) -> bool {
         self.family() == TestFamily::Files
     }
 
-    /// Whether the name of its family means it, so that it needs no other.
+    /// Returns true if the name of its family refers to it, so that it needs no other name.
     pub fn is_plain(self) -> bool {
         self.entry().plain
     }
 
-    /// Whether its time is that between a request and its response, and no other.
+    /// Returns true if its time is that between a request and its response, and no other.
     pub fn is_round_trips(self) -> bool {
         self.is_transactions() && self.is_plain()
     }
 
-    /// Whether each transaction has a connection of its own.
+    /// Returns true if each transaction has its own connection.
     pub fn connects(self) -> bool {
         self.entry().connects
     }
 
-    /// Whether it goes on after a transaction's time was taken: crr closes its connection.
+    /// Returns true if it continues after a transaction's time was taken: crr closes its connection.
     pub fn goes_on(self) -> bool {
         self.entry().goes_on
     }
 
-    /// Whether its requests can be timed: in bursts, at a rate, after a gap, or answered late.
+    /// Returns true if its requests can be timed: in bursts, at a rate, after a gap, or answered late.
     pub fn is_paced(self) -> bool {
         self.entry().paced
     }
 
-    /// Whether it has messages of a size that a sweep can choose.
+    /// Returns true if its message size can be swept.
     pub fn is_swept(self) -> bool {
         self.entry().swept
     }
 
-    /// Whether a flow of it has marks of its own, so that a sample can be cut into slices.
+    /// Returns true if its flows have marks, so that a sample can be divided into slices.
     pub(crate) fn has_marks(self) -> bool {
         self.entry().sliced
     }
 
-    /// Whether it reads and writes a disk, and sends nothing.
+    /// Returns true if it reads and writes a disk, and sends nothing.
     pub fn is_of_disk(self) -> bool {
         self.transports().is_empty()
     }
 
-    /// What it runs over, of networks.
+    /// Returns the network transports that it runs over.
     pub fn transports(self) -> &'static [Transport] {
         self.entry().over
     }
 
-    /// What the end says whose counts are the sample's, then what the other end says.
+    /// Returns the report of the endpoint whose counts are the sample's, then that of the other one.
     pub fn counting<T>(self, initiator: T, responder: T) -> (T, T) {
         match self.entry().counted_at {
             CountingEnd::Initiator => (initiator, responder),
@@ -305,12 +305,12 @@ impl TestKind {
         }
     }
 
-    /// Whether both ends send a stream, and the counts of both are the sample's.
+    /// Returns true if both endpoints send a stream, and the sample includes the counts of both.
     pub fn is_both_ways(self) -> bool {
         self.entry().counted_at == CountingEnd::Both
     }
 
-    /// Whether the responder sends the stream, and the initiator doesn't.
+    /// Returns true if the responder sends the stream, rather than the initiator.
     pub fn is_reverse(self) -> bool {
         self.is_stream() && !self.is_of_disk() && self.entry().counted_at == CountingEnd::Initiator
     }

@@ -23,7 +23,7 @@ pub struct TestSpec {
     pub warmup: Warmup,
     /// The measured time; of each slice, if there are slices. A file transfer ends when the file is there instead.
     pub duration: Span,
-    /// How the sample is cut into slices; absent if it is measured in one piece.
+    /// Slices of the sample; absent if it is measured in one piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Sliced>,
     /// Everything else; the default is what every tool calls the test by its plain name.
@@ -51,7 +51,7 @@ impl TestSpec {
         self.duration.0 / 10
     }
 
-    /// Whether both ends can run it: sizes against the transport and an MTU, options against both.
+    /// Checks that both endpoints can run it: sizes against the transport and an MTU, options against both.
     pub fn check(&self, mtu: Mtu) -> Result<(), SpecError> {
         self.workload.check(self.transport, mtu)?;
         self.check_slices()?;

@@ -29,27 +29,27 @@ impl Transport {
     pub const ALL: [Transport; 5] =
         [Transport::Tcp, Transport::Udp, Transport::Unix, Transport::Vsock, Transport::Icmp];
 
-    /// Whether it runs on IP, and so has addresses, ports and an MTU.
+    /// Returns true if it runs on IP, and so has addresses, ports and an MTU.
     pub fn is_ip(self) -> bool {
         matches!(self, Transport::Tcp | Transport::Udp | Transport::Icmp)
     }
 
-    /// Whether it carries messages that may be lost, each of which must fit a packet.
+    /// Returns true if it carries messages that may be lost, each of which must fit in a packet.
     pub fn is_datagram(self) -> bool {
         matches!(self, Transport::Udp | Transport::Icmp)
     }
 
-    /// Whether the agent at the responder answers requests, and so can do with them as it was told.
+    /// Returns true if the responder's agent answers requests, and can therefore process them as instructed.
     pub fn is_answered_by_agent(self) -> bool {
         self != Transport::Icmp
     }
 
-    /// Whether this test runs over it.
+    /// Returns true if this test runs over it.
     pub fn carries(self, kind: TestKind) -> bool {
         kind.transports().contains(&self)
     }
 
-    /// Whether samples of a test can be cut into slices: the flow must have marks of its own.
+    /// Returns true if samples of a test can be cut into slices: the flow must have marks of its own.
     pub fn has_slices(self, kind: TestKind) -> bool {
         matches!(self, Transport::Tcp | Transport::Udp) && kind.has_marks()
     }

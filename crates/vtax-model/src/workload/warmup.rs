@@ -19,7 +19,7 @@ pub enum Warmup {
 }
 
 impl Warmup {
-    /// How long vtax waits for a steady state if nothing else is said.
+    /// Default timeout for reaching a steady state.
     pub const MOST: Span = Span::from_millis(3_000);
     /// No warm-up.
     pub const NONE: Warmup = Warmup::For(Span::from_millis(0));

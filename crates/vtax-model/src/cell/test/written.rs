@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::DiskCell;
 use crate::{disk::DiskTest, units::ByteSize};
 
-/// What stands where a test of a network has its kind.
+/// Placeholder where a network test has its kind.
 #[derive(Clone, Copy, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {

@@ -140,7 +140,7 @@ impl Configuration {
         service.volumes.insert(name.volume.clone(), volume);
     }
 
-    /// What a volume may be beside the others.
+    /// Checks a volume against the others.
     fn check_volume(&self, name: &VolumeName, volume: &Volume, exports: &Exports) -> Result<(), DomainError> {
         if volume.slice.is_some() && volume.has(VolumeOption::Slice) {
             return Err(DomainError::SliceTwice { volume: name.clone() });

@@ -9,7 +9,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use super::super::DomainError;
 use crate::{topology::Name, units::ByteSize};
 
-/// How a volume is exported.
+/// Export option of a volume.
 #[derive(
     Debug,
     Clone,
@@ -40,7 +40,7 @@ fn unknown_option(text: &str) -> DomainError {
     DomainError::value("options", text, "ro, slice and excl, separated by commas")
 }
 
-/// What is in a backend.
+/// Format of a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Display, EnumString, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", parse_err_ty = DomainError, parse_err_fn = unknown_format)]
@@ -72,7 +72,7 @@ impl DiskSlice {
         ByteSize(self.offset)
     }
 
-    /// How long it is.
+    /// Returns its length.
     pub fn size(self) -> ByteSize {
         ByteSize(self.size)
     }
@@ -82,7 +82,7 @@ impl DiskSlice {
         self.offset + self.size
     }
 
-    /// Whether some bytes are in both.
+    /// Returns true if both share bytes.
     pub fn overlaps(self, other: DiskSlice) -> bool {
         self.offset < other.end() && other.offset < self.end()
     }

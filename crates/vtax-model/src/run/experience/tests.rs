@@ -5,7 +5,7 @@ use crate::{
     study::StudyDisks,
 };
 
-/// Of `bridge` the figures scatter by about 1 %, of the others not at all. A sample takes a second.
+/// The figures of `bridge` scatter by about 1 %, the others not at all. A sample takes one second.
 fn jittery(rounds: u32) -> RunReadings {
     let mut header = header(THREE_ROWS);
     header.set_rounds(rounds);
@@ -59,7 +59,7 @@ fn rounds_are_as_many_as_a_difference_needs() {
     assert!(told.contains("2000 rounds") && told.contains("show 0.0"), "{told}");
 }
 
-/// What they can show with the number of rounds that was chosen is what was asked for.
+/// The detectable difference with the chosen number of rounds is the requested one.
 #[test]
 fn the_two_ways_to_ask_agree() {
     let (mut plan, known) = (header(THREE_ROWS), known(20));

@@ -67,7 +67,7 @@ struct QuickDiskPlan {
     threads: Option<Spanned<Vec<JobCount>>>,
 }
 
-/// Whether a file is of a study of disks.
+/// Returns true if a file is of a study of disks.
 pub(super) fn are_tested(text: &str) -> bool {
     toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("disk_test"))
 }
