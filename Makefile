@@ -5,7 +5,7 @@
 # make soak   run labs, guests and runs for an hour and kill most of them (MINUTES=60); requires root
 # make install  install vtax, its agent, manual pages and completions in PREFIX=/usr/local (DESTDIR for packages)
 # make deb      build a Debian package of the same: target/vtax_VERSION_ARCHITECTURE.deb
-# make lint   check formatting, clippy, documentation
+# make lint   check formatting, wording, clippy, documentation
 # make bench  compare our engines with iperf3, sockperf and qperf and with each other, compare labs with
 #             the `ip` command, measure the cost of a guest and of the emulated server; requires root
 # make fuzz   fuzz all parsers of untrusted input with libFuzzer, and update the corpus; takes hours

@@ -37,7 +37,7 @@ pub fn tuning_folder(state: Option<&Path>) -> Option<PathBuf> {
     }
 }
 
-/// An error of the journal of changes.
+/// Errors of reading and writing the journal of changes.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum ChangeJournalError {

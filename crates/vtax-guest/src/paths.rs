@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The same on a machine whose CPUs are translated.
 const TRANSLATED_PATIENCE: Duration = Duration::from_secs(60);
 
-/// State of a path.
+/// Condition of one of a disk's paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]

@@ -39,7 +39,7 @@ pub struct GuestPins {
     pub vhost_cpus: Vec<u32>,
 }
 
-/// Role of a thread.
+/// Work of one of QEMU's threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThreadRole {
     /// The virtual CPU of this number.

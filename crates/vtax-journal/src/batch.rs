@@ -28,7 +28,7 @@ pub struct Batch<'a, S: Step> {
     pub records: &'a [Record<S>],
 }
 
-/// The state of a batch.
+/// Progress of a batch, from its intent to its undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchState {
     /// All steps are done.
@@ -86,7 +86,7 @@ impl<S: Step> Batch<'_, S> {
         }
     }
 
-    /// The state of the batch.
+    /// Progress, as of the last line.
     pub fn state(&self) -> BatchState {
         let all = |is: fn(&StepProgress<S::Receipt>) -> bool| self.records.iter().all(|record| is(&record.progress));
         if all(|progress| matches!(progress, StepProgress::Done(_))) {

@@ -20,7 +20,7 @@ pub use summary::{GuestState, GuestSummary, HoldingSummary, HoldingWhat, LabStat
 /// The kind of a journal that is made for a removal.
 const UNKNOWN: &str = "unknown";
 
-/// Report of `clean`.
+/// Labs and leftovers that `clean` removed or skipped.
 #[derive(Debug, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct CleanReport {

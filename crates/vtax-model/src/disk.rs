@@ -79,7 +79,7 @@ impl DiskTest {
     /// The longest measured time, and the longest ramp: an agent runs no longer program.
     pub const TIME_MOST: Span = Span::from_millis(12 * 60 * 60 * 1000);
 
-    /// Returns true if this can be run anywhere: each value is possible by itself, but not each combination is.
+    /// Checks that this can be run anywhere: each value is possible by itself, but not each combination is.
     pub fn check(&self) -> Result<(), DiskTestError> {
         let (block, jobs, range) = (self.block, self.jobs, self.range);
         match self {

@@ -275,7 +275,7 @@ impl Attach {
         }
     }
 
-    /// Returns true if a machine of this size can have such a NIC.
+    /// Checks that a machine of this size can have such a NIC.
     pub fn check(&self, size: &GuestSize) -> Result<(), BadGuest> {
         size.check()?;
         let nic = match self {

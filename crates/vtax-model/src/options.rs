@@ -250,7 +250,7 @@ impl TestOptions {
         one_by_one && plain && interval.is_none() && !stages
     }
 
-    /// Returns true if `streams` flows of this test can be run so.
+    /// Checks that `streams` flows of this test can be run so.
     pub fn check(&self, transport: Transport, workload: &Workload, streams: u32) -> Result<(), OptionError> {
         let flows = workload.flows(streams);
         if !(1..=self.engine.flows_most()).contains(&flows) {

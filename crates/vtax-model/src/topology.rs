@@ -183,7 +183,7 @@ pub struct GuestDisk {
 }
 
 impl GuestDisk {
-    /// Returns true if a guest of this size can have it.
+    /// Checks that a guest of this size can have it.
     pub fn check(&self, size: &GuestSize) -> Result<(), BadGuest> {
         let (queues, vcpus) = (self.attach.queues, size.vcpus);
         if queues > vcpus { Err(BadGuest::DiskQueues { queues, vcpus }) } else { Ok(()) }

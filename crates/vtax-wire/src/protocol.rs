@@ -44,7 +44,7 @@ pub struct SessionId(pub u64);
 pub struct Call {
     /// An id that no unanswered call uses.
     pub id: CallId,
-    /// The request.
+    /// The operation, with its parameters.
     pub request: Request,
 }
 

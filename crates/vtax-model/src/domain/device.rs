@@ -86,7 +86,7 @@ pub fn contains(device: &str, other: &str) -> bool {
     other.strip_prefix(device).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }
 
-/// Returns true if a device can have this name. Parts of it are slot names, which the firmware assigns.
+/// Checks that a device can have this name. Parts of it are slot names, which the firmware assigns.
 fn check_name(name: &str) -> Result<(), DomainError> {
     let is_fine = |letter: char| (letter.is_ascii_graphic() && letter != '|') || letter == ' ';
     match (1..=128).contains(&name.len()) && name.chars().all(is_fine) {
