@@ -22,7 +22,7 @@ pub(crate) fn refused(server: &Server) {
         (wire([NEAR, NEAR], ""), "at both ends"),
         // It provides the outer machine's files.
         (wire(["pci_0/02", FAR], ""), "not a network controller"),
-        (wire([NEAR, FAR], &domain("zone", "sut", "sr-iov", "count = 8")), "it can have 7"),
+        (wire([NEAR, FAR], &domain("zone", "sut", "sr-iov", "count = 8")), "it supports 7"),
         (wire([NEAR, FAR], &domain("guest", "sut", "root-domain", "")), "must stay"),
         (wire([NEAR, FAR], &domain("guest", "sut", "sr-iov", "masters = [\"web\"]")), "dependency cycle"),
         (server.refused(&["io", "create-vf", "-n", "8", NEAR]), "7"),

@@ -238,7 +238,7 @@ mod tests {
         }
         let read_only = GuestDiskLook::read("vda", &SAID.replace("ro 0", "ro 1")).expect("it tells of vda");
         assert!(refused(&read_only, SMALL).contains("read-only"));
-        assert!(refused(&look(""), "random:range=9MiB").contains("has 8 MiB, and the test uses 9 MiB"));
+        assert!(refused(&look(""), "random:range=9MiB").contains("has 8 MiB but the test uses 9 MiB"));
         let large = GuestDiskLook::read("vda", &SAID.replace("block_size 512", "block_size 4096")).expect("vda");
         assert!(refused(&large, "random:range=1MiB,block=512").contains("block=4 KiB"));
     }

@@ -100,5 +100,5 @@ fn a_launch_without_its_open_queues_is_refused_before_anything_starts() {
     let kind = NicKind::Virtio { tap: LinkName::new("vnet0"), nic };
     launch.nics.push(NicLaunch::new("02:00:5e:10:00:01".parse().expect("an address"), kind));
     let error = Qemu::start(launch, Vec::new(), Outlive::No, |_| panic!("started")).expect_err("no queue").to_string();
-    assert_eq!(error, "guest `web`: nic0 has 1 queues to be opened for it and was given 0");
+    assert_eq!(error, "guest `web`: nic0 needs 1 open queues, 0 given");
 }

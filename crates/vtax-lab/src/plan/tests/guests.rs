@@ -180,7 +180,7 @@ fn a_macvtap_and_a_switch_exclude_each_other_and_a_bridge_is_not_needed() {
     assert!(plan(&alone, &facts).is_ok());
     facts.guests.as_mut().expect("it is there").macvtap = Err(no("a queue can't be opened"));
     let told = plan(&alone, &facts).expect_err("no macvtap").to_string();
-    assert_eq!(told, "guest `db`: paravirtual can't be used here: a queue can't be opened; mend it");
+    assert_eq!(told, "guest `db`: paravirtual is unavailable: a queue can't be opened; mend it");
     assert!(guest_availability(&alone.guests[0].attach, &Default::default(), &facts).is_err());
 }
 
@@ -222,7 +222,7 @@ fn the_backend_is_the_best_of_the_machine_unless_it_is_named() {
     assert_eq!(chosen(&with(""), lacks), Flavour::Backend(Backend::Userspace));
     assert_eq!(chosen(&with("backend = \"userspace\""), |_| {}), Flavour::Backend(Backend::Userspace));
     let told = refused_by(lacks, &with("backend = \"vhost\""));
-    assert_eq!(told, "guest `web`: paravirtual can't be used here: no vhost; mend it");
+    assert_eq!(told, "guest `web`: paravirtual is unavailable: no vhost; mend it");
     let emulated = TWO_HOSTS.to_owned() + &guest("web", "sut", "method = \"emulated\"");
     assert_eq!(chosen(&emulated, lacks), Flavour::Model(EmulatedNic::E1000e));
 }

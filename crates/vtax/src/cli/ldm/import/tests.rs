@@ -121,7 +121,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
     let other = LibvirtMachine { name: text("Web 2"), ..web() };
     assert!(own_name(&other).expect_err("no name").to_string().contains("--as DOMAIN"));
     let second = carry(&other, &"web-2".parse().expect("a name"), &mut all).expect_err("its addresses are taken");
-    assert!(second.to_string().contains("net0 of web has the address 52:54:00:00:00:01"), "{second}");
+    assert!(second.to_string().contains("net0 of web already has the address 52:54:00:00:00:01"), "{second}");
 }
 
 #[test]
