@@ -240,7 +240,7 @@ mod tests {
         let refuse = |agent: &str| {
             archive(&kernel(base.path()), Path::new(agent), &[], Tools::None).expect_err("can't be init").to_string()
         };
-        assert!(refuse("/bin/sh").contains("/bin/sh can't run in a guest: it is not statically linked"));
+        assert!(refuse("/bin/sh").contains("/bin/sh cannot run in a guest: it is not statically linked"));
         assert!(refuse("/proc/self/status").contains("is not an x86-64 program"));
         assert!(refuse("/no/such").contains("/no/such"));
     }

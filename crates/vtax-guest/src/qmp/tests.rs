@@ -203,7 +203,7 @@ fn a_monitor_that_is_silent_is_waited_for_no_longer_than_asked() {
 #[test]
 fn no_socket_is_told() {
     let error = Monitor::connect(&name(), Path::new("/no/such"), Duration::from_secs(1)).expect_err("none");
-    assert!(error.to_string().contains("can't be reached"), "{error}");
+    assert!(error.to_string().contains("cannot be reached"), "{error}");
 }
 
 /// A guest that has broken out of its machine speaks in QEMU's place.
