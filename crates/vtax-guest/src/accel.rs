@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn why_there_is_no_kvm_is_told() {
         let why = |kind: io::ErrorKind| unusable(&io::Error::from(kind));
-        assert_eq!(why(io::ErrorKind::NotFound), "there is no /dev/kvm");
+        assert_eq!(why(io::ErrorKind::NotFound), "/dev/kvm does not exist");
         assert!(why(io::ErrorKind::PermissionDenied).contains("join its group"));
     }
 }

@@ -138,6 +138,6 @@ mod tests {
         let error = QemuProgram::at(&path).expect_err("it fails").to_string();
         assert!(error.contains("--version") && error.contains('3'), "{error}");
         let error = QemuProgram::at(&folder.path().join("none")).expect_err("not there").to_string();
-        assert!(error.contains("none can't be started"), "{error}");
+        assert!(error.contains("none cannot be started"), "{error}");
     }
 }

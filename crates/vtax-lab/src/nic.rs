@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(hardware(&Attach::Assigned, &facts), Ok(()));
         facts.ordinary_user = true;
         let refused = hardware(&Attach::Assigned, &facts).expect_err("not this user's");
-        assert!(refused.why.contains("only root") && refused.remedy.contains("run as root"), "{refused}");
+        assert!(refused.why.contains("may assign PCI devices") && refused.remedy.contains("run as root"), "{refused}");
     }
 
     #[test]
