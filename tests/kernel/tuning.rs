@@ -213,9 +213,7 @@ fn what_nobody_can_confirm_is_brought_back_whatever_holds_vtax_up() {
         }
         assert!(!vtax.wait().expect("it ends").success(), "{held_up:?}");
         crate::bench::wait_until("the guard has reverted it", || mtu(&bench, "t-guard") == "600");
-        crate::bench::wait_until("nothing is left", || {
-            bench.printed(&["tune", "status"]).contains("No changes.")
-        });
+        crate::bench::wait_until("nothing is left", || bench.printed(&["tune", "status"]).contains("No changes."));
     }
 }
 

@@ -73,10 +73,7 @@ fn settings_of_another_host_are_proved_and_kept_there() {
     assert_eq!(proved["kept"], serde_json::json!(["tcp-buffers"]), "{proved}");
     assert_eq!(proved["changes"][0]["host"], "ssh:far", "{proved}");
     assert_ne!(rmem(&far), SMALL);
-    assert!(
-        bench.printed(&["tune", "status"]).contains("No changes."),
-        "it is in the journal of the other host"
-    );
+    assert!(bench.printed(&["tune", "status"]).contains("No changes."), "it is in the journal of the other host");
     assert_eq!(tune(&far, &["revert"])["reverted"], 1);
     assert_eq!(rmem(&far), SMALL);
 }

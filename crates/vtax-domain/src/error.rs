@@ -144,9 +144,7 @@ pub enum BindError {
     #[error("this host has no virtual switch; create one: vtax ldm add-vsw NAME primary")]
     #[diagnostic(code("no-shared-switch"))]
     NoSwitch,
-    #[error(
-        "{domain} doesn't currently have the vnet {vnet}: changes take effect at its next boot; stop and start it"
-    )]
+    #[error("{domain} doesn't currently have the vnet {vnet}: changes take effect at its next boot; stop and start it")]
     #[diagnostic(code("domain-state"))]
     PendingNic { vnet: Name, domain: Name },
     #[error(

@@ -81,7 +81,8 @@ impl TuningFinding {
     pub(crate) fn change(self, proposals: impl IntoIterator<Item = Proposal>) -> RuleOutcome {
         let proposals: Vec<Proposal> = proposals.into_iter().collect();
         if proposals.is_empty() {
-            let text = format!("{}: {}. The settings are already as recommended: check again later", self.object, self.seen);
+            let text =
+                format!("{}: {}. The settings are already as recommended: check again later", self.object, self.seen);
             return RuleOutcome::Unknown(text);
         }
         RuleOutcome::Found(TuningFinding { remedy: TuningRemedy::Change(proposals), ..self })

@@ -127,10 +127,7 @@ fn set_bus(host: ChangingHost<'_>, bus: &str, iov: &str) -> Result<Exit, Stop> {
         "on" => true,
         "off" => false,
         _ => {
-            return Err(Stop::input(miette!(
-                code = "usage",
-                "set-io: invalid iov `{iov}`: use iov=on or iov=off"
-            )));
+            return Err(Stop::input(miette!(code = "usage", "set-io: invalid iov `{iov}`: use iov=on or iov=off")));
         }
     };
     host.change(|change| {

@@ -157,11 +157,7 @@ const PROPERTIES: &[Unsupported] = &[
          add-io)",
     ),
     row(VNETS, &["auto-alt-mac-addrs"], "use one `auto` per address: alt-mac-addrs=auto,auto"),
-    row(
-        VNETS,
-        &["pvlan"],
-        "Linux bridges have no private VLANs; give each domain its own VLAN (pvid=) or switch",
-    ),
+    row(VNETS, &["pvlan"], "Linux bridges have no private VLANs; give each domain its own VLAN (pvid=) or switch"),
     row(
         VNETS,
         &["protection", "allowed-ips", "allowed-dhcp-cids"],
