@@ -148,7 +148,7 @@ fn each_setting_that_is_lost_is_told() {
         "the host's CPUs of 1 iothread (<iothreadpin>)",
         "the CPU tuning quota 50000",
         "the memory limit hard_limit 6291456 KiB",
-        "it can get more memory while it runs (maxMemory 16777216 KiB slots=16)",
+        "memory hotplug (maxMemory 16777216 KiB slots=16)",
         "the disk vda: its limits (<iotune>)",
         "arguments for QEMU itself (<qemu:commandline>)",
         "its confidential memory (<launchSecurity> of type sev)",
@@ -176,7 +176,7 @@ fn settings_of_any_other_name_are_told_too() {
         "on_reboot",
         "memnode",
         "localtime",
-        "its memory is less at first",
+        "its lower initial memory",
         "<suspend-to-mem>",
     ] {
         assert!(told.contains(lost), "{lost}: {told}");

@@ -142,9 +142,9 @@ pub struct VirtioNic {
     pub offloads: bool,
     /// A packet may lie in several receive buffers.
     pub mrg_rxbuf: bool,
-    /// Descriptors of a receive queue; QEMU's own number (256) if absent.
+    /// Descriptors of a receive queue; QEMU's default (256) if absent.
     pub rx_ring: Option<u32>,
-    /// Descriptors of a transmit queue; QEMU's own number (256) if absent.
+    /// Descriptors of a transmit queue; QEMU's default (256) if absent.
     pub tx_ring: Option<u32>,
 }
 

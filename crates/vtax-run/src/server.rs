@@ -96,7 +96,7 @@ impl ServerRequest<'_> {
     pub fn enter(&self) -> Result<ServerSite, Stop> {
         let lifetime = if self.stay == Stay::Kept { Lifetime::Kept } else { Lifetime::Ephemeral };
         let world = World::enter(lifetime).or_infrastructure()?;
-        let interrupt = Interrupt::catch_telling("the emulated server is told", self.events).or_infrastructure()?;
+        let interrupt = Interrupt::catch_telling("notifying the emulated server", self.events).or_infrastructure()?;
         Ok(ServerSite { world, interrupt })
     }
 

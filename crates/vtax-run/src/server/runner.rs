@@ -60,7 +60,7 @@ impl Runner for ServerRunner<'_> {
                 }
                 AttemptEnd::Lost(run, error) if nth < ATTEMPTS && !site.interrupt.asked() => {
                     request.events.tell(format_args!(
-                        "vtax: {error:#}\nvtax: stored samples are saved; the run continues in a running or newly \
+                        "vtax: {error:#}\nvtax: samples taken so far are saved; the run continues in a running or newly \
                          booted server"
                     ));
                     old = run;

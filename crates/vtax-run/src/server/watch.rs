@@ -55,7 +55,7 @@ impl EmulatedServerUp {
         while !over.load(Ordering::Relaxed) {
             if self.link.ping(SILENCE).is_err_and(|error| !error.is_death()) && !over.load(Ordering::Relaxed) {
                 let seconds = SILENCE.as_secs();
-                self.events.tell(format_args!("server: no output from its agent for {seconds} s: stopping it"));
+                self.events.tell(format_args!("server: no output from its agent for {seconds} s: stopping the server"));
                 // One that has ended already needs no signal.
                 let _ = self.qemu.process().signal(vtax_sys::process::Signal::KILL);
                 return;

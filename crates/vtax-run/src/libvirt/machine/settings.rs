@@ -90,7 +90,7 @@ fn cpu(domain: Node<'_, '_>) -> Vec<String> {
     if let Some(vcpus) = child(domain, "vcpu")
         && let (Some(_), Some(most)) = (vcpus.attribute("current"), vcpus.text())
     {
-        told.push(format!("that it can get up to {} vCPUs while it runs", most.trim()));
+        told.push(format!("vCPU hotplug (up to {})", most.trim()));
     }
     told
 }
@@ -129,10 +129,10 @@ fn other(element: Node<'_, '_>) -> Vec<String> {
     let below = |what: &str| elements(element).map(|one| format!("{what} {}", described(one))).collect::<Vec<_>>();
     match name(&element) {
         "currentMemory" => match is_less_than_memory(element) {
-            true => vec![format!("that its memory is less at first ({})", described(element))],
+            true => vec![format!("its lower initial memory ({})", described(element))],
             false => Vec::new(),
         },
-        "maxMemory" => vec![format!("that it can get more memory while it runs ({})", described(element))],
+        "maxMemory" => vec![format!("memory hotplug ({})", described(element))],
         "iothreads" => {
             let count = element.text().unwrap_or_default().trim();
             vec![format!("{count} iothread{}", if count == "1" { "" } else { "s" })]

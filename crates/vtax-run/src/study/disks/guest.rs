@@ -55,7 +55,7 @@ pub(super) fn find(agent: &Agent, guest: &str, wanted: &[DiskLaunch]) -> Result<
         if Instant::now() > until {
             return Err(Stop::infrastructure(miette!(
                 code = "no-disk-in-guest",
-                "{guest} has found {} of its {} disks only: its kernel may lack a driver; it has {}",
+                "{guest} found only {} of its {} disks: its kernel may lack a driver; it has {}",
                 wanted.iter().filter(|disk| disk.find(&listing).is_some()).count(),
                 wanted.len(),
                 ForeignText::from(listing)

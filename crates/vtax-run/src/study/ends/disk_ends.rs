@@ -79,7 +79,7 @@ impl EndpointConnector<'_> {
         let endpoint = of_lab.filter(|endpoint| endpoint.kind != DomainKind::Guest).ok_or_else(|| {
             Stop::input(miette!(
                 code = "disk-unusable",
-                "zone:{name}: that is a guest, and has disks of its own; vtax measures disks of guests in studies \
+                "zone:{name}: that is a guest with its own disks; vtax measures disks of guests in studies \
                  (vtax run vdisk), and of logical domains (--disk ldm:DOMAIN/DISK)"
             ))
         })?;

@@ -71,7 +71,7 @@ fn on(cpus: &str) -> String {
 
 /// `virtio by vhost, 4 queues, rings of 1024 rx and 256 tx, bridge br0, link vnet0`
 fn described(nic: &DomainNic) -> String {
-    let ring = |size: Option<u32>| size.map_or("QEMU's own number".to_owned(), |size| size.to_string());
+    let ring = |size: Option<u32>| size.map_or("QEMU's default".to_owned(), |size| size.to_string());
     let model = nic
         .model
         .clone()
