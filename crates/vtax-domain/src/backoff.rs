@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A system that ran for less than this before it rebooted counts as an immediate reboot.
+/// A reboot of a system that ran for less than this counts as immediate.
 const AT_ONCE: Duration = Duration::from_secs(10);
 /// Delay before each boot in a row after immediate reboots. A first reboot is common, for instance after an
 /// installation.

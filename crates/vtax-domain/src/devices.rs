@@ -36,7 +36,7 @@ pub(crate) fn assign(claims: &DeviceClaims, claim: &DeviceClaim, set: &VfSetting
     tree.bind(device, Some(VFIO), DRIVER_PATIENCE).map_err(BindError::kernel(device))
 }
 
-/// Returns a device to the host, unless another domain has it.
+/// Gives a device back to the host, unless another domain has it.
 pub(crate) fn give_back(claims: &DeviceClaims, claim: &DeviceClaim) -> Result<Undone, BindError> {
     match claims.find(claim.device)? {
         Some(found) if found.owner == claim.owner => {}
@@ -67,7 +67,7 @@ fn restore(claim: &DeviceClaim) -> Result<Undone, BindError> {
     Ok(if kept || kept_again { Undone::Reverted } else { returned })
 }
 
-/// Returns all devices of a domain whose journal can't be read.
+/// Gives all devices of a domain whose journal cannot be read back to the host.
 pub(crate) fn give_back_all(world: &World, domain: &Name) -> Result<(), BindError> {
     let claims = DeviceClaims::of(world);
     let own = claims.all()?.into_iter().filter(|claim| claim.owner == *domain);

@@ -24,7 +24,7 @@ impl DomainHost {
         self.within.as_ref().map_or_else(machine_id, LabHost::to_string)
     }
 
-    /// Returns the directory of its domains' constraints, below this directory of the user's results.
+    /// Returns the store of its domains' constraints, below this directory of the user's results.
     pub fn store(&self, state_dir: &Path) -> DomainStore {
         DomainStore::new(&state_dir.join(self.named(CONSTRAINTS)))
     }

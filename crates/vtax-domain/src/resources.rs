@@ -54,7 +54,7 @@ pub enum MemoryUser {
     Free,
 }
 
-/// Returns the owner as shown in lists: `_sys_`, a domain, or nothing.
+/// Owner as shown in lists: `_sys_`, a domain, or nothing.
 impl From<MemoryUser> for Option<String> {
     fn from(user: MemoryUser) -> Option<String> {
         match user {

@@ -50,7 +50,7 @@ pub(crate) enum DomainStep {
         macs: Vec<Mac>,
         /// Uplink of the switch, which is part of the same VLANs.
         uplink: Option<String>,
-        /// True if the domain sees the carrier of that link.
+        /// Whether the domain sees the carrier of that link.
         #[serde(default)]
         linkprop: LinkProp,
     },

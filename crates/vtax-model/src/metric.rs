@@ -366,7 +366,7 @@ impl Metric {
         }
     }
 
-    /// Returns the title of a table with the unit, e.g. `Reverse bandwidth (Mb/s)`, `CPU of both ends' threads, RR (µs)`.
+    /// Returns the title of a table with the unit, e.g. `Reverse bandwidth (Mb/s)`, `CPU of both endpoints' threads, RR (µs)`.
     pub fn caption(self, test: TestKind) -> String {
         let unit = self.unit(test);
         match &self.entry().words.title {
@@ -376,7 +376,7 @@ impl Metric {
         }
     }
 
-    /// Returns the head for a cell whose test is known, e.g. `RTT (µs)`, `CPU time of a transaction (µs)`.
+    /// Returns the head for a cell whose test is known, e.g. `RTT (µs)`, `CPU time per transaction (µs)`.
     pub fn quantity(self, test: TestKind) -> String {
         let alone = self.scale(test).alone.filter(|_| !test.is_of_disk());
         alone.map_or_else(|| self.caption(test), str::to_owned)

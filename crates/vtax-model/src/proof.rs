@@ -161,12 +161,12 @@ impl Judged<'_> {
         }
     }
 
-    /// Returns true if a step helps by more than the margin even if all that may be left behind is taken off.
+    /// Returns true if a step helps by more than the margin even after subtracting the largest possible after-effects.
     fn is_more_than_left_behind(&self, effect: &StepEffect) -> bool {
         effect.tax.gain().0 - self.left_behind(effect) > self.margin.log()
     }
 
-    /// Returns true if so much may be left behind in this test that a step which harms it could seem not to.
+    /// Returns true if the after-effects in this test may be so large that a harmful step could seem harmless.
     fn may_hide_harm(&self, effect: &StepEffect) -> bool {
         self.left_behind(effect) > self.margin.log() && !self.is_more_than_left_behind(effect)
     }

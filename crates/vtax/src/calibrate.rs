@@ -98,7 +98,7 @@ fn measure(
         if interrupt.asked() {
             return Err(miette!(code = "stopped", "stopped by the user"));
         }
-        tell!("reference: {}", truth.name);
+        tell!("reference case: {}", truth.name);
         truths.push(truth.find(rig, &mut meter)?);
     }
     let floors = floors::measure(rig, wanted.rounds, wanted.duration.unwrap_or(SAMPLE), interrupt)?;

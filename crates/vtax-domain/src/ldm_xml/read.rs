@@ -59,7 +59,7 @@ fn only<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Result<Node<'a, 'inpu
             Err(wrong(*first, format!("<{}> instead of <{name}>", first.tag_name().name())))
         }
         [_, second, ..] => Err(wrong(*second, format!("there is more than one <{name}>"))),
-        [] => Err(wrong(node, format!("<{name}> is missing in it"))),
+        [] => Err(wrong(node, format!("<{name}> is missing"))),
         [_] => unreachable!("it has another name, and that was refused"),
     }
 }

@@ -112,7 +112,7 @@ impl NoiseCause {
                 "BBR paces the stream by its own estimate of the path's rate, and retransmitted segments".into()
             }
             NoiseCause::OtherPrograms(share) => format!("other programs used {} of the CPUs", percent(share)),
-            NoiseCause::Stolen(share) => format!("steal time was {} of the CPUs", percent(share)),
+            NoiseCause::Stolen(share) => format!("steal time was {} of the CPU time", percent(share)),
             NoiseCause::GuestsWaited(share) => format!("guests waited for a CPU {} of the time", percent(share)),
             NoiseCause::Idle(Some(us)) => format!("CPUs go idle between packets, and waking one takes up to {us} µs"),
             NoiseCause::Idle(None) => "CPUs go idle between packets, and the hypervisor must wake them".into(),
@@ -132,7 +132,7 @@ impl NoiseCause {
             NoiseCause::GuestsWaited(_) => "fewer guests or more CPUs",
             NoiseCause::Idle(_) => "--idle poll",
             NoiseCause::SocketDrops(_) | NoiseCause::Lost(_) => "a lower rate: --bitrate",
-            NoiseCause::Reordered(_) => "pin both endpoints: --pin",
+            NoiseCause::Reordered(_) => "pinned endpoints: --pin",
         }
     }
 }

@@ -75,12 +75,12 @@ impl Configuration {
 /// Returns the least multiple of 256 MiB that is no less than `size`. Oracle's `ldm --auto-adj` makes such sizes.
 pub fn adjusted_memory(size: ByteSize) -> Result<ByteSize, DomainError> {
     let adjusted = size.0.checked_next_multiple_of(256 << 20).map(ByteSize);
-    adjusted.ok_or_else(|| DomainError::value("memory", &size.to_string(), "within the range of numbers"))
+    adjusted.ok_or_else(|| DomainError::value("memory", &size.to_string(), "small enough for a 64-bit number"))
 }
 
 fn too_much(change: SizeChange, by: &str, had: &str) -> DomainError {
     match change {
-        SizeChange::Add => DomainError::value("difference", by, "within the range of numbers"),
+        SizeChange::Add => DomainError::value("difference", by, "small enough for a 64-bit number"),
         SizeChange::Remove => DomainError::TooMuch { by: by.to_owned(), had: had.to_owned() },
     }
 }

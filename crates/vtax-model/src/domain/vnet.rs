@@ -162,7 +162,7 @@ impl FromStr for AltMac {
             other => other
                 .parse()
                 .map(AltMac::Given)
-                .map_err(|_| DomainError::value("alt-mac-addrs", text, "`auto` and addresses, separated by commas")),
+                .map_err(|_| DomainError::value("alt-mac-addrs", text, "`auto` or addresses, separated by commas")),
         }
     }
 }

@@ -186,7 +186,7 @@ impl SampleFigure {
     /// All of them.
     pub const ALL: [SampleFigure; SampleFigure::COUNT] = *SampleFigure::VARIANTS.as_array().expect("as many");
 
-    /// Returns the figure of the machines' CPU time: a test has one of these.
+    /// Figures of the machines' CPU time: a test has one of these.
     pub const MACHINES: [SampleFigure; 2] = [SampleFigure::MachinesPerTransaction, SampleFigure::MachinesPerKb];
 
     fn entry(self) -> &'static FigureEntry {
@@ -224,7 +224,7 @@ impl SampleFigure {
         self.entry().per == test.work_unit() && of_source
     }
 
-    /// Returns true if somebody told it, if this is its mean.
+    /// Returns true if a figure with this mean was reported.
     pub(crate) fn is_told(self, mean: f64) -> bool {
         self.entry().source != Source::Threads || mean > 0.0
     }

@@ -21,7 +21,7 @@ pub enum ExtendError {
     )]
     #[diagnostic(code("precision-reached"))]
     Reached { id: String },
-    #[error("--samples {asked}: must be at most {MOST_ROUNDS} rounds; longer samples gain more than more rounds")]
+    #[error("--samples {asked}: must be at most {MOST_ROUNDS} rounds; longer samples gain more than additional rounds")]
     #[diagnostic(code("bad-plan"))]
     TooMany { asked: u32 },
     #[error("the run {id} was measured by {program}, so vtax cannot resume it; start a new run")]

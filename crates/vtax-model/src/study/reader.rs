@@ -298,7 +298,7 @@ impl Reader<'_> {
             let mut asked = cells.iter_mut().filter(is_asked).peekable();
             if asked.peek().is_none() {
                 let why = "only the rr test of one of the methods can have an injected delay";
-                let message = format!("cannot inject a delay in `{name}`: {why}; add both, or remove this");
+                let message = format!("cannot inject a delay in `{name}` ([planted]): {why}; add both, or remove this");
                 return Err(self.source.coded("nothing-planted", &delay.span(), message));
             }
             asked.filter_map(Cell::net_mut).for_each(|net| net.options.responder.delay = Some(*delay.get_ref()));

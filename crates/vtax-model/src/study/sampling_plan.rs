@@ -43,7 +43,7 @@ pub enum SamplingPlanError {
     #[error("0 samples measure nothing; use at least 1")]
     #[diagnostic(code("bad-plan"))]
     NoSamples,
-    #[error("{0} samples per cell: must be at most {MOST_ROUNDS}; longer samples gain more than more samples")]
+    #[error("{0} samples per cell: must be at most {MOST_ROUNDS}; longer samples gain more than additional samples")]
     #[diagnostic(code("bad-plan"))]
     TooManySamples(u32),
     #[error("duration {0} is too short for a rate; use at least {least}", least = SamplingPlan::SHORTEST)]
@@ -109,7 +109,7 @@ mod tests {
         let refused = plan(1_000_000).check().expect_err("too many").to_string();
         assert_eq!(
             refused,
-            "1000000 samples per cell: must be at most 2000; longer samples gain more than more samples"
+            "1000000 samples per cell: must be at most 2000; longer samples gain more than additional samples"
         );
     }
 }

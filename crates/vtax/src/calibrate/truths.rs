@@ -191,7 +191,7 @@ fn goodput(rig: &Rig, transport: Transport, (wire, bits): (&str, u64)) -> miette
         _ => (TCP_HEADERS, ByteSize(128 << 10)),
     };
     let workload = Workload::Stream { message, direction: Direction::Forward };
-    // Unlike other defaults, cubic fills a queue and keeps it full.
+    // Set regardless of the machine's default: cubic fills a queue and keeps it full.
     let congestion = (transport == Transport::Tcp).then(|| "cubic".parse::<CongestionControl>()).transpose()?;
     let options =
         TestOptions { socket: SocketOptions { congestion, ..SocketOptions::default() }, ..TestOptions::default() };

@@ -218,7 +218,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax tune apply --all-safe --dry-run", "show the low-risk changes"),
             ("vtax tune apply tcp-buffers --rtt 20ms", "size buffers for this round-trip time"),
             ("vtax tune apply tcp-buffers --persist", "keep the change across reboots"),
-            ("vtax tune apply mtu --confirm-within 60s", "roll back unless you press Enter in time"),
+            ("vtax tune apply mtu --confirm-within 60s", "revert unless you press Enter in time"),
             ("vtax tune apply offloads --host zone:rack/web", "change a zone of a lab"),
             ("vtax tune apply --file proved.toml", "apply settings proved on another host"),
         ],
@@ -291,7 +291,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "results compare",
         &[
             ("vtax results compare demo-20260102 last", "compare the last run with an earlier one"),
-            ("vtax results compare demo-20260102 last --fail-above 5%", "exit status 1 if any cell is > 5 % worse"),
+            ("vtax results compare demo-20260102 last --fail-above 5%", "exit status 1 if a cell is significantly worse, by > 5 %"),
         ],
     ),
     (

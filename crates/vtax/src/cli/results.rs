@@ -64,7 +64,7 @@ pub(crate) enum ResultsVerb {
         before: String,
         /// Later run, likewise
         after: String,
-        /// Exit with status 1 if the later run is shown to be worse in a cell by more than this, e.g. 5%
+        /// Exit with status 1 if a cell of the later run is significantly worse, and by more than this, e.g. 5%
         #[arg(long, value_name = "PERCENT")]
         fail_above: Option<Difference>,
         #[command(flatten)]

@@ -23,7 +23,7 @@ const BANNERS: [(&str, Kind); 6] = [
     ("UDP STREAM TEST", Kind::UdpStream),
 ];
 
-/// The share of the time from which round trips were consecutive. Rates are printed with two decimals.
+/// Maximum average number of requests in flight for which round trips count as consecutive. Rates are printed with two decimals.
 const ONE_IN_FLIGHT: f64 = 1.05;
 
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@ use crate::crosscheck::number_after;
 
 pub(super) const NAME: &str = "sockperf";
 
-/// The share of the test's time that consecutive round trips take at least.
+/// Accepted sum of all round trips, as a share of the test's time, if they are consecutive.
 const ALMOST: std::ops::Range<f64> = 0.7..1.5;
 
 /// Returns true for the line with its version, with which its output begins.

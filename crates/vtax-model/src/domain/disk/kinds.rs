@@ -37,7 +37,7 @@ pub enum VolumeOption {
 }
 
 fn unknown_option(text: &str) -> DomainError {
-    DomainError::value("options", text, "ro, slice and excl, separated by commas")
+    DomainError::value("options", text, "any of ro, slice and excl, separated by commas")
 }
 
 /// Format of a backend.

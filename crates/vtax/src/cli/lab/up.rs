@@ -97,7 +97,7 @@ struct LabSite {
     facts: Facts,
     /// The duration of the survey, most of which is for the image that guests boot.
     looked: Duration,
-    /// Returns true if the user has named a kernel for guests that does not exist.
+    /// True if the user has named a kernel for guests that does not exist.
     names_no_kernel: bool,
 }
 

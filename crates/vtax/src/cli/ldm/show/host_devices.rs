@@ -205,7 +205,7 @@ fn cpuset(core: &CoreOwner) -> String {
     core.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a line of a block, preceded by the block's name if it is the first one.
+/// Writes a line of a block, preceded by the block's name if it is the first one.
 fn row<const N: usize>(text: &mut String, name: &str, cells: [(&str, usize); N]) {
     if !name.is_empty() {
         let _ = writeln!(text, "{name}");
