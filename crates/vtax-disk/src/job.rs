@@ -68,7 +68,7 @@ impl FioJob {
         Ok(FioJob { test, targets: targets.to_vec(), pass, seed })
     }
 
-    /// Returns whether the job fills the range, measures or verifies.
+    /// Returns the pass: filling the range, measuring or verifying.
     pub fn pass(&self) -> FioPass {
         self.pass
     }

@@ -30,7 +30,7 @@ pub enum Written {
     EndsAt(ByteSize),
 }
 
-/// Returns whether the first `range` bytes of a file or device were written with something else than zeros.
+/// Checks whether the first `range` bytes of a file or device were written with something else than zeros.
 pub fn look(path: &Path, range: ByteSize) -> io::Result<Written> {
     let file = open(path)?;
     let length = seek(&file, SeekFrom::End(0))?;

@@ -90,7 +90,7 @@ impl Flow {
         self.session.spec.transport
     }
 
-    /// Wakes the threads that are blocked on the flow; their calls fail from now.
+    /// Wakes the threads that are blocked on the flow; their calls fail from now on.
     pub(crate) fn stop(&self) {
         interrupt(&self.socket);
     }

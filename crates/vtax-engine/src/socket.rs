@@ -131,7 +131,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Binds to a port or a name. Flows may connect from now.
+    /// Binds to a port or a name. Flows may connect from now on.
     pub(crate) fn bind(spec: &TestSpec, station: &Station, backlog: u32) -> Result<Listener> {
         let socket = create(spec.transport, station)?;
         let (place, room) = match station {

@@ -62,7 +62,7 @@ pub(super) struct ImageFile<F> {
 pub(super) struct NicFiles<F> {
     /// Queues of its tap or macvtap.
     pub(super) queues: Vec<F>,
-    /// Kernel thread that serves each queue.
+    /// Open vhost files, one per queue.
     pub(super) vhost: Vec<F>,
 }
 

@@ -141,7 +141,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Returns whether the guest's processors run.
+    /// Returns the run state of the guest's processors.
     pub fn status(&mut self) -> Result<Status, GuestError> {
         self.query("query-status")
     }

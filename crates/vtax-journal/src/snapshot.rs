@@ -24,7 +24,7 @@ pub struct Snapshot<S: Step> {
     pub records: Vec<Record<S>>,
 }
 
-/// True if a living process uses a journal.
+/// State of a journal: used by a living process, kept, or abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JournalState {

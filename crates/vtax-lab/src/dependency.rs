@@ -27,7 +27,7 @@ use crate::{
 pub struct Ties {
     /// Without any one of these the guest has no network, or isn't started.
     pub depends_on: Vec<Dependency>,
-    /// True if the guest could move.
+    /// Live migration capability.
     pub migration: Migration,
 }
 

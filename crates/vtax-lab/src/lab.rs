@@ -82,7 +82,7 @@ impl Lab {
         self.held.guest(guest)
     }
 
-    /// Returns whether every guest still runs. The error has the last messages of the first that doesn't.
+    /// Checks that every guest still runs. The error has the last messages of the first that doesn't.
     pub fn check_guests(&self) -> Result<(), LabError> {
         for guest in self.guests() {
             if let Some(death) = self.guest(&guest.name)?.death(Duration::ZERO) {
@@ -92,7 +92,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Returns whether the lab's links between two endpoints carry packets. [`LabError::Link`] has the first that
+    /// Checks that the lab's links between two endpoints carry packets. [`LabError::Link`] has the first that
     /// doesn't.
     pub fn check_links(&self, from: &LabEndpoint, to: &LabEndpoint) -> Result<(), LabError> {
         let places = self.blueprint.path(from, to).unwrap_or_default();

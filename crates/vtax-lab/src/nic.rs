@@ -81,13 +81,13 @@ pub fn availability(facts: &Facts) -> Vec<(IoMethod, Result<(), Unsupported>)> {
     IoMethod::ALL.map(|method| (method, answer(method))).into()
 }
 
-/// Returns whether guests with this very NIC, which boot this system, are available here.
+/// Checks that guests with this very NIC, which boot this system, are available here.
 pub fn guest_availability(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     wire(facts)?;
     fitting::supported(attach, system, facts)
 }
 
-/// Returns whether this machine has any NIC for such a method.
+/// Checks that this machine has any NIC for such a method.
 fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
     let elsewhere = "try it on the emulated server (--server emulated)";
     let nics: Vec<&PciDevice> =
@@ -111,7 +111,7 @@ fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
 /// Returns why a method of PCI devices cannot be used on a wire that is a veth pair.
 pub fn no_cable(method: IoMethod) -> Unsupported {
     Unsupported::new(
-        format!("{method} assigns PCI devices, but the wire is a veth pair"),
+        format!("the method {method} requires a PCI device, but the wire is a veth pair"),
         "make it a cable between two NICs (`nics = [\"eno1\", \"eno2\"]` of a wire, --cable eno1,eno2 of a study), or take the emulated server (--server emulated)",
     )
 }

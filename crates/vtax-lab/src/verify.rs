@@ -39,7 +39,7 @@ pub(crate) fn await_all(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Res
     }
 }
 
-/// Returns whether these links carry packets, whatever their MTU is now.
+/// Checks that these links carry packets, whatever their MTU is now.
 pub(crate) fn carriers(site: &mut Site, blueprint: &Blueprint, places: &[Place]) -> Result<(), LabError> {
     let found = Found::look(site, blueprint)?;
     let mut passed = blueprint.links.iter().filter(|planned| places.contains(&planned.place));

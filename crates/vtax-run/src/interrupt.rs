@@ -16,7 +16,7 @@ const INTERRUPTED: i32 = 130;
 
 type Action = Box<dyn Fn() + Send>;
 
-/// True if the user has asked to stop, and what to do immediately when they do.
+/// The user's request to stop, and the action to take immediately on it.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     events: RunEvents,
@@ -38,7 +38,7 @@ impl Drop for Caught {
 }
 
 impl Interrupt {
-    /// Catches SIGINT, SIGTERM and SIGHUP from now.
+    /// Catches SIGINT, SIGTERM and SIGHUP from now on.
     pub fn catch(events: &RunEvents) -> miette::Result<Interrupt> {
         Interrupt::catch_telling("samples taken so far are saved", events)
     }

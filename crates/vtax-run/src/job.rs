@@ -133,7 +133,7 @@ impl Job {
         if let Work::GoOn { rounds, .. } = self.work { rounds } else { None }
     }
 
-    /// The run that goes on, with the plan that it has from now.
+    /// The run that goes on, with the plan that it has from now on.
     pub(crate) fn old(&self, store: &Store) -> Result<Option<RunReadings>, Stop> {
         let Work::GoOn { run, .. } = &self.work else { return Ok(None) };
         let mut run = store.load(run)?;

@@ -92,7 +92,7 @@ pub struct EmulatedServerUp {
 }
 
 impl ServerRequest<'_> {
-    /// Enters the world of labs before the first thread ([`World::enter`]), and catches Ctrl-C from now.
+    /// Enters the world of labs before the first thread ([`World::enter`]), and catches Ctrl-C from now on.
     pub fn enter(&self) -> Result<ServerSite, Stop> {
         let lifetime = if self.stay == Stay::Kept { Lifetime::Kept } else { Lifetime::Ephemeral };
         let world = World::enter(lifetime).or_infrastructure()?;

@@ -88,7 +88,7 @@ impl TuningGoal {
     }
 }
 
-/// Compares PCI addresses; for other devices, interrupts.
+/// Returns true if two links belong to one device: same PCI address, or the same interrupts without one.
 fn is_of_same_device(one: &HostLink, other: &HostLink) -> bool {
     let (Some(device), Some(other)) = (&one.device, &other.device) else { return false };
     match (&device.pci, &other.pci) {

@@ -34,9 +34,9 @@ fn served(goal: TuningGoal) -> &'static str {
 
 fn meaning(risk: ChangeRisk) -> &'static str {
     match risk {
-        ChangeRisk::Low => "low.",
-        ChangeRisk::Medium => "medium: it has a cost elsewhere.",
-        ChangeRisk::High => "high: it may interrupt connections.",
-        ChangeRisk::Security => "security: it may expose the host.",
+        ChangeRisk::Low => "no disruption.",
+        ChangeRisk::Medium => "it has a cost elsewhere.",
+        ChangeRisk::High => "it may interrupt connections.",
+        ChangeRisk::Security => "it may expose the host.",
     }
 }

@@ -1,6 +1,6 @@
 //! Paths in a guest that vtax and the agent there agree on.
 
-/// Place of temporarily assigned files in a guest.
+/// Mount point of the directory shared with a guest.
 pub const LENT: &str = "/vtax/lent";
 /// Directory where a server's vtax keeps what outlasts a reboot of the server: the disk of state is mounted there.
 pub const STATE: &str = "/run/vtax-state";

@@ -20,7 +20,7 @@ const PROGRAM: &str = "vtax-agent";
 pub struct LocateError {
     /// True if the user has named the program. Then no other program is used instead.
     pub named: bool,
-    /// Returns the error and the remedy, as separate texts.
+    /// The error and the remedy, as separate texts.
     pub unsupported: Unsupported,
 }
 
@@ -31,7 +31,7 @@ impl LocateError {
     }
 
     fn nowhere(looked: &[PathBuf]) -> LocateError {
-        let why = format!("the cannot find the program {PROGRAM}; looked for {}", listed(looked));
+        let why = format!("cannot find the program {PROGRAM}; looked for {}", listed(looked));
         let remedy = format!("build it (cargo build -p vtax-agent) or set {VARIABLE} to its path");
         LocateError { named: false, unsupported: Unsupported::new(why, remedy) }
     }

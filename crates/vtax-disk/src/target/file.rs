@@ -28,7 +28,7 @@ pub(super) fn check(path: &Path, files: &KernelFiles, test: &DiskTest) -> Result
     }
 }
 
-/// Returns whether the kernel itself writes to the file.
+/// Refuses a file to which the kernel itself writes.
 fn check_use(path: &Path, files: &KernelFiles) -> Result<(), TargetError> {
     let same = |other: &Path| match (fs::metadata(path), fs::metadata(other)) {
         (Ok(own), Ok(other)) => (own.dev(), own.ino()) == (other.dev(), other.ino()),
@@ -72,7 +72,7 @@ fn open_direct(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns whether all files together have room on each file system.
+/// Checks that all files together have room on each file system.
 pub(super) fn check_room(targets: &[DiskTarget], test: &DiskTest) -> Result<(), TargetError> {
     let mut wanted: BTreeMap<u64, (u64, PathBuf)> = BTreeMap::new();
     for DiskTarget { path, .. } in targets.iter().filter(|target| !target.is_device) {

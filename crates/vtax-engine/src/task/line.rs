@@ -41,7 +41,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
         FlowOnPoller { io: wrap(io), flow, desk, patience }
     }
 
-    /// The same flow; the kernel stamps each of its messages from now. Call this after the handshake.
+    /// The same flow; the kernel stamps each of its messages from now on. Call this after the handshake.
     pub(crate) fn stamped(self) -> Result<FlowOnPoller<'a, StampedFlow<'a, I>>> {
         enable_stamps(&*self.flow.socket)?;
         let (flow, desk) = (self.flow, self.desk);
@@ -57,7 +57,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
         self.io.set_patience(patience);
     }
 
-    /// The first message has come: from now a silent peer counts as dead.
+    /// The first message has come: from now on a silent peer counts as dead.
     pub(crate) fn has_begun(&self) {
         self.set_patience(self.flow.session.patience.silence);
     }

@@ -40,7 +40,7 @@ impl DiskFacts {
         found.as_ref().map_err(Clone::clone)
     }
 
-    /// Returns whether QEMU and the kernel can do this, as far as somebody has tried it.
+    /// Checks that QEMU and the kernel can do this, as far as somebody has tried it.
     pub(crate) fn can(&self, attach: &DiskAttach) -> Result<(), Unsupported> {
         let alike = |other: &DiskAttach| tried(other) == tried(attach);
         match self.lacking.iter().find(|(other, _)| alike(other)) {

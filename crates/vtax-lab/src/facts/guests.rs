@@ -18,9 +18,9 @@ use super::DiskFacts;
 pub struct GuestFacts {
     pub qemu: Result<QemuFacts, Unsupported>,
     pub tap: Result<(), Unsupported>,
-    /// True if macvtaps can be made, and opened.
+    /// Ok if macvtaps can be made, and opened.
     pub macvtap: Result<(), Unsupported>,
-    /// True if the kernel serves rings of virtio-net.
+    /// Ok if the kernel serves rings of virtio-net; otherwise the reason.
     pub vhost: Result<(), Unsupported>,
     /// Programs that serve rings of virtio-net, each with the reason why a lab can't use it.
     pub vhost_user: Vec<String>,

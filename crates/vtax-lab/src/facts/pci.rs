@@ -19,7 +19,7 @@ pub(crate) const VFIO: &str = "vfio-pci";
 pub struct PciFacts {
     /// An IOMMU is at work, so that devices can be handed to guests.
     pub iommu: bool,
-    /// Availability of vfio-pci, or why not.
+    /// Ok if vfio-pci can take devices; otherwise the reason.
     pub vfio: Result<(), Unsupported>,
     pub roots: Vec<RootComplex>,
     pub slots: Vec<SlotFacts>,

@@ -1,5 +1,5 @@
-//! Owners of devices. The journals of labs and the claims of logical domains tell it. An abandoned lab has its
-//! devices until it is cleaned.
+//! Owners of devices, from the journals of labs and the claims of logical domains. An abandoned lab keeps its devices
+//! until it is cleaned.
 
 use std::collections::BTreeMap;
 

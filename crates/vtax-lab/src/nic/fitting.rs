@@ -36,7 +36,7 @@ pub(crate) fn fitting(guest: &Guest, device: Option<&str>, facts: &Facts) -> Res
     Ok(Fitting { engine, agent: machine.agent.clone(), attach, flavour })
 }
 
-/// Returns whether guests with such a NIC and system are available here. The driver of a PCI device is not looked at.
+/// Checks that guests with such a NIC and system are available here. The driver of a PCI device is not looked at.
 pub(super) fn supported(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     let machine = machine(attach, facts)?;
     let (_, flavour) = nic(attach, machine, facts)?;

@@ -24,7 +24,7 @@ const TIMEOUT: u32 = 10;
 /// The class of NVMe controllers (PCI Code and ID Assignment Specification).
 const NVME: u32 = 0x01_0802;
 
-/// Returns whether guests can have a disk in this way here. The facts must have been gathered for it.
+/// Checks that guests can have a disk in this way here. The facts must have been gathered for it.
 pub fn disk_availability(attach: &DiskAttach, facts: &Facts) -> Result<(), Unsupported> {
     if attach.device == DiskDevice::AssignedNvme {
         facts.pci.for_guests()?;

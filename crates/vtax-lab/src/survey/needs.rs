@@ -1,4 +1,4 @@
-//! Requirements of guests on this machine, before anybody looks for it.
+//! Requirements of guests on this machine, before they are searched for.
 
 use std::{
     collections::BTreeSet,

@@ -318,7 +318,7 @@ impl MeasuredDisks {
     }
 }
 
-/// The name under which the files of a run are known, next to the run's lab.
+/// The name under which the files of a run are known, in addition to the run's lab.
 pub(super) fn files_name(header: &RunHeader) -> Result<Name, Stop> {
     format!("{}-files", lab_name(header)?).parse().or_infrastructure()
 }

@@ -50,7 +50,7 @@ pub struct Changes {
     pub both: bool,
     /// The row with which the others are compared.
     pub baseline: Option<Row>,
-    /// The only rows next to the baseline. A method stands for all of its rows.
+    /// The only rows besides the baseline. A method stands for all of its rows.
     pub methods: Vec<Row>,
     /// Number of concurrent pairs of a client and a guest.
     pub guests: Option<u32>,

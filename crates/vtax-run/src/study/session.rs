@@ -154,7 +154,7 @@ impl RunSource {
                 Err(NoCongestionControl { source, .. }) if source.is_permission() && builds => {}
                 Err(NoCongestionControl { source, available, .. }) if !source.is_permission() => bail!(
                     code = "no-congestion-control",
-                    "--congestion {name}: no such congestion control in this kernel; available: {available}: \
+                    "--congestion {name}: no such congestion control in this kernel; available: {available}; \
                      use one of these, or load the module tcp_{name}"
                 ),
                 checked => checked.with_context(|| format!("--congestion {name}"))?,
@@ -298,7 +298,7 @@ impl RunSetup<'_> {
         self.begun(header, Box::new(ends))
     }
 
-    /// The plan is kept from now.
+    /// The plan is kept from now on.
     fn begun(&self, mut header: RunHeader, path: Box<dyn MeasuredPath>) -> Result<PreparedRun, Stop> {
         header.label = self.conditions.label.clone();
         header.command = self.conditions.repeating(header.seed).into();

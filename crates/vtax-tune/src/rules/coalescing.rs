@@ -22,8 +22,8 @@ pub(super) const RULE: TuningRule = TuningRule {
     good: "Adaptive for bandwidth. Short and fixed for latency: at most a tenth of a round trip.",
     why: "A received packet waits until the NIC raises an interrupt. Fewer interrupts use less CPU time for bandwidth, but \
           each round trip waits for them at both endpoints.",
-    risk: ChangeRisk::Low,
-    risks: "More interrupts use more CPU time.",
+    risk: ChangeRisk::High,
+    risks: "Some drivers reset the link: connections stall for seconds. More interrupts use more CPU time.",
     goal: TuningGoal::Both,
     persists: "RxCoalesceSec= and UseAdaptiveRxCoalesce= in a systemd .link file. `--persist` writes a udev rule for a \
                NIC.",

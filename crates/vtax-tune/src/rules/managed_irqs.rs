@@ -15,7 +15,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     reads: "a write to /proc/irq/N/smp_affinity_list gives EIO; root sees it in /sys/kernel/debug/irq/irqs/N",
     needs: &[MANAGED, INTERRUPTS, LINKS],
     good: "No action required: the kernel spread them over all CPUs when the driver started.",
-    why: "Some drivers let the kernel choose the CPUs of their interrupts (IRQF_AFFINITY_MANAGED). They cannot be changed \
+    why: "Some drivers let the kernel choose the CPUs of their interrupts (IRQF_AFFINITY_MANAGED). Their affinity cannot be changed \
           afterwards.",
     risk: ChangeRisk::Low,
     risks: "",

@@ -18,7 +18,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     reads: "/sys/class/net/LINK/queues/rx-N/rps_cpus and rps_flow_cnt, net.core.rps_sock_flow_entries",
     needs: &[QUEUES, CPUS, NODES, LINKS, TICKS, &["/proc/sys/net/core/rps_sock_flow_entries"]],
     good: "Off if there is a queue for each CPU of the NIC's node. Otherwise on, over the CPUs of that node. For RFS, \
-           32768 in rps_sock_flow_entries, divided by the number of queues in each rps_flow_cnt.",
+           32768 in rps_sock_flow_entries, and 32768 divided by the number of queues in each rps_flow_cnt.",
     why: "Steering forwards each packet from the CPU of the interrupt to another one, which costs an inter-processor \
           interrupt. This pays off if one CPU cannot handle all packets, and reduces performance otherwise.",
     risk: ChangeRisk::Medium,

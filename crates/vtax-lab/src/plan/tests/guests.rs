@@ -33,7 +33,7 @@ fn refused_by(change: impl FnOnce(&mut GuestFacts), text: &str) -> String {
     plan(&topology(text), &facts).expect_err("a bad lab").to_string()
 }
 
-/// QEMU's arguments have golden tests of its own.
+/// QEMU's arguments have golden tests of their own.
 fn without_arguments(plan: &Plan) -> String {
     let cut = |line: &str| line.split_once(" -name ").map_or(line, |(before, _)| before).to_owned();
     plan.to_string().lines().map(cut).collect::<Vec<_>>().join("\n")

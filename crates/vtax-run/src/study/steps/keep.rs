@@ -64,7 +64,7 @@ pub fn keep(
 }
 
 impl StepSwitch {
-    /// Persists the changes of all steps until they are reverted (`vtax tune revert`). If one of them can't be
+    /// Confirms the changes of all steps, which then stay until they are reverted (`vtax tune revert`). If one of them can't be
     /// made, none is left.
     fn keep(&self) -> Result<KeptChanges, Stop> {
         let mut kept = KeptChanges::default();
