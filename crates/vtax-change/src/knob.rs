@@ -105,7 +105,7 @@ pub(crate) trait AnyValueChange: fmt::Display {
     fn undo(&self, receipt: Option<&ChangeReceipt>, host: &mut HostAccess) -> Result<Undone, ChangeError>;
     /// The machine was rebooted since, and the kernel has lost the change.
     fn is_forgotten(&self, host: &HostAccess) -> bool;
-    /// Checks that the new value is there once more after a restart of the machine.
+    /// Returns true if the new value is there again after a reboot.
     fn is_there_again(&self, host: &mut HostAccess) -> Result<bool, ChangeError>;
     /// Restores the previous value, which vtax's own files have replaced after a reboot.
     fn undo_again(&self, host: &mut HostAccess) -> Result<(), ChangeError>;
