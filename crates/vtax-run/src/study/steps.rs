@@ -222,7 +222,17 @@ impl StepSwitch {
 }
 
 fn may_reset_link(setting: &HostSetting) -> bool {
-    matches!(setting, HostSetting::LinkMtu { .. } | HostSetting::LinkFeature { .. } | HostSetting::LinkRxRing { .. })
+    match setting {
+        HostSetting::LinkMtu { .. }
+        | HostSetting::LinkFeature { .. }
+        | HostSetting::LinkRxRing { .. }
+        | HostSetting::LinkRxUsecs { .. }
+        | HostSetting::LinkAdaptiveRx { .. } => true,
+        HostSetting::Sysctl { .. }
+        | HostSetting::Sysfs { .. }
+        | HostSetting::InterruptCpus { .. }
+        | HostSetting::ThreadCpus { .. } => false,
+    }
 }
 
 /// Returns the goal of the tests.
