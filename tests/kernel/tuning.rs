@@ -89,7 +89,7 @@ fn a_value_that_somebody_else_has_set_since_is_left_alone() {
     bench.printed(&["tune", "apply", "mtu", "tcp-buffers", "--host", "zone:t-foreign/web-1"]);
     inside(&bench, "t-foreign", &["ip", "link", "set", "eth0", "mtu", "1400"]);
     let status = bench.printed(&["tune", "status"]);
-    assert!(status.contains("now 1400"), "{status}");
+    assert!(status.contains("currently 1400"), "{status}");
     let told = bench.printed(&["tune", "revert"]);
     assert!(told.contains("left alone") && told.contains("1400"), "{told}");
     assert_eq!((mtu(&bench, "t-foreign").as_str(), sysctl(&bench, "t-foreign", WMEM).as_str()), ("1400", SMALL));
