@@ -91,7 +91,7 @@ fn a_value_that_somebody_else_has_set_since_is_left_alone() {
     let status = bench.printed(&["tune", "status"]);
     assert!(status.contains("currently 1400"), "{status}");
     let told = bench.printed(&["tune", "revert"]);
-    assert!(told.contains("left alone") && told.contains("1400"), "{told}");
+    assert!(told.contains("left unchanged") && told.contains("1400"), "{told}");
     assert_eq!((mtu(&bench, "t-foreign").as_str(), sysctl(&bench, "t-foreign", WMEM).as_str()), ("1400", SMALL));
 }
 

@@ -43,7 +43,7 @@ pub enum TuningError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Unread(#[from] SysError),
-    #[error("cannot measure the round trip to {to}: {source}; specify a port that answers, or use --rtt")]
+    #[error("cannot measure the round trip to {to}: {source}; specify a port that answers, or set --rtt")]
     #[diagnostic(code("not-reachable"))]
     NoAnswer { to: SocketAddr, source: io::Error },
     #[error("there is no change {batch}; {}", there_is(there))]
