@@ -80,7 +80,7 @@ pub(crate) struct CommandLine {
 
 #[derive(Debug, Args)]
 struct Places {
-    /// Results directory [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or ~/.local/state/vtax]
+    /// State directory, with the results [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or ~/.local/state/vtax]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Places")]
     state: Option<PathBuf>,
     /// vtax-agent program [default: $VTAX_AGENT, else next to vtax]
@@ -99,7 +99,7 @@ enum Verb {
     Studies(studies::StudiesArgs),
     /// Run a study, built-in or from a file, or resume a run
     Run(Box<run::RunArgs>),
-    /// Run a single network test between two endpoints (like netperf), or a disk test (with fio)
+    /// Measure a path between two endpoints (like netperf), or a disk (with fio)
     Measure(Box<measure::MeasureArgs>),
     /// Check accuracy on this machine: clock, noise floor, reference cases
     Calibrate(calibrate::CalibrateArgs),
@@ -112,7 +112,7 @@ enum Verb {
     Report(report::ReportArgs),
     /// Browse results and watch runs in a browser on this machine
     Ui(ui::UiArgs),
-    /// Check, apply and verify network tuning
+    /// Check, apply, prove and revert network tuning
     #[command(subcommand)]
     Tune(tune::TuneVerb),
     /// List PCI devices and manage virtual functions of NICs

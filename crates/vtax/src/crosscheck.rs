@@ -54,7 +54,7 @@ pub(crate) struct CrosscheckRequest {
     /// transactions or bytes, there is no warm-up, and tools that require whole seconds are omitted
     #[arg(long, default_value = "1s", value_parser = turn)]
     duration: Span,
-    /// CPU idle states: `poll` blocks them during the whole comparison, `system` leaves them as they are
+    /// CPU idle states: `poll` disables them during the whole comparison, `system` leaves them unchanged
     #[arg(long, value_name = "poll|system", default_value = "system")]
     idle: Idle,
     /// TCP congestion control of all tools by name, or `system` for the machine's own

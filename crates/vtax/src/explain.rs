@@ -48,7 +48,8 @@ impl Explanation {
     /// Returns its first sentence.
     pub(crate) fn summary(&self) -> String {
         let first = self.text.split("\n\n").next().unwrap_or_default().replace('\n', " ");
-        first.split_once(". ").map_or(first.clone(), |(sentence, _)| format!("{sentence}."))
+        let ends = first.match_indices(". ").map(|(end, _)| end).find(|end| !first[..*end].ends_with("e.g"));
+        ends.map_or(first.clone(), |end| first[..=end].to_owned())
     }
 }
 

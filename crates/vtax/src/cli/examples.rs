@@ -291,7 +291,10 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "results compare",
         &[
             ("vtax results compare demo-20260102 last", "compare the last run with an earlier one"),
-            ("vtax results compare demo-20260102 last --fail-above 5%", "exit status 1 if a cell is significantly worse, by > 5 %"),
+            (
+                "vtax results compare demo-20260102 last --fail-above 5%",
+                "exit status 1 if a cell is significantly worse, by > 5 %",
+            ),
         ],
     ),
     (

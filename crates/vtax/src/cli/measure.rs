@@ -151,7 +151,7 @@ struct Load {
     #[arg(long, value_name = "N", default_value = "1")]
     burst: Burst,
     /// rr: total requests/s over all flows, e.g. 500 or 10k, sent whether or not responses have arrived (open loop). A
-    /// request's round-trip time counts from the moment when it was due
+    /// request's round-trip time is measured from its scheduled time
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<RequestRate>,
     /// Arrival process of the requests of --rate

@@ -14,13 +14,13 @@ Start here  demo         Compare zone attachment methods (about 2 min)
             methods      List I/O methods available on this host
             studies      List built-in studies and their run times
 Measure     run          Run or resume a study
-            measure      Run a single network or disk test
+            measure      Measure a single path or disk
             calibrate    Check accuracy: clock, noise floor, references
             crosscheck   Compare with iperf3, sockperf, qperf, netperf, neper
 Results     results      Manage stored results
             report       Create a report: HTML, charts, text or data
             ui           Browse results and watch runs
-Host        tune         Check, apply and verify network tuning
+Host        tune         Check, apply, prove and revert tuning
             io           List PCI devices and manage virtual functions
             lab          Manage labs: hosts, wires, zones and guests
             ldm          Manage logical domains (Oracle ldm syntax)

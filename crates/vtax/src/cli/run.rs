@@ -32,8 +32,8 @@ pub(super) use changes::{INSTRUMENTS, Precision};
 /// The form of a result and its published figures.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OutputOptions {
-    /// Show a classic study's published figures next to the measured ones, even where those are missing [default: only
-    /// if a row that is compared with the baseline has both]
+    /// Show a classic study's published figures, even for rows without a measurement [default: only if a compared row
+    /// has both]
     #[arg(long, overrides_with = "no_published")]
     published: bool,
     /// Omit the published figures

@@ -31,11 +31,11 @@ pub(crate) struct ChangeArgs {
     /// Rounds: samples per cell [default: set by the study]
     #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     pub(super) samples: Option<u32>,
-    /// Difference to detect with 80 % power, e.g. 2%: take as many rounds as that requires. Their noise and duration
-    /// are known from the last run of the same study on this machine, else from the first rounds
+    /// Difference to detect with 80 % power, e.g. 2%: take as many rounds as that requires. Noise and duration of a
+    /// round are taken from the last run of the study on this machine, else from the first rounds
     #[arg(long, value_name = "PERCENT", conflicts_with_all = ["samples", "confidence"])]
     show: Option<Difference>,
-    /// Time budget, e.g. 2m: take as many rounds as fit. With --show, no more than that requires
+    /// Time budget, e.g. 2m: take as many rounds as fit; with --show, no more than required
     #[arg(long, value_name = "TIME", conflicts_with_all = ["samples", "confidence"])]
     budget: Option<Span>,
     /// Measured time per sample, e.g. 30s or 200ms [default: set by the study]
@@ -45,7 +45,7 @@ pub(crate) struct ChangeArgs {
     /// same, but at most 5 s [default: set by the study]
     #[arg(long)]
     warmup: Option<Warmup>,
-    /// Attach a zone or guest with the method at both ends of the wire, not only at the host `sut`
+    /// Attach a zone or guest with the method at both ends of the wire, not only at the host under test (`sut`)
     #[arg(long)]
     both: bool,
     /// Row to compare the others with [default: set by the study]
@@ -60,7 +60,7 @@ pub(crate) struct ChangeArgs {
     /// Pairs of a client and a guest that measure simultaneously, in a study with several (vmdq has 8)
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     guests: Option<u32>,
-    /// Domains that `assigned` and `sr-iov` attach [default: guest]
+    /// What `assigned` and `sr-iov` attach [default: guest], e.g. zone
     #[arg(long, value_parser = one_of(&DOMAINS), value_name = "KIND")]
     guest: Option<DomainKind>,
     /// Real cable to measure over, instead of a veth pair: the two NICs of this machine that it joins, each by link,
@@ -84,7 +84,7 @@ pub(crate) struct ChangeArgs {
     /// Measurement mode to run, in a study that uses both [default: both]
     #[arg(long, value_parser = one_of(&INSTRUMENTS), value_name = "INSTRUMENT")]
     instrument: Option<Instrument>,
-    /// CPU idle states: `poll` blocks them while a sample is measured, `system` leaves them as they are [default: set
+    /// CPU idle states: `poll` disables them while a sample is measured, `system` leaves them unchanged [default: set
     /// by the measurement mode]
     #[arg(long, value_name = "poll|system")]
     idle: Option<Idle>,
@@ -120,10 +120,10 @@ const DOMAINS: [Choice<DomainKind>; 2] = [
 /// netperf's stopping rule.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Precision {
-    /// Confidence level in percent at which each cell's mean must be known before the run stops, like netperf's -I
+    /// Confidence level in percent of the mean of each cell to reach before the run stops, e.g. 99, like netperf's -I
     #[arg(long, value_name = "PERCENT", requires = "width")]
     confidence: Option<Confidence>,
-    /// With --confidence: full width of the interval to reach, in percent of the mean
+    /// With --confidence: full width of the interval to reach, in percent of the mean, e.g. 5
     #[arg(long, value_name = "PERCENT", requires = "confidence")]
     width: Option<Width>,
     /// With --confidence: minimum number of rounds

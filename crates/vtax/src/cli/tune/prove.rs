@@ -64,7 +64,7 @@ pub(crate) struct ProveArgs {
     /// --to; without FROM, measured from --from. Up to four times
     #[arg(long, value_name = "[FROM,]TO", help_heading = "Proof")]
     guard: Vec<OtherPath>,
-    /// Minimum gain to keep a change (whole interval), e.g. 5%
+    /// Gain that the whole interval must exceed for a change to be kept, e.g. 5%
     #[arg(long, value_name = "PERCENT", default_value = "2%", help_heading = "Proof")]
     margin: Difference,
     /// Measurement mode
@@ -89,7 +89,7 @@ pub(crate) struct ProveArgs {
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Closing {
     /// Difference to detect with 80 % power, e.g. 2%. A change is kept only if two runs show a gain of more than --margin:
-    /// with the defaults, almost every change that gains 5 %
+    /// with the defaults, almost every change that gains 5 % is kept
     #[arg(long, value_name = "PERCENT", default_value = "2%", help_heading = "Proof")]
     show: Difference,
     /// Approximate total time, e.g. 30m. The detectable difference is printed before the first round, if estimating it takes
