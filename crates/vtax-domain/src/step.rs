@@ -50,7 +50,7 @@ pub(crate) enum DomainStep {
         macs: Vec<Mac>,
         /// Uplink of the switch, which is part of the same VLANs.
         uplink: Option<String>,
-        /// Whether the domain sees the carrier of that link.
+        /// Propagation of that link's carrier to the domain.
         #[serde(default)]
         linkprop: LinkProp,
     },

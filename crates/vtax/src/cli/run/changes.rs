@@ -60,7 +60,7 @@ pub(crate) struct ChangeArgs {
     /// Pairs of a client and a guest that measure simultaneously, in a study with several (vmdq has 8)
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     guests: Option<u32>,
-    /// What `assigned` and `sr-iov` attach [default: guest], e.g. zone
+    /// Kind of domain that `assigned` and `sr-iov` attach [default: guest], e.g. zone
     #[arg(long, value_parser = one_of(&DOMAINS), value_name = "KIND")]
     guest: Option<DomainKind>,
     /// Real cable to measure over, instead of a veth pair: the two NICs of this machine that it joins, each by link,
