@@ -164,7 +164,7 @@ fn refusals(host: &Host<'_>) {
     wait_until("mars sees it", || inside(host, "ls /sys/block").contains("vdb"));
     inside(host, "mkswap /dev/vdb && swapon /dev/vdb");
     let before = fs::read(&swap).expect("a file of the test");
-    told(&of("ldm:mars/swap"), "disk-in-use", "swaps to vdb");
+    told(&of("ldm:mars/swap"), "disk-in-use", "as swap (vdb)");
     assert!(fs::read(&swap).expect("a file of the test") == before, "nothing is written");
     inside(host, "swapoff /dev/vdb");
     bench.printed(&of("ldm:mars/swap"));

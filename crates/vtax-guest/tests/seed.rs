@@ -109,6 +109,6 @@ fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
     let said = console(&guest.0, "vtax-agent: ready");
     assert!(said.contains("vtax-agent 0."), "the copy tells its version before: {said}");
     // As in an image that starts its own agent: the second finds the port taken, and ends.
-    console(&guest.0, "another process has it");
+    console(&guest.0, "in use by another process");
     guest.0.wait_agent(PATIENCE).expect("the first one still has the port open");
 }

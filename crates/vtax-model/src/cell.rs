@@ -54,7 +54,7 @@ pub struct Cell {
 /// All of a cell but its row: cells of one block are compared with one baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Block {
-    /// The test.
+    /// Test parameters that the cells of the block share.
     #[serde(flatten)]
     pub test: BlockTest,
     /// Which of the swept values.

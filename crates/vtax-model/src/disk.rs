@@ -30,7 +30,7 @@ use crate::units::{ByteSize, Span};
 /// One sample of a disk, as `random:reads=60,block=8KiB,jobs=4` has it; what isn't said is as usual ([`Default`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct DiskTest {
-    /// Access pattern.
+    /// Sequential or random order of the blocks.
     pub access: AccessPattern,
     /// The share of reads; all else is writes.
     pub reads: ReadShare,

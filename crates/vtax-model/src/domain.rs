@@ -67,7 +67,7 @@ pub struct Constraints {
     /// The PCI devices of the host that it has for itself, in the order in which they were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub io: Vec<DomainDevice>,
-    /// Its console.
+    /// Console service, group and log settings.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub console: VirtualConsole,
     /// Action for the domains that have it as a master, when it fails.

@@ -37,7 +37,7 @@ pub struct StepProof {
     pub effects: Vec<StepEffect>,
     /// Guards that it must not worsen.
     pub guards: Vec<GuardFinding>,
-    /// The verdict.
+    /// Decision on the step, with the reason if it is not kept.
     pub verdict: StepVerdict,
 }
 
@@ -50,7 +50,7 @@ pub struct StepEffect {
     pub tax: TaxRecord,
 }
 
-/// Verdict on a step.
+/// Decision on whether to keep a step, with the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]

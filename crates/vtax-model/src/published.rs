@@ -46,7 +46,7 @@ pub struct Published {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedPeak {
-    /// IOPS.
+    /// I/O operations completed per second.
     pub iops: f64,
     /// 10^9 bytes a second.
     pub throughput_gb_s: f64,

@@ -38,14 +38,14 @@ pub struct ResultDocument<S = Vec<SampleReading>> {
     pub study: String,
     /// The study's title.
     pub title: ForeignText,
-    /// Its question.
+    /// The question that the study asks, as its file words it.
     pub question: ForeignText,
     /// The user's label of the run; may be empty.
     #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub label: ForeignText,
     /// The run.
     pub id: String,
-    /// Its state.
+    /// Complete, running or stopped.
     pub state: RunState,
     /// RFC 3339, UTC.
     pub started: String,
@@ -274,7 +274,7 @@ impl CellRecord {
     }
 }
 
-/// Status of a cell.
+/// Availability of a cell's figures, with the reason if there are none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum CellStatus {
@@ -284,7 +284,7 @@ pub enum CellStatus {
     Unavailable {
         /// The reason.
         why: String,
-        /// The remedy.
+        /// Steps that make the row available here.
         remedy: String,
     },
     /// Every sample of it failed.

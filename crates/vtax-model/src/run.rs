@@ -58,7 +58,7 @@ pub use source::{SampleSource, SampleTimes};
 pub struct Run<S = Vec<Sample>> {
     /// The plan, and the machine.
     pub header: RunHeader,
-    /// Its state.
+    /// Complete, running or stopped.
     pub state: RunState,
     /// Wall-clock seconds spent in it, summed over its sessions if it was resumed.
     pub wall_seconds: f64,
@@ -113,7 +113,7 @@ impl<S: SampleSource> Run<S> {
     }
 }
 
-/// State of a run.
+/// Completeness of a run, as stored with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -301,7 +301,7 @@ pub struct Placement {
 /// Hypervisor of a run's guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestMachine {
-    /// Their accelerator.
+    /// KVM or TCG.
     pub accel: Accelerator,
     /// Why that isn't KVM, if it was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -46,7 +46,7 @@ pub struct Study {
     pub id: Name,
     /// One line.
     pub title: ForeignText,
-    /// Its question.
+    /// The question that the study asks, in the words of its author.
     pub question: ForeignText,
     /// Rows of the tables, in order.
     pub rows: Vec<Row>,

@@ -122,7 +122,7 @@ impl NoiseCause {
         }
     }
 
-    /// Returns the remedy.
+    /// Returns an option or action against this noise.
     pub fn remedy(self) -> &'static str {
         match self {
             NoiseCause::FewRounds(_) => "more rounds: --samples",

@@ -194,7 +194,7 @@ impl BlockTest {
         }
     }
 
-    /// Returns its medium.
+    /// Returns the transport, or the disk.
     pub fn medium(&self) -> Medium {
         match self {
             BlockTest::Net(net) => Medium::Net(net.transport),

@@ -46,7 +46,7 @@ impl IoReport {
     /// histogram's own thousandth.
     pub const RESOLUTION: f64 = 1.0 / 128.0 + 1.0 / 1024.0;
 
-    /// IOPS.
+    /// Returns the I/O operations completed per second.
     pub fn iops(&self) -> f64 {
         per_second(self.ios as f64, self.seconds)
     }

@@ -21,7 +21,7 @@ pub enum Metric {
     Cpu,
 }
 
-/// Unit of a cost.
+/// Unit in which a table shows the cost of a row above the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CostUnit {
     /// µs for a transaction.

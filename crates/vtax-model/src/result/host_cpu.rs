@@ -48,7 +48,7 @@ pub struct GuestClock {
     pub seconds: f64,
     /// Rate above the host's, in parts per million.
     pub drift_ppm: f64,
-    /// Its uncertainty.
+    /// Bound of the error of this rate, in parts per million.
     pub uncertainty_ppm: f64,
 }
 

@@ -49,7 +49,7 @@ pub struct TaxRecord {
     pub p: f64,
     /// After Holm over the run's comparisons by the same instrument, of speed or of CPU time.
     pub p_adjusted: f64,
-    /// The verdict.
+    /// Result of the test after Holm's correction.
     pub verdict: Verdict,
     /// None larger: by how much the cell is worse at most, as a share of the baseline's figure.
     pub at_most: Option<f64>,

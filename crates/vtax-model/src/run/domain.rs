@@ -42,7 +42,7 @@ pub struct DomainRecord {
     /// Unique id; empty for a logical domain, whose name suffices.
     #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub uuid: ForeignText,
-    /// Its accelerator.
+    /// KVM or TCG.
     pub accel: Accelerator,
     /// The machine that QEMU imitates, as `pc-q35-10.0`; empty if it isn't told.
     pub machine: ForeignText,

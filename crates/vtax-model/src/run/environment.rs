@@ -98,7 +98,7 @@ impl Environment {
 pub struct EmulatedServer {
     /// Its NICs, nodes, sockets, CPUs and memory, as `--server` has them.
     pub spec: ForeignText,
-    /// Its accelerator.
+    /// KVM or TCG.
     pub accel: Accelerator,
     /// QEMU's version.
     pub qemu: ForeignText,

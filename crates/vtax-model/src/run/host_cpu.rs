@@ -41,7 +41,7 @@ pub struct GuestCpu {
     pub name: ForeignText,
     /// QEMU's process. Another one under the same name is another boot.
     pub pid: u32,
-    /// Its accelerator.
+    /// KVM or TCG.
     pub accel: Accelerator,
     /// KVM: the vCPUs' threads in the guest, which the kernel counts by ticks. TCG: all of the
     /// vCPUs' threads, for there the guest's instructions are QEMU's.
@@ -72,7 +72,7 @@ pub struct ClockReading {
     pub at_ns: u64,
     /// Offset of the guest's clock, in nanoseconds.
     pub ahead_ns: i64,
-    /// Its uncertainty.
+    /// Bound of the error of this offset, in nanoseconds.
     pub uncertainty_ns: u64,
 }
 

@@ -28,7 +28,7 @@ pub struct Parallel {
 pub struct Skew {
     /// Between the first initiator's start and the last one's.
     pub spread: Duration,
-    /// Its uncertainty.
+    /// Bound of the error of the skew, from comparing clocks over the control streams.
     pub uncertainty: Duration,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Progress of a run.
+/// Counts of samples and the next one, for a progress display.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunProgress {
     /// Number of samples taken or failed.

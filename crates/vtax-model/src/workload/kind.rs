@@ -229,7 +229,7 @@ impl TestKind {
         self.entry().family
     }
 
-    /// Returns its unit of work.
+    /// Returns the unit for which CPU time is reported: a transaction, a kilobyte, …
     pub fn work_unit(self) -> WorkUnit {
         match self.family() {
             TestFamily::Transactions => WorkUnit::Transaction,
