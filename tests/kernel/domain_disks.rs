@@ -95,7 +95,7 @@ fn a_domain_writes_to_its_disk_and_to_no_other_one() {
     host.ldm("bind venus");
     host.ldm("unbind venus");
     let told = host.refused("add-vdisk data data@vds0 venus");
-    assert!(told.contains("error[backend-in-use]") && told.contains("mars uses it"), "{told}");
+    assert!(told.contains("error[backend-in-use]") && told.contains("mars has it"), "{told}");
     let link = bench.path().join("other-name.img");
     std::os::unix::fs::symlink("data.img", &link).expect("a link of the test");
     export(&host, "-q", &link, "link@vds0");
