@@ -367,7 +367,7 @@ pub(crate) fn refusals(server: &Server) {
     let made = domain.ldm(&format!("create-vf -n 2 {NEAR_NAME}"));
     assert_eq!(made.lines().count(), 2, "{made}");
     domain.ldm(&format!("set-io mac-addr=02:00:5e:10:00:09 pvid=7 {vf}"));
-    assert!(domain.refused(&format!("set-io vid=8 {vf}")).contains("one VLAN"));
+    assert!(domain.refused(&format!("set-io vid=8 {vf}")).contains("one untagged VLAN"));
     assert!(domain.refused(&format!("set-io mtu=9217 {vf}")).contains("9216"));
     assert!(domain.refused("set-io pvid=7 pci_0").contains("virtual function"));
     domain.ldm(&format!("add-io {vf} mars"));

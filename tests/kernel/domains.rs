@@ -581,7 +581,7 @@ fn what_is_no_record_of_a_domain_is_named_and_the_domain_runs_on() {
         ("a FIFO", &["mkfifo"]),
         ("a directory", &["mkdir"]),
         ("a symbolic link", &["ln", "-s", "/dev/zero"]),
-        ("has more than", &["truncate", "-s", "2G"]),
+        ("is too large", &["truncate", "-s", "2G"]),
     ];
     for record in ["journals/mars.journal", "mars/started.json", "mars/supervisor"] {
         let path = host.folder().join(record);

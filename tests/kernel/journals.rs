@@ -121,7 +121,7 @@ fn what_is_no_journal_is_kept_and_told() {
         ("a FIFO", &["mkfifo"]),
         ("a directory", &["mkdir"]),
         ("a symbolic link", &["ln", "-s", "/dev/zero"]),
-        ("has more than", &["truncate", "-s", "2G"]),
+        ("is too large", &["truncate", "-s", "2G"]),
     ];
     for (kind, make) in kinds {
         scene.up();
