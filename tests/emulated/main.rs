@@ -308,7 +308,8 @@ nics = ["{NEAR}", "{FAR}"]
 /// Returns true if a test failed because QEMU or a kernel did.
 fn broke(panic: &(dyn Any + Send)) -> bool {
     let told = panic.downcast_ref::<String>().map_or("", String::as_str);
-    let signs = ["Kernel panic", "guest `server` exited", "guest `server` has no agent on its port", "stopping the server"];
+    let signs =
+        ["Kernel panic", "guest `server` exited", "guest `server` has no agent on its port", "stopping the server"];
     signs.iter().any(|sign| told.contains(sign))
 }
 

@@ -50,7 +50,9 @@ pub enum BindError {
     #[error("{domain} has no CPUs yet; add some: vtax ldm set-vcpu 1 {domain}, or set-core for whole cores")]
     #[diagnostic(code("domain-incomplete"))]
     NoCpus { domain: Name },
-    #[error("{domain}: {wanted} of memory requested, {available} available{who}; request less, or unbind another domain")]
+    #[error(
+        "{domain}: {wanted} of memory requested, {available} available{who}; request less, or unbind another domain"
+    )]
     #[diagnostic(code("not-enough-memory"))]
     Memory { domain: Name, wanted: ByteSize, available: ByteSize, who: String },
     #[error("{domain}: {wanted} {what} requested, {free} available{who}; request fewer, or unbind a domain")]

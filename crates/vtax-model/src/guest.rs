@@ -347,7 +347,9 @@ pub enum BadGuest {
     #[error("vnet = \"{0}\" is a kind of tap, which backend = \"vhost-user\" does not use; remove one of them")]
     #[diagnostic(code("bad-guest"))]
     NoTap(Vnet),
-    #[error("{queues} queues and {vcpus} vcpus: a NIC has at least 1 queue and at most one per vCPU; increase vcpus, or reduce queues")]
+    #[error(
+        "{queues} queues and {vcpus} vcpus: a NIC has at least 1 queue and at most one per vCPU; increase vcpus, or reduce queues"
+    )]
     #[diagnostic(code("bad-guest"))]
     Queues { queues: u32, vcpus: u32 },
     #[error(
