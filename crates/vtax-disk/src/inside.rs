@@ -231,7 +231,7 @@ mod tests {
             ("mount 9 1 0:31 / /data rw - btrfs /dev/vda rw\n", "vda is mounted on /data"),
             ("holder vda1 dm-0\n", "vda1 is part of dm-0"),
             ("swap /dev/vda1 partition 100 0 -2\n", "as swap (vda1)"),
-            ("claimed\n", "has /dev/vda for itself"),
+            ("claimed\n", "holds /dev/vda exclusively"),
         ] {
             let told = refused(&look(line), SMALL);
             assert!(told.starts_with("ldm:mars/data is in use") && told.contains(text), "{told}");
