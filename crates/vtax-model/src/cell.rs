@@ -150,7 +150,7 @@ impl Cell {
         self.test.can_be_sliced()
     }
 
-    /// Makes this a cell that tells the path's own cost.
+    /// Makes this a cell for controlled conditions.
     pub fn hold_still(&mut self) {
         self.instrument = Instrument::Path;
         self.test.hold_still();

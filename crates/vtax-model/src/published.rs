@@ -144,7 +144,7 @@ impl Published {
     }
 
     /// Published figures for a cell: one for each machine of the source. The sources measured their machines
-    /// as they ran, so none of their figures is of the path's own cost.
+    /// as they ran, so none of their figures is for controlled conditions.
     pub fn figures(&self, cell: &Cell) -> Vec<PublishedFigure> {
         if cell.instrument != Instrument::System {
             return Vec::new();

@@ -175,7 +175,7 @@ impl<S> CellRecord<S> {
 }
 
 impl ResultDocument {
-    /// The instruments that measured, the answering one first; in documents that don't say, the path's own cost.
+    /// The measurement modes used, the answering one first; controlled conditions in documents without it.
     pub fn instruments(&self) -> Vec<Instrument> {
         let mut all = self.plan.answer.into_iter().chain(Instrument::ALL).collect::<Vec<_>>();
         let measured = |instrument: &Instrument| self.cells.iter().any(|record| record.cell.instrument == *instrument);
@@ -209,7 +209,7 @@ pub struct PlanRecord {
     /// Samples, duration and warm-up.
     #[serde(flatten)]
     pub sampling: SamplingPlan,
-    /// The plan of the cells that tell the path's own cost.
+    /// The plan of the cells under controlled conditions.
     pub path: Option<SamplingPlan>,
     /// The instrument that answers the study's question. Documents that vtax wrote before it had this don't say.
     pub answer: Option<Instrument>,

@@ -135,9 +135,9 @@ pub struct RunHeader {
     pub started: String,
     /// The study, as resolved.
     pub study: Study,
-    /// Samples, duration and warm-up of the cells that are measured as the machine runs.
+    /// Samples, duration and warm-up of the cells with host settings.
     pub plan: SamplingPlan,
-    /// The plan of the cells that tell the path's own cost.
+    /// The plan of the cells under controlled conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_plan: Option<SamplingPlan>,
     /// True if this is the short plan of `--quick`.
@@ -289,7 +289,7 @@ pub struct Placement {
     pub initiator: Vec<u32>,
     /// Answers or receives.
     pub responder: Vec<u32>,
-    /// The one CPU of both ends where the path's own cost is measured, if they share one.
+    /// The single CPU of both endpoints under controlled conditions, if they share one.
     pub path: Option<u32>,
     /// Accelerator of the run's guests, if it has any.
     pub guests: Option<GuestMachine>,

@@ -63,15 +63,15 @@ pub struct Study {
     pub steps: Vec<TuningStep>,
     /// Every cell, row by row.
     pub cells: Vec<Cell>,
-    /// The plan of the cells that are measured as the machine runs; the published one in a classic study.
+    /// The plan of the cells with host settings; the published one in a classic study.
     pub plan: SamplingPlan,
     /// The plan of `--quick` in place of `plan`.
     pub quick: SamplingPlan,
-    /// The plan of the cells that tell the path's own cost, if the study has such cells.
+    /// The plan of the cells under controlled conditions, if the study has such cells.
     pub path: Option<SamplingPlan>,
     /// The plan of `--quick` in place of `path`.
     pub quick_path: Option<SamplingPlan>,
-    /// Which instrument answers the question; the path's own cost where it is measured, if the file doesn't say.
+    /// Measurement mode that answers the question; by default controlled conditions, where they are measured.
     pub answer: Option<Instrument>,
     /// The part of the matrix measured by `--quick`, if not all.
     pub quick_matrix: Option<QuickMatrix>,
@@ -130,7 +130,7 @@ impl Study {
     }
 
     /// The plan of the cells of an instrument, short with `--quick`; none if the study has no such cells, or
-    /// `--quick` leaves them out: the path's own cost, where it isn't the answer and has no short plan.
+    /// `--quick` omits them: controlled conditions, where they do not answer the question and have no short plan.
     pub fn plan_of(&self, instrument: Instrument, quick: bool) -> Option<SamplingPlan> {
         let answers = self.answering() == Instrument::Path;
         match (instrument, quick) {

@@ -39,7 +39,7 @@ struct StudyFile {
     baseline: Spanned<String>,
     #[serde(default)]
     both: bool,
-    /// Which instrument answers the question, if it isn't the path's own cost where that is measured.
+    /// Measurement mode that answers the question, unless controlled conditions do, where they are measured.
     answer: Option<Spanned<Instrument>>,
     pairs: Option<Spanned<u32>>,
     addresses: Option<Ipv4Net>,
@@ -245,7 +245,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Every point of the matrix, as the machine runs.
+    /// Every point of the matrix, with host settings.
     fn matrix(&self, rows: &[Row]) -> Result<Vec<Cell>, FileError> {
         let matrix = &self.file.matrix;
         let mtus = self.distinct("mtu", &matrix.mtu)?;

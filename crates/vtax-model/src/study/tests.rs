@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// A study of each kind of zone, as the machine runs only.
+/// A study of each kind of zone, with host settings only.
 pub(crate) fn plain() -> Study {
     let text = include_str!("../../tests/data/plain.toml");
     Study::parse(Source { name: "plain.toml", text }).expect("a study")

@@ -300,7 +300,7 @@ impl Changes {
         Ok(())
     }
 
-    /// `--quick` has no plan for the path's own cost where it isn't the answer.
+    /// `--quick` has no plan for controlled conditions where they do not answer the question.
     fn keep_planned(&self, study: &mut Study) {
         if study.plan_of(Instrument::Path, self.quick).is_none() {
             study.cells.retain(|cell| cell.instrument != Instrument::Path);

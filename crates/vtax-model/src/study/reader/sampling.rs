@@ -19,7 +19,7 @@ pub(super) struct PlanTable {
     pub(super) duration: Spanned<Span>,
     #[serde(default = "no_warmup")]
     pub(super) warmup: Warmup,
-    /// Only these of the matrix are measured as the machine runs; the path's own cost is of all of it.
+    /// The part of the matrix measured with host settings; controlled conditions cover all of it.
     pub(super) tests: Option<Spanned<Vec<TestKind>>>,
     pub(super) mtu: Option<Spanned<Vec<Mtu>>>,
 }

@@ -85,7 +85,7 @@ fn what_is_asked_for_changes_the_plan_that_answers_the_study() {
     assert!(wanted.study.cells.iter().all(|cell| cell.instrument == Instrument::System));
 }
 
-/// Its own plan is the published one, and the path's own cost is a further block.
+/// Its own plan is the published one, and controlled conditions are an additional block.
 #[test]
 fn what_is_asked_for_of_sparc_t7_1_changes_its_plan_as_the_machine_runs() {
     let changes = Changes { samples: Some(9), duration: Some(Span::from_millis(100)), ..Changes::default() };
