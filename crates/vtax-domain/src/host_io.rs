@@ -9,7 +9,7 @@ use vtax_lab::{
     step::VfState,
 };
 use vtax_model::{
-    domain::{Constraints, DeviceKind, DomainDevice, FunctionSettings},
+    domain::{Constraints, DomainDevice, FunctionSettings},
     topology::Name,
 };
 use vtax_sys::{netlink::MacAddr, pci::PciAddress};
@@ -42,7 +42,7 @@ impl HostIo {
         let mut bound = |device: &DomainDevice| {
             // Their intended settings must also be possible.
             let functions = self.steps(domain, device).and_then(|_| self.functions(domain, device))?;
-            let port = if device.kind == DeviceKind::Vf { ports.next() } else { None };
+            let port = if device.kind.is_hot_pluggable() { ports.next() } else { None };
             Ok(BoundDevice { name: device.name.clone(), functions, port })
         };
         constraints.io.iter().map(&mut bound).collect()

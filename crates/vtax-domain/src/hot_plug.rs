@@ -53,8 +53,8 @@ impl LockedDomains<'_> {
         }
     }
 
-    /// Adds or removes a domain's device according to the current configuration. Only virtual functions can be added
-    /// and removed while it runs.
+    /// Adds or removes a domain's device according to the current configuration. [`DeviceKind::is_hot_pluggable`] says
+    /// which ones can be added and removed while it runs.
     pub fn follow_device(
         &self,
         domain: &Name,
@@ -78,7 +78,7 @@ impl LockedDomains<'_> {
         match (was, now) {
             // It was about to be removed at the next boot, and stays.
             (None, Some(_)) if has => Ok(ChangeEffect::Now),
-            (None, Some(new)) if new.kind == DeviceKind::Vf => self.plug_device(&bound, &new),
+            (None, Some(new)) if new.kind.is_hot_pluggable() => self.plug_device(&bound, &new),
             (Some(_), None) => self.unplug_device(&bound, device),
             (Some(was), Some(now)) => host_io::change(self.world(), &was, &now).map(|is_now| match is_now {
                 true => ChangeEffect::Now,

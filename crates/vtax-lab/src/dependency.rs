@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 use vtax_guest::{
     LinkName,
     launch::{Boot, Launch, NicKind},
+    vdisk::DiskSource,
 };
 use vtax_model::{
     guest::{Accelerator, Attach},
+    method::MethodVariant,
     topology::Name,
 };
 use vtax_sys::pci::PciAddress;
@@ -62,7 +64,6 @@ pub struct Blocker {
     pub why: String,
 }
 
-const VFIO: &str = "QEMU cannot read a device's state through vfio-pci; give the guest a paravirtual NIC";
 const NINE_P: &str = "QEMU does not migrate a guest that has host files mounted";
 
 /// A guest of a plan with its ties.
@@ -135,17 +136,33 @@ fn service<'a>(
 
 fn blockers(launch: &Launch, attach: Option<&Attach>) -> Vec<Blocker> {
     let kind = if matches!(attach, Some(Attach::SrIov(_))) { "virtual function" } else { "NIC" };
+    let virtual_nic = "give the guest a paravirtual NIC";
     let nics = launch.nics.iter().filter_map(|nic| match nic.kind {
-        NicKind::Vfio { device, .. } => Some(format!("{kind} {device}")),
+        NicKind::Vfio { device, .. } => {
+            blocker(format!("{kind} {device}"), attach.unwrap_or(&Attach::Assigned), virtual_nic)
+        }
         _ => None,
     });
-    let devices = nics.chain(launch.devices.iter().map(|device| format!("PCI device {device}")));
-    let devices = devices.map(|what| Blocker { what, why: VFIO.to_owned() });
+    let others = launch.devices.iter().map(|device| format!("PCI device {device}"));
+    let others = others.filter_map(|what| blocker(what, &Attach::Assigned, virtual_nic));
+    let controllers = launch.disks.disks.iter().filter_map(|disk| match disk.source {
+        DiskSource::Controller { device } => {
+            blocker(format!("NVMe controller {device}"), &Attach::Assigned, "attach the disk by virtio-blk")
+        }
+        _ => None,
+    });
+    let devices = nics.chain(others).chain(controllers);
     // An emulated server sees this machine's files.
     let files = launch.server.map(|_| "its files, by 9p");
     let lent = launch.lent.as_ref().map(|_| "a directory shared with it over 9p");
     let files = files.into_iter().chain(lent).map(|what| Blocker { what: what.to_owned(), why: NINE_P.to_owned() });
     devices.chain(files).collect()
+}
+
+/// Returns an assigned device as a blocker, unless the table of capabilities says that it can move.
+fn blocker(what: String, attach: &Attach, remedy: &str) -> Option<Blocker> {
+    let reason = MethodVariant::of_guest(attach).capabilities().live_migration.reason()?;
+    Some(Blocker { what, why: format!("{reason}; {remedy}") })
 }
 
 /// Requirements that not every machine meets. A seed blocks no migration: the guest may not write to it (`vvfat_open`).

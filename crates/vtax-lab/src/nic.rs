@@ -122,6 +122,11 @@ pub(crate) fn wire(facts: &Facts) -> Result<(), Unsupported> {
 
 #[cfg(test)]
 mod tests {
+    use vtax_model::{
+        guest::Backend,
+        method::{Count, DomainKind, MethodVariant},
+    };
+
     use super::*;
     use crate::plan::tests::facts;
 
@@ -144,6 +149,35 @@ mod tests {
         facts.ordinary_user = true;
         let refused = hardware(&Attach::Assigned, &facts).expect_err("not this user's");
         assert!(refused.why.contains("may assign PCI devices") && refused.remedy.contains("run as root"), "{refused}");
+    }
+
+    /// Where each domain takes the wire's end with its device, the table limits the number of domains by those.
+    #[test]
+    fn the_table_of_capabilities_counts_what_the_plan_claims() {
+        for variant in MethodVariant::all() {
+            let claim = match (variant.domain, entry(variant.method)) {
+                (DomainKind::Zone, Entry::Zone(nic) | Entry::Device(Some(nic), _)) => nic.claim,
+                (DomainKind::Guest, Entry::Guest(attach) | Entry::Device(_, attach)) => {
+                    let vnet = variant.virtio.map(|path| path.vnet).unwrap_or_default();
+                    let attach = match attach {
+                        Attach::Paravirtual(nic) => Attach::Paravirtual(VirtioNic { vnet, ..nic }),
+                        other => other,
+                    };
+                    claim(&attach)
+                }
+                (DomainKind::Primary, Entry::Host) => continue,
+                _ => panic!("{variant} is in the table, and the planner refuses it"),
+            };
+            let of_table = match variant.capabilities().count {
+                Count::Devices | Count::RootComplexes | Count::Wires => Claim::All,
+                Count::SwitchPorts => Claim::Receive(Handler::Bridge),
+                _ if claim == Claim::All || claim == Claim::Receive(Handler::Bridge) => Claim::Nothing,
+                _ => claim,
+            };
+            // A port of another program's switch isn't planned at all.
+            let is_planned = variant.virtio.is_none_or(|path| path.backend != Backend::VhostUser);
+            assert!(!is_planned || claim == of_table, "{variant}: {claim:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,18 @@
 //! I/O methods: how a domain is attached to its host's wire.
 
+mod capability;
+mod family;
+mod table;
+mod variant;
+
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
+
+pub use capability::{
+    Ability, Answer, Capabilities, Capability, Control, Count, Devices, Failover, HostCpu, Isolation,
+};
+pub use family::{Advice, Family};
+pub use variant::{MethodVariant, VirtioPath};
 
 use crate::spelling::there_are;
 

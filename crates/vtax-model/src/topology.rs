@@ -208,6 +208,7 @@ impl Topology {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::method::{Answer, Capability, DomainKind, MethodVariant};
 
     const RACK: &str = r#"
 [lab]
@@ -365,6 +366,40 @@ method = "paravirtual"
         ]
         .map(|refused| refused.expect_err("a broken file"));
         insta::assert_snapshot!(told.join("\n"));
+    }
+
+    /// Returns the file of a lab with a zone or a guest of this kind, and an option.
+    fn with_option(variant: MethodVariant, option: &str) -> String {
+        let method: &str = variant.method.into();
+        let virtio = variant.virtio.map(|path| {
+            let backend: &str = path.backend.into();
+            format!("backend = \"{backend}\"\nvnet = \"{}\"\n", path.vnet)
+        });
+        match variant.domain {
+            DomainKind::Zone => RACK.replace("\"bridge\"\ncount = 3", &format!("\"{method}\"\n{option}")),
+            _ => {
+                let guest = GUEST.replace("\"paravirtual\"", &format!("\"{method}\""));
+                format!("{RACK}{guest}{}{option}\n", virtio.unwrap_or_default())
+            }
+        }
+    }
+
+    #[test]
+    fn options_that_the_nic_obeys_are_for_those_whose_nic_does() {
+        let attached = MethodVariant::all().into_iter().filter(|variant| variant.domain != DomainKind::Primary);
+        for variant in attached {
+            let options = [("vlan = 7", Capability::Vlan), ("rate = \"100M\"", Capability::RateLimit)];
+            for (option, capability) in options {
+                let Answer { word, reason, .. } = variant.capabilities().answer(capability);
+                match parse(&with_option(variant, option)) {
+                    Ok(_) => assert_eq!(word, "NIC", "{variant}, {option}"),
+                    Err(refused) => {
+                        let told = refused.to_string();
+                        assert!(word != "NIC" && told.contains(reason), "{variant}, {option}: {told}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

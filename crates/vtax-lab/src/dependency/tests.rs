@@ -1,4 +1,9 @@
-use vtax_model::{located::Source, topology::Topology};
+use vtax_model::{
+    guest::Backend,
+    located::Source,
+    method::{DomainKind, Failover, MethodVariant, VirtioPath},
+    topology::Topology,
+};
 
 use super::*;
 use crate::{
@@ -38,6 +43,32 @@ fn every_device_that_is_handed_over_blocks_a_migration() {
     assert_eq!(told(&whole[0]), " | no: NIC 0000:01:00.0");
     let root = ties(&planned(&nics::facts(), &nics::domain("guest", "web", "peer", "root-domain")));
     assert_eq!(told(&root[0]), " | no: NIC 0000:81:00.0, PCI device 0000:82:00.0, PCI device 0000:83:00.0");
+}
+
+/// `vtax methods` answers from the table of capabilities, and a lab from its plan.
+#[test]
+fn the_table_of_capabilities_agrees_with_every_plan() {
+    let guests = MethodVariant::all().into_iter().filter(|variant| variant.domain == DomainKind::Guest);
+    let systems = crate::plan::tests::facts().guests.expect("guests").systems;
+    let mut facts = nics::facts();
+    facts.guests.as_mut().expect("guests").systems.extend(systems);
+    for variant in guests.filter(|variant| variant.virtio.is_none_or(|path| path.backend != Backend::VhostUser)) {
+        let virtio = variant.virtio.map(|VirtioPath { backend, vnet }| {
+            let backend: &str = backend.into();
+            format!("backend = \"{backend}\"\nvnet = \"{vnet}\"\n")
+        });
+        let guest = nics::domain("guest", "web", "peer", variant.method.into()) + &virtio.unwrap_or_default();
+        let ties = ties(&planned(&facts, &guest)).remove(0);
+        let able = variant.capabilities();
+        assert_eq!(ties.migration.live, able.live_migration.is_yes(), "{variant}: {}", ties.migration);
+        let agrees = match able.failover {
+            Failover::Switch | Failover::Host => matches!(ties.depends_on[..], [Dependency::Switch { .. }]),
+            Failover::PhysicalFunction => matches!(ties.depends_on[..], [Dependency::PhysicalFunction { .. }]),
+            Failover::RootPort | Failover::Nobody => ties.depends_on.is_empty(),
+            Failover::Backend => false,
+        };
+        assert!(agrees, "{variant}: {}", told(&ties));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use vtax_model::{
-    method::IoMethod,
+    method::{Count, IoMethod},
     topology::{Name, Topology},
     units::Mtu,
 };
@@ -13,9 +13,6 @@ use crate::{
     facts::Facts,
     nic::{Claim, Handler},
 };
-
-/// A bridge has ten bits for the numbers of its ports (`BR_PORT_BITS`), and none is 0.
-const MOST_PORTS: usize = 1023;
 
 /// A file is checked when it is read. A topology that a program made is checked here.
 pub(super) fn places(topology: &Topology) -> Result<(), PlanError> {
@@ -90,8 +87,9 @@ pub(super) fn limits(topology: &Topology, members: &[Member<'_>], facts: &Facts)
         // The wire is a port as well.
         *ports.entry((member.host, member.wire)).or_insert(1) += 1;
     }
-    match ports.into_iter().find(|(_, ports)| *ports > MOST_PORTS) {
-        Some(((host, _), ports)) => Err(PlanError::BridgeFull { host: host.clone(), ports, most: MOST_PORTS }),
+    let most = Count::BRIDGE_PORTS;
+    match ports.into_iter().find(|(_, ports)| *ports > most) {
+        Some(((host, _), ports)) => Err(PlanError::BridgeFull { host: host.clone(), ports, most }),
         None => Ok(()),
     }
 }

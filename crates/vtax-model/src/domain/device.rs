@@ -10,7 +10,14 @@ use serde_with::skip_serializing_none;
 use strum::{Display, EnumString, IntoStaticStr};
 
 use super::{Configuration, DomainError, PRIMARY, configuration::check_room, mac_addresses::MacOwners};
-use crate::{guest::Mac, is_default, topology::Name, units::Mtu, vf::Vlan};
+use crate::{
+    guest::Mac,
+    is_default,
+    method::{DomainKind, IoMethod, MethodVariant},
+    topology::Name,
+    units::Mtu,
+    vf::Vlan,
+};
 
 /// PCI device of the host that is assigned to a domain, whether the domain is bound or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +43,23 @@ pub enum DeviceKind {
     Pcie,
     /// A virtual function.
     Vf,
+}
+
+impl DeviceKind {
+    /// The I/O method by which a domain has such a device.
+    pub fn method(self) -> IoMethod {
+        match self {
+            DeviceKind::Bus => IoMethod::RootDomain,
+            DeviceKind::Pcie => IoMethod::Assigned,
+            DeviceKind::Vf => IoMethod::SrIov,
+        }
+    }
+
+    /// Returns true if it can be added and removed while its domain runs.
+    pub fn is_hot_pluggable(self) -> bool {
+        let variant = MethodVariant { method: self.method(), domain: DomainKind::Guest, virtio: None };
+        variant.capabilities().hot_plug.is_yes()
+    }
 }
 
 fn unknown_kind(text: &str) -> DomainError {

@@ -9,7 +9,7 @@ use super::{Attach, Backend, BadGuest, EmulatedNic, GuestSize, System, VirtioNic
 use crate::{
     disk::{DiskAttach, DiskDevice},
     located::{FileError, Source},
-    method::IoMethod,
+    method::{Capabilities, IoMethod, MethodVariant},
     topology::{GuestDisk, Name},
     units::{BitRate, ByteSize},
     vf::{VfOptions, Vlan},
@@ -171,10 +171,12 @@ impl GuestOptions {
                 return Err(source.coded("method-not-for-domain", &method.span(), message));
             }
         };
-        match self.of_other_methods(*method.get_ref()) {
+        let able = MethodVariant::of_guest(&attach).capabilities();
+        match self.of_other_methods(*method.get_ref(), &able) {
             Some((option, span, other)) => {
-                let message =
-                    format!("`{option}` applies to {other} guests, and this one is {}; remove it", method.get_ref());
+                let why = able.refuses(option).map(|why| format!(": {why}")).unwrap_or_default();
+                let method = method.get_ref();
+                let message = format!("`{option}` applies to {other} guests, and this one is {method}{why}; remove it");
                 Err(source.coded("option-not-for-this", &span, message))
             }
             None => Ok(attach),
@@ -187,9 +189,13 @@ impl GuestOptions {
     }
 
     /// The first option that only guests of another method have.
-    fn of_other_methods(&self, method: IoMethod) -> Option<(&'static str, Range<usize>, IoMethod)> {
+    fn of_other_methods(
+        &self,
+        method: IoMethod,
+        able: &Capabilities,
+    ) -> Option<(&'static str, Range<usize>, IoMethod)> {
         let of_methods = self.written().filter_map(|(option, span, of)| Some((option, span, of?)));
-        { of_methods }.find(|(.., of)| *of != method)
+        { of_methods }.find(|(option, _, of)| *of != method || able.refuses(option).is_some())
     }
 
     /// The options that are written, each with its place and the method of the guests that have it, if not all have.

@@ -10,7 +10,7 @@ use super::{Cable, Guest, Host, Name, Shape, Topology, Wire, Zone};
 use crate::{
     guest::{Attach, GuestTable, Mac, span, value},
     located::{FileError, Source},
-    method::{DomainKind, IoMethod},
+    method::{DomainKind, IoMethod, MethodVariant},
     units::{BitRate, ByteSize, Mtu},
     vf::{VfOptions, Vlan},
 };
@@ -230,9 +230,12 @@ impl Reader<'_> {
     /// The settings of a zone's virtual function.
     fn vf(&self, table: &ZoneTable) -> Result<VfOptions, FileError> {
         let method = *table.method.get_ref();
-        if let Some((option, span)) = table.vf_options().into_iter().find(|_| method != IoMethod::SrIov) {
+        let able = MethodVariant::of_zone(method).capabilities();
+        let not_for_this = |option: &str| method != IoMethod::SrIov || able.refuses(option).is_some();
+        if let Some((option, span)) = table.vf_options().into_iter().find(|(option, _)| not_for_this(option)) {
+            let why = able.refuses(option).map(|why| format!(": {why}")).unwrap_or_default();
             let message =
-                format!("`{option}` applies to virtual functions (sr-iov), and this zone is {method}; remove it");
+                format!("`{option}` applies to virtual functions (sr-iov), and this zone is {method}{why}; remove it");
             return Err(self.source.coded("option-not-for-this", &span, message));
         }
         let vf = VfOptions {

@@ -126,6 +126,8 @@ fn an_nvme_controller_of_the_host_is_assigned() {
     (nics.iommu, nics.vfio) = (true, Ok(()));
     facts.pci = nics;
     let assigned = plan(&with_disks(&[("/dev/disk0", "assigned-nvme")]), &facts).expect("a good lab");
+    let ties = crate::dependency::of_plan(&assigned);
+    assert!(ties[0].ties.migration.to_string().contains("no: NVMe controller "), "{ties:?}");
     let text = assigned.to_string();
     assert!(text.contains("driver of 0000:02:00.0: vfio-pci in place of nvme\n"), "{text}");
     assert!(text.contains("-device vfio-pci,host=0000:02:00.0,rombar=0,id=vdisk0,bus=disks0"), "{text}");
