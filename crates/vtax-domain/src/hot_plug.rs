@@ -2,7 +2,7 @@
 
 use vtax_journal::{BatchId, Journal};
 use vtax_model::{
-    domain::{Configuration, DeviceKind, DomainDevice, DomainState, LinkProp, VirtualNic},
+    domain::{Configuration, DomainDevice, DomainState, LinkProp, VirtualNic},
     guest::Backend,
     topology::Name,
 };
@@ -53,7 +53,7 @@ impl LockedDomains<'_> {
         }
     }
 
-    /// Adds or removes a domain's device according to the current configuration. [`DeviceKind::is_hot_pluggable`] says
+    /// Adds or removes a domain's device according to the current configuration. `DeviceKind::is_hot_pluggable` says
     /// which ones can be added and removed while it runs.
     pub fn follow_device(
         &self,

@@ -19,13 +19,13 @@ pub struct Capabilities {
     pub hot_plug: Ability,
     /// The most domains that can be attached this way.
     pub count: Count,
-    /// What the domain shares with nobody.
+    /// Exclusive part of the system or of the hardware.
     pub isolation: Isolation,
-    /// Whose failure interrupts its network.
+    /// Dependency: the domain or program that interrupts its network by failing.
     pub failover: Failover,
     /// Types of devices that can be attached this way.
     pub devices: Devices,
-    /// Work of the host's CPUs per packet.
+    /// Part of the host that handles each packet.
     pub host_cpu: HostCpu,
 }
 
@@ -46,7 +46,7 @@ pub enum Capability {
     HostCpu,
 }
 
-/// Whether something is possible.
+/// Possibility: yes, no, or sometimes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Ability {
@@ -105,7 +105,7 @@ impl Count {
     pub const BRIDGE_PORTS: usize = 1023;
 }
 
-/// What the domain shares with nobody. A zone always shares the host's kernel.
+/// Exclusive part of the system or of the hardware. A zone always shares the host's kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
     /// Only an address.
@@ -122,7 +122,7 @@ pub enum Isolation {
     RootComplex,
 }
 
-/// Whose failure interrupts the domain's network, apart from the host's kernel, which every domain needs.
+/// Dependency of the domain's network, in addition to the host's kernel, which every domain needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failover {
     /// The host's own links, without a switch between them and the domain that another could replace.
@@ -152,7 +152,7 @@ pub enum Devices {
     Pci,
 }
 
-/// Work of the host's CPUs for each packet.
+/// Part of the host that handles each packet, and takes CPU time for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostCpu {
     /// The whole stack of a zone or of the host.

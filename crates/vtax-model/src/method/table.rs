@@ -2,7 +2,7 @@
 
 use super::capability::{Ability, Capabilities, Control, Count, Devices, Failover, HostCpu, Isolation};
 
-/// CRIU can checkpoint processes and restore them elsewhere; no zone of vtax is moved by it.
+/// CRIU can checkpoint processes and restore them elsewhere, but vtax does not use it.
 const NO_ZONES: Ability =
     Ability::No { reason: "a zone's processes belong to the host's kernel; only virtual machines migrate live" };
 const WITH_THE_WIRE: Control = Control::No {

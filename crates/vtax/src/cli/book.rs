@@ -1,5 +1,6 @@
 //! Checks that vtax accepts every command and option named in the book. `tests/book` runs the commands.
 
+mod capabilities;
 #[path = "../../../../tests/book/page.rs"]
 mod page;
 

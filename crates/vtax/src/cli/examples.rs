@@ -251,7 +251,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax tune status --host ssh:HOST", "show changes on another host"),
         ],
     ),
-    ("methods", &[("vtax methods", "list methods and availability"), ("vtax methods --json", "the same as JSON")]),
+    (
+        "methods",
+        &[
+            ("vtax methods", "list methods and availability"),
+            ("vtax methods --capabilities", "compare what the methods can do"),
+            ("vtax methods sr-iov", "details of a method, with the reasons"),
+        ],
+    ),
     ("io list", &[("vtax io list", "list all PCI devices"), ("vtax io list -l eno1", "all details of a NIC")]),
     ("io create-vf", &[("vtax io create-vf eno1 --number 4", "create four virtual functions of eno1")]),
     ("io destroy-vf", &[("vtax io destroy-vf eno1", "remove all virtual functions of eno1")]),

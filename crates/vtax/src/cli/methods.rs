@@ -1,5 +1,7 @@
 //! `vtax methods`.
 
+mod capabilities;
+
 use clap::Args;
 use serde::Serialize;
 use vtax_lab::{Facts, GuestNeeds, Lifetime, World, availability, guest_availability};
@@ -10,11 +12,18 @@ use vtax_model::{
 };
 use vtax_report::Column;
 
-use super::{Locations, answer, lab::accelerator, lists};
+use super::{Locations, answer, lab::accelerator, lists, print};
 use crate::exit::{Blamed, Exit, Stop};
+use capabilities::CapabilityRecord;
 
 #[derive(Debug, Args)]
 pub(crate) struct MethodsArgs {
+    /// Methods to show in detail, with their capabilities [default: list all methods]
+    #[arg(value_name = "METHOD")]
+    methods: Vec<IoMethod>,
+    /// Compare what the methods can do: VLANs, rates, migration, hot-plug, isolation
+    #[arg(long, conflicts_with = "methods")]
+    capabilities: bool,
     /// Print the methods as JSON
     #[arg(long)]
     json: bool,
@@ -39,6 +48,8 @@ struct MethodRecord {
     /// The reason why it isn't KVM.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_kvm: Option<String>,
+    /// Its capabilities, for each kind of domain and of NIC.
+    capabilities: Vec<CapabilityRecord>,
 }
 
 /// A variant of a method's NICs.
@@ -65,6 +76,9 @@ struct Answer {
 }
 
 pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, Stop> {
+    if args.capabilities && !args.json {
+        return print(&capabilities::table()).map(|()| Exit::Done);
+    }
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     let facts = Facts::gather(&world).or_infrastructure()?;
     let agent = places.find_agent();
@@ -72,8 +86,12 @@ pub(crate) fn methods(args: &MethodsArgs, places: &Locations) -> Result<Exit, St
         Ok(agent) => (facts.with_guests(&world, &GuestNeeds::new(&agent, None).of_methods()), None),
         Err(error) => (facts, Some(error.unsupported)),
     };
-    let records = records(&facts, no_agent.as_ref());
-    answer(args.json, &records, |records| table(records, accelerator(&facts).trim_end().to_owned()))
+    let mut records = records(&facts, no_agent.as_ref());
+    records.retain(|record| args.methods.is_empty() || args.methods.contains(&record.method));
+    answer(args.json, &records, |records| match args.methods.as_slice() {
+        [] => table(records, accelerator(&facts).trim_end().to_owned()),
+        _ => details(records),
+    })
 }
 
 fn records(facts: &Facts, no_agent: Option<&Unsupported>) -> Vec<MethodRecord> {
@@ -90,6 +108,7 @@ fn records(facts: &Facts, no_agent: Option<&Unsupported>) -> Vec<MethodRecord> {
             vnets: if facts.guests.is_some() { vnets(method, facts) } else { Vec::new() },
             accel: qemu.map(|qemu| qemu.accel),
             no_kvm: qemu.and_then(|qemu| qemu.no_kvm.clone()),
+            capabilities: CapabilityRecord::of(method),
         }
     };
     availability(facts).into_iter().map(record).collect()
@@ -153,4 +172,16 @@ fn table(records: &[MethodRecord], remark: String) -> String {
     }
     let what = Column::wrapped("DESCRIPTION, OR REASON AND FIX");
     lists::list_with_remark([Column::left("METHOD"), Column::left("HERE"), what], rows, remark)
+}
+
+/// Returns each method's availability and capabilities, with the reasons.
+fn details(records: &[MethodRecord]) -> String {
+    let rows = records.iter().flat_map(|record| {
+        let MethodRecord { method, summary, answer, .. } = record;
+        let text = format!("{summary}\n{}", answer.text()).trim_end().to_owned();
+        let here = [format!("{method}, here"), answer.here().to_owned(), text];
+        std::iter::once(here).chain(record.capabilities.iter().flat_map(CapabilityRecord::rows))
+    });
+    let columns = [Column::left("METHOD"), Column::left("ANSWER"), Column::wrapped("DESCRIPTION, OR REASON")];
+    lists::list(columns, rows)
 }
