@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use strum::Display;
 
-use super::{Configuration, DeviceKind, DomainError, PRIMARY};
+use super::{Configuration, DomainError, PRIMARY};
 use crate::{
     masters::{MOST_MASTERS, masters_first},
     topology::Name,
@@ -63,8 +63,7 @@ impl Configuration {
                     device,
                 })
             });
-            // Who has a whole root complex depends on nobody.
-            let devices = constraints.io.iter().filter(|device| device.kind != DeviceKind::Bus);
+            let devices = constraints.io.iter().filter(|device| device.kind.depends_on_primary());
             let devices = devices.map(|device| DomainDependency {
                 domain: domain.clone(),
                 on: PRIMARY.parse().expect("a name"),

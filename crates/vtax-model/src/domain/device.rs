@@ -13,7 +13,7 @@ use super::{Configuration, DomainError, PRIMARY, configuration::check_room, mac_
 use crate::{
     guest::Mac,
     is_default,
-    method::{DomainKind, IoMethod, MethodVariant},
+    method::{Capabilities, DomainKind, Failover, IoMethod, MethodVariant},
     topology::Name,
     units::Mtu,
     vf::Vlan,
@@ -57,8 +57,17 @@ impl DeviceKind {
 
     /// Returns true if it can be added and removed while its domain runs.
     pub fn is_hot_pluggable(self) -> bool {
-        let variant = MethodVariant { method: self.method(), domain: DomainKind::Guest, virtio: None };
-        variant.capabilities().hot_plug.is_yes()
+        self.capabilities().hot_plug.is_yes()
+    }
+
+    /// Returns true if its domain depends on `primary`, apart from the host's kernel.
+    pub(super) fn depends_on_primary(self) -> bool {
+        self.capabilities().failover != Failover::Nobody
+    }
+
+    /// Returns what a domain can have by such a device.
+    pub fn capabilities(self) -> Capabilities {
+        MethodVariant { method: self.method(), domain: DomainKind::Guest, virtio: None }.capabilities()
     }
 }
 

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{guest::Mac, units::Mtu, vf::Vlan};
+use crate::{guest::Mac, method::Failover, units::Mtu, vf::Vlan};
 
 fn console_service(ports: PortRange) -> ConsoleService {
     ConsoleService { domain: name(PRIMARY), ports, users: None }
@@ -454,4 +454,28 @@ fn the_largest_configuration_is_made_anew() {
     let exported = all.disk_services[&name("vds0")].volumes[&name("v0-0")].clone();
     let refused = all.add_volume(&volume, Volume { backend: "/dev/more".into(), ..exported }).expect_err("too many");
     assert_eq!(refused.to_string(), most("16384 volumes"));
+}
+
+/// `set-io pvid=`, `add-io` in a running domain, `list-dependencies` and `list-io` treat devices by kind.
+#[test]
+fn the_table_of_capabilities_agrees_with_what_domains_do_with_devices() {
+    for kind in [DeviceKind::Bus, DeviceKind::Pcie, DeviceKind::Vf] {
+        let able = kind.capabilities();
+        assert_eq!(able.vlan.is_of_functions(), kind == DeviceKind::Vf, "{kind}");
+        assert_eq!(kind.is_hot_pluggable(), kind == DeviceKind::Vf, "{kind}");
+        let mut all = planets();
+        let (primary, mars) = (name(PRIMARY), name("mars"));
+        let device = match kind {
+            DeviceKind::Bus => "pci_3",
+            DeviceKind::Pcie => "pci_3/slot8",
+            DeviceKind::Vf => VF,
+        };
+        if kind != DeviceKind::Vf {
+            all.remove_device(&primary, device).expect("it is primary's");
+        }
+        all.add_device(&mars, device, kind).expect("nobody has it");
+        let depends = all.dependencies().iter().any(|found| found.device == device);
+        assert_eq!(depends, able.failover != Failover::Nobody, "{kind}");
+        assert_eq!(depends, kind != DeviceKind::Bus, "{kind}");
+    }
 }

@@ -294,9 +294,9 @@ impl Count {
         match self {
             Count::One => ("1", "it is the host itself"),
             Count::Unlimited => ("unlimited", "only memory and addresses limit the number"),
-            Count::SwitchPorts => ("1022", "a Linux bridge has 1023 ports, and the wire takes one"),
+            Count::SwitchPorts => ("1022", "per wire: a Linux bridge has 1023 ports, and the wire takes one"),
             Count::Functions => ("VFs", "one per virtual function of the NIC"),
-            Count::Devices => ("devices", "one per device; devices in one IOMMU group go to one guest"),
+            Count::Devices => ("devices", "one per device; for guests, the devices of an IOMMU group count as one"),
             Count::RootComplexes => ("complexes", "one per root complex that the host can spare"),
             Count::Wires => ("wires", "one per wire"),
         }
@@ -330,7 +330,7 @@ impl Failover {
                 ("PF", "a reset of the physical function or of its driver interrupts all its virtual functions")
             }
             Failover::RootPort => ("primary", "primary keeps the root port above the device; a reset there resets it"),
-            Failover::Nobody => ("nobody", "it depends on other domains only for its console"),
+            Failover::Nobody => ("nobody", "no other domain can interrupt it"),
         }
     }
 }

@@ -97,10 +97,10 @@ fn points(of: &Capabilities) -> Vec<Point> {
 
 fn of_host_cpu(host_cpu: HostCpu) -> Vec<Point> {
     match host_cpu {
-        HostCpu::Interrupts => vec![Pro("bare-metal performance: the host's CPUs don't touch the packets")],
+        HostCpu::Interrupts => vec![Pro("bare-metal performance: packets bypass the host")],
         _ => vec![
-            Con("some overhead, mostly additional latency, and CPU time of the host for each packet"),
-            Avoid("the latency or the packet rate of the bare metal is required"),
+            Con("some overhead: mostly latency, and CPU time of the host for each packet"),
+            Avoid("bare-metal latency or packet rates are required"),
         ],
     }
 }
@@ -110,7 +110,7 @@ fn of_count(count: Count) -> Vec<Point> {
         Count::Functions => vec![
             Pro("the finest division of PCIe devices: one card serves as many guests as it has virtual functions"),
             Con("requires a card with SR-IOV"),
-            Choose("many guests need the latency of the bare metal"),
+            Choose("many guests need bare-metal latency"),
         ],
         Count::Devices => vec![
             Con("no more guests than devices that can be assigned separately"),
@@ -136,7 +136,7 @@ fn of_isolation(isolation: Isolation) -> Vec<Point> {
             Pro("the highest isolation: no I/O hardware is shared"),
             Choose("few, important guests with high CPU, memory and I/O requirements"),
         ],
-        Isolation::Kernel => vec![Con("guests share the host's I/O hardware, and slow each other down")],
+        Isolation::Kernel => vec![Con("guests share the host's I/O hardware, and may slow each other down")],
         Isolation::Address | Isolation::Stack => Vec::new(),
     }
 }
@@ -162,7 +162,7 @@ fn of_migration(live_migration: Ability) -> Vec<Point> {
     match live_migration {
         Ability::Yes => vec![Pro("live migration"), Choose(is_required)],
         Ability::Depends { .. } => vec![
-            Con("no live migration, except with a few drivers (vtax: none)"),
+            Con("no live migration, except with a few drivers, which vtax does not use"),
             Choose("the guests need no live migration"),
             Avoid(is_required),
         ],

@@ -70,7 +70,9 @@ pub(super) const VHOST_USER: Capabilities = Capabilities {
 };
 
 pub(super) const EMULATED: Capabilities = Capabilities {
-    hot_plug: Ability::Depends { reason: "QEMU can plug in PCI Express models; rtl8139 is a conventional PCI device" },
+    hot_plug: Ability::Depends {
+        reason: "PCI Express models can be plugged into root ports; rtl8139 is a conventional PCI device",
+    },
     host_cpu: HostCpu::Qemu,
     ..VHOST
 };
@@ -170,6 +172,7 @@ pub(super) const LINK_OF_ZONE: Capabilities = Capabilities {
     },
     count: Count::Devices,
     isolation: Isolation::Device,
+    failover: Failover::Nobody,
     ..ON_WIRE
 };
 

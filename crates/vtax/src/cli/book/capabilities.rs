@@ -62,7 +62,7 @@ fn reasons() -> String {
         let (first, rest) = title.split_at(1);
         let _ = writeln!(text, "**{}{rest}**\n", first.to_uppercase());
         for (Answer { word, reason, .. }, methods) in reasons.iter().filter(|(answer, _)| !answer.reason.is_empty()) {
-            text += &wrapped(&format!("- **{word}**: {reason} ({}).", methods.join(", ")));
+            text += &wrapped(&format!("- **{word}** for {}: {reason}.", methods.join(", ")));
         }
         text += "\n";
     }
