@@ -84,8 +84,8 @@ pub(super) const FUNCTION: Capabilities = Capabilities {
     },
     rate_limit: Control::Nic { by: "the host sets it for each virtual function, for what it sends" },
     live_migration: Ability::Depends {
-        reason: "of the drivers for NICs, only mlx5_vfio_pci, pds_vfio_pci and virtio_vfio_pci can save a VF's state; vfio-pci, which vtax uses, \
-                 cannot, so VFs of igb, ixgbe, i40e and others do not migrate",
+        reason: "of the drivers for NICs, only mlx5_vfio_pci, pds_vfio_pci and virtio_vfio_pci can save a VF's state; \
+                 vfio-pci, which vtax uses, cannot, so VFs of igb, ixgbe, i40e and others do not migrate",
     },
     hot_plug: Ability::Yes,
     count: Count::Functions,
