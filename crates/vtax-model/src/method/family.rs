@@ -206,8 +206,10 @@ fn of_failover(failover: Failover) -> Vec<Point> {
 mod tests {
     use super::*;
 
+    type Side = fn(&Advice) -> &Vec<&'static str>;
+
     /// The comparison of these families in the series "What's up with LDoms", part 11, point by point.
-    const PUBLISHED: [(Family, fn(&Advice) -> &Vec<&'static str>, &[&str]); 12] = [
+    const PUBLISHED: [(Family, Side, &[&str]); 12] = [
         (Family::SrIov, |it| &it.pros, &["finest division", "bare-metal", "InfiniBand and storage", "dynamic reconf"]),
         (Family::SrIov, |it| &it.cons, &["requires a card", "no live migration", "depends on the domain"]),
         (Family::SrIov, |it| &it.choose_when, &["many guests", "no live migration", "many virtual disks"]),
