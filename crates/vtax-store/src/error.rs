@@ -9,7 +9,9 @@ use std::{
 use rusqlite::{ErrorCode, ffi};
 use vtax_model::{cell::Arm, run::ExtendError};
 use vtax_stats::histogram::HistogramError;
-use vtax_sys::{SysError, directory, record::RecordError};
+use vtax_sys::{SysError, directory, lock::LockHolder, record::RecordError};
+
+use crate::busy::DatabaseFiles;
 
 /// Error of storing or reading results.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -36,9 +38,9 @@ pub enum StoreError {
     )]
     #[diagnostic(code("results-newer"))]
     Newer { file: PathBuf, found: i64, known: i64 },
-    #[error("{file} has been locked by other processes for too long: identify them with `fuser {file}` and try again")]
+    #[error("{file} is locked by {}", blocker(.by, .file))]
     #[diagnostic(code("results-locked"))]
-    Busy { file: PathBuf },
+    Busy { file: PathBuf, by: Option<LockHolder> },
     #[error("another vtax began to write the results in {file} while this one read them: run the command again")]
     #[diagnostic(code("results-changed"))]
     Changed { file: PathBuf },
@@ -92,6 +94,14 @@ pub enum StoreError {
     #[error("{doing} failed in {file}: {source}")]
     #[diagnostic(code("results-database"))]
     Sqlite { doing: &'static str, file: PathBuf, source: rusqlite::Error },
+}
+
+/// The process may have ended meanwhile, or be in another pid namespace.
+fn blocker(by: &Option<LockHolder>, file: &Path) -> String {
+    match by {
+        Some(holder) => format!("{holder}: wait until it is done, or end it, and try again"),
+        None => format!("another process: identify it with `fuser {}` and try again", file.display()),
+    }
 }
 
 fn like(similar: &[String]) -> String {
@@ -194,7 +204,9 @@ impl StoreLocation {
                 StoreError::ReadOnly { dir: self.dir(), why }
             }
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt { file, why },
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { file },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                StoreError::Busy { file, by: DatabaseFiles::of(self).holder() }
+            }
             _ => StoreError::Sqlite { doing, file, source },
         }
     }

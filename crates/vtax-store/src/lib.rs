@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod busy;
 mod error;
 mod find;
 mod lock;

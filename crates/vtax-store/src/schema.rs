@@ -1,12 +1,12 @@
 //! Tables of the database, and their migrations.
 
-use std::{fs::OpenOptions, time::Duration};
+use std::fs::OpenOptions;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
 use vtax_sys::directory::open_private;
 
-use crate::{StoreError, error::StoreLocation};
+use crate::{StoreError, busy::BusyWait, error::StoreLocation};
 
 /// Migrations from each version of the schema (`PRAGMA user_version`) to the next; the first creates version 1.
 const MIGRATIONS: [&str; 4] = [FIRST, SHORT_ROWS, LABELS, BRIEFS];
@@ -95,9 +95,6 @@ const LABELS_AS_TODAY: &str = "CREATE TEMP VIEW run AS SELECT main.run.rowid AS 
 
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// Timeout for another vtax's transaction, which takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Opens a connection on which a commit is on the disk when it returns.
 pub(crate) fn connect(place: &StoreLocation) -> Result<Connection, StoreError> {
     let doing = place.doing("opening the results");
@@ -105,11 +102,11 @@ pub(crate) fn connect(place: &StoreLocation) -> Result<Connection, StoreError> {
     // SQLite would follow a link, and create the file according to the umask. Its log gets the mode of the database.
     open_private(&file, OpenOptions::new().read(true).write(true).create(true).truncate(false))
         .map_err(|source| place.io("opening the results", &file, source))?;
-    let connection = Connection::open(&file).map_err(&doing)?;
-    connection.busy_timeout(PATIENCE).map_err(&doing)?;
+    let mut connection = Connection::open(&file).map_err(&doing)?;
+    wait_if_busy(&mut connection, place).map_err(&doing)?;
     // Takes effect in a new database, or when an old one is compacted. Then it can shrink without a copy.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(&doing)?;
-    write_ahead(&connection).map_err(&doing)?;
+    write_ahead(&connection, place).map_err(&doing)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(&doing)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(&doing)?;
     Ok(connection)
@@ -122,8 +119,8 @@ pub(crate) fn connect_to_read(place: &StoreLocation, access: Access) -> Result<C
     if !file.try_exists().map_err(|source| place.io("looking for the results", &file, source))? {
         return nothing(place);
     }
-    let connection = connect_as(place, access).map_err(&doing)?;
-    connection.busy_timeout(PATIENCE).map_err(&doing)?;
+    let mut connection = connect_as(place, access).map_err(&doing)?;
+    wait_if_busy(&mut connection, place).map_err(&doing)?;
     // The last user to close the database writes the log into it, unless that user only reads.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&doing)?;
     // Sorting doesn't use a file.
@@ -191,17 +188,23 @@ fn nothing(place: &StoreLocation) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
+fn wait_if_busy(connection: &mut Connection, place: &StoreLocation) -> rusqlite::Result<()> {
+    let mut wait = BusyWait::new(place);
+    connection.busy_handler(Some(move |attempts| wait.goes_on(attempts)))
+}
+
 /// Enables the write-ahead log. This doesn't wait for other users of the file automatically
 /// (<https://www.sqlite.org/c3ref/busy_handler.html>), so it is retried.
-fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
-    let wait = Duration::from_millis(10);
-    for _ in 0..PATIENCE.as_millis() / wait.as_millis() {
+fn write_ahead(connection: &Connection, place: &StoreLocation) -> rusqlite::Result<()> {
+    let (mut wait, mut attempts) = (BusyWait::new(place), 0);
+    loop {
         match connection.pragma_update(None, "journal_mode", "WAL") {
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => std::thread::sleep(wait),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && wait.goes_on(attempts) => {
+                attempts += 1;
+            }
             done => return done,
         }
     }
-    connection.pragma_update(None, "journal_mode", "WAL")
 }
 
 /// Migrates the tables to [`VERSION`]; refuses those of a newer vtax.

@@ -1,10 +1,11 @@
-//! Waiting for a lock on a file (flock(2)), and the process that holds it.
+//! Waiting for a lock on a file (flock(2)) or on bytes of one (fcntl(2)), and the process that holds it.
 //!
 //! A longer wait is reported with the holder: a suspended process holds its locks for hours.
 
 use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -32,18 +33,47 @@ pub fn tell_waits(tell: fn(&LockWait)) {
 /// # Errors
 /// The errors of flock(2).
 pub fn wait(file: &File, path: &Path) -> io::Result<()> {
-    let told = Instant::now() + MOMENT;
-    while Instant::now() < told {
+    let mut patience = Patience::new();
+    while !patience.is_told {
         match file.try_lock() {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => patience.pause(path, || LockHolder::of(path)),
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }
-    if let Some(tell) = TELL.get() {
-        tell(&LockWait { path: path.to_owned(), holder: LockHolder::of(path) });
-    }
     file.lock()
+}
+
+/// A wait for a lock that is tried again and again, which is reported once.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    begun: Instant,
+    is_told: bool,
+}
+
+impl Patience {
+    /// Begins to wait.
+    #[expect(clippy::new_without_default, reason = "a wait begins at a moment")]
+    pub fn new() -> Patience {
+        Patience { begun: Instant::now(), is_told: false }
+    }
+
+    /// Returns how long it has been waiting.
+    pub fn waited(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Waits a moment before the next attempt. After a second it reports the wait, with the `holder` of the lock.
+    pub fn pause(&mut self, path: &Path, holder: impl FnOnce() -> Option<LockHolder>) {
+        if !self.is_told && self.waited() >= MOMENT {
+            self.is_told = true;
+            if let Some(tell) = TELL.get() {
+                tell(&LockWait { path: path.to_owned(), holder: holder() });
+            }
+            return;
+        }
+        thread::sleep(PAUSE);
+    }
 }
 
 /// A wait for a lock, which displays as a line for the user.
@@ -83,9 +113,21 @@ impl LockHolder {
     /// Returns the holder according to `/proc/locks`. None if it isn't listed there, e.g. a process in another pid
     /// namespace.
     pub fn of(path: &Path) -> Option<LockHolder> {
+        LockHolder::found(path, |lock| lock.kind == "FLOCK" && lock.is_exclusive)
+    }
+
+    /// Returns another process that has locked some of these bytes of a file (`F_SETLK` of fcntl(2)), rather one with
+    /// an exclusive lock.
+    pub fn of_bytes(path: &Path, bytes: &RangeInclusive<u64>) -> Option<LockHolder> {
+        let others = |lock: &KernelLock<'_>| lock.kind == "POSIX" && lock.pid != std::process::id() && lock.has(bytes);
+        LockHolder::found(path, |lock| lock.is_exclusive && others(lock)).or_else(|| LockHolder::found(path, others))
+    }
+
+    fn found(path: &Path, is_wanted: impl Fn(&KernelLock<'_>) -> bool) -> Option<LockHolder> {
         let about = fs::metadata(path).ok()?;
-        let locks = fs::read_to_string("/proc/locks").ok()?;
-        let pid = locks.lines().find_map(|line| holder(line, about.dev(), about.ino()))?;
+        let (file, locks) = (KernelLock::name_of(about.dev(), about.ino()), fs::read_to_string("/proc/locks").ok()?);
+        let mut of_file = locks.lines().filter_map(KernelLock::parse).filter(|lock| lock.file == file);
+        let pid = of_file.find(is_wanted)?.pid;
         let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
         // A name may be anything: with a line break it would look like a line of vtax.
@@ -110,14 +152,36 @@ impl LockHolder {
     }
 }
 
-/// Parses a line of proc_locks(5): `3: FLOCK  ADVISORY  WRITE 1862 fd:01:1443 0 EOF`.
-fn holder(line: &str, device: u64, inode: u64) -> Option<u32> {
-    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    let ["FLOCK", _, "WRITE", pid, file] = fields.get(1..6)? else { return None };
-    // Packed like makedev(3).
-    let major = (device >> 8 & 0xfff) | (device >> 32 & !0xfff);
-    let minor = (device & 0xff) | (device >> 12 & !0xff);
-    (*file == format!("{major:02x}:{minor:02x}:{inode}")).then(|| pid.parse().ok())?
+/// A lock that is held, as in proc_locks(5).
+struct KernelLock<'a> {
+    kind: &'a str,
+    is_exclusive: bool,
+    pid: u32,
+    file: &'a str,
+    first: u64,
+    last: u64,
+}
+
+impl KernelLock<'_> {
+    /// Parses a line: `3: FLOCK  ADVISORY  WRITE 1862 fd:01:1443 0 EOF`.
+    fn parse(line: &str) -> Option<KernelLock<'_>> {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [kind, _, access, pid, file, first, last] = *fields.get(1..8)? else { return None };
+        let last = if last == "EOF" { u64::MAX } else { last.parse().ok()? };
+        let (pid, first) = (pid.parse().ok()?, first.parse().ok()?);
+        Some(KernelLock { kind, is_exclusive: access == "WRITE", pid, file, first, last })
+    }
+
+    /// Returns the name of a file there: its device, packed like in makedev(3), and its inode.
+    fn name_of(device: u64, inode: u64) -> String {
+        let major = (device >> 8 & 0xfff) | (device >> 32 & !0xfff);
+        let minor = (device & 0xff) | (device >> 12 & !0xff);
+        format!("{major:02x}:{minor:02x}:{inode}")
+    }
+
+    fn has(&self, bytes: &RangeInclusive<u64>) -> bool {
+        self.first <= *bytes.end() && *bytes.start() <= self.last
+    }
 }
 
 impl fmt::Display for LockHolder {
@@ -133,14 +197,22 @@ mod tests {
 
     #[test]
     fn a_lock_is_of_a_file_and_a_process() {
-        let line = "3: FLOCK  ADVISORY  WRITE 1862 fd:01:1443 0 EOF";
+        let lock = KernelLock::parse("3: FLOCK  ADVISORY  WRITE 1862 fd:01:1443 0 EOF").expect("a lock");
+        assert_eq!((lock.kind, lock.is_exclusive, lock.pid), ("FLOCK", true, 1862));
         let device = 0xfd << 8 | 1;
-        assert_eq!(holder(line, device, 1443), Some(1862));
-        assert_eq!((holder(line, device, 1444), holder(line, device + 1, 1443)), (None, None));
+        assert_eq!(lock.file, KernelLock::name_of(device, 1443));
+        assert_ne!(lock.file, KernelLock::name_of(device, 1444));
+        assert_ne!(lock.file, KernelLock::name_of(device + 1, 1443));
+        let of_bytes = KernelLock::parse("3: POSIX  ADVISORY  READ 1 fd:01:1443 123 124").expect("a lock");
+        assert!(of_bytes.kind == "POSIX" && !of_bytes.is_exclusive);
+        assert_eq!(
+            [120..=122, 120..=123, 124..=127, 125..=127].map(|bytes| of_bytes.has(&bytes)),
+            [false, true, true, false]
+        );
         for line in
-            ["", "3: POSIX  ADVISORY  WRITE 1 fd:01:1443 0 EOF", "3: -> FLOCK  ADVISORY  WRITE 2 fd:01:1443 0 EOF"]
+            ["", "3: -> FLOCK  ADVISORY  WRITE 2 fd:01:1443 0 EOF", "3: OFDLCK ADVISORY  WRITE -1 fd:01:1 0 EOF"]
         {
-            assert_eq!(holder(line, device, 1443), None, "{line}");
+            assert!(KernelLock::parse(line).is_none(), "{line}");
         }
     }
 

@@ -1,0 +1,57 @@
+//! Waiting for another process's transaction, which is reported with the process.
+
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
+
+use vtax_sys::lock::{LockHolder, Patience};
+
+use crate::error::StoreLocation;
+
+/// Timeout for another vtax's transaction, which takes milliseconds.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Bytes that a writer of the database locks, unless there is a log: `PENDING_BYTE` and `RESERVED_BYTE` of SQLite's
+/// `os.h`.
+const WRITERS: RangeInclusive<u64> = 0x4000_0000..=0x4000_0001;
+/// Bytes of the log's index that those who write, read and empty the log lock
+/// (<https://www.sqlite.org/walformat.html>, "WAL Locks"). The last one of that page is held by everybody who has the
+/// database open.
+const LOG_USERS: RangeInclusive<u64> = 120..=127;
+
+/// Wait of a connection for the database.
+pub(crate) struct BusyWait {
+    files: DatabaseFiles,
+    patience: Patience,
+}
+
+impl BusyWait {
+    pub(crate) fn new(place: &StoreLocation) -> BusyWait {
+        BusyWait { files: DatabaseFiles::of(place), patience: Patience::new() }
+    }
+
+    /// Waits a moment after an attempt, and returns whether to make another one. `attempts` is the number of those
+    /// before, for the same lock.
+    pub(crate) fn goes_on(&mut self, attempts: i32) -> bool {
+        if attempts == 0 {
+            self.patience = Patience::new();
+        }
+        self.patience.pause(&self.files.database, || self.files.holder());
+        self.patience.waited() < LIMIT
+    }
+}
+
+/// The files that SQLite locks.
+pub(crate) struct DatabaseFiles {
+    database: PathBuf,
+    index: PathBuf,
+}
+
+impl DatabaseFiles {
+    pub(crate) fn of(place: &StoreLocation) -> DatabaseFiles {
+        DatabaseFiles { database: place.file(), index: place.beside("-shm") }
+    }
+
+    /// Returns another process that uses the database at the moment.
+    pub(crate) fn holder(&self) -> Option<LockHolder> {
+        LockHolder::of_bytes(&self.database, &WRITERS).or_else(|| LockHolder::of_bytes(&self.index, &LOG_USERS))
+    }
+}
