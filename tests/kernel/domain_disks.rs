@@ -180,7 +180,7 @@ fn a_disk_that_is_killed_at_any_call_is_there_or_not() {
     let has = || serials(&host).iter().any(|line| line.ends_with(" more"));
     let (add, remove) = ("add-vdisk more more@vds0 mars", "rm-vdisk more mars");
     for (words, before) in [(add, remove), (remove, add)] {
-        let mut at = 1;
+        let (mut at, mut kills) = (1, 0);
         loop {
             let ending = kill_at(&host.command(words), at);
             let told = format!("`{words}` killed at call {at}: {ending:?}");
@@ -195,7 +195,9 @@ fn a_disk_that_is_killed_at_any_call_is_there_or_not() {
             host.ldm(before);
             wait_until("it is as before", || has() == (before == add));
             at = 2 * at + 2;
+            kills += 1;
         }
+        println!("{words}: {kills} kills up to call {at}");
         assert!(at > 3, "`{words}` made only {at} calls");
     }
     for words in ["stop -f mars", "unbind mars"] {

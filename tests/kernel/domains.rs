@@ -347,7 +347,7 @@ fn a_vnet_follows_the_carrier_of_its_switch() {
 /// Runs `vtax ldm` with these words over and over, and kills it each time before a later call that changes something.
 /// The next command must find mars in one of the two states, and must be able to release its resources.
 fn killed_at_any_call(host: &Host<'_>, words: &str, states: [&str; 2], mut prepare: impl FnMut()) {
-    let mut at = 1;
+    let (mut at, mut kills) = (1, 0);
     loop {
         prepare();
         let ending = kill_at(&host.command(words), at);
@@ -365,7 +365,9 @@ fn killed_at_any_call(host: &Host<'_>, words: &str, states: [&str; 2], mut prepa
         }
         host.taken_back(&told);
         at += 1 + at / 3;
+        kills += 1;
     }
+    println!("{words}: {kills} kills up to call {at}");
     assert!(at > 3, "`{words}` made only {at} calls");
     host.taken_back(words);
 }
@@ -416,7 +418,7 @@ fn a_hot_plug_killed_at_any_call_leaves_no_nic_that_nobody_asked_for() {
     let is_wanted = || host.ldm("list-constraints --json mars").contains("\"net1\"");
     let (add, remove) = ("add-vnet net1 vsw0 mars", "rm-vnet net1 mars");
     for (words, before) in [(add, remove), (remove, add)] {
-        let mut at = 1;
+        let (mut at, mut kills) = (1, 0);
         loop {
             let ending = kill_at(&host.command(words), at);
             // The next change of a NIC repairs what was left incomplete.
@@ -430,7 +432,9 @@ fn a_hot_plug_killed_at_any_call_leaves_no_nic_that_nobody_asked_for() {
             host.ldm(before);
             assert_eq!(has_link(), before == add, "after `{words}` was killed at call {at}: {ending:?}");
             at += 1 + at / 3;
+            kills += 1;
         }
+        println!("{words}: {kills} kills up to call {at}");
         assert_eq!(has_link(), words == add);
         assert!(at > 3, "`{words}` made only {at} calls");
     }

@@ -101,6 +101,7 @@ fn a_journal_that_was_cut_at_any_line_or_within_one_loses_nothing() {
     let within = lines_of_each_kind(&whole).into_iter().flat_map(|line| [(line, 4), (line, 20)]);
     let mut cuts: Vec<(usize, usize)> = at_begin.chain(within).filter(|cut| *cut <= (last, 4)).collect();
     cuts.sort_unstable();
+    println!("{} cuts of a journal of {} bytes", cuts.len(), whole.len());
     for (line, place) in cuts {
         let bytes = if scene.journal().exists() { whole.clone() } else { scene.up() };
         let cut = begins(&bytes)[line] + place;

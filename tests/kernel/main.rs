@@ -27,6 +27,7 @@ mod journals;
 mod lab_guests;
 mod labs;
 mod measure;
+mod modes;
 mod packages;
 mod plans;
 mod proofs;

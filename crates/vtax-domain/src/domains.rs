@@ -26,6 +26,7 @@ use vtax_model::{
     guest::VirtioNic,
     topology::Name,
 };
+use vtax_sys::directory;
 
 use crate::{
     bindings::{Bindings, ServedSwitch},
@@ -258,7 +259,7 @@ impl LockedDomains<'_> {
         let directory = self.directory(domain);
         let mut journal = Journal::<DomainStep>::create(&self.journals(), domain.as_str(), KIND, bindings)?;
         // It is removed with the journal, so it exists only if the journal does.
-        fs::create_dir_all(&directory).map_err(BindError::file("create", &directory))?;
+        directory::create_private(&directory).map_err(BindError::file("create", &directory))?;
         let mut site = DomainSite::open()?;
         let begin = vec![DomainStep::Begin { directory: directory.clone() }].into_iter().chain(parts).collect();
         let mut built = journal.execute(begin, &mut site).map(drop);

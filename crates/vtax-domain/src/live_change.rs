@@ -9,7 +9,10 @@ use std::{fs, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use vtax_journal::JournalError;
 use vtax_model::{domain::Configuration, topology::Name};
-use vtax_sys::record::{self, RecordError};
+use vtax_sys::{
+    directory,
+    record::{self, RecordError},
+};
 
 use crate::{
     draft::FileDraft,
@@ -159,8 +162,8 @@ impl LockedDomains<'_> {
     }
 
     fn record(&self, change: &UnfinishedChange) -> Result<(), BindError> {
-        let written =
-            fs::create_dir_all(self.folder()).and_then(|()| FileDraft::write(self.folder(), FILE, "new", change));
+        let written = directory::create_private(self.folder())
+            .and_then(|()| FileDraft::write(self.folder(), FILE, "new", change));
         written.and_then(FileDraft::commit).map_err(BindError::file("write", &self.change_file()))
     }
 

@@ -8,6 +8,7 @@ use std::{fs, path::PathBuf};
 use vtax_guest::{launch::Launch, process::STOP};
 use vtax_journal::{BatchState, Journal};
 use vtax_model::topology::Name;
+use vtax_sys::directory;
 
 use crate::{
     bindings::Bindings,
@@ -89,7 +90,7 @@ impl LockedDomains<'_> {
 
     fn begin_renewal(&self, domain: &Name) -> Result<(), BindError> {
         let (folder, path) = (self.renewals(), self.renewals().join(domain.as_str()));
-        let begun = fs::create_dir_all(folder).and_then(|()| fs::write(&path, ""));
+        let begun = directory::create_private(&folder).and_then(|()| fs::write(&path, ""));
         begun.map_err(BindError::file("write", &path))
     }
 

@@ -12,6 +12,7 @@ use std::{
 use vtax_journal::{JournalError, LockHolder};
 use vtax_model::domain::Configuration;
 use vtax_sys::{
+    directory,
     process::{Pid, ProcessId, Signal},
     record,
 };
@@ -31,7 +32,7 @@ impl Domains {
     /// it.
     pub fn lock_service(&self) -> Result<Option<File>, BindError> {
         let folder = self.folder();
-        fs::create_dir_all(folder).map_err(BindError::file("create", folder))?;
+        directory::create_private(folder).map_err(BindError::file("create", folder))?;
         let path = folder.join(SERVICE);
         let file = record::open_lock(&path).map_err(JournalError::from)?;
         match file.try_lock() {

@@ -2,7 +2,7 @@
 
 mod addresses;
 
-use std::{collections::BTreeMap, fs, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use vtax_guest::{
     home,
@@ -21,6 +21,7 @@ use vtax_model::{
     vf::Vlan,
 };
 use vtax_sys::{
+    directory,
     netlink::{
         Dropped, IfIndex, IfName, Link, LinkChange, LinkKind, MacAddr, MacChange, NewLink, NewTap, NewVlanBridge, Nft,
         Rtnl, SwitchName, Tbf, VlanEnd, VlanMembership, open_tap,
@@ -312,7 +313,7 @@ impl DomainSite {
     }
 
     pub(crate) fn start_guest(&mut self, launch: &Launch, pins: &GuestPins) -> Result<StepReceipt, BindError> {
-        fs::create_dir_all(&launch.directory).map_err(BindError::file("create", &launch.directory))?;
+        directory::create_private(&launch.directory).map_err(BindError::file("create", &launch.directory))?;
         let queues = launch.nics.iter().map(|nic| self.queues(nic)).collect::<Result<Vec<_>, BindError>>()?;
         let mut qemu = Qemu::start(launch.clone(), queues, Outlive::Yes, |_| Ok(()))?;
         qemu.settle(pins)?;

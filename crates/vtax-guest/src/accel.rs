@@ -20,7 +20,11 @@ use vtax_model::{
     topology::Name,
     units::ByteSize,
 };
-use vtax_sys::{directory::open_private, lock, netns::Outlive};
+use vtax_sys::{
+    directory::{create_private_file, open_private},
+    lock,
+    netns::Outlive,
+};
 
 use super::{
     error::GuestError,
@@ -154,7 +158,7 @@ fn take_turn(memory: &Path) -> io::Result<File> {
 /// If the result can't be written, the next vtax tries again.
 fn remember(memory: &Path, key: &str, why: Option<&str>) {
     let why = why.unwrap_or_default().replace('\n', " ");
-    let opened = open_private(memory, File::options().create(true).write(true).truncate(true));
+    let opened = create_private_file(memory);
     let _ = opened.and_then(|mut file| write!(file, "{key}\n{why}\n"));
 }
 

@@ -21,6 +21,7 @@ use vtax_model::{guest::Accelerator, topology::Name};
 use vtax_sys::{
     SysError,
     confine::{Confinement, OwnUsers},
+    directory,
     mount::{small_tmpfs, unmount_all},
     pci,
     process::Pid,
@@ -58,7 +59,7 @@ pub(super) fn make(launch: &Launch) -> Result<Home, GuestError> {
     let most = MOST_LOGGED + seed::size(launch)? + launch.server_disks().map(|(_, size)| size).sum::<u64>();
     small_tmpfs(directory, most).map_err(fail)?;
     let path = launch.stderr_log();
-    let messages = File::create(&path).map_err(GuestError::file("create", &path))?;
+    let messages = directory::create_private_file(&path).map_err(GuestError::file("create", &path))?;
     fallocate(&messages, FallocateFlags::KEEP_SIZE, 0, MESSAGES)
         .map_err(|errno| GuestError::file("reserve space for", &path)(errno.into()))?;
     seed::write(launch)?;

@@ -25,6 +25,7 @@ use vtax_model::topology::Name;
 use vtax_sys::{
     SysError,
     confine::{Confinement, OwnUsers},
+    directory,
     mount::{small_tmpfs, unmount_all},
     process::{Pid, ProcessId},
 };
@@ -56,12 +57,12 @@ const NOT_READ: &str = "reading from file failed";
 
 /// Starts a daemon that serves nothing yet, in a dedicated directory.
 pub(super) fn start(guest: &Name, directory: &Path, qemu: &QemuProgram) -> Result<ProcessId, GuestError> {
-    fs::create_dir_all(directory).map_err(GuestError::file("create", directory))?;
+    directory::create_private(directory).map_err(GuestError::file("create", directory))?;
     let fail = |error| GuestError::process(guest)(error);
     unmount_all(directory).map_err(fail)?;
     small_tmpfs(directory, MESSAGES).map_err(fail)?;
     let log = directory.join(LOG);
-    let messages = File::create(&log).map_err(GuestError::file("create", &log))?;
+    let messages = directory::create_private_file(&log).map_err(GuestError::file("create", &log))?;
     let copy = messages.try_clone().map_err(GuestError::file("use", &log))?;
     let mut command = Command::new(&qemu.path);
     command.args(arguments(guest, qemu)).process_group(0);

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use vtax_sys::{lock, record};
+use vtax_sys::{directory, lock, record};
 
 use crate::error::JournalError;
 
@@ -26,7 +26,7 @@ pub(crate) struct Directory {
 impl Directory {
     /// Waits for the directory's lock, which no process holds for long.
     pub(crate) fn enter(path: &Path) -> Result<Directory, JournalError> {
-        fs::create_dir_all(path).map_err(io("create", path))?;
+        directory::create_private(path).map_err(io("create", path))?;
         let name = path.join(".lock");
         let file = record::open_lock(&name)?;
         lock::wait(&file, &name).map_err(io("lock", &name))?;

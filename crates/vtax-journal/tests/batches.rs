@@ -388,7 +388,9 @@ fn a_kill_at_any_byte_between_batches_is_recovered() {
         execute(&[0, 0], None),
     ];
     let world = play(directory.path(), &events);
-    world.moments().into_iter().for_each(|(file, values)| recover(file, values));
+    let moments = world.moments();
+    println!("a kill at {} moments", moments.len());
+    moments.into_iter().for_each(|(file, values)| recover(file, values));
 }
 
 proptest! {

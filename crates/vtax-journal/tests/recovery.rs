@@ -204,6 +204,7 @@ fn a_kill_at_any_byte_is_recovered() {
 
 /// A file with fewer than these lines was never left by a killed process.
 fn recover_at_any_byte(bytes: &[u8], sealed: usize) {
+    println!("a kill at {} bytes", bytes.len() + 1);
     let history = history();
     let before_first = if sealed > 1 { 8 } else { 7 };
     for cut in 0..=bytes.len() {
@@ -268,6 +269,7 @@ fn a_cut_at_any_byte_of_what_is_kept_is_damage() {
     let kept = fs::read(directory.path().join("rack.journal")).unwrap();
     journal.undo_batch(batch, &mut world).unwrap();
     for whole in [kept, fs::read(directory.path().join("rack.journal")).unwrap()] {
+        println!("{} cuts", whole.len());
         (0..whole.len()).for_each(|cut| is_damaged(&whole[..cut]));
     }
 }

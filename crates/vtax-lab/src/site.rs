@@ -22,7 +22,7 @@ use vtax_guest::{LinkName, process::Qemu};
 use vtax_journal::{JournalError, LockHolder, Record, Undone};
 use vtax_model::{guest::Mac, nic::NicFacts, options::CongestionControl, topology::Name, units::Mtu};
 use vtax_sys::{
-    SysError,
+    SysError, directory,
     netlink::{
         IfIndex, IfName, Link, LinkChange, LinkKind, MacAddr, NewLink as KernelLink, NewMacvtap, NewRoute, NewTap,
         NextHop, Qdisc, Rtnl, Tbf,
@@ -118,7 +118,7 @@ impl Site {
     }
 
     pub(crate) fn make_directory(&mut self) -> Result<(), LabError> {
-        fs::create_dir_all(&self.pins).map_err(LabError::file("create", &self.pins))?;
+        directory::create_private(&self.pins).map_err(LabError::file("create", &self.pins))?;
         self.claim()
     }
 

@@ -1,7 +1,7 @@
 //! Measurement request as plain data: a command line or a page creates a job, and a runner executes it.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
     process,
@@ -13,7 +13,7 @@ use serde_with::{DisplayFromStr, serde_as};
 use vtax_host::inspect;
 use vtax_model::{endpoint::Pins, foreign::ForeignText, run::RunReadings, server::ServerSpec, study::Study};
 use vtax_store::Store;
-use vtax_sys::directory::open_private;
+use vtax_sys::directory::create_private_file;
 
 use crate::{
     stop::{Blamed, Coded, Stop},
@@ -177,9 +177,7 @@ impl HandedJob {
         remove_abandoned(folder);
         let path = folder.join(format!("{}{HANDED}", process::id()));
         let writing = || format!("writing {}", path.display());
-        let mut file = BufWriter::new(
-            open_private(&path, File::options().write(true).create(true).truncate(true)).coded("file", writing)?,
-        );
+        let mut file = BufWriter::new(create_private_file(&path).coded("file", writing)?);
         let handed = HandedJob { path: std::path::absolute(&path).unwrap_or_else(|_| path.clone()) };
         let mut line = serde_json::to_vec(job).coded("file", writing)?;
         line.push(b'\n');

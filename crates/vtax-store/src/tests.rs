@@ -388,6 +388,7 @@ fn a_kill_at_any_moment_loses_at_most_the_sample_in_flight() {
         let unreported = kept.difference(&reported).count();
         assert!(unreported <= 1 + kill as usize, "{unreported} samples more than were reported");
     }
+    println!("{KILLS} kills, {} samples", reported.len());
     assert!(reported.len() > KILLS as usize, "the writer got to write: {}", reported.len());
 }
 

@@ -37,6 +37,21 @@ pub fn make_private(path: &Path) -> Result<()> {
     }
 }
 
+/// Creates a directory in a private one, and the missing ones above it, with access for this user only, whatever the
+/// umask. An existing one stays as it is.
+pub fn create_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(PRIVATE).create(path)
+}
+
+/// Creates an empty file in a private directory, readable only for its owner, whatever the umask. An existing one is
+/// emptied.
+///
+/// # Errors
+/// Those of [`open_private`].
+pub fn create_private_file(path: &Path) -> io::Result<File> {
+    open_private(path, OpenOptions::new().write(true).create(true).truncate(true))
+}
+
 /// Checks a directory that is only read and may not exist. It may also belong to root.
 ///
 /// # Errors

@@ -81,6 +81,7 @@ fn a_state_that_is_cut_at_any_byte_is_named_and_left() {
     store.lock().expect("free").edit("sun", |all| all.add_domain(&name("mars"))).expect("it is new");
     let path = store.folder().join(STATE);
     let whole = fs::read(&path).expect("there");
+    println!("{} cuts", whole.len() - 1);
     // The last byte is a newline.
     for cut in 0..whole.len() - 1 {
         fs::write(&path, &whole[..cut]).expect("ours");

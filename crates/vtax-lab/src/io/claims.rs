@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vtax_journal::checksum;
 use vtax_model::topology::Name;
-use vtax_sys::{pci::PciAddress, record};
+use vtax_sys::{directory, pci::PciAddress, record};
 
 use crate::{error::LabError, step::VfState, world::World};
 
@@ -51,7 +51,7 @@ impl DeviceClaims {
         }
         let path = self.path(claim.device);
         let line = serde_json::to_vec(claim).map_err(|error| LabError::file("write", &path)(error.into()))?;
-        fs::create_dir_all(&self.folder).map_err(LabError::file("create", &self.folder))?;
+        directory::create_private(&self.folder).map_err(LabError::file("create", &self.folder))?;
         Ok(record::replace(&path, &checksum::line(&line))?)
     }
 
@@ -139,6 +139,7 @@ mod tests {
         claims.take(&claim("mars")).expect("it is free");
         let path = base.path().join("0000:01:10.0");
         let whole = fs::read(&path).expect("it is there");
+        println!("{} cuts", whole.len());
         for cut in 0..whole.len() {
             fs::write(&path, &whole[..cut]).expect("ours");
             let errors =

@@ -10,7 +10,7 @@ use std::{
 };
 
 use vtax_journal::checksum;
-use vtax_sys::record;
+use vtax_sys::{directory, record};
 
 use super::Site;
 use crate::{error::LabError, io::claims::checked, step::LabStep};
@@ -29,7 +29,7 @@ impl Site {
             return Ok(());
         }
         let folder = self.device_marks();
-        fs::create_dir_all(&folder).map_err(LabError::file("create", &folder))?;
+        directory::create_private(&folder).map_err(LabError::file("create", &folder))?;
         let last = self.marked_devices()?.pop().map_or(0, |(path, _)| number(&path));
         let path = folder.join(format!("{:06}", last + 1));
         let content = serde_json::to_vec(step).map_err(|error| LabError::file("write", &path)(error.into()))?;
@@ -123,6 +123,7 @@ mod tests {
         site.mark_device(&step("0000:01:00.0")).expect("there is room");
         let path = site.device_marks().join("000001");
         let whole = fs::read(&path).expect("it is there");
+        println!("{} cuts", whole.len());
         for cut in 0..whole.len() {
             fs::write(&path, &whole[..cut]).expect("ours");
             let errors = [site.marked_devices().map(drop), site.unmark_device(&step("0000:01:00.0"))];

@@ -6,6 +6,7 @@ use std::{fs, os::fd::OwnedFd, path::PathBuf};
 use vtax_journal::Undone;
 use vtax_model::topology::Name;
 use vtax_sys::{
+    directory,
     netlink::{open_macvtap, open_tap},
     netns::Outlive,
     process::ProcessId,
@@ -35,7 +36,7 @@ impl Site {
 
     /// Starts QEMU. Like the namespaces it outlives this process; undoing the journal ends it.
     pub(super) fn start_guest(&mut self, host: &Name, launch: &Launch, pins: &GuestPins) -> Result<Receipt, LabError> {
-        fs::create_dir_all(&launch.directory).map_err(LabError::file("create", &launch.directory))?;
+        directory::create_private(&launch.directory).map_err(LabError::file("create", &launch.directory))?;
         let namespace = self.namespace(host)?;
         let queues = self.open_queues(host, launch)?;
         let mut qemu = Qemu::start(launch.clone(), queues, Outlive::Yes, |command| {

@@ -53,7 +53,7 @@ fn prepare(path: PathBuf) -> Result<PathBuf, LabError> {
     })?;
     for part in ["labs", "journals"] {
         let part = path.join(part);
-        fs::create_dir_all(&part).map_err(LabError::file("create", &part))?;
+        directory::create_private(&part).map_err(LabError::file("create", &part))?;
     }
     Ok(path)
 }
