@@ -2,7 +2,8 @@
 //! the guest must wait for the console server. Its serial port is the socket of the tests: QEMU's prints far more
 //! slowly.
 //!
-//! `cargo bench --package vtax-console --bench consoles`. Each round has all audiences, in turn.
+//! `cargo bench --package vtax-console --bench consoles`. Each round has all audiences, in turn. Then the largest tables
+//! (docs/bounds.md): how long until they are served, and until a client has the menu of the largest group.
 
 #[path = "../crates/vtax-console/tests/sessions/rig.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -16,8 +17,8 @@ use std::{
     time::Instant,
 };
 
-use rig::{Client, Rig};
-use vtax_console::Bounds;
+use rig::{Client, Rig, free_port, name};
+use vtax_console::{Bounds, Console, ConsoleAccess, ConsoleGroup, ConsoleId, GroupName};
 use vtax_stats::{Confidence, Pair, PairedTax, Summary};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -25,6 +26,8 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const ROUNDS: usize = 15;
 const PRINTED: usize = 10_000_000;
 const READERS: usize = 20;
+/// As many consoles as a table may have.
+const CONSOLES: u32 = 1024;
 
 /// Audience at the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +88,57 @@ fn main() -> Outcome<()> {
         );
     }
     println!("a stalled reader may cost the guest {:?}, once", Bounds::default().patience);
+    largest();
     Ok(())
+}
+
+/// The largest tables, once each: that is enough to see what isn't linear.
+fn largest() {
+    println!("\n{CONSOLES} consoles, s");
+    for (what, of_group) in [("a group each", 1), ("one group", CONSOLES)] {
+        let rig = Rig::new(Bounds::default());
+        let groups = groups(&rig, of_group);
+        let seconds = |act: &mut dyn FnMut()| {
+            let begun = Instant::now();
+            act();
+            begun.elapsed().as_secs_f64()
+        };
+        let served = seconds(&mut || rig.replace(&groups));
+        let again = seconds(&mut || rig.replace(&groups[..groups.len() / 2]));
+        let back = seconds(&mut || rig.replace(&groups));
+        let asked = seconds(&mut || {
+            let mut client = Client::to(groups[0].port);
+            if of_group == 1 {
+                client.reads("Connecting to console");
+            } else {
+                client.reads("q:");
+                client.types("l\r");
+                client.reads("d1023");
+            }
+        });
+        let ended = seconds(&mut || rig.replace(&[]));
+        println!(
+            "  {what:12}  served {served:.3}, half of them removed {again:.3} and added {back:.3}, \
+             a client has its console or the list {asked:.3}, all removed {ended:.3}"
+        );
+    }
+}
+
+/// All consoles, so many in a group.
+fn groups(rig: &Rig, of_group: u32) -> Vec<ConsoleGroup> {
+    let console = |number| {
+        let domain = format!("d{number}");
+        let log = Some(rig.path(&format!("{domain}.log")));
+        Console { id: ConsoleId(number), serial: rig.path(&domain), domain: name(&domain), log }
+    };
+    let numbers = (0..CONSOLES).step_by(of_group as usize);
+    let group = |first| ConsoleGroup {
+        name: GroupName { service: name("console"), name: name(&format!("g{first}")) },
+        port: free_port(),
+        access: ConsoleAccess::Everybody,
+        consoles: (first..first + of_group).map(console).collect(),
+    };
+    numbers.map(group).collect()
 }
 
 /// Seconds until the server has taken all that the guest prints.

@@ -341,6 +341,6 @@ fn levels(document: &ResultDocument) -> Vec<SectionPart> {
             beside.map_or(String::new(), |(estimate, head)| format!(", {} {head}", three_digits(estimate.mean)));
         Some(format!("{}: {figure}{p99}{beside}", labels::name(document, &record.cell)))
     };
-    let lines: Vec<String> = document.cells.iter().filter_map(level).collect();
+    let lines: Vec<String> = document.cells.iter().filter_map(level).take(LEVELS + 1).collect();
     if lines.is_empty() || lines.len() > LEVELS { Vec::new() } else { vec![SectionPart::bullets(lines)] }
 }

@@ -1,5 +1,7 @@
 //! Minimal labels that distinguish the cells of a list: a column for each property in which they differ.
 
+use std::collections::{HashMap, hash_map::Entry};
+
 use vtax_model::{
     cell::{Cell, TestWork},
     result::{CellRecord, ResultDocument},
@@ -90,10 +92,17 @@ fn of_kind(one: &Cell, other: &Cell) -> bool {
     (one.medium(), one.kind()) == (other.medium(), other.kind())
 }
 
-/// Returns `true` if two cells of the same kind differ in the value.
+/// Returns `true` if two cells of the same kind differ in the value. Each is compared with the first of its kind only: there
+/// may be thousands.
 fn differ<T: PartialEq>(cells: &[&Cell], value: impl Fn(&Cell) -> T) -> bool {
-    let other = |cell: &Cell| cells.iter().any(|other| of_kind(other, cell) && value(other) != value(cell));
-    cells.iter().any(|cell| other(cell))
+    let mut firsts: HashMap<_, T> = HashMap::new();
+    cells.iter().any(|cell| match firsts.entry((cell.medium(), cell.kind())) {
+        Entry::Occupied(first) => *first.get() != value(cell),
+        Entry::Vacant(first) => {
+            first.insert(value(cell));
+            false
+        }
+    })
 }
 
 pub(crate) fn test(cell: &Cell) -> String {

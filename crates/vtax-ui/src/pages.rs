@@ -24,6 +24,8 @@ use super::{chosen::Chosen, guard::guard, key::AccessKey, list, live};
 pub(crate) const DRAWN_TOGETHER: usize = 2;
 /// Maximum number of results on one page.
 const OPENED_TOGETHER: usize = 8;
+/// Maximum number of samples of several results on one page: each is read.
+const SAMPLES_TOGETHER: u64 = 250_000;
 
 /// State that every page needs.
 #[derive(Debug)]
@@ -143,9 +145,18 @@ async fn open(State(service): State<Arc<Service>>, RawQuery(query): RawQuery) ->
         .draw(move |service| {
             let chosen = Chosen::of(query.as_deref());
             let is_chosen = |run: &&RunSummary| chosen.all("id").any(|id| id == run.id);
-            let ids: Vec<String> = service.all()?.iter().rev().filter(is_chosen).map(|run| run.id.clone()).collect();
+            let all = service.all()?;
+            let runs: Vec<&RunSummary> = all.iter().rev().filter(is_chosen).collect();
+            let samples: u64 = runs.iter().map(|run| u64::from(run.samples)).sum();
+            let ids: Vec<String> = runs.iter().map(|run| run.id.clone()).collect();
             match ids.len() {
                 0 => Err(NoPage::new(StatusCode::NOT_FOUND, "None of these results exists. Select some in the list.")),
+                2.. if samples > SAMPLES_TOGETHER => Err(NoPage::new(
+                    StatusCode::BAD_REQUEST,
+                    format!(
+                        "{samples} samples are too many for one page: select results with {SAMPLES_TOGETHER} or fewer."
+                    ),
+                )),
                 1..=OPENED_TOGETHER => service.report(&ids),
                 many => Err(NoPage::new(
                     StatusCode::BAD_REQUEST,

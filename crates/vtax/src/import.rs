@@ -17,6 +17,7 @@ mod sockperf;
 mod tests;
 
 use std::{
+    collections::{HashMap, HashSet},
     fmt,
     fs::File,
     io::{self, Read},
@@ -124,7 +125,8 @@ pub(crate) struct Imports {
 
 /// Returns the files as complete runs.
 pub(crate) fn imports(files: &[PathBuf], wanted: &ImportAs) -> Result<Imports, ImportError> {
-    if let Some((_, file)) = files.iter().enumerate().find(|(nth, file)| files[..*nth].contains(file)) {
+    let mut named = HashSet::new();
+    if let Some(file) = files.iter().find(|file| !named.insert(*file)) {
         return Err(ImportError::Twice { file: file.clone() });
     }
     match files {
@@ -220,10 +222,13 @@ fn no_output(file: &Path, text: &str) -> ImportError {
 fn run(files: &[PathBuf], tests: &[ForeignTest], wanted: &ImportAs) -> Result<Run, ImportError> {
     wanted.check(tests.first().is_some_and(|test| test.measured.is_of_disk()))?;
     let cells = cells(tests, wanted);
+    let places: HashMap<CellTest, usize> = cells.iter().enumerate().map(|(place, cell)| (cell.test, place)).collect();
+    let mut rounds = vec![0; cells.len()];
     let mut samples = Vec::new();
     for test in tests {
-        let cell = cells.iter().position(|cell| cell.test == wanted.test(test)).expect("each test has its cell");
-        let round = samples.iter().filter(|sample: &&Sample| sample.cell == cell).count() as u32 + 1;
+        let cell = places[&wanted.test(test)];
+        rounds[cell] += 1;
+        let round = rounds[cell];
         let at = test.begun.map_or(String::new(), |begun| begun.to_string());
         samples.push(Sample { cell, arm: Arm::A, round, at, figures: figures(test) });
     }
@@ -246,18 +251,16 @@ fn text(file: &Path) -> Result<String, ImportError> {
 
 /// Returns a cell for each different test.
 fn cells(tests: &[ForeignTest], wanted: &ImportAs) -> Vec<Cell> {
-    let mut cells: Vec<Cell> = Vec::new();
+    let (mut cells, mut seen, mut alike) = (Vec::new(), HashSet::new(), HashMap::new());
     for test in tests {
         let (row, instrument, test) = (wanted.row(test), Instrument::System, wanted.test(test));
-        if cells.iter().any(|cell| cell.test == test) {
+        if !seen.insert(test) {
             continue;
         }
         let cell = Cell { row, test, variant: 0, instrument };
-        let alike = |other: &&Cell| {
-            (other.medium(), other.kind(), other.parallel()) == (cell.medium(), cell.kind(), cell.parallel())
-        };
-        let variant = cells.iter().filter(alike).count() as u32;
-        cells.push(Cell { variant, ..cell });
+        let variants: &mut u32 = alike.entry((cell.medium(), cell.kind(), cell.parallel())).or_default();
+        cells.push(Cell { variant: *variants, ..cell });
+        *variants += 1;
     }
     cells
 }
