@@ -60,13 +60,15 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
+type BenchPart = fn(&Bench) -> Outcome<()>;
+
 struct Bench {
     folder: TempDir,
     agent: PathBuf,
 }
 
 impl Bench {
-    const PARTS: [(&str, fn(&Bench) -> Outcome<()>); 7] = [
+    const PARTS: [(&str, BenchPart); 7] = [
         ("results", Bench::results),
         ("reports", Bench::reports),
         ("ui", Bench::ui),

@@ -124,7 +124,7 @@ pub(crate) fn wire(facts: &Facts) -> Result<(), Unsupported> {
 mod tests {
     use vtax_model::{
         guest::Backend,
-        method::{Count, DomainKind, MethodVariant},
+        method::{DomainKind, GuestCount, MethodVariant},
     };
 
     use super::*;
@@ -169,8 +169,8 @@ mod tests {
                 _ => panic!("{variant} is in the table, and the planner refuses it"),
             };
             let of_table = match variant.capabilities().count {
-                Count::Devices | Count::RootComplexes | Count::Wires => Claim::All,
-                Count::SwitchPorts => Claim::Receive(Handler::Bridge),
+                GuestCount::Devices | GuestCount::RootComplexes | GuestCount::Wires => Claim::All,
+                GuestCount::SwitchPorts => Claim::Receive(Handler::Bridge),
                 _ if claim == Claim::All || claim == Claim::Receive(Handler::Bridge) => Claim::Nothing,
                 _ => claim,
             };

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 pub use capability::{
-    Ability, Answer, Capabilities, Capability, Control, Count, Devices, Failover, HostCpu, Isolation,
+    Ability, Capabilities, Capability, CapabilityAnswer, Devices, Failover, GuestCount, HostWork, Isolation,
+    TrafficControl,
 };
 pub use family::{Advice, Family};
 pub use variant::{MethodVariant, VirtioPath};

@@ -208,7 +208,7 @@ impl Topology {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::{Answer, Capability, DomainKind, MethodVariant};
+    use crate::method::{Capability, CapabilityAnswer, DomainKind, MethodVariant};
 
     const RACK: &str = r#"
 [lab]
@@ -390,7 +390,7 @@ method = "paravirtual"
         for variant in attached {
             let options = [("vlan = 7", Capability::Vlan), ("rate = \"100M\"", Capability::RateLimit)];
             for (option, capability) in options {
-                let Answer { word, reason, .. } = variant.capabilities().answer(capability);
+                let CapabilityAnswer { word, reason, .. } = variant.capabilities().answer(capability);
                 match parse(&with_option(variant, option)) {
                     Ok(_) => assert_eq!(word, "NIC", "{variant}, {option}"),
                     Err(refused) => {

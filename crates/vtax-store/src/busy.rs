@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
-use vtax_sys::lock::{LockHolder, Patience};
+use vtax_sys::lock::{LockHolder, LockPatience};
 
 use crate::error::StoreLocation;
 
@@ -20,19 +20,19 @@ const LOG_USERS: RangeInclusive<u64> = 120..=127;
 /// Wait of a connection for the database.
 pub(crate) struct BusyWait {
     files: DatabaseFiles,
-    patience: Patience,
+    patience: LockPatience,
 }
 
 impl BusyWait {
     pub(crate) fn new(place: &StoreLocation) -> BusyWait {
-        BusyWait { files: DatabaseFiles::of(place), patience: Patience::new() }
+        BusyWait { files: DatabaseFiles::of(place), patience: LockPatience::new() }
     }
 
     /// Waits a moment after an attempt, and returns whether to make another one. `attempts` is the number of those
     /// before, for the same lock.
     pub(crate) fn goes_on(&mut self, attempts: i32) -> bool {
         if attempts == 0 {
-            self.patience = Patience::new();
+            self.patience = LockPatience::new();
         }
         self.patience.pause(&self.files.database, || self.files.holder());
         self.patience.waited() < LIMIT

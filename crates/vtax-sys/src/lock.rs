@@ -33,7 +33,7 @@ pub fn tell_waits(tell: fn(&LockWait)) {
 /// # Errors
 /// The errors of flock(2).
 pub fn wait(file: &File, path: &Path) -> io::Result<()> {
-    let mut patience = Patience::new();
+    let mut patience = LockPatience::new();
     while !patience.is_told {
         match file.try_lock() {
             Ok(()) => return Ok(()),
@@ -46,16 +46,16 @@ pub fn wait(file: &File, path: &Path) -> io::Result<()> {
 
 /// A wait for a lock that is tried again and again, which is reported once.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct LockPatience {
     begun: Instant,
     is_told: bool,
 }
 
-impl Patience {
+impl LockPatience {
     /// Begins to wait.
     #[expect(clippy::new_without_default, reason = "a wait begins at a moment")]
-    pub fn new() -> Patience {
-        Patience { begun: Instant::now(), is_told: false }
+    pub fn new() -> LockPatience {
+        LockPatience { begun: Instant::now(), is_told: false }
     }
 
     /// Returns how long it has been waiting.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use vtax_model::{
-    method::{Count, IoMethod},
+    method::{GuestCount, IoMethod},
     topology::{Name, Topology},
     units::Mtu,
 };
@@ -87,7 +87,7 @@ pub(super) fn limits(topology: &Topology, members: &[Member<'_>], facts: &Facts)
         // The wire is a port as well.
         *ports.entry((member.host, member.wire)).or_insert(1) += 1;
     }
-    let most = Count::BRIDGE_PORTS;
+    let most = GuestCount::BRIDGE_PORTS;
     match ports.into_iter().find(|(_, ports)| *ports > most) {
         Some(((host, _), ports)) => Err(PlanError::BridgeFull { host: host.clone(), ports, most }),
         None => Ok(()),

@@ -10,15 +10,15 @@ use strum::{IntoStaticStr, VariantArray};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// Restriction of the domain to VLANs, from outside.
-    pub vlan: Control,
+    pub vlan: TrafficControl,
     /// Limit of its rate, from outside.
-    pub rate_limit: Control,
+    pub rate_limit: TrafficControl,
     /// Moving it to another host while it runs.
     pub live_migration: Ability,
     /// Adding and removing the NIC while the domain runs.
     pub hot_plug: Ability,
     /// The most domains that can be attached this way.
-    pub count: Count,
+    pub count: GuestCount,
     /// Exclusive part of the system or of the hardware.
     pub isolation: Isolation,
     /// Dependency: the domain or program that interrupts its network by failing.
@@ -26,7 +26,7 @@ pub struct Capabilities {
     /// Types of devices that can be attached this way.
     pub devices: Devices,
     /// Part of the host that handles each packet.
-    pub host_cpu: HostCpu,
+    pub host_cpu: HostWork,
 }
 
 /// Column of the table.
@@ -63,7 +63,7 @@ pub enum Ability {
 /// Who can impose a setting on the domain, so that the domain cannot evade it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Control {
+pub enum TrafficControl {
     /// The NIC. The host sets it for each virtual function.
     Nic {
         by: &'static str,
@@ -83,12 +83,12 @@ pub enum Control {
 
 /// The most domains that can be attached this way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Count {
+pub enum GuestCount {
     /// The host itself.
     One,
     /// As many as the host has memory and addresses for.
     Unlimited,
-    /// One per port of a bridge, see [`Count::BRIDGE_PORTS`].
+    /// One per port of a bridge, see [`GuestCount::BRIDGE_PORTS`].
     SwitchPorts,
     /// One per virtual function.
     Functions,
@@ -100,7 +100,7 @@ pub enum Count {
     Wires,
 }
 
-impl Count {
+impl GuestCount {
     /// A bridge has ten bits for the numbers of its ports (`BR_PORT_BITS`), and none is 0. The wire is a port as well.
     pub const BRIDGE_PORTS: usize = 1023;
 }
@@ -135,7 +135,7 @@ pub enum Failover {
     PhysicalFunction,
     /// The domain that has the root port above its device.
     RootPort,
-    /// Nobody.
+    /// No other domain can interrupt it.
     Nobody,
 }
 
@@ -154,12 +154,12 @@ pub enum Devices {
 
 /// Part of the host that handles each packet, and takes CPU time for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HostCpu {
+pub enum HostWork {
     /// The whole stack of a zone or of the host.
     Stack,
     /// A thread of the host's kernel (vhost).
     Vhost,
-    /// QEMU.
+    /// QEMU copies each packet between kernel and user space.
     Qemu,
     /// The program that serves the rings.
     Backend,
@@ -169,7 +169,7 @@ pub enum HostCpu {
 
 /// An answer of the table, as a word and as a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Answer {
+pub struct CapabilityAnswer {
     /// Column.
     #[serde(skip)]
     pub capability: Capability,
@@ -218,7 +218,7 @@ impl Capability {
 
 impl Capabilities {
     /// Returns the answer in a column.
-    pub fn answer(&self, capability: Capability) -> Answer {
+    pub fn answer(&self, capability: Capability) -> CapabilityAnswer {
         let (word, reason) = match capability {
             Capability::Vlan => self.vlan.words(),
             Capability::RateLimit => self.rate_limit.words(),
@@ -230,11 +230,11 @@ impl Capabilities {
             Capability::Devices => self.devices.words(),
             Capability::HostCpu => self.host_cpu.words(),
         };
-        Answer { capability, word, reason }
+        CapabilityAnswer { capability, word, reason }
     }
 
     /// Returns the answers in all columns.
-    pub fn answers(&self) -> [Answer; 9] {
+    pub fn answers(&self) -> [CapabilityAnswer; 9] {
         Capability::ALL.map(|capability| self.answer(capability))
     }
 
@@ -273,32 +273,34 @@ impl Ability {
     }
 }
 
-impl Control {
+impl TrafficControl {
     /// Returns true if it is a setting of each virtual function.
     pub fn is_of_functions(self) -> bool {
-        matches!(self, Control::Nic { .. })
+        matches!(self, TrafficControl::Nic { .. })
     }
 
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Control::Nic { by } => ("NIC", by),
-            Control::Host { by } => ("host", by),
-            Control::Depends { reason } => ("some", reason),
-            Control::No { reason } => ("no", reason),
+            TrafficControl::Nic { by } => ("NIC", by),
+            TrafficControl::Host { by } => ("host", by),
+            TrafficControl::Depends { reason } => ("some", reason),
+            TrafficControl::No { reason } => ("no", reason),
         }
     }
 }
 
-impl Count {
+impl GuestCount {
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Count::One => ("1", "it is the host itself"),
-            Count::Unlimited => ("unlimited", "only memory and addresses limit the number"),
-            Count::SwitchPorts => ("1022", "per wire: a Linux bridge has 1023 ports, and the wire takes one"),
-            Count::Functions => ("VFs", "one per virtual function of the NIC"),
-            Count::Devices => ("devices", "one per device; for guests, the devices of an IOMMU group count as one"),
-            Count::RootComplexes => ("complexes", "one per root complex that the host can spare"),
-            Count::Wires => ("wires", "one per wire"),
+            GuestCount::One => ("1", "it is the host itself"),
+            GuestCount::Unlimited => ("unlimited", "only memory and addresses limit the number"),
+            GuestCount::SwitchPorts => ("1022", "per wire: a Linux bridge has 1023 ports, and the wire takes one"),
+            GuestCount::Functions => ("VFs", "one per virtual function of the NIC"),
+            GuestCount::Devices => {
+                ("devices", "one per device; for guests, the devices of an IOMMU group count as one")
+            }
+            GuestCount::RootComplexes => ("complexes", "one per root complex that the host can spare"),
+            GuestCount::Wires => ("wires", "one per wire"),
         }
     }
 }
@@ -346,16 +348,16 @@ impl Devices {
     }
 }
 
-impl HostCpu {
+impl HostWork {
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            HostCpu::Stack => ("stack", "the host's kernel runs the network stack and the links below it"),
-            HostCpu::Vhost => ("vhost", "a kernel thread per pair of queues copies each packet"),
-            HostCpu::Qemu => ("QEMU", "QEMU copies each packet, between kernel and user space"),
-            HostCpu::Backend => {
+            HostWork::Stack => ("stack", "the host's kernel runs the network stack and the links below it"),
+            HostWork::Vhost => ("vhost", "a kernel thread per pair of queues copies each packet"),
+            HostWork::Qemu => ("QEMU", "QEMU copies each packet, between kernel and user space"),
+            HostWork::Backend => {
                 ("backend", "another program copies each packet; most of them poll and occupy whole CPUs")
             }
-            HostCpu::Interrupts => (
+            HostWork::Interrupts => (
                 "none",
                 "the device reads and writes the guest's memory; without posted interrupts, the host passes on its \
                  interrupts",

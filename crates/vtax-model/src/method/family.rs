@@ -5,7 +5,7 @@ use strum::VariantArray;
 
 use super::{
     IoMethod,
-    capability::{Ability, Capabilities, Count, Devices, Failover, HostCpu, Isolation},
+    capability::{Ability, Capabilities, Devices, Failover, GuestCount, HostWork, Isolation},
 };
 
 /// Family of methods that attach guests.
@@ -95,9 +95,9 @@ fn points(of: &Capabilities) -> Vec<Point> {
     columns.into_iter().flatten().collect()
 }
 
-fn of_host_cpu(host_cpu: HostCpu) -> Vec<Point> {
+fn of_host_cpu(host_cpu: HostWork) -> Vec<Point> {
     match host_cpu {
-        HostCpu::Interrupts => vec![Pro("bare-metal performance: packets bypass the host")],
+        HostWork::Interrupts => vec![Pro("bare-metal performance: packets bypass the host")],
         _ => vec![
             Con("some overhead: mostly latency, and CPU time of the host for each packet"),
             Avoid("bare-metal latency or packet rates are required"),
@@ -105,24 +105,24 @@ fn of_host_cpu(host_cpu: HostCpu) -> Vec<Point> {
     }
 }
 
-fn of_count(count: Count) -> Vec<Point> {
+fn of_count(count: GuestCount) -> Vec<Point> {
     match count {
-        Count::Functions => vec![
+        GuestCount::Functions => vec![
             Pro("the finest division of PCIe devices: one card serves as many guests as it has virtual functions"),
             Con("requires a card with SR-IOV"),
             Choose("many guests need bare-metal latency"),
         ],
-        Count::Devices => vec![
+        GuestCount::Devices => vec![
             Con("no more guests than devices that can be assigned separately"),
             Con("not every card: all devices of an IOMMU group are assigned together"),
         ],
-        Count::RootComplexes => vec![Con("no more guests than root complexes that the host can spare")],
-        Count::Unlimited | Count::SwitchPorts => vec![
+        GuestCount::RootComplexes => vec![Con("no more guests than root complexes that the host can spare")],
+        GuestCount::Unlimited | GuestCount::SwitchPorts => vec![
             Pro("almost no limit to the number of virtual devices"),
             Pro("no special hardware"),
             Choose("many, mostly small guests share a machine (consolidation)"),
         ],
-        Count::One | Count::Wires => Vec::new(),
+        GuestCount::One | GuestCount::Wires => Vec::new(),
     }
 }
 

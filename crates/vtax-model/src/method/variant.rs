@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     DomainKind, IoMethod,
-    capability::{Capabilities, HostCpu},
+    capability::{Capabilities, HostWork},
     table,
 };
 use crate::guest::{Attach, Backend, VirtioNic, Vnet};
@@ -99,7 +99,7 @@ impl VirtioPath {
     fn capabilities(self) -> Capabilities {
         let by_backend = match self.backend {
             Backend::Vhost => table::VHOST,
-            Backend::Userspace => Capabilities { host_cpu: HostCpu::Qemu, ..table::VHOST },
+            Backend::Userspace => Capabilities { host_cpu: HostWork::Qemu, ..table::VHOST },
             Backend::VhostUser => return table::VHOST_USER,
         };
         match self.vnet {
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(name(Attach::RootDomain), "root-domain");
         assert_eq!(MethodVariant::of_zone(IoMethod::Assigned).to_string(), "assigned (zone)");
         let of = |backend| MethodVariant::of_guest(&nic(Some(backend), Vnet::Macvtap)).capabilities();
-        assert_eq!(of(Backend::Userspace).host_cpu, HostCpu::Qemu);
+        assert_eq!(of(Backend::Userspace).host_cpu, HostWork::Qemu);
         assert_eq!(of(Backend::Userspace).vlan, of(Backend::Vhost).vlan);
     }
 

@@ -2,7 +2,7 @@
 
 use std::{env, fmt::Write, fs, path::Path};
 
-use vtax_model::method::{Advice, Answer, Capability, Family, MethodVariant};
+use vtax_model::method::{Advice, Capability, CapabilityAnswer, Family, MethodVariant};
 
 /// Set, the test writes the page's part instead of comparing it.
 const WRITE: &str = "VTAX_WRITE_PAGES";
@@ -50,7 +50,7 @@ fn reasons() -> String {
     let all = MethodVariant::all();
     let mut text = String::new();
     for capability in Capability::ALL {
-        let mut reasons: Vec<(Answer, Vec<String>)> = Vec::new();
+        let mut reasons: Vec<(CapabilityAnswer, Vec<String>)> = Vec::new();
         for variant in &all {
             let answer = variant.capabilities().answer(capability);
             match reasons.iter_mut().find(|(known, _)| *known == answer) {
@@ -61,7 +61,9 @@ fn reasons() -> String {
         let title = capability.title();
         let (first, rest) = title.split_at(1);
         let _ = writeln!(text, "**{}{rest}**\n", first.to_uppercase());
-        for (Answer { word, reason, .. }, methods) in reasons.iter().filter(|(answer, _)| !answer.reason.is_empty()) {
+        for (CapabilityAnswer { word, reason, .. }, methods) in
+            reasons.iter().filter(|(answer, _)| !answer.reason.is_empty())
+        {
             text += &wrapped(&format!("- **{word}** for {}: {reason}.", methods.join(", ")));
         }
         text += "\n";

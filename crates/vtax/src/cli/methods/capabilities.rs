@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use vtax_model::{
     guest::{Backend, Vnet},
-    method::{Answer, Capability, DomainKind, IoMethod, MethodVariant, VirtioPath},
+    method::{Capability, CapabilityAnswer, DomainKind, IoMethod, MethodVariant, VirtioPath},
 };
 use vtax_report::Column;
 
@@ -19,10 +19,10 @@ pub(super) struct CapabilityRecord {
     #[serde(flatten)]
     variant: MethodVariant,
     #[serde(serialize_with = "by_capability")]
-    answers: [Answer; 9],
+    answers: [CapabilityAnswer; 9],
 }
 
-fn by_capability<S: Serializer>(answers: &[Answer; 9], serializer: S) -> Result<S::Ok, S::Error> {
+fn by_capability<S: Serializer>(answers: &[CapabilityAnswer; 9], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(answers.iter().map(|answer| (answer.capability, answer)))
 }
 
@@ -35,7 +35,7 @@ impl CapabilityRecord {
     /// Returns the rows of its details: one for each capability, below the name.
     pub(super) fn rows(&self) -> Vec<[String; 3]> {
         let head = [self.variant.to_string(), String::new(), String::new()];
-        let row = |answer: &Answer| {
+        let row = |answer: &CapabilityAnswer| {
             [format!("  {}", answer.capability.title()), answer.word.to_owned(), answer.reason.to_owned()]
         };
         std::iter::once(head).chain(self.answers.iter().map(row)).collect()
