@@ -28,9 +28,9 @@ impl BusyWait {
         BusyWait { files: DatabaseFiles::of(place), patience: LockPatience::new() }
     }
 
-    /// Waits a moment after an attempt, and returns whether to make another one. `attempts` is the number of those
-    /// before, for the same lock.
-    pub(crate) fn goes_on(&mut self, attempts: i32) -> bool {
+    /// Waits a moment after a failed attempt, and returns true if another one is due. `attempts` counts the earlier ones
+    /// for the same lock.
+    pub(crate) fn keeps_waiting(&mut self, attempts: i32) -> bool {
         if attempts == 0 {
             self.patience = LockPatience::new();
         }

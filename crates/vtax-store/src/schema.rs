@@ -190,7 +190,7 @@ fn nothing(place: &StoreLocation) -> Result<Connection, StoreError> {
 
 fn wait_if_busy(connection: &mut Connection, place: &StoreLocation) -> rusqlite::Result<()> {
     let mut wait = BusyWait::new(place);
-    connection.busy_handler(Some(move |attempts| wait.goes_on(attempts)))
+    connection.busy_handler(Some(move |attempts| wait.keeps_waiting(attempts)))
 }
 
 /// Enables the write-ahead log. This doesn't wait for other users of the file automatically
@@ -199,7 +199,9 @@ fn write_ahead(connection: &Connection, place: &StoreLocation) -> rusqlite::Resu
     let (mut wait, mut attempts) = (BusyWait::new(place), 0);
     loop {
         match connection.pragma_update(None, "journal_mode", "WAL") {
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && wait.goes_on(attempts) => {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && wait.keeps_waiting(attempts) =>
+            {
                 attempts += 1;
             }
             done => return done,

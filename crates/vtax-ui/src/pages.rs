@@ -24,7 +24,7 @@ use super::{chosen::Chosen, guard::guard, key::AccessKey, list, live};
 pub(crate) const DRAWN_TOGETHER: usize = 2;
 /// Maximum number of results on one page.
 const OPENED_TOGETHER: usize = 8;
-/// Maximum number of samples of several results on one page: each is read.
+/// Maximum number of samples of the results on one page, in total: all of them are read.
 const SAMPLES_TOGETHER: u64 = 250_000;
 
 /// State that every page needs.

@@ -193,7 +193,7 @@ impl Capability {
             Capability::LiveMigration => "MIGRATE",
             Capability::HotPlug => "HOT-PLUG",
             Capability::Count => "AT MOST",
-            Capability::Isolation => "OWN",
+            Capability::Isolation => "ISOLATION",
             Capability::Failover => "NEEDS",
             Capability::Devices => "DEVICES",
             Capability::HostCpu => "HOST CPU",
@@ -208,7 +208,7 @@ impl Capability {
             Capability::LiveMigration => "live migration",
             Capability::HotPlug => "hot-plug",
             Capability::Count => "at most",
-            Capability::Isolation => "its own",
+            Capability::Isolation => "isolation",
             Capability::Failover => "depends on",
             Capability::Devices => "devices",
             Capability::HostCpu => "host CPU",
@@ -238,8 +238,8 @@ impl Capabilities {
         Capability::ALL.map(|capability| self.answer(capability))
     }
 
-    /// Returns why the option of this name in a file isn't for a domain with these capabilities; none if it is one, or
-    /// if the table doesn't say. Files have these options for virtual functions, where the NIC obeys them.
+    /// Returns why a lab file cannot set this option for a domain with these capabilities; none if it can, or if the
+    /// table doesn't cover the option. Files have `vlan` and `rate` for virtual functions, on which the NIC enforces them.
     pub(crate) fn refuses(&self, option: &str) -> Option<&'static str> {
         let control = match option {
             "vlan" => self.vlan,
@@ -288,6 +288,8 @@ impl TrafficControl {
         }
     }
 }
+
+const _: () = assert!(GuestCount::BRIDGE_PORTS == 1023, "the words below have this number");
 
 impl GuestCount {
     fn words(self) -> (&'static str, &'static str) {

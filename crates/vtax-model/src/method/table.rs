@@ -66,8 +66,8 @@ pub(super) const fn on_macvtap(on_switch: Capabilities) -> Capabilities {
 
 /// A virtio NIC served by another program.
 pub(super) const VHOST_USER: Capabilities = Capabilities {
-    vlan: TrafficControl::Depends { reason: "the program must have VLANs; the ports of Open vSwitch do" },
-    rate_limit: TrafficControl::Depends { reason: "the program must have rate limits; the ports of Open vSwitch do" },
+    vlan: TrafficControl::Depends { reason: "the program must support VLANs, as Open vSwitch does" },
+    rate_limit: TrafficControl::Depends { reason: "the program must support rate limits, as Open vSwitch does" },
     live_migration: Ability::Depends {
         reason: "QEMU refuses to migrate unless the program can log the pages that it writes (LOG_SHMFD)",
     },

@@ -1,4 +1,4 @@
-//! The capabilities in `docs/methods.md`: written from the table, and compared with it.
+//! The capabilities in `docs/methods.md`: generated from the table, and compared with it.
 
 use std::{env, fmt::Write, fs, path::Path};
 
@@ -6,8 +6,8 @@ use vtax_model::method::{Advice, Capability, CapabilityAnswer, Family, MethodVar
 
 /// Set, the test writes the page's part instead of comparing it.
 const WRITE: &str = "VTAX_WRITE_PAGES";
-const BEGIN: &str = "<!-- written from the table of capabilities: VTAX_WRITE_PAGES=1 make test -->\n";
-const END: &str = "<!-- end of what is written -->\n";
+const BEGIN: &str = "<!-- generated from the table of capabilities: VTAX_WRITE_PAGES=1 make test -->\n";
+const END: &str = "<!-- end of the generated part -->\n";
 
 #[test]
 fn the_page_has_the_table_of_capabilities() {

@@ -10,7 +10,7 @@ use vtax_report::Column;
 use crate::cli::lists;
 
 const LEGEND: &str = "VLAN, RATE: who can restrict the domain (NIC or host). Some: depends on hardware or a program. \
-    OWN: what is shared with nobody. NEEDS: what interrupts its network if it fails, apart from the host's kernel. \
+    ISOLATION: what it does not share. NEEDS: what interrupts its network if it fails, apart from the host's kernel. \
     HOST CPU: what handles each packet on the host. Reasons: vtax methods METHOD, or --json";
 
 /// Capabilities of one way of attaching a domain.
