@@ -29,15 +29,6 @@ pub enum MetricFamily {
     Cpu,
 }
 
-/// Notation of a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FigureStyle {
-    /// To three digits.
-    Digits,
-    /// Seconds, as `time` writes them.
-    Seconds,
-}
-
 /// A metric as it is measured in tests of one kind of work.
 #[derive(Clone, Copy)]
 struct Scale {
@@ -45,7 +36,7 @@ struct Scale {
     figure: SampleFigure,
     /// Unit of its costs.
     cost: CostUnit,
-    /// Without a test: `CPU time of a KB (ns)`. None if each test has words of its own for it.
+    /// Without a test and a unit: `CPU time`. None if each test has words of its own for it.
     alone: Option<&'static str>,
 }
 
@@ -57,7 +48,6 @@ struct MetricEntry {
     column: &'static str,
     direction: Preference,
     family: MetricFamily,
-    style: FigureStyle,
     /// Its value in the unit of its costs.
     in_unit: fn(f64) -> f64,
     /// For transactions, and for bytes.
@@ -104,7 +94,6 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         column: "rtt",
         direction: Preference::LowerIsBetter,
         family: MetricFamily::Speed,
-        style: FigureStyle::Digits,
         in_unit: std::convert::identity,
         scales: [Scale::judged(SampleFigure::Rtt, CostUnit::Microseconds); 2],
         words: MetricWords {
@@ -123,7 +112,6 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         column: "response",
         direction: Preference::LowerIsBetter,
         family: MetricFamily::Speed,
-        style: FigureStyle::Digits,
         in_unit: std::convert::identity,
         scales: [Scale::judged(SampleFigure::Rtt, CostUnit::Microseconds); 2],
         words: MetricWords {
@@ -142,7 +130,6 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         column: "goodput",
         direction: Preference::HigherIsBetter,
         family: MetricFamily::Speed,
-        style: FigureStyle::Digits,
         in_unit: ns_per_kb,
         scales: [Scale::judged(SampleFigure::Goodput, CostUnit::NanosecondsPerKb); 2],
         words: MetricWords {
@@ -161,7 +148,6 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         column: "throughput",
         direction: Preference::HigherIsBetter,
         family: MetricFamily::Speed,
-        style: FigureStyle::Digits,
         in_unit: |megabytes_per_s| ns_per_kb(megabytes_per_s * 8.0),
         scales: [Scale::judged(SampleFigure::Throughput, CostUnit::NanosecondsPerKb); 2],
         words: MetricWords {
@@ -180,7 +166,6 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         column: "real",
         direction: Preference::LowerIsBetter,
         family: MetricFamily::Speed,
-        style: FigureStyle::Seconds,
         in_unit: std::convert::identity,
         scales: [Scale::judged(SampleFigure::Real, CostUnit::Seconds); 2],
         words: MetricWords {
@@ -199,17 +184,13 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
         column: "cpu_threads",
         direction: Preference::LowerIsBetter,
         family: MetricFamily::Cpu,
-        style: FigureStyle::Digits,
         in_unit: std::convert::identity,
         scales: [
             Scale {
-                alone: Some("CPU time per transaction (µs)"),
+                alone: Some("CPU time per transaction"),
                 ..Scale::judged(SampleFigure::ThreadsPerTransaction, CostUnit::Microseconds)
             },
-            Scale {
-                alone: Some("CPU time per KB (ns)"),
-                ..Scale::judged(SampleFigure::ThreadsPerKb, CostUnit::NanosecondsPerKb)
-            },
+            Scale { alone: Some("CPU time"), ..Scale::judged(SampleFigure::ThreadsPerKb, CostUnit::NanosecondsPerKb) },
         ],
         words: MetricWords {
             noun: "CPU",
@@ -291,11 +272,6 @@ impl Metric {
         self.entry().family
     }
 
-    /// Returns the notation of its values.
-    pub fn style(self) -> FigureStyle {
-        self.entry().style
-    }
-
     /// The figure that it is of samples of this test.
     pub fn figure(self, test: TestKind) -> SampleFigure {
         self.scale(test).figure
@@ -357,18 +333,17 @@ impl Metric {
         self.figure(test).unit().text()
     }
 
-    /// The head of a column of its values: `RTT`, `Mb/s`.
-    pub fn head(self, test: TestKind) -> &'static str {
+    /// The head of a column of its values in this unit: `RTT`, `Mb/s`.
+    pub fn head(self, test: TestKind, unit: &'static str) -> &'static str {
         match self.entry().words.head {
             Head::Test => test.quantity().short,
-            Head::Unit => self.unit(test),
+            Head::Unit => unit,
             Head::Word(word) => word,
         }
     }
 
     /// Returns the title of a table with the unit, e.g. `Reverse bandwidth (Mb/s)`, `CPU of both endpoints' threads, RR (µs)`.
-    pub fn caption(self, test: TestKind) -> String {
-        let unit = self.unit(test);
+    pub fn caption(self, test: TestKind, unit: &str) -> String {
         match &self.entry().words.title {
             Some(title) if test.is_of_disk() => format!("{} ({unit})", title.disk),
             Some(title) => format!("{}, {test} ({unit})", title.network),
@@ -377,15 +352,15 @@ impl Metric {
     }
 
     /// Returns the head for a cell whose test is known, e.g. `RTT (µs)`, `CPU time per transaction (µs)`.
-    pub fn quantity(self, test: TestKind) -> String {
+    pub fn quantity(self, test: TestKind, unit: &str) -> String {
         let alone = self.scale(test).alone.filter(|_| !test.is_of_disk());
-        alone.map_or_else(|| self.caption(test), str::to_owned)
+        alone.map_or_else(|| self.caption(test, unit), |alone| format!("{alone} ({unit})"))
     }
 
     /// Returns the head next to a transport, e.g. `RTT`, `RR's CPU`.
     pub fn name_of(self, test: TestKind) -> String {
         match self.entry().words.title {
-            Some(_) => format!("{test}'s {}", self.head(test)),
+            Some(_) => format!("{test}'s {}", self.head(test, self.unit(test))),
             None => test.quantity().full.to_owned(),
         }
     }

@@ -3,7 +3,7 @@
 use vtax_model::{
     cell::{ColumnKey, Instrument},
     foreign::ForeignText,
-    metric::Metric,
+    metric::{FigureUnit, Metric},
     result::{CellRecord, ResultDocument, SummaryRecord, TaxRecord},
     study::Row,
     workload::TestKind,
@@ -12,8 +12,9 @@ use vtax_stats::Verdict;
 
 use super::{
     blocks::{BlockCells, blocks, distinct},
+    column_unit::{sized, sized_estimate},
     labels,
-    number::{bound, brief_change, brief_interval, three_digits, with_interval},
+    number::{bound, brief_change, brief_interval, three_digits},
     record::{is_of_disks, primary},
     tax::{at_most, most},
     view::{Section, SectionPart},
@@ -328,12 +329,9 @@ fn levels(document: &ResultDocument) -> Vec<SectionPart> {
         let estimate = primary(record)?;
         let ends = estimate.low.zip(estimate.high).map(<[f64; 2]>::from);
         let test = record.cell.kind();
-        let unit = Metric::of(test).unit(test);
         let p99 = record.summary.as_ref().and_then(SummaryRecord::times).map(|times| times.p99.value);
-        let p99 = p99.map_or(String::new(), |p99| format!(", p99 {} µs", three_digits(p99)));
-        let mean = with_interval(estimate.mean, ends);
-        let figure = mean.replacen(" [", &format!(" {unit} ["), 1);
-        let figure = if ends.is_some() { figure } else { format!("{mean} {unit}") };
+        let p99 = p99.map_or(String::new(), |p99| format!(", p99 {}", sized(p99, FigureUnit::Microseconds)));
+        let figure = sized_estimate(estimate.mean, ends, Metric::of(test).figure(test).unit());
         let beside = Metric::of(test)
             .beside()
             .and_then(|(figure, head)| Some((record.summary.as_ref()?.estimate(figure)?, head)));

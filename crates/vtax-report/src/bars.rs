@@ -2,6 +2,7 @@
 
 use vtax_model::{
     cell::{Cell, TestWork},
+    metric::FigureUnit,
     published::Published,
     result::{CellRecord, CellStatus, ResultDocument},
     study::Row,
@@ -9,6 +10,7 @@ use vtax_model::{
 
 use super::{
     blocks::{distinct, rows_head},
+    column_unit::ColumnUnit,
     labels,
     record::{compares_engines, primary},
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
@@ -111,9 +113,16 @@ impl Chart<'_> {
         format!("× {}", self.baseline)
     }
 
+    /// Unit of our round trips and the published ones.
+    fn unit(&self) -> ColumnUnit {
+        let ours = self.records.iter().filter_map(|record| Some(primary(record)?.mean));
+        let theirs = self.records.iter().filter_map(|record| record.published);
+        ColumnUnit::of(FigureUnit::Microseconds, ours.chain(theirs))
+    }
+
     fn groups(&self) -> Vec<Group> {
         let published = self.has_published();
-        let theirs = Group::right("published", ["RTT (µs)".to_owned(), self.ratio_head()]);
+        let theirs = Group::right("published", [format!("RTT ({})", self.unit().text()), self.ratio_head()]);
         let ours = std::iter::once(Column::left("from zero")).chain(theirs.columns.clone()).collect();
         let ours = Group { title: if published { "here".into() } else { String::new() }, columns: ours };
         std::iter::once(ours).chain(published.then_some(theirs)).collect()
@@ -129,14 +138,14 @@ impl Chart<'_> {
         let ours = primary(record).map(|estimate| estimate.mean);
         let mut figures = vec![
             ours.map_or_else(|| absence(record).into(), |mean| Value::Bar(mean / most)),
-            Value::figure(ours),
+            self.unit().optional(ours),
             Value::figure(self.ratio(record)),
         ];
         if self.has_published() {
             let theirs = record.published;
             let baseline = self.record(size, self.baseline).and_then(|baseline| baseline.published);
-            figures
-                .extend([theirs, theirs.zip(baseline).map(|(theirs, baseline)| theirs / baseline)].map(Value::figure));
+            figures.push(self.unit().optional(theirs));
+            figures.push(Value::figure(theirs.zip(baseline).map(|(theirs, baseline)| theirs / baseline)));
         }
         Some(TableRow::new(vec![labels::size(&record.cell), row.to_string()], figures))
     }

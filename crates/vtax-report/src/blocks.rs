@@ -3,14 +3,13 @@
 
 use vtax_model::{
     cell::{Block, BlockTest, Cell, ColumnKey, Instrument, Medium, TestWork},
-    metric::Metric,
     result::{CellRecord, ResultDocument},
     study::Row,
     units::ByteSize,
     workload::{TestKind, Transport, WorkloadSizes},
 };
 
-use super::words;
+use super::{column_unit::ColumnUnit, words};
 
 pub(crate) struct BlockCells<'a> {
     pub(crate) instrument: Instrument,
@@ -253,9 +252,9 @@ pub(crate) fn column_head(columns: &[ColumnKey]) -> &'static str {
     columns.first().map_or("MTU", |column| column.head())
 }
 
-/// Primary quantity of a test, with its unit.
-pub(crate) fn quantity(test: TestKind) -> String {
-    format!("{} ({})", test.quantity().short, Metric::of(test).unit(test))
+/// Primary quantity of a test, with the unit of its column.
+pub(crate) fn quantity(test: TestKind, unit: ColumnUnit) -> String {
+    format!("{} ({})", test.quantity().short, unit.text())
 }
 
 /// Heading of the column of rows.

@@ -7,12 +7,7 @@ use vtax_model::{
 };
 use vtax_stats::Verdict;
 
-use super::{
-    answer::quantity,
-    labels,
-    number::{brief_change, three_digits},
-    record::primary,
-};
+use super::{answer::quantity, column_unit::sized, labels, number::brief_change, record::primary};
 
 /// Maximum number of figures on a line.
 const FIGURES: usize = 2;
@@ -56,6 +51,6 @@ fn test(record: &CellRecord) -> TestKind {
 
 /// Returns e.g. `TCP RR 12.3 µs`.
 fn figure(record: &CellRecord) -> Option<String> {
-    let unit = Metric::of(test(record)).unit(test(record));
-    Some(format!("{} {} {unit}", labels::test(&record.cell), three_digits(primary(record)?.mean)))
+    let unit = Metric::of(test(record)).figure(test(record)).unit();
+    Some(format!("{} {}", labels::test(&record.cell), sized(primary(record)?.mean, unit)))
 }

@@ -5,7 +5,7 @@ mod threads;
 
 use vtax_model::{
     cell::ColumnKey,
-    metric::Metric,
+    metric::{FigureUnit, Metric},
     result::{CellRecord, Estimate, ResultDocument, TaxRecord},
     workload::TestKind,
 };
@@ -18,6 +18,7 @@ use vtax_stats::Verdict;
 use super::{
     answer::column_that_tells_all,
     blocks::{BlockCells, blocks, distinct},
+    column_unit::ColumnUnit,
     host_cpu, labels,
     record::{estimate, primary},
     series, tax, words,
@@ -124,6 +125,7 @@ impl Drawn<'_> {
     /// multiple of the baseline on its own machine: side by side, one of the two would not be visible.
     fn bars(&self, test: TestKind) -> Option<Bars> {
         let relative = self.is_far_from_published(test);
+        let unit = self.unit(test);
         let mut bars = Vec::new();
         let columns = distinct(self.blocks.iter().flat_map(|block| block.columns())).len();
         for block in self.blocks.iter().filter(|block| !tax::threads::has_several(block, test)) {
@@ -134,7 +136,10 @@ impl Drawn<'_> {
                 let bar = |record: &CellRecord| {
                     let (measured, published) = match relative {
                         true => against(record, baseline?, test)?,
-                        false => (measured(&primary(record)?), record.published),
+                        false => {
+                            let published = record.published.map(|published| unit.value(published));
+                            (measured(&unit.converted(primary(record)?)), published)
+                        }
                     };
                     Some(Bar { published, ..Bar::new(group.clone(), record.cell.row.to_string(), measured) })
                 };
@@ -150,12 +155,22 @@ impl Drawn<'_> {
                 true => {
                     Quantity::new(format!("{} as a multiple of {}", test.quantity().full, self.document.baseline), "")
                 }
-                false => Quantity::new(test.quantity().full, Metric::of(test).unit(test)),
+                false => Quantity::new(test.quantity().full, unit.text()),
             },
             groups: "Test".into(),
             bars,
             noise: None,
         })
+    }
+
+    /// Unit of our figures of a test and the published ones.
+    fn unit(&self, test: TestKind) -> ColumnUnit {
+        let records = || {
+            let all = self.blocks.iter().flat_map(|block| block.records());
+            all.filter(|record| record.cell.kind() == test)
+        };
+        let ours = records().filter_map(|record| Some(primary(record)?.mean));
+        ColumnUnit::of_metric(Metric::of(test), test, ours.chain(records().filter_map(|record| record.published)))
     }
 
     fn heading_of_bars(&self, test: TestKind, relative: bool, has_published: bool) -> Heading {
@@ -187,14 +202,21 @@ impl Drawn<'_> {
     /// Percentiles of the round trips at the first MTU.
     fn distribution(&self, block: &BlockCells<'_>) -> Option<Distribution> {
         let column = *block.columns().first()?;
-        let line = |record: &CellRecord| {
+        let points = |record: &CellRecord| {
             let times = record.summary.as_ref()?.times()?;
             let points = [(50.0, times.p50), (99.0, times.p99), (99.9, times.p999)];
-            let points = points.map(|(percent, figure)| (percent, figure.value)).to_vec();
-            Some(Percentiles { name: record.cell.row.to_string(), points })
+            Some(points.map(|(percent, figure)| (percent, figure.value)))
         };
         let test = block.tests().into_iter().find(|test| test.is_round_trips())?;
-        let lines: Vec<Percentiles> = of_block(block, test, column).into_iter().filter_map(line).collect();
+        let records = of_block(block, test, column);
+        let lines: Vec<(&CellRecord, [(f64, f64); 3])> =
+            records.into_iter().filter_map(|record| Some((record, points(record)?))).collect();
+        let times = lines.iter().flat_map(|(_, points)| points.map(|(_, time)| time));
+        let unit = ColumnUnit::of(FigureUnit::Microseconds, times);
+        let line = |(record, points): &(&CellRecord, [(f64, f64); 3])| {
+            let points = points.map(|(percent, time)| (percent, unit.value(time))).to_vec();
+            Percentiles { name: record.cell.row.to_string(), points }
+        };
         let at = column.label();
         let times = format!("{}s", words::capital(Metric::of(test).noun()));
         (!lines.is_empty()).then(|| Distribution {
@@ -202,21 +224,27 @@ impl Drawn<'_> {
                 self.title(&[&format!("{times} by percentile"), &block.title(), &at]),
                 "Half of all values are at or below the 50th percentile, 999 of 1,000 at or below the 99.9th.",
             ),
-            quantity: Quantity::new(words::capital(Metric::of(test).noun()), "µs"),
-            lines,
+            quantity: Quantity::new(words::capital(Metric::of(test).noun()), unit.text()),
+            lines: lines.iter().map(line).collect(),
         })
     }
 
     /// Bandwidth of each row against the CPU time that it takes.
     fn against_cpu(&self, block: &BlockCells<'_>) -> Option<Scatter> {
         let column = *block.columns().first()?;
-        let point = |record: &CellRecord| {
-            let x = measured(&primary(record)?);
-            let y = measured(&estimate(record, Metric::Cpu)?);
+        let test = block.tests().into_iter().find(|test| test.is_stream() && test.is_plain())?;
+        let both = |record: &&CellRecord| Some([primary(record)?, estimate(record, Metric::Cpu)?]);
+        let records = of_block(block, test, column);
+        let unit = |of: Metric, axis: usize| {
+            ColumnUnit::of_metric(of, test, records.iter().filter_map(both).map(|figures| figures[axis].mean))
+        };
+        let units = [unit(Metric::of(test), 0), unit(Metric::Cpu, 1)];
+        let point = |record: &&CellRecord| {
+            let [x, y] = both(record)?;
+            let [x, y] = [(x, units[0]), (y, units[1])].map(|(figure, unit)| measured(&unit.converted(figure)));
             Some(ScatterPoint { name: record.cell.row.to_string(), x, y })
         };
-        let test = block.tests().into_iter().find(|test| test.is_stream() && test.is_plain())?;
-        let points: Vec<ScatterPoint> = of_block(block, test, column).into_iter().filter_map(point).collect();
+        let points: Vec<ScatterPoint> = records.iter().filter_map(point).collect();
         let at = column.label();
         let whose = if test.is_of_disk() { "fio's" } else { "both endpoints'" };
         (points.len() > 1).then(|| Scatter {
@@ -224,8 +252,8 @@ impl Drawn<'_> {
                 self.title(&["Bandwidth against CPU time", &block.title(), &at]),
                 format!("Further right: more bandwidth. Further down: less CPU time of {whose} threads per KB."),
             ),
-            x: Quantity::new("Bandwidth", Metric::of(test).unit(test)),
-            y: Quantity::new("CPU", "ns per KB"),
+            x: Quantity::new("Bandwidth", units[0].text()),
+            y: Quantity::new("CPU", units[1].text()),
             points,
         })
     }
@@ -276,25 +304,30 @@ fn measured(estimate: &Estimate) -> Measured {
 
 /// Returns `None` if no cell has a time series.
 fn over_time(document: &ResultDocument) -> Option<TimeSeries> {
-    let line = |record: &CellRecord| {
-        let moments: Vec<Moment> = series::moments(record)
-            .into_iter()
-            .map(|(at, [middle, low, high])| Moment { at, measured: Measured::between(middle, low, high) })
-            .collect();
-        (!moments.is_empty()).then(|| TimeLine { name: labels::name(document, &record.cell), moments })
-    };
     let with_series: Vec<&CellRecord> =
         document.cells.iter().filter(|record| !series::moments(record).is_empty()).collect();
     let transactions = with_series.first()?.cell.kind().is_transactions();
     let alike = with_series.into_iter().filter(|record| record.cell.kind().is_transactions() == transactions);
-    let (name, unit) = if transactions { ("Rate", "transactions per second") } else { ("Bandwidth", "Mb/s") };
+    let alike: Vec<(&CellRecord, Vec<(f64, [f64; 3])>)> =
+        alike.map(|record| (record, series::moments(record))).collect();
+    let stored = if transactions { FigureUnit::PerSecond } else { FigureUnit::MegabitsPerSecond };
+    let rates = alike.iter().flat_map(|(_, moments)| moments.iter().map(|(_, [middle, ..])| *middle));
+    let unit = ColumnUnit::of(stored, rates);
+    let (name, text) = if transactions { ("Rate", "transactions per second") } else { ("Bandwidth", unit.text()) };
+    let line = |(record, moments): &(&CellRecord, Vec<(f64, [f64; 3])>)| {
+        let moment = |(at, rates): &(f64, [f64; 3])| {
+            let [middle, low, high] = rates.map(|rate| unit.value(rate));
+            Moment { at: *at, measured: Measured::between(middle, low, high) }
+        };
+        TimeLine { name: labels::name(document, &record.cell), moments: moments.iter().map(moment).collect() }
+    };
     Some(TimeSeries {
         heading: Heading::new(
             format!("{name} over time"),
             "Median of the samples in each interval, with the lowest and the highest as a band.",
         ),
         time: Quantity::new("Time", "s"),
-        quantity: Quantity::new(name, unit),
-        lines: alike.filter_map(line).collect(),
+        quantity: Quantity::new(name, text),
+        lines: alike.iter().map(line).collect(),
     })
 }

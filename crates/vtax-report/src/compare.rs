@@ -24,11 +24,12 @@ use misgivings::{instruments, misgivings};
 
 use super::{
     blocks::{distinct, grouped, quantity, rows_head, sizes},
+    column_unit::ColumnUnit,
     disks,
     heading::{date, plan},
     labels,
     number::{brief_change, brief_interval, counted},
-    record, two_samples,
+    two_samples,
     view::{Column, Group, JudgedChange, Section, SectionPart, Table, TableRow, Value, View},
     words,
 };
@@ -304,14 +305,16 @@ impl RunComparison {
         }
         let swept = self.of_sweep(cells[0]).into_iter();
         swept.filter(|text| !medium_told.eq_ignore_ascii_case(text)).for_each(|text| title += &format!(", {text}"));
+        let figures = cells.iter().flat_map(|compared| [compared.a, compared.b]);
+        let unit = ColumnUnit::of_metric(Metric::of(wanted.kind()), wanted.kind(), figures);
         let columns = [Column::right("first"), Column::right("second"), Column::left("change [95 % interval]")];
         let table = Table {
             labels: vec![rows_head(&rows).into(), wanted.test.column().head().into()],
             groups: vec![Group::untitled(columns)],
-            rows: cells.into_iter().map(line).collect(),
+            rows: cells.into_iter().map(|compared| line(compared, unit)).collect(),
             ..Table::default()
         };
-        Section::of(format!("{title}: {}", quantity(wanted.kind())), vec![SectionPart::Table(table)])
+        Section::of(format!("{title}: {}", quantity(wanted.kind(), unit)), vec![SectionPart::Table(table)])
     }
 
     /// Text that distinguishes a cell from those of its kind with another swept value; empty if there are none.
@@ -334,8 +337,8 @@ fn block(compared: &Compared) -> Block {
     Block { test: block.test.in_any_column(), ..block }
 }
 
-fn line(compared: &Compared) -> TableRow {
-    let figure = |value: f64| record::level(compared.of, value);
+fn line(compared: &Compared, unit: ColumnUnit) -> TableRow {
+    let figure = |value: f64| unit.figure(value);
     let word = match (compared.verdict, compared.low) {
         (Verdict::Slower, _) => "slower",
         (Verdict::Faster, _) => "faster",

@@ -9,7 +9,9 @@ use vtax_model::{
 
 use super::{
     blocks::{BlockCells, blocks, column_head, distinct, quantity, rows_head},
+    column_unit::ColumnUnit,
     number::{bound, change, interval, lost, percent},
+    record::primary,
     view::{Group, Section, SectionPart, Table, TableRow, Value},
     words,
 };
@@ -26,14 +28,26 @@ pub(crate) fn section(block: &BlockCells<'_>) -> Option<Section> {
 fn table(block: &BlockCells<'_>, test: TestKind) -> Table {
     let (rows, columns) = (block.rows(), block.columns());
     let keys = rows.iter().flat_map(|row| columns.iter().map(move |column| (*row, *column)));
-    let lines = keys.filter_map(|(row, column)| line(block.cell(row, column, test)?));
+    let unit = unit(block, test);
+    let lines = keys.filter_map(|(row, column)| line(block.cell(row, column, test)?, unit));
     Table {
-        caption: quantity(test),
+        caption: quantity(test, unit),
         labels: vec![rows_head(&rows).into(), column_head(&block.columns()).into()],
         groups: vec![Group::right("", heads(test, block.medium))],
         rows: lines.collect(),
         ..Table::default()
     }
+}
+
+/// Unit of the figures of a test, including its percentiles.
+fn unit(block: &BlockCells<'_>, test: TestKind) -> ColumnUnit {
+    let figures = |record: &CellRecord| {
+        let summary = record.summary.as_ref()?;
+        let times = summary.times().map(|times| [times.p50.value, times.p99.value, times.p999.value, times.max]);
+        Some(times.into_iter().flatten().chain(primary(record).map(|estimate| estimate.mean)))
+    };
+    let records = block.records().filter(|record| record.cell.kind() == test);
+    ColumnUnit::of_metric(Metric::of(test), test, records.filter_map(figures).flatten())
 }
 
 fn heads(test: TestKind, medium: Medium) -> Vec<&'static str> {
@@ -53,14 +67,14 @@ fn heads(test: TestKind, medium: Medium) -> Vec<&'static str> {
     heads
 }
 
-fn line(record: &CellRecord) -> Option<TableRow> {
+fn line(record: &CellRecord, unit: ColumnUnit) -> Option<TableRow> {
     let summary = record.summary.as_ref()?;
     let values = match record.cell.kind().is_transactions() {
         true => beside(summary, record.cell.kind())
             .into_iter()
-            .chain(transactions(summary, record.cell.medium())?)
+            .chain(transactions(summary, record.cell.medium(), unit)?)
             .collect(),
-        false => stream(summary, record)?,
+        false => stream(summary, record, unit)?,
     };
     let labels = vec![record.cell.row.to_string(), record.cell.column().to_string()];
     Some(TableRow::new(labels, values))
@@ -72,25 +86,25 @@ fn beside(summary: &SummaryRecord, test: TestKind) -> Option<Value> {
     Some(Value::figure(summary.estimate(figure).map(|estimate| estimate.mean)))
 }
 
-fn transactions(summary: &SummaryRecord, medium: Medium) -> Option<Vec<Value>> {
+fn transactions(summary: &SummaryRecord, medium: Medium, unit: ColumnUnit) -> Option<Vec<Value>> {
     let rtt = summary.time_us()?;
-    let of_times = |value: fn(&RttTimes) -> Value| rtt.times.as_ref().map_or(Value::Absent, value);
+    let of_times = |time: fn(&RttTimes) -> f64| unit.optional(rtt.times.as_ref().map(time));
     let mut values = vec![
-        Value::from(&rtt.mean),
-        of_times(|times| Value::Figure(times.p50.value)),
-        of_times(|times| Value::from(&times.p99)),
-        of_times(|times| Value::Figure(times.p999.value)),
-        of_times(|times| Value::Figure(times.max)),
+        unit.estimate(&rtt.mean),
+        of_times(|times| times.p50.value),
+        rtt.times.as_ref().map_or(Value::Absent, |times| unit.percentile(&times.p99)),
+        of_times(|times| times.p999.value),
+        of_times(|times| times.max),
     ];
     values.extend(medium.is_datagram().then(|| lost(summary)));
     values.push(rtt.mean.n.to_string().into());
     Some(values)
 }
 
-fn stream(summary: &SummaryRecord, record: &CellRecord) -> Option<Vec<Value>> {
+fn stream(summary: &SummaryRecord, record: &CellRecord, unit: ColumnUnit) -> Option<Vec<Value>> {
     let (test, medium) = (record.cell.kind(), record.cell.medium());
     let goodput = &summary.estimate(Metric::of(test).figure(test))?;
-    let mut values = vec![Value::from(goodput), Value::Figure(goodput.median)];
+    let mut values = vec![unit.estimate(goodput), unit.figure(goodput.median)];
     match medium {
         _ if medium.is_tcp() => values.push(summary.retransmits.map_or(Value::Absent, Value::count)),
         _ if medium.is_datagram() => values.extend([lost(summary), Value::count(summary.reordered)]),

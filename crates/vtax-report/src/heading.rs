@@ -6,6 +6,7 @@ use vtax_model::{
     cell::Instrument,
     endpoint::{Control, Pinning},
     guest::Accelerator,
+    metric::FigureUnit,
     options::Engine,
     result::{Disturbance, ResultDocument},
     run::{EmulatedServer, EndRecord, Environment, GuestMachine, ImportedFrom, PairRecord, Placement, RunState},
@@ -15,6 +16,7 @@ use vtax_model::{
 
 use super::{
     blocks::distinct,
+    column_unit::exact,
     disks,
     number::{counted, memory, waiting},
     record::is_of_disks,
@@ -319,7 +321,8 @@ fn kernel(environment: &Environment) -> String {
         kernel.to_string(),
         named("clock", &clocksource.to_string()),
         named("governor", &governor.to_string()),
-        deepest_idle_us.map_or(String::new(), |us| format!("idle states up to {us} µs")),
+        deepest_idle_us
+            .map_or(String::new(), |us| format!("idle states up to {}", exact(us.into(), FigureUnit::Microseconds))),
         named("TCP", &congestion_control.to_string()),
     ])
 }

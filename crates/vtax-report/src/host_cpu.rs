@@ -5,10 +5,12 @@ use vtax_model::{
     metric::{FigureUnit, Metric, SampleFigure, UnitEstimate},
     result::{CellRecord, Estimate, GuestClock, HostCpuSummary, ResultDocument},
     study::{DiskRow, Row},
+    workload::WorkUnit,
 };
 use vtax_plot::{Heading, Quantity, Stacked, StackedRow};
 
 use super::{
+    column_unit::ColumnUnit,
     labels::{self, Labels},
     number::{counted, three_digits},
     view::{Group, Section, SectionPart, Table, TableRow, Value},
@@ -116,19 +118,27 @@ pub(crate) fn chart(document: &ResultDocument) -> Option<Stacked> {
     let transactions = |record: &&CellRecord| record.cell.kind().is_transactions();
     let rows: Vec<StackedRow> = document.cells.iter().filter(transactions).filter_map(row).collect();
     document.cells.iter().filter_map(summary).find_map(|host| host.accel)?;
-    let (what, unit) = (per(document), FigureUnit::Microseconds.text());
+    let (what, unit) =
+        (per(document), ColumnUnit::of(FigureUnit::Microseconds, rows.iter().map(|row| row.values.iter().sum())));
+    let rows = rows.into_iter().map(|row| {
+        let values = row.values.into_iter().map(|value| unit.value(value)).collect();
+        StackedRow { values, ..row }
+    });
+    let rows: Vec<StackedRow> = rows.collect();
     (!rows.is_empty()).then(|| Stacked {
         heading: Heading::new("Host CPU time", format!("CPU time of the host per {what}, by purpose.")),
-        quantity: Quantity::new("CPU", format!("{unit} per {what}")),
+        quantity: Quantity::new("CPU", format!("{} per {what}", unit.text())),
         parts: parts.iter().map(|part| part.head.to_owned()).collect(),
         rows,
     })
 }
 
 fn table(records: &[&CellRecord], parts: &[Part], accel: Accelerator, per: &str) -> Option<Table> {
-    let unit = match Metric::unit_of_cpu(records.first()?.cell.kind()) {
-        FigureUnit::Microseconds => format!("µs per {per}"),
-        unit => unit.text().to_owned(),
+    let times = records.iter().flat_map(|record| parts.iter().filter_map(|part| mean(part, record)));
+    let unit = ColumnUnit::of(Metric::unit_of_cpu(records.first()?.cell.kind()), times);
+    let title = match records.first()?.cell.kind().work_unit() {
+        WorkUnit::Transaction => format!("{} per {per}", unit.text()),
+        WorkUnit::Kilobyte => unit.text().to_owned(),
     };
     let exits = records.iter().filter_map(|record| summary(record)).any(|summary| summary.vm_exits.is_some());
     let labels = Labels::of_records(records);
@@ -140,17 +150,17 @@ fn table(records: &[&CellRecord], parts: &[Part], accel: Accelerator, per: &str)
     };
     Some(Table {
         labels: heads.collect(),
-        groups: vec![Group::right(unit, parts.iter().map(head)), Group::right(format!("per {per}"), counts)],
-        rows: records.iter().filter_map(|record| line(record, parts, &labels, exits)).collect(),
+        groups: vec![Group::right(title, parts.iter().map(head)), Group::right(format!("per {per}"), counts)],
+        rows: records.iter().filter_map(|record| line(record, (parts, unit), &labels, exits)).collect(),
         ..Table::default()
     })
 }
 
-fn line(record: &CellRecord, parts: &[Part], labels: &Labels, exits: bool) -> Option<TableRow> {
+fn line(record: &CellRecord, (parts, unit): (&[Part], ColumnUnit), labels: &Labels, exits: bool) -> Option<TableRow> {
     let host = summary(record)?;
     let figure = |estimate: Estimate| Value::Figure(estimate.mean);
     let exits = exits.then(|| host.vm_exits.map_or(Value::Absent, figure));
-    let parts = parts.iter().map(|part| Value::figure(mean(part, record)));
+    let parts = parts.iter().map(|part| unit.optional(mean(part, record)));
     let figures = parts.chain(exits).chain([figure(host.interrupts)]);
     let labels = std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell));
     Some(TableRow::new(labels.collect(), figures))

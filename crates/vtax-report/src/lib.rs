@@ -10,6 +10,7 @@ mod bars;
 mod blocks;
 mod brief;
 mod charts;
+mod column_unit;
 mod compare;
 mod csv;
 mod detail;

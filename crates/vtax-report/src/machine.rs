@@ -2,12 +2,14 @@
 
 use vtax_model::{
     foreign::ForeignText,
+    metric::FigureUnit,
     result::ResultDocument,
     run::{EndRecord, Environment, IdleFacts, IdleState},
 };
 
 use super::{
     blocks::distinct,
+    column_unit::exact,
     heading,
     record::is_of_disks,
     view::Section,
@@ -77,7 +79,7 @@ fn idling(idle: &IdleFacts) -> String {
     let IdleFacts { driver, governor, states, differing_cpus } = idle;
     let state = |state: &IdleState| {
         let disabled = if state.disabled { " (disabled)" } else { "" };
-        format!("{} {} µs{disabled}", state.name, state.exit_latency_us)
+        format!("{} {}{disabled}", state.name, exact(state.exit_latency_us.into(), FigureUnit::Microseconds))
     };
     let by = if governor.is_empty() { String::new() } else { format!(" by {governor}") };
     let states: Vec<String> = states.iter().map(state).collect();

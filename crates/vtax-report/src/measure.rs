@@ -15,6 +15,7 @@ use vtax_stats::{Confidence, Pair, PairedTax};
 
 use super::{
     Options,
+    column_unit::ColumnUnit,
     labels::Labels,
     notes::Notes,
     number::lost,
@@ -48,7 +49,7 @@ type ValueOf<'a> = Box<dyn Fn(&Line<'_>) -> Option<Value> + 'a>;
 
 /// Column of a list and the title above it.
 struct Listed<'a> {
-    group: &'static str,
+    group: String,
     column: Column,
     value: ValueOf<'a>,
 }
@@ -68,27 +69,28 @@ impl Line<'_> {
 }
 
 impl<'a> Listed<'a> {
-    fn right(group: &'static str, head: &'static str, value: impl Fn(&Line<'_>) -> Option<Value> + 'a) -> Listed<'a> {
-        Listed { group, column: Column::right(head), value: Box::new(value) }
+    fn right(group: &str, head: &str, value: impl Fn(&Line<'_>) -> Option<Value> + 'a) -> Listed<'a> {
+        Listed { group: group.to_owned(), column: Column::right(head), value: Box::new(value) }
     }
 
     /// Column whose value the line of times from the actual send shares with the line above it.
-    fn once(group: &'static str, head: &'static str, value: impl Fn(&Line<'_>) -> Option<Value> + 'a) -> Listed<'a> {
+    fn once(group: &str, head: &str, value: impl Fn(&Line<'_>) -> Option<Value> + 'a) -> Listed<'a> {
         Listed::right(group, head, move |line| if line.from_send { Some("".into()) } else { value(line) })
     }
 }
 
 fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     let only_rr = records.iter().all(|record| record.cell.kind().is_round_trips());
-    let group = if only_rr { "round trip (µs)" } else { "time per transaction (µs)" };
+    let unit = unit_of_times(records.iter().filter_map(|record| record.summary.as_ref()));
+    let group = &format!("{} ({})", if only_rr { "round trip" } else { "time per transaction" }, unit.text());
     let of_times = |head, value: fn(&RttTimes) -> f64| {
-        let value = move |l: &Line<'_>| Some(Value::figure(l.rtt()?.times.as_ref().map(value)));
+        let value = move |l: &Line<'_>| Some(unit.optional(l.rtt()?.times.as_ref().map(value)));
         Listed::right(group, head, value)
     };
     let rate = |l: &Line<'_>| l.summary.estimate(SampleFigure::Rate).map(|rate| Value::Figure(rate.mean));
     let mut columns = vec![
         Listed::once("", "rate/s", rate),
-        Listed::right(group, "mean [95 %]", |l| Some(Value::from(&l.rtt()?.mean))),
+        Listed::right(group, "mean [95 %]", move |l| Some(unit.estimate(&l.rtt()?.mean))),
         of_times("p50", |times| times.p50.value),
         of_times("p99", |times| times.p99.value),
         of_times("p99.9", |times| times.p999.value),
@@ -101,9 +103,22 @@ fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     columns
 }
 
+/// Unit of times per transaction, including those from the actual send.
+fn unit_of_times<'a>(summaries: impl Iterator<Item = &'a SummaryRecord>) -> ColumnUnit {
+    let all = summaries.flat_map(|summary| [&summary.rtt_us, &summary.rtt_from_send_us]).flatten();
+    let times = all.flat_map(|rtt| {
+        let times = rtt.times.as_ref().map(|times| [times.p50.value, times.p99.value, times.p999.value, times.max]);
+        times.into_iter().flatten().chain([rtt.mean.mean])
+    });
+    ColumnUnit::of(FigureUnit::Microseconds, times)
+}
+
 fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
-    let mut columns =
-        vec![Listed::once("", "Mb/s [95 %]", |l| l.summary.estimate(SampleFigure::Goodput).as_ref().map(Value::from))];
+    let goodput = |record: &CellRecord| record.summary.as_ref()?.estimate(SampleFigure::Goodput);
+    let rates = records.iter().filter_map(|record| Some(goodput(record)?.mean));
+    let unit = ColumnUnit::of(SampleFigure::Goodput.unit(), rates);
+    let head = format!("{} [95 %]", unit.text());
+    let mut columns = vec![Listed::once("", &head, move |l| goodput(l.record).map(|rate| unit.estimate(&rate)))];
     if records.iter().any(|record| record.cell.kind().is_file()) {
         let time = |head, value: fn(&FileSummary) -> Estimate| {
             Listed::once("time (s)", head, move |l| {
@@ -129,28 +144,35 @@ fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
 
 /// CPU time of each endpoint's threads. Other programs report only how busy their machines were.
 fn processor_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
-    let [threads, machines] = match records.iter().all(|record| record.cell.kind().is_transactions()) {
-        true => ["CPU (µs)", "machines busy (µs)"],
-        false => ["CPU (ns per KB)", "machines busy (ns per KB)"],
-    };
     let told = |record: &&CellRecord| record.summary.as_ref().is_some_and(|s| s.cpu_us_at_ends.is_some());
     if !records.iter().any(told) && records.iter().any(|record| busy(record).is_some()) {
-        let busy = |l: &Line<'_>| busy(l.record).map(Value::Figure);
-        return vec![Listed::once(machines, "both endpoints", busy)];
+        let unit = unit_of_busy(records);
+        let busy = move |l: &Line<'_>| busy(l.record).map(|busy| unit.figure(busy));
+        return vec![Listed::once(&format!("machines busy ({})", unit.text()), "both endpoints", busy)];
     }
-    let of = |end: fn(&CpuAtEnds) -> Estimate| {
-        move |l: &Line<'_>| {
-            let cost = UnitEstimate::new(
-                end(l.summary.cpu_us_at_ends.as_ref()?),
-                FigureUnit::cpu_microseconds(l.record.cell.kind()),
-            );
-            cost.converted_to(Metric::unit_of_cpu(l.record.cell.kind())).map(|cost| Value::Figure(cost.mean))
-        }
-    };
-    vec![
-        Listed::once(threads, "init.", of(|ends| ends.initiator)),
-        Listed::once(threads, "resp.", of(|ends| ends.responder)),
-    ]
+    let ends: [fn(&CpuAtEnds) -> Estimate; 2] = [|ends| ends.initiator, |ends| ends.responder];
+    let all = records.iter().flat_map(|record| ends.map(|end| threads_of(record, end))).flatten();
+    let unit = ColumnUnit::of(unit_of_cpu(records), all);
+    let group = format!("CPU ({})", unit.text());
+    let of = |end| move |l: &Line<'_>| threads_of(l.record, end).map(|cost| unit.figure(cost));
+    ["init.", "resp."].into_iter().zip(ends).map(|(head, end)| Listed::once(&group, head, of(end))).collect()
+}
+
+/// CPU time of an endpoint's threads in the unit of CPU time of its test.
+fn threads_of(record: &CellRecord, end: fn(&CpuAtEnds) -> Estimate) -> Option<f64> {
+    let kind = record.cell.kind();
+    let cost = end(record.summary.as_ref()?.cpu_us_at_ends.as_ref()?);
+    let cost = UnitEstimate::new(cost, FigureUnit::cpu_microseconds(kind));
+    Some(cost.converted_to(Metric::unit_of_cpu(kind))?.mean)
+}
+
+/// Stored unit of CPU time of tests of one family.
+fn unit_of_cpu(records: &[&CellRecord]) -> FigureUnit {
+    records.first().map_or(FigureUnit::Microseconds, |record| Metric::unit_of_cpu(record.cell.kind()))
+}
+
+fn unit_of_busy(records: &[&CellRecord]) -> ColumnUnit {
+    ColumnUnit::of(unit_of_cpu(records), records.iter().filter_map(|record| busy(record)))
 }
 
 /// Busy time of both endpoints' machines per transaction or KB, whatever caused it.
@@ -175,7 +197,7 @@ fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
 fn series_column<'a>(records: &[&'a CellRecord]) -> Option<Listed<'a>> {
     let any = records.iter().any(|record| series::trace(record).is_some());
     let value = |line: &Line<'_>| if line.from_send { None } else { series::trace(line.record).map(Value::Trace) };
-    any.then(|| Listed { group: "", column: Column::left("rate over time"), value: Box::new(value) })
+    any.then(|| Listed { group: String::new(), column: Column::left("rate over time"), value: Box::new(value) })
 }
 
 /// Cold against hot: a round trip after a gap compared with one without.
@@ -184,7 +206,7 @@ fn hot_column<'a>(records: &[&'a CellRecord]) -> Option<Listed<'a>> {
     let hot_of = move |cold: &CellRecord| all.iter().find(|hot| is_hot_of(&hot.cell, &cold.cell)).copied();
     let any = records.iter().any(|record| hot_of(record).is_some());
     let value = move |line: &Line<'_>| against_hot(line.record, hot_of(line.record)?);
-    any.then(|| Listed { group: "", column: Column::right("ratio to no gap"), value: Box::new(value) })
+    any.then(|| Listed { group: String::new(), column: Column::right("ratio to no gap"), value: Box::new(value) })
 }
 
 fn is_hot_of(hot: &Cell, cold: &Cell) -> bool {
@@ -217,7 +239,7 @@ fn list(title: &str, records: &[&CellRecord], columns: &[Listed<'_>], notes: &mu
     let timed = records.iter().any(|record| is_open(record)).then(|| "timed from".to_owned());
     let rows = records.iter().flat_map(|record| lines(record, &labels, timed.is_some(), columns, notes)).collect();
     let groups = columns.chunk_by(|one, next| one.group == next.group).map(|columns| Group {
-        title: columns[0].group.into(),
+        title: columns[0].group.clone(),
         columns: columns.iter().map(|listed| listed.column.clone()).collect(),
     });
     let labels = labels.heads().into_iter().chain(timed).collect();
@@ -305,22 +327,27 @@ fn again(document: &ResultDocument, record: &CellRecord, labels: &Labels) -> Opt
 pub(crate) fn detail(document: &ResultDocument) -> Option<Section> {
     let measured: Vec<&CellRecord> = document.cells.iter().filter(|record| rtt_of(record).is_some()).collect();
     let labels = Labels::of_records(&measured);
+    let unit = unit_of_times(measured.iter().filter_map(|record| record.summary.as_ref()));
+    let busy_unit = unit_of_busy(&measured);
     let row = |record: &&CellRecord| {
         let rtt = rtt_of(record)?;
         let percentiles = match &rtt.times {
-            Some(times) => [&times.p50, &times.p99, &times.p999].map(Value::from),
+            Some(times) => [&times.p50, &times.p99, &times.p999].map(|percentile| unit.percentile(percentile)),
             None => [Value::Absent, Value::Absent, Value::Absent],
         };
-        let used = threads(record).into_iter().chain([Value::figure(busy(record))]);
+        let used = threads(record).into_iter().chain([busy_unit.optional(busy(record))]);
         let values = percentiles.into_iter().chain(used).chain([rtt.mean.n.to_string().into()]);
         Some(TableRow::new(labels.line(&record.cell), values))
     };
     let table = Table {
         labels: labels.heads(),
         groups: vec![
-            Group::right("time per transaction (µs)", ["p50 [95 %]", "p99 [95 %]", "p99.9 [95 %]"]),
+            Group::right(
+                format!("time per transaction ({})", unit.text()),
+                ["p50 [95 %]", "p99 [95 %]", "p99.9 [95 %]"],
+            ),
             Group::right("CPU of threads", ["init.", "resp.", "waiting"]),
-            Group::right("machines (µs)", ["busy"]),
+            Group::right(format!("machines ({})", busy_unit.text()), ["busy"]),
             Group::right("", ["n"]),
         ],
         rows: measured.iter().filter_map(row).collect(),

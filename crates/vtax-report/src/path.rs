@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use vtax_model::{
     foreign::ForeignText,
+    metric::FigureUnit,
     nic::{Channels, Coalescing, IrqFacts, Rings},
     result::ResultDocument,
     run::{Hop, PairRecord, PathRecord, RowEnds},
@@ -11,6 +12,7 @@ use vtax_model::{
 
 use super::{
     blocks::distinct,
+    column_unit::exact,
     heading,
     view::{Column, DrawnPath, Group, PathLink, PathStation, Section, SectionPart, Table, TableRow},
     words,
@@ -63,7 +65,7 @@ fn link(hop: &Hop, mtus: &[String]) -> PathLink {
     facts.extend(nic.driver.as_ref().map(driver));
     facts.extend(nic.firmware.as_ref().map(|firmware| format!("firmware {firmware}")));
     facts.extend(nic.bus.as_ref().map(|bus| format!("at {bus}")));
-    facts.extend(nic.speed_mbps.map(|speed| format!("{speed} Mb/s")));
+    facts.extend(nic.speed_mbps.map(|speed| exact(speed.into(), FigureUnit::MegabitsPerSecond)));
     facts.push(format!("MTU {mtu}"));
     facts.extend((!hop.qdisc.is_empty()).then(|| format!("qdisc {}", hop.qdisc)));
     facts.push(queues(hop, nic.channels.as_ref()));
@@ -91,10 +93,11 @@ fn ring_sizes(rings: &Rings) -> String {
 /// Coalesced interrupts add to every round trip.
 fn held_back(coalescing: &Coalescing) -> String {
     let Coalescing { rx_us, rx_frames, tx_us, tx_frames, adaptive_rx, adaptive_tx } = *coalescing;
+    let time = |us: u32| exact(us.into(), FigureUnit::Microseconds);
     let side = |us, frames, adaptive| match (adaptive, frames) {
         (true, _) => "adaptive".to_owned(),
-        (false, 0) => format!("{us} µs"),
-        (false, frames) => format!("{us} µs or {frames} frames"),
+        (false, 0) => time(us),
+        (false, frames) => format!("{} or {frames} frames", time(us)),
     };
     format!(
         "interrupt coalescing: rx {}, tx {}",

@@ -1,7 +1,7 @@
 //! Published peak figures of a whole study, from a source without a table, next to those measured here.
 
 use vtax_model::{
-    metric::{Metric, SampleFigure},
+    metric::{FigureUnit, Metric, SampleFigure},
     published::{Published, PublishedPeak, PublishedTax},
     result::{CellRecord, ResultDocument, TaxRecord},
     study::Row,
@@ -10,6 +10,7 @@ use vtax_model::{
 use super::{
     answer::said,
     blocks::{distinct, rows_head},
+    column_unit::ColumnUnit,
     number::grouped,
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
@@ -46,32 +47,36 @@ fn is_mixed(record: &CellRecord) -> bool {
 
 /// Peak of each row; the bandwidth follows from the block size.
 fn most(peak: PublishedPeak, cells: &[&CellRecord]) -> Table {
-    let theirs =
-        [Value::Figure(peak.iops), Value::Figure(peak.throughput_gb_s * 1e3), Value::Absent, "unpublished".into()];
     let rows = rows(cells);
-    let lines = rows.iter().filter_map(|row| {
-        let iops = |record: &CellRecord| Some(record.summary.as_ref()?.estimate(SampleFigure::Iops)?.mean);
-        let of_row = cells.iter().filter(|record| record.cell.row == *row);
-        let (record, iops) = of_row
-            .filter_map(|record| Some((*record, iops(record)?)))
-            .max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+    let highest: Vec<(Row, &CellRecord, f64)> = rows.iter().filter_map(|row| highest(*row, cells)).collect();
+    let bandwidth = |record: &CellRecord, iops: f64| Some(iops * record.cell.disk()?.block.get().0 as f64 / 1e6);
+    let theirs = peak.throughput_gb_s * 1e3;
+    let all = highest.iter().filter_map(|(_, record, iops)| bandwidth(record, *iops)).chain([theirs]);
+    let unit = ColumnUnit::of(FigureUnit::MegabytesPerSecond, all);
+    let line = |(row, record, iops): &(Row, &CellRecord, f64)| {
         let block = record.cell.disk()?.block;
-        let values = [
-            Value::Figure(iops),
-            Value::Figure(iops * block.get().0 as f64 / 1e6),
-            record.cell.column().to_string().into(),
-            block.to_string().into(),
-        ];
+        let bandwidth = unit.optional(bandwidth(record, *iops));
+        let values =
+            [Value::Figure(*iops), bandwidth, record.cell.column().to_string().into(), block.to_string().into()];
         Some(TableRow::new(vec![row.to_string()], values))
-    });
+    };
+    let theirs = [Value::Figure(peak.iops), unit.figure(theirs), Value::Absent, "unpublished".into()];
     let published = TableRow::new(vec!["published, bare metal".to_owned()], theirs);
     Table {
         caption: "Peak IOPS, random reads and writes".into(),
         labels: vec![rows_head(&rows).into()],
-        groups: vec![Group::right("", ["IOPS", "MB/s", "threads", "I/O size"])],
-        rows: std::iter::once(published).chain(lines).collect(),
+        groups: vec![Group::right("", ["IOPS", unit.text(), "threads", "I/O size"])],
+        rows: std::iter::once(published).chain(highest.iter().filter_map(line)).collect(),
         ..Table::default()
     }
+}
+
+/// Cell of a row with the most IOPS.
+fn highest<'a>(row: Row, cells: &[&'a CellRecord]) -> Option<(Row, &'a CellRecord, f64)> {
+    let iops = |record: &CellRecord| Some(record.summary.as_ref()?.estimate(SampleFigure::Iops)?.mean);
+    let of_row = cells.iter().filter(|record| record.cell.row == row);
+    let all = of_row.filter_map(|record| Some((row, *record, iops(record)?)));
+    all.max_by(|(.., one), (.., other)| one.total_cmp(other))
 }
 
 /// Largest tax of each row. Returns `None` if nothing was compared.

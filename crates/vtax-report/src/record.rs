@@ -1,7 +1,7 @@
 //! Data that every table takes from a cell of a result document, and the kind of the document.
 
 use vtax_model::{
-    metric::{FigureStyle, Metric},
+    metric::Metric,
     result::{CellRecord, CellStatus, Estimate, FileSummary, ResultDocument},
     study::Row,
 };
@@ -35,14 +35,6 @@ pub(crate) fn primary(record: &CellRecord) -> Option<Estimate> {
 
 pub(crate) fn estimate(record: &CellRecord, of: Metric) -> Option<Estimate> {
     record.summary.as_ref()?.estimate(of.figure(record.cell.kind()))
-}
-
-/// Value of a metric, as tables write it.
-pub(crate) fn level(of: Metric, value: f64) -> Value {
-    match of.style() {
-        FigureStyle::Seconds => Value::Seconds(value),
-        FigureStyle::Digits => Value::Figure(value),
-    }
 }
 
 /// Summary of a file transfer.

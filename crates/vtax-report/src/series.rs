@@ -2,6 +2,7 @@
 
 use vtax_model::{
     measurement::Interval,
+    metric::FigureUnit,
     result::{CellRecord, ResultDocument},
     run::SampleReading,
     workload::TestKind,
@@ -9,8 +10,9 @@ use vtax_model::{
 use vtax_stats::median;
 
 use super::{
+    column_unit::ColumnUnit,
     labels,
-    number::{counted, or_dash, percent, three_digits},
+    number::{counted, or_dash, percent},
     view::{Group, Section, SectionPart, Table, TableRow},
 };
 
@@ -120,7 +122,7 @@ fn table(document: &ResultDocument, record: &CellRecord) -> Vec<SectionPart> {
     let table = Table {
         caption: labels::name(document, &record.cell),
         labels: vec!["from (s)".into()],
-        groups: vec![Group::right("", columns.iter().map(|(head, _)| *head))],
+        groups: vec![Group::right("", columns.iter().map(|(head, _)| head))],
         rows: (0..intervals.len()).filter(shown).map(line).collect(),
         ..Table::default()
     };
@@ -131,50 +133,66 @@ fn table(document: &ResultDocument, record: &CellRecord) -> Vec<SectionPart> {
 }
 
 /// Heading, and the text of one interval.
-type Text = (&'static str, fn(&[Joined]) -> String);
+type Text = (String, Box<dyn Fn(&[Joined]) -> String>);
 
 /// Columns that contain a figure.
 fn columns(record: &CellRecord, intervals: &[Vec<Joined>]) -> Vec<Text> {
     let has = |is: fn(&Joined) -> bool| intervals.iter().flatten().any(is);
-    let transactions = record.cell.kind().is_transactions();
     let datagrams = record.cell.medium().is_datagram();
-    let shown = |head: &'static str, is: bool, text: fn(&[Joined]) -> String| is.then_some((head, text));
-    [
-        shown(if transactions { "rate/s [lowest, highest]" } else { "Mb/s [lowest, highest]" }, true, rates),
-        shown("p50 (µs)", has(|joined| joined.rtt.is_some()), |all| median_of(all, |joined| Some(joined.rtt?[0]))),
-        shown("p99", has(|joined| joined.rtt.is_some()), |all| median_of(all, |joined| Some(joined.rtt?[1]))),
-        shown("max", has(|joined| joined.rtt.is_some()), |all| highest(all, |joined| Some(joined.rtt?[2]))),
+    let is_cwnd_shown = !record.cell.kind().is_transactions() && has(|joined| joined.cwnd.is_some());
+    let share =
+        |end: usize| move |all: &[Joined]| percent(middle(all, |joined| Some(joined.cpu[end])).unwrap_or(f64::NAN));
+    let mut columns = vec![rate_column(record, intervals)];
+    columns.extend(time_columns(intervals));
+    let others = [
         shown("lost", datagrams, |all| all.iter().map(|joined| joined.lost).sum::<u64>().to_string()),
         shown("retransmits", has(|joined| joined.retransmits > 0), |all| {
             all.iter().map(|joined| joined.retransmits).sum::<u64>().to_string()
         }),
-        shown("cwnd", !transactions && has(|joined| joined.cwnd.is_some()), |all| median_of(all, |joined| joined.cwnd)),
-        shown("CPU initiator", true, |all| percent(middle(all, |joined| Some(joined.cpu[0])).unwrap_or(f64::NAN))),
-        shown("responder", true, |all| percent(middle(all, |joined| Some(joined.cpu[1])).unwrap_or(f64::NAN))),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+        shown("cwnd", is_cwnd_shown, |all| or_dash(middle(all, |joined| joined.cwnd))),
+        shown("CPU initiator", true, share(0)),
+        shown("responder", true, share(1)),
+    ];
+    columns.extend(others.into_iter().flatten());
+    columns
 }
 
-fn rates(all: &[Joined]) -> String {
-    let text = median_of(all, |joined| Some(joined.rate));
+fn shown(head: &str, is: bool, text: impl Fn(&[Joined]) -> String + 'static) -> Option<Text> {
+    is.then(|| (head.to_owned(), Box::new(text) as _))
+}
+
+fn rate_column(record: &CellRecord, intervals: &[Vec<Joined>]) -> Text {
+    let (name, stored) = match record.cell.kind().is_transactions() {
+        true => (Some("rate/s"), FigureUnit::PerSecond),
+        false => (None, FigureUnit::MegabitsPerSecond),
+    };
+    let unit = ColumnUnit::of(stored, intervals.iter().filter_map(|all| middle(all, |joined| Some(joined.rate))));
+    let head = format!("{} [lowest, highest]", name.unwrap_or(unit.text()));
+    (head, Box::new(move |all| rates(all, unit)))
+}
+
+fn time_columns(intervals: &[Vec<Joined>]) -> Vec<Text> {
+    let times: Vec<[f64; 3]> = intervals.iter().flatten().filter_map(|joined| joined.rtt).collect();
+    let unit = ColumnUnit::of(FigureUnit::Microseconds, times.iter().flatten().copied());
+    let written = move |time: Option<f64>| time.map_or("—".into(), |time| unit.written(time));
+    let columns = [
+        shown(&format!("p50 ({})", unit.text()), true, move |all| written(middle(all, |joined| Some(joined.rtt?[0])))),
+        shown("p99", true, move |all| written(middle(all, |joined| Some(joined.rtt?[1])))),
+        shown("max", true, move |all| written(all.iter().filter_map(|joined| Some(joined.rtt?[2])).reduce(f64::max))),
+    ];
+    columns.into_iter().flatten().filter(|_| !times.is_empty()).collect()
+}
+
+fn rates(all: &[Joined], unit: ColumnUnit) -> String {
+    let text = middle(all, |joined| Some(joined.rate)).map_or("—".into(), |rate| unit.written(rate));
     let (low, high) = all
         .iter()
         .map(|joined| joined.rate)
         .fold((f64::INFINITY, 0.0), |(low, high), rate| (f64::min(low, rate), f64::max(high, rate)));
-    if all.len() < 2 { text } else { format!("{text} [{}, {}]", three_digits(low), three_digits(high)) }
+    if all.len() < 2 { text } else { format!("{text} [{}, {}]", unit.written(low), unit.written(high)) }
 }
 
-fn median_of(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> String {
-    or_dash(middle(all, value))
-}
-
-fn highest(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> String {
-    or_dash(all.iter().filter_map(value).reduce(f64::max))
-}
-
-fn middle(all: &[Joined], value: fn(&Joined) -> Option<f64>) -> Option<f64> {
+fn middle(all: &[Joined], value: impl Fn(&Joined) -> Option<f64>) -> Option<f64> {
     let values: Vec<f64> = all.iter().filter_map(value).collect();
     (!values.is_empty()).then(|| median(&values))
 }

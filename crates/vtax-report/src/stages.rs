@@ -1,11 +1,15 @@
 //! Round-trip breakdown: the time of each stage, and the wire by difference.
 
-use vtax_model::result::{CellRecord, EndStages, ResultDocument, StageFigures, StagesSummary, SummaryRecord};
+use vtax_model::{
+    metric::FigureUnit,
+    result::{CellRecord, EndStages, ResultDocument, StageFigures, StagesSummary, SummaryRecord},
+};
 
 use super::{
     blocks::{BlockCells, blocks},
+    column_unit::ColumnUnit,
     labels,
-    number::{grouped, or_dash, percent, three_digits},
+    number::{grouped, percent},
     view::{Group, Section, SectionPart, Table, TableRow},
 };
 
@@ -47,14 +51,17 @@ fn table(document: &ResultDocument, block: &BlockCells<'_>) -> Option<Table> {
     let records: Vec<&CellRecord> = block.records().filter(|record| stages(record).is_some()).collect();
     let all: Vec<&StagesSummary> = records.iter().filter_map(|record| stages(record)).collect();
     let first = records.first()?;
+    // The stages of all rows are compared with one another.
+    let times = all.iter().flat_map(|summary| STAGES.iter().filter_map(|(.., figures)| Some(figures(summary)?.p50)));
+    let unit = ColumnUnit::of(FigureUnit::Microseconds, times);
     let title = |record: &CellRecord| match block.columns().len() {
-        1 => format!("{} (µs)", record.cell.row),
-        _ => format!("{}, {} (µs)", record.cell.row, record.cell.column().label()),
+        1 => format!("{} ({})", record.cell.row, unit.text()),
+        _ => format!("{}, {} ({})", record.cell.row, record.cell.column().label(), unit.text()),
     };
     let taken = STAGES.iter().filter(|(.., figures)| all.iter().any(|summary| figures(summary).is_some()));
-    let mut rows: Vec<TableRow> = taken.map(|stage| line(stage, &all)).collect();
+    let mut rows: Vec<TableRow> = taken.map(|stage| line(stage, &all, unit)).collect();
     let wire = rows.iter().position(|row| row.labels[0] == "responder").unwrap_or(rows.len());
-    rows.insert(wire, wire_line(&all));
+    rows.insert(wire, wire_line(&all, unit));
     Some(Table {
         caption: if document.cells.len() > 1 {
             labels::test(&first.cell) + &block.rest_of_title()
@@ -64,7 +71,7 @@ fn table(document: &ResultDocument, block: &BlockCells<'_>) -> Option<Table> {
         labels: vec!["at".into(), "stage".into()],
         groups: records.iter().map(|record| Group::right(title(record), ["p50", "p99", "share"])).collect(),
         rows,
-        foot: foot(&records, &all),
+        foot: foot(&records, &all, unit),
     })
 }
 
@@ -72,23 +79,24 @@ fn stages(record: &CellRecord) -> Option<&StagesSummary> {
     record.summary.as_ref()?.stages.as_ref()
 }
 
-fn line((place, what, figures): &StageLine, all: &[&StagesSummary]) -> TableRow {
+fn line((place, what, figures): &StageLine, all: &[&StagesSummary], unit: ColumnUnit) -> TableRow {
     let figures = all.iter().flat_map(|summary| match figures(summary) {
-        Some(figures) => [three_digits(figures.p50), three_digits(figures.p99), share(figures.p50, summary)],
+        Some(figures) => [unit.written(figures.p50), unit.written(figures.p99), share(figures.p50, summary)],
         None => ["—", "—", "—"].map(str::to_owned),
     });
     row(place, what, figures)
 }
 
-fn wire_line(all: &[&StagesSummary]) -> TableRow {
+fn wire_line(all: &[&StagesSummary], unit: ColumnUnit) -> TableRow {
     let figures = all.iter().flat_map(|summary| {
         let wire = summary.wire_us;
-        [or_dash(wire), "—".into(), wire.map_or("—".into(), |wire| share(wire.max(0.0), summary))]
+        [or_dash(wire, unit), "—".into(), wire.map_or("—".into(), |wire| share(wire.max(0.0), summary))]
     });
     row("wire", "there and back", figures)
 }
 
-fn foot(records: &[&CellRecord], all: &[&StagesSummary]) -> Vec<TableRow> {
+fn foot(records: &[&CellRecord], all: &[&StagesSummary], unit: ColumnUnit) -> Vec<TableRow> {
+    let or_dash = |time| or_dash(time, unit);
     let of = |figures: Option<StageFigures>| {
         [or_dash(figures.map(|figures| figures.p50)), or_dash(figures.map(|figures| figures.p99)), String::new()]
     };
@@ -102,6 +110,10 @@ fn foot(records: &[&CellRecord], all: &[&StagesSummary]) -> Vec<TableRow> {
         row("all", "sum of the medians", sums),
         row("all", "round trip", whole),
     ]
+}
+
+fn or_dash(time: Option<f64>, unit: ColumnUnit) -> String {
+    time.map_or("—".into(), |time| unit.written(time))
 }
 
 fn row(place: &str, what: &str, figures: impl Iterator<Item = String>) -> TableRow {

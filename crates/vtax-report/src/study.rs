@@ -12,19 +12,20 @@ use vtax_model::{
     result::{CellRecord, ResultDocument},
     run::Failure,
     study::{Row, StepRecord},
-    workload::TestKind,
+    workload::{TestKind, WorkUnit},
 };
 
 use super::{
     Format, Options, answer, bars,
     blocks::{self, BlockCells, blocks, distinct, quantity, rows_head},
+    column_unit::ColumnUnit,
     detail, forest, heading, host_cpu, labels, machine, measure,
     notes::Notes,
     number::{counted, grouped},
     pairs, path, peak, placement, reading,
-    record::{absence, compares_engines, file, unavailable},
+    record::{absence, compares_engines, file, primary, unavailable},
     series, stages,
-    tax::{Costs, level_of},
+    tax::Costs,
     trouble,
     view::{Group, Section, SectionPart, Table, TableRow, Value, View},
     words,
@@ -192,12 +193,19 @@ impl Figured<'_> {
         Table { labels, groups, rows, ..Table::default() }
     }
 
+    /// Unit of our figures and the published ones.
+    fn unit(&self, test: TestKind) -> ColumnUnit {
+        let records = || self.block.records().filter(|record| record.cell.kind() == test);
+        let ours = records().filter_map(|record| Some(primary(record)?.mean));
+        let theirs = records().filter(|_| self.published).flat_map(|record| &record.published_on);
+        ColumnUnit::of_metric(Metric::of(test), test, ours.chain(theirs.map(|figure| figure.value)))
+    }
+
     fn groups(&self, test: TestKind) -> Vec<Group> {
-        let ours = Group::right(quantity(test), self.block.columns().into_iter().map(ColumnKey::label));
-        let theirs = Group::right(
-            format!("{}, published", quantity(test)),
-            self.systems(test).iter().map(ForeignText::to_string),
-        );
+        let quantity = quantity(test, self.unit(test));
+        let ours = Group::right(&quantity, self.block.columns().into_iter().map(ColumnKey::label));
+        let theirs =
+            Group::right(format!("{quantity}, published"), self.systems(test).iter().map(ForeignText::to_string));
         [Some(ours), Some(theirs).filter(|group| !group.columns.is_empty())].into_iter().flatten().collect()
     }
 
@@ -205,11 +213,12 @@ impl Figured<'_> {
         let columns = self.block.columns();
         let mut figures = Vec::new();
         for test in tests {
+            let unit = self.unit(*test);
             let records: Vec<_> = columns.iter().map(|column| self.block.cell(row, *column, *test)).collect();
-            figures.extend(records.iter().map(|record| figure(*record, self.notes)));
+            figures.extend(records.iter().map(|record| figure(*record, unit, self.notes)));
             for system in self.systems(*test) {
                 let published = records.iter().flatten().find_map(|record| published_on(record, &system.to_string()));
-                figures.push(Value::or_absent(published.map(|figure| figure.value.to_string())));
+                figures.push(published.map_or(Value::Absent, |figure| unit.given(figure.value)));
             }
         }
         TableRow::new(vec![row.to_string()], figures)
@@ -245,7 +254,10 @@ impl Figured<'_> {
         }
         let mut figures = match record.and_then(file) {
             Some(file) => [&file.real, &file.user, &file.sys].map(|time| Value::Seconds(time.mean)).to_vec(),
-            None => vec![figure(record, self.notes), Value::Absent, Value::Absent],
+            None => {
+                let unit = ColumnUnit::of(FigureUnit::Seconds, []);
+                vec![figure(record, unit, self.notes), Value::Absent, Value::Absent]
+            }
         };
         for system in systems {
             let theirs = record.and_then(|record| published_on(record, &system.to_string()));
@@ -261,8 +273,9 @@ impl Figured<'_> {
 }
 
 /// Primary figure of a cell, without its interval.
-fn figure(record: Option<&CellRecord>, notes: &mut Notes) -> Value {
-    record.and_then(level_of).unwrap_or_else(|| absence(record, notes))
+fn figure(record: Option<&CellRecord>, unit: ColumnUnit, notes: &mut Notes) -> Value {
+    let level = record.and_then(primary).map(|estimate| unit.figure(estimate.mean));
+    level.unwrap_or_else(|| absence(record, notes))
 }
 
 fn published_on<'a>(record: &'a CellRecord, system: &str) -> Option<&'a PublishedFigure> {
@@ -273,28 +286,35 @@ fn published_on<'a>(record: &'a CellRecord, system: &str) -> Option<&'a Publishe
 /// measured.
 fn processor_time(block: &BlockCells<'_>) -> Option<Table> {
     let (tests, columns, rows) = (block.tests(), block.columns(), block.rows());
-    let keys = || tests.iter().flat_map(|test| columns.iter().map(move |column| (*test, *column)));
+    let unit = |test: TestKind| {
+        let records = block.records().filter(|record| record.cell.kind() == test);
+        ColumnUnit::of(Metric::unit_of_cpu(test), records.filter_map(processor_cost))
+    };
+    let units: Vec<(TestKind, ColumnUnit)> = tests.iter().map(|test| (*test, unit(*test))).collect();
+    let keys = || units.iter().flat_map(|of_test| columns.iter().map(move |column| (*of_test, *column)));
     let line = |row: &Row| {
-        let costs: Vec<_> =
-            keys().map(|(test, column)| block.cell(*row, column, test).and_then(processor_cost)).collect();
+        let cost = |((test, unit), column): ((TestKind, ColumnUnit), ColumnKey)| {
+            block.cell(*row, column, test).and_then(processor_cost).map(|cost| unit.figure(cost))
+        };
+        let costs: Vec<Option<Value>> = keys().map(cost).collect();
         let any = costs.iter().any(Option::is_some);
-        any.then(|| TableRow::new(vec![row.to_string()], costs.into_iter().map(Value::figure)))
+        any.then(|| TableRow::new(vec![row.to_string()], costs.into_iter().map(Value::or_absent)))
     };
     let heads = || columns.iter().map(|column| column.label());
     let table = Table {
         caption: format!("{}: busy time of both endpoints' machines, whatever caused it", block.title()),
         labels: vec![rows_head(&rows).into()],
-        groups: tests.iter().map(|test| Group::right(processor_quantity(*test), heads())).collect(),
+        groups: units.iter().map(|(test, unit)| Group::right(processor_quantity(*test, *unit), heads())).collect(),
         rows: rows.iter().filter_map(line).collect(),
         ..Table::default()
     };
     (!table.rows.is_empty()).then_some(table)
 }
 
-fn processor_quantity(test: TestKind) -> String {
-    let unit = match Metric::unit_of_cpu(test) {
-        FigureUnit::Microseconds => "µs per transaction",
-        unit => unit.text(),
+fn processor_quantity(test: TestKind, unit: ColumnUnit) -> String {
+    let unit = match test.work_unit() {
+        WorkUnit::Transaction => format!("{} per transaction", unit.text()),
+        WorkUnit::Kilobyte => unit.text().to_owned(),
     };
     let of = if test.is_plain() { String::new() } else { format!("{test}, ") };
     format!("busy ({of}{unit})")

@@ -6,7 +6,7 @@ pub(crate) mod threads;
 use vtax_model::{
     analysis::noise,
     cell::{self, ColumnKey},
-    metric::{CostUnit, Metric, SampleFigure},
+    metric::{Metric, SampleFigure},
     result::{CellRecord, Delta, FloorRecord, ResultDocument, TaxRecord},
     study::Row,
     workload::TestKind,
@@ -16,10 +16,11 @@ use vtax_stats::Verdict;
 use super::{
     Options,
     blocks::{BlockCells, distinct, rows_head},
+    column_unit::ColumnUnit,
     disks,
     notes::Notes,
-    number::{bound, cost, whole_change},
-    record::{self, absence, estimate, primary, unavailable},
+    number::{bound, whole_change},
+    record::{absence, estimate, unavailable},
     view::{Column, Group, JudgedChange, Table, TableRow, Value},
     words,
 };
@@ -34,6 +35,9 @@ struct Told {
     cost: bool,
     /// Set if published figures appear next to ours.
     published: bool,
+    /// Unit of our levels and the published ones.
+    unit: ColumnUnit,
+    cost_unit: ColumnUnit,
 }
 
 pub(crate) struct Costs<'a> {
@@ -122,16 +126,13 @@ impl<'a> Costs<'a> {
         let published = self.published && records.iter().any(|record| record.published.is_some());
         let cost =
             tax && self.options.detail && records.iter().filter_map(|record| record.tax_of(metric)).any(has_cost);
-        Told {
-            metric,
-            tax,
-            cost,
-            published: published && records.iter().all(|record| metric == Metric::of(record.cell.kind())),
-        }
+        let published = published && records.iter().all(|record| metric == Metric::of(record.cell.kind()));
+        let [unit, cost_unit] = units(records, metric, published);
+        Told { metric, tax, cost, published, unit, cost_unit }
     }
 
     fn caption(&self, test: TestKind, told: Told, title: Option<&str>) -> String {
-        let what = told.metric.caption(test);
+        let what = told.metric.caption(test, told.unit.text());
         let tax = if told.tax { format!(", and the tax compared with {}", self.reference()) } else { String::new() };
         let title = title.map_or(String::new(), |title| format!("{}: ", words::capital(title)));
         format!("{title}{what}{tax}")
@@ -170,28 +171,28 @@ impl<'a> Costs<'a> {
         let is_baseline = record.is_some_and(|record| record.cell.row == self.document.baseline);
         let mut values: Vec<Value> =
             told.metric.beside().map(|(figure, _)| beside(record, figure)).into_iter().collect();
-        values.push(self.level(record, told.metric));
+        values.push(self.level(record, told.metric, told.unit));
         if told.tax {
             values.push(record.map_or(Value::Absent, |record| self.tax(record, told.metric)));
         }
         if told.cost {
             let delta = record.and_then(|record| record.tax_of(told.metric)).and_then(|tax| tax.delta.as_ref());
-            values.push(delta.map_or("".into(), |delta| in_unit(delta).into()));
+            values.push(delta.map_or("".into(), |delta| in_unit(delta, told.cost_unit).into()));
         }
         if told.published {
             let theirs = record.and_then(|record| record.published);
             let of_baseline = baseline.and_then(|record| record.published).filter(|_| !is_baseline);
             let tax = theirs.zip(of_baseline).map(|(theirs, baseline)| whole_change(theirs / baseline));
             let absent = if is_baseline { Value::from("") } else { Value::Absent };
-            values.push(Value::or_absent(theirs.map(|theirs| theirs.to_string())));
+            values.push(theirs.map_or(Value::Absent, |theirs| told.unit.given(theirs)));
             values.push(tax.map_or(absent, Value::from));
         }
         values
     }
 
-    fn level(&mut self, record: Option<&CellRecord>, of: Metric) -> Value {
+    fn level(&mut self, record: Option<&CellRecord>, of: Metric, unit: ColumnUnit) -> Value {
         let level = record.and_then(|record| level(record, of));
-        level.map_or_else(|| absence(record, self.notes), |value| record::level(of, value))
+        level.map_or_else(|| absence(record, self.notes), |value| unit.figure(value))
     }
 
     /// Cost of a cell compared with the baseline's.
@@ -238,17 +239,24 @@ fn verdict_words(tax: &TaxRecord) -> String {
 
 fn columns(told: Told, test: TestKind) -> Vec<Column> {
     let beside = told.metric.beside().map(|(_, head)| Column::right(head));
-    let mut columns: Vec<Column> = beside.into_iter().chain([Column::right(told.metric.head(test))]).collect();
+    let mut columns: Vec<Column> =
+        beside.into_iter().chain([Column::right(told.metric.head(test, told.unit.text()))]).collect();
     columns.extend(told.tax.then(|| Column::left("tax [95 %]")));
-    columns.extend(told.cost.then(|| Column::right(format!("{} [95 %]", cost_unit(told.metric, test)))));
+    columns.extend(told.cost.then(|| Column::right(format!("{} [95 %]", told.cost_unit.text()))));
     if told.published {
         columns.extend(["published", "published tax"].map(Column::right));
     }
     columns
 }
 
-fn cost_unit(metric: Metric, test: TestKind) -> &'static str {
-    unit(metric.cost_unit(test))
+/// Units of the levels and of the costs of these cells.
+fn units(records: &[&CellRecord], metric: Metric, published: bool) -> [ColumnUnit; 2] {
+    let test = records[0].cell.kind();
+    let ours = records.iter().filter_map(|record| level(record, metric));
+    let theirs = records.iter().filter(|_| published).filter_map(|record| record.published);
+    let deltas = records.iter().filter_map(|record| record.tax_of(metric)?.delta.as_ref());
+    let costs = deltas.map(|delta| figures_of(delta).map(f64::abs).into_iter().fold(0.0, f64::max));
+    [ColumnUnit::of_metric(metric, test, ours.chain(theirs)), ColumnUnit::of_costs(metric, test, costs)]
 }
 
 fn has_cost(tax: &TaxRecord) -> bool {
@@ -259,14 +267,9 @@ fn of_spot<'a>((block, column): &Spot<'a>, test: TestKind) -> Vec<&'a CellRecord
     block.rows().into_iter().filter_map(|row| block.cell(row, *column, test)).collect()
 }
 
-/// Level of a cell by a metric, in the unit of its table.
+/// Level of a cell by a metric, in its stored unit.
 pub(crate) fn level(record: &CellRecord, of: Metric) -> Option<f64> {
     estimate(record, of).map(|estimate| estimate.mean)
-}
-
-/// Primary level of a cell.
-pub(crate) fn level_of(record: &CellRecord) -> Option<Value> {
-    primary(record).map(|estimate| record::level(Metric::of(record.cell.kind()), estimate.mean))
 }
 
 /// Empty where there is none: the figure next to it shows the reason.
@@ -276,8 +279,12 @@ fn beside(record: Option<&CellRecord>, figure: SampleFigure) -> Value {
 }
 
 /// Formats a tax as a time: `+2.53 [2.41, 2.66]`.
-fn in_unit(Delta { delta, delta_low, delta_high, .. }: &Delta) -> String {
-    cost(*delta, *delta_low, *delta_high).join(" ")
+fn in_unit(delta: &Delta, unit: ColumnUnit) -> String {
+    unit.cost(figures_of(delta))
+}
+
+fn figures_of(Delta { delta, delta_low, delta_high, .. }: &Delta) -> [f64; 3] {
+    [*delta, *delta_low, *delta_high]
 }
 
 /// Upper bound of how much worse the cell is.
@@ -322,13 +329,5 @@ pub(crate) fn why_noisy(document: &ResultDocument, record: &CellRecord) -> Strin
                  (--samples) narrow the interval"
             .into(),
         false => format!("too noisy to tell: a factor of two would have gone unnoticed: {}", told.join("; ")),
-    }
-}
-
-pub(crate) fn unit(unit: CostUnit) -> &'static str {
-    match unit {
-        CostUnit::Microseconds => "µs",
-        CostUnit::NanosecondsPerKb => "ns/KB",
-        CostUnit::Seconds => "s",
     }
 }

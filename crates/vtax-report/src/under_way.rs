@@ -12,6 +12,7 @@ use vtax_model::{
 
 use super::{
     blocks::{BlockCells, blocks, distinct, rows_head},
+    column_unit::{ColumnUnit, sized},
     labels,
     number::{counted, grouped, three_digits, waiting},
     tax::finding,
@@ -60,8 +61,8 @@ fn last(document: &ResultDocument, cell: &Cell, sample: &SampleReading) -> Strin
     } else {
         String::new()
     };
-    let value = three_digits(sample.metric(of, test));
-    format!("Last: {}: {value} {}{rate}.", labels::name(document, cell), of.unit(test))
+    let value = sized(sample.metric(of, test), of.figure(test).unit());
+    format!("Last: {}: {value}{rate}.", labels::name(document, cell))
 }
 
 struct SoFar<'a> {
@@ -87,7 +88,7 @@ impl SoFar<'_> {
             TableRow::new(vec![row.to_string()], self.taken(&mine).into_iter().chain(figures))
         };
         let group = |block: &Block| {
-            let heads = [Column::right(Metric::of(block.kind()).unit(block.kind())), Column::left("tax")];
+            let heads = [Column::right(self.unit(*block).text()), Column::left("tax")];
             let columns = heads.into_iter().take(if self.is_compared(*block) { 2 } else { 1 }).collect();
             Group { title: self.title(*block, instruments.len() > 1), columns }
         };
@@ -131,20 +132,30 @@ impl SoFar<'_> {
         vec![format!("{taken}/{total}").into(), Value::Bar(taken as f64 / total.max(1) as f64)]
     }
 
+    /// Unit of the levels of a block.
+    fn unit(&self, block: Block) -> ColumnUnit {
+        let records = self.document.cells.iter().filter(|record| record.cell.block() == block);
+        ColumnUnit::of_metric(Metric::of(block.kind()), block.kind(), records.filter_map(level))
+    }
+
     fn figures(&self, record: Option<&CellRecord>, block: Block) -> Vec<Value> {
         let of = Metric::of(block.kind());
-        let level = record.and_then(|record| {
-            let values: Vec<f64> = record.samples.iter().map(|sample| sample.metric(of, block.kind())).collect();
-            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-        });
         let tax = record
             .and_then(|record| record.tax_of(of))
             .map(|tax| JudgedChange { words: String::new(), ..finding(tax) });
         let is_baseline = record.is_some_and(|record| record.cell.row == self.document.baseline);
         let none = if is_baseline { Value::from("") } else { Value::Absent };
-        let figures = [Value::figure(level), tax.map_or(none, Value::Judged)];
+        let level = self.unit(block).optional(record.and_then(level));
+        let figures = [level, tax.map_or(none, Value::Judged)];
         figures.into_iter().take(if self.is_compared(block) { 2 } else { 1 }).collect()
     }
+}
+
+/// Mean over the samples so far.
+fn level(record: &CellRecord) -> Option<f64> {
+    let test = record.cell.kind();
+    let values: Vec<f64> = record.samples.iter().map(|sample| sample.metric(Metric::of(test), test)).collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 #[cfg(test)]

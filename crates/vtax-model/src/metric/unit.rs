@@ -5,36 +5,74 @@ use crate::{
     workload::{TestKind, WorkUnit},
 };
 
-/// The unit of a figure of a sample.
+/// The unit of a figure: of a sample, or of a column in which samples appear by size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
     /// Transactions or I/Os.
     PerSecond,
+    /// 10^-9 s.
+    Nanoseconds,
     /// Time, or CPU time per transaction.
     Microseconds,
+    /// 10^-3 s.
+    Milliseconds,
+    /// Time of a file transfer.
+    Seconds,
+    /// 10^3 bits a second.
+    KilobitsPerSecond,
     /// 10^6 bits a second.
     MegabitsPerSecond,
+    /// 10^9 bits a second.
+    GigabitsPerSecond,
+    /// 10^3 bytes a second.
+    KilobytesPerSecond,
     /// 10^6 bytes a second.
     MegabytesPerSecond,
+    /// 10^9 bytes a second.
+    GigabytesPerSecond,
     /// For 1,024 bytes.
     NanosecondsPerKb,
     /// For 1,024 bytes.
     MicrosecondsPerKb,
-    /// Time of a file transfer.
-    Seconds,
+    /// For 1,024 bytes.
+    MillisecondsPerKb,
 }
+
+/// Units of one quantity with their powers of ten, smallest first.
+type Ladder = &'static [(FigureUnit, i32)];
+
+const COUNTS: Ladder = &[(FigureUnit::PerSecond, 0)];
+const TIMES: Ladder = &[
+    (FigureUnit::Nanoseconds, -9),
+    (FigureUnit::Microseconds, -6),
+    (FigureUnit::Milliseconds, -3),
+    (FigureUnit::Seconds, 0),
+];
+const BITS: Ladder =
+    &[(FigureUnit::KilobitsPerSecond, 3), (FigureUnit::MegabitsPerSecond, 6), (FigureUnit::GigabitsPerSecond, 9)];
+const BYTES: Ladder =
+    &[(FigureUnit::KilobytesPerSecond, 3), (FigureUnit::MegabytesPerSecond, 6), (FigureUnit::GigabytesPerSecond, 9)];
+const TIMES_PER_KB: Ladder =
+    &[(FigureUnit::NanosecondsPerKb, -9), (FigureUnit::MicrosecondsPerKb, -6), (FigureUnit::MillisecondsPerKb, -3)];
 
 impl FigureUnit {
     /// As in the caption of a table.
     pub fn text(self) -> &'static str {
         match self {
             FigureUnit::PerSecond => "a second",
+            FigureUnit::Nanoseconds => "ns",
             FigureUnit::Microseconds => "µs",
+            FigureUnit::Milliseconds => "ms",
+            FigureUnit::Seconds => "s",
+            FigureUnit::KilobitsPerSecond => "kb/s",
             FigureUnit::MegabitsPerSecond => "Mb/s",
+            FigureUnit::GigabitsPerSecond => "Gb/s",
+            FigureUnit::KilobytesPerSecond => "kB/s",
             FigureUnit::MegabytesPerSecond => "MB/s",
+            FigureUnit::GigabytesPerSecond => "GB/s",
             FigureUnit::NanosecondsPerKb => "ns per KB",
             FigureUnit::MicrosecondsPerKb => "µs per KB",
-            FigureUnit::Seconds => "s",
+            FigureUnit::MillisecondsPerKb => "ms per KB",
         }
     }
 
@@ -46,14 +84,20 @@ impl FigureUnit {
         }
     }
 
-    /// By what a value in this unit is multiplied in another one of the same quantity; none for another quantity.
-    fn factor(self, to: FigureUnit) -> Option<f64> {
-        match (self, to) {
-            _ if self == to => Some(1.0),
-            (FigureUnit::MicrosecondsPerKb, FigureUnit::NanosecondsPerKb) => Some(1e3),
-            (FigureUnit::NanosecondsPerKb, FigureUnit::MicrosecondsPerKb) => Some(1e-3),
-            _ => None,
-        }
+    /// Returns all units of the same quantity, smallest first.
+    pub fn alternatives(self) -> impl DoubleEndedIterator<Item = FigureUnit> {
+        self.ladder().iter().map(|(unit, _)| *unit)
+    }
+
+    /// Returns the factor that converts a value to another unit; none for a unit of another quantity.
+    pub fn factor(self, to: FigureUnit) -> Option<f64> {
+        let power = |wanted| self.ladder().iter().find(|(unit, _)| *unit == wanted).map(|(_, power)| *power);
+        Some(10f64.powi(power(self)? - power(to)?))
+    }
+
+    fn ladder(self) -> Ladder {
+        let all = [COUNTS, TIMES, BITS, BYTES, TIMES_PER_KB];
+        all.into_iter().find(|ladder| ladder.iter().any(|(unit, _)| *unit == self)).unwrap_or_default()
     }
 }
 
@@ -91,5 +135,8 @@ mod tests {
         assert_eq!(cost.converted_to(FigureUnit::NanosecondsPerKb), Some(in_ns));
         assert_eq!(cost.converted_to(FigureUnit::MicrosecondsPerKb), Some(estimate));
         assert_eq!(cost.converted_to(FigureUnit::Microseconds), None);
+        assert_eq!(FigureUnit::Microseconds.factor(FigureUnit::Seconds), Some(1e-6));
+        assert_eq!(FigureUnit::MegabitsPerSecond.factor(FigureUnit::MegabytesPerSecond), None);
+        assert_eq!(FigureUnit::PerSecond.factor(FigureUnit::PerSecond), Some(1.0));
     }
 }

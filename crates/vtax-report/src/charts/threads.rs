@@ -12,8 +12,6 @@ use vtax_plot::{Heading, Measured, Quantity, Reach, Scaling, ScalingLine, Scalin
 use super::{Drawn, measured, percent};
 use crate::{blocks::BlockCells, record::primary, tax};
 
-type Value = fn(&CellRecord, Metric) -> Option<Measured>;
-
 impl Drawn<'_> {
     /// Charts of a block whose tests differ by threads.
     pub(super) fn by_threads(&self, block: &BlockCells<'_>, test: TestKind) -> Vec<Scaling> {
@@ -24,8 +22,9 @@ impl Drawn<'_> {
             let summary = "I/Os completed per second by all threads together.";
             self.scaling(block, test, [head, head, ""], summary, |record, of| beside(record, of.beside()?.0))
         });
-        let level = self.scaling(block, test, [name, name, of.unit(test)], "Mean of each row.", |record, _| {
-            Some(measured(&primary(record)?))
+        let unit = self.unit(test);
+        let level = self.scaling(block, test, [name, name, unit.text()], "Mean of each row.", |record, _| {
+            Some(measured(&unit.converted(primary(record)?)))
         });
         let against = format!("{} compared with {baseline}", test.quantity().short);
         let summary = format!("Cost of each row compared with {baseline} at the same number of threads.");
@@ -48,7 +47,7 @@ impl Drawn<'_> {
         test: TestKind,
         [title, name, unit]: [&str; 3],
         summary: &str,
-        value: Value,
+        value: impl Fn(&CellRecord, Metric) -> Option<Measured>,
     ) -> Scaling {
         let columns = tax::threads::columns(block, test);
         let line = |row| {

@@ -13,6 +13,7 @@ use super::{Costs, beside, finding, in_unit, level};
 use crate::{
     answer::said,
     blocks::{BlockCells, rows_head},
+    column_unit::ColumnUnit,
     disks,
     record::unavailable,
     view::{Group, JudgedChange, Table, TableRow, Value},
@@ -26,9 +27,9 @@ const FEW: usize = 2;
 #[derive(Clone, Copy)]
 enum Figure {
     Beside(SampleFigure, &'static str),
-    Level,
+    Level(ColumnUnit),
     Tax,
-    Cost,
+    Cost(ColumnUnit),
 }
 
 /// Returns `true` if a block has more numbers of threads in this test than a table can show with all figures of each.
@@ -56,9 +57,9 @@ impl Costs<'_> {
         let told = self.told(&records, of);
         let figures = [
             of.beside().map(|(figure, head)| Figure::Beside(figure, head)),
-            Some(Figure::Level),
+            Some(Figure::Level(told.unit)),
             told.tax.then_some(Figure::Tax),
-            told.cost.then_some(Figure::Cost),
+            told.cost.then_some(Figure::Cost(told.cost_unit)),
         ];
         let tables: Vec<Table> =
             figures.into_iter().flatten().map(|figure| self.of_figure(block, (test, of), figure)).collect();
@@ -86,9 +87,9 @@ impl Costs<'_> {
         let against = || format!("{} compared with {}, with 95 % intervals", of.noun(), self.reference());
         match figure {
             Figure::Beside(_, head) => head.to_owned(),
-            Figure::Level => of.caption(test),
+            Figure::Level(unit) => of.caption(test, unit.text()),
             Figure::Tax => format!("tax on {}", against()),
-            Figure::Cost => format!("cost in {} of {}", super::cost_unit(of, test), against()),
+            Figure::Cost(unit) => format!("cost in {} of {}", unit.text(), against()),
         }
     }
 
@@ -103,7 +104,7 @@ impl Costs<'_> {
         if is_unavailable(block, row, test) {
             let records: Vec<&CellRecord> = of_row(block, row, test);
             let first =
-                matches!(figure, Figure::Beside(..)) || of.beside().is_none() && matches!(figure, Figure::Level);
+                matches!(figure, Figure::Beside(..)) || of.beside().is_none() && matches!(figure, Figure::Level(_));
             let text = unavailable(&records, self.notes).filter(|_| first && !self.told.contains(&row))?;
             return Some(TableRow::without_values(vec![row.to_string()], text));
         }
@@ -116,9 +117,9 @@ impl Costs<'_> {
         let tax = record.and_then(|record| record.tax_of(of));
         match (figure, tax) {
             (Figure::Beside(figure, _), _) => beside(record, figure),
-            (Figure::Level, _) => self.level(record, of),
-            (Figure::Cost, tax) => {
-                tax.and_then(|tax| tax.delta.as_ref()).map_or("".into(), |delta| in_unit(delta).into())
+            (Figure::Level(unit), _) => self.level(record, of, unit),
+            (Figure::Cost(unit), tax) => {
+                tax.and_then(|tax| tax.delta.as_ref()).map_or("".into(), |delta| in_unit(delta, unit).into())
             }
             // The colour carries the verdict, for whose words there is no room here.
             (Figure::Tax, Some(tax)) if tax.verdict.is_shown() || tax.verdict == Verdict::NotConfirmed => {

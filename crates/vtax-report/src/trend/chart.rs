@@ -2,9 +2,10 @@
 
 use vtax_plot::{Chart, Heading, Measured, PlotError, Quantity, Trend, TrendChange, TrendLine, TrendRun};
 
-use super::{CellTrend, RunTrend};
+use super::{CellTrend, RunTrend, draw::unit};
 use crate::{
     blocks::grouped,
+    column_unit::ColumnUnit,
     html::{self, Article},
     labels, words,
 };
@@ -29,21 +30,22 @@ impl RunTrend {
     fn chart(&self, cells: &[&CellTrend]) -> Trend {
         let (cell, of) = (&cells[0].cell, cells[0].of);
         let test = cell.kind();
+        let unit = unit(cells);
         let title =
             format!("{}, {} ({})", labels::test(cell), cell.column().label(), words::of_instrument(cell.instrument));
         let summary = format!("{} results per row, oldest first.", self.results.len());
         Trend {
             heading: Heading::new(title, summary),
-            quantity: Quantity::new(of.name_of(test), of.unit(test)),
-            lines: cells.iter().map(|cell| self.line(cell)).collect(),
+            quantity: Quantity::new(of.name_of(test), unit.text()),
+            lines: cells.iter().map(|cell| self.line(cell, unit)).collect(),
             changes: self.changes(cells),
         }
     }
 
-    fn line(&self, cell: &CellTrend) -> TrendLine {
+    fn line(&self, cell: &CellTrend, unit: ColumnUnit) -> TrendLine {
         let run = |figure: &super::TrendFigure| {
             let at = self.results[figure.result].started.parse().ok()?;
-            Some(TrendRun { at, measured: Measured::plain(figure.value) })
+            Some(TrendRun { at, measured: Measured::plain(unit.value(figure.value)) })
         };
         TrendLine { name: cell.cell.row.to_string(), runs: cell.figures.iter().filter_map(run).collect() }
     }

@@ -7,9 +7,9 @@ use super::{CellTrend, RunTrend, TrendStep};
 use crate::{
     Options,
     blocks::grouped,
+    column_unit::ColumnUnit,
     heading::date,
     number::{brief_interval, counted, percent},
-    record,
     styled::StyledText,
     view::{Column, Group, JudgedChange, Section, SectionPart, Table, TableRow, Value, View},
     words,
@@ -138,7 +138,8 @@ impl RunTrend {
         let section = |((instrument, transport, test), cells): ((_, _, _), Vec<&CellTrend>)| {
             let by =
                 if several { format!("{}, ", words::capital(words::of_instrument(instrument))) } else { String::new() };
-            let quantity = quantity(cells[0]);
+            let unit = unit(&cells);
+            let quantity = cells[0].of.quantity(cells[0].cell.kind(), unit.text());
             let columns = [
                 Column::left("results"),
                 Column::right("first"),
@@ -148,7 +149,7 @@ impl RunTrend {
             let table = Table {
                 labels: vec!["cell".into()],
                 groups: vec![Group::untitled(columns)],
-                rows: cells.into_iter().map(|cell| self.row(cell, transport_and_test(&cell.cell))).collect(),
+                rows: cells.into_iter().map(|cell| self.row(cell, transport_and_test(&cell.cell), unit)).collect(),
                 ..Table::default()
             };
             Section::of(format!("{by}{transport} {test}: {quantity}"), vec![SectionPart::Table(table)])
@@ -156,13 +157,13 @@ impl RunTrend {
         grouped(self.cells.iter().map(|cell| (key(cell), cell))).into_iter().map(section).collect()
     }
 
-    fn row(&self, cell: &CellTrend, test: String) -> TableRow {
+    fn row(&self, cell: &CellTrend, test: String, unit: ColumnUnit) -> TableRow {
         let name = cell.name.replacen(&format!(", {test}"), "", 1);
         let values = cell.values();
         let starts = |step: &TrendStep| cell.figures.iter().position(|figure| figure.result == step.first_after);
         let first = cell.changes.first().and_then(starts).unwrap_or(values.len());
         let last = cell.changes.last().and_then(starts).unwrap_or(0);
-        let figure = |value: f64| record::level(cell.of, value);
+        let figure = |value: f64| unit.figure(value);
         let change = cell.changes.last().map_or_else(
             || Value::Text("no shift shown".into()),
             |step| {
@@ -200,9 +201,9 @@ fn transport_and_test(cell: &Cell) -> String {
     crate::labels::test(cell)
 }
 
-/// Returns e.g. `RTT (µs)`.
-fn quantity(cell: &CellTrend) -> String {
-    cell.of.quantity(cell.cell.kind())
+/// Unit of cells with the same test.
+pub(super) fn unit(cells: &[&CellTrend]) -> ColumnUnit {
+    ColumnUnit::of_metric(cells[0].of, cells[0].cell.kind(), cells.iter().flat_map(|cell| cell.values()))
 }
 
 /// Returns e.g. `bridge TCP RR takes 12 % longer [+9, +15]`.
