@@ -23,6 +23,7 @@
 //!
 //! Names and labels are untrusted: they are drawn as text only. Figures that are not finite are omitted.
 
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod chart;

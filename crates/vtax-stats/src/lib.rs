@@ -22,6 +22,7 @@
 //! Inputs are checked to be finite ([`StatsError`]), nothing reads a clock, and the only random numbers are seeded from
 //! the data: the same samples give the same sentence.
 
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 pub mod confidence;
