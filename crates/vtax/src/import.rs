@@ -47,7 +47,6 @@ const LARGEST: u64 = 64 << 20;
 /// More than a loop over all sizes has in a day. Each is compared with those before it.
 const MOST_OUTPUTS: usize = 10_000;
 
-/// The place of an output.
 #[derive(Debug, Clone)]
 pub(crate) struct OutputPlace {
     file: PathBuf,

@@ -21,7 +21,6 @@ const LARGEST_MESSAGE: f64 = (1_u64 << 40) as f64;
 /// A file's data on a test.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ForeignTest {
-    /// The name of its format.
     pub(super) format: &'static str,
     /// The program, with its version if the file reports it.
     pub(super) program: String,
