@@ -15,7 +15,6 @@ const FOLDER: &str = ".vtax-";
 
 /// Reasons why a copy cannot remove itself.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum CarriedError {
     #[error("{} was not removed: its directory was not made by vtax; omit --carried", path.display())]
     #[diagnostic(code("not-a-copy"))]

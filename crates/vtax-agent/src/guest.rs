@@ -54,7 +54,6 @@ const MOUNTS: [(Pseudo, &str); 5] = [
 
 /// Reasons why an agent cannot set up a guest or serve in it.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum SelfSetupError {
     #[error("this is process {pid}, not the first process of a guest; use --port to serve next to other processes")]
     #[diagnostic(code("not-a-guest"))]

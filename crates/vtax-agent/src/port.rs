@@ -44,7 +44,6 @@ pub trait Renew: Write {
 
 /// Reasons why a port cannot be opened or was lost.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum PortError {
     #[error(
         "no virtio-serial port {name} after {waited:?} (ports: {present}); add it to the machine, and load the module virtio_console"

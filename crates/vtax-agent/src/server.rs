@@ -34,7 +34,6 @@ const BACKLOG: usize = 64;
 
 /// Reasons why an agent stopped, other than the end of its stream.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ServeError {
     #[error(transparent)]
     #[diagnostic(transparent)]

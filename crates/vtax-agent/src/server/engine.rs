@@ -23,7 +23,6 @@ pub type RunTest = Box<dyn FnOnce(Schedule, &Cancel) -> Result<EndReport, Failed
 
 /// Test settings that both endpoints must know.
 #[derive(Debug, Clone)]
-#[expect(missing_docs, reason = "the types say it")]
 pub struct TestPart {
     pub spec: TestSpec,
     pub setup: EndSetup,
