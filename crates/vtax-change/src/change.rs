@@ -34,7 +34,6 @@ use crate::{
 /// A `plan_…` function reads the current value. It changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the types say it")]
 pub enum Change {
     Sysctl(ValueChange<Sysctl>),
     Sysfs(ValueChange<SysfsFile>),
@@ -89,12 +88,10 @@ impl Change {
         ValueChange::plan(knob, host, cpus.clone()).map(Change::Irq)
     }
 
-    /// Sets the MTU of a link.
     pub fn plan_mtu(host: &mut HostAccess, link: LinkAt, mtu: u32) -> Result<Change, ChangeError> {
         ValueChange::plan(LinkMtu { link }, host, mtu).map(Change::Mtu)
     }
 
-    /// Sets the queue length of a link.
     pub fn plan_tx_queue(host: &mut HostAccess, link: LinkAt, length: u32) -> Result<Change, ChangeError> {
         ValueChange::plan(LinkTxQueue { link }, host, length).map(Change::TxQueue)
     }

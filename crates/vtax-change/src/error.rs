@@ -4,7 +4,6 @@ use vtax_sys::SysError;
 
 /// An error while planning, making or undoing a change.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ChangeError {
     #[error(
         "{what} was {was} when the change was planned, and is {found} now: another program has changed it; plan again"

@@ -39,7 +39,6 @@ pub fn tuning_folder(state: Option<&Path>) -> Option<PathBuf> {
 
 /// Errors of reading and writing the journal of changes.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ChangeJournalError {
     #[error(
         "{0}; all settings remain unchanged: `vtax tune revert --force` reverts what is still readable, removes vtax's lines \
@@ -151,12 +150,10 @@ impl PastChanges {
         Ok(journal.map(|journal| PastChanges { journal, host }))
     }
 
-    /// Returns the batches with their changes.
     pub fn batches(&self) -> impl DoubleEndedIterator<Item = Batch<'_, Change>> {
         self.journal.batches()
     }
 
-    /// Reverts one batch.
     pub fn revert(&mut self, batch: BatchId) -> Result<UndoReport, ChangeJournalError> {
         Ok(self.journal.undo_batch(batch, &mut self.host)?)
     }
@@ -233,12 +230,10 @@ impl ChangeJournal {
         self.journal.execute(changes, &mut self.host).map_err(|error| ChangeJournalError::Failed(Box::new(error)))
     }
 
-    /// Returns the batches with their changes.
     pub fn batches(&self) -> impl DoubleEndedIterator<Item = Batch<'_, Change>> {
         self.journal.batches()
     }
 
-    /// Reverts one batch.
     pub fn revert(&mut self, batch: BatchId) -> Result<UndoReport, ChangeJournalError> {
         Ok(self.journal.undo_batch(batch, &mut self.host)?)
     }

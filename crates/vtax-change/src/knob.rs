@@ -40,7 +40,6 @@ pub trait Knob: fmt::Display {
 /// A new value for a knob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValueChange<K: Knob> {
-    /// The value to change.
     #[serde(flatten)]
     pub knob: K,
     /// The new value.

@@ -11,7 +11,6 @@ use crate::{error::ChangeError, host::HostAccess};
 
 /// A feature of a link, such as `rx-gro`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct LinkFeature {
     pub link: LinkAt,
     /// The kernel's name of it.
@@ -26,7 +25,6 @@ pub struct OnOff(pub bool);
 /// A number that a link's driver can be told. Each is read, compared and put back by itself: drivers change others of
 /// their own accord.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct LinkDriver {
     pub link: LinkAt,
     pub setting: DriverSetting,

@@ -15,7 +15,6 @@ use crate::{
 
 /// A kernel setting. Those below `net` exist once for each network namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Sysctl {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<NamespaceRef>,

@@ -6,7 +6,6 @@ use vtax_sys::{SysError, pci::PciAddress};
 
 /// An error while taking or returning a device.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum PciChangeError {
     #[error("{object}: {error}")]
     #[diagnostic(forward(error))]

@@ -22,7 +22,6 @@ const GLANCE: Duration = Duration::from_millis(20);
 
 /// A NIC's link, as its user has set it up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct LinkState {
     pub name: String,
     pub mtu: u32,
