@@ -19,7 +19,6 @@ pub trait Attendant: Send + Sync + 'static {
 
 /// Event of interest to the server's owner.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the texts say it")]
 pub enum ServerEvent {
     /// Retried every second.
     PortClosed {

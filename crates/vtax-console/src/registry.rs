@@ -29,7 +29,6 @@ use crate::{
 const STACK: usize = 256 << 10;
 const ROOT: UserId = UserId(0);
 
-/// Starts a thread.
 pub(crate) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
     thread::Builder::new().name(name.into()).stack_size(STACK).spawn(run)
 }

@@ -34,7 +34,6 @@ pub struct Console {
 pub struct GroupName {
     /// Console service.
     pub service: Name,
-    /// Group.
     pub name: Name,
 }
 
@@ -85,7 +84,6 @@ pub struct ConsoleTable {
 
 /// Reason why groups can't be served together.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum TableError {
     #[error("the console group {0} exists twice; rename one of them")]
     #[diagnostic(code("bad-consoles"))]
@@ -128,7 +126,6 @@ impl ConsoleTable {
         Ok(table)
     }
 
-    /// Returns the group with this name.
     pub fn group(&self, name: &GroupName) -> Option<&ConsoleGroup> {
         self.groups.get(name)
     }
@@ -138,7 +135,6 @@ impl ConsoleTable {
         self.groups.values()
     }
 
-    /// Returns all consoles.
     pub fn consoles(&self) -> impl Iterator<Item = &Console> {
         self.groups().flat_map(|group| &group.consoles)
     }
