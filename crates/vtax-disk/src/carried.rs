@@ -38,7 +38,6 @@ const KEPT: usize = 3;
 
 /// Reason why a program cannot be carried.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum CarryError {
     #[error("fio was not found in PATH; install it, e.g. apt-get install fio")]
     #[diagnostic(code("no-fio"))]
@@ -87,7 +86,6 @@ impl CarriedProgram {
     }
 }
 
-/// The program in the PATH.
 fn in_path(name: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())

@@ -36,7 +36,6 @@ enum GuestDiskUse {
 
 /// Reason why a guest's disk cannot be tested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum GuestDiskError {
     #[error("{disk} is in use in its guest: {device} is mounted on {at}; unmount it there first: umount {at}")]
     #[diagnostic(code("disk-in-use"))]

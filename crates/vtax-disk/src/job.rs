@@ -33,7 +33,6 @@ pub struct FioJob {
 
 /// Reason why no such run is possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum FioJobError {
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -89,7 +88,6 @@ impl FioJob {
         if self.pass == FioPass::Verify { once.saturating_mul(2) } else { once }
     }
 
-    /// All arguments.
     pub fn arguments(&self) -> Vec<String> {
         let own = match self.pass {
             FioPass::Fill => self.fill(),

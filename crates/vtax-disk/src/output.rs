@@ -27,7 +27,6 @@ const IOS_MOST: u64 = 1 << 40;
 
 /// Reason why fio's output is not a report.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum FioOutputError {
     #[error("fio printed {length} bytes, more than the limit of {OUTPUT_MOST}: not the output of a single test")]
     #[diagnostic(code("fio-output"))]

@@ -24,7 +24,6 @@ pub enum BlocksWritten {
 
 /// Reason why the disks cannot be written.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum PrepareError {
     #[error(transparent)]
     #[diagnostic(transparent)]

@@ -36,7 +36,6 @@ pub struct FioProgram {
 
 /// Reason why a fio run is not a valid sample.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum FioError {
     #[error("cannot start fio ({source}): install it, e.g. apt-get install fio")]
     #[diagnostic(code("no-fio"))]

@@ -37,7 +37,6 @@ pub struct DiskTarget {
 
 /// Reason why a disk cannot be tested.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum TargetError {
     #[error("cannot use {}: {source}", path.display())]
     #[diagnostic(code("disk-unusable"))]
