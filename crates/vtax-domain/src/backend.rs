@@ -16,7 +16,6 @@ pub use self::look::{BackendId, check_backend, find_format};
 
 /// Reason why a file or a block device can't be the backend of a volume.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum BackendError {
     #[error("{} cannot be used: {error}; {}", path.display(), remedy(error))]
     #[diagnostic(code("bad-backend"))]
@@ -65,6 +64,5 @@ fn remedy(error: &io::Error) -> &'static str {
 pub struct BackendPart {
     /// File system and inode number of the file, or number of the device.
     pub id: BackendId,
-    /// The part.
     pub slice: Option<DiskSlice>,
 }

@@ -116,7 +116,6 @@ impl BoundNic {
 
 /// Switch in a guest: there, a bridge connects a NIC on the host side of the switch with a link of the guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct ServedSwitch {
     pub switch: Name,
     /// Host link of the switch.
@@ -142,9 +141,7 @@ impl ServedSwitch {
 /// Address of a console.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundConsole {
-    /// Console service.
     pub service: Name,
-    /// Console group.
     pub group: Name,
     /// Port of the group.
     pub port: u16,

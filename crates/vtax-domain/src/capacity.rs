@@ -33,7 +33,6 @@ impl HostCapacity {
         }
     }
 
-    /// Returns all its CPUs.
     pub fn cpus(&self) -> BTreeSet<u32> {
         self.cores.iter().flatten().copied().collect()
     }

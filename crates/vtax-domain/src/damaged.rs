@@ -25,7 +25,6 @@ use crate::{
 pub struct DomainSurvey {
     /// Domains with readable records, by name.
     pub bound: Vec<BoundDomain>,
-    /// Domains with unreadable records.
     pub unreadable: Vec<UnreadableRecord>,
 }
 
@@ -45,7 +44,6 @@ pub struct UnreadableRecord {
 pub struct KeptRecord {
     /// Domain or switch that was found by its marks.
     pub object: Name,
-    /// Error in the record.
     pub error: JournalError,
     /// Current path of the record.
     pub path: PathBuf,

@@ -130,7 +130,6 @@ impl Domains {
         self.directory(domain).join("console.log")
     }
 
-    /// Returns the bound domain with this name.
     pub fn find(&self, domain: &Name) -> Result<Option<BoundDomain>, BindError> {
         if !self.journals().exists() {
             return Ok(None);

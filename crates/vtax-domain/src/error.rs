@@ -18,7 +18,6 @@ use crate::{backend::BackendError, ports_apart::PortsApart};
 
 /// Reason why a domain can't be bound, started, stopped or unbound.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum BindError {
     #[error(transparent)]
     #[diagnostic(transparent)]

@@ -67,7 +67,6 @@ impl HostIo {
         found.functions.iter().map(|function| self.step(domain, function, device.settings)).collect()
     }
 
-    /// Returns the functions of a device.
     pub(crate) fn functions(&self, domain: &Name, device: &DomainDevice) -> Result<Vec<PciAddress>, BindError> {
         Ok(self.found(domain, device)?.functions.iter().map(|function| function.device).collect())
     }

@@ -25,7 +25,6 @@ const NODES_MOST: u32 = 1_000_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct LdmXmlError {
-    /// Line of the error.
     pub line: u32,
     /// Description of the error.
     pub why: String,

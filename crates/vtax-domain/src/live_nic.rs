@@ -31,7 +31,6 @@ pub struct LiveNic {
 /// Kind of a domain's NIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LiveNicKind {
-    /// Virtual NIC.
     Virtual {
         /// Host side of the NIC.
         bound: BoundNic,
@@ -49,7 +48,6 @@ pub struct LiveFunction {
     pub device: DomainDevice,
     /// Its PCI address on the host.
     pub address: PciAddress,
-    /// Name of its physical function.
     pub physical: String,
     /// Link of its physical function.
     pub link: String,

@@ -2,7 +2,6 @@
 
 /// Two ports that don't reach each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct PortsApart {
     pub one: String,
     pub one_switch: String,

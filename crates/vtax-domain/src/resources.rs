@@ -23,7 +23,6 @@ pub struct HostResources {
 /// Core of the host, with the domain that uses it exclusively.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CoreOwner {
-    /// Its number.
     pub id: usize,
     /// Logical CPUs of the core, as the kernel numbers them.
     pub cpus: BTreeSet<u32>,

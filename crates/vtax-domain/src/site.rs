@@ -52,7 +52,6 @@ impl DomainSite {
         open().map_err(BindError::kernel("the host's network"))
     }
 
-    /// Returns the link with this name.
     pub(crate) fn link(&mut self, name: &str) -> Result<Option<Link>, BindError> {
         let known = if_name(name)?;
         self.rtnl.link(&known).map_err(BindError::kernel(name))

@@ -16,7 +16,6 @@ use vtax_sys::{netlink::Tbf, pci::PciAddress};
 
 use crate::{bindings::BoundDisk, devices, disk_plug, error::BindError, site::DomainSite};
 
-/// One step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub(crate) enum DomainStep {

@@ -9,7 +9,6 @@ use super::ConfigName;
 
 /// Reason why something can't be saved or read.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum DomainStoreError {
     #[error("cannot {operation} {}: {error}", path.display())]
     #[diagnostic(code("file"))]
@@ -36,7 +35,6 @@ pub enum DomainStoreError {
 
 /// Reason why a change wasn't made.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum EditError {
     #[error(transparent)]
     #[diagnostic(transparent)]
