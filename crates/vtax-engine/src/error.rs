@@ -21,7 +21,6 @@ pub(crate) type Result<T, E = EngineError> = std::result::Result<T, E>;
 /// Why an end of a test has no report.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum EngineError {
     #[error("the test was cancelled")]
     #[diagnostic(code("cancelled"))]
@@ -150,7 +149,6 @@ pub enum EngineError {
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[error("{error}")]
 #[diagnostic(forward(error))]
-#[expect(missing_docs, reason = "the messages say it")]
 pub struct Failed {
     #[source]
     pub error: EngineError,

@@ -175,7 +175,6 @@ impl Flow {
         }
     }
 
-    /// Returns whether a datagram is this greeting of this flow.
     pub(crate) fn is_greeting(&self, datagram: &[u8], greeting: FlowGreeting) -> bool {
         FlowGreeting::read(datagram, &self.session.token) == Some((self.index, greeting))
     }

@@ -12,7 +12,6 @@ use super::{
     warming::Watch,
 };
 
-/// The counts of one thread.
 #[derive(Default)]
 pub(crate) struct ThreadCounts {
     pub(super) unit: Counted,
