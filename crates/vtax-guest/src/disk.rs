@@ -225,7 +225,6 @@ fn described(image: &DiskImage, chain: &[DiskImage], why: String) -> String {
 struct Qcow2 {
     /// The name of the image that it is based on.
     base: Option<Vec<u8>>,
-    /// The format of that.
     format: Option<Vec<u8>>,
 }
 

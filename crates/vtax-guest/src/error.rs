@@ -9,7 +9,6 @@ use super::{last_words::LastWords, launch::Version};
 
 /// Reason why a guest cannot be made, started or talked to.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum GuestError {
     #[error("{why}; {}", why.remedy())]
     #[diagnostic(forward(why))]
@@ -106,7 +105,6 @@ impl GuestError {
 
 /// Missing requirement for guests: the reason alone. [`MissingForGuests::remedy`] says what to do.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum MissingForGuests {
     #[error("guests need QEMU, but `qemu-system-x86_64` was not found in {}", paths(.looked))]
     #[diagnostic(code("no-qemu"))]

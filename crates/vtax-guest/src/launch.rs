@@ -104,7 +104,6 @@ const STATE_MOST: u64 = 256 << 20;
 
 /// The QEMU of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct QemuProgram {
     pub path: PathBuf,
     pub version: Version,
@@ -115,7 +114,6 @@ pub struct QemuProgram {
 
 /// Hypervisor of a guest on this machine, and the guest's boot source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct GuestEngine {
     pub qemu: QemuProgram,
     pub accel: Accelerator,
@@ -124,7 +122,6 @@ pub struct GuestEngine {
 
 /// One guest, as QEMU is to start it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Launch {
     pub name: Name,
     /// The guest's own directory, which must exist: QEMU makes its sockets and logs there, on a file system of the
@@ -207,7 +204,6 @@ pub struct Seed {
 /// Boot source of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "boot", rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum Boot {
     /// A kernel with an initramfs of ours, whose first process is the agent.
     Kernel {
@@ -265,7 +261,6 @@ impl NicLaunch {
 /// NIC model and its backend on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum NicKind {
     /// virtio-net on a tap.
     Virtio {

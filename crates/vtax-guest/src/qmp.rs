@@ -60,7 +60,6 @@ pub struct QmpEvent {
     /// Its name, such as `SHUTDOWN` or `VSERPORT_CHANGE`.
     #[serde(rename = "event")]
     pub name: String,
-    /// The data of the event.
     #[serde(default)]
     pub data: Map<String, Value>,
 }

@@ -52,7 +52,6 @@ pub enum ThreadRole {
 
 /// CPUs of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct ThreadPlace {
     pub role: ThreadRole,
     pub thread: u32,

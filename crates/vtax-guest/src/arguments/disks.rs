@@ -100,7 +100,6 @@ fn reports_errors(device: DeviceOptions) -> DeviceOptions {
     device.with("werror", "report").with("rerror", "report")
 }
 
-/// The name of a port for a disk.
 fn disk_port_id(port: u32) -> String {
     format!("disks{port}")
 }
