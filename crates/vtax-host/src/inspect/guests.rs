@@ -28,7 +28,6 @@ pub struct HostGuest {
 
 /// A thread, and where it may run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct HostThread {
     pub tid: u32,
     pub allowed: CpuSet,

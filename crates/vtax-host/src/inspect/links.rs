@@ -9,7 +9,6 @@ const FOLDER: &str = "sys/class/net";
 
 /// Network link, as its directory in `/sys/class/net` describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct HostLink {
     pub name: ForeignText,
     pub index: u32,
@@ -75,7 +74,6 @@ pub struct TxQueue {
 
 /// Counters since the link was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are the kernel's, ip-link(8)")]
 pub struct LinkCounters {
     pub rx_packets: u64,
     pub tx_packets: u64,

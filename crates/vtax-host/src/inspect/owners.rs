@@ -61,7 +61,6 @@ impl SettingOwners {
         globs.map(|(_, sources)| sources).chain(exact).flatten()
     }
 
-    /// Returns true if a service runs.
     pub fn runs(&self, service: &str) -> bool {
         self.services.iter().any(|name| name == service)
     }

@@ -18,7 +18,6 @@ pub struct Machine {
 
 /// A CPU in the kernel's sense: a hardware thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Cpu {
     pub number: u32,
     /// True if this thread may run there (sched_setaffinity(2), cpuset(7)).
