@@ -21,7 +21,6 @@ pub struct BatchId(u32);
 
 /// Some steps of a journal that belong together.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Batch<'a, S: Step> {
     pub id: BatchId,
     /// At least one.

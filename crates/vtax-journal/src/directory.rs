@@ -88,7 +88,6 @@ pub(crate) fn claim(file: &File, path: &Path) -> Result<bool, JournalError> {
     }
 }
 
-/// The error of an operation on a path.
 pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> JournalError {
     let path = path.to_owned();
     move |source| JournalError::Io { operation, path, source }

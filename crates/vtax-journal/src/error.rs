@@ -8,7 +8,6 @@ use crate::{batch::BatchId, holder::LockHolder, line::FORMAT, owner::Owner, snap
 
 /// An error while making, reading or writing a journal.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum JournalError {
     #[error("cannot {operation} {path}: {source}")]
     #[diagnostic(code("file"))]
@@ -64,7 +63,6 @@ fn whom(by: &Option<LockHolder>) -> String {
 
 /// The failed part of a step.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum StepCause<E> {
     #[error("{0}")]
     Apply(E),
@@ -77,7 +75,6 @@ pub enum StepCause<E> {
 /// A step failed. The steps of its batch before it have been undone as far as possible.
 #[derive(Debug, thiserror::Error)]
 #[error("{step}: {cause}{}", listed(.left))]
-#[expect(missing_docs, reason = "the messages say it")]
 pub struct ExecuteError<E: fmt::Display> {
     pub step: String,
     pub index: usize,
@@ -88,7 +85,6 @@ pub struct ExecuteError<E: fmt::Display> {
 /// A step that could not be undone.
 #[derive(Debug, thiserror::Error)]
 #[error("could not undo \"{step}\": {error}")]
-#[expect(missing_docs, reason = "the messages say it")]
 pub struct UndoError<E> {
     pub step: String,
     pub error: E,
@@ -97,7 +93,6 @@ pub struct UndoError<E> {
 /// All reasons why a journal is not undone. The journal is still there; undo it again when these reasons are gone.
 #[derive(Debug, thiserror::Error)]
 #[error("`{id}` is not completely undone{}{}", listed(.steps), listed(.file))]
-#[expect(missing_docs, reason = "the messages say it")]
 pub struct UndoErrors<E: fmt::Display> {
     pub id: String,
     pub steps: Vec<UndoError<E>>,
@@ -106,7 +101,6 @@ pub struct UndoErrors<E: fmt::Display> {
 
 /// The reason why a batch is not undone.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum UndoBatchError<E: fmt::Display> {
     #[error("`{id}` has no batch {batch}")]
     Missing { id: String, batch: BatchId },

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 /// The process that made a journal, for people to read. Only the lock says whether this process is alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Owner {
     pub pid: u32,
     /// The start of the process in clock ticks since boot (field 22 of `/proc/PID/stat`). The kernel uses

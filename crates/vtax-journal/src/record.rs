@@ -7,7 +7,6 @@ use crate::{
 
 /// A step and its state.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Record<S: Step> {
     pub step: S,
     pub batch: BatchId,

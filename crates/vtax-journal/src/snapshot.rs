@@ -16,7 +16,6 @@ use crate::{
 
 /// A journal as it was when it was read.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Snapshot<S: Step> {
     pub id: String,
     pub state: JournalState,
@@ -48,7 +47,6 @@ impl fmt::Display for JournalState {
 }
 
 impl<S: Step> Snapshot<S> {
-    /// Reads the journal `id`.
     pub fn read(directory: &Path, id: &str) -> Result<Snapshot<S>, JournalError> {
         Snapshot::read_in(&Directory::enter(directory)?, id)
     }
