@@ -20,7 +20,6 @@ use crate::place::Place;
 
 /// Components of a lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Blueprint {
     pub lab: Name,
     pub mtu: Mtu,
@@ -42,7 +41,6 @@ pub struct Blueprint {
 
 /// A link, and what its MTU has to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct PlannedLink {
     pub place: Place,
     /// The kernel's name for its kind.
@@ -67,7 +65,6 @@ pub struct PlannedWire {
 
 /// Something that can be addressed: a host on one of its wires, a zone, or a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct LabEndpoint {
     pub name: Name,
     /// [`DomainKind::Primary`] for a host.
@@ -102,7 +99,6 @@ pub struct TunnelEnd {
 
 /// A guest of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct PlannedGuest {
     pub name: Name,
     /// The host that it is on, in whose namespace QEMU runs.

@@ -36,7 +36,6 @@ pub struct Ties {
 /// Dependencies of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum Dependency {
     /// The host that serves the guest's vnet: the vnet is attached to a virtual switch there, or to the wire's end.
     Switch { host: Name, link: LinkName },
@@ -48,7 +47,6 @@ pub enum Dependency {
 
 /// Live migration capability of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Migration {
     pub live: bool,
     pub blocked_by: Vec<Blocker>,

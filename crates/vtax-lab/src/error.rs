@@ -13,7 +13,6 @@ use crate::place::Place;
 
 /// Reason why something could not be done with a lab.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum LabError {
     #[error("{object}: {error}")]
     #[diagnostic(forward(error))]

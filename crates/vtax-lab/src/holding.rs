@@ -27,7 +27,6 @@ pub(crate) enum Holding {
 
 /// Virtual functions that were made by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct MadeVfs {
     pub device: PciAddress,
     pub count: u32,

@@ -22,7 +22,6 @@ const UNKNOWN: &str = "unknown";
 
 /// Labs and leftovers that `clean` removed or skipped.
 #[derive(Debug, Default)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct CleanReport {
     pub removed: Vec<Name>,
     pub left: Vec<HoldingSummary>,
@@ -33,7 +32,6 @@ pub struct CleanReport {
 
 /// Reason why a lab was found by its marks, not by its journal.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum CleanNote {
     /// The journal can't be read. It is kept under another name.
     Damaged { lab: Name, error: JournalError, kept: PathBuf },

@@ -32,7 +32,6 @@ pub use error::{NicError, PlanError};
 
 /// A lab as it will be built.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Plan {
     pub blueprint: Blueprint,
     pub steps: Vec<LabStep>,

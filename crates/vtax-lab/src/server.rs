@@ -42,7 +42,6 @@ const DEVICES: [&str; 8] =
 
 /// Reason why there can be no emulated server here.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ServerError {
     #[error("cannot start an emulated server: {0}")]
     #[diagnostic(code("no-emulated-server"))]
@@ -72,7 +71,6 @@ pub enum ServerError {
 
 /// The plan of an emulated server.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct ServerPlan {
     pub name: Name,
     pub spec: ServerSpec,

@@ -32,7 +32,6 @@ use crate::{facts::VFIO, place::Place};
 /// Step of a plan, as a lab's journal stores it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum LabStep {
     /// Makes a network namespace, pins it, and switches its `lo` on and IPv6 off.
     CreateNamespace { namespace: Name },
@@ -110,7 +109,6 @@ pub enum LabStep {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum LinkRecipe {
     /// One end of a wire.
     Veth { peer: Place },

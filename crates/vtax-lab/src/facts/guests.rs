@@ -14,7 +14,6 @@ use super::DiskFacts;
 
 /// Guest facilities of this machine. Missing ones have a reason and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct GuestFacts {
     pub qemu: Result<QemuFacts, Unsupported>,
     pub tap: Result<(), Unsupported>,
@@ -35,14 +34,12 @@ pub struct GuestFacts {
     pub cpus: Vec<u32>,
     pub nodes: Vec<u32>,
     pub labs: PathBuf,
-    /// Disks of guests.
     #[serde(default)]
     pub disks: DiskFacts,
 }
 
 /// QEMU on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct QemuFacts {
     pub program: QemuProgram,
     pub devices: BTreeSet<String>,

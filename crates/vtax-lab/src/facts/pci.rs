@@ -15,7 +15,6 @@ pub(crate) const VFIO: &str = "vfio-pci";
 
 /// The PCI devices of this machine without its bridges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct PciFacts {
     /// An IOMMU is at work, so that devices can be handed to guests.
     pub iommu: bool,
@@ -50,7 +49,6 @@ pub struct SlotFacts {
 
 /// A function at a PCI address, as sysfs describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct PciDevice {
     pub device: PciAddress,
     /// Its name in `vtax io list`, the same at every boot.
@@ -85,7 +83,6 @@ pub struct PciDevice {
 
 /// A network link of a PCI device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Netdev {
     pub name: String,
     pub mac: Option<MacAddr>,
@@ -100,7 +97,6 @@ pub struct Netdev {
 
 /// A name that no device has, or that several have.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum NoDevice {
     #[error("no PCI device `{name}` on this machine; {}", named(.nics))]
     #[diagnostic(code("no-such-device"))]
@@ -133,7 +129,6 @@ impl PciFacts {
         }
     }
 
-    /// The function with this address.
     pub fn device(&self, address: PciAddress) -> Option<&PciDevice> {
         self.devices.iter().find(|device| device.device == address)
     }

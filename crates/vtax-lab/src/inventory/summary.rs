@@ -17,7 +17,6 @@ use crate::{
 
 /// Journal contents, in a list.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct HoldingSummary {
     pub name: Name,
     pub state: LabState,
@@ -48,7 +47,6 @@ pub enum HoldingWhat {
 
 /// A lab in a list.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct LabSummary {
     pub hosts: Vec<Name>,
     pub zones: Vec<Name>,
@@ -58,7 +56,6 @@ pub struct LabSummary {
 
 /// A guest in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct GuestSummary {
     pub name: Name,
     pub host: Name,
@@ -83,7 +80,6 @@ pub struct GuestSummary {
 /// State of a guest's QEMU process: alive, exited, or not recorded as started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum GuestState {
     Running,
     Ended,

@@ -18,7 +18,6 @@ pub struct AssignableDevice {
 
 /// Reason why a domain cannot have a device.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum AssignError {
     #[error("no device `{name}`; {near}list all devices: vtax ldm list-io")]
     #[diagnostic(code("no-such-device"))]

@@ -28,7 +28,6 @@ use crate::{
 
 /// Request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct NewVfs {
     /// Number; the maximum if absent.
     pub count: Option<u32>,
@@ -39,7 +38,6 @@ pub struct NewVfs {
 
 /// New virtual functions, checked and not yet made.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct VfPlan {
     pub made: MadeVfs,
     pub name: String,
@@ -61,7 +59,6 @@ pub struct Removal {
 
 /// Reason why virtual functions cannot be made or removed. Nothing has been changed.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum VfError {
     #[error(transparent)]
     #[diagnostic(transparent)]

@@ -16,7 +16,6 @@ use crate::facts::NoDevice;
 
 /// Reason why a lab cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum PlanError {
     #[error("{kind} `{name}`: {method} is unavailable: {unsupported}")]
     #[diagnostic(forward(unsupported))]
@@ -109,7 +108,6 @@ pub enum PlanError {
 
 /// Reason why a NIC cannot be an end of a wire, or its functions cannot be handed out.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum NicError {
     #[error("{0}")]
     #[diagnostic(transparent)]

@@ -9,7 +9,6 @@ use crate::facts::{Netdev, PciDevice};
 
 /// A virtual function that a zone or guest gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct LentVf {
     /// The NIC that it is of.
     pub pf: PciAddress,
