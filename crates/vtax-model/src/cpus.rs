@@ -26,7 +26,6 @@ impl CpuSet {
     /// More CPUs than any kernel supports (`NR_CPUS` is at most 8192).
     pub const MOST: u32 = 1 << 16;
 
-    /// Returns the number of CPUs in the set.
     pub fn len(&self) -> usize {
         self.0.iter().map(|run| (run.last - run.first) as usize + 1).sum()
     }
@@ -36,7 +35,6 @@ impl CpuSet {
         self.0.is_empty()
     }
 
-    /// Returns true if this CPU is in the set.
     pub fn contains(&self, cpu: u32) -> bool {
         let after = self.0.partition_point(|run| run.first <= cpu);
         self.0[..after].last().is_some_and(|run| cpu <= run.last)

@@ -100,7 +100,6 @@ impl Constraints {
         }
     }
 
-    /// The virtual NIC of this name.
     pub fn vnet(&self, name: &Name) -> Option<&VirtualNic> {
         self.vnets.iter().find(|vnet| vnet.name == *name)
     }

@@ -88,7 +88,6 @@ pub struct DeviceName(String);
 pub struct BadDeviceName(String);
 
 impl DeviceName {
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -147,7 +146,6 @@ pub fn pairs(endpoints: &[Endpoint], row: Row, mtu: Mtu) -> Result<Vec<[&Endpoin
 
 /// Endpoints that don't pair off for a row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum NoPairs {
     #[error("`{row}` has no {end} at MTU {mtu}; add an [[endpoint]] with end = \"{end}\"")]
     #[diagnostic(code("no-endpoint"))]

@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 pub struct ForeignText(String);
 
 impl ForeignText {
-    /// Returns true if it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

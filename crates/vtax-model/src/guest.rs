@@ -330,7 +330,6 @@ impl GuestSize {
 
 /// A guest that can't be, by what was said of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum BadGuest {
     #[error("{0} vCPUs: must be 1 to {most}", most = GuestSize::MOST_VCPUS)]
     #[diagnostic(code("bad-guest"))]

@@ -22,7 +22,6 @@ pub struct Source<'a> {
 /// Something wrong in a file: what, and on which line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
-#[expect(missing_docs, reason = "the messages say it")]
 pub struct FileError {
     pub file: ForeignText,
     pub line: usize,

@@ -130,7 +130,6 @@ impl IoMethod {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("unknown I/O method `{name}`; {}", there_are(name, &IoMethod::ALL.map(<&str>::from)))]
 #[diagnostic(code("unknown-name"))]
-#[expect(missing_docs, reason = "the messages say it")]
 pub struct UnknownMethod {
     pub name: String,
 }
@@ -145,7 +144,6 @@ impl UnknownMethod {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, miette::Diagnostic)]
 #[error("{why}; {remedy}")]
 #[diagnostic(code("method-unavailable"))]
-#[expect(missing_docs, reason = "the messages say it")]
 pub struct Unsupported {
     pub why: String,
     pub remedy: String,

@@ -144,7 +144,6 @@ impl Engine {
 pub struct Burst(u32);
 
 impl Burst {
-    /// The number.
     pub fn get(self) -> u32 {
         self.0
     }
@@ -183,7 +182,6 @@ impl Segments {
     /// The most datagrams of one call.
     pub const MOST: Segments = Segments(64);
 
-    /// The number.
     pub fn get(self) -> u32 {
         self.0
     }

@@ -201,7 +201,6 @@ pub fn against(run: &RunReadings, step: StepName, with: StepName) -> Vec<StepCom
 
 /// One step's figure over another's, of one test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "as in TaxRecord")]
 pub struct StepComparison {
     pub block: Block,
     pub of: Metric,

@@ -34,7 +34,6 @@ pub const SCHEMA: &str = "vtax.result/v1";
 pub struct ResultDocument<S = Vec<SampleReading>> {
     /// Name and version of the schema: [`SCHEMA`].
     pub schema: String,
-    /// The study's name.
     pub study: String,
     /// The study's title.
     pub title: ForeignText,

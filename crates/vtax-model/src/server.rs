@@ -57,7 +57,6 @@ impl fmt::Display for ServerDisk {
 
 /// Why `--server` can't be as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum BadServer {
     #[error(
         "invalid server `{0}`; use emulated, or emulated:nics=8,vfs=0,nvmes=2,disks=0,nodes=2,sockets=1,cpus=1,memory=4GiB"

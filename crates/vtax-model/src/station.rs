@@ -32,7 +32,6 @@ pub enum Station {
 /// The address at which an initiator reaches a responder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum Target {
     Ip(SocketAddr),
     Unix(PathBuf),

@@ -7,7 +7,6 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 /// A unit that could not be read from what the user wrote.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum UnitError {
     #[error("invalid size `{0}`; use bytes, e.g. 64, or a number with KiB, MiB, GiB, kB, MB or GB")]
     #[diagnostic(code("bad-size"))]

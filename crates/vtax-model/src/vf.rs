@@ -27,7 +27,6 @@ impl FromStr for Vlan {
 }
 
 impl Vlan {
-    /// The number.
     pub fn get(self) -> u16 {
         self.0
     }

@@ -16,7 +16,6 @@ macro_rules! amount {
         pub struct $name(u32);
 
         impl $name {
-            /// The number.
             pub const fn get(self) -> u32 {
                 self.0
             }

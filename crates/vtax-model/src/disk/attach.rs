@@ -61,7 +61,6 @@ pub struct DiskAttach {
 
 /// A text that names no way to attach a disk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum DiskAttachError {
     #[error("unknown guest disk `{_0}`; {}", there_are(_0, &DiskDevice::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]

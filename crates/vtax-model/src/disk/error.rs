@@ -8,7 +8,6 @@ use crate::{
 
 /// A test of a disk that can't be run anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum DiskTestError {
     #[error("unknown access pattern `{_0}`; {}", there_are(_0, &AccessPattern::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]

@@ -68,7 +68,6 @@ pub struct BlockIdentity {
 
 /// A device below another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "as in BlockIdentity")]
 pub struct LowerBlock {
     pub name: ForeignText,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -37,7 +37,6 @@ pub struct DiskSet(pub Vec<DiskPlace>);
 
 /// A text that names no disk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum DiskPlaceError {
     #[error("a name is missing in `{0}`: use paths of disks, separated by commas")]
     #[diagnostic(code("bad-disk-name"))]

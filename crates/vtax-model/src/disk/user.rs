@@ -13,7 +13,6 @@ use crate::{foreign::ForeignText, units::ByteSize};
 pub enum DiskUser {
     /// A logical domain. The device and its driver are those that it has.
     Domain {
-        /// Its name.
         domain: ForeignText,
         /// Its device, and the asynchronous I/O of the host.
         attach: DiskAttach,
@@ -24,7 +23,6 @@ pub enum DiskUser {
     },
     /// A zone or a host of a lab. It has the host's files and devices.
     Zone {
-        /// Its name.
         zone: ForeignText,
         /// The control group of its processes, if they have one.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -214,7 +214,6 @@ impl Configuration {
         Ok(())
     }
 
-    /// Changes a switch.
     pub fn set_switch(&mut self, name: &Name, change: SwitchChange) -> Result<(), DomainError> {
         let mut switch = self.switch(name)?.clone();
         change.apply(&mut switch)?;
@@ -237,7 +236,6 @@ impl Configuration {
         Ok(())
     }
 
-    /// The switch of this name.
     pub fn switch(&self, name: &Name) -> Result<&Switch, DomainError> {
         self.switches.get(name).ok_or_else(|| DomainError::unknown("switch", name, self.switches.keys()))
     }
@@ -405,7 +403,6 @@ impl Configuration {
         Ok(())
     }
 
-    /// The console service of this name.
     pub fn console_service(&self, name: &Name) -> Result<&ConsoleService, DomainError> {
         self.consoles.get(name).ok_or_else(|| DomainError::unknown("console service", name, self.consoles.keys()))
     }

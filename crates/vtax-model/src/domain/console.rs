@@ -27,7 +27,6 @@ pub struct ConsoleService {
 pub struct UserName(String);
 
 impl UserName {
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -75,7 +74,6 @@ impl PortRange {
     /// The ports that an article of 2012 shows, and as many more as a host can have domains.
     pub const USUAL: PortRange = PortRange { first: 5000, last: 5255 };
 
-    /// Returns true if the port is one of these.
     pub fn contains(self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)
     }

@@ -135,7 +135,6 @@ fn physical(function: &str) -> &str {
 
 /// Changes of a virtual function: only present fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as of `FunctionSettings`")]
 pub struct FunctionChange {
     pub mac_addr: Option<Mac>,
     /// `Some(None)` takes the VLAN away.

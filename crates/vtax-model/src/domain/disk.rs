@@ -64,7 +64,6 @@ pub struct VirtualDisk {
 
 /// Changes of a volume: only present fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as of `Volume`")]
 pub struct VolumeChange {
     pub options: Option<BTreeSet<VolumeOption>>,
     /// `Some(None)` makes it all of the backend.
@@ -75,7 +74,6 @@ pub struct VolumeChange {
 
 /// Changes of a virtual disk: only present fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as of `VirtualDisk`")]
 pub struct DiskChange {
     pub volume: Option<VolumeName>,
     pub id: Option<u32>,

@@ -5,7 +5,6 @@ use crate::{guest::Mac, spelling::there_are, topology::Name};
 
 /// Why a change of a configuration is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum DomainError {
     #[error("there is no {what} `{name}`; {there}")]
     #[diagnostic(code("no-such-object"))]

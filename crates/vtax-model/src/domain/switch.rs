@@ -94,7 +94,6 @@ impl Configuration {
 
 /// A switch as it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as of `Switch`")]
 pub struct NewSwitch {
     pub name: Name,
     pub service: Name,
@@ -104,7 +103,6 @@ pub struct NewSwitch {
 
 /// Changes of a switch: only present fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as of `Switch`")]
 pub struct SwitchChange {
     /// An empty name takes the link away.
     pub net_dev: Option<String>,

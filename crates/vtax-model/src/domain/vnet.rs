@@ -74,7 +74,6 @@ pub enum AltMac {
 
 /// A vnet as it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as of `VirtualNic`")]
 pub struct NewVnet {
     pub name: Name,
     pub switch: Name,
@@ -84,7 +83,6 @@ pub struct NewVnet {
 
 /// Changes of a vnet: only present fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as of `VirtualNic`")]
 pub struct VnetChange {
     pub switch: Option<Name>,
     pub mac: Option<Mac>,

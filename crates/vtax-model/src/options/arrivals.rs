@@ -44,7 +44,6 @@ impl RequestRate {
         }
     }
 
-    /// The number.
     pub const fn get(self) -> u32 {
         self.0.get()
     }

@@ -8,7 +8,6 @@ use crate::{
 
 /// Options that a test can't have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum OptionError {
     #[error("unknown engine `{_0}`; {}", there_are(_0, &Engine::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]

@@ -15,7 +15,6 @@ use crate::metric::SampleFigure;
 pub struct FigureEstimates(BTreeMap<SampleFigure, Estimate>);
 
 impl FigureEstimates {
-    /// The estimate of a figure.
     pub fn get(&self, figure: SampleFigure) -> Option<Estimate> {
         self.0.get(&figure).copied()
     }

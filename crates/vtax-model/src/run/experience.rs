@@ -53,7 +53,6 @@ pub struct Resolution {
 
 /// Why no number of rounds does what was asked for.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum Unreachable {
     #[error("{0}: only the baseline is measured, so nothing is compared; omit it")]
     #[diagnostic(code("nothing-compared"))]

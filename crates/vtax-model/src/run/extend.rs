@@ -6,7 +6,6 @@ use vtax_stats::{Decision, StatsError, StoppingRule, planning::MOST_ROUNDS};
 
 /// Why a run can't get so many rounds.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ExtendError {
     #[error("--samples {asked}: must be more than {planned}, the number of rounds of the run {id}")]
     #[diagnostic(code("rounds-already-planned"))]

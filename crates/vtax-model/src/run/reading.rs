@@ -19,7 +19,6 @@ use vtax_stats::Pair;
 /// most of it, stay where the run is stored: a run may have 100,000 samples.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "Sample")]
-#[expect(missing_docs, reason = "those of the same name are in Figures")]
 pub struct SampleReading {
     /// Index into the study's cells.
     pub cell: usize,
@@ -101,7 +100,6 @@ pub struct EndCpuReading {
 
 /// Reports of one endpoint beyond the joined figures; see [`EndDetail`].
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "as there")]
 pub struct EndReading {
     pub warmup: WarmupReport,
     pub series: Vec<Interval>,

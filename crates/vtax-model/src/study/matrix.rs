@@ -23,7 +23,6 @@ pub struct NetMatrix<'a> {
 
 /// One place in the matrix, at which a cell is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as in Cell")]
 pub struct MatrixPoint {
     pub transport: Transport,
     pub kind: TestKind,

@@ -225,7 +225,6 @@ pub(super) enum RowKind {
 
 /// A text that names no row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum UnknownRow {
     #[error("unknown row `{_0}`; {}", known_rows(_0))]
     #[diagnostic(code("unknown-name"))]

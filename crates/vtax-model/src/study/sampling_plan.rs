@@ -38,7 +38,6 @@ pub struct Slices {
 
 /// A sampling plan that gives no figures.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum SamplingPlanError {
     #[error("0 samples measure nothing; use at least 1")]
     #[diagnostic(code("bad-plan"))]

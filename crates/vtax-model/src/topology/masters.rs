@@ -7,7 +7,6 @@ use crate::masters::{MOST_MASTERS, masters_first};
 
 /// Masters that can't be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum BadMasters {
     #[error(
         "the guest `{guest}` has the master `{master}`, which is not a guest of the lab; use another, or remove it"
@@ -23,7 +22,6 @@ pub enum BadMasters {
 }
 
 impl BadMasters {
-    /// The guest that has these masters.
     pub fn guest(&self) -> &Name {
         match self {
             BadMasters::Unknown { guest, .. } | BadMasters::TooMany { guest, .. } => guest,

@@ -12,7 +12,6 @@ pub struct NicName(String);
 
 /// A text that names no NIC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum BadNicName {
     #[error("invalid NIC `{0}`: use its PCI address, link, MAC address or name in `vtax io list`")]
     #[diagnostic(code("bad-nic-name"))]

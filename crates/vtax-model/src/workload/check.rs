@@ -45,7 +45,6 @@ fn check_size(what: &'static str, size: ByteSize, transport: Transport, mtu: Mtu
 
 /// Sizes that a transport can't carry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum WorkloadError {
     #[error("{what} size 0: nothing would be sent; use at least 1 byte")]
     #[diagnostic(code("message-too-small"))]

@@ -75,7 +75,6 @@ impl TestSpec {
 
 /// A test that can't be run anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum SpecError {
     #[error(transparent)]
     #[diagnostic(transparent)]

@@ -34,7 +34,6 @@ impl Configuration {
         Ok(())
     }
 
-    /// The disk service of this name.
     pub fn disk_service(&self, name: &Name) -> Result<&DiskService, DomainError> {
         self.disk_services
             .get(name)
@@ -112,7 +111,6 @@ impl Configuration {
         Ok(())
     }
 
-    /// The volume of this name.
     pub fn volume(&self, name: &VolumeName) -> Result<&Volume, DomainError> {
         let volumes = &self.disk_service(&name.service)?.volumes;
         volumes.get(&name.volume).ok_or_else(|| DomainError::unknown("volume", &name.volume, volumes.keys()))
