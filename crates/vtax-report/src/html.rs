@@ -25,9 +25,7 @@ pub(crate) struct Article {
 /// Link to another page.
 #[derive(Debug, Clone)]
 pub struct PageLink {
-    /// Text of the link.
     pub text: String,
-    /// Target of the link.
     pub target: String,
 }
 

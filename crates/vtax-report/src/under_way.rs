@@ -23,7 +23,6 @@ use super::{
 const REMARK: &str = "Interim taxes with their 95 % intervals. Wait for the end of the run before drawing conclusions: \
                       stopping early because a figure looks good inflates false positives.";
 
-/// Returns the view of a run in progress.
 pub fn under_way(run: &RunReadings, progress: &RunProgress) -> View {
     let document = analyse_readings(run);
     let newest = run.samples.last().and_then(|sample| Some((run.header.study.cells.get(sample.cell)?, sample)));

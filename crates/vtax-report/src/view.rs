@@ -21,7 +21,6 @@ pub struct View {
 /// Part of a report. Without a title it has no rule either.
 #[derive(Debug, Clone, Default)]
 pub struct Section {
-    /// Title of the section.
     pub title: String,
     /// Parts, one below the other.
     pub parts: Vec<SectionPart>,
@@ -45,7 +44,6 @@ pub enum SectionPart {
 /// Links between two endpoints, in the order in which a request passes them.
 #[derive(Debug, Clone)]
 pub struct DrawnPath {
-    /// Title of the path.
     pub title: String,
     /// Stations; the first has the initiator, the last the responder.
     pub stations: Vec<PathStation>,
@@ -56,7 +54,6 @@ pub struct DrawnPath {
 /// Host, zone or guest on a path.
 #[derive(Debug, Clone)]
 pub struct PathStation {
-    /// Name of the domain.
     pub domain: String,
     /// Links in its network stack.
     pub links: Vec<PathLink>,
