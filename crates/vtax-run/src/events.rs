@@ -74,7 +74,6 @@ pub trait EventSink: Send + Sync {
 pub struct RunEvents(Vec<Arc<dyn EventSink>>);
 
 impl RunEvents {
-    /// One sink.
     pub fn to(sink: impl EventSink + 'static) -> RunEvents {
         RunEvents::default().after(sink)
     }

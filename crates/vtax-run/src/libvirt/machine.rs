@@ -32,7 +32,6 @@ pub struct LibvirtMachine {
 
 /// The kernel that a domain boots without a boot loader.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as libvirt calls them")]
 pub struct LibvirtBoot {
     pub kernel: Option<ForeignText>,
     pub initrd: Option<ForeignText>,

@@ -184,7 +184,6 @@ impl MeasuredDisks {
         Ok(())
     }
 
-    /// Returns the paths to the disks.
     pub(super) fn records(&self, header: &RunHeader) -> Result<Vec<DiskPathRecord>, Stop> {
         let mut records = Vec::new();
         for RowTargets { row, names, targets, inside, zone } in &self.rows {

@@ -235,7 +235,6 @@ fn may_reset_link(setting: &HostSetting) -> bool {
     }
 }
 
-/// Returns the goal of the tests.
 pub(super) fn goal_of(kinds: impl Iterator<Item = TestKind> + Clone) -> TuningGoal {
     let latency = TestKind::is_transactions;
     match (kinds.clone().all(latency), kinds.clone().any(latency)) {

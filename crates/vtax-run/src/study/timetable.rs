@@ -102,7 +102,6 @@ impl<'a> Timetable<'a> {
         self.begins(self.orders.len(), 0)
     }
 
-    /// The turns of one row.
     pub(crate) fn turns(&self, row: usize) -> Turns {
         let begins = |(pass, order): (usize, &Vec<usize>)| {
             let place = order.iter().position(|of| *of == row).unwrap_or(0);

@@ -104,7 +104,6 @@ impl DomainOfDisks {
         &self.agent
     }
 
-    /// Its name.
     pub(in crate::study) fn name(&self) -> &Name {
         self.bound.name()
     }
