@@ -20,7 +20,6 @@ pub(crate) struct SuiteJob {
     pub(crate) is_test: bool,
 }
 
-/// End of a job.
 #[derive(Debug)]
 pub(crate) struct JobEnd {
     pub(crate) job: SuiteJob,

@@ -91,7 +91,6 @@ impl TestProgram {
         Ok(jobs)
     }
 
-    /// The names of its tests.
     fn listed(&self, options: &[&str]) -> Result<Vec<String>, SuiteError> {
         let mut command = Command::new(&self.executable);
         command.args(["--list", "--format", "terse"]).args(options).current_dir(&self.directory).stdin(Stdio::null());
