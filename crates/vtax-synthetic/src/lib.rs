@@ -24,7 +24,6 @@ pub use disks::{disks, files};
 /// Reason why a synthetic run has no cells of disks.
 const OF_A_NETWORK: &str = "made-up runs are of networks";
 
-/// Returns the row with this name.
 pub fn row(name: &str) -> Row {
     name.parse().expect("a row")
 }
