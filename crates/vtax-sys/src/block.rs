@@ -34,7 +34,6 @@ pub struct DeviceNumber {
 
 /// A line of `/proc/PID/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct MountLine {
     pub device: DeviceNumber,
     pub target: PathBuf,
@@ -205,7 +204,6 @@ impl BlockDirectory {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// Returns the number in a file.
     pub fn number_in(&self, file: &str) -> Option<u64> {
         self.value(file)?.parse().ok()
     }

@@ -79,7 +79,6 @@ fn worked(pid: u32) -> (Duration, bool) {
 
 /// Reasons why a program returned no output.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum OutputError {
     #[error("it cannot be started ({0})")]
     #[diagnostic(code("program-not-started"))]
@@ -166,7 +165,6 @@ enum Followed {
 enum Woken {
     /// It has written, or a signal arrived.
     Running,
-    /// It has ended.
     Ended,
     Late,
     Cancelled,

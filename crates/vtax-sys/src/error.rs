@@ -20,7 +20,6 @@ pub type Result<T, E = SysError> = std::result::Result<T, E>;
 /// the message already contains it.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum SysError {
     #[error("{}{}", refusal(operation, object, errno, detail), after_all(*remedy))]
     #[diagnostic(code("kernel"))]

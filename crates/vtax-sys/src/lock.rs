@@ -103,7 +103,6 @@ impl fmt::Display for LockWait {
 
 /// The process that holds a lock. The process that created the file may have ended long ago.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct LockHolder {
     pub pid: u32,
     pub command: String,

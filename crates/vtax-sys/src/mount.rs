@@ -19,7 +19,6 @@ const SMALL_FILES: u32 = 64;
 /// A file system without a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
-#[expect(missing_docs, reason = "the names are the kernel's")]
 pub enum Pseudo {
     Proc,
     Sysfs,

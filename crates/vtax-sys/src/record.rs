@@ -17,7 +17,6 @@ pub const SMALL: u64 = 64 << 10;
 
 /// Reasons why a record could not be opened, read or written.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum RecordError {
     #[error("cannot {operation} {}: {error}", path.display())]
     #[diagnostic(code("file"))]

@@ -19,7 +19,6 @@ const HEADER: usize = 8;
 
 /// An address of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct InterfaceAddress {
     pub link: IfIndex,
     pub net: IpNet,

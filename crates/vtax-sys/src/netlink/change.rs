@@ -17,7 +17,6 @@ const LONGEST_ALIAS: usize = 255;
 
 /// Changes to a link; `None` leaves a setting as it is.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct LinkChange<'a> {
     pub up: Option<bool>,
     pub arp: Option<bool>,

@@ -23,7 +23,6 @@ const LARGEST_VNI: u32 = (1 << 24) - 1;
 /// The kernel accepts no alias when it creates a link, so the caller must set the ownership mark with
 /// [`Rtnl::set_link`] right afterwards.
 #[derive(Debug, Clone)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct NewLink<'a> {
     pub name: IfName,
     pub kind: LinkKind<'a>,
@@ -42,7 +41,6 @@ pub struct NewLink<'a> {
 /// link is made.
 #[derive(Debug, Clone, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum LinkKind<'a> {
     /// A wire: two links, each receiving what the other sends.
     Veth {

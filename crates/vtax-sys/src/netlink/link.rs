@@ -15,7 +15,6 @@ const IFLA_INFO_KIND: u16 = 1;
 
 /// Current state of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Link {
     pub index: IfIndex,
     pub name: IfName,

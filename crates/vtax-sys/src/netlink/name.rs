@@ -74,7 +74,6 @@ impl fmt::Display for IfIndex {
 
 /// A link by its name or its index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum LinkRef {
     Name(IfName),
     Index(IfIndex),

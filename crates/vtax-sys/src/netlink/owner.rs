@@ -19,7 +19,6 @@ const ANY_COOKIE: [u8; 8] = [0xff; 8];
 /// User reported by the kernel for one that this user namespace doesn't map (`overflowuid`), so it can be anybody.
 const SOMEBODY: u32 = 65534;
 
-/// Number of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserId(pub u32);
 

@@ -25,7 +25,6 @@ const MALFORMED: &str = "a malformed route";
 
 /// A route to add to the main table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct NewRoute {
     pub dest: IpNet,
     pub next_hop: NextHop,
@@ -46,7 +45,6 @@ pub enum NextHop {
 
 /// A route of the namespace, or the route of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Route {
     pub dest: IpNet,
     /// Next router, if there is one of the same family.

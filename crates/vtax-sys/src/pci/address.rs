@@ -10,7 +10,6 @@ use crate::error::SysError;
 
 /// Address of a PCI function, written `0000:3b:00.1`. The bus number may differ at the next boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct PciAddress {
     /// Group of 256 buses; more than 16 bits behind Intel's VMD.
     pub domain: u32,

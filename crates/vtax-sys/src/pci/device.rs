@@ -10,7 +10,6 @@ use super::sysfs::{entries, number, target_name, text};
 
 /// Current state of a PCI function.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Device {
     /// Address at this boot.
     pub address: PciAddress,

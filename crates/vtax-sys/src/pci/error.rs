@@ -8,7 +8,6 @@ use super::address::PciAddress;
 /// Reasons why a PCI device was not handed over.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum PciError {
     #[error("no PCI device {device}: see `vtax io list`; addresses change when cards are added")]
     #[diagnostic(code("no-such-device"))]

@@ -5,7 +5,6 @@ use std::io;
 
 /// Reasons why this process cannot use io_uring, with the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum NoRing {
     /// `ENOSYS`. A seccomp filter may also return it.
     #[error("this kernel has no io_uring (CONFIG_IO_URING), or a filter hides it: choose another engine or kernel")]

@@ -71,7 +71,6 @@ impl Operation {
 
 /// The end of a request.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Completion {
     pub slot: usize,
     pub operation: Operation,

@@ -16,7 +16,6 @@ use crate::error::SysError;
      unprivileged users may choose {allowed} (net.ipv4.tcp_allowed_congestion_control)"
 )]
 #[diagnostic(code("no-congestion-control"))]
-#[expect(missing_docs, reason = "the message says it")]
 pub struct NoCongestionControl {
     pub name: CongestionControl,
     pub available: String,

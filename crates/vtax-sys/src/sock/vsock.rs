@@ -9,7 +9,6 @@ pub const CID_LOCAL: u32 = 1;
 
 /// Reasons why this kernel cannot use vsock, with the remedy.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum NoVsock {
     #[error(
         "vsock is unavailable: not supported by this kernel (AF_VSOCK); load the module vsock, or vhost_vsock on a host"

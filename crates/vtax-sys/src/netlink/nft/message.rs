@@ -117,7 +117,6 @@ pub(super) fn named(name: &str, data: &[DefaultNla]) -> [DefaultNla; 2] {
     [text_attribute(EXPR_NAME, name), nested(EXPR_DATA, data)]
 }
 
-/// Returns the data of an expression with this name.
 pub(super) fn data_of<'a>(expression: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let find = |kind| crate::netlink::reply::attribute(expression, kind);
     let found = find(EXPR_NAME).and_then(crate::netlink::reply::text)?;

@@ -30,7 +30,6 @@ pub struct MacFilter {
 /// Frames that a port sent from addresses that it doesn't own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dropped {
-    /// Number of frames.
     pub frames: u64,
     /// Their bytes, without Ethernet headers.
     pub bytes: u64,

@@ -57,7 +57,6 @@ pub(super) const USERDATA_COMMENT: u8 = 0;
 pub struct SwitchName(String);
 
 impl SwitchName {
-    /// Returns the name of its table.
     pub fn table(&self) -> String {
         format!("{PREFIX}{}", self.0)
     }
