@@ -27,7 +27,6 @@ pub struct HostCheck {
 
 /// The result of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct CheckedRule<T> {
     pub rule: &'static str,
     pub risk: ChangeRisk,

@@ -5,7 +5,6 @@
 /// A group of files.
 pub(crate) type Files = &'static [&'static str];
 
-/// The links.
 pub(crate) const LINKS: Files = &[
     "/sys/class/net",
     "/sys/class/net/*/ifindex",

@@ -20,17 +20,14 @@ pub enum TuningOrder {
     /// Make changes, and undo them when the conversation ends unless they are confirmed. Reply:
     /// [`TuningReply::TriedOut`].
     TryOut {
-        #[expect(missing_docs, reason = "the type says it")]
         wanted: WantedChanges,
         /// Timeout after which they are undone, too.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<Span>,
     },
     /// Confirm tentative changes. Reply: [`TuningReply::Kept`].
-    #[expect(missing_docs, reason = "the type says it")]
     Keep { batch: BatchId },
     /// Restore the values before certain changes. Reply: [`TuningReply::Reverted`].
-    #[expect(missing_docs, reason = "the type says it")]
     Revert { batch: BatchId },
     /// Restore all previous values. Reply: [`TuningReply::Reverted`].
     RevertAll,
@@ -38,7 +35,6 @@ pub enum TuningOrder {
     Status,
     /// Measure the time of TCP connections to this address, accepted or refused. Reply:
     /// [`TuningReply::ConnectTime`].
-    #[expect(missing_docs, reason = "the type says it")]
     ConnectTime { to: SocketAddr },
 }
 
@@ -56,7 +52,6 @@ pub struct WantedChanges {
 /// The result of a [`TuningOrder`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the types and the orders say it")]
 pub enum TuningReply {
     Facts(Box<HostFacts>),
     Planned(KeptPlan),
@@ -141,7 +136,6 @@ pub struct TuningStatus {
 /// Settings that were changed together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchStatus {
-    /// Their number.
     pub id: BatchId,
     /// Stage of the change.
     pub state: BatchStage,

@@ -28,7 +28,6 @@ mod xps;
 
 use crate::rule::TuningRule;
 
-/// All rules.
 pub static RULES: &[TuningRule] = &[
     host_cpus::RULE,
     irq_node::RULE,

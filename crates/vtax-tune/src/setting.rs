@@ -9,7 +9,6 @@ use vtax_model::{cpus::CpuSet, foreign::ForeignText};
 /// A setting that vtax can read, write and restore, with the new value in the setting's own type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum HostSetting {
     /// A setting below `/proc/sys`, such as `net.core.rmem_max`.
     Sysctl {

@@ -32,7 +32,6 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Errors of tuning a machine.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum TuningError {
     #[error(transparent)]
     #[diagnostic(transparent)]
