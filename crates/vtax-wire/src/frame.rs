@@ -22,7 +22,6 @@ const LENGTH_BYTES: usize = 4;
 
 /// An error of a control stream.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum FrameError {
     #[error(
         "the control stream does not start like vtax's but with \"{found}\"; something else writes to it (output of a login script, a wrong program?)"

@@ -48,7 +48,6 @@ pub const CPUS_MOST: usize = 8192;
 
 /// The reason why an order exceeds the limits.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum LimitError {
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -101,7 +100,6 @@ pub enum LimitError {
 
 /// A running session's share of an agent's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Load {
     pub flows: u32,
     pub buffers: ByteSize,

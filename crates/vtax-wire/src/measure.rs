@@ -50,7 +50,6 @@ const START_MOST: Duration = Duration::from_secs(5);
 
 /// A sample to be taken.
 #[derive(Debug, Clone)]
-#[expect(missing_docs, reason = "the types say it")]
 pub struct SampleOrder {
     pub spec: TestSpec,
     pub initiator: EndSetup,
@@ -100,7 +99,6 @@ impl SampleOrder {
 
 /// A sample, and the agents that take it.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the types say it")]
 pub struct AgentPair<'link> {
     pub initiator: &'link AgentLink,
     pub responder: &'link AgentLink,

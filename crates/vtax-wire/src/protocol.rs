@@ -52,7 +52,6 @@ pub struct Call {
 /// to another call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-#[expect(missing_docs, reason = "the requests' own documentation says it")]
 pub enum Request {
     /// Bind the responder of a new session and let it serve. The initiator will show `token`. Answer:
     /// [`Reply::Listening`].
@@ -191,7 +190,6 @@ fn run_limit() -> Span {
 /// A signal for a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "these are the kernel's names")]
 pub enum Signal {
     Int,
     Term,
@@ -200,7 +198,6 @@ pub enum Signal {
 
 /// A frame from the agent: the answer to the call with this id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the types say it")]
 pub struct Answer {
     pub id: CallId,
     pub outcome: CallOutcome,
@@ -220,7 +217,6 @@ pub enum CallOutcome {
 
 /// A piece of a program's output, sent as it comes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the types say it")]
 pub struct ProgramOutput {
     pub stream: Stream,
     #[serde(with = "base64_on_wire")]
@@ -230,7 +226,6 @@ pub struct ProgramOutput {
 /// The outputs of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "these are the usual names")]
 pub enum Stream {
     Stdout,
     Stderr,
@@ -243,18 +238,21 @@ pub enum Reply {
     /// Nothing more to report.
     Done,
     /// The responder is bound and serves.
-    #[expect(missing_docs, reason = "the type says it")]
-    Listening { target: Target },
+    Listening {
+        target: Target,
+    },
     /// The initiator is connected and waits for [`Request::Start`].
     Connected,
-    /// The report of this end.
     Report(Box<EndReport>),
     /// The agent's monotonic clock when the answer was made.
-    #[expect(missing_docs, reason = "the name says it")]
-    Clock { now_ns: u64 },
+    Clock {
+        now_ns: u64,
+    },
     /// CPUs online, and CPU time of other programs since they began.
-    #[expect(missing_docs, reason = "the names say it")]
-    OtherPrograms { cpus: u32, cpu_ns: u64 },
+    OtherPrograms {
+        cpus: u32,
+        cpu_ns: u64,
+    },
     /// The agent's environment.
     Facts(Box<AgentFacts>),
     /// The link by which packets to that address leave, if they leave by one.
@@ -292,7 +290,6 @@ pub struct Ran {
 /// The failure of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
-#[expect(missing_docs, reason = "the messages say it")]
 pub struct Fault {
     pub kind: FaultKind,
     pub message: ForeignText,
@@ -375,7 +372,6 @@ pub struct AgentFacts {
 
 /// An address of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct LinkAddress {
     pub link: ForeignText,
     /// The hardware address of the interface, if it has one.

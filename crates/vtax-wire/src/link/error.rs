@@ -11,7 +11,6 @@ use crate::{
 /// An agent that couldn't be started or reached, was lost, or didn't do what it was asked. Each message names
 /// the agent.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum AgentError {
     #[error("cannot start the agent of {name}: `{program}`: {source}")]
     #[diagnostic(code("agent-not-started"))]

@@ -8,7 +8,6 @@ use crate::link::AgentError;
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[error("{cause}")]
 #[diagnostic(forward(cause))]
-#[expect(missing_docs, reason = "the messages say it")]
 pub struct MeasureError {
     pub pair: usize,
     pub cause: Box<SampleFailure>,
@@ -18,7 +17,6 @@ pub struct MeasureError {
 /// Reports of the two endpoints of a pair whose sample ended early. These are no figures for a result,
 /// because the measured time wasn't over, at least at one end.
 #[derive(Debug, Clone, PartialEq, Default)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Partial {
     pub initiator: Option<Box<EndReport>>,
     pub responder: Option<Box<EndReport>>,
@@ -33,7 +31,6 @@ impl Partial {
 
 /// The reason why a sample was not taken.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum SampleFailure {
     #[error("{error}{}", other.as_ref().map(|other| format!("; and {other}")).unwrap_or_default())]
     #[diagnostic(forward(error))]

@@ -30,10 +30,12 @@ enum State {
     /// No answer is expected.
     Idle,
     /// An answer is expected; errors use the call's name.
-    Asked { verb: &'static str, for_what: Awaited },
+    Asked {
+        verb: &'static str,
+        for_what: Awaited,
+    },
     /// It is done.
     Reported(Box<EndReport>),
-    /// It has failed.
     Failed(AgentError),
 }
 

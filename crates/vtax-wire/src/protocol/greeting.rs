@@ -17,7 +17,6 @@ pub fn version_line() -> String {
 /// The sender's versions, which are in the first frame of both sides. These fields stay in every version of
 /// the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Greeting {
     pub protocol: u32,
     pub version: ForeignText,
@@ -33,7 +32,6 @@ impl Greeting {
 /// The coordinator's complete first frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
-    #[expect(missing_docs, reason = "the type says it")]
     #[serde(flatten)]
     pub greeting: Greeting,
     /// The agent repeats this key beside its [`Hello`]. It may be empty.
@@ -51,7 +49,6 @@ impl Opening {
 /// The agent's complete first frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Introduction {
-    #[expect(missing_docs, reason = "the type says it")]
     #[serde(flatten)]
     pub hello: Hello,
     /// The key of the [`Opening`] that it answers.
@@ -62,7 +59,6 @@ pub struct Introduction {
 /// The agent's greeting, process and machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    #[expect(missing_docs, reason = "the type says it")]
     #[serde(flatten)]
     pub greeting: Greeting,
     /// The agent's process id in its own PID namespace.

@@ -7,7 +7,6 @@ use crate::link::AgentError;
 
 /// A host name that ssh must not get.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum SshHostError {
     #[error("empty remote host name; use ssh's syntax: HOST or USER@HOST")]
     #[diagnostic(code("bad-name"))]
@@ -40,7 +39,6 @@ impl fmt::Display for SshStep {
 
 /// The reason why there is no agent on a remote host.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum SshError {
     #[error(transparent)]
     #[diagnostic(transparent)]
