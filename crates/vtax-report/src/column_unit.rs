@@ -1,12 +1,12 @@
 //! Units of figures in text, chosen by size: 4.50 s rather than 4500000 µs.
 //!
 //! The rule, for a column and for a figure within a sentence:
-//! - The unit in which a figure is stored remains if the smallest value is below [`LARGE`] and the largest below
-//!   [`CROWDED`]: a round trip of 30 to 999 µs is in µs everywhere.
-//! - Otherwise the column has the largest unit in which no value is below 1.
+//! - The unit in which a figure is stored remains while the largest value is below [`LARGE`]: a round trip of 30 to 999 µs
+//!   is in µs everywhere.
+//! - Otherwise the column has the largest unit in which no value is below 1: 3.69 and 58.4 Gb/s, but 50 and 45,000 µs.
 //! - If all values are below [`SMALL`], the column has the largest smaller unit in which one reaches 1.
-//! - A value that no unit of the column's others suits (at least [`CROWDED`], or below [`TINY`]) is written with a
-//!   unit of its own.
+//! - A value that the column's unit does not suit (at least [`CROWDED`], or below [`TINY`]) is written with a unit of
+//!   its own.
 //!
 //! Head and values come from one [`ColumnUnit`], so that no table prints a value under another unit. CSV, JSON and all
 //! other output for programs keep the stored units.
@@ -22,7 +22,7 @@ use super::{
     view::Value,
 };
 
-/// From here on a smallest value has too many digits.
+/// From here on a largest value asks for a larger unit.
 const LARGE: f64 = 1e4;
 /// From here on any value has too many digits.
 const CROWDED: f64 = 1e5;
@@ -47,7 +47,7 @@ impl ColumnUnit {
         let smaller = || stored.alternatives().rev().find(|unit| within(stored, *unit, most) >= 1.0);
         let shown = match least <= most {
             true if most < SMALL => smaller().or_else(|| stored.alternatives().next()),
-            true if least >= LARGE || most >= CROWDED => larger().filter(|unit| within(*unit, stored, 1.0) > 1.0),
+            true if most >= LARGE => larger().filter(|unit| within(*unit, stored, 1.0) > 1.0),
             _ => None,
         };
         ColumnUnit { stored, shown: shown.unwrap_or(stored) }
@@ -226,7 +226,8 @@ mod tests {
         assert_eq!(unit(&[]), "µs");
         assert_eq!(unit(&[30.0, 999.0]), "µs");
         assert_eq!(unit(&[50.0, 45_000.0]), "µs");
-        assert_eq!(unit(&[9_000.0, 900_000.0]), "ms");
+        assert_eq!(unit(&[1_200.0, 9_999.0]), "µs");
+        assert_eq!(unit(&[1_200.0, 30_000.0]), "ms");
         assert_eq!(unit(&[12_000.0, 14_000.0, f64::NAN]), "ms");
         assert_eq!(unit(&[2e6, 3e6]), "s");
         assert_eq!(unit(&[0.0, 0.02]), "ns");
