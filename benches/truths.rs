@@ -75,7 +75,7 @@ impl Bench {
             rows.iter().map(|row| format!("{row:?}")).collect::<Vec<_>>().join(", "),
         );
         self.write("study.toml", &study)?;
-        let output = self.vtax(&["run", "study.toml", "--instrument", "path", "--json"])?;
+        let output = self.vtax(&["run", "study.toml", "--mode", "controlled", "--json"])?;
         // On a busy machine a sample may fail: the run ends with 1 then, and has the others.
         serde_json::from_slice(&output.stdout).map_err(|_| said(&output))
     }

@@ -15,15 +15,15 @@ const FEW: &[&str] = &["--samples 2", "--duration 20ms", "--warmup 1ms"];
 const RULES: [Rule; 15] = [
     Rule { verb: "demo", less: &["--samples 1"], part: &[] },
     Rule { verb: "run", less: FEW, part: &["--methods bridge", "--mtu 1500"] },
-    Rule { verb: "run demo", less: FEW, part: &["--methods bridge", "--mtu 1500", "--instrument system"] },
-    Rule { verb: "run demo --instrument path", less: &["--samples 1"], part: &["--methods bridge", "--mtu 1500"] },
+    Rule { verb: "run demo", less: FEW, part: &["--methods bridge", "--mtu 1500", "--mode host"] },
+    Rule { verb: "run demo --mode controlled", less: &["--samples 1"], part: &["--methods bridge", "--mtu 1500"] },
     // As the machine runs, its noise may be too large for any number of rounds.
     Rule {
         verb: "run demo --show",
         less: &["--duration 1ms"],
-        part: &["--methods bridge", "--mtu 1500", "--instrument path"],
+        part: &["--methods bridge", "--mtu 1500", "--mode controlled"],
     },
-    Rule { verb: "run sparc-t7-1", less: FEW, part: &["--methods native", "--mtu 1500", "--instrument system"] },
+    Rule { verb: "run sparc-t7-1", less: FEW, part: &["--methods native", "--mtu 1500", "--mode host"] },
     Rule { verb: "run ovm3-tuning", less: FEW, part: &["--methods host-to-host", "--mtu 1500"] },
     // It boots eight guests.
     Rule { verb: "run vmdq", less: &["--dry-run"], part: &[] },

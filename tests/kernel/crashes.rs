@@ -161,7 +161,7 @@ fn lab_clean_killed_anywhere_leaves_nothing_that_another_does_not_remove() {
 
 #[test]
 fn a_run_killed_anywhere_leaves_nothing_that_clean_does_not_remove() {
-    let verb = ["run", "demo", "--methods", "veth", "--instrument", "path", "--samples", "1", "--duration", "20ms"];
+    let verb = ["run", "demo", "--methods", "veth", "--mode", "controlled", "--samples", "1", "--duration", "20ms"];
     // The agents end with their vtax.
     let fresh = |bench: &Bench| {
         wait_until("the agents are gone", || processes_of(bench.path()).is_empty());

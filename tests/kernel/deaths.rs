@@ -15,7 +15,7 @@ use super::{
 
 /// A run of some seconds.
 const LONG: [&str; 10] =
-    ["run", "demo", "--methods", "bridge,veth", "--instrument", "path", "--samples", "3", "--mtu", "1500"];
+    ["run", "demo", "--methods", "bridge,veth", "--mode", "controlled", "--samples", "3", "--mtu", "1500"];
 
 /// A run that has taken some samples and goes on.
 fn under_way(bench: &Bench, arguments: &[&str], samples: u64) -> Child {
@@ -59,7 +59,7 @@ fn ctrl_c_keeps_what_is_measured_and_puts_the_host_back() {
 #[test]
 fn kill_9_of_a_run_that_was_extended_loses_at_most_the_round_in_flight() {
     let bench = Bench::new();
-    let study = ["run", "demo", "--methods", "bridge,veth", "--instrument", "path", "--samples", "1", "--mtu", "1500"];
+    let study = ["run", "demo", "--methods", "bridge,veth", "--mode", "controlled", "--samples", "1", "--mtu", "1500"];
     bench.printed(&study);
     let whole = bench.landed();
     let told = bench.refused(&["run", "--resume", "last", "--samples", "1"]);
@@ -232,7 +232,7 @@ fn two_vtaxes_cannot_resume_one_run() {
 #[test]
 fn a_complete_run_has_nothing_to_resume() {
     let bench = Bench::new();
-    let run = ["run", "demo", "--methods", "veth", "--instrument", "path", "--samples", "1"];
+    let run = ["run", "demo", "--methods", "veth", "--mode", "controlled", "--samples", "1"];
     printed(&bench.vtax(&run));
     let told = bench.refused(&["run", "--resume", "last"]);
     assert!(told.contains("complete") && told.contains("--samples"), "{told}");

@@ -239,7 +239,7 @@ fn what_only_looks_like_a_labs_is_left_and_named() {
 #[test]
 fn a_living_lab_without_its_journal_is_left_alone() {
     let bench = Bench::new();
-    let run = ["run", "demo", "--methods", "veth", "--instrument", "path", "--samples", "99", "--duration", "100ms"];
+    let run = ["run", "demo", "--methods", "veth", "--mode", "controlled", "--samples", "99", "--duration", "100ms"];
     let mut command = bench.command(&run);
     let mut child = Ours(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs"));
     wait_until("a sample has landed", || bench.landed() >= 1);

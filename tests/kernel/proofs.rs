@@ -32,7 +32,7 @@ fn from(lab: &str) -> Vec<String> {
 }
 
 fn prove(lab: &str, more: &[&str]) -> Vec<String> {
-    let words = ["tune", "prove", "--instrument", "path"].map(str::to_owned);
+    let words = ["tune", "prove", "--mode", "controlled"].map(str::to_owned);
     words.into_iter().chain(more.iter().map(|word| (*word).to_owned())).chain(from(lab)).collect()
 }
 

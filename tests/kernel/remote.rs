@@ -303,7 +303,7 @@ fn rows_take_turns_over_ssh() {
     fs::write(bench.path().join("turns.toml"), TURNS).expect("a file");
     let arguments =
         ["run", "demo", "--endpoints", "turns.toml", "--methods", "veth", "--mtu", "1500", "--samples", "2"];
-    let result = far.result(&[&arguments[..], &["--instrument", "path", "--json"]].concat());
+    let result = far.result(&[&arguments[..], &["--mode", "controlled", "--json"]].concat());
     assert_schema(&result);
     for cell in result["cells"].as_array().expect("cells") {
         assert_eq!(

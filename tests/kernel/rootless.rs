@@ -43,7 +43,7 @@ fn vtax(bench: &Bench, arguments: &[&str]) -> Output {
 #[test]
 fn a_study_runs_without_root() {
     let bench = bench_of_user();
-    let output = vtax(&bench, &["run", "demo", "--instrument", "path", "--samples", "1", "--json"]);
+    let output = vtax(&bench, &["run", "demo", "--mode", "controlled", "--samples", "1", "--json"]);
     let result: serde_json::Value = serde_json::from_str(&super::bench::printed(&output)).expect("JSON");
     assert_eq!(result["environment"]["privilege"], "user namespace");
     let measured = |method: &str| {

@@ -19,7 +19,7 @@ pub(super) fn assert_schema(result: &Value) {
 /// Every method that this kernel has, at both MTUs, over both transports, both tests.
 fn every_cell_is_measured(more: &[&str]) {
     let bench = Bench::new();
-    let arguments = [&["run", "demo", "--instrument", "path", "--samples", "2", "--json"], more].concat();
+    let arguments = [&["run", "demo", "--mode", "controlled", "--samples", "2", "--json"], more].concat();
     let result = json(&bench, &arguments);
     assert_schema(&result);
     for cell in cells(&result) {
@@ -121,7 +121,7 @@ duration = "40ms"
 #[test]
 fn results_are_listed_shown_compared_and_exported() {
     let bench = Bench::new();
-    let run = ["run", "demo", "--methods", "bridge", "--instrument", "path", "--samples", "2", "--json"];
+    let run = ["run", "demo", "--methods", "bridge", "--mode", "controlled", "--samples", "2", "--json"];
     let ids: Vec<String> = (0..2).map(|_| json(&bench, &run)["id"].as_str().expect("an id").to_owned()).collect();
     let list = bench.printed(&["results", "list"]);
     assert!(ids.iter().all(|id| list.contains(id)), "{list}");

@@ -67,7 +67,7 @@ fn settings_of_another_host_are_found_changed_and_brought_back_there() {
 fn settings_of_another_host_are_proved_and_kept_there() {
     let bench = remote::bench("t-prove-ssh");
     let far = spoilt(&bench, "t-prove-ssh");
-    let prove = ["tune", "prove", "tcp-buffers", "--to", "ssh:far", "--test", "tcp-stream", "--instrument", "path"];
+    let prove = ["tune", "prove", "tcp-buffers", "--to", "ssh:far", "--test", "tcp-stream", "--mode", "controlled"];
     let proved = printed(&far.near(&[&prove[..], &["--budget", "60s", "--json"]].concat()));
     let proved: Value = serde_json::from_str(&proved).expect("JSON");
     assert_eq!(proved["kept"], serde_json::json!(["tcp-buffers"]), "{proved}");

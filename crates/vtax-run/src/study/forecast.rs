@@ -107,7 +107,7 @@ impl PlanForecast {
 fn left_out(header: &RunHeader) -> Option<String> {
     let of_path = |cell: &Cell| cell.instrument == Instrument::Path;
     (header.quick && header.study.path.is_some() && !header.study.cells.iter().any(of_path)).then(|| {
-        "--quick omits controlled conditions; --instrument path measures only those, in a few minutes".to_owned()
+        "--quick omits controlled conditions; --mode controlled measures only those, in a few minutes".to_owned()
     })
 }
 

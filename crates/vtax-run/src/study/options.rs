@@ -287,11 +287,11 @@ impl Changes {
     fn keep_instrument(&self, study: &mut Study) -> miette::Result<()> {
         let Some(asked) = self.instrument else { return Ok(()) };
         if !study.cells.iter().any(|cell| cell.instrument == asked) {
-            bail!(
-                code = "not-in-study",
-                "--instrument {asked}: `{}` does not have this measurement mode; omit it",
-                study.id
-            );
+            let mode = match asked {
+                Instrument::Path => "controlled",
+                Instrument::System => "host",
+            };
+            bail!(code = "not-in-study", "--mode {mode}: `{}` does not have this measurement mode; omit it", study.id);
         }
         study.cells.retain(|cell| cell.instrument == asked);
         if asked == Instrument::System {

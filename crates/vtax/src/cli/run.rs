@@ -27,7 +27,7 @@ use crate::{
     terminal::{print, print_styled, print_written, size},
 };
 use changes::ChangeArgs;
-pub(super) use changes::{INSTRUMENTS, Precision};
+pub(super) use changes::{OLD_MODES, ONE_MODE, Precision};
 
 /// The form of a result and its published figures.
 #[derive(Debug, Clone, Args)]
@@ -141,22 +141,23 @@ pub(super) fn terminal_width() -> Option<usize> {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Built-in study (`vtax studies`) or study file
+    /// Built-in study (`vtax studies`) or study file, e.g. demo or mine.toml
     #[arg(required_unless_present = "resume")]
     study: Option<String>,
-    /// Stopped or killed run to resume: its id, a prefix of its id, or `last`. --samples N also extends a complete run,
-    /// to N rounds in all
+    /// Stopped or killed run to resume: `last`, its id, or a prefix of it, e.g. demo-20260102. --samples N also extends
+    /// a complete run, to N rounds in all
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
     #[command(flatten)]
     changes: ChangeArgs,
-    /// File of endpoints to measure between, without building a lab. It consists of `[[endpoint]]` tables; see
-    /// docs/studies.md. Rows without endpoints are omitted
+    /// File of endpoints to measure between, e.g. vms.toml, without building a lab. It consists of `[[endpoint]]`
+    /// tables; see docs/studies.md. Rows without endpoints are omitted
     #[arg(long, value_name = "FILE")]
     endpoints: Option<String>,
     #[command(flatten)]
     pinned: Pinned,
-    /// Kernel for guests, a bzImage [default: the host's own, else the one that `make` unpacked]
+    /// Kernel for guests: a bzImage, or the directory of an unpacked package, e.g. /boot/vmlinuz-6.12 [default:
+    /// $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
     #[arg(long, value_name = "FILE", conflicts_with = "endpoints")]
     kernel: Option<PathBuf>,
     /// Directory on a disk for the files of file tests and for Unix sockets, at both endpoints

@@ -59,7 +59,7 @@ impl ConnectedEnds {
             let connected = self.connected(*row, self.mtu).map_err(|error| broken(SampleError::run(error)))?;
             let several = || {
                 "rows with several pairs of endpoints cannot be interleaved: measure them with \
-                --instrument system"
+                --mode host"
             };
             match (self.unfit(connected.ends()), &connected.pairs[..]) {
                 (Some(why), _) => Err(broken(SampleError::cell(why))),

@@ -210,7 +210,7 @@ fn per_cents_have_two_digits_at_most() {
 fn what_quick_leaves_out_is_told() {
     let mut header = plan(11);
     header.study.path = Some(header.plan);
-    assert!(!lines(&header, None).contains("--instrument path"));
+    assert!(!lines(&header, None).contains("--mode controlled"));
     header.quick = true;
-    assert!(lines(&header, None).contains("--quick omits controlled conditions; --instrument path measures only"));
+    assert!(lines(&header, None).contains("--quick omits controlled conditions; --mode controlled measures only"));
 }

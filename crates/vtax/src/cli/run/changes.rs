@@ -19,7 +19,7 @@ use vtax_stats::{Confidence, StoppingRule, Width, planning::MOST_ROUNDS};
 
 use crate::{
     exit::{Blamed, Stop},
-    one_of::{Choice, one_of},
+    one_of::{Choice, one_of, one_of_or_old},
     whole_number::whole,
 };
 
@@ -28,7 +28,7 @@ pub(crate) struct ChangeArgs {
     /// Take short samples and few rounds: minutes, not hours
     #[arg(long)]
     quick: bool,
-    /// Rounds: samples per cell [default: set by the study]
+    /// Rounds: samples per cell, e.g. 20 [default: set by the study]
     #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     pub(super) samples: Option<u32>,
     /// Difference to detect with 80 % power, e.g. 2%: take as many rounds as that requires. Noise and duration of a
@@ -39,77 +39,88 @@ pub(crate) struct ChangeArgs {
     #[arg(long, value_name = "TIME", conflicts_with_all = ["samples", "confidence"])]
     budget: Option<Span>,
     /// Measured time per sample, e.g. 30s or 200ms [default: set by the study]
-    #[arg(long)]
+    #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     /// Warm-up before the measured time: a time, e.g. 10ms; `steady`: until the figures are steady; or `steady:5s`: the
     /// same, but at most 5 s [default: set by the study]
-    #[arg(long)]
+    #[arg(long, value_name = "TIME|steady")]
     warmup: Option<Warmup>,
     /// Attach a zone or guest with the method at both ends of the wire, not only at the host under test (`sut`)
     #[arg(long)]
     both: bool,
-    /// Row to compare the others with [default: set by the study]
+    /// Row to compare the others with, e.g. veth [default: set by the study]
     #[arg(long, value_name = "ROW")]
     baseline: Option<Row>,
-    /// Rows to run in addition to the baseline; a method stands for all of its rows [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "METHOD,…")]
+    /// Rows to run in addition to the baseline, e.g. bridge,veth; a method stands for all of its rows [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "ROW,…")]
     methods: Vec<Row>,
     /// Skip rows that change settings of this machine while they are measured
     #[arg(long)]
     no_steps: bool,
-    /// Pairs of a client and a guest that measure simultaneously, in a study with several (vmdq has 8)
+    /// Pairs of a client and a guest that measure simultaneously, e.g. 4, in a study with several (vmdq has 8)
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     guests: Option<u32>,
-    /// Kind of domain that `assigned` and `sr-iov` attach [default: guest], e.g. zone
+    /// Kind of domain that `assigned` and `sr-iov` attach [default: guest]
     #[arg(long, value_parser = one_of(&DOMAINS), value_name = "KIND")]
     guest: Option<DomainKind>,
-    /// Real cable to measure over, instead of a veth pair: the two NICs of this machine that it joins, each by link,
-    /// PCI address, MAC address or name in `vtax io list`. Give the option once per cable
+    /// Real cable to measure over, instead of a veth pair: the two NICs of this machine that it joins, e.g. eno3,eno4,
+    /// each by link, PCI address, MAC address or name in `vtax io list`. Give the option once per cable
     #[arg(long, value_name = "NIC,NIC")]
     pub(super) cable: Vec<Cable>,
-    /// MTUs of the cells to run [default: all]
+    /// MTUs of the cells to run, e.g. 1500,9000 [default: all]
     #[arg(long, value_delimiter = ',', value_name = "MTU,…")]
     mtu: Vec<Mtu>,
-    /// Disk studies: disk of this machine to use, a block device or a file, instead of a file created for the run.
-    /// Several, separated by commas, are used simultaneously
+    /// Disk studies: disk of this machine to use, a block device or a file, e.g. /dev/sdb, instead of a file created
+    /// for the run. Several, separated by commas, are used simultaneously
     #[arg(long, value_name = "PATH,…")]
     disk: Option<DiskSet>,
-    /// Disk studies: NVMe disk whose controller the row assigned-nvme assigns to its guest; several as for --disk. The
-    /// host cannot use it meanwhile
+    /// Disk studies: NVMe disk whose controller the row assigned-nvme assigns to its guest, e.g. /dev/nvme0n1; several
+    /// as for --disk. The host cannot use it meanwhile
     #[arg(long, value_name = "PATH,…")]
     nvme: Option<DiskSet>,
     /// Allow the data on the disks of --disk and --nvme to be overwritten. Without it, disks with data are refused
     #[arg(long)]
     destroy_data: bool,
-    /// Measurement mode to run, in a study that uses both [default: both]
-    #[arg(long, value_parser = one_of(&INSTRUMENTS), value_name = "INSTRUMENT")]
-    instrument: Option<Instrument>,
+    /// Measurement mode of a study that has both, e.g. controlled
+    #[arg(long, alias = "instrument", value_parser = one_of_or_old(&MODES, &OLD_MODES), default_value = "both")]
+    mode: RunModes,
     /// CPU idle states: `poll` disables them while a sample is measured, `system` leaves them unchanged [default: set
     /// by the measurement mode]
     #[arg(long, value_name = "poll|system")]
     idle: Option<Idle>,
-    /// TCP congestion control by name, or `system` for the machine's own [default: set by the measurement mode: cubic
-    /// under controlled conditions]
+    /// TCP congestion control by name, e.g. bbr, or `system` for the machine's own [default: set by the measurement
+    /// mode: cubic under controlled conditions]
     #[arg(long, value_name = "NAME|system")]
     congestion: Option<Congestion>,
     /// Size of the file for file tests, e.g. 1000MiB
-    #[arg(long)]
+    #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
-    /// Seed for the random order of samples [default: random; recorded in the result]
+    /// Seed for the random order of samples, e.g. 1 [default: random; recorded in the result]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     pub(super) seed: Option<u64>,
     #[command(flatten)]
     precision: Precision,
 }
 
-pub(crate) const INSTRUMENTS: [Choice<Instrument>; 2] = [
-    (
-        "path",
-        "Controlled conditions: no CPU idle states, TCP cubic, rows interleaved within milliseconds",
-        Instrument::Path,
-    ),
-    ("system", "Host settings, as an application sees them", Instrument::System),
+/// The measurement modes of a run; `None` stands for all that the study has.
+#[derive(Debug, Clone, Copy, Default)]
+struct RunModes(Option<Instrument>);
+
+const CONTROLLED: &str = "Controlled conditions: no CPU idle states, TCP cubic, rows interleaved within milliseconds";
+const HOST: &str = "Host settings, as an application sees them";
+
+const MODES: [Choice<RunModes>; 3] = [
+    ("controlled", CONTROLLED, RunModes(Some(Instrument::Path))),
+    ("host", HOST, RunModes(Some(Instrument::System))),
+    ("both", "All modes that the study has, in each round", RunModes(None)),
 ];
+
+/// The measurement modes where there can be only one.
+pub(crate) const ONE_MODE: [Choice<Instrument>; 2] =
+    [("controlled", CONTROLLED, Instrument::Path), ("host", HOST, Instrument::System)];
+
+/// The names of the measurement modes in result documents, which the option used to take.
+pub(crate) const OLD_MODES: [(&str, &str); 2] = [("path", "controlled"), ("system", "host")];
 
 /// The domains of methods that can attach both kinds.
 const DOMAINS: [Choice<DomainKind>; 2] = [
@@ -139,9 +150,8 @@ impl ChangeArgs {
         let stopping = self.precision.rule()?;
         let goal = Goal::of(self.show, self.budget);
         let ChangeArgs { quick, samples, duration, warmup, both, baseline, methods, guests, guest: domains, .. } = self;
-        let ChangeArgs {
-            disk, nvme, destroy_data, cable, mtu, instrument, idle, congestion, size, seed, no_steps, ..
-        } = self;
+        let ChangeArgs { disk, nvme, destroy_data, cable, mtu, mode, idle, congestion, size, seed, no_steps, .. } =
+            self;
         Ok(Changes {
             quick,
             samples,
@@ -160,7 +170,7 @@ impl ChangeArgs {
             cable,
             mtu,
             endpoints,
-            instrument,
+            instrument: mode.0,
             idle,
             congestion,
             size,

@@ -28,7 +28,7 @@ use super::file::TuningFile;
 use crate::{
     cli::{answer, measure, run},
     exit::{Blamed, Exit, Stop},
-    one_of::one_of,
+    one_of::one_of_or_old,
     progress,
     whole_number::whole,
 };
@@ -37,21 +37,46 @@ use crate::{
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 struct Tried {
-    /// Rules to test, each separately, as named by `vtax tune check`
+    /// Rules to test, each separately, as named by `vtax tune check`, e.g. tcp-buffers
     #[arg(value_name = "RULE", conflicts_with = "all_safe")]
     rules: Vec<String>,
     /// Test all low-risk rules
     #[arg(long)]
     all_safe: bool,
-    /// Rules to test together as one step, for settings that help only in combination
-    #[arg(long, value_name = "RULE,RULE…")]
+    /// Rules to test together as one step, e.g. rps,xps, for settings that help only in combination
+    #[arg(long, value_name = "RULE,…")]
     bundle: Vec<String>,
-    /// Resume a stopped or killed run of `vtax tune prove`: its id, a prefix of the id, or `last`
+    /// Stopped or killed run of `vtax tune prove` to resume: `last`, its id, or a prefix of it, e.g. measure-20260102
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
 }
 
+// The help of the options that `vtax measure` has too. Here, they name a single path.
+const TO: &str = "Responder of the path to tune, e.g. ssh:vm1: local, ssh:HOST, libvirt:NAME (a running virtual machine of \
+    libvirt), zone:NAME or zone:LAB/NAME (a zone, host or guest of a running lab), ldm:DOMAIN or ldm:DOMAIN/NIC (a \
+    running logical domain, over one of its virtual NICs). Settings are tested on the machines of both endpoints";
+const FROM: &str = "Initiator of the path to tune, e.g. zone:rack/web, in the syntax of --to [default: local; with \
+    --to zone:NAME the other end of its wire; with --to ldm:DOMAIN the host of the domain]";
+const TO_ADDRESS: &str = "Address of the responder, e.g. 192.0.2.1 [default: the address that ssh connected to; the \
+    zone's address; or the address used to reach the other endpoint]. A link-local address names the link of --from, \
+    e.g. fe80::1%eth0";
+const FROM_ADDRESS: &str = "Address of the initiator, e.g. 192.0.2.2 [default: as for --to-address]";
+const TO_DEVICE: &str = "Network device for the sockets of the responder, e.g. eth1. Without --to-address, vtax uses the \
+    device's first address";
+const TO_CID: &str =
+    "vsock: context identifier of the responder, e.g. 3. Not needed if both endpoints are on one machine";
+const WITHIN: &str = "Host of a lab with the logical domains of ldm:DOMAIN, e.g. rack/sut; as for `vtax ldm --in`";
+
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("to", |to| to.help(TO)),
+    mut_arg("from", |from| from.help(FROM)),
+    mut_arg("to_address", |address| address.help(TO_ADDRESS)),
+    mut_arg("from_address", |address| address.help(FROM_ADDRESS)),
+    mut_arg("to_device", |device| device.help(TO_DEVICE)),
+    mut_arg("to_cid", |cid| cid.help(TO_CID)),
+    mut_arg("within", |host| host.help(WITHIN))
+)]
 pub(crate) struct ProveArgs {
     #[command(flatten)]
     tried: Tried,
@@ -59,24 +84,24 @@ pub(crate) struct ProveArgs {
     ends: measure::MeasuredEnds,
     #[arg(long, value_name = "TEST,…", value_delimiter = ',', default_value = "tcp-rr,tcp-stream", help = measure::values::tests_help(), help_heading = "Test")]
     test: Vec<Test>,
-    /// Endpoint to protect, e.g. a zone, guest or host that shares the machine: its round trip is measured during each
-    /// sample, and changes that worsen its median or 99th percentile by more than --margin are rejected. Same syntax as
-    /// --to; without FROM, measured from --from. Up to four times
+    /// Endpoint to protect, e.g. zone:rack/web: a zone, guest or host that shares the machine. Its round trip is
+    /// measured during each sample, and changes that worsen its median or 99th percentile by more than --margin are
+    /// rejected. Same syntax as --to; without FROM, measured from --from. Up to four times
     #[arg(long, value_name = "[FROM,]TO", help_heading = "Proof")]
     guard: Vec<OtherPath>,
     /// Gain that the whole interval must exceed for a change to be kept, e.g. 5%
     #[arg(long, value_name = "PERCENT", default_value = "2%", help_heading = "Proof")]
     margin: Difference,
-    /// Measurement mode
-    #[arg(long, value_parser = one_of(&run::INSTRUMENTS), value_name = "INSTRUMENT", default_value = "system", help_heading = "Proof")]
-    instrument: Instrument,
+    /// Measurement mode, e.g. controlled
+    #[arg(long, alias = "instrument", value_parser = one_of_or_old(&run::ONE_MODE, &run::OLD_MODES), default_value = "host", help_heading = "Proof")]
+    mode: Instrument,
     /// Duration of a sample, e.g. 500ms
     #[arg(long, value_name = "TIME", default_value = "100ms", help_heading = "Proof")]
     duration: Span,
-    /// Warm-up after settings were changed, before each sample
-    #[arg(long, value_name = "TIME", default_value = "20ms", help_heading = "Proof")]
+    /// Warm-up after settings were changed, before each sample, e.g. 1s
+    #[arg(long, value_name = "TIME|steady", default_value = "20ms", help_heading = "Proof")]
     warmup: Warmup,
-    /// Seed of the random sample order [default: random; stored in the result]
+    /// Seed for the random order of samples, e.g. 1 [default: random; recorded in the result]
     #[arg(long, value_name = "N", value_parser = whole::<u64>, help_heading = "Proof")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -99,8 +124,8 @@ pub(in crate::cli) struct Closing {
     /// Revert everything at the end, even what helps
     #[arg(long, conflicts_with = "write", help_heading = "Proof")]
     keep_none: bool,
-    /// Output file for the settings kept, for `vtax tune apply --file` on another host [default: a file in the results
-    /// directory]
+    /// Output file for the settings kept, e.g. proved.toml, for `vtax tune apply --file` on another host [default: a
+    /// file in the results directory]
     #[arg(long, value_name = "FILE", help_heading = "Proof")]
     write: Option<PathBuf>,
     /// Print the result as JSON
@@ -289,7 +314,7 @@ impl ProveArgs {
             stopping: None,
             steps: self.tried.steps()?,
             guarded: self.guarded()?,
-            instrument: self.instrument,
+            instrument: self.mode,
             goal: Some(self.closing.goal(self.closing.show, FIRST)),
             margin: Some(self.margin),
             placed_as: None,
