@@ -37,8 +37,8 @@ pub(crate) struct CalibrationRequest {
     /// Rounds of the noise floor; 0: skip it
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(0..=1000))]
     rounds: u32,
-    /// Measured time per sample of the noise floor [default: 300ms]
-    #[arg(long)]
+    /// Measured time per sample of the noise floor, e.g. 1s [default: 300ms]
+    #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     /// Reference cases to check, by parts of their names, e.g. tcp-100m or delay [default: all]
     #[arg(long, value_delimiter = ',', value_name = "CASE,…")]

@@ -62,10 +62,8 @@ pub(crate) struct CommandLine {
     verb: Verb,
     #[command(flatten)]
     places: Places,
-    /// Run this command in an emulated server: QEMU emulates a whole machine with SR-IOV NICs, cabled in pairs. The
-    /// server sees this machine's files. The command uses the running server (`vtax server up`); if there is none, vtax
-    /// boots one for this command
-    #[arg(long, global = true, value_name = "emulated[:nics=8,…]", help_heading = "Places")]
+    /// Run in an emulated server, e.g. emulated; see `vtax help server`
+    #[arg(long, global = true, value_name = "SPEC", help_heading = "Places")]
     server: Option<ServerSpec>,
     /// Print only errors on standard error
     #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Messages")]
@@ -83,7 +81,7 @@ struct Places {
     /// State directory, with the results [default: $VTAX_STATE, else $XDG_STATE_HOME/vtax or ~/.local/state/vtax]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Places")]
     state: Option<PathBuf>,
-    /// vtax-agent program [default: $VTAX_AGENT, else next to vtax]
+    /// vtax-agent program, e.g. /opt/vtax/vtax-agent [default: $VTAX_AGENT, else next to vtax]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Places")]
     agent: Option<PathBuf>,
 }
@@ -124,6 +122,10 @@ enum Verb {
     /// Manage logical domains, their virtual switches, disks and consoles (Oracle ldm syntax)
     Ldm(ldm::LdmArgs),
     /// Manage a persistent emulated server, shared by commands with --server emulated
+    ///
+    /// QEMU emulates a whole machine with SR-IOV NICs, cabled in pairs. A command with --server emulated runs in the
+    /// server and sees this machine's files. It uses the running server (`vtax server up`); if there is none, vtax
+    /// boots one for this command. A SPEC such as emulated:nics=2,memory=2GiB changes the server to boot.
     #[command(subcommand)]
     Server(server::ServerVerb),
     /// Check the agent on another host

@@ -52,12 +52,12 @@ pub(crate) struct CrosscheckRequest {
     rounds: u32,
     /// Measured time per figure: whole seconds, or 20ms to 999ms. For less than a second, tools are given a number of
     /// transactions or bytes, there is no warm-up, and tools that require whole seconds are omitted
-    #[arg(long, default_value = "1s", value_parser = turn)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = turn)]
     duration: Span,
     /// CPU idle states: `poll` disables them during the whole comparison, `system` leaves them unchanged
     #[arg(long, value_name = "poll|system", default_value = "system")]
     idle: Idle,
-    /// TCP congestion control of all tools by name, or `system` for the machine's own
+    /// TCP congestion control of all tools by name, e.g. cubic, or `system` for the machine's own
     #[arg(long, value_name = "NAME|system", default_value = "system")]
     congestion: Congestion,
     /// Flows of the test with several flows
@@ -66,10 +66,10 @@ pub(crate) struct CrosscheckRequest {
     /// Tests to run, by parts of their names, e.g. tcp-rr or stream-16KiB [default: all]
     #[arg(long, value_delimiter = ',', value_name = "TEST,…")]
     only: Vec<String>,
-    /// Tools to compare with [default: all that are installed]
+    /// Tools to compare with, e.g. iperf3,netperf [default: all that are installed]
     #[arg(long, value_delimiter = ',', value_name = "TOOL,…")]
     tools: Vec<String>,
-    /// Seed for the random order [default: random; recorded in the result]
+    /// Seed for the random order, e.g. 1 [default: random; recorded in the result]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
 }

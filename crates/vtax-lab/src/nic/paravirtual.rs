@@ -21,9 +21,10 @@ impl GuestFacts {
 
 /// vhost-user takes the place of tap and switch. No known backend can be connected to a lab's wire yet.
 fn vhost_user(machine: &GuestFacts) -> Unsupported {
-    let why = match machine.vhost_user.as_slice() {
-        [] => "no vhost-user backend is installed here (looked for passt and ovs-vswitchd)".to_owned(),
-        found => format!("no vhost-user backend here can be attached to a wire: {}", found.join(", and ")),
+    let lacking = match machine.vhost_user.as_slice() {
+        [] => "none is installed (looked for passt and ovs-vswitchd)".to_owned(),
+        found => found.join(", and "),
     };
+    let why = format!("unsupported: vtax cannot connect a vhost-user backend to a wire; {lacking}");
     Unsupported::new(why, "use backend = \"vhost\" or \"userspace\"")
 }

@@ -16,8 +16,8 @@ const LOGIN: Duration = Duration::from_secs(30);
 pub(crate) enum AgentVerb {
     /// Start vtax-agent on another host over SSH, and report what it finds there
     Probe {
-        /// ssh:HOST or ssh:USER@HOST, as in your ssh configuration. If this version of vtax-agent isn't in the PATH
-        /// there, vtax copies it over and removes it afterwards
+        /// ssh:HOST or ssh:USER@HOST, e.g. ssh:vm1, as in your ssh configuration. If this version of vtax-agent isn't
+        /// in the PATH there, vtax copies it over and removes it afterwards
         #[arg(value_name = "ssh:HOST")]
         host: String,
         /// Print the facts as JSON

@@ -12,10 +12,10 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Rounds: samples per cell [default: set by the study; `vtax run demo` has more options]
+    /// Rounds: samples per cell, e.g. 100 [default: set by the study; `vtax run demo` has more options]
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     samples: Option<u32>,
-    /// Seed for the random order of samples [default: random; recorded in the result]
+    /// Seed for the random order of samples, e.g. 1 [default: random; recorded in the result]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     #[command(flatten)]

@@ -202,6 +202,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "tune",
+        &[
+            ("vtax tune check", "find settings that reduce performance"),
+            ("vtax tune apply --all-safe --dry-run", "show the low-risk changes"),
+            ("vtax tune revert", "restore all previous settings"),
+        ],
+    ),
+    (
         "tune check",
         &[
             ("vtax tune check", "find settings of this host that cost performance"),
@@ -345,6 +353,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("completions", &[("vtax completions bash", "save as ~/.local/share/bash-completion/completions/vtax")]),
     ("man", &[("vtax man", "the page of vtax itself"), ("vtax man --dir man", "the pages of all commands")]),
+    ("agent", &[("vtax agent probe ssh:vm1", "check that vtax can measure on vm1")]),
     ("agent probe", &[("vtax agent probe ssh:vm1", "check that vtax can measure on vm1")]),
 ];
 
@@ -359,14 +368,24 @@ pub(super) fn with_examples(command: Command, verb: &str) -> Command {
     }
 }
 
+/// Columns of a usual terminal, in which no line may wrap.
+const COLUMNS: usize = 80;
+
+/// Descriptions are next to the words, or in lines above them where a line would be too long.
 fn text(examples: &[(&str, &str)]) -> String {
-    let width = examples.iter().map(|(words, _)| words.len()).max().unwrap_or(0);
-    let lines = examples.iter().map(|(words, what)| format!("\n  {words:width$}  # {what}"));
-    format!("Examples:{}", lines.collect::<String>())
+    let width = examples.iter().map(|(words, _)| words.chars().count()).max().unwrap_or(0);
+    let next_to = |(words, what): &(&str, &str)| format!("  {words:width$}  # {what}");
+    let mut lines: Vec<String> = examples.iter().map(next_to).collect();
+    if lines.iter().any(|line| line.chars().count() > COLUMNS) {
+        lines = examples.iter().flat_map(|(words, what)| [format!("  # {what}"), format!("  {words}")]).collect();
+    }
+    format!("Examples:\n{}", lines.join("\n"))
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Arg;
+
     use super::{super::arguments, *};
 
     #[test]
@@ -375,5 +394,49 @@ mod tests {
         for verb in arguments::verbs() {
             assert!(has(&verb), "{verb} has no example");
         }
+        assert!(has("tune") && has("agent"));
+    }
+
+    #[test]
+    fn no_line_of_an_example_wraps() {
+        for (verb, examples) in EXAMPLES {
+            for line in text(examples).lines() {
+                assert!(line.chars().count() <= COLUMNS, "{verb}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_value_has_an_example() {
+        fn check(command: &Command, words: &str) {
+            let is_option = |argument: &&Arg| argument.get_action().takes_values() && !argument.is_positional();
+            for option in command.get_arguments().filter(is_option) {
+                let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+                let shown = option.get_value_names().unwrap_or_default().join(" ");
+                let listed = !option.get_possible_values().is_empty() || ["poll|system", "N|max"].contains(&&*shown);
+                let told = help.contains("e.g. ") || !option.get_default_values().is_empty();
+                // The place of the state is shown by its default.
+                assert!(listed || told || option.get_id() == "state", "{words}: {option}: {help}");
+            }
+            for sub in command.get_subcommands() {
+                check(sub, &format!("{words} {}", sub.get_name()));
+            }
+        }
+        check(&arguments::whole(), "vtax");
+    }
+
+    /// A name of values that only repeats the option says nothing, and a second name for the same thing misleads.
+    #[test]
+    fn one_thing_has_one_name() {
+        fn check(command: &Command) {
+            for option in command.get_arguments().filter(|option| option.get_action().takes_values()) {
+                let names = option.get_value_names().unwrap_or_default();
+                for other in ["DURATION", "WARMUP", "BYTES", "METHOD,…", "SPOOF_CHECK", "DOMAINS", "INSTRUMENT"] {
+                    assert!(!names.iter().any(|name| name == other), "{}: {option}", command.get_name());
+                }
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&arguments::whole());
     }
 }

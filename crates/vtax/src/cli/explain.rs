@@ -14,7 +14,7 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Code shown in brackets in an error [default: list all codes]
+    /// Code shown in brackets in an error, e.g. no-such-lab [default: list all codes]
     code: Option<String>,
     /// Print the text as JSON
     #[arg(long)]

@@ -28,7 +28,7 @@ pub(crate) enum LabVerb {
     Up(up::UpArgs),
     /// Remove a lab
     Down {
-        /// Lab: its name, or the file that it was built from
+        /// Lab: its name, or the file that it was built from, e.g. rack or rack.toml
         #[arg(value_name = "LAB|FILE")]
         lab: String,
     },
@@ -43,7 +43,7 @@ pub(crate) enum LabVerb {
     /// In a guest and in an emulated server, the command gets standard input unless it is a terminal: vtax reads it to
     /// its end first, at most 512 KiB.
     Exec {
-        /// Lab: its name, or the file that it was built from
+        /// Lab: its name, or the file that it was built from, e.g. rack or rack.toml
         #[arg(value_name = "LAB|FILE")]
         lab: String,
         /// Host, zone or guest of the lab
@@ -54,7 +54,7 @@ pub(crate) enum LabVerb {
     },
     /// Connect the terminal to a guest's console (press Ctrl-] to leave)
     Console {
-        /// Lab: its name, or the file that it was built from
+        /// Lab: its name, or the file that it was built from, e.g. rack or rack.toml
         #[arg(value_name = "LAB|FILE")]
         lab: String,
         /// Guest of the lab
@@ -62,7 +62,7 @@ pub(crate) enum LabVerb {
     },
     /// Remove only labs whose vtax was killed
     Clean {
-        /// Lab to remove: its name, or the file that it was built from [default: all]
+        /// Lab to remove: its name, or the file that it was built from, e.g. rack [default: all]
         #[arg(value_name = "LAB|FILE")]
         lab: Option<String>,
     },

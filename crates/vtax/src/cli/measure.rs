@@ -44,8 +44,8 @@ const STEADY: Warmup = Warmup::UntilSteady { most: Warmup::MOST };
 pub(crate) struct MeasureArgs {
     #[command(flatten)]
     ends: MeasuredEnds,
-    /// NICs of the logical domain of --to to measure: names of vnets, and vf0, vf1, … for its virtual functions. They
-    /// are interleaved in one run, and each is compared with the first
+    /// NICs of the logical domain of --to to measure, e.g. net0,vf0: names of vnets, and vf0, vf1, … for its virtual
+    /// functions. They are interleaved in one run, and each is compared with the first
     #[arg(long, value_name = "NIC,…", value_delimiter = ',', help_heading = "Endpoints")]
     nic: Vec<Name>,
     #[command(flatten)]
@@ -70,33 +70,35 @@ pub(crate) struct MeasureArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Endpoints")]
 pub(super) struct MeasuredEnds {
-    /// Responder: local, ssh:HOST, libvirt:NAME (a running virtual machine of libvirt), zone:NAME or zone:LAB/NAME (a
-    /// zone, host or guest of a running lab), ldm:DOMAIN or ldm:DOMAIN/NIC (a running logical domain, over one of its
-    /// virtual NICs). `vtax measure` accepts the option several times, to measure that many pairs simultaneously
+    /// Responder, e.g. ssh:vm1: local, ssh:HOST, libvirt:NAME (a running virtual machine of libvirt), zone:NAME or
+    /// zone:LAB/NAME (a zone, host or guest of a running lab), ldm:DOMAIN or ldm:DOMAIN/NIC (a running logical domain,
+    /// over one of its virtual NICs). Given several times, that many pairs are measured simultaneously
     #[arg(long, value_name = "END", default_value = "local")]
     to: Vec<Control>,
-    /// Initiator: connects, and sends requests or streams [default: local; with --to zone:NAME the other end of its
-    /// wire; with --to ldm:DOMAIN the host of the domain]
+    /// Initiator, e.g. zone:web: it connects, and sends requests or streams. The values are those of --to [default:
+    /// local; with --to zone:NAME the other end of its wire; with --to ldm:DOMAIN the host of the domain]
     #[arg(long, value_name = "END")]
     from: Vec<Control>,
-    /// Address of the responder, one for each --to [default: the address that ssh connected to; the zone's address; or
-    /// the address used to reach the other endpoint]. A link-local address names the link of --from, e.g. fe80::1%eth0
+    /// Address of the responder, e.g. 192.0.2.1, one for each --to [default: the address that ssh connected to; the
+    /// zone's address; or the address used to reach the other endpoint]. A link-local address names the link of --from,
+    /// e.g. fe80::1%eth0
     #[arg(long, value_name = "ADDRESS")]
     to_address: Vec<AddressOnLink>,
-    /// Address of the initiator, one for each --from [default: as for --to-address]
+    /// Address of the initiator, e.g. 192.0.2.2, one for each --from [default: as for --to-address]
     #[arg(long, value_name = "ADDRESS")]
     from_address: Vec<AddressOnLink>,
     /// Network device on the responder's machine to bind its sockets to, e.g. eth1, one for each --to. Without
     /// --to-address, vtax uses the device's first address
     #[arg(long, value_name = "DEVICE")]
     to_device: Vec<DeviceName>,
-    /// Network device for the sockets of the initiator, like iperf3's --bind-dev
+    /// Network device for the sockets of the initiator, e.g. eth1, like iperf3's --bind-dev
     #[arg(long, value_name = "DEVICE", visible_alias = "bind-device")]
     from_device: Vec<DeviceName>,
-    /// vsock: context identifier of the responder, one for each --to. Not needed if both endpoints are on one machine
+    /// vsock: context identifier of the responder, e.g. 3, one for each --to. Not needed if both endpoints are on one
+    /// machine
     #[arg(long, value_name = "CID", value_parser = whole::<u32>)]
     to_cid: Vec<u32>,
-    /// Host of a lab with the logical domains of ldm:DOMAIN, also for --disk; as for `vtax ldm --in`
+    /// Host of a lab with the logical domains of ldm:DOMAIN, e.g. rack/sut, also for --disk; as for `vtax ldm --in`
     #[arg(long = "in", value_name = "LAB/HOST")]
     within: Option<LabHost>,
     #[command(flatten)]
@@ -111,10 +113,10 @@ struct What {
     test: Vec<Test>,
     #[command(flatten)]
     sizes: Sizes,
-    /// Simultaneous flows; with several numbers, the test is run with each
+    /// Simultaneous flows, e.g. 8; with several numbers, e.g. 1,8, the test is run with each
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = whole::<u32>)]
     streams: Vec<u32>,
-    /// Threads that share the flows [default: one per flow with the blocking engine, else one per CPU]
+    /// Threads that share the flows, e.g. 2 [default: one per flow with the blocking engine, else one per CPU]
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     threads: Option<u32>,
     /// Socket I/O engine: blocking, epoll, busy-poll, io-uring, several of them, or all. Several are interleaved in one
@@ -129,16 +131,16 @@ struct What {
 /// Message sizes.
 #[derive(Debug, Args)]
 struct Sizes {
-    /// rr, crr: bytes per request [default: 1; UDP with several in flight: 8]
+    /// rr, crr: bytes per request, e.g. 1KiB [default: 1; UDP with several in flight: 8]
     #[arg(long, value_name = "SIZE")]
     request: Option<ByteSize>,
-    /// rr, crr: bytes per response [default: 1; UDP with several in flight: 8]
+    /// rr, crr: bytes per response, e.g. 16KiB [default: 1; UDP with several in flight: 8]
     #[arg(long, value_name = "SIZE")]
     response: Option<ByteSize>,
-    /// Streams: bytes per send call [default: 128KiB; UDP: as large as the path's MTU allows]
+    /// Streams: bytes per send call, e.g. 64KiB [default: 128KiB; UDP: as large as the path's MTU allows]
     #[arg(long, value_name = "SIZE")]
     message: Option<ByteSize>,
-    /// Message sizes to run the test with, instead of --request, --response and --message
+    /// Message sizes to run the test with, e.g. 64,1KiB, instead of --request, --response and --message
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', conflicts_with_all = ["request", "response", "message"])]
     sizes: Vec<ByteSize>,
 }
@@ -147,7 +149,7 @@ struct Sizes {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 struct Load {
-    /// rr: requests in flight per flow
+    /// rr: requests in flight per flow, e.g. 16
     #[arg(long, value_name = "N", default_value = "1")]
     burst: Burst,
     /// rr: total requests/s over all flows, e.g. 500 or 10k, sent whether or not responses have arrived (open loop). A
@@ -167,7 +169,7 @@ struct Load {
     /// TCP streams: method of passing bytes to the kernel
     #[arg(long, value_parser = one_of(&SENDING), default_value = "copy")]
     send: Sending,
-    /// UDP streams: datagrams per send call (UDP_SEGMENT), 2 to 64
+    /// UDP streams: datagrams per send call (UDP_SEGMENT), 2 to 64, e.g. 16
     #[arg(long, value_name = "N")]
     gso: Option<Segments>,
     /// UDP streams: receive several datagrams per call (UDP_GRO)
@@ -180,12 +182,12 @@ struct Load {
 #[command(next_help_heading = "Sockets")]
 struct Sockets {
     /// TCP_NODELAY: send small messages immediately [default: on for transactions, off for streams]
-    #[arg(long, value_parser = on_or_off())]
+    #[arg(long, value_parser = on_or_off(), value_name = "on|off", hide_possible_values = true)]
     nodelay: Option<bool>,
-    /// SO_SNDBUF: send buffer of a socket [default: the kernel's]
+    /// SO_SNDBUF: send buffer of a socket, e.g. 4MiB [default: the kernel's]
     #[arg(long, value_name = "SIZE")]
     send_buffer: Option<ByteSize>,
-    /// SO_RCVBUF: receive buffer of a socket [default: the kernel's]
+    /// SO_RCVBUF: receive buffer of a socket, e.g. 4MiB [default: the kernel's]
     #[arg(long, value_name = "SIZE")]
     receive_buffer: Option<ByteSize>,
     /// TCP_CONGESTION: congestion control, e.g. cubic [default: the kernel's]
@@ -219,20 +221,20 @@ struct View {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 struct Sampling {
-    /// Samples per test [default: 5; with several engines, enough to detect a difference]
+    /// Samples per test, e.g. 20 [default: 5; with several engines, enough to detect a difference]
     #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     samples: Option<u32>,
-    /// Measured time per sample [default: 1s; disks: 5s]
-    #[arg(long)]
+    /// Measured time per sample, e.g. 200ms [default: 1s; disks: 5s]
+    #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     /// Warm-up before the measured time: a time, e.g. 10ms; `steady`: until the figures are steady; or `steady:5s`: the
     /// same, but at most 5 s [default: steady; disks: 1s]
-    #[arg(long)]
+    #[arg(long, value_name = "TIME|steady")]
     warmup: Option<Warmup>,
     /// Take 3 samples of 200 ms (disks: 1 s)
     #[arg(long)]
     quick: bool,
-    /// Seed for the random order of samples [default: random; recorded in the result]
+    /// Seed for the random order of samples, e.g. 1 [default: random; recorded in the result]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     #[command(flatten)]

@@ -18,16 +18,16 @@ const PNG_SCALE: f32 = 2.0;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Runs: ids, prefixes of ids, or `last`
+    /// Runs: `last`, ids, or prefixes of ids, e.g. demo-20260102
     #[arg(value_name = "ID", default_value = "last")]
     ids: Vec<String>,
-    /// Self-contained HTML page to write
+    /// Self-contained HTML page to write, e.g. result.html
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Directory for the charts as SVG files
+    /// Directory for the charts as SVG files, e.g. charts
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Directory for the charts as PNG files
+    /// Directory for the charts as PNG files, e.g. charts
     #[arg(long, value_name = "DIR")]
     png: Option<PathBuf>,
     #[command(flatten)]

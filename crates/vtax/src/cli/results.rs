@@ -29,7 +29,8 @@ use crate::{
 pub(crate) enum ResultsVerb {
     /// List runs, newest first
     List {
-        /// Words that the id, label or title of a run must contain [default: list all runs]
+        /// Words that the id, label or title of a run must contain, e.g. demo tuning [default: list all runs]
+        #[arg(value_name = "WORD")]
         words: Vec<String>,
         /// Print the list as JSON
         #[arg(long)]
@@ -37,7 +38,7 @@ pub(crate) enum ResultsVerb {
     },
     /// Print a run's tables
     Show {
-        /// Run: its id, a prefix of its id, or `last`
+        /// Run: `last`, its id, or a prefix of it, e.g. demo-20260102
         #[arg(default_value = "last")]
         id: String,
         #[command(flatten)]
@@ -45,13 +46,13 @@ pub(crate) enum ResultsVerb {
     },
     /// Remove runs with all their samples
     Rm {
-        /// Runs: ids, or prefixes of ids
+        /// Runs: ids, or prefixes of ids, e.g. demo-20260102
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
     /// Remove runs without samples, and optionally old runs
     Prune {
-        /// Number of newest runs to keep of each study; older ones are removed [default: keep all]
+        /// Number of newest runs to keep of each study, e.g. 10; older ones are removed [default: keep all]
         #[arg(long, value_name = "N", value_parser = whole::<usize>)]
         keep: Option<usize>,
         /// List the runs without removing them
@@ -60,9 +61,9 @@ pub(crate) enum ResultsVerb {
     },
     /// Compare two runs, cell by cell
     Compare {
-        /// Earlier run: its id, a prefix of its id, or `last`
+        /// Earlier run: `last`, its id, or a prefix of it, e.g. demo-20260102
         before: String,
-        /// Later run, likewise
+        /// Later run, likewise, e.g. last
         after: String,
         /// Exit with status 1 if a cell of the later run is significantly worse, and by more than this, e.g. 5%
         #[arg(long, value_name = "PERCENT")]
@@ -76,7 +77,7 @@ pub(crate) enum ResultsVerb {
     Import(ImportArgs),
     /// Print the whole result with all samples and histograms (vtax.result/v1)
     Export {
-        /// Run: its id, a prefix of its id, or `last`
+        /// Run: `last`, its id, or a prefix of it, e.g. demo-20260102
         #[arg(default_value = "last")]
         id: String,
         /// Print JSON (default)

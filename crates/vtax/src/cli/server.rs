@@ -20,19 +20,19 @@ use crate::{
 pub(crate) enum ServerVerb {
     /// Boot an emulated server and keep it
     Up {
-        /// NICs, initial virtual functions per NIC, NVMe and virtio disks (1 GiB each), NUMA nodes, sockets, CPUs and
-        /// memory of the server
-        #[arg(
-            value_name = "emulated[:nics=8,vfs=0,nvmes=2,disks=0,nodes=2,sockets=1,cpus=1,memory=4GiB]",
-            default_value_t
-        )]
+        /// Server to boot, e.g. emulated:nics=2,memory=2GiB. The defaults are nics=8, vfs=0 (initial virtual functions
+        /// per NIC), nvmes=2 and disks=0 (virtio; 1 GiB each), nodes=2 (NUMA nodes), sockets=1, cpus=1, memory=4GiB
+        #[arg(value_name = "SPEC", default_value_t)]
         spec: ServerSpec,
-        /// Kernel to boot: a bzImage, or the directory of an unpacked package [default: as for guests]
+        /// Kernel to boot: a bzImage, or the directory of an unpacked package, e.g. /boot/vmlinuz-6.12 [default:
+        /// $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
         #[arg(long, value_name = "FILE")]
         kernel: Option<PathBuf>,
     },
-    /// Run a command in the server. It sees this machine's files; what it writes is lost when the server is removed or
-    /// rebooted, except for the state of its vtax
+    /// Run a command in the server
+    ///
+    /// The command sees this machine's files. What it writes is lost when the server is removed or rebooted, except for
+    /// the state of its vtax.
     Exec {
         /// Command and its arguments
         #[arg(last = true, required = true)]

@@ -20,7 +20,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Directory for the pages of all commands, e.g. vtax-run.1
+    /// Directory for the pages of all commands, e.g. man
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

@@ -16,7 +16,7 @@ const LAST: i32 = 19;
 
 #[derive(Debug, Args)]
 pub(crate) struct UiArgs {
-    /// Port on 127.0.0.1; 0: any free port
+    /// Port on 127.0.0.1, e.g. 8080; 0: any free port
     #[arg(long, value_name = "PORT", default_value = "0", value_parser = whole::<u16>)]
     port: u16,
 }

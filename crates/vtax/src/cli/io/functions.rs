@@ -32,25 +32,26 @@ pub(crate) struct CreateArgs {
 /// The number of virtual functions to create, and their settings.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct VfChoice {
-    /// Number of functions; `max`: as many as the device supports
+    /// Number of functions, e.g. 4; `max`: as many as the device supports
     #[arg(short, long, value_name = "N|max", default_value = "1")]
     number: VfCount,
-    /// MAC address, for a single function
+    /// MAC address, for a single function, e.g. 52:54:00:00:00:01
     #[arg(long)]
     mac: Option<Mac>,
-    /// VLAN of each: the NIC adds its tag to frames that the function sends, and removes it from those it receives
+    /// VLAN of each, e.g. 7: the NIC adds its tag to frames that the function sends, and removes it from those it
+    /// receives
     #[arg(long, value_parser = vlan)]
     vlan: Option<Vlan>,
     /// Allow each to change its MAC address and to receive frames addressed to others
-    #[arg(long, value_parser = on_or_off())]
+    #[arg(long, value_parser = on_or_off(), value_name = "on|off", hide_possible_values = true)]
     trust: Option<bool>,
     /// Drop frames that a function sends from another MAC address
-    #[arg(long, value_parser = on_or_off())]
+    #[arg(long, value_parser = on_or_off(), value_name = "on|off", hide_possible_values = true)]
     spoof_check: Option<bool>,
     /// Maximum send rate of each, in whole Mbit/s, e.g. 100M
     #[arg(long)]
     rate: Option<BitRate>,
-    /// MTU of each function's link
+    /// MTU of each function's link, e.g. 9000
     #[arg(long)]
     mtu: Option<Mtu>,
 }

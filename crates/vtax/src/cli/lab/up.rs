@@ -36,14 +36,15 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct UpArgs {
-    /// Lab file, study file or built-in study
+    /// Lab file, study file or built-in study, e.g. rack.toml
     #[arg(value_name = "FILE")]
     what: String,
-    /// Kernel for guests that do not name one: a bzImage, or the directory of an unpacked package [default:
+    /// Kernel for guests: a bzImage, or the directory of an unpacked package, e.g. /boot/vmlinuz-6.12 [default:
     /// $VTAX_KERNEL, else the running kernel, else that of `make kernel`]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// Time limit for the guests' agents to answer [default: 180s; 900s for guests with a disk image under TCG]
+    /// Time limit for the guests' agents to answer, e.g. 5m [default: 180s; 900s for guests with a disk image under
+    /// TCG]
     #[arg(long, value_name = "TIME")]
     wait: Option<Span>,
     /// Print the steps, with QEMU's arguments, without running them

@@ -20,10 +20,10 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportDomainArgs {
-    /// Libvirt domain, running or not
+    /// Libvirt domain, running or not, e.g. libvirt:web
     #[arg(value_name = "libvirt:NAME")]
     source: LibvirtName,
-    /// Name of the new domain [default: the libvirt domain's name]
+    /// Name of the new domain, e.g. mars [default: the libvirt domain's name]
     #[arg(long = "as", value_name = "DOMAIN")]
     name: Option<Name>,
 }

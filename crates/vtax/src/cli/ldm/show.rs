@@ -53,6 +53,7 @@ pub(crate) struct LdmListArgs {
     #[arg(long)]
     json: bool,
     /// Domains to show [default: all]
+    #[arg(value_name = "DOMAIN")]
     domains: Vec<Name>,
 }
 

@@ -30,7 +30,7 @@ use super::import::ImportDomainArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct LdmArgs {
-    /// Host of a lab to act on instead of this machine; its wires are the links for net-dev
+    /// Host of a lab to act on instead of this machine, e.g. rack/sut; its wires are the links for net-dev
     #[arg(long = "in", global = true, value_name = "LAB/HOST", help_heading = "Places")]
     pub(super) within: Option<LabHost>,
     #[command(subcommand)]
@@ -165,7 +165,7 @@ pub(crate) enum ConfigureVerb {
         visible_alias = "create"
     )]
     AddDomain {
-        /// File with the domains to add, as written by list-constraints --json or -x
+        /// File with the domains to add, e.g. domains.json, as written by list-constraints --json or -x
         #[arg(short, value_name = "FILE", conflicts_with = "words")]
         input: Option<PathBuf>,
         /// Domain names, or one name with properties
@@ -183,7 +183,7 @@ pub(crate) enum ConfigureVerb {
         name = "set-domain"
     )]
     SetDomain {
-        /// Set these properties for all domains in FILE; ignore everything else in it
+        /// File, e.g. domains.json: set these properties for all domains in it; ignore everything else
         #[arg(short, value_name = "FILE", conflicts_with = "words")]
         input: Option<PathBuf>,
         /// Properties and the domain
@@ -477,7 +477,7 @@ pub(crate) enum ConfigureVerb {
         /// Add only the services: switches, console and disk services
         #[arg(short)]
         services: bool,
-        /// File with the constraints
+        /// File with the constraints, e.g. domains.json
         #[arg(short, value_name = "FILE")]
         input: PathBuf,
     },

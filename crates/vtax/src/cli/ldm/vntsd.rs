@@ -38,7 +38,7 @@ const SETTLED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 pub(crate) struct VntsdArgs {
-    /// Idle time after which a session ends [default: never]
+    /// Idle time after which a session ends, e.g. 10m [default: never]
     #[arg(long, value_name = "TIME")]
     idle: Option<Span>,
     /// Exit when no domain is bound any more (as does the service that `bind` starts)

@@ -23,10 +23,11 @@ const WARMUP: Span = Span::from_millis(1000);
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Disks")]
 pub(super) struct DiskArgs {
-    /// Disk to measure with fio, instead of a network: the path of a block device or a file, ldm:DOMAIN/DISK (a
-    /// virtual disk, from within its logical domain) or zone:NAME/PATH (from within a zone of a lab). A missing file is
-    /// created, and removed at the end. Several disks, separated by commas, are measured simultaneously. If the option
-    /// is repeated, the disks are interleaved in one run, and each is compared with the first
+    /// Disk to measure with fio, instead of a network, e.g. /dev/vdb: the path of a block device or a file,
+    /// ldm:DOMAIN/DISK (a virtual disk, from within its logical domain) or zone:NAME/PATH (from within a zone of a
+    /// lab). A missing file is created, and removed at the end. Several disks, separated by commas, are measured
+    /// simultaneously. If the option is repeated, the disks are interleaved in one run, and each is compared with the
+    /// first
     #[arg(long, value_name = "DISK,…")]
     disk: Vec<DiskSet>,
     /// Test of --disk: random or sequential, and parameters, e.g. random:reads=60,block=8KiB,jobs=4,depth=16. The

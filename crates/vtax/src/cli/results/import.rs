@@ -17,19 +17,21 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// Output of a program, or a table of published figures; files of the same test are the rounds of one result
+    /// Output of a program, or a table of published figures, e.g. before.json; files of the same test are the rounds of
+    /// one result
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Row of a program's output, e.g. bridge, sr-iov or virtio-blk [default: native, or native-disk]
     #[arg(long, value_name = "ROW")]
     method: Option<Row>,
-    /// MTU of the wire, which no program reports [default: 1500]
-    #[arg(long, value_name = "BYTES")]
+    /// MTU of the wire, which no program reports, e.g. 9000 [default: 1500]
+    #[arg(long, value_name = "MTU")]
     mtu: Option<Mtu>,
-    /// Message size, for files that do not report it
+    /// Message size, e.g. 64, for files that do not report it
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
-    /// Study with the rows and tests of a table of published figures [default: the built-in study that it names]
+    /// Study with the rows and tests of a table of published figures, e.g. mine.toml [default: the built-in study that
+    /// it names]
     #[arg(long, value_name = "STUDY")]
     study: Option<String>,
     #[command(flatten)]

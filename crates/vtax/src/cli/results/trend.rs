@@ -37,8 +37,8 @@ const METRICS: [Choice<TrendMetric>; 2] = [
 
 #[derive(Debug, Args)]
 pub(crate) struct TrendArgs {
-    /// Id of the study, with which each run's id begins (`vtax results list`)
-    #[arg(long, value_name = "ID")]
+    /// Study to follow, e.g. demo: the id with which each run's id begins (`vtax results list`)
+    #[arg(long, value_name = "STUDY")]
     study: String,
     /// Words that the names of cells must contain, e.g. "bridge TCP RR" [default: all cells]
     #[arg(long, value_name = "WORDS")]
@@ -46,7 +46,7 @@ pub(crate) struct TrendArgs {
     /// Figure to follow
     #[arg(long, value_parser = one_of(&METRICS), default_value = "figure")]
     metric: TrendMetric,
-    /// Host name of the machine [default: that of the newest result]
+    /// Host name of the machine, e.g. hv1 [default: that of the newest result]
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
     /// Include the results of all machines
@@ -54,10 +54,10 @@ pub(crate) struct TrendArgs {
     all_machines: bool,
     #[command(flatten)]
     format: FormatArgs,
-    /// HTML page with charts to write
+    /// HTML page with charts to write, e.g. trend.html
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Directory for the charts as SVG files
+    /// Directory for the charts as SVG files, e.g. charts
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 }

@@ -21,7 +21,12 @@ use vtax_tune::{
     WantedChanges,
 };
 
-use super::{asked::AskedArgs, file::TuningFile, on_host::HostArgs, persist};
+use super::{
+    asked::{AskedArgs, path_help},
+    file::TuningFile,
+    on_host::{HostArgs, host_help},
+    persist,
+};
 use crate::{
     cli::answer,
     exit::{Blamed, Exit, Stop},
@@ -32,18 +37,22 @@ use crate::{
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct WantedRules {
-    /// Rules to apply, as named by `vtax tune check`
+    /// Rules to apply, as named by `vtax tune check`, e.g. tcp-buffers
     #[arg(value_name = "RULE")]
     rules: Vec<String>,
     /// Apply all low-risk findings; name the others
     #[arg(long)]
     all_safe: bool,
-    /// File of settings written by `vtax tune prove`, here or on another host
+    /// File of settings written by `vtax tune prove`, here or on another host, e.g. proved.toml
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
 }
 
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("host", |host| host.help(host_help("Host on which to apply settings"))),
+    mut_arg("path", |path| path.help(path_help("Path to apply settings for, instead of the whole host")))
+)]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     wanted: WantedRules,

@@ -17,6 +17,14 @@ use crate::{
     progress,
 };
 
+/// Returns the help of `--path`: what the command does with it, and the syntax.
+pub(super) fn path_help(what: &str) -> String {
+    format!(
+        "{what}, e.g. eno1 or rack/web: a NIC or another link, a guest with its tap, bridge, NIC and threads (its name \
+         or QEMU's pid), or the path of a lab's zone or guest on its host (LAB/NAME)"
+    )
+}
+
 const GOALS: [Choice<TuningGoal>; 3] = [
     ("latency", "Round trips", TuningGoal::Latency),
     ("throughput", "Bandwidth", TuningGoal::Throughput),
@@ -28,9 +36,8 @@ pub(super) struct AskedArgs {
     /// Optimization goal
     #[arg(long, value_parser = one_of(&GOALS), default_value = "both")]
     goal: TuningGoal,
-    /// Limit the check to this path: a NIC or another link, a guest with its tap, bridge, NIC and threads (its name or
-    /// QEMU's pid), or the path of a lab's zone or guest on its host (LAB/NAME)
-    #[arg(long, value_name = "LINK|GUEST|LAB/NAME")]
+    /// The path to check, in the words of [`path_help`].
+    #[arg(long, value_name = "LINK|GUEST|LAB/NAME", help = path_help("Path to check instead of the whole host"))]
     path: Option<PathName>,
     #[command(flatten)]
     rtt: RttArgs,

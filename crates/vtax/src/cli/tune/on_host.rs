@@ -8,10 +8,18 @@ use crate::{exit::Stop, progress};
 
 #[derive(Debug, Args)]
 pub(super) struct HostArgs {
-    /// Host to tune: ssh:HOST, libvirt:NAME (a virtual machine managed by libvirt), zone:NAME or zone:LAB/NAME (a zone,
-    /// host or guest of a running lab), ldm:DOMAIN (an active logical domain) [default: this machine]
-    #[arg(long, value_name = "HOST")]
+    /// Host to check, in the words of [`host_help`].
+    #[arg(long, value_name = "HOST", help = host_help("Host to check"))]
     host: Option<Control>,
+}
+
+/// Returns the help of `--host`: what the command does there, and the syntax.
+pub(super) fn host_help(what: &str) -> String {
+    format!(
+        "{what}, e.g. ssh:vm1: ssh:HOST, libvirt:NAME (a virtual machine managed by libvirt), zone:NAME or \
+         zone:LAB/NAME (a zone, host or guest of a running lab), ldm:DOMAIN (an active logical domain) \
+         [default: this machine]"
+    )
 }
 
 impl HostArgs {

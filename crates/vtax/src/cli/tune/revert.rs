@@ -6,16 +6,17 @@ use vtax_journal::BatchId;
 use vtax_run::Locations;
 use vtax_tune::{ForcedReport, RevertReport};
 
-use super::on_host::HostArgs;
+use super::on_host::{HostArgs, host_help};
 use crate::{
     cli::answer,
     exit::{Exit, Stop},
 };
 
 #[derive(Debug, Args)]
+#[command(mut_arg("host", |host| host.help(host_help("Host on which to revert changes"))))]
 pub(crate) struct RevertArgs {
-    /// Change to revert, as numbered by `vtax tune status` [default: all]
-    #[arg(value_name = "ID")]
+    /// Change to revert, as numbered by `vtax tune status`, e.g. 2 [default: all]
+    #[arg(value_name = "CHANGE")]
     id: Option<BatchId>,
     #[command(flatten)]
     on: HostArgs,

@@ -20,8 +20,9 @@ pub(super) struct RttArgs {
     /// Measured round trip of the relevant path, e.g. 200us, by which buffers and idle states are judged
     #[arg(long, value_name = "TIME")]
     rtt: Option<Span>,
-    /// Target to measure this round trip to: an endpoint with an agent, in the syntax of --host, with 1-byte requests; or
-    /// an address or ADDRESS:PORT, with TCP connections, accepted or refused [default port: 22]
+    /// Target to measure this round trip to, e.g. ssh:vm1 or 192.0.2.1: an endpoint with an agent, in the syntax of
+    /// --host, with 1-byte requests; or an address or ADDRESS:PORT, with TCP connections, accepted or refused [default
+    /// port: 22]
     #[arg(long, value_name = "HOST|ADDRESS", conflicts_with = "rtt")]
     rtt_to: Option<RttPeer>,
 }

@@ -5,13 +5,14 @@ use serde::Serialize;
 use vtax_run::Locations;
 use vtax_tune::TuningStatus;
 
-use super::on_host::HostArgs;
+use super::on_host::{HostArgs, host_help};
 use crate::{
     cli::answer,
     exit::{Exit, Stop},
 };
 
 #[derive(Debug, Args)]
+#[command(mut_arg("host", |host| host.help(host_help("Host whose changes are shown"))))]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     on: HostArgs,
@@ -61,5 +62,5 @@ fn told(status: &TuningStatus, on: &HostArgs) -> String {
         }
     }
     let host = on.words();
-    text + &format!("To undo one: vtax tune revert ID{host}; all: vtax tune revert{host}\n")
+    text + &format!("To undo one: vtax tune revert CHANGE{host}; all: vtax tune revert{host}\n")
 }
