@@ -27,6 +27,9 @@ const EACH: usize = 3;
 const LEVELS: usize = 8;
 /// Maximum number of differing costs at other MTUs that the answer lists; beyond it, the reader is sent to the tables.
 const EXCEPTIONS: usize = 3;
+const UNCONFIRMED: &str = " not significant after Holm";
+/// Stands for [`UNCONFIRMED`] where most lines would repeat it; the lead explains it.
+const MARK: &str = "*";
 
 /// Returns the answer in the measurement mode that answers the question; with `all`, in every mode.
 pub(crate) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
@@ -71,6 +74,8 @@ struct Effects<'a> {
     document: &'a ResultDocument,
     all: Vec<Effect<'a>>,
     columns: Vec<ColumnKey>,
+    /// What follows the figures of a difference that is not significant after Holm.
+    unconfirmed: &'static str,
 }
 
 impl<'a> Effects<'a> {
@@ -91,7 +96,8 @@ impl<'a> Effects<'a> {
             }
         }
         let columns = distinct(all.iter().map(|effect| effect.column));
-        (!all.is_empty()).then_some(Effects { document, all, columns })
+        let unconfirmed = if unconfirmed_in_most(&all) { MARK } else { UNCONFIRMED };
+        (!all.is_empty()).then_some(Effects { document, all, columns, unconfirmed })
     }
 
     fn parts(&self, instrument: Option<&str>, all: bool) -> Vec<SectionPart> {
@@ -113,7 +119,8 @@ impl<'a> Effects<'a> {
             [column] if several => format!(" {}", ColumnKey::among(&[*column])),
             _ => String::new(),
         };
-        let against = format!("compared with {}{column}, with 95 % intervals:", self.document.baseline);
+        let marked = if self.unconfirmed == MARK { format!(" ({MARK}{UNCONFIRMED})") } else { String::new() };
+        let against = format!("compared with {}{column}, with 95 % intervals{marked}:", self.document.baseline);
         let caveat = self.document.caveat.as_ref().map(ForeignText::to_string);
         let mind: Vec<String> = caveat.into_iter().chain(instrument.map(str::to_owned)).collect();
         match mind.is_empty() {
@@ -132,7 +139,7 @@ impl<'a> Effects<'a> {
         rows.sort_by(|(_, one), (_, other)| size(other).total_cmp(&size(one)));
         let (quiet, told): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, effects)| effects.iter().all(is_quiet));
         let (noisy, told): (Vec<_>, Vec<_>) = told.into_iter().partition(|(_, effects)| effects.iter().all(is_noisy));
-        let line = |row: &Row, effects: &[&Effect<'_>]| format!("{row}: {}", of_row(effects));
+        let line = |row: &Row, effects: &[&Effect<'_>]| format!("{row}: {}", of_row(effects, self.unconfirmed));
         let mut lines: Vec<String> = told.iter().map(|(row, effects)| line(row, effects)).collect();
         lines.extend(of_quiet(&quiet));
         match &noisy[..] {
@@ -157,7 +164,7 @@ impl<'a> Effects<'a> {
         let Effect { record, tax, test, column, block, .. } = effect;
         let at = if self.columns.len() > 2 { format!(" {}", ColumnKey::among(&[*column])) } else { String::new() };
         let block = if block.is_empty() { String::new() } else { format!("{block} ") };
-        format!("{} {block}{} {}{at}", record.cell.row, quantity(*test), said(tax))
+        format!("{} {block}{} {}{at}", record.cell.row, quantity(*test), said_with(tax, self.unconfirmed))
     }
 
     /// Compares the intervals at the other MTUs with those at the first. Unless all tables follow (`all`), the sentence
@@ -232,6 +239,23 @@ fn size(effects: &[&Effect<'_>]) -> f64 {
     effects.iter().map(of).fold(f64::MIN, f64::max)
 }
 
+/// Returns true if the answer would say several times, in most of its lines, that a difference is not significant after
+/// Holm.
+fn unconfirmed_in_most(all: &[Effect<'_>]) -> bool {
+    let first = || all.iter().filter(|effect| effect.first);
+    let rows = |wanted: &dyn Fn(&&Effect<'_>) -> bool| {
+        distinct(first().filter(wanted).map(|effect| effect.record.cell.row)).len()
+    };
+    // Of many figures, only the range of those that are significant is told.
+    let alike = |one: &Effect<'_>| {
+        first().filter(|other| (other.record.cell.row, other.test) == (one.record.cell.row, one.test)).count()
+    };
+    let is_unconfirmed = |effect: &&Effect<'_>| effect.tax.verdict == Verdict::NotConfirmed && alike(effect) <= EACH;
+    // Quiet and noisy rows share a line.
+    let told = rows(&|effect| !is_quiet(effect) && !is_noisy(effect));
+    first().filter(is_unconfirmed).count() > 1 && 2 * rows(&is_unconfirmed) > told
+}
+
 fn is_quiet(effect: &&Effect<'_>) -> bool {
     effect.tax.verdict == Verdict::NoneLarger
 }
@@ -241,21 +265,21 @@ fn is_noisy(effect: &&Effect<'_>) -> bool {
 }
 
 /// Returns e.g. `RTT +27 % [+25, +29] (TCP), +37 % [+36, +38] (UDP); bandwidth …`.
-fn of_row(effects: &[&Effect<'_>]) -> String {
+fn of_row(effects: &[&Effect<'_>], unconfirmed: &str) -> String {
     let tests = distinct(effects.iter().map(|effect| effect.test));
     let of_test = |test: TestKind| {
         let mine: Vec<&&Effect<'_>> = effects.iter().filter(|effect| effect.test == test).collect();
-        let figures = if mine.len() > EACH { range(&mine) } else { each(&mine) };
+        let figures = if mine.len() > EACH { range(&mine) } else { each(&mine, unconfirmed) };
         format!("{} {figures}", quantity(test))
     };
     tests.into_iter().map(of_test).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns e.g. `+27 % [+25, +29] (TCP), +37 % [+36, +38] (UDP)`; a text that applies to several blocks appears once.
-fn each(effects: &[&&Effect<'_>]) -> String {
+fn each(effects: &[&&Effect<'_>], unconfirmed: &str) -> String {
     let mut told: Vec<(String, Vec<&str>)> = Vec::new();
     for effect in effects {
-        let text = said(effect.tax);
+        let text = said_with(effect.tax, unconfirmed);
         match told.iter_mut().find(|(known, _)| *known == text) {
             Some((_, blocks)) => blocks.push(&effect.named),
             None => told.push((text, vec![&effect.named])),
@@ -294,11 +318,16 @@ fn range(effects: &[&&Effect<'_>]) -> String {
 
 /// Returns e.g. `+27 % [+25, +29]`, or the words for a difference that is not shown.
 pub(crate) fn said(tax: &TaxRecord) -> String {
+    said_with(tax, UNCONFIRMED)
+}
+
+/// As [`said`]; `unconfirmed` follows the figures of a difference that is not significant after Holm.
+fn said_with(tax: &TaxRecord, unconfirmed: &str) -> String {
     let figures = || format!("{} {}", brief_change(tax.ratio), brief_interval(tax.low, tax.high));
     let noise = if tax.within_floor { ", within noise" } else { "" };
     match tax.verdict {
         Verdict::Slower | Verdict::Faster => format!("{}{noise}", figures()),
-        Verdict::NotConfirmed => format!("{} not significant after Holm", figures()),
+        Verdict::NotConfirmed => figures() + unconfirmed,
         Verdict::NoneLarger => format!("≤ {} worse", at_most(tax)),
         Verdict::NoneShown => "no difference shown".into(),
         Verdict::TooNoisy => "too noisy to tell".into(),

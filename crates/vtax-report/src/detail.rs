@@ -155,7 +155,8 @@ pub(crate) fn floor_name(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> Stri
     let parallel = if parallel == 1 { String::new() } else { format!(", {}", medium.counted(parallel)) };
     let quantity = floor.of.name_of(test.kind());
     let instruments = distinct(blocks.iter().map(|block| block.instrument));
-    let instrument = if instruments.len() > 1 { format!(" ({instrument})") } else { String::new() };
+    let instrument =
+        if instruments.len() > 1 { format!(" ({})", words::of_instrument(instrument)) } else { String::new() };
     let medium = if medium == Medium::Disk { String::new() } else { format!("{medium} ") };
     format!("{medium}{quantity}{}{instrument}", rest.unwrap_or(parallel))
 }

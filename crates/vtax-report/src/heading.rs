@@ -18,7 +18,7 @@ use super::{
     blocks::distinct,
     column_unit::exact,
     disks,
-    number::{counted, memory, waiting},
+    number::{counted, memory, span, waiting},
     record::is_of_disks,
     steady, trouble,
     words::{self, named},
@@ -182,25 +182,25 @@ fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
     if document.cells.iter().all(|record| record.cell.kind().is_file()) {
         return format!("{rounds}, a file in each");
     }
+    let duration = span(sampling.duration);
     let mut text = match &sampling.slices {
-        None => format!("{rounds} of {}", sampling.duration),
+        None => format!("{rounds} of {duration}"),
         Some(Slices { passes, stream }) => {
-            format!("{rounds} of {passes} slices of {} (streams {stream})", sampling.duration)
+            format!("{rounds} of {passes} slices of {duration} (streams {})", span(*stream))
         }
     };
     if let Some(rule) = &document.plan.stopping {
         let (confidence, width) = (rule.confidence().percent(), rule.width());
         text = format!(
-            "{} to {} rounds of {}, until every {confidence} % interval is {width} wide (precision, not a verdict)",
+            "{} to {} rounds of {duration}, until every {confidence} % interval is {width} wide (precision, not a verdict)",
             rule.min(),
             rule.max(),
-            sampling.duration
         );
     }
     match sampling.warmup {
-        Warmup::UntilSteady { most } => text += &format!(", each after a warm-up until steady, {most} at most"),
-        Warmup::For(span) if span.0.is_zero() => {}
-        Warmup::For(span) => text += &format!(" after {span} of warm-up"),
+        Warmup::UntilSteady { most } => text += &format!(", each after a warm-up until steady, {} at most", span(most)),
+        Warmup::For(time) if time.0.is_zero() => {}
+        Warmup::For(time) => text += &format!(" after {} of warm-up", span(time)),
     }
     text
 }

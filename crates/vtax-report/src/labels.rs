@@ -9,7 +9,7 @@ use vtax_model::{
     workload::WorkloadSizes,
 };
 
-use super::{blocks::distinct, words};
+use super::{blocks::distinct, number::span, words};
 
 pub(crate) struct Labels {
     columns: Vec<(&'static str, Text)>,
@@ -66,7 +66,7 @@ impl Labels {
     }
 }
 
-/// Name of a cell among those of its document, e.g. `TCP RR, 64 B, gap 1ms`.
+/// Name of a cell among those of its document, e.g. `TCP RR, 64 B, gap 1 ms`.
 pub(crate) fn name(document: &ResultDocument, cell: &Cell) -> String {
     let all: Vec<&Cell> = document.cells.iter().map(|record| &record.cell).collect();
     let rows = distinct(all.iter().map(|cell| cell.row)).len() > 1;
@@ -138,7 +138,7 @@ pub(crate) fn size(cell: &Cell) -> String {
 }
 
 fn gap(cell: &Cell) -> String {
-    cell.options().gap.map_or("none".into(), |gap| gap.to_string())
+    cell.options().gap.map_or("none".into(), span)
 }
 
 fn due(cell: &Cell) -> String {

@@ -1,6 +1,6 @@
 //! Formatting of figures with as many digits as are meaningful.
 
-use vtax_model::result::SummaryRecord;
+use vtax_model::{result::SummaryRecord, units::Span};
 
 use crate::view::Value;
 
@@ -145,6 +145,20 @@ pub fn waiting(seconds: f64) -> String {
         (0, m, s) => format!("{m} min {s} s"),
         (h, m, _) => format!("{h} h {m} min"),
     }
+}
+
+/// Formats a configured duration with spaces, e.g. `4 ms` or `1 min 30 s`.
+pub(crate) fn span(span: Span) -> String {
+    let spaced = |part: &str| {
+        let (count, unit) = part.split_at(part.find(char::is_alphabetic).unwrap_or(part.len()));
+        let unit = match unit {
+            "m" => "min",
+            "us" => "µs",
+            other => other,
+        };
+        format!("{count} {unit}")
+    };
+    span.to_string().split_whitespace().map(spaced).collect::<Vec<_>>().join(" ")
 }
 
 /// Formats a memory size in bytes, e.g. `15.6 GiB`.

@@ -53,7 +53,7 @@ fn biased(document: &ResultDocument) -> Option<String> {
     };
     let all = words::list(document.noise_floor.iter().filter(|floor| floor.biased).map(told), "; ")?;
     Some(format!(
-        "BIASED: {} measured twice differs from itself by more than chance in {all}: something other than the method \
+        "A/A DIFFERENCE: {} measured twice differs from itself by more than chance in {all}: something other than the method \
          makes a difference there.",
         document.baseline
     ))

@@ -9,7 +9,10 @@ use vtax_model::{
     workload::TestKind,
 };
 
-use super::blocks::{distinct, grouped};
+use super::{
+    blocks::{distinct, grouped},
+    number::span,
+};
 
 /// Key to compare by, and the words.
 type Chosen = (&'static str, String);
@@ -76,7 +79,7 @@ fn chosen(options: &TestOptions) -> Vec<Chosen> {
         ("threads", threads.map(|threads| if threads == 1 { "1 thread".into() } else { format!("{threads} threads") })),
         ("burst", (burst.get() > 1).then(|| format!("{} in flight", burst.get()))),
         ("rate", arrivals.map(|due| format!("{} requests/s offered, {}", due.per_second, process(due.process)))),
-        ("gap", gap.map(|gap| format!("{gap} idle before each request"))),
+        ("gap", gap.map(|gap| format!("{} idle before each request", span(gap)))),
         ("bitrate", bitrate.map(|rate| format!("{rate} per flow"))),
         ("sending", (sending != Sending::Copy).then(|| sending.to_string())),
         ("gso", gso.map(|segments| format!("GSO of {} datagrams", segments.get()))),
@@ -85,10 +88,10 @@ fn chosen(options: &TestOptions) -> Vec<Chosen> {
     all.extend(of_sockets(&socket));
     let Manners { delay, stall } = responder;
     all.extend(listed([
-        ("interval", interval.map(|interval| format!("a series every {interval}"))),
+        ("interval", interval.map(|interval| format!("a series every {}", span(interval)))),
         ("stages", stages.then(|| "timestamps of each message (which cost time themselves)".to_owned())),
-        ("delay", delay.map(|delay| format!("the responder waits {delay}"))),
-        ("stall", stall.map(|stall| format!("the responder stalls once for {stall}"))),
+        ("delay", delay.map(|delay| format!("the responder waits {}", span(delay)))),
+        ("stall", stall.map(|stall| format!("the responder stalls once for {}", span(stall)))),
     ]));
     all
 }
@@ -102,7 +105,7 @@ fn of_sockets(socket: &SocketOptions) -> Vec<Chosen> {
         ("congestion", congestion.map(|name| format!("congestion control {name}"))),
         ("dscp", dscp.map(|dscp| format!("DSCP {dscp}"))),
         ("pacing", pacing.map(|rate| format!("paced at {rate}"))),
-        ("busy-poll", busy_poll.map(|span| format!("SO_BUSY_POLL {span}"))),
+        ("busy-poll", busy_poll.map(|time| format!("SO_BUSY_POLL {}", span(time)))),
     ])
 }
 

@@ -51,7 +51,10 @@ fn the_path_s_own_cost_beside_the_machine_as_it_runs() {
     snapshot("instruments_120", render(&document, &Options { width: 120, ..TERMINAL }));
     snapshot("instruments_markdown", render(&document, &MARKDOWN));
     let detail = render(&document, &Options { detail: true, ..TERMINAL });
-    assert!(detail.contains("TCP RTT (path)") && detail.contains("TCP RTT (system)"), "{detail}");
+    assert!(
+        detail.contains("TCP RTT (controlled conditions)") && detail.contains("TCP RTT (host settings)"),
+        "{detail}"
+    );
 }
 
 /// An unprivileged user cannot disable idle states. The run continues, and the figures must not be mislabelled.
@@ -84,7 +87,7 @@ fn the_instrument_that_answers_has_the_answer_and_the_first_tables() {
     assert!(answer < system && system < path, "{text}");
     assert!(text[path..].contains("noise ± "), "it has costs of its own: {text}");
     assert!(!text.contains("with 95 % intervals (controlled conditions)"), "{text}");
-    let plan = "host settings: 11 rounds of 150ms after 10ms of warm-up; controlled conditions: 50 rounds";
+    let plan = "host settings: 11 rounds of 150 ms after 10 ms of warm-up; controlled conditions: 50 rounds";
     assert!(render(&document, &Options { width: 1000, detail: true, ..TERMINAL }).contains(plan));
 }
 

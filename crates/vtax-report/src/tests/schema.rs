@@ -44,7 +44,7 @@ fn a_stopping_rule_keeps_to_the_schema() {
     assert_eq!(errors(&validator(), &exported(&run)), Vec::<String>::new());
     assert!(
         render(&document, &Options { detail: true, ..TERMINAL })
-            .contains("3 to 30 rounds of 150ms, until every 99 % interval")
+            .contains("3 to 30 rounds of 150 ms, until every 99 % interval")
     );
 }
 
