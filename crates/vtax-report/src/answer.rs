@@ -74,7 +74,7 @@ struct Effects<'a> {
     document: &'a ResultDocument,
     all: Vec<Effect<'a>>,
     columns: Vec<ColumnKey>,
-    /// What follows the figures of a difference that is not significant after Holm.
+    /// Suffix of the figures of a difference that is not significant after Holm.
     unconfirmed: &'static str,
 }
 

@@ -25,6 +25,6 @@ fn vhost_user(machine: &GuestFacts) -> Unsupported {
         [] => "none is installed (looked for passt and ovs-vswitchd)".to_owned(),
         found => found.join(", and "),
     };
-    let why = format!("unsupported: vtax cannot connect a vhost-user backend to a wire; {lacking}");
+    let why = format!("vtax cannot connect a vhost-user backend to a wire; {lacking}");
     Unsupported::new(why, "use backend = \"vhost\" or \"userspace\"")
 }
