@@ -116,11 +116,12 @@ impl Bench {
 
     /// A page as a browser gets it. The times are those of the server for this page.
     fn ui(&self) -> Outcome<()> {
+        many_runs::store_in(&self.state("listed")?, RUNS);
         // More of them have too many samples for one page.
         let all: Vec<String> = (0..2).map(|number| format!("id=long-{number}")).collect();
         for (state, what, path) in [
-            ("many", format!("{RUNS} runs"), "/".to_owned()),
-            ("many", format!("{RUNS} runs"), "/?words=demo-5".to_owned()),
+            ("listed", format!("{RUNS} runs"), "/".to_owned()),
+            ("listed", format!("{RUNS} runs"), "/?words=demo-5".to_owned()),
             ("long", format!("a run of {ROUNDS} rounds"), "/run/long-0".to_owned()),
             ("long", format!("{} such runs", all.len()), format!("/open?{}", all.join("&"))),
         ] {

@@ -144,45 +144,6 @@ fn a_change_killed_at_any_call_is_made_or_not() {
     assert_eq!((outcomes.len(), at > 5), (2, true), "{at} calls");
 }
 
-/// `bind mars` and `unbind mars`, killed at each moment while another verb changes venus: that one succeeds, and mars can be
-/// released.
-#[test]
-fn a_verb_killed_while_another_runs_harms_neither() {
-    let bench = Bench::new();
-    let host = Host::new(&bench, "t-ldm-two");
-    host.ldm("add-vsw vsw0 primary");
-    ["mars", "venus"].iter().for_each(|domain| host.add(domain));
-    for (words, prepare) in [("bind mars", None), ("unbind mars", Some("bind mars"))] {
-        let (mut at, mut kills) = (1, 0);
-        loop {
-            prepare.iter().for_each(|words| drop(host.ldm(words)));
-            let (verb, memory) = if kills % 2 == 0 { ("bind", 128) } else { ("unbind", 144 + at) };
-            // A thread of its own: tracing waits for all children of this one.
-            let (ending, other) = thread::scope(|scope| {
-                let other = scope.spawn(|| host.try_ldm(&format!("{verb} venus")));
-                (kill_at(&host.command(words), at), other.join().expect("no panic"))
-            });
-            let told = format!("`{words}` killed at call {at}: {ending:?}, `{verb} venus`: {other:?}");
-            assert!(other.status.success(), "{told}");
-            assert_eq!(host.state("venus"), if verb == "bind" { "bound" } else { "inactive" }, "{told}");
-            if verb == "unbind" {
-                host.ldm(&format!("set-memory {memory}m venus"));
-                assert!(host.ldm("list-constraints --json venus").contains(&(memory << 20).to_string()), "{told}");
-            }
-            ["stop -f mars", "unbind mars"].iter().for_each(|words| drop(host.try_ldm(words)));
-            assert_eq!(host.state("mars"), "inactive", "{told}");
-            wait_until("only venus has a QEMU", || host.qemus().len() == usize::from(verb == "bind"));
-            if matches!(ending, Ending::Itself { .. }) {
-                break;
-            }
-            (at, kills) = (at + 1 + at / 4, kills + 1);
-        }
-        println!("{words}, while another verb runs: {kills} kills up to call {at}");
-        assert!(kills > 3, "{kills} kills");
-        host.try_ldm("unbind venus");
-    }
-}
-
 struct Mounted<'a>(&'a PathBuf);
 
 impl Drop for Mounted<'_> {
