@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use vtax_lab::{Facts, GuestNeeds, Lifetime, World, availability, guest_availability};
 use vtax_model::{
-    guest::{Accelerator, Attach, Backend, Flavour, GuestDefaults, System, VirtioNic, Vnet},
+    guest::{Accelerator, Attach, Flavour, GuestDefaults, System, VirtioNic, Vnet},
     method::{DomainKind, IoMethod, Unsupported},
     study::Row,
 };
@@ -15,9 +15,6 @@ use vtax_report::Column;
 use super::{Locations, answer, lab::accelerator, lists, print};
 use crate::exit::{Blamed, Exit, Stop};
 use capabilities::CapabilityRecord;
-
-/// Availability of what another machine may have.
-const UNAVAILABLE: &str = "unavailable";
 
 #[derive(Debug, Args)]
 pub(crate) struct MethodsArgs {
@@ -139,10 +136,7 @@ impl VariantRecord {
             Variant::Kind(kind) => format!("  :{kind}"),
             Variant::Vnet(vnet) => format!("  vnet {vnet}"),
         };
-        // No machine has what this backend lacks.
-        let is_unsupported = matches!(self.variant, Variant::Kind(Flavour::Backend(Backend::VhostUser)));
-        let word = if is_unsupported { "unsupported" } else { UNAVAILABLE };
-        [name, self.answer.here().to_owned(), self.answer.text(word)]
+        [name, self.answer.here().to_owned(), self.answer.text()]
     }
 }
 
@@ -155,9 +149,9 @@ impl Answer {
         if self.available { "yes" } else { "no" }
     }
 
-    /// Returns the word, the reason and the fix; nothing if it is available.
-    fn text(&self, word: &str) -> String {
-        let text = |Unsupported { why, remedy }: &Unsupported| format!("{word}: {why}\n{remedy}");
+    /// Returns the reason and the fix.
+    fn text(&self) -> String {
+        let text = |Unsupported { why, remedy }: &Unsupported| format!("{why}\n{remedy}");
         self.lacking.as_ref().map(text).unwrap_or_default()
     }
 }
@@ -168,8 +162,7 @@ fn table(records: &[MethodRecord], remark: String) -> String {
         // A reason shared by several methods is printed once: it may be as long as $PATH.
         let earlier =
             records[..nth].iter().find(|earlier| !earlier.answer.available && earlier.answer == record.answer);
-        let answer =
-            earlier.map_or(record.answer.text(UNAVAILABLE), |earlier| format!("{UNAVAILABLE}, as {}", earlier.method));
+        let answer = earlier.map_or(record.answer.text(), |earlier| format!("same as for {}", earlier.method));
         let text = format!("{}\n{answer}", record.summary);
         rows.push([record.method.to_string(), record.answer.here().to_owned(), text.trim_end().to_owned()]);
         let differs = |variant: &&VariantRecord| variant.answer != record.answer;
