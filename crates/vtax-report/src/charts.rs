@@ -308,12 +308,13 @@ fn over_time(document: &ResultDocument) -> Option<TimeSeries> {
         document.cells.iter().filter(|record| !series::moments(record).is_empty()).collect();
     let transactions = with_series.first()?.cell.kind().is_transactions();
     let alike = with_series.into_iter().filter(|record| record.cell.kind().is_transactions() == transactions);
-    let alike: Vec<(&CellRecord, series::Moments)> = alike.map(|record| (record, series::moments(record))).collect();
+    let alike: Vec<(&CellRecord, series::RatesOverTime)> =
+        alike.map(|record| (record, series::moments(record))).collect();
     let stored = if transactions { FigureUnit::PerSecond } else { FigureUnit::MegabitsPerSecond };
     let rates = alike.iter().flat_map(|(_, moments)| moments.iter().map(|(_, [middle, ..])| *middle));
     let unit = ColumnUnit::of(stored, rates);
     let (name, text) = if transactions { ("Rate", "transactions per second") } else { ("Bandwidth", unit.text()) };
-    let line = |(record, moments): &(&CellRecord, series::Moments)| {
+    let line = |(record, moments): &(&CellRecord, series::RatesOverTime)| {
         let moment = |(at, rates): &(f64, [f64; 3])| {
             let [middle, low, high] = rates.map(|rate| unit.value(rate));
             Moment { at: *at, measured: Measured::between(middle, low, high) }

@@ -75,10 +75,10 @@ fn overlaid(record: &CellRecord) -> Vec<Vec<Joined>> {
 }
 
 /// The time of each interval, with the median, the lowest and the highest rate of the samples.
-pub(crate) type Moments = Vec<(f64, [f64; 3])>;
+pub(crate) type RatesOverTime = Vec<(f64, [f64; 3])>;
 
 /// Returns the rates of the samples over time.
-pub(crate) fn moments(record: &CellRecord) -> Moments {
+pub(crate) fn moments(record: &CellRecord) -> RatesOverTime {
     let moment = |interval: &Vec<Joined>| {
         let rates = || interval.iter().map(|joined| joined.rate);
         let ends = [rates().reduce(f64::min)?, rates().reduce(f64::max)?];

@@ -17,7 +17,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "",
         &[
-            ("vtax demo", "compare zone attachment methods on this machine"),
+            ("vtax demo", "compare the ways to attach zones"),
             ("vtax measure --to ssh:vm1", "TCP round-trip time to another host"),
             ("vtax report --html result.html", "write a page of the last run"),
         ],
@@ -35,7 +35,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("vtax results list", "list all runs"),
             ("vtax results show", "show the last run"),
-            ("vtax results compare demo-20260102 last", "compare the last run with an earlier one"),
+            ("vtax results compare demo-20260102 last", "compare it with an earlier one"),
         ],
     ),
     ("io", &[("vtax io list", "list all PCI devices")]),
@@ -305,7 +305,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "results compare",
         &[
-            ("vtax results compare demo-20260102 last", "compare the last run with an earlier one"),
+            ("vtax results compare demo-20260102 last", "compare it with an earlier one"),
             (
                 "vtax results compare demo-20260102 last --fail-above 5%",
                 "exit status 1 if a cell is significantly worse, by > 5 %",
@@ -406,37 +406,43 @@ mod tests {
         }
     }
 
+    /// Every command below this one, with the words that lead to it.
+    fn commands(command: &Command, words: &str) -> Vec<(String, Command)> {
+        let below = command.get_subcommands().flat_map(|sub| commands(sub, &format!("{words} {}", sub.get_name())));
+        std::iter::once((words.to_owned(), command.clone())).chain(below.collect::<Vec<_>>()).collect()
+    }
+
     #[test]
     fn every_value_has_an_example() {
-        fn check(command: &Command, words: &str) {
-            let is_option = |argument: &&Arg| argument.get_action().takes_values() && !argument.is_positional();
-            for option in command.get_arguments().filter(is_option) {
-                let help = option.get_help().map(ToString::to_string).unwrap_or_default();
-                let shown = option.get_value_names().unwrap_or_default().join(" ");
-                let listed = !option.get_possible_values().is_empty() || ["poll|system", "N|max"].contains(&&*shown);
-                let told = help.contains("e.g. ") || !option.get_default_values().is_empty();
-                // The place of the state is shown by its default.
-                assert!(listed || told || option.get_id() == "state", "{words}: {option}: {help}");
-            }
-            for sub in command.get_subcommands() {
-                check(sub, &format!("{words} {}", sub.get_name()));
-            }
-        }
-        check(&arguments::whole(), "vtax");
+        let is_option = |argument: &&Arg| argument.get_action().takes_values() && !argument.is_positional();
+        let lacks = |option: &&Arg| {
+            let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+            let shown = option.get_value_names().unwrap_or_default().join(" ");
+            let listed = !option.get_possible_values().is_empty() || ["poll|system", "N|max"].contains(&&*shown);
+            let told = help.contains("e.g. ") || !option.get_default_values().is_empty();
+            // The place of the state is shown by its default.
+            !listed && !told && option.get_id() != "state"
+        };
+        let of_command = |(words, command): (String, Command)| {
+            let lacking = command.get_arguments().filter(is_option).filter(lacks);
+            lacking.map(|option| format!("{words}: {}", option.get_id())).collect::<Vec<_>>()
+        };
+        let lacking: Vec<String> = commands(&arguments::whole(), "vtax").into_iter().flat_map(of_command).collect();
+        assert_eq!(lacking, Vec::<String>::new());
     }
 
     /// A name of values that only repeats the option says nothing, and a second name for the same thing misleads.
     #[test]
     fn one_thing_has_one_name() {
-        fn check(command: &Command) {
-            for option in command.get_arguments().filter(|option| option.get_action().takes_values()) {
-                let names = option.get_value_names().unwrap_or_default();
-                for other in ["DURATION", "WARMUP", "BYTES", "METHOD,…", "SPOOF_CHECK", "DOMAINS", "INSTRUMENT"] {
-                    assert!(!names.iter().any(|name| name == other), "{}: {option}", command.get_name());
-                }
-            }
-            command.get_subcommands().for_each(check);
-        }
-        check(&arguments::whole());
+        let others = ["DURATION", "WARMUP", "BYTES", "METHOD,…", "SPOOF_CHECK", "DOMAINS", "INSTRUMENT"];
+        let of_command = |(words, command): (String, Command)| {
+            let options = command.get_arguments().filter(|option| option.get_action().takes_values());
+            let misnamed = options.filter(|option| {
+                option.get_value_names().unwrap_or_default().iter().any(|name| others.contains(&name.as_str()))
+            });
+            misnamed.map(|option| format!("{words}: {}", option.get_id())).collect::<Vec<_>>()
+        };
+        let misnamed: Vec<String> = commands(&arguments::whole(), "vtax").into_iter().flat_map(of_command).collect();
+        assert_eq!(misnamed, Vec::<String>::new());
     }
 }

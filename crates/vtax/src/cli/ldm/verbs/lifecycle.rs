@@ -17,18 +17,18 @@ pub(crate) struct WhichDomains {
     #[arg(short, conflicts_with = "domains")]
     pub(in crate::cli::ldm) all: bool,
     /// Domains
-    #[arg(required_unless_present = "all")]
+    #[arg(required_unless_present = "all", value_name = "DOMAIN")]
     pub(in crate::cli::ldm) domains: Vec<Name>,
 }
 
 /// Domains by name, or from a file that adds them.
 #[derive(Debug, Args)]
 pub(crate) struct NamedOrAdded {
-    /// First add all domains in FILE, as written by list-constraints --json or -x
+    /// File with domains to add first, e.g. domains.json, as written by list-constraints --json or -x
     #[arg(short, value_name = "FILE", conflicts_with = "domains")]
     pub(in crate::cli::ldm) input: Option<PathBuf>,
     /// Domains
-    #[arg(required_unless_present = "input")]
+    #[arg(required_unless_present = "input", value_name = "DOMAIN")]
     pub(in crate::cli::ldm) domains: Vec<Name>,
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct StartArgs {
     /// All domains except primary
     #[arg(short, conflicts_with_all = ["named", "input"])]
     pub(in crate::cli::ldm) all: bool,
-    /// First add and bind all domains in FILE, as written by list-constraints --json or -x
+    /// File with domains to add and bind first, e.g. domains.json, as written by list-constraints --json or -x
     #[arg(short, value_name = "FILE", conflicts_with = "named")]
     pub(in crate::cli::ldm) input: Option<PathBuf>,
     /// Domains
-    #[arg(required_unless_present_any = ["all", "input"], id = "named", value_name = "DOMAINS")]
+    #[arg(required_unless_present_any = ["all", "input"], id = "named", value_name = "DOMAIN")]
     pub(in crate::cli::ldm) domains: Vec<Name>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct StopArgs {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
-    /// Shutdown timeout in seconds
+    /// Shutdown timeout in seconds, e.g. 30
     #[arg(short = 't', value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(in crate::cli::ldm) seconds: Option<u32>,
 }
@@ -131,7 +131,7 @@ pub(crate) enum LifecycleVerb {
     #[command(name = "panic-domain", visible_alias = "panic")]
     Panic {
         /// Domains
-        #[arg(required = true)]
+        #[arg(required = true, value_name = "DOMAIN")]
         domains: Vec<Name>,
     },
     /// Run a command in an active domain through vtax's agent

@@ -31,6 +31,7 @@ pub(crate) enum ShowVerb {
         #[arg(long)]
         json: bool,
         /// Domains to show [default: all]
+        #[arg(value_name = "DOMAIN")]
         domains: Vec<Name>,
     },
     /// Show domains' constraints
@@ -41,6 +42,7 @@ pub(crate) enum ShowVerb {
         #[command(flatten)]
         format: ConstraintFormat,
         /// Domains to show [default: all]
+        #[arg(value_name = "DOMAIN")]
         domains: Vec<Name>,
     },
     /// List switches, console services and disk services
@@ -52,6 +54,7 @@ pub(crate) enum ShowVerb {
         #[arg(short)]
         parseable: bool,
         /// Domains whose services to show [default: all]
+        #[arg(value_name = "DOMAIN")]
         domains: Vec<Name>,
     },
     /// List available cores, CPUs, memory and PCI devices; -a adds those in use
@@ -73,6 +76,7 @@ pub(crate) enum ShowVerb {
         #[arg(short)]
         parseable: bool,
         /// Domains whose dependencies to show [default: all]
+        #[arg(value_name = "DOMAIN")]
         domains: Vec<Name>,
     },
     /// Show a domain's variables
