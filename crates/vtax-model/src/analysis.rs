@@ -6,13 +6,13 @@ mod host_cpu;
 pub mod noise;
 mod taxes;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Deref};
 
 use crate::{
     cell::Cell,
     foreign::ForeignText,
     measurement::FileReport,
-    metric::{Metric, SampleFigure},
+    metric::{Metric, ObservedCpu, SampleFigure},
     published::Published,
     result::{
         CellRecord, CellStatus, Estimate, FigureEstimates, FileSummary, Percentile, PlanRecord, ResultDocument,
@@ -23,8 +23,29 @@ use crate::{
 use ends::MergedStages;
 use vtax_stats::{Confidence, PooledPercentiles, Summary, histogram::IntervalHistogram};
 
-/// A run with the readings of each cell, in the order in which they landed.
-type RunByCell = Run<Vec<Vec<SampleReading>>>;
+/// The readings of each cell, in the order in which they landed.
+struct ReadingsByCell {
+    cells: Vec<Vec<SampleReading>>,
+    /// The host of a guest was observed.
+    guests: bool,
+}
+
+impl ReadingsByCell {
+    fn of(cells: Vec<Vec<SampleReading>>) -> ReadingsByCell {
+        let guests = cells.iter().flatten().any(|reading| reading.host_cpu.is_some());
+        ReadingsByCell { cells, guests }
+    }
+}
+
+impl Deref for ReadingsByCell {
+    type Target = Vec<Vec<SampleReading>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.cells
+    }
+}
+
+type RunByCell = Run<ReadingsByCell>;
 
 /// All figures of a run. Intervals hold 95 %; Holm's correction is over the comparisons of one family (`taxes.rs`).
 ///
@@ -47,7 +68,8 @@ pub fn analyse<S: SampleSource>(run: &Run<S>) -> Result<ResultDocument, S::Error
     })?;
     let Run { header, state, wall_seconds, failures, .. } = run;
     let (header, failures) = (header.clone(), failures.clone());
-    let run = Run { header, state: *state, wall_seconds: *wall_seconds, samples: readings, failures };
+    let run =
+        Run { header, state: *state, wall_seconds: *wall_seconds, samples: ReadingsByCell::of(readings), failures };
     Ok(document(run, &pooled))
 }
 
@@ -60,7 +82,7 @@ pub fn analyse_readings(run: &RunReadings) -> ResultDocument {
         }
     }
     let pooled: Vec<PooledCell> = readings.iter().map(|_| PooledCell::of(MergedCell::default())).collect();
-    document(run.clone().with_samples(|_| readings), &pooled)
+    document(run.clone().with_samples(|_| ReadingsByCell::of(readings)), &pooled)
 }
 
 /// Merged data of a cell's samples.
@@ -137,7 +159,7 @@ fn document(run: RunByCell, pooled: &[PooledCell]) -> ResultDocument {
     let cpu_raised = all().filter(|reading| reading.cpu.raised).count() as u64;
     let cells = cell_records(&run, pooled, taxes);
     let header = run.header;
-    let cells = cells.into_iter().zip(run.samples).map(|(record, readings)| record.with_samples(|()| readings));
+    let cells = cells.into_iter().zip(run.samples.cells).map(|(record, readings)| record.with_samples(|()| readings));
     ResultDocument {
         schema: SCHEMA.to_owned(),
         study: header.study.id.to_string(),
@@ -178,6 +200,7 @@ fn plan_record(run: &RunByCell) -> PlanRecord {
         rounds: complete_rounds(run),
         seed: header.seed,
         stopping: header.stopping,
+        metric: header.metric,
     }
 }
 
@@ -212,7 +235,7 @@ fn cell_records(
             status: status(run, index, cell, readings),
             path,
             ends: ends(run, cell),
-            summary: (!readings.is_empty()).then(|| summary(cell, readings, &pooled[index])),
+            summary: (!readings.is_empty()).then(|| summary(cell, readings, &pooled[index], run.samples.guests)),
             samples: (),
             tax: taxes.iter().find(|tax| tax.of == Metric::of(cell.kind())).cloned(),
             taxes,
@@ -244,7 +267,7 @@ fn status(run: &RunByCell, index: usize, cell: &Cell, readings: &[SampleReading]
 /// A sample with its round: the baseline has two samples a round, which share its luck.
 type Taken<'a> = &'a SampleReading;
 
-fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> SummaryRecord {
+fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell, guests: bool) -> SummaryRecord {
     let taken: Vec<Taken<'_>> = readings.iter().collect();
     let rr = cell.kind().is_transactions();
     let (times, of_disk) = (rr.then(|| rtt_summary(&taken, pooled)).flatten(), cell.kind().is_of_disk());
@@ -255,7 +278,7 @@ fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> Summ
     let lost = known(|reading| reading.lost);
     let arrived = readings.iter().map(|reading| arrived(cell, reading)).fold(0, u64::saturating_add);
     SummaryRecord {
-        figures: figures(cell, readings),
+        figures: figures(cell, readings, guests),
         rtt_us: times.clone().filter(|_| !of_disk),
         response_us: times.filter(|_| of_disk),
         rtt_from_send_us: rr.then(|| rtt_from_send(&taken, pooled)).flatten(),
@@ -276,9 +299,9 @@ fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell) -> Summ
     }
 }
 
-fn figures(cell: &Cell, readings: &[SampleReading]) -> FigureEstimates {
-    let machines = readings.iter().all(|reading| reading.cpu.tells_machines);
-    let known = |figure: &SampleFigure| figure.is_told_alone() && figure.is_known(cell.kind(), machines);
+fn figures(cell: &Cell, readings: &[SampleReading], guests: bool) -> FigureEstimates {
+    let observed = ObservedCpu { machines: readings.iter().all(|reading| reading.cpu.tells_machines), guests };
+    let known = |figure: &SampleFigure| figure.is_told_alone() && figure.is_known(cell.kind(), observed);
     let over = |figure: SampleFigure| {
         let estimate = estimate(readings.iter().map(|reading| (reading.round, reading.value(figure))))?;
         figure.is_told(estimate.mean).then_some((figure, estimate))

@@ -6,12 +6,14 @@
 
 mod figure;
 mod names;
+mod percentile;
 mod unit;
 
 use strum::VariantArray;
 
-pub use figure::{FigureValues, SampleFigure};
+pub use figure::{FigureValues, ObservedCpu, SampleFigure};
 pub use names::{CostUnit, Metric};
+pub use percentile::SamplePercentile;
 pub use unit::{FigureUnit, UnitEstimate};
 
 use crate::{
@@ -25,8 +27,12 @@ use vtax_stats::Preference;
 pub enum MetricFamily {
     /// Performance.
     Speed,
-    /// CPU time.
+    /// CPU time of the measuring threads.
     Cpu,
+    /// Percentiles of the times of transactions.
+    Percentiles,
+    /// CPU time of the hosts.
+    HostCpu,
 }
 
 /// A metric as it is measured in tests of one kind of work.
@@ -202,7 +208,87 @@ const METRICS: [MetricEntry; Metric::COUNT] = [
             less: ["takes", "less CPU time"],
         },
     },
+    MEDIAN,
+    MetricEntry {
+        metric: Metric::P99,
+        name: "p99",
+        column: "p99_us_of_samples",
+        scales: [Scale::judged(SampleFigure::P99, CostUnit::Microseconds); 2],
+        words: MetricWords {
+            noun: "p99",
+            described: "99th percentile of the times of a sample's transactions",
+            title: Some(Title { network: "99th percentile", disk: "99th percentile of the response time" }),
+            head: Head::Word("p99"),
+            more: ["takes", "longer at the 99th percentile"],
+            less: ["takes", "less time at the 99th percentile"],
+            ..MEDIAN.words
+        },
+        ..MEDIAN
+    },
+    MetricEntry {
+        metric: Metric::P999,
+        name: "p999",
+        column: "p999_us_of_samples",
+        scales: [Scale::judged(SampleFigure::P999, CostUnit::Microseconds); 2],
+        words: MetricWords {
+            noun: "p99.9",
+            described: "99.9th percentile of the times of a sample's transactions",
+            title: Some(Title { network: "99.9th percentile", disk: "99.9th percentile of the response time" }),
+            head: Head::Word("p99.9"),
+            more: ["takes", "longer at the 99.9th percentile"],
+            less: ["takes", "less time at the 99.9th percentile"],
+            ..MEDIAN.words
+        },
+        ..MEDIAN
+    },
+    MetricEntry {
+        metric: Metric::HostCpu,
+        name: "host_cpu",
+        column: "host_cpu",
+        direction: Preference::LowerIsBetter,
+        family: MetricFamily::HostCpu,
+        in_unit: std::convert::identity,
+        scales: [
+            Scale {
+                alone: Some("Host CPU time per transaction"),
+                ..Scale::judged(SampleFigure::HostPerTransaction, CostUnit::Microseconds)
+            },
+            Scale {
+                alone: Some("Host CPU time"),
+                ..Scale::judged(SampleFigure::HostPerKb, CostUnit::NanosecondsPerKb)
+            },
+        ],
+        words: MetricWords {
+            noun: "host CPU",
+            described: "CPU time of the hosts for both endpoints",
+            title: Some(Title { network: "CPU of the hosts for both endpoints", disk: "CPU of the host" }),
+            beside: None,
+            head: Head::Word("host CPU"),
+            more: ["takes", "more CPU time of the host"],
+            less: ["takes", "less CPU time of the host"],
+        },
+    },
 ];
+
+/// The other percentiles differ from the median in figure and words.
+const MEDIAN: MetricEntry = MetricEntry {
+    metric: Metric::P50,
+    name: "p50",
+    column: "p50_us_of_samples",
+    direction: Preference::LowerIsBetter,
+    family: MetricFamily::Percentiles,
+    in_unit: std::convert::identity,
+    scales: [Scale::judged(SampleFigure::P50, CostUnit::Microseconds); 2],
+    words: MetricWords {
+        noun: "median",
+        described: "median time of a sample's transactions",
+        title: Some(Title { network: "Median", disk: "Median response time" }),
+        beside: None,
+        head: Head::Word("p50"),
+        more: ["takes", "longer at the median"],
+        less: ["takes", "less time at the median"],
+    },
+};
 
 const _: () = {
     let mut index = 0;
@@ -227,6 +313,23 @@ impl Metric {
     /// The metric that a test is judged by.
     pub fn of(test: TestKind) -> Metric {
         test.metrics()[0]
+    }
+
+    /// The percentile that it is, if it is one.
+    pub fn percentile(self) -> Option<SamplePercentile> {
+        match self {
+            Metric::P50 => Some(SamplePercentile::P50),
+            Metric::P99 => Some(SamplePercentile::P99),
+            Metric::P999 => Some(SamplePercentile::P999),
+            _ => None,
+        }
+    }
+
+    /// Returns the metric that was chosen for tests of this kind; `None` if they lack it. Without a choice, each test has
+    /// its own.
+    pub fn chosen(choice: Option<Metric>, test: TestKind) -> Option<Metric> {
+        let choice = choice.unwrap_or(Metric::of(test));
+        test.metrics().contains(&choice).then_some(choice)
     }
 
     /// Those of a family that a test is compared by.

@@ -220,6 +220,9 @@ pub struct PlanRecord {
     pub seed: u64,
     /// netperf's rule, if it was in force.
     pub stopping: Option<StoppingRule>,
+    /// Metric that the stopping rule refers to, in tests that have it. Absent if each test's own is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<Metric>,
 }
 
 impl PlanRecord {

@@ -13,9 +13,11 @@ use crate::{
     guest::Flavour,
     measurement::EndReport,
     method::Unsupported,
+    metric::Metric,
     nic::NicFacts,
     study::{Row, SamplingPlan, StepRecord, Study},
     units::Mtu,
+    workload::TestKind,
 };
 use vtax_stats::StoppingRule;
 
@@ -41,13 +43,13 @@ pub use domain::{DomainKeeper, DomainNic, DomainRecord};
 pub use environment::{EmulatedServer, Environment, IdleFacts, IdleState};
 pub use experience::{Experience, Forecast, Resolution, Unreachable};
 pub use extend::ExtendError;
-pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, Figures, RttFigures};
+pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, EndLocation, Figures, RttFigures};
 pub use goal::{Difference, Goal, NoDifference};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use others::OtherPrograms;
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 pub use placement_note::PlacementNote;
-pub use precision::{primary_figures, stopping_outcome};
+pub use precision::{ruled_figures, stopping_outcome};
 pub use progress::RunProgress;
 pub(crate) use reading::pairs;
 pub use reading::{CpuReading, EndCpuReading, EndReading, RttReading, SampleReading};
@@ -146,6 +148,9 @@ pub struct RunHeader {
     pub seed: u64,
     /// When to stop before or after `plan.samples` rounds, if `--confidence` was given.
     pub stopping: Option<StoppingRule>,
+    /// Metric that the stopping rule and the goal refer to, in tests that have it. Absent if each test's own is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<Metric>,
     /// Goal of the number of rounds, until it is chosen: until then the plan is a short pilot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsettled: Option<Goal>,
@@ -196,6 +201,11 @@ impl RunHeader {
     pub fn caveat(&self) -> Option<String> {
         let imported = |from: &ImportedFrom| format!("measured by {}, not by vtax", from.program);
         self.imported.as_ref().map(imported).or(self.environment.caveat().map(str::to_owned))
+    }
+
+    /// Metric that the stopping rule and the goal refer to in tests of this kind.
+    pub fn metric_of(&self, test: TestKind) -> Metric {
+        Metric::chosen(self.metric, test).unwrap_or(Metric::of(test))
     }
 
     /// The plan of an instrument's cells.

@@ -23,7 +23,7 @@ pub(crate) use misgivings::sampling;
 use misgivings::{instruments, misgivings};
 
 use super::{
-    blocks::{distinct, grouped, quantity, rows_head, sizes},
+    blocks::{distinct, grouped, rows_head, sizes},
     column_unit::ColumnUnit,
     disks,
     heading::{date, plan},
@@ -89,9 +89,9 @@ pub(crate) struct Compared {
     pub(crate) verdict: Verdict,
 }
 
-/// Compares the second run with the first.
-pub fn compare(a: &ResultDocument, b: &ResultDocument) -> RunComparison {
-    let mut cells: Vec<Compared> = a.cells.iter().filter_map(|record| compared(record, b)).collect();
+/// Compares the second run with the first, by this metric in tests that have it, or by each test's own.
+pub fn compare(a: &ResultDocument, b: &ResultDocument, metric: Option<Metric>) -> RunComparison {
+    let mut cells: Vec<Compared> = a.cells.iter().filter_map(|record| compared(record, b, metric)).collect();
     judge(&mut cells);
     let alone = [(a, b), (b, a)].into_iter().flat_map(|(one, other)| only_in(one, other)).collect();
     let (caveat, warnings, differences) = (caveat(a, b), misgivings(a, b), differences(a, b));
@@ -122,14 +122,15 @@ fn of_cell(document: &ResultDocument, cell: Cell) -> Option<&CellRecord> {
 }
 
 /// Compares a cell without correction; Holm's correction over all cells follows later.
-fn compared(record: &CellRecord, other: &ResultDocument) -> Option<Compared> {
+fn compared(record: &CellRecord, other: &ResultDocument, metric: Option<Metric>) -> Option<Compared> {
     let cell = record.cell;
-    let (a, b) = (rounds(record), rounds(of_cell(other, cell)?));
+    let of = Metric::chosen(metric, cell.kind())?;
+    let (a, b) = (rounds_of(record, of), rounds_of(of_cell(other, cell)?, of));
     let found = two_samples::ratio(&a, &b)?;
     let (low, high) = found.interval.unzip();
     Some(Compared {
         cell,
-        of: Metric::of(cell.kind()),
+        of,
         a: median(&a),
         b: median(&b),
         a_rounds: a.len(),
@@ -143,12 +144,7 @@ fn compared(record: &CellRecord, other: &ResultDocument) -> Option<Compared> {
     })
 }
 
-/// One figure per round: the baseline's two samples of a round share its conditions, so they count as one.
-fn rounds(record: &CellRecord) -> Vec<f64> {
-    rounds_of(record, Metric::of(record.cell.kind()))
-}
-
-/// Figures of a metric, one per round likewise.
+/// Figures of a metric, one per round: the baseline's two samples of a round share its conditions, so they count as one.
 pub(crate) fn rounds_of(record: &CellRecord, metric: Metric) -> Vec<f64> {
     let test = record.cell.kind();
     let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
@@ -306,7 +302,8 @@ impl RunComparison {
         let swept = self.of_sweep(cells[0]).into_iter();
         swept.filter(|text| !medium_told.eq_ignore_ascii_case(text)).for_each(|text| title += &format!(", {text}"));
         let figures = cells.iter().flat_map(|compared| [compared.a, compared.b]);
-        let unit = ColumnUnit::of_metric(Metric::of(wanted.kind()), wanted.kind(), figures);
+        let of = cells[0].of;
+        let unit = ColumnUnit::of_metric(of, wanted.kind(), figures);
         let columns = [Column::right("first"), Column::right("second"), Column::left("change [95 % interval]")];
         let table = Table {
             labels: vec![rows_head(&rows).into(), wanted.test.column().head().into()],
@@ -314,7 +311,7 @@ impl RunComparison {
             rows: cells.into_iter().map(|compared| line(compared, unit)).collect(),
             ..Table::default()
         };
-        Section::of(format!("{title}: {}", quantity(wanted.kind(), unit)), vec![SectionPart::Table(table)])
+        Section::of(format!("{title}: {}", of.quantity(wanted.kind(), unit.text())), vec![SectionPart::Table(table)])
     }
 
     /// Text that distinguishes a cell from those of its kind with another swept value; empty if there are none.

@@ -4,7 +4,7 @@
 mod disks;
 
 use vtax_model::{
-    metric::{Metric, SampleFigure},
+    metric::{Metric, ObservedCpu, SampleFigure},
     published::PublishedFigure,
     result::{
         CellRecord, CellStatus, Delta, Estimate, ParallelSummary, Percentile, ResultDocument, RttSummary, RttTimes,
@@ -172,25 +172,31 @@ const TAXES: [(&str, TaxField); 6] = [
 fn columns(of_disks: bool) -> Vec<(String, Value)> {
     let own = if of_disks { &disks::COLUMNS[..] } else { &COLUMNS[..] };
     let mut columns: Vec<(String, Value)> = own.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-    for metric in Metric::secondary() {
-        columns.push((metric.column().to_owned(), Level(metric)));
-        columns.extend(TAXES.map(|(of, value)| (format!("{}_tax_{of}", metric.name()), Tax(metric, value))));
-        columns.push((format!("{}_tax_delta", metric.name()), Cost(metric)));
-    }
-    let of_metric = |figure: SampleFigure| {
+    columns.extend(of_metric(Metric::Cpu));
+    let is_of_metric = |figure: SampleFigure| {
         let figures = |metric: Metric| TestKind::ALL.map(|test| metric.figure(test));
         Metric::secondary().any(|metric| figures(metric).contains(&figure))
     };
+    let observed = ObservedCpu { machines: !of_disks, guests: true };
     let mine = |figure: &SampleFigure| {
         let tests = TestKind::ALL.into_iter().filter(|test| test.is_of_disk() == of_disks);
-        figure.is_told_alone() && !of_metric(*figure) && { tests }.any(|test| figure.is_known(test, !of_disks))
+        figure.is_told_alone() && !is_of_metric(*figure) && { tests }.any(|test| figure.is_known(test, observed))
     };
     for figure in SampleFigure::ALL.into_iter().filter(mine) {
         if !columns.iter().any(|(name, _)| name == figure.name()) {
             columns.push((figure.name().to_owned(), Estimated(figure)));
         }
     }
+    let later = Metric::secondary().filter(|metric| *metric != Metric::Cpu);
+    columns.extend(later.flat_map(of_metric));
     columns
+}
+
+fn of_metric(metric: Metric) -> Vec<(String, Value)> {
+    let name = metric.name();
+    let taxes = TAXES.map(|(of, value)| (format!("{name}_tax_{of}"), Tax(metric, value)));
+    let level = (metric.column().to_owned(), Level(metric));
+    std::iter::once(level).chain(taxes).chain([(format!("{name}_tax_delta"), Cost(metric))]).collect()
 }
 
 fn heads(columns: &[(String, Value)]) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use vtax_model::{
     cell::{Block, ColumnKey, Instrument, Medium},
-    metric::Metric,
+    metric::{Metric, MetricFamily},
     result::{CellRecord, FloorRecord, ResultDocument, RttTimes, SummaryRecord},
     workload::TestKind,
 };
@@ -118,11 +118,13 @@ fn stream(summary: &SummaryRecord, record: &CellRecord, unit: ColumnUnit) -> Opt
 pub(crate) fn noise_floor(document: &ResultDocument) -> Option<Section> {
     let heads = ["A/A difference", "noise floor", "detectable", "rounds"];
     let blocks = blocks(document);
-    let columns: Vec<ColumnKey> = document.noise_floor.iter().map(|floor| floor.block.test.column()).collect();
+    // Percentiles have theirs in their tables.
+    let floors = || document.noise_floor.iter().filter(|floor| floor.of.family() != MetricFamily::Percentiles);
+    let columns: Vec<ColumnKey> = floors().map(|floor| floor.block.test.column()).collect();
     let table = Table {
         labels: vec!["test".into(), column_head(&columns).into()],
         groups: vec![Group::right("", heads)],
-        rows: document.noise_floor.iter().map(|floor| floor_line(&blocks, floor)).collect(),
+        rows: floors().map(|floor| floor_line(&blocks, floor)).collect(),
         ..Table::default()
     };
     let text = format!(

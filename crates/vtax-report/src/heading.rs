@@ -191,8 +191,9 @@ fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
     };
     if let Some(rule) = &document.plan.stopping {
         let (confidence, width) = (rule.confidence().percent(), rule.width());
+        let of = document.plan.metric.map_or(String::new(), |metric| format!(" of {}", metric.noun()));
         text = format!(
-            "{} to {} rounds of {duration}, until every {confidence} % interval is {width} wide (precision, not a verdict)",
+            "{} to {} rounds of {duration}, until every {confidence} % interval{of} is {width} wide (precision, not a verdict)",
             rule.min(),
             rule.max(),
         );

@@ -63,7 +63,7 @@ pub use heading::load;
 pub use number::waiting;
 pub use planned::planned;
 pub use styled::{Style, StyledPiece, StyledText};
-pub use trend::{NoTrend, RunTrend, TrendInput, TrendMetric, TrendOptions, trend};
+pub use trend::{NoTrend, RunTrend, TrendInput, TrendOptions, trend};
 pub use under_way::under_way;
 pub use view::{Align, Column, Group, JudgedChange, RowValues, Section, SectionPart, Table, TableRow, Value, View};
 
@@ -142,7 +142,7 @@ pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink])
 
 fn compared(first: &ResultDocument, others: &[ResultDocument]) -> Vec<Article> {
     let article = |other: &ResultDocument| {
-        let comparison = compare(first, other);
+        let comparison = compare(first, other, None);
         let id = format!("{} against {}", other.id, first.id);
         comparison.nothing_in_common().is_none().then(|| Article { id, view: comparison.view(), charts: Vec::new() })
     };

@@ -7,7 +7,7 @@ use vtax_model::{
     cell::{ColumnKey, Instrument},
     foreign::ForeignText,
     measurement::EndReport,
-    metric::{FigureUnit, Metric, MetricFamily, SampleFigure},
+    metric::{FigureUnit, Metric, MetricFamily, SampleFigure, SamplePercentile},
     published::{Published, PublishedFigure},
     result::{CellRecord, ResultDocument},
     run::Failure,
@@ -23,7 +23,7 @@ use super::{
     notes::Notes,
     number::{counted, grouped},
     pairs, path, peak, placement, reading,
-    record::{absence, compares_engines, file, primary, unavailable},
+    record::{absence, compares_engines, estimate, file, primary, unavailable},
     series, stages,
     tax::Costs,
     trouble,
@@ -90,7 +90,7 @@ fn detailed(document: &ResultDocument, options: &Options, notes: &mut Notes) -> 
     match compares_engines(document) {
         true => sections.extend(measure::detail(document)),
         false => {
-            sections.extend(processor_times(document, options, notes));
+            sections.extend(other_metrics(document, options, notes));
             sections.extend(blocks(document).iter().filter_map(detail::section));
         }
     }
@@ -129,21 +129,48 @@ fn parts(
     tables.into_iter().map(SectionPart::Table).collect()
 }
 
-/// Returns a section for each measurement mode with CPU time.
-fn processor_times(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
+/// Returns sections for each measurement mode with the metrics that the short report omits: percentiles and CPU time.
+fn other_metrics(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
     let all = blocks(document);
     let mut sections = Vec::new();
     for instrument in document.instruments() {
         let mine: Vec<&BlockCells<'_>> = all.iter().filter(|block| block.instrument == instrument).collect();
-        let mut costs = Costs::new(document, options, notes);
-        let tests = distinct(mine.iter().flat_map(|block| block.tests()));
-        let told = tests.iter().flat_map(|test| Metric::of_family(*test, MetricFamily::Cpu).map(move |of| (*test, of)));
-        let mut tables: Vec<Table> = told.flat_map(|(test, of)| costs.tables(&mine, test, of)).collect();
-        tables.extend(mine.iter().filter_map(|block| processor_time(block)));
-        let title = format!("CPU: {}", words::of_instrument(instrument));
-        sections.extend(Section::new(title, tables.into_iter().map(SectionPart::Table).collect()));
+        let mut of_families = |families: &[MetricFamily]| -> Vec<SectionPart> {
+            let mut costs = Costs::new(document, options, notes);
+            let tests = distinct(mine.iter().flat_map(|block| block.tests()));
+            let of_family = |family: MetricFamily| {
+                tests.iter().flat_map(move |test| Metric::of_family(*test, family).map(move |of| (*test, of)))
+            };
+            let metrics = families.iter().flat_map(|family| of_family(*family));
+            metrics.flat_map(|(test, of)| costs.tables(&mine, test, of)).map(SectionPart::Table).collect()
+        };
+        let mut percentiles = of_families(&[MetricFamily::Percentiles]);
+        percentiles.extend(withheld(&mine).map(SectionPart::Paragraph));
+        let mut cpu = of_families(&[MetricFamily::Cpu, MetricFamily::HostCpu]);
+        cpu.extend(mine.iter().filter_map(|block| processor_time(block)).map(SectionPart::Table));
+        for (title, parts) in [("Percentiles", percentiles), ("CPU", cpu)] {
+            sections.extend(Section::new(format!("{title}: {}", words::of_instrument(instrument)), parts));
+        }
     }
     sections
+}
+
+/// Returns a sentence if a cell has too few transactions for a percentile.
+fn withheld(blocks: &[&BlockCells<'_>]) -> Option<String> {
+    let records = || blocks.iter().flat_map(|block| block.records());
+    let is_withheld = |of: &(Metric, SamplePercentile)| {
+        let lacks = |record: &CellRecord| {
+            let has_times = record.summary.as_ref().is_some_and(|summary| summary.times().is_some());
+            record.cell.kind().metrics().contains(&of.0) && has_times && estimate(record, of.0).is_none()
+        };
+        records().any(lacks)
+    };
+    let percentiles = Metric::ALL.into_iter().filter_map(|of| Some((of, of.percentile()?)));
+    let told = |(of, percentile): (Metric, SamplePercentile)| {
+        format!("{} ({} transactions)", of.noun(), grouped(percentile.least_transactions()))
+    };
+    let told = words::list(percentiles.filter(is_withheld).map(told), ", ")?;
+    Some(format!("Omitted where a sample has too few transactions: {told}. Longer samples (--duration) have more."))
 }
 
 /// Blocks with more columns than a level: figures of several published machines, and times of files.

@@ -226,8 +226,11 @@ fn the_csv_columns_are_those_of_the_page() {
         page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`')).map(|(name, _)| name).collect();
     let (document, disks) = (analyse(&built_in("demo")), analyse(&vtax_synthetic::disks()));
     let options = Options { format: Format::Csv, ..TERMINAL };
-    let tables =
-        [render(&document, &options), render(&disks, &options), compare(&document, &document).render(&options).plain()];
+    let tables = [
+        render(&document, &options),
+        render(&disks, &options),
+        compare(&document, &document, None).render(&options).plain(),
+    ];
     let heads: Vec<&str> = tables.iter().flat_map(|table| table.lines().next().expect("a head").split(',')).collect();
     assert_eq!(described, heads);
 }
@@ -286,7 +289,7 @@ fn a_baseline_that_differs_from_itself_is_told_of() {
 #[test]
 fn two_runs_compared() {
     let (first, second) = (analyse(&built_in("demo")), another_day());
-    let comparison = compare(&first, &second);
+    let comparison = compare(&first, &second, None);
     snapshot("comparison", comparison.render(&TERMINAL).plain());
     snapshot("comparison_markdown", comparison.render(&MARKDOWN).plain());
     let csv = comparison.render(&Options { format: Format::Csv, ..TERMINAL }).plain();
@@ -302,7 +305,7 @@ fn two_runs_compared() {
 fn what_is_worse_than_a_limit_is_named() {
     let (first, second) = (analyse(&built_in("demo")), another_day());
     let limit = |percent: f64| percent.try_into().expect("a difference");
-    let (better, worse) = (compare(&first, &second), compare(&second, &first));
+    let (better, worse) = (compare(&first, &second, None), compare(&second, &first, None));
     assert_eq!(better.worse_than(limit(1.0)), [""; 0], "the bridge became faster");
     let named = worse.worse_than(limit(1.0));
     assert!(!named.is_empty() && named.iter().all(|cell| cell.starts_with("bridge ")), "{named:?}");
@@ -312,7 +315,7 @@ fn what_is_worse_than_a_limit_is_named() {
 #[test]
 fn a_run_is_no_different_from_itself() {
     let document = analyse(&built_in("demo"));
-    let text = compare(&document, &document).render(&TERMINAL).plain();
+    let text = compare(&document, &document, None).render(&TERMINAL).plain();
     assert!(!text.lines().any(|line| line.ends_with(" slower") || line.ends_with(" faster")), "{text}");
     assert!(text.contains("no difference shown") && !text.contains("Other differences"), "{text}");
 }
@@ -352,7 +355,7 @@ fn fuzz_shown_runs() {
             );
             assert!(text.ends_with('\n'), "{text:?}");
         }
-        assert!(compare(&document, &document).render(&TERMINAL).plain().ends_with('\n'));
+        assert!(compare(&document, &document, None).render(&TERMINAL).plain().ends_with('\n'));
         Some(())
     });
 }

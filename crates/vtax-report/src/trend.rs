@@ -14,7 +14,6 @@ use vtax_model::{
     cell::Cell,
     metric::Metric,
     result::{CellRecord, ResultDocument},
-    workload::TestKind,
 };
 use vtax_stats::{LevelChange, Significance, Verdict, fewest_figures, level_changes, median, resemblance};
 
@@ -110,27 +109,8 @@ struct TrendStep {
 pub struct TrendOptions {
     /// Only cells whose names contain all of these words.
     pub cell: Option<String>,
-    /// Figure to follow.
-    pub metric: TrendMetric,
-}
-
-/// Figure of a cell to follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TrendMetric {
-    /// Primary figure of the test: mean round trip, bandwidth, time of a file, or response time of a disk.
-    #[default]
-    Figure,
-    /// Execution time of both endpoints' threads, or of fio's, per transaction, I/O or KB.
-    Cpu,
-}
-
-impl TrendMetric {
-    fn of(self, test: TestKind) -> Metric {
-        match self {
-            TrendMetric::Figure => Metric::of(test),
-            TrendMetric::Cpu => Metric::Cpu,
-        }
-    }
+    /// Metric to follow in tests that have it; `None` stands for each test's own.
+    pub metric: Option<Metric>,
 }
 
 /// Reason why there is no trend.
@@ -157,10 +137,10 @@ pub struct TrendInput {
 }
 
 impl TrendInput {
-    /// Takes the median over rounds of each cell, of this metric.
-    pub fn of(mut document: ResultDocument, metric: TrendMetric) -> TrendInput {
+    /// Takes the median over rounds of each cell, of this metric or of each test's own.
+    pub fn of(mut document: ResultDocument, metric: Option<Metric>) -> TrendInput {
         let figure = |record: &CellRecord| {
-            let rounds = rounds_of(record, metric.of(record.cell.kind()));
+            let rounds = rounds_of(record, Metric::chosen(metric, record.cell.kind())?);
             (!rounds.is_empty()).then(|| median(&rounds))
         };
         let figures = document.cells.iter().map(figure).collect();
@@ -189,7 +169,7 @@ pub fn trend(runs: &[TrendInput], options: &TrendOptions) -> Result<RunTrend, No
     let named = all.iter().map(|cell| (*cell, name(cell, &all)));
     let followed: Vec<CellTrend> = named
         .filter(|(_, name)| options.cell.as_ref().is_none_or(|wanted| matches(name, wanted)))
-        .map(|(cell, name)| follow(runs, cell, name, options.metric))
+        .filter_map(|(cell, name)| follow(runs, cell, name, options.metric))
         .filter(|cell| !cell.figures.is_empty())
         .collect();
     let most = followed.iter().map(|cell| cell.figures.len()).max();
@@ -259,11 +239,11 @@ fn matches(name: &str, wanted: &str) -> bool {
 }
 
 /// Figures of all results that have the cell.
-fn follow(runs: &[TrendInput], cell: Cell, name: String, metric: TrendMetric) -> CellTrend {
-    let of = metric.of(cell.kind());
+fn follow(runs: &[TrendInput], cell: Cell, name: String, metric: Option<Metric>) -> Option<CellTrend> {
+    let of = Metric::chosen(metric, cell.kind())?;
     let figure = |(result, run): (usize, &TrendInput)| Some(TrendFigure { result, value: run.figure(cell)? });
     let figures = runs.iter().enumerate().filter_map(figure).collect();
-    CellTrend { cell, of, name, figures, changes: Vec::new(), resemblance: None }
+    Some(CellTrend { cell, of, name, figures, changes: Vec::new(), resemblance: None })
 }
 
 impl CellTrend {

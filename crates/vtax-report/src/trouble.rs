@@ -4,6 +4,7 @@ use vtax_model::{
     analysis::noise::needless_retransmits,
     cell::ColumnKey,
     foreign::ForeignText,
+    metric::MetricFamily,
     options::Idle,
     result::{CellRecord, FloorRecord, ResultDocument},
     run::SampleReading,
@@ -45,13 +46,18 @@ fn not_held(document: &ResultDocument) -> Option<String> {
 }
 
 /// The baseline differs from itself by more than chance.
+/// Percentiles have their A/A difference in their own tables.
+fn of_short_report(document: &ResultDocument) -> impl Iterator<Item = &FloorRecord> {
+    document.noise_floor.iter().filter(|floor| floor.of.family() != MetricFamily::Percentiles)
+}
+
 fn biased(document: &ResultDocument) -> Option<String> {
     let blocks = blocks(document);
     let told = |floor: &FloorRecord| {
         let by = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
         format!("{} {} ({by})", floor_name(&blocks, floor), ColumnKey::among(&[floor.block.test.column()]))
     };
-    let all = words::list(document.noise_floor.iter().filter(|floor| floor.biased).map(told), "; ")?;
+    let all = words::list(of_short_report(document).filter(|floor| floor.biased).map(told), "; ")?;
     Some(format!(
         "A/A DIFFERENCE: {} measured twice differs from itself by more than chance in {all}: something other than the method \
          makes a difference there.",

@@ -105,8 +105,8 @@ fn row(base: &str, run: &RunSummary) -> String {
     };
     format!(
         "<tr><td><input type=\"checkbox\" name=\"id\" value=\"{id}\" aria-label=\"Select {id}\"></td>\
-         <th scope=\"row\"><a href=\"{base}/run/{id}\">{id}</a></th><td class=\"title\">{}{quick}</td><td>{}</td><td>{state}</td>\
-         <td class=\"right\">{}</td><td class=\"right\">{}</td><td class=\"right\">{}</td></tr>\n",
+         <th scope=\"row\"><a href=\"{base}/run/{id}\">{id}</a></th><td class=\"left title\">{}{quick}</td><td class=\"left\">{}</td><td class=\"left\">{state}</td>\
+         <td>{}</td><td>{}</td><td>{}</td></tr>\n",
         escaped(&run.heading()),
         escaped(&run.brief),
         run.samples,

@@ -18,6 +18,7 @@ mod ldm;
 mod lists;
 mod measure;
 mod methods;
+mod metric;
 mod modes;
 mod overview;
 mod report;

@@ -32,7 +32,7 @@ pub(super) fn floors(run: &RunByCell) -> Vec<Floor> {
         let block = cell.block();
         Some(Floor { block, of, floor, delta: delta(&block, of, &pairs) })
     };
-    let metrics = baselines.flat_map(|(index, cell)| metrics(cell).map(move |of| (index, cell, of)));
+    let metrics = baselines.flat_map(|(index, cell)| metrics(run, cell).map(move |of| (index, cell, of)));
     metrics.filter_map(|(index, cell, of)| floor(index, cell, of)).collect()
 }
 
@@ -44,8 +44,10 @@ fn test(cell: &Cell) -> TestKind {
     cell.kind()
 }
 
-fn metrics(cell: &Cell) -> impl Iterator<Item = Metric> {
-    test(cell).metrics().iter().copied()
+/// Without guests the hosts' CPU time is that of the threads, which is compared already.
+fn metrics(run: &RunByCell, cell: &Cell) -> impl Iterator<Item = Metric> {
+    let guests = run.samples.guests;
+    test(cell).metrics().iter().copied().filter(move |of| guests || of.family() != MetricFamily::HostCpu)
 }
 
 /// Cost above the baseline, in the unit of costs. Its interval comes from the rounds' differences, as that of
@@ -109,7 +111,7 @@ struct Compared<'a> {
     floor: Option<&'a NoiseFloor>,
 }
 
-/// Comparisons judged together, as one table: by instrument, and speed apart from CPU time.
+/// Comparisons judged together, as one table: by instrument, and each family of metrics apart.
 type Family = (Instrument, MetricFamily);
 
 fn family(block: &Block, of: Metric) -> Family {
@@ -147,7 +149,7 @@ fn comparisons<'a>(run: &RunByCell, floors: &'a [Floor]) -> Vec<Compared<'a>> {
         let delta = delta(&block, of, &pairs);
         Some(Compared { index, block, of, tax, delta, floor })
     };
-    let all = cells.iter().enumerate().flat_map(|(index, cell)| metrics(cell).map(move |of| (index, cell, of)));
+    let all = cells.iter().enumerate().flat_map(|(index, cell)| metrics(run, cell).map(move |of| (index, cell, of)));
     all.filter_map(|(index, cell, of)| compare(index, cell, of)).collect()
 }
 

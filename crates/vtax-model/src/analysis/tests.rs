@@ -1,14 +1,15 @@
 use super::*;
 use crate::{
     cell::Instrument,
+    endpoint::Ends,
     guest::Accelerator,
     measurement::{EndReport, FileReport, MachineCpu, SessionCpu, ThreadCpu},
     method::Unsupported,
-    metric::{CostUnit, SampleFigure},
+    metric::{CostUnit, MetricFamily, SampleFigure},
     result::Disturbance,
     run::{
-        EndRecord, Environment, GuestCpu, HostCpu, OtherPrograms, PairRecord, Placement, RunHeader, Sample,
-        UnavailableRow,
+        EndLocation, EndRecord, Environment, GuestCpu, HostCpu, OtherPrograms, PairRecord, Placement, RttFigures,
+        RunHeader, Sample, UnavailableRow,
     },
     study::{SamplingPlan, Study},
     units::Span,
@@ -34,6 +35,7 @@ pub(crate) fn demo_run() -> Run {
         quick: false,
         seed: 1,
         stopping: None,
+        metric: None,
         unsettled: None,
         margin: None,
         environment: Environment::default(),
@@ -262,14 +264,13 @@ fn rows_that_take_turns_are_looked_at_as_one() {
     assert!((found.stolen.expect("known") - 0.01).abs() < 1e-9 && found.is_much());
 }
 
-#[test]
-fn the_guests_that_measure_are_no_other_programs() {
-    let mut run = demo_run();
+/// A guest of which QEMU used 0.05 s beside its vCPUs' time, in half a second.
+fn observed_guest(vcpus: f64) -> HostCpu {
     let guest = GuestCpu {
         name: "web".into(),
         pid: 7,
         accel: Accelerator::Tcg,
-        guest: 0.25,
+        guest: vcpus,
         vhost: 0.0,
         iothread: 0.0,
         daemon: 0.0,
@@ -278,14 +279,18 @@ fn the_guests_that_measure_are_no_other_programs() {
         exits: None,
         clock: None,
     };
+    let guests = vec![guest];
+    HostCpu { seconds: 0.5, whole_sample: false, softirq: 0.0, irq: 0.0, all_guests: 0.0, interrupts: 0, guests }
+}
+
+#[test]
+fn the_guests_that_measure_are_no_other_programs() {
+    let mut run = demo_run();
     for sample in &mut run.samples {
         let Figures { cpu, host_cpu, .. } = &mut sample.figures;
         (cpu.initiator.machine.user, cpu.initiator.seconds) = (0.7, 1.0);
         cpu.initiator.machine.steal = 0.5;
-        let (seconds, guests) = (0.5, vec![guest.clone()]);
-        let counters =
-            HostCpu { seconds, whole_sample: false, softirq: 0.0, irq: 0.0, all_guests: 0.0, interrupts: 0, guests };
-        *host_cpu = Some(counters);
+        *host_cpu = Some(observed_guest(0.25));
     }
     let others = |run: &Run| analyse(run).disturbance.other_programs.expect("known");
     let end = |environment| EndRecord {
@@ -385,16 +390,69 @@ fn each_metric_of_a_cell_has_its_tax_and_the_first_is_the_one_it_is_judged_by() 
     let document = analyse(&run_of_two_instruments());
     let bridge = record(&document, "bridge", TestKind::Rr);
     let metrics: Vec<Metric> = bridge.taxes.iter().map(|tax| tax.of).collect();
-    assert_eq!(metrics, [Metric::Rtt, Metric::Cpu]);
+    assert_eq!(metrics, [Metric::Rtt, Metric::Cpu, Metric::P50], "a hundred times are too few for p99");
     assert_eq!(bridge.tax.as_ref(), bridge.taxes.first());
     let cpu = bridge.tax_of(Metric::Cpu).expect("threads");
     let delta = cpu.delta.expect("a time");
     assert_eq!((cpu.verdict, delta.unit), (Verdict::Slower, CostUnit::Microseconds));
     assert!((delta.baseline - 10.0).abs() < 0.1 && (delta.delta - 10.0).abs() < 0.1, "{delta:?}");
     let floors = document.noise_floor.iter().filter(|floor| floor.of == Metric::Cpu).count();
-    assert_eq!((floors, document.noise_floor.len()), (16, 32), "eight blocks by each instrument and metric");
+    let others = document.noise_floor.iter().filter(|floor| floor.of.family() != MetricFamily::Percentiles).count();
+    assert_eq!((floors, others), (16, 32), "eight blocks by each instrument and metric");
     let threads = bridge.summary.as_ref().and_then(|summary| summary.estimate(SampleFigure::ThreadsPerTransaction));
     assert!((threads.expect("threads").mean - 20.0).abs() < 0.1);
+}
+
+/// One transaction in 50 of `bridge` takes five times as long; the others, and its median, are those of the baseline.
+#[test]
+fn a_tail_has_a_tax_where_the_median_has_none() {
+    let mut run = demo_run();
+    for sample in &mut run.samples {
+        let (cell, round) = (run.header.study.cells[sample.cell], u64::from(sample.round));
+        let slow = cell.row.to_string() == "bridge";
+        if cell.kind() == TestKind::Rr {
+            let mut times = Histogram::new();
+            times.record_many(50_000 + 100 * (round % 7), 980);
+            times.record_many(if slow { 250_000 } else { 52_000 } + 100 * (round % 5), 20);
+            sample.figures.rtt_ns = Some(RttFigures::of(&times));
+        }
+    }
+    let document = analyse(&run);
+    let bridge = record(&document, "bridge", TestKind::Rr);
+    let p99 = bridge.tax_of(Metric::P99).expect("enough transactions");
+    assert_eq!(p99.verdict, Verdict::Slower);
+    assert!((p99.ratio - 250.0 / 52.0).abs() < 0.05, "{p99:?}");
+    assert!(!bridge.tax_of(Metric::P50).expect("enough transactions").verdict.is_shown());
+    assert_eq!(bridge.tax_of(Metric::P999), None, "1,000 transactions are too few");
+    let summary = bridge.summary.as_ref().expect("measured");
+    assert!((summary.estimate(SampleFigure::P99).expect("enough").mean - 250.2).abs() < 0.3);
+    assert_eq!(summary.estimate(SampleFigure::P999), None);
+}
+
+/// Without guests the hosts' CPU time is that of the threads, which has its tax already.
+#[test]
+fn the_cpu_time_of_hosts_is_compared_where_there_are_guests() {
+    let without = analyse(&run_of_two_instruments());
+    assert!(without.cells.iter().all(|record| record.tax_of(Metric::HostCpu).is_none()));
+    let mut run = run_of_two_instruments();
+    for sample in &mut run.samples {
+        let cell = run.header.study.cells[sample.cell % 40];
+        let host = Ends { initiator: EndLocation::Host, responder: EndLocation::Host };
+        sample.figures.locations = host;
+        sample.figures.cpu.initiator.seconds = 1.0;
+        if cell.row.to_string() == "bridge" {
+            sample.figures.locations.responder = EndLocation::Guest;
+            sample.figures.host_cpu = Some(observed_guest(0.3 * (1.0 + 0.001 * f64::from(sample.round))));
+        }
+    }
+    let document = analyse(&run);
+    let bridge = record(&document, "bridge", TestKind::Rr);
+    assert_eq!(bridge.tax_of(Metric::HostCpu).expect("observed").verdict, Verdict::Slower);
+    let of = |figure| bridge.summary.as_ref().and_then(|summary| summary.estimate(figure)).expect("known").mean;
+    let transactions = 20_000.0 / 1.2;
+    let guest = 0.7 * 1e6 / transactions;
+    let host = of(SampleFigure::HostPerTransaction) - of(SampleFigure::ThreadsPerTransaction);
+    assert!((host - guest).abs() < 0.03 * guest, "{host} is not {guest}");
 }
 
 /// A ratio of goodputs turns over in the time per KB; whatever is printed of it says the same.
@@ -425,6 +483,7 @@ fn instruments_and_cpu_time_are_families_of_their_own() {
     let document = analyse(&run_of_two_instruments());
     let smallest = 2.0 * 0.5f64.powi(11);
     let all = document.cells.iter().flat_map(|record| &record.taxes);
+    let all = all.filter(|tax| tax.of.family() != MetricFamily::Percentiles);
     let unanimous: Vec<&TaxRecord> = all.filter(|tax| tax.p == smallest).collect();
     assert_eq!(unanimous.len(), 32, "bridge, in eight blocks, by two instruments and two metrics");
     assert!(unanimous.iter().all(|tax| (tax.p_adjusted - 40.0 * smallest).abs() < 1e-12), "{unanimous:?}");

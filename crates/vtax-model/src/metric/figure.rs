@@ -2,7 +2,7 @@
 
 use strum::VariantArray;
 
-use super::{FigureUnit, ns_per_kb};
+use super::{FigureUnit, SamplePercentile, ns_per_kb};
 use crate::{
     run::Figures,
     workload::{TestKind, WorkUnit},
@@ -33,6 +33,25 @@ pub enum SampleFigure {
     MachinesPerKb,
     /// Elapsed time of a file.
     Real,
+    /// Median time of a sample's transactions.
+    P50,
+    /// 99th percentile of the times of a sample's transactions.
+    P99,
+    /// 99.9th percentile of the times of a sample's transactions.
+    P999,
+    /// CPU time of the hosts for both ends and one transaction.
+    HostPerTransaction,
+    /// The same for 1,024 bytes.
+    HostPerKb,
+}
+
+/// CPU time that was observed beside that of the measuring threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObservedCpu {
+    /// What the machines worked is known of all samples.
+    pub machines: bool,
+    /// The run has guests whose host was observed. Without guests the hosts' CPU time is that of the measuring threads.
+    pub guests: bool,
 }
 
 /// Where a summary has the figure's estimate.
@@ -56,6 +75,8 @@ enum Source {
     Machines,
     /// Tests of disks only.
     Disks,
+    /// Guests of which the host was observed.
+    Guests,
 }
 
 struct FigureEntry {
@@ -170,7 +191,48 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         told: Told::AmongOthers,
         value: |figures| figures.file.map_or(f64::NAN, |file| file.real),
     },
+    FigureEntry {
+        figure: SampleFigure::P50,
+        name: "p50_us_of_samples",
+        value: |figures| SamplePercentile::P50.of(figures.rtt_ns.as_ref()),
+        ..PERCENTILE
+    },
+    PERCENTILE,
+    FigureEntry {
+        figure: SampleFigure::P999,
+        name: "p999_us_of_samples",
+        value: |figures| SamplePercentile::P999.of(figures.rtt_ns.as_ref()),
+        ..PERCENTILE
+    },
+    FigureEntry {
+        figure: SampleFigure::HostPerTransaction,
+        name: "host_cpu_us_per_transaction",
+        unit: FigureUnit::Microseconds,
+        per: WorkUnit::Transaction,
+        source: Source::Guests,
+        told: Told::Alone,
+        value: Figures::host_us_per_transaction,
+    },
+    FigureEntry {
+        figure: SampleFigure::HostPerKb,
+        name: "host_cpu_ns_per_kb",
+        unit: FigureUnit::NanosecondsPerKb,
+        per: WorkUnit::Kilobyte,
+        source: Source::Guests,
+        told: Told::Alone,
+        value: |figures| figures.host_us_per_kb() * 1e3,
+    },
 ];
+
+const PERCENTILE: FigureEntry = FigureEntry {
+    figure: SampleFigure::P99,
+    name: "p99_us_of_samples",
+    unit: FigureUnit::Microseconds,
+    per: WorkUnit::Transaction,
+    source: Source::Counts,
+    told: Told::Alone,
+    value: |figures| SamplePercentile::P99.of(figures.rtt_ns.as_ref()),
+};
 
 const _: () = {
     let mut index = 0;
@@ -213,11 +275,12 @@ impl SampleFigure {
         self.entry().told == Told::Alone
     }
 
-    /// Returns true if the samples of this test have it. `machines` says whether what the machines worked is known of all.
-    pub fn is_known(self, test: TestKind, machines: bool) -> bool {
+    /// Returns true if the samples of this test have it.
+    pub fn is_known(self, test: TestKind, observed: ObservedCpu) -> bool {
         let of_source = match self.entry().source {
             Source::Counts | Source::Threads => true,
-            Source::Machines => machines,
+            Source::Machines => observed.machines,
+            Source::Guests => observed.guests,
             Source::Disks => test.is_of_disk(),
             Source::Networks => !test.is_of_disk(),
         };

@@ -19,6 +19,16 @@ pub enum Metric {
     Real,
     /// Execution time of the measuring threads of both ends, for a transaction or a KB: lower is better.
     Cpu,
+    /// Median time of a sample's transactions: lower is better.
+    P50,
+    /// 99th percentile of the times of a sample's transactions: lower is better.
+    P99,
+    /// 99.9th percentile of the times of a sample's transactions: lower is better.
+    P999,
+    /// CPU time of the hosts for both ends: measuring threads there, and guests with all that serves them. Lower is
+    /// better.
+    #[serde(rename = "host_cpu")]
+    HostCpu,
 }
 
 /// Unit in which a table shows the cost of a row above the baseline.

@@ -47,7 +47,7 @@ pub struct TaxRecord {
     pub delta: Option<Delta>,
     /// Exact signed-rank p of this comparison alone.
     pub p: f64,
-    /// After Holm over the run's comparisons by the same instrument, of speed or of CPU time.
+    /// After Holm over the comparisons of the run in the same measurement mode and family of metrics.
     pub p_adjusted: f64,
     /// Result of the test after Holm's correction.
     pub verdict: Verdict,

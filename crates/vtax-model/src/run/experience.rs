@@ -88,10 +88,12 @@ impl RunHeader {
         (0..cells.len()).filter_map(against).collect()
     }
 
-    /// Returns the number of comparisons of a measurement mode that are judged together, by the metric of each test.
+    /// Returns the number of comparisons of a measurement mode that are judged together: by the metric that the goal
+    /// refers to, and others of its family.
     pub fn family(&self, instrument: Instrument) -> usize {
-        let of_instrument = |(cell, _): &(usize, usize)| self.study.cells[*cell].instrument == instrument;
-        self.comparisons().iter().filter(|comparison| of_instrument(comparison)).count()
+        let cells = self.comparisons().into_iter().map(|(cell, _)| &self.study.cells[cell]);
+        let metrics = |cell: &Cell| Metric::of_family(cell.kind(), self.metric_of(cell.kind()).family()).count();
+        cells.filter(|cell| cell.instrument == instrument).map(metrics).sum()
     }
 
     /// Returns the maximum number of p-values that share the level of a measurement mode: one per comparison and planned look.
@@ -181,9 +183,10 @@ impl Study {
 }
 
 impl Experience {
-    /// Returns the experience from a run; none if it has too few rounds. `time` converts a timestamp to seconds.
-    pub fn of(run: &RunReadings, time: impl Fn(&str) -> Option<f64>) -> Option<Experience> {
-        let noise = noises(run);
+    /// Returns the experience from a run for one whose goal refers to this metric; none if it has too few rounds. `time`
+    /// converts a timestamp to seconds.
+    pub fn of(run: &RunReadings, metric: Option<Metric>, time: impl Fn(&str) -> Option<f64>) -> Option<Experience> {
+        let noise = noises(run, metric);
         let compared = run.header.comparisons().into_iter().map(|(cell, _)| run.header.study.cells[cell].block());
         if { compared }.any(|block| !noise.contains_key(&block)) {
             return None;
@@ -280,21 +283,22 @@ impl Experience {
         let shown = |((medium, test), log): ((Medium, TestKind), f64)| Resolution {
             medium,
             test,
-            smallest: (log < 2f64.ln()).then(|| Metric::of(test).worse(log)),
+            smallest: (log < 2f64.ln()).then(|| header.metric_of(test).worse(log)),
         };
         worst.into_iter().map(shown).collect()
     }
 }
 
 /// The noise of each block, over its rows and the baseline's second arm.
-fn noises(run: &RunReadings) -> BTreeMap<Block, RoundNoise> {
+fn noises(run: &RunReadings, metric: Option<Metric>) -> BTreeMap<Block, RoundNoise> {
     let cells = &run.header.study.cells;
     let mut noises: BTreeMap<Block, Vec<RoundNoise>> = BTreeMap::new();
     let compared = run.header.comparisons().into_iter().map(|(cell, baseline)| (baseline, (cell, Arm::A)));
     let baselines = cells.iter().enumerate().filter(|(_, cell)| cell.row == run.header.study.baseline);
     for (baseline, cell) in compared.chain(baselines.map(|(index, _)| (index, (index, Arm::APrime)))) {
         let test = cells[baseline].kind();
-        let pairs = pairs(Metric::of(test), test, run.arm(baseline, Arm::A), run.arm(cell.0, cell.1));
+        let metric = Metric::chosen(metric, test).unwrap_or(Metric::of(test));
+        let pairs = pairs(metric, test, run.arm(baseline, Arm::A), run.arm(cell.0, cell.1));
         noises.entry(cells[baseline].block()).or_default().extend(RoundNoise::of(&pairs));
     }
     let pooled =

@@ -46,6 +46,9 @@ pub struct Figures {
     pub parallel: Option<Parallel>,
     /// Host cost of the row's guests; absent if it has none.
     pub host_cpu: Option<HostCpu>,
+    /// Where the ends ran; of several pairs, where those of all ran.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub locations: Ends<EndLocation>,
     /// The slices, if the sample was cut into some. A figure of the sample is then the median of its slices' figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
@@ -55,6 +58,19 @@ pub struct Figures {
     /// CPU usage of other programs on each machine since the previous reading; empty if it was not read after this sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<OtherPrograms>,
+}
+
+/// Where an end ran, for the share of its host's CPU time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EndLocation {
+    /// In a guest whose host wasn't observed, or ends of several pairs in different places.
+    #[default]
+    Unknown,
+    /// On a host, or in a zone of it.
+    Host,
+    /// In a guest whose host was observed.
+    Guest,
 }
 
 /// Reports of each endpoint beyond the joined figures.
@@ -200,6 +216,7 @@ impl Figures {
             ends: BothEnds { initiator: EndDetail::of(initiator), responder: EndDetail::of(responder) },
             parallel: None,
             host_cpu: None,
+            locations: Ends::default(),
             slices: slices(kind, initiator, responder),
             guarded: Vec::new(),
             others: Vec::new(),
@@ -227,6 +244,7 @@ impl Figures {
             ends: BothEnds::default(),
             parallel: None,
             host_cpu: None,
+            locations: Ends::default(),
             slices: Vec::new(),
             guarded: Vec::new(),
             others: Vec::new(),
@@ -274,11 +292,38 @@ impl Figures {
 
     /// The scheduler's account of both ends' measuring threads, without what the kernel does for them elsewhere.
     fn threads_cpu(&self) -> f64 {
-        let of = |end: &EndCpu| {
-            let used: f64 = end.threads.iter().map(|thread| thread.user + thread.system).sum();
-            if end.seconds > 0.0 { used * self.seconds / end.seconds } else { 0.0 }
+        self.seconds * (threads_per_second(&self.cpu.initiator) + threads_per_second(&self.cpu.responder))
+    }
+
+    /// CPUs that the hosts spent on both ends: the measuring threads on a host; of guests their vCPUs, vhost, iothreads,
+    /// storage daemons and the rest of QEMU. Interrupts that were served on the time of other programs are in none of
+    /// these, and neither is anything that other programs did. Not a number if the host of a guest wasn't observed.
+    fn host_cpus(&self) -> f64 {
+        let Ends { initiator, responder } = &self.locations;
+        let locations = [(initiator, &self.cpu.initiator), (responder, &self.cpu.responder)];
+        let of_end = |(location, end): (&EndLocation, &EndCpu)| match location {
+            EndLocation::Host => threads_per_second(end),
+            EndLocation::Guest => 0.0,
+            EndLocation::Unknown => f64::NAN,
         };
-        of(&self.cpu.initiator) + of(&self.cpu.responder)
+        let has_guest = locations.iter().any(|(location, _)| **location == EndLocation::Guest);
+        let guests = match &self.host_cpu {
+            Some(host) => host.spent() / host.seconds,
+            None if has_guest => f64::NAN,
+            None => 0.0,
+        };
+        locations.map(of_end).into_iter().sum::<f64>() + guests
+    }
+
+    /// µs of the hosts' CPU for one transaction.
+    pub fn host_us_per_transaction(&self) -> f64 {
+        self.host_cpus() * 1e6 / self.rate()
+    }
+
+    /// µs of the hosts' CPU for 1,024 bytes of payload.
+    pub fn host_us_per_kb(&self) -> f64 {
+        // 10^6 bits are 125,000 bytes.
+        self.host_cpus() * 1e6 / (self.goodput_mbps() * 125_000.0 / 1024.0)
     }
 
     /// µs of the measuring threads' CPU for one transaction, both ends.
@@ -316,6 +361,12 @@ impl Figures {
     }
 }
 
+/// CPUs that the measuring threads of an end used.
+fn threads_per_second(end: &EndCpu) -> f64 {
+    let used: f64 = end.threads.iter().map(|thread| thread.user + thread.system).sum();
+    if end.seconds > 0.0 { used / end.seconds } else { 0.0 }
+}
+
 /// Slices belong together by their order. The other end's use is scaled to what the counting end counted.
 fn slices(kind: TestKind, initiator: &EndReport, responder: &EndReport) -> Vec<Slice> {
     let transactions = kind.is_transactions();
@@ -342,7 +393,7 @@ fn inverse_rate(spec: &TestSpec, report: &EndReport) -> Option<f64> {
 }
 
 impl RttFigures {
-    pub(super) fn of(histogram: &Histogram) -> RttFigures {
+    pub(crate) fn of(histogram: &Histogram) -> RttFigures {
         RttFigures {
             mean: histogram.mean_ns(),
             by_rate: None,

@@ -107,6 +107,11 @@ impl HostCpu {
         self.sum(|guest| guest.qemu)
     }
 
+    /// All that was spent on the guests.
+    pub fn spent(&self) -> f64 {
+        self.guest() + self.vhost() + self.iothread() + self.daemon() + self.qemu()
+    }
+
     /// Interrupts of the whole machine, both kinds.
     pub fn host_stack(&self) -> f64 {
         self.softirq + self.irq

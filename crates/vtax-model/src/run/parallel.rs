@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::{CpuFigures, EndCpu, Figures, RttFigures};
 use crate::{
+    endpoint::Ends,
     measurement::{EndReport, IntervalRtt, MachineCpu, ThreadCpu},
     run::BothEnds,
     workload::TestSpec,
@@ -112,6 +113,7 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
         ends: ends(joined),
         parallel: Some(Parallel::of(skew, joined)),
         host_cpu: None,
+        locations: Ends::default(),
         slices: Vec::new(),
         guarded: Vec::new(),
         others: Vec::new(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{RunReadings, SampleReading};
-use crate::{cell::Arm, metric::Metric};
+use crate::cell::Arm;
 use vtax_stats::Decision;
 
 /// Results of a run's stopping rule for each cell of the measurement mode that answers the study, by the cell's index;
@@ -11,7 +11,7 @@ use vtax_stats::Decision;
 /// a cell that has fewer samples than the rule allows and isn't known well enough yet.
 pub fn stopping_outcome(run: &RunReadings) -> Vec<(usize, Decision)> {
     let Some(rule) = &run.header.stopping else { return Vec::new() };
-    let mut figures = primary_figures(run);
+    let mut figures = ruled_figures(run);
     let answering = run.header.study.answering();
     let cells = run.header.study.cells.iter().enumerate().filter(|(_, cell)| cell.instrument == answering);
     let runs_here = cells.filter(|(_, cell)| run.header.runs_here(cell.row));
@@ -23,13 +23,13 @@ pub fn stopping_outcome(run: &RunReadings) -> Vec<(usize, Decision)> {
     runs_here.map(decide).collect()
 }
 
-/// The figure by which each cell is compared, sample by sample, without the baseline's second arm.
-pub fn primary_figures(run: &RunReadings) -> BTreeMap<usize, Vec<f64>> {
+/// The figure that the stopping rule refers to, sample by sample, without the baseline's second arm.
+pub fn ruled_figures(run: &RunReadings) -> BTreeMap<usize, Vec<f64>> {
     let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     let first_arm = |sample: &&SampleReading| sample.arm == Arm::A;
     for sample in run.samples.iter().filter(first_arm) {
         let kind = run.header.study.cells[sample.cell].kind();
-        figures.entry(sample.cell).or_default().push(sample.metric(Metric::of(kind), kind));
+        figures.entry(sample.cell).or_default().push(sample.metric(run.header.metric_of(kind), kind));
     }
     figures
 }

@@ -37,6 +37,7 @@ pub(crate) fn header(text: &str) -> RunHeader {
         quick: false,
         seed: 7,
         stopping: None,
+        metric: None,
         unsettled: None,
         margin: None,
         environment: Environment::default(),

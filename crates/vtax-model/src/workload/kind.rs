@@ -100,7 +100,7 @@ const CONNECTIONS: [Transport; 3] = [Transport::Tcp, Transport::Unix, Transport:
 const STREAM: KindEntry = KindEntry {
     kind: TestKind::Stream,
     quantity: TestQuantity { short: "Bandwidth", full: "Bandwidth" },
-    metrics: &[Metric::Goodput, Metric::Cpu],
+    metrics: &[Metric::Goodput, Metric::Cpu, Metric::HostCpu],
     family: TestFamily::Streams,
     plain: true,
     counted_at: CountingEnd::Responder,
@@ -115,7 +115,7 @@ const STREAM: KindEntry = KindEntry {
 const CONNECTION: KindEntry = KindEntry {
     kind: TestKind::Cc,
     quantity: TestQuantity { short: "CC", full: "CC" },
-    metrics: &[Metric::Rtt, Metric::Cpu],
+    metrics: &[Metric::Rtt, Metric::P50, Metric::P99, Metric::P999, Metric::Cpu, Metric::HostCpu],
     family: TestFamily::Transactions,
     plain: false,
     counted_at: CountingEnd::Initiator,
@@ -168,7 +168,7 @@ const KINDS: [KindEntry; TestKind::COUNT] = [
     KindEntry {
         kind: TestKind::File,
         quantity: TestQuantity { short: "Time", full: "Time (real)" },
-        metrics: &[Metric::Real, Metric::Cpu],
+        metrics: &[Metric::Real, Metric::Cpu, Metric::HostCpu],
         family: TestFamily::Files,
         swept: false,
         sliced: false,
@@ -178,7 +178,7 @@ const KINDS: [KindEntry; TestKind::COUNT] = [
     KindEntry {
         kind: TestKind::Random,
         quantity: TestQuantity { short: "Response", full: "Response time" },
-        metrics: &[Metric::Response, Metric::Cpu],
+        metrics: &[Metric::Response, Metric::P50, Metric::P99, Metric::P999, Metric::Cpu, Metric::HostCpu],
         plain: true,
         connects: false,
         over: &[],
@@ -187,7 +187,7 @@ const KINDS: [KindEntry; TestKind::COUNT] = [
     KindEntry {
         kind: TestKind::Sequential,
         quantity: TestQuantity { short: "Bandwidth", full: "Disk bandwidth" },
-        metrics: &[Metric::Throughput, Metric::Cpu],
+        metrics: &[Metric::Throughput, Metric::Cpu, Metric::HostCpu],
         counted_at: CountingEnd::Initiator,
         swept: false,
         sliced: false,

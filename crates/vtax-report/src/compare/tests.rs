@@ -38,14 +38,14 @@ fn small(id: &str) -> Run {
 }
 
 fn told(first: &ResultDocument, second: &ResultDocument) -> Vec<String> {
-    compare(first, second).warnings
+    compare(first, second, None).warnings
 }
 
 #[test]
 fn two_runs_that_were_made_alike_cause_no_misgivings() {
     let [first, second] = ["demo-1", "demo-2"].map(|id| analyse(&small(id)));
     assert_eq!(told(&first, &second), [""; 0]);
-    assert_eq!(compare(&first, &second).nothing_in_common(), None);
+    assert_eq!(compare(&first, &second, None).nothing_in_common(), None);
 }
 
 /// A complete run was compared with a stopped and disturbed one, and neither was reported.
@@ -63,7 +63,7 @@ fn a_run_that_is_not_whole_or_was_disturbed_is_told() {
     CPU CONTENTION: the guests of the second run waited for a CPU 30 % of the time.
     FAILED: 1 sample of the second run.
     ");
-    let text = compare(&broken, &whole).render(&Options::default()).plain();
+    let text = compare(&broken, &whole, None).render(&Options::default()).plain();
     assert!(text.contains("! INCOMPLETE: the first run"), "{text}");
 }
 
@@ -83,7 +83,7 @@ fn another_kernel_plan_or_instrument_is_told() {
     path.header.study.cells.iter_mut().for_each(|cell| cell.instrument = Instrument::Path);
     let path = analyse(&path);
     insta::assert_snapshot!(told(&first, &path).join("\n"), @"OTHER MEASUREMENT MODE: the first run used host settings, the second controlled conditions. Only figures of the same measurement mode are compared.");
-    let why = compare(&first, &path).nothing_in_common().expect("nothing is compared");
+    let why = compare(&first, &path, None).nothing_in_common().expect("nothing is compared");
     insta::assert_snapshot!(why, @"they have no cell in common (same row, MTU, test, sizes and options): native, 1 cell (host settings): in demo-1 only; native, 1 cell (controlled conditions): in demo-3 only");
 }
 
@@ -100,7 +100,7 @@ fn the_two_instruments_have_tables_of_their_own() {
         run.samples.extend(again);
         analyse(&run)
     };
-    let text = compare(&both("demo-1"), &both("demo-2")).render(&Options::default()).plain();
+    let text = compare(&both("demo-1"), &both("demo-2"), None).render(&Options::default()).plain();
     for title in ["Controlled conditions, TCP: RTT", "Host settings, TCP: RTT"] {
         assert!(text.contains(title), "{text}");
     }

@@ -95,7 +95,11 @@ fn head(table: &Table, columns: &[(&Column, bool)]) -> String {
     let labels = table.labels.iter().map(|head| format!("<th scope=\"col\">{}</th>", escaped(head)));
     let heads = columns.iter().map(|(column, judged)| {
         let class = if *judged { "left" } else { class(column.align) };
-        format!("<th class=\"{class}\" colspan=\"{}\" scope=\"col\">{}</th>", width(*judged), escaped(&column.head))
+        let span = match width(*judged) {
+            1 => String::new(),
+            several => format!(" colspan=\"{several}\""),
+        };
+        format!("<th class=\"{class}\"{span} scope=\"col\">{}</th>", escaped(&column.head))
     });
     let _ = writeln!(text, "<tr>{}</tr>", labels.chain(heads).collect::<String>());
     text
@@ -123,13 +127,12 @@ fn draw_row(row: &TableRow, columns: &[(&Column, bool)]) -> String {
 }
 
 fn cell(value: &Value, column: &Column, judged: bool) -> String {
-    let class = class(column.align);
     match (value, judged) {
         (Value::Judged(change), _) => {
             let told = told(change.verdict);
             let [ratio, interval, words] = parts(value).map(|part| escaped(&part));
             format!(
-                "<td class=\"right {told}\">{ratio}</td><td class=\"left {told}\">{interval}</td>\
+                "<td class=\"{told}\">{ratio}</td><td class=\"left {told}\">{interval}</td>\
                  <td class=\"left {told}\">{words}</td>"
             )
         }
@@ -138,7 +141,11 @@ fn cell(value: &Value, column: &Column, judged: bool) -> String {
             format!("<td class=\"left\"><meter value=\"{share:.4}\" aria-hidden=\"true\"></meter></td>")
         }
         (other, true) => format!("<td class=\"left faint\" colspan=\"{PARTS}\">{}</td>", escaped(&parts(other)[0])),
-        (other, false) => format!("<td class=\"{class}\">{}</td>", escaped(&parts(other)[0])),
+        (other, false) => match column.align {
+            // Most cells of a page are numbers, which the style aligns.
+            Align::Right => format!("<td>{}</td>", escaped(&parts(other)[0])),
+            Align::Left | Align::Wrapped => format!("<td class=\"left\">{}</td>", escaped(&parts(other)[0])),
+        },
     }
 }
 

@@ -67,7 +67,7 @@ fn no_word_of_networks_is_in_a_report_of_disks() {
         let all = Options { detail: true, explain: true, bars: true, ..TERMINAL };
         let mut texts = vec![render(&document, &all), render(&document, &MARKDOWN), in_brief(&document)];
         texts.push(render(&document, &Options { format: Format::Csv, ..TERMINAL }));
-        texts.push(compare(&document, &document).render(&TERMINAL).plain());
+        texts.push(compare(&document, &document, None).render(&TERMINAL).plain());
         for (text, word) in texts.iter().flat_map(|text| WORDS.iter().map(move |word| (text, word))) {
             // Throughput of disks is in megabytes.
             let text = text.replace("MB/s", "");

@@ -72,7 +72,7 @@ fn a_comparison_says_it_too() {
     for (first, second, begins) in
         [(&emulated, &emulated, "Emulated"), (&emulated, &real, "The first"), (&real, &emulated, "The second")]
     {
-        let comparison = compare(first, second);
+        let comparison = compare(first, second, None);
         for options in [TERMINAL, MARKDOWN] {
             let text = comparison.render(&Options { width: 1000, ..options }).plain();
             assert!(text.contains(begins), "{begins}: {text}");
@@ -83,7 +83,7 @@ fn a_comparison_says_it_too() {
         let json = comparison.render(&Options { format: Format::Json, ..TERMINAL }).plain();
         assert!(json.contains("\"caveat\""), "{json}");
     }
-    let text = compare(&real, &real).render(&TERMINAL).plain();
+    let text = compare(&real, &real, None).render(&TERMINAL).plain();
     assert!(!text.to_lowercase().contains("emulated"), "{text}");
 }
 

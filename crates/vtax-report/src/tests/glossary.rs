@@ -120,8 +120,8 @@ fn the_glossary_has_every_term_of_titles_and_columns() {
         for options in [TERMINAL, Options { detail: true, explain: true, published: Some(true), ..TERMINAL }] {
             all.extend(used(&view(document, &options), &names, &baseline));
         }
-        all.extend(used(&compare(document, document).view(), &names, &baseline));
-        let results = vec![TrendInput::of(document.clone(), TrendMetric::Figure); 20];
+        all.extend(used(&compare(document, document, None).view(), &names, &baseline));
+        let results = vec![TrendInput::of(document.clone(), None); 20];
         let trend = trend(&results, &TrendOptions::default());
         all.extend(trend.into_iter().flat_map(|trend| used(&trend.view(), &names, &baseline)));
     }

@@ -45,6 +45,6 @@ fn an_old_document_is_rendered_in_every_form() {
         warmup = "10ms"
         "#,
     );
-    let comparison = compare(&document, &analyse(&new));
+    let comparison = compare(&document, &analyse(&new), None);
     assert_eq!(comparison.cells.len(), 4, "the cells of both are the same");
 }

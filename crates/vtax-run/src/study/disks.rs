@@ -26,8 +26,9 @@ use vtax_lab::{Lab, LiveHolding, World, run_files};
 use vtax_model::{
     cell::{Cell, CellTest, DiskCell},
     disk::{DiskDevice, DiskIdentity, DiskPlace, DiskReport, DiskTest},
+    endpoint::Ends,
     foreign::ForeignText,
-    run::{DiskPathRecord, Figures, GuestMachine, RunHeader},
+    run::{DiskPathRecord, EndLocation, Figures, GuestMachine, RunHeader},
     study::{DiskRow, Row, SamplingPlan, StudyDisks},
     topology::Name,
     units::ByteSize,
@@ -304,7 +305,10 @@ impl MeasuredDisks {
                 error => SampleError::cell(error.to_string()),
             }),
         });
-        Ok(Figures { host_cpu, ..Figures::of_disk(&report?) })
+        let location = if row.inside.is_some() { EndLocation::Guest } else { EndLocation::Host };
+        // There is no responder, and so it has no CPU time.
+        let locations = Ends { initiator: location, responder: EndLocation::Host };
+        Ok(Figures { host_cpu, locations, ..Figures::of_disk(&report?) })
     }
 
     /// The outer error is of the zone, which may have gone.

@@ -45,6 +45,7 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         // JSON numbers are exact to 2^53, and people must type this.
         seed: wanted.seed.unwrap_or(random >> 32),
         stopping: wanted.stopping,
+        metric: wanted.metric,
         unsettled: wanted.goal,
         margin: None,
         environment: inspect::environment(&inspect::SystemRoot::live()),

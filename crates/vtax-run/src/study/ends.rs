@@ -268,7 +268,7 @@ fn figures(connected: &ConnectedRow, spec: &TestSpec, taken: &ParallelReports) -
     let reports = taken.reports.iter().zip(machines);
     let pairs: Vec<PairReports<'_>> =
         reports.map(|((initiator, responder), machines)| PairReports { initiator, responder, machines }).collect();
-    Figures::join_pairs(spec, &pairs, taken.skew)
+    Figures { locations: connected.locations(), ..Figures::join_pairs(spec, &pairs, taken.skew) }
 }
 
 impl Sampler for ConnectedEnds {

@@ -27,7 +27,7 @@ impl PlanForecast {
         let Some(store) = store else { return Ok(PlanForecast { known: None }) };
         let earlier = store.complete_plans(header.study.id.as_str())?;
         for earlier in earlier.iter().filter(|earlier| header.resembles(earlier)) {
-            let known = Experience::of(&store.load(&earlier.id)?, clock::seconds);
+            let known = Experience::of(&store.load(&earlier.id)?, header.metric, clock::seconds);
             if known.is_some() {
                 return Ok(PlanForecast { known });
             }
@@ -137,7 +137,7 @@ pub(super) struct Piloted {
 /// Reads what the first rounds tell, and chooses the number of rounds if vtax is to choose it.
 pub(super) fn settle_by_pilot(run: &mut RunReadings) -> Piloted {
     let goal = run.header.unsettled.take();
-    match (Experience::of(run, clock::seconds), goal) {
+    match (Experience::of(run, run.header.metric, clock::seconds), goal) {
         (Some(known), Some(goal)) => reach(run, &known, goal),
         (Some(known), None) => Piloted { line: Some(after_pilot(&run.header, &known)), shortfall: None },
         (None, Some(goal)) => {

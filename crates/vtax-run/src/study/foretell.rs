@@ -59,7 +59,7 @@ pub(super) fn measure(plan: RunHeader, sampler: &mut dyn Sampler, stop_asked: &d
     let unheard = RunEvents::default();
     let mut around = RunSurroundings::new(&unheard, stop_asked, Pace::new(0), OtherProgramsWatch::new(None));
     runner::run_rounds(&mut run, &mut Untouched(sampler), &mut around);
-    Experience::of(&run, clock::seconds)
+    Experience::of(&run, run.header.metric, clock::seconds)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{
     cell::{Cell, CellTest, Instrument, NetCell},
     endpoint::{Control, End, Endpoint, Ends, OtherPath},
+    metric::Metric,
     options::{Engine, OptionError, Segments, TestOptions},
     run::{Difference, Goal, RunHeader},
     spelling::there_are,
@@ -55,6 +56,9 @@ pub struct MeasureRequest {
     pub seed: Option<u64>,
     /// When to stop before or after `samples` rounds.
     pub stopping: Option<StoppingRule>,
+    /// Metric that `stopping` and `goal` refer to, in place of each test's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<Metric>,
     /// Settings that are tried: each against the settings as they are. Then there is one engine.
     #[serde(default)]
     pub steps: Vec<TuningStep>,
@@ -172,6 +176,7 @@ impl MeasureRequest {
             quick: false,
             seed: Some(header.seed.wrapping_add(1)),
             stopping: None,
+            metric: header.metric,
             steps,
             guarded: study.guarded().iter().map(OtherPath::between).collect(),
             instrument,
@@ -224,8 +229,8 @@ impl MeasureRequest {
 
     pub(crate) fn wanted(&self, way: KnownPath) -> Result<ChangedStudy, Stop> {
         let study = self.study(way).or_input()?;
-        let (plan, quick, seed, stopping, goal) = (study.plan, self.quick, self.seed, self.stopping, self.goal);
-        Ok(ChangedStudy { plan, path_plan: study.path, study, quick, seed, stopping, goal })
+        let MeasureRequest { quick, seed, stopping, metric, goal, .. } = *self;
+        Ok(ChangedStudy { plan: study.plan, path_plan: study.path, study, quick, seed, stopping, metric, goal })
     }
 
     fn study(&self, way: KnownPath) -> miette::Result<Study> {

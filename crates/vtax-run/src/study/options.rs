@@ -16,6 +16,7 @@ use vtax_model::{
     endpoint::Endpoint,
     located::Source,
     method::DomainKind,
+    metric::Metric,
     options::{CongestionControl, Idle, OptionError},
     run::Goal,
     spelling::suggestion,
@@ -85,6 +86,9 @@ pub struct Changes {
     pub seed: Option<u64>,
     /// When to stop before or after `samples` rounds.
     pub stopping: Option<StoppingRule>,
+    /// Metric that `stopping` and `goal` refer to, in place of each test's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<Metric>,
 }
 
 /// A congestion control by its name, or none for `system`, the machine's own.
@@ -116,6 +120,7 @@ pub(crate) struct ChangedStudy {
     pub(crate) quick: bool,
     pub(crate) seed: Option<u64>,
     pub(crate) stopping: Option<StoppingRule>,
+    pub(crate) metric: Option<Metric>,
     pub(crate) goal: Option<Goal>,
 }
 
@@ -124,8 +129,8 @@ impl Changes {
     pub(crate) fn apply(&self, mut study: Study) -> Result<ChangedStudy, Stop> {
         self.change(&mut study).or_input()?;
         let (plan, path_plan) = self.plans(&study).or_input()?;
-        let Changes { quick, seed, stopping, goal, .. } = *self;
-        let changed = ChangedStudy { study, plan, path_plan, quick, seed, stopping, goal };
+        let Changes { quick, seed, stopping, metric, goal, .. } = *self;
+        let changed = ChangedStudy { study, plan, path_plan, quick, seed, stopping, metric, goal };
         self.check_limits(&changed).or_input()?;
         Ok(changed)
     }

@@ -275,6 +275,7 @@ impl MeasureArgs {
             quick: self.sampling.quick,
             seed: self.sampling.seed,
             stopping: self.sampling.precision.rule()?,
+            metric: self.sampling.precision.metric.0,
             steps: Vec::new(),
             guarded: Vec::new(),
             instrument: Instrument::System,

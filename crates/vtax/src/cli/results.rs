@@ -8,12 +8,13 @@ use std::path::Path;
 use clap::Subcommand;
 use miette::miette;
 
-use vtax_model::run::Difference;
+use vtax_model::{metric::Metric, run::Difference};
 use vtax_report::{self as report, Column, Format};
 use vtax_store::{RunSummary, Store, worthless};
 
 use super::{
     Locations, answer, lists,
+    metric::{ChosenMetric, METRICS},
     run::{FormatArgs, OutputOptions, print_report, print_run},
 };
 use import::ImportArgs;
@@ -21,6 +22,7 @@ use trend::TrendArgs;
 
 use crate::{
     exit::{Exit, Stop},
+    one_of::one_of,
     terminal::print_styled,
     whole_number::whole,
 };
@@ -68,6 +70,9 @@ pub(crate) enum ResultsVerb {
         /// Exit with status 1 if a cell of the later run is significantly worse, and by more than this, e.g. 5%
         #[arg(long, value_name = "PERCENT")]
         fail_above: Option<Difference>,
+        /// Metric to compare, in tests that have it
+        #[arg(long, value_parser = one_of(&METRICS), default_value = "figure")]
+        metric: ChosenMetric,
         #[command(flatten)]
         format: FormatArgs,
     },
@@ -96,8 +101,8 @@ pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Sto
         ResultsVerb::Rm { ids } => remove(&Store::open_to_remove(&dir)?, &ids)?,
         ResultsVerb::Prune { keep, dry_run } => prune(&dir, keep, dry_run)?,
         ResultsVerb::Show { id, output } => show(&dir, &id, &output.options())?,
-        ResultsVerb::Compare { before, after, fail_above, format } => {
-            let comparison = compare(&dir, &before, &after)?;
+        ResultsVerb::Compare { before, after, fail_above, metric, format } => {
+            let comparison = compare(&dir, [&before, &after], metric.0)?;
             print_styled(&comparison.render(&options(format.chosen())))?;
             return Ok(fail_above.map_or(Exit::Done, |limit| passed(&comparison, limit)));
         }
@@ -146,7 +151,7 @@ fn options(format: Format) -> report::Options {
     report::Options { format, ..report::Options::default() }
 }
 
-fn compare(dir: &Path, before: &str, after: &str) -> Result<report::RunComparison, Stop> {
+fn compare(dir: &Path, [before, after]: [&str; 2], metric: Option<Metric>) -> Result<report::RunComparison, Stop> {
     let [first, second] = [before, after].map(|id| Store::reading(dir, |store| store.document(id)));
     let (first, second) = (first?, second?);
     if first.id == second.id {
@@ -156,7 +161,7 @@ fn compare(dir: &Path, before: &str, after: &str) -> Result<report::RunCompariso
             first.id
         )));
     }
-    let comparison = report::compare(&first, &second);
+    let comparison = report::compare(&first, &second, metric);
     match comparison.nothing_in_common() {
         Some(why) => {
             let (one, other) = (&first.id, &second.id);

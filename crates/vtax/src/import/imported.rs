@@ -39,6 +39,7 @@ impl Imported<'_> {
             quick: false,
             seed: 0,
             stopping: None,
+            metric: None,
             unsettled: None,
             margin: None,
             environment: self.environment,

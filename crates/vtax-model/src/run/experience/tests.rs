@@ -20,7 +20,7 @@ fn jittery(rounds: u32) -> RunReadings {
 }
 
 fn known(rounds: u32) -> Experience {
-    Experience::of(&jittery(rounds), |text| text.parse().ok()).expect("enough rounds")
+    Experience::of(&jittery(rounds), None, |text| text.parse().ok()).expect("enough rounds")
 }
 
 fn percent(text: &str) -> Goal {
@@ -33,8 +33,8 @@ fn budget(text: &str) -> Goal {
 
 #[test]
 fn too_few_rounds_tell_nothing() {
-    assert_eq!(Experience::of(&jittery(5), |text| text.parse().ok()), None);
-    assert_eq!(Experience::of(&jittery(8), |_| None), None, "without a time nothing is known of a round");
+    assert_eq!(Experience::of(&jittery(5), None, |text| text.parse().ok()), None);
+    assert_eq!(Experience::of(&jittery(8), None, |_| None), None, "without a time nothing is known of a round");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_pause_between_two_sessions_is_no_time_of_a_round() {
     run.samples.iter_mut().skip(30).for_each(|sample| {
         sample.at = (sample.at.parse::<f64>().expect("seconds") + 86_400.0).to_string();
     });
-    let known = Experience::of(&run, |text| text.parse().ok()).expect("enough rounds");
+    let known = Experience::of(&run, None, |text| text.parse().ok()).expect("enough rounds");
     assert_eq!(known.forecast(&header(THREE_ROWS)).seconds, Some(3.0 + 8.0 * 4.0));
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{
     cell::{Cell, CellTest, DiskCell, Instrument},
     disk::{DiskPlace, DiskSet, DiskTest, TargetCount},
+    metric::Metric,
     study::{DiskLabel, DiskRow, Row, RowDisks, SamplingPlan, Study, StudyDisks, StudySubject},
 };
 use vtax_stats::StoppingRule;
@@ -34,6 +35,9 @@ pub struct DiskRequest {
     pub seed: Option<u64>,
     /// When to stop before or after `samples` rounds.
     pub stopping: Option<StoppingRule>,
+    /// Metric that `stopping` refers to, in place of each test's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<Metric>,
     /// True if what is on the disks may be lost.
     pub destroy_data: bool,
 }
@@ -45,8 +49,8 @@ impl DiskRequest {
 
     pub(crate) fn wanted(&self) -> Result<ChangedStudy, Stop> {
         let study = self.study().or_input()?;
-        let (plan, quick, seed, stopping) = (study.plan, self.quick, self.seed, self.stopping);
-        Ok(ChangedStudy { plan, path_plan: None, study, quick, seed, stopping, goal: None })
+        let DiskRequest { quick, seed, stopping, metric, .. } = *self;
+        Ok(ChangedStudy { plan: study.plan, path_plan: None, study, quick, seed, stopping, metric, goal: None })
     }
 
     fn study(&self) -> miette::Result<Study> {

@@ -4,8 +4,8 @@ use std::{net::IpAddr, sync::Arc};
 
 use vtax_lab::{Lab, LabEndpoint};
 use vtax_model::{
-    endpoint::{DeviceName, Pinning},
-    run::{EndRecord, Hop, PairRecord, RowEnds},
+    endpoint::{DeviceName, Ends, Pinning},
+    run::{EndLocation, EndRecord, Hop, PairRecord, RowEnds},
     study::Row,
     units::Mtu,
 };
@@ -51,6 +51,16 @@ impl ConnectedRow {
         self.pairs.iter().flatten()
     }
 
+    /// Where the initiators ran, and the responders.
+    pub(super) fn locations(&self) -> Ends<EndLocation> {
+        let of_role = |role: usize| {
+            let mut locations = self.pairs.iter().map(|pair| pair[role].location());
+            let first = locations.next().unwrap_or_default();
+            if locations.all(|location| location == first) { first } else { EndLocation::Unknown }
+        };
+        Ends { initiator: of_role(0), responder: of_role(1) }
+    }
+
     pub(super) fn record(&self) -> RowEnds {
         let pair = |[initiator, responder]: &[ConnectedEnd; 2]| PairRecord {
             initiator: initiator.record(),
@@ -68,6 +78,14 @@ impl ConnectedEnd {
             cpus: self.cpus.clone(),
             environment: self.agent.elsewhere().cloned(),
             domain: self.attachment.domain().cloned(),
+        }
+    }
+
+    fn location(&self) -> EndLocation {
+        match (self.attachment.qemu(), self.attachment.guest_machine()) {
+            (Some(_), _) => EndLocation::Guest,
+            (None, Some(_)) => EndLocation::Unknown,
+            (None, None) => EndLocation::Host,
         }
     }
 

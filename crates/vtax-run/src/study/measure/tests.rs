@@ -18,6 +18,7 @@ fn asked(test: &str) -> MeasureRequest {
         quick: false,
         seed: None,
         stopping: None,
+        metric: None,
         steps: Vec::new(),
         guarded: Vec::new(),
         instrument: Instrument::System,

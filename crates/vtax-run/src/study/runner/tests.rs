@@ -112,6 +112,7 @@ fn fresh(study: &str, samples: u32) -> RunReadings {
         quick: false,
         seed: 42,
         stopping: None,
+        metric: None,
         unsettled: None,
         margin: None,
         environment: Environment::default(),
@@ -315,7 +316,7 @@ fn cells_are_compared_by_what_their_test_is_for() {
     let mut run = fresh("demo", 1);
     go(&mut run, &mut Machine::new(|_, _| Ok(2.0)));
     let cells = &run.header.study.cells;
-    for (index, values) in primary_figures(&run) {
+    for (index, values) in ruled_figures(&run) {
         let expected = match cells[index].kind() {
             TestKind::Rr => 2000.0,
             _ => 0.004,

@@ -73,6 +73,7 @@ impl DiskArgs {
             quick: sampling.quick,
             seed: sampling.seed,
             stopping: sampling.precision.rule()?,
+            metric: sampling.precision.metric.0,
             destroy_data: self.destroy_data,
         }))
     }

@@ -6,16 +6,17 @@ use clap::Args;
 use miette::miette;
 
 use vtax_model::analysis::analyse_readings;
-use vtax_report::{self as report, NoTrend, Plotter, RunTrend, Theme, TrendInput, TrendMetric, TrendOptions};
+use vtax_report::{self as report, NoTrend, Plotter, RunTrend, Theme, TrendInput, TrendOptions};
 use vtax_store::{Condition, RunSummary, Store};
 
 use super::super::{
+    metric::{ChosenMetric, METRICS},
     report::{charts_counted, file_name, made, write},
     run::{FormatArgs, terminal_width},
 };
 use crate::{
     exit::{Blamed, Stop},
-    one_of::{Choice, one_of},
+    one_of::one_of,
     terminal::print_styled,
 };
 
@@ -26,15 +27,6 @@ const MOST: usize = 500;
 /// The maximum number of their samples, all of which are read.
 const MOST_SAMPLES: usize = 250_000;
 
-const METRICS: [Choice<TrendMetric>; 2] = [
-    (
-        "figure",
-        "The test's main figure: round trip, bandwidth, time of a file, or response time of a disk",
-        TrendMetric::Figure,
-    ),
-    ("cpu", "CPU time of both endpoints' threads, or of fio's", TrendMetric::Cpu),
-];
-
 #[derive(Debug, Args)]
 pub(crate) struct TrendArgs {
     /// Study to follow, e.g. demo: the id with which each run's id begins (`vtax results list`)
@@ -43,9 +35,9 @@ pub(crate) struct TrendArgs {
     /// Words that the names of cells must contain, e.g. "bridge TCP RR" [default: all cells]
     #[arg(long, value_name = "WORDS")]
     cell: Option<String>,
-    /// Figure to follow
+    /// Metric to follow, in tests that have it
     #[arg(long, value_parser = one_of(&METRICS), default_value = "figure")]
-    metric: TrendMetric,
+    metric: ChosenMetric,
     /// Host name of the machine, e.g. hv1 [default: that of the newest result]
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
@@ -81,7 +73,7 @@ pub(super) fn trend(dir: &Path, args: &TrendArgs) -> Result<(), Stop> {
 
 fn followed(dir: &Path, args: &TrendArgs) -> Result<RunTrend, Stop> {
     let runs = of_machine(newest(dir, args)?, args)?;
-    let options = TrendOptions { cell: args.cell.clone(), metric: args.metric };
+    let options = TrendOptions { cell: args.cell.clone(), metric: args.metric.0 };
     report::trend(&runs, &options).map_err(|none| refused(none, args))
 }
 
@@ -100,7 +92,7 @@ fn newest(dir: &Path, args: &TrendArgs) -> Result<Vec<TrendInput>, Stop> {
         tell!("{older} older results omitted: a trend covers at most {MOST} results with {MOST_SAMPLES} samples");
     }
     let ids: Vec<String> = runs[..followed].iter().rev().map(|run| run.id.clone()).collect();
-    let taken = |run| TrendInput::of(analyse_readings(&run), args.metric);
+    let taken = |run| TrendInput::of(analyse_readings(&run), args.metric.0);
     Ok(Store::reading(dir, |store| store.each(&ids, taken))?)
 }
 

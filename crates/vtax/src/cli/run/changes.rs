@@ -17,6 +17,7 @@ use vtax_model::{
 use vtax_run::study::{Changes, Congestion};
 use vtax_stats::{Confidence, StoppingRule, Width, planning::MOST_ROUNDS};
 
+use super::super::metric::{ChosenMetric, METRICS};
 use crate::{
     exit::{Blamed, Stop},
     one_of::{Choice, one_of, one_of_or_old},
@@ -33,7 +34,7 @@ pub(crate) struct ChangeArgs {
     pub(super) samples: Option<u32>,
     /// Difference to detect with 80 % power, e.g. 2%: take as many rounds as that requires. Noise and duration of a
     /// round are taken from the last run of the study on this machine, else from the first rounds
-    #[arg(long, value_name = "PERCENT", conflicts_with_all = ["samples", "confidence"])]
+    #[arg(long, value_name = "PERCENT", conflicts_with_all = ["samples", "confidence"], group = "aim")]
     show: Option<Difference>,
     /// Time budget, e.g. 2m: take as many rounds as fit; with --show, no more than required
     #[arg(long, value_name = "TIME", conflicts_with_all = ["samples", "confidence"])]
@@ -132,7 +133,7 @@ const DOMAINS: [Choice<DomainKind>; 2] = [
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Precision {
     /// Confidence level in percent of the mean of each cell to reach before the run stops, e.g. 99, like netperf's -I
-    #[arg(long, value_name = "PERCENT", requires = "width")]
+    #[arg(long, value_name = "PERCENT", requires = "width", group = "aim")]
     confidence: Option<Confidence>,
     /// With --confidence: full width of the interval to reach, in percent of the mean, e.g. 5
     #[arg(long, value_name = "PERCENT", requires = "confidence")]
@@ -143,11 +144,15 @@ pub(crate) struct Precision {
     /// With --confidence: maximum number of rounds
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = whole::<usize>, requires = "confidence")]
     max: usize,
+    /// Metric that --confidence or --show refers to, in tests that have it, e.g. p99
+    #[arg(long, value_parser = one_of(&METRICS), default_value = "figure", requires = "aim")]
+    pub(crate) metric: ChosenMetric,
 }
 
 impl ChangeArgs {
     pub(super) fn changes(self, endpoints: Vec<Endpoint>) -> Result<Changes, Stop> {
         let stopping = self.precision.rule()?;
+        let metric = self.precision.metric.0;
         let goal = Goal::of(self.show, self.budget);
         let ChangeArgs { quick, samples, duration, warmup, both, baseline, methods, guests, guest: domains, .. } = self;
         let ChangeArgs { disk, nvme, destroy_data, cable, mtu, mode, idle, congestion, size, seed, no_steps, .. } =
@@ -176,6 +181,7 @@ impl ChangeArgs {
             size,
             seed,
             stopping,
+            metric,
         })
     }
 }

@@ -312,6 +312,7 @@ impl ProveArgs {
             quick: false,
             seed: self.seed,
             stopping: None,
+            metric: None,
             steps: self.tried.steps()?,
             guarded: self.guarded()?,
             instrument: self.mode,
