@@ -48,7 +48,7 @@ pub enum SampleFigure {
 /// CPU time that was observed beside that of the measuring threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObservedCpu {
-    /// What the machines worked is known of all samples.
+    /// The machines' own CPU time is known for all samples.
     pub machines: bool,
     /// The run has guests whose host was observed. Without guests the hosts' CPU time is that of the measuring threads.
     pub guests: bool,
