@@ -29,7 +29,7 @@ pub struct HostCpu {
     pub all_guests: f64,
     /// Interrupts that the machine took, all CPUs.
     pub interrupts: u64,
-    /// Each guest of the row once.
+    /// Each guest of the row once, including those that serve the switches between its ends.
     pub guests: Vec<GuestCpu>,
 }
 

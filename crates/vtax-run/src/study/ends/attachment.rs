@@ -95,6 +95,11 @@ pub(super) trait Attachment {
         None
     }
 
+    /// The guest that serves the virtual switch of the end, if a guest does and its threads can be observed here.
+    fn switch_server(&self) -> Option<GuestProcess> {
+        None
+    }
+
     /// Returns the machine that runs the end, if it is a guest.
     fn guest_machine(&self) -> Option<GuestMachine> {
         None

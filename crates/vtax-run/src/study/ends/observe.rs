@@ -69,15 +69,22 @@ impl Observed {
     }
 }
 
-/// The guests in which the ends of a row are and whose QEMU can be observed, each once.
+/// The guests of a row whose QEMU can be observed, each once: those in which its ends are, and those that serve the
+/// switches between them.
 pub(super) fn observed(connected: &ConnectedRow) -> Vec<Observed> {
     let mut observed: Vec<Observed> = Vec::new();
-    for end in connected.ends() {
-        let Some(qemu) = end.attachment.qemu() else { continue };
+    let mut observe = |qemu: GuestProcess, clock: &dyn Fn() -> Option<ClockReading>| {
         if !observed.iter().any(|known| known.qemu.process == qemu.process) {
-            observed.push(Observed { qemu, clock: clock(end), disks: None });
+            observed.push(Observed { qemu, clock: clock(), disks: None });
+        }
+    };
+    for end in connected.ends() {
+        if let Some(qemu) = end.attachment.qemu() {
+            observe(qemu, &|| clock(end));
         }
     }
+    let servers = connected.ends().filter_map(|end| end.attachment.switch_server());
+    servers.for_each(|server| observe(server, &|| None));
     observed
 }
 

@@ -95,6 +95,11 @@ impl LdmEnd {
     }
 }
 
+fn process(bound: &BoundDomain) -> Option<GuestProcess> {
+    let qemu = bound.qemu()?;
+    Some(GuestProcess { name: bound.name().to_string(), process: qemu.process(), accel: qemu.launch().accel })
+}
+
 /// Returns the domain's bindings.
 fn record(host: &DomainPlace, bound: &BoundDomain, port: &SwitchPort) -> DomainRecord {
     let bindings = &bound.bindings;
@@ -172,8 +177,14 @@ impl Attachment for LdmEnd {
     }
 
     fn qemu(&self) -> Option<GuestProcess> {
-        let qemu = self.bound.qemu()?;
-        Some(GuestProcess { name: self.record.name.to_string(), process: qemu.process(), accel: qemu.launch().accel })
+        process(&self.bound)
+    }
+
+    fn switch_server(&self) -> Option<GuestProcess> {
+        let port = &self.end.port;
+        // Frames of a virtual function don't pass through a domain.
+        port.nic.as_ref()?.tap()?;
+        process(&self.end.host.server_of(&port.switch)?)
     }
 
     fn guest_machine(&self) -> Option<GuestMachine> {
