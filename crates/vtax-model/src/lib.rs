@@ -10,6 +10,7 @@ pub mod cpus;
 pub mod disk;
 pub mod domain;
 pub mod endpoint;
+pub mod evidence;
 pub mod foreign;
 #[cfg(test)]
 mod fuzz;

@@ -15,6 +15,7 @@ mod compare;
 mod csv;
 mod detail;
 mod disks;
+mod evidence;
 mod forest;
 mod heading;
 mod host_cpu;
@@ -59,6 +60,7 @@ pub use vtax_plot::{Chart, PlotError};
 pub use vtax_plot::{Plotter, Theme};
 
 pub use compare::{RunComparison, compare};
+pub use evidence::FindingWords;
 pub use heading::load;
 pub use number::waiting;
 pub use planned::planned;

@@ -15,6 +15,7 @@
 mod busy;
 mod error;
 mod find;
+mod findings;
 mod lock;
 mod news;
 mod remove;
@@ -40,6 +41,7 @@ use vtax_model::{
 
 pub use error::StoreError;
 use error::{Doing, FileStamp, StoreLocation};
+pub use findings::FindingFilter;
 use lock::RunLock;
 pub use news::{RunNews, RunSeen};
 pub use remove::worthless;
@@ -114,10 +116,12 @@ pub enum Condition {
 }
 
 impl Store {
-    /// Opens the store in `dir` for writing. Directory and database are created if missing.
+    /// Opens the store in `dir` for writing. Directory and database are created if missing, and findings of older runs
+    /// are computed.
     pub fn open(dir: &Path) -> Result<Store, StoreError> {
         let store = Store::open_at(StoreLocation::new(dir)?)?;
         reserve::hold(&store.place);
+        store.compute_findings()?;
         Ok(store)
     }
 

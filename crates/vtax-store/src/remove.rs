@@ -7,7 +7,8 @@ use rusqlite::params;
 use crate::{RunSummary, Store, StoreError, lock::RunLock, reserve};
 
 /// Deletions per table, in a permitted order.
-const TABLES: [&str; 4] = [
+const TABLES: [&str; 5] = [
+    "DELETE FROM finding WHERE run = ?1",
     "DELETE FROM sample WHERE run = ?1",
     "DELETE FROM failure WHERE run = ?1",
     "DELETE FROM plan WHERE run = ?1",

@@ -9,7 +9,7 @@ use vtax_sys::directory::open_private;
 use crate::{StoreError, busy::BusyWait, error::StoreLocation};
 
 /// Migrations from each version of the schema (`PRAGMA user_version`) to the next; the first creates version 1.
-const MIGRATIONS: [&str; 4] = [FIRST, SHORT_ROWS, LABELS, BRIEFS];
+const MIGRATIONS: [&str; 5] = [FIRST, SHORT_ROWS, LABELS, BRIEFS, FINDINGS];
 
 pub(crate) const FIRST: &str = "
     CREATE TABLE run (
@@ -75,11 +75,44 @@ pub(crate) const LABELS: &str = "ALTER TABLE run ADD COLUMN label TEXT NOT NULL 
 /// list would have to read all samples of all runs.
 const BRIEFS: &str = "ALTER TABLE run ADD COLUMN brief TEXT NOT NULL DEFAULT ''";
 
+/// Findings of complete runs, and the version of the analysis that computed those of a run; 0 if none has. A finding is in
+/// `body`; the other columns are what findings are searched by.
+const FINDINGS: &str = "
+    ALTER TABLE run ADD COLUMN analysis INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE finding (
+        nth INTEGER PRIMARY KEY,
+        run TEXT NOT NULL REFERENCES run (id),
+        started TEXT NOT NULL,
+        method TEXT NOT NULL,
+        row TEXT NOT NULL,
+        metric TEXT NOT NULL,
+        test TEXT NOT NULL,
+        machine TEXT NOT NULL,
+        body TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX finding_of_run ON finding (run);
+    CREATE INDEX finding_of_all ON finding (method, metric, test, started);
+    CREATE INDEX finding_of_method ON finding (method, started);
+    CREATE INDEX finding_of_metric ON finding (metric, started);
+    CREATE INDEX finding_of_test ON finding (test, started);
+    CREATE INDEX finding_of_time ON finding (started);
+";
+
+/// Table of findings of a version without any, for readers.
+const NO_FINDINGS: &str = "
+    CREATE TEMP VIEW finding AS SELECT
+        0 AS nth, '' AS run, '' AS started, '' AS method, '' AS row, '' AS metric, '' AS test, '' AS machine, '' AS body
+        WHERE 0;
+";
+
+/// Tables of version 4 in their current form, for readers.
+const BRIEFS_AS_TODAY: &str = "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, 0 AS analysis FROM main.run";
+
 /// Tables of version 1 in their current form, for readers.
 const FIRST_AS_TODAY: &str = "
     CREATE TEMP VIEW plan AS SELECT id AS run, header FROM main.run;
     CREATE TEMP VIEW run AS SELECT
-        main.run.rowid AS rowid, id, started, study, title, '' AS label, '' AS brief, quick, state, wall_seconds,
+        main.run.rowid AS rowid, id, started, study, title, '' AS label, '' AS brief, 0 AS analysis, quick, state, wall_seconds,
         (SELECT count(*) FROM main.sample WHERE main.sample.run = main.run.id) AS samples,
         (SELECT count(*) FROM main.failure WHERE main.failure.run = main.run.id) AS failures
         FROM main.run;
@@ -88,10 +121,14 @@ const FIRST_AS_TODAY: &str = "
 
 /// Tables of version 2 in their current form, for readers.
 const SHORT_ROWS_AS_TODAY: &str =
-    "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, '' AS label, '' AS brief FROM main.run";
+    "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, '' AS label, '' AS brief, 0 AS analysis FROM main.run";
 
 /// Tables of version 3 in their current form, for readers.
-const LABELS_AS_TODAY: &str = "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, '' AS brief FROM main.run";
+const LABELS_AS_TODAY: &str =
+    "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, '' AS brief, 0 AS analysis FROM main.run";
+
+/// First version with a table of findings.
+const FIRST_WITH_FINDINGS: i64 = 5;
 
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
@@ -125,13 +162,18 @@ pub(crate) fn connect_to_read(place: &StoreLocation, access: Access) -> Result<C
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&doing)?;
     // Sorting doesn't use a file.
     connection.pragma_update(None, "temp_store", "MEMORY").map_err(&doing)?;
-    match version(&connection, place)? {
+    let version = version(&connection, place)?;
+    match version {
         // Nobody has written to it yet.
         0 => return nothing(place),
         1 => connection.execute_batch(FIRST_AS_TODAY).map_err(&doing)?,
         2 => connection.execute_batch(SHORT_ROWS_AS_TODAY).map_err(&doing)?,
         3 => connection.execute_batch(LABELS_AS_TODAY).map_err(&doing)?,
+        4 => connection.execute_batch(BRIEFS_AS_TODAY).map_err(&doing)?,
         _ => {}
+    }
+    if version < FIRST_WITH_FINDINGS {
+        connection.execute_batch(NO_FINDINGS).map_err(&doing)?;
     }
     Ok(connection)
 }

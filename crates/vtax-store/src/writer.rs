@@ -9,7 +9,7 @@ use vtax_model::{
     run::{Failure, RunHeader, RunState, Sample, SampleTimes},
 };
 
-use crate::{Store, StoreError, error::StoreLocation, lock::RunLock, read_run, schema, state_of};
+use crate::{Store, StoreError, error::StoreLocation, findings, lock::RunLock, read_run, schema, state_of};
 
 /// Writes a run in progress. Dropped without [`RunWriter::finish`], the run counts as killed.
 #[derive(Debug)]
@@ -72,6 +72,7 @@ impl Store {
         let text = json(&header, &id, "plan")?;
         step.execute(NEW_PLAN, params![id, text]).map_err(&doing)?;
         step.execute("UPDATE run SET state = 'running' WHERE id = ?1", [&id]).map_err(&doing)?;
+        findings::forget(&step, &self.place, &id)?;
         step.commit().map_err(&doing)?;
         writer.earlier_seconds = run.wall_seconds;
         Ok(writer)
@@ -120,12 +121,21 @@ impl RunWriter {
         })
     }
 
-    /// Ends this session, which took `wall_seconds`; those of earlier ones are added.
+    /// Ends this session, which took `wall_seconds`; those of earlier ones are added. A complete run gets its findings in
+    /// the same transaction.
     pub fn finish(self, state: RunState, wall_seconds: f64) -> Result<(), StoreError> {
-        self.set_state(state, wall_seconds)?;
         match state {
-            RunState::Complete => self.lock.retire(&self.place),
-            RunState::Running | RunState::Stopped => Ok(()),
+            RunState::Complete => {
+                // Nobody else writes this run, so its samples are read before the database is locked.
+                let found = findings::computed(&self.connection, &self.place, &self.id);
+                let doing = self.place.doing("keeping the findings of a run");
+                let step = self.connection.unchecked_transaction().map_err(&doing)?;
+                self.set_state(state, wall_seconds)?;
+                findings::replace(&step, &self.place, &self.id, &found)?;
+                step.commit().map_err(&doing)?;
+                self.lock.retire(&self.place)
+            }
+            RunState::Running | RunState::Stopped => self.set_state(state, wall_seconds),
         }
     }
 
@@ -184,7 +194,7 @@ fn insert_run(connection: &mut Connection, header: &RunHeader, text: &str) -> ru
     step.commit()
 }
 
-fn json(data: &impl Serialize, id: &str, what: &'static str) -> Result<String, StoreError> {
+pub(crate) fn json(data: &impl Serialize, id: &str, what: &'static str) -> Result<String, StoreError> {
     serde_json::to_string(data).map_err(|source| StoreError::Unwritable { id: id.to_owned(), what, source })
 }
 

@@ -313,6 +313,13 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "results find",
+        &[
+            ("vtax results find --method bridge --metric rtt", "list what is known of the round trips of bridge"),
+            ("vtax results find --since 30d --test stream --json", "print the streams of the last 30 days as JSON"),
+        ],
+    ),
+    (
         "results trend",
         &[
             ("vtax results trend --study demo", "find level shifts over the runs of a study"),

@@ -1,5 +1,6 @@
 //! `vtax results`.
 
+mod find;
 mod import;
 mod trend;
 
@@ -17,6 +18,7 @@ use super::{
     metric::{ChosenMetric, METRICS},
     run::{FormatArgs, OutputOptions, print_report, print_run},
 };
+use find::FindArgs;
 use import::ImportArgs;
 use trend::TrendArgs;
 
@@ -76,6 +78,8 @@ pub(crate) enum ResultsVerb {
         #[command(flatten)]
         format: FormatArgs,
     },
+    /// Search the findings of all complete runs by method, metric, test, machine and time
+    Find(FindArgs),
     /// Find level shifts over a study's results, and other changes at the same time
     Trend(TrendArgs),
     /// Import output of iperf3 (-J), netperf, sockperf or fio, or published figures, as results
@@ -97,6 +101,7 @@ pub(crate) enum ResultsVerb {
 pub(crate) fn results(verb: ResultsVerb, places: &Locations) -> Result<Exit, Stop> {
     let dir = places.state_dir()?;
     match verb {
+        ResultsVerb::Find(args) => return find::find(&dir, &args),
         ResultsVerb::List { words, json } => return list(&dir, &words.join(" "), json),
         ResultsVerb::Rm { ids } => remove(&Store::open_to_remove(&dir)?, &ids)?,
         ResultsVerb::Prune { keep, dry_run } => prune(&dir, keep, dry_run)?,

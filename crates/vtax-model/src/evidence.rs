@@ -1,0 +1,13 @@
+//! Evidence: the findings of complete runs, and which findings may stand for which machine.
+//!
+//! The store keeps the findings, so that thousands of runs can be asked without analysing them again.
+
+mod finding;
+mod setting;
+mod standing;
+#[cfg(test)]
+mod tests;
+
+pub use finding::{ANALYSIS_VERSION, EvidenceFinding, EvidenceTax, findings};
+pub use setting::EvidenceSetting;
+pub use standing::{Standing, StandingObjection, StandingSeverity, standing};

@@ -1,0 +1,211 @@
+//! Comparability: reasons for which a finding may not stand for a machine, or only with a remark.
+
+use std::{fmt, time::Duration};
+
+use super::EvidenceSetting;
+use crate::{
+    cell::Instrument,
+    foreign::ForeignText,
+    guest::{Accelerator, Flavour},
+    method::DomainKind,
+    units::Mtu,
+};
+
+/// Age from which a finding stands with a remark only: drivers, firmware and neighbours change unnoticed.
+const OLD: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// Reason against letting a finding stand for other conditions. Each pair is measured and wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StandingObjection {
+    /// Another program measured, under conditions unknown to vtax.
+    Imported { program: ForeignText },
+    /// Measured in an emulated server, e.g. on emulated functions.
+    EmulatedServer,
+    /// Measured in guests under TCG, wanted for others.
+    Translated,
+    /// Measured in guests under KVM, wanted for guests under TCG.
+    OtherAccelerator,
+    /// Another machine.
+    OtherMachine { measured: ForeignText, wanted: ForeignText },
+    /// Other machines at the remote endpoints.
+    OtherPeers { measured: Vec<ForeignText>, wanted: Vec<ForeignText> },
+    /// Another kernel.
+    OtherKernel { measured: ForeignText, wanted: ForeignText },
+    /// Another MTU.
+    OtherMtu { measured: Mtu, wanted: Mtu },
+    /// Another kind of domain.
+    OtherDomain { measured: DomainKind, wanted: DomainKind },
+    /// Another kind of NIC of the guests.
+    OtherDevice { measured: Flavour, wanted: Flavour },
+    /// Another measurement mode.
+    OtherMode { measured: Instrument, wanted: Instrument },
+    /// Another number of guests at the same time.
+    Extrapolated { measured: u32, wanted: u32 },
+    /// Measured long ago.
+    Old { days: u64 },
+}
+
+/// Consequence of an objection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StandingSeverity {
+    /// The finding stands, and the remark is to be shown with it.
+    Remark,
+    /// The finding does not stand.
+    Refusal,
+}
+
+/// Objections to a finding, refusals first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Standing {
+    objections: Vec<StandingObjection>,
+}
+
+impl Standing {
+    /// Returns `Ok` with the remarks if the finding stands, and `Err` with the refusals otherwise.
+    pub fn verdict(self) -> Result<Vec<StandingObjection>, Vec<StandingObjection>> {
+        let of = |objection: &StandingObjection| objection.severity() == StandingSeverity::Refusal;
+        let (refusals, remarks): (Vec<_>, Vec<_>) = self.objections.into_iter().partition(of);
+        if refusals.is_empty() { Ok(remarks) } else { Err(refusals) }
+    }
+
+    /// Returns `true` if the finding stands, perhaps with remarks.
+    pub fn stands(&self) -> bool {
+        self.objections.iter().all(|objection| objection.severity() == StandingSeverity::Remark)
+    }
+
+    /// Returns all objections, refusals first.
+    pub fn objections(&self) -> &[StandingObjection] {
+        &self.objections
+    }
+}
+
+/// Returns whether a finding measured under some conditions stands for the wanted ones. What isn't known of the wanted
+/// conditions (`None`) is not asked for; what isn't known of the measured ones is not evidence of a difference.
+pub fn standing(measured: &EvidenceSetting, wanted: &EvidenceSetting, age: Option<Duration>) -> Standing {
+    let objections = [
+        measured.imported.clone().map(|program| StandingObjection::Imported { program }),
+        (measured.emulated && !wanted.emulated).then_some(StandingObjection::EmulatedServer),
+        by_accelerator(measured.accelerator, wanted.accelerator),
+        differing(&measured.machine, &wanted.machine)
+            .map(|(measured, wanted)| StandingObjection::OtherMachine { measured, wanted }),
+        differing(&measured.peers, &wanted.peers)
+            .map(|(measured, wanted)| StandingObjection::OtherPeers { measured, wanted }),
+        differing(&measured.kernel, &wanted.kernel)
+            .map(|(measured, wanted)| StandingObjection::OtherKernel { measured, wanted }),
+        if_known(measured.mtu, wanted.mtu).map(|(measured, wanted)| StandingObjection::OtherMtu { measured, wanted }),
+        if_known(measured.domain, wanted.domain)
+            .map(|(measured, wanted)| StandingObjection::OtherDomain { measured, wanted }),
+        if_known(measured.device, wanted.device)
+            .map(|(measured, wanted)| StandingObjection::OtherDevice { measured, wanted }),
+        differing(&measured.mode, &wanted.mode)
+            .map(|(measured, wanted)| StandingObjection::OtherMode { measured, wanted }),
+        differing(&measured.together, &wanted.together)
+            .map(|(measured, wanted)| StandingObjection::Extrapolated { measured, wanted }),
+        age.filter(|age| *age >= OLD).map(|age| StandingObjection::Old { days: age.as_secs() / (24 * 3600) }),
+    ];
+    Standing { objections: objections.into_iter().flatten().collect() }
+}
+
+fn differing<T: PartialEq + Clone>(measured: &T, wanted: &T) -> Option<(T, T)> {
+    (measured != wanted).then(|| (measured.clone(), wanted.clone()))
+}
+
+fn if_known<T: PartialEq>(measured: Option<T>, wanted: Option<T>) -> Option<(T, T)> {
+    measured.zip(wanted).filter(|(measured, wanted)| measured != wanted)
+}
+
+/// TCG stands for nothing but TCG, also where the wanted accelerator isn't known.
+fn by_accelerator(measured: Option<Accelerator>, wanted: Option<Accelerator>) -> Option<StandingObjection> {
+    match (measured?, wanted) {
+        (Accelerator::Tcg, Some(Accelerator::Tcg)) => None,
+        (Accelerator::Tcg, _) => Some(StandingObjection::Translated),
+        (Accelerator::Kvm, Some(Accelerator::Tcg)) => Some(StandingObjection::OtherAccelerator),
+        (Accelerator::Kvm, _) => None,
+    }
+}
+
+impl StandingObjection {
+    /// Returns whether the finding stands in spite of it.
+    pub fn severity(&self) -> StandingSeverity {
+        match self {
+            StandingObjection::Extrapolated { .. } | StandingObjection::Old { .. } => StandingSeverity::Remark,
+            StandingObjection::Imported { .. }
+            | StandingObjection::EmulatedServer
+            | StandingObjection::Translated
+            | StandingObjection::OtherAccelerator
+            | StandingObjection::OtherMachine { .. }
+            | StandingObjection::OtherPeers { .. }
+            | StandingObjection::OtherKernel { .. }
+            | StandingObjection::OtherMtu { .. }
+            | StandingObjection::OtherDomain { .. }
+            | StandingObjection::OtherDevice { .. }
+            | StandingObjection::OtherMode { .. } => StandingSeverity::Refusal,
+        }
+    }
+}
+
+impl fmt::Display for StandingObjection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StandingObjection::Imported { program } => {
+                write!(f, "measured by {program}, under conditions unknown to vtax")
+            }
+            StandingObjection::EmulatedServer => {
+                write!(f, "measured on an emulated server, which shows function, not speed")
+            }
+            StandingObjection::Translated => {
+                write!(f, "measured in a guest under TCG, which shows function, not speed")
+            }
+            StandingObjection::OtherAccelerator => write!(f, "measured in a guest under KVM, not TCG"),
+            StandingObjection::OtherMachine { measured, wanted } => {
+                write!(f, "measured on another machine, {measured}, not {wanted}")
+            }
+            StandingObjection::OtherPeers { measured, wanted } => {
+                let [measured, wanted] = [measured, wanted].map(|names| listed(names));
+                write!(f, "measured with other endpoints ({measured}, not {wanted})")
+            }
+            StandingObjection::OtherKernel { measured, wanted } => {
+                write!(f, "measured with another kernel, {measured}, not {wanted}")
+            }
+            StandingObjection::OtherMtu { measured, wanted } => {
+                write!(f, "measured at MTU {measured}, not {wanted}")
+            }
+            StandingObjection::OtherDomain { measured, wanted } => {
+                write!(f, "measured {}, not {}", place(*measured), place(*wanted))
+            }
+            StandingObjection::OtherDevice { measured, wanted } => {
+                write!(f, "measured with another kind of NIC, {measured}, not {wanted}")
+            }
+            StandingObjection::OtherMode { measured, wanted } => {
+                write!(f, "measured with {}, not with {}", conditions(*measured), conditions(*wanted))
+            }
+            StandingObjection::Extrapolated { measured: 1, wanted } => {
+                write!(f, "extrapolated from 1 pair of endpoints to {wanted} at the same time")
+            }
+            StandingObjection::Extrapolated { measured, wanted } => {
+                write!(f, "extrapolated from {measured} pairs of endpoints at the same time to {wanted}")
+            }
+            StandingObjection::Old { days } => write!(f, "measured {days} days ago"),
+        }
+    }
+}
+
+fn listed(names: &[ForeignText]) -> String {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    if names.is_empty() { "this machine alone".to_owned() } else { names.join(", ") }
+}
+
+fn place(domain: DomainKind) -> &'static str {
+    match domain {
+        DomainKind::Primary => "on the host",
+        DomainKind::Zone => "in a zone",
+        DomainKind::Guest => "in a guest",
+    }
+}
+
+fn conditions(mode: Instrument) -> &'static str {
+    match mode {
+        Instrument::Path => "controlled conditions",
+        Instrument::System => "host settings",
+    }
+}
