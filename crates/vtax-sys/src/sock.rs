@@ -24,7 +24,7 @@ pub use options::{
     congestion_control, pacing_rate, receive_drops, set_bind_address_no_port, set_busy_poll, set_congestion_control,
     set_dscp, set_pacing_rate, set_receive_space, set_send_space,
 };
-pub use tcp_info::{TcpInfo, tcp_info};
+pub use tcp_info::{TcpInfo, TcpTraffic, tcp_info};
 pub use vsock::{CID_LOCAL, NoVsock, check_vsock_loopback};
 
 /// Makes the kernel send every datagram with "don't fragment" and refuse one that
