@@ -13,6 +13,7 @@
 mod desk;
 mod ledger;
 mod meter;
+mod packets;
 mod report;
 mod series;
 mod session;

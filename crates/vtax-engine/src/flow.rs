@@ -251,8 +251,12 @@ impl Flow {
     }
 
     /// Bytes of the IP header without options, and of the UDP header.
-    fn headers(&self) -> u64 {
-        if matches!(&self.peer, Target::Ip(address) if address.is_ipv4()) { 28 } else { 48 }
+    pub(crate) fn headers(&self) -> u64 {
+        self.ip_header() + 8
+    }
+
+    pub(crate) fn ip_header(&self) -> u64 {
+        if matches!(&self.peer, Target::Ip(address) if address.is_ipv4()) { 20 } else { 40 }
     }
 }
 

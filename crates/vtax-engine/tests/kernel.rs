@@ -9,13 +9,14 @@ use std::{
 
 use vtax_engine::{Cancel, EngineError, Initiator, Responder};
 use vtax_model::{
-    measurement::EndReport,
+    measurement::{EndReport, PacketCounts},
     options::{Engine, Segments, Sending, TestOptions},
     station::{EndSetup, Station},
     units::{BitRate, ByteSize, Span},
     workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
 use vtax_sys::{
+    ethtool::Ethtool,
     netlink::{IfName, LinkChange, LinkKind, NewLink, Rtnl},
     netns::NetNs,
     token::Token,
@@ -96,31 +97,74 @@ fn a_datagram_that_would_be_fragmented_is_refused_with_the_mtu() {
 
 /// Runs both ends of a test with a wire of MTU 1500 between their namespaces.
 fn over_a_wire(spec: &TestSpec) -> [EndReport; 2] {
-    let [left, right] = [(); 2].map(|()| NetNs::scratch().unwrap());
-    let kind = LinkKind::Veth { peer: "w1".parse().unwrap(), peer_ns: Some(&right), peer_mtu: None };
-    Rtnl::open_in(&left).unwrap().create_link(&NewLink::new("w0".parse().unwrap(), kind)).unwrap();
-    let [own, other] = [(&left, "w0", 1), (&right, "w1", 2)].map(|(namespace, device, host)| {
-        let (mut rtnl, device) = (Rtnl::open_in(namespace).unwrap(), device.parse().unwrap());
-        rtnl.set_link(&device, &LinkChange { up: Some(true), ..LinkChange::default() }).unwrap();
-        let index = rtnl.existing_link(&device).unwrap().index;
-        rtnl.add_address(index, format!("192.0.2.{host}/30").parse().unwrap()).unwrap();
-        EndSetup::new(Station::Ip(IpAddr::V4(Ipv4Addr::new(192, 0, 2, host))))
-    });
-    let (token, cancel) = (Token::random(), Cancel::new());
-    let responder = right.run(|| Responder::bind(spec, &other, token)).unwrap().unwrap();
-    let target = responder.target();
-    thread::scope(|scope| {
-        let served = scope.spawn(|| right.run(|| responder.serve(&cancel)).unwrap());
-        let initiate = || {
-            Initiator::connect(spec, &own, &target, token, &cancel).unwrap().run(
-                vtax_model::station::Schedule::default(),
-                None,
-                &cancel,
-            )
-        };
-        let initiated = left.run(initiate).unwrap();
-        [initiated, served.join().unwrap()].map(|outcome| outcome.unwrap_or_else(|failed| panic!("{failed}")))
-    })
+    Wire::new().run(spec)
+}
+
+/// Two namespaces, of the initiator and the responder, with a wire between them.
+struct Wire {
+    namespaces: [NetNs; 2],
+    setups: [EndSetup; 2],
+}
+
+impl Wire {
+    fn new() -> Wire {
+        let [left, right] = [(); 2].map(|()| NetNs::scratch().unwrap());
+        let kind = LinkKind::Veth { peer: "w1".parse().unwrap(), peer_ns: Some(&right), peer_mtu: None };
+        Rtnl::open_in(&left).unwrap().create_link(&NewLink::new("w0".parse().unwrap(), kind)).unwrap();
+        let setups = [(&left, "w0", 1), (&right, "w1", 2)].map(|(namespace, device, host)| {
+            let (mut rtnl, device) = (Rtnl::open_in(namespace).unwrap(), device.parse().unwrap());
+            rtnl.set_link(&device, &LinkChange { up: Some(true), ..LinkChange::default() }).unwrap();
+            let index = rtnl.existing_link(&device).unwrap().index;
+            rtnl.add_address(index, format!("192.0.2.{host}/30").parse().unwrap()).unwrap();
+            EndSetup::new(Station::Ip(IpAddr::V4(Ipv4Addr::new(192, 0, 2, host))))
+        });
+        Wire { namespaces: [left, right], setups }
+    }
+
+    fn run(&self, spec: &TestSpec) -> [EndReport; 2] {
+        let ([left, right], [own, other]) = (&self.namespaces, &self.setups);
+        let (token, cancel) = (Token::random(), Cancel::new());
+        let responder = right.run(|| Responder::bind(spec, other, token)).unwrap().unwrap();
+        let target = responder.target();
+        thread::scope(|scope| {
+            let served = scope.spawn(|| right.run(|| responder.serve(&cancel)).unwrap());
+            let initiate = || {
+                Initiator::connect(spec, own, &target, token, &cancel).unwrap().run(
+                    vtax_model::station::Schedule::default(),
+                    None,
+                    &cancel,
+                )
+            };
+            let initiated = left.run(initiate).unwrap();
+            [initiated, served.join().unwrap()].map(|outcome| outcome.unwrap_or_else(|failed| panic!("{failed}")))
+        })
+    }
+
+    /// Disables the offloads that put several packets into one.
+    fn cut_everything(&self) {
+        for (namespace, device) in self.devices() {
+            let link = namespace.run(|| Ethtool::open(&device.parse().unwrap())).unwrap().unwrap();
+            for feature in ["tx-tcp-segmentation", "tx-udp-segmentation", "tx-generic-segmentation", "rx-gro"] {
+                link.set_feature(feature, false).unwrap();
+                assert_eq!(link.feature(feature).unwrap(), Some(false), "{feature}");
+            }
+        }
+    }
+
+    /// Bytes and packets that each end has sent, as the devices count them: with the Ethernet header.
+    fn sent(&self) -> [[u64; 2]; 2] {
+        self.devices().map(|(namespace, device)| {
+            let table = namespace.run(|| fs::read_to_string("/proc/thread-self/net/dev")).unwrap().unwrap();
+            let line = table.lines().find_map(|line| line.trim().strip_prefix(&format!("{device}:"))).unwrap();
+            let numbers: Vec<u64> = line.split_whitespace().map(|number| number.parse().unwrap()).collect();
+            [numbers[8], numbers[9]]
+        })
+    }
+
+    fn devices(&self) -> [(&NetNs, &'static str); 2] {
+        let [left, right] = &self.namespaces;
+        [(left, "w0"), (right, "w1")]
+    }
 }
 
 fn across(transport: Transport, workload: Workload, options: TestOptions) -> TestSpec {
@@ -356,4 +400,55 @@ fn echoes_that_are_not_answered_are_lost() {
     let report = ethernet().run(run).unwrap().unwrap();
     assert!(report.lost > 0 && report.transactions > 100, "{} of {}", report.lost, report.transactions);
     assert!(report.seconds > 0.35, "the wait for what was lost counts: {}", report.seconds);
+}
+
+/// Without a warm-up, the measured time is nearly all of the test.
+fn counted(transport: Transport, workload: Workload) -> TestSpec {
+    let bitrate = matches!(workload, Workload::Stream { .. }).then(|| BitRate::new(100_000_000)).flatten();
+    let options = TestOptions { bitrate, ..TestOptions::default() };
+    TestSpec { warmup: Warmup::NONE, duration: Span::from_millis(2_000), ..across(transport, workload, options) }
+}
+
+/// Both ends' counts of what they sent agree with those of their devices.
+#[test]
+fn packets_are_those_of_the_devices() {
+    const ETHERNET: u64 = 14;
+    let wire = Wire::new();
+    wire.cut_everything();
+    let rr = Workload::Rr { request: ByteSize(100), response: ByteSize(1_000) };
+    let tests =
+        [(Transport::Tcp, rr), (Transport::Tcp, stream(8_000)), (Transport::Udp, rr), (Transport::Udp, stream(1_472))];
+    for (transport, workload) in tests {
+        let before = wire.sent();
+        let reports = wire.run(&counted(transport, workload));
+        for ((report, before), now) in reports.iter().zip(before).zip(wire.sent()) {
+            let sent = report.wire.unwrap().sent;
+            let told = [sent.bytes.unwrap() + ETHERNET * sent.packets, sent.packets];
+            let device = [now[0] - before[0], now[1] - before[1]];
+            // ARP, and the messages that keep a sender over UDP informed.
+            let few = if device[1] < 1_000 { [4_000, 40] } else { [0, 0] };
+            for ((told, device), few) in told.into_iter().zip(device).zip(few) {
+                assert!(
+                    told.abs_diff(device) <= device / 100 + few,
+                    "{transport} {workload:?}: {told}, {device}: {sent:?}"
+                );
+            }
+        }
+    }
+}
+
+/// A segment that is cut nowhere, because a virtual wire doesn't need that, counts as the packets that it stands for.
+#[test]
+fn a_large_segment_counts_as_its_packets() {
+    let wire = Wire::new();
+    let before = wire.sent();
+    let [sender, receiver] = wire.run(&across(Transport::Tcp, stream(64 << 10), TestOptions::default()));
+    let crossed = wire.sent()[0][1] - before[0][1];
+    let of_an_ethernet = |counts: PacketCounts| counts.bytes.unwrap() as f64 / counts.packets as f64;
+    let (sent, received) = (sender.wire.unwrap().sent, receiver.wire.unwrap().received);
+    assert!(sent.packets > 2 * crossed, "{sent:?} in {crossed}");
+    for counts in [sent, received] {
+        let size = of_an_ethernet(counts);
+        assert!((1_400.0..=1_500.0).contains(&size), "{size} bytes a packet");
+    }
 }

@@ -1,5 +1,9 @@
 //! Report of one endpoint of a test.
 
+mod wire;
+
+pub use wire::{PacketCounts, WireCounts};
+
 use crate::foreign::ForeignText;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -36,6 +40,9 @@ pub struct EndReport {
     pub reordered: u64,
     /// TCP: segments sent again in the measured time, from TCP_INFO, over all flows.
     pub retransmits: u64,
+    /// Packets of the measured sockets in the measured time. Absent where a transaction has its own connection (crr,
+    /// cc), where no packets are sent (Unix, vsock), for ICMP, on Linux before 4.2, and in results of older versions.
+    pub wire: Option<WireCounts>,
     /// UDP streams: datagrams of the whole flow, warm-up and tail with it, that were sent (sender) or
     /// arrived (receiver); their difference is exactly what was lost on the way or at the socket.
     #[serde(default, skip_serializing_if = "crate::is_default")]

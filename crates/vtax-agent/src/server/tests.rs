@@ -13,7 +13,7 @@ use std::{
 use proptest::prelude::*;
 use vtax_engine::{Cancel, EngineError, Failed};
 use vtax_model::{
-    measurement::{EndReport, Interval, IntervalRtt, Stages, ThreadCpu},
+    measurement::{EndReport, Interval, IntervalRtt, PacketCounts, Stages, ThreadCpu, WireCounts},
     options::{self, INTERVALS_MOST, THREADS_MOST, TestOptions},
     station::{EndSetup, Schedule, Station, Target},
     units::{ByteSize, Span},
@@ -393,7 +393,9 @@ fn largest_report() -> EndReport {
         turnaround: full(),
         without: u64::MAX,
     };
+    let packets = PacketCounts { packets: u64::MAX, with_payload: Some(u64::MAX), bytes: Some(u64::MAX) };
     EndReport {
+        wire: Some(WireCounts { sent: packets, received: packets }),
         rtt: full(),
         rtt_from_send: full(),
         threads: vec![

@@ -165,7 +165,7 @@ impl<'a> ThreadRecorder<'a> {
         let (Some(opened), Some(closed)) = (ledger.opened, ledger.closed) else { return };
         let slot = ledger.openers.1;
         let used = self.meter.thread_cpu(&opened, &closed);
-        ledger.end_slice(slot, closed.cpu_since(&opened), used, closed.retransmits_since(&opened));
+        ledger.end_slice(slot, closed.cpu_since(&opened), used, closed.tcp_since(&opened));
     }
 
     fn close_thread(&self, ledger: &mut ThreadCounts) -> Result<()> {

@@ -1,13 +1,14 @@
 //! Counters of a thread.
 
 use vtax_model::{
-    measurement::{EndReport, Slice, ThreadCpu},
+    measurement::{EndReport, Slice, ThreadCpu, WireCounts},
     workload::{TestSpec, WorkloadSizes},
 };
 use vtax_stats::histogram::Histogram;
 
 use super::{
     meter::Reading,
+    packets::UdpWork,
     series::{Series, Totals},
     warming::Watch,
 };
@@ -43,8 +44,17 @@ pub(crate) struct ThreadCounts {
 pub(super) struct Cost {
     pub(super) cpu: ThreadCpu,
     pub(super) retransmits: u64,
+    /// TCP's packets, if they are known of all slices.
+    pub(super) packets: Option<WireCounts>,
     /// Messages lost until the last slice ended; the next slice's own losses are the difference.
     pub(super) lost: u64,
+}
+
+/// TCP's counts of a thread between two readings.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TcpCost {
+    pub(super) retransmits: u64,
+    pub(super) packets: Option<WireCounts>,
 }
 
 /// Work of a flow in its part of the window.
@@ -116,13 +126,14 @@ impl ThreadCounts {
     }
 
     /// Makes a slice of what was counted since the window was opened, and leaves the thread without a window.
-    pub(super) fn end_slice(&mut self, slot: usize, cpu: f64, used: ThreadCpu, retransmits: u64) {
+    pub(super) fn end_slice(&mut self, slot: usize, cpu: f64, used: ThreadCpu, tcp: TcpCost) {
         let count = &mut self.counts[slot];
         let (done, seconds) = (std::mem::take(&mut count.done), super::seconds(count.start, count.last));
         let (transactions, bytes) = match self.unit {
             Counted::Transactions(each) | Counted::Answers(each) => (done, done * each),
             Counted::Bytes | Counted::BytesBothWays => (0, done),
         };
+        let TcpCost { retransmits, packets } = tcp;
         let lost = self.report.lost - std::mem::replace(&mut self.cost.lost, self.report.lost);
         self.report.slices.push(Slice { seconds, transactions, bytes, cpu, lost, retransmits });
         self.cost.cpu.user += used.user;
@@ -130,6 +141,10 @@ impl ThreadCounts {
         self.cost.cpu.waiting += used.waiting;
         self.cost.cpu.cpu = used.cpu;
         self.cost.retransmits += retransmits;
+        self.cost.packets = match self.report.slices.len() {
+            1 => packets,
+            _ => self.cost.packets.zip(packets).map(|(sum, slice)| sum.plus(slice)),
+        };
         (self.opened, self.closed, self.openers) = (None, None, (0, 0));
     }
 
@@ -180,6 +195,17 @@ impl ThreadCounts {
             let late = series.rtt.close_into(rtt);
             series.add_late(totals, &late);
         }
+    }
+
+    /// The thread's counts, from which the datagrams of UDP flows follow.
+    pub(super) fn udp_work(&self) -> UdpWork {
+        let sends = |count: &Count| count.way == Sender::There;
+        let sent = match self.unit {
+            Counted::BytesBothWays => self.sum(Sender::There),
+            Counted::Bytes if self.counts.iter().any(sends) => self.done,
+            _ => 0,
+        };
+        UdpWork { unit: self.unit, done: self.done.saturating_sub(sent), sent, lost: self.report.lost }
     }
 
     /// This thread's part of the report, without times and costs.

@@ -10,6 +10,7 @@ use vtax_sys::{
     sock::{TcpInfo, bbr_starts_up, tcp_info},
 };
 
+use super::{ledger::TcpCost, packets::TcpReading};
 use crate::{drive::exact::waited, error::Result, flow::Flow};
 
 /// Reads what a thread costs: its CPU time, the machine's CPU time (first thread only, or it would be counted
@@ -29,6 +30,8 @@ pub(crate) struct Reading {
     waited: u64,
     machine: Option<MachineReading>,
     retransmits: u64,
+    /// None without a TCP flow, and on kernels that are too old.
+    tcp: Option<TcpReading>,
     ahead: Ahead,
 }
 
@@ -37,14 +40,30 @@ impl<'a> Meter<'a> {
     /// and not while a transaction is timed.
     pub(crate) fn read(&self) -> Result<Reading> {
         let machine = self.machine.as_ref().map(MachineMeter::read).transpose()?;
-        let retransmits = self.retransmits()?;
-        Ok(Reading { thread: thread_times(), waited: waited(), machine, retransmits, ahead: Ahead::read() })
+        let (retransmits, tcp) = self.tcp()?;
+        Ok(Reading { thread: thread_times(), waited: waited(), machine, retransmits, tcp, ahead: Ahead::read() })
+    }
+
+    /// Segments that TCP has sent again since the flows began, and its packets.
+    fn tcp(&self) -> Result<(u64, Option<TcpReading>)> {
+        let (mut retransmits, mut packets) = (0, vec![]);
+        for flow in over_tcp(&self.flows) {
+            let info = tcp_info(&*flow.socket)?;
+            retransmits += u64::from(info.retransmits);
+            packets.push(TcpReading::of(flow, &info));
+        }
+        let sum = packets.into_iter().reduce(|sum, flow| Some(sum?.plus(flow?)));
+        Ok((retransmits, sum.flatten()))
     }
 
     /// Segments that TCP has sent again since the flows began.
     pub(super) fn retransmits(&self) -> Result<u64> {
-        let infos = over_tcp(&self.flows).map(|flow| Ok(u64::from(tcp_info(&*flow.socket)?.retransmits)));
-        infos.sum()
+        Ok(self.tcp()?.0)
+    }
+
+    /// Bytes of the IP and UDP headers of a datagram. None without a UDP flow.
+    pub(super) fn datagram_headers(&self) -> Option<u64> {
+        self.flows.iter().find(|flow| flow.transport() == Transport::Udp).map(|flow| flow.headers())
     }
 
     /// The sum of the congestion windows of the TCP senders in segments, and the number of these senders.
@@ -99,8 +118,9 @@ impl Reading {
         (self.waited - opened.waited) as f64 / 1e9
     }
 
-    pub(crate) fn retransmits_since(&self, opened: &Reading) -> u64 {
-        self.retransmits.wrapping_sub(opened.retransmits)
+    pub(super) fn tcp_since(&self, opened: &Reading) -> TcpCost {
+        let packets = self.tcp.zip(opened.tcp).map(|(closed, opened)| closed.since(opened));
+        TcpCost { retransmits: self.retransmits.wrapping_sub(opened.retransmits), packets }
     }
 
     /// CPU seconds of the machine; none on all threads but the first.

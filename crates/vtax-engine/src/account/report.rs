@@ -2,7 +2,8 @@
 
 use vtax_model::{
     foreign::ForeignText,
-    measurement::{EndReport, FileReport, WarmupReport},
+    measurement::{EndReport, FileReport, WarmupReport, WireCounts},
+    workload::TestSpec,
 };
 
 use super::{
@@ -17,17 +18,19 @@ use crate::error::{Result, compare_checksums};
 /// Joins the threads of one end. Counts and CPU times are added; the time is [`common_time`].
 pub(crate) fn merge(threads: Vec<(ThreadCounts, Meter<'_>)>, shared: &Shared) -> Result<EndReport> {
     let mut sum = EndReport::default();
-    let (mut counts, mut bins) = (vec![], vec![]);
+    let (mut counts, mut bins, mut packets) = (vec![], vec![], vec![]);
     let begun = threads.iter().map(|(ledger, _)| ledger.begun).filter(|begun| *begun > 0).min().unwrap_or(0);
     sum.warmup = warmup(&threads, shared);
     for (mut ledger, meter) in threads {
         add_costs(&mut sum, &ledger, &meter);
+        packets.push(wire(&ledger, &meter, &shared.session.spec));
         sum = add(sum, ledger.counted())?;
         counts.append(&mut ledger.counts);
         bins.extend(ledger.series.map(|series| series.bins));
     }
     sum.machine = sum.machine.at_least(sum.threads.iter().map(|thread| thread.user + thread.system).sum());
     sum.started_ns = begun;
+    sum.wire = packets.into_iter().reduce(|sum, thread| Some(sum?.plus(thread?))).flatten();
     // For a file, it is the elapsed time that `time` would print.
     sum.seconds = match sum.file {
         Some(file) => file.real,
@@ -59,10 +62,21 @@ fn add_costs(sum: &mut EndReport, ledger: &ThreadCounts, meter: &Meter<'_>) {
         sum.threads.push(ledger.cost.cpu);
     }
     let (Some(opened), Some(closed)) = (&ledger.opened, &ledger.closed) else { return };
-    sum.retransmits += closed.retransmits_since(opened);
+    sum.retransmits += closed.tcp_since(opened).retransmits;
     sum.threads.push(meter.thread_cpu(opened, closed));
     if let Some(machine) = closed.machine_since(opened) {
         sum.machine = machine;
+    }
+}
+
+/// The packets of a thread. None if they are not known.
+fn wire(ledger: &ThreadCounts, meter: &Meter<'_>, spec: &TestSpec) -> Option<WireCounts> {
+    if let Some(headers) = meter.datagram_headers() {
+        return ledger.udp_work().datagrams(spec.workload.sizes(), headers);
+    }
+    match (&ledger.opened, &ledger.closed) {
+        (Some(opened), Some(closed)) => closed.tcp_since(opened).packets,
+        _ => ledger.cost.packets,
     }
 }
 

@@ -7,6 +7,7 @@ mod handover;
 mod load;
 mod loss;
 mod outage;
+mod packets;
 mod pair;
 mod places;
 mod processor;

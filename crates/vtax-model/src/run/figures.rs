@@ -9,7 +9,8 @@ use crate::{
     endpoint::Ends,
     foreign::ForeignText,
     measurement::{
-        EndReport, FileReport, Interval, IntervalRtt, MachineCpu, SessionCpu, Slice, Stages, ThreadCpu, WarmupReport,
+        EndReport, FileReport, Interval, IntervalRtt, MachineCpu, PacketCounts, SessionCpu, Slice, Stages, ThreadCpu,
+        WarmupReport, WireCounts,
     },
     workload::{TestKind, TestSpec},
 };
@@ -83,6 +84,8 @@ pub type BothEnds = Ends<EndDetail>;
 pub struct EndDetail {
     /// The warm-up before the measured time.
     pub warmup: WarmupReport,
+    /// Packets of the measured sockets; of several pairs, of all of them.
+    pub wire: Option<WireCounts>,
     /// One entry an interval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Interval>,
@@ -104,10 +107,10 @@ pub struct EndDetail {
 
 impl EndDetail {
     fn of(report: &EndReport) -> EndDetail {
-        let EndReport { warmup, whole_flow, socket_drops, overrun_ns, strangers, .. } = *report;
+        let EndReport { warmup, wire, whole_flow, socket_drops, overrun_ns, strangers, .. } = *report;
         let (series, stages) = (report.series.clone(), report.stages.clone());
         let idle_not_held = report.idle_not_held.clone();
-        EndDetail { warmup, series, stages, whole_flow, socket_drops, overrun_ns, idle_not_held, strangers }
+        EndDetail { warmup, wire, series, stages, whole_flow, socket_drops, overrun_ns, idle_not_held, strangers }
     }
 }
 
@@ -257,6 +260,26 @@ impl Figures {
             true => self.transactions == 0,
             false => self.bytes == 0,
         }
+    }
+
+    /// Packets on the wire in `seconds`: what both ends sent, so each packet is counted once.
+    pub fn packets(&self) -> Option<u64> {
+        Some(self.sent()?.packets)
+    }
+
+    /// Bytes of these packets with the headers of IP and of TCP or UDP; see [`PacketCounts::bytes`].
+    pub fn wire_bytes(&self) -> Option<u64> {
+        self.sent()?.bytes
+    }
+
+    /// The packets that both ends sent. The ends' windows differ a little, so it is their rates that add up.
+    fn sent(&self) -> Option<PacketCounts> {
+        let of = |end: &EndDetail, cpu: &EndCpu| {
+            let factor = if cpu.seconds > 0.0 { self.seconds / cpu.seconds } else { 0.0 };
+            Some(end.wire?.sent.scaled(factor))
+        };
+        let responder = of(&self.ends.responder, &self.cpu.responder)?;
+        Some(of(&self.ends.initiator, &self.cpu.initiator)?.plus(responder))
     }
 
     /// Transactions per second.

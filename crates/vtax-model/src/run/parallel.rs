@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::figures::{CpuFigures, EndCpu, Figures, RttFigures};
 use crate::{
     endpoint::Ends,
-    measurement::{EndReport, IntervalRtt, MachineCpu, ThreadCpu},
+    measurement::{EndReport, IntervalRtt, MachineCpu, ThreadCpu, WireCounts},
     run::BothEnds,
     workload::TestSpec,
 };
@@ -120,9 +120,14 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
     }
 }
 
-/// Returns the reports of the first pair's endpoints; unauthenticated peers are counted over all pairs.
+/// Returns the reports of the first pair's endpoints; packets and unauthenticated peers are counted over all pairs.
 fn ends(joined: &[Figures]) -> BothEnds {
     let mut ends = joined.first().map(|first| first.ends.clone()).unwrap_or_default();
+    let wire = |end: fn(&Figures) -> Option<WireCounts>| {
+        joined.iter().map(end).reduce(|sum, one| Some(sum?.plus(one?))).flatten()
+    };
+    ends.initiator.wire = wire(|one| one.ends.initiator.wire);
+    ends.responder.wire = wire(|one| one.ends.responder.wire);
     ends.responder.strangers = joined.iter().map(|one| one.ends.responder.strangers).fold(0, u64::saturating_add);
     ends
 }
@@ -221,6 +226,7 @@ impl MachineCpu {
 mod tests {
     use super::*;
     use crate::{
+        measurement::PacketCounts,
         options::TestOptions,
         units::{ByteSize, Span},
         workload::{Transport, Warmup, Workload},
@@ -284,6 +290,18 @@ mod tests {
         assert!((busy([["a", "b"], ["a", "b"]]) - 2.0).abs() < 1e-9);
         assert!((busy([["a", "b"], ["b", "c"]]) - 3.0).abs() < 1e-9, "b is an initiator's machine");
         assert!((busy([["a", "b"], ["c", "d"]]) - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn packets_of_pairs_add_up_if_all_are_known() {
+        let sent = PacketCounts::datagrams(500, 72, 28);
+        let known = EndReport { wire: Some(WireCounts { sent, received: sent }), ..end(1.0, 50_000) };
+        let packets = |other: &EndReport| {
+            let all = Figures::join_pairs(&spec(), &[pair(&known, ["a", "b"]), pair(other, ["c", "d"])], SKEW);
+            (all.packets(), all.wire_bytes())
+        };
+        assert_eq!(packets(&known), (Some(2_000), Some(200_000)));
+        assert_eq!(packets(&end(1.0, 50_000)), (None, None));
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct SampleReading {
     pub lost: Option<u64>,
     pub reordered: u64,
     pub retransmits: Option<u64>,
+    pub packets: Option<u64>,
+    pub wire_bytes: Option<u64>,
     /// Every figure that is compared or told.
     pub values: FigureValues,
     /// Round-trip times in nanoseconds; in the open loop from the moment the request was due.
@@ -130,6 +132,8 @@ impl SampleReading {
             lost,
             reordered,
             retransmits,
+            packets: figures.packets(),
+            wire_bytes: figures.wire_bytes(),
             values: FigureValues::of(figures),
             rtt: figures.rtt_ns.as_ref().map(|rtt| RttReading {
                 mean: rtt.mean,

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     cell::Cell,
     located::Source,
-    measurement::{EndReport, MachineCpu},
+    measurement::{EndReport, MachineCpu, PacketCounts, WireCounts},
     study::{Study, tests::PATH},
     units::ByteSize,
     workload::{Direction, TestKind, Workload},
@@ -101,12 +101,14 @@ fn noisy_bridge(cell: &Cell, _: Turn, round: u32) -> f64 {
 fn reports_whose_figures_overflow_are_joined_to_what_can_be_read() {
     let study = crate::study::tests::plain();
     let slice = crate::measurement::Slice { cpu: f64::MAX, retransmits: u64::MAX, seconds: 1.0, ..Default::default() };
+    let most = PacketCounts { packets: u64::MAX, with_payload: Some(u64::MAX), bytes: Some(u64::MAX) };
     let report = EndReport {
         bytes: u64::MAX,
         seconds: 1.0,
         lost: u64::MAX,
         reordered: u64::MAX,
         retransmits: u64::MAX,
+        wire: Some(WireCounts { sent: most, received: most }),
         slices: vec![slice],
         ..EndReport::default()
     };
@@ -118,8 +120,45 @@ fn reports_whose_figures_overflow_are_joined_to_what_can_be_read() {
         }
         let figures = Figures::join(&spec, true, &report, &report);
         let written = serde_json::to_string(&figures).expect("JSON");
-        assert_eq!(serde_json::from_str::<Figures>(&written).expect("readable").retransmits, Some(u64::MAX));
+        let read: Figures = serde_json::from_str(&written).expect("readable");
+        assert_eq!((read.retransmits, read.packets()), (Some(u64::MAX), Some(u64::MAX)));
     }
+}
+
+/// One TCP RR sample whose ends have sent these packets in these times.
+fn sent(initiator: (f64, Option<PacketCounts>), responder: (f64, Option<PacketCounts>)) -> Figures {
+    let study = crate::study::tests::plain();
+    let spec = study.cells.iter().find_map(|cell| Some(cell.net()?.spec(&study.plan))).expect("a cell");
+    let end = |(seconds, sent): (f64, Option<PacketCounts>)| {
+        // An end has received what the other one sent, which must not count twice.
+        let wire = sent.map(|sent| WireCounts { sent, received: PacketCounts::datagrams(77, 1, 28) });
+        EndReport { seconds, transactions: 10, wire, ..EndReport::default() }
+    };
+    Figures::join(&spec, true, &end(initiator), &end(responder))
+}
+
+#[test]
+fn a_packet_is_counted_where_it_is_sent() {
+    let packets = |packets| Some(PacketCounts::datagrams(packets, 72, 28));
+    let figures = sent((2.0, packets(100)), (2.5, packets(100)));
+    assert_eq!((figures.packets(), figures.wire_bytes()), (Some(180), Some(18_000)), "at the rates of both ends");
+    let one_end = sent((2.0, packets(100)), (2.0, None));
+    assert_eq!((one_end.packets(), one_end.wire_bytes()), (None, None));
+    let old_kernel = packets(100).map(|sent| PacketCounts { bytes: None, ..sent });
+    let figures = sent((2.0, packets(100)), (2.0, old_kernel));
+    assert_eq!((figures.packets(), figures.wire_bytes()), (Some(200), None));
+    let never = sent((2.0, packets(100)), (0.0, packets(100)));
+    assert_eq!(never.packets(), Some(100));
+}
+
+#[test]
+fn an_old_sample_has_no_packets() {
+    let mut value = serde_json::to_value(sent((2.0, None), (2.0, None))).expect("JSON");
+    assert!(value["ends"]["initiator"].get("wire").is_none());
+    value["ends"]["initiator"]["wire"] = serde_json::json!({ "sent": { "packets": 7 } });
+    let read: Figures = serde_json::from_value(value).expect("readable");
+    assert_eq!(read.ends.initiator.wire.map(|wire| (wire.sent.packets, wire.received.bytes)), Some((7, None)));
+    assert_eq!(read.packets(), None);
 }
 
 #[test]
