@@ -288,6 +288,8 @@ fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell, guests:
         lost_share: lost.map(|lost| lost_share(lost, arrived)),
         reordered: total(|reading| reading.reordered),
         retransmits: known(|reading| reading.retransmits),
+        packets: known(|reading| reading.packets),
+        wire_bytes: known(|reading| reading.wire_bytes),
         socket_drops: total(|reading| {
             reading.ends.initiator.socket_drops.saturating_add(reading.ends.responder.socket_drops)
         }),

@@ -355,6 +355,13 @@ pub struct SummaryRecord {
     /// TCP segments sent again, over all samples; absent if another program measured that does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
+    /// Packets on the wire, over all samples: what both ends' measured sockets sent. Absent where the kernel does not
+    /// count them per socket, or if another program measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+    /// Bytes of these packets with the headers of IP and of TCP or UDP, without Ethernet's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire_bytes: Option<u64>,
     /// UDP datagrams of the whole flows, warm-up with them, that a socket had no room for, over all samples.
     #[serde(default)]
     pub socket_drops: u64,
