@@ -154,6 +154,10 @@ const COLUMNS: [Column; 76] = [
     ("ns_per_kb", Estimated(SampleFigure::TimePerKb)),
 ];
 
+/// The last columns of networks.
+const PACKETS: [(&str, Value); 2] =
+    [("packets", One(|l| text(l.summary?.packets?))), ("wire_bytes", One(|l| text(l.summary?.wire_bytes?)))];
+
 fn published(figure: &PublishedFigure) -> String {
     format!("{}={}", figure.system.clone().unwrap_or_default(), figure.value)
 }
@@ -189,6 +193,9 @@ fn columns(of_disks: bool) -> Vec<(String, Value)> {
     }
     let later = Metric::secondary().filter(|metric| *metric != Metric::Cpu);
     columns.extend(later.flat_map(of_metric));
+    if !of_disks {
+        columns.extend(PACKETS.map(|(name, value)| (name.to_owned(), value)));
+    }
     columns
 }
 

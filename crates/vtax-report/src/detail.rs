@@ -29,11 +29,12 @@ fn table(block: &BlockCells<'_>, test: TestKind) -> Table {
     let (rows, columns) = (block.rows(), block.columns());
     let keys = rows.iter().flat_map(|row| columns.iter().map(move |column| (*row, *column)));
     let unit = unit(block, test);
-    let lines = keys.filter_map(|(row, column)| line(block.cell(row, column, test)?, unit));
+    let packets = block.records().filter(|record| record.cell.kind() == test).any(|record| packet(record).is_some());
+    let lines = keys.filter_map(|(row, column)| line(block.cell(row, column, test)?, unit, packets));
     Table {
         caption: quantity(test, unit),
         labels: vec![rows_head(&rows).into(), column_head(&block.columns()).into()],
-        groups: vec![Group::right("", heads(test, block.medium))],
+        groups: vec![Group::right("", heads(test, block.medium, packets))],
         rows: lines.collect(),
         ..Table::default()
     }
@@ -50,7 +51,7 @@ fn unit(block: &BlockCells<'_>, test: TestKind) -> ColumnUnit {
     ColumnUnit::of_metric(Metric::of(test), test, records.filter_map(figures).flatten())
 }
 
-fn heads(test: TestKind, medium: Medium) -> Vec<&'static str> {
+fn heads(test: TestKind, medium: Medium, packets: bool) -> Vec<&'static str> {
     let beside = Metric::of(test).beside().map(|(_, head)| head);
     let mut heads: Vec<&'static str> = beside.into_iter().collect();
     heads.extend(match test.is_transactions() {
@@ -63,21 +64,40 @@ fn heads(test: TestKind, medium: Medium) -> Vec<&'static str> {
         false if medium.is_tcp() => vec!["retransmits"],
         _ => vec![],
     });
+    heads.extend(packets.then_some("B/packet"));
     heads.push("n");
     heads
 }
 
-fn line(record: &CellRecord, unit: ColumnUnit) -> Option<TableRow> {
+fn line(record: &CellRecord, unit: ColumnUnit, packets: bool) -> Option<TableRow> {
     let summary = record.summary.as_ref()?;
-    let values = match record.cell.kind().is_transactions() {
+    let mut values: Vec<Value> = match record.cell.kind().is_transactions() {
         true => beside(summary, record.cell.kind())
             .into_iter()
             .chain(transactions(summary, record.cell.medium(), unit)?)
             .collect(),
         false => stream(summary, record, unit)?,
     };
+    if packets {
+        values.push(packet(record).map_or(Value::Absent, |bytes| format!("{bytes:.0}").into()));
+    }
+    values.push(samples(summary, record.cell.kind())?.to_string().into());
     let labels = vec![record.cell.row.to_string(), record.cell.column().to_string()];
     Some(TableRow::new(labels, values))
+}
+
+/// Returns the mean size of a packet on the wire, without the Ethernet header.
+fn packet(record: &CellRecord) -> Option<f64> {
+    let summary = record.summary.as_ref()?;
+    let (packets, bytes) = (summary.packets.filter(|packets| *packets > 0)?, summary.wire_bytes?);
+    Some(bytes as f64 / packets as f64)
+}
+
+fn samples(summary: &SummaryRecord, test: TestKind) -> Option<usize> {
+    match test.is_transactions() {
+        true => Some(summary.time_us()?.mean.n),
+        false => Some(summary.estimate(Metric::of(test).figure(test))?.n),
+    }
 }
 
 /// Returns the secondary figure, next to the primary quantity of the test.
@@ -97,7 +117,6 @@ fn transactions(summary: &SummaryRecord, medium: Medium, unit: ColumnUnit) -> Op
         of_times(|times| times.max),
     ];
     values.extend(medium.is_datagram().then(|| lost(summary)));
-    values.push(rtt.mean.n.to_string().into());
     Some(values)
 }
 
@@ -110,7 +129,6 @@ fn stream(summary: &SummaryRecord, record: &CellRecord, unit: ColumnUnit) -> Opt
         _ if medium.is_datagram() => values.extend([lost(summary), Value::count(summary.reordered)]),
         _ => {}
     }
-    values.push(goodput.n.to_string().into());
     Some(values)
 }
 

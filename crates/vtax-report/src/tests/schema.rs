@@ -2,6 +2,7 @@
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
+use vtax_model::measurement::{PacketCounts, WireCounts};
 use vtax_stats::{Confidence, StoppingRule, Width};
 
 use super::*;
@@ -46,6 +47,26 @@ fn a_stopping_rule_keeps_to_the_schema() {
         render(&document, &Options { detail: true, ..TERMINAL })
             .contains("3 to 30 rounds of 150 ms, until every 99 % interval")
     );
+}
+
+#[test]
+fn packets_keep_to_the_schema_and_have_a_size_in_details() {
+    let mut run = built_in("demo");
+    let detail = Options { detail: true, ..TERMINAL };
+    assert!(!render(&analyse(&run), &detail).contains("B/packet"), "nobody has counted them");
+    for sample in &mut run.samples {
+        let counts = PacketCounts::datagrams(1_000, 972, 28);
+        let wire = Some(WireCounts { sent: counts, received: counts });
+        sample.figures.ends.initiator.wire = wire;
+        sample.figures.ends.responder.wire = wire;
+    }
+    let document = analyse(&run);
+    let summary = document.cells[0].summary.as_ref().expect("measured");
+    let size = summary.wire_bytes.expect("known") as f64 / summary.packets.expect("known") as f64;
+    assert!((size - 1_000.0).abs() < 1.0, "{size}");
+    let text = render(&document, &detail);
+    assert!(text.contains("B/packet") && text.contains(" 1000 "), "{text}");
+    assert_eq!(errors(&validator(), &exported(&run)), Vec::<String>::new());
 }
 
 #[test]
