@@ -24,7 +24,6 @@ pub struct FindingWords {
 }
 
 impl FindingWords {
-    /// Returns the words for a finding.
     pub fn of(finding: &EvidenceFinding) -> FindingWords {
         FindingWords {
             test: test(finding),

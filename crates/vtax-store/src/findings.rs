@@ -23,7 +23,6 @@ pub struct FindingFilter {
     pub method: Option<Row>,
     /// Metric of the value.
     pub metric: Option<Metric>,
-    /// Kind of the test.
     pub test: Option<TestKind>,
     /// Host name of the machine.
     pub machine: Option<String>,

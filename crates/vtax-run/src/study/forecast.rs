@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use vtax_model::{
     cell::{Cell, Instrument},
-    run::{Experience, Forecast, Goal, Resolution, RunHeader, RunReadings, Unreachable},
+    metric::{Metric, SamplePercentile},
+    run::{Experience, Forecast, Goal, Resolution, RunHeader, RunReadings, SampleReading, Unreachable},
     units::Span,
 };
 use vtax_stats::planning::LEAST_FOR_NOISE;
@@ -144,13 +145,33 @@ pub(super) fn settle_by_pilot(run: &mut RunReadings) -> Piloted {
             let own = run.header.study.plan_of(run.header.study.answering(), run.header.quick);
             run.header.set_rounds(own.map_or(PILOT, |plan| plan.samples));
             let rounds = rounds(&run.header);
-            let shortfall = format!("{goal}: samples of the first {PILOT} rounds failed; using the study's {rounds}");
+            let shortfall = format!("{goal}: {}; using the study's {rounds}", nothing_known(run));
             Piloted { line: None, shortfall: Some(shortfall) }
         }
         (None, None) => {
-            let line = format!("samples of the first {PILOT} rounds failed, so the detectable difference is unknown");
+            let line = format!("{}, so the detectable difference is unknown", nothing_known(run));
             Piloted { line: Some(line), shortfall: None }
         }
+    }
+}
+
+/// The reason why the first rounds tell nothing of the metric.
+fn nothing_known(run: &RunReadings) -> String {
+    let withheld = |(metric, _): &(Metric, SamplePercentile)| {
+        let lacks = |sample: &SampleReading| {
+            let test = run.header.study.cells[sample.cell].kind();
+            test.metrics().contains(metric) && !sample.metric(*metric, test).is_finite()
+        };
+        run.samples.iter().any(lacks)
+    };
+    let percentile = run.header.metric.and_then(|metric| Some((metric, metric.percentile()?)));
+    match percentile.filter(withheld) {
+        Some((metric, percentile)) => format!(
+            "samples have fewer than {} transactions, too few for {}; use longer samples (--duration)",
+            percentile.least_transactions(),
+            metric.noun()
+        ),
+        None => format!("samples of the first {PILOT} rounds failed"),
     }
 }
 

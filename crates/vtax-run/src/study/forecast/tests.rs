@@ -146,6 +146,13 @@ fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
     assert!(line.is_none() && run.header.rounds() == PILOT);
 }
 
+#[test]
+fn a_pilot_whose_samples_are_too_short_for_a_percentile_says_so() {
+    let header = RunHeader { metric: Some(Metric::P99), unsettled: asked("5%").unsettled, ..plan(PILOT) };
+    let Piloted { shortfall, .. } = settle_by_pilot(&mut read(measured(header)));
+    insta::assert_snapshot!(shortfall.expect("told"), @"--show 5%: samples have fewer than 368 transactions, too few for p99; use longer samples (--duration); using the study's 11 rounds");
+}
+
 /// It is not a failure: there is a result, of as many rounds as a pilot has.
 #[test]
 fn a_budget_that_a_pilot_has_used_up_is_told() {
