@@ -2,7 +2,11 @@
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use vtax_model::measurement::{PacketCounts, WireCounts};
+use vtax_model::{
+    endpoint::Ends,
+    measurement::{PacketCounts, WireCounts},
+    run::EndLocation,
+};
 use vtax_stats::{Confidence, StoppingRule, Width};
 
 use super::*;
@@ -59,6 +63,7 @@ fn packets_keep_to_the_schema_and_have_a_size_in_details() {
         let wire = Some(WireCounts { sent: counts, received: counts });
         sample.figures.ends.initiator.wire = wire;
         sample.figures.ends.responder.wire = wire;
+        sample.figures.locations = Ends { initiator: EndLocation::Host, responder: EndLocation::Guest };
     }
     let document = analyse(&run);
     let summary = document.cells[0].summary.as_ref().expect("measured");
