@@ -2,7 +2,7 @@
 
 use vtax_model::{
     cell::{Block, ColumnKey, Instrument, Medium},
-    metric::{Metric, MetricFamily},
+    metric::{Metric, MetricFamily, SampleFigure},
     result::{CellRecord, FloorRecord, ResultDocument, RttTimes, SummaryRecord},
     workload::TestKind,
 };
@@ -64,7 +64,7 @@ fn heads(test: TestKind, medium: Medium, packets: bool) -> Vec<&'static str> {
         false if medium.is_tcp() => vec!["retransmits"],
         _ => vec![],
     });
-    heads.extend(packets.then_some("B/packet"));
+    heads.extend(packets.then_some(["B/packet", "ns/packet"]).into_iter().flatten());
     heads.push("n");
     heads
 }
@@ -80,6 +80,7 @@ fn line(record: &CellRecord, unit: ColumnUnit, packets: bool) -> Option<TableRow
     };
     if packets {
         values.push(packet(record).map_or(Value::Absent, |bytes| format!("{bytes:.0}").into()));
+        values.push(Value::figure(summary.estimate(SampleFigure::ThreadsPerPacket).map(|estimate| estimate.mean)));
     }
     values.push(samples(summary, record.cell.kind())?.to_string().into());
     let labels = vec![record.cell.row.to_string(), record.cell.column().to_string()];

@@ -43,6 +43,10 @@ pub enum SampleFigure {
     HostPerTransaction,
     /// The same for 1,024 bytes.
     HostPerKb,
+    /// CPU time of the measuring threads of both ends for a packet on the wire.
+    ThreadsPerPacket,
+    /// CPU time of the hosts for both ends and a packet on the wire.
+    HostPerPacket,
 }
 
 /// CPU time that was observed beside that of the measuring threads.
@@ -77,6 +81,10 @@ enum Source {
     Disks,
     /// Guests of which the host was observed.
     Guests,
+    /// Tests of networks only, if the kernel tells the packets of a socket.
+    Packets,
+    /// The same, of guests of which the host was observed.
+    GuestsPackets,
 }
 
 struct FigureEntry {
@@ -84,7 +92,8 @@ struct FigureEntry {
     /// In documents and tables for programs.
     name: &'static str,
     unit: FigureUnit,
-    per: WorkUnit,
+    /// Work of the tests that have it; `None` stands for all work.
+    per: Option<WorkUnit>,
     source: Source,
     told: Told,
     value: fn(&Figures) -> f64,
@@ -96,7 +105,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::Rate,
         name: "transactions_per_s",
         unit: FigureUnit::PerSecond,
-        per: WorkUnit::Transaction,
+        per: Some(WorkUnit::Transaction),
         source: Source::Networks,
         told: Told::Alone,
         value: Figures::rate,
@@ -105,7 +114,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::Iops,
         name: "iops",
         unit: FigureUnit::PerSecond,
-        per: WorkUnit::Transaction,
+        per: Some(WorkUnit::Transaction),
         source: Source::Disks,
         told: Told::Alone,
         value: Figures::rate,
@@ -114,7 +123,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::Rtt,
         name: "rtt_us",
         unit: FigureUnit::Microseconds,
-        per: WorkUnit::Transaction,
+        per: Some(WorkUnit::Transaction),
         source: Source::Counts,
         told: Told::AmongOthers,
         value: Figures::rtt_us,
@@ -123,7 +132,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::Goodput,
         name: "goodput_mbps",
         unit: FigureUnit::MegabitsPerSecond,
-        per: WorkUnit::Kilobyte,
+        per: Some(WorkUnit::Kilobyte),
         source: Source::Networks,
         told: Told::Alone,
         value: Figures::goodput_mbps,
@@ -132,7 +141,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::Throughput,
         name: "throughput_mb_per_s",
         unit: FigureUnit::MegabytesPerSecond,
-        per: WorkUnit::Kilobyte,
+        per: Some(WorkUnit::Kilobyte),
         source: Source::Disks,
         told: Told::Alone,
         value: |figures| figures.goodput_mbps() / 8.0,
@@ -141,7 +150,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::TimePerKb,
         name: "ns_per_kb",
         unit: FigureUnit::NanosecondsPerKb,
-        per: WorkUnit::Kilobyte,
+        per: Some(WorkUnit::Kilobyte),
         source: Source::Counts,
         told: Told::Alone,
         value: |figures| ns_per_kb(figures.goodput_mbps()),
@@ -150,7 +159,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::ThreadsPerTransaction,
         name: "cpu_threads_us_per_transaction",
         unit: FigureUnit::Microseconds,
-        per: WorkUnit::Transaction,
+        per: Some(WorkUnit::Transaction),
         source: Source::Threads,
         told: Told::Alone,
         value: Figures::threads_us_per_transaction,
@@ -159,7 +168,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::ThreadsPerKb,
         name: "cpu_threads_ns_per_kb",
         unit: FigureUnit::NanosecondsPerKb,
-        per: WorkUnit::Kilobyte,
+        per: Some(WorkUnit::Kilobyte),
         source: Source::Threads,
         told: Told::Alone,
         value: |figures| figures.threads_us_per_kb() * 1e3,
@@ -168,7 +177,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::MachinesPerTransaction,
         name: "cpu_us_per_transaction",
         unit: FigureUnit::Microseconds,
-        per: WorkUnit::Transaction,
+        per: Some(WorkUnit::Transaction),
         source: Source::Machines,
         told: Told::Alone,
         value: Figures::cpu_us_per_transaction,
@@ -177,7 +186,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::MachinesPerKb,
         name: "cpu_us_per_kb",
         unit: FigureUnit::MicrosecondsPerKb,
-        per: WorkUnit::Kilobyte,
+        per: Some(WorkUnit::Kilobyte),
         source: Source::Machines,
         told: Told::Alone,
         value: Figures::cpu_us_per_kb,
@@ -186,7 +195,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::Real,
         name: "real_s",
         unit: FigureUnit::Seconds,
-        per: WorkUnit::Kilobyte,
+        per: Some(WorkUnit::Kilobyte),
         source: Source::Counts,
         told: Told::AmongOthers,
         value: |figures| figures.file.map_or(f64::NAN, |file| file.real),
@@ -208,7 +217,7 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::HostPerTransaction,
         name: "host_cpu_us_per_transaction",
         unit: FigureUnit::Microseconds,
-        per: WorkUnit::Transaction,
+        per: Some(WorkUnit::Transaction),
         source: Source::Guests,
         told: Told::Alone,
         value: Figures::host_us_per_transaction,
@@ -217,10 +226,28 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::HostPerKb,
         name: "host_cpu_ns_per_kb",
         unit: FigureUnit::NanosecondsPerKb,
-        per: WorkUnit::Kilobyte,
+        per: Some(WorkUnit::Kilobyte),
         source: Source::Guests,
         told: Told::Alone,
         value: |figures| figures.host_us_per_kb() * 1e3,
+    },
+    FigureEntry {
+        figure: SampleFigure::ThreadsPerPacket,
+        name: "cpu_threads_ns_per_packet",
+        unit: FigureUnit::NanosecondsPerPacket,
+        per: None,
+        source: Source::Packets,
+        told: Told::Alone,
+        value: Figures::threads_ns_per_packet,
+    },
+    FigureEntry {
+        figure: SampleFigure::HostPerPacket,
+        name: "host_cpu_ns_per_packet",
+        unit: FigureUnit::NanosecondsPerPacket,
+        per: None,
+        source: Source::GuestsPackets,
+        told: Told::Alone,
+        value: Figures::host_ns_per_packet,
     },
 ];
 
@@ -228,7 +255,7 @@ const PERCENTILE: FigureEntry = FigureEntry {
     figure: SampleFigure::P99,
     name: "p99_us_of_samples",
     unit: FigureUnit::Microseconds,
-    per: WorkUnit::Transaction,
+    per: Some(WorkUnit::Transaction),
     source: Source::Counts,
     told: Told::Alone,
     value: |figures| SamplePercentile::P99.of(figures.rtt_ns.as_ref()),
@@ -282,9 +309,10 @@ impl SampleFigure {
             Source::Machines => observed.machines,
             Source::Guests => observed.guests,
             Source::Disks => test.is_of_disk(),
-            Source::Networks => !test.is_of_disk(),
+            Source::Networks | Source::Packets => !test.is_of_disk(),
+            Source::GuestsPackets => observed.guests && !test.is_of_disk(),
         };
-        self.entry().per == test.work_unit() && of_source
+        self.entry().per.is_none_or(|per| per == test.work_unit()) && of_source
     }
 
     /// Returns true if a figure with this mean was reported.

@@ -36,6 +36,10 @@ pub enum FigureUnit {
     MicrosecondsPerKb,
     /// For 1,024 bytes.
     MillisecondsPerKb,
+    /// For a packet on the wire.
+    NanosecondsPerPacket,
+    /// For a packet on the wire.
+    MicrosecondsPerPacket,
 }
 
 /// Units of one quantity with their powers of ten, smallest first.
@@ -54,6 +58,7 @@ const BYTES: Ladder =
     &[(FigureUnit::KilobytesPerSecond, 3), (FigureUnit::MegabytesPerSecond, 6), (FigureUnit::GigabytesPerSecond, 9)];
 const TIMES_PER_KB: Ladder =
     &[(FigureUnit::NanosecondsPerKb, -9), (FigureUnit::MicrosecondsPerKb, -6), (FigureUnit::MillisecondsPerKb, -3)];
+const TIMES_PER_PACKET: Ladder = &[(FigureUnit::NanosecondsPerPacket, -9), (FigureUnit::MicrosecondsPerPacket, -6)];
 
 impl FigureUnit {
     /// As in the caption of a table.
@@ -73,6 +78,8 @@ impl FigureUnit {
             FigureUnit::NanosecondsPerKb => "ns per KB",
             FigureUnit::MicrosecondsPerKb => "µs per KB",
             FigureUnit::MillisecondsPerKb => "ms per KB",
+            FigureUnit::NanosecondsPerPacket => "ns per packet",
+            FigureUnit::MicrosecondsPerPacket => "µs per packet",
         }
     }
 
@@ -96,7 +103,7 @@ impl FigureUnit {
     }
 
     fn ladder(self) -> Ladder {
-        let all = [COUNTS, TIMES, BITS, BYTES, TIMES_PER_KB];
+        let all = [COUNTS, TIMES, BITS, BYTES, TIMES_PER_KB, TIMES_PER_PACKET];
         all.into_iter().find(|ladder| ladder.iter().any(|(unit, _)| *unit == self)).unwrap_or_default()
     }
 }

@@ -282,6 +282,20 @@ impl Figures {
         Some(of(&self.ends.initiator, &self.cpu.initiator)?.plus(responder))
     }
 
+    /// ns of the measuring threads' CPU for a packet on the wire, both ends; not a number if the packets aren't known.
+    pub fn threads_ns_per_packet(&self) -> f64 {
+        self.per_packet(self.threads_cpu())
+    }
+
+    /// ns of the hosts' CPU for a packet on the wire.
+    pub fn host_ns_per_packet(&self) -> f64 {
+        self.per_packet(self.host_cpus() * self.seconds)
+    }
+
+    fn per_packet(&self, cpu: f64) -> f64 {
+        self.packets().filter(|packets| *packets > 0).map_or(f64::NAN, |packets| cpu * 1e9 / packets as f64)
+    }
+
     /// Transactions per second.
     pub fn rate(&self) -> f64 {
         self.typical(|slice| slice.transactions as f64 / slice.seconds, self.transactions as f64 / self.seconds)
