@@ -73,5 +73,5 @@ pub use store::{
 };
 pub use supervisor::Supervisor;
 pub use switch_port::SwitchPort;
-pub use utilization::Utilization;
+pub use utilization::{ServiceUtilization, Utilization};
 pub use vtax_guest::paths::PathState;

@@ -5,6 +5,8 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 use vtax_model::{domain::DomainState, topology::Name, units::ByteSize};
 
+use crate::ServiceUtilization;
+
 /// Domain in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DomainRow {
@@ -22,6 +24,9 @@ pub struct DomainRow {
     pub memory: ByteSize,
     /// Current utilization of its CPUs in percent, while it runs.
     pub utilization: Option<f64>,
+    /// CPU time that the host spends on its behalf, while it runs; for primary, on behalf of all domains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceUtilization>,
     /// Time since it was started, while it runs.
     pub uptime: Option<Duration>,
 }

@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
+use serde::{Deserialize, Serialize};
+use vtax_guest::guest_threads::{GuestThreadRole, guest_threads};
 use vtax_model::{domain::DomainState, topology::Name};
-use vtax_sys::cpu::{MachineMeter, MachineReading, process_time};
+use vtax_sys::cpu::{MachineMeter, MachineReading, process_time, task_times};
 
 use crate::BoundDomain;
 
@@ -16,13 +18,31 @@ pub struct Utilization {
     /// Utilization of the host's CPUs, without the share of domains.
     pub host: Option<f64>,
     domains: BTreeMap<Name, f64>,
+    services: BTreeMap<Name, ServiceUtilization>,
+}
+
+/// CPU time that the host spends on behalf of a domain, in percent of one CPU: everything but its virtual CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServiceUtilization {
+    /// Workers of vhost.
+    pub vhost: f64,
+    /// Threads of QEMU that serve one disk alone.
+    pub iothread: f64,
+    /// Storage daemons of its disks.
+    pub daemon: f64,
+    /// The rest of QEMU.
+    pub qemu: f64,
 }
 
 /// CPU time used up to a moment.
 struct UsedSoFar {
     machine: Option<MachineReading>,
     domains: BTreeMap<Name, Duration>,
+    services: BTreeMap<Name, ThreadTimes>,
 }
+
+/// CPU time of threads by their numbers in `/proc`.
+type ThreadTimes = BTreeMap<u32, (GuestThreadRole, Duration)>;
 
 impl Utilization {
     /// Watches the host and these domains for 0.2 s.
@@ -31,6 +51,7 @@ impl Utilization {
         let read = || UsedSoFar {
             machine: meter.as_ref().and_then(|meter| meter.read().ok()),
             domains: bound.iter().filter_map(|bound| Some((bound.name().clone(), used(bound)?))).collect(),
+            services: bound.iter().filter_map(|bound| Some((bound.name().clone(), thread_times(bound)?))).collect(),
         };
         let before = read();
         thread::sleep(WATCHED);
@@ -53,13 +74,73 @@ impl Utilization {
         Utilization {
             host: percent(span.busy().saturating_sub(of_domains), span.wall, span.cpus),
             domains: bound.iter().filter_map(of_domain).collect(),
+            services: after
+                .services
+                .iter()
+                .filter_map(|(name, after)| {
+                    Some((name.clone(), ServiceUtilization::between(before.services.get(name)?, after, span.wall)))
+                })
+                .collect(),
         }
+    }
+
+    /// Returns the host's CPU time on behalf of a domain; None if it doesn't run.
+    pub fn service_of(&self, domain: &Name) -> Option<ServiceUtilization> {
+        self.services.get(domain).copied()
+    }
+
+    /// Returns the host's CPU time on behalf of all domains that were watched.
+    pub fn all_services(&self) -> ServiceUtilization {
+        self.services.values().fold(ServiceUtilization::default(), |sum, of_domain| sum.plus(*of_domain))
     }
 
     /// Returns the time of a domain's vCPUs, including QEMU's work for it; None if it doesn't run.
     pub fn of(&self, domain: &Name) -> Option<f64> {
         self.domains.get(domain).copied()
     }
+}
+
+impl ServiceUtilization {
+    /// A thread that was started in between used all of its time in it.
+    fn between(before: &ThreadTimes, after: &ThreadTimes, wall: Duration) -> ServiceUtilization {
+        let mut sum = ServiceUtilization::default();
+        for (thread, (role, time)) in after {
+            let earlier = before.get(thread).map_or(Duration::ZERO, |(_, earlier)| *earlier);
+            let share = 100.0 * time.saturating_sub(earlier).as_secs_f64() / wall.as_secs_f64();
+            match role {
+                GuestThreadRole::Vcpu => {}
+                GuestThreadRole::Vhost => sum.vhost += share,
+                GuestThreadRole::Iothread => sum.iothread += share,
+                GuestThreadRole::Daemon => sum.daemon += share,
+                GuestThreadRole::Qemu => sum.qemu += share,
+            }
+        }
+        sum
+    }
+
+    fn plus(self, other: ServiceUtilization) -> ServiceUtilization {
+        ServiceUtilization {
+            vhost: self.vhost + other.vhost,
+            iothread: self.iothread + other.iothread,
+            daemon: self.daemon + other.daemon,
+            qemu: self.qemu + other.qemu,
+        }
+    }
+
+    /// Returns the sum.
+    pub fn total(&self) -> f64 {
+        self.vhost + self.iothread + self.daemon + self.qemu
+    }
+}
+
+/// None if the domain doesn't run.
+fn thread_times(bound: &BoundDomain) -> Option<ThreadTimes> {
+    if bound.state() != DomainState::Active {
+        return None;
+    }
+    let qemu = bound.qemu()?;
+    let threads = guest_threads(qemu.process(), Some(qemu.launch())).ok()?.into_iter();
+    Some(threads.filter_map(|(thread, role)| Some((thread, (role, task_times(thread).ok()?.busy())))).collect())
 }
 
 /// A bound domain has a QEMU, too, whose CPUs are stopped.
@@ -87,6 +168,21 @@ mod tests {
         assert_eq!(percent(ms(100), ms(200), 4), Some(12.5));
         assert_eq!(percent(ms(500), ms(200), 2), Some(100.0));
         assert_eq!((percent(ms(1), ms(0), 2), percent(ms(1), ms(200), 0)), (None, None));
+    }
+
+    #[test]
+    fn work_for_a_domain_is_counted_without_its_cpus() {
+        let ms = |ms| Duration::from_millis(ms);
+        let before = [(1, (GuestThreadRole::Qemu, ms(500))), (2, (GuestThreadRole::Vcpu, ms(900)))].into();
+        let after = [
+            (1, (GuestThreadRole::Qemu, ms(510))),
+            (2, (GuestThreadRole::Vcpu, ms(1_100))),
+            (3, (GuestThreadRole::Vhost, ms(50))),
+        ];
+        let found = ServiceUtilization::between(&before, &after.into(), ms(200));
+        let expected = ServiceUtilization { vhost: 25.0, qemu: 5.0, ..ServiceUtilization::default() };
+        assert_eq!(found, expected);
+        assert_eq!((found.total(), found.plus(found).total()), (30.0, 60.0));
     }
 
     /// Not averaged since boot: a busy loop shows immediately.

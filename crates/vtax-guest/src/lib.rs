@@ -16,6 +16,7 @@ pub mod disk_threads;
 mod elf;
 mod error;
 mod files;
+pub mod guest_threads;
 pub mod home;
 pub mod image;
 pub mod kernel;

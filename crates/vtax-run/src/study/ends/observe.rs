@@ -9,13 +9,17 @@
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
 };
 
-use vtax_guest::{disk_threads::DiskThreads, launch::Launch, threads::Threads, vdisk::DiskLaunch};
+use vtax_guest::{
+    guest_threads::{GuestThreadRole, guest_threads},
+    launch::Launch,
+    vdisk::DiskLaunch,
+};
 use vtax_model::{
     guest::Accelerator,
     run::{ClockReading, GuestCpu, HostCpu},
@@ -221,16 +225,6 @@ fn window(spec: &TestSpec) -> Option<(Duration, Duration)> {
     known.then(|| (warmup.0 + inset, warmup.0 + spec.duration.0 - inset))
 }
 
-/// Role of a thread in its guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Vcpu,
-    Vhost,
-    Iothread,
-    Daemon,
-    Qemu,
-}
-
 struct Reading {
     at: Instant,
     machine: MachineTimes,
@@ -241,7 +235,7 @@ struct Reading {
 /// The times of one guest's threads, by their numbers.
 #[derive(Default)]
 struct GuestReading {
-    threads: BTreeMap<u32, (Role, TaskTimes)>,
+    threads: BTreeMap<u32, (GuestThreadRole, TaskTimes)>,
     exits: Option<u64>,
 }
 
@@ -269,27 +263,11 @@ impl Reading {
     }
 }
 
-impl ServedDisks {
-    /// The iothreads and the daemons' threads that serve these disks. None if QEMU has exited.
-    fn threads(&self) -> Option<[BTreeSet<u32>; 2]> {
-        let DiskThreads { iothreads, daemons } = DiskThreads::of(&self.launch, self.qemu.process).ok()?;
-        Some([iothreads.into_values().collect(), daemons.into_values().flatten().collect()])
-    }
-}
-
 impl GuestReading {
     /// None if QEMU has exited.
     fn read(guest: &Observed) -> Option<GuestReading> {
-        let Threads { main, vcpus, vhost, others } = Threads::by_name(guest.qemu.process).ok()?;
-        let [iothreads, daemons] = match &guest.disks {
-            Some(disks) => disks.threads()?,
-            None => Default::default(),
-        };
-        let of = |role| move |thread: u32| (thread, role);
-        let own = |thread: u32| (thread, if iothreads.contains(&thread) { Role::Iothread } else { Role::Qemu });
-        let service = std::iter::once(main).chain(others).map(own).chain(daemons.into_iter().map(of(Role::Daemon)));
-        let vcpus = vcpus.into_iter().map(|vcpu| vcpu.thread).map(of(Role::Vcpu));
-        let all = vcpus.chain(vhost.into_iter().map(of(Role::Vhost))).chain(service);
+        let launch = guest.disks.as_ref().map(|disks| &disks.launch);
+        let all = guest_threads(guest.qemu.process, launch).ok()?.into_iter();
         // A worker may have ended since.
         let threads = all.filter_map(|(thread, role)| Some((thread, (role, task_times(thread).ok()?)))).collect();
         Some(GuestReading { threads, exits: kvm_exits(guest.qemu.process.pid.0) })
@@ -301,20 +279,20 @@ impl GuestReading {
         for (thread, (role, times)) in &self.threads {
             let span = before.threads.get(thread).map_or(*times, |(_, earlier)| times.since(*earlier));
             let busy: f64 = span.busy().as_secs_f64();
-            if (role, guest.qemu.accel) != (&Role::Vcpu, Accelerator::Tcg) {
+            if (role, guest.qemu.accel) != (&GuestThreadRole::Vcpu, Accelerator::Tcg) {
                 kernel += span.system.as_secs_f64();
             }
             match (role, guest.qemu.accel) {
-                (Role::Vcpu, Accelerator::Tcg) => inside += busy,
-                (Role::Vcpu, Accelerator::Kvm) => {
+                (GuestThreadRole::Vcpu, Accelerator::Tcg) => inside += busy,
+                (GuestThreadRole::Vcpu, Accelerator::Kvm) => {
                     // Ticks, which may say more than the clock does.
                     let own = span.guest.as_secs_f64().min(busy);
                     (inside, qemu) = (inside + own, qemu + busy - own);
                 }
-                (Role::Vhost, _) => vhost += busy,
-                (Role::Iothread, _) => iothread += busy,
-                (Role::Daemon, _) => daemon += busy,
-                (Role::Qemu, _) => qemu += busy,
+                (GuestThreadRole::Vhost, _) => vhost += busy,
+                (GuestThreadRole::Iothread, _) => iothread += busy,
+                (GuestThreadRole::Daemon, _) => daemon += busy,
+                (GuestThreadRole::Qemu, _) => qemu += busy,
             }
         }
         GuestCpu {

@@ -113,6 +113,7 @@ mod tests {
             vcpus,
             memory: memory.parse().expect("a size"),
             utilization: None,
+            service: None,
             uptime: None,
         }
     }

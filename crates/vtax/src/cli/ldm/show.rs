@@ -132,7 +132,11 @@ fn rows(
     named: &[Name],
 ) -> Result<Vec<DomainRow>, Stop> {
     named.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
-    let mut rows = vec![DomainRow { utilization: used.host, ..primary(all, &survey.bound, host) }];
+    let mut rows = vec![DomainRow {
+        utilization: used.host,
+        service: Some(used.all_services()),
+        ..primary(all, &survey.bound, host)
+    }];
     rows.extend(all.domains.iter().map(
         |(name, domain)| match survey.bound.iter().find(|bound| bound.name() == name) {
             Some(bound) => with_resources(bound, used),
@@ -160,6 +164,7 @@ fn primary(all: &Configuration, bound: &[BoundDomain], host: &HostCapacity) -> D
         vcpus: host.cpus().len().saturating_sub(cpus) as u32,
         memory: ByteSize(host.memory.0.saturating_sub(memory)),
         utilization: None,
+        service: None,
         uptime: Some(host.uptime),
     }
 }
@@ -175,6 +180,7 @@ fn with_resources(bound: &BoundDomain, used: &Utilization) -> DomainRow {
         vcpus: bound.bindings.vcpus,
         memory: bound.bindings.memory,
         utilization: used.of(bound.name()),
+        service: used.service_of(bound.name()),
         uptime: bound.uptime(),
     }
 }
@@ -188,6 +194,7 @@ fn inactive(name: &Name, domain: &Constraints, machine: &HostCapacity) -> Domain
         vcpus: domain.vcpus(machine.threads_per_core()),
         memory: domain.memory.unwrap_or(ByteSize(0)),
         utilization: None,
+        service: None,
         uptime: None,
     }
 }

@@ -35,7 +35,7 @@ fn times(run: u64, guest: u64) -> TaskTimes {
     TaskTimes { run: Some(ms(run)), guest: ms(guest), ..TaskTimes::default() }
 }
 
-fn of_guest<const N: usize>(threads: [(u32, Role, TaskTimes); N], exits: Option<u64>) -> GuestReading {
+fn of_guest<const N: usize>(threads: [(u32, GuestThreadRole, TaskTimes); N], exits: Option<u64>) -> GuestReading {
     GuestReading { threads: threads.map(|(thread, role, times)| (thread, (role, times))).into(), exits }
 }
 
@@ -50,12 +50,16 @@ fn the_observed_time_lies_within_the_measured() {
 
 /// vCPUs 40 ms, 30 of them in the guest; vhost 8 ms; main loop 3 ms, a worker that began 2 ms.
 fn span(accel: Accelerator) -> GuestCpu {
-    let before = [(1, Role::Qemu, times(5, 0)), (2, Role::Vcpu, times(100, 90)), (3, Role::Vhost, times(1, 0))];
+    let before = [
+        (1, GuestThreadRole::Qemu, times(5, 0)),
+        (2, GuestThreadRole::Vcpu, times(100, 90)),
+        (3, GuestThreadRole::Vhost, times(1, 0)),
+    ];
     let after = [
-        (1, Role::Qemu, times(8, 0)),
-        (2, Role::Vcpu, times(140, 120)),
-        (3, Role::Vhost, times(9, 0)),
-        (4, Role::Qemu, times(2, 0)),
+        (1, GuestThreadRole::Qemu, times(8, 0)),
+        (2, GuestThreadRole::Vcpu, times(140, 120)),
+        (3, GuestThreadRole::Vhost, times(9, 0)),
+        (4, GuestThreadRole::Qemu, times(2, 0)),
     ];
     of_guest(after, Some(1_500)).since(&of_guest(before, Some(1_000)), &observed(accel))
 }
@@ -80,8 +84,8 @@ fn under_tcg_a_vcpu_is_emulation() {
 
 #[test]
 fn a_guest_has_no_more_time_than_its_thread() {
-    let before = of_guest([(2, Role::Vcpu, times(0, 0))], None);
-    let after = of_guest([(2, Role::Vcpu, times(7, 10))], None);
+    let before = of_guest([(2, GuestThreadRole::Vcpu, times(0, 0))], None);
+    let after = of_guest([(2, GuestThreadRole::Vcpu, times(7, 10))], None);
     let GuestCpu { guest, qemu, exits, .. } = after.since(&before, &observed(Accelerator::Kvm));
     near([guest, qemu, 0.0], [0.007, 0.0, 0.0]);
     assert_eq!(exits, None);
@@ -146,10 +150,10 @@ fn readings_end_with_the_program_or_with_its_time() {
 fn threads_of_disks_are_told_apart_and_their_kernel_time_is_a_share() {
     let with_kernel = |run, system| TaskTimes { system: ms(system), ..times(run, 0) };
     let after = [
-        (1, Role::Qemu, with_kernel(10, 4)),
-        (2, Role::Vcpu, with_kernel(100, 30)),
-        (3, Role::Iothread, with_kernel(20, 15)),
-        (4, Role::Daemon, with_kernel(40, 25)),
+        (1, GuestThreadRole::Qemu, with_kernel(10, 4)),
+        (2, GuestThreadRole::Vcpu, with_kernel(100, 30)),
+        (3, GuestThreadRole::Iothread, with_kernel(20, 15)),
+        (4, GuestThreadRole::Daemon, with_kernel(40, 25)),
     ];
     let cost = |accel| of_guest(after, None).since(&of_guest([], None), &observed(accel));
     let GuestCpu { guest, iothread, daemon, qemu, kernel, .. } = cost(Accelerator::Tcg);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use vtax_domain::{Bindings, BoundDisk, DomainRow};
+use vtax_domain::{Bindings, BoundDisk, DomainRow, ServiceUtilization};
 use vtax_lab::io::{IoEntry, IoKind};
 use vtax_model::{
     domain::{Configuration, Constraints, CpuDemand, DomainDevice, LinkProp, VirtualNic},
@@ -35,8 +35,10 @@ pub(super) fn domains(
             }
             let now = now.filter(|now| differs(*resource, now, domain));
             text += &resource_lines(*resource, now.unwrap_or(domain), all);
-            if *resource == Resource::Disk {
-                text += &disks::parseable_paths(&row.name, paths);
+            match resource {
+                Resource::Disk => text += &disks::parseable_paths(&row.name, paths),
+                Resource::Util => text.extend(row.service.as_ref().map(service)),
+                _ => {}
             }
             if now.is_some() {
                 let pending = resource_lines(*resource, domain, all);
@@ -73,7 +75,14 @@ fn resource_lines(resource: Resource, domain: &Constraints, all: &Configuration)
             let group = domain.console.group.as_ref().map(Name::as_str).unwrap_or_default();
             format!("VCONS|group={group}|port={port}\n")
         }
+        // Measured, not configured.
+        Resource::Util => String::new(),
     }
+}
+
+fn service(of: &ServiceUtilization) -> String {
+    let ServiceUtilization { vhost, iothread, daemon, qemu } = of;
+    format!("HOSTCPU|vhost={vhost:.1}|iothread={iothread:.1}|daemon={daemon:.1}|qemu={qemu:.1}\n")
 }
 
 fn vnet(vnet: &VirtualNic, all: &Configuration) -> String {

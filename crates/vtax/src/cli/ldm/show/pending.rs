@@ -27,6 +27,7 @@ pub(super) fn differs(resource: Resource, now: &Constraints, wanted: &Constraint
         Resource::Disk => now.disks != wanted.disks,
         Resource::Physio => now.io != wanted.io,
         Resource::Console => now.console != wanted.console,
+        Resource::Util => false,
     }
 }
 

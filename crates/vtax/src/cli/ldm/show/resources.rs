@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use clap::ValueEnum;
 use serde::Serialize;
 use strum::VariantArray;
-use vtax_domain::{Bindings, DomainRow, ServedSwitch};
+use vtax_domain::{Bindings, DomainRow, ServedSwitch, ServiceUtilization};
 use vtax_model::{
     domain::{Configuration, Constraints, CpuDemand, DomainDevice, FunctionSettings, PRIMARY, Switch, VirtualNic},
     topology::Name,
@@ -36,6 +36,9 @@ pub(crate) enum Resource {
     Physio,
     /// Console settings
     Console,
+    /// CPU time that the host spends on the domain's behalf
+    #[value(alias = "utilization")]
+    Util,
 }
 
 impl Resource {
@@ -56,8 +59,12 @@ pub(super) fn blocks(
         let domain = all.domain(&row.name).expect("rows are of domains");
         let now = now.get(&row.name);
         let of_resource = |resource: &Resource| {
-            let paths = if *resource == Resource::Disk { disks::path_lines(&row.name, paths) } else { String::new() };
-            with_pending(*resource, &row.name, now, domain, all) + &paths
+            let watched = match resource {
+                Resource::Disk => disks::path_lines(&row.name, paths),
+                Resource::Util => row.service.as_ref().map(service).unwrap_or_default(),
+                _ => String::new(),
+            };
+            with_pending(*resource, &row.name, now, domain, all) + &watched
         };
         head + "\n" + &resources.iter().map(of_resource).collect::<String>()
     };
@@ -143,7 +150,19 @@ fn of_resource(resource: Resource, name: &Name, domain: &Constraints, all: &Conf
         Resource::Physio => devices(&domain.io),
         Resource::Console if name.as_str() == PRIMARY => String::new(),
         Resource::Console => console(name, domain, all),
+        // Measured, not configured.
+        Resource::Util => String::new(),
     }
+}
+
+/// Returns the block of the host's CPU time, in percent of one CPU.
+fn service(of: &ServiceUtilization) -> String {
+    let ServiceUtilization { vhost, iothread, daemon, qemu } = *of;
+    let heads = ["VHOST", "IOTHREAD", "DAEMON", "QEMU", "TOTAL"];
+    let line = |cells: [String; 5]| cells.map(|cell| format!("{cell:<10}")).concat();
+    let figures = [vhost, iothread, daemon, qemu, of.total()].map(|share| format!("{share:.1}%"));
+    let (heads, figures) = (line(heads.map(str::to_owned)), line(figures));
+    format!("HOST CPU\n    {}\n    {}\n\n", heads.trim_end(), figures.trim_end())
 }
 
 fn control(domain: &Constraints) -> String {
@@ -333,6 +352,7 @@ mod tests {
             vcpus: 1,
             memory: "128M".parse().expect("a size"),
             utilization: Some(0.5),
+            service: Some(ServiceUtilization { vhost: 12.0, qemu: 3.5, ..ServiceUtilization::default() }),
             uptime: Some(Duration::from_secs(60)),
         }
     }
