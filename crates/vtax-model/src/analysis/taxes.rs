@@ -187,6 +187,7 @@ mod tests {
     use super::*;
     use crate::{
         cell::{BlockTest, NetBlock},
+        metric::SamplePercentile,
         units::Mtu,
         workload::Transport,
     };
@@ -227,6 +228,41 @@ mod tests {
             }
             let share = f64::from(covered) / 2_000.0;
             assert!((0.93..0.99).contains(&share), "{rounds} rounds: {share}");
+        }
+    }
+
+    /// The 99th percentile of as few transactions as a sample may have. Two in a hundred are slow, so that it is the median
+    /// of the slow ones, which take `planted` times as long.
+    fn p99(random: &mut Xoshiro256PlusPlus, level: f64, planted: f64) -> f64 {
+        let transactions = SamplePercentile::P99.least_transactions() as usize;
+        let mut times: Vec<f64> = (0..transactions)
+            .map(|_| {
+                let slow = random.next_u64().is_multiple_of(50);
+                level * (0.3 * normal(random)).exp() * if slow { 8.0 * planted } else { 1.0 }
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        times[(0.99 * transactions as f64).ceil() as usize - 1]
+    }
+
+    #[test]
+    fn the_interval_of_a_p99_covers_a_planted_tail() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(2);
+        for (rounds, planted) in [(8, 1.0), (11, 1.3), (25, 2.0)] {
+            let mut covered = 0;
+            for _ in 0..400 {
+                let pairs: Vec<Pair> = (0..rounds)
+                    .map(|_| {
+                        let level = 50.0 * (0.1 * normal(&mut random)).exp();
+                        Pair { baseline: p99(&mut random, level, 1.0), cell: p99(&mut random, level, planted) }
+                    })
+                    .collect();
+                let tax = PairedTax::of(&pairs, Confidence::P95).expect("enough rounds");
+                covered += u32::from((tax.low..=tax.high).contains(&planted));
+            }
+            let share = f64::from(covered) / 400.0;
+            // The bounds are three standard errors of 400 trials around 0.95 and above.
+            assert!((0.917..=1.0).contains(&share), "{rounds} rounds: {share}");
         }
     }
 }
