@@ -231,13 +231,13 @@ mod tests {
         }
     }
 
-    /// The 99th percentile of as few transactions as a sample may have. Two in a hundred are slow, so that it is the median
-    /// of the slow ones, which take `planted` times as long.
+    /// The 99th percentile of as few transactions as a sample may have. Four in a hundred are slow, so that it is one of
+    /// these, which take `planted` times as long.
     fn p99(random: &mut Xoshiro256PlusPlus, level: f64, planted: f64) -> f64 {
         let transactions = SamplePercentile::P99.least_transactions() as usize;
         let mut times: Vec<f64> = (0..transactions)
             .map(|_| {
-                let slow = random.next_u64().is_multiple_of(50);
+                let slow = random.next_u64().is_multiple_of(25);
                 level * (0.3 * normal(random)).exp() * if slow { 8.0 * planted } else { 1.0 }
             })
             .collect();
