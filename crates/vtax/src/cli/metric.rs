@@ -16,3 +16,23 @@ pub(super) const METRICS: [Choice<ChosenMetric>; 6] = [
     ("cpu", "CPU time of both endpoints' threads, or of fio's", ChosenMetric(Some(Metric::Cpu))),
     ("host-cpu", "CPU time of the hosts for both endpoints, including guests", ChosenMetric(Some(Metric::HostCpu))),
 ];
+
+/// Returns the name of a metric on the command line and in lists.
+pub(super) fn word(metric: Metric) -> &'static str {
+    match metric {
+        Metric::P999 => "p99.9",
+        Metric::HostCpu => "host-cpu",
+        other => other.name(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_has_one_name() {
+        let named = METRICS.iter().filter_map(|(name, _, chosen)| Some((*name, chosen.0?)));
+        named.for_each(|(name, metric)| assert_eq!(name, word(metric)));
+    }
+}

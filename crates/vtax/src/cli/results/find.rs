@@ -14,7 +14,7 @@ use vtax_report::{Column, FindingWords};
 use vtax_store::{FindingFilter, Store, StoreError};
 
 use crate::{
-    cli::{answer, lists},
+    cli::{answer, lists, metric::word},
     exit::{Exit, Stop},
     one_of::{Choice, one_of},
     whole_number::whole,
@@ -58,9 +58,9 @@ pub(crate) struct FindArgs {
 }
 
 fn metrics() -> impl TypedValueParser<Value = Metric> {
-    let names = Metric::ALL.map(|metric| PossibleValue::new(metric.name()).help(metric.described()));
+    let names = Metric::ALL.map(|metric| PossibleValue::new(word(metric)).help(metric.described()));
     PossibleValuesParser::new(names).map(|text| {
-        let named = Metric::ALL.into_iter().find(|metric| metric.name() == text);
+        let named = Metric::ALL.into_iter().find(|metric| word(*metric) == text);
         named.expect("clap refuses other words")
     })
 }
@@ -165,7 +165,7 @@ fn table(findings: &[EvidenceFinding], remark: String, now: Timestamp) -> String
         let mtu = finding.cell.mtu().map_or(String::new(), |mtu| mtu.to_string());
         let caveat = finding.setting.caveat().map_or(String::new(), |caveat| format!(" ({caveat})"));
         let run = format!("{}{caveat}", finding.run);
-        let (row, metric) = (finding.cell.row.to_string(), finding.metric.name().to_owned());
+        let (row, metric) = (finding.cell.row.to_string(), word(finding.metric).to_owned());
         [row, test, mtu, metric, value, tax, verdict, age(&finding.started, now), run]
     };
     let columns = [
