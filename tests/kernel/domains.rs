@@ -149,6 +149,9 @@ fn a_domain_is_bound_runs_and_goes() {
     assert_eq!(host.state("mars"), "active");
     host.wait_for_boot("mars");
     assert!(host.refused("unbind mars").contains("stop it first"));
+    let told = host.ldm("list -o util primary mars");
+    assert_eq!(told.matches("HOST CPU\n    VHOST ").count(), 2, "{told}");
+    assert_eq!(host.ldm("list -p -o util mars").matches("HOSTCPU|vhost=").count(), 1);
 
     // A NIC is added and removed while it runs, and one that it was started with is removed at its next start.
     host.ldm("add-vnet maxbw=100M net1 vsw0 mars");
