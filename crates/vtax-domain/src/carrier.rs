@@ -11,6 +11,7 @@ use vtax_model::domain::LinkProp;
 use crate::{
     bound::BoundDomain,
     error::BindError,
+    host::HostNet,
     site::{DomainSite, plugged_index},
 };
 
@@ -35,6 +36,7 @@ pub(crate) struct TapCarrier {
 #[derive(Debug)]
 pub(crate) struct CarrierFollower {
     nics: Vec<FollowingNic>,
+    host: HostNet,
     shown: BTreeMap<FollowingNic, bool>,
 }
 
@@ -56,8 +58,8 @@ impl BoundDomain {
 }
 
 impl CarrierFollower {
-    pub(crate) fn new(domain: &BoundDomain) -> CarrierFollower {
-        CarrierFollower { nics: domain.following(), shown: BTreeMap::new() }
+    pub(crate) fn new(domain: &BoundDomain, host: &HostNet) -> CarrierFollower {
+        CarrierFollower { nics: domain.following(), host: host.clone(), shown: BTreeMap::new() }
     }
 
     /// Returns true if there is nothing to follow.
@@ -73,7 +75,7 @@ impl CarrierFollower {
         if self.is_idle() {
             return Ok(());
         }
-        let mut site = DomainSite::open()?;
+        let mut site = DomainSite::open(&self.host)?;
         for nic in &self.nics {
             let carrier = site.link(&nic.uplink)?.is_some_and(|link| link.up && link.lower_up);
             let change = change(&mut self.shown, nic, carrier, &mut show);

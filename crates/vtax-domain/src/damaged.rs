@@ -127,7 +127,7 @@ impl LockedDomains<'_> {
                 continue;
             }
             if let Opened::Damaged(damaged) = Journal::<DomainStep>::open_any(journals, object.as_str())? {
-                remove(&object, &mut DomainSite::open()?)?;
+                remove(&object, &mut self.site()?)?;
                 let (error, path) = damaged.set_aside()?;
                 kept.push(KeptRecord { object, error, path });
             }

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use serde::{Deserialize, Serialize};
 use vtax_guest::{
     image,
     launch::{Boot, DOMAIN_DRIVERS, Launch},
@@ -35,6 +36,7 @@ use crate::{
     damaged::{self, KeptRecord},
     disk,
     error::BindError,
+    host::HostNet,
     host_io::HostIo,
     locked::{LockedDomains, WantedDomains},
     plan::{self, BindRequest, DomainEngine},
@@ -54,11 +56,13 @@ pub(crate) const QEMU: &str = "qemu";
 pub struct Domains {
     world: World,
     folder: PathBuf,
+    net: HostNet,
     ldm: Vec<OsString>,
 }
 
 /// Way of stopping a domain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StopMode {
     /// Requests a shutdown, and stops the domain after this time.
     Orderly(Duration),
@@ -76,8 +80,16 @@ impl StopMode {
 impl Domains {
     /// Opens the bound domains of the host whose run-time files are in `name` below the user's. `ldm` are the
     /// command-line words that make this program act on the same host; the verb follows.
-    pub fn new(world: &World, name: &str, ldm: Vec<OsString>) -> Domains {
-        Domains { world: world.clone(), folder: world.folder(name), ldm }
+    pub(crate) fn new(world: &World, name: &str, net: HostNet, ldm: Vec<OsString>) -> Domains {
+        Domains { world: world.clone(), folder: world.folder(name), net, ldm }
+    }
+
+    pub(crate) fn net(&self) -> &HostNet {
+        &self.net
+    }
+
+    pub(crate) fn site(&self) -> Result<DomainSite, BindError> {
+        DomainSite::open(&self.net)
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -88,6 +100,7 @@ impl Domains {
     pub(crate) fn command(&self, verb: &[&str]) -> io::Result<Command> {
         let mut command = Command::new(env::current_exe()?);
         command.args(&self.ldm).args(verb);
+        self.net.mark(&mut command);
         Ok(command)
     }
 
@@ -259,7 +272,7 @@ impl LockedDomains<'_> {
         let mut journal = Journal::<DomainStep>::create(&self.journals(), domain.as_str(), KIND, bindings)?;
         // It is removed with the journal, so it exists only if the journal does.
         directory::create_private(&directory).map_err(BindError::file("create", &directory))?;
-        let mut site = DomainSite::open()?;
+        let mut site = self.site()?;
         let begin = vec![DomainStep::Begin { directory: directory.clone() }].into_iter().chain(parts).collect();
         let mut built = journal.execute(begin, &mut site).map(drop);
         if built.is_ok() {
@@ -295,7 +308,7 @@ impl LockedDomains<'_> {
         supervisor_process::end(&self.directory(domain));
         self.end_renewal(domain);
         let journal = Journal::open(&self.journals(), domain.as_str())?;
-        self.undo_all(journal, &mut DomainSite::open()?, domain)
+        self.undo_all(journal, &mut self.site()?, domain)
     }
 
     /// Starts a bound domain.
@@ -398,7 +411,7 @@ impl LockedDomains<'_> {
         self.end_renewal(domain);
         self.end_qemu(domain)?;
         let journal = Journal::open(&self.journals(), domain.as_str())?;
-        self.undo_all(journal, &mut DomainSite::open()?, domain)
+        self.undo_all(journal, &mut self.site()?, domain)
     }
 }
 

@@ -3,18 +3,22 @@
 use std::{fmt, io, path::Path, path::PathBuf};
 
 use vtax_change::pci::PciChangeError;
-use vtax_guest::GuestError;
+use vtax_guest::{GuestError, locate::LocateError};
 use vtax_journal::{ExecuteError, JournalError, UndoBatchError, UndoErrors};
-use vtax_lab::{LabError, io::AssignError};
+use vtax_lab::{
+    LabError,
+    io::{AssignError, VfError},
+};
 use vtax_model::{
-    domain::{DomainError, DomainState, PortRange},
+    domain::{DomainError, DomainState, PortRange, UserName},
+    endpoint::LabHost,
     method::Unsupported,
     topology::Name,
     units::ByteSize,
 };
 use vtax_sys::SysError;
 
-use crate::{backend::BackendError, ports_apart::PortsApart};
+use crate::{backend::BackendError, ports_apart::PortsApart, store::DomainStoreError};
 
 /// Reason why a domain can't be bound, started, stopped or unbound.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
@@ -24,13 +28,55 @@ pub enum BindError {
     Domain(#[from] DomainError),
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Store(#[from] crate::store::DomainStoreError),
+    Store(#[from] DomainStoreError),
+    #[error("binding, starting, stopping, unbinding and measuring domains requires root; run this command with sudo")]
+    #[diagnostic(code("not-root"))]
+    NotRoot,
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    NoAgent(#[from] LocateError),
     #[error("{object} is left unchanged because its record cannot be read: {error}{}", remedy_for(object, error))]
     #[diagnostic(forward(error))]
     Unreadable { object: Name, error: JournalError },
     #[error("{domain} is {state}; {remedy}")]
     #[diagnostic(code("domain-state"))]
     State { domain: Name, state: DomainState, remedy: &'static str },
+    #[error("some switches or domains could not be started: {failed}; all others run")]
+    #[diagnostic(code("not-all-started"))]
+    NotAllStarted { failed: String },
+    #[error("primary is this host, which vtax does not crash; to crash it, run as root: echo c >/proc/sysrq-trigger")]
+    #[diagnostic(code("is-primary"))]
+    PanicOfPrimary,
+    #[error(
+        "init-system requires a host without domains and services, and this one has some; run set-spconfig \
+         factory-default first, or add those in the file to them (-f)"
+    )]
+    #[diagnostic(code("not-factory-default"))]
+    NotFactoryDefault,
+    #[error("there is no core {id}: this host has cores 0 to {last} (vtax ldm list-devices -a core)")]
+    #[diagnostic(code("no-such-object"))]
+    NoSuchCore { id: u32, last: usize },
+    #[error("users: this host has no user `{user}`; see getent passwd")]
+    #[diagnostic(code("no-such-user"))]
+    NoUser { user: UserName },
+    #[error(
+        "{domain} is {state} and uses it as {disk}; stop and unbind the domain first, or remove the disk (vtax ldm \
+         rm-vdisk {disk} {domain})"
+    )]
+    #[diagnostic(code("domain-state"))]
+    VolumeInUse { domain: Name, state: DomainState, disk: Name },
+    #[error("{host} is a host of a lab, which has no PCI devices; omit --in to use this machine's")]
+    #[diagnostic(code("device-not-assignable"))]
+    LabDevices { host: LabHost },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Assignable(#[from] Box<AssignError>),
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Function(#[from] Box<VfError>),
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Backend(#[from] Box<BackendError>),
     #[error(
         "LDom {domain} stop timed out: it has not shut down within {seconds} s and is still running; wait, or stop it immediately \
          (vtax ldm stop -f {domain})"
@@ -200,8 +246,19 @@ impl BindError {
         use BindError::*;
         matches!(
             self,
-            Domain(_)
+            NoAgent(LocateError { named: true, .. })
+                | Domain(_)
                 | State { .. }
+                | PanicOfPrimary
+                | NotFactoryDefault
+                | NoSuchCore { .. }
+                | NoUser { .. }
+                | VolumeInUse { .. }
+                | Backend(_)
+                | LabDevices { .. }
+                | Assignable(_)
+                | Function(_)
+                | Store(DomainStoreError::NoSaved { .. } | DomainStoreError::SavedExists { .. })
                 | NoMemory { .. }
                 | NoCpus { .. }
                 | Memory { .. }

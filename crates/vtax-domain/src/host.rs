@@ -1,8 +1,10 @@
 //! Host of the domains: this machine, or a host of a lab.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command, sync::Arc};
 
+use vtax_lab::mark_process;
 use vtax_model::{endpoint::LabHost, topology::Name};
+use vtax_sys::{Result, netns::NetNs};
 
 use crate::store::DomainStore;
 
@@ -16,6 +18,41 @@ const CONSTRAINTS: &str = "ldm";
 pub struct DomainHost {
     /// Host of a lab; this machine if absent.
     pub within: Option<LabHost>,
+}
+
+/// Network of such a host. Its links, programs and ports are in this namespace, wherever vtax itself runs.
+#[derive(Debug, Clone)]
+pub struct HostNet {
+    namespace: Arc<NetNs>,
+    /// Lab that the host's programs end with.
+    lab: Option<Name>,
+}
+
+impl HostNet {
+    /// Returns the network of this machine, as this thread sees it.
+    pub fn here() -> Result<HostNet> {
+        Ok(HostNet { namespace: Arc::new(NetNs::current()?), lab: None })
+    }
+
+    /// Returns the network of a host of a lab.
+    pub fn of_lab(lab: &Name, namespace: NetNs) -> HostNet {
+        HostNet { namespace: Arc::new(namespace), lab: Some(lab.clone()) }
+    }
+
+    pub fn namespace(&self) -> &Arc<NetNs> {
+        &self.namespace
+    }
+
+    /// Runs `work` in this network, and starts the programs there that it starts. Elsewhere, a thread enters it.
+    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let is_here = NetNs::current()?.id() == self.namespace.id();
+        if is_here { Ok(work()) } else { self.namespace.run(work) }
+    }
+
+    /// Makes a program that is about to be started end with the lab.
+    pub(crate) fn mark(&self, command: &mut Command) {
+        self.lab.iter().for_each(|lab| mark_process(command, lab));
+    }
 }
 
 impl DomainHost {

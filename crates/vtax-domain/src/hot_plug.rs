@@ -13,7 +13,6 @@ use crate::{
     host_io::{self, HostIo},
     locked::LockedDomains,
     plan,
-    site::DomainSite,
     step::DomainStep,
     supervisor_process,
     switch::{self, SwitchAbilities},
@@ -155,7 +154,7 @@ impl LockedDomains<'_> {
     /// Runs more steps for a domain, or none of them if one fails.
     pub(crate) fn extend(&self, domain: &Name, steps: Vec<DomainStep>) -> Result<ChangeEffect, BindError> {
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
-        let plugged = journal.execute(steps, &mut DomainSite::open()?);
+        let plugged = journal.execute(steps, &mut self.site()?);
         plugged.map_err(|error| BindError::Build { object: domain.clone(), error: Box::new(error) })?;
         journal.keep()?;
         Ok(ChangeEffect::Now)
@@ -163,7 +162,7 @@ impl LockedDomains<'_> {
 
     pub(crate) fn undo_plugged(&self, domain: &Name, batch: BatchId) -> Result<ChangeEffect, BindError> {
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
-        journal.undo_batch(batch, &mut DomainSite::open()?).map_err(Box::new)?;
+        journal.undo_batch(batch, &mut self.site()?).map_err(Box::new)?;
         journal.keep()?;
         Ok(ChangeEffect::Now)
     }
@@ -195,7 +194,7 @@ impl LockedDomains<'_> {
             return Ok(ChangeEffect::AtBoot);
         }
         let switch = configuration.switch(&new.switch)?;
-        let mut site = DomainSite::open()?;
+        let mut site = self.site()?;
         if abilities.vlans {
             let vlans = plan::port_vlans(new, switch);
             let uplink = self.uplink(&new.switch, configuration)?;

@@ -23,14 +23,18 @@ mod down;
 mod draft;
 mod error;
 mod host;
+mod host_change;
 mod host_io;
 mod hot_plug;
+mod ldm_host;
 pub mod ldm_xml;
 mod live_change;
 mod live_disk;
 mod live_nic;
 mod loan;
 mod locked;
+mod notice;
+mod order;
 mod pending;
 mod plan;
 mod ports_apart;
@@ -58,12 +62,19 @@ pub use disk_keeper::DiskPath;
 pub use domains::{Domains, StopMode};
 pub use down::Down;
 pub use error::BindError;
-pub use host::DomainHost;
+pub use host::{DomainHost, HostNet};
+pub use host_change::HostChange;
 pub use hot_plug::ChangeEffect;
+pub use ldm_host::{HostFiles, LdmHost};
 pub use live_change::LiveObject;
 pub use live_nic::{LiveFunction, LiveNic, LiveNicKind};
 pub use loan::LentNet;
 pub use locked::{LockedDomains, WantedDomains};
+pub use notice::DomainNotice;
+pub use order::{
+    AddedDomains, ChangedVnet, ChosenDomains, DomainEdit, DomainOrder, DomainReply, DomainSettings, ListChange,
+    NewVolume, user_id,
+};
 pub use ports_apart::PortsApart;
 pub use resources::{CoreOwner, HostResources, MemoryMap, MemoryOwner, MemoryUser};
 pub use row::{ConsolePlace, DomainFlags, DomainRow, RunningSystem};
@@ -71,7 +82,6 @@ pub use store::{
     BadConfigName, ConfigName, DelayedReconfiguration, DomainStore, DomainStoreError, EditError, LockedStore,
     PrimaryChange, StoredState,
 };
-pub use supervisor::Supervisor;
 pub use switch_port::SwitchPort;
 pub use utilization::{ServiceUtilization, Utilization};
 pub use vtax_guest::paths::PathState;

@@ -5,13 +5,12 @@
 //! different ones. If vtax is killed, the next command that changes domains removes the host's address. The addresses
 //! in domains are removed by their agents.
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use ipnet::{IpNet, Ipv4Net};
 use vtax_journal::{Journal, JournalError, JournalState, Opened, scan};
-use vtax_sys::netns::NetNs;
 
-use crate::{domains::Domains, error::BindError, site::DomainSite, step::DomainStep};
+use crate::{domains::Domains, error::BindError, host::HostNet, site::DomainSite, step::DomainStep};
 
 const KIND: &str = "loan";
 /// Prefix length of a network of two addresses.
@@ -21,7 +20,7 @@ const PREFIX: u8 = 30;
 #[derive(Debug)]
 pub struct LentNet {
     net: Ipv4Net,
-    namespace: Arc<NetNs>,
+    host: HostNet,
     /// None once it was released.
     journal: Option<Journal<DomainStep>>,
 }
@@ -32,9 +31,9 @@ impl Domains {
     }
 
     /// Reserves a network of two addresses that neither the host nor anyone in `in_use` has. If `host_link` is a link
-    /// of the host, that link gets the first of the two. `host` is the host's network namespace.
-    pub fn lend(&self, host: &Arc<NetNs>, host_link: Option<&str>, in_use: &[IpNet]) -> Result<LentNet, BindError> {
-        let mut site = DomainSite::open_in(host)?;
+    /// of the host, that link gets the first of the two.
+    pub fn lend(&self, host_link: Option<&str>, in_use: &[IpNet]) -> Result<LentNet, BindError> {
+        let mut site = self.site()?;
         self.end_abandoned_loans(&mut site)?;
         let taken: Vec<IpNet> = in_use.iter().copied().chain(site.nets()?).collect();
         for net in candidates(&taken) {
@@ -45,7 +44,7 @@ impl Domains {
                 let object = "an address for the measurement".to_owned();
                 return Err(BindError::Lend { object, error: Box::new(error) });
             }
-            return Ok(LentNet { net, namespace: Arc::clone(host), journal: Some(journal) });
+            return Ok(LentNet { net, host: self.net().clone(), journal: Some(journal) });
         }
         Err(BindError::NoFreeNet)
     }
@@ -65,7 +64,7 @@ impl Domains {
 
     /// Removes what killed measurements have left on links of the host.
     pub(crate) fn clean_loans(&self) -> Result<(), BindError> {
-        self.end_abandoned_loans(&mut DomainSite::open()?)
+        self.end_abandoned_loans(&mut self.site()?)
     }
 
     fn end_abandoned_loans(&self, site: &mut DomainSite) -> Result<(), BindError> {
@@ -111,7 +110,7 @@ impl LentNet {
 
     fn end(&mut self) -> Result<(), BindError> {
         let Some(journal) = self.journal.take() else { return Ok(()) };
-        journal.undo(&mut DomainSite::open_in(&self.namespace)?).map_err(Box::new)?;
+        journal.undo(&mut DomainSite::open(&self.host)?).map_err(Box::new)?;
         Ok(())
     }
 }

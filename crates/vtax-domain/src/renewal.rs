@@ -16,7 +16,6 @@ use crate::{
     domains::{remove_folder, start_step},
     error::BindError,
     locked::{LockedDomains, WantedDomains},
-    site::DomainSite,
     step::DomainStep,
 };
 
@@ -58,7 +57,7 @@ impl LockedDomains<'_> {
     ) -> Result<(), BindError> {
         // The files of its console and supervisor stay.
         let journal = Journal::<DomainStep>::open(&self.journals(), bindings.domain.as_str())?;
-        journal.undo(&mut DomainSite::open()?).map_err(Box::new)?;
+        journal.undo(&mut self.site()?).map_err(Box::new)?;
         let Err(error) = self.claim(&bindings, wanted.configuration, launch) else { return Ok(()) };
         match self.find(&bindings.domain)? {
             Some(_) => Err(error),
@@ -69,7 +68,7 @@ impl LockedDomains<'_> {
     fn restart(&self, bindings: &Bindings, launch: Launch) -> Result<(), BindError> {
         let domain = &bindings.domain;
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
-        let mut site = DomainSite::open()?;
+        let mut site = self.site()?;
         let of_qemu = journal.batches().skip(1).filter(|batch| batch.state() != BatchState::Undone);
         for batch in of_qemu.map(|batch| batch.id).collect::<Vec<_>>().into_iter().rev() {
             journal.undo_batch(batch, &mut site).map_err(Box::new)?;

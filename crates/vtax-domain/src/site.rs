@@ -1,8 +1,8 @@
-//! Kernel interface for the steps of domains: links of this process's network namespace, and QEMUs.
+//! Kernel interface for the steps of domains: links of the host's network, and QEMUs.
 
 mod addresses;
 
-use std::{collections::BTreeMap, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, os::fd::OwnedFd, time::Duration};
 
 use vtax_guest::{
     home,
@@ -26,11 +26,12 @@ use vtax_sys::{
         Dropped, IfIndex, IfName, Link, LinkChange, LinkKind, MacAddr, MacChange, NewLink, NewTap, NewVlanBridge, Nft,
         Rtnl, SwitchName, Tbf, VlanEnd, VlanMembership, open_tap,
     },
-    netns::{NetNs, Outlive},
+    netns::Outlive,
 };
 
 use crate::{
     error::BindError,
+    host::HostNet,
     step::{PortVlanSet, StepReceipt},
     switch,
 };
@@ -41,15 +42,14 @@ const RELEASED: Duration = Duration::from_secs(10);
 /// Links and QEMUs of this host's domains.
 #[derive(Debug)]
 pub(crate) struct DomainSite {
-    namespace: Arc<NetNs>,
+    net: HostNet,
     rtnl: Rtnl,
 }
 
 impl DomainSite {
-    /// Opens the network namespace of this process.
-    pub(crate) fn open() -> Result<DomainSite, BindError> {
-        let open = || Ok(DomainSite { namespace: Arc::new(NetNs::current()?), rtnl: Rtnl::open()? });
-        open().map_err(BindError::kernel("the host's network"))
+    pub(crate) fn open(net: &HostNet) -> Result<DomainSite, BindError> {
+        let rtnl = Rtnl::open_in(net.namespace()).map_err(BindError::kernel("the host's network"))?;
+        Ok(DomainSite { net: net.clone(), rtnl })
     }
 
     pub(crate) fn link(&mut self, name: &str) -> Result<Option<Link>, BindError> {
@@ -168,7 +168,7 @@ impl DomainSite {
     }
 
     fn nft(&self) -> Result<Nft, BindError> {
-        Nft::open_in(&self.namespace).map_err(BindError::kernel("the host's network"))
+        Nft::open_in(self.net.namespace()).map_err(BindError::kernel("the host's network"))
     }
 
     /// Checks that a link of the host may become a port of a switch: its addresses would stop working. Returns true if
@@ -267,7 +267,7 @@ impl DomainSite {
     pub(crate) fn create_tap(&mut self, link: &str, mtu: Mtu, mark: &str) -> Result<(), BindError> {
         let name = if_name(link)?;
         let tap = NewTap { name: name.clone(), multi_queue: false };
-        tap.create_in(&self.namespace).map_err(BindError::kernel(link))?;
+        tap.create_in(self.net.namespace()).map_err(BindError::kernel(link))?;
         let change = LinkChange { alias: Some(mark.to_owned()), mtu: Some(mtu.get()), ..LinkChange::default() };
         self.rtnl.set_link(&name, &change).map_err(BindError::kernel(link))
     }
@@ -314,7 +314,10 @@ impl DomainSite {
     pub(crate) fn start_guest(&mut self, launch: &Launch, pins: &GuestPins) -> Result<StepReceipt, BindError> {
         directory::create_private(&launch.directory).map_err(BindError::file("create", &launch.directory))?;
         let queues = launch.nics.iter().map(|nic| self.queues(nic)).collect::<Result<Vec<_>, BindError>>()?;
-        let mut qemu = Qemu::start(launch.clone(), queues, Outlive::Yes, |_| Ok(()))?;
+        let mut qemu = Qemu::start(launch.clone(), queues, Outlive::Yes, |command| {
+            self.net.mark(command);
+            Ok(())
+        })?;
         qemu.settle(pins)?;
         Ok(StepReceipt(Some(qemu.process().to_string())))
     }
@@ -385,7 +388,7 @@ impl DomainSite {
     /// Opens the queues of a NIC's tap.
     fn queues(&mut self, nic: &NicLaunch) -> Result<Vec<OwnedFd>, BindError> {
         let Some(tap) = nic.kind.tap() else { return Ok(Vec::new()) };
-        let opened = open_tap(&self.namespace, &if_name(tap.as_str())?, nic.kind.queues());
+        let opened = open_tap(self.net.namespace(), &if_name(tap.as_str())?, nic.kind.queues());
         opened.map_err(BindError::kernel(tap.as_str()))
     }
 

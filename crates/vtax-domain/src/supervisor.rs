@@ -58,20 +58,20 @@ enum Ending {
 
 /// Context of the supervisor.
 #[derive(Debug)]
-pub struct Supervisor<'a> {
+pub(crate) struct Supervisor<'a> {
     /// Domains of the host.
-    pub domains: &'a Domains,
+    pub(crate) domains: &'a Domains,
     /// Their constraints.
-    pub store: &'a DomainStore,
+    pub(crate) store: &'a DomainStore,
     /// Identifier of the host.
-    pub host: &'a str,
+    pub(crate) host: &'a str,
     /// Program that becomes the first process in a domain without an image.
-    pub agent: &'a Path,
+    pub(crate) agent: &'a Path,
 }
 
 impl Supervisor<'_> {
     /// Starts the domain, unless it runs, and watches it to its end.
-    pub fn supervise(&self, domain: &Name) -> Result<(), BindError> {
+    pub(crate) fn supervise(&self, domain: &Name) -> Result<(), BindError> {
         let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the supervisor"))?;
         let path = supervisor_process::pid_file(&self.domains.directory(domain));
         record::replace(&path, own.to_string().as_bytes()).map_err(JournalError::from)?;
@@ -79,7 +79,7 @@ impl Supervisor<'_> {
         loop {
             let (mut qemu, mut events) = self.connect(domain)?;
             let bound = self.domains.existing(domain)?;
-            let mut carriers = CarrierFollower::new(&bound);
+            let mut carriers = CarrierFollower::new(&bound, self.domains.net());
             let mut disks = DiskKeeper::new(&bound);
             // The domain sees the carriers from its start.
             carriers.follow(|nic, up| Ok(qemu.monitor(PATIENCE)?.set_link(nic, up)?))?;

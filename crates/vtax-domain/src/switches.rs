@@ -21,7 +21,7 @@ impl Domains {
     /// Returns how many frames each NIC of a domain has sent from foreign addresses. They were dropped. Empty if this
     /// kernel's switches don't check addresses.
     pub fn dropped(&self, bindings: &Bindings) -> Result<Vec<(Name, u64)>, BindError> {
-        let mut site = DomainSite::open()?;
+        let mut site = self.site()?;
         let mut dropped = Vec::new();
         for nic in &bindings.nics {
             let of_switch = site.dropped(&nic.switch)?;
@@ -65,7 +65,7 @@ impl LockedDomains<'_> {
         let abilities = SwitchAbilities::probe();
         abilities.check(name, configuration)?;
         let link = switch::link_name(name);
-        let mut site = DomainSite::open()?;
+        let mut site = self.site()?;
         let is_ours = self.switches().join(format!("{name}.journal")).exists();
         match site.link(&link)? {
             Some(_) if is_ours => return Ok(()),
@@ -115,10 +115,10 @@ impl LockedDomains<'_> {
         }
         match Journal::<DomainStep>::open_any(&self.switches(), name.as_str()) {
             Ok(Opened::Whole(journal)) => {
-                journal.undo(&mut DomainSite::open()?).map(drop).map_err(|errors| Box::new(errors).into())
+                journal.undo(&mut self.site()?).map(drop).map_err(|errors| Box::new(errors).into())
             }
             Ok(Opened::Damaged(damaged)) => {
-                DomainSite::open()?.remove_marked(name)?;
+                self.site()?.remove_marked(name)?;
                 damaged.set_aside()?;
                 Ok(())
             }
@@ -131,7 +131,7 @@ impl LockedDomains<'_> {
     fn change_switch(&self, name: &Name, was: &Switch, configuration: &Configuration) -> Result<(), BindError> {
         let wanted = configuration.switch(name)?;
         let link = switch::link_name(name);
-        let mut site = DomainSite::open()?;
+        let mut site = self.site()?;
         if site.link(&link)?.is_none() {
             return self.realize(name, configuration);
         }

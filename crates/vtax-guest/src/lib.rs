@@ -24,6 +24,7 @@ pub mod last_words;
 pub mod launch;
 mod limits;
 mod link;
+pub mod locate;
 pub mod memory;
 pub mod modules;
 pub mod paths;

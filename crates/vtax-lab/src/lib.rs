@@ -64,5 +64,6 @@ pub use live_holding::LiveHolding;
 pub use nic::{availability, guest_availability, no_cable};
 pub use place::Place;
 pub use plan::{NicError, Plan, PlanError, disk_availability, plan};
+pub use processes::mark_process;
 pub use survey::GuestNeeds;
 pub use world::{Lifetime, World};

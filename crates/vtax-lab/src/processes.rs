@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 3;
 
 /// Marks a program that is about to be started in a lab.
-pub(crate) fn mark(command: &mut Command, lab: &Name) {
+pub fn mark_process(command: &mut Command, lab: &Name) {
     command.env(MARK, lab.as_str());
 }
 

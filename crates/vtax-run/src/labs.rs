@@ -8,18 +8,23 @@ use std::{
 };
 
 use miette::miette;
+use vtax_domain::{DomainHost, DomainNotice, HostFiles, HostNet, LdmHost};
 use vtax_guest::{GuestError, process::Qemu};
 use vtax_lab::{
     Facts, GuestNeeds, HoldingSummary, Lab, LabEndpoint, LabError, Lifetime, Plan, World, clean, list, plan,
 };
 use vtax_model::{
+    endpoint::LabHost,
     foreign::ForeignText,
+    method::DomainKind,
     topology::{Name, Topology},
 };
+use vtax_sys::netns::NetNs;
 use vtax_wire::link::{AgentError, AgentLink};
 
 use crate::{
     events::RunEvents,
+    locations::Locations,
     stop::{Blamed, Stop},
 };
 
@@ -36,6 +41,45 @@ pub fn open(world: &World, name: &Name) -> Result<Lab, Stop> {
     Lab::open(world, name).map_err(|error| match error {
         LabError::NoLab { .. } => Stop::input(error),
         error => Stop::infrastructure(error),
+    })
+}
+
+/// Opens this machine, or a host of a lab, with its logical domains. `hear` receives what happens while they change.
+pub fn ldm_host(
+    locations: &Locations,
+    within: Option<LabHost>,
+    hear: impl Fn(DomainNotice) + Send + Sync + 'static,
+) -> Result<LdmHost, Stop> {
+    let net = match &within {
+        Some(host) => {
+            let lab = open(&World::enter(Lifetime::Ephemeral).or_infrastructure()?, &host.lab)?;
+            net_of(&lab, &end_of_wire(&lab, host)?)?
+        }
+        None => HostNet::here().or_infrastructure()?,
+    };
+    ldm_host_in(locations, within, net, hear)
+}
+
+pub(crate) fn ldm_host_in(
+    locations: &Locations,
+    within: Option<LabHost>,
+    net: HostNet,
+    hear: impl Fn(DomainNotice) + Send + Sync + 'static,
+) -> Result<LdmHost, Stop> {
+    let files = HostFiles { state: locations.state_dir()?, agent: locations.agent.clone() };
+    Ok(LdmHost::new(DomainHost { within }, net, files, hear))
+}
+
+pub(crate) fn net_of(lab: &Lab, host: &LabEndpoint) -> Result<HostNet, Stop> {
+    let namespace = NetNs::open(&lab.namespace_path(host)).or_infrastructure()?;
+    Ok(HostNet::of_lab(&lab.blueprint().lab, namespace))
+}
+
+/// A host of a lab, on one of its wires.
+pub(crate) fn end_of_wire(lab: &Lab, LabHost { lab: name, host }: &LabHost) -> Result<LabEndpoint, Stop> {
+    let is_it = |it: &&LabEndpoint| it.kind == DomainKind::Primary && it.name == *host;
+    lab.endpoints().iter().find(is_it).cloned().ok_or_else(|| {
+        Stop::input(miette!(code = "no-such-object", "lab {name} has no host `{host}` at an end of a wire"))
     })
 }
 

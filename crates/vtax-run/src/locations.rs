@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use vtax_guest::locate::{self, LocateError};
 use vtax_sys::state;
-use vtax_wire::locate::{self, LocateError};
 
 use crate::stop::Stop;
 

@@ -12,7 +12,6 @@ pub mod frame;
 pub mod guest;
 pub mod limits;
 pub mod link;
-pub mod locate;
 pub mod measure;
 pub mod protocol;
 pub mod ssh;

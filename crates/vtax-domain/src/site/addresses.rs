@@ -1,21 +1,12 @@
 //! Addresses of the host's links.
 
-use std::sync::Arc;
-
 use ipnet::IpNet;
 use vtax_journal::Undone;
-use vtax_sys::{netlink::Rtnl, netns::NetNs};
 
 use super::DomainSite;
 use crate::{error::BindError, step::StepReceipt};
 
 impl DomainSite {
-    /// Opens another network namespace.
-    pub(crate) fn open_in(namespace: &Arc<NetNs>) -> Result<DomainSite, BindError> {
-        let open = || Ok(DomainSite { namespace: Arc::clone(namespace), rtnl: Rtnl::open_in(namespace)? });
-        open().map_err(BindError::kernel("the host's network"))
-    }
-
     /// Returns the networks of the host's addresses, and those that it has routes to.
     pub(crate) fn nets(&mut self) -> Result<Vec<IpNet>, BindError> {
         let addresses = self.rtnl.addresses().map_err(BindError::kernel("the host's addresses"))?;

@@ -20,7 +20,8 @@ pub struct DelayedReconfiguration {
 }
 
 /// Pending change in a delayed reconfiguration of `primary`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PrimaryChange {
     /// It releases a device.
     Release(String),

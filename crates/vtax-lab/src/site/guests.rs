@@ -40,7 +40,7 @@ impl Site {
         let namespace = self.namespace(host)?;
         let queues = self.open_queues(host, launch)?;
         let mut qemu = Qemu::start(launch.clone(), queues, Outlive::Yes, |command| {
-            processes::mark(command, &self.lab);
+            processes::mark_process(command, &self.lab);
             namespace.place(command)
         })?;
         let receipt = Receipt(Some(qemu.process().to_string()));

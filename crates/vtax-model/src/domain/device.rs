@@ -134,10 +134,11 @@ fn physical(function: &str) -> &str {
 }
 
 /// Changes of a virtual function: only present fields.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionChange {
     pub mac_addr: Option<Mac>,
     /// `Some(None)` takes the VLAN away.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "serde_with::rust::double_option")]
     pub pvid: Option<Option<Vlan>>,
     pub mtu: Option<Mtu>,
 }

@@ -63,17 +63,19 @@ pub struct VirtualDisk {
 }
 
 /// Changes of a volume: only present fields.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeChange {
     pub options: Option<BTreeSet<VolumeOption>>,
     /// `Some(None)` makes it all of the backend.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "serde_with::rust::double_option")]
     pub slice: Option<Option<DiskSlice>>,
     /// `Some(None)` takes it out of its group.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "serde_with::rust::double_option")]
     pub mpgroup: Option<Option<Name>>,
 }
 
 /// Changes of a virtual disk: only present fields.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskChange {
     pub volume: Option<VolumeName>,
     pub id: Option<u32>,

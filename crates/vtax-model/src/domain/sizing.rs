@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Configuration, CpuDemand, DomainError, PRIMARY};
 use crate::{topology::Name, units::ByteSize};
 
 /// Direction of a change by a difference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SizeChange {
     /// Increase by this amount.
     Add,

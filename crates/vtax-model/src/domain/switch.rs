@@ -93,7 +93,7 @@ impl Configuration {
 }
 
 /// A switch as it is asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewSwitch {
     pub name: Name,
     pub service: Name,
@@ -102,7 +102,7 @@ pub struct NewSwitch {
 }
 
 /// Changes of a switch: only present fields.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchChange {
     /// An empty name takes the link away.
     pub net_dev: Option<String>,

@@ -64,7 +64,8 @@ pub enum LinkProp {
 }
 
 /// A further address of a vnet, as it is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AltMac {
     /// One that vtax chooses.
     Auto,
@@ -73,7 +74,7 @@ pub enum AltMac {
 }
 
 /// A vnet as it is asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewVnet {
     pub name: Name,
     pub switch: Name,
@@ -82,7 +83,7 @@ pub struct NewVnet {
 }
 
 /// Changes of a vnet: only present fields.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VnetChange {
     pub switch: Option<Name>,
     pub mac: Option<Mac>,

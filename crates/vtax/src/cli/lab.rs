@@ -82,7 +82,7 @@ impl LabVerb {
 pub(crate) fn lab(verb: LabVerb, places: &Locations) -> Result<Exit, Stop> {
     match verb {
         LabVerb::Up(args) => up::up(&args, places),
-        LabVerb::Down { lab } => down(&lab),
+        LabVerb::Down { lab } => down(&lab, places),
         LabVerb::List { json } => show_list(json),
         LabVerb::Exec { lab, domain, command } => exec(&lab, &domain, &command),
         LabVerb::Console { lab, guest } => console(&lab, &guest),
@@ -96,13 +96,13 @@ pub(crate) fn keeper() -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-fn down(lab: &str) -> Result<Exit, Stop> {
+fn down(lab: &str, places: &Locations) -> Result<Exit, Stop> {
     let name = lab_name(lab)?;
     let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
     if let Some(functions) = labs::find(&world, &name)?.functions() {
         return io::destroy_record(functions.device);
     }
-    ldm::release_hosts(&world, &name)?;
+    ldm::release_hosts(&world, &name, places)?;
     LiveHolding::open(&world, &name).and_then(LiveHolding::down).or_infrastructure()?;
     Ok(Exit::Done)
 }

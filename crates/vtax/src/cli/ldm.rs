@@ -1,120 +1,103 @@
 //! `vtax ldm`.
 
 mod assign;
-mod change;
 mod configure;
 mod constraint_file;
 mod disks;
 mod exec;
-mod host;
 mod import;
 mod layout;
 mod lifecycle;
-mod reconf;
+mod notices;
+mod orders;
 mod show;
 mod verbs;
 mod vntsd;
 mod words;
 
-use vtax_model::domain::SizeChange;
-use vtax_run::Locations;
+use std::sync::{Arc, Mutex, PoisonError};
 
-pub(super) use self::host::release_hosts;
+use miette::miette;
+use vtax_domain::{DomainHost, DomainOrder, DomainReply, LdmHost};
+use vtax_lab::World;
+use vtax_model::{endpoint::LabHost, topology::Name};
+use vtax_run::{Locations, labs};
+
 pub(crate) use self::verbs::LdmArgs;
+use self::verbs::{LdmVerb, LifecycleVerb, ShowVerb};
 pub(super) use self::verbs::{refusal, tip, with_aliases, with_vendors_q};
-use self::{
-    change::ChangingHost,
-    host::LdmHost,
-    verbs::{CancelledOperation, ConfigureVerb, CoreArgs, LdmVerb, LifecycleVerb, ShowVerb, Words},
-};
-use crate::exit::{Exit, Stop};
+use crate::exit::{Blamed, Exit, Stop};
 
 pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
-    let host = &LdmHost::new(places, args.within)?;
-    match args.verb {
-        LdmVerb::Configure(verb) => configure(verb, ChangingHost::new(host)),
+    let verb = args.verb;
+    on_host(places, args.within, |host| match verb {
+        LdmVerb::Configure(verb) => execute(host, orders::of(verb)?),
+        LdmVerb::Import(args) => import::import(host, &args),
         LdmVerb::Live(verb) => live(verb, host),
         LdmVerb::Show(verb) => show(verb, host),
-    }
+    })
 }
 
-fn configure(verb: ConfigureVerb, host: ChangingHost<'_>) -> Result<Exit, Stop> {
-    match verb {
-        ConfigureVerb::AddDomain { input: Some(file), .. } => constraint_file::add_domains(host, &file),
-        ConfigureVerb::AddDomain { words, input: None } => configure::add_domains(host, &words),
-        ConfigureVerb::RemoveDomain(which) => configure::remove_domains(host, &which),
-        ConfigureVerb::SetDomain { input: Some(file), .. } => constraint_file::set_domains(host, &file),
-        ConfigureVerb::SetDomain { words, input: None } => configure::set_domain(host, &words),
-        ConfigureVerb::SetCore(CoreArgs { cores, domain }) => configure::set_cpus(host, &domain, cores),
-        ConfigureVerb::SetVcpu(cpus) => configure::set_cpus(host, &cpus.domain, cpus.demand()),
-        ConfigureVerb::AddCore(CoreArgs { cores, domain }) => {
-            configure::change_cpus(host, &domain, SizeChange::Add, cores)
+/// Releases the resources of the lab hosts' domains before the lab goes down.
+pub(super) fn release_hosts(world: &World, lab: &Name, places: &Locations) -> Result<(), Stop> {
+    let begin = DomainHost::folders_of(lab);
+    for folder in world.folders().or_infrastructure()? {
+        let Some(host) = folder.strip_prefix(&begin).and_then(|host| host.parse().ok()) else { continue };
+        let within = LabHost { lab: lab.clone(), host };
+        let release = |host: &LdmHost| execute(host, DomainOrder::Release { domains: Vec::new() });
+        on_host(places, Some(within.clone()), release).map_err(|error| {
+            Stop::infrastructure(miette!(
+                code = "not-unbound",
+                "cannot release the domains of {within}, so the lab stays up: {error}"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// Opens a host, and acts on it in its network. What happens there is printed at once.
+fn on_host(
+    places: &Locations,
+    within: Option<LabHost>,
+    act: impl FnOnce(&LdmHost) -> Result<Exit, Stop> + Send,
+) -> Result<Exit, Stop> {
+    let printed = Arc::new(Mutex::new(Ok(())));
+    let heard = Arc::clone(&printed);
+    let host = labs::ldm_host(places, within, move |notice| {
+        if let Err(stop) = notices::show(&notice) {
+            *heard.lock().unwrap_or_else(PoisonError::into_inner) = Err(stop);
         }
-        ConfigureVerb::RemoveCore(CoreArgs { cores, domain }) => {
-            configure::change_cpus(host, &domain, SizeChange::Remove, cores)
-        }
-        ConfigureVerb::AddVcpu(cpus) => configure::change_cpus(host, &cpus.domain, SizeChange::Add, cpus.demand()),
-        ConfigureVerb::RemoveVcpu(cpus) => {
-            configure::change_cpus(host, &cpus.domain, SizeChange::Remove, cpus.demand())
-        }
-        ConfigureVerb::SetMemory(size) => configure::size_memory(host, &size, None),
-        ConfigureVerb::AddMemory(size) => configure::size_memory(host, &size, Some(SizeChange::Add)),
-        ConfigureVerb::RemoveMemory(size) => configure::size_memory(host, &size, Some(SizeChange::Remove)),
-        ConfigureVerb::SetVariable { words } => configure::set_variables(host, &words),
-        ConfigureVerb::RemoveVariable { words } => configure::remove_variables(host, &words),
-        ConfigureVerb::AddVsw { check, words } => configure::add_switch(host, &words.words, check),
-        ConfigureVerb::SetVsw(Words { words }) => configure::set_switch(host, &words),
-        ConfigureVerb::RemoveVsw { switch } => configure::remove_switch(host, &switch),
-        ConfigureVerb::AddVnet(Words { words }) => configure::add_vnet(host, &words),
-        ConfigureVerb::SetVnet(Words { words }) => configure::set_vnet(host, &words),
-        ConfigureVerb::RemoveVnet { vnet, domain } => configure::remove_vnet(host, &vnet, &domain),
-        ConfigureVerb::AddVds { service, domain } => disks::add_service(host, &service, domain),
-        ConfigureVerb::RemoveVds { force, service } => disks::remove_service(host, &service, force),
-        ConfigureVerb::AddVdsdev { check, words } => disks::add_volume(host, &words.words, check),
-        ConfigureVerb::SetVdsdev(Words { words }) => disks::set_volume(host, &words),
-        ConfigureVerb::RemoveVdsdev { force, volume } => disks::remove_volume(host, &volume, force),
-        ConfigureVerb::AddVdisk(Words { words }) => disks::add_disk(host, &words),
-        ConfigureVerb::SetVdisk(Words { words }) => disks::set_disk(host, &words),
-        ConfigureVerb::RemoveVdisk { disk, domain } => disks::remove_disk(host, &disk, &domain),
-        ConfigureVerb::AddIo { dry_run, device, domain } => assign::add_device(host, &device, &domain, dry_run),
-        ConfigureVerb::RemoveIo { dry_run, device, domain } => assign::remove_device(host, &device, &domain, dry_run),
-        ConfigureVerb::SetIo(Words { words }) => assign::set_device(host, &words),
-        ConfigureVerb::StartReconf { domain } => reconf::start(host, &domain),
-        ConfigureVerb::CancelReconf { domain } => reconf::cancel(host, &domain),
-        ConfigureVerb::CancelOperation { operation: CancelledOperation::Reconf, domain } => {
-            reconf::cancel(host, &domain)
-        }
-        ConfigureVerb::ApplyReconf => reconf::apply(host),
-        ConfigureVerb::AddVcc(Words { words }) => configure::add_console_service(host, &words),
-        ConfigureVerb::SetVcc(Words { words }) => configure::set_console_service(host, &words),
-        ConfigureVerb::RemoveVcc { service } => configure::remove_console_service(host, &service),
-        ConfigureVerb::SetVcons(Words { words }) => configure::set_console(host, &words),
-        ConfigureVerb::AddSpconfig { name } => configure::save_configuration(host, &name),
-        ConfigureVerb::SetSpconfig { name } => configure::set_saved(host, &name),
-        ConfigureVerb::RemoveSpconfig { name } => configure::remove_saved(host, &name),
-        ConfigureVerb::Import(args) => import::import(host, &args),
-        ConfigureVerb::InitSystem { force, services, input } => {
-            constraint_file::init_system(host, &input, force, services)
-        }
+    })?;
+    let done = host.run(|| act(&host))??;
+    let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::replace(&mut *printed, Ok(())).map(|()| done)
+}
+
+fn execute(host: &LdmHost, order: DomainOrder) -> Result<Exit, Stop> {
+    match host.execute(order)? {
+        DomainReply::Done => Ok(Exit::Done),
     }
 }
 
 fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
-    let changing = ChangingHost::new(host);
-    match verb {
-        LifecycleVerb::Bind { which } => lifecycle::bind(changing, &which),
-        LifecycleVerb::Unbind { which } => lifecycle::unbind(changing, &which),
-        LifecycleVerb::Autostart => lifecycle::autostart(changing),
-        LifecycleVerb::Start { which } => lifecycle::start(changing, &which),
-        LifecycleVerb::Panic { domains } => lifecycle::panic(changing, &domains),
-        LifecycleVerb::Stop { how, which } => lifecycle::stop(changing, &which, &how),
-        LifecycleVerb::Exec { domain, command } => exec::exec(host, &domain, &command),
-        LifecycleVerb::Vntsd(args) => vntsd::vntsd(host, &args),
-        LifecycleVerb::CreateVf(args) => assign::create_functions(changing, &args),
-        LifecycleVerb::DestroyVf(args) => assign::destroy_functions(changing, &args),
-        LifecycleVerb::Supervise { domain } => lifecycle::supervise(host, &domain),
-        LifecycleVerb::Release { domains } => lifecycle::release(changing, &domains),
-    }
+    let order = match verb {
+        LifecycleVerb::Bind { which } => lifecycle::bind(which)?,
+        LifecycleVerb::Unbind { which } => DomainOrder::Unbind { which: which.chosen() },
+        LifecycleVerb::Autostart => DomainOrder::Autostart,
+        LifecycleVerb::Start { which } => lifecycle::start(which)?,
+        LifecycleVerb::Panic { domains } => DomainOrder::Panic { domains },
+        LifecycleVerb::Stop { how, which } => lifecycle::stop(which, &how),
+        LifecycleVerb::Release { domains } => DomainOrder::Release { domains },
+        LifecycleVerb::Exec { domain, command } => return exec::exec(host, &domain, &command),
+        LifecycleVerb::Vntsd(args) => return vntsd::vntsd(host, &args),
+        LifecycleVerb::CreateVf(args) => return assign::create_functions(host, &args),
+        LifecycleVerb::DestroyVf(args) => return assign::destroy_functions(host, &args),
+        LifecycleVerb::Supervise { domain } => {
+            host.supervise(&domain)?;
+            return Ok(Exit::Done);
+        }
+    };
+    execute(host, order)
 }
 
 fn show(verb: ShowVerb, host: &LdmHost) -> Result<Exit, Stop> {

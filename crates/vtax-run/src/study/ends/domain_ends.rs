@@ -4,11 +4,7 @@ use std::rc::Rc;
 
 use miette::miette;
 use vtax_domain::{BindError, SwitchPort};
-use vtax_lab::LabEndpoint;
-use vtax_model::{
-    endpoint::{Control, DomainEnd, Endpoint, LabHost},
-    method::DomainKind,
-};
+use vtax_model::endpoint::{Control, DomainEnd, Endpoint, LabHost};
 
 use super::{
     attachment::{
@@ -20,7 +16,10 @@ use super::{
     domain_place::DomainPlace,
     endpoints::EndpointConnector,
 };
-use crate::stop::{Blamed, Stop};
+use crate::{
+    labs,
+    stop::{Blamed, Stop},
+};
 
 impl EndpointConnector<'_> {
     /// Two ends of which one at least is a logical domain. Both are checked, and nothing is changed.
@@ -97,26 +96,18 @@ impl EndpointConnector<'_> {
     }
 
     pub(super) fn domain_place(&mut self, within: Option<&LabHost>) -> Result<Rc<DomainPlace>, Stop> {
-        if let Some(place) = self.hosts.iter().find(|place| place.host.within.as_ref() == within) {
+        if let Some(place) = self.hosts.iter().find(|place| place.host.within() == within) {
             return Ok(Rc::clone(place));
         }
         let lab = within.map(|host| self.lab_host(host)).transpose()?;
-        let place = Rc::new(DomainPlace::open(self.world()?, self.locations, within, lab)?);
+        let place = Rc::new(DomainPlace::open(self.locations, within, lab)?);
         self.hosts.push(Rc::clone(&place));
         Ok(place)
     }
 
     fn lab_host(&mut self, host: &LabHost) -> Result<LabPlace, Stop> {
         let lab = self.lab(Some(&host.lab), &host.host)?;
-        let is_it = |it: &&LabEndpoint| it.kind == DomainKind::Primary && it.name == host.host;
-        match lab.endpoints().iter().find(is_it).cloned() {
-            Some(endpoint) => Ok(LabPlace { lab, endpoint }),
-            None => Err(Stop::input(miette!(
-                code = "no-such-object",
-                "lab {} has no host `{}` that is an end of a wire",
-                host.lab,
-                host.host
-            ))),
-        }
+        let endpoint = labs::end_of_wire(&lab, host)?;
+        Ok(LabPlace { lab, endpoint })
     }
 }

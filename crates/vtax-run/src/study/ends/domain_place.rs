@@ -1,56 +1,52 @@
 //! A host with logical domains, as it is when a run begins.
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use ipnet::IpNet;
-use miette::miette;
-use vtax_domain::{BoundDomain, DomainHost, Domains, LentNet, SwitchPort};
-use vtax_lab::{World, facts::PciFacts};
+use vtax_domain::{BoundDomain, Domains, HostNet, LdmHost, LentNet, SwitchPort};
+use vtax_lab::facts::PciFacts;
 use vtax_model::{
     domain::Configuration,
     endpoint::{DomainEnd, LabHost},
     topology::Name,
 };
-use vtax_sys::{netns::NetNs, userns};
+use vtax_sys::netns::NetNs;
 
 use super::attachment::lab_place::LabPlace;
 use crate::{
+    labs,
     locations::Locations,
     stop::{Blamed, Stop},
 };
 
 /// A host with logical domains.
 pub(super) struct DomainPlace {
-    pub(super) host: DomainHost,
+    pub(super) host: LdmHost,
     domains: Domains,
     configuration: Configuration,
-    pub(super) namespace: Arc<NetNs>,
     /// If it is a host of a lab.
     pub(super) lab: Option<LabPlace>,
 }
 
 impl DomainPlace {
     pub(super) fn open(
-        world: &World,
         locations: &Locations,
         within: Option<&LabHost>,
         lab: Option<LabPlace>,
     ) -> Result<DomainPlace, Stop> {
-        if !(userns::is_initial() && userns::have_net_admin()) {
-            return Err(Stop::infrastructure(miette!(
-                code = "not-root",
-                "measuring logical domains requires root; run this command with sudo"
-            )));
-        }
-        let host = DomainHost { within: within.cloned() };
-        let store = host.store(&locations.state_dir()?);
-        let configuration = store.read(&host.id()).or_infrastructure()?.configuration;
-        let namespace = match &lab {
-            Some(place) => NetNs::open(&place.lab.namespace_path(&place.endpoint)),
-            None => NetNs::current(),
+        let net = match &lab {
+            Some(place) => labs::net_of(&place.lab, &place.endpoint)?,
+            None => HostNet::here().or_infrastructure()?,
         };
-        let domains = Domains::new(world, &host.folder(), Vec::new());
-        Ok(DomainPlace { host, domains, configuration, namespace: Arc::new(namespace.or_infrastructure()?), lab })
+        // A command that changes domains reports the same.
+        let host = labs::ldm_host_in(locations, within.cloned(), net, |_| ())?;
+        let domains = host.domains()?;
+        let configuration = host.read()?.configuration;
+        Ok(DomainPlace { host, domains, configuration, lab })
+    }
+
+    pub(super) fn namespace(&self) -> &NetNs {
+        self.host.net().namespace()
     }
 
     /// Returns the path at which its network namespace is pinned, unless it is vtax's own.
@@ -93,11 +89,11 @@ impl DomainPlace {
 
     /// A network of two addresses; the host has the first if `host_link` is a link of it.
     pub(super) fn lend(&self, host_link: Option<&str>, in_use: &[IpNet]) -> Result<LentNet, Stop> {
-        self.domains.lend(&self.namespace, host_link, in_use).map_err(Stop::from)
+        self.domains.lend(host_link, in_use).map_err(Stop::from)
     }
 
     /// The host, `LAB/HOST` if it is one of a lab, for texts.
     pub(super) fn prefix(&self) -> String {
-        self.host.within.as_ref().map(|host| format!("{host}/")).unwrap_or_default()
+        self.host.within().map(|host| format!("{host}/")).unwrap_or_default()
     }
 }

@@ -3,14 +3,12 @@
 use std::{ffi::OsString, time::Duration};
 
 use miette::miette;
+use vtax_domain::LdmHost;
 use vtax_guest::{launch::Boot, process::Qemu};
 use vtax_model::{domain::PRIMARY, topology::Name};
 use vtax_run::labs;
 
-use super::{
-    super::guest_command::{CommandGuest, words},
-    host::{LdmHost, blamed},
-};
+use super::super::guest_command::{CommandGuest, words};
 use crate::{
     exit::{Blamed, Exit, Stop},
     progress,
@@ -26,7 +24,7 @@ pub(super) fn exec(host: &LdmHost, name: &Name, command: &[OsString]) -> Result<
     if name.as_str() == PRIMARY {
         return Err(of_primary(host));
     }
-    let (_, mut qemu) = host.domains()?.active(name).map_err(blamed)?;
+    let (_, mut qemu) = host.domains()?.active(name)?;
     let is_own = matches!(qemu.launch().boot, Boot::Kernel { .. });
     if !is_own && qemu.wait_agent(OPEN_ALREADY).is_err() {
         return Err(no_agent(name));

@@ -8,11 +8,11 @@ use std::{fmt, str::FromStr};
 
 use clap::Args;
 use miette::miette;
+use vtax_domain::LdmHost;
 use vtax_model::topology::Name;
 use vtax_run::libvirt::{self, LibvirtMachine};
 
 use self::carry::{Carried, carry};
-use super::change::ChangingHost;
 use crate::{
     exit::{Exit, Stop},
     terminal::print,
@@ -43,7 +43,7 @@ impl FromStr for LibvirtName {
     }
 }
 
-pub(super) fn import(host: ChangingHost<'_>, args: &ImportDomainArgs) -> Result<Exit, Stop> {
+pub(super) fn import(host: &LdmHost, args: &ImportDomainArgs) -> Result<Exit, Stop> {
     let machine = libvirt::machine(&args.source.0)?;
     let name = match &args.name {
         Some(name) => name.clone(),

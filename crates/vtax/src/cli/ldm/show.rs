@@ -12,7 +12,7 @@ use std::fmt::Write;
 use clap::Args;
 use serde::Serialize;
 use vtax_domain::{
-    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, DomainSurvey, Down, HostCapacity,
+    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, DomainSurvey, Down, HostCapacity, LdmHost,
     RunningSystem, StoredState, Utilization, ldm_xml,
 };
 use vtax_model::{
@@ -29,7 +29,6 @@ use self::{
 };
 use super::{
     configure::{of_domain, variables_of},
-    host::{LdmHost, blamed},
     layout,
 };
 use crate::{
@@ -217,7 +216,7 @@ pub(super) fn bindings(host: &LdmHost, parseable: bool, json: bool, domains: &[N
     let bound: Vec<BoundDomain> = host.survey()?.bound.into_iter().filter(wanted).collect();
     let used = Utilization::watch(&bound);
     for bound in bound {
-        let dropped = host.domains()?.dropped(&bound.bindings).map_err(blamed)?;
+        let dropped = host.domains()?.dropped(&bound.bindings)?;
         listed.push(ListedBindings { row: with_resources(&bound, &used), bindings: bound.bindings, dropped });
     }
     if parseable {

@@ -42,7 +42,7 @@ impl LdmArgs {
     pub(in crate::cli) fn stay(&self) -> Stay {
         match self.verb {
             LdmVerb::Show(_) | LdmVerb::Live(LifecycleVerb::Exec { .. }) => Stay::Found,
-            LdmVerb::Configure(_) | LdmVerb::Live(_) => Stay::Kept,
+            LdmVerb::Configure(_) | LdmVerb::Import(_) | LdmVerb::Live(_) => Stay::Kept,
         }
     }
 
@@ -56,6 +56,12 @@ impl LdmArgs {
 pub(crate) enum LdmVerb {
     #[command(flatten)]
     Configure(ConfigureVerb),
+    /// Import a libvirt domain; list what is lost
+    ///
+    /// vtax queries virsh over a read-only connection, and doesn't change libvirt's domain. Each interface becomes a
+    /// vnet on the switch named like its bridge or network, or on the switch with its link as net-dev. If there is
+    /// none, a switch is added.
+    Import(ImportDomainArgs),
     #[command(flatten)]
     Live(LifecycleVerb),
     #[command(flatten)]
@@ -462,12 +468,6 @@ pub(crate) enum ConfigureVerb {
         /// Configuration name
         name: ConfigName,
     },
-    /// Import a libvirt domain; list what is lost
-    ///
-    /// vtax queries virsh over a read-only connection, and doesn't change libvirt's domain. Each interface becomes a
-    /// vnet on the switch named like its bridge or network, or on the switch with its link as net-dev. If there is
-    /// none, a switch is added.
-    Import(ImportDomainArgs),
     /// Add all domains and services from a file (list-constraints --json or -x)
     #[command(name = "init-system")]
     InitSystem {

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     fs,
-    process::{Command, Stdio},
     sync::Arc,
     thread,
     time::{Duration, Instant, SystemTime},
@@ -14,16 +13,9 @@ use vtax_console::{
     Attendant, Bounds, Console, ConsoleAccess, ConsoleGroup, ConsoleId, ConsoleServer, ConsoleTable, GroupName,
     ServerEvent,
 };
-use vtax_domain::{BoundDomain, DomainSurvey, Domains};
-use vtax_model::{
-    domain::{Configuration, UserName},
-    foreign::ForeignText,
-    topology::Name,
-    units::Span,
-};
-use vtax_sys::netlink::UserId;
+use vtax_domain::{BoundDomain, DomainSurvey, Domains, LdmHost, user_id};
+use vtax_model::{domain::Configuration, foreign::ForeignText, topology::Name, units::Span};
 
-use super::host::{LdmHost, blamed};
 use crate::exit::{Blamed, Exit, Stop};
 
 /// Interval at which the service checks which domains are bound.
@@ -61,7 +53,8 @@ pub(super) fn vntsd(host: &LdmHost, args: &VntsdArgs) -> Result<Exit, Stop> {
             // A command that is binding a domain waits for this lock, or is waited for.
             let locked = host.store().lock().or_infrastructure()?;
             if consoles.domains.bound().is_ok_and(|bound| bound.is_empty()) {
-                return consoles.domains.unlock_service(service, &locked).map_err(blamed).map(|()| Exit::Done);
+                consoles.domains.unlock_service(service, &locked)?;
+                return Ok(Exit::Done);
             }
         }
         match consoles.change().map(ConsoleTable::new) {
@@ -138,15 +131,6 @@ fn access(configuration: &Configuration, service: &Name) -> ConsoleAccess {
         Some(users) => ConsoleAccess::Users(users.iter().filter_map(user_id).collect::<BTreeSet<_>>()),
         None => ConsoleAccess::Everybody,
     }
-}
-
-/// Returns the ID of a user of this host, if it exists. A statically linked program cannot load the modules that read
-/// users from a directory service (nsswitch.conf(5)), so this asks `getent`.
-pub(super) fn user_id(name: &UserName) -> Option<UserId> {
-    let output = Command::new("getent").args(["passwd", "--", name.as_str()]).stdin(Stdio::null()).output().ok()?;
-    let line = String::from_utf8(output.stdout).ok()?;
-    let mut fields = line.lines().next()?.split(':');
-    (fields.next()? == name.as_str()).then(|| fields.nth(1)?.parse().ok().map(UserId)).flatten()
 }
 
 /// Performs actions for the console server that only the owner of the domains can.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
 use miette::miette;
+use vtax_domain::ListChange;
 use vtax_model::spelling::suggestion;
 
 use super::verbs::property;
@@ -26,25 +27,6 @@ pub(super) struct LdmWords<'a> {
     grammar: Grammar,
     properties: BTreeMap<&'static str, &'a str>,
     names: Vec<&'a str>,
-}
-
-/// List property: a whole list, or what is added to it (`+`) or removed from it (`-`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ListChange<T> {
-    Set(Vec<T>),
-    Add(Vec<T>),
-    Remove(Vec<T>),
-}
-
-impl<T: PartialEq> ListChange<T> {
-    /// Returns the list that results from the previous one.
-    pub(super) fn applied(self, had: impl IntoIterator<Item = T>) -> Vec<T> {
-        match self {
-            ListChange::Set(list) => list,
-            ListChange::Add(more) => had.into_iter().chain(more).collect(),
-            ListChange::Remove(less) => had.into_iter().filter(|item| !less.contains(item)).collect(),
-        }
-    }
 }
 
 /// Boolean property.

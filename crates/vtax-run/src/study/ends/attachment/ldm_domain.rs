@@ -86,7 +86,7 @@ impl LdmEnd {
     ) -> Result<LdmEnd, Stop> {
         let tap = port.nic.as_ref().and_then(LiveNic::tap).map(str::to_owned);
         let links = match tap {
-            Some(tap) => host.namespace.run(|| link_hops(&tap)).or_infrastructure()?,
+            Some(tap) => host.namespace().run(|| link_hops(&tap)).or_infrastructure()?,
             // The NIC itself has what it sends.
             None => Vec::new(),
         };
@@ -134,7 +134,7 @@ fn record(host: &DomainPlace, bound: &BoundDomain, port: &SwitchPort) -> DomainR
     let pins = (0..).zip(&bindings.cpus).map(|(vcpu, cpu)| (vcpu, cpu.to_string().into()));
     DomainRecord {
         keeper: DomainKeeper::Ldm,
-        within: host.host.within.clone(),
+        within: host.host.within().cloned(),
         name: bindings.domain.to_string().into(),
         uuid: ForeignText::default(),
         accel: bound.qemu().map(|qemu| qemu.launch().accel).unwrap_or(Accelerator::Tcg),

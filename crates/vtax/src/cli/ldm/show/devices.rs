@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
+use vtax_domain::LdmHost;
 use vtax_lab::{
     Lifetime, World,
     facts::{PciDevice, PciFacts},
@@ -13,7 +14,7 @@ use vtax_model::{
     units::Mtu,
 };
 
-use super::{super::host::LdmHost, parseable};
+use super::parseable;
 use crate::{
     exit::{Blamed, Exit, Stop},
     terminal::print,

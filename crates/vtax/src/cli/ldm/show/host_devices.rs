@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use vtax_domain::{CoreOwner, HostCapacity, HostResources, MemoryMap, MemoryOwner, MemoryUser};
+use vtax_domain::{CoreOwner, HostCapacity, HostResources, LdmHost, MemoryMap, MemoryOwner, MemoryUser};
 use vtax_lab::{
     Lifetime, World,
     facts::PciFacts,
@@ -15,7 +15,7 @@ use vtax_model::{
     topology::Name,
 };
 
-use super::{super::host::LdmHost, devices::owner, layout};
+use super::{devices::owner, layout};
 use crate::{
     cli::answer,
     exit::{Blamed, Exit, Stop},

@@ -1,79 +1,63 @@
-//! Delayed reconfiguration of `primary`: started, cancelled, or applied without a reboot as far as possible.
+//! Orders of a delayed reconfiguration of `primary`: started, cancelled, or applied without a reboot as far as possible.
 
 use std::collections::BTreeSet;
 
-use vtax_domain::{LiveObject, PrimaryChange, StoredState};
 use vtax_lab::io::IoList;
 use vtax_model::{
     domain::{Configuration, DomainError, PRIMARY},
     topology::Name,
 };
 
-use super::{assign, change::ChangingHost};
 use crate::{
-    exit::{Blamed, Exit, Stop},
-    terminal::print,
+    error::BindError,
+    host_change::HostChange,
+    live_change::LiveObject,
+    notice::DomainNotice,
+    store::{PrimaryChange, StoredState},
 };
 
-const STARTED: &str = "\
-Initiating a delayed reconfiguration operation on the primary domain.
-All configuration changes for other domains are disabled until the primary
-domain reboots, at which time the new configuration for the primary domain
-will also take effect.
-";
+impl HostChange<'_> {
+    pub(super) fn start_reconfiguration(&self, domain: &Name) -> Result<(), BindError> {
+        self.reconfigure(domain, StoredState::start_reconfiguration)?;
+        self.tell(DomainNotice::ReconfigurationStarted);
+        Ok(())
+    }
 
-pub(super) fn start(host: ChangingHost<'_>, domain: &Name) -> Result<Exit, Stop> {
-    change(host, domain, StoredState::start_reconfiguration)?;
-    print(STARTED)?;
-    Ok(Exit::Done)
-}
-
-pub(super) fn cancel(host: ChangingHost<'_>, domain: &Name) -> Result<Exit, Stop> {
-    change(host, domain, StoredState::cancel_reconfiguration)?;
-    Ok(Exit::Done)
-}
-
-fn change(
-    host: ChangingHost<'_>,
-    domain: &Name,
-    edit: impl FnOnce(&mut StoredState) -> Result<(), DomainError>,
-) -> Result<(), Stop> {
-    host.change(|change| {
-        let mut state = change.state().clone();
-        state.configuration.domain(domain).or_input()?;
+    pub(super) fn reconfigure(
+        &self,
+        domain: &Name,
+        edit: impl FnOnce(&mut StoredState) -> Result<(), DomainError>,
+    ) -> Result<(), BindError> {
+        let mut state = self.state().clone();
+        state.configuration.domain(domain)?;
         if domain.as_str() != PRIMARY {
-            return Err(Stop::input(DomainError::OnlyPrimary { domain: domain.clone() }));
+            return Err(DomainError::OnlyPrimary { domain: domain.clone() }.into());
         }
-        edit(&mut state).or_input()?;
-        change.write(&state)
-    })
-}
+        edit(&mut state)?;
+        self.write(&state)
+    }
 
-/// Applies all changes that need no reboot, and lists the others.
-pub(super) fn apply(host: ChangingHost<'_>) -> Result<Exit, Stop> {
-    host.change(|change| {
-        let list = match host.within() {
-            Some(_) => None,
-            None => Some(assign::look(None)?),
-        };
-        let mut state = change.state().clone();
+    /// Applies all changes that need no reboot, and reports the others.
+    pub(super) fn apply_reconfiguration(&self) -> Result<(), BindError> {
+        let list = self.host().within().is_none().then(|| self.host().devices()).transpose()?;
+        let mut state = self.state().clone();
         if state.pending.is_none() {
-            return Err(Stop::input(DomainError::NotReconfiguring));
+            return Err(DomainError::NotReconfiguring.into());
         }
         let changes = state.pending_changes();
         let waiting = |change: &PrimaryChange| Some((change.clone(), why_boot(change, list.as_ref()?)?));
         let waits: Vec<(PrimaryChange, String)> = changes.iter().filter_map(waiting).collect();
         let but: Vec<PrimaryChange> = waits.iter().map(|(change, _)| change.clone()).collect();
         state.apply_pending(&but);
-        change.follow(&changed_switches(change.configuration(), &state.configuration), &state)?;
-        for change in changes.iter().filter(|change| !but.contains(change)) {
-            print(&format!("Applied: {}\n", told(change)))?;
+        self.follow(&changed_switches(self.configuration(), &state.configuration), &state)?;
+        for applied in changes.into_iter().filter(|change| !but.contains(change)) {
+            self.tell(DomainNotice::Applied(applied));
         }
-        for (change, why) in &waits {
-            print(&format!("Needs a reboot: {}: {why}\n", told(change)))?;
+        for (change, why) in waits {
+            self.tell(DomainNotice::NeedsBoot { change, why });
         }
-        Ok(Exit::Done)
-    })
+        Ok(())
+    }
 }
 
 /// Returns the reason why a change requires a reboot.
@@ -88,15 +72,6 @@ fn why_boot(change: &PrimaryChange, list: &IoList) -> Option<String> {
             "no IOMMU is active; boot with intel_iommu=on or amd_iommu=on, and enable it in the firmware".to_owned(),
         ),
         _ => None,
-    }
-}
-
-fn told(change: &PrimaryChange) -> String {
-    match change {
-        PrimaryChange::Release(name) => format!("primary has released {name}"),
-        PrimaryChange::Return(name) => format!("primary has {name} again"),
-        PrimaryChange::Iov { bus, on } => format!("{bus} has iov={}", if *on { "on" } else { "off" }),
-        PrimaryChange::Others => "the other changes of primary".to_owned(),
     }
 }
 

@@ -1,0 +1,40 @@
+//! What an order reports while it is carried out.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use vtax_model::{topology::Name, units::ByteSize};
+
+use crate::store::PrimaryChange;
+
+/// Something that happened, or did not, on the way to an order's end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DomainNotice {
+    /// The domain was started.
+    Started(Name),
+    /// The domain was stopped.
+    Stopped(Name),
+    /// The domain was sent a non-maskable interrupt.
+    Interrupted(Name),
+    /// A delayed reconfiguration of `primary` has begun.
+    ReconfigurationStarted,
+    /// The change waits for the host's next boot.
+    Reconfiguring,
+    /// A pending change of `primary` is now in effect.
+    Applied(PrimaryChange),
+    /// It stays pending.
+    NeedsBoot { change: PrimaryChange, why: String },
+    /// The change takes effect when the domain is started or reboots.
+    AtBoot(Name),
+    /// The domain has lost a device, which it keeps until it is started or reboots.
+    KeptUntilBoot { domain: Name, device: String },
+    /// The memory of a domain was rounded up.
+    Rounded { domain: Name, wanted: ByteSize, size: ByteSize },
+    /// A damaged record was set aside, after the resources of its object were found by their marks.
+    SetAside { object: Name, error: String, path: PathBuf },
+    /// A record can't be read.
+    Unreadable(String),
+    /// An error that doesn't end the order.
+    Trouble(String),
+}

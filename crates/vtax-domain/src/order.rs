@@ -1,0 +1,318 @@
+//! Orders to a host of domains: all that can be asked of one, as data.
+//!
+//! A command line, a program or another vtax makes a [`DomainOrder`]; [`LdmHost::execute`] carries it out under the
+//! host's lock. What happens on the way is a [`DomainNotice`], and the end a [`DomainReply`] or an error.
+
+mod console;
+mod devices;
+mod disks;
+mod edit;
+mod lifecycle;
+mod reconfiguration;
+
+use serde::{Deserialize, Serialize};
+use vtax_model::{
+    domain::{Configuration, FunctionChange, SizeChange, VolumeChange, VolumeName, adjusted_memory},
+    topology::Name,
+    units::ByteSize,
+};
+
+pub use self::{
+    console::user_id,
+    disks::NewVolume,
+    edit::{ChangedVnet, DomainEdit, DomainSettings, ListChange},
+};
+use crate::{
+    domains::StopMode,
+    error::BindError,
+    host_change::HostChange,
+    ldm_host::LdmHost,
+    notice::DomainNotice,
+    store::{ConfigName, StoredState},
+};
+
+/// Order to a host of domains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum DomainOrder {
+    /// Changes the configuration, and the host with it.
+    Edit {
+        edit: DomainEdit,
+    },
+    /// Changes only the stored configuration; the host follows when a domain that is affected is bound.
+    EditStored {
+        edit: DomainEdit,
+    },
+    /// Sets the memory of a domain to a size, or changes it by that size.
+    SizeMemory {
+        domain: Name,
+        memory: ByteSize,
+        change: Option<SizeChange>,
+        /// Rounds the result up to what Oracle's ldm could have.
+        adjust: bool,
+    },
+    AddVolume {
+        volume: VolumeName,
+        new: NewVolume,
+    },
+    SetVolume {
+        volume: VolumeName,
+        change: VolumeChange,
+    },
+    RemoveVolume {
+        volume: VolumeName,
+        force: bool,
+    },
+    RemoveDiskService {
+        service: Name,
+        force: bool,
+    },
+    /// Removes inactive domains.
+    RemoveDomains {
+        which: ChosenDomains,
+    },
+    /// Adds the domains of a configuration, and binds or starts them: all, or none is added.
+    AddDomains {
+        configuration: Box<Configuration>,
+        until: AddedDomains,
+    },
+    /// Sets the properties of existing domains from a configuration.
+    SetDomains {
+        configuration: Box<Configuration>,
+    },
+    /// Adds all of a configuration. Unless forced, the host must have no domains and services.
+    InitSystem {
+        configuration: Box<Configuration>,
+        force: bool,
+        only_services: bool,
+    },
+    /// Assigns a device of the host to a domain, or returns it to `primary`.
+    AddDevice {
+        device: String,
+        domain: Name,
+        dry_run: bool,
+    },
+    RemoveDevice {
+        device: String,
+        domain: Name,
+        dry_run: bool,
+    },
+    /// Makes the devices below a root complex available to domains, or unavailable.
+    SetBus {
+        bus: String,
+        on: bool,
+    },
+    SetFunction {
+        function: String,
+        change: FunctionChange,
+    },
+    /// Starts a delayed reconfiguration of `primary`.
+    StartReconfiguration {
+        domain: Name,
+    },
+    CancelReconfiguration {
+        domain: Name,
+    },
+    /// Applies the pending changes that need no reboot.
+    ApplyReconfiguration,
+    /// Saves the configuration under a name.
+    SaveConfiguration {
+        name: ConfigName,
+    },
+    /// Loads a saved configuration. All domains must be inactive, so that nothing that they have is lost.
+    LoadConfiguration {
+        name: ConfigName,
+    },
+    /// Removes a saved configuration.
+    RemoveConfiguration {
+        name: ConfigName,
+    },
+    /// Gives domains their resources.
+    Bind {
+        domains: Vec<Name>,
+    },
+    /// Takes the resources of domains back.
+    Unbind {
+        which: ChosenDomains,
+    },
+    Start {
+        which: ChosenDomains,
+    },
+    Stop {
+        which: ChosenDomains,
+        mode: StopMode,
+        /// Starts them again.
+        reboot: bool,
+    },
+    /// Crashes the kernels of domains.
+    Panic {
+        domains: Vec<Name>,
+    },
+    /// Creates the switches, and starts the domains that should run once the host has booted. A failure doesn't prevent
+    /// the others from starting.
+    Autostart,
+    /// Releases all resources of these domains, running or not; without names, of all domains and the links of
+    /// switches. Their constraints stay.
+    Release {
+        domains: Vec<Name>,
+    },
+}
+
+/// Domains that an order is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChosenDomains {
+    /// All in the state that the order changes.
+    All,
+    Named(Vec<Name>),
+}
+
+/// State that added domains get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AddedDomains {
+    Inactive,
+    Bound,
+    Started,
+}
+
+/// End of an order that was carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum DomainReply {
+    Done,
+}
+
+impl LdmHost {
+    /// Carries out an order in the host's network.
+    pub fn execute(&self, order: DomainOrder) -> Result<DomainReply, BindError> {
+        self.run(|| self.change(|change| change.carry_out(order)))?.map(|()| DomainReply::Done)
+    }
+}
+
+impl HostChange<'_> {
+    fn carry_out(&self, order: DomainOrder) -> Result<(), BindError> {
+        match order {
+            DomainOrder::Edit { edit } => self.make(edit, true),
+            DomainOrder::EditStored { edit } => self.make(edit, false),
+            DomainOrder::SizeMemory { domain, memory, change, adjust } => {
+                self.size_memory(&domain, memory, change, adjust)
+            }
+            DomainOrder::AddVolume { volume, new } => self.add_volume(&volume, new),
+            DomainOrder::SetVolume { volume, change } => self.set_volume(&volume, change),
+            DomainOrder::RemoveVolume { volume, force } => self.remove_volume(&volume, force),
+            DomainOrder::RemoveDiskService { service, force } => self.remove_disk_service(&service, force),
+            DomainOrder::RemoveDomains { which } => self.remove_domains(which),
+            DomainOrder::AddDomains { configuration, until } => self.add_domains(&configuration, until),
+            DomainOrder::SetDomains { configuration } => self.edit(|all| all.set_domains_of(&configuration)).map(drop),
+            DomainOrder::InitSystem { configuration, force, only_services } => {
+                self.init_system(*configuration, force, only_services)
+            }
+            DomainOrder::AddDevice { device, domain, dry_run } => self.add_device(&device, &domain, dry_run),
+            DomainOrder::RemoveDevice { device, domain, dry_run } => self.remove_device(&device, &domain, dry_run),
+            DomainOrder::SetBus { bus, on } => self.set_bus(&bus, on),
+            DomainOrder::SetFunction { function, change } => self.set_function(&function, change),
+            DomainOrder::StartReconfiguration { domain } => self.start_reconfiguration(&domain),
+            DomainOrder::CancelReconfiguration { domain } => {
+                self.reconfigure(&domain, StoredState::cancel_reconfiguration)
+            }
+            DomainOrder::ApplyReconfiguration => self.apply_reconfiguration(),
+            DomainOrder::SaveConfiguration { name } => Ok(self.store().save(self.id(), &name)?),
+            DomainOrder::LoadConfiguration { name } => self.load_configuration(&name),
+            DomainOrder::RemoveConfiguration { name } => Ok(self.store().remove_saved(self.id(), &name)?),
+            DomainOrder::Bind { domains } => self.bind(&domains),
+            DomainOrder::Unbind { which } => self.unbind(which),
+            DomainOrder::Start { which } => self.start(which),
+            DomainOrder::Stop { which, mode, reboot } => self.stop(which, mode, reboot),
+            DomainOrder::Panic { domains } => self.panic(&domains),
+            DomainOrder::Autostart => self.autostart(),
+            DomainOrder::Release { domains } => self.release(&domains),
+        }
+    }
+
+    fn make(&self, edit: DomainEdit, is_live: bool) -> Result<(), BindError> {
+        edit.check_host()?;
+        match edit.object().filter(|_| is_live) {
+            Some(object) => self.edit_live(&object, |all| edit.apply(all)),
+            None => self.edit(|all| edit.apply(all)).map(drop),
+        }
+    }
+
+    fn size_memory(
+        &self,
+        domain: &Name,
+        memory: ByteSize,
+        change: Option<SizeChange>,
+        adjust: bool,
+    ) -> Result<(), BindError> {
+        let mut rounded = None;
+        self.edit(|all| {
+            let wanted = change.map_or(Ok(memory), |change| all.changed_memory(domain, change, memory))?;
+            let size = if adjust { adjusted_memory(wanted)? } else { wanted };
+            rounded = (size != wanted).then(|| DomainNotice::Rounded { domain: domain.clone(), wanted, size });
+            all.set_memory(domain, size)
+        })?;
+        rounded.into_iter().for_each(|notice| self.tell(notice));
+        Ok(())
+    }
+
+    fn remove_domains(&self, which: ChosenDomains) -> Result<(), BindError> {
+        let names = match which {
+            ChosenDomains::All => self.configuration().domains.keys().cloned().collect(),
+            ChosenDomains::Named(names) => names,
+        };
+        self.check_inactive(
+            |name| names.contains(name),
+            "only an inactive domain can be removed: stop it and unbind it first",
+        )?;
+        self.edit(|all| all.remove_domains(&names)).map(drop)
+    }
+
+    /// Adds the domains of a configuration. The switches and console services that they use must exist.
+    fn add_domains(&self, configuration: &Configuration, until: AddedDomains) -> Result<(), BindError> {
+        let names: Vec<Name> = configuration.domains.keys().cloned().collect();
+        if until != AddedDomains::Inactive {
+            // A user who may not bind domains adds none.
+            self.domains()?;
+        }
+        let added = self.edit(|all| all.add_domains_of(configuration))?;
+        added.lead(&names, until).inspect_err(|_| {
+            if let Err(left) = added.take_back(&names) {
+                self.tell_trouble(&left);
+            }
+        })
+    }
+
+    fn init_system(&self, configuration: Configuration, force: bool, only_services: bool) -> Result<(), BindError> {
+        let none = Configuration::new(self.id());
+        let mut state = self.state().clone();
+        state.no_pending()?;
+        if !force && state.configuration != none {
+            return Err(BindError::NotFactoryDefault);
+        }
+        let configuration = match only_services {
+            true => {
+                Configuration { primary: none.primary, domains: none.domains, devices: none.devices, ..configuration }
+            }
+            false => configuration,
+        };
+        state.configuration.add_all_of(configuration)?;
+        self.write(&state)
+    }
+
+    fn load_configuration(&self, name: &ConfigName) -> Result<(), BindError> {
+        self.check_inactive(|_| true, "loading a saved configuration requires all domains to be inactive")?;
+        let mut state = self.state().clone();
+        state.no_pending()?;
+        state.configuration = self.store().read_saved(self.id(), name)?;
+        state.current = Some(name.clone()).filter(|name| !name.is_factory_default());
+        self.write(&state)
+    }
+
+    fn check_inactive(&self, concerns: impl Fn(&Name) -> bool, remedy: &'static str) -> Result<(), BindError> {
+        match self.bound()?.iter().find(|bound| concerns(bound.name())) {
+            Some(bound) => Err(BindError::State { domain: bound.name().clone(), state: bound.state(), remedy }),
+            None => Ok(()),
+        }
+    }
+}
