@@ -510,3 +510,57 @@ fn what_has_no_meaning_is_refused_with_the_reason_and_nothing_is_changed() {
         assert_eq!(ldm("list-constraints --json"), before, "{words}");
     }
 }
+
+/// A bench with a fake ssh, whose only host has a results directory of its own.
+fn with_remote() -> Bench {
+    let bench = Bench::new();
+    let (bin, there) = (bench.path().join("bin"), bench.path().join("there"));
+    fs::create_dir(&bin).expect("a directory");
+    symlink(env!("CARGO_BIN_EXE_vtax"), bin.join("vtax")).expect("a link");
+    let script = format!(
+        "#!/bin/sh\nfor last; do :; done\ncase \"$*\" in *' there '*) ;; *) echo no route >&2; exit 255 ;; esac\n\
+         PATH='{}':$PATH VTAX_STATE='{}' exec sh -c \"$last\"\n",
+        bin.display(),
+        there.display()
+    );
+    fs::write(bin.join("ssh"), script).expect("a file of the test");
+    fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    bench
+}
+
+fn over_ssh(bench: &Bench, words: &str) -> Output {
+    let words: Vec<&str> = words.split(' ').collect();
+    let path = format!("{}:{}", bench.path().join("bin").display(), env::var("PATH").unwrap_or_default());
+    bench.command(&words).env("PATH", path).output().expect("vtax runs")
+}
+
+#[test]
+fn another_machine_is_configured_over_ssh() {
+    let bench = with_remote();
+    let there = |words: &str| over_ssh(&bench, &format!("ldm --host ssh:there {words}"));
+    assert_eq!(printed(&there("add-domain mars")), "");
+    assert_eq!(printed(&there("set-vcpu 2 mars")), "");
+    assert!(printed(&there("list-constraints")).contains("VCPU"), "the domain is there");
+    assert!(printed(&there("list -p mars")).contains("name=mars|state=inactive"));
+    assert!(printed(&there("list-devices -p core")).starts_with("VERSION"));
+    assert!(!printed(&over_ssh(&bench, "ldm list")).contains("mars"), "it is not here");
+    let started = printed(&there("start-reconf primary"));
+    assert!(started.starts_with("Initiating a delayed reconfiguration"), "{started}");
+}
+
+#[test]
+fn what_a_remote_host_refuses_is_refused_as_here() {
+    let bench = with_remote();
+    let refused = |words: &str, status: i32| {
+        let output = over_ssh(&bench, words);
+        assert_eq!(output.status.code(), Some(status), "{words}");
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let here = refused("ldm set-vcpu 2 mars", 2);
+    assert_eq!(refused("ldm --host ssh:there set-vcpu 2 mars", 2), here);
+    assert!(refused("ldm --host ssh:there add-vdsdev disk.img root@vds", 2).contains("disk.img"), "not a path there");
+    assert!(refused("ldm --host ssh:there exec mars -- true", 2).contains("this machine only"));
+    assert!(refused("ldm --host mars list", 2).contains("ssh:HOST"));
+    let lost = refused("ldm --host ssh:elsewhere list", 69);
+    assert!(lost.contains("no route") && lost.contains("elsewhere"), "{lost}");
+}

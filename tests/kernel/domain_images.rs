@@ -8,11 +8,11 @@ use std::{
     process::Command,
 };
 
+use vtax_guest::locate;
 use vtax_guest::{
     image::{self, Tools},
     kernel::Kernel,
 };
-use vtax_wire::locate;
 
 use super::{Bench, bench::printed, domains::Host};
 

@@ -5,7 +5,7 @@
 use std::{fs, path::PathBuf};
 
 use vtax_disk::carried::CarriedProgram;
-use vtax_wire::locate;
+use vtax_guest::locate;
 
 use super::{
     Bench,

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 use tempfile::TempDir;
-use vtax_wire::locate;
+use vtax_guest::locate;
 
 use super::bench::{printed, wait_for_boot, wait_until};
 

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Domains that have resources of this host.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DomainSurvey {
     /// Domains with readable records, by name.
     pub bound: Vec<BoundDomain>,

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::{Deserialize, Serialize};
 use vtax_guest::{
     GuestError,
     launch::Launch,
@@ -35,7 +36,7 @@ pub(crate) struct DiskKeeper {
 }
 
 /// Path of a disk, with its current state.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskPath {
     /// Volume whose backend the path leads to, and the disk service that exports it.
     pub volume: VolumeName,

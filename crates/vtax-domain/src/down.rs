@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use vtax_model::{domain::DomainState, topology::Name};
 
 use crate::{bound::BoundDomain, domains::Domains};
 
 /// Process that should run for a domain, but doesn't or hangs.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Down {
     /// A bound domain has no QEMU.

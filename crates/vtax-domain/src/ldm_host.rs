@@ -13,10 +13,7 @@ use vtax_model::{endpoint::LabHost, topology::Name};
 use vtax_sys::userns;
 
 use crate::{
-    bound::BoundDomain,
-    damaged::DomainSurvey,
     domains::Domains,
-    down::Down,
     error::BindError,
     host::{DomainHost, HostNet},
     notice::DomainNotice,
@@ -113,19 +110,6 @@ impl LdmHost {
             }
         }
         Ok(())
-    }
-
-    /// Returns the bound domains, for display, and those with unreadable records.
-    pub fn survey(&self) -> Result<DomainSurvey, BindError> {
-        match self.domains_of_root()? {
-            Some(domains) => domains.survey(),
-            None => Ok(DomainSurvey { bound: Vec::new(), unreadable: Vec::new() }),
-        }
-    }
-
-    /// Returns the processes that should run for these domains, but don't.
-    pub fn down(&self, bound: &[BoundDomain]) -> Result<Vec<Down>, BindError> {
-        if bound.is_empty() { Ok(Vec::new()) } else { Ok(self.domains()?.down(bound)) }
     }
 
     /// Watches a domain while it runs; [`LockedDomains::start`](crate::LockedDomains::start) launches the process that

@@ -72,8 +72,8 @@ pub use loan::LentNet;
 pub use locked::{LockedDomains, WantedDomains};
 pub use notice::DomainNotice;
 pub use order::{
-    AddedDomains, ChangedVnet, ChosenDomains, DomainEdit, DomainOrder, DomainReply, DomainSettings, ListChange,
-    NewVolume, user_id,
+    AddedDomains, ChangedVnet, ChosenDomains, DomainChange, DomainEdit, DomainOrder, DomainReply, DomainSettings,
+    DomainView, HostView, ListChange, NewVolume, ViewDepth, user_id,
 };
 pub use ports_apart::PortsApart;
 pub use resources::{CoreOwner, HostResources, MemoryMap, MemoryOwner, MemoryUser};

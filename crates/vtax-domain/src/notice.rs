@@ -1,4 +1,4 @@
-//! What an order reports while it is carried out.
+//! Notices of an order while it is carried out.
 
 use std::path::PathBuf;
 

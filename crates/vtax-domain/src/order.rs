@@ -9,8 +9,10 @@ mod disks;
 mod edit;
 mod lifecycle;
 mod reconfiguration;
+mod view;
 
 use serde::{Deserialize, Serialize};
+use vtax_lab::io::IoList;
 use vtax_model::{
     domain::{Configuration, FunctionChange, SizeChange, VolumeChange, VolumeName, adjusted_memory},
     topology::Name,
@@ -21,6 +23,7 @@ pub use self::{
     console::user_id,
     disks::NewVolume,
     edit::{ChangedVnet, DomainEdit, DomainSettings, ListChange},
+    view::{DomainView, HostView, ViewDepth},
 };
 use crate::{
     domains::StopMode,
@@ -35,6 +38,19 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DomainOrder {
+    /// Shows the host and its domains.
+    Look {
+        depth: ViewDepth,
+    },
+    /// Lists the PCI devices of the machine.
+    ListDevices,
+    Change(DomainChange),
+}
+
+/// Change of a host's domains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum DomainChange {
     /// Changes the configuration, and the host with it.
     Edit {
         edit: DomainEdit,
@@ -177,56 +193,67 @@ pub enum AddedDomains {
 }
 
 /// End of an order that was carried out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DomainReply {
     Done,
+    /// Answer to [`DomainOrder::Look`].
+    View(Box<HostView>),
+    /// Answer to [`DomainOrder::ListDevices`].
+    Devices(Box<IoList>),
 }
 
 impl LdmHost {
     /// Carries out an order in the host's network.
     pub fn execute(&self, order: DomainOrder) -> Result<DomainReply, BindError> {
-        self.run(|| self.change(|change| change.carry_out(order)))?.map(|()| DomainReply::Done)
+        self.run(|| match order {
+            DomainOrder::Look { depth } => Ok(DomainReply::View(Box::new(self.look(depth)?))),
+            DomainOrder::ListDevices => Ok(DomainReply::Devices(Box::new(devices::list()?))),
+            DomainOrder::Change(change) => {
+                self.change(|host| host.carry_out(change))?;
+                Ok(DomainReply::Done)
+            }
+        })?
     }
 }
 
 impl HostChange<'_> {
-    fn carry_out(&self, order: DomainOrder) -> Result<(), BindError> {
-        match order {
-            DomainOrder::Edit { edit } => self.make(edit, true),
-            DomainOrder::EditStored { edit } => self.make(edit, false),
-            DomainOrder::SizeMemory { domain, memory, change, adjust } => {
+    fn carry_out(&self, change: DomainChange) -> Result<(), BindError> {
+        match change {
+            DomainChange::Edit { edit } => self.make(edit, true),
+            DomainChange::EditStored { edit } => self.make(edit, false),
+            DomainChange::SizeMemory { domain, memory, change, adjust } => {
                 self.size_memory(&domain, memory, change, adjust)
             }
-            DomainOrder::AddVolume { volume, new } => self.add_volume(&volume, new),
-            DomainOrder::SetVolume { volume, change } => self.set_volume(&volume, change),
-            DomainOrder::RemoveVolume { volume, force } => self.remove_volume(&volume, force),
-            DomainOrder::RemoveDiskService { service, force } => self.remove_disk_service(&service, force),
-            DomainOrder::RemoveDomains { which } => self.remove_domains(which),
-            DomainOrder::AddDomains { configuration, until } => self.add_domains(&configuration, until),
-            DomainOrder::SetDomains { configuration } => self.edit(|all| all.set_domains_of(&configuration)).map(drop),
-            DomainOrder::InitSystem { configuration, force, only_services } => {
+            DomainChange::AddVolume { volume, new } => self.add_volume(&volume, new),
+            DomainChange::SetVolume { volume, change } => self.set_volume(&volume, change),
+            DomainChange::RemoveVolume { volume, force } => self.remove_volume(&volume, force),
+            DomainChange::RemoveDiskService { service, force } => self.remove_disk_service(&service, force),
+            DomainChange::RemoveDomains { which } => self.remove_domains(which),
+            DomainChange::AddDomains { configuration, until } => self.add_domains(&configuration, until),
+            DomainChange::SetDomains { configuration } => self.edit(|all| all.set_domains_of(&configuration)).map(drop),
+            DomainChange::InitSystem { configuration, force, only_services } => {
                 self.init_system(*configuration, force, only_services)
             }
-            DomainOrder::AddDevice { device, domain, dry_run } => self.add_device(&device, &domain, dry_run),
-            DomainOrder::RemoveDevice { device, domain, dry_run } => self.remove_device(&device, &domain, dry_run),
-            DomainOrder::SetBus { bus, on } => self.set_bus(&bus, on),
-            DomainOrder::SetFunction { function, change } => self.set_function(&function, change),
-            DomainOrder::StartReconfiguration { domain } => self.start_reconfiguration(&domain),
-            DomainOrder::CancelReconfiguration { domain } => {
+            DomainChange::AddDevice { device, domain, dry_run } => self.add_device(&device, &domain, dry_run),
+            DomainChange::RemoveDevice { device, domain, dry_run } => self.remove_device(&device, &domain, dry_run),
+            DomainChange::SetBus { bus, on } => self.set_bus(&bus, on),
+            DomainChange::SetFunction { function, change } => self.set_function(&function, change),
+            DomainChange::StartReconfiguration { domain } => self.start_reconfiguration(&domain),
+            DomainChange::CancelReconfiguration { domain } => {
                 self.reconfigure(&domain, StoredState::cancel_reconfiguration)
             }
-            DomainOrder::ApplyReconfiguration => self.apply_reconfiguration(),
-            DomainOrder::SaveConfiguration { name } => Ok(self.store().save(self.id(), &name)?),
-            DomainOrder::LoadConfiguration { name } => self.load_configuration(&name),
-            DomainOrder::RemoveConfiguration { name } => Ok(self.store().remove_saved(self.id(), &name)?),
-            DomainOrder::Bind { domains } => self.bind(&domains),
-            DomainOrder::Unbind { which } => self.unbind(which),
-            DomainOrder::Start { which } => self.start(which),
-            DomainOrder::Stop { which, mode, reboot } => self.stop(which, mode, reboot),
-            DomainOrder::Panic { domains } => self.panic(&domains),
-            DomainOrder::Autostart => self.autostart(),
-            DomainOrder::Release { domains } => self.release(&domains),
+            DomainChange::ApplyReconfiguration => self.apply_reconfiguration(),
+            DomainChange::SaveConfiguration { name } => Ok(self.store().save(self.id(), &name)?),
+            DomainChange::LoadConfiguration { name } => self.load_configuration(&name),
+            DomainChange::RemoveConfiguration { name } => Ok(self.store().remove_saved(self.id(), &name)?),
+            DomainChange::Bind { domains } => self.bind(&domains),
+            DomainChange::Unbind { which } => self.unbind(which),
+            DomainChange::Start { which } => self.start(which),
+            DomainChange::Stop { which, mode, reboot } => self.stop(which, mode, reboot),
+            DomainChange::Panic { domains } => self.panic(&domains),
+            DomainChange::Autostart => self.autostart(),
+            DomainChange::Release { domains } => self.release(&domains),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use vtax_model::{domain::PRIMARY, topology::Name, units::ByteSize};
 
 use crate::{
@@ -65,7 +65,7 @@ impl From<MemoryUser> for Option<String> {
 }
 
 /// The machine's memory as shown to root in `/proc/iomem`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryMap {
     /// Total RAM.
     ram: u64,

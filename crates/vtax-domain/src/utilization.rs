@@ -13,7 +13,7 @@ use crate::BoundDomain;
 const WATCHED: Duration = Duration::from_millis(200);
 
 /// Percentage of the time of all its CPUs, by domain; only for running domains.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Utilization {
     /// Utilization of the host's CPUs, without the share of domains.
     pub host: Option<f64>,

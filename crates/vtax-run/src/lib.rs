@@ -15,6 +15,7 @@ mod interrupt;
 mod job;
 mod keeper;
 pub mod labs;
+mod ldm_remote;
 pub mod libvirt;
 mod live_run;
 mod locations;
@@ -34,6 +35,7 @@ pub use events::{EventSink, EveryFewSeconds, RunEvent, RunEvents, SampleProgress
 pub use follow::RunFollower;
 pub use interrupt::Interrupt;
 pub use job::{Conditions, Job, RanJob, Runner, Work};
+pub use ldm_remote::{OrderLink, OrderRefusal, OrderServer, RemoteLdm};
 pub use live_run::LiveRun;
 pub use locations::Locations;
 pub use lock_file::LockFile;

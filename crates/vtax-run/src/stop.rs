@@ -56,6 +56,11 @@ impl Stop {
         self.error.code().map(|code| code.to_string())
     }
 
+    /// Returns true if the user can mend it.
+    pub(crate) fn is_of_input(&self) -> bool {
+        self.blame == Blame::Input
+    }
+
     /// The status with which a program ends that this has stopped.
     pub fn status(&self) -> u8 {
         // sysexits' EX_UNAVAILABLE is 69; a shell reports a program that SIGINT ended by 130.

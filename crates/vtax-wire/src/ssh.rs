@@ -17,7 +17,7 @@ mod program;
 mod script;
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::Read,
     os::unix::process::CommandExt,
     path::Path,
@@ -82,6 +82,14 @@ impl Ssh {
         Ssh { program: program.into(), arguments: arguments.into_iter().map(Into::into).collect() }
     }
 
+    /// Returns ssh with a command of the remote host's login shell.
+    pub fn remote(&self, host: &str, words: impl AsRef<OsStr>) -> Result<Command, SshHostError> {
+        check(host)?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).arg(host).arg(words);
+        Ok(command)
+    }
+
     /// See [`connect`].
     pub fn connect(&self, host: &str, program: &Path, deadline: Duration) -> Result<AgentLink, SshError> {
         check(host)?;
@@ -96,7 +104,7 @@ impl Ssh {
 
     /// Starts it in its own process group. Ctrl-C in a terminal is for vtax, which ends its agents in order.
     fn start(&self, host: &str, script: &Script) -> Result<Pipes, SshError> {
-        let mut command = self.command(host, script);
+        let mut command = self.remote(host, script.command())?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let child = command.spawn().map_err(|source| SshError::Start {
             program: self.program.to_string_lossy().into_owned(),
@@ -104,12 +112,6 @@ impl Ssh {
             source,
         })?;
         Ok(Pipes::of(child).expect("all three streams of the child were piped two lines above"))
-    }
-
-    fn command(&self, host: &str, script: &Script) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).arg(host).arg(script.command());
-        command
     }
 }
 

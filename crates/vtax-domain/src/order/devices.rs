@@ -13,13 +13,18 @@ use vtax_model::{
 use crate::{error::BindError, host_change::HostChange, ldm_host::LdmHost, live_change::LiveObject};
 
 impl LdmHost {
-    /// Returns the PCI devices of this machine. A host of a lab has none.
+    /// Returns the PCI devices that domains can have. A host of a lab has none.
     pub fn devices(&self) -> Result<IoList, BindError> {
         if let Some(within) = self.within() {
             return Err(BindError::LabDevices { host: within.clone() });
         }
-        Ok(IoList::new(PciFacts::gather()?, &World::enter(Lifetime::Ephemeral)?)?)
+        list()
     }
+}
+
+/// Returns the PCI devices of this machine.
+pub(super) fn list() -> Result<IoList, BindError> {
+    Ok(IoList::new(PciFacts::gather()?, &World::enter(Lifetime::Ephemeral)?)?)
 }
 
 impl HostChange<'_> {

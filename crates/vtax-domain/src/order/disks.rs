@@ -28,6 +28,7 @@ pub struct NewVolume {
 impl HostChange<'_> {
     pub(super) fn add_volume(&self, name: &VolumeName, new: NewVolume) -> Result<(), BindError> {
         let NewVolume { backend, format, change: VolumeChange { options, slice, mpgroup }, deferred } = new;
+        Volume::check_backend(&backend)?;
         let volume = Volume {
             format: format.map_or_else(|| find_format(&backend), Ok).map_err(Box::new)?,
             backend,

@@ -101,7 +101,8 @@ impl Volume {
             }
     }
 
-    fn check_backend(backend: &str) -> Result<(), DomainError> {
+    /// Checks that a path can be a backend, whatever is there.
+    pub fn check_backend(backend: &str) -> Result<(), DomainError> {
         // XML has no form for the last two.
         let is_odd = |letter: char| letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}');
         match backend.starts_with('/') && backend.len() <= 1024 && !backend.contains(is_odd) {

@@ -11,31 +11,55 @@ mod lifecycle;
 mod notices;
 mod orders;
 mod show;
+mod target;
 mod verbs;
 mod vntsd;
 mod words;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{cell::RefCell, io, sync::Arc};
 
 use miette::miette;
-use vtax_domain::{DomainHost, DomainOrder, DomainReply, LdmHost};
+use vtax_domain::{DomainChange, DomainHost, LdmHost};
 use vtax_lab::World;
 use vtax_model::{endpoint::LabHost, topology::Name};
-use vtax_run::{Locations, labs};
+use vtax_run::{Locations, OrderRefusal, OrderServer, RemoteLdm, labs};
+use vtax_wire::ssh::Ssh;
 
 pub(crate) use self::verbs::LdmArgs;
-use self::verbs::{LdmVerb, LifecycleVerb, ShowVerb};
 pub(super) use self::verbs::{refusal, tip, with_aliases, with_vendors_q};
+use self::{
+    notices::Printed,
+    target::LdmTarget,
+    verbs::{LdmVerb, LocalVerb, OrderVerb, ShowVerb},
+};
 use crate::exit::{Blamed, Exit, Stop};
 
 pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
-    let verb = args.verb;
-    on_host(places, args.within, |host| match verb {
-        LdmVerb::Configure(verb) => execute(host, orders::of(verb)?),
-        LdmVerb::Import(args) => import::import(host, &args),
-        LdmVerb::Live(verb) => live(verb, host),
-        LdmVerb::Show(verb) => show(verb, host),
-    })
+    let LdmArgs { host, within, verb } = args;
+    match (verb, host) {
+        (LdmVerb::Order(verb), None) => on_host(places, within, |host| act(verb, || Ok(LdmTarget::Here(host)))),
+        (LdmVerb::Order(verb), Some(host)) => {
+            let printed = Printed::default();
+            let connect = || RemoteLdm::connect(&Ssh::user(), &host, within.as_ref(), printed.hear());
+            printed.and(act(verb, || Ok(LdmTarget::There(RefCell::new(connect()?)))))
+        }
+        (LdmVerb::Local(verb), None) => on_host(places, within, |host| local(verb, host)),
+        (LdmVerb::Serve { .. }, None) => serve(places, within),
+        (LdmVerb::Local(_) | LdmVerb::Serve { .. }, Some(host)) => Err(Stop::input(miette!(
+            code = "usage",
+            "this verb acts on this machine only; log in to {host}, and run it there"
+        ))),
+    }
+}
+
+/// Gives the order of a verb to the host. What is wrong with its words is reported first.
+fn act<'a>(verb: OrderVerb, open: impl FnOnce() -> Result<LdmTarget<'a>, Stop>) -> Result<Exit, Stop> {
+    let change = match verb {
+        OrderVerb::Configure(verb) => orders::of(verb)?,
+        OrderVerb::Live(verb) => lifecycle::of(verb)?,
+        OrderVerb::Show(verb) => return show(verb, &open()?),
+    };
+    open()?.change(change)
 }
 
 /// Releases the resources of the lab hosts' domains before the lab goes down.
@@ -44,7 +68,7 @@ pub(super) fn release_hosts(world: &World, lab: &Name, places: &Locations) -> Re
     for folder in world.folders().or_infrastructure()? {
         let Some(host) = folder.strip_prefix(&begin).and_then(|host| host.parse().ok()) else { continue };
         let within = LabHost { lab: lab.clone(), host };
-        let release = |host: &LdmHost| execute(host, DomainOrder::Release { domains: Vec::new() });
+        let release = |host: &LdmHost| LdmTarget::Here(host).change(DomainChange::Release { domains: Vec::new() });
         on_host(places, Some(within.clone()), release).map_err(|error| {
             Stop::infrastructure(miette!(
                 code = "not-unbound",
@@ -55,52 +79,41 @@ pub(super) fn release_hosts(world: &World, lab: &Name, places: &Locations) -> Re
     Ok(())
 }
 
-/// Opens a host, and acts on it in its network. What happens there is printed at once.
+/// Opens a host, and acts on it in its network.
 fn on_host(
     places: &Locations,
     within: Option<LabHost>,
     act: impl FnOnce(&LdmHost) -> Result<Exit, Stop> + Send,
 ) -> Result<Exit, Stop> {
-    let printed = Arc::new(Mutex::new(Ok(())));
-    let heard = Arc::clone(&printed);
-    let host = labs::ldm_host(places, within, move |notice| {
-        if let Err(stop) = notices::show(&notice) {
-            *heard.lock().unwrap_or_else(PoisonError::into_inner) = Err(stop);
-        }
-    })?;
-    let done = host.run(|| act(&host))??;
-    let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
-    std::mem::replace(&mut *printed, Ok(())).map(|()| done)
+    let printed = Printed::default();
+    let host = labs::ldm_host(places, within, printed.hear())?;
+    printed.and(host.run(|| act(&host))?)
 }
 
-fn execute(host: &LdmHost, order: DomainOrder) -> Result<Exit, Stop> {
-    match host.execute(order)? {
-        DomainReply::Done => Ok(Exit::Done),
+/// Carries out the orders of another vtax.
+fn serve(places: &Locations, within: Option<LabHost>) -> Result<Exit, Stop> {
+    let server = Arc::new(OrderServer::new(io::stdout()));
+    let heard = Arc::clone(&server);
+    let host = labs::ldm_host(places, within, move |notice| heard.notice(notice));
+    server.serve(io::stdin(), |order| Ok(host.as_ref().map_err(OrderRefusal::from)?.execute(order)?))?;
+    Ok(Exit::Done)
+}
+
+fn local(verb: LocalVerb, host: &LdmHost) -> Result<Exit, Stop> {
+    match verb {
+        LocalVerb::Import(args) => import::import(host, &args),
+        LocalVerb::Exec { domain, command } => exec::exec(host, &domain, &command),
+        LocalVerb::Vntsd(args) => vntsd::vntsd(host, &args),
+        LocalVerb::CreateVf(args) => assign::create_functions(host, &args),
+        LocalVerb::DestroyVf(args) => assign::destroy_functions(host, &args),
+        LocalVerb::Supervise { domain } => {
+            host.supervise(&domain)?;
+            Ok(Exit::Done)
+        }
     }
 }
 
-fn live(verb: LifecycleVerb, host: &LdmHost) -> Result<Exit, Stop> {
-    let order = match verb {
-        LifecycleVerb::Bind { which } => lifecycle::bind(which)?,
-        LifecycleVerb::Unbind { which } => DomainOrder::Unbind { which: which.chosen() },
-        LifecycleVerb::Autostart => DomainOrder::Autostart,
-        LifecycleVerb::Start { which } => lifecycle::start(which)?,
-        LifecycleVerb::Panic { domains } => DomainOrder::Panic { domains },
-        LifecycleVerb::Stop { how, which } => lifecycle::stop(which, &how),
-        LifecycleVerb::Release { domains } => DomainOrder::Release { domains },
-        LifecycleVerb::Exec { domain, command } => return exec::exec(host, &domain, &command),
-        LifecycleVerb::Vntsd(args) => return vntsd::vntsd(host, &args),
-        LifecycleVerb::CreateVf(args) => return assign::create_functions(host, &args),
-        LifecycleVerb::DestroyVf(args) => return assign::destroy_functions(host, &args),
-        LifecycleVerb::Supervise { domain } => {
-            host.supervise(&domain)?;
-            return Ok(Exit::Done);
-        }
-    };
-    execute(host, order)
-}
-
-fn show(verb: ShowVerb, host: &LdmHost) -> Result<Exit, Stop> {
+fn show(verb: ShowVerb, host: &LdmTarget<'_>) -> Result<Exit, Stop> {
     match verb {
         ShowVerb::List(args) => show::list(host, &args),
         ShowVerb::ListBindings { parseable, json, domains, .. } => show::bindings(host, parseable, json, &domains),

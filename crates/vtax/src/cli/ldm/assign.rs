@@ -1,7 +1,7 @@
 //! Verbs of PCI devices and their virtual functions.
 
 use miette::miette;
-use vtax_domain::{DomainOrder, LdmHost};
+use vtax_domain::{DomainChange, LdmHost};
 use vtax_lab::io::VfError;
 use vtax_model::{
     domain::{DeviceOwner, FunctionChange, contains},
@@ -18,13 +18,13 @@ use crate::exit::{Blamed, Exit, Stop};
 const CREATE_VF: Grammar = Grammar::new("create-vf", &["mac-addr", "pvid", "mtu"], &["PF"]);
 const SET_IO: Grammar = Grammar::new("set-io", &["iov", "mac-addr", "pvid", "vid", "mtu"], &["DEVICE"]);
 
-pub(super) fn set_device(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn set_device(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_IO.read(words)?;
     words.some_property()?;
     let device: String = words.name(0)?;
     match words.property::<String>("iov")?.as_deref() {
-        Some("on") => return Ok(DomainOrder::SetBus { bus: device, on: true }),
-        Some("off") => return Ok(DomainOrder::SetBus { bus: device, on: false }),
+        Some("on") => return Ok(DomainChange::SetBus { bus: device, on: true }),
+        Some("off") => return Ok(DomainChange::SetBus { bus: device, on: false }),
         Some(iov) => {
             return Err(Stop::input(miette!(code = "usage", "set-io: invalid iov `{iov}`: use iov=on or iov=off")));
         }
@@ -42,7 +42,7 @@ pub(super) fn set_device(words: &[String]) -> Result<DomainOrder, Stop> {
         pvid: words.removable::<Vlan>("pvid")?,
         mtu: words.property("mtu")?,
     };
-    Ok(DomainOrder::SetFunction { function: device, change })
+    Ok(DomainChange::SetFunction { function: device, change })
 }
 
 /// Like `vtax io create-vf`, unless the physical function is no longer primary's.

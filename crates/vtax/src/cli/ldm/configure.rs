@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use miette::miette;
-use vtax_domain::{ChangedVnet, DomainEdit, DomainOrder, DomainSettings};
+use vtax_domain::{ChangedVnet, DomainChange, DomainEdit, DomainSettings};
 use vtax_model::{
     domain::{
         ConsoleService, NewSwitch, NewVnet, PRIMARY, PortRange, SwitchChange, UserName, Variable, VirtualConsole,
@@ -42,7 +42,7 @@ const ADD_DOMAIN: Grammar = Grammar::new("add-domain", DOMAIN_KEYS, &["DOMAIN"])
 const SET_DOMAIN: Grammar = Grammar::new("set-domain", DOMAIN_KEYS, &["DOMAIN"]);
 
 /// Adds domains without properties, or one domain with properties.
-pub(super) fn add_domains(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn add_domains(words: &[String]) -> Result<DomainChange, Stop> {
     if words.iter().any(|word| word.contains('=')) {
         let words = ADD_DOMAIN.read(words)?;
         return edit(DomainEdit::AddDomain { domain: words.name(0)?, settings: settings(&words)? });
@@ -51,12 +51,12 @@ pub(super) fn add_domains(words: &[String]) -> Result<DomainOrder, Stop> {
     edit(DomainEdit::AddDomains { domains })
 }
 
-pub(super) fn edit(edit: DomainEdit) -> Result<DomainOrder, Stop> {
-    Ok(DomainOrder::Edit { edit })
+pub(super) fn edit(edit: DomainEdit) -> Result<DomainChange, Stop> {
+    Ok(DomainChange::Edit { edit })
 }
 
 /// Sets variables, e.g. `image=debian.qcow2`; the domain comes last.
-pub(super) fn set_variables(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn set_variables(words: &[String]) -> Result<DomainChange, Stop> {
     let (domain, assignments) = some_of_domain(words, "VARIABLE=VALUE, e.g. image=debian.qcow2")?;
     let set = |assignment: &String| {
         let (variable, value) = assignment.split_once('=').ok_or_else(|| {
@@ -71,7 +71,7 @@ pub(super) fn set_variables(words: &[String]) -> Result<DomainOrder, Stop> {
     edit(DomainEdit::SetVariables { domain, values })
 }
 
-pub(super) fn remove_variables(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn remove_variables(words: &[String]) -> Result<DomainChange, Stop> {
     let (domain, variables) = some_of_domain(words, "a variable")?;
     edit(DomainEdit::RemoveVariables { domain, variables: variables_of(variables)? })
 }
@@ -117,14 +117,14 @@ fn settings(words: &LdmWords<'_>) -> Result<DomainSettings, Stop> {
     })
 }
 
-pub(super) fn set_domain(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn set_domain(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_DOMAIN.read(words)?;
     words.some_property()?;
     edit(DomainEdit::SetDomain { domain: words.name(0)?, settings: settings(&words)? })
 }
 
 /// A switch in a guest has no link on the host that could be missing.
-pub(super) fn add_switch(words: &[String], check: DeferredCheck) -> Result<DomainOrder, Stop> {
+pub(super) fn add_switch(words: &[String], check: DeferredCheck) -> Result<DomainChange, Stop> {
     let words = ADD_VSW.read(words)?;
     let new = NewSwitch {
         name: words.name(0)?,
@@ -134,10 +134,10 @@ pub(super) fn add_switch(words: &[String], check: DeferredCheck) -> Result<Domai
     };
     let is_stored = check.deferred && new.service.as_str() == PRIMARY;
     let edit = DomainEdit::AddSwitch { new };
-    Ok(if is_stored { DomainOrder::EditStored { edit } } else { DomainOrder::Edit { edit } })
+    Ok(if is_stored { DomainChange::EditStored { edit } } else { DomainChange::Edit { edit } })
 }
 
-pub(super) fn set_switch(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn set_switch(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VSW.read(words)?;
     words.some_property()?;
     edit(DomainEdit::SetSwitch {
@@ -162,7 +162,7 @@ fn vids(words: &LdmWords<'_>) -> Result<Option<BTreeSet<Vlan>>, Stop> {
     Ok(words.list("vid")?.map(|vids: Vec<Vlan>| vids.into_iter().collect()))
 }
 
-pub(super) fn add_vnet(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn add_vnet(words: &[String]) -> Result<DomainChange, Stop> {
     let words = ADD_VNET.read(words)?;
     let change = VnetChange { alt_macs: words.list("alt-mac-addrs")?, vids: vids(&words)?, ..vnet_change(&words)? };
     edit(DomainEdit::AddVnet {
@@ -170,7 +170,7 @@ pub(super) fn add_vnet(words: &[String]) -> Result<DomainOrder, Stop> {
     })
 }
 
-pub(super) fn set_vnet(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn set_vnet(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VNET.read(words)?;
     words.some_property()?;
     edit(DomainEdit::SetVnet(Box::new(ChangedVnet {
@@ -197,7 +197,7 @@ fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
     })
 }
 
-pub(super) fn add_console_service(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn add_console_service(words: &[String]) -> Result<DomainChange, Stop> {
     let words = ADD_VCC.read(words)?;
     let ports = words.property("port-range")?.unwrap_or(PortRange::USUAL);
     let users = users(&words)?.filter(|users| !users.is_empty());
@@ -205,7 +205,7 @@ pub(super) fn add_console_service(words: &[String]) -> Result<DomainOrder, Stop>
     edit(DomainEdit::AddConsoleService { name: words.name(0)?, service })
 }
 
-pub(super) fn set_console_service(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn set_console_service(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VCC.read(words)?;
     words.some_property()?;
     let (ports, users) = (words.property("port-range")?, users(&words)?);
@@ -217,7 +217,7 @@ fn users(words: &LdmWords<'_>) -> Result<Option<BTreeSet<UserName>>, Stop> {
     Ok(words.list("users")?.map(|users: Vec<UserName>| users.into_iter().collect()))
 }
 
-pub(super) fn set_console(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn set_console(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VCONS.read(words)?;
     words.some_property()?;
     let change = VirtualConsole {

@@ -7,19 +7,19 @@ use std::{
 };
 
 use miette::miette;
-use vtax_domain::{AddedDomains, DomainOrder, ldm_xml};
+use vtax_domain::{AddedDomains, DomainChange, ldm_xml};
 use vtax_model::domain::Configuration;
 
 use crate::exit::Stop;
 
 /// Returns the order that adds the domains in a file, and binds or starts them.
-pub(super) fn add_domains(file: &Path, until: AddedDomains) -> Result<DomainOrder, Stop> {
+pub(super) fn add_domains(file: &Path, until: AddedDomains) -> Result<DomainChange, Stop> {
     let configuration = Box::new(read(file)?);
     if until != AddedDomains::Inactive && configuration.domains.is_empty() {
         let shown = file.display();
         return Err(Stop::input(miette!(code = "bad-constraints", "{shown} contains no domain; use a file with one")));
     }
-    Ok(DomainOrder::AddDomains { configuration, until })
+    Ok(DomainChange::AddDomains { configuration, until })
 }
 
 pub(super) fn read(file: &Path) -> Result<Configuration, Stop> {

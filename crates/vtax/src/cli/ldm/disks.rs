@@ -1,8 +1,8 @@
 //! Words of the verbs of virtual disks and of the services that export their backends.
 
-use std::{collections::BTreeSet, path};
+use std::collections::BTreeSet;
 
-use vtax_domain::{DomainEdit, DomainOrder, NewVolume};
+use vtax_domain::{DomainChange, DomainEdit, NewVolume};
 use vtax_model::domain::{DiskChange, VolumeChange, VolumeOption};
 
 use super::{
@@ -18,23 +18,21 @@ const SET_VDSDEV: Grammar = Grammar::new("set-vdsdev", &["options", "slice", "mp
 const ADD_VDISK: Grammar = Grammar::new("add-vdisk", &["timeout", "id"], &["DISK", "VOLUME@SERVICE", "DOMAIN"]);
 const SET_VDISK: Grammar = Grammar::new("set-vdisk", &["timeout", "volume"], &["DISK", "DOMAIN"]);
 
-pub(super) fn add_volume(words: &[String], check: DeferredCheck) -> Result<DomainOrder, Stop> {
+pub(super) fn add_volume(words: &[String], check: DeferredCheck) -> Result<DomainChange, Stop> {
     let words = ADD_VDSDEV.read(words)?;
-    let written: String = words.name(0)?;
-    let absolute = path::absolute(&written).ok().and_then(|path| path.into_os_string().into_string().ok());
     let new = NewVolume {
-        backend: absolute.unwrap_or(written),
+        backend: words.name(0)?,
         format: words.property("format")?,
         change: volume_change(&words)?,
         deferred: check.deferred,
     };
-    Ok(DomainOrder::AddVolume { volume: words.name(1)?, new })
+    Ok(DomainChange::AddVolume { volume: words.name(1)?, new })
 }
 
-pub(super) fn set_volume(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn set_volume(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VDSDEV.read(words)?;
     words.some_property()?;
-    Ok(DomainOrder::SetVolume { volume: words.name(0)?, change: volume_change(&words)? })
+    Ok(DomainChange::SetVolume { volume: words.name(0)?, change: volume_change(&words)? })
 }
 
 fn volume_change(words: &LdmWords<'_>) -> Result<VolumeChange, Stop> {
@@ -46,13 +44,13 @@ fn volume_change(words: &LdmWords<'_>) -> Result<VolumeChange, Stop> {
     })
 }
 
-pub(super) fn add_disk(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn add_disk(words: &[String]) -> Result<DomainChange, Stop> {
     let words = ADD_VDISK.read(words)?;
     let change = DiskChange { volume: None, id: words.property("id")?, timeout: words.property("timeout")? };
     edit(DomainEdit::AddDisk { disk: words.name(0)?, volume: words.name(1)?, domain: words.name(2)?, change })
 }
 
-pub(super) fn set_disk(words: &[String]) -> Result<DomainOrder, Stop> {
+pub(super) fn set_disk(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VDISK.read(words)?;
     words.some_property()?;
     let change = DiskChange { volume: words.property("volume")?, id: None, timeout: words.property("timeout")? };

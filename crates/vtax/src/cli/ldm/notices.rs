@@ -1,8 +1,13 @@
 //! Notices of orders, as Oracle's ldm prints them.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use vtax_domain::{DomainNotice, PrimaryChange};
 
-use crate::{exit::Stop, terminal::print};
+use crate::{
+    exit::{Exit, Stop},
+    terminal::print,
+};
 
 /// Printed after a change that waits for the host's next boot.
 const RECONFIGURING: &str = "\
@@ -18,8 +23,31 @@ domain reboots, at which time the new configuration for the primary domain
 will also take effect.
 ";
 
+/// Prints notices as they come. An order goes on if that fails, and the command fails afterwards.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Printed {
+    failed: Arc<Mutex<Option<Stop>>>,
+}
+
+impl Printed {
+    pub(super) fn hear(&self) -> impl Fn(DomainNotice) + Send + Sync + 'static {
+        let failed = Arc::clone(&self.failed);
+        move |notice| {
+            if let Err(stop) = show(&notice) {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
+            }
+        }
+    }
+
+    /// Returns the end of the command.
+    pub(super) fn and(&self, done: Result<Exit, Stop>) -> Result<Exit, Stop> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        done.and_then(|exit| failed.map_or(Ok(exit), Err))
+    }
+}
+
 /// Prints a result to standard output, and anything else to standard error.
-pub(super) fn show(notice: &DomainNotice) -> Result<(), Stop> {
+fn show(notice: &DomainNotice) -> Result<(), Stop> {
     match notice {
         DomainNotice::Started(name) => print(&format!("LDom {name} started\n")),
         DomainNotice::Stopped(name) => print(&format!("LDom {name} stopped\n")),

@@ -1,6 +1,6 @@
 //! Orders of the verbs that configure.
 
-use vtax_domain::{AddedDomains, DomainEdit, DomainOrder};
+use vtax_domain::{AddedDomains, DomainChange, DomainEdit};
 use vtax_model::{
     domain::{CpuDemand, SizeChange},
     topology::Name,
@@ -12,15 +12,15 @@ use super::{
 };
 use crate::exit::Stop;
 
-pub(super) fn of(verb: ConfigureVerb) -> Result<DomainOrder, Stop> {
+pub(super) fn of(verb: ConfigureVerb) -> Result<DomainChange, Stop> {
     Ok(match verb {
         ConfigureVerb::AddDomain { input: Some(file), .. } => {
             constraint_file::add_domains(&file, AddedDomains::Inactive)?
         }
         ConfigureVerb::AddDomain { words, input: None } => configure::add_domains(&words)?,
-        ConfigureVerb::RemoveDomain(which) => DomainOrder::RemoveDomains { which: which.chosen() },
+        ConfigureVerb::RemoveDomain(which) => DomainChange::RemoveDomains { which: which.chosen() },
         ConfigureVerb::SetDomain { input: Some(file), .. } => {
-            DomainOrder::SetDomains { configuration: Box::new(constraint_file::read(&file)?) }
+            DomainChange::SetDomains { configuration: Box::new(constraint_file::read(&file)?) }
         }
         ConfigureVerb::SetDomain { words, input: None } => configure::set_domain(&words)?,
         ConfigureVerb::SetCore(CoreArgs { cores, domain }) => edit(DomainEdit::SetCpus { domain, cpus: cores }),
@@ -41,34 +41,34 @@ pub(super) fn of(verb: ConfigureVerb) -> Result<DomainOrder, Stop> {
         ConfigureVerb::SetVnet(Words { words }) => configure::set_vnet(&words)?,
         ConfigureVerb::RemoveVnet { vnet, domain } => edit(DomainEdit::RemoveVnet { domain, vnet }),
         ConfigureVerb::AddVds { service, domain } => edit(DomainEdit::AddDiskService { service, domain }),
-        ConfigureVerb::RemoveVds { force, service } => DomainOrder::RemoveDiskService { service, force },
+        ConfigureVerb::RemoveVds { force, service } => DomainChange::RemoveDiskService { service, force },
         ConfigureVerb::AddVdsdev { check, words } => disks::add_volume(&words.words, check)?,
         ConfigureVerb::SetVdsdev(Words { words }) => disks::set_volume(&words)?,
-        ConfigureVerb::RemoveVdsdev { force, volume } => DomainOrder::RemoveVolume { volume, force },
+        ConfigureVerb::RemoveVdsdev { force, volume } => DomainChange::RemoveVolume { volume, force },
         ConfigureVerb::AddVdisk(Words { words }) => disks::add_disk(&words)?,
         ConfigureVerb::SetVdisk(Words { words }) => disks::set_disk(&words)?,
         ConfigureVerb::RemoveVdisk { disk, domain } => edit(DomainEdit::RemoveDisk { domain, disk }),
         ConfigureVerb::AddIo { dry_run, device, domain } => {
-            DomainOrder::AddDevice { device, domain, dry_run: dry_run.dry_run }
+            DomainChange::AddDevice { device, domain, dry_run: dry_run.dry_run }
         }
         ConfigureVerb::RemoveIo { dry_run, device, domain } => {
-            DomainOrder::RemoveDevice { device, domain, dry_run: dry_run.dry_run }
+            DomainChange::RemoveDevice { device, domain, dry_run: dry_run.dry_run }
         }
         ConfigureVerb::SetIo(Words { words }) => assign::set_device(&words)?,
-        ConfigureVerb::StartReconf { domain } => DomainOrder::StartReconfiguration { domain },
+        ConfigureVerb::StartReconf { domain } => DomainChange::StartReconfiguration { domain },
         ConfigureVerb::CancelReconf { domain }
         | ConfigureVerb::CancelOperation { operation: CancelledOperation::Reconf, domain } => {
-            DomainOrder::CancelReconfiguration { domain }
+            DomainChange::CancelReconfiguration { domain }
         }
-        ConfigureVerb::ApplyReconf => DomainOrder::ApplyReconfiguration,
+        ConfigureVerb::ApplyReconf => DomainChange::ApplyReconfiguration,
         ConfigureVerb::AddVcc(Words { words }) => configure::add_console_service(&words)?,
         ConfigureVerb::SetVcc(Words { words }) => configure::set_console_service(&words)?,
         ConfigureVerb::RemoveVcc { service } => edit(DomainEdit::RemoveConsoleService { name: service }),
         ConfigureVerb::SetVcons(Words { words }) => configure::set_console(&words)?,
-        ConfigureVerb::AddSpconfig { name } => DomainOrder::SaveConfiguration { name },
-        ConfigureVerb::SetSpconfig { name } => DomainOrder::LoadConfiguration { name },
-        ConfigureVerb::RemoveSpconfig { name } => DomainOrder::RemoveConfiguration { name },
-        ConfigureVerb::InitSystem { force, services, input } => DomainOrder::InitSystem {
+        ConfigureVerb::AddSpconfig { name } => DomainChange::SaveConfiguration { name },
+        ConfigureVerb::SetSpconfig { name } => DomainChange::LoadConfiguration { name },
+        ConfigureVerb::RemoveSpconfig { name } => DomainChange::RemoveConfiguration { name },
+        ConfigureVerb::InitSystem { force, services, input } => DomainChange::InitSystem {
             configuration: Box::new(constraint_file::read(&input)?),
             force,
             only_services: services,
@@ -76,15 +76,15 @@ pub(super) fn of(verb: ConfigureVerb) -> Result<DomainOrder, Stop> {
     })
 }
 
-fn edit(edit: DomainEdit) -> DomainOrder {
-    DomainOrder::Edit { edit }
+fn edit(edit: DomainEdit) -> DomainChange {
+    DomainChange::Edit { edit }
 }
 
-fn resize(domain: Name, change: SizeChange, by: CpuDemand) -> DomainOrder {
+fn resize(domain: Name, change: SizeChange, by: CpuDemand) -> DomainChange {
     edit(DomainEdit::ChangeCpus { domain, change, by })
 }
 
-fn memory(args: MemoryArgs, change: Option<SizeChange>) -> DomainOrder {
+fn memory(args: MemoryArgs, change: Option<SizeChange>) -> DomainChange {
     let MemoryArgs { auto_adj, memory, domain } = args;
-    DomainOrder::SizeMemory { domain, memory, change, adjust: auto_adj }
+    DomainChange::SizeMemory { domain, memory, change, adjust: auto_adj }
 }

@@ -12,8 +12,8 @@ use std::fmt::Write;
 use clap::Args;
 use serde::Serialize;
 use vtax_domain::{
-    Bindings, BoundDomain, ConfigName, ConsolePlace, DomainFlags, DomainRow, DomainSurvey, Down, HostCapacity, LdmHost,
-    RunningSystem, StoredState, Utilization, ldm_xml,
+    Bindings, ConfigName, ConsolePlace, DomainFlags, DomainRow, DomainView, Down, HostCapacity, HostView,
+    RunningSystem, StoredState, Utilization, ViewDepth, ldm_xml,
 };
 use vtax_model::{
     domain::{Configuration, Constraints, DomainState, PRIMARY},
@@ -30,6 +30,7 @@ use self::{
 use super::{
     configure::{of_domain, variables_of},
     layout,
+    target::LdmTarget,
 };
 use crate::{
     cli::answer,
@@ -86,16 +87,12 @@ struct Listed<'a> {
     down: Vec<Down>,
 }
 
-pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
-    let StoredState { configuration: all, pending: reconfiguration, .. } = host.read()?;
-    let survey = host.survey()?;
-    let down = host.down(&survey.bound)?;
-    let used = Utilization::watch(&survey.bound);
-    let mut rows = rows(&all, &survey, &HostCapacity::look(), &used, &args.domains)?;
-    let bound = survey.bound;
+pub(super) fn list(host: &LdmTarget<'_>, args: &LdmListArgs) -> Result<Exit, Stop> {
+    let view = host.look(ViewDepth::Running)?;
+    let HostView { state: StoredState { configuration: all, pending: reconfiguration, .. }, bound, down, .. } = &view;
+    let mut rows = rows(&view, &args.domains)?;
     rows.iter_mut().filter(|row| row.flags.control).for_each(|row| row.flags.delayed = reconfiguration.is_some());
-    let now =
-        || -> NowByDomain { bound.iter().map(|bound| (bound.name().clone(), bound.constraints_now(&all))).collect() };
+    let now = || -> NowByDomain { bound.iter().map(|bound| (bound.name().clone(), bound.now.clone())).collect() };
     if args.json {
         let now = now();
         let listed = rows.into_iter().map(|row| {
@@ -114,8 +111,8 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
     print(&match (resources, args.parseable) {
         ([], false) => layout::domains(&rows),
         ([], true) => layout::parseable_domains(&rows),
-        (resources, false) => resources::blocks(&rows, &all, &now(), &paths_now(&bound), resources, args.long),
-        (resources, true) => parseable::domains(&rows, &all, &now(), &paths_now(&bound), resources),
+        (resources, false) => resources::blocks(&rows, all, &now(), &paths_now(bound), resources, args.long),
+        (resources, true) => parseable::domains(&rows, all, &now(), &paths_now(bound), resources),
     })?;
     let is_listed = |down: &&Down| rows.iter().any(|row| row.name == *down.domain());
     down.iter().filter(is_listed).for_each(|down| tell!("{down}"));
@@ -123,35 +120,26 @@ pub(super) fn list(host: &LdmHost, args: &LdmListArgs) -> Result<Exit, Stop> {
 }
 
 /// Returns the listed domains in order. Named domains must exist.
-fn rows(
-    all: &Configuration,
-    survey: &DomainSurvey,
-    host: &HostCapacity,
-    used: &Utilization,
-    named: &[Name],
-) -> Result<Vec<DomainRow>, Stop> {
+fn rows(view: &HostView, named: &[Name]) -> Result<Vec<DomainRow>, Stop> {
+    let HostView { state, bound, utilization: used, capacity, .. } = view;
+    let all = &state.configuration;
     named.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
-    let mut rows = vec![DomainRow {
-        utilization: used.host,
-        service: Some(used.all_services()),
-        ..primary(all, &survey.bound, host)
-    }];
-    rows.extend(all.domains.iter().map(
-        |(name, domain)| match survey.bound.iter().find(|bound| bound.name() == name) {
-            Some(bound) => with_resources(bound, used),
-            None if survey.unreadable.iter().any(|unreadable| unreadable.object == *name) => {
-                DomainRow { state: DomainState::Damaged, ..inactive(name, domain, host) }
-            }
-            None => inactive(name, domain, host),
-        },
-    ));
+    let mut rows =
+        vec![DomainRow { utilization: used.host, service: Some(used.all_services()), ..primary(all, bound, capacity) }];
+    rows.extend(all.domains.iter().map(|(name, domain)| match bound.iter().find(|bound| bound.name() == name) {
+        Some(bound) => with_resources(bound, used),
+        None if view.unreadable.contains(name) => {
+            DomainRow { state: DomainState::Damaged, ..inactive(name, domain, capacity) }
+        }
+        None => inactive(name, domain, capacity),
+    }));
     rows.retain(|row| named.is_empty() || named.contains(&row.name));
     DomainRow::sort(&mut rows);
     Ok(rows)
 }
 
 /// Returns the host's row: everything that no other domain has.
-fn primary(all: &Configuration, bound: &[BoundDomain], host: &HostCapacity) -> DomainRow {
+fn primary(all: &Configuration, bound: &[DomainView], host: &HostCapacity) -> DomainRow {
     let service = !(all.switches.is_empty() && all.consoles.is_empty() && all.disk_services.is_empty());
     let cpus: usize = bound.iter().map(|bound| bound.bindings.cpus.len()).sum();
     let memory: u64 = bound.iter().map(|bound| bound.bindings.memory.0).sum();
@@ -168,9 +156,9 @@ fn primary(all: &Configuration, bound: &[BoundDomain], host: &HostCapacity) -> D
     }
 }
 
-fn with_resources(bound: &BoundDomain, used: &Utilization) -> DomainRow {
-    let state = bound.state();
-    let system = if bound.is_up() { RunningSystem::Normal } else { RunningSystem::Transition };
+fn with_resources(bound: &DomainView, used: &Utilization) -> DomainRow {
+    let state = bound.state;
+    let system = if bound.is_up { RunningSystem::Normal } else { RunningSystem::Transition };
     DomainRow {
         name: bound.name().clone(),
         state,
@@ -180,7 +168,7 @@ fn with_resources(bound: &BoundDomain, used: &Utilization) -> DomainRow {
         memory: bound.bindings.memory,
         utilization: used.of(bound.name()),
         service: used.service_of(bound.name()),
-        uptime: bound.uptime(),
+        uptime: bound.uptime,
     }
 }
 
@@ -208,17 +196,16 @@ struct ListedBindings {
     dropped: Vec<(Name, u64)>,
 }
 
-pub(super) fn bindings(host: &LdmHost, parseable: bool, json: bool, domains: &[Name]) -> Result<Exit, Stop> {
-    let all = host.read()?.configuration;
+pub(super) fn bindings(host: &LdmTarget<'_>, parseable: bool, json: bool, domains: &[Name]) -> Result<Exit, Stop> {
+    let view = host.look(ViewDepth::Running)?;
+    let all = view.state.configuration;
     domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
-    let wanted = |bound: &BoundDomain| domains.is_empty() || domains.contains(bound.name());
-    let mut listed = Vec::new();
-    let bound: Vec<BoundDomain> = host.survey()?.bound.into_iter().filter(wanted).collect();
-    let used = Utilization::watch(&bound);
-    for bound in bound {
-        let dropped = host.domains()?.dropped(&bound.bindings)?;
-        listed.push(ListedBindings { row: with_resources(&bound, &used), bindings: bound.bindings, dropped });
-    }
+    let wanted = view.bound.into_iter().filter(|bound| domains.is_empty() || domains.contains(bound.name()));
+    let listed = wanted.map(|bound| {
+        let row = with_resources(&bound, &view.utilization);
+        ListedBindings { row, bindings: bound.bindings, dropped: bound.dropped }
+    });
+    let listed: Vec<ListedBindings> = listed.collect();
     if parseable {
         let of = |it: &ListedBindings| parseable::bindings(&it.row, &it.bindings, &it.dropped, &all);
         print(&(layout::parseable_head() + &listed.iter().map(of).collect::<String>()))?;
@@ -233,8 +220,8 @@ pub(super) fn bindings(host: &LdmHost, parseable: bool, json: bool, domains: &[N
     })
 }
 
-pub(super) fn constraints(host: &LdmHost, format: ConstraintFormat, domains: &[Name]) -> Result<Exit, Stop> {
-    let mut all = host.read()?.configuration;
+pub(super) fn constraints(host: &LdmTarget<'_>, format: ConstraintFormat, domains: &[Name]) -> Result<Exit, Stop> {
+    let mut all = host.look(ViewDepth::Stored)?.state.configuration;
     domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
     all.domains.retain(|name, _| domains.is_empty() || domains.contains(name));
     if format.xml {
@@ -252,8 +239,8 @@ pub(super) fn constraints(host: &LdmHost, format: ConstraintFormat, domains: &[N
     })
 }
 
-pub(super) fn services(host: &LdmHost, parseable: bool, domains: &[Name]) -> Result<Exit, Stop> {
-    let mut all = host.read()?.configuration;
+pub(super) fn services(host: &LdmTarget<'_>, parseable: bool, domains: &[Name]) -> Result<Exit, Stop> {
+    let mut all = host.look(ViewDepth::Stored)?.state.configuration;
     domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
     let is_shown = |domain: &Name| domains.is_empty() || domains.contains(domain);
     all.consoles.retain(|_, service| is_shown(&service.domain));
@@ -263,8 +250,8 @@ pub(super) fn services(host: &LdmHost, parseable: bool, domains: &[Name]) -> Res
     Ok(Exit::Done)
 }
 
-pub(super) fn dependencies(host: &LdmHost, long: bool, parseable: bool, domains: &[Name]) -> Result<Exit, Stop> {
-    let all = host.read()?.configuration;
+pub(super) fn dependencies(host: &LdmTarget<'_>, long: bool, parseable: bool, domains: &[Name]) -> Result<Exit, Stop> {
+    let all = host.look(ViewDepth::Stored)?.state.configuration;
     domains.iter().try_for_each(|name| all.domain(name).map(drop)).or_input()?;
     let mut text = if parseable {
         layout::parseable_head()
@@ -291,10 +278,10 @@ pub(super) fn dependencies(host: &LdmHost, long: bool, parseable: bool, domains:
     Ok(Exit::Done)
 }
 
-pub(super) fn variables(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> {
+pub(super) fn variables(host: &LdmTarget<'_>, words: &[String]) -> Result<Exit, Stop> {
     let (domain, wanted) = of_domain(words)?;
     let wanted = variables_of(wanted)?;
-    let all = host.read()?.configuration;
+    let all = host.look(ViewDepth::Stored)?.state.configuration;
     let variables = &all.domain(&domain).or_input()?.variables;
     let mut text = String::new();
     for (variable, value) in variables.iter().filter(|(variable, _)| wanted.is_empty() || wanted.contains(variable)) {
@@ -304,9 +291,9 @@ pub(super) fn variables(host: &LdmHost, words: &[String]) -> Result<Exit, Stop> 
     Ok(Exit::Done)
 }
 
-pub(super) fn saved(host: &LdmHost) -> Result<Exit, Stop> {
-    let current = host.read()?.current.unwrap_or_else(ConfigName::factory_default);
-    let saved = host.store().saved().or_infrastructure()?;
+pub(super) fn saved(host: &LdmTarget<'_>) -> Result<Exit, Stop> {
+    let HostView { state, saved, .. } = host.look(ViewDepth::Stored)?;
+    let current = state.current.unwrap_or_else(ConfigName::factory_default);
     let mut text = String::new();
     for name in [ConfigName::factory_default()].into_iter().chain(saved) {
         let mark = if name == current { " [current]" } else { "" };

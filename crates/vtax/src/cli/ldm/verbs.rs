@@ -16,20 +16,26 @@ use vtax_model::{
     units::{ByteSize, UnitError},
 };
 use vtax_run::server::Stay;
+use vtax_wire::ssh;
 
 pub(in crate::cli) use self::{
     aliases::{tip, with_aliases},
     unsupported::{refusal, with_vendors_q},
 };
-pub(crate) use self::{lifecycle::LifecycleVerb, show::ShowVerb};
 pub(super) use self::{
     lifecycle::{CreateVfArgs, DestroyVfArgs, NamedOrAdded, StartArgs, StopArgs, WhichDomains},
     unsupported::{property, variable},
 };
-use super::import::ImportDomainArgs;
+pub(crate) use self::{
+    lifecycle::{LifecycleVerb, LocalVerb},
+    show::ShowVerb,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct LdmArgs {
+    /// Host to act on over ssh instead of this machine, e.g. ssh:root@vm1; it needs the same version of vtax
+    #[arg(long, global = true, value_name = "ssh:HOST", value_parser = remote, help_heading = "Places")]
+    pub(super) host: Option<String>,
     /// Host of a lab to act on instead of this machine, e.g. rack/sut; its wires are the links for net-dev
     #[arg(long = "in", global = true, value_name = "LAB/HOST", help_heading = "Places")]
     pub(super) within: Option<LabHost>,
@@ -41,27 +47,41 @@ impl LdmArgs {
     /// Returns how long the verb needs the emulated server that runs it: domains outlive the command.
     pub(in crate::cli) fn stay(&self) -> Stay {
         match self.verb {
-            LdmVerb::Show(_) | LdmVerb::Live(LifecycleVerb::Exec { .. }) => Stay::Found,
-            LdmVerb::Configure(_) | LdmVerb::Import(_) | LdmVerb::Live(_) => Stay::Kept,
+            LdmVerb::Order(OrderVerb::Show(_)) | LdmVerb::Local(LocalVerb::Exec { .. }) => Stay::Found,
+            LdmVerb::Order(_) | LdmVerb::Local(_) | LdmVerb::Serve { .. } => Stay::Kept,
         }
     }
 
     /// Returns true if the verb forwards standard input.
     pub(in crate::cli) fn has_input(&self) -> bool {
-        matches!(self.verb, LdmVerb::Live(LifecycleVerb::Exec { .. }))
+        matches!(self.verb, LdmVerb::Local(LocalVerb::Exec { .. }) | LdmVerb::Serve { .. })
     }
+}
+
+fn remote(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("ssh:").ok_or("use ssh:HOST or ssh:USER@HOST")?;
+    ssh::check(host).map(|()| host.to_owned()).map_err(|error| error.to_string())
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LdmVerb {
     #[command(flatten)]
+    Order(OrderVerb),
+    #[command(flatten)]
+    Local(LocalVerb),
+    /// Carry out orders of another vtax on standard input (started by `vtax ldm --host ssh:HOST`)
+    Serve {
+        /// Use standard input and output
+        #[arg(long, required = true)]
+        stdio: bool,
+    },
+}
+
+/// Verbs that are orders, to this machine or to another.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OrderVerb {
+    #[command(flatten)]
     Configure(ConfigureVerb),
-    /// Import a libvirt domain; list what is lost
-    ///
-    /// vtax queries virsh over a read-only connection, and doesn't change libvirt's domain. Each interface becomes a
-    /// vnet on the switch named like its bridge or network, or on the switch with its link as net-dev. If there is
-    /// none, a switch is added.
-    Import(ImportDomainArgs),
     #[command(flatten)]
     Live(LifecycleVerb),
     #[command(flatten)]

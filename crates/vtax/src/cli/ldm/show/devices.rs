@@ -3,18 +3,17 @@
 use std::fmt::Write;
 
 use clap::Args;
-use vtax_domain::LdmHost;
+use vtax_domain::ViewDepth;
 use vtax_lab::{
-    Lifetime, World,
-    facts::{PciDevice, PciFacts},
-    io::{IoEntry, IoKind, IoList, IoStatus},
+    facts::PciDevice,
+    io::{IoEntry, IoKind, IoStatus},
 };
 use vtax_model::{
     domain::{Configuration, DeviceOwner, FunctionSettings, PRIMARY},
     units::Mtu,
 };
 
-use super::parseable;
+use super::{super::target::LdmTarget, parseable};
 use crate::{
     exit::{Blamed, Exit, Stop},
     terminal::print,
@@ -38,11 +37,9 @@ pub(crate) struct ListIoArgs {
     name: Option<String>,
 }
 
-pub(in crate::cli::ldm) fn devices(host: &LdmHost, args: &ListIoArgs) -> Result<Exit, Stop> {
-    let all = host.read()?.configuration;
-    let facts = PciFacts::gather().or_infrastructure()?;
-    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
-    let list = IoList::new(facts, &world).or_infrastructure()?;
+pub(in crate::cli::ldm) fn devices(host: &LdmTarget<'_>, args: &ListIoArgs) -> Result<Exit, Stop> {
+    let all = host.look(ViewDepth::Stored)?.state.configuration;
+    let list = host.devices()?;
     let entries: Vec<&IoEntry> = match &args.name {
         Some(name) => list.select(name).or_input()?,
         None => list.entries.iter().collect(),

@@ -5,7 +5,7 @@ use std::{
     fmt::{Display, Write},
 };
 
-use vtax_domain::{BoundDisk, BoundDomain, BoundPath, DiskPath};
+use vtax_domain::{BoundDisk, BoundPath, DiskPath, DomainView};
 use vtax_model::{
     domain::{Configuration, VirtualDisk, Volume},
     topology::Name,
@@ -30,10 +30,10 @@ pub(super) fn disks(disks: &[VirtualDisk], all: &Configuration) -> String {
 pub(super) type PathsByDisk = BTreeMap<(Name, Name), Vec<DiskPath>>;
 
 /// Returns the state of the paths of bound domains' disks.
-pub(super) fn paths_now(bound: &[BoundDomain]) -> PathsByDisk {
-    let of_domain = |bound: &BoundDomain| {
-        let of_disk = |disk: &BoundDisk| ((bound.name().clone(), disk.disk.name.clone()), bound.disk_paths(disk));
-        bound.bindings.disks.iter().map(of_disk).filter(|(_, paths)| !paths.is_empty()).collect::<Vec<_>>()
+pub(super) fn paths_now(bound: &[DomainView]) -> PathsByDisk {
+    let of_domain = |bound: &DomainView| {
+        let of_disk = |(disk, paths): &(Name, Vec<DiskPath>)| ((bound.name().clone(), disk.clone()), paths.clone());
+        bound.paths.iter().map(of_disk).collect::<Vec<_>>()
     };
     bound.iter().flat_map(of_domain).collect()
 }

@@ -4,21 +4,17 @@ use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use vtax_domain::{CoreOwner, HostCapacity, HostResources, LdmHost, MemoryMap, MemoryOwner, MemoryUser};
-use vtax_lab::{
-    Lifetime, World,
-    facts::PciFacts,
-    io::{IoEntry, IoList},
-};
+use vtax_domain::{CoreOwner, HostResources, HostView, MemoryOwner, MemoryUser, ViewDepth};
+use vtax_lab::io::IoEntry;
 use vtax_model::{
     domain::{Configuration, PRIMARY},
     topology::Name,
 };
 
-use super::{devices::owner, layout};
+use super::{super::target::LdmTarget, devices::owner, layout};
 use crate::{
     cli::answer,
-    exit::{Blamed, Exit, Stop},
+    exit::{Exit, Stop},
 };
 
 #[derive(Debug, Args)]
@@ -76,24 +72,23 @@ struct ShownDevices {
     kinds: Vec<HostResourceKind>,
 }
 
-pub(in crate::cli::ldm) fn host_devices(host: &LdmHost, args: &ListDevicesArgs) -> Result<Exit, Stop> {
-    let bound: Vec<_> = host.survey()?.bound.into_iter().map(|bound| bound.bindings).collect();
+pub(in crate::cli::ldm) fn host_devices(host: &LdmTarget<'_>, args: &ListDevicesArgs) -> Result<Exit, Stop> {
+    let HostView { state, bound, capacity, memory, .. } = host.look(ViewDepth::Bound)?;
     let kinds = if args.kinds.is_empty() { HostResourceKind::ALL } else { &args.kinds };
-    let io = if kinds.contains(&HostResourceKind::Io) { io(&host.read()?.configuration)? } else { Vec::new() };
-    let host = HostResources::new(&HostCapacity::look(), &MemoryMap::look(), &bound);
+    let io = if kinds.contains(&HostResourceKind::Io) { io(host, &state.configuration)? } else { Vec::new() };
+    let bound: Vec<_> = bound.into_iter().map(|bound| bound.bindings).collect();
+    let host = HostResources::new(&capacity, &memory, &bound);
     let shown = ShownDevices { host, io, kinds: kinds.to_vec() }.only_free(!args.all);
     answer(args.json, &shown, |shown| if args.parseable { shown.parseable() } else { shown.blocks() })
 }
 
-fn io(all: &Configuration) -> Result<Vec<OwnedDevice>, Stop> {
-    let facts = PciFacts::gather().or_infrastructure()?;
-    let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
+fn io(host: &LdmTarget<'_>, all: &Configuration) -> Result<Vec<OwnedDevice>, Stop> {
     let owned = |entry: IoEntry| OwnedDevice {
         kind: entry.kind.into(),
         bound: Some(owner(&entry, all).to_owned()).filter(|domain| !domain.is_empty() && domain != PRIMARY),
         name: entry.name,
     };
-    Ok(IoList::new(facts, &world).or_infrastructure()?.entries.into_iter().map(owned).collect())
+    Ok(host.devices()?.entries.into_iter().map(owned).collect())
 }
 
 /// Core whose time only shared work uses.

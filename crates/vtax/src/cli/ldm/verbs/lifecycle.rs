@@ -7,6 +7,7 @@ use vtax_model::topology::Name;
 
 use super::super::{
     super::io::{DestroyArgs, VfChoice, VfCount},
+    import::ImportDomainArgs,
     vntsd::VntsdArgs,
 };
 
@@ -134,6 +135,23 @@ pub(crate) enum LifecycleVerb {
         #[arg(required = true, value_name = "DOMAIN")]
         domains: Vec<Name>,
     },
+    /// Release all resources of domains, running or not; find them by their marks if the record is damaged
+    Release {
+        /// Domains, or switches whose record is damaged [default: all domains and switches]
+        #[arg(value_name = "DOMAIN")]
+        domains: Vec<Name>,
+    },
+}
+
+/// Verbs that act on this machine only.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LocalVerb {
+    /// Import a libvirt domain; list what is lost
+    ///
+    /// vtax queries virsh over a read-only connection, and doesn't change libvirt's domain. Each interface becomes a
+    /// vnet on the switch named like its bridge or network, or on the switch with its link as net-dev. If there is
+    /// none, a switch is added.
+    Import(ImportDomainArgs),
     /// Run a command in an active domain through vtax's agent
     ///
     /// A domain that boots a kernel contains the agent, and busybox if a statically linked one was on the host when the
@@ -166,11 +184,5 @@ pub(crate) enum LifecycleVerb {
     Supervise {
         /// Domain
         domain: Name,
-    },
-    /// Release all resources of domains, running or not; find them by their marks if the record is damaged
-    Release {
-        /// Domains, or switches whose record is damaged [default: all domains and switches]
-        #[arg(value_name = "DOMAIN")]
-        domains: Vec<Name>,
     },
 }

@@ -1,0 +1,367 @@
+//! Orders to a host of domains on another machine.
+//!
+//! `vtax ldm serve --stdio` runs there, started by ssh. Each side sends the magic of vtax's control streams and a hello,
+//! which are the same in every version; so each can name the other's. Then each frame to the server is an order. It is
+//! answered by any number of notices, and its end. Orders are carried out one after another.
+//!
+//! Neither side can do more to the other than an order says. The server carries out [`DomainOrder`]s only: it starts no
+//! program of the other's choice, and reads no file for it but a domain's own. The client prints what
+//! it gets, and does nothing else with it: a reply names no file that the client would open.
+
+use std::{
+    io::{BufReader, Read, Write},
+    process::{Child, ChildStdin, ChildStdout, Stdio},
+    sync::{Mutex, PoisonError},
+};
+
+use miette::{MietteDiagnostic, Report, miette};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use vtax_domain::{BindError, DomainNotice, DomainOrder, DomainReply};
+use vtax_model::{endpoint::LabHost, foreign::ForeignText, units::ByteSize};
+use vtax_wire::{
+    frame::{self, FrameError, HELLO_MOST, MAGIC},
+    protocol::VERSION,
+    ssh::Ssh,
+};
+
+use crate::stop::{Blamed, Stop};
+
+/// Version of orders and replies. It grows with each change that the other side would not understand.
+const ORDERS: u32 = 1;
+/// The largest order: a configuration with all the domains that a host can have.
+const ORDER_MOST: ByteSize = ByteSize(32 << 20);
+/// The largest answer: such a configuration, and what the domains have of the host.
+const ANSWER_MOST: ByteSize = ByteSize(128 << 20);
+
+/// First frame of each side. Its fields are the same in every version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct LdmHello {
+    orders: u32,
+    /// Version of vtax, for errors.
+    program: ForeignText,
+}
+
+impl LdmHello {
+    fn own() -> LdmHello {
+        LdmHello { orders: ORDERS, program: VERSION.into() }
+    }
+
+    fn check(&self, other: &str) -> Result<(), Stop> {
+        if self.orders == ORDERS {
+            return Ok(());
+        }
+        let LdmHello { orders, program } = self;
+        Err(Stop::infrastructure(miette!(
+            code = "ldm-version",
+            "vtax {program} at {other} has version {orders} of the orders to domains, and this vtax {VERSION} has \
+             version {ORDERS}; install the same vtax on both"
+        )))
+    }
+}
+
+/// Frame from the server.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum OrderFrame {
+    Notice(DomainNotice),
+    Done(Box<DomainReply>),
+    Refused(OrderRefusal),
+}
+
+/// Error of an order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderRefusal {
+    code: Option<String>,
+    message: ForeignText,
+    /// True if the order itself is at fault, and not the host.
+    is_of_input: bool,
+}
+
+impl From<BindError> for OrderRefusal {
+    fn from(error: BindError) -> OrderRefusal {
+        (&Stop::from(error)).into()
+    }
+}
+
+impl From<&Stop> for OrderRefusal {
+    fn from(stop: &Stop) -> OrderRefusal {
+        OrderRefusal { code: stop.code(), message: stop.to_string().into(), is_of_input: stop.is_of_input() }
+    }
+}
+
+impl From<OrderRefusal> for Stop {
+    fn from(refusal: OrderRefusal) -> Stop {
+        let OrderRefusal { code, message, is_of_input } = refusal;
+        let error = MietteDiagnostic { code, ..MietteDiagnostic::new(message.to_string()) };
+        if is_of_input { Stop::input(Report::new(error)) } else { Stop::infrastructure(Report::new(error)) }
+    }
+}
+
+fn greet(reader: &mut BufReader<impl Read>, writer: &mut impl Write, other: &str) -> Result<(), Stop> {
+    let own = frame::encode(&LdmHello::own(), HELLO_MOST).or_infrastructure()?;
+    // If the other side is gone, reading tells why.
+    let _ = writer.write_all(&[MAGIC.as_slice(), &own].concat()).and_then(|()| writer.flush());
+    let magic = frame::read_magic(reader).or_infrastructure()?;
+    let hello: Option<LdmHello> = magic.map(|()| next(reader, HELLO_MOST)).transpose().or_infrastructure()?.flatten();
+    let gone = || Stop::infrastructure(miette!(code = "ssh-failed", "no vtax has answered at {other}"));
+    hello.ok_or_else(gone)?.check(other)
+}
+
+fn next<T: DeserializeOwned>(reader: &mut impl Read, most: ByteSize) -> Result<Option<T>, FrameError> {
+    frame::read_frame(reader, most)?.map(|body| frame::parse(&body)).transpose()
+}
+
+/// Side that carries out orders.
+#[derive(Debug)]
+pub struct OrderServer<W> {
+    writer: Mutex<W>,
+}
+
+impl<W: Write> OrderServer<W> {
+    pub fn new(writer: W) -> OrderServer<W> {
+        OrderServer { writer: Mutex::new(writer) }
+    }
+
+    /// Passes on what happens while an order is carried out.
+    pub fn notice(&self, notice: DomainNotice) {
+        // Without a reader, the order is still carried out.
+        let _ = self.send(&OrderFrame::Notice(notice));
+    }
+
+    fn send(&self, answer: &OrderFrame) -> Result<(), Stop> {
+        let bytes = frame::encode(answer, ANSWER_MOST).or_infrastructure()?;
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = writer.write_all(&bytes).and_then(|()| writer.flush());
+        written.map_err(FrameError::Io).or_infrastructure()
+    }
+
+    /// Carries out orders until `reader` ends. One that can't be understood is refused.
+    pub fn serve(
+        &self,
+        reader: impl Read,
+        mut execute: impl FnMut(DomainOrder) -> Result<DomainReply, OrderRefusal>,
+    ) -> Result<(), Stop> {
+        let mut reader = BufReader::new(reader);
+        greet(&mut reader, &mut *self.writer.lock().unwrap_or_else(PoisonError::into_inner), "the other side")?;
+        while let Some(body) = frame::read_frame(&mut reader, ORDER_MOST).or_infrastructure()? {
+            let order = frame::parse::<DomainOrder>(&body).map_err(|error| OrderRefusal::from(&Stop::input(error)));
+            let ended = order.and_then(&mut execute).map(Box::new);
+            self.send(&ended.map_or_else(OrderFrame::Refused, OrderFrame::Done))?;
+        }
+        Ok(())
+    }
+}
+
+/// Side that gives orders.
+pub struct OrderLink<R, W> {
+    name: String,
+    reader: BufReader<R>,
+    writer: W,
+    hear: Box<dyn Fn(DomainNotice) + Send + Sync>,
+}
+
+impl<R: Read, W: Write> OrderLink<R, W> {
+    /// Greets a server. `hear` receives what happens there.
+    pub fn open(
+        name: &str,
+        reader: R,
+        mut writer: W,
+        hear: impl Fn(DomainNotice) + Send + Sync + 'static,
+    ) -> Result<OrderLink<R, W>, Stop> {
+        let mut reader = BufReader::new(reader);
+        greet(&mut reader, &mut writer, name)?;
+        Ok(OrderLink { name: name.to_owned(), reader, writer, hear: Box::new(hear) })
+    }
+
+    /// Gives an order, and waits for its end.
+    pub fn order(&mut self, order: &DomainOrder) -> Result<DomainReply, Stop> {
+        let bytes = frame::encode(order, ORDER_MOST).or_input()?;
+        self.writer.write_all(&bytes).and_then(|()| self.writer.flush()).map_err(FrameError::Io).or_infrastructure()?;
+        loop {
+            match next(&mut self.reader, ANSWER_MOST).or_infrastructure()? {
+                Some(OrderFrame::Notice(notice)) => (self.hear)(notice),
+                Some(OrderFrame::Done(reply)) => return Ok(*reply),
+                Some(OrderFrame::Refused(refusal)) => return Err(refusal.into()),
+                None => {
+                    return Err(Stop::infrastructure(miette!(
+                        code = "agent-lost",
+                        "vtax at {} ended before the order did; look there at what it has done (vtax ldm list)",
+                        self.name
+                    )));
+                }
+            }
+        }
+    }
+}
+
+/// A host of domains on another machine, over ssh.
+pub struct RemoteLdm {
+    link: OrderLink<ChildStdout, ChildStdin>,
+    ssh: Child,
+}
+
+impl RemoteLdm {
+    /// Logs in to `host`, as ssh takes it, and starts the server there: of that machine, or of a host of a lab on it.
+    pub fn connect(
+        ssh: &Ssh,
+        host: &str,
+        within: Option<&LabHost>,
+        hear: impl Fn(DomainNotice) + Send + Sync + 'static,
+    ) -> Result<RemoteLdm, Stop> {
+        let within = within.map(|within| format!("--in {within} ")).unwrap_or_default();
+        let mut command = ssh.remote(host, &format!("vtax ldm {within}serve --stdio")).or_input()?;
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut ssh = started.map_err(|error| {
+            let program = command.get_program().to_string_lossy().into_owned();
+            Stop::infrastructure(miette!(
+                code = "no-ssh-client",
+                "cannot reach {host}: cannot start `{program}`: {error}; install the OpenSSH client"
+            ))
+        })?;
+        let (reader, writer) = (ssh.stdout.take().expect("it is piped"), ssh.stdin.take().expect("it is piped"));
+        match OrderLink::open(host, reader, writer, hear) {
+            Ok(link) => Ok(RemoteLdm { link, ssh }),
+            Err(stop) => Err(explained(stop, host, &mut ssh)),
+        }
+    }
+
+    pub fn order(&mut self, order: &DomainOrder) -> Result<DomainReply, Stop> {
+        self.link.order(order)
+    }
+}
+
+/// The shell of the host and ssh have told more on standard error.
+fn explained(stop: Stop, host: &str, ssh: &mut Child) -> Stop {
+    const NOT_FOUND: i32 = 127;
+    match ssh.wait().ok().and_then(|status| status.code()) {
+        Some(NOT_FOUND) => Stop::infrastructure(miette!(
+            code = "ssh-failed",
+            "{host} has no vtax in the PATH of its logins; install vtax of this version there"
+        )),
+        _ => stop,
+    }
+}
+
+impl Drop for RemoteLdm {
+    fn drop(&mut self) {
+        // The server ends with its input; an ssh that doesn't is of no use to anybody.
+        let _ = self.ssh.kill();
+        let _ = self.ssh.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::pipe, thread};
+
+    use proptest::prelude::*;
+    use vtax_domain::{ChosenDomains, DomainChange};
+
+    use super::*;
+
+    fn stop_all() -> DomainOrder {
+        DomainOrder::Change(DomainChange::Unbind { which: ChosenDomains::All })
+    }
+
+    /// Returns what a server writes that reads these bytes, and the orders that it has carried out.
+    fn served(input: &[u8]) -> (Result<(), Stop>, Vec<u8>, Vec<DomainOrder>) {
+        let (server, mut orders) = (OrderServer::new(Vec::new()), Vec::new());
+        let ended = server.serve(input, |order| {
+            orders.push(order);
+            Ok(DomainReply::Done)
+        });
+        (ended, server.writer.into_inner().expect("no panic"), orders)
+    }
+
+    fn greeting(hello: &LdmHello) -> Vec<u8> {
+        [MAGIC.to_vec(), frame::encode(hello, HELLO_MOST).expect("short")].concat()
+    }
+
+    #[test]
+    fn notices_come_before_the_end() {
+        let ((to_server, orders), (answers, from_server)) = (pipe().expect("made"), pipe().expect("made"));
+        let server = thread::spawn(move || {
+            let server = OrderServer::new(from_server);
+            server.serve(to_server, |order| {
+                server.notice(DomainNotice::Stopped("mars".parse().expect("a name")));
+                match order {
+                    DomainOrder::ListDevices => {
+                        Err((&Stop::input(miette!(code = "no-such-object", "there is none"))).into())
+                    }
+                    _ => Ok(DomainReply::Done),
+                }
+            })
+        });
+        let (sender, heard) = std::sync::mpsc::channel();
+        let hear = move |notice| sender.send(notice).expect("heard");
+        let mut link = OrderLink::open("here", answers, orders, hear).expect("the same version");
+        assert_eq!(link.order(&stop_all()).expect("carried out"), DomainReply::Done);
+        let refused = link.order(&DomainOrder::ListDevices).expect_err("refused");
+        assert_eq!((refused.to_string().as_str(), refused.status()), ("there is none", 2));
+        assert_eq!(refused.code().as_deref(), Some("no-such-object"));
+        drop(link);
+        server.join().expect("no panic").expect("it ends with its input");
+        assert_eq!(heard.iter().count(), 2);
+    }
+
+    #[test]
+    fn another_version_is_refused_by_name() {
+        let other = LdmHello { orders: ORDERS + 1, program: "9.9.9".into() };
+        let (ended, _, orders) =
+            served(&[greeting(&other), frame::encode(&stop_all(), ORDER_MOST).expect("short")].concat());
+        let told = ended.expect_err("refused").to_string();
+        assert!(told.contains("9.9.9") && told.contains(VERSION), "{told}");
+        assert!(orders.is_empty());
+        let refused = OrderLink::open("mars", greeting(&other).as_slice(), Vec::new(), drop).err().expect("refused");
+        assert!(refused.to_string().contains("vtax 9.9.9 at mars"), "{refused}");
+    }
+
+    #[test]
+    fn a_login_banner_is_quoted() {
+        let error = OrderLink::open("mars", b"Welcome!\n".as_slice(), Vec::new(), drop).err().expect("no vtax");
+        assert!(error.to_string().contains("Welcome!"), "{error}");
+    }
+
+    /// Anything else is refused, and the next order is carried out.
+    #[test]
+    fn hostile_orders_are_refused() {
+        let hostile = [
+            r#"{"exec":{"command":["reboot"]}}"#,
+            r#"{"read":{"path":"/etc/shadow"}}"#,
+            r#"{"change":{"add-domains":{"file":"/etc/shadow","until":"started"}}}"#,
+            r#"{"change":{"bind":{"domains":["../../etc"]}}}"#,
+            r#"{"change":{"save-configuration":{"name":"../state"}}}"#,
+            r#"{"change":{"load-configuration":{"name":"/etc/passwd"}}}"#,
+            r#"{"change":{"edit":{"edit":{"set-console-service":{"name":"vcc","ports":null,"users":["-h"]}}}}}"#,
+            r#"{"change":{"start":{"which":"all","program":"/bin/sh"}}}"#,
+            "[]",
+            "",
+        ];
+        let mut input = greeting(&LdmHello::own());
+        for text in hostile {
+            input.extend(u32::try_from(text.len()).expect("short").to_le_bytes());
+            input.extend(text.as_bytes());
+        }
+        input.extend(frame::encode(&stop_all(), ORDER_MOST).expect("short"));
+        let (ended, answers, orders) = served(&input);
+        ended.expect("it goes on");
+        assert_eq!(orders, [stop_all()]);
+        let mut answers = &answers[greeting(&LdmHello::own()).len()..];
+        for text in hostile {
+            let answer = next(&mut answers, ANSWER_MOST).expect("a frame");
+            assert!(matches!(answer, Some(OrderFrame::Refused(OrderRefusal { is_of_input: true, .. }))), "{text}");
+        }
+        assert!(matches!(next(&mut answers, ANSWER_MOST), Ok(Some(OrderFrame::Done(_)))));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_an_order_by_chance(bytes: Vec<u8>) {
+            let (_, _, orders) = served(&[greeting(&LdmHello::own()), bytes.clone()].concat());
+            prop_assert!(orders.is_empty());
+            let link = OrderLink::open("mars", [greeting(&LdmHello::own()), bytes].concat().as_slice(), Vec::new(), drop)
+                .map(|mut link| link.order(&stop_all()).is_err());
+            prop_assert!(link.unwrap_or(true));
+        }
+    }
+}

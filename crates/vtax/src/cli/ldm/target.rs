@@ -1,0 +1,56 @@
+//! Host that carries out a verb's order.
+
+use std::{cell::RefCell, path};
+
+use miette::miette;
+use vtax_domain::{DomainChange, DomainOrder, DomainReply, HostView, LdmHost, ViewDepth};
+use vtax_lab::io::IoList;
+use vtax_run::RemoteLdm;
+
+use crate::exit::{Exit, Stop};
+
+/// Host of domains.
+pub(super) enum LdmTarget<'a> {
+    /// This machine, or a host of a lab on it.
+    Here(&'a LdmHost),
+    /// Another machine, over ssh.
+    There(RefCell<RemoteLdm>),
+}
+
+impl LdmTarget<'_> {
+    fn order(&self, order: DomainOrder) -> Result<DomainReply, Stop> {
+        match self {
+            LdmTarget::Here(host) => Ok(host.execute(order)?),
+            LdmTarget::There(host) => host.borrow_mut().order(&order),
+        }
+    }
+
+    pub(super) fn change(&self, mut change: DomainChange) -> Result<Exit, Stop> {
+        if let (LdmTarget::Here(_), DomainChange::AddVolume { new, .. }) = (self, &mut change) {
+            let absolute = path::absolute(&new.backend).ok().and_then(|path| path.into_os_string().into_string().ok());
+            new.backend = absolute.unwrap_or_else(|| new.backend.clone());
+        }
+        match self.order(DomainOrder::Change(change))? {
+            DomainReply::Done => Ok(Exit::Done),
+            _ => Err(odd()),
+        }
+    }
+
+    pub(super) fn look(&self, depth: ViewDepth) -> Result<HostView, Stop> {
+        match self.order(DomainOrder::Look { depth })? {
+            DomainReply::View(view) => Ok(*view),
+            _ => Err(odd()),
+        }
+    }
+
+    pub(super) fn devices(&self) -> Result<IoList, Stop> {
+        match self.order(DomainOrder::ListDevices)? {
+            DomainReply::Devices(list) => Ok(*list),
+            _ => Err(odd()),
+        }
+    }
+}
+
+fn odd() -> Stop {
+    Stop::infrastructure(miette!(code = "garbled-stream", "the host answered another order than was given"))
+}
