@@ -24,6 +24,7 @@ use nix::sys::{
 };
 use tempfile::TempDir;
 use vtax_change::{Change, HostAccess};
+use vtax_guest::locate;
 use vtax_journal::{Journal, checksum};
 use vtax_model::{
     run::{Run, RunState, Sample},
@@ -31,7 +32,6 @@ use vtax_model::{
 };
 use vtax_store::Store;
 use vtax_sys::sysctl::SysctlKey;
-use vtax_wire::locate;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

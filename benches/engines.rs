@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use vtax_guest::locate;
 use vtax_lab::{Facts, Lab, LabEndpoint, Lifetime, World, plan};
 use vtax_model::{
     located::Source,
@@ -25,7 +26,6 @@ use vtax_model::{
 use vtax_stats::{Confidence, Pair, PairedTax};
 use vtax_wire::{
     link::AgentLink,
-    locate,
     measure::{SampleOrder, measure},
 };
 

@@ -16,12 +16,13 @@ use std::{
 
 use serde_json::Value;
 use tempfile::TempDir;
+use vtax_guest::locate;
 use vtax_guest::{arguments::arguments, image, kernel::Kernel, launch::Launch};
 use vtax_lab::{Facts, GuestNeeds, Lab, Lifetime, World, plan};
 use vtax_model::{located::Source, topology::Topology};
 use vtax_stats::{Confidence, Pair, PairedTax};
 use vtax_sys::netns::{NetNs, Outlive};
-use vtax_wire::{link::AgentLink, locate};
+use vtax_wire::link::AgentLink;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

@@ -16,9 +16,9 @@ use std::{
 
 use tempfile::TempDir;
 use vtax_guest::kernel::Kernel;
+use vtax_guest::locate;
 use vtax_model::server::ServerSpec;
 use vtax_stats::{Confidence, Pair, PairedTax, Summary};
-use vtax_wire::locate;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

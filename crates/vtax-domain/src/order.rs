@@ -44,7 +44,7 @@ pub enum DomainOrder {
     },
     /// Lists the PCI devices of the machine.
     ListDevices,
-    Change(DomainChange),
+    Change(Box<DomainChange>),
 }
 
 /// Change of a host's domains.
@@ -210,7 +210,7 @@ impl LdmHost {
             DomainOrder::Look { depth } => Ok(DomainReply::View(Box::new(self.look(depth)?))),
             DomainOrder::ListDevices => Ok(DomainReply::Devices(Box::new(devices::list()?))),
             DomainOrder::Change(change) => {
-                self.change(|host| host.carry_out(change))?;
+                self.change(|host| host.carry_out(*change))?;
                 Ok(DomainReply::Done)
             }
         })?

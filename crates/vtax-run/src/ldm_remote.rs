@@ -209,7 +209,7 @@ impl RemoteLdm {
         hear: impl Fn(DomainNotice) + Send + Sync + 'static,
     ) -> Result<RemoteLdm, Stop> {
         let within = within.map(|within| format!("--in {within} ")).unwrap_or_default();
-        let mut command = ssh.remote(host, &format!("vtax ldm {within}serve --stdio")).or_input()?;
+        let mut command = ssh.remote(host, format!("vtax ldm {within}serve --stdio")).or_input()?;
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut ssh = started.map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     fn stop_all() -> DomainOrder {
-        DomainOrder::Change(DomainChange::Unbind { which: ChosenDomains::All })
+        DomainOrder::Change(Box::new(DomainChange::Unbind { which: ChosenDomains::All }))
     }
 
     /// Returns what a server writes that reads these bytes, and the orders that it has carried out.

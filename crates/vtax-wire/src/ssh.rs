@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn the_command_is_as_documented() {
         let script = Script::new("vtax-agent 1", 7);
-        let command = Ssh::user().command("root@sut.example", &script);
+        let command = Ssh::user().remote("root@sut.example", script.command()).expect("a host");
         let line: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
         assert_eq!(line[..5], ["ssh", "-T", "-o", "BatchMode=yes", "root@sut.example"]);
         assert_eq!(line[5..], [&*script.command()]);

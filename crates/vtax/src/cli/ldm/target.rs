@@ -30,7 +30,7 @@ impl LdmTarget<'_> {
             let absolute = path::absolute(&new.backend).ok().and_then(|path| path.into_os_string().into_string().ok());
             new.backend = absolute.unwrap_or_else(|| new.backend.clone());
         }
-        match self.order(DomainOrder::Change(change))? {
+        match self.order(DomainOrder::Change(Box::new(change)))? {
             DomainReply::Done => Ok(Exit::Done),
             _ => Err(odd()),
         }
