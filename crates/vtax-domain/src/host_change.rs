@@ -70,7 +70,6 @@ impl HostChange<'_> {
         self.host.id()
     }
 
-    /// Returns the stored state.
     pub fn state(&self) -> &StoredState {
         &self.state
     }

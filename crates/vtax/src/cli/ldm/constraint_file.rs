@@ -22,7 +22,15 @@ pub(super) fn add_domains(file: &Path, until: AddedDomains) -> Result<DomainChan
     Ok(DomainChange::AddDomains { configuration, until })
 }
 
-pub(super) fn read(file: &Path) -> Result<Configuration, Stop> {
+pub(super) fn set_domains(file: &Path) -> Result<DomainChange, Stop> {
+    Ok(DomainChange::SetDomains { configuration: Box::new(read(file)?) })
+}
+
+pub(super) fn init_system(file: &Path, force: bool, only_services: bool) -> Result<DomainChange, Stop> {
+    Ok(DomainChange::InitSystem { configuration: Box::new(read(file)?), force, only_services })
+}
+
+fn read(file: &Path) -> Result<Configuration, Stop> {
     let shown = file.display();
     let text = text_of(file).map_err(|error| Stop::input(miette!(code = "file", "cannot read {shown}: {error}")))?;
     let wrong = |why: String| {

@@ -19,9 +19,7 @@ pub(super) fn of(verb: ConfigureVerb) -> Result<DomainChange, Stop> {
         }
         ConfigureVerb::AddDomain { words, input: None } => configure::add_domains(&words)?,
         ConfigureVerb::RemoveDomain(which) => DomainChange::RemoveDomains { which: which.chosen() },
-        ConfigureVerb::SetDomain { input: Some(file), .. } => {
-            DomainChange::SetDomains { configuration: Box::new(constraint_file::read(&file)?) }
-        }
+        ConfigureVerb::SetDomain { input: Some(file), .. } => constraint_file::set_domains(&file)?,
         ConfigureVerb::SetDomain { words, input: None } => configure::set_domain(&words)?,
         ConfigureVerb::SetCore(CoreArgs { cores, domain }) => edit(DomainEdit::SetCpus { domain, cpus: cores }),
         ConfigureVerb::SetVcpu(cpus) => edit(DomainEdit::SetCpus { cpus: cpus.demand(), domain: cpus.domain }),
@@ -68,11 +66,7 @@ pub(super) fn of(verb: ConfigureVerb) -> Result<DomainChange, Stop> {
         ConfigureVerb::AddSpconfig { name } => DomainChange::SaveConfiguration { name },
         ConfigureVerb::SetSpconfig { name } => DomainChange::LoadConfiguration { name },
         ConfigureVerb::RemoveSpconfig { name } => DomainChange::RemoveConfiguration { name },
-        ConfigureVerb::InitSystem { force, services, input } => DomainChange::InitSystem {
-            configuration: Box::new(constraint_file::read(&input)?),
-            force,
-            only_services: services,
-        },
+        ConfigureVerb::InitSystem { force, services, input } => constraint_file::init_system(&input, force, services)?,
     })
 }
 
