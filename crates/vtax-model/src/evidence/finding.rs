@@ -7,8 +7,7 @@ use super::EvidenceSetting;
 use crate::{
     cell::{Cell, Medium},
     guest::{Attach, Backend, Flavour, VirtioNic, Vnet},
-    method::DomainKind,
-    method::{IoMethod, MethodVariant},
+    method::{DomainKind, IoMethod, MethodVariant},
     metric::Metric,
     result::{CellRecord, ResultDocument},
     run::RunState,

@@ -12,7 +12,7 @@ use miette::miette;
 use vtax_model::{
     cell::{Arm, Cell, Turn, pass_orders},
     run::{
-        Failure, Figures, OtherPrograms, PartialRecord, RunReadings, RunState, Sample, SampleReading, ruled_figures,
+        Failure, Figures, OtherPrograms, PartialRecord, RunReadings, RunState, Sample, SampleReading, stopping_figures,
     },
     study::{Row, SamplingPlan, StepName},
     units::{Mtu, Span},
@@ -410,7 +410,7 @@ impl Rounds<'_, '_> {
         }
         let study = &self.run.header.study;
         let answering = study.answering();
-        let mut figures = ruled_figures(self.run);
+        let mut figures = stopping_figures(self.run);
         figures.retain(|cell, _| study.cells[*cell].instrument == answering);
         figures.values().all(|values| !matches!(rule.decide(values), Ok(Decision::Continue)))
     }
