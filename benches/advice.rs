@@ -5,7 +5,9 @@
 use std::{error::Error, hint::black_box, time::Instant};
 
 use vtax_model::{
-    advice::{AdviceInput, FigureRole, FigureStanding, Inventory, MeasuredFigure, RequiredDevice, Requirements, advise},
+    advice::{
+        AdviceInput, FigureRole, FigureStanding, Inventory, MeasuredFigure, RequiredDevice, Requirements, advise,
+    },
     located::Source,
     method::MethodVariant,
     units::Mtu,

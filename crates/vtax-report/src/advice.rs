@@ -12,17 +12,45 @@ use super::{
 
 /// Returns the view of an advice.
 pub fn advice(report: &AdviceReport) -> View {
-    let mut parts = vec![SectionPart::Table(methods(report))];
+    let (alike, rows) = grouped(report);
+    let mut parts = vec![SectionPart::Table(methods(report, rows))];
     parts.extend(note(report).map(SectionPart::Paragraph));
     let sections = [
         Some(Section { parts, ..Section::default() }),
-        Section::of_table("Commands that decide", commands(report)),
+        Section::bullets("Excluded for the same reason", alike),
+        Section::new("To decide", to_decide(report)),
         Section::bullets("What would change the answer", changes(report)),
     ];
     View { sections: sections.into_iter().flatten().collect(), ..View::default() }
 }
 
-fn methods(report: &AdviceReport) -> Table {
+/// Returns excluded methods without figures, by their common reason, and the other rows.
+fn grouped(report: &AdviceReport) -> (Vec<String>, Vec<&AdviceRow>) {
+    let is_bare = |row: &AdviceRow| {
+        matches!(row.verdict, AdviceVerdict::Excluded { .. }) && row.figures.iter().all(Option::is_none)
+    };
+    let bare = report.rows.iter().filter(|row| is_bare(row)).map(|row| (reasons(row), row.variant.to_string()));
+    let several: Vec<(String, Vec<String>)> =
+        by_text(bare).into_iter().filter(|(_, methods)| methods.len() > 1).collect();
+    let is_told = |row: &AdviceRow| is_bare(row) && several.iter().any(|(reason, _)| *reason == reasons(row));
+    let rows = report.rows.iter().filter(|row| !is_told(row)).collect();
+    (several.iter().map(|(reason, methods)| format!("{}: {reason}", methods.join(", "))).collect(), rows)
+}
+
+/// Collects the names that belong to the same text, in the order of their first appearance.
+fn by_text(pairs: impl Iterator<Item = (String, String)>) -> Vec<(String, Vec<String>)> {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for (text, name) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, names)) if names.last() == Some(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => groups.push((text, vec![name])),
+        }
+    }
+    groups
+}
+
+fn methods(report: &AdviceReport, rows: Vec<&AdviceRow>) -> Table {
     let units: Vec<FigureColumn> = report.targets.iter().map(|target| FigureColumn::of(*target)).collect();
     let figures = units.iter().map(|unit| Column::right(unit.head.clone()));
     let columns: Vec<Column> = figures.chain([Column::wrapped("verdict")]).collect();
@@ -33,7 +61,7 @@ fn methods(report: &AdviceReport) -> Table {
     Table {
         labels: vec!["method".to_owned()],
         groups: vec![Group::untitled(columns)],
-        rows: report.rows.iter().map(row).collect(),
+        rows: rows.into_iter().map(row).collect(),
         ..Table::default()
     }
 }
@@ -77,19 +105,27 @@ fn verdict(row: &AdviceRow) -> String {
         AdviceVerdict::NotMeasured { open } => not_measured(open),
         AdviceVerdict::Fails { requirements } => format!("fails {}", each(requirements, |it| format!("--{it}"))),
         AdviceVerdict::Unavailable(unsupported) => format!("unavailable: {unsupported}"),
-        AdviceVerdict::Excluded { exclusions } => return format!("excluded: {}", each(exclusions, exclusion)),
+        AdviceVerdict::Excluded { .. } => return format!("excluded: {}", reasons(row)),
     };
     let remarks = row.remarks.iter().cloned();
     [text].into_iter().chain(sources(row)).chain(remarks).collect::<Vec<_>>().join("; ")
 }
 
+/// Returns why a method is excluded; empty if it isn't.
+fn reasons(row: &AdviceRow) -> String {
+    match &row.verdict {
+        AdviceVerdict::Excluded { exclusions } => each(exclusions, exclusion),
+        _ => String::new(),
+    }
+}
+
 fn each<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
-    items.iter().map(text).collect::<Vec<_>>().join(", ")
+    items.iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
 fn question(OpenQuestion { requirement, cause, .. }: &OpenQuestion) -> String {
     match cause {
-        OpenCause::Across => format!("--{requirement} is within the interval"),
+        OpenCause::Across => format!("the interval includes the target of --{requirement}"),
         OpenCause::NoInterval => format!("too few rounds for --{requirement}"),
         OpenCause::Extrapolated { from_guests } => {
             format!("--{requirement} was measured with {}", counted(*from_guests, "guest"))
@@ -105,9 +141,7 @@ fn not_measured(open: &[OpenQuestion]) -> String {
         OpenCause::NoFigure { refused } => refused.as_ref(),
         _ => None,
     });
-    let no_command = open.iter().find_map(|question| question.no_command.as_ref());
-    let told = ["not measured".to_owned()].into_iter().chain(refused.cloned()).chain(no_command.cloned());
-    told.collect::<Vec<_>>().join("; ")
+    refused.map_or("not measured".to_owned(), |reason| format!("not measured here ({reason})"))
 }
 
 /// An exclusion by a number names the numbers; any other one has a reason.
@@ -146,38 +180,50 @@ fn note(report: &AdviceReport) -> Option<String> {
     })
 }
 
-/// A command is not wrapped, so that it can be copied.
-fn commands(report: &AdviceReport) -> Table {
-    let of_row = |row: &AdviceRow| {
-        let method = row.variant.to_string();
-        let line = move |command: &DecidingCommand| {
-            let time = format!("about {}", waiting(command.seconds));
-            TableRow::new(vec![method.clone()], [time, command.to_string()])
-        };
-        row.commands.iter().map(line).collect::<Vec<_>>()
+/// Returns the commands that decide what is open, and what no command decides.
+fn to_decide(report: &AdviceReport) -> Vec<SectionPart> {
+    let commands: Vec<(String, String)> = report.rows.iter().flat_map(commands).collect();
+    let undecided = by_text(report.rows.iter().flat_map(without_command));
+    let lines: Vec<String> =
+        undecided.into_iter().map(|(reason, methods)| format!("{}: {reason}", methods.join(", "))).collect();
+    let commands = (!commands.is_empty()).then_some(SectionPart::List(commands));
+    let others = (!lines.is_empty()).then(|| SectionPart::bullets(lines));
+    commands.into_iter().chain(others).collect()
+}
+
+/// The method is a comment of the shell, which is not broken, so that a line can be copied as a whole.
+fn commands(row: &AdviceRow) -> Vec<(String, String)> {
+    let comment = format!("# {}", row.variant).replace(' ', "\u{a0}");
+    let line = |command: &DecidingCommand| (waiting(command.seconds), format!("{command} {comment}"));
+    row.commands.iter().map(line).collect()
+}
+
+fn without_command(row: &AdviceRow) -> Vec<(String, String)> {
+    let open = match &row.verdict {
+        AdviceVerdict::Undecided { open } | AdviceVerdict::NotMeasured { open } => open.as_slice(),
+        _ => &[],
     };
-    Table {
-        labels: vec!["method".to_owned()],
-        groups: vec![Group::untitled([Column::left("time"), Column::left("command")])],
-        rows: report.rows.iter().flat_map(of_row).collect(),
-        ..Table::default()
-    }
+    let reasons = open.iter().filter_map(|question| question.no_command.clone());
+    reasons.map(|reason| (reason, row.variant.to_string())).collect()
 }
 
 fn changes(report: &AdviceReport) -> Vec<String> {
     let of_row = |row: &AdviceRow| {
         let method = row.variant.to_string();
-        let line = move |Relaxation { to, meets }: &Relaxation| match meets {
-            true => format!("{method} meets all requirements {}", with(to.to_string())),
-            false => format!("{method} is admitted {}, but remains to be measured", with(to.to_string())),
-        };
-        row.relaxations.iter().map(line).collect::<Vec<_>>()
+        let change = move |relaxation: &Relaxation| (outcome(relaxation), method.clone());
+        row.relaxations.iter().map(change).collect::<Vec<_>>()
     };
-    report.rows.iter().flat_map(of_row).collect()
+    let groups = by_text(report.rows.iter().flat_map(of_row));
+    groups.into_iter().map(|(outcome, methods)| format!("{outcome}: {}", methods.join(", "))).collect()
 }
 
-fn with(change: String) -> String {
-    if change.starts_with("without") { change } else { format!("with {change}") }
+fn outcome(Relaxation { to, meets }: &Relaxation) -> String {
+    let text = to.to_string();
+    let change = if text.starts_with("without") { text } else { format!("with {text}") };
+    match meets {
+        true => format!("{change}, all requirements are met by"),
+        false => format!("{change}, it remains to be decided by measuring"),
+    }
 }
 
 #[cfg(test)]

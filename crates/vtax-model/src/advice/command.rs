@@ -29,8 +29,10 @@ pub struct DecidingCommand {
     pub study: &'static str,
     /// Row of the method.
     pub row: Row,
-    /// Row to compare it with, on the same wire.
+    /// Row to compare it with.
     pub baseline: Row,
+    /// True if the study compares with another row.
+    pub is_other_baseline: bool,
     /// Guests that measure at the same time, if the study has several.
     pub guests: Option<u32>,
     /// Kind of domain, for methods that attach both.
@@ -83,17 +85,18 @@ impl MeasuringStudies {
         if is_hardware && cable.is_none() {
             return Err("to measure it, name a cable between two NICs (--cable NIC,NIC)".to_owned());
         }
-        let baseline = match (study, wanted.variant.method) {
-            (DISKS, _) => Row::Disk(DiskRow::Native),
+        let baseline = match wanted.variant.method {
             // A second row would require a second cable.
-            (_, IoMethod::Assigned) => row,
-            _ => Row::Method(IoMethod::Native),
+            IoMethod::Assigned => row,
+            _ if studied.baseline == row => Row::Method(IoMethod::Native),
+            _ => studied.baseline,
         };
         let is_either = wanted.variant.method.domains().len() > 1;
         let command = DecidingCommand {
             study,
             row,
             baseline,
+            is_other_baseline: studied.baseline != baseline,
             guests: (study == SEVERAL).then_some(wanted.guests),
             domain: Some(wanted.variant.domain).filter(|domain| is_either && *domain == DomainKind::Zone),
             mtu,
@@ -208,10 +211,13 @@ impl DecidingCommand {
 impl fmt::Display for DecidingCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "vtax run {} --quick", self.study)?;
-        if self.mtu.is_some() {
+        if self.study == ONE {
             f.write_str(" --mode host")?;
         }
-        write!(f, " --baseline {} --methods {}", self.baseline, self.row)?;
+        if self.is_other_baseline {
+            write!(f, " --baseline {}", self.baseline)?;
+        }
+        write!(f, " --methods {}", self.row)?;
         if let Some(guests) = self.guests {
             write!(f, " --guests {guests}")?;
         }
@@ -284,9 +290,10 @@ mod tests {
         }
         assert!(lines.len() >= 20, "{lines:#?}");
         for line in [
-            "vtax run sparc-t7-1 --quick --mode host --baseline native --methods bridge --mtu 1500 --samples 20",
-            "vtax run vmdq --quick --mode host --baseline native --methods shared-queue --guests 12 --mtu 1500 --samples 20",
-            "vtax run vdisk --quick --baseline native-disk --methods virtio-blk --samples 20",
+            "vtax run sparc-t7-1 --quick --mode host --methods bridge --mtu 1500 --samples 20",
+            "vtax run vmdq --quick --baseline native --methods shared-queue --guests 12 --mtu 1500 --samples 20",
+            "vtax run vmdq --quick --methods queue-per-guest --guests 12 --mtu 1500 --samples 20",
+            "vtax run vdisk --quick --methods virtio-blk --samples 20",
         ] {
             assert!(lines.contains(line), "{line}: {lines:#?}");
         }
