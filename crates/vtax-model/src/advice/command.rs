@@ -16,9 +16,11 @@ use crate::{
 };
 
 /// Time for building a lab and for booting its guests.
-const BOOT_SECONDS: f64 = 30.0;
+const BOOT_SECONDS: f64 = 20.0;
 /// Time between two samples: starting the ends, and storing what they report.
-const BETWEEN_SAMPLES: f64 = 0.15;
+const BETWEEN_SAMPLES: f64 = 0.05;
+/// The same for disks: fio starts and opens its files.
+const BETWEEN_DISK_SAMPLES: f64 = 1.2;
 /// Rounds of a first measurement, enough for an interval of a few percent on most machines.
 pub(super) const FIRST_ROUNDS: u32 = 20;
 
@@ -69,7 +71,12 @@ const DISKS: &str = "vdisk";
 
 impl MeasuringStudies {
     pub(super) fn new() -> MeasuringStudies {
-        MeasuringStudies([ONE, SEVERAL, DISKS].into_iter().filter_map(Study::built_in).collect())
+        let quick = |id| {
+            let mut study = Study::built_in(id)?;
+            study.shorten(true);
+            Some(study)
+        };
+        MeasuringStudies([ONE, SEVERAL, DISKS].into_iter().filter_map(quick).collect())
     }
 
     /// Returns the command, or the reason why no command measures it.
@@ -187,7 +194,8 @@ impl DecidingCommand {
         let is_kept =
             |cell: &&Cell| cell.instrument == Instrument::System && rows.contains(&cell.row) && cell.mtu() == self.mtu;
         let plan = study.quick;
-        let sample = plan.duration.0.as_secs_f64() + plan.warmup.most().0.as_secs_f64() + BETWEEN_SAMPLES;
+        let between = if study.disks().is_some() { BETWEEN_DISK_SAMPLES } else { BETWEEN_SAMPLES };
+        let sample = plan.duration.0.as_secs_f64() + plan.warmup.most().0.as_secs_f64() + between;
         // The baseline is measured twice in each round.
         let samples = study.cells.iter().filter(is_kept).map(|cell| if cell.row == self.baseline { 2.0 } else { 1.0 });
         let has_guests = self.row.method().is_none_or(|method| method.domains().contains(&DomainKind::Guest));

@@ -13,7 +13,7 @@ type EvidenceKey = (MethodVariant, RequiredDevice, FigureRole);
 
 /// Best evidence for one figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Chosen<'a> {
+pub(super) enum ChosenFigure<'a> {
     /// Valid, and of as many guests as required.
     Exact(&'a MeasuredFigure),
     /// Valid, but of another number of guests.
@@ -41,7 +41,7 @@ impl<'a> Evidence<'a> {
         device: RequiredDevice,
         role: FigureRole,
         guests: u32,
-    ) -> Chosen<'a> {
+    ) -> ChosenFigure<'a> {
         let figures = self.0.get(&(variant, device, role)).map_or([].as_slice(), Vec::as_slice);
         let newest = |of: &dyn Fn(&MeasuredFigure) -> bool| {
             let matching = figures.iter().copied().filter(|figure| of(figure));
@@ -49,19 +49,19 @@ impl<'a> Evidence<'a> {
         };
         let is_valid = |figure: &MeasuredFigure| figure.standing == FigureStanding::Valid;
         if let Some(exact) = newest(&|figure| is_valid(figure) && figure.guests == guests) {
-            return Chosen::Exact(exact);
+            return ChosenFigure::Exact(exact);
         }
         let valid = figures.iter().filter(|figure| is_valid(figure));
         if let Some(nearest) = valid.map(|figure| figure.guests).min_by_key(|count| count.abs_diff(guests)) {
             let other = newest(&|figure| is_valid(figure) && figure.guests == nearest);
-            return other.map_or(Chosen::Missing, Chosen::OtherGuests);
+            return other.map_or(ChosenFigure::Missing, ChosenFigure::OtherGuests);
         }
         match newest(&|_| true) {
             Some(refused) => match &refused.standing {
-                FigureStanding::Refused { reason } => Chosen::Refused(refused, reason),
-                FigureStanding::Valid => Chosen::Missing,
+                FigureStanding::Refused { reason } => ChosenFigure::Refused(refused, reason),
+                FigureStanding::Valid => ChosenFigure::Missing,
             },
-            None => Chosen::Missing,
+            None => ChosenFigure::Missing,
         }
     }
 }

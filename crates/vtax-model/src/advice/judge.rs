@@ -2,7 +2,7 @@
 
 use super::{
     command::{DecidingCommand, FIRST_ROUNDS, MeasuringStudies, WantedMeasurement},
-    evidence::{Chosen, Evidence},
+    evidence::{ChosenFigure, Evidence},
     figure::{FigureTarget, MeasuredFigure},
     inventory::Inventory,
     relaxation::{Relaxation, RelaxedTo},
@@ -81,14 +81,14 @@ impl<'a> Judge<'a> {
         let judge = Judge { around, requirements, targets, compared: 0 };
         // Excluded methods count as well, so that a figure doesn't change with a requirement that isn't about it.
         let is_exact = |target: &FigureTarget, variant: &MethodVariant| {
-            matches!(judge.choose(*variant, *target), Chosen::Exact(_))
+            matches!(judge.choose(*variant, *target), ChosenFigure::Exact(_))
         };
         let of_variant = |variant| judge.targets.iter().filter(|target| is_exact(target, variant)).count();
         let compared = around.candidates.iter().map(of_variant).sum();
         Judge { compared, ..judge }
     }
 
-    fn choose(&self, variant: MethodVariant, target: FigureTarget) -> Chosen<'a> {
+    fn choose(&self, variant: MethodVariant, target: FigureTarget) -> ChosenFigure<'a> {
         let device = self.requirements.device_of(target.role);
         self.around.evidence.choose(variant, device, target.role, self.requirements.guests())
     }
@@ -150,17 +150,17 @@ impl<'a> Judge<'a> {
 
     fn compare(&self, variant: MethodVariant, target: FigureTarget) -> TargetComparison {
         match self.choose(variant, target) {
-            Chosen::Exact(figure) => self.compare_exact(figure, target),
-            Chosen::OtherGuests(figure) => {
+            ChosenFigure::Exact(figure) => self.compare_exact(figure, target),
+            ChosenFigure::OtherGuests(figure) => {
                 let cause = OpenCause::Extrapolated { from_guests: figure.guests };
                 let shown = Some(self.shown(figure, TargetRelation::Open));
                 TargetComparison { figure: shown, ..self.open(variant, target, cause, FIRST_ROUNDS) }
             }
-            Chosen::Refused(figure, reason) => {
+            ChosenFigure::Refused(figure, reason) => {
                 let cause = OpenCause::NoFigure { refused: Some(format!("run {}: {reason}", figure.run)) };
                 self.open(variant, target, cause, FIRST_ROUNDS)
             }
-            Chosen::Missing => self.open(variant, target, OpenCause::NoFigure { refused: None }, FIRST_ROUNDS),
+            ChosenFigure::Missing => self.open(variant, target, OpenCause::NoFigure { refused: None }, FIRST_ROUNDS),
         }
     }
 

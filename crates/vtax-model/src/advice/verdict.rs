@@ -59,12 +59,12 @@ pub enum AdviceVerdict {
     Meets,
     /// Figures or facts are missing, or intervals include their targets.
     Undecided {
-        /// What is open, in the order of the requirements.
+        /// Open questions, in the order of the requirements.
         open: Vec<OpenQuestion>,
     },
     /// It was never measured as required.
     NotMeasured {
-        /// What has to be measured.
+        /// Figures to measure.
         open: Vec<OpenQuestion>,
     },
     /// Measured figures miss their targets.

@@ -74,7 +74,7 @@ fn rates(options: &RequirementOptions) -> Option<RequirementsError> {
     })
 }
 
-/// What is measured at a device or set at it requires the device.
+/// A figure or a setting of a device requires the device.
 fn devices(options: &RequirementOptions) -> Option<RequirementsError> {
     const NET: &[RequiredDevice] = &[RequiredDevice::Net];
     const DISK: &[RequiredDevice] = &[RequiredDevice::Disk];
