@@ -17,6 +17,7 @@ mod evidence;
 mod figure;
 mod inventory;
 mod judge;
+mod measured;
 mod relaxation;
 mod requirements;
 mod rules;
@@ -28,6 +29,7 @@ pub use command::DecidingCommand;
 pub use figure::{FigureRole, FigureStanding, FigureTarget, MeasuredFigure};
 pub use inventory::Inventory;
 pub use judge::{AdviceInput, advise};
+pub use measured::{FigureSource, WantedEvidence};
 pub use relaxation::{Relaxation, RelaxedTo};
 pub use requirements::{
     RequiredAvailability, RequiredDevice, RequiredMigration, Requirement, RequirementOptions, Requirements,

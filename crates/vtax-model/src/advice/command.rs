@@ -55,6 +55,8 @@ pub(super) struct WantedMeasurement<'a> {
     pub(super) variant: MethodVariant,
     pub(super) device: RequiredDevice,
     pub(super) role: FigureRole,
+    /// True if bandwidth is required as well: the host's CPU time is then that of streams.
+    pub(super) has_streams: bool,
     pub(super) guests: u32,
     pub(super) mtu: Mtu,
     pub(super) cable: Option<&'a Cable>,
@@ -120,8 +122,8 @@ impl MeasuringStudies {
 
     /// Returns the study that has the figure, and the row in it.
     fn choice(&self, wanted: WantedMeasurement<'_>) -> Option<(&'static str, Row)> {
-        let WantedMeasurement { variant, device, role, guests, .. } = wanted;
-        let is_latency = role.is_time() || role == FigureRole::HostCpu;
+        let WantedMeasurement { variant, device, role, guests, has_streams, .. } = wanted;
+        let is_latency = role.is_time() || (role == FigureRole::HostCpu && !has_streams);
         let is_single = !is_macvtap(variant) && role != FigureRole::Iops;
         match (device, guests) {
             (RequiredDevice::Disk, 1) => Some((DISKS, disk_row(self.study(DISKS)?, variant)?)),
@@ -282,7 +284,16 @@ mod tests {
         for (variant, role, device, guests) in every_wanted() {
             for mtu in [1500, 9000] {
                 let mtu = Mtu::try_from(mtu).expect("an MTU");
-                let wanted = WantedMeasurement { variant, device, role, guests, mtu, cable: Some(&cable), rounds: 20 };
+                let wanted = WantedMeasurement {
+                    variant,
+                    device,
+                    role,
+                    has_streams: false,
+                    guests,
+                    mtu,
+                    cable: Some(&cable),
+                    rounds: 20,
+                };
                 let Ok(command) = studies.command(wanted) else { continue };
                 let study = Study::built_in(command.study).expect("a built-in study");
                 assert!(study.rows.contains(&command.row) && study.rows.contains(&command.baseline), "{command}");
@@ -311,8 +322,16 @@ mod tests {
     fn what_no_study_measures_has_a_reason() {
         let studies = MeasuringStudies::new();
         for (variant, role, device, guests) in every_wanted() {
-            let wanted =
-                WantedMeasurement { variant, device, role, guests, mtu: Mtu::ETHERNET, cable: None, rounds: 20 };
+            let wanted = WantedMeasurement {
+                variant,
+                device,
+                role,
+                has_streams: false,
+                guests,
+                mtu: Mtu::ETHERNET,
+                cable: None,
+                rounds: 20,
+            };
             if let Err(reason) = studies.command(wanted) {
                 assert!(reason.contains("study file") || reason.contains("--cable"), "{reason}");
             }

@@ -193,6 +193,7 @@ impl<'a> Judge<'a> {
             variant,
             device: self.requirements.device_of(target.role),
             role: target.role,
+            has_streams: self.requirements.options().bandwidth.is_some(),
             guests: self.requirements.guests(),
             mtu: input.mtu,
             cable: input.cable,
