@@ -5,7 +5,10 @@ use vtax_model::advice::{
     OpenCause, OpenQuestion, Relaxation, Requirement,
 };
 
+use vtax_plot::PlotError;
+
 use super::{
+    html::{self, Article},
     number::{counted, waiting},
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value, View},
 };
@@ -22,6 +25,13 @@ pub fn advice(report: &AdviceReport) -> View {
         Section::bullets("What would change the answer", changes(report)),
     ];
     View { sections: sections.into_iter().flatten().collect(), ..View::default() }
+}
+
+/// Returns one HTML file with an advice.
+pub fn advice_page(report: &AdviceReport) -> Result<String, PlotError> {
+    let title = "Methods that meet the requirements";
+    let view = View { title: title.to_owned(), ..advice(report) };
+    html::page(title, &[], &[Article { id: "advice".to_owned(), view, charts: Vec::new() }])
 }
 
 /// Returns excluded methods without figures, by their common reason, and the other rows.
