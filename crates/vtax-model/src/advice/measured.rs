@@ -114,7 +114,7 @@ impl WantedEvidence<'_> {
 /// Findings of one cell of one run.
 type CellFindings<'a> = HashMap<Metric, &'a EvidenceFinding>;
 
-/// What a figure stands for; a run has one figure for each.
+/// Identity of a figure; a run has one figure for each.
 type FigureKey<'a> = (&'a str, MethodVariant, FigureRole, u32);
 
 /// Order of preference of cells: those that stand, then the row's usual form, then the load, then the smallest sizes.

@@ -132,7 +132,7 @@ fn host_cpu_is_in_cores_at_the_measured_rate() {
     let time = EvidenceFinding { rate: rate(10_000.0), ..finding(guest, Metric::Rtt, 100.0) };
     let threads = finding(guest, Metric::Cpu, 10.0);
     let cores = "host-cpu-at-most = 2.5";
-    assert!(figures(cores, &[time.clone(), threads]).is_empty(), "threads in a guest are no host's");
+    assert!(figures(cores, &[time.clone(), threads]).is_empty(), "threads in a guest are not the CPU time of the host");
     let host = finding(guest, Metric::HostCpu, 50.0);
     let [figure] = &figures(cores, &[host, time])[..] else { panic!("one figure") };
     assert!((figure.value.mean - 0.5).abs() < 1e-9, "{figure:?}");
