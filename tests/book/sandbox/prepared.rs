@@ -30,7 +30,7 @@ const DISK: &str = match str::from_utf8(&[0; 512]) {
 };
 
 /// Each file with its text.
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 15] = [
     ("my-study.toml", STUDY),
     ("mine.toml", STUDY),
     ("rack.toml", LAB),
