@@ -24,7 +24,7 @@ use crate::{
 const KB: f64 = 1024.0;
 
 /// Requirements, and the machine for which findings may stand.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct WantedEvidence<'a> {
     /// Requirements.
     pub requirements: &'a Requirements,
@@ -39,6 +39,7 @@ pub struct WantedEvidence<'a> {
 }
 
 /// Findings that one quantity is computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FigureSource {
     /// Test whose findings are needed.
     pub test: TestKind,
