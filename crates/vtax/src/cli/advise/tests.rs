@@ -67,13 +67,13 @@ fn host_cpu_of_zones_is_that_of_their_threads() {
     let figures = figures(&document, &requirements, "synthetic");
     let of_bridge = figures.iter().find(|figure| figure.variant.to_string() == "bridge").expect("a figure");
     let is_it = |mean: f64| (of_bridge.value.mean - mean).abs() < 1e-9 * mean;
-    let cores = document.cells.iter().filter(|record| record.cell.kind() == TestKind::Rr).filter_map(|record| {
+    let mut cores = document.cells.iter().filter(|record| record.cell.kind() == TestKind::Rr).filter_map(|record| {
         let summary = record.summary.as_ref()?;
         let [rate, cpu] = [SampleFigure::Rate, SampleFigure::ThreadsPerTransaction].map(|of| summary.estimate(of));
         Some(rate?.mean * cpu?.mean * 1e-6)
     });
     assert_eq!(of_bridge.role, FigureRole::HostCpu);
-    assert!(cores.into_iter().any(is_it), "{of_bridge:?}");
+    assert!(cores.any(is_it), "{of_bridge:?}");
 }
 
 #[test]
