@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advice;
 mod answer;
 mod bars;
 mod blocks;
@@ -53,6 +54,7 @@ mod written;
 use serde::Serialize;
 use vtax_model::result::ResultDocument;
 
+pub use advice::{advice, advice_page};
 pub use brief::in_brief;
 use html::{Article, PageLink};
 pub use vtax_plot::{Chart, PlotError};
