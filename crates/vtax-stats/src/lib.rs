@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod confidence;
+pub mod crossing;
 pub mod difference;
 pub mod error;
 pub mod floor;
@@ -50,6 +51,7 @@ pub mod verdict;
 mod walsh;
 
 pub use confidence::Confidence;
+pub use crossing::{Crossing, CrossingError, LoadResponse};
 pub use difference::LogDifference;
 pub use error::{Side, StatsError};
 pub use floor::NoiseFloor;
