@@ -9,7 +9,7 @@ use vtax_model::{
 };
 
 use super::{
-    number::{counted, memory, percent, span, three_digits, with_interval},
+    number::{counted, memory, percent, span, with_interval},
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value, View},
 };
 
@@ -64,14 +64,13 @@ fn load(proposal: &SizeProposal) -> String {
 
 fn utilization(proposal: &SizeProposal) -> String {
     let CoreRange { estimate, low, high } = proposal.utilization();
-    format!("{} expected [{}]", percent(estimate), [low, high].map(whole_percent).join(", "))
+    format!("{} expected", percents(estimate, [low, high]))
 }
 
 fn knee(knee: &Knee) -> String {
-    let at = percent(knee.utilization);
     match (knee.source, knee.high) {
-        (KneeSource::Default, _) => format!("{at}, a default: not measured"),
-        (KneeSource::Measured, Some(high)) => format!("{at} [{}]", [knee.low, high].map(whole_percent).join(", ")),
+        (KneeSource::Default, _) => format!("{}, a default: not measured", percent(knee.utilization)),
+        (KneeSource::Measured, Some(high)) => percents(knee.utilization, [knee.low, high]),
         (KneeSource::Measured, None) => format!("above {}, the highest utilization measured", percent(knee.low)),
     }
 }
@@ -87,7 +86,8 @@ fn migration(proposal: &SizeProposal, reserve: &MigrationReserve) -> String {
 fn memory_parts(need: MemoryNeed) -> String {
     let origin = if need.estimated { "computed" } else { "measured" };
     let [backends, cache, reserve] = [need.backends, need.page_cache, need.reserve].map(|size| memory(size.0));
-    format!("{backends} for backends ({origin}), {cache} page cache, {reserve} reserve")
+    let cache = if need.page_cache.0 == 0 { String::new() } else { format!(", {cache} of page cache") };
+    format!("{backends} for backends ({origin}){cache}, {reserve} reserve")
 }
 
 /// Columns without any value are omitted.
@@ -161,8 +161,10 @@ fn range(CoreRange { estimate, low, high }: CoreRange) -> String {
     with_interval(estimate, Some([low, high]))
 }
 
-fn whole_percent(share: f64) -> String {
-    three_digits((share * 100.0).round())
+/// Formats shares with their interval, e.g. `82 % [78, 85]`.
+fn percents(share: f64, ends: [f64; 2]) -> String {
+    let [low, high] = ends.map(|end| end * 100.0);
+    format!("{:.0} % [{low:.0}, {high:.0}]", share * 100.0)
 }
 
 #[cfg(test)]

@@ -147,7 +147,8 @@ fn check(service: SizedService, points: &[&CostPoint]) -> Result<(), SizeError> 
     let valid = |figure: f64| figure >= 0.0 && figure.is_finite();
     let is_invalid = |point: &&CostPoint| {
         let loads = service.predictors().iter().map(|predictor| point.load.get(*predictor));
-        !loads.chain([point.cores]).all(valid)
+        let is_without_messages = point.load.messages_per_s() == 0.0 && point.load.bytes_per_s > 0.0;
+        is_without_messages || !loads.chain([point.cores]).all(valid)
     };
     if let Some(index) = points.iter().position(is_invalid) {
         return Err(SizeError::InvalidPoint { service, number: index + 1 });
@@ -190,7 +191,10 @@ fn fit(target: &ServiceLoad, points: &[&CostPoint]) -> Result<(LinearFit, &'stat
     };
     let error = |error| match error {
         RegressionError::TooFew { given, needed, .. } => SizeError::TooFewPoints { service, given, needed },
-        RegressionError::Constant { .. } | RegressionError::Collinear { .. } => one_size_only(target, points),
+        RegressionError::Constant { predictor, .. } => {
+            SizeError::NotVaried { service, predictor: predictors[predictor].plural() }
+        }
+        RegressionError::Collinear { .. } => one_size_only(target, points),
         RegressionError::NotFinite { number, .. } | RegressionError::Predictors { number, .. } => {
             SizeError::InvalidPoint { service, number }
         }

@@ -92,6 +92,12 @@ pub enum SizeError {
     #[diagnostic(code("cost-not-measured"))]
     OneMessageSize { service: SizedService, message: &'static str, measured: f64, target: f64, other: u32 },
     #[error(
+        "the {predictor} per second of {service} were the same in all measurements near the target, so their cost is unknown; \
+         measure other rates: vtax size --measure"
+    )]
+    #[diagnostic(code("cost-not-measured"))]
+    NotVaried { service: SizedService, predictor: &'static str },
+    #[error(
         "the target is {times:.1} times the highest measured rate of {service}, and beyond {most} times a cost is a guess; \
          measure near the target: vtax size --measure"
     )]

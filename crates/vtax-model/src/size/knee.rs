@@ -11,7 +11,7 @@ use crate::units::Span;
 /// Sample of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KneePoint {
-    /// Share of the domain's CPU time that was used: above 0, at most 1.
+    /// Share of the domain's CPU time that was used: above 0, at most [`FULL`].
     pub utilization: f64,
     pub p99: Span,
 }
@@ -45,6 +45,8 @@ pub enum KneeSource {
 /// time, and it grows as ρ/(1 - ρ).
 pub const DEFAULT_KNEE: f64 = 0.5;
 
+/// CPU time is accounted in ticks, which may end after the sample.
+const FULL: f64 = 1.05;
 /// Utilizations within two points of each other are one level of a proof.
 const RESOLUTION: f64 = 0.02;
 
@@ -56,7 +58,7 @@ impl Knee {
     /// Finds the knee for a limit of p99 in the samples of a proof: at least three utilizations, some of them repeated.
     pub fn of(points: &[KneePoint], limit: Span) -> Result<Knee, SizeError> {
         let is_invalid =
-            |point: &KneePoint| !(point.utilization > 0.0 && point.utilization <= 1.0) || point.p99.0.is_zero();
+            |point: &KneePoint| !(point.utilization > 0.0 && point.utilization <= FULL) || point.p99.0.is_zero();
         if let Some(index) = points.iter().position(is_invalid) {
             return Err(SizeError::InvalidProof { number: index + 1 });
         }
@@ -64,7 +66,7 @@ impl Knee {
             return Err(SizeError::Zero { option: "--p99", example: "200us" });
         }
         // Percentiles of queues vary in proportion to their size.
-        let response = |point: &KneePoint| LoadResponse { load: point.utilization, response: log(point.p99) };
+        let response = |point: &KneePoint| LoadResponse { load: point.utilization.min(1.0), response: log(point.p99) };
         let responses: Vec<LoadResponse> = points.iter().map(response).collect();
         let found = Crossing::of(&responses, log(limit), RESOLUTION, Confidence::P95);
         let Crossing { estimate, low, high, .. } = found.map_err(|error| SizeError::of_crossing(error, limit))?;

@@ -35,7 +35,7 @@ impl SizedService {
         }
     }
 
-    /// What the bytes of a service come in.
+    /// Name of the unit in which a service transfers bytes.
     pub(super) fn message(self) -> &'static str {
         match self {
             SizedService::Vnet => "packet",

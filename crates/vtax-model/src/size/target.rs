@@ -27,7 +27,7 @@ pub struct SizeTarget {
     /// Consoles in use at the same time.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub consoles: u32,
-    /// How often a guest migrates.
+    /// Live migrations of guests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migrations: Option<MigrationRate>,
     /// Guests served by the domain; for its memory.

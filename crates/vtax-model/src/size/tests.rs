@@ -186,6 +186,9 @@ fn nothing_comes_out_of_nothing() {
     assert!(with(|point| point.cores = f64::NAN).starts_with("measurement 5 of vnet"));
     assert!(with(|point| point.load.packets_per_s = -1.0).starts_with("measurement 5 of vnet"));
     assert!(with(|point| point.method = "macvtap".into()).contains("bridge and macvtap"));
+    let level = |packets: f64| [0.75, 0.9, 1.1, 1.25].map(|share| point(vnet(packets, 1.25e9 * share), share));
+    assert!(told(&network(), level(1.05e6).to_vec()).starts_with("the packets per second of vnet were the same"));
+    assert!(told(&network(), level(0.0).to_vec()).starts_with("measurement 1 of vnet"));
     let idle = measured.iter().map(|point| CostPoint { load: point.load.times(0.0), ..point.clone() });
     assert!(told(&network(), idle.collect()).contains("vtax size --measure"));
     let falling = measured.iter().map(|point| CostPoint { cores: 9.0 - 4.0 * point.cores, ..point.clone() });

@@ -10,7 +10,7 @@ pub struct RuleOfThumb {
     pub figure: ThumbFigure,
     pub low: f64,
     pub high: f64,
-    /// The rule as published.
+    /// Basis of the rule, or the case for which it was published.
     pub rule: String,
     pub source: String,
 }
@@ -54,13 +54,13 @@ impl RuleOfThumb {
             let range = [steps.ceil(), (2.0 * steps).ceil()];
             RuleOfThumb::new(ThumbFigure::DiskThreads, range, "1 to 2 threads per 15,000 IOPS")
         });
-        let cores = RuleOfThumb::new(ThumbFigure::DomainCores, [1.0, 2.0], "1 to 2 cores");
+        let cores = RuleOfThumb::new(ThumbFigure::DomainCores, [1.0, 2.0], "the usual recommendation");
         let migration = target
             .migrations
-            .map(|_| RuleOfThumb::new(ThumbFigure::MigrationCores, [3.0; 2], "3 cores for short suspensions"));
+            .map(|_| RuleOfThumb::new(ThumbFigure::MigrationCores, [3.0; 2], "for the shortest suspensions"));
         let memory = match target.file_cache {
-            Some(_) => RuleOfThumb::new(ThumbFigure::MemoryGb, [8.0; 2], "8 GB with a file cache"),
-            None => RuleOfThumb::new(ThumbFigure::MemoryGb, [2.0, 4.0], "2 to 4 GB without a file cache"),
+            Some(_) => RuleOfThumb::new(ThumbFigure::MemoryGb, [8.0; 2], "with a file cache"),
+            None => RuleOfThumb::new(ThumbFigure::MemoryGb, [2.0, 4.0], "without a file cache"),
         };
         [network, disk, Some(cores), migration, Some(memory)].into_iter().flatten().collect()
     }
