@@ -13,7 +13,7 @@
 //!   and [`LinearFit::grows_faster`] reports it: the cost grows faster than the load.
 //!
 //! The tests draw cost curves and count how many intervals cover the next sample: at least 93 % at 95 %, also if the
-//! noise grows with the load, with as few as 6 points.
+//! noise grows with the load, with as few as 5 points.
 
 mod qr;
 #[cfg(test)]
@@ -169,6 +169,7 @@ impl NoiseFit {
         let columns = design[0].len();
         let all: Vec<usize> = (0..columns).collect();
         let solved = qr::solve(&design, &response, weights, &all);
+        // Checked before, so that it is singular only by rounding.
         let (factors, free) = solved.ok_or(RegressionError::Collinear { one: 0, other: columns.saturating_sub(2) })?;
         let freedom = rows.len() - columns;
         let unknown = 0.0;

@@ -41,7 +41,7 @@ pub struct CostTerms {
 /// Cores that a service needs for its part of the target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceNeed {
-    /// Load in the target.
+    /// Part of the target that this service carries.
     pub target: ServiceLoad,
     pub method: String,
     pub cores: CoreRange,
@@ -82,7 +82,7 @@ impl ServiceNeed {
         check(service, &of_service)?;
         let is_near = |point: &&&CostPoint| NEAR.contains(&point.load.share_of(target));
         let near: Vec<&CostPoint> = of_service.iter().filter(is_near).copied().collect();
-        let times = beyond(target, &of_service);
+        let times = beyond(target, if near.is_empty() { &of_service } else { &near });
         if times > FARTHEST {
             return Err(SizeError::BeyondMeasured { service, times, most: FARTHEST });
         }

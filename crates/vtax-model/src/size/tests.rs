@@ -137,6 +137,9 @@ fn a_low_rate_is_no_evidence() {
     assert!(matches!(far, Err(SizeError::BeyondMeasured { times, .. }) if times > 12.0), "{far:?}");
     let few = ServiceNeed::of(&load, &measured(&[100.0, 300.0, 3000.0, 3800.0]));
     assert!(matches!(few, Err(SizeError::TooFewRates { given: 2, .. })), "{few:?}");
+    // Nor is a rate that is much higher.
+    let high = ServiceNeed::of(&load, &measured(&[1000.0, 1500.0, 2000.0, 40_000.0]));
+    assert!(matches!(high, Err(SizeError::BeyondMeasured { .. })), "{high:?}");
     // The low rates don't count beside enough others.
     let near = ServiceNeed::of(&load, &measured(&[100.0, 300.0, 2000.0, 3000.0, 4000.0])).expect("a cost");
     assert!((near.cores.estimate / cost(3839.0) - 1.0).abs() < 0.1, "{near:?}");
