@@ -5,7 +5,8 @@
 //!    twice that at the load itself, so all of them are near it.
 //! 3. [`ServiceNeed::of`] fits `cost = fixed + a · packets + b · bytes + c · I/Os` to [`CostPoint`]s and predicts the cost at
 //!    the target, with its interval.
-//! 4. [`Knee::of`] finds the highest utilization at which p99 meets its limit, from the points of a proof.
+//! 4. [`Knee::of`] finds the highest utilization at which p99 meets its limit, from samples at several utilizations; without
+//!    any, it is [`DEFAULT_KNEE`].
 //! 5. [`SizeProposal::of`] chooses the fewest whole cores whose utilization stays below the knee, even if the cost is at
 //!    the upper bound of its interval.
 //!
@@ -31,7 +32,7 @@ pub use error::SizeError;
 pub use knee::{DEFAULT_KNEE, Knee, KneePoint, KneeSource};
 pub use memory::{MemoryFacts, MemoryNeed};
 pub use migration::{MigrationPoint, MigrationReserve};
-pub use plan::{PROOF_SHARES, PlannedRate, plan_rates};
+pub use plan::{PlannedRate, plan_rates};
 pub use proposal::{SizeFacts, SizeProposal};
 pub use queue::{first_utilization, md1_p99};
 pub use rate::{IoRate, MigrationRate, PacketRate};

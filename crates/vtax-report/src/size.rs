@@ -2,8 +2,8 @@
 
 use vtax_model::{
     size::{
-        CoreRange, CostTerms, Knee, KneeSource, MemoryNeed, MigrationReserve, PROOF_SHARES, RuleOfThumb, ServiceNeed,
-        SizeProposal, ThumbFigure,
+        CoreRange, CostTerms, Knee, KneeSource, MemoryNeed, MigrationReserve, RuleOfThumb, ServiceNeed, SizeProposal,
+        ThumbFigure,
     },
     units::Span,
 };
@@ -13,10 +13,9 @@ use super::{
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value, View},
 };
 
-/// Returns the view of a proposed size: the size, what each service needs, and how to verify it.
+/// Returns the view of a proposed size: the size, what each service needs, and what is assumed.
 pub fn proposed_size(proposal: &SizeProposal) -> View {
     let rules = proposal.rules.iter().map(rule).collect();
-    let verify = SectionPart::Paragraph(verification(proposal));
     View {
         answer: Some(Section::of("", vec![SectionPart::Paragraph(answer(proposal))])),
         facts: facts(proposal),
@@ -24,7 +23,6 @@ pub fn proposed_size(proposal: &SizeProposal) -> View {
             Section::of_table("", services(&proposal.services)),
             Section::bullets(source(&proposal.rules), rules),
             Section::bullets("Assumed or unknown", proposal.notes.clone()),
-            Section::new("", vec![verify]),
         ]
         .into_iter()
         .flatten()
@@ -149,12 +147,6 @@ fn rule(rule: &RuleOfThumb) -> String {
         ThumbFigure::MemoryGb => format!("{amount} GB of memory"),
     };
     format!("{figure}: {}", rule.rule)
-}
-
-fn verification(proposal: &SizeProposal) -> String {
-    let [first, second, last] = PROOF_SHARES.map(percent);
-    let fewer = if proposal.cores > 1 { ", and with one core less" } else { "" };
-    format!("To verify: vtax size prove last (at {first}, {second} and {last} of the load{fewer})")
 }
 
 fn range(CoreRange { estimate, low, high }: CoreRange) -> String {

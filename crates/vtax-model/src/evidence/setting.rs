@@ -70,6 +70,24 @@ impl EvidenceSetting {
         }
     }
 
+    /// Returns the conditions of a machine with its own settings, for one pair of endpoints; whatever is not part of the
+    /// machine is unset.
+    pub fn of_machine(environment: &Environment) -> EvidenceSetting {
+        EvidenceSetting {
+            machine: environment.hostname.clone(),
+            kernel: kernel(environment),
+            peers: Vec::new(),
+            emulated: environment.server.is_some(),
+            imported: None,
+            domain: None,
+            accelerator: None,
+            device: None,
+            mtu: None,
+            together: 1,
+            mode: Instrument::System,
+        }
+    }
+
     /// Returns the caveat that applies to each figure measured under these conditions.
     pub fn caveat(&self) -> Option<StandingObjection> {
         if let Some(program) = self.imported.clone() {

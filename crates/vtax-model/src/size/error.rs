@@ -58,18 +58,24 @@ pub enum SizeError {
     #[error("the target requires {needed:.0} cores, more than any machine has; check --net, --pps and --iops")]
     #[diagnostic(code("bad-target"))]
     TooManyCores { needed: f64 },
-    #[error("migration {number} was measured without a core; measure it again: vtax size --measure")]
+    #[error("migration {number} was measured without a core; measure it again")]
     #[diagnostic(code("cost-not-measured"))]
     InvalidMigration { number: usize },
     #[error("the cost of {0} has not been measured; measure it: vtax size --measure")]
     #[diagnostic(code("cost-not-measured"))]
     NotMeasured(SizedService),
+    #[error(
+        "the cost of consoles is not known and cannot be measured; specify the load of networks or disks, e.g. --net 10G"
+    )]
+    #[diagnostic(code("bad-target"))]
+    OnlyConsoles,
     #[error("measurement {number} of {service} is not a valid cost: its rates and cores must be numbers of at least 0")]
     #[diagnostic(code("cost-not-measured"))]
     InvalidPoint { service: SizedService, number: usize },
     #[error(
-        "{service} was measured with {}; costs of several methods cannot be mixed: choose one of them",
-        methods.join(" and ")
+        "{service} was measured with {}; costs of several methods cannot be mixed: choose one, e.g. --method {}",
+        methods.join(" and "),
+        methods.first().map_or("", String::as_str)
     )]
     #[diagnostic(code("cost-not-measured"))]
     SeveralMethods { service: SizedService, methods: Vec<String> },
@@ -118,15 +124,15 @@ pub enum SizeError {
     #[error("invalid point {number} of the proof: utilization must be above 0 and at most 1, and p99 above 0")]
     #[diagnostic(code("knee-not-found"))]
     InvalidProof { number: usize },
-    #[error("a knee requires {needed} utilizations, but {given} were measured; measure more: vtax size prove last")]
+    #[error("a knee requires {needed} utilizations, but {given} were measured; measure more")]
     #[diagnostic(code("knee-not-found"))]
     TooFewUtilizations { given: usize, needed: usize },
-    #[error("no utilization was measured twice, so the variation of p99 is unknown; repeat: vtax size prove last")]
+    #[error("no utilization was measured twice, so the variation of p99 is unknown; repeat the measurements")]
     #[diagnostic(code("knee-not-found"))]
     NotRepeated,
     #[error(
         "p99 is not shown to be at most {limit} even at {percent:.0} % utilization, the lowest measured (there it is {p99}); \
-         relax --p99, choose a faster method, or measure at a lower load: vtax size prove last",
+         relax --p99, choose a faster method, or measure at a lower load",
         percent = utilization * 100.0
     )]
     #[diagnostic(code("knee-not-found"))]

@@ -119,7 +119,7 @@ mod tests {
         for (figures, limit) in
             [(&FIGURES[..2], micros(200)), (&[FIGURES[0], FIGURES[2], FIGURES[4]][..], micros(200)), (&[], micros(200))]
         {
-            assert!(told(figures, limit).contains("vtax size prove last"));
+            assert!(told(figures, limit).contains("measure"));
         }
         assert!(told(&[(1.2, 100)], micros(200)).starts_with("invalid point 1"));
         assert!(told(&[(0.2, 0)], micros(200)).starts_with("invalid point 1"));

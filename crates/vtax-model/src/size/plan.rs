@@ -13,9 +13,6 @@ pub struct PlannedRate {
     pub share: f64,
 }
 
-/// Shares of the target at which a proposal is proved.
-pub const PROOF_SHARES: [f64; 3] = [0.7, 0.85, 1.0];
-
 /// Shares with the target's message size: three near the target, the last beyond it, so that nothing is extrapolated.
 const SHARES: [f64; 3] = [0.5, 0.8, 1.1];
 /// Shares with the other message size, which separates the cost of a message from that of its bytes.

@@ -69,7 +69,7 @@ impl SizeProposal {
         let sized = loads.iter().filter(|load| !is_left_out(load.service));
         let services = sized.map(|load| ServiceNeed::of(load, &facts.costs)).collect::<Result<Vec<_>, _>>()?;
         if services.is_empty() {
-            return Err(SizeError::NotMeasured(SizedService::Console));
+            return Err(SizeError::OnlyConsoles);
         }
         let knee = facts.knee(target)?;
         let needs = CoreRange::sum(services.iter().map(|service| service.cores));
@@ -111,23 +111,21 @@ impl SizeProposal {
     fn notes_on_the_unknown(&self, consoles: bool, facts: &SizeFacts) -> Vec<String> {
         let knee = match (self.knee.source, self.target.p99) {
             (KneeSource::Measured, _) => None,
-            (KneeSource::Default, None) => {
-                Some("no limit of p99: the knee is a default; specify one (--p99), then: vtax size prove last")
+            (KneeSource::Default, None) => Some("the knee is a default, not measured"),
+            (KneeSource::Default, Some(_)) => {
+                Some("the knee is a default: p99 was not measured at this utilization, so --p99 is not verified")
             }
-            (KneeSource::Default, Some(_)) => Some("the knee is a default; to measure it: vtax size prove last"),
         };
         let migration = self.migration.as_ref().filter(|migration| migration.suspensions.is_empty());
         let consoles = consoles.then_some("the cost of consoles was not measured, and is not included");
         let migration = migration.map(|_| "the cores for migration were not measured, but assumed");
         let memory = match self.memory {
-            None => Some("memory is not known: specify the guests, or measure: vtax size --measure"),
-            Some(MemoryNeed { estimated: true, .. }) => {
-                Some("memory is computed from the guests' sizes; to measure it: vtax size --measure")
-            }
+            None => Some("memory is not known: specify the guests (--guests)"),
+            Some(MemoryNeed { estimated: true, .. }) => Some("memory is computed from the guests' sizes, not measured"),
             Some(_) => None,
         };
-        let siblings = (facts.threads_per_core > 1)
-            .then_some("siblings of a core aren't counted as additional capacity; the proof shows what they add");
+        let siblings =
+            (facts.threads_per_core > 1).then_some("siblings of a core aren't counted as additional capacity");
         let notes = [knee, consoles, migration, memory, siblings];
         notes.into_iter().flatten().map(str::to_owned).collect()
     }

@@ -57,7 +57,8 @@ pub struct ServiceLoad {
 }
 
 impl ServiceLoad {
-    pub(super) fn of(service: SizedService, messages_per_s: f64, bytes_per_s: f64) -> ServiceLoad {
+    /// Returns a load; messages are packets or I/Os, and a console has none.
+    pub fn of(service: SizedService, messages_per_s: f64, bytes_per_s: f64) -> ServiceLoad {
         let (packets_per_s, ios_per_s) = match service {
             SizedService::Vnet => (messages_per_s, 0.0),
             SizedService::Vdisk => (0.0, messages_per_s),
@@ -74,13 +75,13 @@ impl ServiceLoad {
         }
     }
 
-    /// Packets or I/Os.
-    pub(super) fn messages_per_s(&self) -> f64 {
+    /// Packets or I/Os per second.
+    pub fn messages_per_s(&self) -> f64 {
         self.get(self.service.predictors()[0])
     }
 
     /// Bytes of a packet or an I/O.
-    pub(super) fn message_size(&self) -> f64 {
+    pub fn message_size(&self) -> f64 {
         self.bytes_per_s / self.messages_per_s()
     }
 

@@ -301,5 +301,5 @@ fn costs_are_missing_by_service() {
     let told = told(&target, Lab::seeded(48).measure(BRIDGE, &network(), 3));
     assert_eq!(told, "the cost of vdisk has not been measured; measure it: vtax size --measure");
     let consoles = SizeTarget { consoles: 4, ..SizeTarget::default() };
-    assert!(self::told(&consoles, Vec::new()).starts_with("the cost of console has not been measured"));
+    assert!(self::told(&consoles, Vec::new()).starts_with("the cost of consoles is not known"));
 }

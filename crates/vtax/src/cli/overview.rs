@@ -21,6 +21,7 @@ Results     results      Manage stored results
             report       Create a report: HTML, charts, text or data
             ui           Browse results and watch runs
 Host        tune         Check, apply, prove and revert tuning
+            size         Size an I/O domain: cores and memory
             io           List PCI devices and manage virtual functions
             lab          Manage labs: hosts, wires, zones and guests
             ldm          Manage logical domains (Oracle ldm syntax)
