@@ -23,7 +23,7 @@ use vtax_store::{FindingFilter, Store, StoreError};
 /// Maximum number of runs whose samples are read, the newest ones.
 const MOST_RUNS: usize = 100;
 
-/// What counts as evidence: measurements of this machine, and of this domain if it isn't the machine itself.
+/// Criteria for evidence: measurements on this machine, and of a domain unless the machine itself is sized.
 pub(super) struct EvidenceSearch<'a> {
     pub(super) here: &'a EvidenceSetting,
     pub(super) domain: Option<&'a str>,
