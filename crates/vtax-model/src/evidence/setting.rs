@@ -49,6 +49,24 @@ pub struct EvidenceSetting {
 }
 
 impl EvidenceSetting {
+    /// Returns the conditions of a machine, with this accelerator for its guests, if it has one. All that depends on a
+    /// cell is unknown.
+    pub fn of_machine(environment: &Environment, accelerator: Option<Accelerator>) -> EvidenceSetting {
+        EvidenceSetting {
+            machine: environment.hostname.clone(),
+            kernel: kernel(environment),
+            peers: Vec::new(),
+            emulated: environment.server.is_some(),
+            imported: None,
+            domain: None,
+            accelerator,
+            device: None,
+            mtu: None,
+            together: 1,
+            mode: Instrument::default(),
+        }
+    }
+
     /// Returns the conditions of a cell of a run.
     pub fn of(run: &ResultDocument, record: &CellRecord) -> EvidenceSetting {
         let guests = run.placement.guests.as_ref().map(|guests| guests.accel);
@@ -67,24 +85,6 @@ impl EvidenceSetting {
             together: record.ends.as_ref().map_or(1, |ends| u32::try_from(ends.pairs.len()).unwrap_or(u32::MAX)).max(1),
             mode: record.cell.instrument,
             machine: run.environment.hostname.clone(),
-        }
-    }
-
-    /// Returns the conditions of a machine with its own settings, for one pair of endpoints; whatever is not part of the
-    /// machine is unset.
-    pub fn of_machine(environment: &Environment) -> EvidenceSetting {
-        EvidenceSetting {
-            machine: environment.hostname.clone(),
-            kernel: kernel(environment),
-            peers: Vec::new(),
-            emulated: environment.server.is_some(),
-            imported: None,
-            domain: None,
-            accelerator: None,
-            device: None,
-            mtu: None,
-            together: 1,
-            mode: Instrument::System,
         }
     }
 

@@ -32,7 +32,7 @@ use crate::{
 };
 use evidence::{EvidenceSearch, SizeEvidence};
 use machine::CoreFacts;
-use measurement::{Measuring, SizeMeasurements};
+use measurement::{SizeMeasurements, SizeMeasuring};
 
 #[derive(Debug, Args)]
 pub(crate) struct SizeArgs {
@@ -48,7 +48,7 @@ pub(crate) struct SizeArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    measuring: Measuring,
+    measuring: SizeMeasuring,
 }
 
 /// The load to carry.
@@ -147,7 +147,7 @@ impl SizeArgs {
     fn proposal(&self, target: &SizeTarget, dir: &Path) -> Result<SizeProposal, Stop> {
         let tree = SystemRoot::live();
         let environment = inspect::environment(&tree);
-        let here = EvidenceSetting::of_machine(&environment);
+        let here = EvidenceSetting::of_machine(&environment, None);
         let domain = self.domain.as_ref().map(Name::as_str).filter(|name| *name != PRIMARY);
         let mut found = evidence::find(dir, &EvidenceSearch { here: &here, domain, now: Timestamp::now() })?;
         found.choose(&self.method).map_err(|known| not_measured(&known.into_iter().collect::<Vec<_>>()))?;

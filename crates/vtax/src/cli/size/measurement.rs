@@ -38,7 +38,7 @@ const SECTOR: f64 = 512.0;
 
 /// Options of `--measure`.
 #[derive(Debug, Args)]
-pub(super) struct Measuring {
+pub(super) struct SizeMeasuring {
     /// Measure the costs near the load first, in a running guest, and store them as runs
     #[arg(long, help_heading = "Measurement")]
     pub(super) measure: bool,
@@ -78,7 +78,7 @@ struct MeasureLine {
     args: MeasureArgs,
 }
 
-impl Measuring {
+impl SizeMeasuring {
     /// Plans the measurements that a target requires.
     pub(super) fn planned(&self, target: &SizeTarget) -> Result<SizeMeasurements, Stop> {
         let planned = plan_rates(target).map_err(stopped)?;
@@ -219,13 +219,13 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct MeasuringLine {
         #[command(flatten)]
-        measuring: Measuring,
+        measuring: SizeMeasuring,
     }
 
-    fn measuring(words: &str) -> Measuring {
-        Line::try_parse_from(["size"].into_iter().chain(words.split(' '))).expect("options").measuring
+    fn measuring(words: &str) -> SizeMeasuring {
+        MeasuringLine::try_parse_from(["size"].into_iter().chain(words.split(' '))).expect("options").measuring
     }
 
     fn target(net: &str, packets: &str, ios: Option<&str>) -> SizeTarget {

@@ -77,7 +77,7 @@ fn set_packets(sample: &mut Sample, packets: u64, size: u64) {
 }
 
 fn here() -> EvidenceSetting {
-    EvidenceSetting::of_machine(&vtax_synthetic::environment())
+    EvidenceSetting::of_machine(&vtax_synthetic::environment(), None)
 }
 
 fn now() -> Timestamp {
