@@ -95,7 +95,8 @@ impl FromStr for EqualGuests {
     type Err = NotGuests;
 
     fn from_str(text: &str) -> Result<EqualGuests, NotGuests> {
-        let [guests, vcpus, memory] = text.split(',').collect::<Vec<_>>().try_into().map_err(|_| NotGuests)?;
+        let parts: [&str; 3] = text.split(',').collect::<Vec<_>>().try_into().map_err(|_| NotGuests)?;
+        let [guests, vcpus, memory] = parts;
         let guests: u32 = guests.parse().map_err(|_| NotGuests)?;
         let vcpus = vcpus.parse::<u32>().ok().and_then(|each| each.checked_mul(guests)).ok_or(NotGuests)?;
         let memory = memory.parse::<ByteSize>().ok().and_then(|each| each.0.checked_mul(guests.into()));

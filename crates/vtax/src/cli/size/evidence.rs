@@ -83,13 +83,13 @@ impl SizeEvidence {
         other.refused.into_iter().for_each(|(why, count)| *self.refused.entry(why).or_default() += count);
     }
 
-    /// Keeps the costs of these methods, of the services that have any of them. Returns the known methods if none has.
+    /// Keeps the costs of these methods, of the services that have any of them. A method without costs is an error with the
+    /// known methods.
     pub(super) fn choose(&mut self, methods: &[Row]) -> Result<(), BTreeSet<String>> {
         let is_chosen = |point: &CostPoint| methods.iter().any(|wanted| is_of(*wanted, &point.method));
-        let known = || self.costs.iter().map(|point| point.method.clone()).collect();
-        let unknown = |wanted: &&Row| !self.costs.iter().any(|point| is_of(**wanted, &point.method));
-        if methods.iter().any(|wanted| unknown(&wanted)) {
-            return Err(known());
+        let is_known = |wanted: &Row| self.costs.iter().any(|point| is_of(*wanted, &point.method));
+        if !methods.iter().all(is_known) {
+            return Err(self.costs.iter().map(|point| point.method.clone()).collect());
         }
         let services: Vec<SizedService> =
             self.costs.iter().filter(|point| is_chosen(point)).map(|point| point.load.service).collect();

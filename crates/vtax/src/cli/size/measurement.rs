@@ -29,6 +29,8 @@ const SETUP_SECONDS: u32 = 5;
 /// Packets per second that one flow can send without being the bottleneck.
 const FLOW_PACKETS: f64 = 50_000.0;
 const MOST_FLOWS: f64 = 16.0;
+/// To the guest and from it: a load is in both directions, and their costs differ.
+const DIRECTIONS: u32 = 2;
 /// Bytes of an IPv4 and a UDP header.
 const HEADERS: f64 = 28.0;
 /// I/Os in flight: fio takes no rate, so they determine it.
@@ -86,7 +88,7 @@ impl SizeMeasuring {
         let mut blocks: Vec<u64> = Vec::new();
         for rate in planned {
             match rate.load.service {
-                SizedService::Vnet => plan.add(self.network(&rate.load, rate.share)?, 1),
+                SizedService::Vnet => plan.add(self.network(&rate.load, rate.share)?, DIRECTIONS),
                 SizedService::Vdisk => {
                     let block = block_of(&rate.load);
                     if !blocks.contains(&block) {
@@ -104,7 +106,7 @@ impl SizeMeasuring {
         }
     }
 
-    /// Streams of datagrams, whose number and size are exactly those of the load.
+    /// Streams of datagrams in either direction, whose number and size are those of the load.
     fn network(&self, load: &ServiceLoad, share: f64) -> Result<Vec<String>, Stop> {
         let to = self.to.as_ref().ok_or_else(|| lacking("a running guest for networks", "--to ldm:mars"))?;
         let payload = (load.message_size() - HEADERS).round().max(1.0);
@@ -117,7 +119,7 @@ impl SizeMeasuring {
         add(&mut words, self.from.iter().map(|from| ("--from", from.to_string())));
         self.add_host(&mut words);
         let (message, streams) = (payload.to_string(), flows.to_string());
-        let test = ("--test", "udp-stream".to_owned());
+        let test = ("--test", "udp-stream,udp-maerts".to_owned());
         add(&mut words, [test, ("--message", message), ("--streams", streams), ("--bitrate", bitrate)]);
         add_sampling(&mut words, label);
         Ok(words)
@@ -154,9 +156,13 @@ impl SizeMeasurements {
             tell!("measurement {} of {}: {}", nth + 1, jobs.len(), shown(words));
             let FinishedJob { ran, store, .. } = vtax_run::carry_out(job, None, places, &progress::terminal())?;
             run::keep_brief(&store, &ran.run)?;
+            let id = ran.run.header.id.clone();
             match run::ended(ran)? {
                 Exit::Done => {}
-                other => return Ok(other),
+                other => {
+                    tell!("no proposal: the run {id} is incomplete; `vtax results show {id}` shows the reason");
+                    return Ok(other);
+                }
             }
         }
         Ok(Exit::Done)
@@ -245,20 +251,20 @@ mod tests {
         let lines: Vec<String> = plan.commands.iter().map(|words| shown(words)).collect();
         assert_eq!(
             lines[0],
-            "vtax measure --to ldm:mars --test udp-stream --message 805 --streams 2 --bitrate 241500k --samples 3 \
-             --duration 2s --warmup 1s --label size:vnet-50%-805B"
+            "vtax measure --to ldm:mars --test udp-stream,udp-maerts --message 805 --streams 2 --bitrate 241500k \
+             --samples 3 --duration 2s --warmup 1s --label size:vnet-50%-805B"
         );
         assert_eq!(lines.len(), 5 + 2, "{lines:#?}");
         assert!(
             lines[5].starts_with("vtax measure --disk ldm:mars/data --destroy-data --disk-test random:block=4096,")
         );
         assert!(lines[6].contains("random:block=65536,depth=32"), "{}", lines[6]);
-        assert_eq!(plan.seconds, 5 * 14 + 2 * (5 + 6 * 9));
+        assert_eq!(plan.seconds, 5 * (5 + 2 * 9) + 2 * (5 + 6 * 9));
         for words in &plan.commands {
             let job = job(words).expect("a command");
             assert_eq!(&job.conditions.command, words);
         }
-        assert!(plan.told().ends_with("about 3 min 08 s in all\n"), "{}", plan.told());
+        assert!(plan.told().ends_with("about 3 min 53 s in all\n"), "{}", plan.told());
     }
 
     #[test]
