@@ -20,6 +20,8 @@ use vtax_model::{
 };
 use vtax_store::{FindingFilter, Store, StoreError};
 
+use super::measurement::LABEL;
+
 /// Maximum number of runs whose samples are read, the newest ones.
 const MOST_RUNS: usize = 100;
 
@@ -34,6 +36,8 @@ pub(super) struct EvidenceSearch<'a> {
 #[derive(Debug, Default)]
 pub(super) struct SizeEvidence {
     pub(super) costs: Vec<CostPoint>,
+    /// Runs among them that were taken by `--measure`.
+    planned: BTreeSet<String>,
     /// Remarks about samples that count.
     pub(super) remarks: BTreeSet<String>,
     /// Reasons why samples don't count, and how many.
@@ -56,6 +60,7 @@ pub(super) fn find(dir: &Path, search: &EvidenceSearch<'_>) -> Result<SizeEviden
         let mut found = SizeEvidence { unsearched: store.runs_without_findings()?, ..SizeEvidence::default() };
         let of_run = |run| SizeEvidence::of(&analyse_readings(&run), search);
         store.each(&ids, of_run)?.into_iter().for_each(|of_run| found.add(of_run));
+        found.prefer_planned();
         Ok(found)
     })
 }
@@ -63,7 +68,9 @@ pub(super) fn find(dir: &Path, search: &EvidenceSearch<'_>) -> Result<SizeEviden
 impl SizeEvidence {
     /// Returns the costs that the samples of a run show.
     fn of(run: &ResultDocument, search: &EvidenceSearch<'_>) -> SizeEvidence {
-        let mut found = SizeEvidence::default();
+        let is_planned = run.label.raw().starts_with(LABEL);
+        let planned = is_planned.then(|| run.id.clone()).into_iter().collect();
+        let mut found = SizeEvidence { planned, ..SizeEvidence::default() };
         let samples = run.cells.iter().flat_map(|record| record.samples.iter().map(move |sample| (record, sample)));
         for (record, sample) in samples {
             match search.point(run, record, sample) {
@@ -79,8 +86,19 @@ impl SizeEvidence {
 
     fn add(&mut self, other: SizeEvidence) {
         self.costs.extend(other.costs);
+        self.planned.extend(other.planned);
         self.remarks.extend(other.remarks);
         other.refused.into_iter().for_each(|(why, count)| *self.refused.entry(why).or_default() += count);
+    }
+
+    /// Keeps the costs that `--measure` took for a service, if there are any. Other runs had other purposes, and e.g. large
+    /// segments of TCP cost less per packet than datagrams.
+    fn prefer_planned(&mut self) {
+        let is_planned = |point: &CostPoint| self.planned.contains(&point.run);
+        let services: Vec<SizedService> =
+            self.costs.iter().filter(|point| is_planned(point)).map(|point| point.load.service).collect();
+        let is_kept = |point: &CostPoint| is_planned(point) || !services.contains(&point.load.service);
+        self.costs.retain(is_kept);
     }
 
     /// Keeps the costs of these methods, of the services that have any of them. A method without costs is an error with the
@@ -125,7 +143,7 @@ impl EvidenceSearch<'_> {
         sample: &SampleReading,
     ) -> Result<(CostPoint, Vec<String>), String> {
         let Some(host) = sample.host_cpu.as_deref() else {
-            return Err("without guests (zones have no I/O domain)".to_owned());
+            return Err("without an observed guest (zones have no I/O domain)".to_owned());
         };
         let measured = setting(run, record, host);
         // The remote endpoint is no part of the cost, and a target is the sum over all guests.

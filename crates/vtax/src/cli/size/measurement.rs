@@ -20,6 +20,8 @@ use crate::{
     progress,
 };
 
+/// Prefix of the labels of its runs.
+pub(super) const LABEL: &str = "size:";
 /// Samples of each rate: the noise of a cost is unknown unless rates are repeated.
 const SAMPLES: u32 = 3;
 const DURATION_SECONDS: u32 = 2;
@@ -114,7 +116,7 @@ impl SizeMeasuring {
         let bits = (load.packets_per_s / flows * payload * 8.0 / 1e3).round().max(1.0) * 1e3;
         let bitrate = BitRate::new(bits as u64).map_or_else(String::new, |rate| rate.to_string());
         let bitrate = bitrate.replace(' ', "").replace("bit/s", "");
-        let label = format!("size:vnet-{:.0}%-{payload}B", share * 100.0);
+        let label = format!("{LABEL}vnet-{:.0}%-{payload}B", share * 100.0);
         let mut words = command([("--to", to.to_string())]);
         add(&mut words, self.from.iter().map(|from| ("--from", from.to_string())));
         self.add_host(&mut words);
@@ -134,7 +136,7 @@ impl SizeMeasuring {
         }
         self.add_host(&mut words);
         add(&mut words, DEPTHS.map(|depth| ("--disk-test", format!("random:block={block},depth={depth}"))));
-        add_sampling(&mut words, format!("size:vdisk-{block}B"));
+        add_sampling(&mut words, format!("{LABEL}vdisk-{block}B"));
         Ok(words)
     }
 

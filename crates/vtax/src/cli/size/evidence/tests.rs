@@ -98,7 +98,7 @@ fn changed(change: impl Fn(&mut Sample)) -> SizeEvidence {
 /// Returns the only reason against samples of guests.
 fn reason(found: &SizeEvidence) -> &str {
     assert!(found.costs.is_empty(), "{:?}", found.costs);
-    let mut reasons = found.refused.keys().filter(|why| !why.starts_with("without guests"));
+    let mut reasons = found.refused.keys().filter(|why| !why.starts_with("without an observed guest"));
     let reason = reasons.next().expect("a reason");
     assert_eq!(reasons.next(), None);
     reason
@@ -117,7 +117,7 @@ fn a_sample_in_a_guest_is_a_point() {
     // vhost and the rest of QEMU, without the guest's own instructions.
     assert!((cores - 0.12 / 0.4).abs() < 1e-9, "{cores}");
     assert!(found.remarks.is_empty(), "{:?}", found.remarks);
-    let zones = found.refused.get("without guests (zones have no I/O domain)");
+    let zones = found.refused.get("without an observed guest (zones have no I/O domain)");
     assert_eq!(zones, Some(&(run.samples.len() - guests)));
 }
 
@@ -216,6 +216,28 @@ fn a_planted_cost_is_found_in_the_store() {
 }
 
 #[test]
+fn planned_measurements_come_before_others_of_their_service() {
+    let point = |service, run: &str| CostPoint {
+        load: ServiceLoad::of(service, 1e3, 1e6),
+        method: "paravirtual:vhost".into(),
+        cores: 0.1,
+        run: run.into(),
+    };
+    let costs = vec![
+        point(SizedService::Vnet, "measure-1"),
+        point(SizedService::Vnet, "vmdq-1"),
+        point(SizedService::Vdisk, "vdisk-1"),
+    ];
+    let mut found = SizeEvidence { costs, planned: ["measure-1".to_owned()].into(), ..SizeEvidence::default() };
+    found.prefer_planned();
+    assert_eq!(found.costs.iter().map(|point| point.run.as_str()).collect::<Vec<_>>(), ["measure-1", "vdisk-1"]);
+    let mut labelled = observed();
+    labelled.header.label = "size:vnet-50%-805B".into();
+    assert_eq!(evidence(&labelled, &here(), None).planned, [labelled.header.id.clone()].into());
+    assert!(evidence(&observed(), &here(), None).planned.is_empty());
+}
+
+#[test]
 fn a_method_is_chosen_for_its_service_only() {
     let disk = ServiceLoad::of(SizedService::Vdisk, 1e3, 4e6);
     let network = ServiceLoad::of(SizedService::Vnet, 1e3, 1e6);
@@ -238,11 +260,11 @@ fn a_method_is_chosen_for_its_service_only() {
 fn reasons_are_told_with_their_number() {
     let mut found = SizeEvidence::default();
     assert_eq!(found.told(), "");
-    found.refused.insert("without guests (zones have no I/O domain)".to_owned(), 3);
+    found.refused.insert("without an observed guest (zones have no I/O domain)".to_owned(), 3);
     found.unsearched = 2;
     assert_eq!(
         found.told(),
-        "samples that don't count: 3 without guests (zones have no I/O domain); 2 older runs are searched after vtax next \
-         stores a run"
+        "samples that don't count: 3 without an observed guest (zones have no I/O domain); 2 older runs are searched after \
+         vtax next stores a run"
     );
 }
