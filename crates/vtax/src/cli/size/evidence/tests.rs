@@ -233,7 +233,7 @@ fn planned_measurements_come_before_others_of_their_service() {
     assert_eq!(found.costs.iter().map(|point| point.run.as_str()).collect::<Vec<_>>(), ["measure-1", "vdisk-1"]);
     let mut labelled = observed();
     labelled.header.label = "size:vnet-50%-805B".into();
-    assert_eq!(evidence(&labelled, &here(), None).planned, [labelled.header.id.clone()].into());
+    assert_eq!(evidence(&labelled, &here(), None).planned, BTreeSet::from([labelled.header.id.clone()]));
     assert!(evidence(&observed(), &here(), None).planned.is_empty());
 }
 
