@@ -48,8 +48,8 @@ fn the_measurements_are_listed_without_being_taken() {
     let told = bench.printed(&words);
     assert_eq!(told.lines().filter(|line| line.starts_with("vtax measure --to ldm:mars --test udp-stream")).count(), 5);
     assert_eq!(told.lines().filter(|line| line.starts_with("vtax measure --disk ldm:mars/data")).count(), 2);
-    assert!(told.ends_with("about 3 min 53 s in all\n"), "{told}");
+    assert!(told.ends_with("about 2 min 50 s in all\n"), "{told}");
     let json = bench.printed(&[&words[..], &["--json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    assert_eq!((json["commands"].as_array().map(Vec::len), json["seconds"].as_u64()), (Some(7), Some(233)));
+    assert_eq!((json["commands"].as_array().map(Vec::len), json["seconds"].as_u64()), (Some(7), Some(170)));
 }

@@ -35,8 +35,8 @@ const MOST_FLOWS: f64 = 16.0;
 const DIRECTIONS: u32 = 2;
 /// Bytes of an IPv4 and a UDP header.
 const HEADERS: f64 = 28.0;
-/// I/Os in flight: fio takes no rate, so they determine it.
-const DEPTHS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// I/Os in flight, so that the rate is that of the load and not that of a single I/O at a time.
+const DEPTH: u32 = 32;
 /// Bytes of a sector, of which blocks are multiples.
 const SECTOR: f64 = 512.0;
 
@@ -87,20 +87,14 @@ impl SizeMeasuring {
     pub(super) fn planned(&self, target: &SizeTarget) -> Result<SizeMeasurements, Stop> {
         let planned = plan_rates(target).map_err(stopped)?;
         let mut plan = SizeMeasurements { commands: Vec::new(), seconds: 0 };
-        let mut blocks: Vec<u64> = Vec::new();
-        for rate in planned {
-            match rate.load.service {
-                SizedService::Vnet => plan.add(self.network(&rate.load, rate.share)?, DIRECTIONS),
-                SizedService::Vdisk => {
-                    let block = block_of(&rate.load);
-                    if !blocks.contains(&block) {
-                        blocks.push(block);
-                        plan.add(self.blocks(block)?, DEPTHS.len() as u32);
-                    }
-                }
-                // Consoles cannot be measured, and the proposal says that they are not included.
-                SizedService::Console => {}
-            }
+        let of = |service| planned.iter().filter(move |rate| rate.load.service == service);
+        // Consoles cannot be measured, and the proposal says that they are not included.
+        for rate in of(SizedService::Vnet) {
+            plan.add(self.network(&rate.load, rate.share)?, DIRECTIONS);
+        }
+        let disks: Vec<ServiceLoad> = of(SizedService::Vdisk).map(|rate| rate.load).collect();
+        for loads in disks.chunk_by(|one, other| block_of(one) == block_of(other)) {
+            plan.add(self.blocks(loads)?, loads.len() as u32);
         }
         match plan.commands.is_empty() {
             true => Err(lacking("a load of networks or disks", "--net 10G")),
@@ -127,15 +121,18 @@ impl SizeMeasuring {
         Ok(words)
     }
 
-    /// Blocks of this size with more and more I/Os in flight.
-    fn blocks(&self, block: u64) -> Result<Vec<String>, Stop> {
+    /// Loads with blocks of one size, each as a test of one run.
+    fn blocks(&self, loads: &[ServiceLoad]) -> Result<Vec<String>, Stop> {
         let disk = self.disk.as_ref().ok_or_else(|| lacking("a guest's disk for --iops", "--disk ldm:mars/data"))?;
         let mut words = command([("--disk", disk.to_string())]);
         if self.destroy_data {
             words.push("--destroy-data".to_owned());
         }
         self.add_host(&mut words);
-        add(&mut words, DEPTHS.map(|depth| ("--disk-test", format!("random:block={block},depth={depth}"))));
+        let block = loads.first().map_or(0, block_of);
+        let rate = |load: &ServiceLoad| load.ios_per_s.round().max(1.0);
+        let test = |load: &ServiceLoad| format!("random:block={block},depth={DEPTH},rate={}", rate(load));
+        add(&mut words, loads.iter().map(|load| ("--disk-test", test(load))));
         add_sampling(&mut words, format!("{LABEL}vdisk-{block}B"));
         Ok(words)
     }
@@ -257,16 +254,19 @@ mod tests {
              --samples 3 --duration 2s --warmup 1s --label size:vnet-50%-805B"
         );
         assert_eq!(lines.len(), 5 + 2, "{lines:#?}");
-        assert!(
-            lines[5].starts_with("vtax measure --disk ldm:mars/data --destroy-data --disk-test random:block=4096,")
+        assert_eq!(
+            lines[5],
+            "vtax measure --disk ldm:mars/data --destroy-data --disk-test random:block=4096,depth=32,rate=20000 \
+             --disk-test random:block=4096,depth=32,rate=32000 --disk-test random:block=4096,depth=32,rate=44000 \
+             --samples 3 --duration 2s --warmup 1s --label size:vdisk-4096B"
         );
-        assert!(lines[6].contains("random:block=65536,depth=32"), "{}", lines[6]);
-        assert_eq!(plan.seconds, 5 * (5 + 2 * 9) + 2 * (5 + 6 * 9));
+        assert!(lines[6].contains("random:block=65536,depth=32,rate=1250 --disk-test "), "{}", lines[6]);
+        assert_eq!(plan.seconds, 5 * (5 + 2 * 9) + (5 + 3 * 9) + (5 + 2 * 9));
         for words in &plan.commands {
             let job = job(words).expect("a command");
             assert_eq!(&job.conditions.command, words);
         }
-        assert!(plan.told().ends_with("about 3 min 53 s in all\n"), "{}", plan.told());
+        assert!(plan.told().ends_with("about 2 min 50 s in all\n"), "{}", plan.told());
     }
 
     #[test]
