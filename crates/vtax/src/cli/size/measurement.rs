@@ -87,7 +87,7 @@ impl SizeMeasuring {
     pub(super) fn planned(&self, target: &SizeTarget) -> Result<SizeMeasurements, Stop> {
         let planned = plan_rates(target).map_err(stopped)?;
         let mut plan = SizeMeasurements { commands: Vec::new(), seconds: 0 };
-        let of = |service| planned.iter().filter(move |rate| rate.load.service == service);
+        let of = |service: SizedService| planned.iter().filter(move |rate| rate.load.service == service);
         // Consoles cannot be measured, and the proposal says that they are not included.
         for rate in of(SizedService::Vnet) {
             plan.add(self.network(&rate.load, rate.share)?, DIRECTIONS);
