@@ -41,7 +41,8 @@ fn each_command_decides_its_method() {
         let words: Vec<&str> = command.split(' ').skip(1).collect();
         let (samples, options) = words.split_last().expect("words");
         assert_eq!(*samples, "20", "{command}");
-        bench.printed(&[options, &["3", "--duration", "20ms", "--warmup", "1ms"]].concat());
+        // A 99th percentile requires 368 transactions a sample.
+        bench.printed(&[options, &["3", "--duration", "300ms", "--warmup", "1ms"]].concat());
     }
     let (code, after) = advice(&bench);
     assert_eq!(code, Some(0), "{after:#}");
