@@ -3,12 +3,14 @@
 mod evidence;
 mod machine;
 mod measurement;
+mod prove;
 
 use std::{path::Path, str::FromStr};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use miette::{Diagnostic, Report, miette};
+use serde::{Deserialize, Serialize};
 use vtax_host::inspect::{self, SystemRoot};
 use vtax_model::{
     domain::PRIMARY,
@@ -22,7 +24,8 @@ use vtax_model::{
     topology::Name,
     units::{BitRate, ByteSize, Span},
 };
-use vtax_report::{Options, proposed_size};
+use vtax_report::{Options, View, proposed_size};
+use vtax_sys::record::{self, RecordError};
 
 use super::{Locations, answer, print_json, run::terminal_width};
 use crate::{
@@ -33,9 +36,31 @@ use crate::{
 use evidence::{EvidenceSearch, SizeEvidence};
 use machine::CoreFacts;
 use measurement::{SizeMeasurements, SizeMeasuring};
+use prove::ProveSizeArgs;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SizeArgs {
+    #[command(subcommand)]
+    verb: Option<SizeVerb>,
+    #[command(flatten)]
+    wanted: WantedSize,
+    /// Print the proposal as JSON (vtax.size/v1)
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    measuring: SizeMeasuring,
+}
+
+#[derive(Debug, Subcommand)]
+enum SizeVerb {
+    /// Run the load on the proposed cores, and on one less, and report whether the target holds
+    Prove(Box<ProveSizeArgs>),
+}
+
+/// The load, and what carries it.
+#[derive(Debug, Args)]
+struct WantedSize {
     #[command(flatten)]
     load: SizedLoad,
     /// I/O domain to size, e.g. ldg1, which serves switches or disks [default: this machine]
@@ -44,11 +69,6 @@ pub(crate) struct SizeArgs {
     /// Method whose costs count, if several were measured, e.g. paravirtual:vhost; may be repeated, once for each service
     #[arg(long, value_name = "METHOD")]
     method: Vec<Row>,
-    /// Print the proposal as JSON (vtax.size/v1)
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    measuring: SizeMeasuring,
 }
 
 /// The load to carry.
@@ -121,10 +141,13 @@ impl SizedLoad {
 }
 
 pub(crate) fn size(args: &SizeArgs, places: &Locations) -> Result<Exit, Stop> {
-    let target = args.load.target();
-    target.loads().map_err(stopped)?;
+    if let Some(SizeVerb::Prove(prove)) = &args.verb {
+        return prove::prove(prove, places);
+    }
+    let asked = args.wanted.asked();
+    asked.target.loads().map_err(stopped)?;
     if args.measuring.measure {
-        let plan = args.measuring.planned(&target)?;
+        let plan = args.measuring.planned(&asked.target)?;
         if args.measuring.dry_run {
             return answer(args.json, &plan, SizeMeasurements::told);
         }
@@ -133,27 +156,79 @@ pub(crate) fn size(args: &SizeArgs, places: &Locations) -> Result<Exit, Stop> {
             other => return Ok(other),
         }
     }
-    let proposal = args.proposal(&target, &places.state_dir()?)?;
+    let dir = places.state_dir()?;
+    let proposal = asked.proposal(&dir)?;
+    asked.keep(&dir).or_infrastructure()?;
     if args.json {
         print_json(&proposal)?;
     } else {
-        let usual = Options::default();
-        let options = Options { width: terminal_width().unwrap_or(usual.width), ..usual };
-        print_styled(&proposed_size(&proposal).draw(&options))?;
+        print_view(&proposed_size(&proposal))?;
     }
     Ok(Exit::Done)
 }
 
-impl SizeArgs {
-    fn proposal(&self, target: &SizeTarget, dir: &Path) -> Result<SizeProposal, Stop> {
+impl WantedSize {
+    fn asked(&self) -> AskedSize {
+        AskedSize { target: self.load.target(), domain: self.domain.clone(), method: self.method.clone() }
+    }
+}
+
+fn print_view(view: &View) -> Result<(), Stop> {
+    let usual = Options::default();
+    let options = Options { width: terminal_width().unwrap_or(usual.width), ..usual };
+    print_styled(&view.draw(&options))
+}
+
+/// A size that was asked for. The last one is kept for `vtax size prove --last`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct AskedSize {
+    target: SizeTarget,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    domain: Option<Name>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    method: Vec<Row>,
+}
+
+/// Name of its file in the results directory.
+const LAST: &str = "last-size.json";
+
+impl AskedSize {
+    fn keep(&self, dir: &Path) -> Result<(), RecordError> {
+        record::replace(&dir.join(LAST), &serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// Returns the last size that was proposed.
+    fn last(dir: &Path) -> Result<AskedSize, Stop> {
+        let path = dir.join(LAST);
+        let found = record::read(&path, record::SMALL).or_infrastructure()?.ok_or_else(|| {
+            Stop::input(miette!(
+                code = "bad-target",
+                "--last: no size was proposed yet; propose one, e.g. vtax size --net 10G, or specify the load"
+            ))
+        })?;
+        serde_json::from_slice(&found)
+            .map_err(|error| RecordError::Damaged { path, why: error.to_string() })
+            .or_infrastructure()
+    }
+
+    /// Returns the name of the domain, unless it is this machine.
+    fn served_by(&self) -> Option<&str> {
+        self.domain.as_ref().map(Name::as_str).filter(|name| *name != PRIMARY)
+    }
+
+    fn name(&self) -> Result<Name, Stop> {
+        self.domain.clone().map_or_else(|| PRIMARY.parse::<Name>().or_input(), Ok)
+    }
+
+    fn proposal(&self, dir: &Path) -> Result<SizeProposal, Stop> {
         let tree = SystemRoot::live();
         let environment = inspect::environment(&tree);
         let here = EvidenceSetting::of_machine(&environment, None);
-        let domain = self.domain.as_ref().map(Name::as_str).filter(|name| *name != PRIMARY);
+        let domain = self.served_by();
         let mut found = evidence::find(dir, &EvidenceSearch { here: &here, domain, now: Timestamp::now() })?;
         found.choose(&self.method).map_err(|known| not_measured(&known.into_iter().collect::<Vec<_>>()))?;
-        let facts = self.facts(&tree, &environment, &found)?;
-        let mut proposal = SizeProposal::of(target, &facts).map_err(|error| without_size(error, &found))?;
+        let facts = self.facts(&tree, &environment, &mut found)?;
+        let mut proposal = SizeProposal::of(&self.target, &facts).map_err(|error| without_size(error, &found))?;
         proposal.notes.extend(found.remarks);
         if proposal.services.iter().any(|need| need.target.service == SizedService::Vnet) && domain.is_none() {
             proposal.notes.push(INTERRUPTS.to_owned());
@@ -161,15 +236,14 @@ impl SizeArgs {
         Ok(proposal)
     }
 
-    fn facts(&self, tree: &SystemRoot, environment: &Environment, found: &SizeEvidence) -> Result<SizeFacts, Stop> {
+    fn facts(&self, tree: &SystemRoot, environment: &Environment, found: &mut SizeEvidence) -> Result<SizeFacts, Stop> {
         let CoreFacts { threads, clock_ghz } = CoreFacts::of(tree, environment);
-        let domain = self.domain.clone().map_or_else(|| PRIMARY.parse::<Name>().or_input(), Ok)?;
         Ok(SizeFacts {
-            domain,
+            domain: self.name()?,
             threads_per_core: threads,
             clock_ghz,
             costs: found.costs.clone(),
-            proof: Vec::new(),
+            proof: found.proof_of(&self.target),
             migrations: Vec::new(),
             memory: MemoryFacts::default(),
         })
