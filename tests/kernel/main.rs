@@ -36,6 +36,7 @@ mod reboots;
 mod remote;
 mod results;
 mod rootless;
+mod size_proofs;
 mod studies;
 mod system_boots;
 #[path = "../transcript.rs"]

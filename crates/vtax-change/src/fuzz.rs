@@ -11,8 +11,8 @@ const SEEDS: [&str; 9] = [
     r#"{"change":"mtu","link":{"index":2,"name":"eth0"},"value":9000,"was":1500}"#,
     r#"{"change":"driver","link":{"index":2,"name":"eth0"},"setting":"rx-usecs","value":3,"was":50}"#,
     r#"{"change":"kept","line":{"file":"sysctl","before":"net.core.rmem_max = ","value":"2","was":null},"keeps":{"change":"sysctl","key":"net/core/rmem_max","value":"2","was":"1","boot":"1-2"}}"#,
-    r#"{"change":"cpuset-group","version":"v2","parent":"/sys/fs/cgroup/a","cpus":"1","enables":true,"value":"present","was":"absent"}"#,
-    r#"{"change":"thread-cpuset","hierarchy":{"version":"v1","mount":"/sys/fs/cgroup/cpuset"},"affinity":{"thread":"1@2/3@4","name":"IO 1"},"value":{"group":"/vtax-confined","cpus":"1"},"was":{"group":"/","cpus":"0-1"}}"#,
+    r#"{"change":"cpuset-group","version":"v2","directory":"/sys/fs/cgroup/a/vtax-confined-7","cpus":"1","enables":true,"value":"present","was":"absent"}"#,
+    r#"{"change":"thread-cpuset","hierarchy":{"version":"v1","mount":"/sys/fs/cgroup/cpuset"},"affinity":{"thread":"1@2/3@4","name":"IO 1"},"value":{"group":"/vtax-confined-7","cpus":"1"},"was":{"group":"/","cpus":"0-1"}}"#,
     r#"{"change":"thread","thread":"1@2/3@4","name":"CPU 0/KVM","value":"1","was":"0-3"}"#,
 ];
 

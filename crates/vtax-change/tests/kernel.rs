@@ -257,7 +257,7 @@ fn a_thread_that_has_ended_and_one_with_its_number_are_left_alone() {
     assert_eq!(error, format!("cannot find thread {} of process {}", id.pid, id.pid));
 }
 
-/// Both tests make the same group, as two processes with different journals would.
+/// A process makes one group at a time, and both tests are this process.
 static ONE_GROUP: Mutex<()> = Mutex::new(());
 
 /// The group of a thread in the tree of cpusets.
@@ -281,7 +281,7 @@ fn a_thread_is_confined_to_a_cpuset_with_what_it_starts_and_set_free() {
     let moved = Change::plan_thread_cpuset(host, &sets, id, id.pid, &first_cpu()).unwrap();
     let mut journal = lab.create();
     let batch = journal.execute(vec![group.clone(), moved], host).unwrap();
-    assert_eq!(cpuset(&sets, id), format!("{}/vtax-confined", before.trim_end_matches('/')));
+    assert_eq!(cpuset(&sets, id), format!("{}/vtax-confined-{}", before.trim_end_matches('/'), Pid::own()));
     assert_eq!(cpu::thread_cpus(id.pid).unwrap(), Some(first_cpu()));
     writeln!(shell.stdin.take().unwrap()).unwrap();
     let mut line = String::new();

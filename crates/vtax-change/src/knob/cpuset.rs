@@ -24,7 +24,7 @@ use super::{Knob, thread::ThreadAffinity};
 use crate::{error::ChangeError, host::HostAccess};
 pub use hierarchy::{CpusetHierarchy, CpusetVersion};
 
-/// Name of vtax's groups.
+/// Prefix of the names of vtax's groups, before the number of the process that makes them.
 const NAME: &str = "vtax-confined";
 /// Controller of version 2, as its files name it.
 const CONTROLLER: &str = "cpuset";
@@ -36,8 +36,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpusetGroup {
     version: CpusetVersion,
-    /// The group above it, of the threads before they are confined.
-    parent: PathBuf,
+    /// It is directly below the group of the threads before they are confined.
+    directory: PathBuf,
     cpus: CpuSet,
     /// True if the controller has to be enabled below the parent (version 2).
     enables: bool,
@@ -70,18 +70,18 @@ pub struct ThreadCpuset {
 impl CpusetGroup {
     /// The group for threads that are in this one.
     pub(crate) fn below(hierarchy: &CpusetHierarchy, group: &str, cpus: &CpuSet) -> Result<CpusetGroup, ChangeError> {
-        let (version, parent) = (hierarchy.version, hierarchy.directory(group));
-        let enables = version == CpusetVersion::V2 && !enabled(&parent)?;
-        Ok(CpusetGroup { version, parent, cpus: cpus.clone(), enables })
+        let version = hierarchy.version;
+        let enables = version == CpusetVersion::V2 && !enabled(&hierarchy.directory(group))?;
+        Ok(CpusetGroup { version, directory: hierarchy.directory(&below(group)), cpus: cpus.clone(), enables })
     }
 
-    fn directory(&self) -> PathBuf {
-        self.parent.join(NAME)
+    fn parent(&self) -> &Path {
+        self.directory.parent().unwrap_or(&self.directory)
     }
 
     fn make(&self) -> Result<(), ChangeError> {
-        let directory = self.directory();
-        match fs::create_dir(&directory) {
+        let (directory, parent) = (&self.directory, self.parent());
+        match fs::create_dir(directory) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(SysError::plain("make the control group", directory.display(), error).into());
             }
@@ -89,11 +89,11 @@ impl CpusetGroup {
         }
         match self.version {
             // It has no memory nodes at first, and threads cannot enter it without.
-            CpusetVersion::V1 => put(&directory.join("cpuset.mems"), read(&self.parent.join("cpuset.mems"))?.trim())?,
+            CpusetVersion::V1 => put(&directory.join("cpuset.mems"), read(&parent.join("cpuset.mems"))?.trim())?,
             CpusetVersion::V2 => {
                 put(&directory.join("cgroup.type"), "threaded")?;
                 if self.enables {
-                    put(&self.parent.join(SUBTREE), &format!("+{CONTROLLER}"))?;
+                    put(&parent.join(SUBTREE), &format!("+{CONTROLLER}"))?;
                 }
             }
         }
@@ -102,17 +102,17 @@ impl CpusetGroup {
 
     /// Threads that were started by confined ones are in the group, too.
     fn remove(&self) -> Result<(), ChangeError> {
-        let (directory, list) = (self.directory(), self.version.list());
+        let (directory, parent, list) = (&self.directory, self.parent(), self.version.list());
         let until = Instant::now() + BUSY;
         loop {
             for thread in read(&directory.join(list))?.split_ascii_whitespace() {
                 // It may have ended.
-                let _ = fs::write(self.parent.join(list), thread);
+                let _ = fs::write(parent.join(list), thread);
             }
-            if self.enables && enabled(&self.parent)? {
-                put(&self.parent.join(SUBTREE), &format!("-{CONTROLLER}"))?;
+            if self.enables && enabled(parent)? {
+                put(&parent.join(SUBTREE), &format!("-{CONTROLLER}"))?;
             }
-            match fs::remove_dir(&directory) {
+            match fs::remove_dir(directory) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => {
                     thread::sleep(PAUSE);
                 }
@@ -129,7 +129,7 @@ impl Knob for CpusetGroup {
     type Value = GroupPresence;
 
     fn read(&self, _: &mut HostAccess) -> Result<Option<GroupPresence>, ChangeError> {
-        let is_there = self.directory().is_dir();
+        let is_there = self.directory.is_dir();
         Ok(Some(if is_there { GroupPresence::Present } else { GroupPresence::Absent }))
     }
 
@@ -143,7 +143,7 @@ impl Knob for CpusetGroup {
 
 impl fmt::Display for CpusetGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let directory = ForeignText::from(self.directory().display().to_string());
+        let directory = ForeignText::from(self.directory.display().to_string());
         write!(f, "cpuset {directory} with CPUs {}", self.cpus)
     }
 }
@@ -216,8 +216,9 @@ fn enabled(group: &Path) -> Result<bool, ChangeError> {
     Ok(hierarchy::names(&read(&group.join(SUBTREE))?, CONTROLLER))
 }
 
+/// The group of this process below another one.
 fn below(group: &str) -> String {
-    format!("{}/{NAME}", group.trim_end_matches('/'))
+    format!("{}/{NAME}-{}", group.trim_end_matches('/'), Pid::own())
 }
 
 fn read(file: &Path) -> Result<String, ChangeError> {

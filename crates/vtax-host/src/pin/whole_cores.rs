@@ -1,4 +1,4 @@
-//! Choice of whole cores for threads that are to have CPUs of their own.
+//! Choice of whole cores for threads that share them with no others.
 
 use std::collections::BTreeMap;
 

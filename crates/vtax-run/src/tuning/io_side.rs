@@ -2,10 +2,14 @@
 //!
 //! The threads of the I/O side get the cores, and the guests' virtual CPUs and this process, which starts the load, get the
 //! others. The I/O side is confined by a cpuset, which also holds the threads that it starts meanwhile, or by affinities
-//! where no cpuset can be had. All of it is one batch of the tuning journal: whatever dies, the guard or the next vtax
+//! where cpusets are unavailable. All of it is one batch of the tuning journal: whatever dies, the guard or the next vtax
 //! restores it.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use vtax_change::{Change, ChangeError, ChangeJournal, ChangeJournalError, CpusetHierarchy, HostAccess};
 use vtax_guest::threads::Threads;
@@ -33,6 +37,8 @@ pub struct IoThreads {
     pub outside: Vec<HostTask>,
     /// Number of virtual CPUs of the domain; none for the host.
     pub vcpus: Option<usize>,
+    /// Number of guests of other hosts on this machine, which are left alone.
+    pub elsewhere: usize,
 }
 
 /// Thread of this machine. A worker of vhost is a process of its own before Linux 6.4.
@@ -58,15 +64,25 @@ const NOT_MOUNTED: &str = "this machine has no cpusets (controller not mounted)"
 const NOT_ALLOWED: &str = "the guests' control groups cannot have cpusets (controller not enabled there)";
 
 impl IoThreads {
-    /// Finds the threads that serve all guests of this machine, or those of the guest with this name.
-    pub fn find(domain: Option<&str>) -> Result<IoThreads, Stop> {
+    /// Finds the threads that serve all guests of a host, or those of the guest `domain` on it. The host is the one of the
+    /// named guests, and this machine if none is named. Hosts of labs are namespaces of this machine.
+    pub fn find(domain: Option<&str>, named: &[String]) -> IoThreads {
+        let all = guests(&SystemRoot::live());
+        let is_named = |guest: &&HostGuest| named.iter().any(|name| guest.name.raw() == name);
+        let own = named.is_empty().then(|| network_of(Pid::own()));
+        let hosts: Vec<Option<PathBuf>> =
+            all.iter().filter(is_named).map(|guest| network_of(Pid(guest.pid))).chain(own).collect();
         let mut found = IoThreads::default();
-        for guest in guests(&SystemRoot::live()) {
+        for guest in all {
+            if !hosts.contains(&network_of(Pid(guest.pid))) {
+                found.elsewhere += 1;
+                continue;
+            }
             // It may have ended since.
             let Ok(threads) = Threads::by_name(process(&guest)) else { continue };
             found.add(&guest, &threads, domain);
         }
-        Ok(found)
+        found
     }
 
     fn add(&mut self, guest: &HostGuest, threads: &Threads, domain: Option<&str>) {
@@ -103,6 +119,11 @@ impl HostTask {
         let process = if is_of_process { process } else { ProcessId::of(tid).ok()? };
         Some(HostTask { process, tid })
     }
+}
+
+/// Network namespace of a process, as a link names it. None if it has ended.
+fn network_of(process: Pid) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{process}/ns/net")).ok()
 }
 
 fn process(guest: &HostGuest) -> ProcessId {

@@ -302,6 +302,22 @@ mod tests {
     }
 
     #[test]
+    fn the_last_size_is_kept_for_a_proof() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let refused = AskedSize::last(folder.path()).expect_err("there is none");
+        assert!(refused.status() == 2 && refused.to_string().contains("no size was proposed yet"), "{refused}");
+        let asked = AskedSize {
+            target: SizeTarget { net: "10G".parse().ok(), p99: "200us".parse().ok(), ..SizeTarget::default() },
+            domain: "ldg1".parse().ok(),
+            method: vec![vtax_synthetic::row("emulated:e1000e")],
+        };
+        asked.keep(folder.path()).expect("written");
+        assert_eq!(AskedSize::last(folder.path()).expect("it is there"), asked);
+        std::fs::write(folder.path().join(LAST), "{").expect("written");
+        assert_eq!(AskedSize::last(folder.path()).expect_err("damaged").status(), 69);
+    }
+
+    #[test]
     fn a_refused_load_is_input_and_an_unknown_cost_is_missing_here() {
         assert_eq!(stopped(SizeError::NothingToSize).status(), 2);
         let unknown = SizeError::NotMeasured(SizedService::Vnet);

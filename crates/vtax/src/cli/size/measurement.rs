@@ -7,6 +7,7 @@ use miette::miette;
 use serde::Serialize;
 use vtax_model::{
     disk::DiskPlace,
+    domain::PRIMARY,
     endpoint::{Control, LabHost},
     size::{ServiceLoad, SizeTarget, SizedService, plan_rates},
     units::BitRate,
@@ -161,6 +162,23 @@ impl SizeEnds {
         }
         self.add_host(&mut words);
         Ok(words)
+    }
+
+    /// Returns the names of the ends that may be guests.
+    pub(super) fn guests(&self) -> Vec<String> {
+        let of_end = |end: &Control| match end {
+            Control::Local | Control::Ssh(_) => None,
+            Control::Zone { domain, .. } => Some(domain.to_string()),
+            Control::Libvirt { domain, .. } => Some(domain.clone()),
+            Control::Domain(end) => Some(end.domain.to_string()).filter(|name| name != PRIMARY),
+        };
+        let of_disk = |disk: &DiskPlace| match disk {
+            DiskPlace::Here(_) => None,
+            DiskPlace::Zone { zone, .. } => Some(zone.to_string()),
+            DiskPlace::Domain { domain, .. } => Some(domain.to_string()),
+        };
+        let ends = self.to.iter().chain(&self.from).filter_map(of_end);
+        ends.chain(self.disk.iter().filter_map(of_disk)).collect()
     }
 
     fn add_host(&self, words: &mut Vec<String>) {

@@ -68,6 +68,8 @@ struct ProvedSize {
     plan: ProofPlan,
     proposal: Option<SizeProposal>,
     jobs: Vec<Job>,
+    /// Guests at the ends.
+    guests: Vec<String>,
 }
 
 pub(super) fn prove(args: &ProveSizeArgs, places: &Locations) -> Result<Exit, Stop> {
@@ -110,7 +112,7 @@ impl ProveSizeArgs {
         let jobs = runs.iter().map(|run| job(&run.command)).collect::<Result<Vec<Job>, Stop>>()?;
         let notes = notes(&whole_cores(&machine, cores)?, cores);
         let plan = ProofPlan::new(asked.name()?, cores, runs, notes);
-        Ok(ProvedSize { asked, plan, proposal, jobs })
+        Ok(ProvedSize { asked, plan, proposal, jobs, guests: self.ends.guests() })
     }
 }
 
@@ -138,19 +140,24 @@ fn notes(chosen: &WholeCores, cores: u32) -> Vec<String> {
 }
 
 impl ProvedSize {
-    fn threads(&self) -> Result<IoThreads, Stop> {
-        IoThreads::find(self.asked.served_by())
+    fn threads(&self) -> IoThreads {
+        IoThreads::find(self.asked.served_by(), &self.guests)
     }
 
     fn check_threads(&self) -> Result<(), Stop> {
-        if !self.threads()?.inside.is_empty() {
+        if !self.threads().inside.is_empty() {
             return Ok(());
         }
-        let what = self.asked.served_by().map_or_else(
-            || "no guest runs on this machine: start the guests that the host serves".to_owned(),
-            |name| format!("no domain {name} runs on this machine: start it, e.g. vtax ldm start {name}"),
-        );
-        Err(Stop::infrastructure(miette!(code = "no-io-side", "nothing to confine: {what}")))
+        let named = self.asked.served_by().map(str::to_owned).into_iter().chain(self.guests.clone());
+        let named: Vec<String> = named.collect();
+        let what = match named.is_empty() {
+            true => "no guest runs on this machine".to_owned(),
+            false => format!("no guest {} runs on this machine (zones have no I/O domain)", named.join(" or ")),
+        };
+        Err(Stop::infrastructure(miette!(
+            code = "no-io-side",
+            "{what}, so there is no I/O side to confine; start a guest"
+        )))
     }
 
     /// Runs all loads. An exit is that of a run without figures.
@@ -178,7 +185,7 @@ impl ProvedSize {
 
     fn confine(&self, run: &ProofRun, places: &Locations, notes: &mut Vec<String>) -> Result<IoConfinement, Stop> {
         let cores = whole_cores(&Machine::read(&SystemRoot::live()), run.load.cores)?;
-        let threads = self.threads()?;
+        let threads = self.threads();
         let confined = IoConfinement::begin(&places.tuning_dir()?, &threads, cores)?;
         let by = confined.without_cpuset().map(|why| {
             format!("{why}: threads were confined by their affinity, and workers that start meanwhile keep it until they end")
@@ -187,7 +194,10 @@ impl ProvedSize {
             .vcpus
             .filter(|vcpus| *vcpus < run.load.cores as usize)
             .map(|vcpus| format!("the domain has {vcpus} virtual CPUs, which cannot use {} cores", run.load.cores));
-        by.into_iter().chain(idle).for_each(|note| add_note(notes, note));
+        let elsewhere = (threads.elsewhere > 0).then(|| {
+            format!("{} guests of other hosts on this machine may have used these CPUs, too", threads.elsewhere)
+        });
+        by.into_iter().chain(idle).chain(elsewhere).for_each(|note| add_note(notes, note));
         Ok(confined)
     }
 
@@ -207,7 +217,7 @@ impl ProvedSize {
         }
         let document = store.document(&id)?;
         let record = measured(&document)?;
-        let strays = self.threads()?.strays(&run.cpus);
+        let strays = self.threads().strays(&run.cpus);
         if strays > 0 {
             add_note(notes, format!("{strays} threads of the I/O side were not confined in {id}"));
         }
@@ -245,7 +255,7 @@ fn unfinished(ran: RanJob) -> Result<Option<Exit>, Stop> {
 fn measured(document: &ResultDocument) -> Result<&CellRecord, Stop> {
     let record = document.cells.iter().find(|record| !record.samples.is_empty());
     record.ok_or_else(|| {
-        Stop::infrastructure(miette!(code = "no-samples", "the run {} has no samples; measure again", document.id))
+        Stop::infrastructure(miette!(code = "sample-failed", "the run {} has no samples; measure again", document.id))
     })
 }
 
