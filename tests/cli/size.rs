@@ -72,7 +72,7 @@ fn the_runs_of_a_proof_are_listed_with_their_cpus() {
     let told = bench.printed(&words);
     let runs = told.lines().filter(|line| line.starts_with("  vtax measure --to ldm:mars --test udp-rr"));
     assert_eq!(runs.count(), 3, "{told}");
-    assert!(told.contains("85 % on 1 core, CPUs ") && told.contains("about 1 min 0 s in all\n"), "{told}");
+    assert!(told.contains("85 % on 1 core, CPUs ") && told.contains("about 1 min 00 s in all\n"), "{told}");
     assert!(told.contains("one core is the smallest size"), "{told}");
     let json = bench.printed(&[&words[..], &["--json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
