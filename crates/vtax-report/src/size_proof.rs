@@ -1,8 +1,12 @@
 //! View of a proved size.
 
-use vtax_model::size::{ProofRow, ProofVerdict, SizeProof};
+use vtax_model::{
+    metric::FigureUnit,
+    size::{ProofRow, ProofVerdict, SizeProof},
+};
 
 use super::{
+    column_unit::ColumnUnit,
     number::{counted, percent, three_digits},
     size::{knee, load, range},
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value, View},
@@ -41,35 +45,34 @@ fn facts(proof: &SizeProof) -> Vec<(&'static str, String)> {
     facts.extend(proof.needs.map(|needs| ("predicted need", format!("{} cores", range(needs)))));
     facts.extend(proof.predicted_knee.map(|found| ("predicted knee", knee(&found))));
     facts.extend(proof.measured_knee.map(|found| ("measured knee", knee(&found))));
+    facts.push(("runs", proof.rows.iter().map(|row| row.run.as_str()).collect::<Vec<_>>().join(", ")));
     facts
 }
 
 fn loads(proof: &SizeProof) -> Table {
-    let heads = ["cores", "offered/s", "delivered/s", "p99 µs", "limit µs", "utilization"].map(Column::right);
-    let columns = heads.into_iter().chain(["verdict", "run"].map(Column::left)).collect();
-    let limit = proof.target.p99.map_or(Value::Absent, |limit| Value::Figure(limit.0.as_secs_f64() * 1e6));
+    let limit = proof.target.p99.map(|limit| limit.0.as_secs_f64() * 1e6);
+    let times = proof.rows.iter().filter_map(|row| Some(row.p99_us?.value)).chain(limit);
+    let unit = ColumnUnit::of(FigureUnit::Microseconds, times);
+    let time = |head: &str| format!("{head} {}", unit.text());
+    let heads = ["cores", "offered/s", "delivered/s"].map(str::to_owned).into_iter();
+    let heads = heads.chain(["p99", "limit"].map(time)).chain(["utilization".to_owned()]).map(Column::right);
     Table {
         labels: vec!["load".to_owned()],
-        groups: vec![Group { title: String::new(), columns }],
-        rows: proof.rows.iter().map(|row| of_load(row, limit.clone())).collect(),
+        groups: vec![Group::untitled(heads.chain([Column::left("verdict")]).collect::<Vec<_>>())],
+        rows: proof.rows.iter().map(|row| of_load(row, unit, limit)).collect(),
         ..Table::default()
     }
 }
 
-fn of_load(row: &ProofRow, limit: Value) -> TableRow {
-    let p99 = row.p99_us.map_or(Value::Absent, |p99| Value::Estimate {
-        mean: p99.value,
-        ends: p99.low.zip(p99.high).map(<[f64; 2]>::from),
-    });
+fn of_load(row: &ProofRow, unit: ColumnUnit, limit: Option<f64>) -> TableRow {
     let values = [
         Value::Text(row.load.cores.to_string()),
         Value::Text(three_digits(row.offered)),
         Value::Text(three_digits(row.delivered)),
-        p99,
-        limit,
+        row.p99_us.map_or(Value::Absent, |p99| unit.percentile(&p99)),
+        unit.optional(limit),
         row.utilization.map_or(Value::Absent, |used| Value::Text(percent(used))),
         verdict(row.verdict).into(),
-        row.run.clone().into(),
     ];
     TableRow::new(vec![percent(row.load.share)], values)
 }
