@@ -104,6 +104,8 @@ pub(super) fn names(list: &str, controller: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn found(line: &str) -> Option<(CpusetVersion, PathBuf)> {
@@ -148,5 +150,17 @@ mod tests {
         assert!(!make("without", "memory pids", ""));
         assert!(make("", "cpuset memory", "cpuset memory"), "the root may have both");
         assert!(!hierarchy.can_confine("/none"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(line in "[-/:, a-z0-9]{0,60}", text in "\\PC{0,60}") {
+            for text in [line.as_str(), text.as_str(), &format!("1 2 3 / {line} - cgroup {text}")] {
+                let _ = CpusetHierarchy::of_mount(text);
+                for version in [CpusetVersion::V1, CpusetVersion::V2] {
+                    let _ = CpusetHierarchy { version, mount: "/cg".into() }.group_in(text);
+                }
+            }
+        }
     }
 }
