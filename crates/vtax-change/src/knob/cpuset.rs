@@ -43,7 +43,7 @@ pub struct CpusetGroup {
     enables: bool,
 }
 
-/// Presence of a group.
+/// Whether vtax's group is there: it exists only while threads are confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GroupPresence {
@@ -59,7 +59,7 @@ pub struct ThreadPlacement {
     cpus: CpuSet,
 }
 
-/// The cpuset of a thread.
+/// A thread whose group and CPUs are changed together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadCpuset {
     hierarchy: CpusetHierarchy,

@@ -14,7 +14,7 @@ use vtax_model::{
 };
 use vtax_run::{FinishedJob, Job, Locations, study::minutes};
 
-use super::stopped;
+use super::refusal::{lacking, stopped};
 use crate::{
     cli::{measure::MeasureArgs, run},
     exit::{Exit, Stop},
@@ -272,10 +272,6 @@ pub(super) fn disk_test(load: &ServiceLoad, rate: f64) -> String {
 /// Size of the blocks of a load, in whole sectors.
 pub(super) fn block_of(load: &ServiceLoad) -> u64 {
     ((load.message_size() / SECTOR).round().max(1.0) * SECTOR) as u64
-}
-
-pub(super) fn lacking(by: &str, what: &str, example: &str) -> Stop {
-    Stop::input(miette!(code = "bad-target", "{by} requires {what}; add e.g. {example}"))
 }
 
 #[cfg(test)]

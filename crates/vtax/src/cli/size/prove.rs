@@ -20,13 +20,15 @@ use vtax_report::proved_size;
 use vtax_run::{FinishedJob, IoConfinement, IoThreads, Job, Locations, RanJob, TuningGuard};
 
 use super::{
-    AskedSize, WantedSize,
+    asked::{AskedSize, WantedSize},
     evidence::io_cores,
     measurement::{SizeEnds, job, shown},
-    print_view,
 };
 use crate::{
-    cli::{answer, print_json, run},
+    cli::{
+        answer, print_json,
+        run::{self, print_view},
+    },
     exit::{Exit, Stop},
     progress,
     whole_number::whole,

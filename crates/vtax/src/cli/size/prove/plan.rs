@@ -9,8 +9,8 @@ use vtax_model::{
 };
 
 use super::super::{
-    measurement::{SizeEnds, add, add_sampling, block_of, disk_test, lacking, payload_of, seconds, shown},
-    stopped,
+    measurement::{SizeEnds, add, add_sampling, block_of, disk_test, payload_of, seconds, shown},
+    refusal::{lacking, stopped},
 };
 use crate::exit::Stop;
 
