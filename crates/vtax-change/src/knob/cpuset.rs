@@ -43,7 +43,7 @@ pub struct CpusetGroup {
     enables: bool,
 }
 
-/// Whether vtax's group is there: it exists only while threads are confined.
+/// State of vtax's group, which exists only while threads are confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GroupPresence {
