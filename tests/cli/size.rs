@@ -20,6 +20,15 @@ fn a_load_that_contradicts_itself_is_refused() {
         ("size --iops 40k --measure --dry-run", "--disk ldm:mars/data"),
         ("size --consoles 4 --measure --dry-run", "a load of networks or disks"),
         ("size --net 10G --server emulated", "omit --server"),
+        ("size prove", "nothing to size"),
+        ("size prove --net 10G --iops 4k", "cannot be loaded at the same time"),
+        ("size prove --net 10G --cores 1", "--to ldm:mars"),
+        ("size prove --iops 4k --cores 1", "--disk ldm:mars/data"),
+        ("size prove --net 10G --cores 0 --to ldm:mars", "at least 1 core"),
+        ("size prove --net 10G --cores 70000 --to ldm:mars", "70000 cores for the I/O side leave none"),
+        ("size prove --last --net 10G", "cannot be used with"),
+        ("size prove --last --to ldm:mars", "no size was proposed yet"),
+        ("size --net 10G prove --last", "cannot be used with"),
     ] {
         let words: Vec<&str> = words.split(' ').collect();
         let refused = bench.refused(&words);
@@ -30,7 +39,8 @@ fn a_load_that_contradicts_itself_is_refused() {
 #[test]
 fn an_unknown_cost_is_no_figure() {
     let bench = Bench::new();
-    for words in [&["size", "--net", "10G"][..], &["size", "--iops", "40k", "--json"]] {
+    let prove = ["size", "prove", "--net", "10G", "--to", "ldm:mars"];
+    for words in [&["size", "--net", "10G"][..], &["size", "--iops", "40k", "--json"], &prove] {
         let output = bench.vtax(words);
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(69), "{told}");
@@ -52,4 +62,28 @@ fn the_measurements_are_listed_without_being_taken() {
     let json = bench.printed(&[&words[..], &["--json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((json["commands"].as_array().map(Vec::len), json["seconds"].as_u64()), (Some(7), Some(170)));
+}
+
+#[test]
+fn the_runs_of_a_proof_are_listed_with_their_cpus() {
+    let bench = Bench::new();
+    let words = "size prove --net 1G --pps 150k --p99 200us --cores 1 --to ldm:mars --dry-run";
+    let words: Vec<&str> = words.split(' ').collect();
+    let told = bench.printed(&words);
+    let runs = told.lines().filter(|line| line.starts_with("  vtax measure --to ldm:mars --test udp-rr"));
+    assert_eq!(runs.count(), 3, "{told}");
+    assert!(told.contains("85 % on 1 core, CPUs ") && told.contains("about 1 min 00 s in all\n"), "{told}");
+    assert!(told.contains("one core is the smallest size"), "{told}");
+    let json = bench.printed(&[&words[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((json["runs"].as_array().map(Vec::len), json["seconds"].as_u64()), (Some(3), Some(60)));
+}
+
+#[test]
+fn a_proof_without_guests_confines_nothing() {
+    let bench = Bench::new();
+    let output = bench.vtax(&["size", "prove", "--net", "1G", "--cores", "1", "--to", "zone:none"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(69), "{told}");
+    assert!(told.contains("no-io-side") && told.contains("no guest none runs"), "{told}");
 }

@@ -37,6 +37,7 @@ mod reboots;
 mod remote;
 mod results;
 mod rootless;
+mod size_proofs;
 mod studies;
 mod system_boots;
 #[path = "../transcript.rs"]

@@ -9,6 +9,7 @@
 //!    any, it is [`DEFAULT_KNEE`].
 //! 5. [`SizeProposal::of`] chooses the fewest whole cores whose utilization stays below the knee, even if the cost is at
 //!    the upper bound of its interval.
+//! 6. [`SizeProof::of`] judges that size by runs of the load itself, whose samples are the points of a later knee.
 //!
 //! Without measurements there is no figure, but a [`SizeError`] with the command that takes them.
 
@@ -18,6 +19,7 @@ mod knee;
 mod memory;
 mod migration;
 mod plan;
+mod proof;
 mod proposal;
 mod queue;
 mod rate;
@@ -33,6 +35,7 @@ pub use knee::{DEFAULT_KNEE, Knee, KneePoint, KneeSource};
 pub use memory::{MemoryFacts, MemoryNeed};
 pub use migration::{MigrationPoint, MigrationReserve};
 pub use plan::{PlannedRate, plan_rates};
+pub use proof::{NotProofLabel, ProofLabel, ProofLoad, ProofRow, ProofVerdict, SizeProof};
 pub use proposal::{SizeFacts, SizeProposal};
 pub use queue::{first_utilization, md1_p99};
 pub use rate::{IoRate, MigrationRate, PacketRate};

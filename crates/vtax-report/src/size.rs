@@ -3,7 +3,7 @@
 use vtax_model::{
     size::{
         CoreRange, CostTerms, Knee, KneeSource, MemoryNeed, MigrationReserve, RuleOfThumb, ServiceNeed, SizeProposal,
-        ThumbFigure,
+        SizeTarget, ThumbFigure,
     },
     units::Span,
 };
@@ -41,14 +41,13 @@ fn answer(proposal: &SizeProposal) -> String {
 
 fn facts(proposal: &SizeProposal) -> Vec<(&'static str, String)> {
     let mut facts =
-        vec![("load", load(proposal)), ("utilization", utilization(proposal)), ("knee", knee(&proposal.knee))];
+        vec![("load", load(&proposal.target)), ("utilization", utilization(proposal)), ("knee", knee(&proposal.knee))];
     facts.extend(proposal.migration.as_ref().map(|reserve| ("migration", migration(proposal, reserve))));
     facts.extend(proposal.memory.map(|need| ("memory", memory_parts(need))));
     facts
 }
 
-fn load(proposal: &SizeProposal) -> String {
-    let target = &proposal.target;
+pub(super) fn load(target: &SizeTarget) -> String {
     let block = target.block.map_or(String::new(), |block| format!(" of {block}"));
     let parts = [
         target.net.map(|net| net.to_string()),
@@ -65,7 +64,7 @@ fn utilization(proposal: &SizeProposal) -> String {
     format!("{} expected", percents(estimate, [low, high]))
 }
 
-fn knee(knee: &Knee) -> String {
+pub(super) fn knee(knee: &Knee) -> String {
     match (knee.source, knee.high) {
         (KneeSource::Default, _) => format!("{}, a default: not measured", percent(knee.utilization)),
         (KneeSource::Measured, Some(high)) => percents(knee.utilization, [knee.low, high]),
@@ -149,7 +148,7 @@ fn rule(rule: &RuleOfThumb) -> String {
     format!("{figure}: {}", rule.rule)
 }
 
-fn range(CoreRange { estimate, low, high }: CoreRange) -> String {
+pub(super) fn range(CoreRange { estimate, low, high }: CoreRange) -> String {
     with_interval(estimate, Some([low, high]))
 }
 
@@ -164,10 +163,7 @@ mod tests {
     use std::time::Duration;
 
     use vtax_model::{
-        size::{
-            CostPoint, GuestTotals, KneePoint, MemoryFacts, MigrationPoint, SizeFacts, SizeTarget, SizedService,
-            plan_rates,
-        },
+        size::{CostPoint, GuestTotals, KneePoint, MemoryFacts, MigrationPoint, SizeFacts, SizedService, plan_rates},
         units::{BitRate, ByteSize},
     };
 

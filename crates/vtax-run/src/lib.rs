@@ -38,4 +38,4 @@ pub use live_run::LiveRun;
 pub use locations::Locations;
 pub use lock_file::LockFile;
 pub use stop::{Blamed, Coded, Stop};
-pub use tuning::{GUARD_VERB, LabPath, SharedTuner, TuningGuard, TuningHost};
+pub use tuning::{GUARD_VERB, HostTask, IoConfinement, IoThreads, LabPath, SharedTuner, TuningGuard, TuningHost};

@@ -112,9 +112,9 @@ impl SizeProposal {
         let knee = match (self.knee.source, self.target.p99) {
             (KneeSource::Measured, _) => None,
             (KneeSource::Default, None) => Some("the knee is a default, not measured"),
-            (KneeSource::Default, Some(_)) => {
-                Some("the knee is a default: p99 was not measured at this utilization, so --p99 is not verified")
-            }
+            (KneeSource::Default, Some(_)) => Some(
+                "the knee is a default, so --p99 is not verified; to verify it on these cores: vtax size prove --last",
+            ),
         };
         let migration = self.migration.as_ref().filter(|migration| migration.suspensions.is_empty());
         let consoles = consoles.then_some("the cost of consoles was not measured, and is not included");

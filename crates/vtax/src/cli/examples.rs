@@ -268,6 +268,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "size prove",
+        &[
+            ("vtax size prove --last --to ldm:mars", "run the load on the cores last proposed"),
+            ("vtax size prove --last --to ldm:mars --dry-run", "print the commands and the CPUs"),
+            ("vtax size prove --net 1G --p99 200us --cores 2 --to ldm:mars", "prove 2 cores"),
+        ],
+    ),
+    (
         "methods",
         &[
             ("vtax methods", "list methods and availability"),

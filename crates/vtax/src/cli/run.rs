@@ -133,6 +133,13 @@ impl FormatArgs {
     }
 }
 
+/// Prints a report that is not a run's.
+pub(super) fn print_view(view: &report::View) -> Result<(), Stop> {
+    let usual = report::Options::default();
+    let options = report::Options { width: terminal_width().unwrap_or(usual.width), ..usual };
+    print_styled(&view.draw(&options))
+}
+
 /// Returns the columns of the terminal, within readable limits; none unless standard output is a terminal.
 pub(super) fn terminal_width() -> Option<usize> {
     let columns = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_col));

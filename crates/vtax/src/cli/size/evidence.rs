@@ -15,7 +15,7 @@ use vtax_model::{
     metric::Metric,
     result::{CellRecord, ResultDocument},
     run::{EndLocation, HostCpu, SampleReading},
-    size::{CostPoint, ServiceLoad, SizedService},
+    size::{CostPoint, Knee, KneePoint, ProofLabel, ServiceLoad, SizeError, SizeTarget, SizedService},
     study::Row,
 };
 use vtax_store::{FindingFilter, Store, StoreError};
@@ -24,6 +24,8 @@ use super::measurement::LABEL;
 
 /// Maximum number of runs whose samples are read, the newest ones.
 const MOST_RUNS: usize = 100;
+/// Relative difference of the sizes of messages up to which a proof is one of the same load.
+const SAME_SIZE: f64 = 0.1;
 
 /// Criteria for evidence: measurements on this machine, and of a domain unless the machine itself is sized.
 pub(super) struct EvidenceSearch<'a> {
@@ -36,6 +38,8 @@ pub(super) struct EvidenceSearch<'a> {
 #[derive(Debug, Default)]
 pub(super) struct SizeEvidence {
     pub(super) costs: Vec<CostPoint>,
+    /// Samples of proofs, with the load of each. They are no costs: a thread that is always busy handles more packets at once.
+    proof: Vec<(ProofLabel, KneePoint)>,
     /// Runs among them that were taken by `--measure`.
     planned: BTreeSet<String>,
     /// Remarks about samples that count.
@@ -71,14 +75,19 @@ impl SizeEvidence {
         let is_planned = run.label.raw().starts_with(LABEL);
         let planned = is_planned.then(|| run.id.clone()).into_iter().collect();
         let mut found = SizeEvidence { planned, ..SizeEvidence::default() };
+        let proved = run.label.raw().parse::<ProofLabel>().ok();
         let samples = run.cells.iter().flat_map(|record| record.samples.iter().map(move |sample| (record, sample)));
         for (record, sample) in samples {
-            match search.point(run, record, sample) {
-                Ok((point, remarks)) => {
+            match (search.point(run, record, sample), proved) {
+                (Ok(_), Some(label)) => {
+                    let point = KneePoint::of(sample, label.load.cores, |host| io_cores(host, search.domain).ok());
+                    found.proof.extend(point.map(|point| (label, point)));
+                }
+                (Ok((point, remarks)), None) => {
                     found.costs.push(point);
                     found.remarks.extend(remarks);
                 }
-                Err(why) => *found.refused.entry(why).or_default() += 1,
+                (Err(why), _) => *found.refused.entry(why).or_default() += 1,
             }
         }
         found
@@ -86,6 +95,7 @@ impl SizeEvidence {
 
     fn add(&mut self, other: SizeEvidence) {
         self.costs.extend(other.costs);
+        self.proof.extend(other.proof);
         self.planned.extend(other.planned);
         self.remarks.extend(other.remarks);
         other.refused.into_iter().for_each(|(why, count)| *self.refused.entry(why).or_default() += count);
@@ -113,6 +123,24 @@ impl SizeEvidence {
             self.costs.iter().filter(|point| is_chosen(point)).map(|point| point.load.service).collect();
         self.costs.retain(|point| is_chosen(point) || !services.contains(&point.load.service));
         Ok(())
+    }
+
+    /// Returns the samples of proofs with messages of a target's size, if they have a knee. Otherwise, there is a remark.
+    pub(super) fn proof_of(&mut self, target: &SizeTarget) -> Vec<KneePoint> {
+        let loads = target.loads().unwrap_or_default();
+        let is_same = |label: &ProofLabel| {
+            let size = |load: &ServiceLoad| (load.message_size() / label.size as f64 - 1.0).abs() <= SAME_SIZE;
+            loads.iter().any(|load| load.service == label.service && size(load))
+        };
+        let points: Vec<KneePoint> =
+            self.proof.iter().filter(|(label, _)| is_same(label)).map(|(_, point)| *point).collect();
+        match target.p99.filter(|_| !points.is_empty()).map(|limit| Knee::of(&points, limit)) {
+            Some(Err(error @ (SizeError::TooFewUtilizations { .. } | SizeError::NotRepeated))) => {
+                self.remarks.insert(format!("the samples of `vtax size prove` show no knee: {error}"));
+                Vec::new()
+            }
+            _ => points,
+        }
     }
 
     /// Returns why other samples don't count, for an error; empty if there are none.
@@ -151,7 +179,7 @@ impl EvidenceSearch<'_> {
             EvidenceSetting { peers: measured.peers.clone(), together: measured.together, ..self.here.clone() };
         let verdict = standing(&measured, &wanted, self.age(run)).verdict();
         let remarks = verdict.map_err(|refusals| refusals.first().map(ToString::to_string).unwrap_or_default())?;
-        let cores = self.cores(host)?;
+        let cores = io_cores(host, self.domain)?;
         let load = load(&record.cell, sample)?;
         let (method, run) = (method(record).to_string(), run.id.clone());
         Ok((CostPoint { load, method, cores, run }, remarks.iter().map(ToString::to_string).collect()))
@@ -161,21 +189,21 @@ impl EvidenceSearch<'_> {
         let started = run.started.parse::<Timestamp>().ok()?;
         Some(Duration::from_secs(self.now.duration_since(started).as_secs().max(0).unsigned_abs()))
     }
+}
 
-    /// Returns the CPU time per second of the I/O side. On this machine that is all that serves the guests without the
-    /// guests' own instructions; of a domain that serves others, it is the domain.
-    fn cores(&self, host: &HostCpu) -> Result<f64, String> {
-        let spent = match self.domain {
-            None => host.vhost() + host.iothread() + host.daemon() + host.qemu(),
-            Some(name) => {
-                let domain = host.guests.iter().find(|guest| guest.name.raw() == name);
-                let domain = domain.ok_or_else(|| format!("without the domain {name}"))?;
-                domain.guest + domain.vhost + domain.iothread + domain.daemon + domain.qemu
-            }
-        };
-        let cores = spent / host.seconds;
-        if cores.is_finite() { Ok(cores) } else { Err("without an observed time".to_owned()) }
-    }
+/// Returns the CPU time per second of the I/O side. On this machine that is all that serves the guests without the guests'
+/// own instructions; of a domain that serves others, it is the domain.
+pub(super) fn io_cores(host: &HostCpu, domain: Option<&str>) -> Result<f64, String> {
+    let spent = match domain {
+        None => host.vhost() + host.iothread() + host.daemon() + host.qemu(),
+        Some(name) => {
+            let domain = host.guests.iter().find(|guest| guest.name.raw() == name);
+            let domain = domain.ok_or_else(|| format!("without the domain {name}"))?;
+            domain.guest + domain.vhost + domain.iothread + domain.daemon + domain.qemu
+        }
+    };
+    let cores = spent / host.seconds;
+    if cores.is_finite() { Ok(cores) } else { Err("without an observed time".to_owned()) }
 }
 
 /// Returns the conditions of a sample. Its guests are known more exactly than those of its run.

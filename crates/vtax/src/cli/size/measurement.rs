@@ -7,13 +7,14 @@ use miette::miette;
 use serde::Serialize;
 use vtax_model::{
     disk::DiskPlace,
+    domain::PRIMARY,
     endpoint::{Control, LabHost},
     size::{ServiceLoad, SizeTarget, SizedService, plan_rates},
     units::BitRate,
 };
 use vtax_run::{FinishedJob, Job, Locations, study::minutes};
 
-use super::stopped;
+use super::refusal::{lacking, stopped};
 use crate::{
     cli::{measure::MeasureArgs, run},
     exit::{Exit, Stop},
@@ -42,28 +43,40 @@ const SECTOR: f64 = 512.0;
 
 /// Options of `--measure`.
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("to", |to| to.requires("measure")),
+    mut_arg("disk", |disk| disk.requires("measure")),
+    mut_arg("within", |host| host.requires("measure"))
+)]
 pub(super) struct SizeMeasuring {
     /// Measure the costs near the load first, in a running guest, and store them as runs
     #[arg(long, help_heading = "Measurement")]
     pub(super) measure: bool,
-    /// Guest to measure networks with, e.g. ldm:mars, in the syntax of `vtax measure --to`
-    #[arg(long, value_name = "END", requires = "measure", help_heading = "Measurement")]
-    to: Option<Control>,
-    /// Initiator, e.g. ldm:venus [default: as for `vtax measure --from`]
-    #[arg(long, value_name = "END", requires = "to", help_heading = "Measurement")]
-    from: Option<Control>,
-    /// Disk of a guest to measure, e.g. ldm:mars/data, in the syntax of `vtax measure --disk`
-    #[arg(long, value_name = "DISK", requires = "measure", help_heading = "Measurement")]
-    disk: Option<DiskPlace>,
-    /// Allow the data on the disk of --disk to be overwritten, as in `vtax measure`
-    #[arg(long, requires = "disk", help_heading = "Measurement")]
-    destroy_data: bool,
-    /// Host of a lab with the logical domains of ldm:DOMAIN, e.g. rack/sut; as for `vtax ldm --in`
-    #[arg(long = "in", value_name = "LAB/HOST", requires = "measure", help_heading = "Measurement")]
-    within: Option<LabHost>,
+    #[command(flatten)]
+    ends: SizeEnds,
     /// Print the commands of --measure and how long they take, without running them
     #[arg(long, requires = "measure", help_heading = "Measurement")]
     pub(super) dry_run: bool,
+}
+
+/// Guests and disks to measure.
+#[derive(Debug, Args)]
+pub(super) struct SizeEnds {
+    /// Guest to measure networks with, e.g. ldm:mars, in the syntax of `vtax measure --to`
+    #[arg(long, value_name = "END", help_heading = "Measurement")]
+    pub(super) to: Option<Control>,
+    /// Initiator, e.g. ldm:venus [default: as for `vtax measure --from`]
+    #[arg(long, value_name = "END", requires = "to", help_heading = "Measurement")]
+    pub(super) from: Option<Control>,
+    /// Disk of a guest to measure, e.g. ldm:mars/data, in the syntax of `vtax measure --disk`
+    #[arg(long, value_name = "DISK", help_heading = "Measurement")]
+    pub(super) disk: Option<DiskPlace>,
+    /// Allow the data on the disk of --disk to be overwritten, as in `vtax measure`
+    #[arg(long, requires = "disk", help_heading = "Measurement")]
+    pub(super) destroy_data: bool,
+    /// Host of a lab with the logical domains of ldm:DOMAIN, e.g. rack/sut; as for `vtax ldm --in`
+    #[arg(long = "in", value_name = "LAB/HOST", help_heading = "Measurement")]
+    pub(super) within: Option<LabHost>,
 }
 
 /// Measurements to take, in this order.
@@ -97,44 +110,75 @@ impl SizeMeasuring {
             plan.add(self.blocks(loads)?, loads.len() as u32);
         }
         match plan.commands.is_empty() {
-            true => Err(lacking("a load of networks or disks", "--net 10G")),
+            true => Err(lacking("--measure", "a load of networks or disks", "--net 10G")),
             false => Ok(plan),
         }
     }
 
     /// Streams of datagrams in either direction, whose number and size are those of the load.
     fn network(&self, load: &ServiceLoad, share: f64) -> Result<Vec<String>, Stop> {
-        let to = self.to.as_ref().ok_or_else(|| lacking("a running guest for networks", "--to ldm:mars"))?;
-        let payload = (load.message_size() - HEADERS).round().max(1.0);
+        let payload = payload_of(load);
         let flows = (load.packets_per_s / FLOW_PACKETS).ceil().clamp(1.0, MOST_FLOWS);
         let bits = (load.packets_per_s / flows * payload * 8.0 / 1e3).round().max(1.0) * 1e3;
         let bitrate = BitRate::new(bits as u64).map_or_else(String::new, |rate| rate.to_string());
         let bitrate = bitrate.replace(' ', "").replace("bit/s", "");
         let label = format!("{LABEL}vnet-{:.0}%-{payload}B", share * 100.0);
-        let mut words = command([("--to", to.to_string())]);
-        add(&mut words, self.from.iter().map(|from| ("--from", from.to_string())));
-        self.add_host(&mut words);
+        let mut words = self.ends.network("--measure")?;
         let (message, streams) = (payload.to_string(), flows.to_string());
         let test = ("--test", "udp-stream,udp-maerts".to_owned());
         add(&mut words, [test, ("--message", message), ("--streams", streams), ("--bitrate", bitrate)]);
-        add_sampling(&mut words, label);
+        add_sampling(&mut words, SAMPLES, label);
         Ok(words)
     }
 
     /// Loads with blocks of one size, each as a test of one run.
     fn blocks(&self, loads: &[ServiceLoad]) -> Result<Vec<String>, Stop> {
-        let disk = self.disk.as_ref().ok_or_else(|| lacking("a guest's disk for --iops", "--disk ldm:mars/data"))?;
+        let mut words = self.ends.disk("--measure")?;
+        let block = loads.first().map_or(0, block_of);
+        let rate = |load: &ServiceLoad| load.ios_per_s.round().max(1.0);
+        add(&mut words, loads.iter().map(|load| ("--disk-test", disk_test(load, rate(load)))));
+        add_sampling(&mut words, SAMPLES, format!("{LABEL}vdisk-{block}B"));
+        Ok(words)
+    }
+}
+
+impl SizeEnds {
+    /// Returns the command that measures a network, without its test. `by` is the option or command that requires it.
+    pub(super) fn network(&self, by: &str) -> Result<Vec<String>, Stop> {
+        let to = self.to.as_ref().ok_or_else(|| lacking(by, "a running guest for networks", "--to ldm:mars"))?;
+        let mut words = command([("--to", to.to_string())]);
+        add(&mut words, self.from.iter().map(|from| ("--from", from.to_string())));
+        self.add_host(&mut words);
+        Ok(words)
+    }
+
+    /// Returns the command that measures a disk, without its tests.
+    pub(super) fn disk(&self, by: &str) -> Result<Vec<String>, Stop> {
+        let disk =
+            self.disk.as_ref().ok_or_else(|| lacking(by, "a guest's disk for --iops", "--disk ldm:mars/data"))?;
         let mut words = command([("--disk", disk.to_string())]);
         if self.destroy_data {
             words.push("--destroy-data".to_owned());
         }
         self.add_host(&mut words);
-        let block = loads.first().map_or(0, block_of);
-        let rate = |load: &ServiceLoad| load.ios_per_s.round().max(1.0);
-        let test = |load: &ServiceLoad| format!("random:block={block},depth={DEPTH},rate={}", rate(load));
-        add(&mut words, loads.iter().map(|load| ("--disk-test", test(load))));
-        add_sampling(&mut words, format!("{LABEL}vdisk-{block}B"));
         Ok(words)
+    }
+
+    /// Returns the names of the ends that may be guests.
+    pub(super) fn guests(&self) -> Vec<String> {
+        let of_end = |end: &Control| match end {
+            Control::Local | Control::Ssh(_) => None,
+            Control::Zone { domain, .. } => Some(domain.to_string()),
+            Control::Libvirt { domain, .. } => Some(domain.clone()),
+            Control::Domain(end) => Some(end.domain.to_string()).filter(|name| name != PRIMARY),
+        };
+        let of_disk = |disk: &DiskPlace| match disk {
+            DiskPlace::Here(_) => None,
+            DiskPlace::Zone { zone, .. } => Some(zone.to_string()),
+            DiskPlace::Domain { domain, .. } => Some(domain.to_string()),
+        };
+        let ends = self.to.iter().chain(&self.from).filter_map(of_end);
+        ends.chain(self.disk.iter().filter_map(of_disk)).collect()
     }
 
     fn add_host(&self, words: &mut Vec<String>) {
@@ -145,7 +189,7 @@ impl SizeMeasuring {
 impl SizeMeasurements {
     fn add(&mut self, words: Vec<String>, tests: u32) {
         self.commands.push(words);
-        self.seconds += SETUP_SECONDS + tests * SAMPLES * (DURATION_SECONDS + WARMUP_SECONDS);
+        self.seconds += seconds(tests * SAMPLES);
     }
 
     /// Takes them, and stops at the first that doesn't succeed.
@@ -175,8 +219,13 @@ impl SizeMeasurements {
     }
 }
 
+/// Approximate time of a run with this many samples.
+pub(super) fn seconds(samples: u32) -> u32 {
+    SETUP_SECONDS + samples * (DURATION_SECONDS + WARMUP_SECONDS)
+}
+
 /// Returns the job of a command line.
-fn job(words: &[String]) -> Result<Job, Stop> {
+pub(super) fn job(words: &[String]) -> Result<Job, Stop> {
     let read = MeasureLine::try_parse_from(&words[1..]);
     let line = read.map_err(|error| Stop::input(miette!(code = "bad-target", "{}: {error}", shown(words))))?;
     let mut job = line.args.job()?;
@@ -190,19 +239,19 @@ fn command<const N: usize>(options: [(&str, String); N]) -> Vec<String> {
     words
 }
 
-fn add<'a>(words: &mut Vec<String>, options: impl IntoIterator<Item = (&'a str, String)>) {
+pub(super) fn add<'a>(words: &mut Vec<String>, options: impl IntoIterator<Item = (&'a str, String)>) {
     words.extend(options.into_iter().flat_map(|(option, value)| [option.to_owned(), value]));
 }
 
-fn add_sampling(words: &mut Vec<String>, label: String) {
+pub(super) fn add_sampling(words: &mut Vec<String>, samples: u32, label: String) {
     let (duration, warmup) = (format!("{DURATION_SECONDS}s"), format!("{WARMUP_SECONDS}s"));
-    let sampling = [("--samples", SAMPLES.to_string()), ("--duration", duration), ("--warmup", warmup)];
+    let sampling = [("--samples", samples.to_string()), ("--duration", duration), ("--warmup", warmup)];
     add(words, sampling);
     add(words, [("--label", label)]);
 }
 
 /// Returns a command as a shell reads it.
-fn shown(words: &[String]) -> String {
+pub(super) fn shown(words: &[String]) -> String {
     let quoted = |word: &String| match word.contains(char::is_whitespace) {
         true => format!("'{word}'"),
         false => word.clone(),
@@ -210,13 +259,19 @@ fn shown(words: &[String]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Size of the blocks of a load, in whole sectors.
-fn block_of(load: &ServiceLoad) -> u64 {
-    ((load.message_size() / SECTOR).round().max(1.0) * SECTOR) as u64
+/// Bytes of a datagram without headers.
+pub(super) fn payload_of(load: &ServiceLoad) -> f64 {
+    (load.message_size() - HEADERS).round().max(1.0)
 }
 
-fn lacking(what: &str, example: &str) -> Stop {
-    Stop::input(miette!(code = "bad-target", "--measure requires {what}; add e.g. {example}"))
+/// Random reads at a rate, with enough of them in flight.
+pub(super) fn disk_test(load: &ServiceLoad, rate: f64) -> String {
+    format!("random:block={},depth={DEPTH},rate={rate}", block_of(load))
+}
+
+/// Size of the blocks of a load, in whole sectors.
+pub(super) fn block_of(load: &ServiceLoad) -> u64 {
+    ((load.message_size() / SECTOR).round().max(1.0) * SECTOR) as u64
 }
 
 #[cfg(test)]

@@ -46,7 +46,11 @@ fn is_guest(run: &Run, sample: &Sample) -> bool {
 
 /// Returns a run of which one row is a guest that received 100,000 packets of 1,000 bytes per second.
 fn observed() -> Run {
-    let mut run = vtax_synthetic::of_text(STUDY);
+    observed_in(STUDY)
+}
+
+fn observed_in(study: &str) -> Run {
+    let mut run = vtax_synthetic::of_text(study);
     let of_guest: Vec<bool> = run.samples.iter().map(|sample| is_guest(&run, sample)).collect();
     for (sample, is_guest) in run.samples.iter_mut().zip(of_guest) {
         set_locations(sample, EndLocation::Host, EndLocation::Host);
@@ -235,6 +239,34 @@ fn planned_measurements_come_before_others_of_their_service() {
     labelled.header.label = "size:vnet-50%-805B".into();
     assert_eq!(evidence(&labelled, &here(), None).planned, BTreeSet::from([labelled.header.id.clone()]));
     assert!(evidence(&observed(), &here(), None).planned.is_empty());
+}
+
+/// 100,000 packets of 1,000 bytes per second, on 0.3 of one core.
+#[test]
+fn samples_of_a_proof_are_points_of_the_knee_and_no_costs() {
+    let mut run = observed_in(&STUDY.replace("stream", "rr"));
+    run.header.label = "size-prove:vnet-1000B-85%-1cores".into();
+    let mut found = evidence(&run, &here(), None);
+    assert!(found.costs.is_empty() && found.proof.len() == 20, "{found:?}");
+    let (label, point) = found.proof[0];
+    assert_eq!((label.size, label.load.cores), (1000, 1));
+    assert!((point.utilization - 0.3).abs() < 1e-9, "{point:?}");
+    let target = |packets: &str| SizeTarget {
+        net: "800M".parse().ok(),
+        packets: packets.parse().ok(),
+        p99: "1ms".parse().ok(),
+        ..SizeTarget::default()
+    };
+    assert!(found.proof_of(&target("100k")).is_empty(), "one utilization has no knee");
+    assert!(found.remarks.iter().any(|remark| remark.contains("show no knee")), "{:?}", found.remarks);
+    for (number, (_, point)) in found.proof.iter_mut().enumerate() {
+        point.utilization = 0.3 + 0.1 * (number % 4) as f64;
+    }
+    assert_eq!(found.proof_of(&target("100k")).len(), 20);
+    assert!(found.proof_of(&target("800k")).is_empty(), "packets of another size");
+    let tcg = HostCpu { guests: vec![guest("mars", Accelerator::Tcg, 0.1)], ..host(Vec::new()) };
+    run.samples.iter_mut().for_each(|sample| sample.figures.host_cpu = Some(tcg.clone()));
+    assert!(evidence(&run, &here(), None).proof.is_empty(), "under TCG");
 }
 
 #[test]
