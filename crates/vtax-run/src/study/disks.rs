@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
     rc::Rc,
     sync::{Arc, Weak},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use miette::{Context, IntoDiagnostic, miette};
@@ -29,7 +29,7 @@ use vtax_model::{
     endpoint::Ends,
     foreign::ForeignText,
     run::{DiskPathRecord, EndLocation, Figures, GuestMachine, RunHeader},
-    study::{DiskRow, Row, SamplingPlan, StudyDisks},
+    study::{DiskRow, Row, StudyDisks},
     topology::Name,
     units::ByteSize,
 };
@@ -43,7 +43,7 @@ use super::{
         observe::{Observed, UntoldTimes, observing},
     },
     measured_path::MeasuredPath,
-    runner::{SampleError, Sampler},
+    runner::{DiskSampler, SampleError, Sampler},
     session::RunSetup,
 };
 use crate::{
@@ -280,18 +280,14 @@ impl MeasuredDisks {
         Some(GuestMachine { accel: launch.accel, no_kvm: no_kvm.map(ForeignText::from), qemu })
     }
 
-    fn measure(&self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
-        let CellTest::Disk(disk) = cell.test else {
-            return Err(SampleError::cell("these are disks, but the test is a network test"));
-        };
-        let of_row = |row: &&RowTargets| row.row == cell.row;
+    fn measure(&self, row: Row, test: DiskTest) -> Result<Figures, SampleError> {
+        let of_row = |known: &&RowTargets| known.row == row;
         let row = self
             .rows
             .iter()
             .find(of_row)
-            .ok_or_else(|| SampleError::run(miette!(code = "defect", "no disks for the row `{}`", cell.row)))?;
+            .ok_or_else(|| SampleError::run(miette!(code = "defect", "no disks for the row `{row}`")))?;
         let paths = row.inside.as_ref().map_or_else(|| paths_of(&row.targets), |inside| inside.paths.clone());
-        let test = disk.spec(plan);
         let job = FioJob::new(test, used(&paths, &test), false, self.seed);
         let job = job.map_err(|error| SampleError::cell(error.to_string()))?;
         let times = job.timed().map(|_| UntoldTimes { warmup: test.ramp.0, measured: test.duration.0 });
@@ -362,14 +358,18 @@ fn blame_preparing(error: PrepareError) -> Stop {
     }
 }
 
-impl Sampler for MeasuredDisks {
-    fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
+impl DiskSampler for MeasuredDisks {
+    fn sample(&mut self, row: Row, test: DiskTest) -> Result<Figures, SampleError> {
         self.first_sample.get_or_insert_with(Instant::now);
-        self.measure(cell, plan)
+        self.measure(row, test)
     }
 }
 
 impl MeasuredPath for MeasuredDisks {
+    fn sampler(&mut self) -> Sampler<'_> {
+        Sampler::Disks(self)
+    }
+
     fn break_off_on(&self, interrupt: &Interrupt) {
         self.end_on(interrupt);
     }
@@ -380,6 +380,11 @@ impl MeasuredPath for MeasuredDisks {
 
     fn has_lab_guests(&self) -> bool {
         self.lab.is_some()
+    }
+
+    /// No step changes settings of a disk's path.
+    fn switch_time(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn down(mut self: Box<Self>) -> miette::Result<()> {
