@@ -16,6 +16,7 @@ mod others;
 mod precision;
 mod runner;
 mod session;
+mod source;
 mod steps;
 mod timetable;
 
@@ -30,5 +31,6 @@ pub use measure::{GivenSizes, MeasureRequest, Test};
 pub use options::{Changes, Congestion, read_bounded, read_endpoints, read_file, read_text};
 pub(crate) use precision::imprecise;
 pub(crate) use session::LocalRunner;
+pub(crate) use source::RunSource;
 pub use steps::{KeptBatch, KeptChanges, find_rule, keep};
 pub use timetable::Gaps;

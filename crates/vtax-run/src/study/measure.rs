@@ -186,8 +186,9 @@ impl MeasureRequest {
         }
     }
 
-    pub(crate) fn check(&self) -> Result<(), Stop> {
-        self.wanted(KnownPath { mtu: MeasureRequest::ANY_MTU, ipv6: false }).map(drop)
+    /// The study that it becomes, as far as it doesn't depend on the path. Refuses what no path can carry.
+    pub(crate) fn anywhere(&self) -> Result<Study, Stop> {
+        self.study(KnownPath { mtu: MeasureRequest::ANY_MTU, ipv6: false }).or_input()
     }
 
     /// The guarded paths. One for which no first end is named begins where the measured path does.

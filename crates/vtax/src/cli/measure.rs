@@ -21,7 +21,7 @@ use vtax_model::{
     workload::Warmup,
 };
 use vtax_run::{
-    Conditions, Job, Work,
+    Conditions, Job, NewRun, Work,
     study::{GivenSizes, MeasureRequest, Test},
 };
 use vtax_wire::ssh;
@@ -250,15 +250,15 @@ pub(crate) fn measure(args: MeasureArgs, places: &Locations, server: Option<Serv
 
 impl MeasureArgs {
     pub(super) fn job(&self) -> Result<Job, Stop> {
-        let work = match self.disks.asked(&self.sampling, self.ends.within.as_ref())? {
-            Some(asked) => Work::Disks(Box::new(asked)),
-            None => Work::Measure(Box::new(self.asked()?)),
+        let new = match self.disks.asked(&self.sampling, self.ends.within.as_ref())? {
+            Some(asked) => NewRun::Disks(Box::new(asked)),
+            None => NewRun::Measure(Box::new(self.asked()?)),
         };
         let (directory, pins) = (self.sampling.dir.clone(), self.ends.pinned.pin.clone());
         // It builds no guests; those that it measures are already running.
         let (label, command) = (self.labelled.label(), run::words());
         let conditions = Conditions { directory, pins, kernel: None, server_cables: false, label, command };
-        Ok(Job { work, conditions })
+        Ok(Job { work: Work::New(new), conditions })
     }
 
     fn asked(&self) -> Result<MeasureRequest, Stop> {

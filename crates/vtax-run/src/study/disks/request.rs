@@ -43,10 +43,6 @@ pub struct DiskRequest {
 }
 
 impl DiskRequest {
-    pub(crate) fn check(&self) -> Result<(), Stop> {
-        self.wanted().map(drop)
-    }
-
     pub(crate) fn wanted(&self) -> Result<ChangedStudy, Stop> {
         let study = self.study().or_input()?;
         let DiskRequest { quick, seed, stopping, metric, .. } = *self;

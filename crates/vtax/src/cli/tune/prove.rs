@@ -18,7 +18,7 @@ use vtax_model::{
     workload::Warmup,
 };
 use vtax_run::{
-    Conditions, FinishedJob, Job, Locations, RanJob, Work,
+    Conditions, FinishedJob, Job, Locations, NewRun, RanJob, Work,
     study::{GivenSizes, KeptBatch, KeptChanges, MeasureRequest, Test, find_rule, keep},
 };
 use vtax_store::Store;
@@ -229,7 +229,7 @@ fn finish(closing: &Closing, ran: &RunReadings, places: &Locations) -> Result<Ex
 /// Returns the run in which each step is tested separately. A complete run is not measured again.
 fn first_run(args: &ProveArgs, places: &Locations) -> Result<(RunReadings, Option<RanJob>), Stop> {
     let work = match &args.tried.resume {
-        None => Work::Measure(Box::new(args.request()?)),
+        None => Work::New(NewRun::Measure(Box::new(args.request()?))),
         Some(id) => {
             let run = Store::open(&places.state_dir()?)?.load(id)?;
             margin(&run.header)?;
@@ -415,7 +415,7 @@ fn confirm(
     // A change that helps must not be lost here by chance, and few steps are left, so it gets more rounds.
     let asked = MeasureRequest::trying(header, steps.clone(), closing.goal(closing.show.halved(), 1.0 - FIRST));
     // Its endpoints use the CPUs of the first run.
-    let ran = measured(Work::Measure(Box::new(asked)), Pins::default(), header.label.clone(), places)?;
+    let ran = measured(Work::New(NewRun::Measure(Box::new(asked))), Pins::default(), header.label.clone(), places)?;
     if ran.error.is_some() || ran.run.state != RunState::Complete {
         return Ok(Err(ran));
     }
