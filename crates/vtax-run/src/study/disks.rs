@@ -9,7 +9,6 @@ use std::{
     collections::BTreeMap,
     fs::File,
     path::PathBuf,
-    rc::Rc,
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -52,7 +51,7 @@ use crate::{
     stop::{Blamed, Coded, Stop, and_then},
 };
 use by_agent::{AgentFio, MeasuredGuest, RowInside};
-use elsewhere::{RowPlace, place_of};
+use elsewhere::RowPlace;
 pub use request::DiskRequest;
 
 /// The disks of one row.
@@ -60,12 +59,13 @@ struct RowTargets {
     row: Row,
     /// As the user named them.
     names: Vec<DiskPlace>,
+    place: RowPlace,
     /// Disks on this machine, without a domain's own.
     targets: Vec<DiskTarget>,
     /// The guest that measures them, and what it calls them; none if this machine does.
     inside: Option<RowInside>,
     /// The zone in which this machine measures them, if it is one.
-    zone: Option<Rc<ZoneOfDisks>>,
+    zone: Option<ZoneOfDisks>,
 }
 
 /// The disks of a run.
@@ -107,11 +107,12 @@ impl MeasuredDisks {
         for row in available(&header.study, &header.unavailable) {
             let names = disks.of(row).0.clone();
             let (mut targets, inside, zone) = Default::default();
-            if place_of(row, &names, destroy).or_input()? == RowPlace::Domain {
-                found.rows.push(RowTargets { row, names, targets, inside, zone });
+            let place = RowPlace::of(row, &names, destroy).or_input()?;
+            let Some(paths) = place.paths() else {
+                found.rows.push(RowTargets { row, names, place, targets, inside, zone });
                 continue;
-            }
-            let paths: Vec<PathBuf> = names.iter().map(path_here).collect::<Result<_, _>>().or_input()?;
+            };
+            let paths: Vec<PathBuf> = paths.iter().map(absolute).collect::<Result<_, _>>().or_input()?;
             for test in tests(header, row) {
                 let used = used(&paths, &test);
                 targets.extend(target::check(used, &test, destroy).or_input()?.into_iter().skip(targets.len()));
@@ -121,7 +122,7 @@ impl MeasuredDisks {
                     *size = test.used().max(*size);
                 }
             }
-            found.rows.push(RowTargets { row, names, targets, inside, zone });
+            found.rows.push(RowTargets { row, names, place, targets, inside, zone });
         }
         if found.rows.iter().any(|row| !row.targets.is_empty()) {
             found.fio.version().or_infrastructure()?;
@@ -187,7 +188,7 @@ impl MeasuredDisks {
 
     pub(super) fn records(&self, header: &RunHeader) -> Result<Vec<DiskPathRecord>, Stop> {
         let mut records = Vec::new();
-        for RowTargets { row, names, targets, inside, zone } in &self.rows {
+        for RowTargets { row, names, targets, inside, zone, .. } in &self.rows {
             if let Some((program, seen)) = inside.as_ref().and_then(|inside| inside.seen.as_ref()) {
                 records.extend(names.iter().zip(seen).map(|(name, path)| DiskPathRecord {
                     method: *row,
@@ -331,14 +332,8 @@ fn tests(header: &RunHeader, row: Row) -> impl Iterator<Item = DiskTest> {
     header.study.cells.iter().filter_map(of_disk)
 }
 
-/// A zone has the files of this machine.
-fn path_here(disk: &DiskPlace) -> miette::Result<PathBuf> {
-    match disk {
-        DiskPlace::Here(path) | DiskPlace::Zone { path, .. } => {
-            std::path::absolute(path).coded("disk-unusable", || format!("finding {}", path.display()))
-        }
-        DiskPlace::Domain { .. } => Err(miette!(code = "defect", "{disk} is not a disk of this machine")),
-    }
+fn absolute(path: &PathBuf) -> miette::Result<PathBuf> {
+    std::path::absolute(path).coded("disk-unusable", || format!("finding {}", path.display()))
 }
 
 /// The disks of a row that a test is over.
