@@ -24,7 +24,7 @@ pub use arrange::topology;
 pub use clock::minutes;
 pub(crate) use clock::seconds;
 pub use disks::DiskRequest;
-pub use draft::{available, unavailable};
+pub use draft::{available, random_seed, unavailable};
 pub use dry_run::{PlannedRun, dry_run};
 pub(crate) use ends::{Agent, EndpointConnector, lookup};
 pub use measure::{GivenSizes, MeasureRequest, Test};

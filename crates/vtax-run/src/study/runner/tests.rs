@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use vtax_model::{
     measurement::EndReport,
     method::{IoMethod, Unsupported},
-    run::{Environment, PartialRecord, Placement, UnavailableRow},
+    run::{PartialRecord, RunHeader, UnavailableRow},
     workload::TestKind,
 };
 use vtax_stats::{Confidence, StoppingRule, Width, histogram::Histogram};
@@ -113,29 +113,7 @@ impl EventSink for Shelf {
 fn fresh(study: &str, samples: u32) -> RunReadings {
     let mut study = vtax_synthetic::study(study);
     study.plan.samples = samples;
-    let header = vtax_model::run::RunHeader {
-        id: "test".into(),
-        started: String::new(),
-        plan: study.plan,
-        path_plan: study.path,
-        study,
-        quick: false,
-        seed: 42,
-        stopping: None,
-        metric: None,
-        unsettled: None,
-        margin: None,
-        environment: Environment::default(),
-        placement: Placement::default(),
-        unavailable: Vec::new(),
-        paths: Vec::new(),
-        disks: Vec::new(),
-        ends: Vec::new(),
-        label: Default::default(),
-        command: Default::default(),
-        imported: None,
-        steps: Vec::new(),
-    };
+    let header = RunHeader { seed: 42, ..RunHeader::plain("test".into(), String::new(), study) };
     RunReadings::begun(header)
 }
 
