@@ -102,7 +102,7 @@ const TAX: [Column; 9] = [
     ("tax_pairs", One(|l| text(l.tax?.pairs))),
 ];
 
-/// What was added to the cost later.
+/// Details of the cost, in later columns.
 const TAX_DETAIL: [Column; 5] = [
     ("tax_at_most", One(|l| text(l.tax?.at_most?))),
     ("tax_delta", Interval(|l| delta(l.tax?.delta?))),

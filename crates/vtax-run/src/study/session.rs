@@ -83,7 +83,7 @@ struct PreparedRun {
     shortfalls: Vec<String>,
 }
 
-/// What is told before the first sample.
+/// Lines to print before the first sample.
 struct PlanOutlook {
     lines: Vec<String>,
     /// True if the first rounds are to tell the rest.
@@ -153,7 +153,7 @@ impl RunSetup<'_> {
         Ok(PreparedRun { needs_pilot: outlook.needs_pilot, ..prepared })
     }
 
-    /// What the plan can show, by what the store knows. Chooses the rounds if vtax is to choose them.
+    /// Detectable difference of the plan, from earlier runs. Chooses the rounds if vtax is to choose them.
     fn outlook(&self, header: &mut RunHeader) -> Result<PlanOutlook, Stop> {
         let forecast = PlanForecast::of(header, self.store)?;
         forecast.settle(header)?;

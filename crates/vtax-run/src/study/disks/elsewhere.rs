@@ -59,7 +59,7 @@ pub(super) enum RowPlace {
 }
 
 impl RowPlace {
-    /// What is on the disks of domains can't be seen from here, so they are measured only if it may be lost.
+    /// Disks of domains are measured only if their contents may be lost, which can't be seen from here.
     pub(super) fn of(row: Row, names: &[DiskPlace], destroy: bool) -> miette::Result<RowPlace> {
         let Some(first) = names.first() else { return Ok(RowPlace::Here(Vec::new())) };
         let mut place = RowPlace::without_disks(first);

@@ -9,7 +9,7 @@ use vtax_model::{
 
 use super::{DiskSampler, NetSampler, SampleError, Settings};
 
-/// What takes the samples of a run.
+/// Sampler of a run, by the kind of its path.
 pub(crate) enum Sampler<'a> {
     Net(&'a mut dyn NetSampler),
     Disks(&'a mut dyn DiskSampler),
