@@ -8,7 +8,7 @@ use crate::{
     metric::{CostUnit, MetricFamily, SampleFigure},
     result::Disturbance,
     run::{
-        EndLocation, EndRecord, Environment, GuestCpu, HostCpu, OtherPrograms, PairRecord, Placement, RttFigures,
+        EndLocation, EndRecord, GuestCpu, HostCpu, OtherPrograms, PairRecord, RttFigures,
         RunHeader, Sample, UnavailableRow,
     },
     study::{SamplingPlan, Study},
