@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod analysis;
 pub mod cell;
 pub mod cpus;

@@ -49,7 +49,7 @@ pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use others::OtherPrograms;
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 pub use placement_note::PlacementNote;
-pub use precision::{ruled_figures, stopping_outcome};
+pub use precision::{stopping_figures, stopping_outcome};
 pub use progress::RunProgress;
 pub(crate) use reading::pairs;
 pub use reading::{CpuReading, EndCpuReading, EndReading, RttReading, SampleReading};

@@ -218,6 +218,7 @@ fn columns(of_disks: bool) -> Vec<(String, Value)> {
             columns.push((figure.name().to_owned(), Estimated(figure)));
         }
     }
+    // Metrics that were added later.
     let later = Metric::secondary().filter(|metric| *metric != Metric::Cpu);
     columns.extend(later.flat_map(of_metric));
     if !of_disks {

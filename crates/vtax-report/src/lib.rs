@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advice;
 mod answer;
 mod bars;
 mod blocks;
@@ -56,6 +57,7 @@ use blocks::Reported;
 use serde::Serialize;
 use vtax_model::result::ResultDocument;
 
+pub use advice::{advice, advice_page};
 pub use brief::in_brief;
 use html::{Article, PageLink};
 pub use vtax_plot::{Chart, PlotError};

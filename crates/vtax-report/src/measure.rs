@@ -3,9 +3,10 @@
 
 use vtax_model::{
     cell::{Arm, Cell},
-    metric::{FigureUnit, Metric, SampleFigure, UnitEstimate},
+    metric::{FigureUnit, Metric, SampleFigure},
     result::{
         CellRecord, CellStatus, CpuAtEnds, Estimate, FileSummary, ResultDocument, RttSummary, RttTimes, SummaryRecord,
+        UnitEstimate,
     },
     run::{CpuReading, EndCpuReading},
     study::Row as CellRow,

@@ -11,6 +11,8 @@
 //! 4. [`holm()`]: the correction for many simultaneous comparisons.
 //! 5. [`judge_family`]: "slower", "faster", "not significant", "≤ x % worse" or "too noisy to tell".
 //!
+//! [`BoundedMean`] has intervals that hold for several figures at the same time, for comparisons with targets.
+//!
 //! [`Steady`] detects the end of a warm-up; [`StoppingRule`] is netperf's rule for the end of sampling, which is a
 //! precision, not a verdict.
 //!
@@ -39,6 +41,7 @@ pub mod pooled;
 mod preference;
 mod resampled;
 mod signed_rank;
+pub mod simultaneous;
 pub mod steady;
 pub mod stopping;
 mod student;
@@ -58,6 +61,7 @@ pub use p_value::{PValue, Significance};
 pub use paired::{Pair, PairedTax};
 pub use pooled::PooledPercentiles;
 pub use preference::Preference;
+pub use simultaneous::BoundedMean;
 pub use steady::Steady;
 pub use stopping::{Decision, StoppingRule, Width};
 pub use summary::{Spread, Summary, median};

@@ -1,5 +1,6 @@
 //! The command line: its parser, and one module per command.
 
+mod advise;
 mod agent;
 mod arguments;
 #[cfg(test)]
@@ -111,6 +112,14 @@ enum Verb {
     Report(report::ReportArgs),
     /// Browse results and watch runs in a browser on this machine
     Ui(ui::UiArgs),
+    /// Find the I/O methods that meet requirements, from measurements on this machine
+    ///
+    /// A method meets a target if the whole interval of its figure does. Figures are those of stored runs on this
+    /// machine, with its kernel, MTU and accelerator, of as many guests as required. What was not measured remains
+    /// open, with the command that decides it; `--measure` runs these commands.
+    ///
+    /// The exit status is 0 if a method meets all requirements, 1 if none is shown to, and 69 if nothing was measured.
+    Advise(Box<advise::AdviseArgs>),
     /// Check, apply, prove and revert network tuning
     #[command(subcommand)]
     Tune(tune::TuneVerb),
@@ -177,6 +186,10 @@ impl Verb {
                 code = "option-not-for-this",
                 "results of runs on an emulated server are stored on this machine, with all others: omit --server"
             ))),
+            Verb::Advise(_) => Err(Stop::input(miette::miette!(
+                code = "option-not-for-this",
+                "an emulated server shows function, not speed, so its figures are no advice: omit --server"
+            ))),
             Verb::Server(_) | Verb::Keeper | Verb::TuningGuard { .. } => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
                 "cannot create an emulated server in another one: omit --server and use vtax server up [SPEC]"
@@ -234,6 +247,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Results(verb) => results::results(verb, places),
         Verb::Report(args) => report::report(&args, places),
         Verb::Ui(args) => ui::ui(&args, places),
+        Verb::Advise(args) => advise::advise(&args, places),
         Verb::Tune(verb) => tune::tune(&verb, places),
         Verb::Agent(verb) => agent::agent(verb, places),
         Verb::Explain(args) => explain::explain(&args),

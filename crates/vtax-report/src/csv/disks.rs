@@ -1,6 +1,9 @@
 //! Columns of a run of disks, without those that apply only to networks.
 
-use vtax_model::metric::{FigureUnit, SampleFigure, UnitEstimate};
+use vtax_model::{
+    metric::{FigureUnit, SampleFigure},
+    result::UnitEstimate,
+};
 
 use super::{Column, Estimated, Interval, Line, One, RUN, STATUS, TAX, TAX_DETAIL, estimate, name, percentile, text};
 use crate::{

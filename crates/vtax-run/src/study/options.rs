@@ -1,15 +1,14 @@
 //! Changes to a study.
 
+mod congestion;
+
 use std::{
-    fmt,
     fs::File,
     io::{self, Read as _},
-    str::FromStr,
 };
 
 use miette::{Context, bail, miette};
 use serde::{Deserialize, Serialize};
-use serde_with::{DeserializeFromStr, SerializeDisplay};
 use vtax_model::{
     cell::{Cell, CellTest, Instrument},
     disk::{DiskSet, TargetCount},
@@ -17,7 +16,7 @@ use vtax_model::{
     located::Source,
     method::DomainKind,
     metric::Metric,
-    options::{CongestionControl, Idle, OptionError},
+    options::Idle,
     run::Goal,
     spelling::suggestion,
     study::{Row, SamplingPlan, SamplingPlanError, Slices, Study, StudyNetwork, StudySubject, is_lab_file},
@@ -30,6 +29,7 @@ use vtax_wire::limits::{LimitError, Load};
 
 use super::{draft::mtus_of, runner::label};
 use crate::stop::{Blamed, Coded, Stop};
+pub use congestion::Congestion;
 
 /// The largest file of a study, a lab or endpoints. The built-in ones have some KiB.
 const FILE_MOST: ByteSize = ByteSize(1 << 20);
@@ -89,27 +89,6 @@ pub struct Changes {
     /// Metric that `stopping` and `goal` refer to, in place of each test's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
-}
-
-/// A congestion control by its name, or none for `system`, the machine's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
-pub struct Congestion(pub Option<CongestionControl>);
-
-impl fmt::Display for Congestion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(name) => name.fmt(f),
-            None => f.write_str("system"),
-        }
-    }
-}
-
-impl FromStr for Congestion {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Self, OptionError> {
-        if text == "system" { Ok(Congestion(None)) } else { Ok(Congestion(Some(text.parse()?))) }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -14,7 +14,7 @@ use miette::miette;
 use vtax_model::{
     cell::{Arm, Cell, Turn, pass_orders},
     disk::DiskTest,
-    run::{Failure, Figures, PartialRecord, RunReadings, RunState, Sample, SampleReading, ruled_figures},
+    run::{Failure, Figures, PartialRecord, RunReadings, RunState, Sample, SampleReading, stopping_figures},
     study::{Row, StepName},
     units::{Mtu, Span},
     workload::{TestSpec, WorkloadSizes},
@@ -409,7 +409,7 @@ impl Rounds<'_, '_> {
         }
         let study = &self.run.header.study;
         let answering = study.answering();
-        let mut figures = ruled_figures(self.run);
+        let mut figures = stopping_figures(self.run);
         figures.retain(|cell, _| study.cells[*cell].instrument == answering);
         figures.values().all(|values| !matches!(rule.decide(values), Ok(Decision::Continue)))
     }

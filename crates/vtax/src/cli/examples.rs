@@ -7,7 +7,7 @@ const EXIT_STATUSES: &str = "\
 Exit status:
   0    Success
   1    A study ran, but cells failed, or --confidence or --show was not reached;
-       or a comparison exceeded --fail-above
+       or a comparison exceeded --fail-above; or no method meets the requirements
   2    Invalid input; nothing was changed
   69   This machine lacks a requirement
   130  Interrupted by Ctrl-C; stored samples are kept";
@@ -356,6 +356,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("vtax ui", "print an address for a browser on this machine"),
             ("vtax ui --port 8080", "use a fixed port, e.g. for an SSH tunnel"),
+        ],
+    ),
+    (
+        "advise",
+        &[
+            ("vtax advise --guests 12 --p99 150us --migrate live", "compare the methods with three requirements"),
+            ("vtax advise --bandwidth 2G --vlan --measure --budget 20m", "measure what is open, then answer"),
+            ("vtax advise --file required.toml --html advice.html", "write a page; requirements from a file"),
         ],
     ),
     ("completions", &[("vtax completions bash", "save as ~/.local/share/bash-completion/completions/vtax")]),

@@ -20,6 +20,7 @@ Measure     run          Run or resume a study
 Results     results      Manage stored results
             report       Create a report: HTML, charts, text or data
             ui           Browse results and watch runs
+            advise       Find the I/O methods that meet requirements
 Host        tune         Check, apply, prove and revert tuning
             io           List PCI devices and manage virtual functions
             lab          Manage labs: hosts, wires, zones and guests

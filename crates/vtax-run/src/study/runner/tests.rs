@@ -313,7 +313,7 @@ fn cells_are_compared_by_what_their_test_is_for() {
     let mut run = fresh("demo", 1);
     go(&mut run, &mut Machine::new(|_, _| Ok(2.0)));
     let cells = &run.header.study.cells;
-    for (index, values) in ruled_figures(&run) {
+    for (index, values) in stopping_figures(&run) {
         let expected = match cells[index].kind() {
             TestKind::Rr => 2000.0,
             _ => 0.004,
