@@ -2,6 +2,7 @@
 
 mod arrange;
 mod cabling;
+mod chosen_rounds;
 mod clock;
 mod disks;
 mod draft;
@@ -21,6 +22,7 @@ mod steps;
 mod timetable;
 
 pub use arrange::topology;
+pub use chosen_rounds::ChosenRounds;
 pub use clock::minutes;
 pub(crate) use clock::seconds;
 pub use disks::DiskRequest;

@@ -10,8 +10,8 @@ use crate::{
     metric::{CostUnit, MetricFamily, SampleFigure},
     result::Disturbance,
     run::{
-        EndLocation, EndRecord, GuestCpu, HostCpu, OtherPrograms, PairRecord, RttFigures,
-        RunHeader, Sample, UnavailableRow,
+        EndLocation, EndRecord, GuestCpu, HostCpu, OtherPrograms, PairRecord, RttFigures, RunHeader, Sample,
+        UnavailableRow,
     },
     study::{SamplingPlan, Study},
     units::Span,

@@ -18,6 +18,7 @@ use vtax_model::{
 use super::{
     arrange::topology,
     cabling::{cabling, of_guests_only},
+    chosen_rounds::ChosenRounds,
     clock,
     options::ChangedStudy,
 };
@@ -34,10 +35,11 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         let ours = wanted.study.endpoints().is_empty();
         return Err(if ours { Stop::infrastructure(error) } else { Stop::input(error) });
     }
-    let seed = wanted.seed.map_or_else(random_seed, Ok).or_infrastructure()?;
+    let seed = wanted.rounds.seed.map_or_else(random_seed, Ok).or_infrastructure()?;
     let lot = random_seed().or_infrastructure()? as u16;
     let id = format!("{}-{}-{lot:04x}", wanted.study.id, clock::compact());
-    let ChangedStudy { study, plan, path_plan, quick, stopping, metric, goal, .. } = wanted;
+    let ChangedStudy { study, plan, path_plan, rounds } = wanted;
+    let ChosenRounds { quick, goal, stopping, metric, .. } = rounds;
     Ok(RunHeader {
         plan,
         path_plan,

@@ -22,7 +22,7 @@ use vtax_model::{
 };
 use vtax_run::{
     Conditions, Job, NewRun, Work,
-    study::{GivenSizes, MeasureRequest, Test},
+    study::{ChosenRounds, GivenSizes, MeasureRequest, Test},
 };
 use vtax_wire::ssh;
 
@@ -270,16 +270,11 @@ impl MeasureArgs {
             sizes: self.what.sizes.given()?,
             gaps: distinct("gap", &self.load.gap)?.into_iter().map(|gap| gap.0).collect(),
             options: self.options(),
-            samples: self.sampling.rounds(),
+            rounds: self.sampling.chosen_rounds()?,
             sampling: self.sampling.plan(),
-            quick: self.sampling.quick,
-            seed: self.sampling.seed,
-            stopping: self.sampling.precision.rule()?,
-            metric: self.sampling.precision.metric.0,
             steps: Vec::new(),
             guarded: Vec::new(),
             instrument: Instrument::System,
-            goal: None,
             margin: None,
             placed_as: None,
         })
@@ -454,8 +449,15 @@ impl Sampling {
         SamplingPlan { samples: 0, duration, warmup: self.warmup.unwrap_or(STEADY), slices: None, limit: None }
     }
 
-    fn rounds(&self) -> Option<u32> {
-        self.samples.or(self.quick.then_some(QUICK_SAMPLES))
+    fn chosen_rounds(&self) -> Result<ChosenRounds, Stop> {
+        Ok(ChosenRounds {
+            quick: self.quick,
+            samples: self.samples.or(self.quick.then_some(QUICK_SAMPLES)),
+            goal: None,
+            stopping: self.precision.rule()?,
+            metric: self.precision.metric.0,
+            seed: self.seed,
+        })
     }
 }
 

@@ -19,7 +19,7 @@ use vtax_model::{
 };
 use vtax_run::{
     Conditions, FinishedJob, Job, Locations, NewRun, RanJob, Work,
-    study::{GivenSizes, KeptBatch, KeptChanges, MeasureRequest, Test, find_rule, keep},
+    study::{ChosenRounds, GivenSizes, KeptBatch, KeptChanges, MeasureRequest, Test, find_rule, keep},
 };
 use vtax_store::Store;
 use vtax_tune::{ChangeRisk, RULES};
@@ -307,16 +307,15 @@ impl ProveArgs {
             sizes: GivenSizes::default(),
             gaps: vec![None],
             options: TestOptions::default(),
-            samples: None,
+            rounds: ChosenRounds {
+                goal: Some(self.closing.goal(self.closing.show, FIRST)),
+                seed: self.seed,
+                ..ChosenRounds::default()
+            },
             sampling: self.sampling(),
-            quick: false,
-            seed: self.seed,
-            stopping: None,
-            metric: None,
             steps: self.tried.steps()?,
             guarded: self.guarded()?,
             instrument: self.mode,
-            goal: Some(self.closing.goal(self.closing.show, FIRST)),
             margin: Some(self.margin),
             placed_as: None,
         })
