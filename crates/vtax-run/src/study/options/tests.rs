@@ -1,5 +1,6 @@
 use vtax_model::{
     endpoint::{Control, End},
+    run::Goal,
     workload::Workload,
 };
 
