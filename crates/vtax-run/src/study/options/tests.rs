@@ -109,7 +109,7 @@ fn what_is_asked_for_of_sparc_t7_1_changes_its_plan_as_the_machine_runs() {
         (wanted.plan.samples, wanted.path_plan.map(|plan| plan.samples))
     };
     assert_eq!(plans(of_path.clone()), (20, Some(9)), "nothing else is measured");
-    assert_eq!(plans(Changes { rounds: short(), ..of_path }), (12, Some(9)));
+    assert_eq!(plans(Changes { rounds: ChosenRounds { quick: true, ..of(9) }, ..of_path }), (12, Some(9)));
 }
 
 #[test]
