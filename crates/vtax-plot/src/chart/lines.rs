@@ -7,7 +7,7 @@ use crate::{
     sheet,
 };
 
-/// Line of a chart.
+/// Points of a method or a sample, which a line joins.
 #[derive(Clone, Debug, Default)]
 pub struct ChartLine {
     /// Label in the legend, e.g. the method or the sample.
