@@ -7,6 +7,7 @@ mod bench;
 mod ldm;
 mod measure;
 mod private;
+mod size;
 
 use std::{fs, process::Command};
 

@@ -28,6 +28,7 @@ pub mod published;
 pub mod result;
 pub mod run;
 pub mod server;
+pub mod size;
 pub mod spelling;
 pub mod station;
 pub mod study;

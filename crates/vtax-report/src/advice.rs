@@ -13,7 +13,6 @@ use super::{
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value, View},
 };
 
-/// Returns the view of an advice.
 pub fn advice(report: &AdviceReport) -> View {
     let (alike, rows) = grouped(report);
     let mut parts = vec![SectionPart::Table(methods(report, rows))];

@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod confidence;
+pub mod crossing;
 pub mod difference;
 pub mod error;
 pub mod floor;
@@ -39,6 +40,7 @@ pub mod paired;
 pub mod planning;
 pub mod pooled;
 mod preference;
+pub mod regression;
 mod resampled;
 mod signed_rank;
 pub mod simultaneous;
@@ -52,6 +54,7 @@ pub mod verdict;
 mod walsh;
 
 pub use confidence::Confidence;
+pub use crossing::{Crossing, CrossingError, LoadResponse};
 pub use difference::LogDifference;
 pub use error::{Side, StatsError};
 pub use floor::NoiseFloor;
@@ -61,6 +64,7 @@ pub use p_value::{PValue, Significance};
 pub use paired::{Pair, PairedTax};
 pub use pooled::PooledPercentiles;
 pub use preference::Preference;
+pub use regression::{LinearFit, LinearPrediction, RegressionError, RegressionRow};
 pub use simultaneous::BoundedMean;
 pub use steady::Steady;
 pub use stopping::{Decision, StoppingRule, Width};

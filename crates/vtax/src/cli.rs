@@ -27,6 +27,7 @@ mod results;
 mod run;
 mod server;
 mod shell;
+mod size;
 mod studies;
 mod tune;
 mod ui;
@@ -120,6 +121,8 @@ enum Verb {
     ///
     /// The exit status is 0 if a method meets all requirements, 1 if none is shown to, and 69 if nothing was measured.
     Advise(Box<advise::AdviseArgs>),
+    /// Size an I/O domain: cores and memory for a load, from measured costs
+    Size(Box<size::SizeArgs>),
     /// Check, apply, prove and revert network tuning
     #[command(subcommand)]
     Tune(tune::TuneVerb),
@@ -182,7 +185,7 @@ impl Verb {
             Verb::Ldm(args) => Ok(Some(args.stay())),
             // Virtual functions are created to be used afterwards.
             Verb::Io(verb) if !matches!(verb, io::IoVerb::List(_)) => Ok(Some(Stay::Kept)),
-            Verb::Results(_) | Verb::Report(_) | Verb::Ui(_) => Err(Stop::input(miette::miette!(
+            Verb::Results(_) | Verb::Report(_) | Verb::Ui(_) | Verb::Size(_) => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
                 "results of runs on an emulated server are stored on this machine, with all others: omit --server"
             ))),
@@ -248,6 +251,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Report(args) => report::report(&args, places),
         Verb::Ui(args) => ui::ui(&args, places),
         Verb::Advise(args) => advise::advise(&args, places),
+        Verb::Size(args) => size::size(&args, places),
         Verb::Tune(verb) => tune::tune(&verb, places),
         Verb::Agent(verb) => agent::agent(verb, places),
         Verb::Explain(args) => explain::explain(&args),

@@ -29,7 +29,6 @@ pub(super) const FIRST_ROUNDS: u32 = 20;
 pub struct DecidingCommand {
     /// Built-in study.
     pub study: &'static str,
-    /// Row of the method.
     pub row: Row,
     /// Row to compare it with.
     pub baseline: Row,
@@ -43,7 +42,6 @@ pub struct DecidingCommand {
     pub mtu: Option<Mtu>,
     /// Cable between real NICs, which methods of PCI devices require.
     pub cable: Option<Cable>,
-    /// Rounds.
     pub rounds: u32,
     /// Expected run time.
     pub seconds: f64,

@@ -82,7 +82,6 @@ pub struct MeasuredFigure {
     pub value: BoundedMean,
     /// Guests that were measured at the same time.
     pub guests: u32,
-    /// Run that has it.
     pub run: String,
     /// Time of the run, in seconds since 1970.
     pub at: i64,

@@ -19,7 +19,6 @@ use crate::{
 /// Everything that advice is derived from.
 #[derive(Debug, Clone, Copy)]
 pub struct AdviceInput<'a> {
-    /// Requirements.
     pub requirements: &'a Requirements,
     /// Hardware of the machine.
     pub inventory: &'a Inventory,

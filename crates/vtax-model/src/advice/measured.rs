@@ -26,7 +26,6 @@ const KB: f64 = 1024.0;
 /// Requirements, and the machine for which findings may stand.
 #[derive(Debug, Clone, Copy)]
 pub struct WantedEvidence<'a> {
-    /// Requirements.
     pub requirements: &'a Requirements,
     /// Machine, kernel and accelerator. All that depends on the cell is taken from each finding.
     pub machine: &'a EvidenceSetting,

@@ -86,9 +86,7 @@ pub enum RequiredAvailability {
 pub enum RequiredDevice {
     /// A NIC.
     Net,
-    /// A disk.
     Disk,
-    /// A console.
     Console,
     /// Any other PCI device, such as a host bus adapter of a tape drive.
     Pci,
@@ -113,14 +111,12 @@ pub struct RequirementOptions {
     pub iops: Option<RequestRate>,
     /// Most host CPU time of all guests together, in cores.
     pub host_cpu_at_most: Option<f64>,
-    /// Migration.
     pub migrate: Option<RequiredMigration>,
     /// Least exclusive part of the system or of the hardware.
     pub isolation: Option<Isolation>,
     /// Types of devices; a NIC by default.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub device: Vec<RequiredDevice>,
-    /// Availability.
     pub availability: Option<RequiredAvailability>,
     /// Adding and removing devices while the guests run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -161,7 +157,6 @@ impl Requirements {
         self.0.guests.unwrap_or(1)
     }
 
-    /// Returns the types of devices that are required.
     pub fn devices(&self) -> Vec<RequiredDevice> {
         match (self.0.device.as_slice(), self.0.iops) {
             ([], Some(_)) => vec![RequiredDevice::Disk],

@@ -42,7 +42,6 @@ pub(super) enum RuleAnswer {
 /// Requirement that a method cannot meet.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Exclusion {
-    /// Requirement.
     pub requirement: Requirement,
     /// Requirement in words, e.g. `live migration`.
     pub required: String,

@@ -15,7 +15,6 @@ use crate::method::{MethodVariant, Unsupported};
 /// Answer to the question which methods meet the requirements.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AdviceReport {
-    /// Requirements.
     pub requirements: Requirements,
     /// Targets of figures, in column order.
     pub targets: Vec<FigureTarget>,
@@ -28,10 +27,8 @@ pub struct AdviceReport {
 /// Method with its verdict.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AdviceRow {
-    /// Method.
     #[serde(serialize_with = "as_text")]
     pub variant: MethodVariant,
-    /// Verdict.
     #[serde(flatten)]
     pub verdict: AdviceVerdict,
     /// Figures of the required quantities, for each target; `None` if there is none.
@@ -98,9 +95,7 @@ impl AdviceVerdict {
 /// Requirement about which nothing can be said yet.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OpenQuestion {
-    /// Requirement.
     pub requirement: Requirement,
-    /// Cause.
     #[serde(flatten)]
     pub cause: OpenCause,
     /// Reason why no command decides it, if none does.
@@ -145,11 +140,9 @@ pub struct ComparedFigure {
     pub interval: Option<[f64; 2]>,
     /// Guests that were measured at the same time.
     pub guests: u32,
-    /// Run that has it.
     pub run: String,
     /// Age of the run in seconds.
     pub age: u64,
-    /// Relation to its target.
     pub relation: TargetRelation,
 }
 

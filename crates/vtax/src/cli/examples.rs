@@ -260,6 +260,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "size",
+        &[
+            ("vtax size --net 10G --pps 1.5M --iops 40k", "propose a size from stored runs"),
+            ("vtax size --net 10G --measure --to ldm:mars", "measure the costs in a guest first"),
+            ("vtax size --net 10G --measure --to ldm:mars --dry-run", "print the measurements and their time"),
+        ],
+    ),
+    (
         "methods",
         &[
             ("vtax methods", "list methods and availability"),
