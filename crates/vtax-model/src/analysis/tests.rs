@@ -10,8 +10,8 @@ use crate::{
     metric::{CostUnit, MetricFamily, SampleFigure},
     result::Disturbance,
     run::{
-        EndLocation, EndRecord, Environment, GuestCpu, HostCpu, OtherPrograms, PairRecord, Placement, RttFigures,
-        RunHeader, Sample, UnavailableRow,
+        EndLocation, EndRecord, GuestCpu, HostCpu, OtherPrograms, PairRecord, RttFigures, RunHeader, Sample,
+        UnavailableRow,
     },
     study::{SamplingPlan, Study},
     units::Span,
@@ -28,32 +28,12 @@ pub(super) fn analyse(run: &Run) -> ResultDocument {
 /// deterministic jitter of up to 1 %.
 pub(crate) fn demo_run() -> Run {
     let study = crate::study::tests::plain();
-    let header = RunHeader {
-        id: "demo-test".into(),
-        started: "2026-01-01T00:00:00Z".into(),
-        plan: study.plan,
-        path_plan: study.path,
-        study,
-        quick: false,
-        seed: 1,
-        stopping: None,
-        metric: None,
-        unsettled: None,
-        margin: None,
-        environment: Environment::default(),
-        placement: Placement::default(),
-        unavailable: vec![UnavailableRow {
-            method: "ipvlan".parse().expect("a row"),
-            unsupported: Unsupported { why: "no module".into(), remedy: "load it".into() },
-        }],
-        paths: Vec::new(),
-        disks: Vec::new(),
-        ends: Vec::new(),
-        label: Default::default(),
-        command: Default::default(),
-        imported: None,
-        steps: Vec::new(),
-    };
+    let unavailable = vec![UnavailableRow {
+        method: "ipvlan".parse().expect("a row"),
+        unsupported: Unsupported { why: "no module".into(), remedy: "load it".into() },
+    }];
+    let plain = RunHeader::plain("demo-test".into(), "2026-01-01T00:00:00Z".into(), study);
+    let header = RunHeader { seed: 1, unavailable, ..plain };
     let mut run = Run { header, state: RunState::Complete, wall_seconds: 1.0, samples: vec![], failures: vec![] };
     for round in 1..=run.header.plan.samples {
         run.samples.extend(round_of(&run.header, round));

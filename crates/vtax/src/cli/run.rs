@@ -16,7 +16,7 @@ use vtax_model::{
     study::Study,
 };
 use vtax_report::{self as report, Format};
-use vtax_run::{Conditions, FinishedJob, Job, RanJob, Work, study};
+use vtax_run::{Conditions, FinishedJob, Job, NewRun, RanJob, Work, study};
 use vtax_store::Store;
 
 use super::Locations;
@@ -223,7 +223,7 @@ impl RunArgs {
             (Some(study), None) => {
                 let endpoints = endpoints.as_deref().map(study::read_endpoints).transpose()?.unwrap_or_default();
                 let changes = Box::new(changes.changes(endpoints)?);
-                Work::Study { study: Box::new(read_study(&study)?), changes }
+                Work::New(NewRun::Study { study: Box::new(read_study(&study)?), changes })
             }
             (None, None) => unreachable!("clap asks for a study or --resume"),
         };

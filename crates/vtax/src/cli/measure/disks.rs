@@ -62,7 +62,7 @@ impl DiskArgs {
         Ok(Some(DiskRequest {
             rows: self.on_host(within)?,
             tests: distinct("disk-test", tests)?,
-            samples: sampling.rounds(),
+            rounds: sampling.chosen_rounds()?,
             sampling: SamplingPlan {
                 samples: 0,
                 duration: sampling.duration.unwrap_or(duration),
@@ -70,10 +70,6 @@ impl DiskArgs {
                 slices: None,
                 limit: None,
             },
-            quick: sampling.quick,
-            seed: sampling.seed,
-            stopping: sampling.precision.rule()?,
-            metric: sampling.precision.metric.0,
             destroy_data: self.destroy_data,
         }))
     }
