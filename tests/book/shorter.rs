@@ -47,9 +47,10 @@ const RULES: [Rule; 15] = [
 
 /// Verbs without a rule that change nothing but files of the sandbox, and namespaces that they make. A verb is run only
 /// if it is known, because the test is root and a page may name one that changes the machine.
-const HARMLESS: [&str; 18] = [
+const HARMLESS: [&str; 19] = [
     "--version",
     "--state",
+    "advise",
     "agent probe",
     "completions",
     "explain",

@@ -7,6 +7,7 @@ mod bench;
 mod ldm;
 mod measure;
 mod private;
+mod size;
 
 use std::{fs, process::Command};
 
@@ -300,6 +301,36 @@ fn a_trend_is_told_and_wrong_questions_are_refused() {
     let rm: Vec<&str> = ["results", "rm"].into_iter().chain(rest.iter().map(String::as_str)).collect();
     bench.vtax(&rm);
     insta::assert_snapshot!("trend_too_few", refused(&["--study", "demo"]));
+}
+
+#[test]
+fn advice_refuses_requirements_that_nothing_could_meet() {
+    let refused = |words: &str| Bench::new().refused(&words.split(' ').collect::<Vec<_>>());
+    for (words, told) in [
+        ("advise", "error[no-requirements]: nothing is required"),
+        ("advise --p50 200us --p99 100us", "error[options-clash]: p50 200us conflicts with p99 100us"),
+        ("advise --bandwidth 2G --rate-limit 1G", "error[options-clash]: rate-limit"),
+        ("advise --device console --vlan", "only NICs have VLANs"),
+        ("advise --guests 0", "error[out-of-range]: invalid guests 0: use at least 1"),
+        ("advise --p99 0s", "no method takes no time"),
+        ("advise --host-cpu-at-most 0", "above 0"),
+        ("advise --host-cpu-at-most two", "write a number of cores"),
+        ("advise --bandwidth 0", "--bandwidth"),
+        ("advise --iops 0", "--iops"),
+        ("advise --p99 150", "--p99"),
+        ("advise --migrate cold", "live"),
+        ("advise --p99 1ms --budget 1m", "--measure"),
+        ("advise --file no.toml", "--file: reading no.toml"),
+        ("advise --p99 1ms --server emulated", "omit --server"),
+    ] {
+        let text = refused(words);
+        assert!(text.contains(told), "{words}: {text}");
+    }
+    let bench = Bench::new().with("required.toml", "guests = 12\nlatency = \"1ms\"\n");
+    let text = bench.refused(&["advise", "--file", "required.toml"]);
+    assert!(text.contains("required.toml:2:") && text.contains("latency"), "{text}");
+    let text = bench.refused(&["advise", "--file", "required.toml", "--p99", "1ms"]);
+    assert!(text.contains("cannot be used with"), "{text}");
 }
 
 #[test]

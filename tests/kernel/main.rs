@@ -2,6 +2,7 @@
 //!
 //! Needs root. Every lab is made of namespaces of its own; no test touches a link of the machine.
 
+mod advice;
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
 mod bench;
@@ -36,6 +37,7 @@ mod reboots;
 mod remote;
 mod results;
 mod rootless;
+mod size_proofs;
 mod studies;
 mod system_boots;
 #[path = "../transcript.rs"]

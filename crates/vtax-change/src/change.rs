@@ -16,6 +16,7 @@ use crate::{
     host::HostAccess,
     knob::{
         AnyValueChange, ChangeReceipt, FoundValue, ValueChange,
+        cpuset::{CpusetGroup, CpusetHierarchy, GroupPresence, ThreadCpuset},
         driver::{LinkDriver, LinkFeature, OnOff},
         irq::IrqAffinity,
         kept::{KeptChange, KeptLine},
@@ -43,6 +44,8 @@ pub enum Change {
     Feature(ValueChange<LinkFeature>),
     Driver(ValueChange<LinkDriver>),
     Thread(ValueChange<ThreadAffinity>),
+    CpusetGroup(ValueChange<CpusetGroup>),
+    ThreadCpuset(ValueChange<ThreadCpuset>),
     Kept(KeptChange),
 }
 
@@ -123,6 +126,30 @@ impl Change {
         ValueChange::plan(knob, host, cpus.clone()).map(Change::Thread)
     }
 
+    /// Makes a group below this one that confines threads to these CPUs.
+    pub fn plan_cpuset_group(
+        host: &mut HostAccess,
+        hierarchy: &CpusetHierarchy,
+        group: &str,
+        cpus: &CpuSet,
+    ) -> Result<Change, ChangeError> {
+        let knob = CpusetGroup::below(hierarchy, group, cpus)?;
+        ValueChange::plan(knob, host, GroupPresence::Present).map(Change::CpusetGroup)
+    }
+
+    /// Moves a thread to the group that [`Change::plan_cpuset_group`] makes below its own.
+    pub fn plan_thread_cpuset(
+        host: &mut HostAccess,
+        hierarchy: &CpusetHierarchy,
+        process: ProcessId,
+        tid: Pid,
+        cpus: &CpuSet,
+    ) -> Result<Change, ChangeError> {
+        let knob = ThreadCpuset::find(host, hierarchy, process, tid)?;
+        let confined = knob.confined(host, cpus)?;
+        ValueChange::plan(knob, host, confined).map(Change::ThreadCpuset)
+    }
+
     /// Persists another change across reboots, by a line in one of vtax's files.
     pub fn plan_kept(host: &mut HostAccess, line: KeptLine, value: &str, keeps: Change) -> Result<Change, ChangeError> {
         KeptChange::plan(line, host, value, keeps).map(Change::Kept)
@@ -180,6 +207,8 @@ impl Change {
             Change::Feature(change) => change,
             Change::Driver(change) => change,
             Change::Thread(change) => change,
+            Change::CpusetGroup(change) => change,
+            Change::ThreadCpuset(change) => change,
             Change::Kept(change) => change,
         }
     }

@@ -1,5 +1,6 @@
 //! Single values of the machine: changing and restoring them.
 
+pub(crate) mod cpuset;
 pub(crate) mod driver;
 pub(crate) mod irq;
 pub(crate) mod kept;

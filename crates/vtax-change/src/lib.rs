@@ -1,4 +1,4 @@
-//! Changes of a machine's settings: kernel settings, files of sysfs, interrupts, links and threads.
+//! Changes of a machine's settings: kernel settings, files of sysfs, interrupts, links, threads and cpusets.
 //!
 //! A [`Change`] is a step of a [journal](vtax_journal). It has the previous value, which was read when the change was
 //! planned, so that value is on disk before the new one is written. Then:
@@ -33,6 +33,7 @@ pub use journal::{
 };
 pub use knob::{
     ChangeReceipt, FoundValue, Knob, ValueChange,
+    cpuset::{CpusetGroup, CpusetHierarchy, CpusetVersion, GroupPresence, ThreadCpuset, ThreadPlacement},
     driver::{LinkDriver, LinkFeature, OnOff},
     irq::IrqAffinity,
     kept::{KeptChange, KeptLine, KeptText},

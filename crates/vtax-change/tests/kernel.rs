@@ -2,10 +2,12 @@
 
 use std::{
     fs,
-    process::{Child, Command},
+    io::{BufRead, BufReader, Write},
+    process::{Child, Command, Stdio},
+    sync::Mutex,
 };
 
-use vtax_change::{Change, ChangeError, HostAccess, LinkAt, NamespaceRef};
+use vtax_change::{Change, ChangeError, CpusetHierarchy, HostAccess, LinkAt, NamespaceRef};
 use vtax_journal::{Journal, Step, StepCause, Undone};
 use vtax_model::cpus::CpuSet;
 use vtax_sys::{
@@ -13,7 +15,7 @@ use vtax_sys::{
     ethtool::DriverSetting,
     netlink::{IfName, LinkChange, LinkKind, NewLink, NewTap, Rtnl},
     netns::NetNs,
-    process::{Pid, ProcessId},
+    process::{Pid, ProcessId, Signal},
 };
 
 fn name(text: &str) -> IfName {
@@ -253,6 +255,70 @@ fn a_thread_that_has_ended_and_one_with_its_number_are_left_alone() {
     assert_eq!(change.undo(None, host).unwrap(), Undone::AlreadyGone);
     let error = Change::plan_thread(host, id, id.pid, &first_cpu()).expect_err("it has ended").to_string();
     assert_eq!(error, format!("cannot find thread {} of process {}", id.pid, id.pid));
+}
+
+/// A process makes one group at a time, and both tests are this process.
+static ONE_GROUP: Mutex<()> = Mutex::new(());
+
+/// The group of a thread in the tree of cpusets.
+fn cpuset(sets: &CpusetHierarchy, id: ProcessId) -> String {
+    sets.group_of(&mut host(), id, id.pid).unwrap().expect("it runs")
+}
+
+/// A group and a thread in it are one batch, so a killed process's next one restores both.
+#[test]
+fn a_thread_is_confined_to_a_cpuset_with_what_it_starts_and_set_free() {
+    let _alone = ONE_GROUP.lock();
+    let (lab, host) = (Lab::new(), &mut host());
+    let sets = CpusetHierarchy::find(host).unwrap().expect("this kernel has cpusets");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "read line; sleep 60 & echo $!; wait"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    let (id, all) = (ProcessId::of(Pid(shell.id())).unwrap(), cpu::allowed_cpus().unwrap());
+    let before = cpuset(&sets, id);
+    assert!(sets.can_confine(&before), "{before}");
+    let group = Change::plan_cpuset_group(host, &sets, &before, &first_cpu()).unwrap();
+    let moved = Change::plan_thread_cpuset(host, &sets, id, id.pid, &first_cpu()).unwrap();
+    let mut journal = lab.create();
+    let batch = journal.execute(vec![group.clone(), moved], host).unwrap();
+    assert_eq!(cpuset(&sets, id), format!("{}/vtax-confined-{}", before.trim_end_matches('/'), Pid::own()));
+    assert_eq!(cpu::thread_cpus(id.pid).unwrap(), Some(first_cpu()));
+    writeln!(shell.stdin.take().unwrap()).unwrap();
+    let mut line = String::new();
+    BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let child = ProcessId::of(Pid(line.trim().parse().unwrap())).unwrap();
+    assert_eq!(cpu::thread_cpus(child.pid).unwrap(), Some(first_cpu()));
+    drop(journal);
+
+    let mut journal = Journal::<Change>::open(&lab.folder.path().join("journals"), "tuning").unwrap();
+    assert_eq!(journal.undo_batch(batch, host).unwrap().reverted, 2);
+    for id in [id, child] {
+        assert_eq!((cpuset(&sets, id), cpu::thread_cpus(id.pid).unwrap()), (before.clone(), Some(all.clone())));
+    }
+    let found = group.found(host).unwrap();
+    assert_eq!((found.value.as_deref(), found.is_ours), (Some("absent"), false));
+    for id in [child, id] {
+        id.signal(Signal::KILL).unwrap();
+    }
+    shell.wait().unwrap();
+}
+
+/// An affinity inside the group's CPUs is replaced, and is there again afterwards.
+#[test]
+fn the_affinity_of_a_confined_thread_is_restored() {
+    let _alone = ONE_GROUP.lock();
+    let (lab, host, sleeper) = (Lab::new(), &mut host(), Sleeper::new());
+    let sets = CpusetHierarchy::find(host).unwrap().expect("this kernel has cpusets");
+    let (id, all) = (sleeper.id(), cpu::allowed_cpus().unwrap());
+    cpu::pin_thread(id.pid, &first_cpu()).unwrap();
+    let before = cpuset(&sets, id);
+    let group = Change::plan_cpuset_group(host, &sets, &before, &all).unwrap();
+    let moved = Change::plan_thread_cpuset(host, &sets, id, id.pid, &all).unwrap();
+    let mut journal = lab.create();
+    let batch = journal.execute(vec![group, moved], host).unwrap();
+    assert_eq!(cpu::thread_cpus(id.pid).unwrap(), Some(all));
+    journal.undo_batch(batch, host).unwrap();
+    assert_eq!((cpuset(&sets, id), cpu::thread_cpus(id.pid).unwrap()), (before, Some(first_cpu())));
 }
 
 /// Planning reads only; no interrupt of the machine is moved here.

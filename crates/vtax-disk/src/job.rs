@@ -141,6 +141,7 @@ impl FioJob {
     fn measure(&self) -> Vec<(&'static str, String)> {
         let mut list = self.load();
         list.extend(direction(&self.test));
+        list.extend(rate(&self.test));
         list.extend([
             ("time_based", "1".into()),
             ("runtime", milliseconds(self.test.duration)),
@@ -211,6 +212,15 @@ fn direction(test: &DiskTest) -> Vec<(&'static str, String)> {
     list
 }
 
+/// fio limits each job, and its reads and writes separately.
+fn rate(test: &DiskTest) -> Option<(&'static str, String)> {
+    let each = test.rate?.get() / test.jobs.get();
+    let reads = (f64::from(each) * f64::from(test.reads.get()) / 100.0).round() as u32;
+    // 0 would be no limit.
+    let [reads, writes] = [reads, each.saturating_sub(reads)].map(|limit| limit.max(1));
+    Some(("rate_iops", format!("{reads},{writes}")))
+}
+
 fn number(on: bool) -> String {
     u8::from(on).to_string()
 }
@@ -268,6 +278,14 @@ mod tests {
         let load = arguments("sequential:reads=0,block=1MiB,jobs=4,range=10MiB,engine=psync", false);
         assert!(load.contains("--bs=1048576 --size=2097152 --ioengine=psync --iodepth=1 --numjobs=4"), "{load}");
         assert!(load.contains("--offset_increment=2097152 --rw=write --time_based"), "{load}");
+    }
+
+    #[test]
+    fn a_rate_is_divided_among_jobs_reads_and_writes() {
+        let mixed = arguments("random:reads=60,jobs=4,rate=20000", false);
+        assert!(mixed.contains("--rwmixread=60 --rate_iops=3000,2000 --time_based=1"), "{mixed}");
+        assert!(arguments("random:rate=500", false).contains("--rw=randread --rate_iops=500,1 "));
+        assert!(!arguments("random:rate=500", true).contains("rate_iops"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use idle::IdleStates;
 
 pub(crate) use cpu::node_cpus;
 pub use cpu_ticks::CpuTicks;
-pub use guests::{HostGuest, HostThread};
+pub use guests::{HostGuest, HostThread, guests};
 pub use host::{FrequencyPolicy, HostFacts, LiveNics, NicSource};
 pub use interrupts::{HostInterrupt, InterruptCpus};
 pub use link_files::LinkSource;

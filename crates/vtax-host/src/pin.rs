@@ -7,12 +7,14 @@
 mod machine;
 #[cfg(test)]
 mod tests;
+mod whole_cores;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use vtax_model::cpus::CpuSet;
 
 pub use machine::{Cpu, Machine};
+pub use whole_cores::WholeCores;
 
 /// The endpoints on this machine, and their path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

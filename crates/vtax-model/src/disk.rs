@@ -16,7 +16,7 @@ mod user;
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
-pub use amounts::{BlockSize, JobCount, QueueDepth, ReadShare, TargetCount};
+pub use amounts::{BlockSize, DiskRate, JobCount, QueueDepth, ReadShare, TargetCount};
 pub use attach::{DiskAttach, DiskAttachError, DiskDevice, HostAio};
 pub use error::DiskTestError;
 pub use identity::{BlockIdentity, DiskCache, DiskIdentity, FilesystemIdentity, LowerBlock, WriteCache};
@@ -42,6 +42,8 @@ pub struct DiskTest {
     pub jobs: JobCount,
     /// Disks (LUNs) that every job spreads its I/Os over.
     pub targets: TargetCount,
+    /// I/Os per second at most; as many as possible if absent.
+    pub rate: Option<DiskRate>,
     /// Size of the used range of each disk, from its start.
     pub range: ByteSize,
     /// I/O engine.
@@ -65,6 +67,7 @@ impl Default for DiskTest {
             depth: QueueDepth::ONE,
             jobs: JobCount::ONE,
             targets: TargetCount::ONE,
+            rate: None,
             range: ByteSize(1 << 30),
             engine: DiskEngine::IoUring,
             direct: true,
@@ -85,6 +88,9 @@ impl DiskTest {
         match self {
             _ if self.engine.is_blocking() && self.depth > QueueDepth::ONE => {
                 Err(DiskTestError::DepthOfBlocking { engine: self.engine, depth: self.depth })
+            }
+            DiskTest { rate: Some(rate), .. } if rate.get() < jobs.get() => {
+                Err(DiskTestError::RateTooLow { rate: *rate, jobs })
             }
             _ if range.0 < self.least_range() => {
                 Err(DiskTestError::RangeTooSmall { range, least: ByteSize(self.least_range()), jobs, block })

@@ -8,6 +8,6 @@ mod standing;
 #[cfg(test)]
 mod tests;
 
-pub use finding::{ANALYSIS_VERSION, EvidenceFinding, EvidenceTax, findings};
+pub use finding::{ANALYSIS_VERSION, EvidenceFinding, EvidenceRate, EvidenceTax, findings};
 pub use setting::EvidenceSetting;
 pub use standing::{Standing, StandingObjection, StandingSeverity, standing};

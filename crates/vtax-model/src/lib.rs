@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod analysis;
 pub mod cell;
 pub mod cpus;
@@ -27,6 +28,7 @@ pub mod published;
 pub mod result;
 pub mod run;
 pub mod server;
+pub mod size;
 pub mod spelling;
 pub mod station;
 pub mod study;

@@ -4,6 +4,7 @@ mod capability;
 mod family;
 mod table;
 mod variant;
+mod vf_migration;
 
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -14,6 +15,7 @@ pub use capability::{
 };
 pub use family::{Advice, Family};
 pub use variant::{MethodVariant, VirtioPath};
+pub use vf_migration::VfMigration;
 
 use crate::spelling::there_are;
 

@@ -1,12 +1,13 @@
 //! Metrics: a table with one entry for each, which analysis, stopping rules, tables, CSV,
 //! pages and Markdown ask.
 //!
-//! A new metric is a variant of [`Metric`] with an entry in `METRICS`, and of [`SampleFigure`] with an entry in its
+//! A new metric is a variant of [`Metric`] with an entry in `metric/table.rs`, and of [`SampleFigure`] with an entry in its
 //! table if no sample has the figure yet.
 
 mod figure;
 mod names;
 mod percentile;
+mod table;
 mod unit;
 
 use strum::VariantArray;
@@ -14,12 +15,13 @@ use strum::VariantArray;
 pub use figure::{FigureValues, ObservedCpu, SampleFigure};
 pub use names::{CostUnit, Metric};
 pub use percentile::SamplePercentile;
-pub use unit::{FigureUnit, UnitEstimate};
+pub use unit::FigureUnit;
 
 use crate::{
     run::Figures,
     workload::{TestKind, WorkUnit},
 };
+use table::{ColumnHead, METRICS, MetricEntry, MetricWords, Scale};
 use vtax_stats::Preference;
 
 /// Metrics that are judged together. Each family has tables and a correction by Holm of its own.
@@ -33,275 +35,6 @@ pub enum MetricFamily {
     Percentiles,
     /// CPU time of the hosts.
     HostCpu,
-}
-
-/// A metric as it is measured in tests of one kind of work.
-#[derive(Clone, Copy)]
-struct Scale {
-    /// Where a sample has its value.
-    figure: SampleFigure,
-    /// Unit of its costs.
-    cost: CostUnit,
-    /// Without a test and a unit: `CPU time`. None if each test has words of its own for it.
-    alone: Option<&'static str>,
-}
-
-struct MetricEntry {
-    metric: Metric,
-    /// In documents and at the head of columns for programs.
-    name: &'static str,
-    /// Unit of its values in tables for programs, if no test is judged by it.
-    column: &'static str,
-    direction: Preference,
-    family: MetricFamily,
-    /// Its value in the unit of its costs.
-    in_unit: fn(f64) -> f64,
-    /// For transactions, and for bytes.
-    scales: [Scale; 2],
-    words: MetricWords,
-}
-
-struct MetricWords {
-    /// Noun of the comparison, e.g. `round trip`.
-    noun: &'static str,
-    /// Exact definition of the measured quantity.
-    described: &'static str,
-    /// The title of a table before the test, if that isn't the test's own quantity.
-    title: Option<Title>,
-    /// Another figure of the same samples that tables tell beside it, and the head of its column.
-    beside: Option<(SampleFigure, &'static str)>,
-    /// The head of a column of its values.
-    head: Head,
-    /// Around the size of a rise: what takes so much `longer`.
-    more: [&'static str; 2],
-    /// Around the size of a fall.
-    less: [&'static str; 2],
-}
-
-/// Owner of the CPU time.
-struct Title {
-    network: &'static str,
-    disk: &'static str,
-}
-
-enum Head {
-    /// The test's own quantity: `RTT`.
-    Test,
-    /// The unit, which says enough.
-    Unit,
-    Word(&'static str),
-}
-
-/// One entry for each, in the order of the variants.
-const METRICS: [MetricEntry; Metric::COUNT] = [
-    MetricEntry {
-        metric: Metric::Rtt,
-        name: "rtt",
-        column: "rtt",
-        direction: Preference::LowerIsBetter,
-        family: MetricFamily::Speed,
-        in_unit: std::convert::identity,
-        scales: [Scale::judged(SampleFigure::Rtt, CostUnit::Microseconds); 2],
-        words: MetricWords {
-            noun: "round trip",
-            described: "mean round trip",
-            title: None,
-            beside: None,
-            head: Head::Test,
-            more: ["takes", "longer"],
-            less: ["takes", "less time"],
-        },
-    },
-    MetricEntry {
-        metric: Metric::Response,
-        name: "response",
-        column: "response",
-        direction: Preference::LowerIsBetter,
-        family: MetricFamily::Speed,
-        in_unit: std::convert::identity,
-        scales: [Scale::judged(SampleFigure::Rtt, CostUnit::Microseconds); 2],
-        words: MetricWords {
-            noun: "response time",
-            described: "mean response time of an I/O",
-            title: None,
-            beside: Some((SampleFigure::Iops, "I/Os/s")),
-            head: Head::Test,
-            more: ["takes", "longer"],
-            less: ["takes", "less time"],
-        },
-    },
-    MetricEntry {
-        metric: Metric::Goodput,
-        name: "goodput",
-        column: "goodput",
-        direction: Preference::HigherIsBetter,
-        family: MetricFamily::Speed,
-        in_unit: ns_per_kb,
-        scales: [Scale::judged(SampleFigure::Goodput, CostUnit::NanosecondsPerKb); 2],
-        words: MetricWords {
-            noun: "goodput",
-            described: "goodput at the receiver",
-            title: None,
-            beside: None,
-            head: Head::Unit,
-            more: ["has", "more bandwidth"],
-            less: ["has", "less bandwidth"],
-        },
-    },
-    MetricEntry {
-        metric: Metric::Throughput,
-        name: "throughput",
-        column: "throughput",
-        direction: Preference::HigherIsBetter,
-        family: MetricFamily::Speed,
-        in_unit: |megabytes_per_s| ns_per_kb(megabytes_per_s * 8.0),
-        scales: [Scale::judged(SampleFigure::Throughput, CostUnit::NanosecondsPerKb); 2],
-        words: MetricWords {
-            noun: "bandwidth of the disk",
-            described: "bytes read and written per second",
-            title: None,
-            beside: None,
-            head: Head::Unit,
-            more: ["has", "more bandwidth"],
-            less: ["has", "less bandwidth"],
-        },
-    },
-    MetricEntry {
-        metric: Metric::Real,
-        name: "real",
-        column: "real",
-        direction: Preference::LowerIsBetter,
-        family: MetricFamily::Speed,
-        in_unit: std::convert::identity,
-        scales: [Scale::judged(SampleFigure::Real, CostUnit::Seconds); 2],
-        words: MetricWords {
-            noun: "elapsed",
-            described: "elapsed time of a file transfer",
-            title: None,
-            beside: None,
-            head: Head::Unit,
-            more: ["takes", "longer"],
-            less: ["takes", "less time"],
-        },
-    },
-    MetricEntry {
-        metric: Metric::Cpu,
-        name: "cpu",
-        column: "cpu_threads",
-        direction: Preference::LowerIsBetter,
-        family: MetricFamily::Cpu,
-        in_unit: std::convert::identity,
-        scales: [
-            Scale {
-                alone: Some("CPU time per transaction"),
-                ..Scale::judged(SampleFigure::ThreadsPerTransaction, CostUnit::Microseconds)
-            },
-            Scale { alone: Some("CPU time"), ..Scale::judged(SampleFigure::ThreadsPerKb, CostUnit::NanosecondsPerKb) },
-        ],
-        words: MetricWords {
-            noun: "CPU",
-            described: "CPU time of both endpoints' threads",
-            title: Some(Title { network: "CPU of both endpoints' threads", disk: "CPU of fio's threads" }),
-            beside: None,
-            head: Head::Word("CPU"),
-            more: ["takes", "more CPU time"],
-            less: ["takes", "less CPU time"],
-        },
-    },
-    MEDIAN,
-    MetricEntry {
-        metric: Metric::P99,
-        name: "p99",
-        column: "p99_us_of_samples",
-        scales: [Scale::judged(SampleFigure::P99, CostUnit::Microseconds); 2],
-        words: MetricWords {
-            noun: "p99",
-            described: "99th percentile of the times of a sample's transactions",
-            title: Some(Title { network: "99th percentile", disk: "99th percentile of the response time" }),
-            head: Head::Word("p99"),
-            more: ["takes", "longer at the 99th percentile"],
-            less: ["takes", "less time at the 99th percentile"],
-            ..MEDIAN.words
-        },
-        ..MEDIAN
-    },
-    MetricEntry {
-        metric: Metric::P999,
-        name: "p999",
-        column: "p999_us_of_samples",
-        scales: [Scale::judged(SampleFigure::P999, CostUnit::Microseconds); 2],
-        words: MetricWords {
-            noun: "p99.9",
-            described: "99.9th percentile of the times of a sample's transactions",
-            title: Some(Title { network: "99.9th percentile", disk: "99.9th percentile of the response time" }),
-            head: Head::Word("p99.9"),
-            more: ["takes", "longer at the 99.9th percentile"],
-            less: ["takes", "less time at the 99.9th percentile"],
-            ..MEDIAN.words
-        },
-        ..MEDIAN
-    },
-    MetricEntry {
-        metric: Metric::HostCpu,
-        name: "host_cpu",
-        column: "host_cpu",
-        direction: Preference::LowerIsBetter,
-        family: MetricFamily::HostCpu,
-        in_unit: std::convert::identity,
-        scales: [
-            Scale {
-                alone: Some("Host CPU time per transaction"),
-                ..Scale::judged(SampleFigure::HostPerTransaction, CostUnit::Microseconds)
-            },
-            Scale {
-                alone: Some("Host CPU time"),
-                ..Scale::judged(SampleFigure::HostPerKb, CostUnit::NanosecondsPerKb)
-            },
-        ],
-        words: MetricWords {
-            noun: "host CPU",
-            described: "CPU time of the hosts for both endpoints",
-            title: Some(Title { network: "CPU of the hosts for both endpoints", disk: "CPU of the host" }),
-            beside: None,
-            head: Head::Word("host CPU"),
-            more: ["takes", "more CPU time of the host"],
-            less: ["takes", "less CPU time of the host"],
-        },
-    },
-];
-
-/// The other percentiles differ from the median in figure and words.
-const MEDIAN: MetricEntry = MetricEntry {
-    metric: Metric::P50,
-    name: "p50",
-    column: "p50_us_of_samples",
-    direction: Preference::LowerIsBetter,
-    family: MetricFamily::Percentiles,
-    in_unit: std::convert::identity,
-    scales: [Scale::judged(SampleFigure::P50, CostUnit::Microseconds); 2],
-    words: MetricWords {
-        noun: "median",
-        described: "median time of a sample's transactions",
-        title: Some(Title { network: "Median", disk: "Median response time" }),
-        beside: None,
-        head: Head::Word("p50"),
-        more: ["takes", "longer at the median"],
-        less: ["takes", "less time at the median"],
-    },
-};
-
-const _: () = {
-    let mut index = 0;
-    while index < Metric::COUNT {
-        assert!(METRICS[index].metric as usize == index, "each entry stands at its variant");
-        index += 1;
-    }
-};
-
-impl Scale {
-    const fn judged(figure: SampleFigure, cost: CostUnit) -> Scale {
-        Scale { figure, cost, alone: None }
-    }
 }
 
 impl Metric {
@@ -439,9 +172,9 @@ impl Metric {
     /// The head of a column of its values in this unit: `RTT`, `Mb/s`.
     pub fn head(self, test: TestKind, unit: &'static str) -> &'static str {
         match self.entry().words.head {
-            Head::Test => test.quantity().short,
-            Head::Unit => unit,
-            Head::Word(word) => word,
+            ColumnHead::Test => test.quantity().short,
+            ColumnHead::Unit => unit,
+            ColumnHead::Word(word) => word,
         }
     }
 

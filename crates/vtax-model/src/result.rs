@@ -4,6 +4,7 @@ mod ends;
 mod estimates;
 mod host_cpu;
 mod tax;
+mod unit_estimate;
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -12,12 +13,13 @@ pub use ends::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures,
 pub use estimates::FigureEstimates;
 pub use host_cpu::{GuestClock, HostCpuSummary};
 pub use tax::{Delta, FloorRecord, TaxRecord};
+pub use unit_estimate::UnitEstimate;
 
 use crate::{
     cell::{Cell, Instrument},
     foreign::ForeignText,
     guest::Flavour,
-    metric::{Metric, SampleFigure, UnitEstimate},
+    metric::{Metric, SampleFigure},
     published::PublishedFigure,
     run::{
         DiskPathRecord, Environment, Failure, ImportedFrom, PathRecord, Placement, RowEnds, RunState, SampleReading,

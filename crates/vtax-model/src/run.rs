@@ -49,7 +49,7 @@ pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use others::OtherPrograms;
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 pub use placement_note::PlacementNote;
-pub use precision::{ruled_figures, stopping_outcome};
+pub use precision::{stopping_figures, stopping_outcome};
 pub use progress::RunProgress;
 pub(crate) use reading::pairs;
 pub use reading::{CpuReading, EndCpuReading, EndReading, RttReading, SampleReading};
@@ -197,6 +197,33 @@ pub struct ImportedFrom {
 }
 
 impl RunHeader {
+    /// A run of a study by its own plan, of which nothing else is said.
+    pub fn plain(id: String, started: String, study: Study) -> RunHeader {
+        RunHeader {
+            id,
+            started,
+            plan: study.plan,
+            path_plan: study.path,
+            study,
+            quick: false,
+            seed: 0,
+            stopping: None,
+            metric: None,
+            unsettled: None,
+            environment: Environment::default(),
+            placement: Placement::default(),
+            unavailable: Vec::new(),
+            paths: Vec::new(),
+            disks: Vec::new(),
+            ends: Vec::new(),
+            label: ForeignText::default(),
+            command: ForeignText::default(),
+            imported: None,
+            steps: Vec::new(),
+            margin: None,
+        }
+    }
+
     /// Caveat for each figure.
     pub fn caveat(&self) -> Option<String> {
         let imported = |from: &ImportedFrom| format!("measured by {}, not by vtax", from.program);

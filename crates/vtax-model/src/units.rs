@@ -256,7 +256,7 @@ impl FromStr for BitRate {
 }
 
 /// Digits with at most one point among them: no sign, no exponent, no `inf`.
-fn decimal(text: &str) -> Option<f64> {
+pub(crate) fn decimal(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if plain { text.parse().ok() } else { None }
 }

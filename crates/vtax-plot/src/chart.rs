@@ -3,6 +3,7 @@
 mod bars;
 mod differences;
 mod distribution;
+mod lines;
 mod scaling;
 mod scatter;
 mod stacked;
@@ -15,10 +16,11 @@ pub use self::{
     bars::{Bar, Bars},
     differences::{Differences, Effect, Judgement},
     distribution::{Distribution, Percentiles},
-    scaling::{Scaling, ScalingLine, ScalingPoint},
+    lines::{ChartLine, ChartPoint},
+    scaling::Scaling,
     scatter::{Scatter, ScatterPoint},
     stacked::{Stacked, StackedRow},
-    time_series::{Moment, TimeLine, TimeSeries},
+    time_series::TimeSeries,
     trend::{Trend, TrendChange, TrendLine, TrendRun},
 };
 use crate::measured::Heading;

@@ -41,9 +41,8 @@ mod svg;
 mod tests;
 
 pub use chart::{
-    Bar, Bars, Chart, Differences, Distribution, Effect, Judgement, Moment, Percentiles, Scaling, ScalingLine,
-    ScalingPoint, Scatter, ScatterPoint, Stacked, StackedRow, TimeLine, TimeSeries, Trend, TrendChange, TrendLine,
-    TrendRun,
+    Bar, Bars, Chart, ChartLine, ChartPoint, Differences, Distribution, Effect, Judgement, Percentiles, Scaling,
+    Scatter, ScatterPoint, Stacked, StackedRow, TimeSeries, Trend, TrendChange, TrendLine, TrendRun,
 };
 pub use error::PlotError;
 pub use measured::{Heading, Measured, Quantity, Reach};

@@ -32,16 +32,6 @@ pub(crate) fn sheet(height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -
     sheet
 }
 
-/// Intervals of lines as bands, from the field of the encoding up to `h`. Null if no line has one.
-pub(crate) fn band(mut encoding: Value, opacity: Value, rows: Vec<Value>) -> Value {
-    if rows.is_empty() {
-        return Value::Null;
-    }
-    encoding["y2"] = json!({"field": "h"});
-    encoding["opacity"] = opacity;
-    json!({"data": data(rows), "mark": "area", "encoding": encoding})
-}
-
 /// Wraps text to lines that fit a phone.
 fn wrapped(text: &str) -> Vec<String> {
     const LONGEST_LINE: usize = 60;

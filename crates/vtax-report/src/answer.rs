@@ -11,7 +11,7 @@ use vtax_model::{
 use vtax_stats::Verdict;
 
 use super::{
-    blocks::{BlockCells, blocks, distinct},
+    blocks::{BlockCells, Reported, distinct},
     column_unit::{sized, sized_estimate},
     labels,
     number::{bound, brief_change, brief_interval, three_digits},
@@ -32,18 +32,16 @@ const UNCONFIRMED: &str = " not significant after Holm";
 const MARK: &str = "*";
 
 /// Returns the answer in the measurement mode that answers the question; with `all`, in every mode.
-pub(crate) fn section(document: &ResultDocument, all: bool) -> Option<Section> {
-    let blocks = blocks(document);
-    let mut instruments: Vec<Instrument> = document.instruments();
-    let several = instruments.len() > 1;
-    instruments.truncate(if all { instruments.len() } else { 1 });
-    let of_instrument = |instrument: &Instrument| {
-        let mine: Vec<&BlockCells<'_>> = blocks.iter().filter(|block| block.instrument == *instrument).collect();
-        let name = several.then(|| words::of_instrument(*instrument));
-        Effects::of(document, &mine).map(|effects| effects.parts(name, all)).unwrap_or_default()
+pub(crate) fn section(report: &Reported<'_>, all: bool) -> Option<Section> {
+    let mut modes = report.modes();
+    let several = modes.len() > 1;
+    modes.truncate(if all { modes.len() } else { 1 });
+    let of_mode = |(mode, blocks): &(Instrument, Vec<&BlockCells<'_>>)| {
+        let name = several.then(|| words::of_instrument(*mode));
+        Effects::of(report.document, blocks).map(|effects| effects.parts(name, all)).unwrap_or_default()
     };
-    let parts: Vec<SectionPart> = instruments.iter().flat_map(of_instrument).collect();
-    Section::new("", if parts.is_empty() { levels(document) } else { parts })
+    let parts: Vec<SectionPart> = modes.iter().flat_map(of_mode).collect();
+    Section::new("", if parts.is_empty() { levels(report.document) } else { parts })
 }
 
 /// Returns the first MTU if the intervals of the costs at all other MTUs overlap with those at the first, or if the

@@ -44,24 +44,38 @@ impl Swept {
     }
 }
 
-pub(crate) fn blocks(document: &ResultDocument) -> Vec<BlockCells<'_>> {
-    // The titles of the sections already name the differences between measurement modes, and an option that only one
-    // transport has makes no difference between cells that are compared.
-    let varying = |medium, instrument| {
-        let alike = |cell: &&Cell| (cell.medium(), cell.instrument) == (medium, instrument);
-        words::varying(document.cells.iter().map(|record| &record.cell).filter(alike))
-    };
-    let key = |cell: &Cell| (cell.medium(), cell.parallel(), Swept::of(&cell.block()), cell.instrument);
-    let by_block = grouped(document.cells.iter().map(|record| (key(&record.cell), record)));
-    let block = |((medium, parallel, swept_by, instrument), cells)| {
-        let varying = varying(medium, instrument);
-        let (swept, sizes_swept) = (false, false);
-        let block = BlockCells { instrument, medium, parallel, swept_by, swept, sizes_swept, varying, cells };
-        let beside = || document.cells.iter().map(|record| &record.cell).filter(|cell| block.is_beside(cell));
-        let (swept, sizes_swept) = (beside().next().is_some(), beside().any(|cell| block.has_other_sizes(cell)));
-        BlockCells { swept, sizes_swept, ..block }
-    };
-    by_block.into_iter().map(block).collect()
+/// A document with its cells in blocks. They are sorted once, and every section of the report reads them.
+pub(crate) struct Reported<'a> {
+    pub(crate) document: &'a ResultDocument,
+    pub(crate) blocks: Vec<BlockCells<'a>>,
+}
+
+impl<'a> Reported<'a> {
+    pub(crate) fn of(document: &'a ResultDocument) -> Reported<'a> {
+        // The titles of the sections already name the differences between measurement modes, and an option that only
+        // one transport has makes no difference between cells that are compared.
+        let varying = |medium, instrument| {
+            let alike = |cell: &&Cell| (cell.medium(), cell.instrument) == (medium, instrument);
+            words::varying(document.cells.iter().map(|record| &record.cell).filter(alike))
+        };
+        let key = |cell: &Cell| (cell.medium(), cell.parallel(), Swept::of(&cell.block()), cell.instrument);
+        let by_block = grouped(document.cells.iter().map(|record| (key(&record.cell), record)));
+        let block = |((medium, parallel, swept_by, instrument), cells)| {
+            let varying = varying(medium, instrument);
+            let (swept, sizes_swept) = (false, false);
+            let block = BlockCells { instrument, medium, parallel, swept_by, swept, sizes_swept, varying, cells };
+            let beside = || document.cells.iter().map(|record| &record.cell).filter(|cell| block.is_beside(cell));
+            let (swept, sizes_swept) = (beside().next().is_some(), beside().any(|cell| block.has_other_sizes(cell)));
+            BlockCells { swept, sizes_swept, ..block }
+        };
+        Reported { document, blocks: by_block.into_iter().map(block).collect() }
+    }
+
+    /// Blocks of each measurement mode, the answering one first. Figures of two modes share no table.
+    pub(crate) fn modes(&self) -> Vec<(Instrument, Vec<&BlockCells<'a>>)> {
+        let of = |mode: Instrument| (mode, self.blocks.iter().filter(|block| block.instrument == mode).collect());
+        self.document.instruments().into_iter().map(of).collect()
+    }
 }
 
 impl<'a> BlockCells<'a> {

@@ -10,14 +10,14 @@ use vtax_model::{
     workload::TestKind,
 };
 use vtax_plot::{
-    Bar, Bars, Chart, Differences, Distribution, Effect, Heading, Judgement, Measured, Moment, Percentiles, Quantity,
-    Reach, Scatter, ScatterPoint, TimeLine, TimeSeries,
+    Bar, Bars, Chart, ChartLine, ChartPoint, Differences, Distribution, Effect, Heading, Judgement, Measured,
+    Percentiles, Quantity, Reach, Scatter, ScatterPoint, TimeSeries,
 };
 use vtax_stats::Verdict;
 
 use super::{
     answer::column_that_tells_all,
-    blocks::{BlockCells, blocks, distinct},
+    blocks::{BlockCells, Reported, distinct},
     column_unit::ColumnUnit,
     host_cpu, labels,
     record::{estimate, primary},
@@ -32,27 +32,26 @@ const MOST: usize = 8;
 const DRAWN: f64 = 4.0;
 
 /// Returns all charts of a run, the answer's first.
-pub(crate) fn charts(document: &ResultDocument) -> Vec<Chart> {
-    let mut charts = by_instrument(document, |drawn| drawn.charts());
-    charts.extend(over_time(document).map(Chart::from));
-    charts.extend(host_cpu::chart(document).map(Chart::from));
+pub(crate) fn charts(report: &Reported<'_>) -> Vec<Chart> {
+    let mut charts = by_mode(report, |drawn| drawn.charts());
+    charts.extend(over_time(report.document).map(Chart::from));
+    charts.extend(host_cpu::chart(report.document).map(Chart::from));
     charts
 }
 
 /// Returns the cost of each row, also for pages that draw it over the number of threads.
-pub(crate) fn differences(document: &ResultDocument) -> Vec<Differences> {
-    by_instrument(document, |drawn| drawn.all_differences(|_, _| true))
+pub(crate) fn differences(report: &Reported<'_>) -> Vec<Differences> {
+    by_mode(report, |drawn| drawn.all_differences(|_, _| true))
 }
 
-fn by_instrument<T>(document: &ResultDocument, of: impl Fn(&Drawn<'_>) -> Vec<T>) -> Vec<T> {
-    let blocks = blocks(document);
-    let mut all = Vec::new();
-    for instrument in document.instruments() {
-        let mine: Vec<&BlockCells<'_>> = blocks.iter().filter(|block| block.instrument == instrument).collect();
-        let name = if document.instruments().len() > 1 { words::of_instrument(instrument) } else { "" };
-        all.extend(of(&Drawn { document, blocks: &mine, instrument: name }));
-    }
-    all
+fn by_mode<T>(report: &Reported<'_>, of: impl Fn(&Drawn<'_>) -> Vec<T>) -> Vec<T> {
+    let modes = report.modes();
+    let several = modes.len() > 1;
+    let drawn = modes.iter().flat_map(|(mode, blocks)| {
+        let instrument = if several { words::of_instrument(*mode) } else { "" };
+        of(&Drawn { document: report.document, blocks, instrument })
+    });
+    drawn.collect()
 }
 
 /// Cells of one measurement mode.
@@ -317,9 +316,9 @@ fn over_time(document: &ResultDocument) -> Option<TimeSeries> {
     let line = |(record, moments): &(&CellRecord, series::RatesOverTime)| {
         let moment = |(at, rates): &(f64, [f64; 3])| {
             let [middle, low, high] = rates.map(|rate| unit.value(rate));
-            Moment { at: *at, measured: Measured::between(middle, low, high) }
+            ChartPoint { at: *at, measured: Measured::between(middle, low, high) }
         };
-        TimeLine { name: labels::name(document, &record.cell), moments: moments.iter().map(moment).collect() }
+        ChartLine { name: labels::name(document, &record.cell), points: moments.iter().map(moment).collect() }
     };
     Some(TimeSeries {
         heading: Heading::new(

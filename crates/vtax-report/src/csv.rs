@@ -75,38 +75,22 @@ impl<'a> Line<'a> {
     }
 }
 
-const COLUMNS: [Column; 76] = [
+/// Columns of any run.
+const RUN: [Column; 3] = [
     ("study", One(|l| text(&l.document.study))),
     ("run", One(|l| text(&l.document.id))),
     ("method", One(|l| text(l.record.cell.row))),
-    ("transport", One(|l| text(l.record.cell.medium().to_string().to_lowercase()))),
-    ("test", One(|l| name(&l.record.cell.kind()))),
-    ("mtu", One(|l| l.record.cell.mtu().and_then(text))),
-    ("streams", One(|l| text(l.record.cell.parallel()))),
-    ("request_bytes", One(|l| size(l, "request"))),
-    ("response_bytes", One(|l| size(l, "response"))),
-    ("message_bytes", One(|l| size(l, "message"))),
-    ("file_bytes", One(|l| size(l, "file"))),
+];
+
+const STATUS: [Column; 4] = [
     ("status", One(|l| text(status(l).0))),
     ("why", One(|l| status(l).1.and_then(text))),
     ("remedy", One(|l| status(l).2.and_then(text))),
     ("samples", One(|l| text(l.record.samples.len()))),
-    ("transactions_per_s", Estimated(SampleFigure::Rate)),
-    ("rtt_us", Estimated(SampleFigure::Rtt)),
-    ("rtt_p50_us", Interval(|l| percentile(l.times()?.p50))),
-    ("rtt_p99_us", Interval(|l| percentile(l.times()?.p99))),
-    ("rtt_p999_us", Interval(|l| percentile(l.times()?.p999))),
-    ("rtt_max_us", One(|l| text(l.times()?.max))),
-    ("goodput_mbps", Estimated(SampleFigure::Goodput)),
-    ("cpu_us_per_transaction", Estimated(SampleFigure::MachinesPerTransaction)),
-    ("cpu_us_per_kb", Estimated(SampleFigure::MachinesPerKb)),
-    ("real_s", One(|l| text(l.summary?.file.as_ref()?.real.mean))),
-    ("user_s", One(|l| text(l.summary?.file.as_ref()?.user.mean))),
-    ("sys_s", One(|l| text(l.summary?.file.as_ref()?.sys.mean))),
-    ("lost", One(|l| text(l.summary?.lost?))),
-    ("lost_share", One(|l| text(l.summary?.lost_share?))),
-    ("reordered", One(|l| text(l.summary?.reordered))),
-    ("retransmits", One(|l| text(l.summary?.retransmits?))),
+];
+
+/// Cost by the primary metric.
+const TAX: [Column; 9] = [
     ("tax_of", One(|l| text(l.tax?.of.name()))),
     ("tax_ratio", One(|l| text(l.tax?.ratio))),
     ("tax_low", One(|l| text(l.tax?.low))),
@@ -116,42 +100,84 @@ const COLUMNS: [Column; 76] = [
     ("tax_verdict", One(|l| name(&l.tax?.verdict))),
     ("tax_could_show", One(|l| text(l.tax?.could_show?))),
     ("tax_pairs", One(|l| text(l.tax?.pairs))),
-    ("published", One(|l| l.record.published.and_then(text))),
-    ("variant", One(|l| text(l.record.cell.variant))),
-    ("engine", One(|l| l.record.cell.net().and_then(|net| text(net.options.engine)))),
-    ("burst", One(|l| l.record.cell.net().and_then(|net| text(net.options.burst.get())))),
-    ("rate_per_s", One(|l| text(l.record.cell.options().arrivals?.per_second))),
-    ("gap_us", One(|l| micros(l.record.cell.options().gap?))),
-    ("bitrate_mbps", One(|l| text(l.record.cell.options().bitrate?.bits() as f64 / 1e6))),
-    ("options", One(|l| Some(words::key_values(&l.record.cell.options())))),
-    ("rtt_mean_from", One(|l| text(if l.rtt()?.by_rate { "rate" } else { "histogram" }))),
-    ("rtt_from_send_us", Interval(|l| estimate(l.sent_rtt()?.mean))),
-    ("rtt_from_send_p50_us", One(|l| text(l.sent_times()?.p50.value))),
-    ("rtt_from_send_p99_us", One(|l| text(l.sent_times()?.p99.value))),
-    ("rtt_from_send_p999_us", One(|l| text(l.sent_times()?.p999.value))),
-    ("rtt_from_send_max_us", One(|l| text(l.sent_times()?.max))),
-    ("cpu_us_initiator", One(|l| text(l.summary?.cpu_us_at_ends?.initiator.mean))),
-    ("cpu_us_responder", One(|l| text(l.summary?.cpu_us_at_ends?.responder.mean))),
-    ("socket_drops", One(|l| text(l.summary?.socket_drops))),
-    ("strangers", One(|l| text(l.summary?.strangers))),
-    ("warmup_s", One(|l| text(l.summary?.warmup?.seconds.mean))),
-    ("unsteady", One(|l| text(l.summary?.warmup.filter(|warmup| warmup.watched > 0)?.unsteady))),
-    ("in_slow_start", One(|l| text(l.summary?.warmup.filter(|warmup| warmup.slow_start_known > 0)?.in_slow_start))),
-    ("pairs", One(|l| text(l.parallel()?.pairs.len()))),
-    ("start_skew_us", One(|l| text(l.parallel()?.skew_us))),
-    ("start_skew_uncertainty_us", One(|l| text(l.parallel()?.uncertainty_us))),
-    ("start_skew_most_us", One(|l| text(l.parallel()?.skew_us_most))),
-    ("fastest_pair", One(|l| text(extremes(l.parallel()?)[0]?))),
-    ("slowest_pair", One(|l| text(extremes(l.parallel()?)[1]?))),
-    ("published_on", One(|l| words::list(l.record.published_on.iter().map(published), ";"))),
-    ("caveat", One(|l| text(l.document.caveat.as_ref()?))),
-    ("instrument", One(|l| text(l.record.cell.instrument))),
+];
+
+/// Details of the cost, in later columns.
+const TAX_DETAIL: [Column; 5] = [
     ("tax_at_most", One(|l| text(l.tax?.at_most?))),
     ("tax_delta", Interval(|l| delta(l.tax?.delta?))),
     ("tax_unit", One(|l| name(&l.tax?.delta?.unit))),
     ("tax_floor", One(|l| text(l.tax?.floor?))),
     ("tax_within_floor", One(|l| text(l.tax?.within_floor))),
-    ("ns_per_kb", Estimated(SampleFigure::TimePerKb)),
+];
+
+/// Columns of a run of networks, in the order of their appearance: new ones are appended.
+const NETWORK: [&[Column]; 8] = [
+    &RUN,
+    &[
+        ("transport", One(|l| text(l.record.cell.medium().to_string().to_lowercase()))),
+        ("test", One(|l| name(&l.record.cell.kind()))),
+        ("mtu", One(|l| l.record.cell.mtu().and_then(text))),
+        ("streams", One(|l| text(l.record.cell.parallel()))),
+        ("request_bytes", One(|l| size(l, "request"))),
+        ("response_bytes", One(|l| size(l, "response"))),
+        ("message_bytes", One(|l| size(l, "message"))),
+        ("file_bytes", One(|l| size(l, "file"))),
+    ],
+    &STATUS,
+    &[
+        ("transactions_per_s", Estimated(SampleFigure::Rate)),
+        ("rtt_us", Estimated(SampleFigure::Rtt)),
+        ("rtt_p50_us", Interval(|l| percentile(l.times()?.p50))),
+        ("rtt_p99_us", Interval(|l| percentile(l.times()?.p99))),
+        ("rtt_p999_us", Interval(|l| percentile(l.times()?.p999))),
+        ("rtt_max_us", One(|l| text(l.times()?.max))),
+        ("goodput_mbps", Estimated(SampleFigure::Goodput)),
+        ("cpu_us_per_transaction", Estimated(SampleFigure::MachinesPerTransaction)),
+        ("cpu_us_per_kb", Estimated(SampleFigure::MachinesPerKb)),
+        ("real_s", One(|l| text(l.summary?.file.as_ref()?.real.mean))),
+        ("user_s", One(|l| text(l.summary?.file.as_ref()?.user.mean))),
+        ("sys_s", One(|l| text(l.summary?.file.as_ref()?.sys.mean))),
+        ("lost", One(|l| text(l.summary?.lost?))),
+        ("lost_share", One(|l| text(l.summary?.lost_share?))),
+        ("reordered", One(|l| text(l.summary?.reordered))),
+        ("retransmits", One(|l| text(l.summary?.retransmits?))),
+    ],
+    &TAX,
+    &[
+        ("published", One(|l| l.record.published.and_then(text))),
+        ("variant", One(|l| text(l.record.cell.variant))),
+        ("engine", One(|l| l.record.cell.net().and_then(|net| text(net.options.engine)))),
+        ("burst", One(|l| l.record.cell.net().and_then(|net| text(net.options.burst.get())))),
+        ("rate_per_s", One(|l| text(l.record.cell.options().arrivals?.per_second))),
+        ("gap_us", One(|l| micros(l.record.cell.options().gap?))),
+        ("bitrate_mbps", One(|l| text(l.record.cell.options().bitrate?.bits() as f64 / 1e6))),
+        ("options", One(|l| Some(words::key_values(&l.record.cell.options())))),
+        ("rtt_mean_from", One(|l| text(if l.rtt()?.by_rate { "rate" } else { "histogram" }))),
+        ("rtt_from_send_us", Interval(|l| estimate(l.sent_rtt()?.mean))),
+        ("rtt_from_send_p50_us", One(|l| text(l.sent_times()?.p50.value))),
+        ("rtt_from_send_p99_us", One(|l| text(l.sent_times()?.p99.value))),
+        ("rtt_from_send_p999_us", One(|l| text(l.sent_times()?.p999.value))),
+        ("rtt_from_send_max_us", One(|l| text(l.sent_times()?.max))),
+        ("cpu_us_initiator", One(|l| text(l.summary?.cpu_us_at_ends?.initiator.mean))),
+        ("cpu_us_responder", One(|l| text(l.summary?.cpu_us_at_ends?.responder.mean))),
+        ("socket_drops", One(|l| text(l.summary?.socket_drops))),
+        ("strangers", One(|l| text(l.summary?.strangers))),
+        ("warmup_s", One(|l| text(l.summary?.warmup?.seconds.mean))),
+        ("unsteady", One(|l| text(l.summary?.warmup.filter(|warmup| warmup.watched > 0)?.unsteady))),
+        ("in_slow_start", One(|l| text(l.summary?.warmup.filter(|warmup| warmup.slow_start_known > 0)?.in_slow_start))),
+        ("pairs", One(|l| text(l.parallel()?.pairs.len()))),
+        ("start_skew_us", One(|l| text(l.parallel()?.skew_us))),
+        ("start_skew_uncertainty_us", One(|l| text(l.parallel()?.uncertainty_us))),
+        ("start_skew_most_us", One(|l| text(l.parallel()?.skew_us_most))),
+        ("fastest_pair", One(|l| text(extremes(l.parallel()?)[0]?))),
+        ("slowest_pair", One(|l| text(extremes(l.parallel()?)[1]?))),
+        ("published_on", One(|l| words::list(l.record.published_on.iter().map(published), ";"))),
+        ("caveat", One(|l| text(l.document.caveat.as_ref()?))),
+        ("instrument", One(|l| text(l.record.cell.instrument))),
+    ],
+    &TAX_DETAIL,
+    &[("ns_per_kb", Estimated(SampleFigure::TimePerKb))],
 ];
 
 /// The last columns of networks.
@@ -174,8 +200,9 @@ const TAXES: [(&str, TaxField); 6] = [
 
 /// Returns all columns. New columns are appended, for programs that address columns by position.
 fn columns(of_disks: bool) -> Vec<(String, Value)> {
-    let own = if of_disks { &disks::COLUMNS[..] } else { &COLUMNS[..] };
-    let mut columns: Vec<(String, Value)> = own.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    let own = if of_disks { &disks::COLUMNS[..] } else { &NETWORK[..] };
+    let own = own.iter().copied().flatten();
+    let mut columns: Vec<(String, Value)> = own.map(|(name, value)| ((*name).to_owned(), *value)).collect();
     columns.extend(of_metric(Metric::Cpu));
     let is_of_metric = |figure: SampleFigure| {
         let figures = |metric: Metric| TestKind::ALL.map(|test| metric.figure(test));
@@ -191,6 +218,7 @@ fn columns(of_disks: bool) -> Vec<(String, Value)> {
             columns.push((figure.name().to_owned(), Estimated(figure)));
         }
     }
+    // Metrics that were added later.
     let later = Metric::secondary().filter(|metric| *metric != Metric::Cpu);
     columns.extend(later.flat_map(of_metric));
     if !of_disks {
@@ -285,12 +313,12 @@ pub(crate) fn table(head: Vec<String>, lines: impl Iterator<Item = Vec<String>>)
     String::from_utf8(bytes).expect("made of strings")
 }
 
-fn text(value: impl ToString) -> Option<String> {
+pub(crate) fn text(value: impl ToString) -> Option<String> {
     Some(value.to_string())
 }
 
 /// Returns the name of an enum variant as in JSON.
-fn name(variant: &impl serde::Serialize) -> Option<String> {
+pub(crate) fn name(variant: &impl serde::Serialize) -> Option<String> {
     serde_json::to_value(variant).ok()?.as_str().map(str::to_owned)
 }
 

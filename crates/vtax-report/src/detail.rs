@@ -3,12 +3,12 @@
 use vtax_model::{
     cell::{Block, ColumnKey, Instrument, Medium},
     metric::{Metric, MetricFamily, SampleFigure},
-    result::{CellRecord, FloorRecord, ResultDocument, RttTimes, SummaryRecord},
+    result::{CellRecord, FloorRecord, RttTimes, SummaryRecord},
     workload::TestKind,
 };
 
 use super::{
-    blocks::{BlockCells, blocks, column_head, distinct, quantity, rows_head},
+    blocks::{BlockCells, Reported, column_head, distinct, quantity, rows_head},
     column_unit::ColumnUnit,
     number::{bound, change, interval, lost, percent},
     record::primary,
@@ -134,16 +134,16 @@ fn stream(summary: &SummaryRecord, record: &CellRecord, unit: ColumnUnit) -> Opt
 }
 
 /// Returns the A/A difference for each block of the matrix.
-pub(crate) fn noise_floor(document: &ResultDocument) -> Option<Section> {
+pub(crate) fn noise_floor(report: &Reported<'_>) -> Option<Section> {
+    let Reported { document, blocks } = report;
     let heads = ["A/A difference", "noise floor", "detectable", "rounds"];
-    let blocks = blocks(document);
     // Percentiles have theirs in their tables.
     let floors = || document.noise_floor.iter().filter(|floor| floor.of.family() != MetricFamily::Percentiles);
     let columns: Vec<ColumnKey> = floors().map(|floor| floor.block.test.column()).collect();
     let table = Table {
         labels: vec!["test".into(), column_head(&columns).into()],
         groups: vec![Group::right("", heads)],
-        rows: floors().map(|floor| floor_line(&blocks, floor)).collect(),
+        rows: floors().map(|floor| floor_line(blocks, floor)).collect(),
         ..Table::default()
     };
     let text = format!(

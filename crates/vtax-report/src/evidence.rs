@@ -1,12 +1,12 @@
 //! Findings of the store as text, one line each.
 
 use vtax_model::evidence::{EvidenceFinding, EvidenceTax};
-use vtax_stats::Verdict;
 
 use super::{
-    column_unit::ColumnUnit,
+    column_unit::sized_estimate,
     labels,
-    number::{bound, brief_change, brief_interval, with_interval},
+    number::{brief_change, brief_interval},
+    tax::verdict_against,
     words,
 };
 
@@ -45,9 +45,7 @@ fn test(finding: &EvidenceFinding) -> String {
 
 fn value(finding: &EvidenceFinding) -> String {
     let ends = finding.low.zip(finding.high).map(<[f64; 2]>::from);
-    let unit = ColumnUnit::of_metric(finding.metric, finding.cell.kind(), [finding.value]);
-    let ends = ends.map(|ends| ends.map(|end| unit.value(end)));
-    format!("{} {}", with_interval(unit.value(finding.value), ends), unit.text())
+    sized_estimate(finding.value, ends, finding.metric.figure(finding.cell.kind()).unit())
 }
 
 fn change(tax: &EvidenceTax) -> String {
@@ -55,13 +53,24 @@ fn change(tax: &EvidenceTax) -> String {
 }
 
 fn verdict(tax: &EvidenceTax) -> String {
-    let words = match tax.verdict {
-        Verdict::Slower => format!("slower than {}", tax.baseline),
-        Verdict::Faster => format!("faster than {}", tax.baseline),
-        Verdict::NotConfirmed => "not significant".into(),
-        Verdict::NoneLarger => tax.at_most.map_or("none larger".into(), |share| format!("≤ {} worse", bound(share))),
-        Verdict::TooNoisy => "too noisy".into(),
-        Verdict::NoneShown => "no difference shown".into(),
-    };
-    if tax.within_floor { format!("{words}, within noise") } else { words }
+    let EvidenceTax { verdict, baseline, at_most, within_floor, .. } = *tax;
+    verdict_against(verdict, Some(baseline), at_most.unwrap_or(f64::INFINITY), within_floor)
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::evidence::findings;
+
+    use super::*;
+    use vtax_synthetic::{analyse, built_in};
+
+    #[test]
+    fn a_finding_has_a_value_with_its_unit_and_a_verdict_with_its_baseline() {
+        let line = |finding: &EvidenceFinding| {
+            let FindingWords { test, value, tax, verdict } = FindingWords::of(finding);
+            format!("{} | {test} | {} | {value} | {tax} | {verdict}", finding.cell.row, finding.metric.name())
+        };
+        let lines: Vec<String> = findings(&analyse(&built_in("demo"))).iter().take(12).map(line).collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
 }

@@ -8,11 +8,10 @@
 //! vxlan                ░░│░                                    ├──●─┤
 //! ```
 
-use vtax_model::result::ResultDocument;
 use vtax_plot::{Differences, Effect, Judgement, Reach};
 
 use super::{
-    blocks::{distinct, rows_head},
+    blocks::{Reported, distinct, rows_head},
     charts,
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
@@ -25,9 +24,9 @@ const GAP: usize = 3;
 const MOST: f64 = 1e6;
 
 /// Draws the charts for a terminal with this many columns.
-pub(crate) fn section(document: &ResultDocument, columns: usize) -> Option<Section> {
-    let label = rows_head(&distinct(document.cells.iter().map(|record| record.cell.row)));
-    let drawn = charts::differences(document).into_iter();
+pub(crate) fn section(report: &Reported<'_>, columns: usize) -> Option<Section> {
+    let label = rows_head(&distinct(report.document.cells.iter().map(|record| record.cell.row)));
+    let drawn = charts::differences(report).into_iter();
     let mut parts: Vec<SectionPart> =
         drawn.map(|differences| SectionPart::Table(table(&differences, label, columns))).collect();
     if !parts.is_empty() {

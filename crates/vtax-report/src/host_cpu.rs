@@ -2,8 +2,8 @@
 
 use vtax_model::{
     guest::Accelerator,
-    metric::{FigureUnit, Metric, SampleFigure, UnitEstimate},
-    result::{CellRecord, Estimate, GuestClock, HostCpuSummary, ResultDocument},
+    metric::{FigureUnit, Metric, SampleFigure},
+    result::{CellRecord, Estimate, GuestClock, HostCpuSummary, ResultDocument, UnitEstimate},
     study::{DiskRow, Row},
     workload::WorkUnit,
 };

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advice;
 mod answer;
 mod bars;
 mod blocks;
@@ -16,6 +17,7 @@ mod csv;
 mod detail;
 mod disks;
 mod evidence;
+mod failures;
 mod forest;
 mod heading;
 mod host_cpu;
@@ -24,6 +26,7 @@ mod labels;
 mod machine;
 mod markdown;
 mod measure;
+mod modes;
 mod notes;
 mod number;
 mod pairs;
@@ -34,6 +37,8 @@ mod planned;
 mod reading;
 mod record;
 mod series;
+mod size;
+mod size_proof;
 mod stages;
 mod steady;
 mod study;
@@ -50,9 +55,11 @@ mod view;
 mod words;
 mod written;
 
+use blocks::Reported;
 use serde::Serialize;
 use vtax_model::result::ResultDocument;
 
+pub use advice::{advice, advice_page};
 pub use brief::in_brief;
 use html::{Article, PageLink};
 pub use vtax_plot::{Chart, PlotError};
@@ -64,6 +71,8 @@ pub use evidence::FindingWords;
 pub use heading::load;
 pub use number::waiting;
 pub use planned::planned;
+pub use size::proposed_size;
+pub use size_proof::proved_size;
 pub use styled::{Style, StyledPiece, StyledText};
 pub use trend::{NoTrend, RunTrend, TrendInput, TrendOptions, trend};
 pub use under_way::under_way;
@@ -110,13 +119,13 @@ pub fn render(document: &ResultDocument, options: &Options) -> StyledText {
     match options.format {
         Format::Csv => csv::cells(document).into(),
         Format::Json => unreachable!("the store writes a run's JSON"),
-        Format::Table | Format::Markdown => study::view(document, options).draw(options),
+        Format::Table | Format::Markdown => study::view(&Reported::of(document), options).draw(options),
     }
 }
 
 /// Repeats the answer, for the end of a report that is longer than its terminal. Empty if the report has none.
 pub fn answer_again(document: &ResultDocument, options: &Options) -> StyledText {
-    match answer::section(document, options.detail) {
+    match answer::section(&Reported::of(document), options.detail) {
         Some(answer) => {
             View { sections: vec![Section { title: "Answer (repeated)".into(), ..answer }], ..View::default() }
                 .draw(options)
@@ -129,10 +138,9 @@ pub fn answer_again(document: &ResultDocument, options: &Options) -> StyledText 
 /// the first if the two have cells in common. `links` to other pages appear at the top.
 pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink]) -> Result<String, PlotError> {
     let options = Options { detail: true, explain: true, ..*options };
-    let article = |document: &ResultDocument| Article {
-        id: document.id.clone(),
-        view: study::view(document, &options),
-        charts: charts::charts(document),
+    let article = |document: &ResultDocument| {
+        let report = Reported::of(document);
+        Article { id: document.id.clone(), view: study::view(&report, &options), charts: charts::charts(&report) }
     };
     let title = match documents {
         [one] => one.heading(),
@@ -153,7 +161,7 @@ fn compared(first: &ResultDocument, others: &[ResultDocument]) -> Vec<Article> {
 
 /// Returns all charts of a run.
 pub fn charts(document: &ResultDocument) -> Vec<Chart> {
-    charts::charts(document)
+    charts::charts(&Reported::of(document))
 }
 
 impl RunComparison {

@@ -3,9 +3,10 @@
 
 use vtax_model::{
     cell::{Arm, Cell},
-    metric::{FigureUnit, Metric, SampleFigure, UnitEstimate},
+    metric::{FigureUnit, Metric, SampleFigure},
     result::{
         CellRecord, CellStatus, CpuAtEnds, Estimate, FileSummary, ResultDocument, RttSummary, RttTimes, SummaryRecord,
+        UnitEstimate,
     },
     run::{CpuReading, EndCpuReading},
     study::Row as CellRow,
@@ -19,6 +20,7 @@ use super::{
     labels::Labels,
     notes::Notes,
     number::lost,
+    record::busy,
     series, tax,
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
@@ -173,12 +175,6 @@ fn unit_of_cpu(records: &[&CellRecord]) -> FigureUnit {
 
 fn unit_of_busy(records: &[&CellRecord]) -> ColumnUnit {
     ColumnUnit::of(unit_of_cpu(records), records.iter().filter_map(|record| busy(record)))
-}
-
-/// Busy time of both endpoints' machines per transaction or KB, whatever caused it.
-fn busy(record: &CellRecord) -> Option<f64> {
-    let cost = record.summary.as_ref()?.estimate_of(SampleFigure::MACHINES)?;
-    Some(cost.converted_to(Metric::unit_of_cpu(record.cell.kind()))?.mean)
 }
 
 fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {

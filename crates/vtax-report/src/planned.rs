@@ -12,8 +12,8 @@ use super::{
     blocks::distinct,
     heading,
     labels::Labels,
+    modes,
     number::{counted, grouped},
-    study::instrument_title,
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value, View},
     words,
 };
@@ -81,8 +81,7 @@ fn first_round(document: &ResultDocument, header: &RunHeader) -> Vec<Section> {
         let mine: Vec<&Line> = lines.iter().filter(|line| line.lead.instrument == instrument).collect();
         let rounds = counted(header.rounds_of(instrument), "round");
         let order = SectionPart::Paragraph(format!("Order of the first of {rounds}:"));
-        let section =
-            || Section::of(instrument_title(document, instrument), vec![order, SectionPart::Table(table(&mine))]);
+        let section = || Section::of(modes::title(document, instrument), vec![order, SectionPart::Table(table(&mine))]);
         (!mine.is_empty()).then(section)
     });
     instruments.into_iter().flatten().collect()

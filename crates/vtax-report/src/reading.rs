@@ -9,7 +9,7 @@ use vtax_model::{
 
 use super::{
     Options, bars,
-    blocks::{blocks, distinct},
+    blocks::{BlockCells, Reported, distinct},
     labels,
     record::{compares_engines, is_of_disks, primary},
     series,
@@ -18,10 +18,11 @@ use super::{
 };
 
 /// Returns the full legend with `--explain`, otherwise only what is needed to interpret the figures correctly.
-pub(crate) fn section(document: &ResultDocument, published: Option<&Published>, options: &Options) -> Option<Section> {
+pub(crate) fn section(report: &Reported<'_>, published: Option<&Published>, options: &Options) -> Option<Section> {
+    let document = report.document;
     let cited = bars::cites(document);
     let published = published.or(cited.as_ref());
-    let mut lines = if options.explain { explained(document) } else { Vec::new() };
+    let mut lines = if options.explain { explained(report) } else { Vec::new() };
     lines.extend(of_few_rounds(document));
     if let Some(published) = published {
         let note = published.note.as_ref().filter(|_| options.explain);
@@ -34,9 +35,10 @@ pub(crate) fn section(document: &ResultDocument, published: Option<&Published>, 
     }
 }
 
-fn explained(document: &ResultDocument) -> Vec<String> {
+fn explained(report: &Reported<'_>) -> Vec<String> {
+    let document = report.document;
     let baseline = document.baseline;
-    let sent = Some(sent(document)).filter(|text| !text.is_empty());
+    let sent = Some(sent(&report.blocks)).filter(|text| !text.is_empty());
     let what = if is_of_disks(document) { "Operations" } else { "Traffic" };
     let mut lines: Vec<String> = sent.map(|text| format!("{what}: {text}")).into_iter().collect();
     lines.extend(if is_of_disks(document) { of_disks(document) } else { of_transactions(document) });
@@ -75,8 +77,8 @@ fn published_columns(document: &ResultDocument) -> bool {
 }
 
 /// Each text once: sweeping anything other than sizes doesn't change what is sent.
-fn sent(document: &ResultDocument) -> String {
-    let sizes = blocks(document).into_iter().map(|block| {
+fn sent(blocks: &[BlockCells<'_>]) -> String {
+    let sizes = blocks.iter().map(|block| {
         let parallel =
             if block.parallel == 1 { String::new() } else { format!(", {}", block.medium.counted(block.parallel)) };
         (block.medium, parallel, block.sizes())

@@ -1,7 +1,7 @@
 //! Data that every table takes from a cell of a result document, and the kind of the document.
 
 use vtax_model::{
-    metric::Metric,
+    metric::{Metric, SampleFigure},
     result::{CellRecord, CellStatus, Estimate, FileSummary, ResultDocument},
     study::Row,
 };
@@ -35,6 +35,12 @@ pub(crate) fn primary(record: &CellRecord) -> Option<Estimate> {
 
 pub(crate) fn estimate(record: &CellRecord, of: Metric) -> Option<Estimate> {
     record.summary.as_ref()?.estimate(of.figure(record.cell.kind()))
+}
+
+/// Busy time of both endpoints' machines per transaction or KB, whatever caused it, in the unit of CPU time of the test.
+pub(crate) fn busy(record: &CellRecord) -> Option<f64> {
+    let cost = record.summary.as_ref()?.estimate_of(SampleFigure::MACHINES)?;
+    Some(cost.converted_to(Metric::unit_of_cpu(record.cell.kind()))?.mean)
 }
 
 /// Summary of a file transfer.

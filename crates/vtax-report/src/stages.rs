@@ -6,7 +6,7 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::{BlockCells, blocks},
+    blocks::{BlockCells, Reported},
     column_unit::ColumnUnit,
     labels,
     number::{grouped, percent},
@@ -14,8 +14,9 @@ use super::{
 };
 
 /// Returns one table for each block, with the rows of the study side by side: the tax, by stage.
-pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
-    let tables = blocks(document).into_iter().filter_map(|block| table(document, &block));
+pub(crate) fn section(report: &Reported<'_>) -> Option<Section> {
+    let document = report.document;
+    let tables = report.blocks.iter().filter_map(|block| table(document, block));
     let mut parts: Vec<SectionPart> = tables.map(SectionPart::Table).collect();
     if parts.is_empty() {
         return None;

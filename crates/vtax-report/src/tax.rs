@@ -226,15 +226,22 @@ pub(crate) fn finding(tax: &TaxRecord) -> JudgedChange {
 }
 
 fn verdict_words(tax: &TaxRecord) -> String {
-    let words = match tax.verdict {
-        Verdict::Slower => "slower".into(),
-        Verdict::Faster => "faster".into(),
+    verdict_against(tax.verdict, None, most(tax), tax.within_floor)
+}
+
+/// Returns a verdict in words, e.g. `slower than native`. `most` is the share by which a cell is worse at most, for a
+/// verdict without a shown difference.
+pub(crate) fn verdict_against(verdict: Verdict, baseline: Option<Row>, most: f64, within_floor: bool) -> String {
+    let than = baseline.map_or(String::new(), |row| format!(" than {row}"));
+    let words = match verdict {
+        Verdict::Slower => format!("slower{than}"),
+        Verdict::Faster => format!("faster{than}"),
         Verdict::NotConfirmed => "not significant".into(),
-        Verdict::NoneLarger => format!("≤ {} worse", at_most(tax)),
+        Verdict::NoneLarger => format!("≤ {} worse", bound(most)),
         Verdict::TooNoisy => "too noisy".into(),
         Verdict::NoneShown => "no difference shown".into(),
     };
-    if tax.within_floor { format!("{words}, within noise") } else { words }
+    if within_floor { format!("{words}, within noise") } else { words }
 }
 
 fn columns(told: Told, test: TestKind) -> Vec<Column> {

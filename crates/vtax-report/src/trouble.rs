@@ -11,7 +11,7 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::{blocks, distinct},
+    blocks::{Reported, distinct},
     detail::floor_name,
     labels,
     number::{change, grouped, interval, percent},
@@ -19,8 +19,9 @@ use super::{
 };
 
 /// Returns the problems, a sentence each.
-pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
-    [not_held(document), biased(document), retransmits(document), overloaded(document)].into_iter().flatten().collect()
+pub(crate) fn warnings(report: &Reported<'_>) -> Vec<String> {
+    let document = report.document;
+    [not_held(document), biased(report), retransmits(document), overloaded(document)].into_iter().flatten().collect()
 }
 
 /// Reason why CPU idle states were not disabled in a cell that requires it.
@@ -45,17 +46,17 @@ fn not_held(document: &ResultDocument) -> Option<String> {
     ))
 }
 
-/// The baseline differs from itself by more than chance.
 /// Percentiles have their A/A difference in their own tables.
 fn of_short_report(document: &ResultDocument) -> impl Iterator<Item = &FloorRecord> {
     document.noise_floor.iter().filter(|floor| floor.of.family() != MetricFamily::Percentiles)
 }
 
-fn biased(document: &ResultDocument) -> Option<String> {
-    let blocks = blocks(document);
+/// The baseline differs from itself by more than chance.
+fn biased(report: &Reported<'_>) -> Option<String> {
+    let Reported { document, blocks } = report;
     let told = |floor: &FloorRecord| {
         let by = format!("{} {}", change(floor.ratio), interval(floor.low, floor.high));
-        format!("{} {} ({by})", floor_name(&blocks, floor), ColumnKey::among(&[floor.block.test.column()]))
+        format!("{} {} ({by})", floor_name(blocks, floor), ColumnKey::among(&[floor.block.test.column()]))
     };
     let all = words::list(of_short_report(document).filter(|floor| floor.biased).map(told), "; ")?;
     Some(format!(

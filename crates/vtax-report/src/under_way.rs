@@ -11,7 +11,7 @@ use vtax_model::{
 };
 
 use super::{
-    blocks::{BlockCells, blocks, distinct, rows_head},
+    blocks::{BlockCells, Reported, distinct, rows_head},
     column_unit::{ColumnUnit, sized},
     labels,
     number::{counted, grouped, three_digits, waiting},
@@ -31,7 +31,7 @@ pub fn under_way(run: &RunReadings, progress: &RunProgress) -> View {
     let said = words::joined([Some(how_far(run, progress)), newest, next].into_iter().flatten(), " ");
     let compares = document.cells.iter().any(|record| !record.taxes.is_empty());
     let remark = compares.then(|| SectionPart::Paragraph(REMARK.to_owned()));
-    let so_far = SoFar { run, document: &document, blocks: blocks(&document) };
+    let so_far = SoFar { run, report: Reported::of(&document) };
     let parts = std::iter::once(SectionPart::Table(so_far.table())).chain(remark);
     View {
         title: document.heading(),
@@ -66,16 +66,15 @@ fn last(document: &ResultDocument, cell: &Cell, sample: &SampleReading) -> Strin
 
 struct SoFar<'a> {
     run: &'a RunReadings,
-    document: &'a ResultDocument,
-    blocks: Vec<BlockCells<'a>>,
+    report: Reported<'a>,
 }
 
 impl SoFar<'_> {
     /// Table with rows down; across, the number of the row's samples, then figure and tax of each block, those of the
     /// mode that answers the question first.
     fn table(&self) -> Table {
-        let records = || self.document.cells.iter().filter(|record| !record.is_unavailable());
-        let instruments = self.document.instruments();
+        let records = || self.report.document.cells.iter().filter(|record| !record.is_unavailable());
+        let instruments = self.report.document.instruments();
         let rank = |block: &Block| instruments.iter().position(|instrument| *instrument == block.instrument);
         let mut blocks = distinct(records().map(|record| record.cell.block()));
         blocks.sort_by_key(rank);
@@ -103,8 +102,8 @@ impl SoFar<'_> {
 
     /// Returns e.g. `RTT, TCP, MTU 1500, host settings`: MTU and mode where there are several.
     fn title(&self, block: Block, instruments: bool) -> String {
-        let cells = self.blocks.iter().find(|cells| cells.is_of(&block));
-        let columns = distinct(self.document.cells.iter().map(|record| record.cell.column())).len() > 1;
+        let cells = self.report.blocks.iter().find(|cells| cells.is_of(&block));
+        let columns = distinct(self.report.document.cells.iter().map(|record| record.cell.column())).len() > 1;
         let parts = [
             Some(block.kind().quantity().short.to_owned()),
             cells.map(BlockCells::title),
@@ -116,8 +115,8 @@ impl SoFar<'_> {
 
     /// Returns `true` if anything of the block is compared with the baseline.
     fn is_compared(&self, block: Block) -> bool {
-        let others = self.document.cells.iter().filter(|record| record.cell.block() == block);
-        others.map(|record| record.cell.row).any(|row| row != self.document.baseline)
+        let others = self.report.document.cells.iter().filter(|record| record.cell.block() == block);
+        others.map(|record| record.cell.row).any(|row| row != self.report.document.baseline)
     }
 
     /// Number of samples of a row, in figures and as a bar.
@@ -125,7 +124,7 @@ impl SoFar<'_> {
         let header = &self.run.header;
         let taken: usize = records.iter().map(|record| record.samples.len()).sum();
         // The baseline is measured twice in each round.
-        let twice = |record: &CellRecord| if record.cell.row == self.document.baseline { 2 } else { 1 };
+        let twice = |record: &CellRecord| if record.cell.row == self.report.document.baseline { 2 } else { 1 };
         let planned = |record: &&CellRecord| header.rounds_of(record.cell.instrument) as usize * twice(record);
         let total: usize = records.iter().map(planned).sum();
         vec![format!("{taken}/{total}").into(), Value::Bar(taken as f64 / total.max(1) as f64)]
@@ -133,7 +132,7 @@ impl SoFar<'_> {
 
     /// Unit of the levels of a block.
     fn unit(&self, block: Block) -> ColumnUnit {
-        let records = self.document.cells.iter().filter(|record| record.cell.block() == block);
+        let records = self.report.document.cells.iter().filter(|record| record.cell.block() == block);
         ColumnUnit::of_metric(Metric::of(block.kind()), block.kind(), records.filter_map(level))
     }
 
@@ -142,7 +141,7 @@ impl SoFar<'_> {
         let tax = record
             .and_then(|record| record.tax_of(of))
             .map(|tax| JudgedChange { words: String::new(), ..finding(tax) });
-        let is_baseline = record.is_some_and(|record| record.cell.row == self.document.baseline);
+        let is_baseline = record.is_some_and(|record| record.cell.row == self.report.document.baseline);
         let none = if is_baseline { Value::from("") } else { Value::Absent };
         let level = self.unit(block).optional(record.and_then(level));
         let figures = [level, tax.map_or(none, Value::Judged)];

@@ -63,6 +63,7 @@ pub(crate) fn of_disk(test: &DiskTest) -> String {
         format!("{order} {what} of {}", test.block),
         share,
         if test.depth > QueueDepth::ONE { format!("{} in flight", test.depth) } else { String::new() },
+        test.rate.map_or_else(String::new, |rate| format!("at most {rate} IOPS")),
         if test.engine == usual.engine { String::new() } else { test.engine.to_string() },
         if test.direct { String::new() } else { "through the page cache".to_owned() },
     ];

@@ -8,12 +8,12 @@ use vtax_store::Store;
 
 use crate::{
     events::RunEvents,
-    job::{HandedJob, Job, RanJob, Runner},
+    job::{HandedJob, Job, RanJob, Work},
     keeper::RunKeeper,
     locations::Locations,
     server::{ServerRequest, ServerRunner, Stay, is_here},
     stop::{Blamed, Stop},
-    study::{LocalRunner, imprecise},
+    study::{LocalRunner, RunSource, imprecise},
 };
 
 /// A job that is done. Its samples are in the store.
@@ -33,27 +33,43 @@ pub fn carry_out(
     locations: &Locations,
     events: &RunEvents,
 ) -> Result<FinishedJob, Stop> {
-    job.check()?;
     let state_dir = locations.state_dir()?;
-    let store = Store::open(&state_dir)?;
-    let old = job.old(&store)?;
-    let events = &events.after(RunKeeper::new(Store::open(&state_dir)?, old.as_ref(), job.rounds()));
-    let mut ran = match server_of(old.as_ref(), server).or_input()? {
+    let (source, store, rounds) = match &job.work {
+        // What can't be measured anywhere is refused before there is a store.
+        Work::New(new) => (RunSource::begin(new, &job.conditions)?, Store::open(&state_dir)?, None),
+        Work::GoOn { run, rounds } => {
+            let store = Store::open(&state_dir)?;
+            (RunSource::Old(Box::new(old(&store, run, *rounds)?)), store, *rounds)
+        }
+    };
+    let run = if let RunSource::Old(run) = &source { Some(&**run) } else { None };
+    let events = &events.after(RunKeeper::new(store.try_clone()?, run, rounds));
+    let mut ran = match server_of(run, server).or_input()? {
         Some(spec) => {
-            let (exact, kernel) = (old.is_some(), job.conditions.kernel.as_deref());
+            let (exact, kernel) = (run.is_some(), job.conditions.kernel.as_deref());
             let request = ServerRequest { spec, stay: Stay::Command, exact, locations, kernel, events };
+            let old = if let RunSource::Old(run) = source { Some(*run) } else { None };
             ServerRunner { request, store: &store, state_dir: &state_dir }.run(job, old)
         }
-        None => LocalRunner { locations, store: Some(&store), events }.run(job, old),
+        None => LocalRunner { locations, store: Some(&store), events }.run(source, &job.conditions),
     }?;
     ran.shortfalls.extend(imprecise(&ran.run));
     Ok(FinishedJob { ran, store, state_dir })
 }
 
+/// The run that goes on, with the plan that it has from now on.
+fn old(store: &Store, run: &str, rounds: Option<u32>) -> Result<RunReadings, Stop> {
+    let mut run = store.load(run)?;
+    if let Some(rounds) = rounds {
+        run.header = run.extended(rounds).or_input()?;
+    }
+    Ok(run)
+}
+
 /// Does the job that another vtax has written to a file. That vtax keeps the run.
 pub fn carry_out_handed(file: &Path, locations: &Locations, events: &RunEvents) -> Result<RanJob, Stop> {
-    let (job, old) = HandedJob::read(file).or_input()?;
-    LocalRunner { locations, store: None, events }.run(&job, old)
+    let (source, conditions) = HandedJob::read(file)?;
+    LocalRunner { locations, store: None, events }.run(source, &conditions)
 }
 
 /// The server on which to measure, if this machine isn't one. A run goes on where it was begun.

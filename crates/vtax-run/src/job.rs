@@ -17,7 +17,7 @@ use vtax_sys::directory::create_private_file;
 
 use crate::{
     stop::{Blamed, Coded, Stop},
-    study::{Changes, DiskRequest, MeasureRequest},
+    study::{Changes, DiskRequest, MeasureRequest, RunSource},
 };
 
 /// Work to do and its conditions.
@@ -33,6 +33,21 @@ pub struct Job {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Work {
+    /// A new run.
+    New(NewRun),
+    /// A run that was stopped or killed goes on.
+    GoOn {
+        /// Its id, the beginning of its id, or `last`.
+        run: String,
+        /// The number of rounds in all, if the run gets more than it was begun with.
+        rounds: Option<u32>,
+    },
+}
+
+/// Subject of a new run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NewRun {
     /// A study, with changes.
     Study {
         /// The study as its file has it.
@@ -44,13 +59,6 @@ pub enum Work {
     Measure(Box<MeasureRequest>),
     /// Tests of disks that are there.
     Disks(Box<DiskRequest>),
-    /// A run that was stopped or killed goes on.
-    GoOn {
-        /// Its id, the beginning of its id, or `last`.
-        run: String,
-        /// The number of rounds in all, if the run gets more than it was begun with.
-        rounds: Option<u32>,
-    },
 }
 
 /// Conditions of a run's measurement.
@@ -74,7 +82,7 @@ pub struct Conditions {
 
 impl Conditions {
     /// Refuses CPUs for ends of a network where disks are measured.
-    fn check_pins(&self, study: &Study) -> miette::Result<()> {
+    pub(crate) fn check_pins(&self, study: &Study) -> miette::Result<()> {
         match study.network().is_some() || self.pins == Pins::default() {
             true => Ok(()),
             false => Err(miette!(
@@ -97,12 +105,6 @@ impl Conditions {
     }
 }
 
-/// Executor of jobs.
-pub trait Runner {
-    /// Does the job, or resumes `old`, and sends what happens as events.
-    fn run(&self, job: &Job, old: Option<RunReadings>) -> Result<RanJob, Stop>;
-}
-
 /// A run that has ended, in order or not.
 #[derive(Debug)]
 pub struct RanJob {
@@ -115,38 +117,10 @@ pub struct RanJob {
 }
 
 impl Job {
-    /// Refuses what can't be measured anywhere.
-    pub(crate) fn check(&self) -> Result<(), Stop> {
-        match &self.work {
-            Work::Study { study, changes } => {
-                let changed = changes.apply(Study::clone(study))?;
-                self.conditions.check_pins(&changed.study).or_input()
-            }
-            Work::Measure(asked) => asked.check(),
-            Work::Disks(asked) => asked.check(),
-            Work::GoOn { .. } => Ok(()),
-        }
-    }
-
-    /// The number of rounds in all of the run that goes on, if it gets more than it was begun with.
-    pub(crate) fn rounds(&self) -> Option<u32> {
-        if let Work::GoOn { rounds, .. } = self.work { rounds } else { None }
-    }
-
-    /// The run that goes on, with the plan that it has from now on.
-    pub(crate) fn old(&self, store: &Store) -> Result<Option<RunReadings>, Stop> {
-        let Work::GoOn { run, .. } = &self.work else { return Ok(None) };
-        let mut run = store.load(run)?;
-        if let Some(rounds) = self.rounds() {
-            run.header = run.extended(rounds).or_input()?;
-        }
-        Ok(Some(run))
-    }
-
     /// Uses the cables of the emulated server that this machine is, if the user wants it so and the study has wires.
     pub(crate) fn use_server_cables(&mut self) -> miette::Result<()> {
         let server = inspect::environment(&inspect::SystemRoot::live()).server;
-        if let (Work::Study { study, changes }, Some(server), true) =
+        if let (Work::New(NewRun::Study { study, changes }), Some(server), true) =
             (&mut self.work, server, self.conditions.server_cables)
             && study.has_wires()
         {
@@ -190,7 +164,25 @@ impl HandedJob {
     }
 
     /// Reads what another vtax has handed over.
-    pub(crate) fn read(path: &Path) -> miette::Result<(Job, Option<RunReadings>)> {
+    pub(crate) fn read(path: &Path) -> Result<(RunSource, Conditions), Stop> {
+        let (mut job, old) = HandedJob::parts(path).or_input()?;
+        job.use_server_cables().or_input()?;
+        let Job { work, conditions } = job;
+        let source = match (old, work) {
+            (Some(run), _) => RunSource::Old(run),
+            (None, Work::New(new)) => RunSource::begin(&new, &conditions)?,
+            (None, Work::GoOn { run, .. }) => {
+                let file = path.display();
+                return Err(Stop::input(miette!(
+                    code = "file",
+                    "reading {file}: it lacks the run {run}, which goes on"
+                )));
+            }
+        };
+        Ok((source, conditions))
+    }
+
+    fn parts(path: &Path) -> miette::Result<(Job, Option<Box<RunReadings>>)> {
         let reading = || format!("reading {}", path.display());
         // Here as everywhere, JSON is read from bytes: serde generates code for each kind of source, and a run has many
         // types.
@@ -198,9 +190,8 @@ impl HandedJob {
         let end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
         let (line, run) = text.split_at(end);
         let run = run.trim_ascii();
-        let mut job: Job = serde_json::from_slice(line).coded("file", reading)?;
+        let job: Job = serde_json::from_slice(line).coded("file", reading)?;
         let old = (!run.is_empty()).then(|| serde_json::from_slice(run)).transpose().coded("file", reading)?;
-        job.use_server_cables()?;
         Ok((job, old))
     }
 }
@@ -230,17 +221,19 @@ mod tests {
 
     use super::*;
 
-    fn job(work: Work) -> Job {
-        let pins = "0,1:2".parse().expect("pins");
-        let conditions = Conditions {
+    fn conditions() -> Conditions {
+        Conditions {
             directory: "/var/tmp".into(),
-            pins,
+            pins: "0,1:2".parse().expect("pins"),
             kernel: None,
             server_cables: false,
             label: "before tuning".into(),
             command: Vec::new(),
-        };
-        Job { work, conditions }
+        }
+    }
+
+    fn job(work: Work) -> Job {
+        Job { work, conditions: conditions() }
     }
 
     fn store(folder: &Path) -> Store {
@@ -251,7 +244,7 @@ mod tests {
     fn the_command_line_of_a_run_can_be_given_to_a_shell_again() {
         let repeating = |words: &[&str]| {
             let command = words.iter().map(|word| (*word).to_owned()).collect();
-            Conditions { command, ..job(Work::GoOn { run: "last".to_owned(), rounds: None }).conditions }.repeating(7)
+            Conditions { command, ..conditions() }.repeating(7)
         };
         assert_eq!(repeating(&["vtax", "run", "my study.toml"]), "vtax run 'my study.toml' --seed 7");
         assert_eq!(repeating(&["vtax", "run", "demo", "--seed=3"]), "vtax run demo '--seed=3'");
@@ -262,9 +255,9 @@ mod tests {
     fn pins_of_ends_are_refused_where_disks_are_measured() {
         let told = |id: &str, pins: &str| {
             let study = Box::new(Study::built_in(id).expect("built in"));
-            let mut job = job(Work::Study { study, changes: Box::default() });
-            job.conditions.pins = pins.parse().expect("pins");
-            job.check().map_err(|stop| stop.to_string())
+            let new = NewRun::Study { study, changes: Box::default() };
+            let conditions = Conditions { pins: pins.parse().expect("pins"), ..conditions() };
+            RunSource::begin(&new, &conditions).map(drop).map_err(|stop| stop.to_string())
         };
         assert!(told("vdisk", "0,1").expect_err("refused").starts_with("--pin applies to network tests, and `vdisk`"));
         assert!(told("vdisk", "auto").is_ok() && told("demo", "0,1").is_ok());
@@ -277,9 +270,9 @@ mod tests {
         let changes = Changes { congestion, idle: Some(Idle::Poll), ..Changes::default() };
         for (id, _) in Study::BUILT_IN {
             let study = Box::new(Study::built_in(id).expect("built in"));
-            let job = job(Work::Study { study, changes: Box::new(changes.clone()) });
+            let job = job(Work::New(NewRun::Study { study, changes: Box::new(changes.clone()) }));
             let handed = HandedJob::write(folder.path(), &job, None, &store(folder.path())).expect("written");
-            let (read, old) = HandedJob::read(&handed.path).expect("just written");
+            let (read, old) = HandedJob::parts(&handed.path).expect("just written");
             assert_eq!((format!("{read:?}"), old), (format!("{job:?}"), None));
         }
     }
@@ -305,10 +298,13 @@ mod tests {
         let mut writer = store.create_run(&header("demo-1", "2026-01-01T00:00:00Z")).expect("begun");
         writer.samples(&[sample(0, Arm::A, 1)]).expect("kept");
         let job = job(Work::GoOn { run: "last".to_owned(), rounds: None });
-        let run = job.old(&store).expect("it is there");
-        let handed = HandedJob::write(folder.path(), &job, run.as_ref(), &store).expect("written");
-        let (_, read) = HandedJob::read(&handed.path).expect("just written");
-        let told = |run: Option<RunReadings>| run.map(|run| format!("{run:?}"));
-        assert_eq!(told(read), told(run));
+        let run = store.load("last").expect("it is there");
+        let handed = HandedJob::write(folder.path(), &job, Some(&run), &store).expect("written");
+        let (source, _) = HandedJob::read(&handed.path).expect("just written");
+        let RunSource::Old(read) = source else { panic!("it goes on") };
+        assert_eq!(format!("{read:?}"), format!("{run:?}"));
+        let alone = HandedJob::write(folder.path(), &job, None, &store).expect("written");
+        let told = HandedJob::read(&alone.path).map(drop).expect_err("there is no run").to_string();
+        assert!(told.contains("lacks the run last"), "{told}");
     }
 }

@@ -1,8 +1,8 @@
 //! Carries out jobs: the measurement request comes as data, and what happens goes out as events.
 //!
-//! A command line, a page or another vtax makes a [`Job`]. [`carry_out()`] has a [`Runner`] do it, on this machine or
-//! on an emulated server, and keeps the run in the store. Receivers of these events implement an [`EventSink`]. Nothing
-//! here reads a command line, and nothing prints.
+//! A command line, a page or another vtax makes a [`Job`]. [`carry_out()`] does it, on this machine or on an
+//! emulated server, and keeps the run in the store. Receivers of its events implement an [`EventSink`]. Nothing here
+//! reads a command line, and nothing prints.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -34,10 +34,10 @@ pub use event_lines::EventLines;
 pub use events::{EventSink, EveryFewSeconds, RunEvent, RunEvents, SampleProgress, SessionEnd};
 pub use follow::RunFollower;
 pub use interrupt::Interrupt;
-pub use job::{Conditions, Job, RanJob, Runner, Work};
+pub use job::{Conditions, Job, NewRun, RanJob, Work};
 pub use ldm_remote::{OrderLink, OrderRefusal, OrderServer, RemoteLdm};
 pub use live_run::LiveRun;
 pub use locations::Locations;
 pub use lock_file::LockFile;
 pub use stop::{Blamed, Coded, Stop};
-pub use tuning::{GUARD_VERB, LabPath, SharedTuner, TuningGuard, TuningHost};
+pub use tuning::{GUARD_VERB, HostTask, IoConfinement, IoThreads, LabPath, SharedTuner, TuningGuard, TuningHost};

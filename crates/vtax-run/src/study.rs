@@ -2,6 +2,7 @@
 
 mod arrange;
 mod cabling;
+mod chosen_rounds;
 mod clock;
 mod disks;
 mod draft;
@@ -16,19 +17,22 @@ mod others;
 mod precision;
 mod runner;
 mod session;
+mod source;
 mod steps;
 mod timetable;
 
 pub use arrange::topology;
+pub use chosen_rounds::ChosenRounds;
 pub use clock::minutes;
 pub(crate) use clock::seconds;
 pub use disks::DiskRequest;
-pub use draft::{available, unavailable};
+pub use draft::{available, random_seed, unavailable};
 pub use dry_run::{PlannedRun, dry_run};
 pub(crate) use ends::{Agent, EndpointConnector, lookup};
 pub use measure::{GivenSizes, MeasureRequest, Test};
 pub use options::{Changes, Congestion, read_bounded, read_endpoints, read_file, read_text};
 pub(crate) use precision::imprecise;
 pub(crate) use session::LocalRunner;
+pub(crate) use source::RunSource;
 pub use steps::{KeptBatch, KeptChanges, find_rule, keep};
 pub use timetable::Gaps;

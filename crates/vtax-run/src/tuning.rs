@@ -1,6 +1,7 @@
 //! A host whose settings are read and changed: this machine, or another one by its agent.
 
 mod guard;
+mod io_side;
 mod reach;
 
 use std::{
@@ -28,6 +29,7 @@ use crate::{
     study::Agent,
 };
 pub use guard::{GUARD_VERB, TuningGuard};
+pub use io_side::{HostTask, IoConfinement, IoThreads};
 pub use reach::LabPath;
 
 /// A host whose settings are read and changed. Changes that are tried out are undone when this is dropped.

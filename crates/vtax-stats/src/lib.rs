@@ -11,6 +11,8 @@
 //! 4. [`holm()`]: the correction for many simultaneous comparisons.
 //! 5. [`judge_family`]: "slower", "faster", "not significant", "≤ x % worse" or "too noisy to tell".
 //!
+//! [`BoundedMean`] has intervals that hold for several figures at the same time, for comparisons with targets.
+//!
 //! [`Steady`] detects the end of a warm-up; [`StoppingRule`] is netperf's rule for the end of sampling, which is a
 //! precision, not a verdict.
 //!
@@ -26,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod confidence;
+pub mod crossing;
 pub mod difference;
 pub mod error;
 pub mod floor;
@@ -37,8 +40,10 @@ pub mod paired;
 pub mod planning;
 pub mod pooled;
 mod preference;
+pub mod regression;
 mod resampled;
 mod signed_rank;
+pub mod simultaneous;
 pub mod steady;
 pub mod stopping;
 mod student;
@@ -49,6 +54,7 @@ pub mod verdict;
 mod walsh;
 
 pub use confidence::Confidence;
+pub use crossing::{Crossing, CrossingError, LoadResponse};
 pub use difference::LogDifference;
 pub use error::{Side, StatsError};
 pub use floor::NoiseFloor;
@@ -58,6 +64,8 @@ pub use p_value::{PValue, Significance};
 pub use paired::{Pair, PairedTax};
 pub use pooled::PooledPercentiles;
 pub use preference::Preference;
+pub use regression::{LinearFit, LinearPrediction, RegressionError, RegressionRow};
+pub use simultaneous::BoundedMean;
 pub use steady::Steady;
 pub use stopping::{Decision, StoppingRule, Width};
 pub use summary::{Spread, Summary, median};

@@ -87,7 +87,7 @@ impl Store {
 
     /// Computes the findings of complete runs that have none of this version of the analysis, newest run first.
     pub(crate) fn compute_findings(&self) -> Result<(), StoreError> {
-        let doing = self.place.doing("keeping the findings of a run");
+        let doing = self.place.doing("storing the findings of a run");
         for id in self.outdated(AT_ONCE)? {
             let found = computed(&self.connection, &self.place, &id);
             let step = self.connection.unchecked_transaction().map_err(&doing)?;
@@ -104,8 +104,8 @@ impl Store {
     }
 }
 
-/// Returns the findings of a run that is complete or about to be. A run that this version of vtax cannot read has none:
-/// that must keep nobody from measuring.
+/// Returns the findings of a run that is complete or about to be. A run that this version of vtax cannot read has none,
+/// so that it prevents no measurement.
 pub(crate) fn computed(connection: &Connection, place: &StoreLocation, id: &str) -> Vec<EvidenceFinding> {
     let document = read_run(connection, place, id).and_then(|mut run| {
         run.state = RunState::Complete;
@@ -121,7 +121,7 @@ pub(crate) fn replace(
     id: &str,
     found: &[EvidenceFinding],
 ) -> Result<(), StoreError> {
-    let doing = place.doing("keeping the findings of a run");
+    let doing = place.doing("storing the findings of a run");
     forget(connection, place, id)?;
     let mut statement = connection.prepare(INSERT).map_err(&doing)?;
     for finding in found.iter().rev() {
@@ -143,7 +143,7 @@ fn replace_if_complete(
     id: &str,
     found: &[EvidenceFinding],
 ) -> Result<(), StoreError> {
-    let doing = place.doing("keeping the findings of a run");
+    let doing = place.doing("storing the findings of a run");
     // Changes nothing, and takes the lock of writers.
     let complete = "UPDATE run SET analysis = analysis WHERE id = ?1 AND state = 'complete'";
     match connection.execute(complete, [id]).map_err(doing)? {

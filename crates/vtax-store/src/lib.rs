@@ -132,6 +132,11 @@ impl Store {
         Store::open_at(place)
     }
 
+    /// Returns the same store with a connection of its own, for another thread.
+    pub fn try_clone(&self) -> Result<Store, StoreError> {
+        Ok(Store { place: self.place.clone(), connection: schema::connect(&self.place)?, alone: None })
+    }
+
     fn open_at(place: StoreLocation) -> Result<Store, StoreError> {
         let mut connection = schema::connect(&place)?;
         schema::migrate(&mut connection, &place)?;

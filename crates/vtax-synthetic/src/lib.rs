@@ -63,28 +63,16 @@ pub fn of(study: Study) -> Run {
 }
 
 fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
+    let id = format!("{}-20260102-030405-5eed", study.id);
     let header = RunHeader {
-        id: format!("{}-20260102-030405-5eed", study.id),
-        started: "2026-01-02T03:04:05Z".into(),
-        plan: study.plan,
-        path_plan: study.path,
-        quick: false,
         seed: 42,
-        stopping: None,
-        metric: None,
-        unsettled: None,
-        margin: None,
         environment: environment(),
         placement: Placement { initiator: vec![0], responder: vec![1], ..Placement::default() },
         unavailable,
         paths: disks::paths(&study, path),
         disks: disks::records(&study),
-        ends: vec![],
-        label: Default::default(),
         command: format!("vtax run {} --seed 42", study.id).into(),
-        study,
-        imported: None,
-        steps: Vec::new(),
+        ..RunHeader::plain(id, "2026-01-02T03:04:05Z".into(), study)
     };
     let mut run = Run { header, state: RunState::Complete, wall_seconds: 98.2, samples: vec![], failures: vec![] };
     (1..=run.header.rounds()).for_each(|round| take_round(&mut run, round));
@@ -93,30 +81,7 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
 
 /// Returns the plan of a run about which nothing else matters.
 pub fn header(id: &str, started: &str) -> RunHeader {
-    let study = study("demo");
-    RunHeader {
-        id: id.into(),
-        started: started.into(),
-        path_plan: None,
-        plan: study.plan,
-        study,
-        quick: false,
-        seed: 1,
-        stopping: None,
-        metric: None,
-        unsettled: None,
-        margin: None,
-        environment: Environment::default(),
-        placement: Placement::default(),
-        unavailable: Vec::new(),
-        paths: Vec::new(),
-        disks: Vec::new(),
-        ends: Vec::new(),
-        label: Default::default(),
-        command: Default::default(),
-        imported: None,
-        steps: Vec::new(),
-    }
+    RunHeader { seed: 1, path_plan: None, ..RunHeader::plain(id.into(), started.into(), study("demo")) }
 }
 
 /// Returns a sample of one second in which 20,000 round trips were counted and none was timed.

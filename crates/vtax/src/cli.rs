@@ -1,5 +1,6 @@
 //! The command line: its parser, and one module per command.
 
+mod advise;
 mod agent;
 mod arguments;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod results;
 mod run;
 mod server;
 mod shell;
+mod size;
 mod studies;
 mod tune;
 mod ui;
@@ -111,6 +113,16 @@ enum Verb {
     Report(report::ReportArgs),
     /// Browse results and watch runs in a browser on this machine
     Ui(ui::UiArgs),
+    /// Find the I/O methods that meet requirements, from measurements on this machine
+    ///
+    /// A method meets a target if the whole interval of its figure does. Figures are those of stored runs on this
+    /// machine, with its kernel, MTU and accelerator, of as many guests as required. What was not measured remains
+    /// open, with the command that decides it; `--measure` runs these commands.
+    ///
+    /// The exit status is 0 if a method meets all requirements, 1 if none is shown to, and 69 if nothing was measured.
+    Advise(Box<advise::AdviseArgs>),
+    /// Size an I/O domain: cores and memory for a load, from measured costs
+    Size(Box<size::SizeArgs>),
     /// Check, apply, prove and revert network tuning
     #[command(subcommand)]
     Tune(tune::TuneVerb),
@@ -173,9 +185,13 @@ impl Verb {
             Verb::Ldm(args) => Ok(Some(args.stay())),
             // Virtual functions are created to be used afterwards.
             Verb::Io(verb) if !matches!(verb, io::IoVerb::List(_)) => Ok(Some(Stay::Kept)),
-            Verb::Results(_) | Verb::Report(_) | Verb::Ui(_) => Err(Stop::input(miette::miette!(
+            Verb::Results(_) | Verb::Report(_) | Verb::Ui(_) | Verb::Size(_) => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
                 "results of runs on an emulated server are stored on this machine, with all others: omit --server"
+            ))),
+            Verb::Advise(_) => Err(Stop::input(miette::miette!(
+                code = "option-not-for-this",
+                "an emulated server shows function, not speed, so its figures are no advice: omit --server"
             ))),
             Verb::Server(_) | Verb::Keeper | Verb::TuningGuard { .. } => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
@@ -234,6 +250,8 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Results(verb) => results::results(verb, places),
         Verb::Report(args) => report::report(&args, places),
         Verb::Ui(args) => ui::ui(&args, places),
+        Verb::Advise(args) => advise::advise(&args, places),
+        Verb::Size(args) => size::size(&args, places),
         Verb::Tune(verb) => tune::tune(&verb, places),
         Verb::Agent(verb) => agent::agent(verb, places),
         Verb::Explain(args) => explain::explain(&args),

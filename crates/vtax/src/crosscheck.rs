@@ -27,14 +27,14 @@ use vtax_model::{
 use vtax_run::{
     Interrupt, Locations,
     rig::{PEER, Rig, SUT},
-    study::Congestion,
+    study::{Congestion, random_seed},
 };
 use vtax_stats::{Confidence, Pair, PairedTax, Summary};
 use vtax_sys::idle::{self, IdleHold};
 
 use crate::{
     calibrate::{LoadMeter, chosen},
-    exit::{Blamed, Coded, Stop},
+    exit::{Blamed, Stop},
     progress,
     whole_number::whole,
 };
@@ -266,13 +266,6 @@ fn hold_idle(idle: Idle) -> (Option<IdleHold>, Option<String>) {
         Ok(hold) => (hold, None),
         Err(error) => (None, Some(error.to_string())),
     }
-}
-
-fn random_seed() -> miette::Result<u64> {
-    let mut bytes = [0; 4];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .coded("kernel", || "drawing a random seed")?;
-    Ok(u32::from_le_bytes(bytes).into())
 }
 
 fn set_congestion(rig: &Rig, name: CongestionControl) -> miette::Result<()> {

@@ -30,7 +30,7 @@ const DISK: &str = match str::from_utf8(&[0; 512]) {
 };
 
 /// Each file with its text.
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 15] = [
     ("my-study.toml", STUDY),
     ("mine.toml", STUDY),
     ("rack.toml", LAB),
@@ -38,6 +38,7 @@ const FILES: [(&str, &str); 14] = [
     ("domains.json", include_str!("../files/domains.json")),
     ("data.img", DISK),
     ("jupiter.xml", include_str!("../files/jupiter.xml")),
+    ("required.toml", include_str!("../files/required.toml")),
     ("vms.toml", include_str!("../files/vms.toml")),
     ("before.json", IPERF3),
     ("published.toml", include_str!("../../../crates/vtax-model/data/published/sparc-t7-1.toml")),

@@ -27,6 +27,10 @@ impl ThreadAffinity {
         let name = host.read_proc(None, &format!("{}/task/{tid}/comm", process.pid))?.unwrap_or_default();
         Ok(ThreadAffinity { thread, name: name.into() })
     }
+
+    pub(super) fn thread(&self) -> ThreadId {
+        self.thread
+    }
 }
 
 impl Knob for ThreadAffinity {

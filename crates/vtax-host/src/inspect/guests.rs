@@ -33,7 +33,8 @@ pub struct HostThread {
     pub allowed: CpuSet,
 }
 
-pub(super) fn guests(tree: &SystemRoot) -> Vec<HostGuest> {
+/// Returns the guests that run on this machine, by their processes.
+pub fn guests(tree: &SystemRoot) -> Vec<HostGuest> {
     let pids = tree.names("proc");
     let mut pids: Vec<u32> = pids.iter().filter_map(|name| name.parse().ok()).collect();
     pids.sort_unstable();

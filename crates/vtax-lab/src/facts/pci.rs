@@ -149,7 +149,7 @@ impl PciFacts {
     }
 
     /// Checks that guests can have PCI devices here; the error says why not.
-    pub(crate) fn for_guests(&self) -> Result<(), Unsupported> {
+    pub fn for_guests(&self) -> Result<(), Unsupported> {
         if !self.iommu {
             return Err(Unsupported::new(
                 "a guest cannot get it without an active IOMMU",

@@ -1,3 +1,5 @@
+mod metrics;
+
 use super::*;
 use crate::{
     cell::Instrument,
@@ -8,8 +10,8 @@ use crate::{
     metric::{CostUnit, MetricFamily, SampleFigure},
     result::Disturbance,
     run::{
-        EndLocation, EndRecord, Environment, GuestCpu, HostCpu, OtherPrograms, PairRecord, Placement, RttFigures,
-        RunHeader, Sample, UnavailableRow,
+        EndLocation, EndRecord, GuestCpu, HostCpu, OtherPrograms, PairRecord, RttFigures, RunHeader, Sample,
+        UnavailableRow,
     },
     study::{SamplingPlan, Study},
     units::Span,
@@ -26,32 +28,12 @@ pub(super) fn analyse(run: &Run) -> ResultDocument {
 /// deterministic jitter of up to 1 %.
 pub(crate) fn demo_run() -> Run {
     let study = crate::study::tests::plain();
-    let header = RunHeader {
-        id: "demo-test".into(),
-        started: "2026-01-01T00:00:00Z".into(),
-        plan: study.plan,
-        path_plan: study.path,
-        study,
-        quick: false,
-        seed: 1,
-        stopping: None,
-        metric: None,
-        unsettled: None,
-        margin: None,
-        environment: Environment::default(),
-        placement: Placement::default(),
-        unavailable: vec![UnavailableRow {
-            method: "ipvlan".parse().expect("a row"),
-            unsupported: Unsupported { why: "no module".into(), remedy: "load it".into() },
-        }],
-        paths: Vec::new(),
-        disks: Vec::new(),
-        ends: Vec::new(),
-        label: Default::default(),
-        command: Default::default(),
-        imported: None,
-        steps: Vec::new(),
-    };
+    let unavailable = vec![UnavailableRow {
+        method: "ipvlan".parse().expect("a row"),
+        unsupported: Unsupported { why: "no module".into(), remedy: "load it".into() },
+    }];
+    let plain = RunHeader::plain("demo-test".into(), "2026-01-01T00:00:00Z".into(), study);
+    let header = RunHeader { seed: 1, unavailable, ..plain };
     let mut run = Run { header, state: RunState::Complete, wall_seconds: 1.0, samples: vec![], failures: vec![] };
     for round in 1..=run.header.plan.samples {
         run.samples.extend(round_of(&run.header, round));
@@ -364,129 +346,6 @@ fn the_backend_is_the_row_s_or_else_what_was_found() {
     let cells = document.clone().with_samples(|_, _| ()).cells;
     let json = serde_json::to_value(&cells).expect("JSON").to_string();
     assert!(json.contains("\"backend\":\"userspace\"") && json.contains("\"method\":\"paravirtual:userspace\""));
-}
-
-/// The path's cells beside the machine's, with threads that took 20 µs of each transaction in `bridge` and 10 in the
-/// others.
-fn run_of_two_instruments() -> Run {
-    let mut run = demo_run();
-    let of_system = run.header.study.cells.clone();
-    let of_path = of_system.iter().map(|cell| Cell { instrument: Instrument::Path, ..*cell });
-    run.header.study.cells.extend(of_path);
-    for sample in &mut run.samples {
-        let slow = of_system[sample.cell].row.to_string() == "bridge";
-        let system = sample.figures.transactions as f64 * if slow { 20e-6 } else { 10e-6 };
-        let jitter = 1.0 + 0.001 * f64::from(sample.round % 5);
-        sample.figures.cpu.initiator.threads = vec![ThreadCpu { system: system * jitter, ..ThreadCpu::default() }];
-    }
-    let of_path: Vec<Sample> =
-        run.samples.iter().map(|sample| Sample { cell: sample.cell + of_system.len(), ..sample.clone() }).collect();
-    run.samples.extend(of_path);
-    run
-}
-
-#[test]
-fn each_metric_of_a_cell_has_its_tax_and_the_first_is_the_one_it_is_judged_by() {
-    let document = analyse(&run_of_two_instruments());
-    let bridge = record(&document, "bridge", TestKind::Rr);
-    let metrics: Vec<Metric> = bridge.taxes.iter().map(|tax| tax.of).collect();
-    assert_eq!(metrics, [Metric::Rtt, Metric::Cpu, Metric::P50], "a hundred times are too few for p99");
-    assert_eq!(bridge.tax.as_ref(), bridge.taxes.first());
-    let cpu = bridge.tax_of(Metric::Cpu).expect("threads");
-    let delta = cpu.delta.expect("a time");
-    assert_eq!((cpu.verdict, delta.unit), (Verdict::Slower, CostUnit::Microseconds));
-    assert!((delta.baseline - 10.0).abs() < 0.1 && (delta.delta - 10.0).abs() < 0.1, "{delta:?}");
-    let floors = document.noise_floor.iter().filter(|floor| floor.of == Metric::Cpu).count();
-    let others = document.noise_floor.iter().filter(|floor| floor.of.family() != MetricFamily::Percentiles).count();
-    assert_eq!((floors, others), (16, 32), "eight blocks by each instrument and metric");
-    let threads = bridge.summary.as_ref().and_then(|summary| summary.estimate(SampleFigure::ThreadsPerTransaction));
-    assert!((threads.expect("threads").mean - 20.0).abs() < 0.1);
-}
-
-/// One transaction in 50 of `bridge` takes five times as long; the others, and its median, are those of the baseline.
-#[test]
-fn a_tail_has_a_tax_where_the_median_has_none() {
-    let mut run = demo_run();
-    for sample in &mut run.samples {
-        let (cell, round) = (run.header.study.cells[sample.cell], u64::from(sample.round));
-        let slow = cell.row.to_string() == "bridge";
-        if cell.kind() == TestKind::Rr {
-            let mut times = Histogram::new();
-            times.record_many(50_000 + 100 * (round % 7), 980);
-            times.record_many(if slow { 250_000 } else { 52_000 } + 100 * (round % 5), 20);
-            sample.figures.rtt_ns = Some(RttFigures::of(&times));
-        }
-    }
-    let document = analyse(&run);
-    let bridge = record(&document, "bridge", TestKind::Rr);
-    let p99 = bridge.tax_of(Metric::P99).expect("enough transactions");
-    assert_eq!(p99.verdict, Verdict::Slower);
-    assert!((p99.ratio - 250.0 / 52.0).abs() < 0.05, "{p99:?}");
-    assert!(!bridge.tax_of(Metric::P50).expect("enough transactions").verdict.is_shown());
-    assert_eq!(bridge.tax_of(Metric::P999), None, "1,000 transactions are too few");
-    let summary = bridge.summary.as_ref().expect("measured");
-    assert!((summary.estimate(SampleFigure::P99).expect("enough").mean - 250.2).abs() < 0.3);
-    assert_eq!(summary.estimate(SampleFigure::P999), None);
-}
-
-/// Without guests the hosts' CPU time is that of the threads, which has its tax already.
-#[test]
-fn the_cpu_time_of_hosts_is_compared_where_there_are_guests() {
-    let without = analyse(&run_of_two_instruments());
-    assert!(without.cells.iter().all(|record| record.tax_of(Metric::HostCpu).is_none()));
-    let mut run = run_of_two_instruments();
-    for sample in &mut run.samples {
-        let cell = run.header.study.cells[sample.cell % 40];
-        let host = Ends { initiator: EndLocation::Host, responder: EndLocation::Host };
-        sample.figures.locations = host;
-        sample.figures.cpu.initiator.seconds = 1.0;
-        if cell.row.to_string() == "bridge" {
-            sample.figures.locations.responder = EndLocation::Guest;
-            sample.figures.host_cpu = Some(observed_guest(0.3 * (1.0 + 0.001 * f64::from(sample.round))));
-        }
-    }
-    let document = analyse(&run);
-    let bridge = record(&document, "bridge", TestKind::Rr);
-    assert_eq!(bridge.tax_of(Metric::HostCpu).expect("observed").verdict, Verdict::Slower);
-    let of = |figure| bridge.summary.as_ref().and_then(|summary| summary.estimate(figure)).expect("known").mean;
-    let transactions = 20_000.0 / 1.2;
-    let guest = 0.7 * 1e6 / transactions;
-    let host = of(SampleFigure::HostPerTransaction) - of(SampleFigure::ThreadsPerTransaction);
-    assert!((host - guest).abs() < 0.03 * guest, "{host} is not {guest}");
-}
-
-/// A ratio of goodputs turns over in the time per KB; whatever is printed of it says the same.
-#[test]
-fn a_cost_in_time_agrees_with_its_ratio() {
-    let document = analyse(&demo_run());
-    for record in document.cells.iter().filter(|record| record.tax.is_some()) {
-        let tax = record.tax.as_ref().expect("filtered");
-        let delta = tax.delta.expect("a time");
-        let grown = delta.baseline * (tax.of.cost_ratio(tax.ratio) - 1.0);
-        assert!((delta.delta - grown).abs() < 0.02 * delta.baseline, "{delta:?} and {}", tax.ratio);
-        assert!(delta.delta_low <= delta.delta && delta.delta <= delta.delta_high);
-    }
-    let stream = record(&document, "bridge", TestKind::Stream);
-    let delta = stream.tax.as_ref().and_then(|tax| tax.delta).expect("a time");
-    // 8,000 Mb/s are 1,024 ns per KB, and a fifth more of that is 204.8 ns.
-    assert!((delta.baseline - 1024.0).abs() < 10.0 && (delta.delta - 204.8).abs() < 10.0, "{delta:?}");
-    assert_eq!(delta.unit, CostUnit::NanosecondsPerKb);
-    let level =
-        stream.summary.as_ref().and_then(|summary| summary.estimate(SampleFigure::TimePerKb)).expect("a stream");
-    assert!((level.mean - 1.2 * 1024.0).abs() < 10.0, "{level:?}");
-}
-
-/// Holm's correction is over what is read as one table: 40 comparisons of speed by one instrument, and not the
-/// 160 of the whole run.
-#[test]
-fn instruments_and_cpu_time_are_families_of_their_own() {
-    let document = analyse(&run_of_two_instruments());
-    let smallest = 2.0 * 0.5f64.powi(11);
-    let all = document.cells.iter().flat_map(|record| &record.taxes);
-    let all = all.filter(|tax| tax.of.family() != MetricFamily::Percentiles);
-    let unanimous: Vec<&TaxRecord> = all.filter(|tax| tax.p == smallest).collect();
-    assert_eq!(unanimous.len(), 32, "bridge, in eight blocks, by two instruments and two metrics");
-    assert!(unanimous.iter().all(|tax| (tax.p_adjusted - 40.0 * smallest).abs() < 1e-12), "{unanimous:?}");
 }
 
 #[test]

@@ -67,6 +67,10 @@ amount!(
     JobCount, 1..=1024, "the number of jobs"
 );
 amount!(
+    /// Maximum number of I/Os per second, all jobs together.
+    DiskRate, 1..=100_000_000, "the rate (IOPS)"
+);
+amount!(
     /// Number of disks of a test.
     TargetCount, 1..=256, "the number of disks"
 );

@@ -1,6 +1,6 @@
 //! Why a disk can't be tested in this way.
 
-use super::{AccessPattern, BlockSize, DiskEngine, JobCount, QueueDepth, text::KEYS};
+use super::{AccessPattern, BlockSize, DiskEngine, DiskRate, JobCount, QueueDepth, text::KEYS};
 use crate::{
     spelling::there_are,
     units::{ByteSize, Span, UnitError},
@@ -39,6 +39,9 @@ pub enum DiskTestError {
     )]
     #[diagnostic(code("bad-disk-test"))]
     DepthOfBlocking { engine: DiskEngine, depth: QueueDepth },
+    #[error("{rate} IOPS are fewer than one for each of {jobs} jobs; increase rate or reduce jobs")]
+    #[diagnostic(code("bad-disk-test"))]
+    RateTooLow { rate: DiskRate, jobs: JobCount },
     #[error("{range} of a disk is too small for {jobs} jobs with {block} blocks; use at least {least}")]
     #[diagnostic(code("bad-disk-test"))]
     RangeTooSmall { range: ByteSize, least: ByteSize, jobs: JobCount, block: BlockSize },

@@ -14,6 +14,12 @@ fn what_is_not_said_is_as_usual() {
     let article = test("random:reads=60,block=8KiB,jobs=20,targets=28").expect("it can be run");
     assert_eq!((article.reads.get(), article.block.get().0, article.jobs.get()), (60, 8192, 20));
     assert_eq!(article.to_string(), "random:reads=60,block=8KiB,jobs=20,targets=28");
+    let limited = test("random:jobs=4,rate=20000").expect("it can be run");
+    assert_eq!(
+        (limited.rate.map(DiskRate::get), limited.to_string().as_str()),
+        (Some(20_000), "random:jobs=4,rate=20000")
+    );
+    assert_eq!(test("random:rate=max"), Ok(DiskTest::default()));
     let long =
         test("sequential: block=1MiB, direct=off, duration=90s, verify=on, engine=psync").expect("it can be run");
     assert_eq!(long.to_string(), "sequential:block=1MiB,engine=psync,direct=off,duration=1m30s,verify=on");
@@ -34,6 +40,9 @@ fn what_can_not_be_run_is_named() {
         ("random:depth=0", "the queue depth cannot be `0`: must be 1 to 4096"),
         ("random:depth=2,engine=psync", "the engine `psync` waits for each I/O, so a job has 1 in flight, not 2"),
         ("random:engine=sync", "did you mean `psync`?"),
+        ("random:rate=0", "the rate (IOPS) cannot be `0`: must be 1 to 100000000"),
+        ("random:rate=20k", "cannot be `20k`"),
+        ("random:rate=3,jobs=4", "3 IOPS are fewer than one for each of 4 jobs"),
         ("random:range=4KiB,jobs=2", "4 KiB of a disk is too small for 2 jobs with 4 KiB blocks"),
         ("random:duration=0s", "a duration of 0 measures nothing"),
         ("random:duration=13h", "13h is too long for a disk test"),
@@ -122,10 +131,15 @@ fn a_cached_path_is_named() {
 }
 
 fn any_test() -> impl Strategy<Value = DiskTest> {
-    let kinds = (0usize..2, 0usize..3, any::<[bool; 2]>());
+    let kinds = (0usize..2, 0usize..3, any::<[bool; 3]>());
     let amounts = (0u32..=100, 1u64..=128, 1u32..=4096, 1u32..=64, 1u32..=256, 1u64..1 << 30);
     (kinds, amounts, 1u64..=43_200_000, 0u64..=43_200_000).prop_map(
-        |((access, engine, [direct, verify]), (reads, sectors, depth, jobs, targets, more), duration, ramp)| {
+        |(
+            (access, engine, [direct, verify, limited]),
+            (reads, sectors, depth, jobs, targets, more),
+            duration,
+            ramp,
+        )| {
             let engine = DiskEngine::ALL[engine];
             let depth = if engine.is_blocking() { 1 } else { depth };
             let block = ByteSize(sectors * 512);
@@ -136,6 +150,7 @@ fn any_test() -> impl Strategy<Value = DiskTest> {
                 depth: depth.try_into().expect("a depth"),
                 jobs: jobs.try_into().expect("jobs"),
                 targets: targets.try_into().expect("targets"),
+                rate: limited.then(|| (jobs * depth).try_into().expect("a rate")),
                 range: ByteSize(block.0 * u64::from(jobs) + more),
                 engine,
                 direct,

@@ -2,11 +2,14 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{DiskTest, DiskTestError};
+use super::{DiskRate, DiskTest, DiskTestError};
 
 /// The settings, in the order in which they are written.
-pub(super) const KEYS: [&str; 11] =
-    ["reads", "block", "depth", "jobs", "targets", "range", "engine", "direct", "duration", "ramp", "verify"];
+pub(super) const KEYS: [&str; 12] =
+    ["reads", "block", "depth", "jobs", "targets", "rate", "range", "engine", "direct", "duration", "ramp", "verify"];
+
+/// Value of a rate without a limit.
+const UNLIMITED: &str = "max";
 
 impl DiskTest {
     fn set(&mut self, key: &'static str, value: &str) -> Result<(), DiskTestError> {
@@ -16,6 +19,7 @@ impl DiskTest {
             "depth" => self.depth = value.parse()?,
             "jobs" => self.jobs = value.parse()?,
             "targets" => self.targets = value.parse()?,
+            "rate" => self.rate = rate(value)?,
             "range" => self.range = value.parse()?,
             "engine" => self.engine = value.parse()?,
             "direct" => self.direct = switch(key, value)?,
@@ -34,6 +38,7 @@ impl DiskTest {
             self.depth.to_string(),
             self.jobs.to_string(),
             self.targets.to_string(),
+            self.rate.map_or_else(|| UNLIMITED.to_owned(), |rate| rate.to_string()),
             self.range.to_string(),
             self.engine.to_string(),
             switched(self.direct),
@@ -78,6 +83,10 @@ impl fmt::Display for DiskTest {
         let colon = if written.is_empty() { "" } else { ":" };
         write!(f, "{}{colon}{}", self.access, written.join(","))
     }
+}
+
+fn rate(value: &str) -> Result<Option<DiskRate>, DiskTestError> {
+    if value == UNLIMITED { Ok(None) } else { value.parse().map(Some) }
 }
 
 fn switch(key: &'static str, value: &str) -> Result<bool, DiskTestError> {

@@ -7,10 +7,9 @@ use super::EvidenceSetting;
 use crate::{
     cell::{Cell, Medium},
     guest::{Attach, Backend, Flavour, VirtioNic, Vnet},
-    method::DomainKind,
-    method::{IoMethod, MethodVariant},
-    metric::Metric,
-    result::{CellRecord, ResultDocument},
+    method::{DomainKind, IoMethod, MethodVariant},
+    metric::{Metric, SampleFigure},
+    result::{CellRecord, ResultDocument, SummaryRecord},
     run::RunState,
     study::{Queueing, Row},
 };
@@ -18,7 +17,7 @@ use vtax_stats::Verdict;
 
 /// Version of the analysis that makes findings of a run. Increase it if a change of the analysis changes any of them:
 /// stored findings of older versions are then computed again.
-pub const ANALYSIS_VERSION: u32 = 1;
+pub const ANALYSIS_VERSION: u32 = 2;
 
 /// Estimate of one metric of one cell, with the conditions under which it was measured.
 #[skip_serializing_none]
@@ -47,8 +46,22 @@ pub struct EvidenceFinding {
     pub high: Option<f64>,
     /// Number of rounds.
     pub rounds: usize,
+    /// Transactions or I/Os per second of all endpoints together; only next to their mean time.
+    pub rate: Option<EvidenceRate>,
     /// Comparison with the baseline; absent for the baseline itself.
     pub tax: Option<EvidenceTax>,
+}
+
+/// Rate at which a cell's transactions were measured.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct EvidenceRate {
+    /// Mean over rounds, per second.
+    pub value: f64,
+    /// Lower bound of the 95 % interval; absent with fewer than two rounds.
+    pub low: Option<f64>,
+    /// Upper bound of the interval.
+    pub high: Option<f64>,
 }
 
 /// Comparison of a finding with the baseline of its run.
@@ -103,10 +116,24 @@ fn of_cell(run: &ResultDocument, record: &CellRecord) -> Vec<EvidenceFinding> {
             low,
             high,
             rounds: estimate.n,
+            rate: rate(summary, *metric),
             tax: tax(run, record, *metric),
         })
     };
     test.metrics().iter().filter_map(finding).collect()
+}
+
+/// Returns the rate of transactions where the metric is their mean time.
+fn rate(summary: &SummaryRecord, metric: Metric) -> Option<EvidenceRate> {
+    let figure = match metric {
+        Metric::Rtt => SampleFigure::Rate,
+        Metric::Response => SampleFigure::Iops,
+        _ => return None,
+    };
+    let estimate = summary.estimate(figure).filter(|estimate| estimate.mean.is_finite())?;
+    let interval = estimate.low.zip(estimate.high).filter(|(low, high)| low.is_finite() && high.is_finite());
+    let (low, high) = interval.unzip();
+    Some(EvidenceRate { value: estimate.mean, low, high })
 }
 
 fn tax(run: &ResultDocument, record: &CellRecord, metric: Metric) -> Option<EvidenceTax> {

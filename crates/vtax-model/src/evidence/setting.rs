@@ -49,6 +49,24 @@ pub struct EvidenceSetting {
 }
 
 impl EvidenceSetting {
+    /// Returns the conditions of a machine, with this accelerator for its guests, if it has one. All that depends on a
+    /// cell is unknown.
+    pub fn of_machine(environment: &Environment, accelerator: Option<Accelerator>) -> EvidenceSetting {
+        EvidenceSetting {
+            machine: environment.hostname.clone(),
+            kernel: kernel(environment),
+            peers: Vec::new(),
+            emulated: environment.server.is_some(),
+            imported: None,
+            domain: None,
+            accelerator,
+            device: None,
+            mtu: None,
+            together: 1,
+            mode: Instrument::default(),
+        }
+    }
+
     /// Returns the conditions of a cell of a run.
     pub fn of(run: &ResultDocument, record: &CellRecord) -> EvidenceSetting {
         let guests = run.placement.guests.as_ref().map(|guests| guests.accel);

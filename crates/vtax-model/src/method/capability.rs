@@ -3,8 +3,8 @@
 //! `vtax methods`, the planner's refusals and the book read the same table. Its facts are those of Linux, QEMU and KVM;
 //! where vtax itself does less, e.g. changes a slot only at a domain's next boot, the table says what vtax does.
 
-use serde::Serialize;
-use strum::{IntoStaticStr, VariantArray};
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 /// Capabilities of one way of attaching a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,9 @@ impl GuestCount {
 }
 
 /// Exclusive part of the system or of the hardware. A zone always shares the host's kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display, EnumString, VariantArray)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Isolation {
     /// Only an address.
     Address,
@@ -119,6 +121,8 @@ pub enum Isolation {
     /// A device, or a wire's end.
     Device,
     /// A root complex with everything below it.
+    #[serde(rename = "complex")]
+    #[strum(serialize = "complex")]
     RootComplex,
 }
 

@@ -14,9 +14,6 @@ pub enum SamplePercentile {
 }
 
 impl SamplePercentile {
-    /// All of them.
-    pub const ALL: [SamplePercentile; 3] = [SamplePercentile::P50, SamplePercentile::P99, SamplePercentile::P999];
-
     /// Chance that all transactions of a sample were faster than the true percentile.
     const MISSED: f64 = 0.025;
 

@@ -11,7 +11,7 @@ use vtax_stats::Decision;
 /// a cell that has fewer samples than the rule allows and isn't known well enough yet.
 pub fn stopping_outcome(run: &RunReadings) -> Vec<(usize, Decision)> {
     let Some(rule) = &run.header.stopping else { return Vec::new() };
-    let mut figures = ruled_figures(run);
+    let mut figures = stopping_figures(run);
     let answering = run.header.study.answering();
     let cells = run.header.study.cells.iter().enumerate().filter(|(_, cell)| cell.instrument == answering);
     let runs_here = cells.filter(|(_, cell)| run.header.runs_here(cell.row));
@@ -24,7 +24,7 @@ pub fn stopping_outcome(run: &RunReadings) -> Vec<(usize, Decision)> {
 }
 
 /// The figure that the stopping rule refers to, sample by sample, without the baseline's second arm.
-pub fn ruled_figures(run: &RunReadings) -> BTreeMap<usize, Vec<f64>> {
+pub fn stopping_figures(run: &RunReadings) -> BTreeMap<usize, Vec<f64>> {
     let mut figures: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     let first_arm = |sample: &&SampleReading| sample.arm == Arm::A;
     for sample in run.samples.iter().filter(first_arm) {

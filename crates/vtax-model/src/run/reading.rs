@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{EndCpu, EndDetail, Figures, HostCpu, OtherPrograms, Parallel, Sample};
+use super::{EndCpu, EndDetail, EndLocation, Figures, HostCpu, OtherPrograms, Parallel, Sample};
 use crate::{
     cell::{Arm, Turn},
     endpoint::Ends,
@@ -47,6 +47,7 @@ pub struct SampleReading {
     pub ends: Ends<EndReading>,
     pub parallel: Option<Box<Parallel>>,
     pub host_cpu: Option<Box<HostCpu>>,
+    pub locations: Ends<EndLocation>,
     /// True if the sample was cut into slices.
     pub sliced: bool,
     pub guarded: Vec<IntervalRtt>,
@@ -150,6 +151,7 @@ impl SampleReading {
             },
             parallel: figures.parallel.clone().map(Box::new),
             host_cpu: figures.host_cpu.clone().map(Box::new),
+            locations: figures.locations,
             sliced: !figures.slices.is_empty(),
             guarded: figures.guarded.clone(),
             others: figures.others.clone(),

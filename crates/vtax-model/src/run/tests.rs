@@ -28,29 +28,7 @@ pub(crate) const THREE_ROWS: &str = r#"
 
 pub(crate) fn header(text: &str) -> RunHeader {
     let study = Study::parse(Source { name: "test.toml", text }).expect("a study");
-    RunHeader {
-        id: "test-1".into(),
-        started: String::new(),
-        plan: study.plan,
-        path_plan: study.path,
-        study,
-        quick: false,
-        seed: 7,
-        stopping: None,
-        metric: None,
-        unsettled: None,
-        margin: None,
-        environment: Environment::default(),
-        placement: Placement::default(),
-        unavailable: Vec::new(),
-        paths: Vec::new(),
-        disks: Vec::new(),
-        ends: Vec::new(),
-        label: Default::default(),
-        command: Default::default(),
-        imported: None,
-        steps: Vec::new(),
-    }
+    RunHeader { seed: 7, ..RunHeader::plain("test-1".into(), String::new(), study) }
 }
 
 /// A complete run of the plan; `rtt` gives µs.

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::lines::{self, LineLayers};
 use crate::{
     inert::inert,
     measured::{Heading, Measured, Quantity},
@@ -59,15 +60,21 @@ impl Trend {
     }
 
     pub(crate) fn lite(&self) -> Value {
-        let names = sheet::names(self.lines.iter().map(|line| line.name.as_str()));
-        let rows: Vec<Value> = self.lines.iter().flat_map(|line| self.rows(line)).collect();
-        let band: Vec<Value> = rows.iter().filter(|row| row.get("l").is_some()).cloned().collect();
+        let runs = || self.lines.iter().flat_map(|line| &line.runs);
+        let drawn = LineLayers {
+            names: sheet::names(self.lines.iter().map(|line| line.name.as_str())),
+            rows: self.lines.iter().flat_map(|line| self.rows(line)).collect(),
+            x: self.time(),
+            axis: lines::axis(&self.quantity, runs().map(|run| run.measured)),
+            from_zero: false,
+        };
         let notes = [
-            (!band.is_empty()).then_some("Band: 95 % interval."),
+            drawn.note("Band: 95 % interval."),
             (!self.changes.is_empty()).then_some("Dashed rules: changes."),
-            sheet::nothing_note(rows.is_empty()),
+            sheet::nothing_note(drawn.rows.is_empty()),
         ];
-        let mut layers = vec![self.band(&names, band), self.line(&names, rows)];
+        let lines = drawn.lines(json!({"size": 36, "opacity": 1}));
+        let mut layers = vec![drawn.intervals_as(json!("area"), 0.2), lines];
         // All rules are below all labels.
         layers.push(self.rules());
         layers.extend((0..LINES).flat_map(|line| self.words(line)));
@@ -83,33 +90,6 @@ impl Trend {
             Some(row)
         };
         line.runs.iter().filter_map(row).collect()
-    }
-
-    fn encoding(&self, field: &str, names: &[String]) -> Value {
-        let runs = self.lines.iter().flat_map(|line| &line.runs);
-        let axis = sheet::axis(&self.quantity, runs.flat_map(|run| run.measured.ends().collect::<Vec<_>>()));
-        json!({
-            "x": self.time(),
-            "y": {"field": field, "type": "quantitative", "axis": axis, "scale": {"zero": false}},
-            "color": sheet::line_colours(names),
-            "opacity": sheet::faint(names, 1.0),
-        })
-    }
-
-    fn band(&self, names: &[String], rows: Vec<Value>) -> Value {
-        sheet::band(self.encoding("l", names), sheet::faint(names, 0.2), rows)
-    }
-
-    fn line(&self, names: &[String], rows: Vec<Value>) -> Value {
-        let mut encoding = self.encoding("v", names);
-        encoding["strokeDash"] = sheet::dashes(names);
-        encoding["tooltip"] = sheet::tip();
-        json!({
-            "data": sheet::data(rows),
-            "params": sheet::pick("n", names),
-            "mark": {"type": "line", "point": {"size": 36, "opacity": 1}},
-            "encoding": encoding,
-        })
     }
 
     /// Time axis. Dates are in UTC, so that a page shows the same everywhere.

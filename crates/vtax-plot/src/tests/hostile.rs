@@ -120,9 +120,9 @@ fn stacked(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
 }
 
 fn time_series(rows: &Named, heading: &Heading, time: &Quantity, quantity: &Quantity) -> Chart {
-    let line = |(name, _, a, b): &(String, String, Measured, Measured)| TimeLine {
+    let line = |(name, _, a, b): &(String, String, Measured, Measured)| ChartLine {
         name: name.clone(),
-        moments: vec![Moment { at: b.value, measured: *a }, Moment { at: 1.0, measured: *b }],
+        points: vec![ChartPoint { at: b.value, measured: *a }, ChartPoint { at: 1.0, measured: *b }],
     };
     let lines = rows.iter().map(line).collect();
     TimeSeries { heading: heading.clone(), time: time.clone(), quantity: quantity.clone(), lines }.into()
@@ -227,8 +227,8 @@ fn a_thousand_rows_can_be_drawn() {
 
 #[test]
 fn too_many_figures_are_refused() {
-    let moment = Moment { at: 1.0, measured: Measured::plain(1.0) };
-    let lines = vec![TimeLine { name: "a".into(), moments: vec![moment; 30_000] }];
+    let moment = ChartPoint { at: 1.0, measured: Measured::plain(1.0) };
+    let lines = vec![ChartLine { name: "a".into(), points: vec![moment; 30_000] }];
     let chart = Chart::from(TimeSeries { lines, ..TimeSeries::default() });
     let refused = PLOTTER.with(|plotter| plotter.svg(&chart));
     assert!(matches!(refused, Err(PlotError::TooManyFigures { given: 30_000, .. })), "{refused:?}");

@@ -105,9 +105,9 @@ fn scaling() -> Scaling {
     let line = |(index, name): (usize, &&str)| {
         let point = |threads: u32| {
             let value = 9_000.0 * f64::from(threads).powf(0.8 - 0.08 * index as f64) / (1.0 + 0.15 * index as f64);
-            ScalingPoint { at: f64::from(threads), measured: around(value, 4.0) }
+            ChartPoint { at: f64::from(threads), measured: around(value, 4.0) }
         };
-        ScalingLine { name: (*name).into(), points: [2, 4, 8, 12, 16, 20].map(point).to_vec() }
+        ChartLine { name: (*name).into(), points: [2, 4, 8, 12, 16, 20].map(point).to_vec() }
     };
     Scaling {
         heading: Heading::new("IOPS by threads", "IOPS of all threads together."),
@@ -152,9 +152,9 @@ fn time_series() -> TimeSeries {
             let at = f64::from(second);
             let value =
                 9.0 + 4.0 * index as f64 + (at / (3.0 + index as f64)).sin() + if second == 31 { 2.5 } else { 0.0 };
-            Moment { at, measured: around(value, 5.0) }
+            ChartPoint { at, measured: around(value, 5.0) }
         };
-        TimeLine { name: (*name).into(), moments: (0..=60).map(moment).collect() }
+        ChartLine { name: (*name).into(), points: (0..=60).map(moment).collect() }
     };
     TimeSeries {
         heading: Heading::new("Round trips during the run", "Mean time of a round trip in each second."),

@@ -7,7 +7,7 @@ use vtax_model::{
     study::Row,
     workload::TestKind,
 };
-use vtax_plot::{Heading, Measured, Quantity, Reach, Scaling, ScalingLine, ScalingPoint};
+use vtax_plot::{ChartLine, ChartPoint, Heading, Measured, Quantity, Reach, Scaling};
 
 use super::{Drawn, measured, percent};
 use crate::{blocks::BlockCells, record::primary, tax};
@@ -54,9 +54,9 @@ impl Drawn<'_> {
             let point = |column: &ColumnKey| {
                 let ColumnKey::Threads(threads) = column else { return None };
                 let measured = value(block.cell(row, *column, test)?, Metric::of(test))?;
-                Some(ScalingPoint { at: f64::from(*threads), measured })
+                Some(ChartPoint { at: f64::from(*threads), measured })
             };
-            ScalingLine { name: row.to_string(), points: columns.iter().filter_map(point).collect() }
+            ChartLine { name: row.to_string(), points: columns.iter().filter_map(point).collect() }
         };
         let lines = block.rows().into_iter().map(line).filter(|line| !line.points.is_empty());
         Scaling {
@@ -81,11 +81,11 @@ impl Drawn<'_> {
 }
 
 /// Line of the baseline: zero cost compared with itself. With it, each row has the same colour as in the other charts.
-fn of_baseline(baseline: Row, level: &Scaling) -> ScalingLine {
+fn of_baseline(baseline: Row, level: &Scaling) -> ChartLine {
     let name = baseline.to_string();
     let own = level.lines.iter().find(|line| line.name == name);
-    let zero = |point: &ScalingPoint| ScalingPoint { measured: Measured::plain(0.0), ..*point };
-    ScalingLine { name, points: own.map(|line| line.points.iter().map(zero).collect()).unwrap_or_default() }
+    let zero = |point: &ChartPoint| ChartPoint { measured: Measured::plain(0.0), ..*point };
+    ChartLine { name, points: own.map(|line| line.points.iter().map(zero).collect()).unwrap_or_default() }
 }
 
 fn beside(record: &CellRecord, figure: SampleFigure) -> Option<Measured> {

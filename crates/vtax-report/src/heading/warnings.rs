@@ -8,14 +8,15 @@ use vtax_model::{
 
 use super::{load, percent};
 use crate::{
-    blocks::distinct,
+    blocks::{Reported, distinct},
     disks, labels,
     number::{counted, three_digits},
     record::is_of_disks,
     steady, trouble, words,
 };
 
-pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
+pub(crate) fn warnings(report: &Reported<'_>) -> Vec<String> {
+    let document = report.document;
     let texts = [
         document.environment.server.as_ref().map(|_| {
             "EMULATED SERVER: shows function, not speed. QEMU emulates its NICs, disks, buses and cables, so no \
@@ -57,7 +58,7 @@ pub(crate) fn warnings(document: &ResultDocument) -> Vec<String> {
         .flatten()
         .chain(wrong)
         .chain(steady::warnings(document))
-        .chain(trouble::warnings(document))
+        .chain(trouble::warnings(report))
         .collect()
 }
 
@@ -67,9 +68,9 @@ fn not_reached(document: &ResultDocument) -> Option<String> {
     let behind = |record: &CellRecord| {
         let due = f64::from(record.cell.options().arrivals?.per_second.get());
         let rate = record.summary.as_ref()?.estimate(SampleFigure::Rate)?.mean;
-        (rate < due * ALMOST).then(|| format!("{} ({}/s)", labels::name(document, &record.cell), three_digits(rate)))
+        (rate < due * ALMOST).then(|| format!("{}/s", three_digits(rate)))
     };
-    let cells = words::list(document.cells.iter().filter_map(behind), "; ")?;
+    let cells = labels::told(document, behind)?;
     Some(format!("RATE NOT REACHED: fewer requests were answered than offered in {cells}."))
 }
 
@@ -89,9 +90,9 @@ fn planted(document: &ResultDocument) -> Option<String> {
 fn strangers(document: &ResultDocument) -> Option<String> {
     let came = |record: &CellRecord| {
         let count = record.summary.as_ref()?.strangers;
-        (count > 0).then(|| format!("{} ({count})", labels::name(document, &record.cell)))
+        (count > 0).then(|| count.to_string())
     };
-    let cells = words::list(document.cells.iter().filter_map(came), "; ")?;
+    let cells = labels::told(document, came)?;
     Some(format!(
         "UNAUTHENTICATED PEERS: connections without the test's token reached its port in {cells}. They were sent \
          nothing and are not in the figures; check whether this network is being scanned."

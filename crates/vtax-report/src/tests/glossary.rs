@@ -57,7 +57,7 @@ fn missing(used: BTreeSet<String>) -> Vec<String> {
 /// Parts of names of this document that a title may contain: rows, columns, blocks, tests, systems, congestion control.
 fn names(document: &ResultDocument) -> BTreeSet<String> {
     let mut names = vec!["TCP cubic".to_owned(), format!("TCP {}", document.environment.congestion_control)];
-    names.extend(blocks::blocks(document).iter().map(blocks::BlockCells::title));
+    names.extend(blocks::Reported::of(document).blocks.iter().map(blocks::BlockCells::title));
     for record in &document.cells {
         let cell = &record.cell;
         names.extend([cell.row.to_string(), cell.column().label(), cell.column().to_string()]);
@@ -118,7 +118,7 @@ fn the_glossary_has_every_term_of_titles_and_columns() {
     for document in DOCUMENTS.iter() {
         let (names, baseline) = (names(document), document.baseline.to_string());
         for options in [TERMINAL, Options { detail: true, explain: true, published: Some(true), ..TERMINAL }] {
-            all.extend(used(&view(document, &options), &names, &baseline));
+            all.extend(used(&view(&blocks::Reported::of(document), &options), &names, &baseline));
         }
         all.extend(used(&compare(document, document, None).view(), &names, &baseline));
         let results = vec![TrendInput::of(document.clone(), None); 20];

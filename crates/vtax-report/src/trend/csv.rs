@@ -1,72 +1,52 @@
 //! Trends as CSV: one line for each result of each cell.
 
-use serde::Serialize;
-use serde_json::Value;
+use super::{CellTrend, RunTrend, TrendFigure, TrendResult, TrendStep};
+use crate::{
+    csv::{name, table, text},
+    words,
+};
 
-use super::{CellTrend, RunTrend, TrendFigure};
-use crate::{csv::table, words};
+/// Figure of a cell. A level shift is told at the first result of the new level.
+struct TrendPoint<'a> {
+    trend: &'a RunTrend,
+    cell: &'a CellTrend,
+    run: &'a TrendResult,
+    figure: &'a TrendFigure,
+    step: Option<&'a TrendStep>,
+}
 
-const HEAD: [&str; 18] = [
-    "study",
-    "run",
-    "started",
-    "method",
-    "transport",
-    "test",
-    "mtu",
-    "streams",
-    "options",
-    "instrument",
-    "of",
-    "value",
-    "changed",
-    "ratio",
-    "low",
-    "high",
-    "p_adjusted",
-    "verdict",
+type Column = (&'static str, for<'a> fn(&TrendPoint<'a>) -> Option<String>);
+
+const COLUMNS: [Column; 18] = [
+    ("study", |p| text(&p.trend.study)),
+    ("run", |p| text(&p.run.id)),
+    ("started", |p| text(&p.run.started)),
+    ("method", |p| text(p.cell.cell.row)),
+    ("transport", |p| text(p.cell.cell.medium().to_string().to_lowercase())),
+    ("test", |p| name(&p.cell.cell.kind())),
+    ("mtu", |p| p.cell.cell.mtu().and_then(text)),
+    ("streams", |p| text(p.cell.cell.parallel())),
+    ("options", |p| Some(words::key_values(&p.cell.cell.options()))),
+    ("instrument", |p| name(&p.cell.cell.instrument)),
+    ("of", |p| name(&p.cell.of)),
+    ("value", |p| text(p.figure.value)),
+    ("changed", |p| text(p.step.is_some())),
+    ("ratio", |p| text(p.step?.ratio)),
+    ("low", |p| text(p.step?.low?)),
+    ("high", |p| text(p.step?.high?)),
+    ("p_adjusted", |p| text(p.step?.p_adjusted)),
+    ("verdict", |p| name(&p.step?.verdict)),
 ];
 
 impl RunTrend {
     pub(super) fn csv(&self) -> String {
-        let lines = self.cells.iter().flat_map(|cell| cell.figures.iter().map(move |figure| self.fields(cell, figure)));
-        table(HEAD.map(str::to_owned).to_vec(), lines)
+        let points = self.cells.iter().flat_map(|cell| cell.figures.iter().map(move |figure| self.point(cell, figure)));
+        let fields = |point| COLUMNS.iter().map(|(_, field)| field(&point).unwrap_or_default()).collect();
+        table(COLUMNS.map(|(name, _)| name.to_owned()).into(), points.map(fields))
     }
 
-    /// The figures of a level shift appear at the first result of the new level.
-    fn fields(&self, trend: &CellTrend, figure: &TrendFigure) -> Vec<String> {
-        let (cell, run) = (&trend.cell, &self.results[figure.result]);
-        let step = trend.changes.iter().find(|step| step.first_after == figure.result);
-        let of_step = |value: fn(&super::TrendStep) -> Option<f64>| {
-            step.and_then(value).map_or(String::new(), |value| value.to_string())
-        };
-        vec![
-            self.study.clone(),
-            run.id.clone(),
-            run.started.clone(),
-            cell.row.to_string(),
-            cell.medium().to_string().to_lowercase(),
-            name(&cell.kind()),
-            cell.mtu().map_or(String::new(), |mtu| mtu.to_string()),
-            cell.parallel().to_string(),
-            words::key_values(&cell.options()),
-            name(&cell.instrument),
-            name(&trend.of),
-            figure.value.to_string(),
-            step.is_some().to_string(),
-            of_step(|step| Some(step.ratio)),
-            of_step(|step| step.low),
-            of_step(|step| step.high),
-            of_step(|step| Some(step.p_adjusted)),
-            step.map_or(String::new(), |step| name(&step.verdict)),
-        ]
-    }
-}
-
-/// Returns the name of an enum variant as in JSON.
-fn name(variant: &impl Serialize) -> String {
-    match serde_json::to_value(variant) {
-        Ok(Value::String(name)) => name,
-        _ => String::new(),
+    fn point<'a>(&'a self, cell: &'a CellTrend, figure: &'a TrendFigure) -> TrendPoint<'a> {
+        let step = cell.changes.iter().find(|step| step.first_after == figure.result);
+        TrendPoint { trend: self, cell, run: &self.results[figure.result], figure, step }
     }
 }

@@ -11,7 +11,7 @@ use super::{ServerRequest, ServerSite, command::ServerCommand};
 use crate::{
     event_lines::LineReader,
     events::{RunEvent, RunEvents, SessionEnd},
-    job::{HandedJob, Job, RanJob, Runner},
+    job::{HandedJob, Job, RanJob},
     stop::{Blamed, Stop, and_then},
 };
 
@@ -44,9 +44,9 @@ enum AttemptEnd {
     Lost(Option<RunReadings>, miette::Report),
 }
 
-impl Runner for ServerRunner<'_> {
+impl ServerRunner<'_> {
     /// The run goes on in another server if one is lost.
-    fn run(&self, job: &Job, mut old: Option<RunReadings>) -> Result<RanJob, Stop> {
+    pub(crate) fn run(&self, job: &Job, mut old: Option<RunReadings>) -> Result<RanJob, Stop> {
         if let Some(run) = &old {
             // Before a server is booted: only one vtax may resume a run.
             self.request.events.send(&RunEvent::plan(&run.header)).map_err(Stop::of_sink)?;
@@ -74,9 +74,7 @@ impl Runner for ServerRunner<'_> {
         }
         Err(Stop::interrupted())
     }
-}
 
-impl ServerRunner<'_> {
     fn attempt(
         &self,
         request: &mut ServerRequest<'_>,

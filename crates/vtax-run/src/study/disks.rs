@@ -9,9 +9,8 @@ use std::{
     collections::BTreeMap,
     fs::File,
     path::PathBuf,
-    rc::Rc,
     sync::{Arc, Weak},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use miette::{Context, IntoDiagnostic, miette};
@@ -29,7 +28,7 @@ use vtax_model::{
     endpoint::Ends,
     foreign::ForeignText,
     run::{DiskPathRecord, EndLocation, Figures, GuestMachine, RunHeader},
-    study::{DiskRow, Row, SamplingPlan, StudyDisks},
+    study::{DiskRow, Row, StudyDisks},
     topology::Name,
     units::ByteSize,
 };
@@ -43,7 +42,7 @@ use super::{
         observe::{Observed, UntoldTimes, observing},
     },
     measured_path::MeasuredPath,
-    runner::{SampleError, Sampler},
+    runner::{DiskSampler, SampleError, Sampler},
     session::RunSetup,
 };
 use crate::{
@@ -52,7 +51,7 @@ use crate::{
     stop::{Blamed, Coded, Stop, and_then},
 };
 use by_agent::{AgentFio, MeasuredGuest, RowInside};
-use elsewhere::{RowPlace, place_of};
+use elsewhere::RowPlace;
 pub use request::DiskRequest;
 
 /// The disks of one row.
@@ -60,12 +59,13 @@ struct RowTargets {
     row: Row,
     /// As the user named them.
     names: Vec<DiskPlace>,
+    place: RowPlace,
     /// Disks on this machine, without a domain's own.
     targets: Vec<DiskTarget>,
     /// The guest that measures them, and what it calls them; none if this machine does.
     inside: Option<RowInside>,
     /// The zone in which this machine measures them, if it is one.
-    zone: Option<Rc<ZoneOfDisks>>,
+    zone: Option<ZoneOfDisks>,
 }
 
 /// The disks of a run.
@@ -107,11 +107,12 @@ impl MeasuredDisks {
         for row in available(&header.study, &header.unavailable) {
             let names = disks.of(row).0.clone();
             let (mut targets, inside, zone) = Default::default();
-            if place_of(row, &names, destroy).or_input()? == RowPlace::Domain {
-                found.rows.push(RowTargets { row, names, targets, inside, zone });
+            let place = RowPlace::of(row, &names, destroy).or_input()?;
+            let Some(paths) = place.paths() else {
+                found.rows.push(RowTargets { row, names, place, targets, inside, zone });
                 continue;
-            }
-            let paths: Vec<PathBuf> = names.iter().map(path_here).collect::<Result<_, _>>().or_input()?;
+            };
+            let paths: Vec<PathBuf> = paths.iter().map(absolute).collect::<Result<_, _>>().or_input()?;
             for test in tests(header, row) {
                 let used = used(&paths, &test);
                 targets.extend(target::check(used, &test, destroy).or_input()?.into_iter().skip(targets.len()));
@@ -121,7 +122,7 @@ impl MeasuredDisks {
                     *size = test.used().max(*size);
                 }
             }
-            found.rows.push(RowTargets { row, names, targets, inside, zone });
+            found.rows.push(RowTargets { row, names, place, targets, inside, zone });
         }
         if found.rows.iter().any(|row| !row.targets.is_empty()) {
             found.fio.version().or_infrastructure()?;
@@ -187,7 +188,7 @@ impl MeasuredDisks {
 
     pub(super) fn records(&self, header: &RunHeader) -> Result<Vec<DiskPathRecord>, Stop> {
         let mut records = Vec::new();
-        for RowTargets { row, names, targets, inside, zone } in &self.rows {
+        for RowTargets { row, names, targets, inside, zone, .. } in &self.rows {
             if let Some((program, seen)) = inside.as_ref().and_then(|inside| inside.seen.as_ref()) {
                 records.extend(names.iter().zip(seen).map(|(name, path)| DiskPathRecord {
                     method: *row,
@@ -280,18 +281,14 @@ impl MeasuredDisks {
         Some(GuestMachine { accel: launch.accel, no_kvm: no_kvm.map(ForeignText::from), qemu })
     }
 
-    fn measure(&self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
-        let CellTest::Disk(disk) = cell.test else {
-            return Err(SampleError::cell("these are disks, but the test is a network test"));
-        };
-        let of_row = |row: &&RowTargets| row.row == cell.row;
+    fn measure(&self, row: Row, test: DiskTest) -> Result<Figures, SampleError> {
+        let of_row = |known: &&RowTargets| known.row == row;
         let row = self
             .rows
             .iter()
             .find(of_row)
-            .ok_or_else(|| SampleError::run(miette!(code = "defect", "no disks for the row `{}`", cell.row)))?;
+            .ok_or_else(|| SampleError::run(miette!(code = "defect", "no disks for the row `{row}`")))?;
         let paths = row.inside.as_ref().map_or_else(|| paths_of(&row.targets), |inside| inside.paths.clone());
-        let test = disk.spec(plan);
         let job = FioJob::new(test, used(&paths, &test), false, self.seed);
         let job = job.map_err(|error| SampleError::cell(error.to_string()))?;
         let times = job.timed().map(|_| UntoldTimes { warmup: test.ramp.0, measured: test.duration.0 });
@@ -335,14 +332,8 @@ fn tests(header: &RunHeader, row: Row) -> impl Iterator<Item = DiskTest> {
     header.study.cells.iter().filter_map(of_disk)
 }
 
-/// A zone has the files of this machine.
-fn path_here(disk: &DiskPlace) -> miette::Result<PathBuf> {
-    match disk {
-        DiskPlace::Here(path) | DiskPlace::Zone { path, .. } => {
-            std::path::absolute(path).coded("disk-unusable", || format!("finding {}", path.display()))
-        }
-        DiskPlace::Domain { .. } => Err(miette!(code = "defect", "{disk} is not a disk of this machine")),
-    }
+fn absolute(path: &PathBuf) -> miette::Result<PathBuf> {
+    std::path::absolute(path).coded("disk-unusable", || format!("finding {}", path.display()))
 }
 
 /// The disks of a row that a test is over.
@@ -362,14 +353,18 @@ fn blame_preparing(error: PrepareError) -> Stop {
     }
 }
 
-impl Sampler for MeasuredDisks {
-    fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
+impl DiskSampler for MeasuredDisks {
+    fn sample(&mut self, row: Row, test: DiskTest) -> Result<Figures, SampleError> {
         self.first_sample.get_or_insert_with(Instant::now);
-        self.measure(cell, plan)
+        self.measure(row, test)
     }
 }
 
 impl MeasuredPath for MeasuredDisks {
+    fn sampler(&mut self) -> Sampler<'_> {
+        Sampler::Disks(self)
+    }
+
     fn break_off_on(&self, interrupt: &Interrupt) {
         self.end_on(interrupt);
     }
@@ -380,6 +375,11 @@ impl MeasuredPath for MeasuredDisks {
 
     fn has_lab_guests(&self) -> bool {
         self.lab.is_some()
+    }
+
+    /// No step changes settings of a disk's path.
+    fn switch_time(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn down(mut self: Box<Self>) -> miette::Result<()> {

@@ -9,9 +9,8 @@ use vtax_model::{
     cell::Cell,
     disk::DiskDevice,
     endpoint::{NoPairs, pairs},
-    foreign::ForeignText,
     method::{IoMethod, Unsupported},
-    run::{Placement, RunHeader, UnavailableRow},
+    run::{RunHeader, UnavailableRow},
     study::{DiskRow, IpType, Row, Study, StudyDisks, StudyNetwork, StudySubject},
     units::Mtu,
 };
@@ -19,6 +18,7 @@ use vtax_model::{
 use super::{
     arrange::topology,
     cabling::{cabling, of_guests_only},
+    chosen_rounds::ChosenRounds,
     clock,
     options::ChangedStudy,
 };
@@ -35,38 +35,31 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         let ours = wanted.study.endpoints().is_empty();
         return Err(if ours { Stop::infrastructure(error) } else { Stop::input(error) });
     }
-    let random = random().or_infrastructure()?;
+    let seed = wanted.rounds.seed.map_or_else(random_seed, Ok).or_infrastructure()?;
+    let lot = random_seed().or_infrastructure()? as u16;
+    let id = format!("{}-{}-{lot:04x}", wanted.study.id, clock::compact());
+    let ChangedStudy { study, plan, path_plan, rounds } = wanted;
+    let ChosenRounds { quick, goal, stopping, metric, .. } = rounds;
     Ok(RunHeader {
-        id: format!("{}-{}-{:04x}", wanted.study.id, clock::compact(), random as u16),
-        started: clock::now(),
-        plan: wanted.plan,
-        path_plan: wanted.path_plan,
-        quick: wanted.quick,
-        // JSON numbers are exact to 2^53, and people must type this.
-        seed: wanted.seed.unwrap_or(random >> 32),
-        stopping: wanted.stopping,
-        metric: wanted.metric,
-        unsettled: wanted.goal,
-        margin: None,
+        plan,
+        path_plan,
+        quick,
+        seed,
+        stopping,
+        metric,
+        unsettled: goal,
         environment: inspect::environment(&inspect::SystemRoot::live()),
-        placement: Placement::default(),
         unavailable,
-        paths: Vec::new(),
-        disks: Vec::new(),
-        ends: Vec::new(),
-        label: ForeignText::default(),
-        command: ForeignText::default(),
-        imported: None,
-        steps: Vec::new(),
-        study: wanted.study,
+        ..RunHeader::plain(id, clock::now(), study)
     })
 }
 
-fn random() -> miette::Result<u64> {
-    let mut bytes = [0; 8];
+/// Draws the seed of a run. It has 32 bits because people must type it.
+pub fn random_seed() -> miette::Result<u64> {
+    let mut bytes = [0; 4];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .coded("kernel", || "drawing a random seed")?;
-    Ok(u64::from_le_bytes(bytes))
+    Ok(u32::from_le_bytes(bytes).into())
 }
 
 /// This machine, as far as the rows of a study ask.

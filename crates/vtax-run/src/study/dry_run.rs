@@ -11,10 +11,10 @@ use super::{
     ends::lab_name,
     forecast::PlanForecast,
     options::ChangedStudy,
-    session::RunSource,
+    source::{check_here, world},
 };
 use crate::{
-    job::Job,
+    job::{Job, NewRun, Work},
     labs::plan_here,
     locations::Locations,
     stop::{Blamed, Stop},
@@ -38,18 +38,18 @@ pub struct PlannedRun {
 /// Plans a run of a study as if it were to begin on this machine.
 pub fn dry_run(mut job: Job, locations: &Locations) -> Result<PlannedRun, Stop> {
     job.use_server_cables().or_input()?;
-    let source = RunSource::of(&job, None)?;
-    source.check_congestion().or_input()?;
-    let needs = GuestNeeds::new(&locations.agent_program()?, job.conditions.kernel.as_deref());
-    let world = source.world()?;
-    let RunSource::Study(wanted) = source else {
+    let Work::New(NewRun::Study { study, changes }) = job.work else {
         return Err(Stop::input(miette!(code = "option-not-for-this", "--dry-run applies to studies only")));
     };
-    match world.as_ref().filter(|_| wanted.study.endpoints().is_empty()) {
-        Some(world) => in_lab(*wanted, world, &needs, locations),
+    let wanted = changes.apply(*study)?;
+    job.conditions.check_pins(&wanted.study).or_input()?;
+    check_here(&wanted.study).or_input()?;
+    let needs = GuestNeeds::new(&locations.agent_program()?, job.conditions.kernel.as_deref());
+    match world(&wanted.study)?.filter(|_| wanted.study.endpoints().is_empty()) {
+        Some(world) => in_lab(wanted, &world, &needs, locations),
         None => {
             let lacking = without_endpoints(&wanted.study).or_input()?;
-            forecast(*wanted, lacking, locations)
+            forecast(wanted, lacking, locations)
         }
     }
 }

@@ -34,11 +34,10 @@ use std::{
 use miette::{Context, miette};
 use vtax_lab::Lab;
 use vtax_model::{
-    cell::Cell,
     foreign::ForeignText,
     run::{Figures, GuestMachine, PairReports, PartialRecord, PlacementNote, RowEnds, RunHeader, UnavailableRow},
     station::{EndSetup, Station},
-    study::{Row, SamplingPlan, StepRecord},
+    study::{Row, StepRecord},
     units::Mtu,
     workload::{TestSpec, Transport},
 };
@@ -48,7 +47,7 @@ use vtax_wire::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder};
 use super::{
     measured_path::MeasuredPath,
     others::OtherProgramsTime,
-    runner::{BrokenTurns, SampleError, Sampler, Settings},
+    runner::{BrokenTurns, NetSampler, SampleError, Sampler, Settings},
     steps::{PlannedSteps, StepSwitch, TunedPlace, goal_of, nothing_to_change},
     timetable::Gaps,
 };
@@ -271,7 +270,7 @@ fn figures(connected: &ConnectedRow, spec: &TestSpec, taken: &ParallelReports) -
     Figures { locations: connected.locations(), ..Figures::join_pairs(spec, &pairs, taken.skew) }
 }
 
-impl Sampler for ConnectedEnds {
+impl NetSampler for ConnectedEnds {
     fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError> {
         let Some(steps) = &mut self.steps else { return Ok(()) };
         if steps.use_settings(settings)? {
@@ -288,12 +287,9 @@ impl Sampler for ConnectedEnds {
         self.fit(mtu)
     }
 
-    fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
+    fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
         self.first_sample.get_or_insert_with(Instant::now);
-        let Some(spec) = &cell.net().map(|net| net.spec(plan)) else {
-            return Err(SampleError::cell("these are network endpoints, but the test is a disk test"));
-        };
-        let connected = self.connected(cell.row, self.mtu).map_err(SampleError::run)?;
+        let connected = self.connected(row, self.mtu).map_err(SampleError::run)?;
         if let Some(why) = self.unfit(connected.ends()) {
             return Err(SampleError::cell(why));
         }
@@ -340,6 +336,10 @@ impl Sampler for ConnectedEnds {
 }
 
 impl MeasuredPath for ConnectedEnds {
+    fn sampler(&mut self) -> Sampler<'_> {
+        Sampler::Net(self)
+    }
+
     fn first_sample(&self) -> Option<Instant> {
         self.first_sample
     }

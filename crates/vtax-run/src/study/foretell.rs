@@ -2,18 +2,18 @@
 //! changed. They aren't kept, for they belong to no round.
 
 use vtax_model::{
-    cell::Cell,
     method::Unsupported,
     run::{Experience, Figures, Goal, RunHeader, RunReadings, UnavailableRow},
-    study::{Row, SamplingPlan},
+    study::Row,
     units::Mtu,
     workload::TestSpec,
 };
+use vtax_sys::process::Pid;
 
 use super::{
     clock,
-    others::OtherProgramsWatch,
-    runner::{self, BrokenTurns, Pace, RunSurroundings, SampleError, Sampler, Settings},
+    others::{OtherProgramsTime, OtherProgramsWatch},
+    runner::{self, BrokenTurns, NetSampler, Pace, RunSurroundings, SampleError, Sampler, Settings},
 };
 use crate::events::RunEvents;
 
@@ -21,9 +21,9 @@ use crate::events::RunEvents;
 const MOST: f64 = 0.1;
 
 /// The settings stay as they are, whatever a round asks for.
-struct Untouched<'a>(&'a mut dyn Sampler);
+struct Untouched<'a>(&'a mut dyn NetSampler);
 
-impl Sampler for Untouched<'_> {
+impl NetSampler for Untouched<'_> {
     fn use_settings(&mut self, _: Settings) -> Result<(), SampleError> {
         self.0.use_settings(Settings::AsIs)
     }
@@ -32,12 +32,21 @@ impl Sampler for Untouched<'_> {
         self.0.set_mtu(mtu)
     }
 
-    fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
-        self.0.sample(cell, plan)
+    fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
+        self.0.sample(row, spec)
     }
 
     fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
         self.0.take_turns(rows, orders)
+    }
+
+    fn processes(&self) -> Vec<Pid> {
+        self.0.processes()
+    }
+
+    /// These samples aren't kept, so what disturbs them isn't asked of other machines.
+    fn other_programs(&self) -> Vec<OtherProgramsTime> {
+        Vec::new()
     }
 }
 
@@ -54,17 +63,27 @@ pub(super) fn plan(header: &RunHeader, goal: Goal) -> Option<RunHeader> {
 }
 
 /// Takes the samples of such a plan. What can't be measured is reported when the run itself tries it.
-pub(super) fn measure(plan: RunHeader, sampler: &mut dyn Sampler, stop_asked: &dyn Fn() -> bool) -> Option<Experience> {
+pub(super) fn measure(
+    plan: RunHeader,
+    sampler: &mut dyn NetSampler,
+    stop_asked: &dyn Fn() -> bool,
+) -> Option<Experience> {
     let mut run = RunReadings::begun(plan);
     let unheard = RunEvents::default();
     let mut around = RunSurroundings::new(&unheard, stop_asked, Pace::new(0), OtherProgramsWatch::new(None));
-    runner::run_rounds(&mut run, &mut Untouched(sampler), &mut around);
+    runner::run_rounds(&mut run, Sampler::Net(&mut Untouched(sampler)), &mut around);
     Experience::of(&run, run.header.metric, clock::seconds)
 }
 
 #[cfg(test)]
 mod tests {
-    use vtax_model::{measurement::EndReport, study::TuningStep, units::Span, workload::Warmup};
+    use vtax_model::{
+        cell::Cell,
+        measurement::EndReport,
+        study::{SamplingPlan, TuningStep},
+        units::Span,
+        workload::Warmup,
+    };
 
     use super::*;
 
@@ -72,7 +91,7 @@ mod tests {
     #[derive(Default)]
     struct Path(Vec<Settings>, Vec<Row>);
 
-    impl Sampler for Path {
+    impl NetSampler for Path {
         fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError> {
             self.0.push(settings);
             Ok(())
@@ -82,14 +101,22 @@ mod tests {
             Ok(())
         }
 
-        fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
-            self.1.push(cell.row);
+        fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
+            self.1.push(row);
             let end = EndReport { seconds: 1.0, transactions: 1000, ..EndReport::default() };
-            Ok(Figures::join(&cell.net().expect("of a network").spec(plan), true, &end, &end))
+            Ok(Figures::join(spec, true, &end, &end))
         }
 
         fn take_turns(&mut self, _: &[(Row, TestSpec)], _: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
             Ok(Vec::new())
+        }
+
+        fn processes(&self) -> Vec<Pid> {
+            Vec::new()
+        }
+
+        fn other_programs(&self) -> Vec<OtherProgramsTime> {
+            Vec::new()
         }
     }
 

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{
     cell::{Cell, CellTest, Instrument, NetCell},
     endpoint::{Control, End, Endpoint, Ends, OtherPath},
-    metric::Metric,
     options::{Engine, OptionError, Segments, TestOptions},
     run::{Difference, Goal, RunHeader},
     spelling::there_are,
@@ -17,10 +16,10 @@ use vtax_model::{
     units::{ByteSize, Mtu, Span},
     workload::{SpecError, TestKind, TestSizes, Transport, Workload, WorkloadError},
 };
-use vtax_stats::StoppingRule;
 use vtax_wire::limits::{LimitError, Load};
 
 use super::{
+    chosen_rounds::ChosenRounds,
     ends::room_of,
     options::{ChangedStudy, blaming},
 };
@@ -46,19 +45,10 @@ pub struct MeasureRequest {
     pub gaps: Vec<Option<Span>>,
     /// The options without the engine and the gap.
     pub options: TestOptions,
-    /// Rounds, if the user has chosen them.
-    pub samples: Option<u32>,
+    /// Number and order of the rounds.
+    pub rounds: ChosenRounds,
     /// The plan without the number of samples.
     pub sampling: SamplingPlan,
-    /// True if it is the short plan.
-    pub quick: bool,
-    /// Seed of the order of the samples.
-    pub seed: Option<u64>,
-    /// When to stop before or after `samples` rounds.
-    pub stopping: Option<StoppingRule>,
-    /// Metric that `stopping` and `goal` refer to, in place of each test's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metric: Option<Metric>,
     /// Settings that are tried: each against the settings as they are. Then there is one engine.
     #[serde(default)]
     pub steps: Vec<TuningStep>,
@@ -68,9 +58,6 @@ pub struct MeasureRequest {
     /// Under which conditions.
     #[serde(default)]
     pub instrument: Instrument,
-    /// Goal of the number of rounds, instead of `samples`.
-    #[serde(default)]
-    pub goal: Option<Goal>,
     /// A step is kept if it surely helps by more than this. The run ends early only once that is decided.
     #[serde(default)]
     pub margin: Option<Difference>,
@@ -171,23 +158,24 @@ impl MeasureRequest {
             sizes: GivenSizes::default(),
             gaps: vec![None],
             options: TestOptions::default(),
-            samples: None,
+            rounds: ChosenRounds {
+                goal: Some(goal),
+                metric: header.metric,
+                seed: Some(header.seed.wrapping_add(1)),
+                ..ChosenRounds::default()
+            },
             sampling: *header.plan_of(instrument),
-            quick: false,
-            seed: Some(header.seed.wrapping_add(1)),
-            stopping: None,
-            metric: header.metric,
             steps,
             guarded: study.guarded().iter().map(OtherPath::between).collect(),
             instrument,
-            goal: Some(goal),
             margin: header.margin,
             placed_as: Some(Box::new(header.clone())),
         }
     }
 
-    pub(crate) fn check(&self) -> Result<(), Stop> {
-        self.wanted(KnownPath { mtu: MeasureRequest::ANY_MTU, ipv6: false }).map(drop)
+    /// The study that it becomes, as far as it doesn't depend on the path. Refuses what no path can carry.
+    pub(crate) fn anywhere(&self) -> Result<Study, Stop> {
+        self.study(KnownPath { mtu: MeasureRequest::ANY_MTU, ipv6: false }).or_input()
     }
 
     /// The guarded paths. One for which no first end is named begins where the measured path does.
@@ -229,8 +217,7 @@ impl MeasureRequest {
 
     pub(crate) fn wanted(&self, way: KnownPath) -> Result<ChangedStudy, Stop> {
         let study = self.study(way).or_input()?;
-        let MeasureRequest { quick, seed, stopping, metric, goal, .. } = *self;
-        Ok(ChangedStudy { plan: study.plan, path_plan: study.path, study, quick, seed, stopping, metric, goal })
+        Ok(ChangedStudy { plan: study.plan, path_plan: study.path, study, rounds: self.rounds })
     }
 
     fn study(&self, way: KnownPath) -> miette::Result<Study> {
@@ -349,7 +336,7 @@ impl MeasureRequest {
     /// Several engines are compared, which takes more rounds than a mean.
     fn plan(&self, cells: &[Cell]) -> miette::Result<SamplingPlan> {
         let comparisons = cells.len() - cells.len() / self.rows().len();
-        let samples = self.samples.unwrap_or_else(|| rounds_for(comparisons));
+        let samples = self.rounds.samples.unwrap_or_else(|| rounds_for(comparisons));
         let plan = SamplingPlan { samples, ..self.sampling };
         plan.check().map_err(blaming)?;
         Ok(plan)

@@ -6,7 +6,9 @@ use super::runner::Sampler;
 use crate::interrupt::Interrupt;
 
 /// A path on which samples are taken, from when it is ready until all is put back.
-pub(super) trait MeasuredPath: Sampler {
+pub(super) trait MeasuredPath {
+    fn sampler(&mut self) -> Sampler<'_>;
+
     /// From now on Ctrl-C breaks off the sample in flight.
     fn break_off_on(&self, interrupt: &Interrupt);
 
@@ -17,9 +19,7 @@ pub(super) trait MeasuredPath: Sampler {
     fn has_lab_guests(&self) -> bool;
 
     /// Returns the additional time of a sample because settings are changed before it.
-    fn switch_time(&self) -> Duration {
-        Duration::ZERO
-    }
+    fn switch_time(&self) -> Duration;
 
     /// Puts back what was made or changed for the run.
     fn down(self: Box<Self>) -> miette::Result<()>;

@@ -1,35 +1,32 @@
 //! Changes to a study.
 
+mod congestion;
+
 use std::{
-    fmt,
     fs::File,
     io::{self, Read as _},
-    str::FromStr,
 };
 
 use miette::{Context, bail, miette};
 use serde::{Deserialize, Serialize};
-use serde_with::{DeserializeFromStr, SerializeDisplay};
 use vtax_model::{
     cell::{Cell, CellTest, Instrument},
     disk::{DiskSet, TargetCount},
     endpoint::Endpoint,
     located::Source,
     method::DomainKind,
-    metric::Metric,
-    options::{CongestionControl, Idle, OptionError},
-    run::Goal,
+    options::Idle,
     spelling::suggestion,
     study::{Row, SamplingPlan, SamplingPlanError, Slices, Study, StudyNetwork, StudySubject, is_lab_file},
     topology::{Cable, NicName},
     units::{ByteSize, Mtu, Span},
     workload::{Transport, Warmup},
 };
-use vtax_stats::StoppingRule;
 use vtax_wire::limits::{LimitError, Load};
 
-use super::{draft::mtus_of, runner::label};
+use super::{chosen_rounds::ChosenRounds, draft::mtus_of, runner::label};
 use crate::stop::{Blamed, Coded, Stop};
+pub use congestion::Congestion;
 
 /// The largest file of a study, a lab or endpoints. The built-in ones have some KiB.
 const FILE_MOST: ByteSize = ByteSize(1 << 20);
@@ -37,12 +34,8 @@ const FILE_MOST: ByteSize = ByteSize(1 << 20);
 /// Changes to a study.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Changes {
-    /// The short plan.
-    pub quick: bool,
-    /// Rounds.
-    pub samples: Option<u32>,
-    /// Goal of the number of rounds, instead of `samples`.
-    pub goal: Option<Goal>,
+    /// Number and order of the rounds.
+    pub rounds: ChosenRounds,
     /// Measured time of each sample.
     pub duration: Option<Span>,
     /// Traffic before it.
@@ -82,34 +75,6 @@ pub struct Changes {
     pub congestion: Option<Congestion>,
     /// Size of the file of file tests.
     pub size: Option<ByteSize>,
-    /// Seed of the order of the samples.
-    pub seed: Option<u64>,
-    /// When to stop before or after `samples` rounds.
-    pub stopping: Option<StoppingRule>,
-    /// Metric that `stopping` and `goal` refer to, in place of each test's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metric: Option<Metric>,
-}
-
-/// A congestion control by its name, or none for `system`, the machine's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
-pub struct Congestion(pub Option<CongestionControl>);
-
-impl fmt::Display for Congestion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(name) => name.fmt(f),
-            None => f.write_str("system"),
-        }
-    }
-}
-
-impl FromStr for Congestion {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Self, OptionError> {
-        if text == "system" { Ok(Congestion(None)) } else { Ok(Congestion(Some(text.parse()?))) }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -117,11 +82,7 @@ pub(crate) struct ChangedStudy {
     pub(crate) study: Study,
     pub(crate) plan: SamplingPlan,
     pub(crate) path_plan: Option<SamplingPlan>,
-    pub(crate) quick: bool,
-    pub(crate) seed: Option<u64>,
-    pub(crate) stopping: Option<StoppingRule>,
-    pub(crate) metric: Option<Metric>,
-    pub(crate) goal: Option<Goal>,
+    pub(crate) rounds: ChosenRounds,
 }
 
 impl Changes {
@@ -129,8 +90,7 @@ impl Changes {
     pub(crate) fn apply(&self, mut study: Study) -> Result<ChangedStudy, Stop> {
         self.change(&mut study).or_input()?;
         let (plan, path_plan) = self.plans(&study).or_input()?;
-        let Changes { quick, seed, stopping, metric, goal, .. } = *self;
-        let changed = ChangedStudy { study, plan, path_plan, quick, seed, stopping, metric, goal };
+        let changed = ChangedStudy { study, plan, path_plan, rounds: self.rounds };
         self.check_limits(&changed).or_input()?;
         Ok(changed)
     }
@@ -159,7 +119,7 @@ impl Changes {
         }
         self.choose_baseline(study)?;
         self.keep_methods(study)?;
-        if self.quick {
+        if self.rounds.quick {
             study.shorten(!self.methods.is_empty());
         }
         self.cable(study)?;
@@ -171,7 +131,7 @@ impl Changes {
         self.keep_instrument(study)?;
         self.keep_planned(study);
         self.hold(study)?;
-        let quick_file = study.network().and_then(|network| network.quick_file).filter(|_| self.quick);
+        let quick_file = study.network().and_then(|network| network.quick_file).filter(|_| self.rounds.quick);
         if let Some(size) = self.size.or(quick_file) {
             resize_files(study, size)?;
         }
@@ -307,7 +267,7 @@ impl Changes {
 
     /// `--quick` has no plan for controlled conditions where they do not answer the question.
     fn keep_planned(&self, study: &mut Study) {
-        if study.plan_of(Instrument::Path, self.quick).is_none() {
+        if study.plan_of(Instrument::Path, self.rounds.quick).is_none() {
             study.cells.retain(|cell| cell.instrument != Instrument::Path);
         }
     }
@@ -329,8 +289,8 @@ impl Changes {
 
     /// The options change the plan of the instrument that answers the study.
     fn plans(&self, study: &Study) -> miette::Result<(SamplingPlan, Option<SamplingPlan>)> {
-        let system = if self.quick { study.quick } else { study.plan };
-        let path = study.plan_of(Instrument::Path, self.quick);
+        let system = if self.rounds.quick { study.quick } else { study.plan };
+        let path = study.plan_of(Instrument::Path, self.rounds.quick);
         match study.answering() {
             Instrument::Path => Ok((system, path.map(|path| self.plan(path)).transpose()?)),
             Instrument::System => Ok((self.plan(system)?, path)),
@@ -338,12 +298,13 @@ impl Changes {
     }
 
     fn plan(&self, base: SamplingPlan) -> miette::Result<SamplingPlan> {
-        let chosen = self.samples.is_some() || self.goal.is_some() || self.stopping.is_some();
+        let ChosenRounds { samples, goal, stopping, .. } = self.rounds;
+        let chosen = samples.is_some() || goal.is_some() || stopping.is_some();
         let duration = self.duration.unwrap_or(base.duration);
         let longer = duration.0.as_secs_f64() / base.duration.0.as_secs_f64();
         let stretched = |slices: Slices| Slices { stream: Span(slices.stream.0.mul_f64(longer)), ..slices };
         let plan = SamplingPlan {
-            samples: self.samples.unwrap_or(base.samples),
+            samples: samples.unwrap_or(base.samples),
             duration,
             warmup: self.warmup.unwrap_or(base.warmup),
             slices: base.slices.map(stretched),

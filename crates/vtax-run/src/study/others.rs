@@ -12,7 +12,7 @@ use vtax_sys::{
     process::Pid,
 };
 
-use super::runner::Sampler;
+use super::runner::NetSampler;
 
 /// Between two looks passes at least this many times as long as a look takes: it reads a file for each process of the
 /// machine.
@@ -44,13 +44,15 @@ impl OtherProgramsWatch {
         OtherProgramsWatch { own, seen: BTreeMap::new(), due: Instant::now() }
     }
 
-    /// Returns what was used since the last look, if another one is due.
-    pub(crate) fn look(&mut self, sampler: &dyn Sampler) -> Vec<OtherPrograms> {
+    /// Returns what was used since the last look, if another one is due. The ends of a network have processes and
+    /// machines of their own.
+    pub(crate) fn look(&mut self, network: Option<&dyn NetSampler>) -> Vec<OtherPrograms> {
         let begun = Instant::now();
         if begun < self.due {
             return Vec::new();
         }
-        let all = self.here(&sampler.processes()).into_iter().chain(sampler.other_programs());
+        let (ours, elsewhere) = network.map(|ends| (ends.processes(), ends.other_programs())).unwrap_or_default();
+        let all = self.here(&ours).into_iter().chain(elsewhere);
         let used = all.filter_map(|time| self.since_last(time, Instant::now())).collect();
         self.due = Instant::now() + begun.elapsed() * APART;
         used
@@ -74,17 +76,33 @@ impl OtherProgramsWatch {
 
 #[cfg(test)]
 mod tests {
-    use vtax_model::{cell::Cell, run::Figures, study::SamplingPlan};
+    use vtax_model::{run::Figures, study::Row, units::Mtu, workload::TestSpec};
 
     use super::*;
-    use crate::study::runner::SampleError;
+    use crate::study::runner::{BrokenTurns, SampleError, Settings};
 
     /// A path between two machines of the same name.
     struct Path(Vec<OtherProgramsTime>);
 
-    impl Sampler for Path {
-        fn sample(&mut self, _: &Cell, _: &SamplingPlan) -> Result<Figures, SampleError> {
+    impl NetSampler for Path {
+        fn use_settings(&mut self, _: Settings) -> Result<(), SampleError> {
+            Ok(())
+        }
+
+        fn set_mtu(&mut self, _: Mtu) -> Result<(), SampleError> {
+            Ok(())
+        }
+
+        fn sample(&mut self, _: Row, _: &TestSpec) -> Result<Figures, SampleError> {
             Err(SampleError::cell("nothing is measured here"))
+        }
+
+        fn take_turns(&mut self, _: &[(Row, TestSpec)], _: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
+            Ok(Vec::new())
+        }
+
+        fn processes(&self) -> Vec<Pid> {
+            Vec::new()
         }
 
         fn other_programs(&self) -> Vec<OtherProgramsTime> {
@@ -102,10 +120,10 @@ mod tests {
         let mut watch = OtherProgramsWatch::new(None);
         let (first, second) =
             (Path(vec![time("a", 500), time("b", 9_000)]), Path(vec![time("a", 750), time("b", 9_100)]));
-        assert_eq!(watch.look(&first), [], "the first look only remembers");
-        assert_eq!(watch.look(&second), [], "it is too early");
+        assert_eq!(watch.look(Some(&first)), [], "the first look only remembers");
+        assert_eq!(watch.look(Some(&second)), [], "it is too early");
         watch.due = Instant::now();
-        let used = watch.look(&second);
+        let used = watch.look(Some(&second));
         let machines: Vec<_> =
             used.iter().map(|used| (used.machine.raw(), used.cpus > 0, used.seconds > 0.0)).collect();
         assert_eq!(machines, [("", true, true), ("debian", true, true), ("debian", true, true)]);

@@ -2,6 +2,8 @@
 //!
 //! This file knows no labs, agents or databases, so that killed runs and failing cells can be tested without a lab.
 
+mod sampled_cells;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -11,10 +13,9 @@ use std::{
 use miette::miette;
 use vtax_model::{
     cell::{Arm, Cell, Turn, pass_orders},
-    run::{
-        Failure, Figures, OtherPrograms, PartialRecord, RunReadings, RunState, Sample, SampleReading, ruled_figures,
-    },
-    study::{Row, SamplingPlan, StepName},
+    disk::DiskTest,
+    run::{Failure, Figures, PartialRecord, RunReadings, RunState, Sample, SampleReading, stopping_figures},
+    study::{Row, StepName},
     units::{Mtu, Span},
     workload::{TestSpec, WorkloadSizes},
 };
@@ -26,6 +27,8 @@ use super::{
     others::{OtherProgramsTime, OtherProgramsWatch},
 };
 use crate::events::{RunEvent, RunEvents, SampleProgress};
+pub(crate) use sampled_cells::Sampler;
+use sampled_cells::{NetCells, SampledCells};
 
 /// The settings of the machines of a path while a sample is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,31 +42,26 @@ pub(crate) enum Settings {
     Of(StepName),
 }
 
-pub(crate) trait Sampler {
+/// Takes the samples of a network.
+pub(crate) trait NetSampler {
     /// Brings settings into force. A run without tuning steps doesn't ask for it.
-    fn use_settings(&mut self, _: Settings) -> Result<(), SampleError> {
-        Err(SampleError::run(miette!(code = "defect", "this path has no settings")))
-    }
-    /// Sets the MTU of every hop, and verifies it. A run without tests of a network doesn't ask for it.
-    fn set_mtu(&mut self, _: Mtu) -> Result<(), SampleError> {
-        Err(SampleError::run(miette!(code = "defect", "this path has no MTU")))
-    }
-    /// One timed run of a cell, as long as the plan says.
-    fn sample(&mut self, cell: &Cell, plan: &SamplingPlan) -> Result<Figures, SampleError>;
+    fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError>;
+    /// Sets the MTU of every hop, and verifies it.
+    fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError>;
+    /// One timed run between the ends of a row.
+    fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError>;
     /// A sample of each row, cut into slices. The rows alternate, to warm up and in each pass, as `orders` says.
-    /// A run without slices doesn't ask for it.
-    fn take_turns(&mut self, _rows: &[(Row, TestSpec)], _orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
-        let error = SampleError::run(miette!(code = "defect", "this path has no slices"));
-        Err(BrokenTurns { index: 0, error })
-    }
+    fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns>;
     /// Processes of this machine that work for the run but need not descend from vtax, e.g. an agent that sshd started.
-    fn processes(&self) -> Vec<Pid> {
-        Vec::new()
-    }
+    fn processes(&self) -> Vec<Pid>;
     /// CPU time of other programs on each machine except this one.
-    fn other_programs(&self) -> Vec<OtherProgramsTime> {
-        Vec::new()
-    }
+    fn other_programs(&self) -> Vec<OtherProgramsTime>;
+}
+
+/// Takes the samples of disks.
+pub(crate) trait DiskSampler {
+    /// One timed run over the disks of a row.
+    fn sample(&mut self, row: Row, test: DiskTest) -> Result<Figures, SampleError>;
 }
 
 /// No row has a sample, because one of them failed.
@@ -170,8 +168,10 @@ const GIVE_UP: usize = 3;
 const GIVE_UP_ROW: usize = 6;
 
 /// Takes every sample of `run` that it does not have yet.
-pub(crate) fn run_rounds(run: &mut RunReadings, sampler: &mut dyn Sampler, around: &mut RunSurroundings<'_>) -> Ended {
-    match (Rounds { run, sampler, around, mtu: None, failures: BTreeMap::new(), failed_rows: BTreeMap::new() }).go() {
+pub(crate) fn run_rounds(run: &mut RunReadings, sampler: Sampler<'_>, around: &mut RunSurroundings<'_>) -> Ended {
+    let cells = SampledCells::of(&run.header.study, sampler);
+    let rounds = Rounds { run, around, failures: BTreeMap::new(), failed_rows: BTreeMap::new() };
+    match cells.and_then(|cells| rounds.go(cells)) {
         Ok(state) => Ended { state, error: None },
         Err(error) => Ended { state: RunState::Stopped, error: Some(error) },
     }
@@ -191,17 +191,15 @@ fn taken(run: &RunReadings) -> BTreeSet<(u32, Turn)> {
 
 struct Rounds<'a, 'b> {
     run: &'a mut RunReadings,
-    sampler: &'a mut dyn Sampler,
     around: &'a mut RunSurroundings<'b>,
-    mtu: Option<Mtu>,
     failures: BTreeMap<usize, usize>,
     /// Failures of each row since its last sample.
     failed_rows: BTreeMap<Row, usize>,
 }
 
 impl Rounds<'_, '_> {
-    fn go(mut self) -> miette::Result<RunState> {
-        self.look_at_others();
+    fn go(mut self, mut cells: SampledCells<'_>) -> miette::Result<RunState> {
+        self.around.others.look(cells.network());
         let done = taken(self.run);
         for round in 1..=self.run.header.rounds() {
             let begun = Instant::now();
@@ -210,7 +208,7 @@ impl Rounds<'_, '_> {
                     return Ok(RunState::Stopped);
                 }
                 group.retain(|turn| !done.contains(&(round, *turn)) && !self.given_up(turn.cell));
-                self.group(round, group)?;
+                self.group(&mut cells, round, group)?;
             }
             if self.precise_enough(round) || self.run.is_decided(round) {
                 break;
@@ -250,26 +248,28 @@ impl Rounds<'_, '_> {
         })
     }
 
-    fn use_settings(&mut self, turn: &Turn) -> Result<(), SampleError> {
-        self.settings(turn).map_or(Ok(()), |settings| self.sampler.use_settings(settings))
-    }
-
-    fn group(&mut self, round: u32, group: Vec<Turn>) -> miette::Result<()> {
+    fn group(&mut self, cells: &mut SampledCells<'_>, round: u32, group: Vec<Turn>) -> miette::Result<()> {
         let Some(first) = group.first() else { return Ok(()) };
         let instrument = self.run.header.study.cells[first.cell].instrument;
-        match self.run.header.plan_of(instrument).slices {
-            Some(slices) => self.take_turns(round, group, slices.passes),
-            None => group.into_iter().try_for_each(|turn| self.turn(round, turn)),
+        match (cells, self.run.header.plan_of(instrument).slices) {
+            (SampledCells::Net(net), Some(slices)) => self.take_turns(net, round, group, slices.passes),
+            (cells, _) => group.into_iter().try_for_each(|turn| self.turn(cells, round, turn)),
         }
     }
 
     /// A row that fails is omitted, and the others try again.
-    fn take_turns(&mut self, round: u32, mut group: Vec<Turn>, passes: u32) -> miette::Result<()> {
+    fn take_turns(
+        &mut self,
+        net: &mut NetCells<'_>,
+        round: u32,
+        mut group: Vec<Turn>,
+        passes: u32,
+    ) -> miette::Result<()> {
         while let Some(first) = group.first() {
             let cell = self.run.header.study.cells[first.cell];
             self.tell_progress(round, format!("{}, {} rows interleaved", block_label(&cell), group.len()))?;
             let at = clock::now();
-            let taken = self.measure_turns(round, &group, passes);
+            let taken = self.measure_turns(net, round, &group, passes);
             self.around.pace.done += group.len();
             match taken {
                 Ok(figures) => {
@@ -280,7 +280,7 @@ impl Rounds<'_, '_> {
                         at: at.clone(),
                         figures,
                     };
-                    return self.landed(group.into_iter().zip(figures).map(sample).collect());
+                    return self.landed(Some(&*net.sampler), group.into_iter().zip(figures).map(sample).collect());
                 }
                 Err(_) if (self.around.stop_asked)() => return Ok(()),
                 Err(BrokenTurns { index, error }) => {
@@ -292,27 +292,34 @@ impl Rounds<'_, '_> {
         Ok(())
     }
 
-    fn measure_turns(&mut self, round: u32, group: &[Turn], passes: u32) -> Result<Vec<Figures>, BrokenTurns> {
+    fn measure_turns(
+        &self,
+        net: &mut NetCells<'_>,
+        round: u32,
+        group: &[Turn],
+        passes: u32,
+    ) -> Result<Vec<Figures>, BrokenTurns> {
         let header = &self.run.header;
-        let cells: Vec<Cell> = group.iter().map(|turn| header.study.cells[turn.cell]).collect();
-        let (block, mtu) = (cells[0].block(), cells[0].mtu());
+        let block = header.study.cells[group[0].cell].block();
         let orders = pass_orders(group.len(), passes, header.seed, round, block);
         let plan = header.plan_of(block.instrument);
-        let rows: Vec<(Row, TestSpec)> =
-            cells.iter().filter_map(|cell| Some((cell.row, cell.net()?.spec(plan)))).collect();
-        let ready = self.use_settings(&group[0]).and_then(|()| self.set_mtu(mtu));
+        let row = |turn: &Turn| (header.study.cells[turn.cell].row, net.cells[turn.cell].spec(plan));
+        let rows: Vec<(Row, TestSpec)> = group.iter().map(row).collect();
+        let ready = net.prepare(&group[0], self.settings(&group[0]));
         ready.map_err(|error| BrokenTurns { index: 0, error })?;
-        self.sampler.take_turns(&rows, &orders)
+        net.sampler.take_turns(&rows, &orders)
     }
 
-    fn turn(&mut self, round: u32, turn: Turn) -> miette::Result<()> {
+    fn turn(&mut self, cells: &mut SampledCells<'_>, round: u32, turn: Turn) -> miette::Result<()> {
         let cell = self.run.header.study.cells[turn.cell];
         self.tell_progress(round, label(&cell))?;
         let at = clock::now();
-        let figures = self.measure(turn);
+        let figures = self.measure(cells, turn);
         self.around.pace.done += 1;
         match figures {
-            Ok(figures) => self.landed(vec![Sample { cell: turn.cell, arm: turn.arm, round, at, figures }]),
+            Ok(figures) => {
+                self.landed(cells.network(), vec![Sample { cell: turn.cell, arm: turn.arm, round, at, figures }])
+            }
             // A sample that the user's Ctrl-C broke is not a failure of the cell.
             Err(_) if (self.around.stop_asked)() => Ok(()),
             Err(error) => self.broke(round, turn, error),
@@ -347,30 +354,22 @@ impl Rounds<'_, '_> {
         }
     }
 
-    fn measure(&mut self, turn: Turn) -> Result<Figures, SampleError> {
+    fn measure(&self, cells: &mut SampledCells<'_>, turn: Turn) -> Result<Figures, SampleError> {
         let header = &self.run.header;
-        let cell = header.study.cells[turn.cell];
-        let plan = *header.plan_of(cell.instrument);
-        self.use_settings(&turn)?;
-        self.set_mtu(cell.mtu())?;
-        self.sampler.sample(&cell, &plan)
-    }
-
-    fn set_mtu(&mut self, mtu: Option<Mtu>) -> Result<(), SampleError> {
-        if let Some(mtu) = mtu.filter(|mtu| self.mtu != Some(*mtu)) {
-            self.sampler.set_mtu(mtu)?;
-            self.mtu = Some(mtu);
+        let Cell { row, instrument, .. } = header.study.cells[turn.cell];
+        let plan = header.plan_of(instrument);
+        match cells {
+            SampledCells::Net(net) => {
+                net.prepare(&turn, self.settings(&turn))?;
+                net.sampler.sample(row, &net.cells[turn.cell].spec(plan))
+            }
+            SampledCells::Disks { cells, sampler } => sampler.sample(row, cells[turn.cell].spec(plan)),
         }
-        Ok(())
     }
 
-    fn look_at_others(&mut self) -> Vec<OtherPrograms> {
-        self.around.others.look(&*self.sampler)
-    }
-
-    fn landed(&mut self, mut samples: Vec<Sample>) -> miette::Result<()> {
+    fn landed(&mut self, network: Option<&dyn NetSampler>, mut samples: Vec<Sample>) -> miette::Result<()> {
         if let Some(first) = samples.first_mut() {
-            first.figures.others = self.look_at_others();
+            first.figures.others = self.around.others.look(network);
         }
         self.around.events.send(&RunEvent::Samples(Cow::Borrowed(&samples)))?;
         for sample in &samples {
@@ -410,7 +409,7 @@ impl Rounds<'_, '_> {
         }
         let study = &self.run.header.study;
         let answering = study.answering();
-        let mut figures = ruled_figures(self.run);
+        let mut figures = stopping_figures(self.run);
         figures.retain(|cell, _| study.cells[*cell].instrument == answering);
         figures.values().all(|values| !matches!(rule.decide(values), Ok(Decision::Continue)))
     }

@@ -3,36 +3,32 @@
 mod of_disks;
 mod rounds;
 
-use std::{collections::BTreeSet, path::Path, time::Instant};
+use std::{path::Path, time::Instant};
 
-use miette::{Context, bail, miette};
+use miette::miette;
 use vtax_host::inspect;
-use vtax_lab::{GuestNeeds, Lifetime, World};
+use vtax_lab::{GuestNeeds, World};
 use vtax_model::{
-    disk::DiskSet,
-    endpoint::{Control, Endpoint, Ends, Pins},
-    options::CongestionControl,
+    endpoint::Pins,
     proof::{FloorProof, floors},
     run::{Difference, Environment, Placement, RunHeader, RunReadings, UnavailableRow},
-    study::{Study, StudyDisks},
+    study::Study,
 };
 use vtax_store::Store;
-use vtax_sys::sock::{NoCongestionControl, check_congestion_control};
 
 use super::{
-    disks::DiskRequest,
     draft::{available, facts_for, header, mtus_of, unavailable, without_endpoints},
     ends::{ConnectedEnds, EndpointConnector, RowPairs, row_pairs},
     forecast::PlanForecast,
     measure::MeasureRequest,
     measured_path::MeasuredPath,
     options::ChangedStudy,
-    steps::check_rules,
+    source::{RunSource, check_here, world},
 };
 use crate::{
     events::{RunEvent, RunEvents},
     interrupt::Interrupt,
-    job::{Conditions, Job, RanJob, Runner, Work},
+    job::{Conditions, RanJob},
     locations::Locations,
     phases::Phases,
     stop::{Blamed, Stop},
@@ -47,16 +43,14 @@ pub(crate) struct LocalRunner<'a> {
     pub(crate) events: &'a RunEvents,
 }
 
-impl Runner for LocalRunner<'_> {
-    fn run(&self, job: &Job, old: Option<RunReadings>) -> Result<RanJob, Stop> {
-        let source = RunSource::of(job, old)?;
-        source.check_congestion().or_input()?;
-        source.check_rules().or_input()?;
+impl LocalRunner<'_> {
+    pub(crate) fn run(&self, source: RunSource, conditions: &Conditions) -> Result<RanJob, Stop> {
+        check_here(source.study()).or_input()?;
         let agent = self.locations.agent_program()?;
         // In a user namespace, root does not own the machine's own directory.
         let tuner = SharedTuner::new(self.locations)?;
         // Before the first thread: a process with threads can't enter a user namespace.
-        let world = source.world()?;
+        let world = world(source.study())?;
         let (begun, events) = (Instant::now(), self.events);
         let phases = Phases::of("guests", events);
         let interrupt = Interrupt::catch(events).or_infrastructure()?;
@@ -66,8 +60,8 @@ impl Runner for LocalRunner<'_> {
             agent: &agent,
             locations: self.locations,
             tuner: &tuner,
-            needs: GuestNeeds::new(&agent, job.conditions.kernel.as_deref()),
-            conditions: &job.conditions,
+            needs: GuestNeeds::new(&agent, conditions.kernel.as_deref()),
+            conditions,
             store: self.store,
             events,
             phases: &phases,
@@ -81,123 +75,19 @@ impl Runner for LocalRunner<'_> {
     }
 }
 
-/// From what a run begins or goes on.
-pub(super) enum RunSource {
-    Study(Box<ChangedStudy>),
-    Measure(Box<MeasureRequest>),
-    Disks(Box<DiskRequest>),
-    Old(Box<RunReadings>),
-}
-
-impl RunSource {
-    /// A run that was begun goes on, whatever the job said when it began.
-    pub(super) fn of(job: &Job, old: Option<RunReadings>) -> Result<RunSource, Stop> {
-        match (old, &job.work) {
-            (Some(run), _) => Ok(RunSource::Old(Box::new(run))),
-            (None, Work::Study { study, changes }) => {
-                Ok(RunSource::Study(Box::new(changes.apply(Study::clone(study))?)))
-            }
-            (None, Work::Measure(asked)) => Ok(RunSource::Measure(asked.clone())),
-            (None, Work::Disks(asked)) => Ok(RunSource::Disks(asked.clone())),
-            (None, Work::GoOn { run, .. }) => {
-                Err(Stop::input(miette!(code = "defect", "cannot resume the run {run}: it was not sent with the job")))
-            }
-        }
-    }
-
-    fn endpoints(&self) -> &[Endpoint] {
-        match self {
-            RunSource::Study(wanted) => wanted.study.endpoints(),
-            RunSource::Measure(asked) => &asked.endpoints,
-            RunSource::Disks(_) => &[],
-            RunSource::Old(run) => run.header.study.endpoints(),
-        }
-    }
-
-    fn guarded(&self) -> Vec<Ends<Control>> {
-        match self {
-            RunSource::Study(wanted) => wanted.study.guarded().to_vec(),
-            RunSource::Measure(asked) => asked.guarded_paths(),
-            RunSource::Disks(_) => Vec::new(),
-            RunSource::Old(run) => run.header.study.guarded().to_vec(),
-        }
-    }
-
-    /// Checks that there are the rules that tuning steps name.
-    fn check_rules(&self) -> miette::Result<()> {
-        match self {
-            RunSource::Study(wanted) => check_rules(&wanted.study.steps),
-            RunSource::Measure(asked) => check_rules(&asked.steps),
-            RunSource::Disks(_) => Ok(()),
-            RunSource::Old(run) => check_rules(&run.header.study.steps),
-        }
-    }
-
-    /// Checks that this kernel has the wanted congestion controls. Other machines tell it when a test begins.
-    pub(super) fn check_congestion(&self) -> miette::Result<()> {
-        let names: BTreeSet<CongestionControl> = match self {
-            RunSource::Study(wanted) => {
-                wanted.study.cells.iter().filter_map(|cell| cell.options().socket.congestion).collect()
-            }
-            RunSource::Measure(asked) => asked.options.socket.congestion.into_iter().collect(),
-            RunSource::Disks(_) | RunSource::Old(_) => BTreeSet::new(),
-        };
-        let builds = self.endpoints().is_empty();
-        let is_here = |endpoint: &Endpoint| match &endpoint.control {
-            Control::Local | Control::Zone { .. } => true,
-            Control::Domain(end) => end.is_primary(),
-            Control::Ssh(_) | Control::Libvirt { .. } => false,
-        };
-        for name in names.into_iter().filter(|_| builds || self.endpoints().iter().any(is_here)) {
-            match check_congestion_control(name) {
-                // In a lab an unprivileged user is root, and may use each of them.
-                Err(NoCongestionControl { source, .. }) if source.is_permission() && builds => {}
-                Err(NoCongestionControl { source, available, .. }) if !source.is_permission() => bail!(
-                    code = "no-congestion-control",
-                    "--congestion {name}: no such congestion control in this kernel; available: {available}; \
-                     use one of these, or load the module tcp_{name}"
-                ),
-                checked => checked.with_context(|| format!("--congestion {name}"))?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns whether it measures disks by this machine alone.
-    fn has_own_disks(&self) -> bool {
-        let study = match self {
-            RunSource::Disks(asked) => return asked.rows.iter().all(DiskSet::is_here),
-            RunSource::Old(run) => &run.header.study,
-            RunSource::Study(wanted) => &wanted.study,
-            RunSource::Measure(_) => return false,
-        };
-        let are_here = |disks: &StudyDisks| disks.rows.iter().all(|row| row.disks.is_here());
-        study.disks().is_some_and(are_here) && !study.has_guests_disks()
-    }
-
-    /// Gets the privilege to build a lab or to enter one. Endpoints outside of labs need no privilege, nor do disks
-    /// that the user may open.
-    pub(super) fn world(&self) -> Result<Option<World>, Stop> {
-        if self.has_own_disks() {
-            return World::without_privilege().map(Some).or_infrastructure();
-        }
-        let in_lab = |control: &Control| matches!(control, Control::Zone { .. } | Control::Domain(_));
-        let guarded = self.guarded();
-        let guarded = guarded.iter().flat_map(|path| [&path.initiator, &path.responder]);
-        let mut controls = self.endpoints().iter().map(|endpoint| &endpoint.control).chain(guarded);
-        match self.endpoints().is_empty() || controls.any(in_lab) {
-            true => World::enter(Lifetime::Ephemeral).map(Some).or_infrastructure(),
-            false => Ok(None),
-        }
-    }
-}
-
 struct PreparedRun {
     run: RunReadings,
     path: Box<dyn MeasuredPath>,
     /// True if the first rounds are to tell what the plan can show.
     needs_pilot: bool,
     shortfalls: Vec<String>,
+}
+
+/// Lines to print before the first sample.
+struct PlanOutlook {
+    lines: Vec<String>,
+    /// True if the first rounds are to tell the rest.
+    needs_pilot: bool,
 }
 
 pub(super) struct RunSetup<'a> {
@@ -220,48 +110,54 @@ impl RunSetup<'_> {
         match source {
             RunSource::Old(run) if run.header.study.disks().is_some() => self.resume_disks(*run),
             RunSource::Old(run) => self.resume(*run),
-            RunSource::Disks(asked) => self.begin_disks(asked.wanted()?),
             RunSource::Study(wanted) if wanted.study.disks().is_some() => self.begin_disks(*wanted),
-            RunSource::Study(wanted) => {
-                let (unavailable, no_kvm) = match wanted.study.endpoints().is_empty() {
-                    true => self.survey(&wanted.study)?,
-                    false => (without_endpoints(&wanted.study).or_input()?, None),
-                };
-                let mut header = header(*wanted, unavailable)?;
-                let forecast = PlanForecast::of(&header, self.store)?;
-                forecast.settle(&mut header)?;
-                let (lines, needs_pilot) = (forecast.lines(&header), forecast.needs_pilot(&header));
-                // Building a lab takes long, so the forecast comes before it. Endpoints may be refused immediately, so
-                // it comes after them.
-                let builds = header.study.endpoints().is_empty();
-                lines.iter().filter(|_| builds).for_each(|line| self.events.tell(line));
-                let mut ends = self.connect(&header)?;
-                ends.plan_steps(&mut header, self.tuner, self.events)?;
-                let prepared = self.begin(header, ends, None, no_kvm)?;
-                lines.iter().filter(|_| !builds).for_each(|line| self.events.tell(line));
-                Ok(PreparedRun { needs_pilot, ..prepared })
-            }
-            RunSource::Measure(mut asked) => {
-                let mut connector = self.connector();
-                asked.endpoints = connector.complete(asked.endpoints)?;
-                let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[MeasureRequest::ANY_MTU]).or_input()?;
-                let guarded = asked.guarded_paths();
-                let mut ends = connector.connect(&pairs, &guarded, &self.conditions.directory)?;
-                let wanted = asked.wanted(asked.on(ends.mtu(), ends.speaks_ipv6(), self.events))?;
-                let mut header = RunHeader { margin: asked.margin, ..header(wanted, Vec::new())? };
-                let as_before = asked.placed_as.as_deref();
-                if asked.steps.is_empty() {
-                    return self.begin(header, ends, as_before, None);
-                }
-                ends.plan_steps(&mut header, self.tuner, self.events)?;
-                let forecast = PlanForecast::of(&header, self.store)?;
-                forecast.settle(&mut header)?;
-                let (lines, needs_pilot) = (forecast.lines(&header), forecast.needs_pilot(&header));
-                let prepared = self.begin(header, ends, as_before, None)?;
-                lines.iter().for_each(|line| self.events.tell(line));
-                Ok(PreparedRun { needs_pilot, ..prepared })
-            }
+            RunSource::Study(wanted) => self.begin_study(*wanted),
+            RunSource::Measure { asked, .. } => self.begin_measure(*asked),
         }
+    }
+
+    fn begin_study(&self, wanted: ChangedStudy) -> Result<PreparedRun, Stop> {
+        let (unavailable, no_kvm) = match wanted.study.endpoints().is_empty() {
+            true => self.survey(&wanted.study)?,
+            false => (without_endpoints(&wanted.study).or_input()?, None),
+        };
+        let mut header = header(wanted, unavailable)?;
+        let outlook = self.outlook(&mut header)?;
+        // Building a lab takes long, so the forecast comes before it. Endpoints may be refused immediately, so
+        // it comes after them.
+        let builds = header.study.endpoints().is_empty();
+        outlook.lines.iter().filter(|_| builds).for_each(|line| self.events.tell(line));
+        let mut ends = self.connect(&header)?;
+        ends.plan_steps(&mut header, self.tuner, self.events)?;
+        let prepared = self.begin(header, ends, None, no_kvm)?;
+        outlook.lines.iter().filter(|_| !builds).for_each(|line| self.events.tell(line));
+        Ok(PreparedRun { needs_pilot: outlook.needs_pilot, ..prepared })
+    }
+
+    fn begin_measure(&self, mut asked: MeasureRequest) -> Result<PreparedRun, Stop> {
+        let mut connector = self.connector();
+        asked.endpoints = connector.complete(asked.endpoints)?;
+        let pairs = row_pairs(&asked.endpoints, &asked.rows(), &[MeasureRequest::ANY_MTU]).or_input()?;
+        let guarded = asked.guarded_paths();
+        let mut ends = connector.connect(&pairs, &guarded, &self.conditions.directory)?;
+        let wanted = asked.wanted(asked.on(ends.mtu(), ends.speaks_ipv6(), self.events))?;
+        let mut header = RunHeader { margin: asked.margin, ..header(wanted, Vec::new())? };
+        let as_before = asked.placed_as.as_deref();
+        if asked.steps.is_empty() {
+            return self.begin(header, ends, as_before, None);
+        }
+        ends.plan_steps(&mut header, self.tuner, self.events)?;
+        let outlook = self.outlook(&mut header)?;
+        let prepared = self.begin(header, ends, as_before, None)?;
+        outlook.lines.iter().for_each(|line| self.events.tell(line));
+        Ok(PreparedRun { needs_pilot: outlook.needs_pilot, ..prepared })
+    }
+
+    /// Detectable difference of the plan, from earlier runs. Chooses the rounds if vtax is to choose them.
+    fn outlook(&self, header: &mut RunHeader) -> Result<PlanOutlook, Stop> {
+        let forecast = PlanForecast::of(header, self.store)?;
+        forecast.settle(header)?;
+        Ok(PlanOutlook { lines: forecast.lines(header), needs_pilot: forecast.needs_pilot(header) })
     }
 
     /// Finds the rows that this machine can't run, and why its guests don't have KVM.

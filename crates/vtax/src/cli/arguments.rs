@@ -92,13 +92,14 @@ fn with_sign(argument: Arg) -> Arg {
     if is_option && !is_text { argument.allow_hyphen_values(true) } else { argument }
 }
 
-/// Returns the words of every command that has no subcommands.
+/// Returns the words of every command that does something without a subcommand.
 #[cfg(test)]
 pub(super) fn verbs() -> Vec<String> {
     fn below(command: &Command, words: &str) -> Vec<String> {
         let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
         let subs: Vec<String> = shown.flat_map(|sub| below(sub, &format!("{words} {}", sub.get_name()))).collect();
-        if subs.is_empty() { vec![words.trim_start().to_owned()] } else { subs }
+        let own = (!command.is_subcommand_required_set() && !words.is_empty()).then(|| words.trim_start().to_owned());
+        own.into_iter().chain(subs).collect()
     }
     below(&CommandLine::command(), "")
 }

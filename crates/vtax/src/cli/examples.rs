@@ -7,7 +7,7 @@ const EXIT_STATUSES: &str = "\
 Exit status:
   0    Success
   1    A study ran, but cells failed, or --confidence or --show was not reached;
-       or a comparison exceeded --fail-above
+       or a comparison exceeded --fail-above; or no method meets the requirements
   2    Invalid input; nothing was changed
   69   This machine lacks a requirement
   130  Interrupted by Ctrl-C; stored samples are kept";
@@ -260,6 +260,22 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "size",
+        &[
+            ("vtax size --net 10G --pps 1.5M --iops 40k", "propose a size from stored runs"),
+            ("vtax size --net 10G --measure --to ldm:mars", "measure the costs in a guest first"),
+            ("vtax size --net 10G --measure --to ldm:mars --dry-run", "print the measurements and their time"),
+        ],
+    ),
+    (
+        "size prove",
+        &[
+            ("vtax size prove --last --to ldm:mars", "run the load on the cores last proposed"),
+            ("vtax size prove --last --to ldm:mars --dry-run", "print the commands and the CPUs"),
+            ("vtax size prove --net 1G --p99 200us --cores 2 --to ldm:mars", "prove 2 cores"),
+        ],
+    ),
+    (
         "methods",
         &[
             ("vtax methods", "list methods and availability"),
@@ -356,6 +372,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("vtax ui", "print an address for a browser on this machine"),
             ("vtax ui --port 8080", "use a fixed port, e.g. for an SSH tunnel"),
+        ],
+    ),
+    (
+        "advise",
+        &[
+            ("vtax advise --guests 12 --p99 150us --migrate live", "compare the methods with three requirements"),
+            ("vtax advise --bandwidth 2G --vlan --measure --budget 20m", "measure what is open, then answer"),
+            ("vtax advise --file required.toml --html advice.html", "write a page; requirements from a file"),
         ],
     ),
     ("completions", &[("vtax completions bash", "save as ~/.local/share/bash-completion/completions/vtax")]),

@@ -21,8 +21,8 @@ use vtax_model::{
     workload::Warmup,
 };
 use vtax_run::{
-    Conditions, Job, Work,
-    study::{GivenSizes, MeasureRequest, Test},
+    Conditions, Job, NewRun, Work,
+    study::{ChosenRounds, GivenSizes, MeasureRequest, Test},
 };
 use vtax_wire::ssh;
 
@@ -250,15 +250,15 @@ pub(crate) fn measure(args: MeasureArgs, places: &Locations, server: Option<Serv
 
 impl MeasureArgs {
     pub(super) fn job(&self) -> Result<Job, Stop> {
-        let work = match self.disks.asked(&self.sampling, self.ends.within.as_ref())? {
-            Some(asked) => Work::Disks(Box::new(asked)),
-            None => Work::Measure(Box::new(self.asked()?)),
+        let new = match self.disks.asked(&self.sampling, self.ends.within.as_ref())? {
+            Some(asked) => NewRun::Disks(Box::new(asked)),
+            None => NewRun::Measure(Box::new(self.asked()?)),
         };
         let (directory, pins) = (self.sampling.dir.clone(), self.ends.pinned.pin.clone());
         // It builds no guests; those that it measures are already running.
         let (label, command) = (self.labelled.label(), run::words());
         let conditions = Conditions { directory, pins, kernel: None, server_cables: false, label, command };
-        Ok(Job { work, conditions })
+        Ok(Job { work: Work::New(new), conditions })
     }
 
     fn asked(&self) -> Result<MeasureRequest, Stop> {
@@ -270,16 +270,11 @@ impl MeasureArgs {
             sizes: self.what.sizes.given()?,
             gaps: distinct("gap", &self.load.gap)?.into_iter().map(|gap| gap.0).collect(),
             options: self.options(),
-            samples: self.sampling.rounds(),
+            rounds: self.sampling.chosen_rounds()?,
             sampling: self.sampling.plan(),
-            quick: self.sampling.quick,
-            seed: self.sampling.seed,
-            stopping: self.sampling.precision.rule()?,
-            metric: self.sampling.precision.metric.0,
             steps: Vec::new(),
             guarded: Vec::new(),
             instrument: Instrument::System,
-            goal: None,
             margin: None,
             placed_as: None,
         })
@@ -454,8 +449,15 @@ impl Sampling {
         SamplingPlan { samples: 0, duration, warmup: self.warmup.unwrap_or(STEADY), slices: None, limit: None }
     }
 
-    fn rounds(&self) -> Option<u32> {
-        self.samples.or(self.quick.then_some(QUICK_SAMPLES))
+    fn chosen_rounds(&self) -> Result<ChosenRounds, Stop> {
+        Ok(ChosenRounds {
+            quick: self.quick,
+            samples: self.samples.or(self.quick.then_some(QUICK_SAMPLES)),
+            goal: None,
+            stopping: self.precision.rule()?,
+            metric: self.precision.metric.0,
+            seed: self.seed,
+        })
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Mode {
 /// The options for the form of a result.
 const FORM: [&str; 7] = ["detail", "explain", "bars", "json", "markdown", "csv", "format"];
 
-pub(super) const MODES: [Mode; 9] = [
+pub(super) const MODES: [Mode; 10] = [
     // The stored run defines its study, changes, CPUs and label.
     Mode { verb: "run", option: "resume", uses: &[&["samples", "kernel", "dir", "published", "no_published"], &FORM] },
     Mode { verb: "tune prove", option: "resume", uses: &[&["show", "budget", "keep_none", "write", "json"]] },
@@ -44,6 +44,8 @@ pub(super) const MODES: [Mode; 9] = [
     Mode { verb: "report", option: "png", uses: &[&["ids", "html", "svg"]] },
     Mode { verb: "results trend", option: "html", uses: &[&TREND, &["svg"]] },
     Mode { verb: "results trend", option: "svg", uses: &[&TREND, &["html"]] },
+    // The file has all requirements.
+    Mode { verb: "advise", option: "file", uses: &[&["mtu", "cable", "measure", "budget", "dry_run", "html", "json"]] },
 ];
 
 /// The options that choose a trend.

@@ -16,7 +16,7 @@ use vtax_model::{
     study::Study,
 };
 use vtax_report::{self as report, Format};
-use vtax_run::{Conditions, FinishedJob, Job, RanJob, Work, study};
+use vtax_run::{Conditions, FinishedJob, Job, NewRun, RanJob, Work, study};
 use vtax_store::Store;
 
 use super::Locations;
@@ -133,6 +133,13 @@ impl FormatArgs {
     }
 }
 
+/// Prints a report that is not a run's.
+pub(super) fn print_view(view: &report::View) -> Result<(), Stop> {
+    let usual = report::Options::default();
+    let options = report::Options { width: terminal_width().unwrap_or(usual.width), ..usual };
+    print_styled(&view.draw(&options))
+}
+
 /// Returns the columns of the terminal, within readable limits; none unless standard output is a terminal.
 pub(super) fn terminal_width() -> Option<usize> {
     let columns = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_col));
@@ -216,7 +223,7 @@ impl RunArgs {
             (Some(study), None) => {
                 let endpoints = endpoints.as_deref().map(study::read_endpoints).transpose()?.unwrap_or_default();
                 let changes = Box::new(changes.changes(endpoints)?);
-                Work::Study { study: Box::new(read_study(&study)?), changes }
+                Work::New(NewRun::Study { study: Box::new(read_study(&study)?), changes })
             }
             (None, None) => unreachable!("clap asks for a study or --resume"),
         };

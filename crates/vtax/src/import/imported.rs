@@ -3,12 +3,12 @@
 use std::{fs, path::PathBuf, time::SystemTime};
 
 use jiff::{Timestamp, tz::TimeZone};
-use rustix::rand::{GetRandomFlags, getrandom};
 use vtax_model::{
     foreign::ForeignText,
-    run::{Environment, ImportedFrom, Placement, RunHeader},
+    run::{Environment, ImportedFrom, RunHeader},
     study::Study,
 };
+use vtax_run::study::random_seed;
 
 /// The known facts of an imported result.
 pub(super) struct Imported<'a> {
@@ -26,35 +26,20 @@ impl Imported<'_> {
     pub(super) fn header(self) -> RunHeader {
         let begun = self.begun.or_else(|| self.changed()).unwrap_or_else(Timestamp::now);
         let stamp = begun.to_zoned(TimeZone::UTC).strftime("%Y%m%d-%H%M%S").to_string();
-        let mut random = [0; 2];
         // Without it, imports within the same second would have the same id, which the store refuses.
-        let _ = getrandom(&mut random, GetRandomFlags::empty());
+        let lot = random_seed().unwrap_or_default() as u16;
+        let id = format!("{}-{stamp}-{lot:04x}", self.study.id);
+        let imported = Some(ImportedFrom {
+            program: self.program.into(),
+            files: self.files.iter().map(|file| file.display().to_string().into()).collect(),
+            dated: self.begun.is_some(),
+        });
         RunHeader {
-            steps: Vec::new(),
-            id: format!("{}-{stamp}-{:04x}", self.study.id, u16::from_le_bytes(random)),
-            started: format!("{begun:.3}"),
-            plan: self.study.plan,
-            study: self.study,
             path_plan: None,
-            quick: false,
-            seed: 0,
-            stopping: None,
-            metric: None,
-            unsettled: None,
-            margin: None,
             environment: self.environment,
-            placement: Placement::default(),
-            unavailable: Vec::new(),
-            paths: Vec::new(),
-            disks: Vec::new(),
-            ends: Vec::new(),
             label: self.label,
-            command: ForeignText::default(),
-            imported: Some(ImportedFrom {
-                program: self.program.into(),
-                files: self.files.iter().map(|file| file.display().to_string().into()).collect(),
-                dated: self.begun.is_some(),
-            }),
+            imported,
+            ..RunHeader::plain(id, format!("{begun:.3}"), self.study)
         }
     }
 

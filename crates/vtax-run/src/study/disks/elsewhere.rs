@@ -3,7 +3,12 @@
 //! A domain's disk is measured in the domain: by its own fio if it has its own system, else by the host's, which it is
 //! lent. A zone has the host's files, and fio runs in its namespace.
 
-use std::{collections::BTreeMap, fs, path::Path, rc::Rc};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fs,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
 
 use miette::miette;
 use vtax_disk::{carried::CarriedProgram, inside::GuestDiskLook, job::FioJob};
@@ -42,50 +47,78 @@ const FIO_NEEDS: ByteSize = ByteSize(256 << 20);
 /// Maximum length of a guest's quoted output.
 const SAID_MOST: usize = 400;
 
-/// Place where fio runs for a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where a row's disks are used. All are in one place, for one fio measures them.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RowPlace {
-    /// On this machine, in a zone or not.
-    Host,
-    /// In a domain.
-    Domain,
+    /// On this machine.
+    Here(Vec<PathBuf>),
+    /// In a zone or a host of a lab, by paths of this machine.
+    Zone { lab: Option<Name>, zone: Name, paths: Vec<PathBuf> },
+    /// In a logical domain, by their names there.
+    Domain { within: Option<LabHost>, domain: Name, disks: Vec<Name> },
 }
 
-/// Place where a row's disks are used. All are in one place. What is on the disks of domains can't be seen from here,
-/// so they are measured only if it may be lost.
-pub(super) fn place_of(row: Row, names: &[DiskPlace], destroy: bool) -> miette::Result<RowPlace> {
-    let Some((first, others)) = names.split_first() else { return Ok(RowPlace::Host) };
-    if let Some(other) = others.iter().find(|other| user(other) != user(first)) {
-        return Err(miette!(
-            code = "bad-disk-name",
-            "{first} and {other} cannot be measured at the same time: one fio measures all disks of a row, and it \
-             runs in one \
-             place; use a separate --disk for each"
-        ));
+impl RowPlace {
+    /// Disks of domains are measured only if their contents may be lost, which can't be seen from here.
+    pub(super) fn of(row: Row, names: &[DiskPlace], destroy: bool) -> miette::Result<RowPlace> {
+        let Some(first) = names.first() else { return Ok(RowPlace::Here(Vec::new())) };
+        let mut place = RowPlace::without_disks(first);
+        if let Some(other) = names.iter().find(|other| !place.add(other)) {
+            return Err(miette!(
+                code = "bad-disk-name",
+                "{first} and {other} cannot be measured at the same time: one fio measures all disks of a row, and it \
+                 runs in one place; use a separate --disk for each"
+            ));
+        }
+        if !matches!(row, Row::Disk(DiskRow::Named(_))) && !matches!(first, DiskPlace::Here(_)) {
+            return Err(miette!(
+                code = "disk-unusable",
+                "{first}: this study attaches disks of this machine to its own guests; name a path"
+            ));
+        }
+        match place {
+            RowPlace::Domain { .. } if !destroy => Err(miette!(
+                code = "disk-not-empty",
+                "{first}: the test overwrites this disk, and vtax cannot see its contents from the host; if nobody \
+                 needs that, add --destroy-data"
+            )),
+            place => Ok(place),
+        }
     }
-    if !matches!(row, Row::Disk(DiskRow::Named(_))) && !matches!(first, DiskPlace::Here(_)) {
-        return Err(miette!(
-            code = "disk-unusable",
-            "{first}: this study attaches disks of this machine to its own guests; name a path"
-        ));
-    }
-    match first {
-        DiskPlace::Here(_) | DiskPlace::Zone { .. } => Ok(RowPlace::Host),
-        DiskPlace::Domain { .. } if destroy => Ok(RowPlace::Domain),
-        DiskPlace::Domain { .. } => Err(miette!(
-            code = "disk-not-empty",
-            "{first}: the test overwrites this disk, and vtax cannot see its contents from the host; if nobody needs \
-             that, add --destroy-data"
-        )),
-    }
-}
 
-/// The zone or the domain.
-fn user(place: &DiskPlace) -> Option<(Option<String>, &Name)> {
-    match place {
-        DiskPlace::Here(_) => None,
-        DiskPlace::Zone { lab, zone, .. } => Some((lab.as_ref().map(|lab| format!("zone {lab}")), zone)),
-        DiskPlace::Domain { within, domain, .. } => Some((Some(format!("domain {within:?}")), domain)),
+    fn without_disks(of: &DiskPlace) -> RowPlace {
+        match of.clone() {
+            DiskPlace::Here(_) => RowPlace::Here(Vec::new()),
+            DiskPlace::Zone { lab, zone, .. } => RowPlace::Zone { lab, zone, paths: Vec::new() },
+            DiskPlace::Domain { within, domain, .. } => RowPlace::Domain { within, domain, disks: Vec::new() },
+        }
+    }
+
+    /// Returns false if the disk is in another place.
+    fn add(&mut self, disk: &DiskPlace) -> bool {
+        match (self, disk) {
+            (RowPlace::Here(paths), DiskPlace::Here(path)) => paths.push(path.clone()),
+            (RowPlace::Zone { lab, zone, paths }, DiskPlace::Zone { lab: of, zone: named, path })
+                if (&*lab, &*zone) == (of, named) =>
+            {
+                paths.push(path.clone());
+            }
+            (RowPlace::Domain { within, domain, disks }, DiskPlace::Domain { within: of, domain: named, disk })
+                if (&*within, &*domain) == (of, named) =>
+            {
+                disks.push(disk.clone());
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The paths of this machine, which a zone has too. None if a domain has the disks.
+    pub(super) fn paths(&self) -> Option<&[PathBuf]> {
+        match self {
+            RowPlace::Here(paths) | RowPlace::Zone { paths, .. } => Some(paths),
+            RowPlace::Domain { .. } => None,
+        }
     }
 }
 
@@ -94,41 +127,79 @@ impl MeasuredDisks {
     /// measured is refused.
     pub(in crate::study) fn connect_elsewhere(&mut self, setup: &RunSetup<'_>, header: &RunHeader) -> Result<(), Stop> {
         let mut connector = setup.connector();
-        let mut domains: BTreeMap<(Option<LabHost>, Name), AgentFio> = BTreeMap::new();
-        for row in &mut self.rows {
-            match row.names.first().cloned() {
-                Some(DiskPlace::Zone { lab, zone, .. }) => {
-                    row.zone = Some(Rc::new(connector.zone_of_disks(lab.as_ref(), &zone)?));
-                }
-                Some(DiskPlace::Domain { within, domain, .. }) => {
-                    let fio = match domains.get(&(within.clone(), domain.clone())) {
-                        Some(fio) => fio.clone(),
-                        None => connect(&mut connector, within.as_ref(), &domain)?,
+        let mut domains: BTreeMap<(&Option<LabHost>, &Name), FioInDomain> = BTreeMap::new();
+        for RowTargets { row, names, place, inside, zone: in_zone, .. } in &mut self.rows {
+            match &*place {
+                RowPlace::Here(_) => {}
+                RowPlace::Zone { lab, zone, .. } => *in_zone = Some(connector.zone_of_disks(lab.as_ref(), zone)?),
+                RowPlace::Domain { within, domain, disks } => {
+                    let there = match domains.entry((within, domain)) {
+                        Entry::Occupied(known) => known.into_mut(),
+                        Entry::Vacant(new) => {
+                            new.insert(FioInDomain::connect(&mut connector, within.as_ref(), domain)?)
+                        }
                     };
-                    row.inside = Some(look(row, &fio, header, self.seed)?);
-                    domains.insert((within, domain), fio);
+                    let tests: Vec<DiskTest> = tests(header, *row).collect();
+                    *inside = Some(there.look(names, disks, &tests, self.seed)?);
                 }
-                Some(DiskPlace::Here(_)) | None => {}
             }
         }
         Ok(())
     }
 }
 
-/// fio in a domain.
-fn connect(connector: &mut EndpointConnector<'_>, within: Option<&LabHost>, domain: &Name) -> Result<AgentFio, Stop> {
-    let domain = Rc::new(connector.domain_of_disks(within, domain)?);
-    let agent = domain.agent();
-    let (mount, command) = match domain.launch().boot {
-        Boot::Disk { .. } => (None, vec!["fio".to_owned()]),
-        Boot::Kernel { .. } => {
-            let folder = lent(&domain)?;
-            let mount = LentMount::mount(agent, domain.name()).or_input()?;
-            (Some(Rc::new(mount)), CarriedProgram::command(&Path::new(LENT).join(folder)))
+/// A domain, and fio in it.
+struct FioInDomain {
+    domain: Rc<DomainOfDisks>,
+    fio: AgentFio,
+}
+
+impl FioInDomain {
+    fn connect(
+        connector: &mut EndpointConnector<'_>,
+        within: Option<&LabHost>,
+        domain: &Name,
+    ) -> Result<FioInDomain, Stop> {
+        let domain = Rc::new(connector.domain_of_disks(within, domain)?);
+        let agent = domain.agent();
+        let (mount, command) = match domain.launch().boot {
+            Boot::Disk { .. } => (None, vec!["fio".to_owned()]),
+            Boot::Kernel { .. } => {
+                let folder = lent(&domain)?;
+                let mount = LentMount::mount(agent, domain.name()).or_input()?;
+                (Some(Rc::new(mount)), CarriedProgram::command(&Path::new(LENT).join(folder)))
+            }
+        };
+        let guest = MeasuredGuest::Domain { domain: Rc::clone(&domain), _mount: mount };
+        let fio = AgentFio::new(agent.clone(), guest, command);
+        Ok(FioInDomain { domain, fio })
+    }
+
+    /// The disks of a row, which nothing in the domain uses.
+    fn look(&self, names: &[DiskPlace], disks: &[Name], tests: &[DiskTest], seed: u64) -> Result<RowInside, Stop> {
+        let FioInDomain { domain, fio } = self;
+        let version = fio.version().map_err(|error| no_fio(domain, &error))?;
+        let program = match domain.launch().boot {
+            Boot::Disk { .. } => format!("{version} of {}", domain.name()).into(),
+            Boot::Kernel { .. } => version,
+        };
+        let launches: Vec<DiskLaunch> = disks.iter().map(|disk| domain.disk(disk)).collect::<Result<_, _>>()?;
+        let paths = guest::find(fio.agent(), &format!("the domain {}", domain.name()), &launches)?;
+        let direct = tests.iter().all(|test| test.direct);
+        let mut seen = Vec::new();
+        for ((place, path), launch) in names.iter().zip(&paths).zip(&launches) {
+            let found = look_at(domain, place, path)?;
+            for test in tests.iter().filter(|test| used(names, test).contains(place)) {
+                found.check(&place.to_string(), test).or_input()?;
+            }
+            let (path, user) = (path.display().to_string().into(), Some(served(domain, launch)));
+            seen.push(DiskIdentity { path, direct, filesystem: None, device: Some(found.identity), user });
         }
-    };
-    let guest = MeasuredGuest::Domain { domain: Rc::clone(&domain), _mount: mount };
-    Ok(AgentFio::new(agent.clone(), guest, command))
+        for test in tests {
+            FioJob::new(*test, used(&paths, test), false, seed).or_input()?;
+        }
+        Ok(RowInside { fio: fio.clone(), paths, served: domain.served(launches), seen: Some((program, seen)) })
+    }
 }
 
 /// The directory of the host's fio in the one that the domain sees.
@@ -144,40 +215,6 @@ fn lent(domain: &DomainOfDisks) -> Result<String, Stop> {
     })?;
     let carried = CarriedProgram::fio(seen).or_infrastructure()?;
     Ok(carried.folder.file_name().unwrap_or_default().to_string_lossy().into_owned())
-}
-
-/// The disks of a row in a domain, which nothing there uses.
-fn look(row: &RowTargets, fio: &AgentFio, header: &RunHeader, seed: u64) -> Result<RowInside, Stop> {
-    let MeasuredGuest::Domain { domain, .. } = fio.guest() else {
-        return Err(Stop::infrastructure(miette!(code = "defect", "the row {} is not in a domain", row.row)));
-    };
-    let version = fio.version().map_err(|error| no_fio(domain, &error))?;
-    let program = match domain.launch().boot {
-        Boot::Disk { .. } => format!("{version} of {}", domain.name()).into(),
-        Boot::Kernel { .. } => version,
-    };
-    let launches: Vec<DiskLaunch> = row.names.iter().map(|place| launch(domain, place)).collect::<Result<_, _>>()?;
-    let paths = guest::find(fio.agent(), &format!("the domain {}", domain.name()), &launches)?;
-    let direct = tests(header, row.row).all(|test| test.direct);
-    let mut seen = Vec::new();
-    for ((place, path), launch) in row.names.iter().zip(&paths).zip(&launches) {
-        let found = look_at(domain, place, path)?;
-        for test in tests(header, row.row).filter(|test| used(&row.names, test).contains(place)) {
-            found.check(&place.to_string(), &test).or_input()?;
-        }
-        let (path, user) = (path.display().to_string().into(), Some(served(domain, launch)));
-        seen.push(DiskIdentity { path, direct, filesystem: None, device: Some(found.identity), user });
-    }
-    tests(header, row.row)
-        .try_for_each(|test: DiskTest| FioJob::new(test, used(&paths, &test), false, seed).map(drop).or_input())?;
-    Ok(RowInside { fio: fio.clone(), paths, served: domain.served(launches), seen: Some((program, seen)) })
-}
-
-fn launch(domain: &DomainOfDisks, place: &DiskPlace) -> Result<DiskLaunch, Stop> {
-    match place {
-        DiskPlace::Domain { disk, .. } => domain.disk(disk),
-        place => Err(Stop::infrastructure(miette!(code = "defect", "{place} is not a disk of a domain"))),
-    }
 }
 
 fn look_at(domain: &DomainOfDisks, place: &DiskPlace, path: &Path) -> Result<GuestDiskLook, Stop> {
@@ -255,14 +292,19 @@ mod tests_of_places {
 
     fn place(row: &str, names: &str, destroy: bool) -> Result<RowPlace, String> {
         let names: DiskSet = names.parse().expect("disks");
-        place_of(row.parse().expect("a row"), &names.0, destroy).map_err(|error| error.to_string())
+        RowPlace::of(row.parse().expect("a row"), &names.0, destroy).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_rows_disks_are_in_one_place() {
-        assert_eq!(place("disk:a", "/dev/vdb,/dev/vdc", false), Ok(RowPlace::Host));
-        assert_eq!(place("disk:a", "zone:web/a,zone:web/b", false), Ok(RowPlace::Host));
-        assert_eq!(place("disk:a", "ldm:mars/a,ldm:mars/b", true), Ok(RowPlace::Domain));
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let name = |name: &str| name.parse::<Name>().expect("a name");
+        let here = RowPlace::Here(paths(&["/dev/vdb", "/dev/vdc"]));
+        assert_eq!(place("disk:a", "/dev/vdb,/dev/vdc", false), Ok(here));
+        let zone = RowPlace::Zone { lab: None, zone: name("web"), paths: paths(&["/a", "/b"]) };
+        assert_eq!(place("disk:a", "zone:web/a,zone:web/b", false), Ok(zone));
+        let domain = RowPlace::Domain { within: None, domain: name("mars"), disks: vec![name("a"), name("b")] };
+        assert_eq!(place("disk:a", "ldm:mars/a,ldm:mars/b", true), Ok(domain));
         for names in ["/dev/vdb,ldm:mars/a", "ldm:mars/a,ldm:venus/a", "zone:mars/a,ldm:mars/a", "zone:a/x,zone:b/x"] {
             let told = place("disk:a", names, true).expect_err(names);
             assert!(told.contains("cannot be measured at the same time"), "{told}");

@@ -5,14 +5,13 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{
     cell::{Cell, CellTest, DiskCell, Instrument},
     disk::{DiskPlace, DiskSet, DiskTest, TargetCount},
-    metric::Metric,
     study::{DiskLabel, DiskRow, Row, RowDisks, SamplingPlan, Study, StudyDisks, StudySubject},
 };
-use vtax_stats::StoppingRule;
 
 use crate::{
     stop::{Blamed, Stop},
     study::{
+        chosen_rounds::ChosenRounds,
         measure::rounds_for,
         options::{ChangedStudy, blaming},
     },
@@ -25,32 +24,18 @@ pub struct DiskRequest {
     pub rows: Vec<DiskSet>,
     /// In turn; the plan has their times.
     pub tests: Vec<DiskTest>,
-    /// Rounds, if the user has chosen them.
-    pub samples: Option<u32>,
+    /// Number and order of the rounds.
+    pub rounds: ChosenRounds,
     /// The plan without the number of samples.
     pub sampling: SamplingPlan,
-    /// True if it is the short plan.
-    pub quick: bool,
-    /// Seed of the order of the samples, and of the I/Os.
-    pub seed: Option<u64>,
-    /// When to stop before or after `samples` rounds.
-    pub stopping: Option<StoppingRule>,
-    /// Metric that `stopping` refers to, in place of each test's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metric: Option<Metric>,
     /// True if what is on the disks may be lost.
     pub destroy_data: bool,
 }
 
 impl DiskRequest {
-    pub(crate) fn check(&self) -> Result<(), Stop> {
-        self.wanted().map(drop)
-    }
-
     pub(crate) fn wanted(&self) -> Result<ChangedStudy, Stop> {
         let study = self.study().or_input()?;
-        let DiskRequest { quick, seed, stopping, metric, .. } = *self;
-        Ok(ChangedStudy { plan: study.plan, path_plan: None, study, quick, seed, stopping, metric, goal: None })
+        Ok(ChangedStudy { plan: study.plan, path_plan: None, study, rounds: self.rounds })
     }
 
     fn study(&self) -> miette::Result<Study> {
@@ -64,7 +49,7 @@ impl DiskRequest {
             .flat_map(|(variant, disk)| rows.iter().map(move |row| cell(row.row, variant, disk)))
             .collect();
         let comparisons = cells.len() - self.tests.len();
-        let samples = self.samples.unwrap_or_else(|| rounds_for(comparisons));
+        let samples = self.rounds.samples.unwrap_or_else(|| rounds_for(comparisons));
         let plan = SamplingPlan { samples, ..self.sampling };
         plan.check().map_err(blaming)?;
         let names = rows.iter().map(|row| row.row).collect();

@@ -60,11 +60,13 @@ impl DomainPlace {
         Ok(self.domains.active(&end.domain)?.0)
     }
 
-    /// The running guest that serves a switch; none if the host serves it itself.
+    /// Returns the running guest that serves a switch; `None` if the host does.
     pub(super) fn server_of(&self, switch: &str) -> Option<BoundDomain> {
         let switch = self.configuration.switch(&switch.parse().ok()?).ok()?;
-        let served = (!switch.is_of_primary()).then(|| self.domains.active(&switch.service).ok())?;
-        served.map(|(bound, _)| bound)
+        if switch.is_of_primary() {
+            return None;
+        }
+        self.domains.active(&switch.service).ok().map(|(bound, _)| bound)
     }
 
     /// Refuses a disk that the domain isn't to have.

@@ -77,18 +77,13 @@ impl Observed {
 /// switches between them.
 pub(super) fn observed(connected: &ConnectedRow) -> Vec<Observed> {
     let mut observed: Vec<Observed> = Vec::new();
-    let mut observe = |qemu: GuestProcess, clock: &dyn Fn() -> Option<ClockReading>| {
+    let guests = connected.ends().filter_map(|end| Some((end.attachment.qemu()?, Some(end))));
+    let servers = connected.ends().filter_map(|end| Some((end.attachment.switch_server()?, None)));
+    for (qemu, end) in guests.chain(servers) {
         if !observed.iter().any(|known| known.qemu.process == qemu.process) {
-            observed.push(Observed { qemu, clock: clock(), disks: None });
-        }
-    };
-    for end in connected.ends() {
-        if let Some(qemu) = end.attachment.qemu() {
-            observe(qemu, &|| clock(end));
+            observed.push(Observed { qemu, clock: end.and_then(clock), disks: None });
         }
     }
-    let servers = connected.ends().filter_map(|end| end.attachment.switch_server());
-    servers.for_each(|server| observe(server, &|| None));
     observed
 }
 

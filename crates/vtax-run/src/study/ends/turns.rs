@@ -13,7 +13,7 @@ use crate::study::{
 };
 
 impl ConnectedEnds {
-    /// A sample of each row; see [`Sampler::take_turns`](crate::study::runner::Sampler::take_turns).
+    /// A sample of each row; see [`NetSampler::take_turns`](crate::study::runner::NetSampler::take_turns).
     pub(super) fn turns(
         &mut self,
         rows: &[(Row, TestSpec)],

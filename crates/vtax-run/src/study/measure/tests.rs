@@ -13,16 +13,11 @@ fn asked(test: &str) -> MeasureRequest {
         sizes: GivenSizes::default(),
         gaps: vec![None],
         options: TestOptions::default(),
-        samples: None,
         sampling,
-        quick: false,
-        seed: None,
-        stopping: None,
-        metric: None,
         steps: Vec::new(),
         guarded: Vec::new(),
         instrument: Instrument::System,
-        goal: None,
+        rounds: ChosenRounds::default(),
         margin: None,
         placed_as: None,
     }
@@ -118,6 +113,6 @@ fn nics_are_rows_that_are_compared_with_the_first() {
     assert_eq!((study.baseline.to_string(), study.cells.len()), ("nic:net1".to_owned(), 2));
     assert_eq!(study.title.raw(), "TCP RR, local to ldm:mars/net1, ldm:mars/net0");
     asked.engines = vec![Engine::Blocking, Engine::Epoll];
-    let refused = asked.check().expect_err("two kinds of rows").to_string();
+    let refused = asked.anywhere().expect_err("two kinds of rows").to_string();
     assert!(refused.contains("--engine epoll") && refused.contains("nic:net1"), "{refused}");
 }

@@ -1,5 +1,6 @@
 use vtax_model::{
     endpoint::{Control, End},
+    run::Goal,
     workload::Workload,
 };
 
@@ -13,20 +14,28 @@ fn row(name: &str) -> Row {
     name.parse().expect("a row")
 }
 
+fn short() -> ChosenRounds {
+    ChosenRounds { quick: true, ..ChosenRounds::default() }
+}
+
+fn of(samples: u32) -> ChosenRounds {
+    ChosenRounds { samples: Some(samples), ..ChosenRounds::default() }
+}
+
 #[test]
 fn quick_takes_the_short_plan_and_single_values_go_over_it() {
-    let changes = Changes { quick: true, samples: Some(3), ..Changes::default() };
+    let changes = Changes { rounds: ChosenRounds { samples: Some(3), ..short() }, ..Changes::default() };
     let wanted = apply("sparc-t7-1", changes).expect("good changes");
     assert_eq!((wanted.plan.samples, wanted.plan.duration), (3, Span::from_millis(180)));
 }
 
 #[test]
 fn a_quick_run_has_its_limit_unless_something_else_says_how_many_rounds_it_takes() {
-    let limit = |changes: Changes| apply("vdisk", changes).expect("good changes").plan.limit;
-    let quick = || Changes { quick: true, ..Changes::default() };
-    assert!(limit(quick()).is_some() && limit(Changes::default()).is_none());
+    let limit = |rounds| apply("vdisk", Changes { rounds, ..Changes::default() }).expect("good changes").plan.limit;
+    assert!(limit(short()).is_some() && limit(ChosenRounds::default()).is_none());
     let goal = Goal::of(None, Some(Span::from_millis(60_000)));
-    assert_eq!([Changes { samples: Some(20), ..quick() }, Changes { goal, ..quick() }].map(limit), [None, None]);
+    let chosen = [ChosenRounds { samples: Some(20), ..short() }, ChosenRounds { goal, ..short() }];
+    assert_eq!(chosen.map(limit), [None, None]);
 }
 
 /// The run began, and each of its samples failed.
@@ -38,7 +47,8 @@ fn a_duration_that_no_agent_takes_is_refused_before_anything_is_built() {
     assert!(apply("sparc-t7-1", Changes { duration: hours(2), ..Changes::default() }).is_ok());
     for (id, _) in Study::BUILT_IN {
         assert!(
-            apply(id, Changes::default()).is_ok() && apply(id, Changes { quick: true, ..Changes::default() }).is_ok()
+            apply(id, Changes::default()).is_ok()
+                && apply(id, Changes { rounds: short(), ..Changes::default() }).is_ok()
         );
     }
 }
@@ -47,7 +57,7 @@ fn a_duration_that_no_agent_takes_is_refused_before_anything_is_built() {
 #[test]
 fn quick_files_are_smaller_unless_a_size_is_given() {
     let sizes = |size| {
-        let changes = Changes { quick: true, size, ..Changes::default() };
+        let changes = Changes { rounds: short(), size, ..Changes::default() };
         let wanted = apply("ip-instances", changes).expect("good changes");
         (wanted.plan.samples, wanted.study.cells[0].net().expect("of a network").workload)
     };
@@ -70,7 +80,7 @@ fn methods_keep_the_baseline() {
 
 #[test]
 fn what_is_asked_for_changes_the_plan_that_answers_the_study() {
-    let changes = Changes { samples: Some(9), duration: Some(Span::from_millis(8)), ..Changes::default() };
+    let changes = Changes { rounds: of(9), duration: Some(Span::from_millis(8)), ..Changes::default() };
     let demo = Study::built_in("demo").expect("built in");
     let wanted = apply("demo", changes.clone()).expect("good changes");
     let path = wanted.path_plan.expect("the demo has one");
@@ -79,7 +89,7 @@ fn what_is_asked_for_changes_the_plan_that_answers_the_study() {
     assert_eq!(wanted.plan, demo.plan);
     let refused = apply("demo", Changes { instrument: Some(Instrument::System), ..changes });
     assert!(refused.is_err(), "8 ms are too short for a sample in one piece");
-    let system = Changes { samples: Some(9), instrument: Some(Instrument::System), ..Changes::default() };
+    let system = Changes { rounds: of(9), instrument: Some(Instrument::System), ..Changes::default() };
     let wanted = apply("demo", system).expect("good changes");
     assert_eq!((wanted.plan.samples, wanted.path_plan), (9, None));
     assert!(wanted.study.cells.iter().all(|cell| cell.instrument == Instrument::System));
@@ -88,7 +98,7 @@ fn what_is_asked_for_changes_the_plan_that_answers_the_study() {
 /// Its own plan is the published one, and controlled conditions are an additional block.
 #[test]
 fn what_is_asked_for_of_sparc_t7_1_changes_its_plan_as_the_machine_runs() {
-    let changes = Changes { samples: Some(9), duration: Some(Span::from_millis(100)), ..Changes::default() };
+    let changes = Changes { rounds: of(9), duration: Some(Span::from_millis(100)), ..Changes::default() };
     let sparc = Study::built_in("sparc-t7-1").expect("built in");
     let wanted = apply("sparc-t7-1", changes.clone()).expect("good changes");
     assert_eq!((wanted.plan.samples, wanted.plan.duration), (9, Span::from_millis(100)));
@@ -99,13 +109,13 @@ fn what_is_asked_for_of_sparc_t7_1_changes_its_plan_as_the_machine_runs() {
         (wanted.plan.samples, wanted.path_plan.map(|plan| plan.samples))
     };
     assert_eq!(plans(of_path.clone()), (20, Some(9)), "nothing else is measured");
-    assert_eq!(plans(Changes { quick: true, ..of_path }), (12, Some(9)));
+    assert_eq!(plans(Changes { rounds: ChosenRounds { quick: true, ..of(9) }, ..of_path }), (12, Some(9)));
 }
 
 #[test]
 fn quick_leaves_out_the_further_block_of_sparc_t7_1_and_not_the_demo_s_answer() {
     let by = |study, instrument| {
-        let wanted = apply(study, Changes { quick: true, ..Changes::default() }).expect("good changes");
+        let wanted = apply(study, Changes { rounds: short(), ..Changes::default() }).expect("good changes");
         let cells = wanted.study.cells.iter().filter(|cell| cell.instrument == instrument).count();
         (cells, wanted.path_plan.map(|plan| plan.samples))
     };
@@ -196,7 +206,7 @@ fn changes_that_make_no_sense_are_refused() {
     refused("demo", Changes { size: Some(ByteSize(1)), ..Changes::default() });
     refused("ip-instances", Changes { size: Some(ByteSize(0)), ..Changes::default() });
     refused("ip-instances", Changes { both: true, ..Changes::default() });
-    refused("demo", Changes { samples: Some(0), ..Changes::default() });
+    refused("demo", Changes { rounds: of(0), ..Changes::default() });
     refused("ovm3-tuning", Changes { duration: Some(Span::from_millis(1)), ..Changes::default() });
     refused("demo", Changes { mtu: vec!["1492".parse().expect("an MTU")], ..Changes::default() });
     let vms = |method: &str| {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use vtax_model::{
     measurement::EndReport,
     method::{IoMethod, Unsupported},
-    run::{Environment, PartialRecord, Placement, UnavailableRow},
+    run::{PartialRecord, RunHeader, UnavailableRow},
     workload::TestKind,
 };
 use vtax_stats::{Confidence, StoppingRule, Width, histogram::Histogram};
@@ -18,7 +18,8 @@ use vtax_stats::{Confidence, StoppingRule, Width, histogram::Histogram};
 struct Machine<F: FnMut(usize, Row) -> Result<f64, SampleError>> {
     answer: F,
     /// Never has a sample.
-    broken: Option<vtax_model::cell::Cell>,
+    broken: Option<(Row, Mtu, TestSpec)>,
+    mtu: Option<Mtu>,
     taken: usize,
     mtu_changes: usize,
     settings: Vec<Settings>,
@@ -26,26 +27,27 @@ struct Machine<F: FnMut(usize, Row) -> Result<f64, SampleError>> {
 
 impl<F: FnMut(usize, Row) -> Result<f64, SampleError>> Machine<F> {
     fn new(answer: F) -> Self {
-        Machine { answer, broken: None, taken: 0, mtu_changes: 0, settings: Vec::new() }
+        Machine { answer, broken: None, mtu: None, taken: 0, mtu_changes: 0, settings: Vec::new() }
     }
 }
 
-impl<F: FnMut(usize, Row) -> Result<f64, SampleError>> Sampler for Machine<F> {
+impl<F: FnMut(usize, Row) -> Result<f64, SampleError>> NetSampler for Machine<F> {
     fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError> {
         self.settings.push(settings);
         Ok(())
     }
 
-    fn set_mtu(&mut self, _: Mtu) -> Result<(), SampleError> {
+    fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError> {
+        self.mtu = Some(mtu);
         self.mtu_changes += 1;
         Ok(())
     }
 
-    fn sample(&mut self, cell: &vtax_model::cell::Cell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
-        if self.broken == Some(*cell) {
+    fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError> {
+        if self.broken.is_some() && self.broken == self.mtu.map(|mtu| (row, mtu, *spec)) {
             return Err(SampleError::cell("no answer"));
         }
-        self.measured(cell.row, &cell.net().expect("of a network").spec(plan))
+        self.measured(row, spec)
     }
 
     fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns> {
@@ -54,6 +56,14 @@ impl<F: FnMut(usize, Row) -> Result<f64, SampleError>> Sampler for Machine<F> {
             self.measured(*row, spec).map_err(|error| BrokenTurns { index, error })
         };
         rows.iter().enumerate().map(sample).collect()
+    }
+
+    fn processes(&self) -> Vec<Pid> {
+        Vec::new()
+    }
+
+    fn other_programs(&self) -> Vec<OtherProgramsTime> {
+        Vec::new()
     }
 }
 
@@ -103,39 +113,26 @@ impl EventSink for Shelf {
 fn fresh(study: &str, samples: u32) -> RunReadings {
     let mut study = vtax_synthetic::study(study);
     study.plan.samples = samples;
-    let header = vtax_model::run::RunHeader {
-        id: "test".into(),
-        started: String::new(),
-        plan: study.plan,
-        path_plan: study.path,
-        study,
-        quick: false,
-        seed: 42,
-        stopping: None,
-        metric: None,
-        unsettled: None,
-        margin: None,
-        environment: Environment::default(),
-        placement: Placement::default(),
-        unavailable: Vec::new(),
-        paths: Vec::new(),
-        disks: Vec::new(),
-        ends: Vec::new(),
-        label: Default::default(),
-        command: Default::default(),
-        imported: None,
-        steps: Vec::new(),
-    };
+    let header = RunHeader { seed: 42, ..RunHeader::plain("test".into(), String::new(), study) };
     RunReadings::begun(header)
 }
 
-fn go(run: &mut RunReadings, machine: &mut dyn Sampler) -> Ended {
+fn go(run: &mut RunReadings, machine: &mut dyn NetSampler) -> Ended {
     go_until(run, machine, &Shelf::with_room(usize::MAX), &|| false)
 }
 
-fn go_until(run: &mut RunReadings, machine: &mut dyn Sampler, shelf: &Shelf, stop_asked: &dyn Fn() -> bool) -> Ended {
+fn go_until(
+    run: &mut RunReadings,
+    machine: &mut dyn NetSampler,
+    shelf: &Shelf,
+    stop_asked: &dyn Fn() -> bool,
+) -> Ended {
     let (events, pace) = (&RunEvents::to(shelf.clone()), Pace::new(samples_left(run)));
-    run_rounds(run, machine, &mut RunSurroundings::new(events, stop_asked, pace, OtherProgramsWatch::new(None)))
+    run_rounds(
+        run,
+        Sampler::Net(machine),
+        &mut RunSurroundings::new(events, stop_asked, pace, OtherProgramsWatch::new(None)),
+    )
 }
 
 #[test]
@@ -144,7 +141,7 @@ fn no_round_begins_that_would_not_end_in_time() {
     let (events, pace, begun) = (&RunEvents::to(Shelf::with_room(usize::MAX)), Pace::new(0), Instant::now());
     let around = RunSurroundings::new(events, &|| false, pace, OtherProgramsWatch::new(None));
     let mut around = RunSurroundings { until: Some(begun), ..around };
-    let ended = run_rounds(&mut run, &mut machine, &mut around);
+    let ended = run_rounds(&mut run, Sampler::Net(&mut machine), &mut around);
     assert!(ended.error.is_none() && around.out_of_time == Some(1), "{ended:?}");
     assert_eq!(run.samples.iter().map(|sample| sample.round).max(), Some(1), "one round in any case");
 }
@@ -190,9 +187,9 @@ proptest! {
 fn a_cell_that_keeps_failing_is_given_up_and_the_others_go_on() {
     let mut run = fresh("demo", 5);
     let bridge = Row::Method(IoMethod::Bridge);
-    let broken = run.header.study.cells.iter().position(|cell| cell.row == bridge);
+    let broken = run.header.study.cells.iter().find(|cell| cell.row == bridge).expect("a cell of the row");
     let mut machine = Machine::new(|_, _| Ok(1.0));
-    machine.broken = broken.map(|cell| run.header.study.cells[cell]);
+    machine.broken = broken.net().map(|net| (bridge, net.mtu, net.spec(&run.header.plan)));
     let ended = go(&mut run, &mut machine);
     assert_eq!(ended.state, RunState::Complete);
     assert_eq!(run.failures.len(), GIVE_UP);
@@ -316,7 +313,7 @@ fn cells_are_compared_by_what_their_test_is_for() {
     let mut run = fresh("demo", 1);
     go(&mut run, &mut Machine::new(|_, _| Ok(2.0)));
     let cells = &run.header.study.cells;
-    for (index, values) in ruled_figures(&run) {
+    for (index, values) in stopping_figures(&run) {
         let expected = match cells[index].kind() {
             TestKind::Rr => 2000.0,
             _ => 0.004,

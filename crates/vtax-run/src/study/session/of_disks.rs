@@ -17,7 +17,6 @@ use crate::{
         disks::{MeasuredDisks, files_name},
         draft::header,
         ends::lab_name,
-        forecast::PlanForecast,
         options::ChangedStudy,
     },
 };
@@ -29,20 +28,18 @@ impl RunSetup<'_> {
             false => (Vec::new(), None),
         };
         let mut header = header(wanted, unavailable)?;
-        // The last run's files had other names.
-        let forecast = PlanForecast::of(&header, self.store)?;
+        let outlook = self.outlook(&mut header)?;
+        // Only now: the files of earlier runs had other names.
         self.name_files(&mut header);
-        forecast.settle(&mut header)?;
-        let needs_pilot = forecast.needs_pilot(&header);
         let (disks, records) = self.connect_disks(&header, false)?;
         header.disks = records;
         if let Some(study) = header.study.disks_mut() {
             study.made = disks.made();
         }
         header.placement.guests = disks.guest_machine(no_kvm);
-        forecast.lines(&header).iter().for_each(|line| self.events.tell(line));
+        outlook.lines.iter().for_each(|line| self.events.tell(line));
         let prepared = self.begun(header, Box::new(disks))?;
-        Ok(PreparedRun { needs_pilot, ..prepared })
+        Ok(PreparedRun { needs_pilot: outlook.needs_pilot, ..prepared })
     }
 
     /// The files of a study whose disks nobody has named.

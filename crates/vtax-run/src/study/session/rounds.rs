@@ -14,7 +14,7 @@ use crate::{
         forecast::{self, PILOT, Piloted},
         foretell,
         others::OtherProgramsWatch,
-        runner::{self, Ended, Pace, RunSurroundings},
+        runner::{self, Ended, Pace, RunSurroundings, Sampler},
     },
 };
 
@@ -66,14 +66,15 @@ impl PreparedRun {
         let header = &self.run.header;
         let Some(goal) = header.unsettled.filter(|_| self.run.samples.is_empty()) else { return };
         let Some(plan) = foretell::plan(header, goal) else { return };
+        let Sampler::Net(ends) = self.path.sampler() else { return };
         let begun = Instant::now();
-        let Some(known) = foretell::measure(plan, &mut *self.path, around.stop_asked) else { return };
+        let Some(known) = foretell::measure(plan, ends, around.stop_asked) else { return };
         let known = known.delayed(begun.elapsed().as_secs_f64(), self.path.switch_time().as_secs_f64());
         around.events.tell(forecast::foretold(header, &known, goal));
     }
 
     fn run_rounds(&mut self, around: &mut RunSurroundings<'_>) -> Ended {
-        runner::run_rounds(&mut self.run, &mut *self.path, around)
+        runner::run_rounds(&mut self.run, self.path.sampler(), around)
     }
 
     /// When a pilot has used up the budget, or a run the limit of its plan. A run that tries settings needs all of its

@@ -14,7 +14,7 @@ use crate::{
     study::{
         MeasureRequest,
         ends::{EndpointConnector, row_pairs},
-        session::RunSource,
+        source::world,
     },
     tuning::SharedTuner,
 };
@@ -48,7 +48,7 @@ pub fn keep(
     events: &RunEvents,
 ) -> Result<KeptChanges, Stop> {
     let (agent, tuner) = (locations.agent_program()?, SharedTuner::new(locations)?);
-    let world = RunSource::Measure(Box::new(asked.clone())).world()?;
+    let world = world(&asked.anywhere()?)?;
     let mut connector = EndpointConnector::new(world.as_ref(), &agent, locations, events);
     let endpoints = connector.complete(asked.endpoints.clone())?;
     let pairs = row_pairs(&endpoints, &asked.rows()[..1], &[MeasureRequest::ANY_MTU]).or_input()?;

@@ -32,9 +32,9 @@ pub(super) struct DiskArgs {
     disk: Vec<DiskSet>,
     /// Test of --disk: random or sequential, and parameters, e.g. random:reads=60,block=8KiB,jobs=4,depth=16. The
     /// defaults are reads=100 (percent; the rest are writes), block=4KiB, depth=1 (I/Os in flight per job), jobs=1
-    /// (threads), range=1GiB (of each disk, from its start), engine=io_uring (or libaio, psync), direct=on (O_DIRECT)
-    /// and verify=off (on: the range is written with checksums, then read and compared). If the option is repeated,
-    /// the tests are run in turn [default: random]
+    /// (threads), rate=max (or IOPS of all jobs together), range=1GiB (of each disk, from its start), engine=io_uring
+    /// (or libaio, psync), direct=on (O_DIRECT) and verify=off (on: the range is written with checksums, then read and
+    /// compared). If the option is repeated, the tests are run in turn [default: random]
     #[arg(long, value_name = "TEST", requires = "disk")]
     disk_test: Vec<DiskTest>,
     /// Allow the data on the disks of --disk to be overwritten. Without it, a disk or file that isn't empty is refused,
@@ -62,7 +62,7 @@ impl DiskArgs {
         Ok(Some(DiskRequest {
             rows: self.on_host(within)?,
             tests: distinct("disk-test", tests)?,
-            samples: sampling.rounds(),
+            rounds: sampling.chosen_rounds()?,
             sampling: SamplingPlan {
                 samples: 0,
                 duration: sampling.duration.unwrap_or(duration),
@@ -70,10 +70,6 @@ impl DiskArgs {
                 slices: None,
                 limit: None,
             },
-            quick: sampling.quick,
-            seed: sampling.seed,
-            stopping: sampling.precision.rule()?,
-            metric: sampling.precision.metric.0,
             destroy_data: self.destroy_data,
         }))
     }

@@ -70,13 +70,11 @@ fn metrics() -> impl TypedValueParser<Value = Metric> {
 struct Since(Timestamp);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "invalid time: use an age in days or hours, e.g. 7d or 12h, a date, e.g. 2026-01-31, or a timestamp, e.g. 2026-01-31T12:00:00Z"
-)]
+#[error("invalid time; use an age (7d, 12h), a date (2026-01-31) or a timestamp (2026-01-31T12:00:00Z)")]
 struct NoTime;
 
 impl Since {
-    /// Reads a time; ages count back from `now`, and dates begin at midnight, UTC.
+    /// Parses a time: ages count back from `now`, and dates begin at midnight, UTC.
     fn before(text: &str, now: Timestamp) -> Result<Since, NoTime> {
         let hours = [('d', 24), ('h', 1)].into_iter().find_map(|(unit, hours)| {
             let count: i64 = text.strip_suffix(unit)?.parse::<u32>().ok()?.into();
@@ -96,7 +94,7 @@ impl FromStr for Since {
     }
 }
 
-/// Findings of a store, with what is said about them as a whole.
+/// Findings of a store, with the facts of the remark below them.
 struct Found {
     findings: Vec<EvidenceFinding>,
     /// True if there are more than the limit.
@@ -145,16 +143,19 @@ fn known_machine(dir: &Path, args: &FindArgs) -> Result<(), Stop> {
     }
     Err(Stop::input(miette!(
         code = "no-runs",
-        "--machine: no findings of the machine \"{wanted}\"; there are findings of {}",
-        known.join("; ")
+        "--machine {wanted}: no findings of this machine; machines with findings: {}",
+        known.join(", ")
     )))
 }
 
 impl Found {
     fn remark(&self, limit: u32) -> String {
         let more = self.more.then(|| format!("Only the newest {limit} findings are listed: use --limit N for more."));
-        let without = (self.without > 0)
-            .then(|| format!("Findings of {} older runs are missing until vtax next stores a run.", self.without));
+        let without = match self.without {
+            0 => None,
+            1 => Some("The findings of 1 older run are missing until vtax next stores a run.".to_owned()),
+            runs => Some(format!("The findings of {runs} older runs are missing until vtax next stores a run.")),
+        };
         more.into_iter().chain(without).collect::<Vec<_>>().join(" ")
     }
 }

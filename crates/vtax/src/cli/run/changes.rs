@@ -14,7 +14,7 @@ use vtax_model::{
     units::{ByteSize, Mtu, Span},
     workload::Warmup,
 };
-use vtax_run::study::{Changes, Congestion};
+use vtax_run::study::{Changes, ChosenRounds, Congestion};
 use vtax_stats::{Confidence, StoppingRule, Width, planning::MOST_ROUNDS};
 
 use super::super::metric::{ChosenMetric, METRICS};
@@ -151,16 +151,18 @@ pub(crate) struct Precision {
 
 impl ChangeArgs {
     pub(super) fn changes(self, endpoints: Vec<Endpoint>) -> Result<Changes, Stop> {
-        let stopping = self.precision.rule()?;
-        let metric = self.precision.metric.0;
-        let goal = Goal::of(self.show, self.budget);
-        let ChangeArgs { quick, samples, duration, warmup, both, baseline, methods, guests, guest: domains, .. } = self;
-        let ChangeArgs { disk, nvme, destroy_data, cable, mtu, mode, idle, congestion, size, seed, no_steps, .. } =
-            self;
+        let rounds = ChosenRounds {
+            quick: self.quick,
+            samples: self.samples,
+            goal: Goal::of(self.show, self.budget),
+            stopping: self.precision.rule()?,
+            metric: self.precision.metric.0,
+            seed: self.seed,
+        };
+        let ChangeArgs { duration, warmup, both, baseline, methods, guests, guest: domains, no_steps, .. } = self;
+        let ChangeArgs { disk, nvme, destroy_data, cable, mtu, mode, idle, congestion, size, .. } = self;
         Ok(Changes {
-            quick,
-            samples,
-            goal,
+            rounds,
             duration,
             warmup,
             both,
@@ -179,9 +181,6 @@ impl ChangeArgs {
             idle,
             congestion,
             size,
-            seed,
-            stopping,
-            metric,
         })
     }
 }

@@ -18,8 +18,8 @@ use vtax_model::{
     workload::Warmup,
 };
 use vtax_run::{
-    Conditions, FinishedJob, Job, Locations, RanJob, Work,
-    study::{GivenSizes, KeptBatch, KeptChanges, MeasureRequest, Test, find_rule, keep},
+    Conditions, FinishedJob, Job, Locations, NewRun, RanJob, Work,
+    study::{ChosenRounds, GivenSizes, KeptBatch, KeptChanges, MeasureRequest, Test, find_rule, keep},
 };
 use vtax_store::Store;
 use vtax_tune::{ChangeRisk, RULES};
@@ -229,7 +229,7 @@ fn finish(closing: &Closing, ran: &RunReadings, places: &Locations) -> Result<Ex
 /// Returns the run in which each step is tested separately. A complete run is not measured again.
 fn first_run(args: &ProveArgs, places: &Locations) -> Result<(RunReadings, Option<RanJob>), Stop> {
     let work = match &args.tried.resume {
-        None => Work::Measure(Box::new(args.request()?)),
+        None => Work::New(NewRun::Measure(Box::new(args.request()?))),
         Some(id) => {
             let run = Store::open(&places.state_dir()?)?.load(id)?;
             margin(&run.header)?;
@@ -307,16 +307,15 @@ impl ProveArgs {
             sizes: GivenSizes::default(),
             gaps: vec![None],
             options: TestOptions::default(),
-            samples: None,
+            rounds: ChosenRounds {
+                goal: Some(self.closing.goal(self.closing.show, FIRST)),
+                seed: self.seed,
+                ..ChosenRounds::default()
+            },
             sampling: self.sampling(),
-            quick: false,
-            seed: self.seed,
-            stopping: None,
-            metric: None,
             steps: self.tried.steps()?,
             guarded: self.guarded()?,
             instrument: self.mode,
-            goal: Some(self.closing.goal(self.closing.show, FIRST)),
             margin: Some(self.margin),
             placed_as: None,
         })
@@ -415,7 +414,7 @@ fn confirm(
     // A change that helps must not be lost here by chance, and few steps are left, so it gets more rounds.
     let asked = MeasureRequest::trying(header, steps.clone(), closing.goal(closing.show.halved(), 1.0 - FIRST));
     // Its endpoints use the CPUs of the first run.
-    let ran = measured(Work::Measure(Box::new(asked)), Pins::default(), header.label.clone(), places)?;
+    let ran = measured(Work::New(NewRun::Measure(Box::new(asked))), Pins::default(), header.label.clone(), places)?;
     if ran.error.is_some() || ran.run.state != RunState::Complete {
         return Ok(Err(ran));
     }

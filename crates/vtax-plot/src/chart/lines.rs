@@ -1,0 +1,115 @@
+//! Lines with the intervals of their points, whatever the horizontal axis is: a count, a time of the run, or a date.
+
+use serde_json::{Value, json};
+
+use crate::{
+    measured::{Measured, Quantity, drawable},
+    sheet,
+};
+
+/// Points of a method or a sample, which a line joins.
+#[derive(Clone, Debug, Default)]
+pub struct ChartLine {
+    /// Label in the legend, e.g. the method or the sample.
+    pub name: String,
+    /// Points from left to right.
+    pub points: Vec<ChartPoint>,
+}
+
+/// Point of a line.
+#[derive(Clone, Copy, Debug)]
+pub struct ChartPoint {
+    /// Place on the horizontal axis.
+    pub at: f64,
+    /// Value, with an interval that is drawn too.
+    pub measured: Measured,
+}
+
+/// Draws lines of measured values.
+pub(super) struct LineLayers {
+    pub(super) names: Vec<String>,
+    /// Rows of data: those of [`sheet::measured_row`], with `x`.
+    pub(super) rows: Vec<Value>,
+    /// Channel of the horizontal axis.
+    pub(super) x: Value,
+    /// Axis of the values.
+    pub(super) axis: Value,
+    /// Set if the axis of the values begins at zero.
+    pub(super) from_zero: bool,
+}
+
+impl LineLayers {
+    /// Rows that have an interval.
+    fn intervals(&self) -> Vec<Value> {
+        self.rows.iter().filter(|row| row.get("l").is_some()).cloned().collect()
+    }
+
+    /// The note on what is drawn for the intervals, if any is.
+    pub(super) fn note(&self, text: &'static str) -> Option<&'static str> {
+        (!self.intervals().is_empty()).then_some(text)
+    }
+
+    fn encoding(&self, field: &str) -> Value {
+        let scale = json!({"zero": self.from_zero});
+        json!({
+            "x": self.x,
+            "y": {"field": field, "type": "quantitative", "axis": self.axis, "scale": scale},
+            "color": sheet::line_colours(&self.names),
+            "opacity": sheet::faint(&self.names, 1.0),
+        })
+    }
+
+    /// Intervals behind the lines. Null if there are none.
+    pub(super) fn intervals_as(&self, mark: Value, opacity: f64) -> Value {
+        let rows = self.intervals();
+        if rows.is_empty() {
+            return Value::Null;
+        }
+        let mut encoding = self.encoding("l");
+        encoding["y2"] = json!({"field": "h"});
+        encoding["opacity"] = sheet::faint(&self.names, opacity);
+        json!({"data": sheet::data(rows), "mark": mark, "encoding": encoding})
+    }
+
+    pub(super) fn lines(&self, point: Value) -> Value {
+        let mut encoding = self.encoding("v");
+        encoding["strokeDash"] = sheet::dashes(&self.names);
+        encoding["tooltip"] = sheet::tip();
+        json!({
+            "data": sheet::data(self.rows.iter().cloned()),
+            "params": sheet::pick("n", &self.names),
+            "mark": {"type": "line", "point": point},
+            "encoding": encoding,
+        })
+    }
+}
+
+/// Number of points.
+pub(super) fn figures(lines: &[ChartLine]) -> usize {
+    lines.iter().map(|line| line.points.len()).sum()
+}
+
+pub(super) fn names(lines: &[ChartLine]) -> Vec<String> {
+    sheet::names(lines.iter().map(|line| line.name.as_str()))
+}
+
+pub(super) fn points(lines: &[ChartLine]) -> impl Iterator<Item = &ChartPoint> {
+    lines.iter().flat_map(|line| &line.points)
+}
+
+/// A row of data for each point that can be drawn. `place` names its place in words.
+pub(super) fn rows(lines: &[ChartLine], quantity: &Quantity, place: impl Fn(f64) -> String) -> Vec<Value> {
+    let row = |(name, point): (&str, &ChartPoint)| {
+        let at = drawable(point.at)?;
+        let mut row = sheet::measured_row(name, quantity, &point.measured)?;
+        row["t"] = json!(format!("at {}: {}", place(at), quantity.words(&point.measured)));
+        row["x"] = json!(at);
+        Some(row)
+    };
+    let all = lines.iter().flat_map(|line| line.points.iter().map(|point| (line.name.as_str(), point)));
+    all.filter_map(row).collect()
+}
+
+pub(super) fn axis(quantity: &Quantity, measured: impl Iterator<Item = Measured>) -> Value {
+    sheet::axis(quantity, measured.flat_map(|measured| measured.ends().collect::<Vec<_>>()))
+}

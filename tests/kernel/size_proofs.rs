@@ -1,0 +1,122 @@
+//! `vtax size prove`: threads of a real guest are confined and restored, whatever dies.
+//!
+//! Needs root, QEMU, a kernel for guests, and two cores.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::Value;
+
+use super::{
+    Bench,
+    bench::wait_until,
+    json,
+    lab_guests::{Down, GUEST, lab_file},
+    names, processes_of,
+};
+
+const LAB: &str = "t-size";
+/// So few packets that even an emulated guest on a busy machine answers all of them.
+const PROVE: [&str; 14] = [
+    "size",
+    "prove",
+    "--net",
+    "2M",
+    "--pps",
+    "200",
+    "--p99",
+    "10s",
+    "--cores",
+    "1",
+    "--from",
+    "zone:t-size/peer",
+    "--to",
+    "zone:t-size/db",
+];
+
+/// Cpuset and CPUs of each thread of a process.
+fn places(pid: u64) -> BTreeMap<String, (String, String)> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("QEMU runs").flatten();
+    let place = |task: fs::DirEntry| {
+        let groups = fs::read_to_string(task.path().join("cgroup")).ok()?;
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        let cpus = status.lines().find(|line| line.starts_with("Cpus_allowed_list"))?.to_owned();
+        Some((task.file_name().into_string().ok()?, (groups, cpus)))
+    };
+    tasks.filter_map(place).collect()
+}
+
+/// Threads that were there before and are in another place now.
+fn moved(pid: u64, before: &BTreeMap<String, (String, String)>) -> usize {
+    let now = places(pid);
+    before.iter().filter(|(thread, place)| now.get(*thread).is_some_and(|now| now != *place)).count()
+}
+
+fn started(bench: &Bench) -> Child {
+    let mut command: Command = bench.command(&PROVE);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs")
+}
+
+fn guards(bench: &Bench) -> Vec<u32> {
+    let is_guard = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == b"tuning-guard")
+    };
+    processes_of(bench.path()).into_iter().filter(is_guard).collect()
+}
+
+fn kill(pid: u32) {
+    let status = Command::new("kill").args(["-9", &pid.to_string()]).status().expect("kill runs");
+    assert!(status.success());
+}
+
+#[test]
+fn threads_of_a_guest_are_confined_and_restored_whatever_dies() {
+    let bench = Bench::new().with("lab.toml", &lab_file(LAB, GUEST));
+    let _down = Down(&bench, LAB);
+    let built = json(&bench, &["lab", "up", "lab.toml", "--json"]);
+    let list = json(&bench, &["lab", "list", "--json"]);
+    let qemu = list[0]["guests"][0]["pid"].as_u64().unwrap_or_else(|| panic!("no pid: {built}"));
+    let before = places(qemu);
+
+    let planned = json(&bench, &[&PROVE[..], &["--dry-run", "--json"]].concat());
+    assert_eq!((planned["runs"].as_array().map(Vec::len), moved(qemu, &before)), (Some(3), 0), "{planned}");
+    proved(&bench);
+    assert_eq!(moved(qemu, &before), 0);
+
+    let mut vtax = started(&bench);
+    wait_until("the threads are confined", || moved(qemu, &before) > 1);
+    kill(vtax.id());
+    vtax.wait().expect("it ended");
+    wait_until("the guard has restored them", || moved(qemu, &before) == 0);
+
+    let mut vtax = started(&bench);
+    wait_until("the threads are confined", || moved(qemu, &before) > 1);
+    guards(&bench).into_iter().for_each(kill);
+    kill(vtax.id());
+    vtax.wait().expect("it ended");
+    wait_until("nothing of it is left", || processes_of(bench.path()).iter().all(|pid| u64::from(*pid) == qemu));
+    assert!(moved(qemu, &before) > 1, "nobody has restored them yet");
+    bench.vtax(&["tune", "revert"]);
+    assert_eq!(moved(qemu, &before), 0);
+    let left = fs::read_dir(bench.state().join("tuning")).into_iter().flatten().flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).filter(|name| name != ".lock").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn proved(bench: &Bench) {
+    let proof = json(bench, &[&PROVE[..], &["--json"]].concat());
+    assert_eq!((&proof["verdict"], &proof["cores"]), (&"holds".into(), &1.into()), "{proof}");
+    let rows = proof["rows"].as_array().expect("a list");
+    let shares: Vec<&Value> = rows.iter().map(|row| &row["share"]).collect();
+    assert_eq!(shares, [0.7, 0.85, 1.0]);
+    let is_used = |row: &Value| row["utilization"].as_f64().is_some_and(|used| used > 0.0 && used < 1.1);
+    assert!(rows.iter().all(is_used), "{proof}");
+    let notes = proof["notes"].to_string();
+    assert!(notes.contains("TCG") && !notes.contains("not confined"), "{notes}");
+    let labels = names(&json(bench, &["results", "list", "--json"]), "label");
+    assert!(labels.contains(&"size-prove:vnet-1250B-85%-1cores".to_owned()), "{labels:?}");
+}
