@@ -33,7 +33,7 @@ fn figures() -> Vec<MeasuredFigure> {
                 device: RequiredDevice::Net,
                 role,
                 value: BoundedMean { mean, low: mean * 0.97, high: mean * 1.03, rounds: 20 },
-                guests: if run % 3 == 0 { 1 } else { 12 },
+                guests: if run.is_multiple_of(3) { 1 } else { 12 },
                 run: format!("t7-{run}"),
                 at: i64::from(run),
                 standing: FigureStanding::Valid,
