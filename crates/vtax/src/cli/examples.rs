@@ -46,6 +46,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax ldm create pluto", "create a domain"),
             ("vtax ldm add-vnet admin-net admin-vsw venus", "connect venus to the switch admin-vsw"),
             ("vtax ldm list", "list all domains"),
+            ("vtax ldm --host ssh:root@vm1 list", "list those of another host"),
         ],
     ),
     (
@@ -55,6 +56,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax ldm add-domain -i jupiter.xml", "create the domains of a file"),
         ],
     ),
+    ("ldm serve", &[("ssh root@vm1 vtax ldm serve --stdio", "what `vtax ldm --host ssh:root@vm1 list` starts")]),
     ("ldm remove-domain", &[("vtax ldm remove-domain mars", "remove the domain and its constraints")]),
     (
         "ldm set-domain",
