@@ -43,7 +43,7 @@ pub struct LdmHost {
 }
 
 impl LdmHost {
-    /// Opens a host. `hear` receives what happens while its domains change.
+    /// Opens a host. `hear` receives a notice of each event while its domains change.
     pub fn new(
         host: DomainHost,
         net: HostNet,

@@ -57,7 +57,7 @@ pub fn carry_out(
     Ok(FinishedJob { ran, store, state_dir })
 }
 
-/// The run that goes on, with the plan that it has from now on.
+/// Run to resume, with its plan from now on.
 fn old(store: &Store, run: &str, rounds: Option<u32>) -> Result<RunReadings, Stop> {
     let mut run = store.load(run)?;
     if let Some(rounds) = rounds {

@@ -35,11 +35,11 @@ pub struct Job {
 pub enum Work {
     /// A new run.
     New(NewRun),
-    /// A run that was stopped or killed goes on.
+    /// Resumes a run that was stopped or killed.
     GoOn {
         /// Its id, the beginning of its id, or `last`.
         run: String,
-        /// The number of rounds in all, if the run gets more than it was begun with.
+        /// Total number of rounds, if more than the run started with.
         rounds: Option<u32>,
     },
 }

@@ -99,7 +99,7 @@ impl From<OrderRefusal> for Stop {
 
 fn greet(reader: &mut BufReader<impl Read>, writer: &mut impl Write, other: &str) -> Result<(), Stop> {
     let own = frame::encode(&LdmHello::own(), HELLO_MOST).or_infrastructure()?;
-    // If the other side is gone, reading tells why.
+    // If the other side is gone, the read below reports the reason.
     let _ = writer.write_all(&[MAGIC.as_slice(), &own].concat()).and_then(|()| writer.flush());
     let magic = frame::read_magic(reader).or_infrastructure()?;
     let hello: Option<LdmHello> = magic.map(|()| next(reader, HELLO_MOST)).transpose().or_infrastructure()?.flatten();
@@ -230,7 +230,7 @@ impl RemoteLdm {
     }
 }
 
-/// The shell of the host and ssh have told more on standard error.
+/// Adds the reason for which ssh ended. ssh itself and the remote shell print more on standard error.
 fn explained(stop: Stop, host: &str, ssh: &mut Child) -> Stop {
     const NOT_FOUND: i32 = 127;
     match ssh.wait().ok().and_then(|status| status.code()) {
@@ -244,7 +244,7 @@ fn explained(stop: Stop, host: &str, ssh: &mut Child) -> Stop {
 
 impl Drop for RemoteLdm {
     fn drop(&mut self) {
-        // The server ends with its input; an ssh that doesn't is of no use to anybody.
+        // The server exits when its input ends; an ssh that is still running then is killed.
         let _ = self.ssh.kill();
         let _ = self.ssh.wait();
     }

@@ -226,7 +226,7 @@ mod tests {
                         near += u32::from((found.estimate / knee - 1.0).abs() < 0.15);
                         found.low <= knee && found.high.is_none_or(|high| knee <= high)
                     }
-                    // No figure is no wrong one.
+                    // A missing figure is not a wrong one.
                     Err(_) => {
                         near += 1;
                         true

@@ -6,7 +6,7 @@ use crate::{
     words,
 };
 
-/// Figure of a cell. A level shift is told at the first result of the new level.
+/// Figure of a cell. A level shift is reported at the first result of the new level.
 struct TrendPoint<'a> {
     trend: &'a RunTrend,
     cell: &'a CellTrend,

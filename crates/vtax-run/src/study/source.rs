@@ -1,4 +1,4 @@
-//! From what a run begins or goes on, and what it asks of this machine.
+//! Source of a run that starts or is resumed, and its requirements on this machine.
 
 use std::collections::BTreeSet;
 

@@ -23,7 +23,7 @@ domain reboots, at which time the new configuration for the primary domain
 will also take effect.
 ";
 
-/// Prints notices as they come. An order goes on if that fails, and the command fails afterwards.
+/// Prints notices as they arrive. If printing fails, the order is still completed, and the command fails afterwards.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Printed {
     failed: Arc<Mutex<Option<Stop>>>,

@@ -174,7 +174,7 @@ impl EvidenceSearch<'_> {
             return Err("without an observed guest (zones have no I/O domain)".to_owned());
         };
         let measured = setting(run, record, host);
-        // The remote endpoint is no part of the cost, and a target is the sum over all guests.
+        // The remote endpoint is not part of the cost, and a target is the sum over all guests.
         let wanted =
             EvidenceSetting { peers: measured.peers.clone(), together: measured.together, ..self.here.clone() };
         let verdict = standing(&measured, &wanted, self.age(run)).verdict();
