@@ -3,18 +3,14 @@
 mod aliases;
 mod lifecycle;
 mod show;
+mod sizes;
 mod unsupported;
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use vtax_domain::ConfigName;
-use vtax_model::{
-    domain::{CpuDemand, VolumeName},
-    endpoint::LabHost,
-    topology::Name,
-    units::{ByteSize, UnitError},
-};
+use vtax_model::{domain::VolumeName, endpoint::LabHost, topology::Name};
 use vtax_run::server::Stay;
 use vtax_wire::ssh;
 
@@ -29,6 +25,7 @@ pub(super) use self::{
 pub(crate) use self::{
     lifecycle::{LifecycleVerb, LocalVerb},
     show::ShowVerb,
+    sizes::{CoreArgs, CpuArgs, MemoryArgs},
 };
 
 #[derive(Debug, Args)]
@@ -96,71 +93,11 @@ pub(crate) struct Words {
     pub(super) words: Vec<String>,
 }
 
-/// Number of CPUs or cores, and the domain.
-#[derive(Debug, Args)]
-pub(crate) struct CpuArgs {
-    /// Count whole cores instead of virtual CPUs
-    #[arg(short = 'c')]
-    pub(super) cores: bool,
-    /// Number of CPUs or cores
-    pub(super) count: u32,
-    /// The domain
-    pub(super) domain: Name,
-}
-
-impl CpuArgs {
-    /// Returns the demand, in virtual CPUs unless cores are asked for.
-    pub(super) fn demand(&self) -> CpuDemand {
-        if self.cores { CpuDemand::Cores(self.count) } else { CpuDemand::Vcpus(self.count) }
-    }
-}
-
-/// Whole cores and the domain.
-#[derive(Debug, Args)]
-pub(crate) struct CoreArgs {
-    /// Number of cores, or core IDs as in list-devices, e.g. 2 or cid=4,5
-    #[arg(value_name = "COUNT|cid=CORE,…", value_parser = cores)]
-    pub(super) cores: CpuDemand,
-    /// The domain
-    pub(super) domain: Name,
-}
-
-fn cores(text: &str) -> Result<CpuDemand, &'static str> {
-    let wrong = |_| "use a number of cores, e.g. 2, or a list of core IDs, e.g. cid=4,5";
-    match text.strip_prefix("cid=") {
-        Some("") => Ok(CpuDemand::Cids(BTreeSet::new())),
-        Some(ids) => ids.split(',').map(|id| id.parse().map_err(wrong)).collect::<Result<_, _>>().map(CpuDemand::Cids),
-        None => text.parse().map(CpuDemand::Cores).map_err(wrong),
-    }
-}
-
 /// An operation that can be cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CancelledOperation {
     /// A delayed reconfiguration
     Reconf,
-}
-
-/// Memory size and the domain.
-#[derive(Debug, Args)]
-pub(crate) struct MemoryArgs {
-    /// Round the resulting size up to a multiple of 256 MiB, and report it
-    #[arg(long)]
-    pub(super) auto_adj: bool,
-    /// Size, e.g. 8G or 512M
-    #[arg(value_parser = memory)]
-    pub(super) memory: ByteSize,
-    /// The domain
-    pub(super) domain: Name,
-}
-
-fn memory(text: &str) -> Result<ByteSize, String> {
-    match text.starts_with("mblock=") {
-        true => {
-            Err("Linux allocates pages from anywhere, so blocks cannot be selected; use a size, e.g. 8G".to_owned())
-        }
-        false => text.parse().map_err(|error: UnitError| error.to_string()),
-    }
 }
 
 /// Option that defers the check of a device's backend to `bind-domain`.
