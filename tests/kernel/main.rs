@@ -35,6 +35,7 @@ mod proofs;
 mod queues;
 mod reboots;
 mod remote;
+mod remote_domains;
 mod results;
 mod rootless;
 mod size_proofs;
