@@ -51,5 +51,5 @@ fn each_command_decides_its_method() {
         assert_eq!(row["verdict"], "meets", "{row:#}");
         assert!(row["figures"].as_array().is_some_and(|figures| figures.iter().all(|figure| figure["mean"].is_f64())));
     }
-    assert_eq!(row(&after, "ipvlan")["verdict"], "not-measured");
+    assert_eq!(row(&after, "vxlan")["verdict"], "not-measured");
 }

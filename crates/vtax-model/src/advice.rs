@@ -1,6 +1,6 @@
 //! Advice: which ways of attaching guests meet a list of requirements.
 //!
-//! Hard requirements such as live migration are decided by [`rules`], which read the table of capabilities. Targets of
+//! Hard requirements such as live migration are decided by one rule each, which reads the table of capabilities. Targets of
 //! figures are decided by what was measured on this machine:
 //!
 //! - A method meets a target if the whole interval of its figure does, and fails it if the whole interval misses it.

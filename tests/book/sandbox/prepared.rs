@@ -58,9 +58,10 @@ pub(super) fn files(folder: &Path) {
     fs::write(programs.join("ssh"), SSH).expect("ours");
     fs::set_permissions(programs.join("ssh"), fs::Permissions::from_mode(0o755)).expect("ours");
     symlink("/bin/busybox", programs.join("ping")).expect("ours");
-    // There it is as if it were installed on the host.
-    let agent = Path::new(env!("CARGO_BIN_EXE_vtax")).with_file_name("vtax-agent");
-    symlink(agent, programs.join("vtax-agent")).expect("ours");
+    // There they are as if they were installed on the host.
+    let vtax = Path::new(env!("CARGO_BIN_EXE_vtax"));
+    symlink(vtax, programs.join("vtax")).expect("ours");
+    symlink(vtax.with_file_name("vtax-agent"), programs.join("vtax-agent")).expect("ours");
 }
 
 static COMPLETE: OnceLock<Bench> = OnceLock::new();

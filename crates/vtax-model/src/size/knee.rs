@@ -11,7 +11,7 @@ use crate::units::Span;
 /// Sample of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KneePoint {
-    /// Share of the domain's CPU time that was used: above 0, at most [`FULL`].
+    /// Share of the domain's CPU time that was used: above 0, at most 1.05 (measurement errors).
     pub utilization: f64,
     pub p99: Span,
 }

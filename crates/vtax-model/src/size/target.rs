@@ -12,13 +12,13 @@ pub struct SizeTarget {
     /// Bits per second on the guests' networks, both directions together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub net: Option<BitRate>,
-    /// Packets per second of the same traffic; without it, packets have [`ASSUMED_PACKET`].
+    /// Packets per second of the same traffic; without it, they have 1500 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<PacketRate>,
     /// I/Os per second on the guests' disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ios: Option<IoRate>,
-    /// Size of an I/O; without it, [`ASSUMED_BLOCK`].
+    /// Size of an I/O; without it, 4 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<ByteSize>,
     /// Limit of the 99th percentile of response times.

@@ -56,7 +56,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax ldm add-domain -i jupiter.xml", "create the domains of a file"),
         ],
     ),
-    ("ldm serve", &[("ssh root@vm1 vtax ldm serve --stdio", "what `vtax ldm --host ssh:root@vm1 list` starts")]),
+    ("ldm serve", &[("vtax ldm serve --stdio", "what ssh starts for `vtax ldm --host ssh:HOST`")]),
     ("ldm remove-domain", &[("vtax ldm remove-domain mars", "remove the domain and its constraints")]),
     (
         "ldm set-domain",
