@@ -137,7 +137,7 @@ impl<'a> Crew<'a> {
         // sliced sample no thread does, because other rows run between the slices.
         let machine = (thread == 0 && !self.shared.is_sliced()).then(MachineMeter::open).transpose();
         let (machine, opened) = machine.map_or_else(|error| (None, Err(error)), |machine| (machine, Ok(())));
-        let cycles = self.role.spec().options.cycles.then(CycleCounter::open).transpose();
+        let cycles = self.shared.session.spec.options.cycles.then(CycleCounter::open).transpose();
         let (cycles, counted) = cycles.map_or_else(|error| (None, Err(error)), |cycles| (cycles, Ok(())));
         let meter = Meter { flows, senders, machine, cpu, cycles };
         let desk = ThreadRecorder::new(self.shared, thread, meter, tasks.len());
