@@ -12,7 +12,7 @@ use vtax_model::{
     station::{EndSetup, Schedule},
 };
 use vtax_sys::{
-    cpu::{MachineMeter, allowed_cpus, pin_current_thread},
+    cpu::{CycleCounter, MachineMeter, allowed_cpus, pin_current_thread},
     idle,
 };
 
@@ -137,8 +137,11 @@ impl<'a> Crew<'a> {
         // sliced sample no thread does, because other rows run between the slices.
         let machine = (thread == 0 && !self.shared.is_sliced()).then(MachineMeter::open).transpose();
         let (machine, opened) = machine.map_or_else(|error| (None, Err(error)), |machine| (machine, Ok(())));
-        let desk = ThreadRecorder::new(self.shared, thread, Meter { flows, senders, machine, cpu }, tasks.len());
-        let begun = pinned.and(opened).map_err(EngineError::from).and_then(|()| self.await_start());
+        let cycles = self.shared.session.spec.options.cycles.then(CycleCounter::open).transpose();
+        let (cycles, counted) = cycles.map_or_else(|error| (None, Err(error)), |cycles| (cycles, Ok(())));
+        let meter = Meter { flows, senders, machine, cpu, cycles };
+        let desk = ThreadRecorder::new(self.shared, thread, meter, tasks.len());
+        let begun = pinned.and(opened).and(counted).map_err(EngineError::from).and_then(|()| self.await_start());
         let session = match begun.and_then(|()| self.drive_session(thread, &tasks, &desk)) {
             Ok(session) => session,
             Err(error) => {

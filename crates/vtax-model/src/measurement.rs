@@ -216,6 +216,10 @@ pub struct ThreadCpu {
     /// The CPU that the thread was pinned to, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
+    /// CPU cycles in user space and in the kernel. Absent unless the test counts them, if other programs used the counter at
+    /// the same time, and with waiting, whose cycles would be among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<u64>,
 }
 
 /// CPU seconds of a machine, summed over its CPUs.

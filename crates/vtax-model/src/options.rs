@@ -66,6 +66,9 @@ pub struct TestOptions {
     /// RR: split the round trip by time stamps (SO_TIMESTAMPING), whose system calls make it longer.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub stages: bool,
+    /// Count the measuring threads' CPU cycles, which makes their context switches slower (perf_event_open(2)).
+    #[serde(skip_serializing_if = "crate::is_default")]
+    pub cycles: bool,
     /// RR: what the responder does besides answering; known truths to calibrate against.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub responder: Manners,

@@ -30,14 +30,23 @@ fn table(block: &BlockCells<'_>, test: TestKind) -> Table {
     let keys = rows.iter().flat_map(|row| columns.iter().map(move |column| (*row, *column)));
     let unit = unit(block, test);
     let packets = block.records().filter(|record| record.cell.kind() == test).any(|record| packet(record).is_some());
-    let lines = keys.filter_map(|(row, column)| line(block.cell(row, column, test)?, unit, packets));
+    let cycles = block.records().filter(|record| record.cell.kind() == test).any(|record| cycles(record).is_some());
+    let counts = CountedDetails { packets, cycles };
+    let lines = keys.filter_map(|(row, column)| line(block.cell(row, column, test)?, unit, counts));
     Table {
         caption: quantity(test, unit),
         labels: vec![rows_head(&rows).into(), column_head(&block.columns()).into()],
-        groups: vec![Group::right("", heads(test, block.medium, packets))],
+        groups: vec![Group::right("", heads(test, block.medium, counts))],
         rows: lines.collect(),
         ..Table::default()
     }
+}
+
+/// Counts that cells of a table have.
+#[derive(Clone, Copy)]
+struct CountedDetails {
+    packets: bool,
+    cycles: bool,
 }
 
 /// Unit of the figures of a test, including its percentiles.
@@ -51,7 +60,7 @@ fn unit(block: &BlockCells<'_>, test: TestKind) -> ColumnUnit {
     ColumnUnit::of_metric(Metric::of(test), test, records.filter_map(figures).flatten())
 }
 
-fn heads(test: TestKind, medium: Medium, packets: bool) -> Vec<&'static str> {
+fn heads(test: TestKind, medium: Medium, counts: CountedDetails) -> Vec<&'static str> {
     let beside = Metric::of(test).beside().map(|(_, head)| head);
     let mut heads: Vec<&'static str> = beside.into_iter().collect();
     heads.extend(match test.is_transactions() {
@@ -64,12 +73,13 @@ fn heads(test: TestKind, medium: Medium, packets: bool) -> Vec<&'static str> {
         false if medium.is_tcp() => vec!["retransmits"],
         _ => vec![],
     });
-    heads.extend(packets.then_some(["B/packet", "ns/packet"]).into_iter().flatten());
+    heads.extend(counts.packets.then_some(["B/packet", "ns/packet"]).into_iter().flatten());
+    heads.extend(counts.cycles.then_some(if test.is_transactions() { "cycles" } else { "cycles/KB" }));
     heads.push("n");
     heads
 }
 
-fn line(record: &CellRecord, unit: ColumnUnit, packets: bool) -> Option<TableRow> {
+fn line(record: &CellRecord, unit: ColumnUnit, counts: CountedDetails) -> Option<TableRow> {
     let summary = record.summary.as_ref()?;
     let mut values: Vec<Value> = match record.cell.kind().is_transactions() {
         true => beside(summary, record.cell.kind())
@@ -78,9 +88,12 @@ fn line(record: &CellRecord, unit: ColumnUnit, packets: bool) -> Option<TableRow
             .collect(),
         false => stream(summary, record, unit)?,
     };
-    if packets {
+    if counts.packets {
         values.push(packet(record).map_or(Value::Absent, |bytes| format!("{bytes:.0}").into()));
         values.push(Value::figure(summary.estimate(SampleFigure::ThreadsPerPacket).map(|estimate| estimate.mean)));
+    }
+    if counts.cycles {
+        values.push(Value::figure(cycles(record)));
     }
     values.push(samples(summary, record.cell.kind())?.to_string().into());
     let labels = vec![record.cell.row.to_string(), record.cell.column().to_string()];
@@ -92,6 +105,13 @@ fn packet(record: &CellRecord) -> Option<f64> {
     let summary = record.summary.as_ref()?;
     let (packets, bytes) = (summary.packets.filter(|packets| *packets > 0)?, summary.wire_bytes?);
     Some(bytes as f64 / packets as f64)
+}
+
+/// Returns the CPU cycles of both endpoints' threads, for a transaction or for 1,024 bytes.
+fn cycles(record: &CellRecord) -> Option<f64> {
+    let summary = record.summary.as_ref()?;
+    let of = |figure| summary.estimate(figure).map(|estimate| estimate.mean);
+    of(SampleFigure::CyclesPerTransaction).or_else(|| of(SampleFigure::CyclesPerKb))
 }
 
 fn samples(summary: &SummaryRecord, test: TestKind) -> Option<usize> {

@@ -240,7 +240,7 @@ fn end(cell: &Cell, slower: f64, number: usize) -> EndReport {
     let rate = arrivals.map_or(rate, |due| rate.min(f64::from(due.per_second.get())));
     let transactions = if rr { (seconds * rate) as u64 } else { (seconds * mbps * 1e6 / 8.0 / 1472.0) as u64 };
     let file = FileReport { real: 3.2 * slower, user: 0.04 * slower, sys: 2.9 * slower, checksum: 0x5eed };
-    let thread = ThreadCpu { user: 0.02, system: 0.3, waiting: 0.0, cpu: Some(0) };
+    let thread = ThreadCpu { user: 0.02, system: 0.3, waiting: 0.0, cpu: Some(0), cycles: None };
     // Requests that were due while the previous one took its time.
     let queued = if arrivals.is_some() { 1.7 } else { 1.0 };
     let mut end = EndReport {

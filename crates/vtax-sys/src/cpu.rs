@@ -1,7 +1,8 @@
-//! CPU affinity of threads, and the CPU time of threads, of this process, of others and of the machine.
+//! CPU affinity of threads, their CPU cycles, and the CPU time of threads, of this process, of others and of the machine.
 
 mod account;
 mod affinity;
+mod cycles;
 #[cfg(test)]
 mod fuzz;
 mod machine;
@@ -20,6 +21,7 @@ use crate::error::{Result, SysError};
 use crate::process::Pid;
 
 pub use account::{MachineMeter, MachineReading, MachineSpan};
+pub use cycles::{CycleCounter, CycleReading};
 pub use machine::{MachineTimes, interrupts, machine_times};
 pub use others::OtherProgramsMeter;
 pub use task::{TaskTimes, kvm_exits, process_time, task_times};

@@ -399,7 +399,7 @@ fn largest_report() -> EndReport {
         rtt: full(),
         rtt_from_send: full(),
         threads: vec![
-            ThreadCpu { user: long, system: long, waiting: long, cpu: Some(u32::MAX) };
+            ThreadCpu { user: long, system: long, waiting: long, cpu: Some(u32::MAX), cycles: Some(u64::MAX) };
             2 * THREADS_MOST as usize
         ],
         series: vec![interval; usize::try_from(INTERVALS_MOST).expect("small")],

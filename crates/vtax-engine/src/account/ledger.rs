@@ -140,6 +140,10 @@ impl ThreadCounts {
         self.cost.cpu.system += used.system;
         self.cost.cpu.waiting += used.waiting;
         self.cost.cpu.cpu = used.cpu;
+        self.cost.cpu.cycles = match self.report.slices.len() {
+            1 => used.cycles,
+            _ => self.cost.cpu.cycles.zip(used.cycles).map(|(sum, slice)| sum + slice),
+        };
         self.cost.retransmits += retransmits;
         self.cost.packets = match self.report.slices.len() {
             1 => packets,

@@ -6,7 +6,7 @@ use vtax_model::{
 };
 use vtax_sys::{
     clock::{boottime_ns, now_ns},
-    cpu::{CpuTimes, MachineMeter, MachineReading, MachineSpan, thread_times},
+    cpu::{CpuTimes, CycleCounter, CycleReading, MachineMeter, MachineReading, MachineSpan, thread_times},
     sock::{TcpInfo, bbr_starts_up, tcp_info},
 };
 
@@ -21,12 +21,15 @@ pub(crate) struct Meter<'a> {
     pub(crate) senders: Vec<&'a Flow>,
     pub(crate) machine: Option<MachineMeter>,
     pub(crate) cpu: Option<u32>,
+    /// None unless the test counts them.
+    pub(crate) cycles: Option<CycleCounter>,
 }
 
 /// The counters at the beginning or the end of the window.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
     thread: CpuTimes,
+    cycles: Option<CycleReading>,
     waited: u64,
     machine: Option<MachineReading>,
     retransmits: u64,
@@ -41,7 +44,16 @@ impl<'a> Meter<'a> {
     pub(crate) fn read(&self) -> Result<Reading> {
         let machine = self.machine.as_ref().map(MachineMeter::read).transpose()?;
         let (retransmits, tcp) = self.tcp()?;
-        Ok(Reading { thread: thread_times(), waited: waited(), machine, retransmits, tcp, ahead: Ahead::read() })
+        let cycles = self.cycles.as_ref().and_then(CycleCounter::read);
+        Ok(Reading {
+            thread: thread_times(),
+            cycles,
+            waited: waited(),
+            machine,
+            retransmits,
+            tcp,
+            ahead: Ahead::read(),
+        })
     }
 
     /// Segments that TCP has sent again since the flows began, and its packets.
@@ -94,8 +106,9 @@ impl<'a> Meter<'a> {
         let thread = closed.thread.since(opened.thread);
         let (total, split) = (closed.cpu_since(opened), (thread.user + thread.system).as_secs_f64());
         let user = if split > 0.0 { total * thread.user.as_secs_f64() / split } else { 0.0 };
+        let (waiting, cycles) = (closed.waited_since(opened), closed.cycles_since(opened));
         // Rounding may make the share larger than the whole.
-        ThreadCpu { user, system: (total - user).max(0.0), waiting: closed.waited_since(opened), cpu: self.cpu }
+        ThreadCpu { user, system: (total - user).max(0.0), waiting, cpu: self.cpu, cycles }
     }
 }
 
@@ -116,6 +129,12 @@ impl Reading {
 
     fn waited_since(&self, opened: &Reading) -> f64 {
         (self.waited - opened.waited) as f64 / 1e9
+    }
+
+    /// Cycles of the thread. They include those of waiting, which are no cost of the path: with waiting there are none.
+    fn cycles_since(&self, opened: &Reading) -> Option<u64> {
+        let cycles = self.cycles?.since(opened.cycles?)?;
+        (self.waited == opened.waited).then_some(cycles)
     }
 
     pub(super) fn tcp_since(&self, opened: &Reading) -> TcpCost {

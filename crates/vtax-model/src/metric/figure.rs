@@ -47,6 +47,12 @@ pub enum SampleFigure {
     ThreadsPerPacket,
     /// CPU time of the hosts for both ends and a packet on the wire.
     HostPerPacket,
+    /// CPU cycles of the measuring threads of both ends for one transaction.
+    CyclesPerTransaction,
+    /// The same for 1,024 bytes.
+    CyclesPerKb,
+    /// The same for a packet on the wire.
+    CyclesPerPacket,
 }
 
 /// CPU time that was observed beside that of the measuring threads.
@@ -248,6 +254,33 @@ const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         source: Source::GuestsPackets,
         told: Told::Alone,
         value: Figures::host_ns_per_packet,
+    },
+    FigureEntry {
+        figure: SampleFigure::CyclesPerTransaction,
+        name: "cycles_per_transaction",
+        unit: FigureUnit::Cycles,
+        per: Some(WorkUnit::Transaction),
+        source: Source::Networks,
+        told: Told::Alone,
+        value: Figures::cycles_per_transaction,
+    },
+    FigureEntry {
+        figure: SampleFigure::CyclesPerKb,
+        name: "cycles_per_kb",
+        unit: FigureUnit::CyclesPerKb,
+        per: Some(WorkUnit::Kilobyte),
+        source: Source::Networks,
+        told: Told::Alone,
+        value: Figures::cycles_per_kb,
+    },
+    FigureEntry {
+        figure: SampleFigure::CyclesPerPacket,
+        name: "cycles_per_packet",
+        unit: FigureUnit::CyclesPerPacket,
+        per: None,
+        source: Source::Packets,
+        told: Told::Alone,
+        value: Figures::cycles_per_packet,
     },
 ];
 

@@ -37,6 +37,12 @@ pub enum FigureUnit {
     NanosecondsPerPacket,
     /// For a packet on the wire.
     MicrosecondsPerPacket,
+    /// For one transaction.
+    Cycles,
+    /// For 1,024 bytes.
+    CyclesPerKb,
+    /// For a packet on the wire.
+    CyclesPerPacket,
 }
 
 /// Units of one quantity with their powers of ten, smallest first.
@@ -56,6 +62,9 @@ const BYTES: Ladder =
 const TIMES_PER_KB: Ladder =
     &[(FigureUnit::NanosecondsPerKb, -9), (FigureUnit::MicrosecondsPerKb, -6), (FigureUnit::MillisecondsPerKb, -3)];
 const TIMES_PER_PACKET: Ladder = &[(FigureUnit::NanosecondsPerPacket, -9), (FigureUnit::MicrosecondsPerPacket, -6)];
+const CYCLES: Ladder = &[(FigureUnit::Cycles, 0)];
+const CYCLES_PER_KB: Ladder = &[(FigureUnit::CyclesPerKb, 0)];
+const CYCLES_PER_PACKET: Ladder = &[(FigureUnit::CyclesPerPacket, 0)];
 
 impl FigureUnit {
     /// As in the caption of a table.
@@ -77,6 +86,9 @@ impl FigureUnit {
             FigureUnit::MillisecondsPerKb => "ms per KB",
             FigureUnit::NanosecondsPerPacket => "ns per packet",
             FigureUnit::MicrosecondsPerPacket => "µs per packet",
+            FigureUnit::Cycles => "cycles",
+            FigureUnit::CyclesPerKb => "cycles per KB",
+            FigureUnit::CyclesPerPacket => "cycles per packet",
         }
     }
 
@@ -100,7 +112,8 @@ impl FigureUnit {
     }
 
     fn ladder(self) -> Ladder {
-        let all = [COUNTS, TIMES, BITS, BYTES, TIMES_PER_KB, TIMES_PER_PACKET];
+        let all =
+            [COUNTS, TIMES, BITS, BYTES, TIMES_PER_KB, TIMES_PER_PACKET, CYCLES, CYCLES_PER_KB, CYCLES_PER_PACKET];
         all.into_iter().find(|ladder| ladder.iter().any(|(unit, _)| *unit == self)).unwrap_or_default()
     }
 }

@@ -293,7 +293,34 @@ impl Figures {
     }
 
     fn per_packet(&self, cpu: f64) -> f64 {
-        self.packets().filter(|packets| *packets > 0).map_or(f64::NAN, |packets| cpu * 1e9 / packets as f64)
+        self.over_packets(cpu * 1e9)
+    }
+
+    fn over_packets(&self, cost: f64) -> f64 {
+        self.packets().filter(|packets| *packets > 0).map_or(f64::NAN, |packets| cost / packets as f64)
+    }
+
+    /// CPU cycles of the measuring threads for one transaction, both ends; not a number unless all of them counted.
+    pub fn cycles_per_transaction(&self) -> f64 {
+        self.cycles() / self.transactions as f64
+    }
+
+    /// CPU cycles of the measuring threads for 1,024 bytes of payload, both ends.
+    pub fn cycles_per_kb(&self) -> f64 {
+        self.cycles() / (self.bytes as f64 / 1024.0)
+    }
+
+    /// CPU cycles of the measuring threads for a packet on the wire, both ends.
+    pub fn cycles_per_packet(&self) -> f64 {
+        self.over_packets(self.cycles())
+    }
+
+    fn cycles(&self) -> f64 {
+        let of = |end: &EndCpu| match cycles(end) {
+            Some(cycles) if end.seconds > 0.0 => cycles / end.seconds,
+            _ => f64::NAN,
+        };
+        self.seconds * (of(&self.cpu.initiator) + of(&self.cpu.responder))
     }
 
     /// Transactions per second.
@@ -396,6 +423,12 @@ impl Figures {
     pub fn cpu_us_per_kb(&self) -> f64 {
         self.busy_cpus() * self.seconds * 1e6 / (self.bytes as f64 / 1024.0)
     }
+}
+
+/// Cycles of the measuring threads of an end, if all of them counted.
+fn cycles(end: &EndCpu) -> Option<f64> {
+    let of_threads = end.threads.iter().map(|thread| thread.cycles.map(|cycles| cycles as f64));
+    of_threads.sum::<Option<f64>>().filter(|sum| *sum > 0.0)
 }
 
 /// CPUs that the measuring threads of an end used.

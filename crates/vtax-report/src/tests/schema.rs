@@ -75,6 +75,25 @@ fn packets_keep_to_the_schema_and_have_a_size_in_details() {
 }
 
 #[test]
+fn cycles_keep_to_the_schema_and_are_in_details() {
+    let mut run = built_in("demo");
+    for sample in &mut run.samples {
+        let ends = [&mut sample.figures.cpu.initiator, &mut sample.figures.cpu.responder];
+        for thread in ends.into_iter().flat_map(|end| &mut end.threads) {
+            thread.cycles = Some(1_000_000);
+        }
+    }
+    let document = analyse(&run);
+    let text = render(&document, &Options { detail: true, ..TERMINAL });
+    assert!(text.contains(" cycles ") && text.contains(" cycles/KB "), "{text}");
+    assert_eq!(errors(&validator(), &exported(&run)), Vec::<String>::new());
+    // A thread that didn't count makes the sum unknown.
+    run.samples.iter_mut().for_each(|sample| sample.figures.cpu.initiator.threads[0].cycles = None);
+    let text = render(&analyse(&run), &Options { detail: true, ..TERMINAL });
+    assert!(!text.contains("cycles"), "{text}");
+}
+
+#[test]
 fn guests_that_waited_keep_to_the_schema() {
     let run = built_in("demo");
     let mut document = analyse(&run);

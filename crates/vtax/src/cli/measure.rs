@@ -215,6 +215,10 @@ struct View {
     /// so the round trip is longer
     #[arg(long)]
     stages: bool,
+    /// Also count CPU cycles of the measuring threads (perf_event_open), which don't depend on the clock frequency. Each
+    /// context switch takes longer
+    #[arg(long)]
+    cycles: bool,
 }
 
 /// The sampling plan.
@@ -305,7 +309,7 @@ impl MeasureArgs {
 
     fn options(&self) -> TestOptions {
         let Load { burst, rate, arrivals, bitrate, send, gso, gro, .. } = self.load;
-        let View { interval, stages } = self.view;
+        let View { interval, stages, cycles } = self.view;
         TestOptions {
             threads: self.what.threads,
             idle: self.what.idle,
@@ -318,6 +322,7 @@ impl MeasureArgs {
             socket: self.sockets.options(),
             interval,
             stages,
+            cycles,
             ..TestOptions::default()
         }
     }

@@ -124,7 +124,7 @@ mod tests {
         let flow = Flow::new(0, Socket::from(own), Target::Ip(peer.local_addr().unwrap()), &session);
         let engine = Blocking::new(&session);
         let shared = Shared::new(&session, Counted::Bytes, 1, 1, Schedule::default(), None);
-        let meter = Meter { flows: vec![], senders: vec![], machine: None, cpu: None };
+        let meter = Meter { flows: vec![], senders: vec![], machine: None, cpu: None, cycles: None };
         let desk = ThreadRecorder::new(&shared, 0, meter, 1);
         let mut sink = Sink::new(FlowOnPoller::new(&engine, &flow, desk.flow(0), Habit::Flood), LEN).unwrap();
         let mut found = vec![];
