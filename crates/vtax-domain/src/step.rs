@@ -220,3 +220,6 @@ impl fmt::Display for DomainStep {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

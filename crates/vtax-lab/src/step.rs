@@ -245,3 +245,6 @@ impl fmt::Display for Quoted<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
