@@ -7,13 +7,15 @@ use vtax_change::pci::PciChangeError;
 use vtax_guest::GuestError;
 use vtax_journal::{ExecuteError, JournalError, JournalState, StepCause, UndoErrors};
 use vtax_model::topology::Name;
+use vtax_step::{Place, StepError};
 use vtax_sys::{SysError, pci::PciAddress, record::RecordError};
-
-use crate::place::Place;
 
 /// Reason why something could not be done with a lab.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum LabError {
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Step(#[from] StepError),
     #[error("{object}: {error}")]
     #[diagnostic(forward(error))]
     Kernel { object: String, error: Box<SysError> },
@@ -38,9 +40,6 @@ pub enum LabError {
     #[error("lab {0}")]
     #[diagnostic(transparent)]
     Remove(Box<UndoErrors<LabError>>),
-    #[error("`{name}` was not built: interrupted by the user")]
-    #[diagnostic(code("stopped"))]
-    Stopped { name: Name },
     #[error("`{namespace}` is still used by {}; stop them first", .holders.join(", "))]
     #[diagnostic(code("namespace-in-use"))]
     Occupied { namespace: Name, holders: Vec<String> },
@@ -68,9 +67,6 @@ pub enum LabError {
     #[error("lab `{lab}` is {state}: {remedy}")]
     #[diagnostic(code("lab-abandoned"))]
     State { lab: Name, state: JournalState, remedy: &'static str },
-    #[error("`{namespace}` of lab `{lab}` no longer exists or was replaced; take the lab down and up again")]
-    #[diagnostic(code("namespace-replaced"))]
-    Replaced { lab: Name, namespace: Name },
     #[error(
         "{path} is among the namespaces of lab `{lab}` but lacks the lab's mark: another program made it; it was left \
          as it is, remove it by hand"

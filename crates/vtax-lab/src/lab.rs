@@ -8,6 +8,7 @@ use std::{
 
 use vtax_guest::process::Qemu;
 use vtax_model::{options::CongestionControl, run::Hop, topology::Name, units::Mtu};
+use vtax_step::Place;
 use vtax_sys::{netlink::QdiscStats, netns::Outlive};
 
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     holding::Holding,
     live_holding::LiveHolding,
     path,
-    place::Place,
     plan::Plan,
     processes, verify,
     world::{Lifetime, World},

@@ -1,11 +1,11 @@
 //! The links between two endpoints, as the kernel reports them. They identify the path, and every result has them.
 
 use vtax_model::run::Hop;
+use vtax_step::Place;
 
 use crate::{
     blueprint::{Blueprint, LabEndpoint},
     error::LabError,
-    place::Place,
     site::Site,
 };
 

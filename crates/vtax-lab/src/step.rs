@@ -6,56 +6,40 @@
 
 mod pci;
 
-use std::{fmt, net::Ipv4Addr, path::PathBuf};
+use std::{fmt, path::PathBuf};
 
-use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
 use vtax_change::pci::{DriverState, LinkState, VfSettings};
 use vtax_guest::{
-    LinkName,
     arguments::{arguments, open_files},
     launch::Launch,
     threads::GuestPins,
 };
 use vtax_model::{
-    guest::Mac,
     topology::Name,
     units::{ByteSize, Mtu},
 };
-use vtax_sys::{netlink::Tbf, pci::PciAddress};
+use vtax_step::{AddAddress, AddRoute, CreateLink, EnableLink, LimitRate, PartStep, Place, SetSysctl};
+use vtax_sys::pci::PciAddress;
 
 pub use pci::{LentVf, VfState};
 
-use crate::{facts::VFIO, place::Place};
+use crate::facts::VFIO;
 
 /// Step of a plan, as a lab's journal stores it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum LabStep {
     /// Makes a network namespace, pins it, and switches its `lo` on and IPv6 off.
-    CreateNamespace { namespace: Name },
-    /// Makes a link; for a veth pair, both ends, each where it belongs.
-    CreateLink {
-        at: Place,
-        kind: LinkRecipe,
-        /// Its MTU. Both ends of a veth pair have the same.
-        mtu: Mtu,
-    },
-    /// Marks a link as the lab's, puts it on its bridge and switches it on, in one request.
-    EnableLink { at: Place, bridge: Option<LinkName>, mark: String },
-    /// Gives a link an address.
-    AddAddress { at: Place, address: Ipv4Net },
-    AddRoute {
+    CreateNamespace {
         namespace: Name,
-        /// Destination; `0.0.0.0/0` is the default route.
-        to: Ipv4Net,
-        via: Ipv4Addr,
     },
-    /// Sets a kernel setting of a namespace.
-    SetSysctl { namespace: Name, key: String, value: String },
-    /// Limits what a link sends, by a token bucket at its root.
-    LimitRate { at: Place, limit: Tbf },
+    CreateLink(CreateLink),
+    EnableLink(EnableLink),
+    AddAddress(AddAddress),
+    AddRoute(AddRoute),
+    SetSysctl(SetSysctl),
+    LimitRate(LimitRate),
     /// Moves the link of a NIC or of a virtual function into a namespace, and renames it as the lab names links.
     TakeNic {
         device: PciAddress,
@@ -79,7 +63,10 @@ pub enum LabStep {
         autoprobe: bool,
     },
     /// Lets the machine's drivers take all virtual functions of a NIC, as the kernel itself does with new ones.
-    ProbeVfs { device: PciAddress, mtu: Option<Mtu> },
+    ProbeVfs {
+        device: PciAddress,
+        mtu: Option<Mtu>,
+    },
     /// Tells a NIC the settings of a virtual function that the same plan makes.
     ConfigureVf {
         /// The NIC, whose link is in this machine's own namespace.
@@ -89,11 +76,20 @@ pub enum LabStep {
     },
     /// Tells a NIC the settings of a virtual function, and then gives the function to a driver. The driver
     /// reads the function's address when it takes the function.
-    LendVf { at: Place, function: Box<LentVf> },
+    LendVf {
+        at: Place,
+        function: Box<LentVf>,
+    },
     /// Gives a device to vfio-pci, for a guest.
-    AssignDevice { device: PciAddress, was: DriverState },
+    AssignDevice {
+        device: PciAddress,
+        was: DriverState,
+    },
     /// Makes a file of this size that has no data, where none is.
-    MakeFile { path: PathBuf, size: ByteSize },
+    MakeFile {
+        path: PathBuf,
+        size: ByteSize,
+    },
     /// Starts a guest, which opens its tap. Its threads are pinned as soon as they exist.
     StartGuest {
         host: Name,
@@ -105,36 +101,6 @@ pub enum LabStep {
     Verify,
 }
 
-/// Kind of a new link.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
-pub enum LinkRecipe {
-    /// One end of a wire.
-    Veth { peer: Place },
-    /// A virtual switch.
-    Bridge,
-    /// A link whose other end is a guest's NIC.
-    #[strum(serialize = "tun")]
-    Tap {
-        /// Pairs of queues, at least 1.
-        queues: u32,
-    },
-    /// A link with its own MAC address on another.
-    Macvlan { parent: Place },
-    /// A link on another whose other end is a guest's NIC.
-    Macvtap {
-        /// The link below, in the same namespace.
-        parent: Place,
-        /// The address of the guest's NIC, which is the link's as well.
-        mac: Mac,
-    },
-    /// A link with the MAC address of the one below.
-    Ipvlan { parent: Place },
-    /// One end of a tunnel.
-    Vxlan { parent: Place, vni: u32, local: Ipv4Addr, remote: Ipv4Addr },
-}
-
 impl LabStep {
     /// Returns whether it changes a PCI device of the machine in a way that has to be undone.
     pub(crate) fn changes_device(&self) -> bool {
@@ -143,32 +109,25 @@ impl LabStep {
             LabStep::TakeNic { .. } | LabStep::CreateVfs { .. } | LabStep::LendVf { .. } | LabStep::AssignDevice { .. }
         )
     }
-}
 
-impl LinkRecipe {
-    /// The UDP port of VXLAN (RFC 7348).
-    pub const VXLAN_PORT: u16 = 4789;
+    /// The step, if it makes a part that isn't a lab's alone.
+    pub(crate) fn part(&self) -> Option<&dyn PartStep> {
+        Some(match self {
+            LabStep::CreateLink(step) => step,
+            LabStep::EnableLink(step) => step,
+            LabStep::AddAddress(step) => step,
+            LabStep::AddRoute(step) => step,
+            LabStep::SetSysctl(step) => step,
+            LabStep::LimitRate(step) => step,
+            _ => return None,
+        })
+    }
 }
 
 impl fmt::Display for LabStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LabStep::CreateNamespace { namespace } => write!(f, "namespace {namespace}"),
-            LabStep::CreateLink { at, kind, mtu } => write!(f, "link {at}: {kind}, mtu {mtu}"),
-            LabStep::EnableLink { at, bridge: Some(bridge), mark } => {
-                write!(f, "up {at}, port of {bridge}, marked {mark}")
-            }
-            LabStep::EnableLink { at, bridge: None, mark } => write!(f, "up {at}, marked {mark}"),
-            LabStep::AddAddress { at, address } => write!(f, "address {address} on {at}"),
-            LabStep::AddRoute { namespace, to, via } if to.prefix_len() == 0 => {
-                write!(f, "default route of {namespace} via {via}")
-            }
-            LabStep::AddRoute { namespace, to, via } => write!(f, "route of {namespace} to {to} via {via}"),
-            LabStep::SetSysctl { namespace, key, value } => write!(f, "sysctl of {namespace}: {key} = {value}"),
-            LabStep::LimitRate { at, limit } => {
-                let Tbf { rate, burst, queue } = limit;
-                write!(f, "limit of {at}: {rate}, burst {burst}, queue {queue}")
-            }
             LabStep::TakeNic { device, at, mtu, was } => {
                 let name = was.as_ref().map(|was| format!(" ({})", was.name)).unwrap_or_default();
                 write!(f, "link {at}: NIC {device}{name}, mtu {mtu}")
@@ -195,23 +154,7 @@ impl fmt::Display for LabStep {
             }
             LabStep::MakeFile { path, size } => write!(f, "file {} of {size}", path.display()),
             LabStep::Verify => f.write_str("verify that every link is marked, carries packets and has its mtu"),
-        }
-    }
-}
-
-impl fmt::Display for LinkRecipe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LinkRecipe::Veth { peer } => write!(f, "veth to {peer}"),
-            LinkRecipe::Bridge => f.write_str("bridge"),
-            LinkRecipe::Tap { queues: 1 } => f.write_str("tap"),
-            LinkRecipe::Tap { queues } => write!(f, "tap of {queues} queues"),
-            LinkRecipe::Macvlan { parent } => write!(f, "macvlan (bridge mode) on {parent}"),
-            LinkRecipe::Macvtap { parent, mac } => write!(f, "macvtap (bridge mode) on {parent}, address {mac}"),
-            LinkRecipe::Ipvlan { parent } => write!(f, "ipvlan (l2) on {parent}"),
-            LinkRecipe::Vxlan { parent, vni, local, remote } => {
-                write!(f, "vxlan {vni} on {parent} from {local} to {remote} port {}", LinkRecipe::VXLAN_PORT)
-            }
+            _ => self.part().map_or(Ok(()), |part| part.fmt(f)),
         }
     }
 }

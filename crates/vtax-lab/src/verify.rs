@@ -9,13 +9,13 @@ use std::{
 };
 
 use vtax_model::{topology::Name, units::Mtu};
+use vtax_step::{LimitRate, PartStep, Place};
 use vtax_sys::netlink::Link;
 
 use crate::{
     blueprint::{Blueprint, PlannedLink},
     error::LabError,
     limit::bucket,
-    place::Place,
     site::Site,
 };
 
@@ -77,8 +77,9 @@ fn limit_rates(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), L
         let Some(shape) = &wire.shape else { continue };
         let limit = bucket(shape, mtu);
         for end in &wire.ends {
-            site.limit_rate(end, limit)?;
-            site.has_limit(end, limit)?;
+            let step = LimitRate { at: end.clone(), limit };
+            step.apply(site.parts())?;
+            step.read_back(site.parts())?;
         }
     }
     Ok(())

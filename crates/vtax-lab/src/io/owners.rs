@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use vtax_guest::launch::{Launch, NicKind};
 use vtax_journal::{Record, StepProgress, scan};
 use vtax_model::topology::Name;
+use vtax_step::Place;
 use vtax_sys::{
     netlink::{IfName, Link, Rtnl, Vf},
     netns::NetNs,
@@ -16,7 +17,6 @@ use super::claims::DeviceClaims;
 use crate::{
     error::LabError,
     facts::{Netdev, PciFacts},
-    place::Place,
     site::{PINS, Site},
     step::LabStep,
     world::World,

@@ -1,5 +1,7 @@
+use vtax_step::Place;
+
 use super::*;
-use crate::{place::Place, step::LabStep, survey::pci_tests::facts};
+use crate::{step::LabStep, survey::pci_tests::facts};
 
 fn at(text: &str) -> PciAddress {
     text.parse().expect("an address")

@@ -10,15 +10,15 @@ use vtax_model::{
     method::DomainKind,
     topology::Guest,
 };
+use vtax_step::{LinkRecipe, Place};
 use vtax_sys::{netlink::MacAddr, pci::PciAddress};
 
 use super::{fitting::Fitting, method::Uplink};
 use crate::{
     blueprint::{LabEndpoint, PlannedGuest},
     facts::{PciDevice, VFIO},
-    place::Place,
     script::PlanScript,
-    step::{LabStep, LentVf, LinkRecipe},
+    step::{LabStep, LentVf},
 };
 use vtax_guest::{
     launch::{Boot, GuestDisks, Launch, NicKind, NicLaunch, Seed},

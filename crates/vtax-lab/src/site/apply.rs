@@ -3,8 +3,10 @@
 use vtax_change::pci::{destroy_vfs, probe_vfs};
 use vtax_journal::{Journal, Step, Undone};
 
+use vtax_step::StepReceipt;
+
 use super::{
-    Receipt, Site,
+    Site,
     files::{make_file, remove_file},
     pci::assign_device,
 };
@@ -12,7 +14,7 @@ use crate::{error::LabError, step::LabStep, verify};
 
 impl Step for LabStep {
     type World = Site;
-    type Receipt = Receipt;
+    type Receipt = StepReceipt;
     type Error = LabError;
 
     fn describe(&self) -> String {
@@ -23,19 +25,14 @@ impl Step for LabStep {
         }
     }
 
-    fn apply(&self, site: &mut Site) -> Result<Receipt, LabError> {
-        site.check_goes_on()?;
+    fn apply(&self, site: &mut Site) -> Result<StepReceipt, LabError> {
+        site.parts().check_goes_on()?;
         site.mark_device(self)?;
         let done = match self {
             LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),
             LabStep::StartGuest { host, launch, pins } => return site.start_guest(host, launch, pins),
             LabStep::MakeFile { path, size } => return make_file(path, *size),
-            LabStep::CreateLink { at, kind, mtu } => site.create_link(at, kind, *mtu),
-            LabStep::EnableLink { at, bridge, mark } => site.enable_link(at, bridge.as_ref(), mark),
-            LabStep::AddAddress { at, address } => site.add_address(at, *address),
-            LabStep::AddRoute { namespace, to, via } => site.add_route(namespace, *to, *via),
-            LabStep::SetSysctl { namespace, key, value } => site.set_sysctl(namespace, key, value),
-            LabStep::LimitRate { at, limit } => site.limit_rate(at, *limit),
+            LabStep::EnableLink(step) => return site.enable_link(step),
             LabStep::TakeNic { device, at, mtu, .. } => site.take_nic(*device, at, *mtu),
             LabStep::CreateVfs { device, at, count, functions, .. } => {
                 site.create_vfs(*device, at.as_ref(), *count, functions.as_deref())
@@ -45,22 +42,22 @@ impl Step for LabStep {
             LabStep::LendVf { at, function } => site.lend_vf(at, function),
             LabStep::AssignDevice { device, .. } => assign_device(*device),
             LabStep::Verify => verify_all(site),
+            _ => return self.part().map_or(Ok(StepReceipt::default()), |part| Ok(part.apply(site.parts())?)),
         };
-        done.map(|()| Receipt::default())
+        done.map(|()| StepReceipt::default())
     }
 
     /// Only [`LabStep::Verify`] reads links back. The kernel acknowledges the rest, and sysctls are read when written.
-    fn read_back(&self, receipt: &Receipt, site: &mut Site) -> Result<(), LabError> {
+    fn read_back(&self, receipt: &StepReceipt, site: &mut Site) -> Result<(), LabError> {
         match self {
-            LabStep::CreateNamespace { namespace } => site.is_pinned(namespace, receipt),
-            LabStep::LimitRate { at, limit } => site.has_limit(at, *limit),
+            LabStep::CreateNamespace { namespace } => Ok(site.parts().check_pinned(namespace, receipt)?),
             LabStep::ConfigureVf { device, index, set } => site.has_vf(*device, None, *index, set),
             LabStep::LendVf { at, function } => site.has_vf(function.pf, Some(at), function.index, &function.set),
-            _ => Ok(()),
+            _ => self.part().map_or(Ok(()), |part| Ok(part.read_back(site.parts())?)),
         }
     }
 
-    fn undo(&self, receipt: Option<&Receipt>, site: &mut Site) -> Result<Undone, LabError> {
+    fn undo(&self, receipt: Option<&StepReceipt>, site: &mut Site) -> Result<Undone, LabError> {
         let undone = match self {
             LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
             LabStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
@@ -72,7 +69,8 @@ impl Step for LabStep {
             LabStep::LendVf { at, function } => site.return_vf(at, function),
             LabStep::AssignDevice { device, was } => was.restore(*device).map_err(LabError::from),
             LabStep::Verify => Ok(Undone::AlreadyGone),
-            _ => Ok(Undone::Contained),
+            LabStep::ProbeVfs { .. } | LabStep::ConfigureVf { .. } => Ok(Undone::Contained),
+            _ => self.part().map_or(Ok(Undone::Contained), |part| Ok(part.undo(receipt, site.parts())?)),
         }?;
         site.unmark_device(self)?;
         Ok(undone)

@@ -5,15 +5,15 @@ use std::{fs, os::fd::OwnedFd, path::PathBuf};
 
 use vtax_journal::Undone;
 use vtax_model::topology::Name;
+use vtax_step::StepReceipt;
 use vtax_sys::{
     directory,
     netlink::{open_macvtap, open_tap},
     netns::Outlive,
-    process::ProcessId,
 };
 
-use super::{Receipt, Site, kernel_name};
-use crate::{error::LabError, place::Place, processes};
+use super::Site;
+use crate::{error::LabError, processes};
 use vtax_guest::{
     home,
     launch::{Launch, NicLaunch},
@@ -24,7 +24,7 @@ use vtax_guest::{
 };
 
 impl Site {
-    pub(super) fn recall_guest(&mut self, launch: &Launch, receipt: &Receipt) {
+    pub(super) fn recall_guest(&mut self, launch: &Launch, receipt: &StepReceipt) {
         if let Some(process) = receipt.process() {
             self.guests.insert(launch.name.clone(), Qemu::attach(launch.clone(), process));
         }
@@ -35,7 +35,12 @@ impl Site {
     }
 
     /// Starts QEMU. Like the namespaces it outlives this process; undoing the journal ends it.
-    pub(super) fn start_guest(&mut self, host: &Name, launch: &Launch, pins: &GuestPins) -> Result<Receipt, LabError> {
+    pub(super) fn start_guest(
+        &mut self,
+        host: &Name,
+        launch: &Launch,
+        pins: &GuestPins,
+    ) -> Result<StepReceipt, LabError> {
         directory::create_private(&launch.directory).map_err(LabError::file("create", &launch.directory))?;
         let namespace = self.namespace(host)?;
         let queues = self.open_queues(host, launch)?;
@@ -43,8 +48,8 @@ impl Site {
             processes::mark_process(command, &self.lab);
             namespace.place(command)
         })?;
-        let receipt = Receipt(Some(qemu.process().to_string()));
-        let ready = self.check_goes_on().and_then(|()| Ok(qemu.settle(pins)?));
+        let receipt = StepReceipt(Some(qemu.process().to_string()));
+        let ready = self.parts.check_goes_on().and_then(|()| Ok(qemu.settle(pins)?));
         // This comes first even if the guest isn't ready: undoing the step needs it.
         self.guests.insert(launch.name.clone(), qemu);
         ready?;
@@ -58,13 +63,13 @@ impl Site {
 
     fn queues_of(&mut self, host: &Name, nic: &NicLaunch) -> Result<Vec<OwnedFd>, LabError> {
         let Some(link) = nic.kind.tap() else { return Ok(Vec::new()) };
-        let (at, queues) = (Place::new(host, link.clone()), nic.kind.queues());
-        let name = kernel_name(&at)?;
+        let (name, queues, stack) = (link.as_str(), nic.kind.queues(), self.parts.stack(Some(host))?);
+        let known = stack.if_name(name)?;
         let opened = match nic.kind.is_macvtap() {
-            true => open_macvtap(&mut self.stack(host)?.rtnl, &name, nic.mac, queues),
-            false => open_tap(&*self.namespace(host)?, &name, queues),
+            true => open_macvtap(stack.rtnl(), &known, nic.mac, queues),
+            false => open_tap(stack.namespace(), &known, queues),
         };
-        opened.map_err(LabError::kernel(&at))
+        Ok(opened.map_err(stack.wrong(name))?)
     }
 
     /// Parent directory of the lab's guests.
@@ -83,7 +88,7 @@ impl Site {
     }
 
     /// Stops a guest, and removes sockets, logs and what a disk has written, but only below the lab's own directory.
-    pub(super) fn remove_guest(&mut self, launch: &Launch, receipt: Option<&Receipt>) -> Result<Undone, LabError> {
+    pub(super) fn remove_guest(&mut self, launch: &Launch, receipt: Option<&StepReceipt>) -> Result<Undone, LabError> {
         let recorded = || Some(Qemu::attach(launch.clone(), receipt?.process()?));
         let known = self.guests.remove(&launch.name).or_else(recorded);
         let was_alive = end(launch, known)?;
@@ -97,12 +102,5 @@ impl Site {
             above.for_each(|above| drop(fs::remove_dir(above)));
         }
         Ok(if was_alive { Undone::Reverted } else { Undone::AlreadyGone })
-    }
-}
-
-impl Receipt {
-    /// QEMU's process, if this is the receipt of a guest.
-    pub(crate) fn process(&self) -> Option<ProcessId> {
-        self.0.as_ref()?.parse().ok()
     }
 }

@@ -6,17 +6,17 @@
 use vtax_change::pci::{DRIVER_PATIENCE, LinkState, PciChangeError, PhysicalLink, VfSettings};
 use vtax_journal::Undone;
 use vtax_model::units::Mtu;
+use vtax_step::Place;
 use vtax_sys::{
     netlink::{IfName, LinkChange, Rtnl},
     netns::NetNs,
     pci::{PciAddress, PciTree},
 };
 
-use super::{Site, kernel_name};
+use super::Site;
 use crate::{
     error::LabError,
     facts::VFIO,
-    place::Place,
     step::{LentVf, VfState},
 };
 
@@ -24,7 +24,7 @@ impl Site {
     pub(super) fn take_nic(&mut self, device: PciAddress, at: &Place, mtu: Mtu) -> Result<(), LabError> {
         let wrong = LabError::kernel(device);
         let found = PciTree::live().await_netdev(device, DRIVER_PATIENCE).map_err(&wrong)?;
-        let (found, name): (IfName, IfName) = (found.parse().map_err(&wrong)?, kernel_name(at)?);
+        let (found, name): (IfName, IfName) = (found.parse().map_err(&wrong)?, self.kernel_name(at)?);
         let target = self.namespace(&at.namespace)?;
         let mut own = Rtnl::open().map_err(&wrong)?;
         own.set_link(&found, &LinkChange { up: Some(false), ..LinkChange::default() }).map_err(&wrong)?;
@@ -55,17 +55,19 @@ impl Site {
     /// Moves the link back. If its namespace is gone, the kernel has done it already (`default_device_exit_net`).
     fn fetch(&mut self, at: &Place, was: &LinkState) -> Result<(), LabError> {
         let home = NetNs::current().map_err(LabError::kernel(at))?;
-        let Ok(stack) = self.stack(&at.namespace) else { return Ok(()) };
-        stack.indices.remove(&at.link);
-        let name = kernel_name(at)?;
-        let old: IfName = was.name.parse().map_err(LabError::kernel(at))?;
-        if stack.rtnl.link(&name).map_err(LabError::kernel(at))?.is_none() {
+        let Ok(stack) = self.parts.at(at) else { return Ok(()) };
+        let (name, old) = (at.link.as_str(), stack.if_name(&was.name)?);
+        stack.forget(name);
+        if stack.link(name)?.is_none() {
             return Ok(());
         }
         let down = LinkChange { up: Some(false), alias: Some(String::new()), ..LinkChange::default() };
-        let moved = LinkChange { rename: Some(old), into_ns: Some(&home), ..LinkChange::default() };
-        let back = stack.rtnl.set_link(&name, &down).and_then(|()| stack.rtnl.set_link(&name, &moved));
-        back.map_err(LabError::kernel(at))
+        stack.change(name, &down)?;
+        Ok(stack.change(name, &LinkChange { rename: Some(old), into_ns: Some(&home), ..LinkChange::default() })?)
+    }
+
+    fn kernel_name(&mut self, at: &Place) -> Result<IfName, LabError> {
+        Ok(self.parts.at(at)?.if_name(at.link.as_str())?)
     }
 
     pub(super) fn create_vfs(
@@ -129,8 +131,8 @@ impl Site {
         match (PhysicalLink::here(device)?, at) {
             (Some(here), _) => Ok(here),
             (None, Some(at)) => {
-                let namespace = self.namespace(&at.namespace)?;
-                Ok(PhysicalLink::inside(device, &namespace, kernel_name(at)?)?)
+                let (namespace, name) = (self.namespace(&at.namespace)?, self.kernel_name(at)?);
+                Ok(PhysicalLink::inside(device, &namespace, name)?)
             }
             (None, None) => Err(PciChangeError::NoNicLink { device }.into()),
         }

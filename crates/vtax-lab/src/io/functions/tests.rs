@@ -1,5 +1,7 @@
+use vtax_step::Place;
+
 use super::*;
-use crate::{facts::PciFacts, io::owners::Owners, place::Place, survey::pci_tests::facts};
+use crate::{facts::PciFacts, io::owners::Owners, survey::pci_tests::facts};
 
 const PF: &str = "pci_0/slot2/PF1";
 

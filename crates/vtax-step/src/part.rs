@@ -1,0 +1,32 @@
+//! Steps as a journal executes them, whatever they make.
+
+use std::fmt;
+
+use vtax_journal::Undone;
+
+use crate::{error::StepError, receipt::StepReceipt, site::StepSite};
+
+/// Step on a link, a guest or a device. A [`Step`](vtax_journal::Step) that has several kinds of them leaves its work to
+/// theirs.
+pub trait PartStep: fmt::Display {
+    /// One line for people.
+    fn describe(&self) -> String {
+        self.to_string()
+    }
+
+    /// Makes the part. If it fails, it may be half made.
+    fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError>;
+
+    /// Checks what the kernel does not acknowledge.
+    fn read_back(&self, site: &mut StepSite) -> Result<(), StepError> {
+        let _ = site;
+        Ok(())
+    }
+
+    /// Undoes the step, as [`Step::undo`](vtax_journal::Step::undo) does. The default is for what is in a namespace that
+    /// an earlier step of the same journal has made.
+    fn undo(&self, receipt: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
+        let _ = (receipt, site);
+        Ok(Undone::Contained)
+    }
+}
