@@ -14,6 +14,7 @@ use vtax_guest::{
 };
 use vtax_journal::{Batch, BatchId, BatchState, JournalError, JournalState, Snapshot};
 use vtax_model::{domain::DomainState, topology::Name, units::BitRate};
+use vtax_step::{CreateTap, LimitTap, PlugNic, StartGuest, StepReceipt};
 use vtax_sys::{
     clock::boottime_ns,
     process::ProcessId,
@@ -113,9 +114,9 @@ impl BoundDomain {
         let devices_moved = follow_devices(&mut bindings.devices, &snapshot) || disks_moved;
         let guest = snapshot.batches().rev().filter(|batch| batch.state() != BatchState::Undone).find_map(|batch| {
             batch.records.iter().find_map(|record| match &record.step {
-                DomainStep::StartGuest { launch, .. } => {
+                DomainStep::StartGuest(StartGuest { launch, .. }) => {
                     let receipt = record.progress.receipt();
-                    let process = receipt.and_then(|receipt| receipt.0.as_ref()?.parse().ok());
+                    let process = receipt.and_then(StepReceipt::process);
                     Some(RecordedGuest { launch: (**launch).clone(), process })
                 }
                 _ => None,
@@ -200,17 +201,17 @@ fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedNic> {
     let of_batch = |batch: Batch<'_, DomainStep>| {
         let steps = || batch.records.iter().map(|record| &record.step);
         let (port, launch) = steps().find_map(|step| match step {
-            DomainStep::PlugNic { port, nic, .. } => Some((*port, (**nic).clone())),
+            DomainStep::PlugNic(PlugNic { port, nic, .. }) => Some((*port, (**nic).clone())),
             _ => None,
         })?;
         let nic = steps().find_map(|step| match step {
-            DomainStep::CreateTap { vnet, link, switch, .. } => {
+            DomainStep::CreateTap(CreateTap { vnet, link, switch, .. }) => {
                 Some(BoundNic { vnet: vnet.clone(), tap: link.clone(), switch: switch.clone() })
             }
             _ => None,
         })?;
         let maxbw = steps().find_map(|step| match step {
-            DomainStep::LimitTap { limit, .. } => Some(limit.rate),
+            DomainStep::LimitTap(LimitTap { limit, .. }) => Some(limit.rate),
             _ => None,
         });
         (batch.state() != BatchState::Undone).then_some(PluggedNic { nic, launch, maxbw, port, batch: batch.id })
@@ -222,7 +223,7 @@ fn carriers(snapshot: &Snapshot<DomainStep>) -> Vec<TapCarrier> {
     let batches = snapshot.batches().filter(|batch| batch.state() != BatchState::Undone);
     let records = batches.flat_map(|batch| batch.records.iter());
     let of_step = |step: &DomainStep| match step {
-        DomainStep::CreateTap { link, uplink, linkprop, .. } => {
+        DomainStep::CreateTap(CreateTap { link, uplink, linkprop, .. }) => {
             Some(TapCarrier { tap: link.clone(), uplink: uplink.clone(), linkprop: *linkprop })
         }
         _ => None,

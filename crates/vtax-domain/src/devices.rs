@@ -5,13 +5,14 @@
 use std::time::Duration;
 
 use vtax_change::pci::{DRIVER_PATIENCE, PhysicalLink, VfSettings};
-use vtax_guest::{launch::Launch, process::Qemu};
+use vtax_guest::launch::Launch;
 use vtax_journal::Undone;
 use vtax_lab::{
     World,
     io::{DeviceClaim, DeviceClaims},
 };
 use vtax_model::topology::Name;
+use vtax_step::recorded_qemu;
 use vtax_sys::pci::{PciAddress, PciTree};
 
 use crate::error::BindError;
@@ -75,18 +76,13 @@ pub(crate) fn give_back_all(world: &World, domain: &Name) -> Result<(), BindErro
 }
 
 pub(crate) fn plug(launch: &Launch, process: &str, port: u32, device: PciAddress) -> Result<(), BindError> {
-    Ok(attached(launch, process)?.plug_device(port, device, PLUGGED)?)
+    Ok(recorded_qemu(launch, process)?.plug_device(port, device, PLUGGED)?)
 }
 
 pub(crate) fn unplug(launch: &Launch, process: &str, port: u32, device: PciAddress) -> Result<Undone, BindError> {
-    let mut qemu = attached(launch, process)?;
+    let mut qemu = recorded_qemu(launch, process)?;
     match qemu.is_alive() && qemu.unplug_device(port, device, RELEASED)? {
         true => Ok(Undone::Reverted),
         false => Ok(Undone::AlreadyGone),
     }
-}
-
-fn attached(launch: &Launch, process: &str) -> Result<Qemu, BindError> {
-    let process = process.parse().map_err(BindError::kernel(&launch.name))?;
-    Ok(Qemu::attach(launch.clone(), process))
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use vtax_guest::{launch::Launch, paths, process::Qemu, qmp::PATIENCE};
+use vtax_guest::{launch::Launch, paths, qmp::PATIENCE};
 use vtax_journal::Undone;
+use vtax_step::recorded_qemu;
 
 use crate::{bindings::BoundDisk, disk, error::BindError};
 
@@ -12,11 +13,11 @@ use crate::{bindings::BoundDisk, disk, error::BindError};
 const RELEASED: Duration = Duration::from_secs(30);
 
 pub(crate) fn plug(launch: &Launch, process: &str, disk: &BoundDisk) -> Result<(), BindError> {
-    Ok(attached(launch, process)?.plug_disk(&disk::launch(disk), PATIENCE)?)
+    Ok(recorded_qemu(launch, process)?.plug_disk(&disk::launch(disk), PATIENCE)?)
 }
 
 pub(crate) fn unplug(launch: &Launch, process: &str, disk: &BoundDisk) -> Result<Undone, BindError> {
-    let mut qemu = attached(launch, process)?;
+    let mut qemu = recorded_qemu(launch, process)?;
     let disk = disk::launch(disk);
     let was_there = qemu.is_alive() && qemu.unplug_disk(&disk, RELEASED)?;
     paths::end(launch, &disk)?;
@@ -24,9 +25,4 @@ pub(crate) fn unplug(launch: &Launch, process: &str, disk: &BoundDisk) -> Result
         true => Ok(Undone::Reverted),
         false => Ok(Undone::AlreadyGone),
     }
-}
-
-fn attached(launch: &Launch, process: &str) -> Result<Qemu, BindError> {
-    let process = process.parse().map_err(BindError::kernel(&launch.name))?;
-    Ok(Qemu::attach(launch.clone(), process))
 }

@@ -16,6 +16,7 @@ use vtax_model::{
     topology::Name,
     units::ByteSize,
 };
+use vtax_step::StepError;
 use vtax_sys::SysError;
 
 use crate::{backend::BackendError, ports_apart::PortsApart, store::DomainStoreError};
@@ -167,6 +168,9 @@ pub enum BindError {
     #[error("cannot {operation} {}: {error}", path.display())]
     #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Step(#[from] StepError),
     #[error(transparent)]
     #[diagnostic(transparent)]
     Guest(#[from] GuestError),

@@ -8,7 +8,7 @@ use std::{
 
 use vtax_guest::process::Qemu;
 use vtax_model::{options::CongestionControl, run::Hop, topology::Name, units::Mtu};
-use vtax_step::Place;
+use vtax_step::{Place, mark_process};
 use vtax_sys::{netlink::QdiscStats, netns::Outlive};
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     live_holding::LiveHolding,
     path,
     plan::Plan,
-    processes, verify,
+    verify,
     world::{Lifetime, World},
 };
 
@@ -139,7 +139,7 @@ impl Lab {
     /// The kernel kills the program when the *thread* that calls this ends. So call it from a thread that
     /// lives as long as the program should. Whatever the program starts ends with the lab.
     pub fn spawn(&self, endpoint: &LabEndpoint, mut command: Command) -> Result<Child, LabError> {
-        processes::mark_process(&mut command, &self.blueprint.lab);
+        mark_process(&mut command, &self.blueprint.lab);
         let namespace = self.held.site().namespace(&endpoint.namespace)?;
         namespace.spawn(command, Outlive::No).map_err(LabError::kernel(&endpoint.name))
     }
@@ -151,7 +151,7 @@ impl Lab {
 
     /// Replaces this process by a program in the endpoint's namespace. If it returns, that failed: end the process.
     pub fn exec(&self, endpoint: &LabEndpoint, mut command: Command) -> LabError {
-        processes::mark_process(&mut command, &self.blueprint.lab);
+        mark_process(&mut command, &self.blueprint.lab);
         let namespace = self.held.site().namespace(&endpoint.namespace);
         match namespace {
             Ok(namespace) => LabError::kernel(&endpoint.name)(namespace.exec(command)),

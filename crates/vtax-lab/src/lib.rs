@@ -62,7 +62,6 @@ pub use lab::Lab;
 pub use live_holding::LiveHolding;
 pub use nic::{availability, guest_availability, no_cable};
 pub use plan::{NicError, Plan, PlanError, disk_availability, plan};
-pub use processes::mark_process;
 pub use survey::GuestNeeds;
 pub use vtax_step::Place;
 pub use world::{Lifetime, World};

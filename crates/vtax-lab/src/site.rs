@@ -63,7 +63,7 @@ pub(crate) const PINS: &str = "netns";
 impl Site {
     /// `directory` is the lab's own. It needn't exist.
     pub(crate) fn new(lab: &Name, directory: &Path) -> Site {
-        let parts = StepSite::of_lab(lab, directory.join(PINS));
+        let parts = StepSite::of_lab(lab, directory, PINS);
         let (lab, directory, guests) = (lab.clone(), directory.to_owned(), HashMap::new());
         Site { lab, blueprint: None, directory, lock: None, guests, parts, census: None }
     }

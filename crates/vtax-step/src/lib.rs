@@ -11,17 +11,23 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod guest;
 mod link;
 mod part;
 mod place;
 mod receipt;
 mod site;
 mod stack;
+mod switch;
+mod tap;
 
 pub use error::StepError;
+pub use guest::{PlugNic, StartGuest, plugged_index, recorded_qemu};
 pub use link::{AddAddress, AddRoute, CreateLink, EnableLink, LimitRate, LinkRecipe, SetSysctl};
 pub use part::PartStep;
 pub use place::Place;
 pub use receipt::StepReceipt;
-pub use site::{StepSite, StopFlag};
-pub use stack::NetStack;
+pub use site::{PROCESS_MARK, StepSite, StopFlag, mark_process};
+pub use stack::{NetStack, PortVlanSet};
+pub use switch::{CreateSwitch, TakeUplink};
+pub use tap::{CreateTap, LendAddress, LimitTap};

@@ -3,29 +3,42 @@
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use vtax_guest::{launch::Launch, process::Qemu};
 use vtax_model::topology::Name;
 use vtax_sys::netns::NetNs;
 
 use crate::{error::StepError, place::Place, receipt::StepReceipt, stack::NetStack};
 
-/// Network namespaces of a lab or of a host of domains, by name.
+/// The variable that marks the processes of a lab; its value is the lab's name.
+pub const PROCESS_MARK: &str = "VTAX_LAB";
+
+/// Marks a program that is about to be started in a lab.
+pub fn mark_process(command: &mut Command, lab: &Name) {
+    command.env(PROCESS_MARK, lab.as_str());
+}
+
+/// Network namespaces of a lab or of a host of domains, by name, and their guests.
 #[derive(Debug)]
 pub struct StepSite {
     /// The lab that its programs end with.
     lab: Option<Name>,
-    /// The directory where namespaces with names are pinned.
+    /// The lab's directory: guests keep their files below it, and namespaces with names are pinned in `pins`.
+    directory: Option<PathBuf>,
     pins: PathBuf,
     /// The host's own namespace. That of this thread if absent.
     own: Option<Arc<NetNs>>,
     /// The identities of namespaces that the journal recorded.
     recorded: HashMap<Name, String>,
     stacks: HashMap<Option<Name>, NetStack>,
+    /// Guests that were started, whether or not they still run.
+    guests: HashMap<Name, Qemu>,
     stopped: StopFlag,
 }
 
@@ -44,10 +57,21 @@ impl StopFlag {
 }
 
 impl StepSite {
-    /// The site of a lab, whose namespaces are pinned in this directory.
-    pub fn of_lab(lab: &Name, pins: PathBuf) -> StepSite {
-        let (recorded, stacks, stopped) = Default::default();
-        StepSite { lab: Some(lab.clone()), pins, own: None, recorded, stacks, stopped }
+    /// The site of a lab with this directory, in which its namespaces are pinned below `pins`.
+    pub fn of_lab(lab: &Name, directory: &Path, pins: &str) -> StepSite {
+        let (directory, pins) = (Some(directory.to_owned()), directory.join(pins));
+        StepSite { directory, pins, ..StepSite::of(Some(lab), None) }
+    }
+
+    /// The site of a host of domains, which has only this namespace. The host may be one of a lab.
+    pub fn of_host(namespace: &Arc<NetNs>, lab: Option<&Name>) -> StepSite {
+        StepSite::of(lab, Some(Arc::clone(namespace)))
+    }
+
+    fn of(lab: Option<&Name>, own: Option<Arc<NetNs>>) -> StepSite {
+        let (recorded, stacks, guests, stopped) = Default::default();
+        let (lab, directory, pins) = (lab.cloned(), None, PathBuf::new());
+        StepSite { lab, directory, pins, own, recorded, stacks, guests, stopped }
     }
 
     /// Steps are taken until `stopped` is set.
@@ -98,6 +122,11 @@ impl StepSite {
         Ok(self.stacks.get_mut(&key).expect("it has just been put there"))
     }
 
+    /// The network stack of the host itself.
+    pub fn own(&mut self) -> Result<&mut NetStack, StepError> {
+        self.stack(None)
+    }
+
     /// The network stack that a link is in.
     pub fn at(&mut self, place: &Place) -> Result<&mut NetStack, StepError> {
         self.stack(Some(&place.namespace))
@@ -106,6 +135,34 @@ impl StepSite {
     /// A namespace by its name.
     pub fn namespace(&mut self, name: &Name) -> Result<Arc<NetNs>, StepError> {
         self.stack(Some(name)).map(|stack| Arc::clone(stack.namespace()))
+    }
+
+    /// A guest that was started, whether or not it still runs.
+    pub fn guest(&self, guest: &Name) -> Option<&Qemu> {
+        self.guests.get(guest)
+    }
+
+    /// Takes a guest over that a journal recorded.
+    pub fn recall_guest(&mut self, launch: &Launch, receipt: &StepReceipt) {
+        self.guests.extend(receipt.process().map(|it| (launch.name.clone(), Qemu::attach(launch.clone(), it))));
+    }
+
+    pub(crate) fn add_guest(&mut self, qemu: Qemu) {
+        self.guests.insert(qemu.launch().name.clone(), qemu);
+    }
+
+    pub(crate) fn take_guest(&mut self, guest: &Name) -> Option<Qemu> {
+        self.guests.remove(guest)
+    }
+
+    /// The directory that the files of a lab's guests are below.
+    pub(crate) fn guests_below(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
+    /// Makes a program that is about to be started end with the lab.
+    pub(crate) fn mark(&self, command: &mut Command) {
+        self.lab.iter().for_each(|lab| mark_process(command, lab));
     }
 
     fn open(&self, name: Option<&Name>) -> Result<NetStack, StepError> {

@@ -1,8 +1,12 @@
 //! The network stack of a namespace: its links by name, through an open connection.
 
+mod guard;
+mod vlans;
+
 use std::{collections::HashMap, sync::Arc};
 
 use ipnet::IpNet;
+use vtax_journal::Undone;
 use vtax_model::topology::Name;
 use vtax_sys::{
     SysError,
@@ -10,7 +14,9 @@ use vtax_sys::{
     netns::NetNs,
 };
 
-use crate::error::StepError;
+pub use vlans::PortVlanSet;
+
+use crate::{error::StepError, receipt::StepReceipt};
 
 /// Network stack of a namespace, with an open connection to it.
 #[derive(Debug)]
@@ -104,6 +110,53 @@ impl NetStack {
     pub fn add_address(&mut self, name: &str, address: IpNet) -> Result<(), StepError> {
         let index = self.index(name)?;
         self.rtnl.add_address(index, address).map_err(self.wrong(name))
+    }
+
+    /// Removes an address that was assigned for a measurement. Nobody else has chosen it, whichever link has it.
+    pub fn remove_address(&mut self, net: IpNet) -> Result<Undone, StepError> {
+        let addresses = self.rtnl.addresses().map_err(StepError::kernel(net))?;
+        let Some(found) = addresses.into_iter().find(|address| address.net == net) else {
+            return Ok(Undone::AlreadyGone);
+        };
+        self.rtnl.delete_address(found.link, net).map_err(StepError::kernel(net))?;
+        Ok(Undone::Reverted)
+    }
+
+    /// The receipt of a step that has made this link.
+    pub(crate) fn identity(&mut self, name: &str) -> Result<StepReceipt, StepError> {
+        Ok(StepReceipt(Some(self.existing(name)?.index.to_string())))
+    }
+
+    /// Removes one of our links. Without a receipt the step was interrupted: then a link with this name and kind is
+    /// ours if it has our mark, or if it has none and was never set up.
+    pub(crate) fn remove(
+        &mut self,
+        name: &str,
+        kind: &str,
+        mark: &str,
+        receipt: Option<&StepReceipt>,
+    ) -> Result<Undone, StepError> {
+        let Some(found) = self.link(name)? else { return Ok(Undone::AlreadyGone) };
+        let is_marked = found.alias.as_deref() == Some(mark);
+        let is_new = receipt.is_none() && found.alias.is_none() && !found.up;
+        let is_same = receipt.is_none_or(|receipt| receipt.0 == Some(found.index.to_string()));
+        if found.kind.as_deref() != Some(kind) || !(is_marked || is_new) || !is_same {
+            let found = found.alias.unwrap_or_else(|| "a link without a mark".to_owned());
+            return Ok(Undone::Foreign { found });
+        }
+        self.delete(name, found.index)?;
+        Ok(Undone::Reverted)
+    }
+
+    /// Removes all links with this mark.
+    pub fn remove_marked(&mut self, mark: &str) -> Result<(), StepError> {
+        let mut marked = self.links()?.into_iter().filter(|link| link.alias.as_deref() == Some(mark));
+        marked.try_for_each(|link| self.delete(link.name.as_str(), link.index))
+    }
+
+    fn delete(&mut self, name: &str, index: IfIndex) -> Result<(), StepError> {
+        self.forget(name);
+        self.rtnl.delete_link(index).map_err(self.wrong(name))
     }
 
     /// The name as the kernel takes it.

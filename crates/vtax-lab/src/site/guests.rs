@@ -5,7 +5,7 @@ use std::{fs, os::fd::OwnedFd, path::PathBuf};
 
 use vtax_journal::Undone;
 use vtax_model::topology::Name;
-use vtax_step::StepReceipt;
+use vtax_step::{StepReceipt, mark_process};
 use vtax_sys::{
     directory,
     netlink::{open_macvtap, open_tap},
@@ -13,7 +13,7 @@ use vtax_sys::{
 };
 
 use super::Site;
-use crate::{error::LabError, processes};
+use crate::error::LabError;
 use vtax_guest::{
     home,
     launch::{Launch, NicLaunch},
@@ -45,7 +45,7 @@ impl Site {
         let namespace = self.namespace(host)?;
         let queues = self.open_queues(host, launch)?;
         let mut qemu = Qemu::start(launch.clone(), queues, Outlive::Yes, |command| {
-            processes::mark_process(command, &self.lab);
+            mark_process(command, &self.lab);
             namespace.place(command)
         })?;
         let receipt = StepReceipt(Some(qemu.process().to_string()));

@@ -1,0 +1,172 @@
+//! Guests, and NICs that are plugged into them while they run.
+
+use std::{fmt, fs, os::fd::OwnedFd, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use vtax_guest::{
+    arguments::{arguments, open_files},
+    home,
+    launch::{Launch, NicLaunch},
+    paths,
+    process::{Qemu, end},
+    qmp::PATIENCE,
+    threads::GuestPins,
+    vdisk::DiskLaunch,
+};
+use vtax_journal::Undone;
+use vtax_model::{
+    domain::{Configuration, VirtualNic},
+    topology::Name,
+};
+use vtax_sys::{
+    directory,
+    netlink::{open_macvtap, open_tap},
+    netns::Outlive,
+};
+
+use crate::{error::StepError, part::PartStep, receipt::StepReceipt, site::StepSite, stack::NetStack};
+
+/// Time within which a guest must release a NIC.
+const RELEASED: Duration = Duration::from_secs(10);
+
+/// Starts a guest, which opens its taps. Its threads are pinned as soon as they exist.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartGuest {
+    /// The namespace that it is started in. The host's own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Name>,
+    pub launch: Box<Launch>,
+    #[serde(flatten)]
+    pub pins: GuestPins,
+}
+
+impl PartStep for StartGuest {
+    fn describe(&self) -> String {
+        match &self.host {
+            Some(host) => format!("guest {} in {host}", self.launch.name),
+            None => format!("QEMU of {}", self.launch.name),
+        }
+    }
+
+    /// The guest outlives this process, as the namespaces do; undoing the journal ends it.
+    fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
+        let StartGuest { host, launch, pins } = self;
+        directory::create_private(&launch.directory).map_err(StepError::file("create", &launch.directory))?;
+        let stack = site.stack(host.as_ref())?;
+        let queues = launch.nics.iter().map(|nic| queues(stack, nic)).collect::<Result<Vec<_>, StepError>>()?;
+        let namespace = Arc::clone(stack.namespace());
+        let mut qemu = Qemu::start((**launch).clone(), queues, Outlive::Yes, |command| {
+            site.mark(command);
+            namespace.place(command)
+        })?;
+        let receipt = StepReceipt(Some(qemu.process().to_string()));
+        let ready = site.check_goes_on().and_then(|()| Ok(qemu.settle(pins)?));
+        // This comes first even if the guest isn't ready: undoing the step needs it.
+        site.add_guest(qemu);
+        ready.map(|()| receipt)
+    }
+
+    /// Stops a guest, and removes sockets, logs and what a disk has written. In a lab, these are below the lab's own
+    /// directory, or they stay.
+    fn undo(&self, receipt: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
+        let launch = &self.launch;
+        let recorded = || Some(Qemu::attach((**launch).clone(), receipt?.process()?));
+        let known = site.take_guest(&launch.name).or_else(recorded);
+        let was_alive = end(launch, known)?;
+        let top = site.guests_below();
+        if top.is_none_or(|top| launch.directory.starts_with(top)) {
+            // A domain may have got more disks while it ran.
+            if self.host.is_none() || launch.disks.disks.iter().any(DiskLaunch::has_daemons) {
+                paths::end_all(&launch.name, &launch.directory)?;
+            }
+            home::remove_all(launch)?;
+        }
+        if let Some(top) = top.filter(|top| launch.directory.starts_with(top)) {
+            // When the last guest goes, the directory of all guests is empty and goes too.
+            let above = launch.directory.ancestors().skip(1).take_while(|above| *above != top);
+            above.for_each(|above| drop(fs::remove_dir(above)));
+        }
+        Ok(undone(was_alive))
+    }
+}
+
+impl fmt::Display for StartGuest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StartGuest { launch, pins, .. } = self;
+        write!(f, "{}{pins}: {}", self.describe(), launch.qemu.path.display())?;
+        arguments(launch).iter().try_for_each(|argument| write!(f, " {}", Quoted(argument)))?;
+        // As a shell writes it.
+        open_files(launch).try_for_each(|(number, name)| write!(f, " {number}<{}", Quoted(&name)))
+    }
+}
+
+/// An argument as a shell takes it.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+        match !self.0.is_empty() && self.0.chars().all(plain) {
+            true => f.write_str(self.0),
+            false => write!(f, "'{}'", self.0.replace('\'', "'\\''")),
+        }
+    }
+}
+
+/// Plugs a virtual NIC into a running guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlugNic {
+    pub launch: Box<Launch>,
+    /// QEMU's process.
+    pub process: String,
+    /// Empty slot that it gets.
+    pub port: u32,
+    pub nic: Box<NicLaunch>,
+}
+
+impl PartStep for PlugNic {
+    fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
+        let mut qemu = recorded_qemu(&self.launch, &self.process)?;
+        let queues = queues(site.own()?, &self.nic)?;
+        qemu.plug(self.port, plugged_index(self.port), &self.nic, queues, PATIENCE)?;
+        Ok(StepReceipt::default())
+    }
+
+    fn undo(&self, _: Option<&StepReceipt>, _: &mut StepSite) -> Result<Undone, StepError> {
+        let mut qemu = recorded_qemu(&self.launch, &self.process)?;
+        Ok(undone(qemu.is_alive() && qemu.unplug(plugged_index(self.port), RELEASED)?))
+    }
+}
+
+impl fmt::Display for PlugNic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NIC in slot {} of {}", self.port, self.launch.name)
+    }
+}
+
+/// Returns the number of a plugged NIC in QEMU, above those of all NICs that a domain can be started with.
+pub fn plugged_index(port: u32) -> usize {
+    VirtualNic::MOST as usize + Configuration::MOST_SERVED + port as usize
+}
+
+/// Returns the QEMU that a journal recorded, alive or not.
+pub fn recorded_qemu(launch: &Launch, process: &str) -> Result<Qemu, StepError> {
+    let process = process.parse().map_err(StepError::kernel(&launch.name))?;
+    Ok(Qemu::attach(launch.clone(), process))
+}
+
+/// The result of undoing something that was there or not.
+fn undone(was_there: bool) -> Undone {
+    if was_there { Undone::Reverted } else { Undone::AlreadyGone }
+}
+
+/// Opens the queues that QEMU gets for a NIC on a tap or a macvtap.
+fn queues(stack: &mut NetStack, nic: &NicLaunch) -> Result<Vec<OwnedFd>, StepError> {
+    let Some(link) = nic.kind.tap().map(|link| link.as_str()) else { return Ok(Vec::new()) };
+    let (name, queues) = (stack.if_name(link)?, nic.kind.queues());
+    let opened = match nic.kind.is_macvtap() {
+        true => open_macvtap(stack.rtnl(), &name, nic.mac, queues),
+        false => open_tap(stack.namespace(), &name, queues),
+    };
+    opened.map_err(stack.wrong(link))
+}
