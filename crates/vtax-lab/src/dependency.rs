@@ -77,7 +77,7 @@ pub struct GuestTies {
 /// The ties of each guest that a plan starts, in that order.
 pub fn of_plan(plan: &Plan) -> Vec<GuestTies> {
     let started = plan.steps.iter().filter_map(|step| match step {
-        LabStep::StartGuest { launch, .. } => Some(launch),
+        LabStep::StartGuest(start) => Some(&start.launch),
         _ => None,
     });
     let ties = |launch| Ties::of(launch, &plan.blueprint, &plan.steps);

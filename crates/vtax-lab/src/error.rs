@@ -16,21 +16,12 @@ pub enum LabError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Step(#[from] StepError),
-    #[error("{object}: {error}")]
-    #[diagnostic(forward(error))]
-    Kernel { object: String, error: Box<SysError> },
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Guest(Box<GuestError>),
     #[error("lab `{lab}` has no running guest `{guest}`; list its guests: vtax lab list")]
     #[diagnostic(code("no-such-guest"))]
     NoGuest { lab: Name, guest: Name },
     #[error("`{name}` is {what}, not a lab; list labs: vtax lab list")]
     #[diagnostic(code("no-such-lab"))]
     NoLab { name: Name, what: &'static str },
-    #[error("cannot {operation} {path}: {error}")]
-    #[diagnostic(code("file"))]
-    File { operation: &'static str, path: PathBuf, error: io::Error },
     #[error("{}{}", .0, remedy_for(.0))]
     #[diagnostic(forward(0))]
     Journal(#[from] JournalError),
@@ -100,7 +91,7 @@ impl LabError {
     /// Returns whether a guest's QEMU crashed while the lab was built: see [`GuestError::is_crash`].
     pub fn is_crash(&self) -> bool {
         match self {
-            LabError::Guest(error) => error.is_crash(),
+            LabError::Step(StepError::Guest(error)) => error.is_crash(),
             LabError::Build { error, .. } => matches!(&error.cause, StepCause::Apply(error) if error.is_crash()),
             _ => false,
         }
@@ -108,7 +99,7 @@ impl LabError {
 
     /// Error of the kernel about an object.
     pub(crate) fn kernel(object: impl fmt::Display) -> impl Fn(SysError) -> LabError {
-        move |error| LabError::Kernel { object: object.to_string(), error: Box::new(error) }
+        move |error| StepError::kernel(&object)(error).into()
     }
 
     pub(crate) fn link(lab: &Name, place: &Place, why: &'static str) -> LabError {
@@ -116,8 +107,8 @@ impl LabError {
     }
 
     pub(crate) fn file(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> LabError {
-        let path = path.into();
-        move |error| LabError::File { operation, path, error }
+        let wrong = StepError::file(operation, path);
+        move |error| wrong(error).into()
     }
 }
 
@@ -131,6 +122,6 @@ fn remedy_for(error: &JournalError) -> &'static str {
 
 impl From<GuestError> for LabError {
     fn from(error: GuestError) -> LabError {
-        LabError::Guest(Box::new(error))
+        StepError::from(error).into()
     }
 }

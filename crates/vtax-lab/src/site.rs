@@ -8,7 +8,6 @@ mod pci;
 mod sweep;
 
 use std::{
-    collections::HashMap,
     fs::{self, File, TryLockError},
     io,
     net::{IpAddr, Ipv4Addr},
@@ -16,10 +15,9 @@ use std::{
     sync::Arc,
 };
 
-use vtax_guest::process::Qemu;
 use vtax_journal::{JournalError, LockHolder, Record, Undone};
 use vtax_model::{nic::NicFacts, options::CongestionControl, topology::Name};
-use vtax_step::{EnableLink, NetStack, PartStep, Place, StepReceipt, StepSite, StopFlag};
+use vtax_step::{EnableLink, NetStack, PartStep, Place, StartGuest, StepReceipt, StepSite, StopFlag};
 use vtax_sys::{
     SysError, directory,
     netlink::{IfIndex, Link, LinkChange, NewRoute, NextHop, Qdisc, Rtnl},
@@ -50,9 +48,7 @@ pub struct Site {
     /// The lock of the lab's directory, while this process builds the lab, has it for itself, or removes it. It tells
     /// a living lab from an abandoned one even if the journal is gone.
     lock: Option<File>,
-    /// Guests that were started, whether or not they still run.
-    guests: HashMap<Name, Qemu>,
-    /// Its namespaces, in which most steps are taken.
+    /// Its namespaces and guests, on which most steps work.
     parts: StepSite,
     census: Option<Census>,
 }
@@ -64,8 +60,8 @@ impl Site {
     /// `directory` is the lab's own. It needn't exist.
     pub(crate) fn new(lab: &Name, directory: &Path) -> Site {
         let parts = StepSite::of_lab(lab, directory, PINS);
-        let (lab, directory, guests) = (lab.clone(), directory.to_owned(), HashMap::new());
-        Site { lab, blueprint: None, directory, lock: None, guests, parts, census: None }
+        let (lab, directory) = (lab.clone(), directory.to_owned());
+        Site { lab, blueprint: None, directory, lock: None, parts, census: None }
     }
 
     pub(crate) fn building(mut self, blueprint: &Arc<Blueprint>) -> Site {
@@ -85,7 +81,7 @@ impl Site {
             let Some(receipt) = record.progress.receipt() else { continue };
             match &record.step {
                 LabStep::CreateNamespace { namespace } => self.parts.recall(namespace, receipt),
-                LabStep::StartGuest { launch, .. } => self.recall_guest(launch, receipt),
+                LabStep::StartGuest(StartGuest { launch, .. }) => self.parts.recall_guest(launch, receipt),
                 _ => {}
             }
         }

@@ -10,16 +10,11 @@ use std::{fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use vtax_change::pci::{DriverState, LinkState, VfSettings};
-use vtax_guest::{
-    arguments::{arguments, open_files},
-    launch::Launch,
-    threads::GuestPins,
-};
 use vtax_model::{
     topology::Name,
     units::{ByteSize, Mtu},
 };
-use vtax_step::{AddAddress, AddRoute, CreateLink, EnableLink, LimitRate, PartStep, Place, SetSysctl};
+use vtax_step::{AddAddress, AddRoute, CreateLink, EnableLink, LimitRate, PartStep, Place, SetSysctl, StartGuest};
 use vtax_sys::pci::PciAddress;
 
 pub use pci::{LentVf, VfState};
@@ -90,13 +85,7 @@ pub enum LabStep {
         path: PathBuf,
         size: ByteSize,
     },
-    /// Starts a guest, which opens its tap. Its threads are pinned as soon as they exist.
-    StartGuest {
-        host: Name,
-        launch: Box<Launch>,
-        #[serde(flatten)]
-        pins: GuestPins,
-    },
+    StartGuest(StartGuest),
     /// Checks that every link of the lab has its mark and its MTU, and carries packets.
     Verify,
 }
@@ -119,6 +108,7 @@ impl LabStep {
             LabStep::AddRoute(step) => step,
             LabStep::SetSysctl(step) => step,
             LabStep::LimitRate(step) => step,
+            LabStep::StartGuest(step) => step,
             _ => return None,
         })
     }
@@ -146,12 +136,6 @@ impl fmt::Display for LabStep {
             LabStep::ConfigureVf { device, index, set, .. } => write!(f, "function {index} of {device}: {set}"),
             LabStep::LendVf { function, .. } => write!(f, "{function}"),
             LabStep::AssignDevice { device, was } => write!(f, "driver of {device}: {VFIO}{}", InPlaceOf(was)),
-            LabStep::StartGuest { host, launch, pins } => {
-                write!(f, "guest {} in {host}{pins}: {}", launch.name, launch.qemu.path.display())?;
-                arguments(launch).iter().try_for_each(|argument| write!(f, " {}", Quoted(argument)))?;
-                // As a shell writes it.
-                open_files(launch).try_for_each(|(number, name)| write!(f, " {number}<{}", Quoted(&name)))
-            }
             LabStep::MakeFile { path, size } => write!(f, "file {} of {size}", path.display()),
             LabStep::Verify => f.write_str("verify that every link is marked, carries packets and has its mtu"),
             _ => self.part().map_or(Ok(()), |part| part.fmt(f)),
@@ -173,19 +157,6 @@ struct InPlaceOf<'a>(&'a DriverState);
 impl fmt::Display for InPlaceOf<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.driver.as_ref().map_or(Ok(()), |driver| write!(f, " in place of {driver}"))
-    }
-}
-
-/// An argument as a shell takes it.
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-        match !self.0.is_empty() && self.0.chars().all(plain) {
-            true => f.write_str(self.0),
-            false => write!(f, "'{}'", self.0.replace('\'', "'\\''")),
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use vtax_guest::{launch::Launch, process::Qemu, threads::GuestPins};
 use vtax_journal::{JournalError, JournalState, Owner, Record, Snapshot};
 use vtax_model::{guest::Accelerator, server::ServerSpec, topology::Name, units::ByteSize};
-use vtax_step::StepReceipt;
+use vtax_step::{StartGuest, StepReceipt};
 
 use crate::{
     dependency::Ties,
@@ -222,7 +222,7 @@ fn steps(records: &[Record<LabStep>]) -> impl Iterator<Item = &LabStep> {
 
 fn guests(records: &[Record<LabStep>], ties: impl Fn(&Launch) -> Ties) -> impl Iterator<Item = GuestSummary> {
     records.iter().filter_map(move |record| {
-        let LabStep::StartGuest { host, launch, pins } = &record.step else { return None };
+        let LabStep::StartGuest(StartGuest { host: Some(host), launch, pins }) = &record.step else { return None };
         let receipt = record.progress.receipt();
         Some(GuestSummary::of(host, launch, pins, receipt, ties(launch)))
     })

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use vtax_guest::launch::{Launch, NicKind};
 use vtax_journal::{Record, StepProgress, scan};
 use vtax_model::topology::Name;
-use vtax_step::Place;
+use vtax_step::{Place, StartGuest};
 use vtax_sys::{
     netlink::{IfName, Link, Rtnl, Vf},
     netns::NetNs,
@@ -90,7 +90,7 @@ impl Owners {
                     FunctionOwner { lab: Some(lab.clone()), domain: at.namespace.clone(), at: Some(at.clone()) };
                 self.0.insert(*device, owner);
             }
-            LabStep::StartGuest { launch, .. } => {
+            LabStep::StartGuest(StartGuest { launch, .. }) => {
                 let owner = FunctionOwner { lab: Some(lab.clone()), domain: launch.name.clone(), at: None };
                 self.0.extend(devices(launch).map(|device| (device, owner.clone())));
             }

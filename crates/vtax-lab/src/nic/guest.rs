@@ -10,7 +10,7 @@ use vtax_model::{
     method::DomainKind,
     topology::Guest,
 };
-use vtax_step::{LinkRecipe, Place};
+use vtax_step::{LinkRecipe, Place, StartGuest};
 use vtax_sys::{netlink::MacAddr, pci::PciAddress};
 
 use super::{fitting::Fitting, method::Uplink};
@@ -101,7 +101,8 @@ impl GuestAttachment<'_> {
             let was = DriverState { has_disk: true, ..DriverState::from(controller) };
             script.step(LabStep::AssignDevice { device: controller.device, was });
         }
-        script.step(LabStep::StartGuest { host: host.clone(), launch: Box::new(launch.clone()), pins: pins.clone() });
+        let start = StartGuest { host: Some(host.clone()), launch: Box::new(launch.clone()), pins: pins.clone() };
+        script.step(LabStep::StartGuest(start));
         script.blueprint.endpoints.push(LabEndpoint {
             name: name.clone(),
             kind: DomainKind::Guest,

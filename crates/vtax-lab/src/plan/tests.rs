@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use vtax_model::{guest::Accelerator, located::Source, method::IoMethod, topology::Topology, units::ByteSize};
-use vtax_step::{AddAddress, CreateLink, EnableLink, LinkRecipe, Place};
+use vtax_step::{AddAddress, CreateLink, EnableLink, LinkRecipe, Place, StartGuest};
 
 use super::*;
 use crate::{
@@ -333,7 +333,7 @@ proptest! {
                     }
                 }
                 LabStep::EnableLink(EnableLink { at, .. }) => *links.get_mut(at).expect("it was made before") += 1,
-                LabStep::StartGuest { launch, .. } => {
+                LabStep::StartGuest(StartGuest { launch, .. }) => {
                     let made = |tap: &LinkName| links.keys().any(|place: &Place| place.link == *tap);
                     let taps: Vec<_> = launch.nics.iter().filter_map(|nic| nic.kind.tap()).collect();
                     prop_assert!(taps.len() == 1 && made(taps[0]), "{:?}", taps);

@@ -3,7 +3,7 @@
 use vtax_change::pci::{destroy_vfs, probe_vfs};
 use vtax_journal::{Journal, Step, Undone};
 
-use vtax_step::StepReceipt;
+use vtax_step::{PartStep, StepReceipt};
 
 use super::{
     Site,
@@ -18,11 +18,7 @@ impl Step for LabStep {
     type Error = LabError;
 
     fn describe(&self) -> String {
-        match self {
-            // The arguments of QEMU would fill a page.
-            LabStep::StartGuest { host, launch, .. } => format!("guest {} in {host}", launch.name),
-            other => other.to_string(),
-        }
+        self.part().map_or_else(|| self.to_string(), PartStep::describe)
     }
 
     fn apply(&self, site: &mut Site) -> Result<StepReceipt, LabError> {
@@ -30,7 +26,6 @@ impl Step for LabStep {
         site.mark_device(self)?;
         let done = match self {
             LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),
-            LabStep::StartGuest { host, launch, pins } => return site.start_guest(host, launch, pins),
             LabStep::MakeFile { path, size } => return make_file(path, *size),
             LabStep::EnableLink(step) => return site.enable_link(step),
             LabStep::TakeNic { device, at, mtu, .. } => site.take_nic(*device, at, *mtu),
@@ -60,7 +55,6 @@ impl Step for LabStep {
     fn undo(&self, receipt: Option<&StepReceipt>, site: &mut Site) -> Result<Undone, LabError> {
         let undone = match self {
             LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
-            LabStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
             LabStep::MakeFile { path, .. } => remove_file(path, receipt),
             LabStep::TakeNic { device, at, was, .. } => site.return_nic(*device, at, was.as_ref()),
             LabStep::CreateVfs { device, count, autoprobe, .. } => {

@@ -35,7 +35,7 @@ impl Site {
             steps().any(|step| matches!(step, LabStep::CreateNamespace { namespace } if namespace.as_str() == name))
         };
         let is_guest = |name: &str| {
-            steps().any(|step| matches!(step, LabStep::StartGuest { launch, .. } if launch.name.as_str() == name))
+            steps().any(|step| matches!(step, LabStep::StartGuest(step) if step.launch.name.as_str() == name))
         };
         let is_device = |mark: &LabStep| steps().any(|step| step == mark);
         Ok(!names_in(self.parts.pins())?.iter().all(|name| is_namespace(name))

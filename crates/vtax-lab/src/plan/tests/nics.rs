@@ -267,7 +267,7 @@ fn masters_are_started_first() {
     let guest = |name: &str, more: &str| domain("guest", name, "sut", "paravirtual") + more;
     let plan = cabled(&(guest("web", "masters = [\"db\"]\n") + &guest("db", "")));
     let started = plan.steps.iter().filter_map(|step| match step {
-        LabStep::StartGuest { launch, .. } => Some(launch.name.as_str()),
+        LabStep::StartGuest(start) => Some(start.launch.name.as_str()),
         _ => None,
     });
     assert_eq!(started.collect::<Vec<_>>(), ["db", "web"]);
