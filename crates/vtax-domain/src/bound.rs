@@ -14,7 +14,7 @@ use vtax_guest::{
 };
 use vtax_journal::{Batch, BatchId, BatchState, JournalError, JournalState, Snapshot};
 use vtax_model::{domain::DomainState, topology::Name, units::BitRate};
-use vtax_step::{CreateTap, LimitTap, PlugNic, StartGuest, StepReceipt};
+use vtax_step::{CreateTap, LimitTap, PlugDevice, PlugNic, StartGuest, StepReceipt};
 use vtax_sys::{
     clock::boottime_ns,
     process::ProcessId,
@@ -235,7 +235,7 @@ fn plugged_devices(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedDevice> {
     let of_batch = |batch: Batch<'_, DomainStep>| {
         let there = batch.state() != BatchState::Undone;
         batch.records.iter().filter(|_| there).find_map(|record| match &record.step {
-            DomainStep::PlugDevice { name, .. } => Some(PluggedDevice { name: name.clone(), batch: batch.id }),
+            DomainStep::PlugDevice(step) => Some(PluggedDevice { name: step.name.clone(), batch: batch.id }),
             _ => None,
         })
     };
@@ -248,10 +248,10 @@ fn follow_devices(devices: &mut Vec<BoundDevice>, snapshot: &Snapshot<DomainStep
     let batches = snapshot.batches().filter(|batch| batch.state() != BatchState::Undone);
     for record in batches.flat_map(|batch| batch.records) {
         match &record.step {
-            DomainStep::PlugDevice { name, device, port, .. } => {
+            DomainStep::PlugDevice(PlugDevice { name, device, port, .. }) => {
                 devices.push(BoundDevice { name: name.clone(), functions: vec![*device], port: Some(*port) });
             }
-            DomainStep::ReturnFunction { name, .. } => devices.retain(|device| device.name != *name),
+            DomainStep::ReturnFunction(step) => devices.retain(|device| device.name != step.name),
             _ => continue,
         }
         moved = true;

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use vtax_guest::{home::remove_of, paths, process::end_below};
 use vtax_journal::{Journal, JournalError, Opened, Snapshot, read_header, scan};
+use vtax_lab::World;
 use vtax_model::topology::Name;
 use vtax_step::StepSite;
 
 use crate::{
     bindings::Bindings,
     bound::BoundDomain,
-    devices,
     domains::{Domains, QEMU, remove_folder},
     error::BindError,
     host_links,
@@ -145,10 +145,17 @@ impl LockedDomains<'_> {
         end_below(&directory).map_err(BindError::kernel(domain))?;
         remove_of(domain, &directory.join(QEMU))?;
         paths::unmount(&directory);
-        devices::give_back_all(self.world(), domain)?;
+        give_back_all(self.world(), domain)?;
         host_links::remove_marked(site.own()?, domain)?;
         remove_folder(&directory)
     }
+}
+
+/// Gives all devices of a domain whose journal cannot be read back to the host.
+fn give_back_all(world: &World, domain: &Name) -> Result<(), BindError> {
+    let claims = world.device_claims();
+    let own = claims.all()?.into_iter().filter(|claim| claim.owner == *domain);
+    own.into_iter().try_for_each(|claim| Ok(claims.give_back(&claim).map(drop)?))
 }
 
 /// Domain or switch, with the contents of its record or the error of reading it.

@@ -17,7 +17,7 @@ pub(crate) fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedDisk> {
     let of_batch = |batch: Batch<'_, DomainStep>| {
         let there = batch.state() != BatchState::Undone;
         batch.records.iter().filter(|_| there).find_map(|record| match &record.step {
-            DomainStep::PlugDisk { disk, .. } => Some(PluggedDisk { name: disk.disk.name.clone(), batch: batch.id }),
+            DomainStep::PlugDisk(step) => Some(PluggedDisk { name: step.disk.disk.name.clone(), batch: batch.id }),
             _ => None,
         })
     };
@@ -30,8 +30,8 @@ pub(crate) fn follow(disks: &mut Vec<BoundDisk>, snapshot: &Snapshot<DomainStep>
     let batches = snapshot.batches().filter(|batch| batch.state() != BatchState::Undone);
     for record in batches.flat_map(|batch| batch.records) {
         match &record.step {
-            DomainStep::PlugDisk { disk, .. } => disks.push((**disk).clone()),
-            DomainStep::PullDisk { disk, .. } => disks.retain(|own| own.disk.name != disk.disk.name),
+            DomainStep::PlugDisk(step) => disks.push((*step.disk).clone()),
+            DomainStep::PullDisk(step) => disks.retain(|own| own.disk.name != step.disk.disk.name),
             _ => continue,
         }
         moved = true;

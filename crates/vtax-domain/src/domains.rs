@@ -42,7 +42,7 @@ use crate::{
     locked::{LockedDomains, WantedDomains},
     plan::{self, BindRequest, DomainEngine},
     renewal::AfterRenewal,
-    step::DomainStep,
+    step::{BeginDomain, DomainStep},
     supervisor_process,
     switch::SwitchAbilities,
 };
@@ -273,7 +273,8 @@ impl LockedDomains<'_> {
         // It is removed with the journal, so it exists only if the journal does.
         directory::create_private(&directory).map_err(BindError::file("create", &directory))?;
         let mut site = self.site();
-        let begin = vec![DomainStep::Begin { directory: directory.clone() }].into_iter().chain(parts).collect();
+        let begin =
+            vec![DomainStep::Begin(BeginDomain { directory: directory.clone() })].into_iter().chain(parts).collect();
         let mut built = journal.execute(begin, &mut site).map(drop);
         if built.is_ok() {
             built = journal.execute(vec![start_step(launch, bindings)], &mut site).map(drop);

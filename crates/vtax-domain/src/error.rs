@@ -182,13 +182,13 @@ pub enum BindError {
     Lab(#[from] LabError),
     #[error("{object}: {error}")]
     #[diagnostic(code("not-bound"))]
-    Build { object: Name, error: Box<ExecuteError<BindError>> },
+    Build { object: Name, error: Box<ExecuteError<StepError>> },
     #[error(transparent)]
     #[diagnostic(code("not-unbound"))]
-    Undo(#[from] Box<UndoErrors<BindError>>),
+    Undo(#[from] Box<UndoErrors<StepError>>),
     #[error(transparent)]
     #[diagnostic(code("not-unbound"))]
-    UndoBatch(#[from] Box<UndoBatchError<BindError>>),
+    UndoBatch(#[from] Box<UndoBatchError<StepError>>),
     #[error("{domain} has no virtual NIC; add one (vtax ldm add-vnet NAME SWITCH {domain}), and restart the domain")]
     #[diagnostic(code("no-shared-switch"))]
     NoNic { domain: Name },
@@ -220,7 +220,7 @@ pub enum BindError {
     NoFreeNet,
     #[error("{object}: {error}")]
     #[diagnostic(code("kernel"))]
-    Lend { object: String, error: Box<ExecuteError<BindError>> },
+    Lend { object: String, error: Box<ExecuteError<StepError>> },
     #[error("{domain}: its supervisor {why}")]
     #[diagnostic(code("no-supervisor"))]
     Supervisor { domain: Name, why: String },

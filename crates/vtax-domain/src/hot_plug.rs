@@ -6,7 +6,7 @@ use vtax_model::{
     guest::Backend,
     topology::Name,
 };
-use vtax_step::PlugNic;
+use vtax_step::{PlugDevice, PlugNic};
 
 use crate::{
     bound::BoundDomain,
@@ -106,7 +106,7 @@ impl LockedDomains<'_> {
         let mut steps = host.steps(bound.name(), new)?;
         for device in host.functions(bound.name(), new)? {
             let (launch, process, name) = (launch.clone(), process.clone(), new.name.clone());
-            steps.push(DomainStep::PlugDevice { launch, process, port, name, device });
+            steps.push(DomainStep::PlugDevice(PlugDevice { launch, process, port, name, device }));
         }
         self.extend(bound.name(), steps)
     }

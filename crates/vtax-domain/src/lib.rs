@@ -13,7 +13,6 @@ mod capacity;
 mod carrier;
 mod clean;
 mod damaged;
-mod devices;
 mod disk;
 mod disk_keeper;
 mod disk_moves;

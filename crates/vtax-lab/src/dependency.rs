@@ -123,7 +123,7 @@ fn service<'a>(
         Attach::SrIov(_) => {
             let physical = stack.last()?;
             let device = steps.into_iter().find_map(|step| match step {
-                LabStep::TakeNic { device, at, .. } if at == physical => Some(*device),
+                LabStep::TakeNic(step) if step.at == *physical => Some(step.device),
                 _ => None,
             });
             Some(Dependency::PhysicalFunction { host: physical.namespace.clone(), device: device? })

@@ -3,12 +3,11 @@
 use std::{fmt, io, path::PathBuf};
 
 use ipnet::Ipv4Net;
-use vtax_change::pci::PciChangeError;
 use vtax_guest::GuestError;
 use vtax_journal::{ExecuteError, JournalError, JournalState, StepCause, UndoErrors};
 use vtax_model::topology::Name;
 use vtax_step::{Place, StepError};
-use vtax_sys::{SysError, pci::PciAddress, record::RecordError};
+use vtax_sys::{SysError, record::RecordError};
 
 /// Reason why something could not be done with a lab.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -43,12 +42,6 @@ pub enum LabError {
     #[error("lab `{lab}`: link {place} {why}; take the lab down and up again")]
     #[diagnostic(code("link-changed"))]
     Link { lab: Name, place: Place, why: &'static str },
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Device(#[from] PciChangeError),
-    #[error("{device} belongs to domain {owner}; remove it there first (vtax ldm rm-io)")]
-    #[diagnostic(code("device-taken"))]
-    Claimed { device: PciAddress, owner: Name },
     #[error("lab `{lab}`: link {place} has no queue that counts losses; set a rate on its wire")]
     #[diagnostic(code("loss-not-counted"))]
     Uncounted { lab: Name, place: Place },
@@ -67,9 +60,6 @@ pub enum LabError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Record(#[from] RecordError),
-    #[error("{path}: {why}; restore the device by hand as the file says, remove the file, then clean again")]
-    #[diagnostic(code("damaged-journal"))]
-    DeviceMark { path: PathBuf, why: String },
     #[error("lab `{lab}` was not completely removed: {}", .errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     #[diagnostic(code("not-undone"))]
     Unswept { lab: Name, errors: Vec<LabError> },

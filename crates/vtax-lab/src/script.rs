@@ -9,7 +9,7 @@ use ipnet::Ipv4Net;
 use vtax_change::pci::LinkState;
 use vtax_guest::LinkName;
 use vtax_model::{method::IoMethod, topology::Name, units::Mtu};
-use vtax_step::{AddAddress, AddRoute, CreateLink, EnableLink, LinkRecipe, Place, SetSysctl};
+use vtax_step::{AddAddress, AddRoute, CreateLink, EnableLink, LinkRecipe, Place, SetSysctl, TakeNic};
 use vtax_sys::pci::PciAddress;
 
 use crate::{
@@ -65,7 +65,7 @@ impl PlanScript {
     /// The link of a NIC or of a virtual function.
     pub(crate) fn take_nic(&mut self, device: PciAddress, at: &Place, was: Option<LinkState>, object: &Name) {
         self.plan_link(at, PlannedLink::NIC, 0, object);
-        self.steps.push(LabStep::TakeNic { device, at: at.clone(), mtu: self.blueprint.mtu, was });
+        self.steps.push(LabStep::TakeNic(TakeNic { device, at: at.clone(), mtu: self.blueprint.mtu, was }));
     }
 
     pub(crate) fn enable(&mut self, at: &Place, bridge: Option<&LinkName>, object: &Name) {

@@ -4,7 +4,6 @@ mod apply;
 mod devices;
 mod files;
 mod guests;
-mod pci;
 mod sweep;
 
 use std::{
@@ -17,7 +16,7 @@ use std::{
 
 use vtax_journal::{JournalError, LockHolder, Record, Undone};
 use vtax_model::{nic::NicFacts, options::CongestionControl, topology::Name};
-use vtax_step::{EnableLink, NetStack, PartStep, Place, StartGuest, StepReceipt, StepSite, StopFlag};
+use vtax_step::{NetStack, Place, StartGuest, StepReceipt, StepSite, StopFlag};
 use vtax_sys::{
     SysError, directory,
     netlink::{IfIndex, Link, LinkChange, NewRoute, NextHop, Qdisc, Rtnl},
@@ -185,11 +184,6 @@ impl Site {
         }
         let holders = processes::evict(&namespace, &self.lab).map_err(LabError::kernel(name))?;
         if holders.is_empty() { Ok(()) } else { Err(LabError::Occupied { namespace: name.clone(), holders }) }
-    }
-
-    fn enable_link(&mut self, step: &EnableLink) -> Result<StepReceipt, LabError> {
-        let receipt = step.apply(&mut self.parts)?;
-        self.hasten(&step.at).map(|()| receipt)
     }
 
     /// Makes the kernel see a wire's carrier at once.

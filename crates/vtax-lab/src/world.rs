@@ -15,7 +15,7 @@ mod run_directory;
 use std::{fs, path::PathBuf};
 
 use vtax_model::topology::Name;
-use vtax_step::StopFlag;
+use vtax_step::{DeviceClaims, StopFlag};
 use vtax_sys::{process::ProcessId, userns};
 
 pub(crate) use keeper::lives;
@@ -98,6 +98,11 @@ impl World {
     /// A custom directory next to those of labs. It need not exist.
     pub fn folder(&self, name: &str) -> PathBuf {
         self.run.join(name)
+    }
+
+    /// The devices that domains of this machine have.
+    pub fn device_claims(&self) -> DeviceClaims {
+        DeviceClaims::below(self.folder("devices"))
     }
 
     /// The names of all directories next to those of labs.

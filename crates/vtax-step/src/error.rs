@@ -2,9 +2,10 @@
 
 use std::{fmt, io, path::PathBuf};
 
+use vtax_change::pci::PciChangeError;
 use vtax_guest::GuestError;
 use vtax_model::topology::Name;
-use vtax_sys::SysError;
+use vtax_sys::{SysError, pci::PciAddress, record::RecordError};
 
 use crate::place::Place;
 
@@ -20,6 +21,18 @@ pub enum StepError {
     #[error("cannot {operation} {path}: {error}")]
     #[diagnostic(code("file"))]
     File { operation: &'static str, path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Device(#[from] PciChangeError),
+    #[error("{device} belongs to domain {owner}; remove it there first (vtax ldm rm-io)")]
+    #[diagnostic(code("device-taken"))]
+    Claimed { device: PciAddress, owner: Name },
+    #[error("{path}: {why}; restore the device by hand as the file says, remove the file, then clean again")]
+    #[diagnostic(code("damaged-journal"))]
+    DeviceMark { path: PathBuf, why: String },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Record(#[from] RecordError),
     #[error("`{name}` was not built: interrupted by the user")]
     #[diagnostic(code("stopped"))]
     Stopped { name: Name },

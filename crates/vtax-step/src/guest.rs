@@ -156,7 +156,7 @@ pub fn recorded_qemu(launch: &Launch, process: &str) -> Result<Qemu, StepError> 
 }
 
 /// The result of undoing something that was there or not.
-fn undone(was_there: bool) -> Undone {
+pub(crate) fn undone(was_there: bool) -> Undone {
     if was_there { Undone::Reverted } else { Undone::AlreadyGone }
 }
 

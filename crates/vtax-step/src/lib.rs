@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod device;
 mod error;
 mod guest;
 mod link;
@@ -21,6 +22,10 @@ mod stack;
 mod switch;
 mod tap;
 
+pub use device::{
+    AssignDevice, AssignFunction, ConfigureVf, CreateVfs, DeviceClaim, DeviceClaims, LendVf, LentVf, PlugDevice,
+    ProbeVfs, ReturnFunction, TakeNic, VFIO, VfState, checked,
+};
 pub use error::StepError;
 pub use guest::{PlugNic, StartGuest, plugged_index, recorded_qemu};
 pub use link::{AddAddress, AddRoute, CreateLink, EnableLink, LimitRate, LinkRecipe, SetSysctl};

@@ -9,7 +9,7 @@ use vtax_model::{
     method::{DomainKind, IoMethod},
     topology::{Guest, Name, Topology, Wire, Zone},
 };
-use vtax_step::{AddRoute, LimitRate, LinkRecipe, Place};
+use vtax_step::{AddRoute, CreateVfs, LimitRate, LinkRecipe, Place};
 
 use super::{
     addresses::Layout,
@@ -146,7 +146,8 @@ impl<'a> Draft<'a> {
             let Made { pf: device, end, functions, autoprobe } = made;
             let at = Some(self.uplinks[&end].wire.clone());
             let count = u32::try_from(functions.len()).expect("no more than its NIC can have");
-            self.script.step(LabStep::CreateVfs { device, at, count, functions: Some(functions), autoprobe });
+            let create = CreateVfs { device, at, count, functions: Some(functions), autoprobe };
+            self.script.step(LabStep::CreateVfs(create));
         }
     }
 

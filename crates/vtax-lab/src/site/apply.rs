@@ -1,16 +1,17 @@
 //! Execution, verification and undo of a lab's steps.
 
-use vtax_change::pci::{destroy_vfs, probe_vfs};
 use vtax_journal::{Journal, Step, Undone};
-
-use vtax_step::{PartStep, StepReceipt};
+use vtax_step::StepReceipt;
 
 use super::{
     Site,
     files::{make_file, remove_file},
-    pci::assign_device,
 };
-use crate::{error::LabError, step::LabStep, verify};
+use crate::{
+    error::LabError,
+    step::{LabStep, LabWork},
+    verify,
+};
 
 impl Step for LabStep {
     type World = Site;
@@ -18,54 +19,43 @@ impl Step for LabStep {
     type Error = LabError;
 
     fn describe(&self) -> String {
-        self.part().map_or_else(|| self.to_string(), PartStep::describe)
+        match self.work() {
+            LabWork::Part(part) => part.describe(),
+            _ => self.to_string(),
+        }
     }
 
     fn apply(&self, site: &mut Site) -> Result<StepReceipt, LabError> {
         site.parts().check_goes_on()?;
         site.mark_device(self)?;
-        let done = match self {
-            LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),
-            LabStep::MakeFile { path, size } => return make_file(path, *size),
-            LabStep::EnableLink(step) => return site.enable_link(step),
-            LabStep::TakeNic { device, at, mtu, .. } => site.take_nic(*device, at, *mtu),
-            LabStep::CreateVfs { device, at, count, functions, .. } => {
-                site.create_vfs(*device, at.as_ref(), *count, functions.as_deref())
-            }
-            LabStep::ProbeVfs { device, mtu } => probe_vfs(*device, *mtu).map_err(LabError::from),
-            LabStep::ConfigureVf { device, index, set } => site.configure_vf(*device, None, *index, set),
-            LabStep::LendVf { at, function } => site.lend_vf(at, function),
-            LabStep::AssignDevice { device, .. } => assign_device(*device),
-            LabStep::Verify => verify_all(site),
-            _ => return self.part().map_or(Ok(StepReceipt::default()), |part| Ok(part.apply(site.parts())?)),
+        let receipt = match self.work() {
+            LabWork::Part(part) => part.apply(site.parts())?,
+            LabWork::Namespace(namespace) => site.create_namespace(namespace)?,
+            LabWork::File(path, size) => make_file(path, size)?,
+            LabWork::Verify => verify_all(site).map(|()| StepReceipt::default())?,
         };
-        done.map(|()| StepReceipt::default())
+        if let LabStep::EnableLink(step) = self {
+            site.hasten(&step.at)?;
+        }
+        Ok(receipt)
     }
 
     /// Only [`LabStep::Verify`] reads links back. The kernel acknowledges the rest, and sysctls are read when written.
     fn read_back(&self, receipt: &StepReceipt, site: &mut Site) -> Result<(), LabError> {
-        match self {
-            LabStep::CreateNamespace { namespace } => Ok(site.parts().check_pinned(namespace, receipt)?),
-            LabStep::ConfigureVf { device, index, set } => site.has_vf(*device, None, *index, set),
-            LabStep::LendVf { at, function } => site.has_vf(function.pf, Some(at), function.index, &function.set),
-            _ => self.part().map_or(Ok(()), |part| Ok(part.read_back(site.parts())?)),
+        match self.work() {
+            LabWork::Part(part) => Ok(part.read_back(site.parts())?),
+            LabWork::Namespace(namespace) => Ok(site.parts().check_pinned(namespace, receipt)?),
+            LabWork::File(..) | LabWork::Verify => Ok(()),
         }
     }
 
     fn undo(&self, receipt: Option<&StepReceipt>, site: &mut Site) -> Result<Undone, LabError> {
-        let undone = match self {
-            LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
-            LabStep::MakeFile { path, .. } => remove_file(path, receipt),
-            LabStep::TakeNic { device, at, was, .. } => site.return_nic(*device, at, was.as_ref()),
-            LabStep::CreateVfs { device, count, autoprobe, .. } => {
-                destroy_vfs(*device, *count, *autoprobe).map_err(LabError::from)
-            }
-            LabStep::LendVf { at, function } => site.return_vf(at, function),
-            LabStep::AssignDevice { device, was } => was.restore(*device).map_err(LabError::from),
-            LabStep::Verify => Ok(Undone::AlreadyGone),
-            LabStep::ProbeVfs { .. } | LabStep::ConfigureVf { .. } => Ok(Undone::Contained),
-            _ => self.part().map_or(Ok(Undone::Contained), |part| Ok(part.undo(receipt, site.parts())?)),
-        }?;
+        let undone = match self.work() {
+            LabWork::Part(part) => part.undo(receipt, site.parts())?,
+            LabWork::Namespace(namespace) => site.remove_namespace(namespace, receipt)?,
+            LabWork::File(path, _) => remove_file(path, receipt)?,
+            LabWork::Verify => Undone::AlreadyGone,
+        };
         site.unmark_device(self)?;
         Ok(undone)
     }

@@ -171,7 +171,7 @@ fn functions_that_are_there_are_used_and_put_back() {
     let there = plan(&topology(&text), &facts).expect("a good lab");
     insta::assert_snapshot!("sr-iov-there", there);
     let was = there.steps.iter().find_map(|step| match step {
-        LabStep::LendVf { function, .. } => function.was.clone(),
+        LabStep::LendVf(step) => step.function.was.clone(),
         _ => None,
     });
     let was = was.expect("it is known what it was");

@@ -1,0 +1,205 @@
+//! Virtual functions of NICs.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vtax_change::pci::{
+    DRIVER_PATIENCE, DriverState, PciChangeError, PhysicalLink, VfSettings, destroy_vfs, probe_vfs,
+};
+use vtax_journal::Undone;
+use vtax_model::units::Mtu;
+use vtax_sys::pci::{PciAddress, PciTree};
+
+use super::VFIO;
+use crate::{error::StepError, part::PartStep, place::Place, receipt::StepReceipt, site::StepSite};
+
+/// Makes virtual functions, none of which gets a driver automatically.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateVfs {
+    pub device: PciAddress,
+    /// Location of its link, if not in this machine's own namespace. The link is up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Place>,
+    pub count: u32,
+    /// The addresses that they will have, if the plan relies on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub functions: Option<Vec<PciAddress>>,
+    /// True if the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
+    pub autoprobe: bool,
+}
+
+impl PartStep for CreateVfs {
+    fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
+        let mut link = physical(self.device, self.at.as_ref(), site)?;
+        link.create_vfs(self.count, self.functions.as_deref(), self.at.is_some())?;
+        Ok(StepReceipt::default())
+    }
+
+    fn undo(&self, _: Option<&StepReceipt>, _: &mut StepSite) -> Result<Undone, StepError> {
+        Ok(destroy_vfs(self.device, self.count, self.autoprobe)?)
+    }
+}
+
+impl fmt::Display for CreateVfs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "virtual functions of {}:", self.device)?;
+        match &self.functions {
+            Some(functions) => functions.iter().try_for_each(|function| write!(f, " {function}")),
+            None => write!(f, " {}", self.count),
+        }
+    }
+}
+
+/// Lets the machine's drivers take all virtual functions of a NIC, as the kernel itself does with new ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeVfs {
+    pub device: PciAddress,
+    pub mtu: Option<Mtu>,
+}
+
+impl PartStep for ProbeVfs {
+    fn apply(&self, _: &mut StepSite) -> Result<StepReceipt, StepError> {
+        probe_vfs(self.device, self.mtu)?;
+        Ok(StepReceipt::default())
+    }
+}
+
+impl fmt::Display for ProbeVfs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mtu = self.mtu.map(|mtu| format!(", mtu {mtu}")).unwrap_or_default();
+        write!(f, "drivers of the virtual functions of {}{mtu}", self.device)
+    }
+}
+
+/// Tells a NIC the settings of a virtual function that the same plan makes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigureVf {
+    /// The NIC, whose link is in this machine's own namespace.
+    pub device: PciAddress,
+    pub index: u32,
+    pub set: VfSettings,
+}
+
+impl PartStep for ConfigureVf {
+    fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
+        physical(self.device, None, site)?.configure_vf(self.index, &self.set)?;
+        Ok(StepReceipt::default())
+    }
+
+    fn read_back(&self, site: &mut StepSite) -> Result<(), StepError> {
+        Ok(physical(self.device, None, site)?.check_vf(self.index, &self.set)?)
+    }
+}
+
+impl fmt::Display for ConfigureVf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "function {} of {}: {}", self.index, self.device, self.set)
+    }
+}
+
+/// Tells a NIC the settings of a virtual function, and then gives the function to a driver. The driver reads the
+/// function's address when it takes the function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LendVf {
+    pub at: Place,
+    pub function: Box<LentVf>,
+}
+
+/// A virtual function that a zone or guest gets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LentVf {
+    /// The NIC that it is of.
+    pub pf: PciAddress,
+    pub index: u32,
+    pub device: PciAddress,
+    /// The driver that it gets on this machine.
+    pub driver: String,
+    pub set: VfSettings,
+    /// The state before. Absent if the same plan makes the function.
+    pub was: Option<VfState>,
+}
+
+/// A virtual function before somebody else has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VfState {
+    /// The settings that its NIC enforced.
+    pub settings: VfSettings,
+    /// The driver that it had.
+    #[serde(flatten)]
+    pub driver: DriverState,
+}
+
+impl VfState {
+    /// Gives a function back. `restore` tells its NIC the previous settings, and returns whether they differed.
+    pub(super) fn give_back(
+        &self,
+        device: PciAddress,
+        mut restore: impl FnMut(&VfSettings) -> Result<bool, StepError>,
+    ) -> Result<Undone, StepError> {
+        let kept = restore(&self.settings)?;
+        if kept {
+            // A driver reads a function's address only when it takes the function.
+            PciTree::live().rebind(device, None, None, DRIVER_PATIENCE).map_err(StepError::kernel(device))?;
+        }
+        let returned = self.driver.restore(device)?;
+        // The driver has told the NIC the function's address since. The NIC may not have known it before.
+        let kept_again = returned == Undone::Reverted && restore(&self.settings)?;
+        Ok(if kept || kept_again { Undone::Reverted } else { returned })
+    }
+}
+
+impl PartStep for LendVf {
+    fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
+        let LentVf { pf, index, device, driver, set, .. } = &*self.function;
+        let (tree, wrong) = (PciTree::live(), StepError::kernel(device));
+        tree.rebind(*device, None, None, DRIVER_PATIENCE).map_err(&wrong)?;
+        physical(*pf, Some(&self.at), site)?.configure_vf(*index, set)?;
+        let bound = match driver == VFIO {
+            true => tree.bind(*device, Some(driver), DRIVER_PATIENCE),
+            false => tree.rebind(*device, Some(driver), None, DRIVER_PATIENCE),
+        };
+        bound.map(|()| StepReceipt::default()).map_err(wrong)
+    }
+
+    fn read_back(&self, site: &mut StepSite) -> Result<(), StepError> {
+        let LentVf { pf, index, set, .. } = &*self.function;
+        Ok(physical(*pf, Some(&self.at), site)?.check_vf(*index, set)?)
+    }
+
+    /// A function that the plan made goes with the NIC's other new functions.
+    fn undo(&self, _: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
+        let LentVf { pf, index, device, was, .. } = &*self.function;
+        let Some(was) = was else { return Ok(Undone::Contained) };
+        was.give_back(*device, |settings| Ok(physical(*pf, Some(&self.at), site)?.restore_vf(*index, settings)?))
+    }
+}
+
+impl fmt::Display for LendVf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LentVf { pf, index, device, driver, set, was } = &*self.function;
+        write!(f, "function {index} of {pf}: {set}; driver of {device}: {driver}")?;
+        was.as_ref().map_or(Ok(()), |was| write!(f, "{}", InPlaceOf(&was.driver)))
+    }
+}
+
+/// The driver that has the device now, if one has it.
+pub(super) struct InPlaceOf<'a>(pub(super) &'a DriverState);
+
+impl fmt::Display for InPlaceOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.driver.as_ref().map_or(Ok(()), |driver| write!(f, " in place of {driver}"))
+    }
+}
+
+/// The link of a NIC, wherever it is.
+fn physical(device: PciAddress, at: Option<&Place>, site: &mut StepSite) -> Result<PhysicalLink, StepError> {
+    match (PhysicalLink::here(device)?, at) {
+        (Some(here), _) => Ok(here),
+        (None, Some(at)) => {
+            let stack = site.at(at)?;
+            let name = stack.if_name(at.link.as_str())?;
+            Ok(PhysicalLink::inside(device, stack.namespace(), name)?)
+        }
+        (None, None) => Err(PciChangeError::NoNicLink { device }.into()),
+    }
+}
