@@ -1,6 +1,6 @@
 //! Steps that plug virtual disks into a running domain and unplug them.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use vtax_guest::{launch::Launch, paths, qmp::PATIENCE};
@@ -23,6 +23,10 @@ pub(crate) struct PlugDisk {
 }
 
 impl PartStep for PlugDisk {
+    fn describe(&self) -> String {
+        format!("disk {} of {}", self.disk.disk.name, self.launch.name)
+    }
+
     fn apply(&self, _: &mut StepSite) -> Result<StepReceipt, StepError> {
         recorded_qemu(&self.launch, &self.process)?.plug_disk(&disk::launch(&self.disk), PATIENCE)?;
         Ok(StepReceipt::default())
@@ -30,12 +34,6 @@ impl PartStep for PlugDisk {
 
     fn undo(&self, _: Option<&StepReceipt>, _: &mut StepSite) -> Result<Undone, StepError> {
         unplug(&self.launch, &self.process, &self.disk)
-    }
-}
-
-impl fmt::Display for PlugDisk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "disk {} of {}", self.disk.disk.name, self.launch.name)
     }
 }
 
@@ -49,18 +47,16 @@ pub(crate) struct PullDisk {
 }
 
 impl PartStep for PullDisk {
+    fn describe(&self) -> String {
+        format!("disk {} back from {}", self.disk.disk.name, self.launch.name)
+    }
+
     fn apply(&self, _: &mut StepSite) -> Result<StepReceipt, StepError> {
         unplug(&self.launch, &self.process, &self.disk).map(|_| StepReceipt::default())
     }
 
     fn undo(&self, _: Option<&StepReceipt>, _: &mut StepSite) -> Result<Undone, StepError> {
         Ok(Undone::AlreadyGone)
-    }
-}
-
-impl fmt::Display for PullDisk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "disk {} back from {}", self.disk.disk.name, self.launch.name)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Steps that give domains and switches their resources, and how they are undone.
 
-use std::{fmt, path::PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use vtax_journal::{Step, Undone};
@@ -78,18 +78,16 @@ pub(crate) struct BeginDomain {
 }
 
 impl PartStep for BeginDomain {
+    fn describe(&self) -> String {
+        format!("directory {}", self.directory.display())
+    }
+
     fn apply(&self, _: &mut StepSite) -> Result<StepReceipt, StepError> {
         Ok(StepReceipt::default())
     }
 
     fn undo(&self, _: Option<&StepReceipt>, _: &mut StepSite) -> Result<Undone, StepError> {
         Ok(Undone::Reverted)
-    }
-}
-
-impl fmt::Display for BeginDomain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "directory {}", self.directory.display())
     }
 }
 

@@ -85,7 +85,7 @@ pub(crate) enum LabWork<'a> {
 impl fmt::Display for LabStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.work() {
-            LabWork::Part(part) => part.fmt(f),
+            LabWork::Part(part) => f.write_str(&part.in_full()),
             LabWork::Namespace(namespace) => write!(f, "namespace {namespace}"),
             LabWork::File(path, size) => write!(f, "file {} of {size}", path.display()),
             LabWork::Verify => f.write_str("verify that every link is marked, carries packets and has its mtu"),

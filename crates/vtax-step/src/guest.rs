@@ -1,6 +1,6 @@
 //! Guests, and NICs that are plugged into them while they run.
 
-use std::{fmt, fs, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{fs, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use vtax_guest::{
@@ -48,6 +48,15 @@ impl PartStep for StartGuest {
         }
     }
 
+    fn in_full(&self) -> String {
+        let StartGuest { launch, pins, .. } = self;
+        let words = arguments(launch).into_iter().map(|argument| quoted(&argument));
+        // As a shell writes it.
+        let files = open_files(launch).map(|(number, name)| format!("{number}<{}", quoted(&name)));
+        let command: Vec<String> = [launch.qemu.path.display().to_string()].into_iter().chain(words).chain(files).collect();
+        format!("{}{pins}: {}", self.describe(), command.join(" "))
+    }
+
     /// The guest outlives this process, as the namespaces do; undoing the journal ends it.
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let StartGuest { host, launch, pins } = self;
@@ -90,26 +99,12 @@ impl PartStep for StartGuest {
     }
 }
 
-impl fmt::Display for StartGuest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let StartGuest { launch, pins, .. } = self;
-        write!(f, "{}{pins}: {}", self.describe(), launch.qemu.path.display())?;
-        arguments(launch).iter().try_for_each(|argument| write!(f, " {}", Quoted(argument)))?;
-        // As a shell writes it.
-        open_files(launch).try_for_each(|(number, name)| write!(f, " {number}<{}", Quoted(&name)))
-    }
-}
-
 /// An argument as a shell takes it.
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-        match !self.0.is_empty() && self.0.chars().all(plain) {
-            true => f.write_str(self.0),
-            false => write!(f, "'{}'", self.0.replace('\'', "'\\''")),
-        }
+fn quoted(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    match !argument.is_empty() && argument.chars().all(plain) {
+        true => argument.to_owned(),
+        false => format!("'{}'", argument.replace('\'', "'\\''")),
     }
 }
 
@@ -125,6 +120,10 @@ pub struct PlugNic {
 }
 
 impl PartStep for PlugNic {
+    fn describe(&self) -> String {
+        format!("NIC in slot {} of {}", self.port, self.launch.name)
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let mut qemu = recorded_qemu(&self.launch, &self.process)?;
         let queues = queues(site.own()?, &self.nic)?;
@@ -135,12 +134,6 @@ impl PartStep for PlugNic {
     fn undo(&self, _: Option<&StepReceipt>, _: &mut StepSite) -> Result<Undone, StepError> {
         let mut qemu = recorded_qemu(&self.launch, &self.process)?;
         Ok(undone(qemu.is_alive() && qemu.unplug(plugged_index(self.port), RELEASED)?))
-    }
-}
-
-impl fmt::Display for PlugNic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NIC in slot {} of {}", self.port, self.launch.name)
     }
 }
 

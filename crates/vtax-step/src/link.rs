@@ -2,7 +2,7 @@
 
 mod recipe;
 
-use std::{fmt, net::Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
@@ -27,15 +27,13 @@ pub struct CreateLink {
 }
 
 impl PartStep for CreateLink {
+    fn describe(&self) -> String {
+        let CreateLink { at, kind, mtu } = self;
+        format!("link {at}: {kind}, mtu {mtu}")
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         self.kind.make(&self.at, self.mtu, site).map(|()| StepReceipt::default())
-    }
-}
-
-impl fmt::Display for CreateLink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CreateLink { at, kind, mtu } = self;
-        write!(f, "link {at}: {kind}, mtu {mtu}")
     }
 }
 
@@ -48,20 +46,18 @@ pub struct EnableLink {
 }
 
 impl PartStep for EnableLink {
+    fn describe(&self) -> String {
+        let EnableLink { at, bridge, mark } = self;
+        let port = bridge.as_ref().map(|bridge| format!(", port of {bridge}")).unwrap_or_default();
+        format!("up {at}{port}, marked {mark}")
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let EnableLink { at, bridge, mark } = self;
         let stack = site.at(at)?;
         let master = bridge.as_ref().map(|bridge| stack.index(bridge.as_str()).map(Some)).transpose()?;
         let change = LinkChange { up: Some(true), master, alias: Some(mark.clone()), ..LinkChange::default() };
         stack.change(at.link.as_str(), &change).map(|()| StepReceipt::default())
-    }
-}
-
-impl fmt::Display for EnableLink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let EnableLink { at, bridge, mark } = self;
-        let port = bridge.as_ref().map(|bridge| format!(", port of {bridge}")).unwrap_or_default();
-        write!(f, "up {at}{port}, marked {mark}")
     }
 }
 
@@ -73,15 +69,13 @@ pub struct AddAddress {
 }
 
 impl PartStep for AddAddress {
+    fn describe(&self) -> String {
+        format!("address {} on {}", self.address, self.at)
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let AddAddress { at, address } = self;
         site.at(at)?.add_address(at.link.as_str(), IpNet::V4(*address)).map(|()| StepReceipt::default())
-    }
-}
-
-impl fmt::Display for AddAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "address {} on {}", self.address, self.at)
     }
 }
 
@@ -94,21 +88,19 @@ pub struct AddRoute {
 }
 
 impl PartStep for AddRoute {
+    fn describe(&self) -> String {
+        let AddRoute { namespace, to, via } = self;
+        match to.prefix_len() {
+            0 => format!("default route of {namespace} via {via}"),
+            _ => format!("route of {namespace} to {to} via {via}"),
+        }
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let next_hop = NextHop::Via(self.via.into());
         let route = NewRoute { dest: IpNet::V4(self.to), next_hop, source: None, congestion: None };
         let added = site.stack(Some(&self.namespace))?.rtnl().add_route(&route);
         added.map(|()| StepReceipt::default()).map_err(StepError::kernel(&self.namespace))
-    }
-}
-
-impl fmt::Display for AddRoute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AddRoute { namespace, to, via } = self;
-        match to.prefix_len() {
-            0 => write!(f, "default route of {namespace} via {via}"),
-            _ => write!(f, "route of {namespace} to {to} via {via}"),
-        }
     }
 }
 
@@ -121,17 +113,15 @@ pub struct SetSysctl {
 }
 
 impl PartStep for SetSysctl {
+    fn describe(&self) -> String {
+        let SetSysctl { namespace, key, value } = self;
+        format!("sysctl of {namespace}: {key} = {value}")
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let inside = site.namespace(&self.namespace)?;
         let written = self.key.parse().and_then(|key| sysctl::write(&inside, &key, &self.value));
         written.map(|_| StepReceipt::default()).map_err(StepError::kernel(&self.namespace))
-    }
-}
-
-impl fmt::Display for SetSysctl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SetSysctl { namespace, key, value } = self;
-        write!(f, "sysctl of {namespace}: {key} = {value}")
     }
 }
 
@@ -143,6 +133,11 @@ pub struct LimitRate {
 }
 
 impl PartStep for LimitRate {
+    fn describe(&self) -> String {
+        let Tbf { rate, burst, queue } = self.limit;
+        format!("limit of {}: {rate}, burst {burst}, queue {queue}", self.at)
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let stack = site.at(&self.at)?;
         let index = stack.index(self.at.link.as_str())?;
@@ -156,12 +151,5 @@ impl PartStep for LimitRate {
             true => Ok(()),
             false => Err(StepError::Rate { place: self.at.clone() }),
         }
-    }
-}
-
-impl fmt::Display for LimitRate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tbf { rate, burst, queue } = self.limit;
-        write!(f, "limit of {}: {rate}, burst {burst}, queue {queue}", self.at)
     }
 }

@@ -1,17 +1,18 @@
 //! Steps as a journal executes them, whatever they make.
 
-use std::fmt;
-
 use vtax_journal::Undone;
 
 use crate::{error::StepError, receipt::StepReceipt, site::StepSite};
 
 /// Step on a link, a guest or a device. A [`Step`](vtax_journal::Step) that has several kinds of them leaves its work to
 /// theirs.
-pub trait PartStep: fmt::Display {
+pub trait PartStep {
     /// One line for people.
-    fn describe(&self) -> String {
-        self.to_string()
+    fn describe(&self) -> String;
+
+    /// The same with all details, for a plan that is printed.
+    fn in_full(&self) -> String {
+        self.describe()
     }
 
     /// Makes the part. If it fails, it may be half made.

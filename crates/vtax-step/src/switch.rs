@@ -1,7 +1,5 @@
 //! Virtual switches of a host, and the host's links that become their ports.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use vtax_journal::Undone;
 use vtax_model::{guest::Mac, units::Mtu};
@@ -47,6 +45,10 @@ impl CreateSwitch {
 }
 
 impl PartStep for CreateSwitch {
+    fn describe(&self) -> String {
+        format!("switch {}, mtu {}", self.link, self.mtu)
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let CreateSwitch { link, mark, vlans, guards_addresses, .. } = self;
         let stack = site.own()?;
@@ -69,12 +71,6 @@ impl PartStep for CreateSwitch {
     }
 }
 
-impl fmt::Display for CreateSwitch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "switch {}, mtu {}", self.link, self.mtu)
-    }
-}
-
 /// Makes a link of the host a port of a switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakeUplink {
@@ -85,6 +81,10 @@ pub struct TakeUplink {
 }
 
 impl PartStep for TakeUplink {
+    fn describe(&self) -> String {
+        format!("link {} becomes a port of {}", self.link, self.switch)
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let stack = site.own()?;
         stack.join(&self.link, &self.switch, self.vlans.as_ref(), None)?;
@@ -101,11 +101,5 @@ impl PartStep for TakeUplink {
         }
         stack.change(&self.link, &LinkChange { master: Some(None), up: Some(self.was_up), ..LinkChange::default() })?;
         Ok(Undone::Reverted)
-    }
-}
-
-impl fmt::Display for TakeUplink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "link {} becomes a port of {}", self.link, self.switch)
     }
 }

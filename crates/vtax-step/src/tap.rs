@@ -1,7 +1,5 @@
 //! Host sides of virtual NICs on a host's switches, with their limits, and temporary addresses.
 
-use std::fmt;
-
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use vtax_journal::Undone;
@@ -31,6 +29,10 @@ pub struct CreateTap {
 }
 
 impl PartStep for CreateTap {
+    fn describe(&self) -> String {
+        format!("tap {}, port of {}, mtu {}", self.link, self.switch, self.mtu)
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let CreateTap { link, switch, mtu, mark, vlans, macs, uplink, .. } = self;
         let stack = site.own()?;
@@ -52,12 +54,6 @@ impl PartStep for CreateTap {
     }
 }
 
-impl fmt::Display for CreateTap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tap {}, port of {}, mtu {}", self.link, self.switch, self.mtu)
-    }
-}
-
 /// Limits a virtual NIC: reception by a bucket on the tap, and sending by a bucket on a link that the tap's frames pass
 /// through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +65,10 @@ pub struct LimitTap {
 }
 
 impl PartStep for LimitTap {
+    fn describe(&self) -> String {
+        format!("limit of {}: {}", self.tap, self.limit.rate)
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let LimitTap { tap, through, mark, limit } = self;
         let stack = site.own()?;
@@ -97,12 +97,6 @@ impl PartStep for LimitTap {
     }
 }
 
-impl fmt::Display for LimitTap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "limit of {}: {}", self.tap, self.limit.rate)
-    }
-}
-
 /// Assigns an address to a link of the host for a measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LendAddress {
@@ -111,6 +105,10 @@ pub struct LendAddress {
 }
 
 impl PartStep for LendAddress {
+    fn describe(&self) -> String {
+        format!("address {} of {}", self.net, self.link)
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let stack = site.own()?;
         stack.add_address(&self.link, self.net)?;
@@ -119,11 +117,5 @@ impl PartStep for LendAddress {
 
     fn undo(&self, _: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         site.own()?.remove_address(self.net)
-    }
-}
-
-impl fmt::Display for LendAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "address {} of {}", self.net, self.link)
     }
 }

@@ -1,6 +1,6 @@
 //! Devices that guests drive themselves.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use vtax_change::pci::{DRIVER_PATIENCE, DriverState, PhysicalLink, VfSettings};
@@ -11,7 +11,7 @@ use vtax_sys::pci::{PciAddress, PciTree};
 use super::{
     VFIO,
     claims::{DeviceClaim, DeviceClaims},
-    function::InPlaceOf,
+    function::in_place_of,
 };
 use crate::{
     error::StepError,
@@ -34,18 +34,16 @@ pub struct AssignDevice {
 }
 
 impl PartStep for AssignDevice {
+    fn describe(&self) -> String {
+        format!("driver of {}: {VFIO}{}", self.device, in_place_of(&self.was))
+    }
+
     fn apply(&self, _: &mut StepSite) -> Result<StepReceipt, StepError> {
         hand_over(self.device)
     }
 
     fn undo(&self, _: Option<&StepReceipt>, _: &mut StepSite) -> Result<Undone, StepError> {
         Ok(self.was.restore(self.device)?)
-    }
-}
-
-impl fmt::Display for AssignDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "driver of {}: {VFIO}{}", self.device, InPlaceOf(&self.was))
     }
 }
 
@@ -63,6 +61,10 @@ pub struct AssignFunction {
 }
 
 impl PartStep for AssignFunction {
+    fn describe(&self) -> String {
+        format!("{} for {}", self.claim.device, self.claim.owner)
+    }
+
     fn apply(&self, _: &mut StepSite) -> Result<StepReceipt, StepError> {
         let device = self.claim.device;
         self.claims.take(&self.claim)?;
@@ -81,12 +83,6 @@ impl PartStep for AssignFunction {
     }
 }
 
-impl fmt::Display for AssignFunction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} for {}", self.claim.device, self.claim.owner)
-    }
-}
-
 /// Plugs a PCI function that vfio-pci has into a running guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlugDevice {
@@ -101,6 +97,10 @@ pub struct PlugDevice {
 }
 
 impl PartStep for PlugDevice {
+    fn describe(&self) -> String {
+        format!("{} in slot {} of {}", self.device, self.port, self.launch.name)
+    }
+
     fn apply(&self, _: &mut StepSite) -> Result<StepReceipt, StepError> {
         recorded_qemu(&self.launch, &self.process)?.plug_device(self.port, self.device, PLUGGED)?;
         Ok(StepReceipt::default())
@@ -108,12 +108,6 @@ impl PartStep for PlugDevice {
 
     fn undo(&self, _: Option<&StepReceipt>, _: &mut StepSite) -> Result<Undone, StepError> {
         unplug(&self.launch, &self.process, self.port, self.device).map(undone)
-    }
-}
-
-impl fmt::Display for PlugDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} in slot {} of {}", self.device, self.port, self.launch.name)
     }
 }
 
@@ -139,6 +133,10 @@ pub struct ReturnFunction {
 }
 
 impl PartStep for ReturnFunction {
+    fn describe(&self) -> String {
+        format!("{} back from {}", self.claim.device, self.claim.owner)
+    }
+
     fn apply(&self, _: &mut StepSite) -> Result<StepReceipt, StepError> {
         unplug(&self.launch, &self.process, self.port, self.claim.device)?;
         self.claims.give_back(&self.claim)?;
@@ -147,11 +145,5 @@ impl PartStep for ReturnFunction {
 
     fn undo(&self, _: Option<&StepReceipt>, _: &mut StepSite) -> Result<Undone, StepError> {
         Ok(Undone::AlreadyGone)
-    }
-}
-
-impl fmt::Display for ReturnFunction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} back from {}", self.claim.device, self.claim.owner)
     }
 }

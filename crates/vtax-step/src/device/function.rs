@@ -1,7 +1,5 @@
 //! Virtual functions of NICs.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use vtax_change::pci::{
     DRIVER_PATIENCE, DriverState, PciChangeError, PhysicalLink, VfSettings, destroy_vfs, probe_vfs,
@@ -29,6 +27,12 @@ pub struct CreateVfs {
 }
 
 impl PartStep for CreateVfs {
+    fn describe(&self) -> String {
+        let list = |functions: &Vec<PciAddress>| functions.iter().map(PciAddress::to_string).collect::<Vec<_>>().join(" ");
+        let what = self.functions.as_ref().map_or_else(|| self.count.to_string(), list);
+        format!("virtual functions of {}: {what}", self.device)
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let mut link = physical(self.device, self.at.as_ref(), site)?;
         link.create_vfs(self.count, self.functions.as_deref(), self.at.is_some())?;
@@ -40,16 +44,6 @@ impl PartStep for CreateVfs {
     }
 }
 
-impl fmt::Display for CreateVfs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "virtual functions of {}:", self.device)?;
-        match &self.functions {
-            Some(functions) => functions.iter().try_for_each(|function| write!(f, " {function}")),
-            None => write!(f, " {}", self.count),
-        }
-    }
-}
-
 /// Lets the machine's drivers take all virtual functions of a NIC, as the kernel itself does with new ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeVfs {
@@ -58,16 +52,14 @@ pub struct ProbeVfs {
 }
 
 impl PartStep for ProbeVfs {
+    fn describe(&self) -> String {
+        let mtu = self.mtu.map(|mtu| format!(", mtu {mtu}")).unwrap_or_default();
+        format!("drivers of the virtual functions of {}{mtu}", self.device)
+    }
+
     fn apply(&self, _: &mut StepSite) -> Result<StepReceipt, StepError> {
         probe_vfs(self.device, self.mtu)?;
         Ok(StepReceipt::default())
-    }
-}
-
-impl fmt::Display for ProbeVfs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mtu = self.mtu.map(|mtu| format!(", mtu {mtu}")).unwrap_or_default();
-        write!(f, "drivers of the virtual functions of {}{mtu}", self.device)
     }
 }
 
@@ -81,6 +73,10 @@ pub struct ConfigureVf {
 }
 
 impl PartStep for ConfigureVf {
+    fn describe(&self) -> String {
+        format!("function {} of {}: {}", self.index, self.device, self.set)
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         physical(self.device, None, site)?.configure_vf(self.index, &self.set)?;
         Ok(StepReceipt::default())
@@ -88,12 +84,6 @@ impl PartStep for ConfigureVf {
 
     fn read_back(&self, site: &mut StepSite) -> Result<(), StepError> {
         Ok(physical(self.device, None, site)?.check_vf(self.index, &self.set)?)
-    }
-}
-
-impl fmt::Display for ConfigureVf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "function {} of {}: {}", self.index, self.device, self.set)
     }
 }
 
@@ -149,6 +139,12 @@ impl VfState {
 }
 
 impl PartStep for LendVf {
+    fn describe(&self) -> String {
+        let LentVf { pf, index, device, driver, set, was } = &*self.function;
+        let before = was.as_ref().map(|was| in_place_of(&was.driver)).unwrap_or_default();
+        format!("function {index} of {pf}: {set}; driver of {device}: {driver}{before}")
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let LentVf { pf, index, device, driver, set, .. } = &*self.function;
         let (tree, wrong) = (PciTree::live(), StepError::kernel(device));
@@ -174,21 +170,9 @@ impl PartStep for LendVf {
     }
 }
 
-impl fmt::Display for LendVf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LentVf { pf, index, device, driver, set, was } = &*self.function;
-        write!(f, "function {index} of {pf}: {set}; driver of {device}: {driver}")?;
-        was.as_ref().map_or(Ok(()), |was| write!(f, "{}", InPlaceOf(&was.driver)))
-    }
-}
-
-/// The driver that has the device now, if one has it.
-pub(super) struct InPlaceOf<'a>(pub(super) &'a DriverState);
-
-impl fmt::Display for InPlaceOf<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.driver.as_ref().map_or(Ok(()), |driver| write!(f, " in place of {driver}"))
-    }
+/// The driver that has the device now, if one has it, as the end of a description.
+pub(super) fn in_place_of(was: &DriverState) -> String {
+    was.driver.as_ref().map(|driver| format!(" in place of {driver}")).unwrap_or_default()
 }
 
 /// The link of a NIC, wherever it is.

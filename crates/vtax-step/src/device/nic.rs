@@ -1,7 +1,5 @@
 //! NICs whose links move into namespaces.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use vtax_change::pci::{DRIVER_PATIENCE, LinkState};
 use vtax_journal::Undone;
@@ -41,6 +39,12 @@ impl TakeNic {
 }
 
 impl PartStep for TakeNic {
+    fn describe(&self) -> String {
+        let TakeNic { device, at, mtu, was } = self;
+        let name = was.as_ref().map(|was| format!(" ({})", was.name)).unwrap_or_default();
+        format!("link {at}: NIC {device}{name}, mtu {mtu}")
+    }
+
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let TakeNic { device, at, mtu, .. } = self;
         let wrong = StepError::kernel(device);
@@ -67,13 +71,5 @@ impl PartStep for TakeNic {
         let found = PciTree::live().await_netdev(self.device, DRIVER_PATIENCE).map_err(&wrong)?;
         let changed = was.restore(&found).map_err(&wrong)?;
         Ok(if changed { Undone::Reverted } else { undone })
-    }
-}
-
-impl fmt::Display for TakeNic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TakeNic { device, at, mtu, was } = self;
-        let name = was.as_ref().map(|was| format!(" ({})", was.name)).unwrap_or_default();
-        write!(f, "link {at}: NIC {device}{name}, mtu {mtu}")
     }
 }
