@@ -1,6 +1,6 @@
 //! Errors of binding, starting, stopping and unbinding domains.
 
-use std::{fmt, io, path::Path, path::PathBuf};
+use std::{fmt, io, path::Path};
 
 use vtax_change::pci::PciChangeError;
 use vtax_guest::{GuestError, locate::LocateError};
@@ -162,12 +162,6 @@ pub enum BindError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Device(#[from] PciChangeError),
-    #[error("{object}: {error}")]
-    #[diagnostic(forward(error))]
-    Kernel { object: String, error: Box<SysError> },
-    #[error("cannot {operation} {}: {error}", path.display())]
-    #[diagnostic(code("file"))]
-    File { operation: &'static str, path: PathBuf, error: io::Error },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Step(#[from] StepError),
@@ -236,13 +230,13 @@ fn remedy_for(object: &Name, error: &JournalError) -> String {
 
 impl BindError {
     pub(crate) fn kernel(object: impl fmt::Display) -> impl FnOnce(SysError) -> BindError {
-        let object = object.to_string();
-        move |error| BindError::Kernel { object, error: Box::new(error) }
+        let wrong = StepError::kernel(object.to_string());
+        move |error| wrong(error).into()
     }
 
     pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BindError {
-        let path = path.to_owned();
-        move |error| BindError::File { operation, path, error }
+        let wrong = StepError::file(operation, path);
+        move |error| wrong(error).into()
     }
 
     /// Returns true if the user's input is at fault, and not the host.

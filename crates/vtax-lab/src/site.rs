@@ -15,13 +15,12 @@ use std::{
 };
 
 use vtax_journal::{JournalError, LockHolder, Record, Undone};
-use vtax_model::{nic::NicFacts, options::CongestionControl, topology::Name};
+use vtax_model::{options::CongestionControl, topology::Name};
 use vtax_step::{NetStack, Place, StartGuest, StepReceipt, StepSite, StopFlag};
 use vtax_sys::{
     SysError, directory,
-    netlink::{IfIndex, Link, LinkChange, NewRoute, NextHop, Qdisc, Rtnl},
+    netlink::{IfIndex, LinkChange, NewRoute, NextHop, Rtnl},
     netns::{NetNs, NsId},
-    nic,
 };
 
 pub(crate) use apply::undo;
@@ -123,42 +122,14 @@ impl Site {
         let _ = fs::remove_dir(&self.directory);
     }
 
-    pub(crate) fn namespace(&mut self, name: &Name) -> Result<Arc<NetNs>, LabError> {
-        Ok(self.parts.namespace(name)?)
-    }
-
-    /// The namespaces of the lab, with its links.
+    /// The namespaces and guests of the lab.
     pub(crate) fn parts(&mut self) -> &mut StepSite {
         &mut self.parts
     }
 
-    /// All links of a namespace as they are now.
-    pub(crate) fn links(&mut self, namespace: &Name) -> Result<Vec<Link>, LabError> {
-        Ok(self.parts.stack(Some(namespace))?.links()?)
-    }
-
-    pub(crate) fn set_mtu(&mut self, place: &Place, mtu: u32) -> Result<(), LabError> {
-        Ok(self.parts.at(place)?.set_mtu(place.link.as_str(), mtu)?)
-    }
-
-    /// Driver and kernel data of a link.
-    pub(crate) fn nic(&mut self, place: &Place) -> Result<NicFacts, LabError> {
-        let stack = self.parts.at(place)?;
-        let name = stack.if_name(place.link.as_str())?;
-        stack.namespace().run(|| nic::describe(&name)).map_err(LabError::kernel(place))
-    }
-
-    pub(crate) fn qdisc(&mut self, place: &Place) -> Result<Option<Qdisc>, LabError> {
-        Ok(self.parts.at(place)?.qdisc(place.link.as_str())?)
-    }
-
-    pub(crate) fn pin(&self, namespace: &Name) -> PathBuf {
-        self.parts.pin(namespace)
-    }
-
     fn create_namespace(&mut self, name: &Name) -> Result<StepReceipt, LabError> {
         let mark = mark(&self.lab, name);
-        let made = NetNs::create_at(&self.pin(name), || furnish(&mark));
+        let made = NetNs::create_at(&self.parts.pin(name), || furnish(&mark));
         let (namespace, rtnl) = made.map_err(LabError::kernel(name))?;
         let id = namespace.id().to_string();
         self.parts.insert(name, NetStack::connected(Some(name), Arc::new(namespace), rtnl));
@@ -167,7 +138,7 @@ impl Site {
 
     fn remove_namespace(&mut self, name: &Name, receipt: Option<&StepReceipt>) -> Result<Undone, LabError> {
         self.parts.close(name);
-        let path = self.pin(name);
+        let path = self.parts.pin(name);
         let recorded = receipt.and_then(|receipt| receipt.0.as_deref());
         let expected: Option<NsId> = recorded.map(str::parse).transpose().map_err(LabError::kernel(name))?;
         self.evict(name, &path, expected)?;

@@ -39,9 +39,9 @@ pub enum StepError {
     #[error("link {place} does not have the rate that was set; take the lab down and up again")]
     #[diagnostic(code("link-changed"))]
     Rate { place: Place },
-    #[error("`{namespace}` of lab `{lab}` no longer exists or was replaced; take the lab down and up again")]
+    #[error("the namespace of `{namespace}` no longer exists or was replaced; take the lab down and up again")]
     #[diagnostic(code("namespace-replaced"))]
-    Replaced { lab: Name, namespace: Name },
+    Replaced { namespace: Name },
 }
 
 impl StepError {

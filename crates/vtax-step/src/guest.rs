@@ -24,7 +24,12 @@ use vtax_sys::{
     netns::Outlive,
 };
 
-use crate::{error::StepError, part::PartStep, receipt::StepReceipt, site::StepSite, stack::NetStack};
+use crate::{
+    error::StepError,
+    part::{PartStep, StepReceipt},
+    site::{StepSite, mark_process},
+    stack::NetStack,
+};
 
 /// Time within which a guest must release a NIC.
 const RELEASED: Duration = Duration::from_secs(10);
@@ -53,7 +58,8 @@ impl PartStep for StartGuest {
         let words = arguments(launch).into_iter().map(|argument| quoted(&argument));
         // As a shell writes it.
         let files = open_files(launch).map(|(number, name)| format!("{number}<{}", quoted(&name)));
-        let command: Vec<String> = [launch.qemu.path.display().to_string()].into_iter().chain(words).chain(files).collect();
+        let command: Vec<String> =
+            [launch.qemu.path.display().to_string()].into_iter().chain(words).chain(files).collect();
         format!("{}{pins}: {}", self.describe(), command.join(" "))
     }
 
@@ -65,13 +71,13 @@ impl PartStep for StartGuest {
         let queues = launch.nics.iter().map(|nic| queues(stack, nic)).collect::<Result<Vec<_>, StepError>>()?;
         let namespace = Arc::clone(stack.namespace());
         let mut qemu = Qemu::start((**launch).clone(), queues, Outlive::Yes, |command| {
-            site.mark(command);
+            site.lab.iter().for_each(|lab| mark_process(command, lab));
             namespace.place(command)
         })?;
         let receipt = StepReceipt(Some(qemu.process().to_string()));
         let ready = site.check_goes_on().and_then(|()| Ok(qemu.settle(pins)?));
         // This comes first even if the guest isn't ready: undoing the step needs it.
-        site.add_guest(qemu);
+        site.guests.insert(launch.name.clone(), qemu);
         ready.map(|()| receipt)
     }
 
@@ -80,9 +86,9 @@ impl PartStep for StartGuest {
     fn undo(&self, receipt: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let launch = &self.launch;
         let recorded = || Some(Qemu::attach((**launch).clone(), receipt?.process()?));
-        let known = site.take_guest(&launch.name).or_else(recorded);
+        let known = site.guests.remove(&launch.name).or_else(recorded);
         let was_alive = end(launch, known)?;
-        let top = site.guests_below();
+        let top = site.directory.as_deref();
         if top.is_none_or(|top| launch.directory.starts_with(top)) {
             // A domain may have got more disks while it ran.
             if self.host.is_none() || launch.disks.disks.iter().any(DiskLaunch::has_daemons) {

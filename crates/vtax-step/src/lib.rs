@@ -16,11 +16,9 @@ mod guest;
 mod link;
 mod part;
 mod place;
-mod receipt;
 mod site;
 mod stack;
 mod switch;
-mod tap;
 
 pub use device::{
     AssignDevice, AssignFunction, ConfigureVf, CreateVfs, DeviceClaim, DeviceClaims, LendVf, LentVf, PlugDevice,
@@ -29,10 +27,8 @@ pub use device::{
 pub use error::StepError;
 pub use guest::{PlugNic, StartGuest, plugged_index, recorded_qemu};
 pub use link::{AddAddress, AddRoute, CreateLink, EnableLink, LimitRate, LinkRecipe, SetSysctl};
-pub use part::PartStep;
+pub use part::{PartStep, StepReceipt};
 pub use place::Place;
-pub use receipt::StepReceipt;
 pub use site::{PROCESS_MARK, StepSite, StopFlag, mark_process};
 pub use stack::{NetStack, PortVlanSet};
-pub use switch::{CreateSwitch, TakeUplink};
-pub use tap::{CreateTap, LendAddress, LimitTap};
+pub use switch::{CreateSwitch, CreateTap, LendAddress, LimitTap, TakeUplink};

@@ -1,8 +1,10 @@
 //! Steps as a journal executes them, whatever they make.
 
+use serde::{Deserialize, Serialize};
 use vtax_journal::Undone;
+use vtax_sys::process::ProcessId;
 
-use crate::{error::StepError, receipt::StepReceipt, site::StepSite};
+use crate::{error::StepError, site::StepSite};
 
 /// Step on a link, a guest or a device. A [`Step`](vtax_journal::Step) that has several kinds of them leaves its work to
 /// theirs.
@@ -29,5 +31,18 @@ pub trait PartStep {
     fn undo(&self, receipt: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let _ = (receipt, site);
         Ok(Undone::Contained)
+    }
+}
+
+/// Identity of a step's result: the number of a link, a namespace, a guest's process or a file. None if undoing the step
+/// takes no identity.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StepReceipt(pub Option<String>);
+
+impl StepReceipt {
+    /// QEMU's process, if this is the receipt of a guest.
+    pub fn process(&self) -> Option<ProcessId> {
+        self.0.as_ref()?.parse().ok()
     }
 }

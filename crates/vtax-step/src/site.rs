@@ -14,7 +14,7 @@ use vtax_guest::{launch::Launch, process::Qemu};
 use vtax_model::topology::Name;
 use vtax_sys::netns::NetNs;
 
-use crate::{error::StepError, place::Place, receipt::StepReceipt, stack::NetStack};
+use crate::{error::StepError, part::StepReceipt, place::Place, stack::NetStack};
 
 /// The variable that marks the processes of a lab; its value is the lab's name.
 pub const PROCESS_MARK: &str = "VTAX_LAB";
@@ -28,9 +28,9 @@ pub fn mark_process(command: &mut Command, lab: &Name) {
 #[derive(Debug)]
 pub struct StepSite {
     /// The lab that its programs end with.
-    lab: Option<Name>,
+    pub(crate) lab: Option<Name>,
     /// The lab's directory: guests keep their files below it, and namespaces with names are pinned in `pins`.
-    directory: Option<PathBuf>,
+    pub(crate) directory: Option<PathBuf>,
     pins: PathBuf,
     /// The host's own namespace. That of this thread if absent.
     own: Option<Arc<NetNs>>,
@@ -38,7 +38,7 @@ pub struct StepSite {
     recorded: HashMap<Name, String>,
     stacks: HashMap<Option<Name>, NetStack>,
     /// Guests that were started, whether or not they still run.
-    guests: HashMap<Name, Qemu>,
+    pub(crate) guests: HashMap<Name, Qemu>,
     stopped: StopFlag,
 }
 
@@ -147,24 +147,6 @@ impl StepSite {
         self.guests.extend(receipt.process().map(|it| (launch.name.clone(), Qemu::attach(launch.clone(), it))));
     }
 
-    pub(crate) fn add_guest(&mut self, qemu: Qemu) {
-        self.guests.insert(qemu.launch().name.clone(), qemu);
-    }
-
-    pub(crate) fn take_guest(&mut self, guest: &Name) -> Option<Qemu> {
-        self.guests.remove(guest)
-    }
-
-    /// The directory that the files of a lab's guests are below.
-    pub(crate) fn guests_below(&self) -> Option<&Path> {
-        self.directory.as_deref()
-    }
-
-    /// Makes a program that is about to be started end with the lab.
-    pub(crate) fn mark(&self, command: &mut Command) {
-        self.lab.iter().for_each(|lab| mark_process(command, lab));
-    }
-
     fn open(&self, name: Option<&Name>) -> Result<NetStack, StepError> {
         let Some(name) = name else {
             let here = || NetNs::current().map(Arc::new).map_err(StepError::kernel("the host's network"));
@@ -172,7 +154,7 @@ impl StepSite {
         };
         let namespace = NetNs::open(&self.pin(name)).map_err(StepError::kernel(name))?;
         match self.recorded.get(name).is_some_and(|id| *id != namespace.id().to_string()) {
-            true => Err(self.replaced(name)),
+            true => Err(StepError::Replaced { namespace: name.clone() }),
             false => NetStack::open(Some(name), Arc::new(namespace)),
         }
     }
@@ -180,12 +162,9 @@ impl StepSite {
     /// Checks that the namespace of a receipt is still the one at its path.
     pub fn check_pinned(&self, name: &Name, receipt: &StepReceipt) -> Result<(), StepError> {
         let found = NetNs::open(&self.pin(name)).map_err(StepError::kernel(name))?.id().to_string();
-        if receipt.0.as_ref() == Some(&found) { Ok(()) } else { Err(self.replaced(name)) }
-    }
-
-    fn replaced(&self, namespace: &Name) -> StepError {
-        // Only the namespaces of a lab have names.
-        let lab = self.lab.clone().unwrap_or_else(|| namespace.clone());
-        StepError::Replaced { lab, namespace: namespace.clone() }
+        match receipt.0.as_ref() == Some(&found) {
+            true => Ok(()),
+            false => Err(StepError::Replaced { namespace: name.clone() }),
+        }
     }
 }

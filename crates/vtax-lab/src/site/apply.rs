@@ -80,5 +80,5 @@ pub(crate) fn undo(journal: Journal<LabStep>, site: &mut Site) -> Result<bool, L
 fn verify_all(site: &mut Site) -> Result<(), LabError> {
     let unknown = || LabError::Blueprint { lab: site.lab.to_string(), why: "its links are not known".to_owned() };
     let blueprint = site.blueprint.clone().ok_or_else(unknown)?;
-    verify::await_all(site, &blueprint, blueprint.mtu)
+    verify::await_all(site.parts(), &blueprint, blueprint.mtu)
 }

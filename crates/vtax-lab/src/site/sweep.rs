@@ -66,7 +66,7 @@ impl Site {
             }
         }
         // As with the journal: programs may hold devices, and a NIC is fetched out of its namespace.
-        errors.extend(pins.iter().filter_map(|pin| self.evict(pin, &self.pin(pin), None).err()));
+        errors.extend(pins.iter().filter_map(|pin| self.evict(pin, &self.parts.pin(pin), None).err()));
         errors.extend(self.return_devices());
         errors.extend(pins.iter().filter_map(|pin| self.remove_namespace(pin, None).err()));
         errors.extend(self.remove_guests().err());

@@ -8,16 +8,11 @@ use vtax_guest::launch::Launch;
 use vtax_journal::Undone;
 use vtax_sys::pci::{PciAddress, PciTree};
 
-use super::{
-    VFIO,
-    claims::{DeviceClaim, DeviceClaims},
-    function::in_place_of,
-};
+use super::{DeviceClaim, DeviceClaims, VFIO, in_place_of};
 use crate::{
     error::StepError,
     guest::{recorded_qemu, undone},
-    part::PartStep,
-    receipt::StepReceipt,
+    part::{PartStep, StepReceipt},
     site::StepSite,
 };
 

@@ -18,7 +18,7 @@ use vtax_sys::{
     record,
 };
 
-use super::function::VfState;
+use super::VfState;
 use crate::error::StepError;
 
 /// The claims of this machine's domains.
