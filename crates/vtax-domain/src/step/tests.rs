@@ -1,11 +1,12 @@
 use std::fs;
 
-use vtax_journal::Snapshot;
+use vtax_journal::{Snapshot, Step};
 
 use super::*;
 
-/// A journal as vtax wrote it before steps of links, guests and devices were shared.
+/// A journal as vtax wrote it before labs and domains shared steps, and its steps in words.
 const JOURNAL: &str = include_str!("tests/mars.journal");
+const WORDS: &str = include_str!("tests/mars.txt");
 
 #[test]
 fn a_journal_of_the_previous_version_is_read_and_its_steps_are_written_as_before() {
@@ -20,4 +21,6 @@ fn a_journal_of_the_previous_version_is_read_and_its_steps_are_written_as_before
     let now: Vec<serde_json::Value> =
         read.records.iter().map(|record| serde_json::to_value(&record.step).expect("a step")).collect();
     assert_eq!(now, written);
+    let words: Vec<String> = read.records.iter().map(|record| record.step.describe()).collect();
+    assert_eq!(words, WORDS.lines().collect::<Vec<_>>());
 }
