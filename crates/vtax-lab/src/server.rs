@@ -219,6 +219,7 @@ mod tests {
         };
         let launch = &start.launch;
         assert_eq!((Some(namespace), launch.server, launch.vcpus), (start.host.as_ref(), Some(spec), spec.cpus));
-        assert!(start.to_string().ends_with(" 10</k 11</server"), "{start}");
+        let text = steps[1].to_string();
+        assert!(text.ends_with(" 10</k 11</server"), "{text}");
     }
 }
