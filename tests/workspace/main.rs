@@ -20,12 +20,13 @@ fn metadata() -> Metadata {
 }
 
 /// Lower layers first: a crate may use those of lower layers only.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 11] = [
     &["vtax-fuzz", "vtax-plot", "vtax-stats", "vtax-suite"],
     &["vtax-model"],
     &["vtax-sys"],
     &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic"],
     &["vtax-change", "vtax-console", "vtax-disk", "vtax-engine", "vtax-guest", "vtax-host"],
+    &["vtax-step"],
     &["vtax-lab", "vtax-tune"],
     &["vtax-domain", "vtax-wire"],
     &["vtax-agent", "vtax-run"],

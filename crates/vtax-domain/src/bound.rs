@@ -7,13 +7,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use vtax_guest::{
-    launch::{Launch, NicLaunch},
-    process::Qemu,
-    vdisk::DiskLaunch,
-};
-use vtax_journal::{Batch, BatchId, BatchState, JournalError, JournalState, Snapshot};
-use vtax_model::{domain::DomainState, topology::Name, units::BitRate};
+use vtax_guest::{launch::Launch, process::Qemu, vdisk::DiskLaunch};
+use vtax_journal::{JournalError, JournalState, Snapshot};
+use vtax_model::{domain::DomainState, topology::Name};
 use vtax_sys::{
     clock::boottime_ns,
     process::ProcessId,
@@ -21,12 +17,12 @@ use vtax_sys::{
 };
 
 use crate::{
-    bindings::{Bindings, BoundDevice, BoundNic},
+    bindings::Bindings,
     carrier::TapCarrier,
     disk,
-    disk_moves::{self, PluggedDisk},
     draft::FileDraft,
     error::BindError,
+    recorded_parts::{PluggedDevice, PluggedDisk, PluggedNic, RecordedGuest, RecordedParts},
     step::DomainStep,
     supervisor_process,
 };
@@ -58,32 +54,6 @@ pub struct BoundDomain {
     pub(crate) is_in_reboot_loop: bool,
 }
 
-/// PCI device that was plugged into a running domain.
-#[derive(Debug, Clone)]
-pub(crate) struct PluggedDevice {
-    /// Its name in `list-io`.
-    pub(crate) name: String,
-    pub(crate) batch: BatchId,
-}
-
-/// Virtual NIC that was plugged into a running domain.
-#[derive(Debug, Clone)]
-pub(crate) struct PluggedNic {
-    pub(crate) nic: BoundNic,
-    pub(crate) launch: NicLaunch,
-    /// Current limit.
-    pub(crate) maxbw: Option<BitRate>,
-    pub(crate) port: u32,
-    pub(crate) batch: BatchId,
-}
-
-/// QEMU according to the journal.
-#[derive(Debug, Clone)]
-pub(crate) struct RecordedGuest {
-    pub(crate) launch: Launch,
-    pub(crate) process: Option<ProcessId>,
-}
-
 /// Record of a domain's start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Started {
@@ -106,37 +76,22 @@ impl BoundDomain {
             let path = folder.join("journals").join(format!("{}.journal", snapshot.id));
             JournalError::OtherVersion { path, line: 1, why: error.to_string() }
         })?;
-        let plugged = plugged(&snapshot);
-        bindings.nics.extend(plugged.iter().map(|plugged| plugged.nic.clone()));
-        let plugged_devices = plugged_devices(&snapshot);
-        let disks_moved = disk_moves::follow(&mut bindings.disks, &snapshot);
-        let devices_moved = follow_devices(&mut bindings.devices, &snapshot) || disks_moved;
-        let guest = snapshot.batches().rev().filter(|batch| batch.state() != BatchState::Undone).find_map(|batch| {
-            batch.records.iter().find_map(|record| match &record.step {
-                DomainStep::StartGuest { launch, .. } => {
-                    let receipt = record.progress.receipt();
-                    let process = receipt.and_then(|receipt| receipt.0.as_ref()?.parse().ok());
-                    Some(RecordedGuest { launch: (**launch).clone(), process })
-                }
-                _ => None,
-            })
-        });
+        let parts = RecordedParts::follow(&snapshot, &mut bindings);
         let own = folder.join(bindings.domain.as_str());
         let started = Started::read(&own)?;
         // Treating a damaged file as missing would start a second supervisor.
         let supervisor = supervisor_process::recorded(&own)?;
         let is_abandoned = snapshot.state == JournalState::Abandoned || snapshot.batches().any(|it| it.is_abandoned());
-        let carriers = carriers(&snapshot);
         Ok(BoundDomain {
             bindings,
             is_abandoned,
-            guest,
+            guest: parts.guest,
             started,
-            plugged,
-            carriers,
-            plugged_devices,
-            plugged_disks: disk_moves::plugged(&snapshot),
-            devices_moved,
+            plugged: parts.nics,
+            carriers: parts.carriers,
+            plugged_devices: parts.devices,
+            plugged_disks: parts.disks,
+            devices_moved: parts.devices_moved,
             supervisor,
             is_in_reboot_loop: supervisor_process::reboot_loop(&own).exists(),
         })
@@ -193,69 +148,6 @@ impl BoundDomain {
     pub fn is_up(&self) -> bool {
         self.started.as_ref().is_some_and(|started| started.is_up)
     }
-}
-
-/// A batch that plugs a NIC has its tap, its limit if it has one, and then the NIC.
-fn plugged(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedNic> {
-    let of_batch = |batch: Batch<'_, DomainStep>| {
-        let steps = || batch.records.iter().map(|record| &record.step);
-        let (port, launch) = steps().find_map(|step| match step {
-            DomainStep::PlugNic { port, nic, .. } => Some((*port, (**nic).clone())),
-            _ => None,
-        })?;
-        let nic = steps().find_map(|step| match step {
-            DomainStep::CreateTap { vnet, link, switch, .. } => {
-                Some(BoundNic { vnet: vnet.clone(), tap: link.clone(), switch: switch.clone() })
-            }
-            _ => None,
-        })?;
-        let maxbw = steps().find_map(|step| match step {
-            DomainStep::LimitTap { limit, .. } => Some(limit.rate),
-            _ => None,
-        });
-        (batch.state() != BatchState::Undone).then_some(PluggedNic { nic, launch, maxbw, port, batch: batch.id })
-    };
-    snapshot.batches().filter_map(of_batch).collect()
-}
-
-fn carriers(snapshot: &Snapshot<DomainStep>) -> Vec<TapCarrier> {
-    let batches = snapshot.batches().filter(|batch| batch.state() != BatchState::Undone);
-    let records = batches.flat_map(|batch| batch.records.iter());
-    let of_step = |step: &DomainStep| match step {
-        DomainStep::CreateTap { link, uplink, linkprop, .. } => {
-            Some(TapCarrier { tap: link.clone(), uplink: uplink.clone(), linkprop: *linkprop })
-        }
-        _ => None,
-    };
-    records.filter_map(|record| of_step(&record.step)).collect()
-}
-
-fn plugged_devices(snapshot: &Snapshot<DomainStep>) -> Vec<PluggedDevice> {
-    let of_batch = |batch: Batch<'_, DomainStep>| {
-        let there = batch.state() != BatchState::Undone;
-        batch.records.iter().filter(|_| there).find_map(|record| match &record.step {
-            DomainStep::PlugDevice { name, .. } => Some(PluggedDevice { name: name.clone(), batch: batch.id }),
-            _ => None,
-        })
-    };
-    snapshot.batches().filter_map(of_batch).collect()
-}
-
-/// Applies the device changes since a domain was bound, in this order. Returns true if there were any.
-fn follow_devices(devices: &mut Vec<BoundDevice>, snapshot: &Snapshot<DomainStep>) -> bool {
-    let mut moved = false;
-    let batches = snapshot.batches().filter(|batch| batch.state() != BatchState::Undone);
-    for record in batches.flat_map(|batch| batch.records) {
-        match &record.step {
-            DomainStep::PlugDevice { name, device, port, .. } => {
-                devices.push(BoundDevice { name: name.clone(), functions: vec![*device], port: Some(*port) });
-            }
-            DomainStep::ReturnFunction { name, .. } => devices.retain(|device| device.name != *name),
-            _ => continue,
-        }
-        moved = true;
-    }
-    moved
 }
 
 impl Started {

@@ -7,13 +7,9 @@ use std::collections::BTreeMap;
 
 use vtax_guest::arguments::nic_id;
 use vtax_model::domain::LinkProp;
+use vtax_step::plugged_index;
 
-use crate::{
-    bound::BoundDomain,
-    error::BindError,
-    host::HostNet,
-    site::{DomainSite, plugged_index},
-};
+use crate::{bound::BoundDomain, error::BindError, host::HostNet};
 
 /// Virtual NIC that follows a link of the host.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,9 +71,9 @@ impl CarrierFollower {
         if self.is_idle() {
             return Ok(());
         }
-        let mut site = DomainSite::open(&self.host)?;
+        let mut site = self.host.site();
         for nic in &self.nics {
-            let carrier = site.link(&nic.uplink)?.is_some_and(|link| link.up && link.lower_up);
+            let carrier = site.own()?.link(&nic.uplink)?.is_some_and(|link| link.up && link.lower_up);
             let change = change(&mut self.shown, nic, carrier, &mut show);
             // Other NICs are still updated. An unplugged NIC no longer counts.
             let _ = change;

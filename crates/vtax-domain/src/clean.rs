@@ -9,7 +9,7 @@ impl LockedDomains<'_> {
     /// Undoes interrupted batches. If the first one is among them, the domain is inactive.
     pub(crate) fn mend(&self, domain: &Name) -> Result<(), BindError> {
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
-        let mut site = self.site()?;
+        let mut site = self.site();
         let is_whole = |batch: Batch<'_, DomainStep>| batch.state() == BatchState::Done && batch.is_kept();
         let first_is_whole = journal.batches().next().is_some_and(is_whole);
         if !first_is_whole && self.is_renewed(domain) {

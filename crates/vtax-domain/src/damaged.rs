@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use vtax_guest::{home::remove_of, paths, process::end_below};
 use vtax_journal::{Journal, JournalError, Opened, Snapshot, read_header, scan};
+use vtax_lab::World;
 use vtax_model::topology::Name;
+use vtax_step::StepSite;
 
 use crate::{
     bindings::Bindings,
     bound::BoundDomain,
-    devices,
     domains::{Domains, QEMU, remove_folder},
     error::BindError,
+    host_links,
     locked::LockedDomains,
-    site::DomainSite,
     step::DomainStep,
     supervisor_process,
 };
@@ -110,7 +111,9 @@ impl LockedDomains<'_> {
     /// Releases, by their marks, the resources of domains and switches with damaged records, or only of the named ones.
     pub(crate) fn release_damaged(&self, wanted: Option<&Name>) -> Result<Vec<KeptRecord>, BindError> {
         let mut kept = self.set_aside(&self.journals(), wanted, |name, site| self.remove_marked_domain(name, site))?;
-        kept.extend(self.set_aside(&self.switches(), wanted, |switch, site| site.remove_marked(switch))?);
+        kept.extend(
+            self.set_aside(&self.switches(), wanted, |switch, site| host_links::remove_marked(site.own()?, switch))?,
+        );
         Ok(kept)
     }
 
@@ -118,7 +121,7 @@ impl LockedDomains<'_> {
         &self,
         journals: &Path,
         wanted: Option<&Name>,
-        remove: impl Fn(&Name, &mut DomainSite) -> Result<(), BindError>,
+        remove: impl Fn(&Name, &mut StepSite) -> Result<(), BindError>,
     ) -> Result<Vec<KeptRecord>, BindError> {
         let mut kept = Vec::new();
         for (object, snapshot) in named(journals)? {
@@ -127,7 +130,7 @@ impl LockedDomains<'_> {
                 continue;
             }
             if let Opened::Damaged(damaged) = Journal::<DomainStep>::open_any(journals, object.as_str())? {
-                remove(&object, &mut self.site()?)?;
+                remove(&object, &mut self.site())?;
                 let (error, path) = damaged.set_aside()?;
                 kept.push(KeptRecord { object, error, path });
             }
@@ -135,17 +138,24 @@ impl LockedDomains<'_> {
         Ok(kept)
     }
 
-    fn remove_marked_domain(&self, domain: &Name, site: &mut DomainSite) -> Result<(), BindError> {
+    fn remove_marked_domain(&self, domain: &Name, site: &mut StepSite) -> Result<(), BindError> {
         let directory = self.directory(domain);
         supervisor_process::end(&directory);
         self.end_renewal(domain);
         end_below(&directory).map_err(BindError::kernel(domain))?;
         remove_of(domain, &directory.join(QEMU))?;
         paths::unmount(&directory);
-        devices::give_back_all(self.world(), domain)?;
-        site.remove_marked(domain)?;
+        give_back_all(self.world(), domain)?;
+        host_links::remove_marked(site.own()?, domain)?;
         remove_folder(&directory)
     }
+}
+
+/// Gives all devices of a domain whose journal cannot be read back to the host.
+fn give_back_all(world: &World, domain: &Name) -> Result<(), BindError> {
+    let claims = world.device_claims();
+    let own = claims.all()?.into_iter().filter(|claim| claim.owner == *domain);
+    own.into_iter().try_for_each(|claim| Ok(claims.give_back(&claim).map(drop)?))
 }
 
 /// Domain or switch, with the contents of its record or the error of reading it.

@@ -27,6 +27,7 @@ use vtax_model::{
     guest::VirtioNic,
     topology::Name,
 };
+use vtax_step::{StartGuest, StepSite};
 use vtax_sys::directory;
 
 use crate::{
@@ -41,8 +42,7 @@ use crate::{
     locked::{LockedDomains, WantedDomains},
     plan::{self, BindRequest, DomainEngine},
     renewal::AfterRenewal,
-    site::DomainSite,
-    step::DomainStep,
+    step::{BeginDomain, DomainStep},
     supervisor_process,
     switch::SwitchAbilities,
 };
@@ -88,8 +88,8 @@ impl Domains {
         &self.net
     }
 
-    pub(crate) fn site(&self) -> Result<DomainSite, BindError> {
-        DomainSite::open(&self.net)
+    pub(crate) fn site(&self) -> StepSite {
+        self.net.site()
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -200,7 +200,7 @@ impl LockedDomains<'_> {
     pub(crate) fn undo_all(
         &self,
         journal: Journal<DomainStep>,
-        site: &mut DomainSite,
+        site: &mut StepSite,
         domain: &Name,
     ) -> Result<(), BindError> {
         let directory = self.directory(domain);
@@ -272,8 +272,9 @@ impl LockedDomains<'_> {
         let mut journal = Journal::<DomainStep>::create(&self.journals(), domain.as_str(), KIND, bindings)?;
         // It is removed with the journal, so it exists only if the journal does.
         directory::create_private(&directory).map_err(BindError::file("create", &directory))?;
-        let mut site = self.site()?;
-        let begin = vec![DomainStep::Begin { directory: directory.clone() }].into_iter().chain(parts).collect();
+        let mut site = self.site();
+        let begin =
+            vec![DomainStep::Begin(BeginDomain { directory: directory.clone() })].into_iter().chain(parts).collect();
         let mut built = journal.execute(begin, &mut site).map(drop);
         if built.is_ok() {
             built = journal.execute(vec![start_step(launch, bindings)], &mut site).map(drop);
@@ -308,7 +309,7 @@ impl LockedDomains<'_> {
         supervisor_process::end(&self.directory(domain));
         self.end_renewal(domain);
         let journal = Journal::open(&self.journals(), domain.as_str())?;
-        self.undo_all(journal, &mut self.site()?, domain)
+        self.undo_all(journal, &mut self.site(), domain)
     }
 
     /// Starts a bound domain.
@@ -411,7 +412,7 @@ impl LockedDomains<'_> {
         self.end_renewal(domain);
         self.end_qemu(domain)?;
         let journal = Journal::open(&self.journals(), domain.as_str())?;
-        self.undo_all(journal, &mut self.site()?, domain)
+        self.undo_all(journal, &mut self.site(), domain)
     }
 }
 
@@ -431,7 +432,8 @@ pub(crate) fn remove_folder(folder: &Path) -> Result<(), BindError> {
 }
 
 pub(crate) fn start_step(launch: Launch, bindings: &Bindings) -> DomainStep {
-    DomainStep::StartGuest { launch: Box::new(launch), pins: GuestPins::of(&bindings.size()) }
+    let pins = GuestPins::of(&bindings.size());
+    DomainStep::StartGuest(StartGuest { host: None, launch: Box::new(launch), pins })
 }
 
 /// A domain without an image has only memory, and no power button.

@@ -1,6 +1,6 @@
 //! Errors of binding, starting, stopping and unbinding domains.
 
-use std::{fmt, io, path::Path, path::PathBuf};
+use std::{fmt, io, path::Path};
 
 use vtax_change::pci::PciChangeError;
 use vtax_guest::{GuestError, locate::LocateError};
@@ -16,6 +16,7 @@ use vtax_model::{
     topology::Name,
     units::ByteSize,
 };
+use vtax_step::StepError;
 use vtax_sys::SysError;
 
 use crate::{backend::BackendError, ports_apart::PortsApart, store::DomainStoreError};
@@ -161,12 +162,9 @@ pub enum BindError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Device(#[from] PciChangeError),
-    #[error("{object}: {error}")]
-    #[diagnostic(forward(error))]
-    Kernel { object: String, error: Box<SysError> },
-    #[error("cannot {operation} {}: {error}", path.display())]
-    #[diagnostic(code("file"))]
-    File { operation: &'static str, path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Step(#[from] StepError),
     #[error(transparent)]
     #[diagnostic(transparent)]
     Guest(#[from] GuestError),
@@ -178,13 +176,13 @@ pub enum BindError {
     Lab(#[from] LabError),
     #[error("{object}: {error}")]
     #[diagnostic(code("not-bound"))]
-    Build { object: Name, error: Box<ExecuteError<BindError>> },
+    Build { object: Name, error: Box<ExecuteError<StepError>> },
     #[error(transparent)]
     #[diagnostic(code("not-unbound"))]
-    Undo(#[from] Box<UndoErrors<BindError>>),
+    Undo(#[from] Box<UndoErrors<StepError>>),
     #[error(transparent)]
     #[diagnostic(code("not-unbound"))]
-    UndoBatch(#[from] Box<UndoBatchError<BindError>>),
+    UndoBatch(#[from] Box<UndoBatchError<StepError>>),
     #[error("{domain} has no virtual NIC; add one (vtax ldm add-vnet NAME SWITCH {domain}), and restart the domain")]
     #[diagnostic(code("no-shared-switch"))]
     NoNic { domain: Name },
@@ -216,7 +214,7 @@ pub enum BindError {
     NoFreeNet,
     #[error("{object}: {error}")]
     #[diagnostic(code("kernel"))]
-    Lend { object: String, error: Box<ExecuteError<BindError>> },
+    Lend { object: String, error: Box<ExecuteError<StepError>> },
     #[error("{domain}: its supervisor {why}")]
     #[diagnostic(code("no-supervisor"))]
     Supervisor { domain: Name, why: String },
@@ -232,13 +230,13 @@ fn remedy_for(object: &Name, error: &JournalError) -> String {
 
 impl BindError {
     pub(crate) fn kernel(object: impl fmt::Display) -> impl FnOnce(SysError) -> BindError {
-        let object = object.to_string();
-        move |error| BindError::Kernel { object, error: Box::new(error) }
+        let wrong = StepError::kernel(object.to_string());
+        move |error| wrong(error).into()
     }
 
     pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BindError {
-        let path = path.to_owned();
-        move |error| BindError::File { operation, path, error }
+        let wrong = StepError::file(operation, path);
+        move |error| wrong(error).into()
     }
 
     /// Returns true if the user's input is at fault, and not the host.

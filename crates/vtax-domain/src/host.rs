@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path, process::Command, sync::Arc};
 
-use vtax_lab::mark_process;
 use vtax_model::{endpoint::LabHost, topology::Name};
+use vtax_step::{StepSite, mark_process};
 use vtax_sys::{Result, netns::NetNs};
 
 use crate::store::DomainStore;
@@ -41,6 +41,11 @@ impl HostNet {
 
     pub fn namespace(&self) -> &Arc<NetNs> {
         &self.namespace
+    }
+
+    /// Returns where steps of domains work. The connection to it is made when it is needed.
+    pub(crate) fn site(&self) -> StepSite {
+        StepSite::of_host(&self.namespace, self.lab.as_ref())
     }
 
     /// Runs `work` in this network, and starts the programs there that it starts. Elsewhere, a thread enters it.

@@ -5,13 +5,13 @@ use vtax_guest::launch::Launch;
 use vtax_lab::{
     World,
     facts::{PciDevice, PciFacts},
-    io::{AssignableDevice, DeviceClaim, DeviceClaims, IoList},
-    step::VfState,
+    io::{AssignableDevice, IoList},
 };
 use vtax_model::{
     domain::{Constraints, DomainDevice, FunctionSettings},
     topology::Name,
 };
+use vtax_step::{AssignFunction, DeviceClaim, DeviceClaims, ReturnFunction, VfState};
 use vtax_sys::{netlink::MacAddr, pci::PciAddress};
 
 use crate::{bindings::BoundDevice, error::BindError, plan::REMOVABLE, step::DomainStep};
@@ -33,7 +33,7 @@ struct FunctionSetting {
 impl HostIo {
     pub(crate) fn look(world: &World) -> Result<HostIo, BindError> {
         let list = IoList::new(PciFacts::gather()?, world)?;
-        Ok(HostIo { list, claims: DeviceClaims::of(world) })
+        Ok(HostIo { list, claims: world.device_claims() })
     }
 
     /// Returns the domain's devices at this boot. Each of them is available, or already the domain's.
@@ -57,8 +57,8 @@ impl HostIo {
         name: &str,
     ) -> Result<Option<DomainStep>, BindError> {
         let (name, claims) = (name.to_owned(), self.claims.clone());
-        let step = |claim| DomainStep::ReturnFunction { launch, process, port, name, claims, claim: Box::new(claim) };
-        Ok(self.claims.find(device)?.map(step))
+        let step = |claim| ReturnFunction { launch, process, port, name, claims, claim: Box::new(claim) };
+        Ok(self.claims.find(device)?.map(step).map(DomainStep::ReturnFunction))
     }
 
     /// Returns the steps that take a device for a domain.
@@ -90,7 +90,8 @@ impl HostIo {
         let own = self.claims.find(function.device)?.filter(|claim| claim.owner == *domain);
         let was = own.map_or(VfState { settings, driver }, |claim| claim.was);
         let claim = DeviceClaim { owner: domain.clone(), device: function.device, function_of, was };
-        Ok(DomainStep::AssignFunction { claims: self.claims.clone(), claim: Box::new(claim), set })
+        let claim = Box::new(claim);
+        Ok(DomainStep::AssignFunction(AssignFunction { claims: self.claims.clone(), claim, set }))
     }
 
     /// Returns the intended settings of a virtual function. Only the link of its physical function can apply them.

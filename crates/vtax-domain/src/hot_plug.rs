@@ -6,6 +6,7 @@ use vtax_model::{
     guest::Backend,
     topology::Name,
 };
+use vtax_step::{PlugDevice, PlugNic};
 
 use crate::{
     bound::BoundDomain,
@@ -105,7 +106,7 @@ impl LockedDomains<'_> {
         let mut steps = host.steps(bound.name(), new)?;
         for device in host.functions(bound.name(), new)? {
             let (launch, process, name) = (launch.clone(), process.clone(), new.name.clone());
-            steps.push(DomainStep::PlugDevice { launch, process, port, name, device });
+            steps.push(DomainStep::PlugDevice(PlugDevice { launch, process, port, name, device }));
         }
         self.extend(bound.name(), steps)
     }
@@ -141,7 +142,7 @@ impl LockedDomains<'_> {
         launch.slot = None;
         let uplink = self.uplink(&vnet.switch, configuration)?;
         let mut steps = plan::steps_of(bound.name(), vnet, &nic, configuration, SwitchAbilities::probe(), uplink)?;
-        steps.push(DomainStep::PlugNic { launch: guest, process, port, nic: Box::new(launch) });
+        steps.push(DomainStep::PlugNic(PlugNic { launch: guest, process, port, nic: Box::new(launch) }));
         let effect = self.extend(bound.name(), steps)?;
         if vnet.linkprop == LinkProp::PhysState {
             // A supervisor only checks at its start which NICs follow a carrier.
@@ -154,7 +155,7 @@ impl LockedDomains<'_> {
     /// Runs more steps for a domain, or none of them if one fails.
     pub(crate) fn extend(&self, domain: &Name, steps: Vec<DomainStep>) -> Result<ChangeEffect, BindError> {
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
-        let plugged = journal.execute(steps, &mut self.site()?);
+        let plugged = journal.execute(steps, &mut self.site());
         plugged.map_err(|error| BindError::Build { object: domain.clone(), error: Box::new(error) })?;
         journal.keep()?;
         Ok(ChangeEffect::Now)
@@ -162,7 +163,7 @@ impl LockedDomains<'_> {
 
     pub(crate) fn undo_plugged(&self, domain: &Name, batch: BatchId) -> Result<ChangeEffect, BindError> {
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
-        journal.undo_batch(batch, &mut self.site()?).map_err(Box::new)?;
+        journal.undo_batch(batch, &mut self.site()).map_err(Box::new)?;
         journal.keep()?;
         Ok(ChangeEffect::Now)
     }
@@ -194,18 +195,19 @@ impl LockedDomains<'_> {
             return Ok(ChangeEffect::AtBoot);
         }
         let switch = configuration.switch(&new.switch)?;
-        let mut site = self.site()?;
+        let mut site = self.site();
+        let host = site.own()?;
         if abilities.vlans {
             let vlans = plan::port_vlans(new, switch);
             let uplink = self.uplink(&new.switch, configuration)?;
-            site.set_vlans(&nic.tap, &nic.switch, &vlans, uplink.as_deref())?;
+            host.set_vlans(&nic.tap, &nic.switch, &vlans, uplink.as_deref())?;
         }
         if abilities.guards_addresses {
             // Until its next boot, it has the address that it was started with.
             let macs: Vec<_> = new.macs().chain([was.mac]).collect();
-            site.guard_only(&nic.switch, &nic.tap, &macs)?;
+            host.guard_only(&nic.switch, &nic.tap, &macs)?;
         }
-        site.set_mtu(&nic.tap, new.mtu_on(switch))?;
+        host.set_mtu(&nic.tap, new.mtu_on(switch).get())?;
         let live = VirtualNic { alt_macs: new.alt_macs.clone(), vlans: new.vlans.clone(), ..was.clone() };
         Ok(if live == *new { ChangeEffect::Now } else { ChangeEffect::AtBoot })
     }

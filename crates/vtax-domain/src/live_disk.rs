@@ -7,8 +7,15 @@ use vtax_model::{
 };
 
 use crate::{
-    bindings::BoundDisk, bound::BoundDomain, disk, error::BindError, hot_plug::ChangeEffect, locked::LockedDomains,
-    step::DomainStep, supervisor_process,
+    bindings::BoundDisk,
+    bound::BoundDomain,
+    disk,
+    disk_plug::{PlugDisk, PullDisk},
+    error::BindError,
+    hot_plug::ChangeEffect,
+    locked::LockedDomains,
+    step::DomainStep,
+    supervisor_process,
 };
 
 impl LockedDomains<'_> {
@@ -49,7 +56,7 @@ impl LockedDomains<'_> {
             return Ok(ChangeEffect::AtBoot);
         }
         let has_paths = disk.mpgroup.is_some();
-        let step = DomainStep::PlugDisk { launch, process, disk: Box::new(disk) };
+        let step = DomainStep::PlugDisk(PlugDisk { launch, process, disk: Box::new(disk) });
         self.without_supervisor(bound, has_paths, || self.extend(bound.name(), vec![step]))
     }
 
@@ -75,7 +82,7 @@ impl LockedDomains<'_> {
             return self.without_supervisor(bound, has_paths, || self.undo_plugged(bound.name(), plugged.batch));
         }
         let Some((launch, process)) = bound.running_guest() else { return Ok(ChangeEffect::AtBoot) };
-        let step = DomainStep::PullDisk { launch, process, disk: Box::new(disk.clone()) };
+        let step = DomainStep::PullDisk(PullDisk { launch, process, disk: Box::new(disk.clone()) });
         self.without_supervisor(bound, has_paths, || self.extend(bound.name(), vec![step]))
     }
 }

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 use ipnet::{IpNet, Ipv4Net};
 use vtax_journal::{Journal, JournalError, JournalState, Opened, scan};
+use vtax_step::{LendAddress, StepSite};
 
-use crate::{domains::Domains, error::BindError, host::HostNet, site::DomainSite, step::DomainStep};
+use crate::{domains::Domains, error::BindError, host::HostNet, host_links, step::DomainStep};
 
 const KIND: &str = "loan";
 /// Prefix length of a network of two addresses.
@@ -33,12 +34,12 @@ impl Domains {
     /// Reserves a network of two addresses that neither the host nor anyone in `in_use` has. If `host_link` is a link
     /// of the host, that link gets the first of the two.
     pub fn lend(&self, host_link: Option<&str>, in_use: &[IpNet]) -> Result<LentNet, BindError> {
-        let mut site = self.site()?;
+        let mut site = self.site();
         self.end_abandoned_loans(&mut site)?;
-        let taken: Vec<IpNet> = in_use.iter().copied().chain(site.nets()?).collect();
+        let taken: Vec<IpNet> = in_use.iter().copied().chain(host_links::nets(site.own()?)?).collect();
         for net in candidates(&taken) {
             let Some(mut journal) = self.claim_net(net, &mut site)? else { continue };
-            let steps = host_link.map(|link| DomainStep::LendAddress { link: link.to_owned(), net: near(net) });
+            let steps = host_link.map(|link| lent(link, net));
             if let Err(error) = journal.execute(steps.into_iter().collect(), &mut site) {
                 journal.undo(&mut site).map_err(Box::new)?;
                 let object = "an address for the measurement".to_owned();
@@ -50,7 +51,7 @@ impl Domains {
     }
 
     /// Returns None if a running vtax has it.
-    fn claim_net(&self, net: Ipv4Net, site: &mut DomainSite) -> Result<Option<Journal<DomainStep>>, BindError> {
+    fn claim_net(&self, net: Ipv4Net, site: &mut StepSite) -> Result<Option<Journal<DomainStep>>, BindError> {
         let (folder, id) = (self.loans(), net.network().to_string().replace('.', "-"));
         match Journal::create(&folder, &id, KIND, &net) {
             Err(JournalError::Taken { state: JournalState::Alive, .. }) => Ok(None),
@@ -64,10 +65,10 @@ impl Domains {
 
     /// Removes what killed measurements have left on links of the host.
     pub(crate) fn clean_loans(&self) -> Result<(), BindError> {
-        self.end_abandoned_loans(&mut self.site()?)
+        self.end_abandoned_loans(&mut self.site())
     }
 
-    fn end_abandoned_loans(&self, site: &mut DomainSite) -> Result<(), BindError> {
+    fn end_abandoned_loans(&self, site: &mut StepSite) -> Result<(), BindError> {
         if !self.loans().exists() {
             return Ok(());
         }
@@ -80,12 +81,12 @@ impl Domains {
         Ok(())
     }
 
-    fn end_loan(&self, id: &str, site: &mut DomainSite) -> Result<(), BindError> {
+    fn end_loan(&self, id: &str, site: &mut StepSite) -> Result<(), BindError> {
         match Journal::<DomainStep>::open_any(&self.loans(), id) {
             Ok(Opened::Whole(journal)) => drop(journal.undo(site).map_err(Box::new)?),
             Ok(Opened::Damaged(damaged)) => {
                 if let Ok(network) = id.replace('-', ".").parse() {
-                    site.remove_address(near(Ipv4Net::new(network, PREFIX).expect("a prefix of IPv4")))?;
+                    site.own()?.remove_address(near(Ipv4Net::new(network, PREFIX).expect("a prefix of IPv4")))?;
                 }
                 damaged.set_aside()?;
             }
@@ -110,7 +111,7 @@ impl LentNet {
 
     fn end(&mut self) -> Result<(), BindError> {
         let Some(journal) = self.journal.take() else { return Ok(()) };
-        journal.undo(&mut DomainSite::open(&self.host)?).map_err(Box::new)?;
+        journal.undo(&mut self.host.site()).map_err(Box::new)?;
         Ok(())
     }
 }
@@ -131,6 +132,10 @@ fn candidates(taken: &[IpNet]) -> impl Iterator<Item = Ipv4Net> {
         !taken.iter().any(|other| other.contains(&net) || net.contains(other))
     };
     nets.into_iter().rev().filter(is_free)
+}
+
+fn lent(link: &str, net: Ipv4Net) -> DomainStep {
+    DomainStep::LendAddress(LendAddress { link: link.to_owned(), net: near(net) })
 }
 
 fn near(net: Ipv4Net) -> IpNet {

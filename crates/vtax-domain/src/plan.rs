@@ -16,6 +16,7 @@ use vtax_model::{
     topology::{Name, Shape},
     units::{ByteSize, Mtu},
 };
+use vtax_step::{CreateTap, LimitTap, PortVlanSet};
 use vtax_sys::netlink::MacAddr;
 
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
     capacity::HostCapacity,
     disk,
     error::BindError,
-    step::{DomainStep, PortVlanSet},
+    step::DomainStep,
     switch::{self, SwitchAbilities},
 };
 
@@ -144,7 +145,7 @@ fn served_step(
 ) -> Result<DomainStep, BindError> {
     let switch = configuration.switch(&served.switch)?;
     let vids = configuration.vlans_of(&served.switch, switch);
-    Ok(DomainStep::CreateTap {
+    Ok(DomainStep::CreateTap(CreateTap {
         vnet: served.switch.clone(),
         link: served.tap.clone(),
         switch: served.link.clone(),
@@ -154,7 +155,7 @@ fn served_step(
         macs: Vec::new(),
         uplink: None,
         linkprop: LinkProp::None,
-    })
+    }))
 }
 
 /// Returns the tap of a virtual NIC, and its limit if it has one.
@@ -167,7 +168,7 @@ pub(crate) fn steps_of(
     uplink: Option<String>,
 ) -> Result<Vec<DomainStep>, BindError> {
     let switch = configuration.switch(&vnet.switch)?;
-    let mut steps = vec![DomainStep::CreateTap {
+    let mut steps = vec![DomainStep::CreateTap(CreateTap {
         vnet: vnet.name.clone(),
         link: nic.tap.clone(),
         switch: nic.switch.clone(),
@@ -177,11 +178,12 @@ pub(crate) fn steps_of(
         macs: if abilities.guards_addresses { vnet.macs().collect() } else { Vec::new() },
         uplink,
         linkprop: vnet.linkprop,
-    }];
+    })];
     if let Some(rate) = vnet.maxbw {
         let limit = bucket(&Shape { rate, queue: None }, vnet.mtu_on(switch));
         let through = nic.tap.replacen("vnet", "ifb", 1);
-        steps.push(DomainStep::LimitTap { tap: nic.tap.clone(), through, mark: switch::mark(domain), limit });
+        let step = LimitTap { tap: nic.tap.clone(), through, mark: switch::mark(domain), limit };
+        steps.push(DomainStep::LimitTap(step));
     }
     Ok(steps)
 }

@@ -57,7 +57,7 @@ impl LockedDomains<'_> {
     ) -> Result<(), BindError> {
         // The files of its console and supervisor stay.
         let journal = Journal::<DomainStep>::open(&self.journals(), bindings.domain.as_str())?;
-        journal.undo(&mut self.site()?).map_err(Box::new)?;
+        journal.undo(&mut self.site()).map_err(Box::new)?;
         let Err(error) = self.claim(&bindings, wanted.configuration, launch) else { return Ok(()) };
         match self.find(&bindings.domain)? {
             Some(_) => Err(error),
@@ -68,7 +68,7 @@ impl LockedDomains<'_> {
     fn restart(&self, bindings: &Bindings, launch: Launch) -> Result<(), BindError> {
         let domain = &bindings.domain;
         let mut journal = Journal::<DomainStep>::open(&self.journals(), domain.as_str())?;
-        let mut site = self.site()?;
+        let mut site = self.site();
         let of_qemu = journal.batches().skip(1).filter(|batch| batch.state() != BatchState::Undone);
         for batch in of_qemu.map(|batch| batch.id).collect::<Vec<_>>().into_iter().rev() {
             journal.undo_batch(batch, &mut site).map_err(Box::new)?;

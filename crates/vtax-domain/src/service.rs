@@ -4,6 +4,7 @@ use std::{
     fs::{self, File, TryLockError},
     net::{Ipv4Addr, TcpListener},
     os::unix::process::CommandExt,
+    path::Path,
     process::Stdio,
     thread,
     time::{Duration, Instant},
@@ -83,7 +84,7 @@ impl Domains {
         if !is_needed || self.is_served() {
             return Ok(());
         }
-        let failed = |error| BindError::File { operation: "start", path: "the console service".into(), error };
+        let failed = |error| BindError::file("start", Path::new("the console service"))(error);
         let mut command = self.command(&["vntsd", "--while-bound"]).map_err(failed)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // Ctrl-C in this terminal must not end it.

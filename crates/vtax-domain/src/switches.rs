@@ -6,14 +6,15 @@ use vtax_model::{
     topology::Name,
     units::Mtu,
 };
+use vtax_step::{CreateSwitch, NetStack, PortVlanSet, TakeUplink};
 
 use crate::{
     bindings::Bindings,
     domains::Domains,
     error::BindError,
+    host_links,
     locked::LockedDomains,
-    site::DomainSite,
-    step::{DomainStep, PortVlanSet},
+    step::DomainStep,
     switch::{self, SwitchAbilities},
 };
 
@@ -21,10 +22,10 @@ impl Domains {
     /// Returns how many frames each NIC of a domain has sent from foreign addresses. They were dropped. Empty if this
     /// kernel's switches don't check addresses.
     pub fn dropped(&self, bindings: &Bindings) -> Result<Vec<(Name, u64)>, BindError> {
-        let mut site = self.site()?;
+        let mut site = self.site();
         let mut dropped = Vec::new();
         for nic in &bindings.nics {
-            let of_switch = site.dropped(&nic.switch)?;
+            let of_switch = site.own()?.dropped(&nic.switch)?;
             let own = of_switch.into_iter().find(|(port, _)| port.as_str() == nic.tap);
             dropped.extend(own.map(|(_, dropped)| (nic.vnet.clone(), dropped.frames)));
         }
@@ -65,9 +66,9 @@ impl LockedDomains<'_> {
         let abilities = SwitchAbilities::probe();
         abilities.check(name, configuration)?;
         let link = switch::link_name(name);
-        let mut site = self.site()?;
+        let mut site = self.site();
         let is_ours = self.switches().join(format!("{name}.journal")).exists();
-        match site.link(&link)? {
+        match site.own()?.link(&link)? {
             Some(_) if is_ours => return Ok(()),
             Some(_) => return Err(BindError::LinkName { link }),
             // Another process has removed it.
@@ -77,18 +78,19 @@ impl LockedDomains<'_> {
         let own = PortVlanSet { pvid: wanted.pvid, vids: wanted.vids.clone() };
         let outside =
             PortVlanSet { pvid: wanted.default_vlan, vids: own.vids.iter().copied().chain([own.pvid]).collect() };
-        let mut steps = vec![DomainStep::CreateSwitch {
+        let mut steps = vec![DomainStep::CreateSwitch(CreateSwitch {
             link: link.clone(),
             mac: wanted.mac,
             mtu: wanted.mtu,
             mark: switch::mark(name),
             vlans: abilities.vlans.then_some(own),
             guards_addresses: abilities.guards_addresses,
-        }];
+        })];
         if let Some(uplink) = wanted.host_link() {
-            let was_up = site.check_uplink(uplink, wanted.mtu)?;
+            let was_up = host_links::check_uplink(site.own()?, uplink, wanted.mtu)?;
             let vlans = abilities.vlans.then_some(outside);
-            steps.push(DomainStep::TakeUplink { link: uplink.to_owned(), switch: link, was_up, vlans });
+            let taken = TakeUplink { link: uplink.to_owned(), switch: link, was_up, vlans };
+            steps.push(DomainStep::TakeUplink(taken));
         }
         let mut journal = Journal::<DomainStep>::create(&self.switches(), name.as_str(), "switch", wanted)?;
         if let Err(error) = journal.execute(steps, &mut site) {
@@ -115,10 +117,10 @@ impl LockedDomains<'_> {
         }
         match Journal::<DomainStep>::open_any(&self.switches(), name.as_str()) {
             Ok(Opened::Whole(journal)) => {
-                journal.undo(&mut self.site()?).map(drop).map_err(|errors| Box::new(errors).into())
+                journal.undo(&mut self.site()).map(drop).map_err(|errors| Box::new(errors).into())
             }
             Ok(Opened::Damaged(damaged)) => {
-                self.site()?.remove_marked(name)?;
+                host_links::remove_marked(self.site().own()?, name)?;
                 damaged.set_aside()?;
                 Ok(())
             }
@@ -131,8 +133,8 @@ impl LockedDomains<'_> {
     fn change_switch(&self, name: &Name, was: &Switch, configuration: &Configuration) -> Result<(), BindError> {
         let wanted = configuration.switch(name)?;
         let link = switch::link_name(name);
-        let mut site = self.site()?;
-        if site.link(&link)?.is_none() {
+        let mut site = self.site();
+        if site.own()?.link(&link)?.is_none() {
             return self.realize(name, configuration);
         }
         let same = |one: &Switch, other: &Switch| Switch { mtu: one.mtu, ..other.clone() } == *one;
@@ -147,22 +149,22 @@ impl LockedDomains<'_> {
             return self.realize(name, configuration);
         }
         if let Some(uplink) = wanted.host_link() {
-            site.check_mtu(uplink, wanted.mtu)?;
+            host_links::check_mtu(site.own()?, uplink, wanted.mtu)?;
         }
-        self.set_mtus(name, configuration, &mut site)
+        self.set_mtus(name, configuration, site.own()?)
     }
 
     /// Changes the MTU of a switch: on the host side of its vnets immediately, in the domains at their next boot.
-    fn set_mtus(&self, name: &Name, configuration: &Configuration, site: &mut DomainSite) -> Result<(), BindError> {
+    fn set_mtus(&self, name: &Name, configuration: &Configuration, host: &mut NetStack) -> Result<(), BindError> {
         let wanted = configuration.switch(name)?;
         let link = switch::link_name(name);
         for bound in self.bound()? {
             for nic in bound.bindings.nics.iter().filter(|nic| nic.switch == link) {
                 let vnet = configuration.vnet(bound.name(), &nic.vnet).ok();
                 let mtu: Mtu = vnet.map_or(wanted.mtu, |vnet| vnet.mtu_on(wanted));
-                site.set_mtu(&nic.tap, mtu)?;
+                host.set_mtu(&nic.tap, mtu.get())?;
             }
         }
-        site.set_mtu(&link, wanted.mtu)
+        Ok(host.set_mtu(&link, wanted.mtu.get())?)
     }
 }

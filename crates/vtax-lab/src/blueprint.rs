@@ -15,8 +15,7 @@ use vtax_model::{
     topology::{Name, Shape},
     units::Mtu,
 };
-
-use crate::place::Place;
+use vtax_step::Place;
 
 /// Components of a lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

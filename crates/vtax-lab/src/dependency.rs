@@ -77,7 +77,7 @@ pub struct GuestTies {
 /// The ties of each guest that a plan starts, in that order.
 pub fn of_plan(plan: &Plan) -> Vec<GuestTies> {
     let started = plan.steps.iter().filter_map(|step| match step {
-        LabStep::StartGuest { launch, .. } => Some(launch),
+        LabStep::StartGuest(start) => Some(&start.launch),
         _ => None,
     });
     let ties = |launch| Ties::of(launch, &plan.blueprint, &plan.steps);
@@ -123,7 +123,7 @@ fn service<'a>(
         Attach::SrIov(_) => {
             let physical = stack.last()?;
             let device = steps.into_iter().find_map(|step| match step {
-                LabStep::TakeNic { device, at, .. } if at == physical => Some(*device),
+                LabStep::TakeNic(step) if step.at == *physical => Some(step.device),
                 _ => None,
             });
             Some(Dependency::PhysicalFunction { host: physical.namespace.clone(), device: device? })

@@ -3,32 +3,24 @@
 use std::{fmt, io, path::PathBuf};
 
 use ipnet::Ipv4Net;
-use vtax_change::pci::PciChangeError;
 use vtax_guest::GuestError;
 use vtax_journal::{ExecuteError, JournalError, JournalState, StepCause, UndoErrors};
 use vtax_model::topology::Name;
-use vtax_sys::{SysError, pci::PciAddress, record::RecordError};
-
-use crate::place::Place;
+use vtax_step::{Place, StepError};
+use vtax_sys::{SysError, record::RecordError};
 
 /// Reason why something could not be done with a lab.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum LabError {
-    #[error("{object}: {error}")]
-    #[diagnostic(forward(error))]
-    Kernel { object: String, error: Box<SysError> },
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Guest(Box<GuestError>),
+    Step(#[from] StepError),
     #[error("lab `{lab}` has no running guest `{guest}`; list its guests: vtax lab list")]
     #[diagnostic(code("no-such-guest"))]
     NoGuest { lab: Name, guest: Name },
     #[error("`{name}` is {what}, not a lab; list labs: vtax lab list")]
     #[diagnostic(code("no-such-lab"))]
     NoLab { name: Name, what: &'static str },
-    #[error("cannot {operation} {path}: {error}")]
-    #[diagnostic(code("file"))]
-    File { operation: &'static str, path: PathBuf, error: io::Error },
     #[error("{}{}", .0, remedy_for(.0))]
     #[diagnostic(forward(0))]
     Journal(#[from] JournalError),
@@ -38,9 +30,6 @@ pub enum LabError {
     #[error("lab {0}")]
     #[diagnostic(transparent)]
     Remove(Box<UndoErrors<LabError>>),
-    #[error("`{name}` was not built: interrupted by the user")]
-    #[diagnostic(code("stopped"))]
-    Stopped { name: Name },
     #[error("`{namespace}` is still used by {}; stop them first", .holders.join(", "))]
     #[diagnostic(code("namespace-in-use"))]
     Occupied { namespace: Name, holders: Vec<String> },
@@ -53,12 +42,6 @@ pub enum LabError {
     #[error("lab `{lab}`: link {place} {why}; take the lab down and up again")]
     #[diagnostic(code("link-changed"))]
     Link { lab: Name, place: Place, why: &'static str },
-    #[error(transparent)]
-    #[diagnostic(transparent)]
-    Device(#[from] PciChangeError),
-    #[error("{device} belongs to domain {owner}; remove it there first (vtax ldm rm-io)")]
-    #[diagnostic(code("device-taken"))]
-    Claimed { device: PciAddress, owner: Name },
     #[error("lab `{lab}`: link {place} has no queue that counts losses; set a rate on its wire")]
     #[diagnostic(code("loss-not-counted"))]
     Uncounted { lab: Name, place: Place },
@@ -68,9 +51,6 @@ pub enum LabError {
     #[error("lab `{lab}` is {state}: {remedy}")]
     #[diagnostic(code("lab-abandoned"))]
     State { lab: Name, state: JournalState, remedy: &'static str },
-    #[error("`{namespace}` of lab `{lab}` no longer exists or was replaced; take the lab down and up again")]
-    #[diagnostic(code("namespace-replaced"))]
-    Replaced { lab: Name, namespace: Name },
     #[error(
         "{path} is among the namespaces of lab `{lab}` but lacks the lab's mark: another program made it; it was left \
          as it is, remove it by hand"
@@ -80,9 +60,6 @@ pub enum LabError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Record(#[from] RecordError),
-    #[error("{path}: {why}; restore the device by hand as the file says, remove the file, then clean again")]
-    #[diagnostic(code("damaged-journal"))]
-    DeviceMark { path: PathBuf, why: String },
     #[error("lab `{lab}` was not completely removed: {}", .errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     #[diagnostic(code("not-undone"))]
     Unswept { lab: Name, errors: Vec<LabError> },
@@ -104,7 +81,7 @@ impl LabError {
     /// Returns whether a guest's QEMU crashed while the lab was built: see [`GuestError::is_crash`].
     pub fn is_crash(&self) -> bool {
         match self {
-            LabError::Guest(error) => error.is_crash(),
+            LabError::Step(StepError::Guest(error)) => error.is_crash(),
             LabError::Build { error, .. } => matches!(&error.cause, StepCause::Apply(error) if error.is_crash()),
             _ => false,
         }
@@ -112,7 +89,7 @@ impl LabError {
 
     /// Error of the kernel about an object.
     pub(crate) fn kernel(object: impl fmt::Display) -> impl Fn(SysError) -> LabError {
-        move |error| LabError::Kernel { object: object.to_string(), error: Box::new(error) }
+        move |error| StepError::kernel(&object)(error).into()
     }
 
     pub(crate) fn link(lab: &Name, place: &Place, why: &'static str) -> LabError {
@@ -120,8 +97,8 @@ impl LabError {
     }
 
     pub(crate) fn file(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> LabError {
-        let path = path.into();
-        move |error| LabError::File { operation, path, error }
+        let wrong = StepError::file(operation, path);
+        move |error| wrong(error).into()
     }
 }
 
@@ -135,6 +112,6 @@ fn remedy_for(error: &JournalError) -> &'static str {
 
 impl From<GuestError> for LabError {
     fn from(error: GuestError) -> LabError {
-        LabError::Guest(Box::new(error))
+        StepError::from(error).into()
     }
 }

@@ -17,7 +17,6 @@ use vtax_sys::pci::PciAddress;
 pub use disks::{DiskBackendFacts, DiskFacts};
 pub(crate) use disks::{drivers_of_guest, tried};
 pub use guests::{GuestFacts, QemuFacts, SystemFacts};
-pub(crate) use pci::VFIO;
 pub use pci::{Netdev, NoDevice, PciDevice, PciFacts};
 
 /// Facts about this machine. They are data, so that every plan can be tested anywhere.

@@ -2,7 +2,6 @@
 //! virtual functions, each with the domain that has it.
 
 mod assign;
-pub(crate) mod claims;
 mod functions;
 mod owners;
 #[cfg(test)]
@@ -18,7 +17,6 @@ use self::owners::Owners;
 pub use self::owners::PRIMARY;
 pub use self::{
     assign::{AssignError, AssignableDevice},
-    claims::{DeviceClaim, DeviceClaims},
     functions::{NewVfs, Removal, VfError, VfPlan},
 };
 use crate::{

@@ -8,6 +8,7 @@ use std::{
 
 use vtax_guest::process::Qemu;
 use vtax_model::{options::CongestionControl, run::Hop, topology::Name, units::Mtu};
+use vtax_step::{Place, mark_process};
 use vtax_sys::{netlink::QdiscStats, netns::Outlive};
 
 use crate::{
@@ -16,9 +17,8 @@ use crate::{
     holding::Holding,
     live_holding::LiveHolding,
     path,
-    place::Place,
     plan::Plan,
-    processes, verify,
+    verify,
     world::{Lifetime, World},
 };
 
@@ -96,19 +96,19 @@ impl Lab {
     /// doesn't.
     pub fn check_links(&self, from: &LabEndpoint, to: &LabEndpoint) -> Result<(), LabError> {
         let places = self.blueprint.path(from, to).unwrap_or_default();
-        verify::carriers(&mut self.held.site(), &self.blueprint, &places)
+        verify::carriers(self.held.site().parts(), &self.blueprint, &places)
     }
 
     /// The links from one endpoint to the other, as they are now.
     pub fn path(&self, from: &LabEndpoint, to: &LabEndpoint) -> Result<Vec<Hop>, LabError> {
-        path::hops(&mut self.held.site(), &self.blueprint, from, to)
+        path::hops(self.held.site().parts(), &self.blueprint, from, to)
     }
 
     /// Gives the wires this MTU and every other link of the lab the MTU that follows from it, and reads all of them
     /// back. It is an error if a link has another MTU afterwards, or if a guest doesn't run any more.
     pub fn set_mtu(&self, mtu: Mtu) -> Result<(), LabError> {
         self.check_guests()?;
-        let set = verify::set_mtu(&mut self.held.site(), &self.blueprint, mtu);
+        let set = verify::set_mtu(self.held.site().parts(), &self.blueprint, mtu);
         // A tap has no carrier after its guest has ended. The end of the guest is the better message.
         set.or_else(|error| self.check_guests().and(Err(error)))
     }
@@ -129,7 +129,8 @@ impl Lab {
     /// Returns the packets passed and dropped by a link's root qdisc since the lab is up: at a limited wire's end (see
     /// [`LabEndpoint::wire_end`]) every lost packet. It is an error if no qdisc counts, as on a link without a rate.
     pub fn qdisc_drops(&self, link: &Place) -> Result<QdiscStats, LabError> {
-        let qdisc = self.held.site().qdisc(link)?.filter(|qdisc| qdisc.kind != "noqueue");
+        let qdisc =
+            self.held.site().parts().at(link)?.qdisc(link.link.as_str())?.filter(|qdisc| qdisc.kind != "noqueue");
         let (lab, place) = (self.blueprint.lab.clone(), link.clone());
         qdisc.map(|qdisc| qdisc.stats).ok_or(LabError::Uncounted { lab, place })
     }
@@ -139,23 +140,23 @@ impl Lab {
     /// The kernel kills the program when the *thread* that calls this ends. So call it from a thread that
     /// lives as long as the program should. Whatever the program starts ends with the lab.
     pub fn spawn(&self, endpoint: &LabEndpoint, mut command: Command) -> Result<Child, LabError> {
-        processes::mark_process(&mut command, &self.blueprint.lab);
-        let namespace = self.held.site().namespace(&endpoint.namespace)?;
+        mark_process(&mut command, &self.blueprint.lab);
+        let namespace = self.held.site().parts().namespace(&endpoint.namespace)?;
         namespace.spawn(command, Outlive::No).map_err(LabError::kernel(&endpoint.name))
     }
 
     /// Path of the endpoint's pinned namespace while the lab is up.
     pub fn namespace_path(&self, endpoint: &LabEndpoint) -> PathBuf {
-        self.held.site().pin(&endpoint.namespace)
+        self.held.site().parts().pin(&endpoint.namespace)
     }
 
     /// Replaces this process by a program in the endpoint's namespace. If it returns, that failed: end the process.
     pub fn exec(&self, endpoint: &LabEndpoint, mut command: Command) -> LabError {
-        processes::mark_process(&mut command, &self.blueprint.lab);
-        let namespace = self.held.site().namespace(&endpoint.namespace);
+        mark_process(&mut command, &self.blueprint.lab);
+        let namespace = self.held.site().parts().namespace(&endpoint.namespace);
         match namespace {
             Ok(namespace) => LabError::kernel(&endpoint.name)(namespace.exec(command)),
-            Err(error) => error,
+            Err(error) => error.into(),
         }
     }
 }

@@ -39,7 +39,6 @@ mod live_holding;
 mod mark;
 mod nic;
 mod path;
-pub mod place;
 pub mod plan;
 mod processes;
 pub mod run_files;
@@ -62,8 +61,7 @@ pub use inventory::{
 pub use lab::Lab;
 pub use live_holding::LiveHolding;
 pub use nic::{availability, guest_availability, no_cable};
-pub use place::Place;
 pub use plan::{NicError, Plan, PlanError, disk_availability, plan};
-pub use processes::mark_process;
 pub use survey::GuestNeeds;
+pub use vtax_step::Place;
 pub use world::{Lifetime, World};

@@ -1,17 +1,16 @@
 //! The links between two endpoints, as the kernel reports them. They identify the path, and every result has them.
 
 use vtax_model::run::Hop;
+use vtax_step::{Place, StepSite};
 
 use crate::{
     blueprint::{Blueprint, LabEndpoint},
     error::LabError,
-    place::Place,
-    site::Site,
 };
 
 /// Asks the kernel for every link from one endpoint to the other.
 pub(crate) fn hops(
-    site: &mut Site,
+    site: &mut StepSite,
     blueprint: &Blueprint,
     from: &LabEndpoint,
     to: &LabEndpoint,
@@ -23,8 +22,8 @@ pub(crate) fn hops(
     ours.map(|place| hop(site, blueprint, place)).collect()
 }
 
-fn hop(site: &mut Site, blueprint: &Blueprint, place: Place) -> Result<Hop, LabError> {
-    let links = site.links(&place.namespace)?;
+fn hop(site: &mut StepSite, blueprint: &Blueprint, place: Place) -> Result<Hop, LabError> {
+    let links = site.at(&place)?.links()?;
     let gone = || LabError::link(&blueprint.lab, &place, "is gone");
     let link = links.into_iter().find(|link| link.name.as_str() == place.link.as_str()).ok_or_else(gone)?;
     Ok(Hop {
@@ -35,6 +34,6 @@ fn hop(site: &mut Site, blueprint: &Blueprint, place: Place) -> Result<Hop, LabE
         qdisc: link.qdisc.unwrap_or_default().into(),
         tx_queues: link.tx_queues.unwrap_or_default(),
         rx_queues: link.rx_queues.unwrap_or_default(),
-        nic: site.nic(&place)?,
+        nic: site.at(&place)?.nic(place.link.as_str())?,
     })
 }

@@ -22,6 +22,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use vtax_model::topology::Topology;
+use vtax_step::StartGuest;
 
 use self::draft::Draft;
 use crate::{blueprint::Blueprint, facts::Facts, script::PlanScript, step::LabStep};
@@ -50,7 +51,7 @@ impl fmt::Display for Plan {
         let width = self.steps.len().to_string().len();
         for (step, number) in self.steps.iter().zip(1..) {
             writeln!(f, "{number:>width$}  {step}")?;
-            if let LabStep::StartGuest { launch, .. } = step {
+            if let LabStep::StartGuest(StartGuest { launch, .. }) = step {
                 write!(f, "{}", SeedText(launch))?;
             }
         }

@@ -3,27 +3,20 @@
 //! A process is the lab's if it is in a namespace that the lab's journal names *and* has the lab's mark in its
 //! environment. Every program that is started through the lab gets the mark, and hands it on to its children.
 
-use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, process::Command, time::Duration};
+use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, time::Duration};
 
 use vtax_model::topology::Name;
+use vtax_step::PROCESS_MARK;
 use vtax_sys::{
     SysError,
     netns::{NetNs, NsId},
     process::{Pid, ProcessId, kill_all},
 };
 
-/// The variable that marks the processes of a lab; its value is the lab's name.
-pub(crate) const MARK: &str = "VTAX_LAB";
-
 /// A killed process ends within this time, unless the kernel holds it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A process may fork during the search, so the search is repeated.
 const ROUNDS: usize = 3;
-
-/// Marks a program that is about to be started in a lab.
-pub fn mark_process(command: &mut Command, lab: &Name) {
-    command.env(MARK, lab.as_str());
-}
 
 /// Namespaces with processes, found by one pass over all: a thousand zones must not take a thousand passes.
 #[derive(Debug)]
@@ -62,7 +55,7 @@ pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<String>, SysErr
 }
 
 fn is_marked(pid: Pid, lab: &Name) -> bool {
-    let wanted = format!("{MARK}={lab}");
+    let wanted = format!("{PROCESS_MARK}={lab}");
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
 }

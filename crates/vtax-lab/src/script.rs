@@ -9,13 +9,13 @@ use ipnet::Ipv4Net;
 use vtax_change::pci::LinkState;
 use vtax_guest::LinkName;
 use vtax_model::{method::IoMethod, topology::Name, units::Mtu};
+use vtax_step::{AddAddress, AddRoute, CreateLink, EnableLink, LinkRecipe, Place, SetSysctl, TakeNic};
 use vtax_sys::pci::PciAddress;
 
 use crate::{
     blueprint::{Blueprint, PlannedLink},
     mark::mark,
-    place::Place,
-    step::{LabStep, LinkRecipe},
+    step::LabStep,
 };
 
 /// Steps and blueprint of a lab. What adds a link adds the step that makes it too.
@@ -59,33 +59,34 @@ impl PlanScript {
         if let LinkRecipe::Veth { peer } = &kind {
             self.plan_link(peer, (&kind).into(), 0, object);
         }
-        self.steps.push(LabStep::CreateLink { at: at.clone(), kind, mtu });
+        self.steps.push(LabStep::CreateLink(CreateLink { at: at.clone(), kind, mtu }));
     }
 
     /// The link of a NIC or of a virtual function.
     pub(crate) fn take_nic(&mut self, device: PciAddress, at: &Place, was: Option<LinkState>, object: &Name) {
         self.plan_link(at, PlannedLink::NIC, 0, object);
-        self.steps.push(LabStep::TakeNic { device, at: at.clone(), mtu: self.blueprint.mtu, was });
+        self.steps.push(LabStep::TakeNic(TakeNic { device, at: at.clone(), mtu: self.blueprint.mtu, was }));
     }
 
     pub(crate) fn enable(&mut self, at: &Place, bridge: Option<&LinkName>, object: &Name) {
         let mark = mark(&self.blueprint.lab, object);
-        self.steps.push(LabStep::EnableLink { at: at.clone(), bridge: bridge.cloned(), mark });
+        self.steps.push(LabStep::EnableLink(EnableLink { at: at.clone(), bridge: bridge.cloned(), mark }));
     }
 
     pub(crate) fn address(&mut self, at: &Place, address: Ipv4Net) {
-        self.steps.push(LabStep::AddAddress { at: at.clone(), address });
+        self.steps.push(LabStep::AddAddress(AddAddress { at: at.clone(), address }));
     }
 
     pub(crate) fn default_route(&mut self, namespace: &Name, via: Ipv4Addr) {
-        self.steps.push(LabStep::AddRoute { namespace: namespace.clone(), to: Ipv4Net::default(), via });
+        let route = AddRoute { namespace: namespace.clone(), to: Ipv4Net::default(), via };
+        self.steps.push(LabStep::AddRoute(route));
     }
 
     /// Sets it once for each namespace, even if several zones need it.
     pub(crate) fn sysctl(&mut self, namespace: &Name, key: &'static str, value: &str) {
         if self.sysctls.insert((namespace.clone(), key)) {
             let (namespace, value) = (namespace.clone(), value.to_owned());
-            self.steps.push(LabStep::SetSysctl { namespace, key: key.to_owned(), value });
+            self.steps.push(LabStep::SetSysctl(SetSysctl { namespace, key: key.to_owned(), value }));
         }
     }
 

@@ -20,6 +20,7 @@ use vtax_model::{
     topology::Name,
     units::ByteSize,
 };
+use vtax_step::StartGuest;
 
 use crate::{
     error::LabError,
@@ -143,8 +144,8 @@ fn launch(spec: &ServerSpec, engine: GuestEngine, directory: PathBuf) -> Launch 
 fn steps(launch: Launch) -> Vec<LabStep> {
     let host = name(HOST);
     let namespace = LabStep::CreateNamespace { namespace: host.clone() };
-    let start = LabStep::StartGuest { host, launch: Box::new(launch), pins: GuestPins::default() };
-    vec![namespace, start]
+    let start = StartGuest { host: Some(host), launch: Box::new(launch), pins: GuestPins::default() };
+    vec![namespace, LabStep::StartGuest(start)]
 }
 
 fn name(text: &str) -> Name {
@@ -213,11 +214,12 @@ mod tests {
         let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
         let qemu = facts().qemu.expect("there is one");
         let steps = steps(launch(&spec, qemu.engine(with_initramfs(boot, "/server".into())), "/run/g".into()));
-        let [LabStep::CreateNamespace { namespace }, start @ LabStep::StartGuest { host, launch, .. }] = &steps[..]
-        else {
+        let [LabStep::CreateNamespace { namespace }, LabStep::StartGuest(start)] = &steps[..] else {
             panic!("{steps:?}")
         };
-        assert_eq!((namespace, launch.server, launch.vcpus), (host, Some(spec), spec.cpus));
-        assert!(start.to_string().ends_with(" 10</k 11</server"), "{start}");
+        let launch = &start.launch;
+        assert_eq!((Some(namespace), launch.server, launch.vcpus), (start.host.as_ref(), Some(spec), spec.cpus));
+        let text = steps[1].to_string();
+        assert!(text.ends_with(" 10</k 11</server"), "{text}");
     }
 }

@@ -9,14 +9,13 @@ use std::{
 };
 
 use vtax_model::{topology::Name, units::Mtu};
+use vtax_step::{LimitRate, PartStep, Place, StepSite};
 use vtax_sys::netlink::Link;
 
 use crate::{
     blueprint::{Blueprint, PlannedLink},
     error::LabError,
     limit::bucket,
-    place::Place,
-    site::Site,
 };
 
 /// A kernel thread (`linkwatch`) handles carrier changes, at most a second late.
@@ -26,7 +25,7 @@ const PATIENCE_WITH_NICS: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Waits until every link carries packets, and checks its mark and its MTU.
-pub(crate) fn await_all(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
+pub(crate) fn await_all(site: &mut StepSite, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
     let nics = blueprint.links.iter().any(|planned| planned.kind == PlannedLink::NIC);
     let deadline = Instant::now() + if nics { PATIENCE_WITH_NICS } else { PATIENCE };
     loop {
@@ -40,7 +39,7 @@ pub(crate) fn await_all(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Res
 }
 
 /// Checks that these links carry packets, whatever their MTU is now.
-pub(crate) fn carriers(site: &mut Site, blueprint: &Blueprint, places: &[Place]) -> Result<(), LabError> {
+pub(crate) fn carriers(site: &mut StepSite, blueprint: &Blueprint, places: &[Place]) -> Result<(), LabError> {
     let found = Found::look(site, blueprint)?;
     let mut passed = blueprint.links.iter().filter(|planned| places.contains(&planned.place));
     passed.try_for_each(|planned| found.carries(planned, blueprint).map(|_| ()))
@@ -51,7 +50,7 @@ pub(crate) fn carriers(site: &mut Site, blueprint: &Blueprint, places: &[Place])
 /// A link can't have a larger MTU than the link that it stands on. So a larger MTU is set from the wires
 /// upwards, and a smaller one from the zones downwards. The kernel makes some of the changes automatically: a
 /// bridge takes the least MTU of its ports, and a macvlan shrinks with its wire. That does no harm.
-pub(crate) fn set_mtu(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
+pub(crate) fn set_mtu(site: &mut StepSite, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
     let found = Found::look(site, blueprint)?;
     let now = |planned: &PlannedLink| found.get(&planned.place).map_or(0, |link| link.mtu);
     // A link's limit must let its largest packet through at any moment.
@@ -60,10 +59,10 @@ pub(crate) fn set_mtu(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Resul
         limit_rates(site, blueprint, mtu)?;
     }
     for planned in blueprint.links.iter().filter(|planned| now(planned) < planned.mtu(mtu)) {
-        site.set_mtu(&planned.place, planned.mtu(mtu))?;
+        site.at(&planned.place)?.set_mtu(planned.place.link.as_str(), planned.mtu(mtu))?;
     }
     for planned in blueprint.links.iter().rev().filter(|planned| now(planned) > planned.mtu(mtu)) {
-        site.set_mtu(&planned.place, planned.mtu(mtu))?;
+        site.at(&planned.place)?.set_mtu(planned.place.link.as_str(), planned.mtu(mtu))?;
     }
     if !grows {
         limit_rates(site, blueprint, mtu)?;
@@ -72,13 +71,14 @@ pub(crate) fn set_mtu(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Resul
 }
 
 /// Gives the wires with a rate the burst and the queue that follow from this MTU.
-fn limit_rates(site: &mut Site, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
+fn limit_rates(site: &mut StepSite, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
     for wire in &blueprint.wires {
         let Some(shape) = &wire.shape else { continue };
         let limit = bucket(shape, mtu);
         for end in &wire.ends {
-            site.limit_rate(end, limit)?;
-            site.has_limit(end, limit)?;
+            let step = LimitRate { at: end.clone(), limit };
+            step.apply(site)?;
+            step.read_back(site)?;
         }
     }
     Ok(())
@@ -95,11 +95,11 @@ struct Found {
 }
 
 impl Found {
-    fn look(site: &mut Site, blueprint: &Blueprint) -> Result<Found, LabError> {
+    fn look(site: &mut StepSite, blueprint: &Blueprint) -> Result<Found, LabError> {
         let mut links = HashMap::new();
         for namespace in blueprint.links.iter().map(|planned| &planned.place.namespace) {
             if !links.contains_key(namespace) {
-                let mut here = site.links(namespace)?;
+                let mut here = site.stack(Some(namespace))?.links()?;
                 here.sort_by(|a, b| a.name.cmp(&b.name));
                 links.insert(namespace.clone(), here);
             }

@@ -12,16 +12,10 @@
 mod keeper;
 mod run_directory;
 
-use std::{
-    fs,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{fs, path::PathBuf};
 
 use vtax_model::topology::Name;
+use vtax_step::{DeviceClaims, StopFlag};
 use vtax_sys::{process::ProcessId, userns};
 
 pub(crate) use keeper::lives;
@@ -43,21 +37,8 @@ pub enum Lifetime {
 pub struct World {
     run: PathBuf,
     keeper: Option<ProcessId>,
-    stopped: BuildingStopped,
-}
-
-/// Flag that stops building in a world. All clones of the world share it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct BuildingStopped(Arc<AtomicBool>);
-
-impl BuildingStopped {
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
+    /// Flag that stops building in this world.
+    stopped: StopFlag,
 }
 
 impl World {
@@ -91,10 +72,10 @@ impl World {
     }
 
     fn of(run: PathBuf, keeper: Option<ProcessId>) -> World {
-        World { run, keeper, stopped: BuildingStopped::default() }
+        World { run, keeper, stopped: StopFlag::default() }
     }
 
-    pub(crate) fn stopped(&self) -> &BuildingStopped {
+    pub(crate) fn stopped(&self) -> &StopFlag {
         &self.stopped
     }
 
@@ -117,6 +98,11 @@ impl World {
     /// A custom directory next to those of labs. It need not exist.
     pub fn folder(&self, name: &str) -> PathBuf {
         self.run.join(name)
+    }
+
+    /// The devices that domains of this machine have.
+    pub fn device_claims(&self) -> DeviceClaims {
+        DeviceClaims::below(self.folder("devices"))
     }
 
     /// The names of all directories next to those of labs.

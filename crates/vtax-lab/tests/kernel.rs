@@ -33,6 +33,7 @@ use vtax_model::{
     topology::{Name, Shape, Topology},
     units::{ByteSize, Mtu},
 };
+use vtax_step::SetSysctl;
 use vtax_sys::{
     netns::{NetNs, Outlive},
     sock::set_dont_fragment,
@@ -279,9 +280,10 @@ fn a_failure_at_any_step_leaves_nothing() {
     let topology = all_methods(&world, "failing");
     let facts = Facts::gather(&world).expect("facts");
     let good = plan(&topology, &facts).expect("a possible lab");
+    let wrong = SetSysctl { namespace: name("sut"), key: "net.no_such".into(), value: "1".into() };
     for at in 2..good.steps.len() {
         let mut steps = good.steps.clone();
-        steps.insert(at, LabStep::SetSysctl { namespace: name("sut"), key: "net.no_such".into(), value: "1".into() });
+        steps.insert(at, LabStep::SetSysctl(wrong.clone()));
         let error = build(&world, &good, steps);
         assert!(
             error.contains(&format!("lab `failing` could not be built: {}", "sysctl of sut: net.no_such = 1")),

@@ -4,10 +4,9 @@ use vtax_model::{
     method::{DomainKind, IoMethod},
     units::Mtu,
 };
+use vtax_step::Place;
 
 use super::{Blueprint, LabEndpoint};
-use crate::place::Place;
-
 impl Blueprint {
     /// The links between two endpoints as a packet passes them: empty in one network stack, none without a wire.
     pub fn path(&self, from: &LabEndpoint, to: &LabEndpoint) -> Option<Vec<Place>> {

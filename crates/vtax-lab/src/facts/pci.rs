@@ -4,14 +4,13 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use vtax_change::pci::{DriverState, LinkState};
 use vtax_model::{method::Unsupported, vf::driver_of_functions};
+use vtax_step::VFIO;
 use vtax_sys::{
     netlink::{InterfaceAddress, Link, MacAddr, Vf},
     pci::{PciAddress, Sriov},
 };
-
-/// The driver that hands devices to programs, such as QEMU.
-pub(crate) const VFIO: &str = "vfio-pci";
 
 /// The PCI devices of this machine without its bridges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,5 +238,22 @@ fn named(nics: &[String]) -> String {
     match nics {
         [] => "it has no PCI NIC".to_owned(),
         nics => format!("name one of {} (see `vtax io list`)", nics.join(", ")),
+    }
+}
+
+impl From<&PciDevice> for DriverState {
+    fn from(device: &PciDevice) -> DriverState {
+        DriverState {
+            driver: device.driver.clone(),
+            driver_override: device.driver_override.clone(),
+            link: device.netdev.as_ref().map(LinkState::from),
+            has_disk: false,
+        }
+    }
+}
+
+impl From<&Netdev> for LinkState {
+    fn from(netdev: &Netdev) -> LinkState {
+        LinkState { name: netdev.name.clone(), mtu: netdev.mtu, up: netdev.up, mac: netdev.mac }
     }
 }

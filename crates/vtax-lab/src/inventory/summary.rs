@@ -7,11 +7,11 @@ use serde::{Serialize, Serializer};
 use vtax_guest::{launch::Launch, process::Qemu, threads::GuestPins};
 use vtax_journal::{JournalError, JournalState, Owner, Record, Snapshot};
 use vtax_model::{guest::Accelerator, server::ServerSpec, topology::Name, units::ByteSize};
+use vtax_step::{StartGuest, StepReceipt};
 
 use crate::{
     dependency::Ties,
     holding::{Holding, HoldingRecord, MadeFiles, MadeVfs},
-    site::Receipt,
     step::LabStep,
 };
 
@@ -222,15 +222,15 @@ fn steps(records: &[Record<LabStep>]) -> impl Iterator<Item = &LabStep> {
 
 fn guests(records: &[Record<LabStep>], ties: impl Fn(&Launch) -> Ties) -> impl Iterator<Item = GuestSummary> {
     records.iter().filter_map(move |record| {
-        let LabStep::StartGuest { host, launch, pins } = &record.step else { return None };
+        let LabStep::StartGuest(StartGuest { host: Some(host), launch, pins }) = &record.step else { return None };
         let receipt = record.progress.receipt();
         Some(GuestSummary::of(host, launch, pins, receipt, ties(launch)))
     })
 }
 
 impl GuestSummary {
-    fn of(host: &Name, launch: &Launch, pins: &GuestPins, receipt: Option<&Receipt>, ties: Ties) -> GuestSummary {
-        let process = receipt.and_then(Receipt::process);
+    fn of(host: &Name, launch: &Launch, pins: &GuestPins, receipt: Option<&StepReceipt>, ties: Ties) -> GuestSummary {
+        let process = receipt.and_then(StepReceipt::process);
         let qemu = process.map(|process| Qemu::attach(launch.clone(), process)).filter(Qemu::is_alive);
         let state = match (process, &qemu) {
             (_, Some(_)) => GuestState::Running,

@@ -1,9 +1,10 @@
 //! Devices that a logical domain can own, and what it gets with each.
 
 use vtax_model::{domain::DeviceKind, method::Unsupported, spelling::nearest, topology::Name};
+use vtax_step::VFIO;
 
 use super::{IoEntry, IoKind, IoList, owners::PRIMARY};
-use crate::facts::{NoDevice, PciDevice, VFIO};
+use crate::facts::{NoDevice, PciDevice};
 
 /// A device that a domain can have.
 #[derive(Debug, Clone, PartialEq, Eq)]

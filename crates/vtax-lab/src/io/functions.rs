@@ -13,12 +13,13 @@ use vtax_model::{
     units::Mtu,
     vf::{BadRate, VfOptions},
 };
+use vtax_step::{ConfigureVf, CreateVfs, ProbeVfs, VFIO};
 use vtax_sys::pci::{PciAddress, PciTree, Sriov};
 
 use super::IoList;
 use crate::{
     error::LabError,
-    facts::{NoDevice, PciDevice, VFIO},
+    facts::{NoDevice, PciDevice},
     holding::{Holding, MadeVfs},
     inventory::{self, HoldingSummary, LabState},
     live_holding::LiveHolding,
@@ -287,10 +288,10 @@ fn mtu(device: &PciDevice, sriov: Sriov, wanted: Option<Mtu>) -> Result<(), VfEr
 }
 
 fn steps(device: PciAddress, sriov: Sriov, count: u32, set: VfSettings, mtu: Option<Mtu>) -> Vec<LabStep> {
-    let create = LabStep::CreateVfs { device, at: None, count, functions: None, autoprobe: sriov.autoprobe };
+    let create = CreateVfs { device, at: None, count, functions: None, autoprobe: sriov.autoprobe };
     let asked = if set == VfSettings::default() { 0 } else { count };
-    let configure = (0..asked).map(|index| LabStep::ConfigureVf { device, index, set: set.clone() });
+    let configure = (0..asked).map(|index| ConfigureVf { device, index, set: set.clone() });
     // Drivers come last: a driver reads its function's address when it takes the function.
-    let probe = sriov.autoprobe.then_some(LabStep::ProbeVfs { device, mtu });
-    [create].into_iter().chain(configure).chain(probe).collect()
+    let probe = sriov.autoprobe.then_some(LabStep::ProbeVfs(ProbeVfs { device, mtu }));
+    [LabStep::CreateVfs(create)].into_iter().chain(configure.map(LabStep::ConfigureVf)).chain(probe).collect()
 }

@@ -6,17 +6,16 @@ use std::collections::BTreeMap;
 use vtax_guest::launch::{Launch, NicKind};
 use vtax_journal::{Record, StepProgress, scan};
 use vtax_model::topology::Name;
+use vtax_step::{Place, StartGuest, TakeNic};
 use vtax_sys::{
     netlink::{IfName, Link, Rtnl, Vf},
     netns::NetNs,
     pci::PciAddress,
 };
 
-use super::claims::DeviceClaims;
 use crate::{
     error::LabError,
     facts::{Netdev, PciFacts},
-    place::Place,
     site::{PINS, Site},
     step::LabStep,
     world::World,
@@ -53,7 +52,7 @@ impl Owners {
                 }
             }
         }
-        for claim in DeviceClaims::of(world).all()? {
+        for claim in world.device_claims().all()? {
             owners.claim(claim.device, claim.owner);
         }
         Ok(owners)
@@ -69,8 +68,8 @@ impl Owners {
         let unknown: Name = "unknown".parse().expect("a name");
         for (_, step) in site.marked_devices()? {
             let device = match &step {
-                LabStep::AssignDevice { device, .. } => *device,
-                LabStep::LendVf { function, .. } => function.device,
+                LabStep::AssignDevice(step) => step.device,
+                LabStep::LendVf(step) => step.function.device,
                 step => {
                     self.take(lab, step);
                     continue;
@@ -85,12 +84,12 @@ impl Owners {
     /// The later step counts: a NIC belongs to the host before a guest gets it.
     pub(super) fn take(&mut self, lab: &Name, step: &LabStep) {
         match step {
-            LabStep::TakeNic { device, at, .. } => {
+            LabStep::TakeNic(TakeNic { device, at, .. }) => {
                 let owner =
                     FunctionOwner { lab: Some(lab.clone()), domain: at.namespace.clone(), at: Some(at.clone()) };
                 self.0.insert(*device, owner);
             }
-            LabStep::StartGuest { launch, .. } => {
+            LabStep::StartGuest(StartGuest { launch, .. }) => {
                 let owner = FunctionOwner { lab: Some(lab.clone()), domain: launch.name.clone(), at: None };
                 self.0.extend(devices(launch).map(|device| (device, owner.clone())));
             }

@@ -1,5 +1,7 @@
+use vtax_step::{Place, TakeNic};
+
 use super::*;
-use crate::{place::Place, step::LabStep, survey::pci_tests::facts};
+use crate::{step::LabStep, survey::pci_tests::facts};
 
 fn at(text: &str) -> PciAddress {
     text.parse().expect("an address")
@@ -7,12 +9,12 @@ fn at(text: &str) -> PciAddress {
 
 /// A step as it stands in a journal.
 fn taken(device: &str, host: &str) -> LabStep {
-    LabStep::TakeNic {
+    LabStep::TakeNic(TakeNic {
         device: at(device),
         at: Place::wire(&host.parse().expect("a name"), 0),
         mtu: 1500.try_into().expect("an MTU"),
         was: None,
-    }
+    })
 }
 
 fn owners(steps: &[LabStep]) -> Owners {

@@ -1,7 +1,9 @@
 //! `bridge`: the zone's link and the wire are ports of the host's virtual switch, which is made with the wire's end.
 
+use vtax_step::LinkRecipe;
+
 use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneAttachment, ZoneMethod};
-use crate::{script::PlanScript, step::LinkRecipe};
+use crate::script::PlanScript;
 
 pub(super) const NIC: ZoneMethod = ZoneMethod {
     link: Some("bridge"),

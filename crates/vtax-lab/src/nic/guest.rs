@@ -10,15 +10,15 @@ use vtax_model::{
     method::DomainKind,
     topology::Guest,
 };
+use vtax_step::{AssignDevice, LendVf, LentVf, LinkRecipe, Place, StartGuest, VFIO};
 use vtax_sys::{netlink::MacAddr, pci::PciAddress};
 
 use super::{fitting::Fitting, method::Uplink};
 use crate::{
     blueprint::{LabEndpoint, PlannedGuest},
-    facts::{PciDevice, VFIO},
-    place::Place,
+    facts::PciDevice,
     script::PlanScript,
-    step::{LabStep, LentVf, LinkRecipe},
+    step::LabStep,
 };
 use vtax_guest::{
     launch::{Boot, GuestDisks, Launch, NicKind, NicLaunch, Seed},
@@ -60,7 +60,7 @@ impl GuestAttachment<'_> {
     /// `sr-iov`: a virtual function, which vfio-pci hands to QEMU.
     pub(crate) fn with_function(&self, function: &LentVf, script: &mut PlanScript) {
         let lent = LentVf { driver: VFIO.to_owned(), ..function.clone() };
-        script.step(LabStep::LendVf { at: self.uplink.wire.clone(), function: Box::new(lent) });
+        script.step(LabStep::LendVf(LendVf { at: self.uplink.wire.clone(), function: Box::new(lent) }));
         let nic = NicKind::Vfio { device: function.device, driver: function.driver.clone() };
         self.start(nic, Vec::new(), vec![self.uplink.wire.clone()], script);
     }
@@ -68,7 +68,8 @@ impl GuestAttachment<'_> {
     /// `assigned` and `root-domain`: the NIC at the host's end of the wire, and the companions that go with it.
     pub(crate) fn with_devices(&self, nic: &PciDevice, companions: &[PciDevice], script: &mut PlanScript) {
         for device in std::iter::once(nic).chain(companions) {
-            script.step(LabStep::AssignDevice { device: device.device, was: DriverState::from(device) });
+            let was = DriverState::from(device);
+            script.step(LabStep::AssignDevice(AssignDevice { device: device.device, was }));
         }
         let others = companions.iter().map(|companion| companion.device).collect();
         let kind = NicKind::Vfio { device: nic.device, driver: nic.driver.clone().unwrap_or_default() };
@@ -99,9 +100,10 @@ impl GuestAttachment<'_> {
         let launch = self.launch(nic, devices);
         for controller in &self.disks.controllers {
             let was = DriverState { has_disk: true, ..DriverState::from(controller) };
-            script.step(LabStep::AssignDevice { device: controller.device, was });
+            script.step(LabStep::AssignDevice(AssignDevice { device: controller.device, was }));
         }
-        script.step(LabStep::StartGuest { host: host.clone(), launch: Box::new(launch.clone()), pins: pins.clone() });
+        let start = StartGuest { host: Some(host.clone()), launch: Box::new(launch.clone()), pins: pins.clone() };
+        script.step(LabStep::StartGuest(start));
         script.blueprint.endpoints.push(LabEndpoint {
             name: name.clone(),
             kind: DomainKind::Guest,

@@ -1,7 +1,8 @@
 //! `macvlan`: a link with its own MAC address on the wire, which by the kernel's design can't reach its own host.
 
+use vtax_step::LinkRecipe;
+
 use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneMethod};
-use crate::step::LinkRecipe;
 
 pub(super) const NIC: ZoneMethod = ZoneMethod {
     link: Some("macvlan"),

@@ -4,13 +4,9 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use vtax_model::{method::DomainKind, topology::Zone};
+use vtax_step::{LentVf, LinkRecipe, Place};
 
-use crate::{
-    blueprint::LabEndpoint,
-    place::Place,
-    script::PlanScript,
-    step::{LentVf, LinkRecipe},
-};
+use crate::{blueprint::LabEndpoint, script::PlanScript};
 
 /// Planning of zones of one method.
 pub(crate) struct ZoneMethod {

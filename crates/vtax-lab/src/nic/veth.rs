@@ -2,9 +2,10 @@
 //! one route for all routed zones of a host; it is added when all zones are attached.
 
 use ipnet::Ipv4Net;
+use vtax_step::LinkRecipe;
 
 use super::method::{AddressOf, AttachZone, Claim, ZoneAttachment, ZoneMethod};
-use crate::{script::PlanScript, step::LinkRecipe};
+use crate::script::PlanScript;
 
 pub(super) const NIC: ZoneMethod =
     ZoneMethod { link: None, address: AddressOf::Routed, claim: Claim::Nothing, attach: AttachZone::Routed(attach) };

@@ -4,8 +4,10 @@
 //! If the other end is a host and not a zone, that host gets a link of the same tunnel. The zone's default
 //! route leads there, so that the zone also reaches the host by the address that the host has on the wire.
 
+use vtax_step::{LinkRecipe, Place};
+
 use super::method::{AddressOf, AttachZone, Claim, Far, Tunnel, ZoneAttachment, ZoneMethod};
-use crate::{blueprint::TunnelEnd, place::Place, script::PlanScript, step::LinkRecipe};
+use crate::{blueprint::TunnelEnd, script::PlanScript};
 
 pub(super) const NIC: ZoneMethod = ZoneMethod {
     link: Some("vxlan"),

@@ -9,6 +9,7 @@ use vtax_model::{
     method::{DomainKind, IoMethod},
     topology::{Guest, Name, Topology, Wire, Zone},
 };
+use vtax_step::{AddRoute, CreateVfs, LimitRate, LinkRecipe, Place};
 
 use super::{
     addresses::Layout,
@@ -29,9 +30,8 @@ use crate::{
     nic::{
         self, AddressOf, AttachZone, Claim, Far, GuestAttachment, Handler, Tunnel, Uplink, ZoneAttachment, ZoneMethod,
     },
-    place::Place,
     script::PlanScript,
-    step::{LabStep, LinkRecipe},
+    step::LabStep,
 };
 
 /// A lab that is laid out: nothing about it can be refused any more.
@@ -146,7 +146,8 @@ impl<'a> Draft<'a> {
             let Made { pf: device, end, functions, autoprobe } = made;
             let at = Some(self.uplinks[&end].wire.clone());
             let count = u32::try_from(functions.len()).expect("no more than its NIC can have");
-            self.script.step(LabStep::CreateVfs { device, at, count, functions: Some(functions), autoprobe });
+            let create = CreateVfs { device, at, count, functions: Some(functions), autoprobe };
+            self.script.step(LabStep::CreateVfs(create));
         }
     }
 
@@ -241,7 +242,7 @@ impl<'a> Draft<'a> {
             let Some(block) = self.layout.block(end) else { continue };
             let via = self.layout.host(end).addr();
             for stack in self.stacks(segment, end) {
-                self.script.step(LabStep::AddRoute { namespace: stack, to: block, via });
+                self.script.step(LabStep::AddRoute(AddRoute { namespace: stack, to: block, via }));
             }
         }
     }
@@ -252,7 +253,8 @@ impl<'a> Draft<'a> {
         for wire in wires {
             let Some(shape) = &wire.shape else { continue };
             let limit = bucket(shape, mtu);
-            wire.ends.into_iter().for_each(|at| self.script.step(LabStep::LimitRate { at, limit }));
+            let step = |at| LabStep::LimitRate(LimitRate { at, limit });
+            wire.ends.into_iter().for_each(|at| self.script.step(step(at)));
         }
     }
 

@@ -9,6 +9,7 @@ use vtax_model::{
     topology::{Name, Topology},
     vf::VfOptions,
 };
+use vtax_step::{LentVf, VfState};
 use vtax_sys::pci::PciAddress;
 
 use super::{
@@ -16,10 +17,7 @@ use super::{
     ports::Port,
     segment::{WireEnd, wire_ends},
 };
-use crate::{
-    facts::{Facts, PciDevice},
-    step::{LentVf, VfState},
-};
+use crate::facts::{Facts, PciDevice};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Functions {

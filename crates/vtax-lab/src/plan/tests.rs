@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use vtax_model::{guest::Accelerator, located::Source, method::IoMethod, topology::Topology, units::ByteSize};
+use vtax_step::{AddAddress, CreateLink, EnableLink, LinkRecipe, Place, StartGuest};
 
 use super::*;
 use crate::{
     blueprint::LabEndpoint,
     facts::{GuestFacts, InUse, PciFacts, QemuFacts, SystemFacts},
-    place::Place,
 };
 use vtax_guest::{
     LinkName,
@@ -326,19 +326,19 @@ proptest! {
         let mut links = std::collections::BTreeMap::new();
         for step in &plan.steps {
             match step {
-                LabStep::CreateLink { at, kind, .. } => {
+                LabStep::CreateLink(CreateLink { at, kind, .. }) => {
                     prop_assert_eq!(links.insert(at.clone(), 0), None);
-                    if let crate::step::LinkRecipe::Veth { peer } = kind {
+                    if let LinkRecipe::Veth { peer } = kind {
                         prop_assert_eq!(links.insert(peer.clone(), 0), None);
                     }
                 }
-                LabStep::EnableLink { at, .. } => *links.get_mut(at).expect("it was made before") += 1,
-                LabStep::StartGuest { launch, .. } => {
+                LabStep::EnableLink(EnableLink { at, .. }) => *links.get_mut(at).expect("it was made before") += 1,
+                LabStep::StartGuest(StartGuest { launch, .. }) => {
                     let made = |tap: &LinkName| links.keys().any(|place: &Place| place.link == *tap);
                     let taps: Vec<_> = launch.nics.iter().filter_map(|nic| nic.kind.tap()).collect();
                     prop_assert!(taps.len() == 1 && made(taps[0]), "{:?}", taps);
                 }
-                LabStep::AddAddress { at, address } => {
+                LabStep::AddAddress(AddAddress { at, address }) => {
                     prop_assert!(links.contains_key(at));
                     prop_assert!(plan.blueprint.addresses.contains(&address.addr()));
                     prop_assert!(addresses.insert(address.addr()), "{} is given twice", address);

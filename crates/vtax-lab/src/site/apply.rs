@@ -1,79 +1,61 @@
 //! Execution, verification and undo of a lab's steps.
 
-use vtax_change::pci::{destroy_vfs, probe_vfs};
 use vtax_journal::{Journal, Step, Undone};
+use vtax_step::StepReceipt;
 
 use super::{
-    Receipt, Site,
+    Site,
     files::{make_file, remove_file},
-    pci::assign_device,
 };
-use crate::{error::LabError, step::LabStep, verify};
+use crate::{
+    error::LabError,
+    step::{LabStep, LabWork},
+    verify,
+};
 
 impl Step for LabStep {
     type World = Site;
-    type Receipt = Receipt;
+    type Receipt = StepReceipt;
     type Error = LabError;
 
     fn describe(&self) -> String {
-        match self {
-            // The arguments of QEMU would fill a page.
-            LabStep::StartGuest { host, launch, .. } => format!("guest {} in {host}", launch.name),
-            other => other.to_string(),
+        match self.work() {
+            LabWork::Part(part) => part.describe(),
+            _ => self.to_string(),
         }
     }
 
-    fn apply(&self, site: &mut Site) -> Result<Receipt, LabError> {
-        site.check_goes_on()?;
+    fn apply(&self, site: &mut Site) -> Result<StepReceipt, LabError> {
+        site.parts().check_goes_on()?;
         site.mark_device(self)?;
-        let done = match self {
-            LabStep::CreateNamespace { namespace } => return site.create_namespace(namespace),
-            LabStep::StartGuest { host, launch, pins } => return site.start_guest(host, launch, pins),
-            LabStep::MakeFile { path, size } => return make_file(path, *size),
-            LabStep::CreateLink { at, kind, mtu } => site.create_link(at, kind, *mtu),
-            LabStep::EnableLink { at, bridge, mark } => site.enable_link(at, bridge.as_ref(), mark),
-            LabStep::AddAddress { at, address } => site.add_address(at, *address),
-            LabStep::AddRoute { namespace, to, via } => site.add_route(namespace, *to, *via),
-            LabStep::SetSysctl { namespace, key, value } => site.set_sysctl(namespace, key, value),
-            LabStep::LimitRate { at, limit } => site.limit_rate(at, *limit),
-            LabStep::TakeNic { device, at, mtu, .. } => site.take_nic(*device, at, *mtu),
-            LabStep::CreateVfs { device, at, count, functions, .. } => {
-                site.create_vfs(*device, at.as_ref(), *count, functions.as_deref())
-            }
-            LabStep::ProbeVfs { device, mtu } => probe_vfs(*device, *mtu).map_err(LabError::from),
-            LabStep::ConfigureVf { device, index, set } => site.configure_vf(*device, None, *index, set),
-            LabStep::LendVf { at, function } => site.lend_vf(at, function),
-            LabStep::AssignDevice { device, .. } => assign_device(*device),
-            LabStep::Verify => verify_all(site),
+        let receipt = match self.work() {
+            LabWork::Part(part) => part.apply(site.parts())?,
+            LabWork::Namespace(namespace) => site.create_namespace(namespace)?,
+            LabWork::File(path, size) => make_file(path, size)?,
+            LabWork::Verify => verify_all(site).map(|()| StepReceipt::default())?,
         };
-        done.map(|()| Receipt::default())
+        if let LabStep::EnableLink(step) = self {
+            site.hasten(&step.at)?;
+        }
+        Ok(receipt)
     }
 
     /// Only [`LabStep::Verify`] reads links back. The kernel acknowledges the rest, and sysctls are read when written.
-    fn read_back(&self, receipt: &Receipt, site: &mut Site) -> Result<(), LabError> {
-        match self {
-            LabStep::CreateNamespace { namespace } => site.is_pinned(namespace, receipt),
-            LabStep::LimitRate { at, limit } => site.has_limit(at, *limit),
-            LabStep::ConfigureVf { device, index, set } => site.has_vf(*device, None, *index, set),
-            LabStep::LendVf { at, function } => site.has_vf(function.pf, Some(at), function.index, &function.set),
-            _ => Ok(()),
+    fn read_back(&self, receipt: &StepReceipt, site: &mut Site) -> Result<(), LabError> {
+        match self.work() {
+            LabWork::Part(part) => Ok(part.read_back(site.parts())?),
+            LabWork::Namespace(namespace) => Ok(site.parts().check_pinned(namespace, receipt)?),
+            LabWork::File(..) | LabWork::Verify => Ok(()),
         }
     }
 
-    fn undo(&self, receipt: Option<&Receipt>, site: &mut Site) -> Result<Undone, LabError> {
-        let undone = match self {
-            LabStep::CreateNamespace { namespace } => site.remove_namespace(namespace, receipt),
-            LabStep::StartGuest { launch, .. } => site.remove_guest(launch, receipt),
-            LabStep::MakeFile { path, .. } => remove_file(path, receipt),
-            LabStep::TakeNic { device, at, was, .. } => site.return_nic(*device, at, was.as_ref()),
-            LabStep::CreateVfs { device, count, autoprobe, .. } => {
-                destroy_vfs(*device, *count, *autoprobe).map_err(LabError::from)
-            }
-            LabStep::LendVf { at, function } => site.return_vf(at, function),
-            LabStep::AssignDevice { device, was } => was.restore(*device).map_err(LabError::from),
-            LabStep::Verify => Ok(Undone::AlreadyGone),
-            _ => Ok(Undone::Contained),
-        }?;
+    fn undo(&self, receipt: Option<&StepReceipt>, site: &mut Site) -> Result<Undone, LabError> {
+        let undone = match self.work() {
+            LabWork::Part(part) => part.undo(receipt, site.parts())?,
+            LabWork::Namespace(namespace) => site.remove_namespace(namespace, receipt)?,
+            LabWork::File(path, _) => remove_file(path, receipt)?,
+            LabWork::Verify => Undone::AlreadyGone,
+        };
         site.unmark_device(self)?;
         Ok(undone)
     }
@@ -98,5 +80,5 @@ pub(crate) fn undo(journal: Journal<LabStep>, site: &mut Site) -> Result<bool, L
 fn verify_all(site: &mut Site) -> Result<(), LabError> {
     let unknown = || LabError::Blueprint { lab: site.lab.to_string(), why: "its links are not known".to_owned() };
     let blueprint = site.blueprint.clone().ok_or_else(unknown)?;
-    verify::await_all(site, &blueprint, blueprint.mtu)
+    verify::await_all(site.parts(), &blueprint, blueprint.mtu)
 }

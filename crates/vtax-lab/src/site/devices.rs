@@ -10,10 +10,11 @@ use std::{
 };
 
 use vtax_journal::checksum;
+use vtax_step::checked;
 use vtax_sys::{directory, record};
 
 use super::Site;
-use crate::{error::LabError, io::claims::checked, step::LabStep};
+use crate::{error::LabError, step::LabStep};
 
 /// Bound on a mark. That of a guest's device has the guest's command line.
 const LONGEST: u64 = 1 << 20;
@@ -79,17 +80,18 @@ fn number(path: &Path) -> u32 {
 }
 
 fn read(path: &Path) -> Result<LabStep, LabError> {
-    checked(path, &record::read(path, LONGEST)?.unwrap_or_default())
+    Ok(checked(path, &record::read(path, LONGEST)?.unwrap_or_default())?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use vtax_change::pci::DriverState;
+    use vtax_step::AssignDevice;
 
     fn step(device: &str) -> LabStep {
         let was = DriverState { driver: Some("igb".to_owned()), driver_override: None, link: None, has_disk: false };
-        LabStep::AssignDevice { device: device.parse().expect("an address"), was }
+        LabStep::AssignDevice(AssignDevice { device: device.parse().expect("an address"), was })
     }
 
     #[test]

@@ -13,12 +13,12 @@ use rustix::{
 };
 use vtax_journal::Undone;
 use vtax_model::units::ByteSize;
+use vtax_step::StepReceipt;
 
-use super::Receipt;
 use crate::error::LabError;
 
 /// Makes a file with room for so much, and no data. A file that is there already is an error.
-pub(super) fn make_file(path: &Path, size: ByteSize) -> Result<Receipt, LabError> {
+pub(super) fn make_file(path: &Path, size: ByteSize) -> Result<StepReceipt, LabError> {
     let file = File::create_new(path).map_err(LabError::file("create", path))?;
     match fallocate(&file, FallocateFlags::empty(), 0, size.0) {
         // The file system finds room as blocks are written.
@@ -27,17 +27,17 @@ pub(super) fn make_file(path: &Path, size: ByteSize) -> Result<Receipt, LabError
     }
     .map_err(LabError::file("allocate", path))?;
     let made = file.metadata().map_err(LabError::file("look at", path))?;
-    Ok(Receipt(Some(identity(&made))))
+    Ok(StepReceipt(Some(identity(&made))))
 }
 
 /// Removes the file, unless another one has taken its place.
-pub(super) fn remove_file(path: &Path, receipt: Option<&Receipt>) -> Result<Undone, LabError> {
+pub(super) fn remove_file(path: &Path, receipt: Option<&StepReceipt>) -> Result<Undone, LabError> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::AlreadyGone),
         found => found.map_err(LabError::file("look at", path))?,
     };
     let is_ours = match receipt {
-        Some(Receipt(made)) => *made == Some(identity(&found)),
+        Some(StepReceipt(made)) => *made == Some(identity(&found)),
         // Whoever made it was killed in doing so, before it had any data.
         None => found.is_file() && !has_data(path).map_err(LabError::file("read", path))?,
     };

@@ -1,70 +1,17 @@
-//! Guests as steps of a lab. QEMU is started in the namespace of its host and carries the lab's mark, so that
-//! it can be found there even if the journal doesn't know it.
+//! Guests of a lab. Each works below the lab's directory, so that it can be found there even if the journal doesn't know
+//! it.
 
-use std::{fs, os::fd::OwnedFd, path::PathBuf};
+use std::path::PathBuf;
 
-use vtax_journal::Undone;
+use vtax_guest::process::{Qemu, end_below, kill_below};
 use vtax_model::topology::Name;
-use vtax_sys::{
-    directory,
-    netlink::{open_macvtap, open_tap},
-    netns::Outlive,
-    process::ProcessId,
-};
 
-use super::{Receipt, Site, kernel_name};
-use crate::{error::LabError, place::Place, processes};
-use vtax_guest::{
-    home,
-    launch::{Launch, NicLaunch},
-    paths,
-    process::{Qemu, end, end_below, kill_below},
-    threads::GuestPins,
-    vdisk::DiskLaunch,
-};
+use super::Site;
+use crate::error::LabError;
 
 impl Site {
-    pub(super) fn recall_guest(&mut self, launch: &Launch, receipt: &Receipt) {
-        if let Some(process) = receipt.process() {
-            self.guests.insert(launch.name.clone(), Qemu::attach(launch.clone(), process));
-        }
-    }
-
     pub(crate) fn guest(&self, guest: &Name) -> Option<&Qemu> {
-        self.guests.get(guest)
-    }
-
-    /// Starts QEMU. Like the namespaces it outlives this process; undoing the journal ends it.
-    pub(super) fn start_guest(&mut self, host: &Name, launch: &Launch, pins: &GuestPins) -> Result<Receipt, LabError> {
-        directory::create_private(&launch.directory).map_err(LabError::file("create", &launch.directory))?;
-        let namespace = self.namespace(host)?;
-        let queues = self.open_queues(host, launch)?;
-        let mut qemu = Qemu::start(launch.clone(), queues, Outlive::Yes, |command| {
-            processes::mark_process(command, &self.lab);
-            namespace.place(command)
-        })?;
-        let receipt = Receipt(Some(qemu.process().to_string()));
-        let ready = self.check_goes_on().and_then(|()| Ok(qemu.settle(pins)?));
-        // This comes first even if the guest isn't ready: undoing the step needs it.
-        self.guests.insert(launch.name.clone(), qemu);
-        ready?;
-        Ok(receipt)
-    }
-
-    /// The open queues that QEMU gets, for each NIC on a tap or a macvtap.
-    fn open_queues(&mut self, host: &Name, launch: &Launch) -> Result<Vec<Vec<OwnedFd>>, LabError> {
-        launch.nics.iter().map(|nic| self.queues_of(host, nic)).collect()
-    }
-
-    fn queues_of(&mut self, host: &Name, nic: &NicLaunch) -> Result<Vec<OwnedFd>, LabError> {
-        let Some(link) = nic.kind.tap() else { return Ok(Vec::new()) };
-        let (at, queues) = (Place::new(host, link.clone()), nic.kind.queues());
-        let name = kernel_name(&at)?;
-        let opened = match nic.kind.is_macvtap() {
-            true => open_macvtap(&mut self.stack(host)?.rtnl, &name, nic.mac, queues),
-            false => open_tap(&*self.namespace(host)?, &name, queues),
-        };
-        opened.map_err(LabError::kernel(&at))
+        self.parts.guest(guest)
     }
 
     /// Parent directory of the lab's guests.
@@ -80,29 +27,5 @@ impl Site {
     /// Kills them, and doesn't wait for their ends.
     pub(crate) fn kill_guests(&self) -> Result<(), LabError> {
         kill_below(&self.guests_directory()).map(drop).map_err(LabError::kernel(&self.lab))
-    }
-
-    /// Stops a guest, and removes sockets, logs and what a disk has written, but only below the lab's own directory.
-    pub(super) fn remove_guest(&mut self, launch: &Launch, receipt: Option<&Receipt>) -> Result<Undone, LabError> {
-        let recorded = || Some(Qemu::attach(launch.clone(), receipt?.process()?));
-        let known = self.guests.remove(&launch.name).or_else(recorded);
-        let was_alive = end(launch, known)?;
-        if launch.directory.starts_with(&self.directory) {
-            if launch.disks.disks.iter().any(DiskLaunch::has_daemons) {
-                paths::end_all(&launch.name, &launch.directory)?;
-            }
-            home::remove_all(launch)?;
-            // When the last guest goes, the directory of all guests is empty and goes too.
-            let above = launch.directory.ancestors().skip(1).take_while(|above| *above != self.directory);
-            above.for_each(|above| drop(fs::remove_dir(above)));
-        }
-        Ok(if was_alive { Undone::Reverted } else { Undone::AlreadyGone })
-    }
-}
-
-impl Receipt {
-    /// QEMU's process, if this is the receipt of a guest.
-    pub(crate) fn process(&self) -> Option<ProcessId> {
-        self.0.as_ref()?.parse().ok()
     }
 }

@@ -35,18 +35,18 @@ impl Site {
             steps().any(|step| matches!(step, LabStep::CreateNamespace { namespace } if namespace.as_str() == name))
         };
         let is_guest = |name: &str| {
-            steps().any(|step| matches!(step, LabStep::StartGuest { launch, .. } if launch.name.as_str() == name))
+            steps().any(|step| matches!(step, LabStep::StartGuest(step) if step.launch.name.as_str() == name))
         };
         let is_device = |mark: &LabStep| steps().any(|step| step == mark);
-        Ok(!names_in(&self.pins)?.iter().all(|name| is_namespace(name))
+        Ok(!names_in(self.parts.pins())?.iter().all(|name| is_namespace(name))
             || !names_in(&self.guests_directory())?.iter().all(|name| is_guest(name))
             || !self.marked_devices()?.iter().all(|(_, mark)| is_device(mark)))
     }
 
     /// Checks that nothing of another lab is where the namespaces of a new lab will be.
     pub(crate) fn check_empty(&self) -> Result<(), LabError> {
-        match names_in(&self.pins)?.first() {
-            Some(name) => Err(LabError::Unrecorded { lab: self.lab.clone(), path: self.pins.join(name) }),
+        match names_in(self.parts.pins())?.first() {
+            Some(name) => Err(LabError::Unrecorded { lab: self.lab.clone(), path: self.parts.pins().join(name) }),
             None => Ok(()),
         }
     }
@@ -56,17 +56,17 @@ impl Site {
         let mut errors = Vec::new();
         let mut pins = Vec::new();
         errors.extend(self.end_guests().err());
-        for name in names_in(&self.pins)? {
+        for name in names_in(self.parts.pins())? {
             match self.pin_of(&name) {
                 Ok(Pin::Ours(name)) => pins.push(name),
                 Ok(Pin::Foreign) => {
-                    errors.push(LabError::Unrecorded { lab: self.lab.clone(), path: self.pins.join(name) });
+                    errors.push(LabError::Unrecorded { lab: self.lab.clone(), path: self.parts.pins().join(name) });
                 }
                 Err(error) => errors.push(error),
             }
         }
         // As with the journal: programs may hold devices, and a NIC is fetched out of its namespace.
-        errors.extend(pins.iter().filter_map(|pin| self.evict(pin, &self.pin(pin), None).err()));
+        errors.extend(pins.iter().filter_map(|pin| self.evict(pin, &self.parts.pin(pin), None).err()));
         errors.extend(self.return_devices());
         errors.extend(pins.iter().filter_map(|pin| self.remove_namespace(pin, None).err()));
         errors.extend(self.remove_guests().err());
@@ -75,7 +75,7 @@ impl Site {
     }
 
     fn pin_of(&self, file: &str) -> Result<Pin, LabError> {
-        let path = self.pins.join(file);
+        let path = self.parts.pins().join(file);
         let Ok(name) = Name::try_from(file.to_owned()) else { return Ok(Pin::Foreign) };
         let about = fs::symlink_metadata(&path).map_err(LabError::file("look at", &path))?;
         if !about.is_file() {

@@ -1,5 +1,7 @@
+use vtax_step::{Place, TakeNic};
+
 use super::*;
-use crate::{facts::PciFacts, io::owners::Owners, place::Place, survey::pci_tests::facts};
+use crate::{facts::PciFacts, io::owners::Owners, survey::pci_tests::facts};
 
 const PF: &str = "pci_0/slot2/PF1";
 
@@ -63,7 +65,7 @@ fn what_cant_be_made_is_refused_with_why() {
         let mut owners = Owners::default();
         let at = Place::wire(&"sut".parse().expect("a name"), 0);
         let device = "0000:01:00.1".parse().expect("an address");
-        let step = LabStep::TakeNic { device, at, mtu: Mtu::ETHERNET, was: None };
+        let step = LabStep::TakeNic(TakeNic { device, at, mtu: Mtu::ETHERNET, was: None });
         owners.take(&"rack".parse().expect("a name"), &step);
         IoList::of(facts(), &owners).new_vfs(PF, &some(1)).expect_err("a lab has it").to_string()
     };

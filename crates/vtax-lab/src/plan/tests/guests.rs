@@ -43,7 +43,8 @@ fn without_arguments(plan: &Plan) -> String {
 fn a_guest_at_one_end_and_at_both() {
     let one = planned(&with(""));
     insta::assert_snapshot!("paravirtual-one-side", without_arguments(&one));
-    let LabStep::StartGuest { launch, .. } = &one.steps[one.steps.len() - 2] else { panic!("the guest comes last") };
+    let LabStep::StartGuest(start) = &one.steps[one.steps.len() - 2] else { panic!("the guest comes last") };
+    let launch = &start.launch;
     let text = one.to_string();
     let told = arguments(launch).into_iter().filter(|argument| !argument.contains(' '));
     assert!(told.into_iter().all(|argument| text.contains(&argument)), "{text}");
@@ -295,7 +296,7 @@ fn guests_of_a_lab_have_addresses_of_their_own() {
     let plan = planned(&with("count = 40\nmemory = \"96 MiB\""));
     let macs: std::collections::BTreeSet<_> = plan.blueprint.guests.iter().map(|guest| guest.mac).collect();
     assert_eq!(macs.len(), 40);
-    let starts = plan.steps.iter().filter(|step| matches!(step, LabStep::StartGuest { .. })).count();
+    let starts = plan.steps.iter().filter(|step| matches!(step, LabStep::StartGuest(_))).count();
     assert_eq!(starts, 40);
     let journal = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&journal).unwrap(), plan);

@@ -171,7 +171,7 @@ fn functions_that_are_there_are_used_and_put_back() {
     let there = plan(&topology(&text), &facts).expect("a good lab");
     insta::assert_snapshot!("sr-iov-there", there);
     let was = there.steps.iter().find_map(|step| match step {
-        LabStep::LendVf { function, .. } => function.was.clone(),
+        LabStep::LendVf(step) => step.function.was.clone(),
         _ => None,
     });
     let was = was.expect("it is known what it was");
@@ -267,7 +267,7 @@ fn masters_are_started_first() {
     let guest = |name: &str, more: &str| domain("guest", name, "sut", "paravirtual") + more;
     let plan = cabled(&(guest("web", "masters = [\"db\"]\n") + &guest("db", "")));
     let started = plan.steps.iter().filter_map(|step| match step {
-        LabStep::StartGuest { launch, .. } => Some(launch.name.as_str()),
+        LabStep::StartGuest(start) => Some(start.launch.name.as_str()),
         _ => None,
     });
     assert_eq!(started.collect::<Vec<_>>(), ["db", "web"]);

@@ -11,13 +11,14 @@ use std::{
 
 use vtax_guest::launch::AGENT_PORT;
 use vtax_model::method::Unsupported;
+use vtax_step::VFIO;
 use vtax_sys::{
     SysError,
     netlink::{self, IfIndex, Rtnl, Vf},
     pci::{Device, PciAddress, PciSlot, PciTree},
 };
 
-use crate::facts::{Netdev, VFIO};
+use crate::facts::Netdev;
 
 /// This machine as sysfs, procfs and rtnetlink show it.
 #[derive(Debug, Default)]

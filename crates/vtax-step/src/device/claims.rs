@@ -9,11 +9,17 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use vtax_journal::checksum;
+use vtax_change::pci::PhysicalLink;
+use vtax_journal::{Undone, checksum};
 use vtax_model::topology::Name;
-use vtax_sys::{directory, pci::PciAddress, record};
+use vtax_sys::{
+    directory,
+    pci::{PciAddress, PciTree},
+    record,
+};
 
-use crate::{error::LabError, step::VfState, world::World};
+use super::VfState;
+use crate::error::StepError;
 
 /// The claims of this machine's domains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,44 +42,55 @@ pub struct DeviceClaim {
 }
 
 impl DeviceClaims {
-    /// Those of the world.
-    pub fn of(world: &World) -> DeviceClaims {
-        DeviceClaims { folder: world.folder("devices") }
+    /// Those with files in this directory, which need not exist.
+    pub fn below(folder: PathBuf) -> DeviceClaims {
+        DeviceClaims { folder }
     }
 
     /// Claims a device. It is an error if another domain has it.
-    pub fn take(&self, claim: &DeviceClaim) -> Result<(), LabError> {
+    pub fn take(&self, claim: &DeviceClaim) -> Result<(), StepError> {
         if let Some(found) = self.find(claim.device)? {
             return match found == *claim {
                 true => Ok(()),
-                false => Err(LabError::Claimed { device: claim.device, owner: found.owner }),
+                false => Err(StepError::Claimed { device: claim.device, owner: found.owner }),
             };
         }
         let path = self.path(claim.device);
-        let line = serde_json::to_vec(claim).map_err(|error| LabError::file("write", &path)(error.into()))?;
-        directory::create_private(&self.folder).map_err(LabError::file("create", &self.folder))?;
+        let line = serde_json::to_vec(claim).map_err(|error| StepError::file("write", &path)(error.into()))?;
+        directory::create_private(&self.folder).map_err(StepError::file("create", &self.folder))?;
         Ok(record::replace(&path, &checksum::line(&line))?)
     }
 
     /// Releases a claim. It is not an error if there is none.
-    pub fn give_up(&self, device: PciAddress) -> Result<(), LabError> {
+    pub fn give_up(&self, device: PciAddress) -> Result<(), StepError> {
         let path = self.path(device);
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LabError::file("remove", &path)(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StepError::file("remove", &path)(error)),
             _ => Ok(()),
         }
     }
 
+    /// Gives a device back to the host as it was, unless another domain has it, and releases its claim.
+    pub fn give_back(&self, claim: &DeviceClaim) -> Result<Undone, StepError> {
+        match self.find(claim.device)? {
+            Some(found) if found.owner == claim.owner => {}
+            _ => return Ok(Undone::AlreadyGone),
+        }
+        let undone = claim.restore()?;
+        self.give_up(claim.device)?;
+        Ok(undone)
+    }
+
     /// Returns the claim on a device; `None` if it has no claim file.
-    pub fn find(&self, device: PciAddress) -> Result<Option<DeviceClaim>, LabError> {
+    pub fn find(&self, device: PciAddress) -> Result<Option<DeviceClaim>, StepError> {
         read(&self.path(device))
     }
 
     /// Returns all claims, in no particular order.
-    pub fn all(&self) -> Result<Vec<DeviceClaim>, LabError> {
+    pub fn all(&self) -> Result<Vec<DeviceClaim>, StepError> {
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(LabError::file("read", &self.folder))?,
+            entries => entries.map_err(StepError::file("read", &self.folder))?,
         };
         let is_address =
             |entry: &fs::DirEntry| entry.file_name().to_str().is_some_and(|name| name.parse::<PciAddress>().is_ok());
@@ -86,14 +103,27 @@ impl DeviceClaims {
     }
 }
 
-fn read(path: &Path) -> Result<Option<DeviceClaim>, LabError> {
+impl DeviceClaim {
+    fn restore(&self) -> Result<Undone, StepError> {
+        if PciTree::live().device(self.device).map_err(StepError::kernel(self.device))?.is_none() {
+            return Ok(Undone::AlreadyGone);
+        }
+        self.was.give_back(self.device, |settings| {
+            let Some((physical, index)) = self.function_of else { return Ok(false) };
+            let Some(mut link) = PhysicalLink::here(physical)? else { return Ok(false) };
+            Ok(link.restore_vf(index, settings)?)
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Option<DeviceClaim>, StepError> {
     let Some(bytes) = record::read(path, record::SMALL)? else { return Ok(None) };
     checked(path, &bytes).map(Some)
 }
 
 /// Content of a file of one line with a checksum. It is written as a whole, so a short one is damaged.
-pub(crate) fn checked<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, LabError> {
-    let wrong = |why: String| LabError::DeviceMark { path: path.to_owned(), why };
+pub fn checked<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, StepError> {
+    let wrong = |why: String| StepError::DeviceMark { path: path.to_owned(), why };
     let line = bytes.strip_suffix(b"\n").ok_or_else(|| wrong("the file is truncated".to_owned()))?;
     let content = checksum::content(line).map_err(|why| wrong(why.to_owned()))?;
     serde_json::from_slice(content).map_err(|error| wrong(error.to_string()))

@@ -16,32 +16,32 @@ pub struct Place {
 }
 
 impl Place {
-    pub(crate) fn new(namespace: &Name, link: LinkName) -> Place {
+    pub fn new(namespace: &Name, link: LinkName) -> Place {
         Place { namespace: namespace.clone(), link }
     }
 
     /// The link of a zone that has its own network stack.
-    pub(crate) fn zone(zone: &Name) -> Place {
+    pub fn zone(zone: &Name) -> Place {
         Place::new(zone, LinkName::new("eth0"))
     }
 
     /// The `index`-th end of a wire in a host.
-    pub(crate) fn wire(host: &Name, index: usize) -> Place {
+    pub fn wire(host: &Name, index: usize) -> Place {
         Place::new(host, LinkName::new(format!("wire{index}")))
     }
 
     /// The virtual switch on the `index`-th wire of a host.
-    pub(crate) fn switch(host: &Name, index: usize) -> Place {
+    pub fn switch(host: &Name, index: usize) -> Place {
         Place::new(host, LinkName::new(format!("vsw{index}")))
     }
 
     /// The host's end of its `index`-th vnet: one end of a zone's veth pair, or a guest's tap.
-    pub(crate) fn vnet(host: &Name, index: usize) -> Place {
+    pub fn vnet(host: &Name, index: usize) -> Place {
         Place::new(host, LinkName::new(format!("vnet{index}")))
     }
 
     /// The host's own end of a tunnel.
-    pub(crate) fn tunnel(host: &Name, vni: u32) -> Place {
+    pub fn tunnel(host: &Name, vni: u32) -> Place {
         Place::new(host, LinkName::new(format!("vxlan{vni}")))
     }
 }

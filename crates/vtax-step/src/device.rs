@@ -1,0 +1,273 @@
+//! Devices of the machine. They are taken, and given back as they were: the previous state is part of the step, so it is on
+//! the disk before the first step is taken.
+//!
+//! sysfs shows a device's link only to a reader in the link's own namespace. So a link that is in a named namespace is
+//! looked for there.
+
+mod assigned;
+mod claims;
+
+use serde::{Deserialize, Serialize};
+use vtax_change::pci::{
+    DRIVER_PATIENCE, DriverState, LinkState, PciChangeError, PhysicalLink, VfSettings, destroy_vfs, probe_vfs,
+};
+use vtax_journal::Undone;
+use vtax_model::units::Mtu;
+use vtax_sys::{
+    netlink::{IfName, LinkChange, Rtnl},
+    netns::NetNs,
+    pci::{PciAddress, PciTree},
+};
+
+pub use assigned::{AssignDevice, AssignFunction, PlugDevice, ReturnFunction};
+pub use claims::{DeviceClaim, DeviceClaims, checked};
+
+use crate::{
+    error::StepError,
+    part::{PartStep, StepReceipt},
+    place::Place,
+    site::StepSite,
+};
+
+/// The driver that hands devices to programs, such as QEMU.
+pub const VFIO: &str = "vfio-pci";
+
+/// Moves the link of a NIC or of a virtual function into a namespace, and renames it as the lab names links.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakeNic {
+    pub device: PciAddress,
+    pub at: Place,
+    pub mtu: Mtu,
+    /// The link's state in this machine's own namespace. Absent for a virtual function, whose link goes with its driver.
+    pub was: Option<LinkState>,
+}
+
+impl TakeNic {
+    /// Moves the link back. If its namespace is gone, the kernel has done it already (`default_device_exit_net`).
+    fn fetch(&self, was: &LinkState, site: &mut StepSite) -> Result<(), StepError> {
+        let home = NetNs::current().map_err(StepError::kernel(&self.at))?;
+        let Ok(stack) = site.at(&self.at) else { return Ok(()) };
+        let (name, old) = (self.at.link.as_str(), stack.if_name(&was.name)?);
+        stack.forget(name);
+        if stack.link(name)?.is_none() {
+            return Ok(());
+        }
+        let down = LinkChange { up: Some(false), alias: Some(String::new()), ..LinkChange::default() };
+        stack.change(name, &down)?;
+        stack.change(name, &LinkChange { rename: Some(old), into_ns: Some(&home), ..LinkChange::default() })
+    }
+}
+
+impl PartStep for TakeNic {
+    fn describe(&self) -> String {
+        let TakeNic { device, at, mtu, was } = self;
+        let name = was.as_ref().map(|was| format!(" ({})", was.name)).unwrap_or_default();
+        format!("link {at}: NIC {device}{name}, mtu {mtu}")
+    }
+
+    fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
+        let TakeNic { device, at, mtu, .. } = self;
+        let wrong = StepError::kernel(device);
+        let found = PciTree::live().await_netdev(*device, DRIVER_PATIENCE).map_err(&wrong)?;
+        let found: IfName = found.parse().map_err(&wrong)?;
+        let name = site.at(at)?.if_name(at.link.as_str())?;
+        let target = site.namespace(&at.namespace)?;
+        let mut own = Rtnl::open().map_err(&wrong)?;
+        own.set_link(&found, &LinkChange { up: Some(false), ..LinkChange::default() }).map_err(&wrong)?;
+        let into = LinkChange { rename: Some(name), into_ns: Some(&target), ..LinkChange::default() };
+        own.set_link(&found, &into).map_err(&wrong)?;
+        site.at(at)?.set_mtu(at.link.as_str(), mtu.get()).map(|()| StepReceipt::default())
+    }
+
+    /// A virtual function has no saved state: its link goes with its driver.
+    fn undo(&self, _: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
+        let Some(was) = &self.was else { return Ok(Undone::Contained) };
+        let wrong = StepError::kernel(self.device);
+        let mut undone = Undone::AlreadyGone;
+        if PciTree::live().netdev(self.device).is_none() {
+            self.fetch(was, site)?;
+            undone = Undone::Reverted;
+        }
+        let found = PciTree::live().await_netdev(self.device, DRIVER_PATIENCE).map_err(&wrong)?;
+        let changed = was.restore(&found).map_err(&wrong)?;
+        Ok(if changed { Undone::Reverted } else { undone })
+    }
+}
+
+/// Makes virtual functions, none of which gets a driver automatically.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateVfs {
+    pub device: PciAddress,
+    /// Location of its link, if not in this machine's own namespace. The link is up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Place>,
+    pub count: u32,
+    /// The addresses that they will have, if the plan relies on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub functions: Option<Vec<PciAddress>>,
+    /// True if the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
+    pub autoprobe: bool,
+}
+
+impl PartStep for CreateVfs {
+    fn describe(&self) -> String {
+        let list =
+            |functions: &Vec<PciAddress>| functions.iter().map(PciAddress::to_string).collect::<Vec<_>>().join(" ");
+        let what = self.functions.as_ref().map_or_else(|| self.count.to_string(), list);
+        format!("virtual functions of {}: {what}", self.device)
+    }
+
+    fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
+        let mut link = physical(self.device, self.at.as_ref(), site)?;
+        link.create_vfs(self.count, self.functions.as_deref(), self.at.is_some())?;
+        Ok(StepReceipt::default())
+    }
+
+    fn undo(&self, _: Option<&StepReceipt>, _: &mut StepSite) -> Result<Undone, StepError> {
+        Ok(destroy_vfs(self.device, self.count, self.autoprobe)?)
+    }
+}
+
+/// Lets the machine's drivers take all virtual functions of a NIC, as the kernel itself does with new ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeVfs {
+    pub device: PciAddress,
+    pub mtu: Option<Mtu>,
+}
+
+impl PartStep for ProbeVfs {
+    fn describe(&self) -> String {
+        let mtu = self.mtu.map(|mtu| format!(", mtu {mtu}")).unwrap_or_default();
+        format!("drivers of the virtual functions of {}{mtu}", self.device)
+    }
+
+    fn apply(&self, _: &mut StepSite) -> Result<StepReceipt, StepError> {
+        probe_vfs(self.device, self.mtu)?;
+        Ok(StepReceipt::default())
+    }
+}
+
+/// Tells a NIC the settings of a virtual function that the same plan makes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigureVf {
+    /// The NIC, whose link is in this machine's own namespace.
+    pub device: PciAddress,
+    pub index: u32,
+    pub set: VfSettings,
+}
+
+impl PartStep for ConfigureVf {
+    fn describe(&self) -> String {
+        format!("function {} of {}: {}", self.index, self.device, self.set)
+    }
+
+    fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
+        physical(self.device, None, site)?.configure_vf(self.index, &self.set)?;
+        Ok(StepReceipt::default())
+    }
+
+    fn read_back(&self, site: &mut StepSite) -> Result<(), StepError> {
+        Ok(physical(self.device, None, site)?.check_vf(self.index, &self.set)?)
+    }
+}
+
+/// Tells a NIC the settings of a virtual function, and then gives the function to a driver. The driver reads the
+/// function's address when it takes the function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LendVf {
+    pub at: Place,
+    pub function: Box<LentVf>,
+}
+
+/// A virtual function that a zone or guest gets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LentVf {
+    /// The NIC that it is of.
+    pub pf: PciAddress,
+    pub index: u32,
+    pub device: PciAddress,
+    /// The driver that it gets on this machine.
+    pub driver: String,
+    pub set: VfSettings,
+    /// The state before. Absent if the same plan makes the function.
+    pub was: Option<VfState>,
+}
+
+/// A virtual function before somebody else has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VfState {
+    /// The settings that its NIC enforced.
+    pub settings: VfSettings,
+    /// The driver that it had.
+    #[serde(flatten)]
+    pub driver: DriverState,
+}
+
+impl VfState {
+    /// Gives a function back. `restore` tells its NIC the previous settings, and returns whether they differed.
+    fn give_back(
+        &self,
+        device: PciAddress,
+        mut restore: impl FnMut(&VfSettings) -> Result<bool, StepError>,
+    ) -> Result<Undone, StepError> {
+        let kept = restore(&self.settings)?;
+        if kept {
+            // A driver reads a function's address only when it takes the function.
+            PciTree::live().rebind(device, None, None, DRIVER_PATIENCE).map_err(StepError::kernel(device))?;
+        }
+        let returned = self.driver.restore(device)?;
+        // The driver has told the NIC the function's address since. The NIC may not have known it before.
+        let kept_again = returned == Undone::Reverted && restore(&self.settings)?;
+        Ok(if kept || kept_again { Undone::Reverted } else { returned })
+    }
+}
+
+impl PartStep for LendVf {
+    fn describe(&self) -> String {
+        let LentVf { pf, index, device, driver, set, was } = &*self.function;
+        let before = was.as_ref().map(|was| in_place_of(&was.driver)).unwrap_or_default();
+        format!("function {index} of {pf}: {set}; driver of {device}: {driver}{before}")
+    }
+
+    fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
+        let LentVf { pf, index, device, driver, set, .. } = &*self.function;
+        let (tree, wrong) = (PciTree::live(), StepError::kernel(device));
+        tree.rebind(*device, None, None, DRIVER_PATIENCE).map_err(&wrong)?;
+        physical(*pf, Some(&self.at), site)?.configure_vf(*index, set)?;
+        let bound = match driver == VFIO {
+            true => tree.bind(*device, Some(driver), DRIVER_PATIENCE),
+            false => tree.rebind(*device, Some(driver), None, DRIVER_PATIENCE),
+        };
+        bound.map(|()| StepReceipt::default()).map_err(wrong)
+    }
+
+    fn read_back(&self, site: &mut StepSite) -> Result<(), StepError> {
+        let LentVf { pf, index, set, .. } = &*self.function;
+        Ok(physical(*pf, Some(&self.at), site)?.check_vf(*index, set)?)
+    }
+
+    /// A function that the plan made goes with the NIC's other new functions.
+    fn undo(&self, _: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
+        let LentVf { pf, index, device, was, .. } = &*self.function;
+        let Some(was) = was else { return Ok(Undone::Contained) };
+        was.give_back(*device, |settings| Ok(physical(*pf, Some(&self.at), site)?.restore_vf(*index, settings)?))
+    }
+}
+
+/// The driver that has the device now, if one has it, as the end of a description.
+fn in_place_of(was: &DriverState) -> String {
+    was.driver.as_ref().map(|driver| format!(" in place of {driver}")).unwrap_or_default()
+}
+
+/// The link of a NIC, wherever it is.
+fn physical(device: PciAddress, at: Option<&Place>, site: &mut StepSite) -> Result<PhysicalLink, StepError> {
+    match (PhysicalLink::here(device)?, at) {
+        (Some(here), _) => Ok(here),
+        (None, Some(at)) => {
+            let stack = site.at(at)?;
+            let name = stack.if_name(at.link.as_str())?;
+            Ok(PhysicalLink::inside(device, stack.namespace(), name)?)
+        }
+        (None, None) => Err(PciChangeError::NoNicLink { device }.into()),
+    }
+}

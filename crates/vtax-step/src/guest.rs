@@ -1,0 +1,171 @@
+//! Guests, and NICs that are plugged into them while they run.
+
+use std::{fs, os::fd::OwnedFd, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use vtax_guest::{
+    arguments::{arguments, open_files},
+    home,
+    launch::{Launch, NicLaunch},
+    paths,
+    process::{Qemu, end},
+    qmp::PATIENCE,
+    threads::GuestPins,
+    vdisk::DiskLaunch,
+};
+use vtax_journal::Undone;
+use vtax_model::{
+    domain::{Configuration, VirtualNic},
+    topology::Name,
+};
+use vtax_sys::{
+    directory,
+    netlink::{open_macvtap, open_tap},
+    netns::Outlive,
+};
+
+use crate::{
+    error::StepError,
+    part::{PartStep, StepReceipt},
+    site::{StepSite, mark_process},
+    stack::NetStack,
+};
+
+/// Time within which a guest must release a NIC.
+const RELEASED: Duration = Duration::from_secs(10);
+
+/// Starts a guest, which opens its taps. Its threads are pinned as soon as they exist.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartGuest {
+    /// The namespace that it is started in. The host's own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Name>,
+    pub launch: Box<Launch>,
+    #[serde(flatten)]
+    pub pins: GuestPins,
+}
+
+impl PartStep for StartGuest {
+    fn describe(&self) -> String {
+        match &self.host {
+            Some(host) => format!("guest {} in {host}", self.launch.name),
+            None => format!("QEMU of {}", self.launch.name),
+        }
+    }
+
+    fn in_full(&self) -> String {
+        let StartGuest { launch, pins, .. } = self;
+        let words = arguments(launch).into_iter().map(|argument| quoted(&argument));
+        // As a shell writes it.
+        let files = open_files(launch).map(|(number, name)| format!("{number}<{}", quoted(&name)));
+        let command: Vec<String> =
+            [launch.qemu.path.display().to_string()].into_iter().chain(words).chain(files).collect();
+        format!("{}{pins}: {}", self.describe(), command.join(" "))
+    }
+
+    /// The guest outlives this process, as the namespaces do; undoing the journal ends it.
+    fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
+        let StartGuest { host, launch, pins } = self;
+        directory::create_private(&launch.directory).map_err(StepError::file("create", &launch.directory))?;
+        let stack = site.stack(host.as_ref())?;
+        let queues = launch.nics.iter().map(|nic| queues(stack, nic)).collect::<Result<Vec<_>, StepError>>()?;
+        let namespace = Arc::clone(stack.namespace());
+        let mut qemu = Qemu::start((**launch).clone(), queues, Outlive::Yes, |command| {
+            site.lab.iter().for_each(|lab| mark_process(command, lab));
+            namespace.place(command)
+        })?;
+        let receipt = StepReceipt(Some(qemu.process().to_string()));
+        let ready = site.check_goes_on().and_then(|()| Ok(qemu.settle(pins)?));
+        // This comes first even if the guest isn't ready: undoing the step needs it.
+        site.guests.insert(launch.name.clone(), qemu);
+        ready.map(|()| receipt)
+    }
+
+    /// Stops a guest, and removes sockets, logs and what a disk has written. In a lab, these are below the lab's own
+    /// directory, or they stay.
+    fn undo(&self, receipt: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
+        let launch = &self.launch;
+        let recorded = || Some(Qemu::attach((**launch).clone(), receipt?.process()?));
+        let known = site.guests.remove(&launch.name).or_else(recorded);
+        let was_alive = end(launch, known)?;
+        let top = site.directory.as_deref();
+        if top.is_none_or(|top| launch.directory.starts_with(top)) {
+            // A domain may have got more disks while it ran.
+            if self.host.is_none() || launch.disks.disks.iter().any(DiskLaunch::has_daemons) {
+                paths::end_all(&launch.name, &launch.directory)?;
+            }
+            home::remove_all(launch)?;
+        }
+        if let Some(top) = top.filter(|top| launch.directory.starts_with(top)) {
+            // When the last guest goes, the directory of all guests is empty and goes too.
+            let above = launch.directory.ancestors().skip(1).take_while(|above| *above != top);
+            above.for_each(|above| drop(fs::remove_dir(above)));
+        }
+        Ok(undone(was_alive))
+    }
+}
+
+/// An argument as a shell takes it.
+fn quoted(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    match !argument.is_empty() && argument.chars().all(plain) {
+        true => argument.to_owned(),
+        false => format!("'{}'", argument.replace('\'', "'\\''")),
+    }
+}
+
+/// Plugs a virtual NIC into a running guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlugNic {
+    pub launch: Box<Launch>,
+    /// QEMU's process.
+    pub process: String,
+    /// Empty slot that it gets.
+    pub port: u32,
+    pub nic: Box<NicLaunch>,
+}
+
+impl PartStep for PlugNic {
+    fn describe(&self) -> String {
+        format!("NIC in slot {} of {}", self.port, self.launch.name)
+    }
+
+    fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
+        let mut qemu = recorded_qemu(&self.launch, &self.process)?;
+        let queues = queues(site.own()?, &self.nic)?;
+        qemu.plug(self.port, plugged_index(self.port), &self.nic, queues, PATIENCE)?;
+        Ok(StepReceipt::default())
+    }
+
+    fn undo(&self, _: Option<&StepReceipt>, _: &mut StepSite) -> Result<Undone, StepError> {
+        let mut qemu = recorded_qemu(&self.launch, &self.process)?;
+        Ok(undone(qemu.is_alive() && qemu.unplug(plugged_index(self.port), RELEASED)?))
+    }
+}
+
+/// Returns the number of a plugged NIC in QEMU, above those of all NICs that a domain can be started with.
+pub fn plugged_index(port: u32) -> usize {
+    VirtualNic::MOST as usize + Configuration::MOST_SERVED + port as usize
+}
+
+/// Returns the QEMU that a journal recorded, alive or not.
+pub fn recorded_qemu(launch: &Launch, process: &str) -> Result<Qemu, StepError> {
+    let process = process.parse().map_err(StepError::kernel(&launch.name))?;
+    Ok(Qemu::attach(launch.clone(), process))
+}
+
+/// The result of undoing something that was there or not.
+pub(crate) fn undone(was_there: bool) -> Undone {
+    if was_there { Undone::Reverted } else { Undone::AlreadyGone }
+}
+
+/// Opens the queues that QEMU gets for a NIC on a tap or a macvtap.
+fn queues(stack: &mut NetStack, nic: &NicLaunch) -> Result<Vec<OwnedFd>, StepError> {
+    let Some(link) = nic.kind.tap().map(|link| link.as_str()) else { return Ok(Vec::new()) };
+    let (name, queues) = (stack.if_name(link)?, nic.kind.queues());
+    let opened = match nic.kind.is_macvtap() {
+        true => open_macvtap(stack.rtnl(), &name, nic.mac, queues),
+        false => open_tap(stack.namespace(), &name, queues),
+    };
+    opened.map_err(stack.wrong(link))
+}

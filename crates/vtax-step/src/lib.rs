@@ -1,0 +1,34 @@
+//! Steps that make links, guests and devices, mark them, and undo them. They are below labs and domains, whose journals
+//! have these steps and others of their own.
+//!
+//! A [`PartStep`] works on a [`StepSite`]: the network namespaces of a lab or of a host of domains, each with an open
+//! connection ([`NetStack`]), and the guests that were started there. A namespace goes by its name, and one without a
+//! name is the host's own. What is in a namespace of the same journal goes with it ([`Undone::Contained`]); what is in
+//! the host's own is undone if it has the mark and the identity that its step gave it.
+//!
+//! [`Undone::Contained`]: vtax_journal::Undone::Contained
+
+#![forbid(unsafe_code)]
+
+mod device;
+mod error;
+mod guest;
+mod link;
+mod part;
+mod place;
+mod site;
+mod stack;
+mod switch;
+
+pub use device::{
+    AssignDevice, AssignFunction, ConfigureVf, CreateVfs, DeviceClaim, DeviceClaims, LendVf, LentVf, PlugDevice,
+    ProbeVfs, ReturnFunction, TakeNic, VFIO, VfState, checked,
+};
+pub use error::StepError;
+pub use guest::{PlugNic, StartGuest, plugged_index, recorded_qemu};
+pub use link::{AddAddress, AddRoute, CreateLink, EnableLink, LimitRate, LinkRecipe, SetSysctl};
+pub use part::{PartStep, StepReceipt};
+pub use place::Place;
+pub use site::{PROCESS_MARK, StepSite, StopFlag, mark_process};
+pub use stack::{NetStack, PortVlanSet};
+pub use switch::{CreateSwitch, CreateTap, LendAddress, LimitTap, TakeUplink};
