@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn only_what_is_not_in_force_is_pending() {
         let none = SwitchChange::default;
-        let alt = || VnetChange { alt_macs: Some(vec![AltMac::Auto]), ..VnetChange::default() };
+        let alt = || VnetChange { alt_macs: Some([AltMac::Auto].into()), ..VnetChange::default() };
         assert!(!is_pending(true, alt(), none()), "it changes immediately");
         assert!(is_pending(false, alt(), none()), "a domain that doesn't run gets it when it is started");
         assert!(is_pending(true, VnetChange { mtu: mtu(9000), ..VnetChange::default() }, none()));

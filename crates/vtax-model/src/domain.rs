@@ -11,6 +11,7 @@ mod dependencies;
 mod device;
 mod disk;
 mod error;
+mod list_change;
 mod mac_addresses;
 mod rebuild;
 mod sizing;
@@ -37,6 +38,7 @@ pub use self::{
         DiskChange, DiskService, DiskSlice, VirtualDisk, Volume, VolumeChange, VolumeFormat, VolumeName, VolumeOption,
     },
     error::DomainError,
+    list_change::ListChange,
     sizing::{SizeChange, adjusted_memory},
     switch::{NewSwitch, Switch, SwitchChange},
     vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetVlans},

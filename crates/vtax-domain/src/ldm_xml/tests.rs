@@ -46,7 +46,7 @@ fn planets() -> Configuration {
     all.set_memory(&name("mars"), ByteSize(8 << 30)).expect("possible");
     all.set_variable(&name("mars"), Variable::BootArgs, " a<b>&\"'c' ".to_owned()).expect("possible");
     let change = VnetChange {
-        alt_macs: Some(vec![AltMac::Auto, AltMac::Auto]),
+        alt_macs: Some([AltMac::Auto; 2].into()),
         pvid: Some(vlan(33)),
         vids: Some([vlan(44), vlan(45)].into()),
         maxbw: BitRate::new(1_234_567),
@@ -209,7 +209,7 @@ fn configured(domains: &[AnyDomain]) -> Configuration {
                 pvid: pvid.map(vlan),
                 vids: Some(vids.iter().copied().map(vlan).collect()),
                 maxbw: rate.and_then(BitRate::new),
-                alt_macs: Some(vec![AltMac::Auto; usize::from(*number)]),
+                alt_macs: Some(std::iter::repeat_n(AltMac::Auto, usize::from(*number)).collect()),
                 linkprop: follows.then_some(LinkProp::PhysState),
                 ..VnetChange::default()
             };

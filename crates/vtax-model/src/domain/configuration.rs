@@ -324,8 +324,9 @@ impl Configuration {
         if let Some(mac) = change.mac {
             vnet.mac = macs.check(mac, name.as_str(), domain)?;
         }
-        if let Some(wanted) = &change.alt_macs {
-            vnet.alt_macs = alt_macs(wanted, &vnet, domain, macs)?;
+        if let Some(wanted) = change.alt_macs.clone() {
+            let had = vnet.alt_macs.iter().copied().map(AltMac::Given);
+            vnet.alt_macs = alt_macs(&wanted.applied::<Vec<_>>(had), &vnet, domain, macs)?;
         }
         if let Some(id) = change.id {
             vnet.id = self.check_id(id, domain, name)?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::{Configuration, DomainError, PRIMARY};
+use super::{Configuration, DomainError, ListChange, PRIMARY};
 use crate::{guest::Mac, topology::Name, units::Mtu, vf::Vlan};
 
 /// A virtual switch (vsw) of a service domain.
@@ -109,14 +109,15 @@ pub struct SwitchChange {
     pub mac: Option<Mac>,
     pub mtu: Option<Mtu>,
     pub pvid: Option<Vlan>,
-    pub vids: Option<BTreeSet<Vlan>>,
+    pub vids: Option<ListChange<Vlan>>,
 }
 
 impl NewSwitch {
     /// Returns the change that creates this switch.
     pub(super) fn of(name: Name, switch: Switch) -> NewSwitch {
         let Switch { service, net_dev, mac, mtu, default_vlan, pvid, vids } = switch;
-        let change = SwitchChange { net_dev, mac, mtu: Some(mtu), pvid: Some(pvid), vids: Some(vids) };
+        let change =
+            SwitchChange { net_dev, mac, mtu: Some(mtu), pvid: Some(pvid), vids: Some(vids.into_iter().collect()) };
         NewSwitch { name, service, default_vlan: Some(default_vlan), change }
     }
 }
@@ -134,7 +135,9 @@ impl SwitchChange {
         }
         switch.mac = mac.or(switch.mac);
         switch.pvid = pvid.unwrap_or(switch.pvid);
-        switch.vids = vids.unwrap_or_else(|| std::mem::take(&mut switch.vids));
+        if let Some(vids) = vids {
+            switch.vids = vids.applied(std::mem::take(&mut switch.vids));
+        }
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, str::FromStr};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::{DomainError, Switch};
+use super::{DomainError, ListChange, Switch};
 use crate::{
     guest::Mac,
     topology::Name,
@@ -87,9 +87,9 @@ pub struct NewVnet {
 pub struct VnetChange {
     pub switch: Option<Name>,
     pub mac: Option<Mac>,
-    pub alt_macs: Option<Vec<AltMac>>,
+    pub alt_macs: Option<ListChange<AltMac>>,
     pub pvid: Option<Vlan>,
-    pub vids: Option<BTreeSet<Vlan>>,
+    pub vids: Option<ListChange<Vlan>>,
     pub mtu: Option<Mtu>,
     pub id: Option<u32>,
     pub maxbw: Option<BitRate>,
@@ -104,7 +104,7 @@ impl NewVnet {
             mac: Some(vnet.mac),
             alt_macs: Some(vnet.alt_macs.iter().copied().map(AltMac::Given).collect()),
             pvid: vnet.vlans.pvid,
-            vids: Some(vnet.vlans.vids.clone()),
+            vids: Some(vnet.vlans.vids.iter().copied().collect()),
             mtu: vnet.mtu,
             id: Some(vnet.id),
             maxbw: vnet.maxbw,
@@ -146,7 +146,9 @@ impl VirtualNic {
         self.mtu = mtu.or(self.mtu);
         self.maxbw = maxbw.or(self.maxbw);
         self.vlans.pvid = pvid.or(self.vlans.pvid);
-        self.vlans.vids = vids.unwrap_or_else(|| std::mem::take(&mut self.vlans.vids));
+        if let Some(vids) = vids {
+            self.vlans.vids = vids.applied(std::mem::take(&mut self.vlans.vids));
+        }
         self.linkprop = linkprop.unwrap_or(self.linkprop);
         Ok(())
     }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use miette::miette;
-use vtax_domain::{ChangedVnet, DomainChange, DomainEdit, DomainSettings};
+use vtax_domain::{DomainChange, DomainEdit, DomainSettings};
 use vtax_model::{
     domain::{
-        ConsoleService, NewSwitch, NewVnet, PRIMARY, PortRange, SwitchChange, UserName, Variable, VirtualConsole,
-        VnetChange,
+        ConsoleService, ListChange, NewSwitch, NewVnet, PRIMARY, PortRange, SwitchChange, UserName, Variable,
+        VirtualConsole, VnetChange,
     },
     spelling::there_are,
     topology::Name,
@@ -143,8 +143,7 @@ pub(super) fn set_switch(words: &[String]) -> Result<DomainChange, Stop> {
     edit(DomainEdit::SetSwitch {
         switch: words.name(0)?,
         service: words.optional_name(1)?,
-        change: switch_change(&words)?,
-        vids: words.list_change("vid")?,
+        change: SwitchChange { vids: words.list_change("vid")?, ..switch_change(&words)? },
     })
 }
 
@@ -158,13 +157,14 @@ fn switch_change(words: &LdmWords<'_>) -> Result<SwitchChange, Stop> {
     })
 }
 
-fn vids(words: &LdmWords<'_>) -> Result<Option<BTreeSet<Vlan>>, Stop> {
-    Ok(words.list("vid")?.map(|vids: Vec<Vlan>| vids.into_iter().collect()))
+fn vids(words: &LdmWords<'_>) -> Result<Option<ListChange<Vlan>>, Stop> {
+    Ok(words.list("vid")?.map(ListChange::Set))
 }
 
 pub(super) fn add_vnet(words: &[String]) -> Result<DomainChange, Stop> {
     let words = ADD_VNET.read(words)?;
-    let change = VnetChange { alt_macs: words.list("alt-mac-addrs")?, vids: vids(&words)?, ..vnet_change(&words)? };
+    let alt_macs = words.list("alt-mac-addrs")?.map(ListChange::Set);
+    let change = VnetChange { alt_macs, vids: vids(&words)?, ..vnet_change(&words)? };
     edit(DomainEdit::AddVnet {
         new: NewVnet { name: words.name(0)?, switch: words.name(1)?, domain: words.name(2)?, change },
     })
@@ -173,13 +173,9 @@ pub(super) fn add_vnet(words: &[String]) -> Result<DomainChange, Stop> {
 pub(super) fn set_vnet(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VNET.read(words)?;
     words.some_property()?;
-    edit(DomainEdit::SetVnet(Box::new(ChangedVnet {
-        vnet: words.name(0)?,
-        domain: words.name(1)?,
-        change: vnet_change(&words)?,
-        alt_macs: words.list_change("alt-mac-addrs")?,
-        vids: words.list_change("vid")?,
-    })))
+    let alt_macs = words.list_change("alt-mac-addrs")?;
+    let change = VnetChange { alt_macs, vids: words.list_change("vid")?, ..vnet_change(&words)? };
+    edit(DomainEdit::SetVnet { vnet: words.name(0)?, domain: words.name(1)?, change })
 }
 
 /// Returns all properties except the lists, which can be changed in part.

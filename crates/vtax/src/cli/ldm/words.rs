@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
 use miette::miette;
-use vtax_domain::ListChange;
-use vtax_model::spelling::suggestion;
+use vtax_model::{domain::ListChange, spelling::suggestion};
 
 use super::verbs::property;
 use crate::exit::Stop;
