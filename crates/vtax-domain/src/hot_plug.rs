@@ -2,7 +2,7 @@
 
 use vtax_journal::{BatchId, Journal};
 use vtax_model::{
-    domain::{Configuration, DomainDevice, DomainState, LinkProp, VirtualNic},
+    domain::{Configuration, DomainDevice, DomainState, LinkProp, VirtualNic, before_boot},
     guest::Backend,
     topology::Name,
 };
@@ -206,8 +206,7 @@ impl LockedDomains<'_> {
             site.guard_only(&nic.switch, &nic.tap, &macs)?;
         }
         site.set_mtu(&nic.tap, new.mtu_on(switch))?;
-        let live = VirtualNic { alt_macs: new.alt_macs.clone(), vlans: new.vlans.clone(), ..was.clone() };
-        Ok(if live == *new { ChangeEffect::Now } else { ChangeEffect::AtBoot })
+        Ok(if before_boot(was, new) == *new { ChangeEffect::Now } else { ChangeEffect::AtBoot })
     }
 }
 

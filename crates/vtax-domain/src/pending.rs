@@ -2,7 +2,7 @@
 
 use vtax_guest::launch::NicLaunch;
 use vtax_model::{
-    domain::{Configuration, Constraints, DomainDevice, DomainState, VirtualDisk, VirtualNic},
+    domain::{Configuration, Constraints, DomainDevice, DomainState, VirtualDisk, VirtualNic, before_boot},
     guest::Mac,
     topology::Name,
 };
@@ -66,17 +66,14 @@ fn vnet_now(
     all: &Configuration,
 ) -> VirtualNic {
     let Some(wanted) = wanted else { return was };
-    let (alt_macs, vlans) = match is_live {
-        true => (wanted.alt_macs.clone(), wanted.vlans.clone()),
-        false => (was.alt_macs.clone(), was.vlans.clone()),
-    };
     // The MTU of its switch may have changed, which the domain only sees at its next boot.
     let mtu = match (launched.and_then(|nic| nic.host_mtu), all.switch(&wanted.switch)) {
         (Some(mtu), Ok(switch)) if mtu == wanted.mtu_on(switch) => wanted.mtu,
         (Some(mtu), _) => Some(mtu),
         (None, _) => was.mtu,
     };
-    VirtualNic { alt_macs, vlans, mtu, ..was }
+    let now = if is_live { before_boot(&was, wanted) } else { was };
+    VirtualNic { mtu, ..now }
 }
 
 /// In the configuration's form, so that only real differences count.

@@ -13,6 +13,7 @@ mod disk;
 mod error;
 mod list_change;
 mod mac_addresses;
+mod property;
 mod rebuild;
 mod sizing;
 mod switch;
@@ -39,6 +40,7 @@ pub use self::{
     },
     error::DomainError,
     list_change::ListChange,
+    property::{Configured, Property, PropertyEffect, PropertyVerb, XML_ADDRESS, before_boot},
     sizing::{SizeChange, adjusted_memory},
     switch::{NewSwitch, Switch, SwitchChange},
     vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetVlans},

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use roxmltree::{Document, Error, Node, ParsingOptions};
 use vtax_model::{
     domain::{
-        Configuration, ConsoleService, Constraints, CpuDemand, DiskService, DomainDevice, FunctionSettings, LinkProp,
-        PRIMARY, Switch, Variable, VirtualConsole, VirtualDisk, VirtualNic, VnetVlans, Volume, VolumeName,
+        Configuration, ConsoleService, Constraints, CpuDemand, DiskService, DomainDevice, FunctionSettings, PRIMARY,
+        Switch, Variable, VirtualConsole, VirtualDisk, VirtualNic, Volume, VolumeName,
     },
     topology::Name,
-    units::{BitRate, ByteSize, Mtu},
+    units::{ByteSize, Mtu},
 };
 
 use super::{
@@ -250,21 +250,8 @@ fn volume(item: &mut LdmItem<'_, '_>) -> Result<Volume, LdmXmlError> {
 }
 
 fn vnet(item: &mut LdmItem<'_, '_>) -> Result<VirtualNic, LdmXmlError> {
-    let mac = item.address()?.ok_or_else(|| item.error("has no <Address>".to_owned()))?;
-    let maxbw: Option<u64> = item.number("maxbw")?;
-    let rate = |bits| BitRate::new(bits).ok_or_else(|| item.error("has a `maxbw` of 0".to_owned()));
-    let maxbw = maxbw.map(rate).transpose()?;
-    Ok(VirtualNic {
-        name: item.needed("vnet_name")?,
-        switch: item.needed("service_name")?,
-        mac,
-        alt_macs: item.list("alt-mac-addrs")?,
-        vlans: VnetVlans { pvid: item.optional("pvid")?, vids: item.list("vid")? },
-        mtu: item.optional("mtu")?,
-        id: item.needed_number("id")?,
-        maxbw,
-        linkprop: item.optional::<LinkProp>("linkprop")?.unwrap_or_default(),
-    })
+    let (name, change) = (item.needed("vnet_name")?, item.change::<VirtualNic>()?);
+    VirtualNic::described(name, change).ok_or_else(|| item.error("has `auto` instead of an address".to_owned()))
 }
 
 fn switch(item: &mut LdmItem<'_, '_>) -> Result<Switch, LdmXmlError> {

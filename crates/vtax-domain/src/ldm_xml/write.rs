@@ -4,8 +4,8 @@ use std::fmt::{Display, Write};
 
 use vtax_model::{
     domain::{
-        Configuration, Constraints, CpuDemand, FunctionSettings, HostDevices, LinkProp, PRIMARY, Switch, VirtualNic,
-        VolumeFormat,
+        Configuration, Configured, Constraints, CpuDemand, FunctionSettings, HostDevices, PRIMARY, Property, Switch,
+        VolumeFormat, XML_ADDRESS,
     },
     topology::Name,
 };
@@ -113,7 +113,7 @@ impl Document {
                 item.property("value", value);
             });
         }
-        domain.vnets.iter().for_each(|vnet| self.vnet(vnet));
+        domain.vnets.iter().for_each(|vnet| self.object(kind::VNET, ("vnet_name", vnet.name.as_str()), vnet));
         for disk in &domain.disks {
             self.item(kind::DISK, |item| {
                 item.property("vdisk_name", &disk.name);
@@ -140,20 +140,15 @@ impl Document {
         }
     }
 
-    fn vnet(&mut self, vnet: &VirtualNic) {
-        self.item(kind::VNET, |item| {
-            item.element("rasd:Address", "", vnet.mac);
-            item.property("vnet_name", &vnet.name);
-            item.property("service_name", &vnet.switch);
-            item.list("alt-mac-addrs", &vnet.alt_macs);
-            item.optional("pvid", vnet.vlans.pvid);
-            item.list("vid", &vnet.vlans.vids);
-            item.optional("mtu", vnet.mtu);
-            item.property("id", vnet.id);
-            item.optional("maxbw", vnet.maxbw.map(|rate| rate.bits()));
-            if vnet.linkprop == LinkProp::PhysState {
-                item.property("linkprop", "phys-state");
-            }
+    /// Adds an item with a name and the properties of a table. Its address comes first.
+    fn object<T: Configured>(&mut self, kind: &str, name: (&str, &str), object: &T) {
+        let is_address = |property: &&Property<T>| property.xml == XML_ADDRESS;
+        self.item(kind, |item| {
+            let address = T::PROPERTIES.iter().find(is_address).and_then(|property| property.own(object));
+            address.into_iter().for_each(|address| item.element("rasd:Address", "", address));
+            item.property(name.0, name.1);
+            let rest = T::PROPERTIES.iter().filter(|property| !is_address(property));
+            rest.for_each(|property| item.optional(property.xml, property.own(object)));
         });
     }
 

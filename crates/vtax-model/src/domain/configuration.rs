@@ -284,17 +284,7 @@ impl Configuration {
             Some(id) => id,
             None => (0..).find(|id| constraints.vnets.iter().all(|vnet| vnet.id != *id)).expect("there is a free one"),
         };
-        constraints.vnets.push(VirtualNic {
-            name: name.clone(),
-            switch,
-            mac,
-            alt_macs: Vec::new(),
-            vlans: Default::default(),
-            mtu: None,
-            id,
-            maxbw: None,
-            linkprop: Default::default(),
-        });
+        constraints.vnets.push(VirtualNic::new(name.clone(), switch, mac, id));
         let set = self.set_vnet_beside(&domain, &name, VnetChange { mac: Some(mac), id: Some(id), ..change }, macs);
         set.inspect_err(|_| {
             // A change that is refused leaves nothing behind.

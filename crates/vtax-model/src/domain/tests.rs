@@ -407,20 +407,7 @@ fn the_largest_configuration_is_made_anew() {
         for id in 0..VirtualNic::MOST {
             let nic = name(&format!("net{id}"));
             let mac = Mac::of(&[&domain.to_string(), &id.to_string()]);
-            let (alt_macs, vlans, mtu) = (Vec::new(), Default::default(), None);
-            let switch = name("vsw0");
-            let vnet = VirtualNic {
-                name: nic,
-                switch,
-                mac,
-                alt_macs,
-                vlans,
-                mtu,
-                id,
-                maxbw: None,
-                linkprop: Default::default(),
-            };
-            constraints.vnets.push(vnet);
+            constraints.vnets.push(VirtualNic::new(nic, name("vsw0"), mac, id));
         }
         for id in 0..VirtualDisk::MOST {
             let volume = name(&format!("v{domain}-{id}"));

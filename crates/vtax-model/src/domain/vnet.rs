@@ -137,12 +137,41 @@ impl VirtualNic {
         self.vlans.pvid.unwrap_or(switch.default_vlan)
     }
 
+    /// Returns a vnet that has only what each of them has.
+    pub fn new(name: Name, switch: Name, mac: Mac, id: u32) -> VirtualNic {
+        VirtualNic {
+            name,
+            switch,
+            mac,
+            alt_macs: Vec::new(),
+            vlans: VnetVlans::default(),
+            mtu: None,
+            id,
+            maxbw: None,
+            linkprop: LinkProp::None,
+        }
+    }
+
+    /// Returns the vnet that a document describes, which isn't compared with others. `None` if an address is missing, a
+    /// switch or a number.
+    pub fn described(name: Name, change: VnetChange) -> Option<VirtualNic> {
+        let mut vnet = VirtualNic::new(name, change.switch.clone()?, change.mac?, change.id?);
+        let alt_macs: Vec<AltMac> = change.alt_macs.clone().map(|alts| alts.applied([])).unwrap_or_default();
+        let given = |alt| if let AltMac::Given(mac) = alt { Some(mac) } else { None };
+        vnet.alt_macs = alt_macs.into_iter().map(given).collect::<Option<_>>()?;
+        vnet.fill(change);
+        Some(vnet)
+    }
+
     /// Applies what needs no knowledge of others: all but addresses and the number.
     pub(super) fn apply(&mut self, change: VnetChange) -> Result<(), DomainError> {
+        change.mtu.map_or(Ok(()), Switch::check_mtu)?;
+        self.fill(change);
+        Ok(())
+    }
+
+    fn fill(&mut self, change: VnetChange) {
         let VnetChange { pvid, vids, mtu, maxbw, linkprop, .. } = change;
-        if let Some(mtu) = mtu {
-            Switch::check_mtu(mtu)?;
-        }
         self.mtu = mtu.or(self.mtu);
         self.maxbw = maxbw.or(self.maxbw);
         self.vlans.pvid = pvid.or(self.vlans.pvid);
@@ -150,7 +179,6 @@ impl VirtualNic {
             self.vlans.vids = vids.applied(std::mem::take(&mut self.vlans.vids));
         }
         self.linkprop = linkprop.unwrap_or(self.linkprop);
-        Ok(())
     }
 }
 

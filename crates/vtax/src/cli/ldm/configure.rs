@@ -7,7 +7,7 @@ use vtax_domain::{DomainChange, DomainEdit, DomainSettings};
 use vtax_model::{
     domain::{
         ConsoleService, ListChange, NewSwitch, NewVnet, PRIMARY, PortRange, SwitchChange, UserName, Variable,
-        VirtualConsole, VnetChange,
+        VirtualConsole, VirtualNic,
     },
     spelling::there_are,
     topology::Name,
@@ -15,21 +15,12 @@ use vtax_model::{
 };
 
 use super::{
+    grammars::{ADD_VNET, SET_VNET},
     verbs::{self, DeferredCheck},
     words::{Grammar, LdmWords, YesOrNo},
 };
 use crate::exit::Stop;
 
-const ADD_VNET: Grammar = Grammar::new(
-    "add-vnet",
-    &["mac-addr", "alt-mac-addrs", "pvid", "vid", "mtu", "id", "maxbw", "linkprop"],
-    &["VNET", "SWITCH", "DOMAIN"],
-);
-const SET_VNET: Grammar = Grammar::new(
-    "set-vnet",
-    &["mac-addr", "alt-mac-addrs", "pvid", "vid", "mtu", "id", "maxbw", "linkprop", "vswitch"],
-    &["VNET", "DOMAIN"],
-);
 const ADD_VSW: Grammar =
     Grammar::new("add-vsw", &["net-dev", "mac-addr", "mtu", "default-vlan-id", "pvid", "vid"], &["SWITCH", "DOMAIN"]);
 const SET_VSW: Grammar =
@@ -163,34 +154,14 @@ fn vids(words: &LdmWords<'_>) -> Result<Option<ListChange<Vlan>>, Stop> {
 
 pub(super) fn add_vnet(words: &[String]) -> Result<DomainChange, Stop> {
     let words = ADD_VNET.read(words)?;
-    let alt_macs = words.list("alt-mac-addrs")?.map(ListChange::Set);
-    let change = VnetChange { alt_macs, vids: vids(&words)?, ..vnet_change(&words)? };
-    edit(DomainEdit::AddVnet {
-        new: NewVnet { name: words.name(0)?, switch: words.name(1)?, domain: words.name(2)?, change },
-    })
+    let (name, switch, domain) = (words.name(0)?, words.name(1)?, words.name(2)?);
+    edit(DomainEdit::AddVnet { new: NewVnet { name, switch, domain, change: words.change::<VirtualNic>()? } })
 }
 
 pub(super) fn set_vnet(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VNET.read(words)?;
     words.some_property()?;
-    let alt_macs = words.list_change("alt-mac-addrs")?;
-    let change = VnetChange { alt_macs, vids: words.list_change("vid")?, ..vnet_change(&words)? };
-    edit(DomainEdit::SetVnet { vnet: words.name(0)?, domain: words.name(1)?, change })
-}
-
-/// Returns all properties except the lists, which can be changed in part.
-fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
-    Ok(VnetChange {
-        switch: words.property("vswitch")?,
-        mac: words.property("mac-addr")?,
-        alt_macs: None,
-        pvid: words.property("pvid")?,
-        vids: None,
-        mtu: words.property("mtu")?,
-        id: words.property("id")?,
-        maxbw: words.property("maxbw")?,
-        linkprop: words.property("linkprop")?,
-    })
+    edit(DomainEdit::SetVnet { vnet: words.name(0)?, domain: words.name(1)?, change: words.change::<VirtualNic>()? })
 }
 
 pub(super) fn add_console_service(words: &[String]) -> Result<DomainChange, Stop> {

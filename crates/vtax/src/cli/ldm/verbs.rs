@@ -30,6 +30,7 @@ pub(crate) use self::{
     lifecycle::{LifecycleVerb, LocalVerb},
     show::ShowVerb,
 };
+use super::grammars::{ADD_VNET, SET_VNET};
 
 #[derive(Debug, Args)]
 pub(crate) struct LdmArgs {
@@ -287,7 +288,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// If no MAC address is given, vtax chooses one, and reuses it for a vnet of the same name.
     #[command(
-        override_usage = "vtax ldm add-vnet [mac-addr=MAC] [alt-mac-addrs=auto|MAC,…] [pvid=VLAN] [vid=VLAN,…] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=phys-state] VNET SWITCH DOMAIN",
+        override_usage = ADD_VNET.help(),
         name = "add-vnet"
     )]
     AddVnet(Words),
@@ -295,7 +296,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// vswitch= moves it to another switch at the domain's next boot; its addresses stay the same.
     #[command(
-        override_usage = "vtax ldm set-vnet [mac-addr=MAC] [alt-mac-addrs=[+|-]auto|MAC,…] [pvid=VLAN] [vid=[+|-][VLAN,…]] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=[phys-state]] [vswitch=SWITCH] VNET DOMAIN",
+        override_usage = SET_VNET.help(),
         name = "set-vnet"
     )]
     SetVnet(Words),

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
 use miette::miette;
-use vtax_model::{domain::ListChange, spelling::suggestion};
+use vtax_model::{
+    domain::{Configured, ListChange, Property, PropertyVerb},
+    spelling::suggestion,
+};
 
 use super::verbs::property;
 use crate::exit::Stop;
@@ -11,13 +14,16 @@ use crate::exit::Stop;
 /// Words that a verb accepts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grammar {
-    pub(super) verb: &'static str,
-    /// Keys of its properties.
-    pub(super) keys: &'static [&'static str],
+    verb: &'static str,
+    kind: PropertyVerb,
+    /// Properties of a table, with placeholders of their values.
+    table: fn(PropertyVerb) -> Vec<(&'static str, String)>,
+    /// Keys of properties that are in no table.
+    keys: &'static [&'static str],
     /// Placeholders of its names, in order.
-    pub(super) names: &'static [&'static str],
+    names: &'static [&'static str],
     /// Number of names that may be omitted at the end.
-    pub(super) optional: usize,
+    optional: usize,
 }
 
 /// Words of one command.
@@ -50,7 +56,29 @@ impl Grammar {
         keys: &'static [&'static str],
         names: &'static [&'static str],
     ) -> Grammar {
-        Grammar { verb, keys, names, optional: 0 }
+        Grammar { verb, kind: PropertyVerb::Set, table: |_| Vec::new(), keys, names, optional: 0 }
+    }
+
+    /// Grammar of a verb that adds an object with properties.
+    pub(super) const fn add<T: Configured>(verb: &'static str, names: &'static [&'static str]) -> Grammar {
+        Grammar { kind: PropertyVerb::Add, table: table::<T>, ..Grammar::new(verb, &[], names) }
+    }
+
+    /// Grammar of a verb that changes an object's properties.
+    pub(super) const fn set<T: Configured>(verb: &'static str, names: &'static [&'static str]) -> Grammar {
+        Grammar { table: table::<T>, ..Grammar::new(verb, &[], names) }
+    }
+
+    /// Returns the usage that `--help` shows.
+    pub(super) fn help(self) -> String {
+        let properties = (self.table)(self.kind).into_iter().map(|(key, value)| format!("[{key}={value}] "));
+        let (needed, optional) = self.names.split_at(self.names.len() - self.optional);
+        let names = needed.iter().map(|name| (*name).to_owned()).chain(optional.iter().map(|name| format!("[{name}]")));
+        format!("vtax ldm {} {}{}", self.verb, properties.collect::<String>(), names.collect::<Vec<_>>().join(" "))
+    }
+
+    fn all_keys(self) -> impl Iterator<Item = &'static str> {
+        self.keys.iter().copied().chain((self.table)(self.kind).into_iter().map(|(key, _)| key))
     }
 
     /// Makes the last name optional.
@@ -85,25 +113,41 @@ impl Grammar {
     }
 
     fn key(self, written: &str) -> Result<&'static str, Stop> {
-        let known = self.keys.iter().copied().find(|key| *key == written);
+        let known = self.all_keys().find(|key| *key == written);
         known.ok_or_else(|| {
             if let Some(why) = property(self.verb, written) {
                 return Stop::input(miette!(code = "usage", "{} {written}=: {why}", self.verb));
             }
-            let near = suggestion(written, self.keys.iter().copied());
+            let near = suggestion(written, self.all_keys());
             self.usage(format!("unknown property `{written}`{near}"))
         })
     }
 
     fn usage(self, what: String) -> Stop {
-        let keys = self.keys.iter().map(|key| format!("[{key}=…] ")).collect::<String>();
+        let keys = self.all_keys().map(|key| format!("[{key}=…] ")).collect::<String>();
         let names = self.names.join(" ");
         let verb = self.verb;
         Stop::input(miette!(code = "usage", "{verb}: {what}; usage: {verb} {keys}{names}"))
     }
 }
 
+fn table<T: Configured>(verb: PropertyVerb) -> Vec<(&'static str, String)> {
+    Property::<T>::of_verb(verb).map(|property| (property.key, property.usage(verb))).collect()
+}
+
 impl LdmWords<'_> {
+    /// Returns the change that the properties of a table ask for.
+    pub(super) fn change<T: Configured>(&self) -> Result<T::Change, Stop> {
+        let mut change = T::Change::default();
+        for property in Property::<T>::of_verb(self.grammar.kind) {
+            if let Some(text) = self.properties.get(property.key) {
+                let parsed = property.parse(&mut change, self.grammar.kind, text);
+                parsed.map_err(|error| self.bad(property.key, &error))?;
+            }
+        }
+        Ok(change)
+    }
+
     /// Returns the value of a property, if present.
     pub(super) fn property<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<T>, Stop> {
         let parse = |value: &&str| value.parse().map_err(|error| self.bad(key, &error));

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use vtax_domain::{Bindings, BoundDisk, DomainRow, ServiceUtilization};
 use vtax_lab::io::{IoEntry, IoKind};
 use vtax_model::{
-    domain::{Configuration, Constraints, CpuDemand, DomainDevice, LinkProp, VirtualNic},
+    domain::{Configuration, Configured, Constraints, CpuDemand, DomainDevice, Property},
     topology::Name,
 };
 
@@ -62,7 +62,7 @@ fn resource_lines(resource: Resource, domain: &Constraints, all: &Configuration)
         }
         Resource::Disk => disks::parseable(&domain.disks, all),
         Resource::Physio => domain.io.iter().map(device).collect(),
-        Resource::Network => domain.vnets.iter().map(|nic| vnet(nic, all)).collect(),
+        Resource::Network => domain.vnets.iter().map(|vnet| object("VNET", &vnet.name, vnet, all)).collect(),
         Resource::Memory => domain.memory.map(|size| format!("MEMORY|size={}\n", size.0)).unwrap_or_default(),
         Resource::Cpu => match &domain.cpus {
             Some(CpuDemand::Cids(ids)) => format!("CORE|count={}|cid={}\n", ids.len(), list(ids.iter())),
@@ -85,22 +85,11 @@ fn service(of: &ServiceUtilization) -> String {
     format!("HOSTCPU|vhost={vhost:.1}|iothread={iothread:.1}|daemon={daemon:.1}|qemu={qemu:.1}\n")
 }
 
-fn vnet(vnet: &VirtualNic, all: &Configuration) -> String {
-    let switch = all.switches.get(&vnet.switch);
-    let service = switch.map(|switch| format!("@{}", switch.service)).unwrap_or_default();
-    let pvid = switch.map(|switch| vnet.pvid_on(switch)).unwrap_or_default();
-    let mtu = switch.map(|switch| vnet.mtu_on(switch).to_string()).unwrap_or_default();
-    let alts = vnet.alt_macs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    format!(
-        "VNET|name={}|service={}{service}|mac-addr={}|alt-mac-addrs={alts}|pvid={pvid}|vid={}|mtu={mtu}|id={}|maxbw={}|linkprop={}\n",
-        vnet.name,
-        vnet.switch,
-        vnet.mac,
-        list(vnet.vlans.vids.iter()),
-        vnet.id,
-        vnet.maxbw.map(|rate| rate.bits().to_string()).unwrap_or_default(),
-        if vnet.linkprop == LinkProp::PhysState { "phys-state" } else { "" },
-    )
+/// Returns the line of an object: its name, and the fields of its table.
+fn object<T: Configured>(kind: &str, name: &Name, object: &T, all: &Configuration) -> String {
+    let field =
+        |property: &Property<T>| format!("|{}={}", property.field, property.shown_in(object, all).unwrap_or_default());
+    format!("{kind}|name={name}{}\n", T::PROPERTIES.iter().map(field).collect::<String>())
 }
 
 fn device(device: &DomainDevice) -> String {
