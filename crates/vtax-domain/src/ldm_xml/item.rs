@@ -124,10 +124,6 @@ impl<'a, 'input> LdmItem<'a, 'input> {
         self.needed_number(UNITS)
     }
 
-    pub(super) fn address<T: FromStr<Err: Display>>(&mut self) -> Result<Option<T>, LdmXmlError> {
-        self.optional(XML_ADDRESS)
-    }
-
     /// Checks that no part is left.
     pub(super) fn finish(self) -> Result<(), LdmXmlError> {
         match self.parts.iter().next() {

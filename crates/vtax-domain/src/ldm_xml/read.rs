@@ -9,7 +9,7 @@ use vtax_model::{
         Switch, Variable, VirtualConsole, VirtualDisk, VirtualNic, Volume, VolumeName,
     },
     topology::Name,
-    units::{ByteSize, Mtu},
+    units::ByteSize,
 };
 
 use super::{
@@ -255,14 +255,8 @@ fn vnet(item: &mut LdmItem<'_, '_>) -> Result<VirtualNic, LdmXmlError> {
 }
 
 fn switch(item: &mut LdmItem<'_, '_>) -> Result<Switch, LdmXmlError> {
-    let default_vlan = item.optional("default-vlan-id")?.unwrap_or_default();
-    Ok(Switch {
-        service: item.needed("ldom")?,
-        net_dev: item.optional("net-dev")?,
-        mac: item.address()?,
-        mtu: item.optional("mtu")?.unwrap_or(Mtu::ETHERNET),
-        default_vlan,
-        pvid: item.optional("pvid")?.unwrap_or(default_vlan),
-        vids: item.list("vid")?,
-    })
+    let (service, (default_vlan, change)) = (item.needed("ldom")?, item.change::<Switch>()?);
+    let mut switch = Switch::new(service, default_vlan);
+    change.fill(&mut switch);
+    Ok(switch)
 }

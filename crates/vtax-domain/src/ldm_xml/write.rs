@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use vtax_model::{
     domain::{
-        Configuration, Configured, Constraints, CpuDemand, FunctionSettings, HostDevices, PRIMARY, Property, Switch,
+        Configuration, Configured, Constraints, CpuDemand, FunctionSettings, HostDevices, PRIMARY, Property,
         VolumeFormat, XML_ADDRESS,
     },
     topology::Name,
@@ -25,7 +25,10 @@ pub fn write(all: &Configuration) -> String {
     let mut document = Document(HEAD.to_owned());
     document.content(PRIMARY, |items| {
         items.of_domain(&all.primary);
-        all.switches.iter().for_each(|(name, switch)| items.switch(name, switch));
+        for (name, switch) in &all.switches {
+            let names = [("service_name", name), ("ldom", &switch.service)];
+            items.object(kind::SWITCH, &names, switch);
+        }
         for (name, service) in &all.consoles {
             let mut ports = service.ports.ports();
             let first = ports.next().expect("a range isn't empty");
@@ -113,7 +116,7 @@ impl Document {
                 item.property("value", value);
             });
         }
-        domain.vnets.iter().for_each(|vnet| self.object(kind::VNET, ("vnet_name", vnet.name.as_str()), vnet));
+        domain.vnets.iter().for_each(|vnet| self.object(kind::VNET, &[("vnet_name", &vnet.name)], vnet));
         for disk in &domain.disks {
             self.item(kind::DISK, |item| {
                 item.property("vdisk_name", &disk.name);
@@ -140,13 +143,13 @@ impl Document {
         }
     }
 
-    /// Adds an item with a name and the properties of a table. Its address comes first.
-    fn object<T: Configured>(&mut self, kind: &str, name: (&str, &str), object: &T) {
+    /// Adds an item with names and the properties of a table. Its address comes first.
+    fn object<T: Configured>(&mut self, kind: &str, names: &[(&str, &Name)], object: &T) {
         let is_address = |property: &&Property<T>| property.xml == XML_ADDRESS;
         self.item(kind, |item| {
             let address = T::PROPERTIES.iter().find(is_address).and_then(|property| property.own(object));
             address.into_iter().for_each(|address| item.element("rasd:Address", "", address));
-            item.property(name.0, name.1);
+            names.iter().for_each(|(key, name)| item.property(key, name));
             let rest = T::PROPERTIES.iter().filter(|property| !is_address(property));
             rest.for_each(|property| item.optional(property.xml, property.own(object)));
         });
@@ -195,18 +198,5 @@ impl Document {
         self.optional("mac-addr", mac_addr);
         self.optional("pvid", pvid);
         self.optional("mtu", mtu);
-    }
-
-    fn switch(&mut self, name: &Name, switch: &Switch) {
-        self.item(kind::SWITCH, |item| {
-            switch.mac.iter().for_each(|mac| item.element("rasd:Address", "", mac));
-            item.property("service_name", name);
-            item.property("ldom", &switch.service);
-            item.optional("net-dev", switch.net_dev.as_ref());
-            item.property("mtu", switch.mtu);
-            item.property("default-vlan-id", switch.default_vlan);
-            item.property("pvid", switch.pvid);
-            item.list("vid", &switch.vids);
-        });
     }
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     guest::{GuestSize, Mac},
     topology::Name,
-    units::{ByteSize, Mtu},
+    units::ByteSize,
 };
 
 /// All domains with their constraints, and the services that they use.
@@ -198,16 +198,7 @@ impl Configuration {
             return Err(DomainError::Exists { what: "switch", name });
         }
         check_room("switches", self.switches.len(), Configuration::MOST_SERVICES)?;
-        let default_vlan = default_vlan.unwrap_or_default();
-        let mut switch = Switch {
-            service,
-            net_dev: None,
-            mac: None,
-            mtu: Mtu::ETHERNET,
-            default_vlan,
-            pvid: default_vlan,
-            vids: Default::default(),
-        };
+        let mut switch = Switch::new(service, default_vlan);
         change.apply(&mut switch)?;
         self.check_net_dev(&name, &switch)?;
         self.switches.insert(name, switch);

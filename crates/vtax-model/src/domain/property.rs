@@ -4,6 +4,7 @@
 //! written, its names in XML and in `-p`, and when a change takes effect. Commands with their usage, lists, XML, pending
 //! changes and the page on domains read the tables.
 
+mod switch;
 mod vnet;
 
 use std::{fmt::Display, str::FromStr};
@@ -17,6 +18,8 @@ pub const XML_ADDRESS: &str = "Address";
 pub trait Configured: Sized + 'static {
     /// Values that a command or a document gives, before they are checked against other objects.
     type Change: Default;
+    /// Effect of a change, unless a property has another.
+    const EFFECT: PropertyEffect<Self>;
     /// In the order of usage, XML and `-p`.
     const PROPERTIES: &'static [Property<Self>];
 }
@@ -36,7 +39,7 @@ pub struct Property<T: Configured> {
     pub xml: &'static str,
     /// True if each object in XML must have it.
     pub is_required: bool,
-    /// Its field in `-p`.
+    /// Its field in `-p`; empty if it isn't there.
     pub field: &'static str,
     /// True if lists for people show it only where it may be pending, as `key=value`.
     pub is_detail: bool,
@@ -66,6 +69,8 @@ pub enum PropertyEffect<T> {
     Now(fn(&mut T, &T)),
     /// At the domain's next boot.
     AtBoot,
+    /// Immediately: it is part of the host, and of no domain.
+    OnHost,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,7 +99,7 @@ impl<T: Configured> Property<T> {
             field: key,
             is_detail: false,
             requires: "",
-            effect: PropertyEffect::AtBoot,
+            effect: T::EFFECT,
             form: PropertyForm::Value,
             verbs: &[PropertyVerb::Add, PropertyVerb::Set],
             parse,
@@ -119,6 +124,11 @@ impl<T: Configured> Property<T> {
     const fn shown(mut self, field: &'static str, show: fn(&T, &Configuration) -> Option<String>) -> Property<T> {
         self.field = field;
         self.show = Some(show);
+        self
+    }
+
+    const fn unlisted(mut self) -> Property<T> {
+        self.field = "";
         self
     }
 
@@ -234,13 +244,13 @@ fn joined<V: Display>(values: impl IntoIterator<Item = V>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{VirtualNic, VnetChange};
+    use crate::domain::{Switch, VirtualNic, VnetChange};
 
     /// Keys, names in XML and fields of `-p` are those of one property each.
     fn is_unambiguous<T: Configured>() {
         let names: [fn(&Property<T>) -> &'static str; 3] = [|it| it.key, |it| it.xml, |it| it.field];
         for name in names {
-            let mut all: Vec<&str> = T::PROPERTIES.iter().map(name).collect();
+            let mut all: Vec<&str> = T::PROPERTIES.iter().map(name).filter(|name| !name.is_empty()).collect();
             all.sort_unstable();
             assert!(all.is_sorted_by(|one, other| one < other), "{all:?}");
         }
@@ -249,6 +259,7 @@ mod tests {
     #[test]
     fn each_name_is_of_one_property() {
         is_unambiguous::<VirtualNic>();
+        is_unambiguous::<Switch>();
     }
 
     #[test]

@@ -33,6 +33,13 @@ impl Switch {
     /// The MTUs that a switch can have.
     pub const MTUS: std::ops::RangeInclusive<u32> = 1500..=16_000;
 
+    /// Returns a switch that is connected with nothing.
+    pub fn new(service: Name, default_vlan: Option<Vlan>) -> Switch {
+        let default_vlan = default_vlan.unwrap_or_default();
+        let (mtu, pvid) = (Mtu::ETHERNET, default_vlan);
+        Switch { service, net_dev: None, mac: None, mtu, default_vlan, pvid, vids: BTreeSet::new() }
+    }
+
     /// The host's link that connects it with the outside. A switch that a guest serves has none.
     pub fn host_link(&self) -> Option<&str> {
         self.net_dev.as_deref().filter(|_| self.is_of_primary())
@@ -124,13 +131,17 @@ impl NewSwitch {
 
 impl SwitchChange {
     pub(super) fn apply(self, switch: &mut Switch) -> Result<(), DomainError> {
+        self.mtu.map_or(Ok(()), Switch::check_mtu)?;
+        self.net_dev.as_deref().map_or(Ok(()), |link| switch.check_link(link))?;
+        self.fill(switch);
+        Ok(())
+    }
+
+    /// Applies what a document describes, without a check.
+    pub fn fill(self, switch: &mut Switch) {
         let SwitchChange { net_dev, mac, mtu, pvid, vids } = self;
-        if let Some(mtu) = mtu {
-            Switch::check_mtu(mtu)?;
-            switch.mtu = mtu;
-        }
+        switch.mtu = mtu.unwrap_or(switch.mtu);
         if let Some(link) = net_dev {
-            switch.check_link(&link)?;
             switch.net_dev = Some(link).filter(|link| !link.is_empty());
         }
         switch.mac = mac.or(switch.mac);
@@ -138,6 +149,5 @@ impl SwitchChange {
         if let Some(vids) = vids {
             switch.vids = vids.applied(std::mem::take(&mut switch.vids));
         }
-        Ok(())
     }
 }

@@ -1,12 +1,13 @@
 //! Properties of virtual NICs.
 
-use super::{Configured, Property, PropertyVerb, XML_ADDRESS, joined, set, set_number, written};
+use super::{Configured, Property, PropertyEffect, PropertyVerb, XML_ADDRESS, joined, set, set_number, written};
 use crate::domain::{Configuration, LinkProp, VirtualNic, VnetChange};
 
 type VnetProperty = Property<VirtualNic>;
 
 impl Configured for VirtualNic {
     type Change = VnetChange;
+    const EFFECT: PropertyEffect<VirtualNic> = PropertyEffect::AtBoot;
     const PROPERTIES: &'static [Property<VirtualNic>] = &[
         VnetProperty::new(
             "vswitch",

@@ -6,25 +6,19 @@ use miette::miette;
 use vtax_domain::{DomainChange, DomainEdit, DomainSettings};
 use vtax_model::{
     domain::{
-        ConsoleService, ListChange, NewSwitch, NewVnet, PRIMARY, PortRange, SwitchChange, UserName, Variable,
-        VirtualConsole, VirtualNic,
+        ConsoleService, NewSwitch, NewVnet, PRIMARY, PortRange, Switch, UserName, Variable, VirtualConsole, VirtualNic,
     },
     spelling::there_are,
     topology::Name,
-    vf::Vlan,
 };
 
 use super::{
-    grammars::{ADD_VNET, SET_VNET},
+    grammars::{ADD_VNET, ADD_VSW, SET_VNET, SET_VSW},
     verbs::{self, DeferredCheck},
     words::{Grammar, LdmWords, YesOrNo},
 };
 use crate::exit::Stop;
 
-const ADD_VSW: Grammar =
-    Grammar::new("add-vsw", &["net-dev", "mac-addr", "mtu", "default-vlan-id", "pvid", "vid"], &["SWITCH", "DOMAIN"]);
-const SET_VSW: Grammar =
-    Grammar::new("set-vsw", &["net-dev", "mac-addr", "mtu", "pvid", "vid"], &["SWITCH", "DOMAIN"]).or_one_less();
 const ADD_VCC: Grammar = Grammar::new("add-vcc", &["port-range", "users"], &["SERVICE", "DOMAIN"]);
 const SET_VCC: Grammar = Grammar::new("set-vcc", &["port-range", "users"], &["SERVICE"]);
 const SET_VCONS: Grammar = Grammar::new("set-vcons", &["port", "group", "service"], &["DOMAIN"]);
@@ -117,12 +111,8 @@ pub(super) fn set_domain(words: &[String]) -> Result<DomainChange, Stop> {
 /// A switch in a guest has no link on the host that could be missing.
 pub(super) fn add_switch(words: &[String], check: DeferredCheck) -> Result<DomainChange, Stop> {
     let words = ADD_VSW.read(words)?;
-    let new = NewSwitch {
-        name: words.name(0)?,
-        service: words.name(1)?,
-        default_vlan: words.property("default-vlan-id")?,
-        change: SwitchChange { vids: vids(&words)?, ..switch_change(&words)? },
-    };
+    let (default_vlan, change) = words.change::<Switch>()?;
+    let new = NewSwitch { name: words.name(0)?, service: words.name(1)?, default_vlan, change };
     let is_stored = check.deferred && new.service.as_str() == PRIMARY;
     let edit = DomainEdit::AddSwitch { new };
     Ok(if is_stored { DomainChange::EditStored { edit } } else { DomainChange::Edit { edit } })
@@ -131,25 +121,8 @@ pub(super) fn add_switch(words: &[String], check: DeferredCheck) -> Result<Domai
 pub(super) fn set_switch(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VSW.read(words)?;
     words.some_property()?;
-    edit(DomainEdit::SetSwitch {
-        switch: words.name(0)?,
-        service: words.optional_name(1)?,
-        change: SwitchChange { vids: words.list_change("vid")?, ..switch_change(&words)? },
-    })
-}
-
-fn switch_change(words: &LdmWords<'_>) -> Result<SwitchChange, Stop> {
-    Ok(SwitchChange {
-        net_dev: words.property("net-dev")?,
-        mac: words.property("mac-addr")?,
-        mtu: words.property("mtu")?,
-        pvid: words.property("pvid")?,
-        vids: None,
-    })
-}
-
-fn vids(words: &LdmWords<'_>) -> Result<Option<ListChange<Vlan>>, Stop> {
-    Ok(words.list("vid")?.map(ListChange::Set))
+    let (_, change) = words.change::<Switch>()?;
+    edit(DomainEdit::SetSwitch { switch: words.name(0)?, service: words.optional_name(1)?, change })
 }
 
 pub(super) fn add_vnet(words: &[String]) -> Result<DomainChange, Stop> {

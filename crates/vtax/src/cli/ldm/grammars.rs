@@ -1,8 +1,10 @@
 //! Grammars of the verbs that configure objects with properties.
 
-use vtax_model::domain::VirtualNic;
+use vtax_model::domain::{Switch, VirtualNic};
 
 use super::words::Grammar;
 
+pub(super) const ADD_VSW: Grammar = Grammar::add::<Switch>("add-vsw", &["SWITCH", "DOMAIN"]).options("[-q] ");
+pub(super) const SET_VSW: Grammar = Grammar::set::<Switch>("set-vsw", &["SWITCH", "DOMAIN"]).or_one_less();
 pub(super) const ADD_VNET: Grammar = Grammar::add::<VirtualNic>("add-vnet", &["VNET", "SWITCH", "DOMAIN"]);
 pub(super) const SET_VNET: Grammar = Grammar::set::<VirtualNic>("set-vnet", &["VNET", "DOMAIN"]);

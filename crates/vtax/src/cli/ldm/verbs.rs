@@ -30,7 +30,7 @@ pub(crate) use self::{
     lifecycle::{LifecycleVerb, LocalVerb},
     show::ShowVerb,
 };
-use super::grammars::{ADD_VNET, SET_VNET};
+use super::grammars::{ADD_VNET, ADD_VSW, SET_VNET, SET_VSW};
 
 #[derive(Debug, Args)]
 pub(crate) struct LdmArgs {
@@ -263,7 +263,7 @@ pub(crate) enum ConfigureVerb {
     /// The switch connects the vnets of domains with each other, with primary and, through net-dev, with the outside
     /// network.
     #[command(
-        override_usage = "vtax ldm add-vsw [-q] [net-dev=LINK] [mac-addr=MAC] [mtu=BYTES] [default-vlan-id=VLAN] [pvid=VLAN] [vid=VLAN,…] SWITCH primary",
+        override_usage = ADD_VSW.help(),
         name = "add-vsw"
     )]
     AddVsw {
@@ -274,7 +274,7 @@ pub(crate) enum ConfigureVerb {
     },
     /// Change a virtual switch
     #[command(
-        override_usage = "vtax ldm set-vsw [net-dev=[LINK]] [mac-addr=MAC] [mtu=BYTES] [pvid=VLAN] [vid=[+|-][VLAN,…]] SWITCH [primary]",
+        override_usage = SET_VSW.help(),
         name = "set-vsw"
     )]
     SetVsw(Words),

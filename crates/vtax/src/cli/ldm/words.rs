@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
 use miette::miette;
 use vtax_model::{
-    domain::{Configured, ListChange, Property, PropertyVerb},
+    domain::{Configured, Property, PropertyVerb},
     spelling::suggestion,
 };
 
@@ -24,6 +24,8 @@ pub(super) struct Grammar {
     names: &'static [&'static str],
     /// Number of names that may be omitted at the end.
     optional: usize,
+    /// Its options in usage, e.g. `[-q] `.
+    options: &'static str,
 }
 
 /// Words of one command.
@@ -56,7 +58,7 @@ impl Grammar {
         keys: &'static [&'static str],
         names: &'static [&'static str],
     ) -> Grammar {
-        Grammar { verb, kind: PropertyVerb::Set, table: |_| Vec::new(), keys, names, optional: 0 }
+        Grammar { verb, kind: PropertyVerb::Set, table: |_| Vec::new(), keys, names, optional: 0, options: "" }
     }
 
     /// Grammar of a verb that adds an object with properties.
@@ -74,7 +76,8 @@ impl Grammar {
         let properties = (self.table)(self.kind).into_iter().map(|(key, value)| format!("[{key}={value}] "));
         let (needed, optional) = self.names.split_at(self.names.len() - self.optional);
         let names = needed.iter().map(|name| (*name).to_owned()).chain(optional.iter().map(|name| format!("[{name}]")));
-        format!("vtax ldm {} {}{}", self.verb, properties.collect::<String>(), names.collect::<Vec<_>>().join(" "))
+        let (properties, names) = (properties.collect::<String>(), names.collect::<Vec<_>>().join(" "));
+        format!("vtax ldm {} {}{properties}{names}", self.verb, self.options)
     }
 
     fn all_keys(self) -> impl Iterator<Item = &'static str> {
@@ -84,6 +87,10 @@ impl Grammar {
     /// Makes the last name optional.
     pub(super) const fn or_one_less(self) -> Grammar {
         Grammar { optional: 1, ..self }
+    }
+
+    pub(super) const fn options(self, options: &'static str) -> Grammar {
+        Grammar { options, ..self }
     }
 
     /// Sorts the words into properties and names.
@@ -157,18 +164,6 @@ impl LdmWords<'_> {
     /// Returns the values of a comma-separated list property; none if its text is empty.
     pub(super) fn list<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<Vec<T>>, Stop> {
         self.properties.get(key).map(|value| self.parts(key, value)).transpose()
-    }
-
-    /// Returns a change of such a list: `+1,2` and `-1,2` leave the other elements unchanged.
-    pub(super) fn list_change<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<ListChange<T>>, Stop> {
-        let Some(value) = self.properties.get(key) else { return Ok(None) };
-        Ok(Some(if let Some(more) = value.strip_prefix('+') {
-            ListChange::Add(self.parts(key, more)?)
-        } else if let Some(less) = value.strip_prefix('-') {
-            ListChange::Remove(self.parts(key, less)?)
-        } else {
-            ListChange::Set(self.parts(key, value)?)
-        }))
     }
 
     fn parts<T: FromStr<Err: Display>>(&self, key: &str, value: &str) -> Result<Vec<T>, Stop> {

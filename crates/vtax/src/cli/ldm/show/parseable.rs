@@ -62,7 +62,9 @@ fn resource_lines(resource: Resource, domain: &Constraints, all: &Configuration)
         }
         Resource::Disk => disks::parseable(&domain.disks, all),
         Resource::Physio => domain.io.iter().map(device).collect(),
-        Resource::Network => domain.vnets.iter().map(|vnet| object("VNET", &vnet.name, vnet, all)).collect(),
+        Resource::Network => {
+            domain.vnets.iter().map(|vnet| object("VNET", &[("name", &vnet.name)], vnet, all)).collect()
+        }
         Resource::Memory => domain.memory.map(|size| format!("MEMORY|size={}\n", size.0)).unwrap_or_default(),
         Resource::Cpu => match &domain.cpus {
             Some(CpuDemand::Cids(ids)) => format!("CORE|count={}|cid={}\n", ids.len(), list(ids.iter())),
@@ -85,11 +87,13 @@ fn service(of: &ServiceUtilization) -> String {
     format!("HOSTCPU|vhost={vhost:.1}|iothread={iothread:.1}|daemon={daemon:.1}|qemu={qemu:.1}\n")
 }
 
-/// Returns the line of an object: its name, and the fields of its table.
-fn object<T: Configured>(kind: &str, name: &Name, object: &T, all: &Configuration) -> String {
+/// Returns the line of an object: its names, and the fields of its table.
+fn object<T: Configured>(kind: &str, names: &[(&str, &Name)], object: &T, all: &Configuration) -> String {
+    let names: String = names.iter().map(|(key, name)| format!("|{key}={name}")).collect();
+    let listed = T::PROPERTIES.iter().filter(|property| !property.field.is_empty());
     let field =
         |property: &Property<T>| format!("|{}={}", property.field, property.shown_in(object, all).unwrap_or_default());
-    format!("{kind}|name={name}{}\n", T::PROPERTIES.iter().map(field).collect::<String>())
+    format!("{kind}{names}{}\n", listed.map(field).collect::<String>())
 }
 
 fn device(device: &DomainDevice) -> String {
@@ -175,16 +179,7 @@ pub(super) fn services(all: &Configuration) -> String {
         let _ = writeln!(text, "VCC|name={name}|ldom={}|port-range={}", service.domain, service.ports);
     }
     for (name, switch) in &all.switches {
-        let _ = writeln!(
-            text,
-            "VSW|name={name}|ldom={}|net-dev={}|default-vlan-id={}|pvid={}|vid={}|mtu={}",
-            switch.service,
-            switch.net_dev.as_deref().unwrap_or_default(),
-            switch.default_vlan,
-            switch.pvid,
-            list(switch.vids.iter()),
-            switch.mtu
-        );
+        text += &object("VSW", &[("name", name), ("ldom", &switch.service)], switch, all);
     }
     text + &disks::parseable_services(all)
 }
