@@ -83,7 +83,7 @@ impl<'a, 'input> LdmItem<'a, 'input> {
     /// Returns the values of a table's properties.
     pub(super) fn change<T: Configured>(&mut self) -> Result<T::Change, LdmXmlError> {
         let mut change = T::Change::default();
-        for property in T::PROPERTIES {
+        for property in T::PROPERTIES.iter().filter(|property| !property.xml.is_empty()) {
             let key = property.xml;
             match self.parts.remove(key) {
                 Some((text, part)) => property

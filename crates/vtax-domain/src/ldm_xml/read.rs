@@ -140,12 +140,7 @@ fn of_item(
             }
         }
         kind::VNET => domain.vnets.push(vnet(item)?),
-        kind::DISK => domain.disks.push(VirtualDisk {
-            name: item.needed("vdisk_name")?,
-            volume: volume_name(item)?,
-            id: item.needed_number("id")?,
-            timeout: item.number("timeout")?,
-        }),
+        kind::DISK => domain.disks.push(disk(item)?),
         kind::DEVICE => {
             let (name, kind) = (item.needed("name")?, item.needed("type")?);
             domain.io.push(DomainDevice { name, kind, settings: settings(item)? });
@@ -240,13 +235,16 @@ fn volume_name(item: &mut LdmItem<'_, '_>) -> Result<VolumeName, LdmXmlError> {
 }
 
 fn volume(item: &mut LdmItem<'_, '_>) -> Result<Volume, LdmXmlError> {
-    Ok(Volume {
-        backend: item.needed("block_dev")?,
-        format: item.optional("format")?.unwrap_or_default(),
-        options: item.list("vol_opts")?,
-        slice: item.optional("slice")?,
-        mpgroup: item.optional("mpgroup")?,
-    })
+    let (backend, (format, change)) = (item.needed("block_dev")?, item.change::<Volume>()?);
+    let mut volume = Volume::new(backend, format.unwrap_or_default());
+    change.fill(&mut volume);
+    Ok(volume)
+}
+
+fn disk(item: &mut LdmItem<'_, '_>) -> Result<VirtualDisk, LdmXmlError> {
+    let (name, volume) = (item.needed("vdisk_name")?, volume_name(item)?);
+    let change = item.change::<VirtualDisk>()?;
+    VirtualDisk::described(name, volume, change).ok_or_else(|| item.error("has no `id`".to_owned()))
 }
 
 fn vnet(item: &mut LdmItem<'_, '_>) -> Result<VirtualNic, LdmXmlError> {

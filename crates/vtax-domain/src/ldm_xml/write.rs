@@ -2,12 +2,9 @@
 
 use std::fmt::{Display, Write};
 
-use vtax_model::{
-    domain::{
-        Configuration, Configured, Constraints, CpuDemand, FunctionSettings, HostDevices, PRIMARY, Property,
-        VolumeFormat, XML_ADDRESS,
-    },
-    topology::Name,
+use vtax_model::domain::{
+    Configuration, Configured, Constraints, CpuDemand, FunctionSettings, HostDevices, PRIMARY, Property, VolumeName,
+    XML_ADDRESS,
 };
 
 use super::kind;
@@ -26,8 +23,7 @@ pub fn write(all: &Configuration) -> String {
     document.content(PRIMARY, |items| {
         items.of_domain(&all.primary);
         for (name, switch) in &all.switches {
-            let names = [("service_name", name), ("ldom", &switch.service)];
-            items.object(kind::SWITCH, &names, switch);
+            items.object(kind::SWITCH, &[("service_name", name), ("ldom", &switch.service)], switch);
         }
         for (name, service) in &all.consoles {
             let mut ports = service.ports.ports();
@@ -118,13 +114,10 @@ impl Document {
         }
         domain.vnets.iter().for_each(|vnet| self.object(kind::VNET, &[("vnet_name", &vnet.name)], vnet));
         for disk in &domain.disks {
-            self.item(kind::DISK, |item| {
-                item.property("vdisk_name", &disk.name);
-                item.property("vol_name", &disk.volume.volume);
-                item.property("service_name", &disk.volume.service);
-                item.property("id", disk.id);
-                item.optional("timeout", disk.timeout);
-            });
+            let VolumeName { volume, service } = &disk.volume;
+            let names: [(&str, &dyn Display); 3] =
+                [("vdisk_name", &disk.name), ("vol_name", volume), ("service_name", service)];
+            self.object(kind::DISK, &names, disk);
         }
         for device in &domain.io {
             self.item(kind::DEVICE, |item| {
@@ -144,13 +137,13 @@ impl Document {
     }
 
     /// Adds an item with names and the properties of a table. Its address comes first.
-    fn object<T: Configured>(&mut self, kind: &str, names: &[(&str, &Name)], object: &T) {
+    fn object<T: Configured>(&mut self, kind: &str, names: &[(&str, &dyn Display)], object: &T) {
         let is_address = |property: &&Property<T>| property.xml == XML_ADDRESS;
         self.item(kind, |item| {
             let address = T::PROPERTIES.iter().find(is_address).and_then(|property| property.own(object));
             address.into_iter().for_each(|address| item.element("rasd:Address", "", address));
             names.iter().for_each(|(key, name)| item.property(key, name));
-            let rest = T::PROPERTIES.iter().filter(|property| !is_address(property));
+            let rest = T::PROPERTIES.iter().filter(|property| !property.xml.is_empty() && !is_address(property));
             rest.for_each(|property| item.optional(property.xml, property.own(object)));
         });
     }
@@ -163,15 +156,10 @@ impl Document {
             });
         }
         for (name, volume) in all.volumes() {
-            self.item(kind::VOLUME, |item| {
-                item.property("vol_name", &name.volume);
-                item.property("service_name", &name.service);
-                item.property("block_dev", &volume.backend);
-                item.optional("format", Some(volume.format).filter(|format| *format != VolumeFormat::Raw));
-                item.list("vol_opts", &volume.options);
-                item.optional("slice", volume.slice);
-                item.optional("mpgroup", volume.mpgroup.as_ref());
-            });
+            let VolumeName { volume: own, service } = &name;
+            let names: [(&str, &dyn Display); 3] =
+                [("vol_name", own), ("service_name", service), ("block_dev", &volume.backend)];
+            self.object(kind::VOLUME, &names, volume);
         }
     }
 

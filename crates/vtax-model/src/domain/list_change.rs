@@ -30,7 +30,7 @@ impl<T: FromStr> FromStr for ListChange<T> {
 
     fn from_str(text: &str) -> Result<ListChange<T>, T::Err> {
         let list = |text: &str| -> Result<Vec<T>, T::Err> {
-            text.split(',').filter(|part| !part.is_empty()).map(str::parse).collect()
+            text.split(',').filter(|part| !part.is_empty()).map(str::parse::<T>).collect()
         };
         match (text.strip_prefix('+'), text.strip_prefix('-')) {
             (Some(more), _) => list(more).map(ListChange::Add),

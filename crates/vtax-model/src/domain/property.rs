@@ -4,6 +4,7 @@
 //! written, its names in XML and in `-p`, and when a change takes effect. Commands with their usage, lists, XML, pending
 //! changes and the page on domains read the tables.
 
+mod disk;
 mod switch;
 mod vnet;
 
@@ -35,7 +36,7 @@ pub struct Property<T: Configured> {
     pub value: &'static str,
     /// Sentence for the page on domains.
     pub meaning: &'static str,
-    /// Its key in XML, or [`XML_ADDRESS`].
+    /// Its key in XML, or [`XML_ADDRESS`]; empty if the item has it in another form.
     pub xml: &'static str,
     /// True if each object in XML must have it.
     pub is_required: bool,
@@ -71,6 +72,8 @@ pub enum PropertyEffect<T> {
     AtBoot,
     /// Immediately: it is part of the host, and of no domain.
     OnHost,
+    /// Immediately, but only while no bound domain uses the object.
+    Unused,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -225,6 +228,23 @@ fn set<V: FromStr<Err: Display>>(place: &mut Option<V>, text: &str) -> Result<()
     Ok(())
 }
 
+/// Sets a value that an empty text removes.
+fn set_removable<V: FromStr<Err: Display>>(place: &mut Option<Option<V>>, text: &str) -> Result<(), String> {
+    let mut value = None;
+    if !text.is_empty() {
+        set(&mut value, text)?;
+    }
+    *place = Some(value);
+    Ok(())
+}
+
+/// Sets a list with commas.
+fn set_all<V: FromStr<Err: Display>, L: FromIterator<V>>(place: &mut Option<L>, text: &str) -> Result<(), String> {
+    let parts = text.split(',').filter(|part| !part.is_empty()).map(str::parse::<V>);
+    *place = Some(parts.collect::<Result<L, V::Err>>().map_err(|error| error.to_string())?);
+    Ok(())
+}
+
 fn set_number<N: FromStr>(place: &mut Option<N>, text: &str) -> Result<(), String> {
     let wrong = |_| format!("`{text}` is not a whole number, or too large");
     *place = Some(text.parse().map_err(wrong)?);
@@ -244,7 +264,7 @@ fn joined<V: Display>(values: impl IntoIterator<Item = V>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Switch, VirtualNic, VnetChange};
+    use crate::domain::{Switch, VirtualDisk, VirtualNic, VnetChange, Volume};
 
     /// Keys, names in XML and fields of `-p` are those of one property each.
     fn is_unambiguous<T: Configured>() {
@@ -260,6 +280,8 @@ mod tests {
     fn each_name_is_of_one_property() {
         is_unambiguous::<VirtualNic>();
         is_unambiguous::<Switch>();
+        is_unambiguous::<Volume>();
+        is_unambiguous::<VirtualDisk>();
     }
 
     #[test]

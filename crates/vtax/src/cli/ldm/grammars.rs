@@ -1,6 +1,6 @@
 //! Grammars of the verbs that configure objects with properties.
 
-use vtax_model::domain::{Switch, VirtualNic};
+use vtax_model::domain::{Switch, VirtualDisk, VirtualNic, Volume};
 
 use super::words::Grammar;
 
@@ -8,3 +8,8 @@ pub(super) const ADD_VSW: Grammar = Grammar::add::<Switch>("add-vsw", &["SWITCH"
 pub(super) const SET_VSW: Grammar = Grammar::set::<Switch>("set-vsw", &["SWITCH", "DOMAIN"]).or_one_less();
 pub(super) const ADD_VNET: Grammar = Grammar::add::<VirtualNic>("add-vnet", &["VNET", "SWITCH", "DOMAIN"]);
 pub(super) const SET_VNET: Grammar = Grammar::set::<VirtualNic>("set-vnet", &["VNET", "DOMAIN"]);
+pub(super) const ADD_VDSDEV: Grammar =
+    Grammar::add::<Volume>("add-vdsdev", &["BACKEND", "VOLUME@SERVICE"]).options("[-q] ");
+pub(super) const SET_VDSDEV: Grammar = Grammar::set::<Volume>("set-vdsdev", &["VOLUME@SERVICE"]);
+pub(super) const ADD_VDISK: Grammar = Grammar::add::<VirtualDisk>("add-vdisk", &["DISK", "VOLUME@SERVICE", "DOMAIN"]);
+pub(super) const SET_VDISK: Grammar = Grammar::set::<VirtualDisk>("set-vdisk", &["DISK", "DOMAIN"]);

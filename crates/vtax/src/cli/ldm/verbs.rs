@@ -30,7 +30,7 @@ pub(crate) use self::{
     lifecycle::{LifecycleVerb, LocalVerb},
     show::ShowVerb,
 };
-use super::grammars::{ADD_VNET, ADD_VSW, SET_VNET, SET_VSW};
+use super::grammars::{ADD_VDISK, ADD_VDSDEV, ADD_VNET, ADD_VSW, SET_VDISK, SET_VDSDEV, SET_VNET, SET_VSW};
 
 #[derive(Debug, Args)]
 pub(crate) struct LdmArgs {
@@ -331,7 +331,7 @@ pub(crate) enum ConfigureVerb {
     /// slice: BACKEND is a partition; slice=OFFSET+SIZE exports a part of BACKEND, e.g. 1G+512M. Volumes of one mpgroup
     /// are paths to the same blocks. Default format: qcow2 for file names that end in .qcow2, raw for all others.
     #[command(
-        override_usage = "vtax ldm add-vdsdev [-q] [options=[ro,][slice,][excl]] [slice=OFFSET+SIZE] [mpgroup=GROUP] [format=raw|qcow2] BACKEND VOLUME@SERVICE",
+        override_usage = ADD_VDSDEV.help(),
         name = "add-vdsdev",
         visible_alias = "add-vdiskserverdevice"
     )]
@@ -345,7 +345,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// Options and slice apply to all volumes of its mpgroup. No bound domain may use the volume.
     #[command(
-        override_usage = "vtax ldm set-vdsdev [options=[ro,][slice,][excl]] [slice=[OFFSET+SIZE]] [mpgroup=[GROUP]] VOLUME@SERVICE",
+        override_usage = SET_VDSDEV.help(),
         name = "set-vdsdev",
         visible_alias = "set-vdiskserverdevice"
     )]
@@ -364,13 +364,13 @@ pub(crate) enum ConfigureVerb {
     ///
     /// A running domain gets it immediately. In the domain, the disk's serial number is DISK.
     #[command(
-        override_usage = "vtax ldm add-vdisk [timeout=SECONDS] [id=NUMBER] DISK VOLUME@SERVICE DOMAIN",
+        override_usage = ADD_VDISK.help(),
         name = "add-vdisk"
     )]
     AddVdisk(Words),
     /// Change a domain's virtual disk
     #[command(
-        override_usage = "vtax ldm set-vdisk [timeout=SECONDS] [volume=VOLUME@SERVICE] DISK DOMAIN",
+        override_usage = SET_VDISK.help(),
         name = "set-vdisk"
     )]
     SetVdisk(Words),

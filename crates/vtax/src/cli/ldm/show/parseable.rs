@@ -1,6 +1,6 @@
 //! Lists for programs: one line per item, with `|`-separated fields named as in `ldm -p`.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use vtax_domain::{Bindings, BoundDisk, DomainRow, ServiceUtilization};
 use vtax_lab::io::{IoEntry, IoKind};
@@ -88,7 +88,12 @@ fn service(of: &ServiceUtilization) -> String {
 }
 
 /// Returns the line of an object: its names, and the fields of its table.
-fn object<T: Configured>(kind: &str, names: &[(&str, &Name)], object: &T, all: &Configuration) -> String {
+pub(super) fn object<T: Configured>(
+    kind: &str,
+    names: &[(&str, &dyn Display)],
+    object: &T,
+    all: &Configuration,
+) -> String {
     let names: String = names.iter().map(|(key, name)| format!("|{key}={name}")).collect();
     let listed = T::PROPERTIES.iter().filter(|property| !property.field.is_empty());
     let field =
