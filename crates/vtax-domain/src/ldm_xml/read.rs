@@ -145,13 +145,7 @@ fn of_item(
             let (name, kind) = (item.needed("name")?, item.needed("type")?);
             domain.io.push(DomainDevice { name, kind, settings: settings(item)? });
         }
-        kind::CONSOLE => {
-            domain.console = VirtualConsole {
-                service: item.optional("service_name")?,
-                group: item.optional("group")?,
-                port: item.number("port")?,
-            }
-        }
+        kind::CONSOLE => domain.console = item.change::<VirtualConsole>()?,
         kind::SWITCH
         | kind::CONSOLE_SERVICE
         | kind::DISK_SERVICE
@@ -175,8 +169,8 @@ fn of_item(
             let ports =
                 format!("{}-{}", item.needed_number::<u16>("min_port")?, item.needed_number::<u16>("max_port")?);
             let ports = ports.parse().map_err(|error| item.error(format!("has invalid ports: {error}")))?;
-            let users: BTreeSet<_> = item.list("users")?;
-            let users = Some(users).filter(|users| !users.is_empty());
+            let (_, users) = item.change::<ConsoleService>()?;
+            let users = users.filter(|users| !users.is_empty());
             let read = ConsoleService { domain: item.needed("ldom")?, ports, users };
             if all.consoles.insert(service.clone(), read).is_some() {
                 return Err(item.error(format!("exists twice with the name {service}")));

@@ -28,13 +28,10 @@ pub fn write(all: &Configuration) -> String {
         for (name, service) in &all.consoles {
             let mut ports = service.ports.ports();
             let first = ports.next().expect("a range isn't empty");
-            let properties = [("min_port", first), ("max_port", ports.last().unwrap_or(first))];
-            items.item(kind::CONSOLE_SERVICE, |item| {
-                item.property("service_name", name);
-                item.property("ldom", &service.domain);
-                properties.iter().for_each(|(key, port)| item.property(key, port));
-                item.list("users", service.users.iter().flatten());
-            });
+            let last = ports.last().unwrap_or(first);
+            let names: [(&str, &dyn Display); 4] =
+                [("service_name", name), ("ldom", &service.domain), ("min_port", &first), ("max_port", &last)];
+            items.object(kind::CONSOLE_SERVICE, &names, service);
         }
         items.disk_services(all);
         items.of_devices(&all.devices);
@@ -128,11 +125,7 @@ impl Document {
         }
         let console = &domain.console;
         if *console != Default::default() {
-            self.item(kind::CONSOLE, |item| {
-                item.optional("service_name", console.service.as_ref());
-                item.optional("group", console.group.as_ref());
-                item.optional("port", console.port);
-            });
+            self.object(kind::CONSOLE, &[], console);
         }
     }
 

@@ -4,6 +4,7 @@
 //! written, its names in XML and in `-p`, and when a change takes effect. Commands with their usage, lists, XML, pending
 //! changes and the page on domains read the tables.
 
+mod console;
 mod disk;
 mod switch;
 mod vnet;
@@ -44,7 +45,7 @@ pub struct Property<T: Configured> {
     pub field: &'static str,
     /// True if lists for people show it only where it may be pending, as `key=value`.
     pub is_detail: bool,
-    /// What the host or another object must have.
+    /// Requirement on the host or on another object; empty if there is none.
     pub requires: &'static str,
     pub effect: PropertyEffect<T>,
     form: PropertyForm,
@@ -264,7 +265,7 @@ fn joined<V: Display>(values: impl IntoIterator<Item = V>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Switch, VirtualDisk, VirtualNic, VnetChange, Volume};
+    use crate::domain::{ConsoleService, Switch, VirtualConsole, VirtualDisk, VirtualNic, VnetChange, Volume};
 
     /// Keys, names in XML and fields of `-p` are those of one property each.
     fn is_unambiguous<T: Configured>() {
@@ -282,6 +283,8 @@ mod tests {
         is_unambiguous::<Switch>();
         is_unambiguous::<Volume>();
         is_unambiguous::<VirtualDisk>();
+        is_unambiguous::<ConsoleService>();
+        is_unambiguous::<VirtualConsole>();
     }
 
     #[test]

@@ -1,27 +1,20 @@
 //! Words of the verbs that configure domains' constraints.
 
-use std::collections::BTreeSet;
-
 use miette::miette;
 use vtax_domain::{DomainChange, DomainEdit, DomainSettings};
 use vtax_model::{
-    domain::{
-        ConsoleService, NewSwitch, NewVnet, PRIMARY, PortRange, Switch, UserName, Variable, VirtualConsole, VirtualNic,
-    },
+    domain::{ConsoleService, NewSwitch, NewVnet, PRIMARY, PortRange, Switch, Variable, VirtualConsole, VirtualNic},
     spelling::there_are,
     topology::Name,
 };
 
 use super::{
-    grammars::{ADD_VNET, ADD_VSW, SET_VNET, SET_VSW},
+    grammars::{ADD_VCC, ADD_VNET, ADD_VSW, SET_VCC, SET_VCONS, SET_VNET, SET_VSW},
     verbs::{self, DeferredCheck},
     words::{Grammar, LdmWords, YesOrNo},
 };
 use crate::exit::Stop;
 
-const ADD_VCC: Grammar = Grammar::new("add-vcc", &["port-range", "users"], &["SERVICE", "DOMAIN"]);
-const SET_VCC: Grammar = Grammar::new("set-vcc", &["port-range", "users"], &["SERVICE"]);
-const SET_VCONS: Grammar = Grammar::new("set-vcons", &["port", "group", "service"], &["DOMAIN"]);
 const DOMAIN_KEYS: &[&str] = &["failure-policy", "master", "autostart"];
 const ADD_DOMAIN: Grammar = Grammar::new("add-domain", DOMAIN_KEYS, &["DOMAIN"]);
 const SET_DOMAIN: Grammar = Grammar::new("set-domain", DOMAIN_KEYS, &["DOMAIN"]);
@@ -139,8 +132,8 @@ pub(super) fn set_vnet(words: &[String]) -> Result<DomainChange, Stop> {
 
 pub(super) fn add_console_service(words: &[String]) -> Result<DomainChange, Stop> {
     let words = ADD_VCC.read(words)?;
-    let ports = words.property("port-range")?.unwrap_or(PortRange::USUAL);
-    let users = users(&words)?.filter(|users| !users.is_empty());
+    let (ports, users) = words.change::<ConsoleService>()?;
+    let (ports, users) = (ports.unwrap_or(PortRange::USUAL), users.filter(|users| !users.is_empty()));
     let service = ConsoleService { domain: words.name(1)?, ports, users };
     edit(DomainEdit::AddConsoleService { name: words.name(0)?, service })
 }
@@ -148,22 +141,12 @@ pub(super) fn add_console_service(words: &[String]) -> Result<DomainChange, Stop
 pub(super) fn set_console_service(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VCC.read(words)?;
     words.some_property()?;
-    let (ports, users) = (words.property("port-range")?, users(&words)?);
+    let (ports, users) = words.change::<ConsoleService>()?;
     edit(DomainEdit::SetConsoleService { name: words.name(0)?, ports, users })
-}
-
-/// Returns the users permitted to use a service's consoles.
-fn users(words: &LdmWords<'_>) -> Result<Option<BTreeSet<UserName>>, Stop> {
-    Ok(words.list("users")?.map(|users: Vec<UserName>| users.into_iter().collect()))
 }
 
 pub(super) fn set_console(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VCONS.read(words)?;
     words.some_property()?;
-    let change = VirtualConsole {
-        service: words.property("service")?,
-        group: words.property("group")?,
-        port: words.property("port")?,
-    };
-    edit(DomainEdit::SetConsole { domain: words.name(0)?, change })
+    edit(DomainEdit::SetConsole { domain: words.name(0)?, change: words.change::<VirtualConsole>()? })
 }

@@ -1,6 +1,6 @@
 //! Grammars of the verbs that configure objects with properties.
 
-use vtax_model::domain::{Switch, VirtualDisk, VirtualNic, Volume};
+use vtax_model::domain::{ConsoleService, Switch, VirtualConsole, VirtualDisk, VirtualNic, Volume};
 
 use super::words::Grammar;
 
@@ -13,3 +13,6 @@ pub(super) const ADD_VDSDEV: Grammar =
 pub(super) const SET_VDSDEV: Grammar = Grammar::set::<Volume>("set-vdsdev", &["VOLUME@SERVICE"]);
 pub(super) const ADD_VDISK: Grammar = Grammar::add::<VirtualDisk>("add-vdisk", &["DISK", "VOLUME@SERVICE", "DOMAIN"]);
 pub(super) const SET_VDISK: Grammar = Grammar::set::<VirtualDisk>("set-vdisk", &["DISK", "DOMAIN"]);
+pub(super) const ADD_VCC: Grammar = Grammar::add::<ConsoleService>("add-vcc", &["SERVICE", "DOMAIN"]);
+pub(super) const SET_VCC: Grammar = Grammar::set::<ConsoleService>("set-vcc", &["SERVICE"]);
+pub(super) const SET_VCONS: Grammar = Grammar::set::<VirtualConsole>("set-vcons", &["DOMAIN"]);

@@ -30,7 +30,9 @@ pub(crate) use self::{
     lifecycle::{LifecycleVerb, LocalVerb},
     show::ShowVerb,
 };
-use super::grammars::{ADD_VDISK, ADD_VDSDEV, ADD_VNET, ADD_VSW, SET_VDISK, SET_VDSDEV, SET_VNET, SET_VSW};
+use super::grammars::{
+    ADD_VCC, ADD_VDISK, ADD_VDSDEV, ADD_VNET, ADD_VSW, SET_VCC, SET_VCONS, SET_VDISK, SET_VDSDEV, SET_VNET, SET_VSW,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct LdmArgs {
@@ -444,14 +446,14 @@ pub(crate) enum ConfigureVerb {
     ApplyReconf,
     /// Add a console service
     #[command(
-        override_usage = "vtax ldm add-vcc [port-range=FIRST-LAST] [users=USER,…] SERVICE primary",
+        override_usage = ADD_VCC.help(),
         name = "add-vcc",
         visible_alias = "add-vconscon"
     )]
     AddVcc(Words),
     /// Change a console service's ports and permitted users
     #[command(
-        override_usage = "vtax ldm set-vcc [port-range=FIRST-LAST] [users=[USER,…]] SERVICE",
+        override_usage = SET_VCC.help(),
         name = "set-vcc",
         visible_alias = "set-vconscon"
     )]
@@ -466,7 +468,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// Domains of one group share a port and a menu.
     #[command(
-        override_usage = "vtax ldm set-vcons [port=PORT] [group=GROUP] [service=SERVICE] DOMAIN",
+        override_usage = SET_VCONS.help(),
         name = "set-vcons",
         visible_alias = "set-vconsole"
     )]

@@ -72,11 +72,7 @@ fn resource_lines(resource: Resource, domain: &Constraints, all: &Configuration)
             Some(CpuDemand::Vcpus(count)) => format!("VCPU|count={count}\n"),
             None => String::new(),
         },
-        Resource::Console => {
-            let port = domain.console.port.map(|port| port.to_string()).unwrap_or_default();
-            let group = domain.console.group.as_ref().map(Name::as_str).unwrap_or_default();
-            format!("VCONS|group={group}|port={port}\n")
-        }
+        Resource::Console => object("VCONS", &[], &domain.console, all),
         // Measured, not configured.
         Resource::Util => String::new(),
     }
@@ -181,7 +177,7 @@ pub(super) fn io(entry: &IoEntry, domain: &str, status: &str) -> String {
 pub(super) fn services(all: &Configuration) -> String {
     let mut text = layout::parseable_head();
     for (name, service) in &all.consoles {
-        let _ = writeln!(text, "VCC|name={name}|ldom={}|port-range={}", service.domain, service.ports);
+        text += &object("VCC", &[("name", name), ("ldom", &service.domain)], service, all);
     }
     for (name, switch) in &all.switches {
         text += &object("VSW", &[("name", name), ("ldom", &switch.service)], switch, all);
