@@ -217,11 +217,7 @@ fn yes_or_no(item: &mut LdmItem<'_, '_>, key: &str, [yes, no]: [&str; 2]) -> Res
 }
 
 fn settings(item: &mut LdmItem<'_, '_>) -> Result<FunctionSettings, LdmXmlError> {
-    Ok(FunctionSettings {
-        mac_addr: item.optional("mac-addr")?,
-        pvid: item.optional("pvid")?,
-        mtu: item.optional("mtu")?,
-    })
+    Ok(FunctionSettings::default().changed_by(item.change::<FunctionSettings>()?))
 }
 
 fn volume_name(item: &mut LdmItem<'_, '_>) -> Result<VolumeName, LdmXmlError> {

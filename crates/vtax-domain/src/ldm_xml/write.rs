@@ -3,8 +3,7 @@
 use std::fmt::{Display, Write};
 
 use vtax_model::domain::{
-    Configuration, Configured, Constraints, CpuDemand, FunctionSettings, HostDevices, PRIMARY, Property, VolumeName,
-    XML_ADDRESS,
+    Configuration, Configured, Constraints, CpuDemand, HostDevices, PRIMARY, Property, VolumeName, XML_ADDRESS,
 };
 
 use super::kind;
@@ -117,11 +116,7 @@ impl Document {
             self.object(kind::DISK, &names, disk);
         }
         for device in &domain.io {
-            self.item(kind::DEVICE, |item| {
-                item.property("name", &device.name);
-                item.property("type", device.kind);
-                item.settings(device.settings);
-            });
+            self.object(kind::DEVICE, &[("name", &device.name), ("type", &device.kind)], &device.settings);
         }
         let console = &domain.console;
         if *console != Default::default() {
@@ -167,17 +162,7 @@ impl Document {
             });
         }
         for (name, settings) in &devices.functions {
-            self.item(kind::FUNCTION, |item| {
-                item.property("name", name);
-                item.settings(*settings);
-            });
+            self.object(kind::FUNCTION, &[("name", name)], settings);
         }
-    }
-
-    fn settings(&mut self, settings: FunctionSettings) {
-        let FunctionSettings { mac_addr, pvid, mtu } = settings;
-        self.optional("mac-addr", mac_addr);
-        self.optional("pvid", pvid);
-        self.optional("mtu", mtu);
     }
 }

@@ -6,6 +6,7 @@
 
 mod console;
 mod disk;
+mod function;
 mod switch;
 mod vnet;
 
@@ -265,7 +266,9 @@ fn joined<V: Display>(values: impl IntoIterator<Item = V>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{ConsoleService, Switch, VirtualConsole, VirtualDisk, VirtualNic, VnetChange, Volume};
+    use crate::domain::{
+        ConsoleService, FunctionSettings, Switch, VirtualConsole, VirtualDisk, VirtualNic, VnetChange, Volume,
+    };
 
     /// Keys, names in XML and fields of `-p` are those of one property each.
     fn is_unambiguous<T: Configured>() {
@@ -285,6 +288,7 @@ mod tests {
         is_unambiguous::<VirtualDisk>();
         is_unambiguous::<ConsoleService>();
         is_unambiguous::<VirtualConsole>();
+        is_unambiguous::<FunctionSettings>();
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Grammars of the verbs that configure objects with properties.
 
-use vtax_model::domain::{ConsoleService, Switch, VirtualConsole, VirtualDisk, VirtualNic, Volume};
+use vtax_model::domain::{ConsoleService, FunctionSettings, Switch, VirtualConsole, VirtualDisk, VirtualNic, Volume};
 
 use super::words::Grammar;
 
@@ -16,3 +16,6 @@ pub(super) const SET_VDISK: Grammar = Grammar::set::<VirtualDisk>("set-vdisk", &
 pub(super) const ADD_VCC: Grammar = Grammar::add::<ConsoleService>("add-vcc", &["SERVICE", "DOMAIN"]);
 pub(super) const SET_VCC: Grammar = Grammar::set::<ConsoleService>("set-vcc", &["SERVICE"]);
 pub(super) const SET_VCONS: Grammar = Grammar::set::<VirtualConsole>("set-vcons", &["DOMAIN"]);
+pub(super) const CREATE_VF: Grammar =
+    Grammar::add::<FunctionSettings>("create-vf", &["PF"]).options("[-n N|max] [OPTIONS] ");
+pub(super) const SET_IO: Grammar = Grammar::set::<FunctionSettings>("set-io", &["DEVICE"]).and(&["iov", "vid"]);

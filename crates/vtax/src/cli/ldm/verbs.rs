@@ -31,7 +31,8 @@ pub(crate) use self::{
     show::ShowVerb,
 };
 use super::grammars::{
-    ADD_VCC, ADD_VDISK, ADD_VDSDEV, ADD_VNET, ADD_VSW, SET_VCC, SET_VCONS, SET_VDISK, SET_VDSDEV, SET_VNET, SET_VSW,
+    ADD_VCC, ADD_VDISK, ADD_VDSDEV, ADD_VNET, ADD_VSW, SET_IO, SET_VCC, SET_VCONS, SET_VDISK, SET_VDSDEV, SET_VNET,
+    SET_VSW,
 };
 
 #[derive(Debug, Args)]
@@ -414,7 +415,7 @@ pub(crate) enum ConfigureVerb {
     /// properties of virtual functions. A VLAN change takes effect immediately, an address change at the domain's next
     /// boot; the NIC enforces both. mtu is the value that the domain should use: only the domain can set it.
     #[command(
-        override_usage = "vtax ldm set-io iov=on|off BUS\n       vtax ldm set-io [mac-addr=MAC] [pvid=[VLAN]] [mtu=BYTES] VF",
+        override_usage = format!("vtax ldm set-io iov=on|off BUS\n       {}", SET_IO.help()),
         name = "set-io"
     )]
     SetIo(Words),

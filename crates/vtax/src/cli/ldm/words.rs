@@ -89,6 +89,11 @@ impl Grammar {
         Grammar { optional: 1, ..self }
     }
 
+    /// Adds properties that are in no table, and not in the usage of `--help`.
+    pub(super) const fn and(self, keys: &'static [&'static str]) -> Grammar {
+        Grammar { keys, ..self }
+    }
+
     pub(super) const fn options(self, options: &'static str) -> Grammar {
         Grammar { options, ..self }
     }
