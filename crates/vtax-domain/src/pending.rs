@@ -39,10 +39,7 @@ impl BoundDomain {
             disks: self.disks_now(wanted),
             io: devices.collect(),
             vnets: in_order_of(wanted, vnets.chain(plugged).collect()),
-            failure_policy: wanted.failure_policy,
-            masters: wanted.masters.clone(),
-            autostart: wanted.autostart,
-            ..was.clone()
+            ..before_boot(was, wanted)
         }
     }
 }

@@ -15,6 +15,7 @@ mod list_change;
 mod mac_addresses;
 mod property;
 mod rebuild;
+mod settings;
 mod sizing;
 mod switch;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use self::{
     error::DomainError,
     list_change::ListChange,
     property::{Configured, Property, PropertyEffect, PropertyVerb, XML_ADDRESS, before_boot},
+    settings::DomainSettings,
     sizing::{SizeChange, adjusted_memory},
     switch::{NewSwitch, Switch, SwitchChange},
     vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetVlans},

@@ -1,6 +1,6 @@
 //! Reader of such a document.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use roxmltree::{Document, Error, Node, ParsingOptions};
 use vtax_model::{
@@ -124,17 +124,12 @@ fn of_item(
     all: &mut Configuration,
 ) -> Result<(), LdmXmlError> {
     match item.kind {
-        kind::DOMAIN => {
-            domain.failure_policy = item.optional("failure-policy")?.unwrap_or_default();
-            domain.masters = item.list("master")?;
-            domain.autostart = yes_or_no(item, "autostart", ["yes", "no"])?.unwrap_or(false);
-        }
+        kind::DOMAIN => item.change::<Constraints>()?.fill(domain),
         kind::VCPUS => domain.cpus = Some(CpuDemand::Vcpus(item.units()?)),
         kind::CORES => domain.cpus = Some(cores(item)?),
         kind::MEMORY => domain.memory = Some(ByteSize(item.units()?)),
         kind::VARIABLE => {
-            let variable: Variable = item.needed("name")?;
-            let value: String = item.needed("value")?;
+            let (variable, value): (Variable, String) = (item.needed("name")?, item.needed("value")?);
             if domain.variables.insert(variable, value).is_some() {
                 return Err(item.error(format!("sets `{variable}` a second time")));
             }
@@ -146,55 +141,30 @@ fn of_item(
             domain.io.push(DomainDevice { name, kind, settings: settings(item)? });
         }
         kind::CONSOLE => domain.console = item.change::<VirtualConsole>()?,
-        kind::SWITCH
-        | kind::CONSOLE_SERVICE
-        | kind::DISK_SERVICE
-        | kind::VOLUME
-        | kind::RELEASED
-        | kind::BUS_IOV
-        | kind::FUNCTION
-            if name.as_str() != PRIMARY =>
-        {
-            return Err(item.error(format!("is in {name}; only {PRIMARY} can have it")));
-        }
-        kind::SWITCH => {
-            let service: Name = item.needed("service_name")?;
-            let read = switch(item)?;
-            if all.switches.insert(service.clone(), read).is_some() {
-                return Err(item.error(format!("exists twice with the name {service}")));
-            }
-        }
-        kind::CONSOLE_SERVICE => {
-            let service: Name = item.needed("service_name")?;
-            let ports =
-                format!("{}-{}", item.needed_number::<u16>("min_port")?, item.needed_number::<u16>("max_port")?);
-            let ports = ports.parse().map_err(|error| item.error(format!("has invalid ports: {error}")))?;
-            let (_, users) = item.change::<ConsoleService>()?;
-            let users = users.filter(|users| !users.is_empty());
-            let read = ConsoleService { domain: item.needed("ldom")?, ports, users };
-            if all.consoles.insert(service.clone(), read).is_some() {
-                return Err(item.error(format!("exists twice with the name {service}")));
-            }
-        }
-        kind::DISK_SERVICE => {
-            let service: Name = item.needed("service_name")?;
-            let read = DiskService { domain: item.needed("ldom")?, volumes: Default::default() };
-            if all.disk_services.insert(service.clone(), read).is_some() {
-                return Err(item.error(format!("exists twice with the name {service}")));
-            }
-        }
+        _ => of_host(item, name, all)?,
+    }
+    Ok(())
+}
+
+/// Reads a service, or what is said of the host's devices.
+fn of_host(item: &mut LdmItem<'_, '_>, domain: &Name, all: &mut Configuration) -> Result<(), LdmXmlError> {
+    if kind::OF_HOST.contains(&item.kind) && domain.as_str() != PRIMARY {
+        return Err(item.error(format!("is in {domain}; only {PRIMARY} can have it")));
+    }
+    match item.kind {
+        kind::SWITCH => add(item, switch, &mut all.switches)?,
+        kind::CONSOLE_SERVICE => add(item, console_service, &mut all.consoles)?,
+        kind::DISK_SERVICE => add(item, disk_service, &mut all.disk_services)?,
         kind::VOLUME => {
             let VolumeName { volume: name, service } = volume_name(item)?;
             let read = volume(item)?;
             let found = all.disk_services.get_mut(&service);
             let exports = found.ok_or_else(|| item.error(format!("is of {service}, but no such vds precedes it")))?;
-            if exports.volumes.insert(name.clone(), read).is_some() {
-                return Err(item.error(format!("exists twice with the name {name}")));
-            }
+            insert(item, name, read, &mut exports.volumes)?;
         }
         kind::RELEASED => drop(all.devices.released.insert(item.needed("name")?)),
         kind::BUS_IOV => {
-            let on = yes_or_no(item, "iov", ["on", "off"])?.ok_or_else(|| item.error("has no `iov`".to_owned()))?;
+            let on = iov(item)?;
             all.devices.iov.insert(item.needed("name")?, on);
         }
         kind::FUNCTION => {
@@ -206,14 +176,46 @@ fn of_item(
     Ok(())
 }
 
-/// Returns the value of a property with two possible words.
-fn yes_or_no(item: &mut LdmItem<'_, '_>, key: &str, [yes, no]: [&str; 2]) -> Result<Option<bool>, LdmXmlError> {
-    match item.optional::<String>(key)? {
-        None => Ok(None),
-        Some(word) if word == yes => Ok(Some(true)),
-        Some(word) if word == no => Ok(Some(false)),
-        Some(other) => Err(item.error(format!("has {key} `{other}`; use {yes} or {no}"))),
+/// Reads a service with its name.
+fn add<T>(
+    item: &mut LdmItem<'_, '_>,
+    read: impl FnOnce(&mut LdmItem<'_, '_>) -> Result<T, LdmXmlError>,
+    services: &mut BTreeMap<Name, T>,
+) -> Result<(), LdmXmlError> {
+    let name = item.needed("service_name")?;
+    let service = read(item)?;
+    insert(item, name, service, services)
+}
+
+fn insert<T>(
+    item: &LdmItem<'_, '_>,
+    name: Name,
+    object: T,
+    objects: &mut BTreeMap<Name, T>,
+) -> Result<(), LdmXmlError> {
+    match objects.insert(name.clone(), object) {
+        Some(_) => Err(item.error(format!("exists twice with the name {name}"))),
+        None => Ok(()),
     }
+}
+
+fn iov(item: &mut LdmItem<'_, '_>) -> Result<bool, LdmXmlError> {
+    match item.needed::<String>("iov")?.as_str() {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(item.error(format!("has iov `{other}`; use on or off"))),
+    }
+}
+
+fn console_service(item: &mut LdmItem<'_, '_>) -> Result<ConsoleService, LdmXmlError> {
+    let ports = format!("{}-{}", item.needed_number::<u16>("min_port")?, item.needed_number::<u16>("max_port")?);
+    let ports = ports.parse().map_err(|error| item.error(format!("has invalid ports: {error}")))?;
+    let (_, users) = item.change::<ConsoleService>()?;
+    Ok(ConsoleService { domain: item.needed("ldom")?, ports, users: users.filter(|users| !users.is_empty()) })
+}
+
+fn disk_service(item: &mut LdmItem<'_, '_>) -> Result<DiskService, LdmXmlError> {
+    Ok(DiskService { domain: item.needed("ldom")?, volumes: BTreeMap::new() })
 }
 
 fn settings(item: &mut LdmItem<'_, '_>) -> Result<FunctionSettings, LdmXmlError> {

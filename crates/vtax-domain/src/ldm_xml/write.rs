@@ -83,13 +83,7 @@ impl Document {
     }
 
     fn of_domain(&mut self, domain: &Constraints) {
-        self.item(kind::DOMAIN, |item| {
-            item.property("failure-policy", domain.failure_policy);
-            item.list("master", &domain.masters);
-            if domain.autostart {
-                item.property("autostart", "yes");
-            }
-        });
+        self.object(kind::DOMAIN, &[], domain);
         match &domain.cpus {
             Some(CpuDemand::Vcpus(count)) => self.item(kind::VCPUS, |item| item.units((*count).into())),
             Some(CpuDemand::Cores(count)) => self.item(kind::CORES, |item| item.units((*count).into())),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use vtax_model::{
     domain::{
-        Configuration, ConsoleService, CpuDemand, DiskChange, DomainError, FailurePolicy, NewSwitch, NewVnet,
+        Configuration, ConsoleService, CpuDemand, DiskChange, DomainError, DomainSettings, NewSwitch, NewVnet,
         PortRange, SizeChange, SwitchChange, UserName, Variable, VirtualConsole, VnetChange, VolumeName,
     },
     topology::Name,
@@ -39,23 +39,6 @@ pub enum DomainEdit {
     SetConsoleService { name: Name, ports: Option<PortRange>, users: Option<BTreeSet<UserName>> },
     RemoveConsoleService { name: Name },
     SetConsole { domain: Name, change: VirtualConsole },
-}
-
-/// Properties of a domain itself; only those present are set.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DomainSettings {
-    pub policy: Option<FailurePolicy>,
-    pub masters: Option<Vec<Name>>,
-    pub autostart: Option<bool>,
-}
-
-impl DomainSettings {
-    fn apply(self, all: &mut Configuration, domain: &Name) -> Result<(), DomainError> {
-        self.policy.map_or(Ok(()), |policy| all.set_failure_policy(domain, policy))?;
-        self.autostart.map_or(Ok(()), |yes| all.set_autostart(domain, yes))?;
-        self.masters.map_or(Ok(()), |masters| all.set_masters(domain, masters))
-    }
 }
 
 impl DomainEdit {
@@ -96,9 +79,9 @@ impl DomainEdit {
         match self {
             DomainEdit::AddDomains { domains } => domains.iter().try_for_each(|name| all.add_domain(name)),
             DomainEdit::AddDomain { domain, settings } => {
-                all.add_domain(&domain).and_then(|()| settings.apply(all, &domain))
+                all.add_domain(&domain).and_then(|()| all.set_domain(&domain, settings))
             }
-            DomainEdit::SetDomain { domain, settings } => settings.apply(all, &domain),
+            DomainEdit::SetDomain { domain, settings } => all.set_domain(&domain, settings),
             DomainEdit::SetCpus { domain, cpus } => all.set_cpus(&domain, cpus),
             DomainEdit::ChangeCpus { domain, change, by } => all.change_cpus(&domain, change, by),
             DomainEdit::SetVariables { domain, values } => {

@@ -6,6 +6,7 @@
 
 mod console;
 mod disk;
+mod domain;
 mod function;
 mod switch;
 mod vnet;
@@ -267,7 +268,8 @@ fn joined<V: Display>(values: impl IntoIterator<Item = V>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::domain::{
-        ConsoleService, FunctionSettings, Switch, VirtualConsole, VirtualDisk, VirtualNic, VnetChange, Volume,
+        ConsoleService, Constraints, FunctionSettings, Switch, VirtualConsole, VirtualDisk, VirtualNic, VnetChange,
+        Volume,
     };
 
     /// Keys, names in XML and fields of `-p` are those of one property each.
@@ -289,6 +291,7 @@ mod tests {
         is_unambiguous::<ConsoleService>();
         is_unambiguous::<VirtualConsole>();
         is_unambiguous::<FunctionSettings>();
+        is_unambiguous::<Constraints>();
     }
 
     #[test]

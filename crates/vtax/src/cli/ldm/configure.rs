@@ -1,29 +1,27 @@
 //! Words of the verbs that configure domains' constraints.
 
 use miette::miette;
-use vtax_domain::{DomainChange, DomainEdit, DomainSettings};
+use vtax_domain::{DomainChange, DomainEdit};
 use vtax_model::{
-    domain::{ConsoleService, NewSwitch, NewVnet, PRIMARY, PortRange, Switch, Variable, VirtualConsole, VirtualNic},
+    domain::{
+        ConsoleService, Constraints, NewSwitch, NewVnet, PRIMARY, PortRange, Switch, Variable, VirtualConsole,
+        VirtualNic,
+    },
     spelling::there_are,
     topology::Name,
 };
 
 use super::{
-    grammars::{ADD_VCC, ADD_VNET, ADD_VSW, SET_VCC, SET_VCONS, SET_VNET, SET_VSW},
+    grammars::{ADD_DOMAIN, ADD_VCC, ADD_VNET, ADD_VSW, SET_DOMAIN, SET_VCC, SET_VCONS, SET_VNET, SET_VSW},
     verbs::{self, DeferredCheck},
-    words::{Grammar, LdmWords, YesOrNo},
 };
 use crate::exit::Stop;
-
-const DOMAIN_KEYS: &[&str] = &["failure-policy", "master", "autostart"];
-const ADD_DOMAIN: Grammar = Grammar::new("add-domain", DOMAIN_KEYS, &["DOMAIN"]);
-const SET_DOMAIN: Grammar = Grammar::new("set-domain", DOMAIN_KEYS, &["DOMAIN"]);
 
 /// Adds domains without properties, or one domain with properties.
 pub(super) fn add_domains(words: &[String]) -> Result<DomainChange, Stop> {
     if words.iter().any(|word| word.contains('=')) {
         let words = ADD_DOMAIN.read(words)?;
-        return edit(DomainEdit::AddDomain { domain: words.name(0)?, settings: settings(&words)? });
+        return edit(DomainEdit::AddDomain { domain: words.name(0)?, settings: words.change::<Constraints>()? });
     }
     let domains = words.iter().map(|word| domain_name(word)).collect::<Result<Vec<Name>, Stop>>()?;
     edit(DomainEdit::AddDomains { domains })
@@ -86,19 +84,10 @@ fn variable_of(written: &str) -> Result<Variable, Stop> {
     })
 }
 
-/// Returns the properties of a domain itself.
-fn settings(words: &LdmWords<'_>) -> Result<DomainSettings, Stop> {
-    Ok(DomainSettings {
-        policy: words.property("failure-policy")?,
-        masters: words.list("master")?,
-        autostart: words.property("autostart")?.map(|YesOrNo(yes)| yes),
-    })
-}
-
 pub(super) fn set_domain(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_DOMAIN.read(words)?;
     words.some_property()?;
-    edit(DomainEdit::SetDomain { domain: words.name(0)?, settings: settings(&words)? })
+    edit(DomainEdit::SetDomain { domain: words.name(0)?, settings: words.change::<Constraints>()? })
 }
 
 /// A switch in a guest has no link on the host that could be missing.

@@ -1,9 +1,13 @@
 //! Grammars of the verbs that configure objects with properties.
 
-use vtax_model::domain::{ConsoleService, FunctionSettings, Switch, VirtualConsole, VirtualDisk, VirtualNic, Volume};
+use vtax_model::domain::{
+    ConsoleService, Constraints, FunctionSettings, Switch, VirtualConsole, VirtualDisk, VirtualNic, Volume,
+};
 
 use super::words::Grammar;
 
+pub(super) const ADD_DOMAIN: Grammar = Grammar::add::<Constraints>("add-domain", &["DOMAIN"]);
+pub(super) const SET_DOMAIN: Grammar = Grammar::set::<Constraints>("set-domain", &["DOMAIN"]);
 pub(super) const ADD_VSW: Grammar = Grammar::add::<Switch>("add-vsw", &["SWITCH", "DOMAIN"]).options("[-q] ");
 pub(super) const SET_VSW: Grammar = Grammar::set::<Switch>("set-vsw", &["SWITCH", "DOMAIN"]).or_one_less();
 pub(super) const ADD_VNET: Grammar = Grammar::add::<VirtualNic>("add-vnet", &["VNET", "SWITCH", "DOMAIN"]);

@@ -31,8 +31,8 @@ pub(crate) use self::{
     show::ShowVerb,
 };
 use super::grammars::{
-    ADD_VCC, ADD_VDISK, ADD_VDSDEV, ADD_VNET, ADD_VSW, SET_IO, SET_VCC, SET_VCONS, SET_VDISK, SET_VDSDEV, SET_VNET,
-    SET_VSW,
+    ADD_DOMAIN, ADD_VCC, ADD_VDISK, ADD_VDSDEV, ADD_VNET, ADD_VSW, SET_DOMAIN, SET_IO, SET_VCC, SET_VCONS, SET_VDISK,
+    SET_VDSDEV, SET_VNET, SET_VSW,
 };
 
 #[derive(Debug, Args)]
@@ -190,7 +190,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// The properties are the same as for set-domain, and apply to a single domain.
     #[command(
-        override_usage = "vtax ldm add-domain DOMAIN…\n       vtax ldm add-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] [autostart=yes|no] DOMAIN\n       vtax ldm add-domain -i FILE",
+        override_usage = format!("vtax ldm add-domain DOMAIN…\n       {}\n       vtax ldm add-domain -i FILE", ADD_DOMAIN.help()),
         name = "add-domain",
         visible_alias = "create"
     )]
@@ -209,7 +209,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// The failure policy belongs to the master: it defines what happens to the domains that depend on it.
     #[command(
-        override_usage = "vtax ldm set-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] [autostart=yes|no] DOMAIN\n       vtax ldm set-domain -i FILE",
+        override_usage = format!("{}\n       vtax ldm set-domain -i FILE", SET_DOMAIN.help()),
         name = "set-domain"
     )]
     SetDomain {

@@ -36,28 +36,8 @@ pub(super) struct LdmWords<'a> {
     names: Vec<&'a str>,
 }
 
-/// Boolean property.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct YesOrNo(pub(super) bool);
-
-impl FromStr for YesOrNo {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<YesOrNo, String> {
-        match text {
-            "yes" => Ok(YesOrNo(true)),
-            "no" => Ok(YesOrNo(false)),
-            _ => Err(format!("`{text}` is neither yes nor no")),
-        }
-    }
-}
-
 impl Grammar {
-    pub(super) const fn new(
-        verb: &'static str,
-        keys: &'static [&'static str],
-        names: &'static [&'static str],
-    ) -> Grammar {
+    const fn new(verb: &'static str, keys: &'static [&'static str], names: &'static [&'static str]) -> Grammar {
         Grammar { verb, kind: PropertyVerb::Set, table: |_| Vec::new(), keys, names, optional: 0, options: "" }
     }
 
@@ -166,24 +146,6 @@ impl LdmWords<'_> {
         self.properties.get(key).map(parse).transpose()
     }
 
-    /// Returns the values of a comma-separated list property; none if its text is empty.
-    pub(super) fn list<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<Vec<T>>, Stop> {
-        self.properties.get(key).map(|value| self.parts(key, value)).transpose()
-    }
-
-    fn parts<T: FromStr<Err: Display>>(&self, key: &str, value: &str) -> Result<Vec<T>, Stop> {
-        let parts = value.split(',').filter(|part| !part.is_empty());
-        parts.map(|part| part.parse().map_err(|error| self.bad(key, &error))).collect()
-    }
-
-    /// Returns a property that an empty value removes.
-    pub(super) fn removable<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<Option<T>>, Stop> {
-        match self.properties.get(key) {
-            Some(&"") => Ok(Some(None)),
-            _ => Ok(self.property(key)?.map(Some)),
-        }
-    }
-
     /// Returns the name at a position, which must be present.
     pub(super) fn name<T: FromStr<Err: Display>>(&self, place: usize) -> Result<T, Stop> {
         self.names[place].parse().map_err(|error| self.bad(self.grammar.names[place], &error))
@@ -210,7 +172,7 @@ impl LdmWords<'_> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use vtax_model::{topology::Name, vf::Vlan};
+    use vtax_model::{domain::ListChange, topology::Name, vf::Vlan};
 
     use super::*;
 
@@ -225,8 +187,8 @@ mod tests {
         let words = words("admin-net pvid=1 vid=11,22,33 admin-vsw mars");
         let read = ADD_VNET.read(&words).expect("as in the article");
         assert_eq!(read.property::<Vlan>("pvid").expect("a VLAN").map(Vlan::get), Some(1));
-        let vids = read.list::<Vlan>("vid").expect("VLANs").expect("it is there");
-        assert_eq!(vids.iter().map(|vlan| vlan.get()).collect::<Vec<_>>(), [11, 22, 33]);
+        let vids = read.property::<ListChange<Vlan>>("vid").expect("VLANs").expect("it is there");
+        assert_eq!(vids, ListChange::from([11, 22, 33].map(|vlan| Vlan::try_from(vlan).expect("a VLAN"))));
         assert_eq!(read.name::<Name>(2).expect("a name").as_str(), "mars");
         assert_eq!(read.property::<Vlan>("mac-addr").expect("nothing"), None);
     }
@@ -247,7 +209,7 @@ mod tests {
         let read = ADD_VNET.read(&words).expect("the words are right");
         let told = [
             read.property::<Vlan>("pvid").expect_err("too large").to_string(),
-            read.list::<Vlan>("vid").expect_err("no number").to_string(),
+            read.property::<ListChange<Vlan>>("vid").expect_err("no number").to_string(),
         ];
         insta::assert_snapshot!(told.join("\n"));
     }
@@ -256,7 +218,7 @@ mod tests {
         #[test]
         fn no_words_are_too_odd(words in prop::collection::vec("[a-z=,0-9-]{0,12}", 0..8)) {
             if let Ok(read) = ADD_VNET.read(&words) {
-                let _ = (read.name::<Name>(0), read.list::<Vlan>("vid"), read.property::<Vlan>("pvid"));
+                let _ = (read.name::<Name>(0), read.property::<ListChange<Vlan>>("vid"), read.property::<Vlan>("pvid"));
             }
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn domains(
         let now = now.get(&row.name);
         for resource in resources {
             if *resource == Resource::Domain {
-                text += &control(domain);
+                text += &control(domain, all);
             }
             let now = now.filter(|now| differs(*resource, now, domain));
             text += &resource_lines(*resource, now.unwrap_or(domain), all);
@@ -49,10 +49,9 @@ pub(super) fn domains(
     text
 }
 
-fn control(domain: &Constraints) -> String {
+fn control(domain: &Constraints, all: &Configuration) -> String {
     let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
-    let autostart = if domain.autostart { "yes" } else { "no" };
-    format!("CONTROL|failure-policy={}|autostart={autostart}\nDEPENDENCY|master={masters}\n", domain.failure_policy)
+    object("CONTROL", &[], domain, all) + &format!("DEPENDENCY|master={masters}\n")
 }
 
 fn resource_lines(resource: Resource, domain: &Constraints, all: &Configuration) -> String {
@@ -107,7 +106,8 @@ pub(super) fn constraints(name: &Name, domain: &Constraints, all: &Configuration
 }
 
 fn of_domain(domain: &Constraints, all: &Configuration) -> String {
-    control(domain) + &Resource::ALL.iter().map(|resource| resource_lines(*resource, domain, all)).collect::<String>()
+    control(domain, all)
+        + &Resource::ALL.iter().map(|resource| resource_lines(*resource, domain, all)).collect::<String>()
 }
 
 /// Returns a domain's bindings: its constraints when it was bound, each followed by what it has on this host.
