@@ -92,14 +92,13 @@ impl<T: Configured> Property<T> {
     const fn new(
         key: &'static str,
         value: &'static str,
-        meaning: &'static str,
         parse: Parser<T>,
         write: fn(&T) -> Option<String>,
     ) -> Property<T> {
         Property {
             key,
             value,
-            meaning,
+            meaning: "",
             xml: key,
             is_required: false,
             field: key,
@@ -113,6 +112,11 @@ impl<T: Configured> Property<T> {
             show: None,
             print: None,
         }
+    }
+
+    const fn means(mut self, meaning: &'static str) -> Property<T> {
+        self.meaning = meaning;
+        self
     }
 
     /// Names it differently in XML.
@@ -272,26 +276,28 @@ mod tests {
         Volume,
     };
 
-    /// Keys, names in XML and fields of `-p` are those of one property each.
-    fn is_unambiguous<T: Configured>() {
+    /// Keys, names in XML and fields of `-p` are those of one property each, and each has a meaning.
+    fn is_complete<T: Configured>() {
         let names: [fn(&Property<T>) -> &'static str; 3] = [|it| it.key, |it| it.xml, |it| it.field];
         for name in names {
             let mut all: Vec<&str> = T::PROPERTIES.iter().map(name).filter(|name| !name.is_empty()).collect();
             all.sort_unstable();
             assert!(all.is_sorted_by(|one, other| one < other), "{all:?}");
         }
+        let untold: Vec<&str> = T::PROPERTIES.iter().filter(|it| it.meaning.is_empty()).map(|it| it.key).collect();
+        assert!(untold.is_empty(), "{untold:?} have no meaning");
     }
 
     #[test]
-    fn each_name_is_of_one_property() {
-        is_unambiguous::<VirtualNic>();
-        is_unambiguous::<Switch>();
-        is_unambiguous::<Volume>();
-        is_unambiguous::<VirtualDisk>();
-        is_unambiguous::<ConsoleService>();
-        is_unambiguous::<VirtualConsole>();
-        is_unambiguous::<FunctionSettings>();
-        is_unambiguous::<Constraints>();
+    fn each_name_is_of_one_property_with_a_meaning() {
+        is_complete::<VirtualNic>();
+        is_complete::<Switch>();
+        is_complete::<Volume>();
+        is_complete::<VirtualDisk>();
+        is_complete::<ConsoleService>();
+        is_complete::<VirtualConsole>();
+        is_complete::<FunctionSettings>();
+        is_complete::<Constraints>();
     }
 
     #[test]

@@ -15,18 +15,18 @@ impl Configured for ConsoleService {
         ServiceProperty::new(
             "port-range",
             "FIRST-LAST",
-            "Ports of its groups, from 1024. Default: 5000-5255",
             |(ports, _), text| set(ports, text),
-            |service| written(Some(service.ports)),
+            |it| written(Some(it.ports)),
         )
+        .means("Ports of its groups, from 1024. Default: 5000-5255")
         .xml(""),
         ServiceProperty::new(
             "users",
             "USER,…",
-            "Users of the host who can use its consoles. Default: all",
             |(_, users), text| set_all::<UserName, _>(users, text),
-            |service| joined(service.users.iter().flatten()),
+            |it| joined(it.users.iter().flatten()),
         )
+        .means("Users of the host who can use its consoles. Default: all")
         .removable()
         .unlisted(),
     ];
@@ -39,25 +39,16 @@ impl Configured for VirtualConsole {
         ConsoleProperty::new(
             "service",
             "SERVICE",
-            "Console service. Default: the only one",
-            |console, text| set(&mut console.service, text),
-            |console| written(console.service.as_ref()),
+            |to, text| set(&mut to.service, text),
+            |it| written(it.service.as_ref()),
         )
+        .means("Console service. Default: the only one")
         .xml("service_name")
         .unlisted(),
-        ConsoleProperty::new(
-            "group",
-            "GROUP",
-            "Group of domains that share a port and a menu. Default: one of its own, with its name",
-            |console, text| set(&mut console.group, text),
-            |console| written(console.group.as_ref()),
-        ),
-        ConsoleProperty::new(
-            "port",
-            "PORT",
+        ConsoleProperty::new("group", "GROUP", |to, text| set(&mut to.group, text), |it| written(it.group.as_ref()))
+            .means("Group of domains that share a port and a menu. Default: one of its own, with its name"),
+        ConsoleProperty::new("port", "PORT", |to, text| set_number(&mut to.port, text), |it| written(it.port)).means(
             "Port of its group, from 1024. Default: the first free one of the service, when the domain is bound",
-            |console, text| set_number(&mut console.port, text),
-            |console| written(console.port),
         ),
     ];
 }

@@ -16,37 +16,39 @@ impl Configured for Volume {
         VolumeProperty::new(
             "options",
             "[ro,][slice,][excl]",
-            "`ro`: read-only for the domain, so that several domains can share the volume. `excl`: no other program can \
-             use the backend while a domain has it. `slice`: the backend must be a partition",
-            |(_, change), text| set_all::<VolumeOption, _>(&mut change.options, text),
-            |volume| joined(&volume.options),
+            |(_, to), text| set_all::<VolumeOption, _>(&mut to.options, text),
+            |it| joined(&it.options),
+        )
+        .means(
+            "`ro`: read-only for the domain, so that several domains can share the volume. `excl`: no other program \
+             can use the backend while a domain has it. `slice`: the backend must be a partition",
         )
         .xml("vol_opts")
         .unlisted(),
         VolumeProperty::new(
             "slice",
             "OFFSET+SIZE",
-            "Part of the backend: `1G+512M` is 512 MiB, starting at 1 GiB. So one disk can provide several volumes",
-            |(_, change), text| set_removable(&mut change.slice, text),
-            |volume| written(volume.slice),
+            |(_, to), text| set_removable(&mut to.slice, text),
+            |it| written(it.slice),
         )
+        .means("Part of the backend: `1G+512M` is 512 MiB, starting at 1 GiB. So one disk can provide several volumes")
         .removable()
         .unlisted(),
         VolumeProperty::new(
             "mpgroup",
             "GROUP",
-            "Group of volumes that are paths to the same blocks",
-            |(_, change), text| set_removable(&mut change.mpgroup, text),
-            |volume| written(volume.mpgroup.as_ref()),
+            |(_, to), text| set_removable(&mut to.mpgroup, text),
+            |it| written(it.mpgroup.as_ref()),
         )
+        .means("Group of volumes that are paths to the same blocks")
         .removable(),
         VolumeProperty::new(
             "format",
             "raw|qcow2",
-            "Format of the backend. Default: qcow2 for file names that end in `.qcow2`, raw for all others",
             |(format, _), text| set(format, text),
-            |volume| written(Some(volume.format).filter(|format| *format != VolumeFormat::Raw)),
+            |it| written(Some(it.format).filter(|format| *format != VolumeFormat::Raw)),
         )
+        .means("Format of the backend. Default: qcow2 for file names that end in `.qcow2`, raw for all others")
         .only(&[PropertyVerb::Add])
         .shown("format", |volume, _| written(Some(volume.format))),
     ];
@@ -59,29 +61,19 @@ impl Configured for VirtualDisk {
         DiskProperty::new(
             "volume",
             "VOLUME@SERVICE",
-            "Volume that stores its blocks",
-            |change, text| set(&mut change.volume, text),
-            |disk| written(Some(&disk.volume)),
+            |to, text| set(&mut to.volume, text),
+            |it| written(Some(&it.volume)),
         )
+        .means("Volume that stores its blocks")
         .only(&[PropertyVerb::Set])
         .xml("")
         .unlisted(),
-        DiskProperty::new(
-            "id",
-            "NUMBER",
-            "Its number in the domain, 0 to 31, which determines its position on the PCI bus",
-            |change, text| set_number(&mut change.id, text),
-            |disk| written(Some(disk.id)),
-        )
-        .only(&[PropertyVerb::Add])
-        .required(),
-        DiskProperty::new(
-            "timeout",
-            "SECONDS",
-            "With an mpgroup: time without any path after which its requests fail. By default they wait",
-            |change, text| set_number(&mut change.timeout, text),
-            |disk| written(disk.timeout),
-        )
-        .unlisted(),
+        DiskProperty::new("id", "NUMBER", |to, text| set_number(&mut to.id, text), |it| written(Some(it.id)))
+            .means("Its number in the domain, 0 to 31, which determines its position on the PCI bus")
+            .only(&[PropertyVerb::Add])
+            .required(),
+        DiskProperty::new("timeout", "SECONDS", |to, text| set_number(&mut to.timeout, text), |it| written(it.timeout))
+            .means("With an mpgroup: time without any path after which its requests fail. By default they wait")
+            .unlisted(),
     ];
 }

@@ -15,30 +15,30 @@ impl Configured for Constraints {
         DomainProperty::new(
             "failure-policy",
             "ignore|panic|reset|stop",
-            "What happens to the domains that have this one as a master when it fails. Default: ignore",
-            |settings, text| set(&mut settings.policy, text),
-            |domain| written(Some(domain.failure_policy)),
+            |to, text| set(&mut to.policy, text),
+            |it| written(Some(it.failure_policy)),
         )
+        .means("What happens to the domains that have this one as a master when it fails. Default: ignore")
         .now(|domain, wanted| domain.failure_policy = wanted.failure_policy),
         DomainProperty::new(
             "master",
             "DOMAIN,…",
-            "Domains that it depends on, at most four",
-            |settings, text| set_all::<Name, _>(&mut settings.masters, text),
-            |domain| joined(&domain.masters),
+            |to, text| set_all::<Name, _>(&mut to.masters, text),
+            |it| joined(&it.masters),
         )
+        .means("Domains that it depends on, at most four")
         .unlisted()
         .now(|domain, wanted| domain.masters.clone_from(&wanted.masters)),
         DomainProperty::new(
             "autostart",
             "yes|no",
-            "It is bound and started when the host has booted. Default: no",
-            |settings, text| {
-                settings.autostart = Some(yes_or_no(text)?);
+            |to, text| {
+                to.autostart = Some(yes_or_no(text)?);
                 Ok(())
             },
-            |domain| domain.autostart.then(|| "yes".to_owned()),
+            |it| it.autostart.then(|| "yes".to_owned()),
         )
+        .means("It is bound and started when the host has booted. Default: no")
         .shown("autostart", |domain, _| written(Some(if domain.autostart { "yes" } else { "no" })))
         .now(|domain, wanted| domain.autostart = wanted.autostart),
     ];

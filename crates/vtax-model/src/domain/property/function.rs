@@ -9,28 +9,13 @@ impl Configured for FunctionSettings {
     type Change = FunctionChange;
     const EFFECT: PropertyEffect<FunctionSettings> = PropertyEffect::AtBoot;
     const PROPERTIES: &'static [Property<FunctionSettings>] = &[
-        FunctionProperty::new(
-            "mac-addr",
-            "MAC",
-            "Its address, which the NIC enforces. vtax chooses one by default",
-            |change, text| set(&mut change.mac_addr, text),
-            |settings| written(settings.mac_addr),
-        ),
-        FunctionProperty::new(
-            "pvid",
-            "VLAN",
-            "VLAN of all its frames. The NIC adds and removes the tag",
-            |change, text| set_removable(&mut change.pvid, text),
-            |settings| written(settings.pvid),
-        )
-        .removable()
-        .now(|settings, wanted| settings.pvid = wanted.pvid),
-        FunctionProperty::new(
-            "mtu",
-            "BYTES",
-            "MTU that the domain should use; only the domain can set it",
-            |change, text| set(&mut change.mtu, text),
-            |settings| written(settings.mtu),
-        ),
+        FunctionProperty::new("mac-addr", "MAC", |to, text| set(&mut to.mac_addr, text), |it| written(it.mac_addr))
+            .means("Its address, which the NIC enforces. vtax chooses one by default"),
+        FunctionProperty::new("pvid", "VLAN", |to, text| set_removable(&mut to.pvid, text), |it| written(it.pvid))
+            .means("VLAN of all its frames. The NIC adds and removes the tag")
+            .removable()
+            .now(|settings, wanted| settings.pvid = wanted.pvid),
+        FunctionProperty::new("mtu", "BYTES", |to, text| set(&mut to.mtu, text), |it| written(it.mtu))
+            .means("MTU that the domain should use; only the domain can set it"),
     ];
 }
