@@ -139,11 +139,10 @@ impl DomainSite {
     }
 
     /// Removes a port and its addresses. Missing ones are not an error.
-    pub(crate) fn unguard(&mut self, switch: &str, port: &str, macs: &[Mac]) -> Result<(), BindError> {
+    pub(crate) fn unguard(&mut self, switch: &str, port: &str) -> Result<(), BindError> {
         let (table, port) = (switch_name(switch)?, if_name(port)?);
         let mut nft = self.nft()?;
-        let known = nft.mac_filters().unwrap_or_default().iter().any(|found| found.switch == table);
-        if macs.is_empty() || !known {
+        if !nft.mac_filters().unwrap_or_default().iter().any(|found| found.switch == table) {
             return Ok(());
         }
         let owners = nft.owners(&table).map_err(BindError::kernel(switch))?;

@@ -181,8 +181,8 @@ impl Step for DomainStep {
                 site.remove_link(link, "bridge", mark, receipt)
             }
             DomainStep::TakeUplink { link, switch, was_up, .. } => site.return_uplink(link, switch, *was_up),
-            DomainStep::CreateTap { link, switch, mark, macs, .. } => {
-                site.unguard(switch, link, macs)?;
+            DomainStep::CreateTap { link, switch, mark, .. } => {
+                site.unguard(switch, link)?;
                 site.remove_link(link, "tun", mark, receipt)
             }
             DomainStep::LimitTap { tap, through, mark, .. } => site.remove_limit(tap, through, mark, receipt),
