@@ -2,7 +2,7 @@
 
 use vtax_journal::{BatchId, Journal};
 use vtax_model::{
-    domain::{Configuration, DomainDevice, DomainState, LinkProp, VirtualNic, before_boot},
+    domain::{Configuration, DomainDevice, DomainState, LinkProp, VirtualNic, VnetProtection, before_boot},
     guest::Backend,
     topology::Name,
 };
@@ -203,7 +203,10 @@ impl LockedDomains<'_> {
         if abilities.guards_addresses {
             // Until its next boot, it has the address that it was started with.
             let macs: Vec<_> = new.macs().chain([was.mac]).collect();
-            site.guard_only(&nic.switch, &nic.tap, &macs)?;
+            match new.protection {
+                VnetProtection::MacNospoof => site.guard_only(&nic.switch, &nic.tap, &macs)?,
+                VnetProtection::Off => site.unguard(&nic.switch, &nic.tap)?,
+            }
         }
         site.set_mtu(&nic.tap, new.mtu_on(switch))?;
         Ok(if before_boot(was, new) == *new { ChangeEffect::Now } else { ChangeEffect::AtBoot })

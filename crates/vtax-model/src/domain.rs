@@ -45,7 +45,7 @@ pub use self::{
     settings::DomainSettings,
     sizing::{SizeChange, adjusted_memory},
     switch::{NewSwitch, Switch, SwitchChange},
-    vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetVlans},
+    vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetProtection, VnetVlans},
 };
 use crate::{guest::System, topology::Name, units::ByteSize};
 

@@ -38,6 +38,9 @@ pub struct VirtualNic {
     /// Link state propagation from the switch's external link.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub linkprop: LinkProp,
+    /// Check of the frames that it sends, by its switch.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub protection: VnetProtection,
 }
 
 /// Untagged VLAN (`pvid`) and tagged VLANs (`vids`) of a vnet.
@@ -61,6 +64,17 @@ pub enum LinkProp {
     None,
     /// Yes.
     PhysState,
+}
+
+/// Checks of the frames that a vnet sends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VnetProtection {
+    /// They come from its own addresses.
+    #[default]
+    MacNospoof,
+    /// None: a bridge in the domain can send for others.
+    Off,
 }
 
 /// A further address of a vnet, as it is asked for.
@@ -94,6 +108,7 @@ pub struct VnetChange {
     pub id: Option<u32>,
     pub maxbw: Option<BitRate>,
     pub linkprop: Option<LinkProp>,
+    pub protection: Option<VnetProtection>,
 }
 
 impl NewVnet {
@@ -109,6 +124,7 @@ impl NewVnet {
             id: Some(vnet.id),
             maxbw: vnet.maxbw,
             linkprop: Some(vnet.linkprop),
+            protection: Some(vnet.protection),
         };
         NewVnet { name: vnet.name.clone(), switch: vnet.switch.clone(), domain: domain.clone(), change }
     }
@@ -122,7 +138,7 @@ impl VirtualNic {
     /// The most addresses of a vnet beside its own.
     pub const MOST_ALT_MACS: usize = 32;
 
-    /// All addresses that it may send from.
+    /// Its own addresses.
     pub fn macs(&self) -> impl Iterator<Item = Mac> {
         std::iter::once(self.mac).chain(self.alt_macs.iter().copied())
     }
@@ -149,6 +165,7 @@ impl VirtualNic {
             id,
             maxbw: None,
             linkprop: LinkProp::None,
+            protection: VnetProtection::MacNospoof,
         }
     }
 
@@ -171,7 +188,7 @@ impl VirtualNic {
     }
 
     fn fill(&mut self, change: VnetChange) {
-        let VnetChange { pvid, vids, mtu, maxbw, linkprop, .. } = change;
+        let VnetChange { pvid, vids, mtu, maxbw, linkprop, protection, .. } = change;
         self.mtu = mtu.or(self.mtu);
         self.maxbw = maxbw.or(self.maxbw);
         self.vlans.pvid = pvid.or(self.vlans.pvid);
@@ -179,6 +196,7 @@ impl VirtualNic {
             self.vlans.vids = vids.applied(std::mem::take(&mut self.vlans.vids));
         }
         self.linkprop = linkprop.unwrap_or(self.linkprop);
+        self.protection = protection.unwrap_or(self.protection);
     }
 }
 
@@ -204,6 +222,23 @@ impl FromStr for LinkProp {
             "phys-state" => Ok(LinkProp::PhysState),
             "" => Ok(LinkProp::None),
             _ => Err(DomainError::value("linkprop", text, "`phys-state`, or empty to disable it")),
+        }
+    }
+}
+
+impl FromStr for VnetProtection {
+    type Err = DomainError;
+
+    fn from_str(text: &str) -> Result<VnetProtection, DomainError> {
+        match text {
+            "mac-nospoof" => Ok(VnetProtection::MacNospoof),
+            "" => Ok(VnetProtection::Off),
+            _ => Err(DomainError::value(
+                "protection",
+                text,
+                "`mac-nospoof`, or empty to disable it: a switch checks no IP addresses, protocols or DHCP; filter those \
+                 with nftables, family bridge",
+            )),
         }
     }
 }

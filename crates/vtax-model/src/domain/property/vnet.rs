@@ -1,7 +1,7 @@
 //! Properties of virtual NICs.
 
 use super::{Configured, Property, PropertyEffect, PropertyVerb, XML_ADDRESS, joined, set, set_number, written};
-use crate::domain::{Configuration, LinkProp, VirtualNic, VnetChange};
+use crate::domain::{Configuration, LinkProp, VirtualNic, VnetChange, VnetProtection};
 
 type VnetProperty = Property<VirtualNic>;
 
@@ -65,6 +65,18 @@ impl Configured for VirtualNic {
         .removable()
         .requires("`net-dev` of the switch")
         .detail(),
+        VnetProperty::new(
+            "protection",
+            "[mac-nospoof]",
+            |to, text| set(&mut to.protection, text),
+            |it| (it.protection == VnetProtection::Off).then(String::new),
+        )
+        .means("Addresses that the domain can send from: its own (`mac-nospoof`, the default), or any (empty)")
+        .shown("protection", |vnet, _| (vnet.protection != VnetProtection::Off).then(|| "mac-nospoof".to_owned()))
+        .printed(|vnet| (vnet.protection == VnetProtection::Off).then(String::new))
+        .detail()
+        .requires("nftables with the family bridge")
+        .now(|vnet, wanted| vnet.protection = wanted.protection),
     ];
 }
 
