@@ -18,7 +18,7 @@ impl Configured for ConsoleService {
             |(ports, _), text| set(ports, text),
             |it| written(Some(it.ports)),
         )
-        .means("Ports of its groups, from 1024. Default: 5000-5255")
+        .means("Ports of its groups, from 1024. Bound domains keep theirs. Default: 5000-5255")
         .xml(""),
         ServiceProperty::new(
             "users",
