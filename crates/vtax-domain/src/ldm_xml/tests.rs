@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use vtax_model::{
     domain::{
         AltMac, Configuration, ConsoleService, CpuDemand, DeviceKind, DiskChange, FailurePolicy, FunctionChange,
-        LinkProp, NewSwitch, NewVnet, PRIMARY, SwitchChange, Variable, VirtualConsole, VnetChange, Volume,
-        VolumeFormat, VolumeOption,
+        LinkProp, NewSwitch, NewVnet, PRIMARY, SwitchChange, Variable, VirtualConsole, VnetChange, VnetProtection,
+        Volume, VolumeFormat, VolumeOption,
     },
     topology::Name,
     units::{BitRate, ByteSize, Mtu},
@@ -165,7 +165,7 @@ fn hostile_documents_are_refused_with_a_line() {
     assert!(refused(&long).contains("at most 33554432"));
 }
 
-/// Number, VLANs with and without tags, rate, and whether it follows the carrier.
+/// Number, VLANs with and without tags, rate, and whether it follows the carrier and sends from any address.
 type AnyVnet = (u8, BTreeSet<u16>, Option<u16>, Option<u64>, bool);
 
 #[derive(Debug, Clone)]
@@ -211,6 +211,7 @@ fn configured(domains: &[AnyDomain]) -> Configuration {
                 maxbw: rate.and_then(BitRate::new),
                 alt_macs: Some(std::iter::repeat_n(AltMac::Auto, usize::from(*number)).collect()),
                 linkprop: follows.then_some(LinkProp::PhysState),
+                protection: follows.then_some(VnetProtection::Off),
                 ..VnetChange::default()
             };
             let vnet = name(&format!("net{number}"));

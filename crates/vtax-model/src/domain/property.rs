@@ -79,7 +79,7 @@ pub enum PropertyEffect<T> {
     Unused,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum PropertyForm {
     Value,
     /// An empty text removes the value.

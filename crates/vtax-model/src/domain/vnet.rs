@@ -169,8 +169,8 @@ impl VirtualNic {
         }
     }
 
-    /// Returns the vnet that a document describes, which isn't compared with others. `None` if an address is missing, a
-    /// switch or a number.
+    /// Returns the vnet that a document describes, without a check; `None` if its switch, its number or an address is
+    /// missing.
     pub fn described(name: Name, change: VnetChange) -> Option<VirtualNic> {
         let mut vnet = VirtualNic::new(name, change.switch.clone()?, change.mac?, change.id?);
         let alt_macs: Vec<AltMac> = change.alt_macs.clone().map(|alts| alts.applied([])).unwrap_or_default();
