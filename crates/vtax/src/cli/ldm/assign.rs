@@ -14,7 +14,6 @@ use crate::exit::{Blamed, Exit, Stop};
 
 pub(super) fn set_device(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_IO.read(words)?;
-    words.some_property()?;
     let device: String = words.name(0)?;
     match words.property::<String>("iov")?.as_deref() {
         Some("on") => return Ok(DomainChange::SetBus { bus: device, on: true }),
@@ -31,8 +30,7 @@ pub(super) fn set_device(words: &[String]) -> Result<DomainChange, Stop> {
              and receives any tag"
         )));
     }
-    let change = words.change::<FunctionSettings>()?;
-    Ok(DomainChange::SetFunction { function: device, change })
+    Ok(DomainChange::SetFunction { function: device, change: words.change::<FunctionSettings>()? })
 }
 
 /// Like `vtax io create-vf`, unless the physical function is no longer primary's.

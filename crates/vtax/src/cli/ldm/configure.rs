@@ -86,7 +86,6 @@ fn variable_of(written: &str) -> Result<Variable, Stop> {
 
 pub(super) fn set_domain(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_DOMAIN.read(words)?;
-    words.some_property()?;
     edit(DomainEdit::SetDomain { domain: words.name(0)?, settings: words.change::<Constraints>()? })
 }
 
@@ -102,7 +101,6 @@ pub(super) fn add_switch(words: &[String], check: DeferredCheck) -> Result<Domai
 
 pub(super) fn set_switch(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VSW.read(words)?;
-    words.some_property()?;
     let (_, change) = words.change::<Switch>()?;
     edit(DomainEdit::SetSwitch { switch: words.name(0)?, service: words.optional_name(1)?, change })
 }
@@ -115,7 +113,6 @@ pub(super) fn add_vnet(words: &[String]) -> Result<DomainChange, Stop> {
 
 pub(super) fn set_vnet(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VNET.read(words)?;
-    words.some_property()?;
     edit(DomainEdit::SetVnet { vnet: words.name(0)?, domain: words.name(1)?, change: words.change::<VirtualNic>()? })
 }
 
@@ -129,13 +126,11 @@ pub(super) fn add_console_service(words: &[String]) -> Result<DomainChange, Stop
 
 pub(super) fn set_console_service(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VCC.read(words)?;
-    words.some_property()?;
     let (ports, users) = words.change::<ConsoleService>()?;
     edit(DomainEdit::SetConsoleService { name: words.name(0)?, ports, users })
 }
 
 pub(super) fn set_console(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VCONS.read(words)?;
-    words.some_property()?;
     edit(DomainEdit::SetConsole { domain: words.name(0)?, change: words.change::<VirtualConsole>()? })
 }

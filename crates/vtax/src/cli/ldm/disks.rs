@@ -19,19 +19,17 @@ pub(super) fn add_volume(words: &[String], check: DeferredCheck) -> Result<Domai
 
 pub(super) fn set_volume(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VDSDEV.read(words)?;
-    words.some_property()?;
     let (_, change) = words.change::<Volume>()?;
     Ok(DomainChange::SetVolume { volume: words.name(0)?, change })
 }
 
 pub(super) fn add_disk(words: &[String]) -> Result<DomainChange, Stop> {
     let words = ADD_VDISK.read(words)?;
-    let change = words.change::<VirtualDisk>()?;
-    edit(DomainEdit::AddDisk { disk: words.name(0)?, volume: words.name(1)?, domain: words.name(2)?, change })
+    let (disk, volume, domain) = (words.name(0)?, words.name(1)?, words.name(2)?);
+    edit(DomainEdit::AddDisk { disk, volume, domain, change: words.change::<VirtualDisk>()? })
 }
 
 pub(super) fn set_disk(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VDISK.read(words)?;
-    words.some_property()?;
     edit(DomainEdit::SetDisk { disk: words.name(0)?, domain: words.name(1)?, change: words.change::<VirtualDisk>()? })
 }

@@ -101,6 +101,9 @@ impl Grammar {
         if !expected.contains(&names.len()) {
             return Err(self.usage(format!("{} is missing", self.names[names.len()])));
         }
+        if self.kind == PropertyVerb::Set && properties.is_empty() {
+            return Err(self.usage("no property to change".to_owned()));
+        }
         Ok(LdmWords { grammar: self, properties, names })
     }
 
@@ -154,14 +157,6 @@ impl LdmWords<'_> {
     /// Returns the name at a position, if present.
     pub(super) fn optional_name<T: FromStr<Err: Display>>(&self, place: usize) -> Result<Option<T>, Stop> {
         if place < self.names.len() { self.name(place).map(Some) } else { Ok(None) }
-    }
-
-    /// Requires at least one property, for a verb that changes something.
-    pub(super) fn some_property(&self) -> Result<(), Stop> {
-        match self.properties.is_empty() {
-            true => Err(self.grammar.usage("no property to change".to_owned())),
-            false => Ok(()),
-        }
     }
 
     fn bad(&self, of: &str, error: &dyn Display) -> Stop {
