@@ -23,3 +23,19 @@ pub(super) const SET_VCONS: Grammar = Grammar::set::<VirtualConsole>("set-vcons"
 pub(super) const CREATE_VF: Grammar =
     Grammar::add::<FunctionSettings>("create-vf", &["PF"]).options("[-n N|max] [OPTIONS] ");
 pub(super) const SET_IO: Grammar = Grammar::set::<FunctionSettings>("set-io", &["DEVICE"]).and(&["iov", "vid"]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_shows_what_a_verb_accepts() {
+        let usage = "vtax ldm set-vsw [net-dev=[LINK]] [mac-addr=MAC] [pvid=VLAN] [vid=[+|-][VLAN,…]] [mtu=BYTES] SWITCH \
+                     [DOMAIN]";
+        assert_eq!(SET_VSW.help(), usage);
+        let usage = "vtax ldm add-vdisk [id=NUMBER] [timeout=SECONDS] DISK VOLUME@SERVICE DOMAIN";
+        assert_eq!(ADD_VDISK.help(), usage);
+        let usage = "vtax ldm create-vf [-n N|max] [OPTIONS] [mac-addr=MAC] [pvid=VLAN] [mtu=BYTES] PF";
+        assert_eq!(CREATE_VF.help(), usage);
+    }
+}

@@ -184,3 +184,29 @@ pub(super) fn services(all: &Configuration) -> String {
     }
     text + &disks::parseable_services(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::domain::{ConsoleService, NewSwitch, PRIMARY, PortRange, SwitchChange};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().expect("a name")
+    }
+
+    /// Scripts may cut them by position.
+    #[test]
+    fn the_fields_of_services_keep_their_order() {
+        let mut all = Configuration::new("sun");
+        let service = ConsoleService { domain: name(PRIMARY), ports: PortRange::USUAL, users: None };
+        all.add_console_service(&name("console"), service).expect("it is new");
+        let vids = "12,11".parse().ok();
+        let change = SwitchChange { net_dev: Some("eth1".to_owned()), vids, ..SwitchChange::default() };
+        let new = NewSwitch { name: name("vsw0"), service: name(PRIMARY), default_vlan: None, change };
+        all.add_switch(new).expect("it is new");
+        let lines = "VCC|name=console|ldom=primary|port-range=5000-5255\n\
+                     VSW|name=vsw0|ldom=primary|net-dev=eth1|default-vlan-id=1|pvid=1|vid=11,12|mtu=1500\n";
+        assert_eq!(services(&all), layout::parseable_head() + lines);
+    }
+}
