@@ -42,6 +42,12 @@ fn a_guest_serves_a_switch_by_a_link_of_its_own() {
     let before = frames();
     host.try_ldm("exec venus -- ping -c 2 -W 1 192.0.2.1");
     assert!(frames() > before, "nothing of venus has come to the link in mars");
+    host.ldm("set-vnet protection= net0 mars");
+    host.try_ldm("exec venus -- ping -c 2 -W 1 192.0.2.1");
+    assert_eq!(frames(), 0, "mars may send for venus");
+    host.ldm("set-vnet protection=mac-nospoof net0 mars");
+    host.try_ldm("exec venus -- ping -c 2 -W 1 192.0.2.1");
+    assert!(frames() > 0, "mars may send for venus no more");
 
     // It exists again when mars reboots.
     host.ldm("stop -f mars");

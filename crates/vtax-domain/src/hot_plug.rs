@@ -2,7 +2,7 @@
 
 use vtax_journal::{BatchId, Journal};
 use vtax_model::{
-    domain::{Configuration, DomainDevice, DomainState, LinkProp, VirtualNic},
+    domain::{Configuration, DomainDevice, DomainState, LinkProp, VirtualNic, VnetProtection, before_boot},
     guest::Backend,
     topology::Name,
 };
@@ -205,11 +205,13 @@ impl LockedDomains<'_> {
         if abilities.guards_addresses {
             // Until its next boot, it has the address that it was started with.
             let macs: Vec<_> = new.macs().chain([was.mac]).collect();
-            host.guard_only(&nic.switch, &nic.tap, &macs)?;
+            match new.protection {
+                VnetProtection::MacNospoof => host.guard_only(&nic.switch, &nic.tap, &macs)?,
+                VnetProtection::Off => host.unguard(&nic.switch, &nic.tap)?,
+            }
         }
         host.set_mtu(&nic.tap, new.mtu_on(switch).get())?;
-        let live = VirtualNic { alt_macs: new.alt_macs.clone(), vlans: new.vlans.clone(), ..was.clone() };
-        Ok(if live == *new { ChangeEffect::Now } else { ChangeEffect::AtBoot })
+        Ok(if before_boot(was, new) == *new { ChangeEffect::Now } else { ChangeEffect::AtBoot })
     }
 }
 

@@ -48,4 +48,6 @@ mod kind {
     pub(super) const RELEASED: &str = "physio_released";
     pub(super) const BUS_IOV: &str = "physio_iov";
     pub(super) const FUNCTION: &str = "physio_function";
+    /// Those of `primary` only.
+    pub(super) const OF_HOST: [&str; 7] = [SWITCH, CONSOLE_SERVICE, DISK_SERVICE, VOLUME, RELEASED, BUS_IOV, FUNCTION];
 }

@@ -71,8 +71,8 @@ pub use loan::LentNet;
 pub use locked::{LockedDomains, WantedDomains};
 pub use notice::DomainNotice;
 pub use order::{
-    AddedDomains, ChangedVnet, ChosenDomains, DomainChange, DomainEdit, DomainOrder, DomainReply, DomainSettings,
-    DomainView, HostView, ListChange, NewVolume, ViewDepth, user_id,
+    AddedDomains, ChosenDomains, DomainChange, DomainEdit, DomainOrder, DomainReply, DomainView, HostView, NewVolume,
+    ViewDepth, user_id,
 };
 pub use ports_apart::PortsApart;
 pub use resources::{CoreOwner, HostResources, MemoryMap, MemoryOwner, MemoryUser};

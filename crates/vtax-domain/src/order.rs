@@ -22,7 +22,7 @@ use vtax_model::{
 pub use self::{
     console::user_id,
     disks::NewVolume,
-    edit::{ChangedVnet, DomainEdit, DomainSettings, ListChange},
+    edit::DomainEdit,
     view::{DomainView, HostView, ViewDepth},
 };
 use crate::{

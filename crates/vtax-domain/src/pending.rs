@@ -2,7 +2,7 @@
 
 use vtax_guest::launch::NicLaunch;
 use vtax_model::{
-    domain::{Configuration, Constraints, DomainDevice, DomainState, VirtualDisk, VirtualNic},
+    domain::{Configuration, Constraints, DomainDevice, DomainState, VirtualDisk, VirtualNic, before_boot},
     guest::Mac,
     topology::Name,
 };
@@ -39,10 +39,7 @@ impl BoundDomain {
             disks: self.disks_now(wanted),
             io: devices.collect(),
             vnets: in_order_of(wanted, vnets.chain(plugged).collect()),
-            failure_policy: wanted.failure_policy,
-            masters: wanted.masters.clone(),
-            autostart: wanted.autostart,
-            ..was.clone()
+            ..before_boot(was, wanted)
         }
     }
 }
@@ -66,17 +63,14 @@ fn vnet_now(
     all: &Configuration,
 ) -> VirtualNic {
     let Some(wanted) = wanted else { return was };
-    let (alt_macs, vlans) = match is_live {
-        true => (wanted.alt_macs.clone(), wanted.vlans.clone()),
-        false => (was.alt_macs.clone(), was.vlans.clone()),
-    };
     // The MTU of its switch may have changed, which the domain only sees at its next boot.
     let mtu = match (launched.and_then(|nic| nic.host_mtu), all.switch(&wanted.switch)) {
         (Some(mtu), Ok(switch)) if mtu == wanted.mtu_on(switch) => wanted.mtu,
         (Some(mtu), _) => Some(mtu),
         (None, _) => was.mtu,
     };
-    VirtualNic { alt_macs, vlans, mtu, ..was }
+    let now = if is_live { before_boot(&was, wanted) } else { was };
+    VirtualNic { mtu, ..now }
 }
 
 /// In the configuration's form, so that only real differences count.
@@ -139,7 +133,7 @@ mod tests {
     #[test]
     fn only_what_is_not_in_force_is_pending() {
         let none = SwitchChange::default;
-        let alt = || VnetChange { alt_macs: Some(vec![AltMac::Auto]), ..VnetChange::default() };
+        let alt = || VnetChange { alt_macs: Some([AltMac::Auto].into()), ..VnetChange::default() };
         assert!(!is_pending(true, alt(), none()), "it changes immediately");
         assert!(is_pending(false, alt(), none()), "a domain that doesn't run gets it when it is started");
         assert!(is_pending(true, VnetChange { mtu: mtu(9000), ..VnetChange::default() }, none()));

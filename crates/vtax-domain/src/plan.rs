@@ -11,6 +11,7 @@ use vtax_lab::limit::bucket;
 use vtax_model::{
     domain::{
         Configuration, Constraints, CpuDemand, LinkProp, PRIMARY, Switch, VirtualConsole, VirtualDisk, VirtualNic,
+        VnetProtection,
     },
     guest::{Backend, Mac, VirtioNic},
     topology::{Name, Shape},
@@ -168,6 +169,7 @@ pub(crate) fn steps_of(
     uplink: Option<String>,
 ) -> Result<Vec<DomainStep>, BindError> {
     let switch = configuration.switch(&vnet.switch)?;
+    let is_protected = vnet.protection == VnetProtection::MacNospoof;
     let mut steps = vec![DomainStep::CreateTap(CreateTap {
         vnet: vnet.name.clone(),
         link: nic.tap.clone(),
@@ -175,7 +177,7 @@ pub(crate) fn steps_of(
         mtu: vnet.mtu_on(switch),
         mark: switch::mark(domain),
         vlans: abilities.vlans.then(|| port_vlans(vnet, switch)),
-        macs: if abilities.guards_addresses { vnet.macs().collect() } else { Vec::new() },
+        macs: if abilities.guards_addresses && is_protected { vnet.macs().collect() } else { Vec::new() },
         uplink,
         linkprop: vnet.linkprop,
     })];

@@ -11,8 +11,11 @@ mod dependencies;
 mod device;
 mod disk;
 mod error;
+mod list_change;
 mod mac_addresses;
+mod property;
 mod rebuild;
+mod settings;
 mod sizing;
 mod switch;
 #[cfg(test)]
@@ -37,9 +40,12 @@ pub use self::{
         DiskChange, DiskService, DiskSlice, VirtualDisk, Volume, VolumeChange, VolumeFormat, VolumeName, VolumeOption,
     },
     error::DomainError,
+    list_change::ListChange,
+    property::{Configured, Property, PropertyEffect, PropertyVerb, XML_ADDRESS, before_boot},
+    settings::DomainSettings,
     sizing::{SizeChange, adjusted_memory},
     switch::{NewSwitch, Switch, SwitchChange},
-    vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetVlans},
+    vnet::{AltMac, LinkProp, NewVnet, VirtualNic, VnetChange, VnetProtection, VnetVlans},
 };
 use crate::{guest::System, topology::Name, units::ByteSize};
 

@@ -244,6 +244,10 @@ impl FromStr for BitRate {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let wrong = || UnitError::BitRate(text.to_owned());
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            // Exact, as documents have it.
+            return text.parse().ok().and_then(BitRate::new).ok_or_else(wrong);
+        }
         let number = ["bit/s", "bits/s", "bps", "b/s", "bit"].iter().find_map(|unit| text.strip_suffix(unit));
         let number = number.unwrap_or(text).trim_end();
         let scaled = RATE_FACTORS.iter().find_map(|(suffix, factor)| Some((number.strip_suffix(suffix)?, *factor)));
@@ -329,6 +333,7 @@ mod tests {
         assert_eq!(read("2.5 Gbit/s"), Ok(2_500_000_000));
         assert_eq!(read("10gbps"), Ok(10_000_000_000));
         assert_eq!(read("9600"), Ok(9600));
+        assert_eq!(read("18446744073709551615"), Ok(u64::MAX));
         for text in ["", "0", "-1M", "1e9", "inf", "1 MiB", "fast", "99999999T", "0.1"] {
             assert!(read(text).is_err(), "{text}");
         }

@@ -143,9 +143,8 @@ impl PartStep for CreateTap {
 
     fn undo(&self, receipt: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let stack = site.own()?;
-        if !self.macs.is_empty() {
-            stack.unguard(&self.switch, &self.link)?;
-        }
+        // By what the switch has of it, since protection may have changed while it ran.
+        stack.unguard(&self.switch, &self.link)?;
         stack.remove(&self.link, "tun", &self.mark, receipt)
     }
 }

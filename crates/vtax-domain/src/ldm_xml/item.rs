@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
 use roxmltree::Node;
+use vtax_model::domain::{Configured, PropertyVerb, XML_ADDRESS};
 
 use super::LdmXmlError;
 
@@ -16,7 +17,6 @@ pub(super) struct LdmItem<'a, 'input> {
 }
 
 const UNITS: &str = "AllocationUnits";
-const ADDRESS: &str = "Address";
 
 /// Returns the line on which an element begins.
 fn line(node: Node<'_, '_>) -> u32 {
@@ -56,7 +56,7 @@ impl<'a, 'input> LdmItem<'a, 'input> {
                     kind = Some(text(part)?);
                     continue;
                 }
-                name @ (UNITS | ADDRESS) => name,
+                name @ (UNITS | XML_ADDRESS) => name,
                 "GenericProperty" => {
                     part.attribute("key").ok_or_else(|| wrong(part, "a GenericProperty has no key".to_owned()))?
                 }
@@ -78,6 +78,22 @@ impl<'a, 'input> LdmItem<'a, 'input> {
     pub(super) fn optional<T: FromStr<Err: Display>>(&mut self, key: &str) -> Result<Option<T>, LdmXmlError> {
         let Some((text, part)) = self.parts.remove(key) else { return Ok(None) };
         text.parse().map(Some).map_err(|error| wrong(part, format!("`{key}`: {error}")))
+    }
+
+    /// Returns the values of a table's properties.
+    pub(super) fn change<T: Configured>(&mut self) -> Result<T::Change, LdmXmlError> {
+        let mut change = T::Change::default();
+        for property in T::PROPERTIES.iter().filter(|property| !property.xml.is_empty()) {
+            let key = property.xml;
+            match self.parts.remove(key) {
+                Some((text, part)) => property
+                    .parse(&mut change, PropertyVerb::Add, text)
+                    .map_err(|error| wrong(part, format!("`{key}`: {error}")))?,
+                None if property.is_required => return Err(self.error(format!("has no `{key}`"))),
+                None => {}
+            }
+        }
+        Ok(change)
     }
 
     /// Returns a numeric part, if it exists.
@@ -106,10 +122,6 @@ impl<'a, 'input> LdmItem<'a, 'input> {
 
     pub(super) fn units<N: FromStr>(&mut self) -> Result<N, LdmXmlError> {
         self.needed_number(UNITS)
-    }
-
-    pub(super) fn address<T: FromStr<Err: Display>>(&mut self) -> Result<Option<T>, LdmXmlError> {
-        self.optional(ADDRESS)
     }
 
     /// Checks that no part is left.

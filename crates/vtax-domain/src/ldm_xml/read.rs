@@ -1,15 +1,15 @@
 //! Reader of such a document.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use roxmltree::{Document, Error, Node, ParsingOptions};
 use vtax_model::{
     domain::{
-        Configuration, ConsoleService, Constraints, CpuDemand, DiskService, DomainDevice, FunctionSettings, LinkProp,
-        PRIMARY, Switch, Variable, VirtualConsole, VirtualDisk, VirtualNic, VnetVlans, Volume, VolumeName,
+        Configuration, ConsoleService, Constraints, CpuDemand, DiskService, DomainDevice, FunctionSettings, PRIMARY,
+        Switch, Variable, VirtualConsole, VirtualDisk, VirtualNic, Volume, VolumeName,
     },
     topology::Name,
-    units::{BitRate, ByteSize, Mtu},
+    units::ByteSize,
 };
 
 use super::{
@@ -124,88 +124,47 @@ fn of_item(
     all: &mut Configuration,
 ) -> Result<(), LdmXmlError> {
     match item.kind {
-        kind::DOMAIN => {
-            domain.failure_policy = item.optional("failure-policy")?.unwrap_or_default();
-            domain.masters = item.list("master")?;
-            domain.autostart = yes_or_no(item, "autostart", ["yes", "no"])?.unwrap_or(false);
-        }
+        kind::DOMAIN => item.change::<Constraints>()?.fill(domain),
         kind::VCPUS => domain.cpus = Some(CpuDemand::Vcpus(item.units()?)),
         kind::CORES => domain.cpus = Some(cores(item)?),
         kind::MEMORY => domain.memory = Some(ByteSize(item.units()?)),
         kind::VARIABLE => {
-            let variable: Variable = item.needed("name")?;
-            let value: String = item.needed("value")?;
+            let (variable, value): (Variable, String) = (item.needed("name")?, item.needed("value")?);
             if domain.variables.insert(variable, value).is_some() {
                 return Err(item.error(format!("sets `{variable}` a second time")));
             }
         }
         kind::VNET => domain.vnets.push(vnet(item)?),
-        kind::DISK => domain.disks.push(VirtualDisk {
-            name: item.needed("vdisk_name")?,
-            volume: volume_name(item)?,
-            id: item.needed_number("id")?,
-            timeout: item.number("timeout")?,
-        }),
+        kind::DISK => domain.disks.push(disk(item)?),
         kind::DEVICE => {
             let (name, kind) = (item.needed("name")?, item.needed("type")?);
             domain.io.push(DomainDevice { name, kind, settings: settings(item)? });
         }
-        kind::CONSOLE => {
-            domain.console = VirtualConsole {
-                service: item.optional("service_name")?,
-                group: item.optional("group")?,
-                port: item.number("port")?,
-            }
-        }
-        kind::SWITCH
-        | kind::CONSOLE_SERVICE
-        | kind::DISK_SERVICE
-        | kind::VOLUME
-        | kind::RELEASED
-        | kind::BUS_IOV
-        | kind::FUNCTION
-            if name.as_str() != PRIMARY =>
-        {
-            return Err(item.error(format!("is in {name}; only {PRIMARY} can have it")));
-        }
-        kind::SWITCH => {
-            let service: Name = item.needed("service_name")?;
-            let read = switch(item)?;
-            if all.switches.insert(service.clone(), read).is_some() {
-                return Err(item.error(format!("exists twice with the name {service}")));
-            }
-        }
-        kind::CONSOLE_SERVICE => {
-            let service: Name = item.needed("service_name")?;
-            let ports =
-                format!("{}-{}", item.needed_number::<u16>("min_port")?, item.needed_number::<u16>("max_port")?);
-            let ports = ports.parse().map_err(|error| item.error(format!("has invalid ports: {error}")))?;
-            let users: BTreeSet<_> = item.list("users")?;
-            let users = Some(users).filter(|users| !users.is_empty());
-            let read = ConsoleService { domain: item.needed("ldom")?, ports, users };
-            if all.consoles.insert(service.clone(), read).is_some() {
-                return Err(item.error(format!("exists twice with the name {service}")));
-            }
-        }
-        kind::DISK_SERVICE => {
-            let service: Name = item.needed("service_name")?;
-            let read = DiskService { domain: item.needed("ldom")?, volumes: Default::default() };
-            if all.disk_services.insert(service.clone(), read).is_some() {
-                return Err(item.error(format!("exists twice with the name {service}")));
-            }
-        }
+        kind::CONSOLE => domain.console = item.change::<VirtualConsole>()?,
+        _ => of_host(item, name, all)?,
+    }
+    Ok(())
+}
+
+/// Reads a service, or what is said of the host's devices.
+fn of_host(item: &mut LdmItem<'_, '_>, domain: &Name, all: &mut Configuration) -> Result<(), LdmXmlError> {
+    if kind::OF_HOST.contains(&item.kind) && domain.as_str() != PRIMARY {
+        return Err(item.error(format!("is in {domain}; only {PRIMARY} can have it")));
+    }
+    match item.kind {
+        kind::SWITCH => add(item, switch, &mut all.switches)?,
+        kind::CONSOLE_SERVICE => add(item, console_service, &mut all.consoles)?,
+        kind::DISK_SERVICE => add(item, disk_service, &mut all.disk_services)?,
         kind::VOLUME => {
             let VolumeName { volume: name, service } = volume_name(item)?;
             let read = volume(item)?;
             let found = all.disk_services.get_mut(&service);
             let exports = found.ok_or_else(|| item.error(format!("is of {service}, but no such vds precedes it")))?;
-            if exports.volumes.insert(name.clone(), read).is_some() {
-                return Err(item.error(format!("exists twice with the name {name}")));
-            }
+            insert(item, name, read, &mut exports.volumes)?;
         }
         kind::RELEASED => drop(all.devices.released.insert(item.needed("name")?)),
         kind::BUS_IOV => {
-            let on = yes_or_no(item, "iov", ["on", "off"])?.ok_or_else(|| item.error("has no `iov`".to_owned()))?;
+            let on = iov(item)?;
             all.devices.iov.insert(item.needed("name")?, on);
         }
         kind::FUNCTION => {
@@ -217,22 +176,50 @@ fn of_item(
     Ok(())
 }
 
-/// Returns the value of a property with two possible words.
-fn yes_or_no(item: &mut LdmItem<'_, '_>, key: &str, [yes, no]: [&str; 2]) -> Result<Option<bool>, LdmXmlError> {
-    match item.optional::<String>(key)? {
-        None => Ok(None),
-        Some(word) if word == yes => Ok(Some(true)),
-        Some(word) if word == no => Ok(Some(false)),
-        Some(other) => Err(item.error(format!("has {key} `{other}`; use {yes} or {no}"))),
+/// Reads a service with its name.
+fn add<T>(
+    item: &mut LdmItem<'_, '_>,
+    read: impl FnOnce(&mut LdmItem<'_, '_>) -> Result<T, LdmXmlError>,
+    services: &mut BTreeMap<Name, T>,
+) -> Result<(), LdmXmlError> {
+    let name = item.needed("service_name")?;
+    let service = read(item)?;
+    insert(item, name, service, services)
+}
+
+fn insert<T>(
+    item: &LdmItem<'_, '_>,
+    name: Name,
+    object: T,
+    objects: &mut BTreeMap<Name, T>,
+) -> Result<(), LdmXmlError> {
+    match objects.insert(name.clone(), object) {
+        Some(_) => Err(item.error(format!("exists twice with the name {name}"))),
+        None => Ok(()),
     }
 }
 
+fn iov(item: &mut LdmItem<'_, '_>) -> Result<bool, LdmXmlError> {
+    match item.needed::<String>("iov")?.as_str() {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(item.error(format!("has iov `{other}`; use on or off"))),
+    }
+}
+
+fn console_service(item: &mut LdmItem<'_, '_>) -> Result<ConsoleService, LdmXmlError> {
+    let ports = format!("{}-{}", item.needed_number::<u16>("min_port")?, item.needed_number::<u16>("max_port")?);
+    let ports = ports.parse().map_err(|error| item.error(format!("has invalid ports: {error}")))?;
+    let (_, users) = item.change::<ConsoleService>()?;
+    Ok(ConsoleService { domain: item.needed("ldom")?, ports, users: users.filter(|users| !users.is_empty()) })
+}
+
+fn disk_service(item: &mut LdmItem<'_, '_>) -> Result<DiskService, LdmXmlError> {
+    Ok(DiskService { domain: item.needed("ldom")?, volumes: BTreeMap::new() })
+}
+
 fn settings(item: &mut LdmItem<'_, '_>) -> Result<FunctionSettings, LdmXmlError> {
-    Ok(FunctionSettings {
-        mac_addr: item.optional("mac-addr")?,
-        pvid: item.optional("pvid")?,
-        mtu: item.optional("mtu")?,
-    })
+    Ok(FunctionSettings::default().changed_by(item.change::<FunctionSettings>()?))
 }
 
 fn volume_name(item: &mut LdmItem<'_, '_>) -> Result<VolumeName, LdmXmlError> {
@@ -240,42 +227,26 @@ fn volume_name(item: &mut LdmItem<'_, '_>) -> Result<VolumeName, LdmXmlError> {
 }
 
 fn volume(item: &mut LdmItem<'_, '_>) -> Result<Volume, LdmXmlError> {
-    Ok(Volume {
-        backend: item.needed("block_dev")?,
-        format: item.optional("format")?.unwrap_or_default(),
-        options: item.list("vol_opts")?,
-        slice: item.optional("slice")?,
-        mpgroup: item.optional("mpgroup")?,
-    })
+    let (backend, (format, change)) = (item.needed("block_dev")?, item.change::<Volume>()?);
+    let mut volume = Volume::new(backend, format.unwrap_or_default());
+    change.fill(&mut volume);
+    Ok(volume)
+}
+
+fn disk(item: &mut LdmItem<'_, '_>) -> Result<VirtualDisk, LdmXmlError> {
+    let (name, volume) = (item.needed("vdisk_name")?, volume_name(item)?);
+    let change = item.change::<VirtualDisk>()?;
+    VirtualDisk::described(name, volume, change).ok_or_else(|| item.error("has no `id`".to_owned()))
 }
 
 fn vnet(item: &mut LdmItem<'_, '_>) -> Result<VirtualNic, LdmXmlError> {
-    let mac = item.address()?.ok_or_else(|| item.error("has no <Address>".to_owned()))?;
-    let maxbw: Option<u64> = item.number("maxbw")?;
-    let rate = |bits| BitRate::new(bits).ok_or_else(|| item.error("has a `maxbw` of 0".to_owned()));
-    let maxbw = maxbw.map(rate).transpose()?;
-    Ok(VirtualNic {
-        name: item.needed("vnet_name")?,
-        switch: item.needed("service_name")?,
-        mac,
-        alt_macs: item.list("alt-mac-addrs")?,
-        vlans: VnetVlans { pvid: item.optional("pvid")?, vids: item.list("vid")? },
-        mtu: item.optional("mtu")?,
-        id: item.needed_number("id")?,
-        maxbw,
-        linkprop: item.optional::<LinkProp>("linkprop")?.unwrap_or_default(),
-    })
+    let (name, change) = (item.needed("vnet_name")?, item.change::<VirtualNic>()?);
+    VirtualNic::described(name, change).ok_or_else(|| item.error("has `auto` instead of an address".to_owned()))
 }
 
 fn switch(item: &mut LdmItem<'_, '_>) -> Result<Switch, LdmXmlError> {
-    let default_vlan = item.optional("default-vlan-id")?.unwrap_or_default();
-    Ok(Switch {
-        service: item.needed("ldom")?,
-        net_dev: item.optional("net-dev")?,
-        mac: item.address()?,
-        mtu: item.optional("mtu")?.unwrap_or(Mtu::ETHERNET),
-        default_vlan,
-        pvid: item.optional("pvid")?.unwrap_or(default_vlan),
-        vids: item.list("vid")?,
-    })
+    let (service, (default_vlan, change)) = (item.needed("ldom")?, item.change::<Switch>()?);
+    let mut switch = Switch::new(service, default_vlan);
+    change.fill(&mut switch);
+    Ok(switch)
 }

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use vtax_model::{
     domain::{
         AltMac, Configuration, ConsoleService, CpuDemand, DeviceKind, DiskChange, FailurePolicy, FunctionChange,
-        LinkProp, NewSwitch, NewVnet, PRIMARY, SwitchChange, Variable, VirtualConsole, VnetChange, Volume,
-        VolumeFormat, VolumeOption,
+        LinkProp, NewSwitch, NewVnet, PRIMARY, SwitchChange, Variable, VirtualConsole, VnetChange, VnetProtection,
+        Volume, VolumeFormat, VolumeOption,
     },
     topology::Name,
     units::{BitRate, ByteSize, Mtu},
@@ -46,7 +46,7 @@ fn planets() -> Configuration {
     all.set_memory(&name("mars"), ByteSize(8 << 30)).expect("possible");
     all.set_variable(&name("mars"), Variable::BootArgs, " a<b>&\"'c' ".to_owned()).expect("possible");
     let change = VnetChange {
-        alt_macs: Some(vec![AltMac::Auto, AltMac::Auto]),
+        alt_macs: Some([AltMac::Auto; 2].into()),
         pvid: Some(vlan(33)),
         vids: Some([vlan(44), vlan(45)].into()),
         maxbw: BitRate::new(1_234_567),
@@ -165,7 +165,7 @@ fn hostile_documents_are_refused_with_a_line() {
     assert!(refused(&long).contains("at most 33554432"));
 }
 
-/// Number, VLANs with and without tags, rate, and whether it follows the carrier.
+/// Number, VLANs with and without tags, rate, and whether it follows the carrier and sends from any address.
 type AnyVnet = (u8, BTreeSet<u16>, Option<u16>, Option<u64>, bool);
 
 #[derive(Debug, Clone)]
@@ -209,8 +209,9 @@ fn configured(domains: &[AnyDomain]) -> Configuration {
                 pvid: pvid.map(vlan),
                 vids: Some(vids.iter().copied().map(vlan).collect()),
                 maxbw: rate.and_then(BitRate::new),
-                alt_macs: Some(vec![AltMac::Auto; usize::from(*number)]),
+                alt_macs: Some(std::iter::repeat_n(AltMac::Auto, usize::from(*number)).collect()),
                 linkprop: follows.then_some(LinkProp::PhysState),
+                protection: follows.then_some(VnetProtection::Off),
                 ..VnetChange::default()
             };
             let vnet = name(&format!("net{number}"));

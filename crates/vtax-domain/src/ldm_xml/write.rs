@@ -2,12 +2,8 @@
 
 use std::fmt::{Display, Write};
 
-use vtax_model::{
-    domain::{
-        Configuration, Constraints, CpuDemand, FunctionSettings, HostDevices, LinkProp, PRIMARY, Switch, VirtualNic,
-        VolumeFormat,
-    },
-    topology::Name,
+use vtax_model::domain::{
+    Configuration, Configured, Constraints, CpuDemand, HostDevices, PRIMARY, Property, VolumeName, XML_ADDRESS,
 };
 
 use super::kind;
@@ -25,17 +21,16 @@ pub fn write(all: &Configuration) -> String {
     let mut document = Document(HEAD.to_owned());
     document.content(PRIMARY, |items| {
         items.of_domain(&all.primary);
-        all.switches.iter().for_each(|(name, switch)| items.switch(name, switch));
+        for (name, switch) in &all.switches {
+            items.object(kind::SWITCH, &[("service_name", name), ("ldom", &switch.service)], switch);
+        }
         for (name, service) in &all.consoles {
             let mut ports = service.ports.ports();
             let first = ports.next().expect("a range isn't empty");
-            let properties = [("min_port", first), ("max_port", ports.last().unwrap_or(first))];
-            items.item(kind::CONSOLE_SERVICE, |item| {
-                item.property("service_name", name);
-                item.property("ldom", &service.domain);
-                properties.iter().for_each(|(key, port)| item.property(key, port));
-                item.list("users", service.users.iter().flatten());
-            });
+            let last = ports.last().unwrap_or(first);
+            let names: [(&str, &dyn Display); 4] =
+                [("service_name", name), ("ldom", &service.domain), ("min_port", &first), ("max_port", &last)];
+            items.object(kind::CONSOLE_SERVICE, &names, service);
         }
         items.disk_services(all);
         items.of_devices(&all.devices);
@@ -88,13 +83,7 @@ impl Document {
     }
 
     fn of_domain(&mut self, domain: &Constraints) {
-        self.item(kind::DOMAIN, |item| {
-            item.property("failure-policy", domain.failure_policy);
-            item.list("master", &domain.masters);
-            if domain.autostart {
-                item.property("autostart", "yes");
-            }
-        });
+        self.object(kind::DOMAIN, &[], domain);
         match &domain.cpus {
             Some(CpuDemand::Vcpus(count)) => self.item(kind::VCPUS, |item| item.units((*count).into())),
             Some(CpuDemand::Cores(count)) => self.item(kind::CORES, |item| item.units((*count).into())),
@@ -113,47 +102,31 @@ impl Document {
                 item.property("value", value);
             });
         }
-        domain.vnets.iter().for_each(|vnet| self.vnet(vnet));
+        domain.vnets.iter().for_each(|vnet| self.object(kind::VNET, &[("vnet_name", &vnet.name)], vnet));
         for disk in &domain.disks {
-            self.item(kind::DISK, |item| {
-                item.property("vdisk_name", &disk.name);
-                item.property("vol_name", &disk.volume.volume);
-                item.property("service_name", &disk.volume.service);
-                item.property("id", disk.id);
-                item.optional("timeout", disk.timeout);
-            });
+            let VolumeName { volume, service } = &disk.volume;
+            let names: [(&str, &dyn Display); 3] =
+                [("vdisk_name", &disk.name), ("vol_name", volume), ("service_name", service)];
+            self.object(kind::DISK, &names, disk);
         }
         for device in &domain.io {
-            self.item(kind::DEVICE, |item| {
-                item.property("name", &device.name);
-                item.property("type", device.kind);
-                item.settings(device.settings);
-            });
+            self.object(kind::DEVICE, &[("name", &device.name), ("type", &device.kind)], &device.settings);
         }
         let console = &domain.console;
         if *console != Default::default() {
-            self.item(kind::CONSOLE, |item| {
-                item.optional("service_name", console.service.as_ref());
-                item.optional("group", console.group.as_ref());
-                item.optional("port", console.port);
-            });
+            self.object(kind::CONSOLE, &[], console);
         }
     }
 
-    fn vnet(&mut self, vnet: &VirtualNic) {
-        self.item(kind::VNET, |item| {
-            item.element("rasd:Address", "", vnet.mac);
-            item.property("vnet_name", &vnet.name);
-            item.property("service_name", &vnet.switch);
-            item.list("alt-mac-addrs", &vnet.alt_macs);
-            item.optional("pvid", vnet.vlans.pvid);
-            item.list("vid", &vnet.vlans.vids);
-            item.optional("mtu", vnet.mtu);
-            item.property("id", vnet.id);
-            item.optional("maxbw", vnet.maxbw.map(|rate| rate.bits()));
-            if vnet.linkprop == LinkProp::PhysState {
-                item.property("linkprop", "phys-state");
-            }
+    /// Adds an item with names and the properties of a table. Its address comes first.
+    fn object<T: Configured>(&mut self, kind: &str, names: &[(&str, &dyn Display)], object: &T) {
+        let is_address = |property: &&Property<T>| property.xml == XML_ADDRESS;
+        self.item(kind, |item| {
+            let address = T::PROPERTIES.iter().find(is_address).and_then(|property| property.own(object));
+            address.into_iter().for_each(|address| item.element("rasd:Address", "", address));
+            names.iter().for_each(|(key, name)| item.property(key, name));
+            let rest = T::PROPERTIES.iter().filter(|property| !property.xml.is_empty() && !is_address(property));
+            rest.for_each(|property| item.optional(property.xml, property.own(object)));
         });
     }
 
@@ -165,15 +138,10 @@ impl Document {
             });
         }
         for (name, volume) in all.volumes() {
-            self.item(kind::VOLUME, |item| {
-                item.property("vol_name", &name.volume);
-                item.property("service_name", &name.service);
-                item.property("block_dev", &volume.backend);
-                item.optional("format", Some(volume.format).filter(|format| *format != VolumeFormat::Raw));
-                item.list("vol_opts", &volume.options);
-                item.optional("slice", volume.slice);
-                item.optional("mpgroup", volume.mpgroup.as_ref());
-            });
+            let VolumeName { volume: own, service } = &name;
+            let names: [(&str, &dyn Display); 3] =
+                [("vol_name", own), ("service_name", service), ("block_dev", &volume.backend)];
+            self.object(kind::VOLUME, &names, volume);
         }
     }
 
@@ -188,30 +156,7 @@ impl Document {
             });
         }
         for (name, settings) in &devices.functions {
-            self.item(kind::FUNCTION, |item| {
-                item.property("name", name);
-                item.settings(*settings);
-            });
+            self.object(kind::FUNCTION, &[("name", name)], settings);
         }
-    }
-
-    fn settings(&mut self, settings: FunctionSettings) {
-        let FunctionSettings { mac_addr, pvid, mtu } = settings;
-        self.optional("mac-addr", mac_addr);
-        self.optional("pvid", pvid);
-        self.optional("mtu", mtu);
-    }
-
-    fn switch(&mut self, name: &Name, switch: &Switch) {
-        self.item(kind::SWITCH, |item| {
-            switch.mac.iter().for_each(|mac| item.element("rasd:Address", "", mac));
-            item.property("service_name", name);
-            item.property("ldom", &switch.service);
-            item.optional("net-dev", switch.net_dev.as_ref());
-            item.property("mtu", switch.mtu);
-            item.property("default-vlan-id", switch.default_vlan);
-            item.property("pvid", switch.pvid);
-            item.list("vid", &switch.vids);
-        });
     }
 }

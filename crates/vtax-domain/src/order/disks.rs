@@ -27,15 +27,11 @@ pub struct NewVolume {
 
 impl HostChange<'_> {
     pub(super) fn add_volume(&self, name: &VolumeName, new: NewVolume) -> Result<(), BindError> {
-        let NewVolume { backend, format, change: VolumeChange { options, slice, mpgroup }, deferred } = new;
+        let NewVolume { backend, format, change, deferred } = new;
         Volume::check_backend(&backend)?;
-        let volume = Volume {
-            format: format.map_or_else(|| find_format(&backend), Ok).map_err(Box::new)?,
-            backend,
-            options: options.unwrap_or_default(),
-            slice: slice.flatten(),
-            mpgroup: mpgroup.flatten(),
-        };
+        let format = format.map_or_else(|| find_format(&backend), Ok).map_err(Box::new)?;
+        let mut volume = Volume::new(backend, format);
+        change.fill(&mut volume);
         self.configuration().clone().add_volume(name, volume.clone())?;
         if !deferred {
             check_backend(&volume).map_err(Box::new)?;

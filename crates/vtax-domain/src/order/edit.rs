@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use vtax_model::{
     domain::{
-        AltMac, Configuration, ConsoleService, CpuDemand, DiskChange, DomainError, FailurePolicy, NewSwitch, NewVnet,
+        Configuration, ConsoleService, CpuDemand, DiskChange, DomainError, DomainSettings, NewSwitch, NewVnet,
         PortRange, SizeChange, SwitchChange, UserName, Variable, VirtualConsole, VnetChange, VolumeName,
     },
     topology::Name,
-    vf::Vlan,
 };
 
 use super::user_id;
@@ -27,10 +26,10 @@ pub enum DomainEdit {
     SetVariables { domain: Name, values: Vec<(Variable, String)> },
     RemoveVariables { domain: Name, variables: Vec<Variable> },
     AddSwitch { new: NewSwitch },
-    SetSwitch { switch: Name, service: Option<Name>, change: SwitchChange, vids: Option<ListChange<Vlan>> },
+    SetSwitch { switch: Name, service: Option<Name>, change: SwitchChange },
     RemoveSwitch { switch: Name },
     AddVnet { new: NewVnet },
-    SetVnet(Box<ChangedVnet>),
+    SetVnet { domain: Name, vnet: Name, change: VnetChange },
     RemoveVnet { domain: Name, vnet: Name },
     AddDisk { domain: Name, disk: Name, volume: VolumeName, change: DiskChange },
     SetDisk { domain: Name, disk: Name, change: DiskChange },
@@ -40,64 +39,6 @@ pub enum DomainEdit {
     SetConsoleService { name: Name, ports: Option<PortRange>, users: Option<BTreeSet<UserName>> },
     RemoveConsoleService { name: Name },
     SetConsole { domain: Name, change: VirtualConsole },
-}
-
-/// Change of a virtual NIC, of its lists in part.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ChangedVnet {
-    pub domain: Name,
-    pub vnet: Name,
-    pub change: VnetChange,
-    pub alt_macs: Option<ListChange<AltMac>>,
-    pub vids: Option<ListChange<Vlan>>,
-}
-
-/// Properties of a domain itself; only those present are set.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DomainSettings {
-    pub policy: Option<FailurePolicy>,
-    pub masters: Option<Vec<Name>>,
-    pub autostart: Option<bool>,
-}
-
-/// List property: a whole list, or what is added to it or removed from it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ListChange<T> {
-    Set(Vec<T>),
-    Add(Vec<T>),
-    Remove(Vec<T>),
-}
-
-impl<T: PartialEq> ListChange<T> {
-    /// Returns the list that results from the previous one.
-    fn applied(self, had: impl IntoIterator<Item = T>) -> Vec<T> {
-        match self {
-            ListChange::Set(list) => list,
-            ListChange::Add(more) => had.into_iter().chain(more).collect(),
-            ListChange::Remove(less) => had.into_iter().filter(|item| !less.contains(item)).collect(),
-        }
-    }
-}
-
-impl DomainSettings {
-    fn apply(self, all: &mut Configuration, domain: &Name) -> Result<(), DomainError> {
-        self.policy.map_or(Ok(()), |policy| all.set_failure_policy(domain, policy))?;
-        self.autostart.map_or(Ok(()), |yes| all.set_autostart(domain, yes))?;
-        self.masters.map_or(Ok(()), |masters| all.set_masters(domain, masters))
-    }
-}
-
-impl ChangedVnet {
-    fn apply(self, all: &mut Configuration) -> Result<(), DomainError> {
-        let ChangedVnet { domain, vnet, change, alt_macs, vids } = self;
-        let had = all.vnet(&domain, &vnet)?;
-        let alt_macs = alt_macs.map(|alts| alts.applied(had.alt_macs.iter().copied().map(AltMac::Given)));
-        let vids = vids.map(|vids| vids.applied(had.vlans.vids.iter().copied()).into_iter().collect());
-        all.set_vnet(&domain, &vnet, VnetChange { alt_macs, vids, ..change })
-    }
 }
 
 impl DomainEdit {
@@ -110,8 +51,9 @@ impl DomainEdit {
                 LiveObject::Switch(switch.clone())
             }
             DomainEdit::AddVnet { new } => vnet(&new.domain, &new.name),
-            DomainEdit::SetVnet(changed) => vnet(&changed.domain, &changed.vnet),
-            DomainEdit::RemoveVnet { domain, vnet: name } => vnet(domain, name),
+            DomainEdit::SetVnet { domain, vnet: name, .. } | DomainEdit::RemoveVnet { domain, vnet: name } => {
+                vnet(domain, name)
+            }
             DomainEdit::AddDisk { domain, disk, .. }
             | DomainEdit::SetDisk { domain, disk, .. }
             | DomainEdit::RemoveDisk { domain, disk } => {
@@ -137,9 +79,9 @@ impl DomainEdit {
         match self {
             DomainEdit::AddDomains { domains } => domains.iter().try_for_each(|name| all.add_domain(name)),
             DomainEdit::AddDomain { domain, settings } => {
-                all.add_domain(&domain).and_then(|()| settings.apply(all, &domain))
+                all.add_domain(&domain).and_then(|()| all.set_domain(&domain, settings))
             }
-            DomainEdit::SetDomain { domain, settings } => settings.apply(all, &domain),
+            DomainEdit::SetDomain { domain, settings } => all.set_domain(&domain, settings),
             DomainEdit::SetCpus { domain, cpus } => all.set_cpus(&domain, cpus),
             DomainEdit::ChangeCpus { domain, change, by } => all.change_cpus(&domain, change, by),
             DomainEdit::SetVariables { domain, values } => {
@@ -149,10 +91,10 @@ impl DomainEdit {
                 variables.into_iter().try_for_each(|variable| all.remove_variable(&domain, variable))
             }
             DomainEdit::AddSwitch { new } => all.add_switch(new),
-            DomainEdit::SetSwitch { switch, service, change, vids } => set_switch(all, switch, service, change, vids),
+            DomainEdit::SetSwitch { switch, service, change } => set_switch(all, switch, service, change),
             DomainEdit::RemoveSwitch { switch } => all.remove_switch(&switch),
             DomainEdit::AddVnet { new } => all.add_vnet(new),
-            DomainEdit::SetVnet(changed) => changed.apply(all),
+            DomainEdit::SetVnet { domain, vnet, change } => all.set_vnet(&domain, &vnet, change),
             DomainEdit::RemoveVnet { domain, vnet } => all.remove_vnet(&domain, &vnet),
             DomainEdit::AddDisk { domain, disk, volume, change } => all.add_disk(&domain, &disk, volume, change),
             DomainEdit::SetDisk { domain, disk, change } => all.set_disk(&domain, &disk, change),
@@ -171,15 +113,13 @@ fn set_switch(
     switch: Name,
     service: Option<Name>,
     change: SwitchChange,
-    vids: Option<ListChange<Vlan>>,
 ) -> Result<(), DomainError> {
     let found = all.switch(&switch)?;
-    let vids = vids.map(|vids| vids.applied(found.vids.iter().copied()).into_iter().collect());
     match service {
         Some(named) if named != found.service => {
             Err(DomainError::OtherService { service: found.service.clone(), switch, named })
         }
-        _ => all.set_switch(&switch, SwitchChange { vids, ..change }),
+        _ => all.set_switch(&switch, change),
     }
 }
 
@@ -201,6 +141,11 @@ fn check_users(users: Option<&BTreeSet<UserName>>) -> Result<(), BindError> {
 
 #[cfg(test)]
 mod tests {
+    use vtax_model::{
+        domain::{AltMac, ListChange},
+        vf::Vlan,
+    };
+
     use super::*;
 
     fn name(text: &str) -> Name {
@@ -234,13 +179,14 @@ mod tests {
             ListChange::Add(list) => ListChange::Add(vlans(list)),
             ListChange::Remove(list) => ListChange::Remove(vlans(list)),
         };
-        DomainEdit::SetSwitch { switch: name("lan"), service: None, change: SwitchChange::default(), vids: Some(vids) }
+        let change = SwitchChange { vids: Some(vids), ..SwitchChange::default() };
+        DomainEdit::SetSwitch { switch: name("lan"), service: None, change }
     }
 
     #[test]
     fn an_order_that_was_sent_has_the_same_effect() {
         let settings = DomainSettings { autostart: Some(true), ..DomainSettings::default() };
-        let change = VnetChange { alt_macs: Some(vec![AltMac::Auto]), ..VnetChange::default() };
+        let change = VnetChange { alt_macs: Some([AltMac::Auto].into()), ..VnetChange::default() };
         let vnet = NewVnet { name: name("net0"), switch: name("lan"), domain: name("mars"), change };
         let all = edited([
             DomainEdit::AddDomain { domain: name("mars"), settings },

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     guest::{GuestSize, Mac},
     topology::Name,
-    units::{ByteSize, Mtu},
+    units::ByteSize,
 };
 
 /// All domains with their constraints, and the services that they use.
@@ -198,16 +198,7 @@ impl Configuration {
             return Err(DomainError::Exists { what: "switch", name });
         }
         check_room("switches", self.switches.len(), Configuration::MOST_SERVICES)?;
-        let default_vlan = default_vlan.unwrap_or_default();
-        let mut switch = Switch {
-            service,
-            net_dev: None,
-            mac: None,
-            mtu: Mtu::ETHERNET,
-            default_vlan,
-            pvid: default_vlan,
-            vids: Default::default(),
-        };
+        let mut switch = Switch::new(service, default_vlan);
         change.apply(&mut switch)?;
         self.check_net_dev(&name, &switch)?;
         self.switches.insert(name, switch);
@@ -284,17 +275,7 @@ impl Configuration {
             Some(id) => id,
             None => (0..).find(|id| constraints.vnets.iter().all(|vnet| vnet.id != *id)).expect("there is a free one"),
         };
-        constraints.vnets.push(VirtualNic {
-            name: name.clone(),
-            switch,
-            mac,
-            alt_macs: Vec::new(),
-            vlans: Default::default(),
-            mtu: None,
-            id,
-            maxbw: None,
-            linkprop: Default::default(),
-        });
+        constraints.vnets.push(VirtualNic::new(name.clone(), switch, mac, id));
         let set = self.set_vnet_beside(&domain, &name, VnetChange { mac: Some(mac), id: Some(id), ..change }, macs);
         set.inspect_err(|_| {
             // A change that is refused leaves nothing behind.
@@ -324,8 +305,9 @@ impl Configuration {
         if let Some(mac) = change.mac {
             vnet.mac = macs.check(mac, name.as_str(), domain)?;
         }
-        if let Some(wanted) = &change.alt_macs {
-            vnet.alt_macs = alt_macs(wanted, &vnet, domain, macs)?;
+        if let Some(wanted) = change.alt_macs.clone() {
+            let had = vnet.alt_macs.iter().copied().map(AltMac::Given);
+            vnet.alt_macs = alt_macs(&wanted.applied::<Vec<_>>(had), &vnet, domain, macs)?;
         }
         if let Some(id) = change.id {
             vnet.id = self.check_id(id, domain, name)?;

@@ -144,7 +144,8 @@ pub struct FunctionChange {
 }
 
 impl FunctionSettings {
-    fn changed_by(self, change: FunctionChange) -> FunctionSettings {
+    /// Returns the settings after a change.
+    pub fn changed_by(self, change: FunctionChange) -> FunctionSettings {
         FunctionSettings {
             mac_addr: change.mac_addr.or(self.mac_addr),
             pvid: change.pvid.unwrap_or(self.pvid),

@@ -83,7 +83,22 @@ pub struct DiskChange {
     pub timeout: Option<u32>,
 }
 
+impl VolumeChange {
+    /// Applies it without a check.
+    pub fn fill(self, volume: &mut Volume) {
+        let VolumeChange { options, slice, mpgroup } = self;
+        volume.options = options.unwrap_or_else(|| std::mem::take(&mut volume.options));
+        volume.slice = slice.unwrap_or(volume.slice);
+        volume.mpgroup = mpgroup.unwrap_or_else(|| volume.mpgroup.take());
+    }
+}
+
 impl Volume {
+    /// Returns a volume that is all of a backend.
+    pub fn new(backend: String, format: VolumeFormat) -> Volume {
+        Volume { backend, format, options: BTreeSet::new(), slice: None, mpgroup: None }
+    }
+
     /// The most volumes of one group.
     pub const MOST_PATHS: usize = 4;
 
@@ -117,6 +132,11 @@ impl Volume {
 }
 
 impl VirtualDisk {
+    /// Returns the disk that a document describes, without a check; `None` if its number is missing.
+    pub fn described(name: Name, volume: VolumeName, change: DiskChange) -> Option<VirtualDisk> {
+        Some(VirtualDisk { name, volume, id: change.id?, timeout: change.timeout })
+    }
+
     /// The most disks of a domain: each has a port of its own on the domain's PCI bus.
     pub const MOST: u32 = 32;
     /// The longest serial number that a virtio disk can have.

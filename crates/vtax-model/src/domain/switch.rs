@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::{Configuration, DomainError, PRIMARY};
+use super::{Configuration, DomainError, ListChange, PRIMARY};
 use crate::{guest::Mac, topology::Name, units::Mtu, vf::Vlan};
 
 /// A virtual switch (vsw) of a service domain.
@@ -32,6 +32,13 @@ pub struct Switch {
 impl Switch {
     /// The MTUs that a switch can have.
     pub const MTUS: std::ops::RangeInclusive<u32> = 1500..=16_000;
+
+    /// Returns a switch that is connected with nothing.
+    pub fn new(service: Name, default_vlan: Option<Vlan>) -> Switch {
+        let default_vlan = default_vlan.unwrap_or_default();
+        let (mtu, pvid) = (Mtu::ETHERNET, default_vlan);
+        Switch { service, net_dev: None, mac: None, mtu, default_vlan, pvid, vids: BTreeSet::new() }
+    }
 
     /// The host's link that connects it with the outside. A switch that a guest serves has none.
     pub fn host_link(&self) -> Option<&str> {
@@ -109,32 +116,38 @@ pub struct SwitchChange {
     pub mac: Option<Mac>,
     pub mtu: Option<Mtu>,
     pub pvid: Option<Vlan>,
-    pub vids: Option<BTreeSet<Vlan>>,
+    pub vids: Option<ListChange<Vlan>>,
 }
 
 impl NewSwitch {
     /// Returns the change that creates this switch.
     pub(super) fn of(name: Name, switch: Switch) -> NewSwitch {
         let Switch { service, net_dev, mac, mtu, default_vlan, pvid, vids } = switch;
-        let change = SwitchChange { net_dev, mac, mtu: Some(mtu), pvid: Some(pvid), vids: Some(vids) };
+        let change =
+            SwitchChange { net_dev, mac, mtu: Some(mtu), pvid: Some(pvid), vids: Some(vids.into_iter().collect()) };
         NewSwitch { name, service, default_vlan: Some(default_vlan), change }
     }
 }
 
 impl SwitchChange {
     pub(super) fn apply(self, switch: &mut Switch) -> Result<(), DomainError> {
+        self.mtu.map_or(Ok(()), Switch::check_mtu)?;
+        self.net_dev.as_deref().map_or(Ok(()), |link| switch.check_link(link))?;
+        self.fill(switch);
+        Ok(())
+    }
+
+    /// Applies what a document describes, without a check.
+    pub fn fill(self, switch: &mut Switch) {
         let SwitchChange { net_dev, mac, mtu, pvid, vids } = self;
-        if let Some(mtu) = mtu {
-            Switch::check_mtu(mtu)?;
-            switch.mtu = mtu;
-        }
+        switch.mtu = mtu.unwrap_or(switch.mtu);
         if let Some(link) = net_dev {
-            switch.check_link(&link)?;
             switch.net_dev = Some(link).filter(|link| !link.is_empty());
         }
         switch.mac = mac.or(switch.mac);
         switch.pvid = pvid.unwrap_or(switch.pvid);
-        switch.vids = vids.unwrap_or_else(|| std::mem::take(&mut switch.vids));
-        Ok(())
+        if let Some(vids) = vids {
+            switch.vids = vids.applied(std::mem::take(&mut switch.vids));
+        }
     }
 }

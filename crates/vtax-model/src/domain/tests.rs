@@ -59,7 +59,7 @@ fn addresses_are_chosen_kept_and_given_again() {
 fn further_addresses_stay_when_they_are_asked_for_again() {
     let mut all = planets();
     let ask = |all: &mut Configuration| {
-        let change = VnetChange { alt_macs: Some(vec![AltMac::Auto, AltMac::Auto]), ..VnetChange::default() };
+        let change = VnetChange { alt_macs: Some([AltMac::Auto; 2].into()), ..VnetChange::default() };
         all.set_vnet(&name("mars"), &name("admin-net"), change).expect("they are free");
         all.vnet(&name("mars"), &name("admin-net")).expect("it is there").macs().collect::<Vec<_>>()
     };
@@ -344,7 +344,7 @@ fn any_change() -> impl Strategy<Value = (u8, u8, u8, u8)> {
 fn attempt(all: &mut Configuration, (what, domain, object, value): (u8, u8, u8, u8)) -> Result<(), DomainError> {
     let (domain, object) = (name(["mars", "venus", PRIMARY][domain as usize]), name(["a", "b", "c"][object as usize]));
     let mac = Mac::of(&["m", &value.to_string()]);
-    let auto = vec![AltMac::Auto; value.into()];
+    let auto = std::iter::repeat_n(AltMac::Auto, value.into()).collect();
     match what {
         0 => all.add_domain(&domain),
         1 => all.remove_domain(&domain),
@@ -407,20 +407,7 @@ fn the_largest_configuration_is_made_anew() {
         for id in 0..VirtualNic::MOST {
             let nic = name(&format!("net{id}"));
             let mac = Mac::of(&[&domain.to_string(), &id.to_string()]);
-            let (alt_macs, vlans, mtu) = (Vec::new(), Default::default(), None);
-            let switch = name("vsw0");
-            let vnet = VirtualNic {
-                name: nic,
-                switch,
-                mac,
-                alt_macs,
-                vlans,
-                mtu,
-                id,
-                maxbw: None,
-                linkprop: Default::default(),
-            };
-            constraints.vnets.push(vnet);
+            constraints.vnets.push(VirtualNic::new(nic, name("vsw0"), mac, id));
         }
         for id in 0..VirtualDisk::MOST {
             let volume = name(&format!("v{domain}-{id}"));
@@ -446,7 +433,7 @@ fn the_largest_configuration_is_made_anew() {
     };
     let refused = (0..1_000).find_map(|count| many.add_switch(new(format!("s{count}"))).err());
     assert_eq!(refused.map(|error| error.to_string()), Some(most("512 switches")));
-    let alt_macs = Some(vec![AltMac::Auto; VirtualNic::MOST_ALT_MACS + 1]);
+    let alt_macs = Some([AltMac::Auto; VirtualNic::MOST_ALT_MACS + 1].into());
     let change = VnetChange { alt_macs, ..VnetChange::default() };
     let refused = all.set_vnet(&name("d7"), &name("net3"), change).expect_err("too many");
     assert_eq!(refused.to_string(), most("32 additional addresses of a vnet"));

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, str::FromStr};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::{DomainError, Switch};
+use super::{DomainError, ListChange, Switch};
 use crate::{
     guest::Mac,
     topology::Name,
@@ -38,6 +38,9 @@ pub struct VirtualNic {
     /// Link state propagation from the switch's external link.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub linkprop: LinkProp,
+    /// Check of the frames that it sends, by its switch.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub protection: VnetProtection,
 }
 
 /// Untagged VLAN (`pvid`) and tagged VLANs (`vids`) of a vnet.
@@ -61,6 +64,17 @@ pub enum LinkProp {
     None,
     /// Yes.
     PhysState,
+}
+
+/// Checks of the frames that a vnet sends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VnetProtection {
+    /// They come from its own addresses.
+    #[default]
+    MacNospoof,
+    /// None: a bridge in the domain can send for others.
+    Off,
 }
 
 /// A further address of a vnet, as it is asked for.
@@ -87,13 +101,14 @@ pub struct NewVnet {
 pub struct VnetChange {
     pub switch: Option<Name>,
     pub mac: Option<Mac>,
-    pub alt_macs: Option<Vec<AltMac>>,
+    pub alt_macs: Option<ListChange<AltMac>>,
     pub pvid: Option<Vlan>,
-    pub vids: Option<BTreeSet<Vlan>>,
+    pub vids: Option<ListChange<Vlan>>,
     pub mtu: Option<Mtu>,
     pub id: Option<u32>,
     pub maxbw: Option<BitRate>,
     pub linkprop: Option<LinkProp>,
+    pub protection: Option<VnetProtection>,
 }
 
 impl NewVnet {
@@ -104,11 +119,12 @@ impl NewVnet {
             mac: Some(vnet.mac),
             alt_macs: Some(vnet.alt_macs.iter().copied().map(AltMac::Given).collect()),
             pvid: vnet.vlans.pvid,
-            vids: Some(vnet.vlans.vids.clone()),
+            vids: Some(vnet.vlans.vids.iter().copied().collect()),
             mtu: vnet.mtu,
             id: Some(vnet.id),
             maxbw: vnet.maxbw,
             linkprop: Some(vnet.linkprop),
+            protection: Some(vnet.protection),
         };
         NewVnet { name: vnet.name.clone(), switch: vnet.switch.clone(), domain: domain.clone(), change }
     }
@@ -122,7 +138,7 @@ impl VirtualNic {
     /// The most addresses of a vnet beside its own.
     pub const MOST_ALT_MACS: usize = 32;
 
-    /// All addresses that it may send from.
+    /// Its own addresses.
     pub fn macs(&self) -> impl Iterator<Item = Mac> {
         std::iter::once(self.mac).chain(self.alt_macs.iter().copied())
     }
@@ -137,18 +153,50 @@ impl VirtualNic {
         self.vlans.pvid.unwrap_or(switch.default_vlan)
     }
 
+    /// Returns a vnet that has only what each of them has.
+    pub fn new(name: Name, switch: Name, mac: Mac, id: u32) -> VirtualNic {
+        VirtualNic {
+            name,
+            switch,
+            mac,
+            alt_macs: Vec::new(),
+            vlans: VnetVlans::default(),
+            mtu: None,
+            id,
+            maxbw: None,
+            linkprop: LinkProp::None,
+            protection: VnetProtection::MacNospoof,
+        }
+    }
+
+    /// Returns the vnet that a document describes, without a check; `None` if its switch, its number or an address is
+    /// missing.
+    pub fn described(name: Name, change: VnetChange) -> Option<VirtualNic> {
+        let mut vnet = VirtualNic::new(name, change.switch.clone()?, change.mac?, change.id?);
+        let alt_macs: Vec<AltMac> = change.alt_macs.clone().map(|alts| alts.applied([])).unwrap_or_default();
+        let given = |alt| if let AltMac::Given(mac) = alt { Some(mac) } else { None };
+        vnet.alt_macs = alt_macs.into_iter().map(given).collect::<Option<_>>()?;
+        vnet.fill(change);
+        Some(vnet)
+    }
+
     /// Applies what needs no knowledge of others: all but addresses and the number.
     pub(super) fn apply(&mut self, change: VnetChange) -> Result<(), DomainError> {
-        let VnetChange { pvid, vids, mtu, maxbw, linkprop, .. } = change;
-        if let Some(mtu) = mtu {
-            Switch::check_mtu(mtu)?;
-        }
+        change.mtu.map_or(Ok(()), Switch::check_mtu)?;
+        self.fill(change);
+        Ok(())
+    }
+
+    fn fill(&mut self, change: VnetChange) {
+        let VnetChange { pvid, vids, mtu, maxbw, linkprop, protection, .. } = change;
         self.mtu = mtu.or(self.mtu);
         self.maxbw = maxbw.or(self.maxbw);
         self.vlans.pvid = pvid.or(self.vlans.pvid);
-        self.vlans.vids = vids.unwrap_or_else(|| std::mem::take(&mut self.vlans.vids));
+        if let Some(vids) = vids {
+            self.vlans.vids = vids.applied(std::mem::take(&mut self.vlans.vids));
+        }
         self.linkprop = linkprop.unwrap_or(self.linkprop);
-        Ok(())
+        self.protection = protection.unwrap_or(self.protection);
     }
 }
 
@@ -174,6 +222,23 @@ impl FromStr for LinkProp {
             "phys-state" => Ok(LinkProp::PhysState),
             "" => Ok(LinkProp::None),
             _ => Err(DomainError::value("linkprop", text, "`phys-state`, or empty to disable it")),
+        }
+    }
+}
+
+impl FromStr for VnetProtection {
+    type Err = DomainError;
+
+    fn from_str(text: &str) -> Result<VnetProtection, DomainError> {
+        match text {
+            "mac-nospoof" => Ok(VnetProtection::MacNospoof),
+            "" => Ok(VnetProtection::Off),
+            _ => Err(DomainError::value(
+                "protection",
+                text,
+                "`mac-nospoof`, or empty to disable it: a switch checks no IP addresses, protocols or DHCP; filter those \
+                 with nftables, family bridge",
+            )),
         }
     }
 }

@@ -43,7 +43,7 @@ impl NetStack {
     }
 
     /// Removes a port and its addresses. Missing ones are not an error.
-    pub(crate) fn unguard(&mut self, switch: &str, port: &str) -> Result<(), StepError> {
+    pub fn unguard(&mut self, switch: &str, port: &str) -> Result<(), StepError> {
         let port = self.if_name(port)?;
         let Some((mut nft, table)) = self.guard_of(switch)? else { return Ok(()) };
         let owners = nft.owners(&table).map_err(self.wrong(switch))?;

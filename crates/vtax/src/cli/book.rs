@@ -1,8 +1,10 @@
 //! Checks that vtax accepts every command and option named in the book. `tests/book` runs the commands.
 
 mod capabilities;
+mod generated;
 #[path = "../../../../tests/book/page.rs"]
 mod page;
+mod properties;
 
 use std::{collections::BTreeSet, ffi::OsString, fs, path::Path, time::Duration};
 

@@ -5,6 +5,7 @@ mod configure;
 mod constraint_file;
 mod disks;
 mod exec;
+mod grammars;
 mod import;
 mod layout;
 mod lifecycle;

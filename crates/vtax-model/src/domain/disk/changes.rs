@@ -69,14 +69,8 @@ impl Configuration {
     /// bound domain has it.
     pub fn set_volume(&mut self, name: &VolumeName, change: VolumeChange) -> Result<(), DomainError> {
         let was = self.volume(name)?;
-        let VolumeChange { options, slice, mpgroup } = change;
-        let volume = Volume {
-            backend: was.backend.clone(),
-            format: was.format,
-            options: options.unwrap_or_else(|| was.options.clone()),
-            slice: slice.unwrap_or(was.slice),
-            mpgroup: mpgroup.unwrap_or_else(|| was.mpgroup.clone()),
-        };
+        let mut volume = was.clone();
+        change.fill(&mut volume);
         let mut all = self.clone();
         if was.mpgroup == volume.mpgroup {
             for (path, found) in self.paths(name)? {

@@ -1,26 +1,15 @@
 //! The capabilities in `docs/methods.md`: generated from the table, and compared with it.
 
-use std::{env, fmt::Write, fs, path::Path};
+use std::fmt::Write;
 
 use vtax_model::method::{Advice, Capability, CapabilityAnswer, Family, MethodVariant};
 
-/// Set, the test writes the page's part instead of comparing it.
-const WRITE: &str = "VTAX_WRITE_PAGES";
-const BEGIN: &str = "<!-- generated from the table of capabilities: VTAX_WRITE_PAGES=1 make test -->\n";
-const END: &str = "<!-- end of the generated part -->\n";
+use super::generated;
 
 #[test]
 fn the_page_has_the_table_of_capabilities() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/methods.md");
-    let page = fs::read_to_string(&path).expect("the page");
-    let (before, rest) = page.split_once(BEGIN).expect("a beginning");
-    let (found, after) = rest.split_once(END).expect("an end");
     let wanted = format!("{}\n{}\n{}", families(), table(), reasons());
-    if env::var_os(WRITE).is_some() {
-        fs::write(&path, format!("{before}{BEGIN}{wanted}{END}{after}")).expect("the page");
-    } else {
-        assert_eq!(found, wanted, "run this test with {WRITE}=1");
-    }
+    generated::check("methods.md", "table of capabilities", &wanted);
 }
 
 fn families() -> String {

@@ -3,24 +3,17 @@
 use miette::miette;
 use vtax_domain::{DomainChange, LdmHost};
 use vtax_lab::io::VfError;
-use vtax_model::{
-    domain::{DeviceOwner, FunctionChange, contains},
-    vf::Vlan,
-};
+use vtax_model::domain::{DeviceOwner, FunctionChange, FunctionSettings, contains};
 
 use super::{
     super::io::{self, CreateArgs, VfCount},
+    grammars::{CREATE_VF, SET_IO},
     verbs::{CreateVfArgs, DestroyVfArgs},
-    words::Grammar,
 };
 use crate::exit::{Blamed, Exit, Stop};
 
-const CREATE_VF: Grammar = Grammar::new("create-vf", &["mac-addr", "pvid", "mtu"], &["PF"]);
-const SET_IO: Grammar = Grammar::new("set-io", &["iov", "mac-addr", "pvid", "vid", "mtu"], &["DEVICE"]);
-
 pub(super) fn set_device(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_IO.read(words)?;
-    words.some_property()?;
     let device: String = words.name(0)?;
     match words.property::<String>("iov")?.as_deref() {
         Some("on") => return Ok(DomainChange::SetBus { bus: device, on: true }),
@@ -37,18 +30,14 @@ pub(super) fn set_device(words: &[String]) -> Result<DomainChange, Stop> {
              and receives any tag"
         )));
     }
-    let change = FunctionChange {
-        mac_addr: words.property("mac-addr")?,
-        pvid: words.removable::<Vlan>("pvid")?,
-        mtu: words.property("mtu")?,
-    };
-    Ok(DomainChange::SetFunction { function: device, change })
+    Ok(DomainChange::SetFunction { function: device, change: words.change::<FunctionSettings>()? })
 }
 
 /// Like `vtax io create-vf`, unless the physical function is no longer primary's.
 pub(super) fn create_functions(host: &LdmHost, args: &CreateVfArgs) -> Result<Exit, Stop> {
     let words = CREATE_VF.read(&args.words)?;
-    let choice = args.choice.with(words.property("mac-addr")?, words.property("pvid")?, words.property("mtu")?);
+    let FunctionChange { mac_addr, pvid, mtu } = words.change::<FunctionSettings>()?;
+    let choice = args.choice.with(mac_addr, pvid.flatten(), mtu);
     let args = &CreateArgs { choice, pf: words.name(0)? };
     host.change(|change| {
         let list = host.devices()?;

@@ -1,51 +1,27 @@
 //! Words of the verbs that configure domains' constraints.
 
-use std::collections::BTreeSet;
-
 use miette::miette;
-use vtax_domain::{ChangedVnet, DomainChange, DomainEdit, DomainSettings};
+use vtax_domain::{DomainChange, DomainEdit};
 use vtax_model::{
     domain::{
-        ConsoleService, NewSwitch, NewVnet, PRIMARY, PortRange, SwitchChange, UserName, Variable, VirtualConsole,
-        VnetChange,
+        ConsoleService, Constraints, NewSwitch, NewVnet, PRIMARY, PortRange, Switch, Variable, VirtualConsole,
+        VirtualNic,
     },
     spelling::there_are,
     topology::Name,
-    vf::Vlan,
 };
 
 use super::{
+    grammars::{ADD_DOMAIN, ADD_VCC, ADD_VNET, ADD_VSW, SET_DOMAIN, SET_VCC, SET_VCONS, SET_VNET, SET_VSW},
     verbs::{self, DeferredCheck},
-    words::{Grammar, LdmWords, YesOrNo},
 };
 use crate::exit::Stop;
-
-const ADD_VNET: Grammar = Grammar::new(
-    "add-vnet",
-    &["mac-addr", "alt-mac-addrs", "pvid", "vid", "mtu", "id", "maxbw", "linkprop"],
-    &["VNET", "SWITCH", "DOMAIN"],
-);
-const SET_VNET: Grammar = Grammar::new(
-    "set-vnet",
-    &["mac-addr", "alt-mac-addrs", "pvid", "vid", "mtu", "id", "maxbw", "linkprop", "vswitch"],
-    &["VNET", "DOMAIN"],
-);
-const ADD_VSW: Grammar =
-    Grammar::new("add-vsw", &["net-dev", "mac-addr", "mtu", "default-vlan-id", "pvid", "vid"], &["SWITCH", "DOMAIN"]);
-const SET_VSW: Grammar =
-    Grammar::new("set-vsw", &["net-dev", "mac-addr", "mtu", "pvid", "vid"], &["SWITCH", "DOMAIN"]).or_one_less();
-const ADD_VCC: Grammar = Grammar::new("add-vcc", &["port-range", "users"], &["SERVICE", "DOMAIN"]);
-const SET_VCC: Grammar = Grammar::new("set-vcc", &["port-range", "users"], &["SERVICE"]);
-const SET_VCONS: Grammar = Grammar::new("set-vcons", &["port", "group", "service"], &["DOMAIN"]);
-const DOMAIN_KEYS: &[&str] = &["failure-policy", "master", "autostart"];
-const ADD_DOMAIN: Grammar = Grammar::new("add-domain", DOMAIN_KEYS, &["DOMAIN"]);
-const SET_DOMAIN: Grammar = Grammar::new("set-domain", DOMAIN_KEYS, &["DOMAIN"]);
 
 /// Adds domains without properties, or one domain with properties.
 pub(super) fn add_domains(words: &[String]) -> Result<DomainChange, Stop> {
     if words.iter().any(|word| word.contains('=')) {
         let words = ADD_DOMAIN.read(words)?;
-        return edit(DomainEdit::AddDomain { domain: words.name(0)?, settings: settings(&words)? });
+        return edit(DomainEdit::AddDomain { domain: words.name(0)?, settings: words.change::<Constraints>()? });
     }
     let domains = words.iter().map(|word| domain_name(word)).collect::<Result<Vec<Name>, Stop>>()?;
     edit(DomainEdit::AddDomains { domains })
@@ -108,30 +84,16 @@ fn variable_of(written: &str) -> Result<Variable, Stop> {
     })
 }
 
-/// Returns the properties of a domain itself.
-fn settings(words: &LdmWords<'_>) -> Result<DomainSettings, Stop> {
-    Ok(DomainSettings {
-        policy: words.property("failure-policy")?,
-        masters: words.list("master")?,
-        autostart: words.property("autostart")?.map(|YesOrNo(yes)| yes),
-    })
-}
-
 pub(super) fn set_domain(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_DOMAIN.read(words)?;
-    words.some_property()?;
-    edit(DomainEdit::SetDomain { domain: words.name(0)?, settings: settings(&words)? })
+    edit(DomainEdit::SetDomain { domain: words.name(0)?, settings: words.change::<Constraints>()? })
 }
 
 /// A switch in a guest has no link on the host that could be missing.
 pub(super) fn add_switch(words: &[String], check: DeferredCheck) -> Result<DomainChange, Stop> {
     let words = ADD_VSW.read(words)?;
-    let new = NewSwitch {
-        name: words.name(0)?,
-        service: words.name(1)?,
-        default_vlan: words.property("default-vlan-id")?,
-        change: SwitchChange { vids: vids(&words)?, ..switch_change(&words)? },
-    };
+    let (default_vlan, change) = words.change::<Switch>()?;
+    let new = NewSwitch { name: words.name(0)?, service: words.name(1)?, default_vlan, change };
     let is_stored = check.deferred && new.service.as_str() == PRIMARY;
     let edit = DomainEdit::AddSwitch { new };
     Ok(if is_stored { DomainChange::EditStored { edit } } else { DomainChange::Edit { edit } })
@@ -139,91 +101,36 @@ pub(super) fn add_switch(words: &[String], check: DeferredCheck) -> Result<Domai
 
 pub(super) fn set_switch(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VSW.read(words)?;
-    words.some_property()?;
-    edit(DomainEdit::SetSwitch {
-        switch: words.name(0)?,
-        service: words.optional_name(1)?,
-        change: switch_change(&words)?,
-        vids: words.list_change("vid")?,
-    })
-}
-
-fn switch_change(words: &LdmWords<'_>) -> Result<SwitchChange, Stop> {
-    Ok(SwitchChange {
-        net_dev: words.property("net-dev")?,
-        mac: words.property("mac-addr")?,
-        mtu: words.property("mtu")?,
-        pvid: words.property("pvid")?,
-        vids: None,
-    })
-}
-
-fn vids(words: &LdmWords<'_>) -> Result<Option<BTreeSet<Vlan>>, Stop> {
-    Ok(words.list("vid")?.map(|vids: Vec<Vlan>| vids.into_iter().collect()))
+    let (_, change) = words.change::<Switch>()?;
+    edit(DomainEdit::SetSwitch { switch: words.name(0)?, service: words.optional_name(1)?, change })
 }
 
 pub(super) fn add_vnet(words: &[String]) -> Result<DomainChange, Stop> {
     let words = ADD_VNET.read(words)?;
-    let change = VnetChange { alt_macs: words.list("alt-mac-addrs")?, vids: vids(&words)?, ..vnet_change(&words)? };
-    edit(DomainEdit::AddVnet {
-        new: NewVnet { name: words.name(0)?, switch: words.name(1)?, domain: words.name(2)?, change },
-    })
+    let (name, switch, domain) = (words.name(0)?, words.name(1)?, words.name(2)?);
+    edit(DomainEdit::AddVnet { new: NewVnet { name, switch, domain, change: words.change::<VirtualNic>()? } })
 }
 
 pub(super) fn set_vnet(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VNET.read(words)?;
-    words.some_property()?;
-    edit(DomainEdit::SetVnet(Box::new(ChangedVnet {
-        vnet: words.name(0)?,
-        domain: words.name(1)?,
-        change: vnet_change(&words)?,
-        alt_macs: words.list_change("alt-mac-addrs")?,
-        vids: words.list_change("vid")?,
-    })))
-}
-
-/// Returns all properties except the lists, which can be changed in part.
-fn vnet_change(words: &LdmWords<'_>) -> Result<VnetChange, Stop> {
-    Ok(VnetChange {
-        switch: words.property("vswitch")?,
-        mac: words.property("mac-addr")?,
-        alt_macs: None,
-        pvid: words.property("pvid")?,
-        vids: None,
-        mtu: words.property("mtu")?,
-        id: words.property("id")?,
-        maxbw: words.property("maxbw")?,
-        linkprop: words.property("linkprop")?,
-    })
+    edit(DomainEdit::SetVnet { vnet: words.name(0)?, domain: words.name(1)?, change: words.change::<VirtualNic>()? })
 }
 
 pub(super) fn add_console_service(words: &[String]) -> Result<DomainChange, Stop> {
     let words = ADD_VCC.read(words)?;
-    let ports = words.property("port-range")?.unwrap_or(PortRange::USUAL);
-    let users = users(&words)?.filter(|users| !users.is_empty());
+    let (ports, users) = words.change::<ConsoleService>()?;
+    let (ports, users) = (ports.unwrap_or(PortRange::USUAL), users.filter(|users| !users.is_empty()));
     let service = ConsoleService { domain: words.name(1)?, ports, users };
     edit(DomainEdit::AddConsoleService { name: words.name(0)?, service })
 }
 
 pub(super) fn set_console_service(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VCC.read(words)?;
-    words.some_property()?;
-    let (ports, users) = (words.property("port-range")?, users(&words)?);
+    let (ports, users) = words.change::<ConsoleService>()?;
     edit(DomainEdit::SetConsoleService { name: words.name(0)?, ports, users })
-}
-
-/// Returns the users permitted to use a service's consoles.
-fn users(words: &LdmWords<'_>) -> Result<Option<BTreeSet<UserName>>, Stop> {
-    Ok(words.list("users")?.map(|users: Vec<UserName>| users.into_iter().collect()))
 }
 
 pub(super) fn set_console(words: &[String]) -> Result<DomainChange, Stop> {
     let words = SET_VCONS.read(words)?;
-    words.some_property()?;
-    let change = VirtualConsole {
-        service: words.property("service")?,
-        group: words.property("group")?,
-        port: words.property("port")?,
-    };
-    edit(DomainEdit::SetConsole { domain: words.name(0)?, change })
+    edit(DomainEdit::SetConsole { domain: words.name(0)?, change: words.change::<VirtualConsole>()? })
 }

@@ -27,6 +27,10 @@ pub(crate) use self::{
     show::ShowVerb,
     sizes::{CoreArgs, CpuArgs, MemoryArgs},
 };
+use super::grammars::{
+    ADD_DOMAIN, ADD_VCC, ADD_VDISK, ADD_VDSDEV, ADD_VNET, ADD_VSW, SET_DOMAIN, SET_IO, SET_VCC, SET_VCONS, SET_VDISK,
+    SET_VDSDEV, SET_VNET, SET_VSW,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct LdmArgs {
@@ -123,7 +127,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// The properties are the same as for set-domain, and apply to a single domain.
     #[command(
-        override_usage = "vtax ldm add-domain DOMAIN…\n       vtax ldm add-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] [autostart=yes|no] DOMAIN\n       vtax ldm add-domain -i FILE",
+        override_usage = format!("vtax ldm add-domain DOMAIN…\n       {}\n       vtax ldm add-domain -i FILE", ADD_DOMAIN.help()),
         name = "add-domain",
         visible_alias = "create"
     )]
@@ -142,7 +146,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// The failure policy belongs to the master: it defines what happens to the domains that depend on it.
     #[command(
-        override_usage = "vtax ldm set-domain [failure-policy=ignore|panic|reset|stop] [master=DOMAIN,…] [autostart=yes|no] DOMAIN\n       vtax ldm set-domain -i FILE",
+        override_usage = format!("{}\n       vtax ldm set-domain -i FILE", SET_DOMAIN.help()),
         name = "set-domain"
     )]
     SetDomain {
@@ -199,7 +203,7 @@ pub(crate) enum ConfigureVerb {
     /// The switch connects the vnets of domains with each other, with primary and, through net-dev, with the outside
     /// network.
     #[command(
-        override_usage = "vtax ldm add-vsw [-q] [net-dev=LINK] [mac-addr=MAC] [mtu=BYTES] [default-vlan-id=VLAN] [pvid=VLAN] [vid=VLAN,…] SWITCH primary",
+        override_usage = ADD_VSW.help(),
         name = "add-vsw"
     )]
     AddVsw {
@@ -210,7 +214,7 @@ pub(crate) enum ConfigureVerb {
     },
     /// Change a virtual switch
     #[command(
-        override_usage = "vtax ldm set-vsw [net-dev=[LINK]] [mac-addr=MAC] [mtu=BYTES] [pvid=VLAN] [vid=[+|-][VLAN,…]] SWITCH [primary]",
+        override_usage = SET_VSW.help(),
         name = "set-vsw"
     )]
     SetVsw(Words),
@@ -224,7 +228,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// If no MAC address is given, vtax chooses one, and reuses it for a vnet of the same name.
     #[command(
-        override_usage = "vtax ldm add-vnet [mac-addr=MAC] [alt-mac-addrs=auto|MAC,…] [pvid=VLAN] [vid=VLAN,…] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=phys-state] VNET SWITCH DOMAIN",
+        override_usage = ADD_VNET.help(),
         name = "add-vnet"
     )]
     AddVnet(Words),
@@ -232,7 +236,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// vswitch= moves it to another switch at the domain's next boot; its addresses stay the same.
     #[command(
-        override_usage = "vtax ldm set-vnet [mac-addr=MAC] [alt-mac-addrs=[+|-]auto|MAC,…] [pvid=VLAN] [vid=[+|-][VLAN,…]] [mtu=BYTES] [id=NUMBER] [maxbw=RATE] [linkprop=[phys-state]] [vswitch=SWITCH] VNET DOMAIN",
+        override_usage = SET_VNET.help(),
         name = "set-vnet"
     )]
     SetVnet(Words),
@@ -267,7 +271,7 @@ pub(crate) enum ConfigureVerb {
     /// slice: BACKEND is a partition; slice=OFFSET+SIZE exports a part of BACKEND, e.g. 1G+512M. Volumes of one mpgroup
     /// are paths to the same blocks. Default format: qcow2 for file names that end in .qcow2, raw for all others.
     #[command(
-        override_usage = "vtax ldm add-vdsdev [-q] [options=[ro,][slice,][excl]] [slice=OFFSET+SIZE] [mpgroup=GROUP] [format=raw|qcow2] BACKEND VOLUME@SERVICE",
+        override_usage = ADD_VDSDEV.help(),
         name = "add-vdsdev",
         visible_alias = "add-vdiskserverdevice"
     )]
@@ -281,7 +285,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// Options and slice apply to all volumes of its mpgroup. No bound domain may use the volume.
     #[command(
-        override_usage = "vtax ldm set-vdsdev [options=[ro,][slice,][excl]] [slice=[OFFSET+SIZE]] [mpgroup=[GROUP]] VOLUME@SERVICE",
+        override_usage = SET_VDSDEV.help(),
         name = "set-vdsdev",
         visible_alias = "set-vdiskserverdevice"
     )]
@@ -300,13 +304,13 @@ pub(crate) enum ConfigureVerb {
     ///
     /// A running domain gets it immediately. In the domain, the disk's serial number is DISK.
     #[command(
-        override_usage = "vtax ldm add-vdisk [timeout=SECONDS] [id=NUMBER] DISK VOLUME@SERVICE DOMAIN",
+        override_usage = ADD_VDISK.help(),
         name = "add-vdisk"
     )]
     AddVdisk(Words),
     /// Change a domain's virtual disk
     #[command(
-        override_usage = "vtax ldm set-vdisk [timeout=SECONDS] [volume=VOLUME@SERVICE] DISK DOMAIN",
+        override_usage = SET_VDISK.help(),
         name = "set-vdisk"
     )]
     SetVdisk(Words),
@@ -348,7 +352,7 @@ pub(crate) enum ConfigureVerb {
     /// properties of virtual functions. A VLAN change takes effect immediately, an address change at the domain's next
     /// boot; the NIC enforces both. mtu is the value that the domain should use: only the domain can set it.
     #[command(
-        override_usage = "vtax ldm set-io iov=on|off BUS\n       vtax ldm set-io [mac-addr=MAC] [pvid=[VLAN]] [mtu=BYTES] VF",
+        override_usage = format!("vtax ldm set-io iov=on|off BUS\n       {}", SET_IO.help()),
         name = "set-io"
     )]
     SetIo(Words),
@@ -380,14 +384,14 @@ pub(crate) enum ConfigureVerb {
     ApplyReconf,
     /// Add a console service
     #[command(
-        override_usage = "vtax ldm add-vcc [port-range=FIRST-LAST] [users=USER,…] SERVICE primary",
+        override_usage = ADD_VCC.help(),
         name = "add-vcc",
         visible_alias = "add-vconscon"
     )]
     AddVcc(Words),
     /// Change a console service's ports and permitted users
     #[command(
-        override_usage = "vtax ldm set-vcc [port-range=FIRST-LAST] [users=[USER,…]] SERVICE",
+        override_usage = SET_VCC.help(),
         name = "set-vcc",
         visible_alias = "set-vconscon"
     )]
@@ -402,7 +406,7 @@ pub(crate) enum ConfigureVerb {
     ///
     /// Domains of one group share a port and a menu.
     #[command(
-        override_usage = "vtax ldm set-vcons [port=PORT] [group=GROUP] [service=SERVICE] DOMAIN",
+        override_usage = SET_VCONS.help(),
         name = "set-vcons",
         visible_alias = "set-vconsole"
     )]

@@ -3,8 +3,10 @@
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
 use miette::miette;
-use vtax_domain::ListChange;
-use vtax_model::spelling::suggestion;
+use vtax_model::{
+    domain::{Configured, Property, PropertyVerb},
+    spelling::suggestion,
+};
 
 use super::verbs::property;
 use crate::exit::Stop;
@@ -12,13 +14,18 @@ use crate::exit::Stop;
 /// Words that a verb accepts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grammar {
-    pub(super) verb: &'static str,
-    /// Keys of its properties.
-    pub(super) keys: &'static [&'static str],
+    verb: &'static str,
+    kind: PropertyVerb,
+    /// Properties of a table, with placeholders of their values.
+    table: fn(PropertyVerb) -> Vec<(&'static str, String)>,
+    /// Keys of properties that are in no table.
+    keys: &'static [&'static str],
     /// Placeholders of its names, in order.
-    pub(super) names: &'static [&'static str],
+    names: &'static [&'static str],
     /// Number of names that may be omitted at the end.
-    pub(super) optional: usize,
+    optional: usize,
+    /// Its options in usage, e.g. `[-q] `.
+    options: &'static str,
 }
 
 /// Words of one command.
@@ -29,34 +36,46 @@ pub(super) struct LdmWords<'a> {
     names: Vec<&'a str>,
 }
 
-/// Boolean property.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct YesOrNo(pub(super) bool);
-
-impl FromStr for YesOrNo {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<YesOrNo, String> {
-        match text {
-            "yes" => Ok(YesOrNo(true)),
-            "no" => Ok(YesOrNo(false)),
-            _ => Err(format!("`{text}` is neither yes nor no")),
-        }
-    }
-}
-
 impl Grammar {
-    pub(super) const fn new(
-        verb: &'static str,
-        keys: &'static [&'static str],
-        names: &'static [&'static str],
-    ) -> Grammar {
-        Grammar { verb, keys, names, optional: 0 }
+    const fn new(verb: &'static str, keys: &'static [&'static str], names: &'static [&'static str]) -> Grammar {
+        Grammar { verb, kind: PropertyVerb::Set, table: |_| Vec::new(), keys, names, optional: 0, options: "" }
+    }
+
+    /// Grammar of a verb that adds an object with properties.
+    pub(super) const fn add<T: Configured>(verb: &'static str, names: &'static [&'static str]) -> Grammar {
+        Grammar { kind: PropertyVerb::Add, table: table::<T>, ..Grammar::new(verb, &[], names) }
+    }
+
+    /// Grammar of a verb that changes an object's properties.
+    pub(super) const fn set<T: Configured>(verb: &'static str, names: &'static [&'static str]) -> Grammar {
+        Grammar { table: table::<T>, ..Grammar::new(verb, &[], names) }
+    }
+
+    /// Returns the usage that `--help` shows.
+    pub(super) fn help(self) -> String {
+        let properties = (self.table)(self.kind).into_iter().map(|(key, value)| format!("[{key}={value}] "));
+        let (needed, optional) = self.names.split_at(self.names.len() - self.optional);
+        let names = needed.iter().map(|name| (*name).to_owned()).chain(optional.iter().map(|name| format!("[{name}]")));
+        let (properties, names) = (properties.collect::<String>(), names.collect::<Vec<_>>().join(" "));
+        format!("vtax ldm {} {}{properties}{names}", self.verb, self.options)
+    }
+
+    fn all_keys(self) -> impl Iterator<Item = &'static str> {
+        self.keys.iter().copied().chain((self.table)(self.kind).into_iter().map(|(key, _)| key))
     }
 
     /// Makes the last name optional.
     pub(super) const fn or_one_less(self) -> Grammar {
         Grammar { optional: 1, ..self }
+    }
+
+    /// Adds properties that are in no table, and not in the usage of `--help`.
+    pub(super) const fn and(self, keys: &'static [&'static str]) -> Grammar {
+        Grammar { keys, ..self }
+    }
+
+    pub(super) const fn options(self, options: &'static str) -> Grammar {
+        Grammar { options, ..self }
     }
 
     /// Sorts the words into properties and names.
@@ -82,63 +101,52 @@ impl Grammar {
         if !expected.contains(&names.len()) {
             return Err(self.usage(format!("{} is missing", self.names[names.len()])));
         }
+        if self.kind == PropertyVerb::Set && properties.is_empty() {
+            return Err(self.usage("no property to change".to_owned()));
+        }
         Ok(LdmWords { grammar: self, properties, names })
     }
 
     fn key(self, written: &str) -> Result<&'static str, Stop> {
-        let known = self.keys.iter().copied().find(|key| *key == written);
+        let known = self.all_keys().find(|key| *key == written);
         known.ok_or_else(|| {
             if let Some(why) = property(self.verb, written) {
                 return Stop::input(miette!(code = "usage", "{} {written}=: {why}", self.verb));
             }
-            let near = suggestion(written, self.keys.iter().copied());
+            let near = suggestion(written, self.all_keys());
             self.usage(format!("unknown property `{written}`{near}"))
         })
     }
 
     fn usage(self, what: String) -> Stop {
-        let keys = self.keys.iter().map(|key| format!("[{key}=…] ")).collect::<String>();
+        let keys = self.all_keys().map(|key| format!("[{key}=…] ")).collect::<String>();
         let names = self.names.join(" ");
         let verb = self.verb;
         Stop::input(miette!(code = "usage", "{verb}: {what}; usage: {verb} {keys}{names}"))
     }
 }
 
+fn table<T: Configured>(verb: PropertyVerb) -> Vec<(&'static str, String)> {
+    Property::<T>::of_verb(verb).map(|property| (property.key, property.usage(verb))).collect()
+}
+
 impl LdmWords<'_> {
+    /// Returns the change that the properties of a table ask for.
+    pub(super) fn change<T: Configured>(&self) -> Result<T::Change, Stop> {
+        let mut change = T::Change::default();
+        for property in Property::<T>::of_verb(self.grammar.kind) {
+            if let Some(text) = self.properties.get(property.key) {
+                let parsed = property.parse(&mut change, self.grammar.kind, text);
+                parsed.map_err(|error| self.bad(property.key, &error))?;
+            }
+        }
+        Ok(change)
+    }
+
     /// Returns the value of a property, if present.
     pub(super) fn property<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<T>, Stop> {
         let parse = |value: &&str| value.parse().map_err(|error| self.bad(key, &error));
         self.properties.get(key).map(parse).transpose()
-    }
-
-    /// Returns the values of a comma-separated list property; none if its text is empty.
-    pub(super) fn list<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<Vec<T>>, Stop> {
-        self.properties.get(key).map(|value| self.parts(key, value)).transpose()
-    }
-
-    /// Returns a change of such a list: `+1,2` and `-1,2` leave the other elements unchanged.
-    pub(super) fn list_change<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<ListChange<T>>, Stop> {
-        let Some(value) = self.properties.get(key) else { return Ok(None) };
-        Ok(Some(if let Some(more) = value.strip_prefix('+') {
-            ListChange::Add(self.parts(key, more)?)
-        } else if let Some(less) = value.strip_prefix('-') {
-            ListChange::Remove(self.parts(key, less)?)
-        } else {
-            ListChange::Set(self.parts(key, value)?)
-        }))
-    }
-
-    fn parts<T: FromStr<Err: Display>>(&self, key: &str, value: &str) -> Result<Vec<T>, Stop> {
-        let parts = value.split(',').filter(|part| !part.is_empty());
-        parts.map(|part| part.parse().map_err(|error| self.bad(key, &error))).collect()
-    }
-
-    /// Returns a property that an empty value removes.
-    pub(super) fn removable<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<Option<T>>, Stop> {
-        match self.properties.get(key) {
-            Some(&"") => Ok(Some(None)),
-            _ => Ok(self.property(key)?.map(Some)),
-        }
     }
 
     /// Returns the name at a position, which must be present.
@@ -151,14 +159,6 @@ impl LdmWords<'_> {
         if place < self.names.len() { self.name(place).map(Some) } else { Ok(None) }
     }
 
-    /// Requires at least one property, for a verb that changes something.
-    pub(super) fn some_property(&self) -> Result<(), Stop> {
-        match self.properties.is_empty() {
-            true => Err(self.grammar.usage("no property to change".to_owned())),
-            false => Ok(()),
-        }
-    }
-
     fn bad(&self, of: &str, error: &dyn Display) -> Stop {
         Stop::input(miette!(code = "usage", "{} {of}: {error}", self.grammar.verb))
     }
@@ -167,7 +167,7 @@ impl LdmWords<'_> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use vtax_model::{topology::Name, vf::Vlan};
+    use vtax_model::{domain::ListChange, topology::Name, vf::Vlan};
 
     use super::*;
 
@@ -182,8 +182,8 @@ mod tests {
         let words = words("admin-net pvid=1 vid=11,22,33 admin-vsw mars");
         let read = ADD_VNET.read(&words).expect("as in the article");
         assert_eq!(read.property::<Vlan>("pvid").expect("a VLAN").map(Vlan::get), Some(1));
-        let vids = read.list::<Vlan>("vid").expect("VLANs").expect("it is there");
-        assert_eq!(vids.iter().map(|vlan| vlan.get()).collect::<Vec<_>>(), [11, 22, 33]);
+        let vids = read.property::<ListChange<Vlan>>("vid").expect("VLANs").expect("it is there");
+        assert_eq!(vids, ListChange::from([11, 22, 33].map(|vlan| Vlan::try_from(vlan).expect("a VLAN"))));
         assert_eq!(read.name::<Name>(2).expect("a name").as_str(), "mars");
         assert_eq!(read.property::<Vlan>("mac-addr").expect("nothing"), None);
     }
@@ -204,7 +204,7 @@ mod tests {
         let read = ADD_VNET.read(&words).expect("the words are right");
         let told = [
             read.property::<Vlan>("pvid").expect_err("too large").to_string(),
-            read.list::<Vlan>("vid").expect_err("no number").to_string(),
+            read.property::<ListChange<Vlan>>("vid").expect_err("no number").to_string(),
         ];
         insta::assert_snapshot!(told.join("\n"));
     }
@@ -213,7 +213,7 @@ mod tests {
         #[test]
         fn no_words_are_too_odd(words in prop::collection::vec("[a-z=,0-9-]{0,12}", 0..8)) {
             if let Ok(read) = ADD_VNET.read(&words) {
-                let _ = (read.name::<Name>(0), read.list::<Vlan>("vid"), read.property::<Vlan>("pvid"));
+                let _ = (read.name::<Name>(0), read.property::<ListChange<Vlan>>("vid"), read.property::<Vlan>("pvid"));
             }
         }
     }

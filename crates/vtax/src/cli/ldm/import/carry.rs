@@ -127,7 +127,8 @@ impl Import<'_> {
         let switch = self.switch(link, source, mtu)?;
         let vlans = self.vlans(&what, &link.vlans);
         let mac = self.mac(&what, link);
-        let change = VnetChange { mac, mtu, pvid: vlans.0, vids: Some(vlans.1), ..VnetChange::default() };
+        let change =
+            VnetChange { mac, mtu, pvid: vlans.0, vids: Some(vlans.1.into_iter().collect()), ..VnetChange::default() };
         let new = NewVnet { name: vnet.clone(), switch: switch.clone(), domain: self.name.clone(), change };
         self.all.add_vnet(new)?;
         let told = told(self.all.vnet(self.name, &vnet)?);

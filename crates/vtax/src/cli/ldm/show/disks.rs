@@ -11,6 +11,8 @@ use vtax_model::{
     topology::Name,
 };
 
+use super::parseable::object;
+
 /// Returns a domain's disks.
 pub(super) fn disks(disks: &[VirtualDisk], all: &Configuration) -> String {
     if disks.is_empty() {
@@ -72,10 +74,16 @@ fn path_line(text: &mut String, cells: [&str; 3]) {
 pub(super) fn parseable(disks: &[VirtualDisk], all: &Configuration) -> String {
     let line = |disk: &VirtualDisk| {
         let Parts { volume, timeout, server, group } = Parts::of(disk, all);
-        let (name, id) = (&disk.name, disk.id);
-        format!(
-            "VDISK|name={name}|vol={volume}|timeout={timeout}|dev=disk@{id}|server={server}|mpgroup={group}|id={id}\n"
-        )
+        let device = format!("disk@{}", disk.id);
+        let names: [(&str, &dyn Display); 6] = [
+            ("name", &disk.name),
+            ("vol", &volume),
+            ("timeout", &timeout),
+            ("dev", &device),
+            ("server", &server),
+            ("mpgroup", &group),
+        ];
+        object("VDISK", &names, disk, all)
     };
     disks.iter().map(line).collect()
 }
@@ -140,9 +148,9 @@ pub(super) fn parseable_services(all: &Configuration) -> String {
     for (name, service) in &all.disk_services {
         let _ = writeln!(text, "VDS|name={name}|ldom={}", service.domain);
         for (volume, exported) in &service.volumes {
-            let (options, group) = (options(exported), shown(exported.mpgroup.as_ref()));
-            let (backend, format) = (&exported.backend, exported.format);
-            let _ = writeln!(text, "|vol={volume}|opts={options}|dev={backend}|mpgroup={group}|format={format}");
+            let names: [(&str, &dyn Display); 3] =
+                [("vol", volume), ("opts", &options(exported)), ("dev", &exported.backend)];
+            text += &object("", &names, exported, all);
         }
     }
     text

@@ -1,11 +1,11 @@
 //! Lists for programs: one line per item, with `|`-separated fields named as in `ldm -p`.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use vtax_domain::{Bindings, BoundDisk, DomainRow, ServiceUtilization};
 use vtax_lab::io::{IoEntry, IoKind};
 use vtax_model::{
-    domain::{Configuration, Constraints, CpuDemand, DomainDevice, LinkProp, VirtualNic},
+    domain::{Configuration, Configured, Constraints, CpuDemand, DomainDevice, Property},
     topology::Name,
 };
 
@@ -31,7 +31,7 @@ pub(super) fn domains(
         let now = now.get(&row.name);
         for resource in resources {
             if *resource == Resource::Domain {
-                text += &control(domain);
+                text += &control(domain, all);
             }
             let now = now.filter(|now| differs(*resource, now, domain));
             text += &resource_lines(*resource, now.unwrap_or(domain), all);
@@ -49,10 +49,9 @@ pub(super) fn domains(
     text
 }
 
-fn control(domain: &Constraints) -> String {
+fn control(domain: &Constraints, all: &Configuration) -> String {
     let masters = domain.masters.iter().map(Name::as_str).collect::<Vec<_>>().join(",");
-    let autostart = if domain.autostart { "yes" } else { "no" };
-    format!("CONTROL|failure-policy={}|autostart={autostart}\nDEPENDENCY|master={masters}\n", domain.failure_policy)
+    object("CONTROL", &[], domain, all) + &format!("DEPENDENCY|master={masters}\n")
 }
 
 fn resource_lines(resource: Resource, domain: &Constraints, all: &Configuration) -> String {
@@ -62,7 +61,9 @@ fn resource_lines(resource: Resource, domain: &Constraints, all: &Configuration)
         }
         Resource::Disk => disks::parseable(&domain.disks, all),
         Resource::Physio => domain.io.iter().map(device).collect(),
-        Resource::Network => domain.vnets.iter().map(|nic| vnet(nic, all)).collect(),
+        Resource::Network => {
+            domain.vnets.iter().map(|vnet| object("VNET", &[("name", &vnet.name)], vnet, all)).collect()
+        }
         Resource::Memory => domain.memory.map(|size| format!("MEMORY|size={}\n", size.0)).unwrap_or_default(),
         Resource::Cpu => match &domain.cpus {
             Some(CpuDemand::Cids(ids)) => format!("CORE|count={}|cid={}\n", ids.len(), list(ids.iter())),
@@ -70,11 +71,7 @@ fn resource_lines(resource: Resource, domain: &Constraints, all: &Configuration)
             Some(CpuDemand::Vcpus(count)) => format!("VCPU|count={count}\n"),
             None => String::new(),
         },
-        Resource::Console => {
-            let port = domain.console.port.map(|port| port.to_string()).unwrap_or_default();
-            let group = domain.console.group.as_ref().map(Name::as_str).unwrap_or_default();
-            format!("VCONS|group={group}|port={port}\n")
-        }
+        Resource::Console => object("VCONS", &[], &domain.console, all),
         // Measured, not configured.
         Resource::Util => String::new(),
     }
@@ -85,22 +82,18 @@ fn service(of: &ServiceUtilization) -> String {
     format!("HOSTCPU|vhost={vhost:.1}|iothread={iothread:.1}|daemon={daemon:.1}|qemu={qemu:.1}\n")
 }
 
-fn vnet(vnet: &VirtualNic, all: &Configuration) -> String {
-    let switch = all.switches.get(&vnet.switch);
-    let service = switch.map(|switch| format!("@{}", switch.service)).unwrap_or_default();
-    let pvid = switch.map(|switch| vnet.pvid_on(switch)).unwrap_or_default();
-    let mtu = switch.map(|switch| vnet.mtu_on(switch).to_string()).unwrap_or_default();
-    let alts = vnet.alt_macs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    format!(
-        "VNET|name={}|service={}{service}|mac-addr={}|alt-mac-addrs={alts}|pvid={pvid}|vid={}|mtu={mtu}|id={}|maxbw={}|linkprop={}\n",
-        vnet.name,
-        vnet.switch,
-        vnet.mac,
-        list(vnet.vlans.vids.iter()),
-        vnet.id,
-        vnet.maxbw.map(|rate| rate.bits().to_string()).unwrap_or_default(),
-        if vnet.linkprop == LinkProp::PhysState { "phys-state" } else { "" },
-    )
+/// Returns the line of an object: its names, and the fields of its table.
+pub(super) fn object<T: Configured>(
+    kind: &str,
+    names: &[(&str, &dyn Display)],
+    object: &T,
+    all: &Configuration,
+) -> String {
+    let names: String = names.iter().map(|(key, name)| format!("|{key}={name}")).collect();
+    let listed = T::PROPERTIES.iter().filter(|property| !property.field.is_empty());
+    let field =
+        |property: &Property<T>| format!("|{}={}", property.field, property.shown_in(object, all).unwrap_or_default());
+    format!("{kind}{names}{}\n", listed.map(field).collect::<String>())
 }
 
 fn device(device: &DomainDevice) -> String {
@@ -113,7 +106,8 @@ pub(super) fn constraints(name: &Name, domain: &Constraints, all: &Configuration
 }
 
 fn of_domain(domain: &Constraints, all: &Configuration) -> String {
-    control(domain) + &Resource::ALL.iter().map(|resource| resource_lines(*resource, domain, all)).collect::<String>()
+    control(domain, all)
+        + &Resource::ALL.iter().map(|resource| resource_lines(*resource, domain, all)).collect::<String>()
 }
 
 /// Returns a domain's bindings: its constraints when it was bound, each followed by what it has on this host.
@@ -183,19 +177,36 @@ pub(super) fn io(entry: &IoEntry, domain: &str, status: &str) -> String {
 pub(super) fn services(all: &Configuration) -> String {
     let mut text = layout::parseable_head();
     for (name, service) in &all.consoles {
-        let _ = writeln!(text, "VCC|name={name}|ldom={}|port-range={}", service.domain, service.ports);
+        text += &object("VCC", &[("name", name), ("ldom", &service.domain)], service, all);
     }
     for (name, switch) in &all.switches {
-        let _ = writeln!(
-            text,
-            "VSW|name={name}|ldom={}|net-dev={}|default-vlan-id={}|pvid={}|vid={}|mtu={}",
-            switch.service,
-            switch.net_dev.as_deref().unwrap_or_default(),
-            switch.default_vlan,
-            switch.pvid,
-            list(switch.vids.iter()),
-            switch.mtu
-        );
+        text += &object("VSW", &[("name", name), ("ldom", &switch.service)], switch, all);
     }
     text + &disks::parseable_services(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::domain::{ConsoleService, NewSwitch, PRIMARY, PortRange, SwitchChange};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().expect("a name")
+    }
+
+    /// Scripts may cut them by position.
+    #[test]
+    fn the_fields_of_services_keep_their_order() {
+        let mut all = Configuration::new("sun");
+        let service = ConsoleService { domain: name(PRIMARY), ports: PortRange::USUAL, users: None };
+        all.add_console_service(&name("console"), service).expect("it is new");
+        let vids = "12,11".parse().ok();
+        let change = SwitchChange { net_dev: Some("eth1".to_owned()), vids, ..SwitchChange::default() };
+        let new = NewSwitch { name: name("vsw0"), service: name(PRIMARY), default_vlan: None, change };
+        all.add_switch(new).expect("it is new");
+        let lines = "VCC|name=console|ldom=primary|port-range=5000-5255\n\
+                     VSW|name=vsw0|ldom=primary|net-dev=eth1|default-vlan-id=1|pvid=1|vid=11,12|mtu=1500\n";
+        assert_eq!(services(&all), layout::parseable_head() + lines);
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use vtax_model::{
-    domain::{Configuration, Constraints, LinkProp, VirtualNic},
+    domain::{Configuration, Configured, Constraints, Property, VirtualNic},
     topology::Name,
 };
 
@@ -43,12 +43,7 @@ fn marked(block: &str, mark: &str) -> String {
 
 /// Returns properties that a vnet's line doesn't show, but that may be pending.
 pub(super) fn details(vnet: &VirtualNic, all: &Configuration) -> String {
-    let mtu = all.switches.get(&vnet.switch).map(|switch| vnet.mtu_on(switch)).or(vnet.mtu);
-    let mut text = format!("id={}", vnet.id);
-    text.extend(mtu.map(|mtu| format!(" mtu={mtu}")));
-    text.extend(vnet.maxbw.map(|rate| format!(" maxbw={rate}")));
-    if vnet.linkprop == LinkProp::PhysState {
-        text += " linkprop=phys-state";
-    }
-    text
+    let shown = |property: &Property<VirtualNic>| Some((property.key, property.printed_in(vnet, all)?));
+    let details = VirtualNic::PROPERTIES.iter().filter(|property| property.is_detail).filter_map(shown);
+    format!("id={}", vnet.id) + &details.map(|(key, value)| format!(" {key}={value}")).collect::<String>()
 }

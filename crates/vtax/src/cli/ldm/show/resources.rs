@@ -7,7 +7,10 @@ use serde::Serialize;
 use strum::VariantArray;
 use vtax_domain::{Bindings, DomainRow, ServedSwitch, ServiceUtilization};
 use vtax_model::{
-    domain::{Configuration, Constraints, CpuDemand, DomainDevice, FunctionSettings, PRIMARY, Switch, VirtualNic},
+    domain::{
+        Configuration, Configured, Constraints, CpuDemand, DomainDevice, FunctionSettings, PRIMARY, Property, Switch,
+        VirtualNic,
+    },
     topology::Name,
 };
 
@@ -235,13 +238,10 @@ fn device_line(text: &mut String, cells: [&str; 3]) {
 
 /// Returns the properties of a virtual function that are set.
 pub(super) fn options(device: &DomainDevice) -> String {
-    let FunctionSettings { mac_addr, pvid, mtu } = device.settings;
-    let set = [
-        mac_addr.map(|mac| format!("mac-addr={mac}")),
-        pvid.map(|pvid| format!("pvid={pvid}")),
-        mtu.map(|mtu| format!("mtu={mtu}")),
-    ];
-    set.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    let set = |property: &Property<FunctionSettings>| {
+        property.own(&device.settings).map(|value| format!("{}={value}", property.key))
+    };
+    FunctionSettings::PROPERTIES.iter().filter_map(set).collect::<Vec<_>>().join(" ")
 }
 
 fn vnet_line(text: &mut String, cells: [&str; 4]) {

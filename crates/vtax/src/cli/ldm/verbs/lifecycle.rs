@@ -7,6 +7,7 @@ use vtax_model::topology::Name;
 
 use super::super::{
     super::io::{DestroyArgs, VfChoice, VfCount},
+    grammars::CREATE_VF,
     import::ImportDomainArgs,
     vntsd::VntsdArgs,
 };
@@ -172,7 +173,7 @@ pub(crate) enum LocalVerb {
     Vntsd(VntsdArgs),
     /// Create virtual functions of a physical function, persistently
     #[command(
-        override_usage = "vtax ldm create-vf [-n N|max] [OPTIONS] [mac-addr=MAC] [pvid=VLAN] [mtu=BYTES] PF",
+        override_usage = CREATE_VF.help(),
         name = "create-vf"
     )]
     CreateVf(CreateVfArgs),

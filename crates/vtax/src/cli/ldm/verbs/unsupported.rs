@@ -160,7 +160,7 @@ const PROPERTIES: &[Unsupported] = &[
     row(VNETS, &["pvlan"], "Linux bridges have no private VLANs; give each domain its own VLAN (pvid=) or switch"),
     row(
         VNETS,
-        &["protection", "allowed-ips", "allowed-dhcp-cids"],
+        &["allowed-ips", "allowed-dhcp-cids"],
         "a switch filters MAC addresses and VLANs, but not IP addresses; filter those with nftables, family bridge",
     ),
     row(
