@@ -241,7 +241,7 @@ impl NetStack {
     }
 }
 
-/// VLANs of a port.
+/// VLANs that a port of a switch is a member of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortVlanSet {
     /// VLAN of untagged frames.
