@@ -160,7 +160,7 @@ fn percents(share: f64, ends: [f64; 2]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{collections::BTreeMap, time::Duration};
 
     use vtax_model::{
         size::{CostPoint, GuestTotals, KneePoint, MemoryFacts, MigrationPoint, SizeFacts, SizedService, plan_rates},
@@ -202,7 +202,7 @@ mod tests {
             threads_per_core: 2,
             clock_ghz: Some(2.5),
             costs: costs(&target()),
-            proof: Vec::new(),
+            proof: BTreeMap::new(),
             migrations: Vec::new(),
             memory: MemoryFacts::default(),
         }
@@ -220,7 +220,11 @@ mod tests {
         let migration =
             |cores, millis| MigrationPoint { cores, suspended: Span::from_millis(millis), run: "t9".into() };
         let facts = SizeFacts {
-            proof: proof.iter().flat_map(|(at, micros)| [point(*at, *micros), point(*at, micros + 4)]).collect(),
+            proof: [(
+                SizedService::Vnet,
+                proof.iter().flat_map(|(at, micros)| [point(*at, *micros), point(*at, micros + 4)]).collect(),
+            )]
+            .into(),
             migrations: vec![migration(1, 366), migration(2, 90)],
             ..facts()
         };
