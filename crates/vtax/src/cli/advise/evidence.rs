@@ -123,6 +123,6 @@ mod tests {
         let newest = findings(&store, &wanted, 1).expect("they are read");
         assert!(newest.findings.iter().all(|finding| finding.run == "demo-2"), "{newest:?}");
         let remark = newest.remark(1).expect("older ones are left");
-        assert!(remark.starts_with("only the newest 1 findings") && remark.contains(" (rr)"), "{remark}");
+        assert!(remark.starts_with("only the newest 1 findings") && remark.contains("bridge (RR)"), "{remark}");
     }
 }
