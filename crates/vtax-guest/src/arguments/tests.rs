@@ -19,6 +19,7 @@ fn launch() -> Launch {
             path: "/usr/bin/qemu-system-x86_64".into(),
             version: Version { major: 10, minor: 0 },
             sandbox: true,
+            q35: None,
         },
         accel: Accelerator::Tcg,
         boot: Boot::Kernel {
