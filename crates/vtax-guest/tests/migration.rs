@@ -86,7 +86,7 @@ impl Bench {
     fn start(&self, launch: Launch) -> Guest {
         let tap = launch.nics[0].kind.tap().expect("it has one").as_str().parse().expect("a name");
         let queues = vec![open_tap(&self.namespace, &tap, 1).expect("the right to make taps")];
-        let started = Qemu::start(launch, queues.into(), Outlive::No, |command| self.namespace.place(command));
+        let started = Qemu::start(launch, queues, Outlive::No, |command| self.namespace.place(command));
         let mut guest = Guest(started.expect("QEMU starts"));
         guest.0.wait_ready(PATIENCE).expect("QEMU answers");
         guest
@@ -357,6 +357,34 @@ fn the_suspend_time_is_found_by_two_ways() {
         source = target;
     }
     panic!("the two suspend times differ by {apart:?}");
+}
+
+/// Returns whether every user may use userfaultfd on this machine.
+fn has_userfaultfd() -> bool {
+    let for_all = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|value| value.trim() == "1");
+    for_all || fs::metadata("/dev/userfaultfd").is_ok_and(|found| found.permissions().mode() & 0o006 == 0o006)
+}
+
+/// The guest goes on at the target while most of its memory is still at the source, if this machine lets QEMU's user.
+#[test]
+fn a_guest_goes_on_before_its_memory_has_come() {
+    let bench = Bench::new();
+    let mut target = bench.target(1);
+    let method = MigrationMethod { postcopy_after: Some(Duration::ZERO), ..MigrationMethod::default() };
+    let options = MigrationOptions { method, ..slow() };
+    if !has_userfaultfd() {
+        let error = Incoming::listen(&mut target.0, loopback().1, &options).expect_err("not for this user");
+        assert!(matches!(error, MigrationError::NoPostcopy { .. }) && error.is_undone(), "{error}");
+        return;
+    }
+    let mut source = bench.source();
+    let mut watch = Watch::default();
+    let never = MigrationCancel::default();
+    let outcome = migrate(&mut source, &mut target, socket_pair(), &options, &never, &mut watch);
+    assert!(matches!(outcome, (Ok(_), Ok(_))), "{outcome:?}");
+    assert!(watch.statuses.contains(&MigrationStatus::PostcopyActive), "{:?}", watch.statuses);
+    assert!(!source.is_running());
+    target.assert_alive();
 }
 
 /// A target whose processors wait to be told has the guest, and does not run it, until then.

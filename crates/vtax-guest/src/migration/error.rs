@@ -12,6 +12,12 @@ pub enum MigrationError {
     #[error("guest `{guest}` cannot migrate: {why}")]
     #[diagnostic(code("migration-refused"))]
     Refused { guest: Name, why: ForeignText },
+    #[error(
+        "guest `{guest}` cannot use post-copy: QEMU's user may not use userfaultfd on the target; set \
+         vm.unprivileged_userfaultfd=1 there, or migrate without post-copy"
+    )]
+    #[diagnostic(code("migration-no-postcopy"))]
+    NoPostcopy { guest: Name },
     #[error("migration of guest `{guest}` cancelled; it runs on here")]
     #[diagnostic(code("migration-cancelled"))]
     Cancelled { guest: Name },
@@ -59,6 +65,10 @@ impl MigrationError {
     /// A command that QEMU refuses has changed nothing.
     pub(super) fn of_command(error: GuestError) -> MigrationError {
         match error {
+            // QEMU has no class of errors for this.
+            GuestError::Refused { guest, description, .. } if description.raw().contains("serfaultfd") => {
+                MigrationError::NoPostcopy { guest }
+            }
             GuestError::Refused { guest, command, description, .. } => {
                 MigrationError::Refused { guest, why: format!("{} (`{command}`)", description.raw()).into() }
             }
@@ -80,6 +90,7 @@ impl MigrationError {
         matches!(
             self,
             MigrationError::Refused { .. }
+                | MigrationError::NoPostcopy { .. }
                 | MigrationError::Cancelled { .. }
                 | MigrationError::NoConvergence { .. }
                 | MigrationError::TargetLost { .. }
