@@ -4,13 +4,13 @@
 //! decides who may run, and ends the QEMU that must not.
 //!
 //! ```text
-//!  source: Departure::of                              target: Incoming::listen
+//!  source: Departure::of                              target: IncomingGuest::listen
 //!                                                     a QEMU with -incoming defer
 //!                                                     capabilities, key
 //!  capabilities: events, return-path,                 migrate-incoming
 //!    pause-before-switchover; limits, key
 //!  migrate ──────────────── (TLS handshake) ────────▶ active
-//!  active ─────── memory, again what has changed ───▶   Incoming::receive; SourcePulse says
+//!  active ─────── memory, again what has changed ───▶   IncomingGuest::receive; SourcePulse says
 //!    MigrationWatcher::progress                         that the source makes progress
 //!  STOP: the vCPUs are stopped          ┐
 //!  pre-switchover                       │
@@ -18,7 +18,7 @@
 //!  migrate-continue                     │ suspended
 //!  device ──────── state of the devices ┼───────────▶ all is loaded
 //!  completed ◀─────────── return-path ──┼──────────── completed
-//!                                       └             Incoming::resume: RESUME
+//!                                       └             IncomingGuest::resume: RESUME
 //!  the caller ends this QEMU when the guest runs at the target
 //! ```
 //!
@@ -39,7 +39,7 @@ mod key;
 mod options;
 mod outgoing;
 mod signals;
-mod suspension;
+mod suspend_times;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -47,12 +47,12 @@ mod wire;
 use std::time::Duration;
 
 pub use error::MigrationError;
-pub use incoming::{Arrival, Incoming};
+pub use incoming::{Arrival, IncomingGuest};
 pub use key::{MigrationKey, MigrationKeyError};
 pub use options::{MigrationLimits, MigrationMethod, MigrationOptions};
 pub use outgoing::{Departure, MigrationWatcher};
 pub use signals::{MigrationCancel, SourcePulse};
-pub use suspension::Suspension;
+pub use suspend_times::SuspendTimes;
 pub use wire::MigrationWire;
 
 /// A migration in which nothing moves for so long has lost its connection.

@@ -24,8 +24,8 @@ use vtax_guest::{
     kernel::Kernel,
     launch::{Boot, GuestEngine, Launch, NicKind, NicLaunch, QemuProgram},
     migration::{
-        Arrival, Departure, Incoming, MigrationCancel, MigrationError, MigrationKey, MigrationLimits, MigrationMethod,
-        MigrationOptions, MigrationWatcher, MigrationWire, SILENCE_MOST, SourcePulse,
+        Arrival, Departure, IncomingGuest, MigrationCancel, MigrationError, MigrationKey, MigrationLimits,
+        MigrationMethod, MigrationOptions, MigrationWatcher, MigrationWire, SILENCE_MOST, SourcePulse,
     },
     process::Qemu,
     qmp::{MigrationInfo, MigrationStatus, Monitor},
@@ -185,7 +185,7 @@ fn migrate(
     cancel: &MigrationCancel,
     watch: &mut Watch<'_>,
 ) -> Outcome {
-    let mut incoming = Incoming::listen(&mut target.0, far, options).expect("it listens");
+    let mut incoming = IncomingGuest::listen(&mut target.0, far, options).expect("it listens");
     let address: Option<SocketAddr> = incoming.address();
     let wire = match near {
         Some(socket) => MigrationWire::Connected(socket),
@@ -198,7 +198,7 @@ fn migrate(
         if left.is_err() && !matches!(left, Err(MigrationError::WireCut { .. })) {
             abandoned.cancel();
         }
-        let arrived = receiving.join().expect("no panic").and_then(Incoming::resume);
+        let arrived = receiving.join().expect("no panic").and_then(IncomingGuest::resume);
         (left, arrived)
     })
 }
@@ -333,7 +333,7 @@ fn a_cut_wire_ends_the_attempt_at_both_sides() {
     source.assert_alive();
 }
 
-/// What is held is found by both ways. Other load can only add to their difference, so the least of some attempts counts.
+/// A planted hold is found by both ways. Other load can only add to their difference, so the least of some attempts counts.
 #[test]
 fn the_suspend_time_is_found_by_two_ways() {
     const ATTEMPTS: u32 = 5;
@@ -373,7 +373,7 @@ fn a_guest_goes_on_before_its_memory_has_come() {
     let method = MigrationMethod { postcopy_after: Some(Duration::ZERO), ..MigrationMethod::default() };
     let options = MigrationOptions { method, ..slow() };
     if !has_userfaultfd() {
-        let error = Incoming::listen(&mut target.0, loopback().1, &options).expect_err("not for this user");
+        let error = IncomingGuest::listen(&mut target.0, loopback().1, &options).expect_err("not for this user");
         assert!(matches!(error, MigrationError::NoPostcopy { .. }) && error.is_undone(), "{error}");
         return;
     }
@@ -394,7 +394,7 @@ fn a_held_target_runs_only_when_it_is_told_to() {
     let mut source = bench.source();
     let mut target = bench.start(Launch { incoming: true, paused: true, ..bench.launch(1) });
     let options = MigrationOptions { held_target: true, ..encrypted() };
-    let mut incoming = Incoming::listen(&mut target.0, loopback().1, &options).expect("it listens");
+    let mut incoming = IncomingGuest::listen(&mut target.0, loopback().1, &options).expect("it listens");
     let wire = MigrationWire::Tcp(incoming.address().expect("a port"));
     let mut watch = Watch::default();
     let pulse = watch.pulse.clone();

@@ -1,4 +1,4 @@
-//! Differences between the launches of one guest on two hosts.
+//! LaunchComparison between the launches of one guest on two hosts.
 //!
 //! QEMU's own checks do not suffice. It refuses another size of RAM, another number of processors and other queues, but it
 //! accepts another CPU model, after which the guest crashes, and another hardware address or a missing CPU feature, with which
@@ -64,14 +64,14 @@ pub enum LaunchItem {
     NicSlots,
     #[strum(to_string = "NICs")]
     Nics,
-    /// Of the NIC with this number.
+    /// A property of the NIC with this number.
     #[strum(to_string = "NIC {0}: {1}")]
     Nic(usize, NicAspect),
     #[strum(to_string = "ports for disks")]
     DiskPorts,
     #[strum(to_string = "disks")]
     Disks,
-    /// Of the disk in this port.
+    /// A property of the disk in this port.
     #[strum(to_string = "disk {0}: {1}")]
     Disk(u32, DiskAspect),
 }
@@ -153,7 +153,7 @@ impl Launch {
             has_events: _,
             incoming: _,
         } = self;
-        let mut found = Differences::default();
+        let mut found = LaunchComparison::default();
         found.machine(self, other);
         found.boot(&self.boot, &other.boot);
         found.devices(self, other);
@@ -164,9 +164,9 @@ impl Launch {
 }
 
 #[derive(Default)]
-struct Differences(Vec<LaunchDifference>);
+struct LaunchComparison(Vec<LaunchDifference>);
 
-impl Differences {
+impl LaunchComparison {
     fn compare<T: PartialEq + fmt::Display>(&mut self, item: LaunchItem, here: T, there: T) {
         if here != there {
             self.0.push(LaunchDifference { item, here: here.to_string(), there: there.to_string() });

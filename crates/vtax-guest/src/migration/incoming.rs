@@ -18,7 +18,7 @@ use crate::{
 /// A QEMU that awaits a guest. It was started with [`Launch::incoming`](crate::launch::Launch::incoming). If anything here fails,
 /// it is of no use any more and has to be ended.
 #[derive(Debug)]
-pub struct Incoming<'a> {
+pub struct IncomingGuest<'a> {
     qemu: &'a mut Qemu,
     monitor: Monitor,
     address: Option<SocketAddr>,
@@ -36,17 +36,17 @@ pub struct Arrival {
     pub resumed_at: Option<HostTime>,
 }
 
-impl<'a> Incoming<'a> {
+impl<'a> IncomingGuest<'a> {
     /// Awaits a guest. It returns as soon as the source may connect.
     pub fn listen(
         qemu: &'a mut Qemu,
         wire: MigrationWire,
         options: &MigrationOptions,
-    ) -> Result<Incoming<'a>, MigrationError> {
+    ) -> Result<IncomingGuest<'a>, MigrationError> {
         let mut monitor = qemu.monitor(PATIENCE)?;
         let listening = listen(&mut monitor, qemu, wire, options).map_err(MigrationError::of_command);
         let (key, address) = listening.map_err(|error| error.explained(qemu))?;
-        Ok(Incoming { qemu, monitor, address, _key: key, silence_most: SILENCE_MOST, resumed: None })
+        Ok(IncomingGuest { qemu, monitor, address, _key: key, silence_most: SILENCE_MOST, resumed: None })
     }
 
     /// The address for the source, with the port that was selected. None for a connected socket.

@@ -8,7 +8,7 @@ use std::{
 use vtax_model::{foreign::ForeignText, topology::Name, units::ByteSize};
 
 use super::{
-    Arrival, LOOK, MigrationCancel, MigrationError, MigrationOptions, MigrationWire, SILENCE_MOST, Suspension,
+    Arrival, LOOK, MigrationCancel, MigrationError, MigrationOptions, MigrationWire, SILENCE_MOST, SuspendTimes,
     key::{KEY_ID, give_key},
 };
 use crate::{
@@ -74,9 +74,9 @@ impl Departure {
 
     /// The time for which the guest was suspended. If the hosts have different clocks, the arrival's time has to be
     /// [converted](HostTime::by_clock_behind) before.
-    pub fn suspension(&self, arrival: &Arrival) -> Suspension {
+    pub fn suspension(&self, arrival: &Arrival) -> SuspendTimes {
         let by_events = self.stopped_at.zip(arrival.resumed_at).and_then(|(stop, resume)| resume.since(stop));
-        Suspension { by_qemu: self.info.downtime(), by_events }
+        SuspendTimes { by_qemu: self.info.downtime(), by_events }
     }
 }
 

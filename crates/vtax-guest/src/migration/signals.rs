@@ -1,4 +1,4 @@
-//! What other threads say to a migration.
+//! Signals from other threads to a migration.
 
 use std::{
     sync::{

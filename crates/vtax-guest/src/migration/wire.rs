@@ -16,7 +16,7 @@ pub enum MigrationWire {
     /// A socket whose other end the other QEMU gets. It can lead anywhere, also through an ssh connection.
     Connected(OwnedFd),
     /// An address at which the target listens, in the namespace of its QEMU. With port 0 it selects a free port
-    /// ([`Incoming::address`](super::Incoming::address)).
+    /// ([`IncomingGuest::address`](super::IncomingGuest::address)).
     Tcp(SocketAddr),
 }
 

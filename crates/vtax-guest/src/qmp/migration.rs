@@ -24,7 +24,7 @@ const NO_LIMIT: u64 = 1 << 42;
 /// The pause between two questions for a dirty rate.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What QEMU does in a migration. Both ends must have the same, except for what concerns only the source.
+/// Features of a migration. Both ends must have the same, except for what concerns only the source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MigrationCapabilities {
     /// The target reports whether it has loaded the guest. Otherwise "completed" would only mean that all was sent.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The suspend time of a migration, from two independent clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Suspension {
+pub struct SuspendTimes {
     /// According to the source's QEMU, in whole milliseconds. It ends when the target has loaded the guest: the time until a
     /// target with stopped processors is resumed is not part of it.
     pub by_qemu: Option<Duration>,
@@ -13,7 +13,7 @@ pub struct Suspension {
     pub by_events: Option<Duration>,
 }
 
-impl Suspension {
+impl SuspendTimes {
     /// Returns the difference of the two, if both are known.
     pub fn disagreement(&self) -> Option<Duration> {
         Some(self.by_qemu?.abs_diff(self.by_events?))
