@@ -24,6 +24,7 @@ use super::{
         AGENT_PORT, AGENT_PORT_ID, AGENT_SOCKET, Boot, CONSOLE_LOG, CONSOLE_SOCKET, EVENTS_SOCKET, LENT_TAG, Launch,
         NicKind, NicLaunch, QMP_SOCKET, SEED, SEED_SERIAL, Version,
     },
+    machine::{CpuModel, MACHINE_ALIAS, MachineType},
     vdisk::DiskLaunch,
 };
 
@@ -135,6 +136,10 @@ fn identity(list: &mut Arguments, launch: &Launch) {
     if launch.paused {
         list.list.push("-S".to_owned());
     }
+    if launch.incoming {
+        // The monitor says from where, when capabilities and keys are set.
+        list.add("-incoming", "defer");
+    }
     if launch.qemu.sandbox {
         list.add("-sandbox", SANDBOX);
     }
@@ -159,8 +164,10 @@ fn machine(list: &mut Arguments, launch: &Launch, kvm: Option<RawFd>) {
         (Accelerator::Tcg, None) => ("tcg,thread=multi", TRANSLATED_CPU.to_owned()),
         (Accelerator::Tcg, Some(_)) => ("tcg,thread=multi", format!("{TRANSLATED_CPU},{}", server::VIRTUALIZATION)),
     };
+    let cpu = launch.cpu.as_ref().map_or(cpu, CpuModel::to_string);
+    let machine = launch.machine.as_ref().map_or(MACHINE_ALIAS, MachineType::as_str);
     // A core dump of QEMU would be as large as the guest's RAM.
-    list.add("-machine", format!("q35{ram},dump-guest-core=off{bare}{firmware}"));
+    list.add("-machine", format!("{machine}{ram},dump-guest-core=off{bare}{firmware}"));
     match kvm {
         Some(number) => {
             let set = list.file_set(&[number]);

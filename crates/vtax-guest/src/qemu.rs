@@ -14,11 +14,14 @@ use super::{
     arguments::SANDBOX,
     error::{GuestError, MissingForGuests},
     launch::{QemuProgram, Version},
+    machine::{MACHINE_ALIAS, MachineType},
 };
 
 const PROGRAM: &str = "qemu-system-x86_64";
 /// A kernel with filters of system calls has this file (seccomp(2)).
 const SECCOMP: &str = "/proc/sys/kernel/seccomp/actions_avail";
+/// Makes QEMU list its machines.
+const MACHINES: [&str; 2] = ["-machine", "help"];
 /// Names the program, in place of the one in `PATH`.
 const VARIABLE: &str = "VTAX_QEMU";
 /// QEMU answers in milliseconds; a cold disk and a busy machine are allowed for.
@@ -53,7 +56,14 @@ impl QemuProgram {
             let (path, least) = (path.to_owned(), Version::LEAST);
             return Err(MissingForGuests::OldQemu { path, version, least }.into());
         }
-        Ok(QemuProgram { path: path.to_owned(), version, sandbox })
+        // One that does not list its machines is used without a pinned one.
+        let q35 = ask(path, &MACHINES).ok().and_then(|help| MachineType::behind_alias(&help, MACHINE_ALIAS));
+        Ok(QemuProgram { path: path.to_owned(), version, sandbox, q35 })
+    }
+
+    /// The machines that it can emulate. A guest can migrate only to a QEMU that has the guest's machine.
+    pub fn machines(&self) -> Result<BTreeSet<MachineType>, GuestError> {
+        Ok(MachineType::listed(&ask(&self.path, &MACHINES)?))
     }
 
     /// The names of the devices that it can emulate.
@@ -121,6 +131,16 @@ mod tests {
         };
         assert!(!found("-sandbox"));
         assert_eq!(found("-other"), Path::new(SECCOMP).exists());
+    }
+
+    #[test]
+    fn the_machine_behind_the_alias_is_recorded() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script =
+            "case $1 in -machine) echo are:; echo \"q35  PC (alias of pc-q35-10.0)\";; *) echo version 10.0.2;; esac";
+        let qemu = QemuProgram::at(&stand_in(folder.path(), script)).expect("it works");
+        assert_eq!(qemu.q35.as_ref().map(ToString::to_string).as_deref(), Some("pc-q35-10.0"));
+        assert_eq!(qemu.machines().expect("it works").len(), 1);
     }
 
     #[test]
