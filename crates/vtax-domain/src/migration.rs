@@ -1,4 +1,4 @@
-//! Whether a domain can move to another host.
+//! Eligibility of a domain for migration to another host.
 //!
 //! The source describes the domain in a [`MigrationOffer`] and finds what keeps it there. The target compares the offer
 //! with its own resources and answers with a [`MigrationVerdict`]. Both only look, so nothing is locked or changed; the
@@ -29,6 +29,6 @@ pub use self::{
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MigrationVerdict {
-    /// What prevents the migration. None: it would succeed.
+    /// Reasons against the migration. Without any, it would succeed.
     pub obstacles: Vec<Obstacle>,
 }

@@ -50,7 +50,7 @@ pub struct OfferedDisk {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfferedGuest {
-    /// How it was started. The target compares it and opens nothing that it names.
+    /// Options that it was started with. The target compares them and opens nothing that they name.
     pub launch: Box<Launch>,
     /// CPU features that an active domain sees.
     pub features: BTreeSet<ForeignText>,

@@ -3,7 +3,7 @@ use vtax_model::{domain::VolumeName, foreign::ForeignText, topology::Name, units
 
 use super::{MigrationNames, ObstacleText};
 
-/// What keeps the target from using the blocks of a disk, or the file that the domain boots.
+/// Reason why the target cannot use a disk's storage, or the file that the domain boots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DiskObstacle {

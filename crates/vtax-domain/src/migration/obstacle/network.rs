@@ -3,7 +3,7 @@ use vtax_model::{foreign::ForeignText, guest::Mac, topology::Name, units::Mtu, v
 
 use super::{MigrationNames, ObstacleText, listed};
 
-/// What the domain's virtual NICs lack at the target.
+/// Requirement of the domain's virtual NICs that the target does not meet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum NetworkObstacle {

@@ -3,7 +3,7 @@ use vtax_model::{foreign::ForeignText, topology::Name};
 
 use super::{MigrationNames, ObstacleText, listed};
 
-/// What keeps a domain on its host.
+/// Reason why a domain cannot leave its host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum SourceObstacle {
