@@ -5,6 +5,7 @@ mod network;
 
 use vtax_model::{
     domain::{Configuration, Constraints, CpuDemand, DomainState, PRIMARY},
+    foreign::ForeignText,
     topology::Name,
 };
 
@@ -113,7 +114,7 @@ fn refused(error: BindError, constraints: &Constraints) -> Result<Obstacle, Bind
 }
 
 /// Errors have the other owners after a colon.
-fn plain(who: &str) -> vtax_model::foreign::ForeignText {
+fn plain(who: &str) -> ForeignText {
     who.trim_start_matches(": ").into()
 }
 

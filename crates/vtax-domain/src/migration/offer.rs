@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use vtax_guest::launch::Launch;
 use vtax_model::{
-    domain::{Configuration, Constraints, DomainError, DomainState, PRIMARY, Switch},
+    domain::{Configuration, Constraints, DiskService, DomainError, DomainState, PRIMARY, Switch},
     foreign::ForeignText,
     masters::MOST_MASTERS,
     topology::Name,
@@ -72,7 +72,7 @@ impl MigrationOffer {
     }
 
     /// Returns the constraints of the domain.
-    pub fn constraints(&self) -> Result<&Constraints, DomainError> {
+    pub fn constraints(&self) -> Result<&Constraints, DiskService, DomainError> {
         self.configuration.domain(&self.domain)
     }
 
@@ -129,10 +129,8 @@ fn reduced(domain: &Name, all: &Configuration, now: Constraints) -> Configuratio
     for (name, volume) in now.disks.iter().flat_map(|disk| all.paths(&disk.volume).unwrap_or_default()) {
         let Ok(service) = all.disk_service(&name.service) else { continue };
         let exports = own.disk_services.entry(name.service);
-        let exports = exports.or_insert_with(|| vtax_model::domain::DiskService {
-            domain: service.domain.clone(),
-            volumes: Default::default(),
-        });
+        let exports =
+            exports.or_insert_with(|| DiskService { domain: service.domain.clone(), volumes: Default::default() });
         exports.volumes.insert(name.volume, volume.clone());
     }
     own.domains.insert(domain.clone(), Constraints { masters: Vec::new(), ..now });

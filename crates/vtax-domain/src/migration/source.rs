@@ -1,8 +1,11 @@
 //! The source's side: the offer, and what keeps the domain here.
 
-use vtax_guest::qmp::PATIENCE;
+use std::collections::BTreeSet;
+
+use vtax_guest::{process::Qemu, qmp::PATIENCE};
 use vtax_model::{
     domain::{Configuration, Constraints, DomainError, DomainState, PRIMARY, Variable, Volume, VolumeFormat},
+    foreign::ForeignText,
     topology::Name,
 };
 
@@ -77,36 +80,37 @@ pub(super) fn boot_file(constraints: &Constraints) -> Option<(Name, Volume)> {
     Some((name.parse().expect("a name"), Volume::new(path.clone(), VolumeFormat::Raw)))
 }
 
-/// Adds its QEMU to the offer, and what QEMU says against a migration.
+/// Adds its QEMU to the offer, and QEMU's reasons against a migration.
 fn describe_guest(bound: &BoundDomain, offer: &mut MigrationOffer, obstacles: &mut Vec<SourceObstacle>) {
     if bound.is_abandoned || bound.state() == DomainState::Binding {
         obstacles.push(SourceObstacle::Interrupted);
     }
     let Some(guest) = &bound.guest else { return };
-    let (launch, mut features) = (Box::new(guest.launch.clone()), Default::default());
+    let mut guest = OfferedGuest { launch: Box::new(guest.launch.clone()), features: BTreeSet::new() };
     if bound.state() == DomainState::Active {
         match bound.qemu() {
             None => obstacles.push(SourceObstacle::Rebooting),
-            Some(mut qemu) => {
-                let answers = qemu
-                    .monitor(PATIENCE)
-                    .and_then(|mut monitor| Ok((monitor.cpu_features(launch.accel)?, monitor.migration_blockers()?)));
-                match answers {
-                    Ok((found, blockers)) => {
-                        features = found;
-                        obstacles.extend(blockers.into_iter().map(of_qemu));
-                    }
-                    Err(error) => obstacles.push(SourceObstacle::Hung { why: error.to_string().into() }),
-                }
-            }
+            Some(qemu) => obstacles.extend(ask(qemu, &mut guest)),
         }
     }
-    offer.guest = Some(OfferedGuest { launch, features });
+    offer.guest = Some(guest);
+}
+
+/// Asks QEMU for the features that the guest sees, and for its reasons against a migration.
+fn ask(mut qemu: Qemu, guest: &mut OfferedGuest) -> Vec<SourceObstacle> {
+    let answers = qemu.monitor(PATIENCE).and_then(|mut monitor| {
+        guest.features = monitor.cpu_features(guest.launch.accel)?;
+        monitor.migration_blockers()
+    });
+    match answers {
+        Ok(blockers) => blockers.into_iter().map(of_qemu).collect(),
+        Err(error) => vec![SourceObstacle::Hung { why: error.to_string().into() }],
+    }
 }
 
 /// QEMU names the directory: "Migration is disabled when VirtFS export path '…' is mounted in the guest using
 /// mount_tag '…'".
-pub(super) fn of_qemu(why: vtax_model::foreign::ForeignText) -> SourceObstacle {
+pub(super) fn of_qemu(why: ForeignText) -> SourceObstacle {
     match why.raw().contains("VirtFS") {
         true => SourceObstacle::CarriedPrograms,
         false => SourceObstacle::Qemu { why },

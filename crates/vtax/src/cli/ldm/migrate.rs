@@ -27,13 +27,16 @@ pub(super) struct MigrationSource {
 /// Compares a domain with a host to which it would move, and prints all that prevents it.
 pub(super) fn migrate(source: MigrationSource, args: &MigrateArgs, places: &Locations) -> Result<Exit, Stop> {
     let (printed, target) = (Printed::default(), source.target(&args.target)?);
-    let asked = source.with(places, &printed, |host| host.offer(&args.domain.domain));
-    let (offer, mut obstacles) = asked?;
-    let answered = target.with(places, &printed, |host| host.check(offer, &args.domain.new_name));
-    obstacles.extend(answered?.obstacles);
     let names = MigrationNames { domain: args.domain.domain.clone(), target: args.target.to_string() };
-    let report = report(&names, &ObstacleText::of_all(&obstacles, &names));
-    printed.and(print(&report).map(|()| if obstacles.is_empty() { Exit::Done } else { Exit::NotReached }))
+    let (offer, mut obstacles) = source.with(places, &printed, |host| host.offer(&names.domain))?;
+    let answered = target.with(places, &printed, |host| host.check(offer, &args.domain.new_name));
+    // A target that cannot be reached doesn't hide what is known already.
+    let failed = answered.map(|verdict| obstacles.extend(verdict.obstacles)).err();
+    if failed.is_none() || !obstacles.is_empty() {
+        print(&report(&names, &ObstacleText::of_all(&obstacles, &names)))?;
+    }
+    let exit = if obstacles.is_empty() { Exit::Done } else { Exit::NotReached };
+    printed.and(failed.map_or(Ok(exit), Err))
 }
 
 impl MigrationSource {
