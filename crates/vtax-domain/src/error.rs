@@ -215,6 +215,9 @@ pub enum BindError {
     #[error("{object}: {error}")]
     #[diagnostic(code("kernel"))]
     Lend { object: String, error: Box<ExecuteError<StepError>> },
+    #[error("the description of {domain} by its host is invalid: {why}")]
+    #[diagnostic(code("bad-offer"))]
+    BadOffer { domain: Name, why: &'static str },
     #[error("{domain}: its supervisor {why}")]
     #[diagnostic(code("no-supervisor"))]
     Supervisor { domain: Name, why: String },
@@ -278,6 +281,7 @@ impl BindError {
                 | Disk { .. }
                 | NoFunctionLink { .. }
                 | PhysicalDown { .. }
+                | BadOffer { .. }
         )
     }
 }

@@ -257,7 +257,11 @@ fn nic_on(tap: &str, mac: Mac, number: u32, mtu: Mtu, backend: Backend) -> NicLa
     }
 }
 
-fn memory(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -> Result<ByteSize, BindError> {
+pub(crate) fn memory(
+    domain: &Name,
+    constraints: &Constraints,
+    request: &BindRequest<'_>,
+) -> Result<ByteSize, BindError> {
     let wanted = constraints.memory.ok_or_else(|| BindError::NoMemory { domain: domain.clone() })?;
     let own = request.own.map_or(0, |own| own.memory.0);
     let available = ByteSize((request.capacity.available.0 + own).saturating_sub(MEMORY_OF_PRIMARY.0));
@@ -270,7 +274,11 @@ fn memory(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -
 }
 
 /// Returns the CPUs of whole free cores.
-fn cpus(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -> Result<BTreeSet<u32>, BindError> {
+pub(crate) fn cpus(
+    domain: &Name,
+    constraints: &Constraints,
+    request: &BindRequest<'_>,
+) -> Result<BTreeSet<u32>, BindError> {
     let taken: BTreeSet<u32> = request.others.iter().flat_map(|other| &other.cpus).copied().collect();
     let free: Vec<&Vec<u32>> =
         request.capacity.cores.iter().filter(|core| core.iter().all(|cpu| !taken.contains(cpu))).collect();
@@ -330,7 +338,7 @@ fn after_colon(text: &str) -> String {
 }
 
 /// Returns the port of the domain's group: the one specified, the one that the group has, or the first free one.
-fn console(request: &BindRequest<'_>, constraints: &Constraints) -> Result<Option<BoundConsole>, BindError> {
+pub(crate) fn console(request: &BindRequest<'_>, constraints: &Constraints) -> Result<Option<BoundConsole>, BindError> {
     let BindRequest { domain, configuration, others, is_free, .. } = *request;
     let VirtualConsole { service, group, port } = &constraints.console;
     let only = configuration.consoles.iter().next().filter(|_| configuration.consoles.len() == 1);

@@ -22,6 +22,7 @@ use vtax_sys::{SysError, directory, lock, record};
 
 use crate::draft::{self, FileDraft};
 
+pub(crate) use self::reconfiguration::boot;
 pub use self::{
     config_name::{BadConfigName, ConfigName},
     error::{DomainStoreError, EditError},

@@ -10,6 +10,7 @@
 pub mod accel;
 pub mod arguments;
 mod cpio;
+mod cpu_features;
 pub mod disk;
 mod disk_lock;
 pub mod disk_threads;

@@ -246,7 +246,7 @@ impl Monitor {
         self.stream.try_clone().map(HangUp)
     }
 
-    fn query<T: DeserializeOwned>(&mut self, command: &str) -> Result<T, GuestError> {
+    pub(crate) fn query<T: DeserializeOwned>(&mut self, command: &str) -> Result<T, GuestError> {
         self.ask(command, json!({}), Instant::now() + PATIENCE)
     }
 
@@ -254,7 +254,12 @@ impl Monitor {
         self.ask::<Value>(command, arguments, Instant::now() + PATIENCE).map(|_| ())
     }
 
-    fn ask<T: DeserializeOwned>(&mut self, command: &str, arguments: Value, by: Instant) -> Result<T, GuestError> {
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &mut self,
+        command: &str,
+        arguments: Value,
+        by: Instant,
+    ) -> Result<T, GuestError> {
         let request = self.request(command, &arguments);
         self.send(command, request.as_bytes(), by)?;
         self.answer(command, by)
