@@ -150,13 +150,11 @@ fn memory(capacity: &HostCapacity, map: &MemoryMap, bound: &[Bindings]) -> Vec<M
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::time::Duration;
-
+mod tests {
     use proptest::prelude::*;
-    use vtax_model::domain::Constraints;
 
     use super::*;
+    use crate::test_domains::{bindings, capacity, mib};
 
     const IOMEM: &str = "\
 00000000-00000fff : Reserved
@@ -165,35 +163,6 @@ pub(crate) mod tests {
   01400000-014fffff : Kernel data
 c0001000-eebfffff : PCI Bus 0000:00
 ";
-
-    fn mib(count: u64) -> ByteSize {
-        ByteSize(count << 20)
-    }
-
-    fn capacity() -> HostCapacity {
-        HostCapacity {
-            cores: vec![vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]],
-            memory: mib(1000),
-            available: mib(700),
-            uptime: Duration::ZERO,
-        }
-    }
-
-    pub(crate) fn bindings(domain: &str, cpus: &[u32], memory: ByteSize) -> Bindings {
-        Bindings {
-            domain: domain.parse().expect("a name"),
-            id: 2,
-            constraints: Constraints::default(),
-            vcpus: cpus.len() as u32,
-            cpus: cpus.iter().copied().collect(),
-            memory,
-            nics: Vec::new(),
-            served: Vec::new(),
-            disks: Vec::new(),
-            devices: Vec::new(),
-            console: None,
-        }
-    }
 
     #[test]
     fn each_core_and_each_piece_of_memory_has_one_owner() {
