@@ -169,3 +169,22 @@ fn queues(stack: &mut NetStack, nic: &NicLaunch) -> Result<Vec<OwnedFd>, StepErr
     };
     opened.map_err(stack.wrong(link))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn an_argument_comes_out_of_a_shell_as_it_was() {
+        let plain = "-netdev=tap,id=n0/x_y.z:1@2+3%4";
+        assert_eq!(quoted(plain), plain, "nothing is quoted that need not be");
+        for argument in ["", " ", "a b", "it's", "''", "$HOME", "`id`", "a\\b", "\"", "*", "~", "a\nb", "#x", "ü", "!"]
+        {
+            let script = format!("printf %s {}", quoted(argument));
+            let output = Command::new("sh").args(["-c", &script]).output().expect("a shell");
+            assert_eq!(String::from_utf8(output.stdout).expect("text"), argument, "{script}");
+        }
+    }
+}

@@ -306,7 +306,7 @@ fn the_number_of_a_vnet_is_its_slot_whatever_was_removed_before_it() {
     assert_eq!(number(&all), before);
 }
 
-/// What was plugged in while it ran is not part of the next start, and comes back by its constraints.
+/// Parts that were plugged in while it ran come back by its constraints.
 #[test]
 fn a_domain_is_started_only_with_the_parts_that_it_was_bound_with() {
     let mut all = configuration();
