@@ -198,29 +198,6 @@ fn what_was_plugged_into_a_guest_that_has_exited_is_gone() {
     assert_eq!(undone(&device, &mut site), Undone::AlreadyGone);
 }
 
-/// A journal may name any directory.
-#[test]
-fn undoing_a_guest_of_a_lab_removes_its_files_and_nothing_outside_the_lab() {
-    let other = tempfile::tempdir().expect("a directory");
-    let (folder, mut site) = lab();
-    let start = |directory: &Path| {
-        fs::create_dir_all(directory).expect("ours");
-        fs::write(directory.join("console.log"), "text").expect("ours");
-        let step = json!({ "host": "sut", "launch": launch(directory), "cpus": [] });
-        serde_json::from_value::<StartGuest>(step).expect("a step")
-    };
-    let (one, two) = (folder.path().join("guests/mars"), folder.path().join("guests/venus"));
-    let (mars, venus) = (start(&one), start(&two));
-    let outside = other.path().join("mars");
-    assert_eq!(undone(&start(&outside), &mut site), Undone::AlreadyGone);
-    assert!(outside.join("console.log").exists(), "it is not below the lab's directory");
-    assert_eq!(undone(&mars, &mut site), Undone::AlreadyGone);
-    assert!(!one.exists() && two.join("console.log").exists(), "each guest has its own files");
-    assert_eq!(undone(&venus, &mut site), Undone::AlreadyGone);
-    assert!(!folder.path().join("guests").exists() && folder.path().exists(), "the directory of all guests is empty");
-    assert_eq!(undone(&mars, &mut site), Undone::AlreadyGone, "again");
-}
-
 fn claimed(folder: &Path) -> (DeviceClaims, DeviceClaim) {
     let mut claim: DeviceClaim = serde_json::from_value(claim()).expect("a claim");
     // No machine has a device there.
