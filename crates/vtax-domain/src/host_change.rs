@@ -274,7 +274,7 @@ mod tests {
             let (kind, settings) = (DeviceKind::Vf, FunctionSettings::default());
             DomainDevice { name: name.to_owned(), kind, settings }
         };
-        all.domains.get_mut(&name("mars")).expect("it is there").io = vec![device("vf0")];
+        all.domains.get_mut(&name("mars")).expect("it is there").io = vec![device("vf0"), device("vf1")];
         host.store(&all);
         DomainRecord::new(&mars(&all)).started(&all).write(&host.domains());
         let add = |all: &mut Configuration| {
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(host.heard(), [kept]);
         let stored = host.stored();
         let mars = stored.domain(&name("mars")).expect("it is there");
-        assert_eq!((mars.vnets.len(), mars.io.len()), (2, 0));
+        assert_eq!((mars.vnets.len(), mars.io.len()), (2, 1));
     }
 
     #[test]
