@@ -259,7 +259,11 @@ impl BindError {
                 | LabDevices { .. }
                 | Assignable(_)
                 | Function(_)
-                | Store(DomainStoreError::NoSaved { .. } | DomainStoreError::SavedExists { .. })
+                | Store(
+                    DomainStoreError::NoSaved { .. }
+                        | DomainStoreError::SavedExists { .. }
+                        | DomainStoreError::FactoryDefault
+                )
                 | NoMemory { .. }
                 | NoCpus { .. }
                 | Memory { .. }

@@ -51,6 +51,8 @@ mod supervisor_process;
 mod switch;
 mod switch_port;
 mod switches;
+#[cfg(test)]
+mod test_domains;
 mod utilization;
 
 pub use backend::{BackendError, BackendId, BackendPart, check_backend, find_format};

@@ -9,6 +9,8 @@ mod disks;
 mod edit;
 mod lifecycle;
 mod reconfiguration;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use serde::{Deserialize, Serialize};

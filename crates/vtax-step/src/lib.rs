@@ -19,6 +19,8 @@ mod place;
 mod site;
 mod stack;
 mod switch;
+#[cfg(test)]
+mod tests;
 
 pub use device::{
     AssignDevice, AssignFunction, ConfigureVf, CreateVfs, DeviceClaim, DeviceClaims, LendVf, LentVf, PlugDevice,
