@@ -2,17 +2,21 @@
 
 use std::{
     collections::BTreeSet,
-    env,
+    env, fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
 
 use vtax_sys::deadline::{OutputError, output_within};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
+    accel,
     arguments::SANDBOX,
     error::{GuestError, MissingForGuests},
+    image,
     launch::{QemuProgram, Version},
     machine::{MACHINE_ALIAS, MachineType},
 };
@@ -26,6 +30,8 @@ const MACHINES: [&str; 2] = ["-machine", "help"];
 const VARIABLE: &str = "VTAX_QEMU";
 /// QEMU answers in milliseconds; a cold disk and a busy machine are allowed for.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Kept answers: three to each of a few programs.
+const KEPT: usize = 16;
 
 impl QemuProgram {
     /// The one that `VTAX_QEMU` names, or else the first in `PATH`.
@@ -78,8 +84,39 @@ fn device_names(help: &str) -> BTreeSet<String> {
     help.lines().filter_map(name).collect()
 }
 
-/// Returns the program's output, within [`PATIENCE`].
+/// Returns the program's output. In an emulated server a start of QEMU takes a second, so there the answers of a program
+/// are kept for as long as the program stays the same.
 fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
+    match accel::is_emulated_server() {
+        true => kept(&image::cache()?.join("qemu"), path, arguments),
+        false => asked(path, arguments),
+    }
+}
+
+/// Device, inode, size and times of change of a program.
+fn identity(path: &Path) -> io::Result<[i128; 5]> {
+    let file = fs::metadata(path)?;
+    let changed = i128::from(file.ctime()) * 1_000_000_000 + i128::from(file.ctime_nsec());
+    let modified = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());
+    Ok([file.dev().into(), file.ino().into(), file.len().into(), changed, modified])
+}
+
+/// The kept answer of this very program, or else a new one.
+fn kept(folder: &Path, program: &Path, arguments: &[&str]) -> Result<String, GuestError> {
+    let Ok(identity) = identity(program) else { return asked(program, arguments) };
+    let question = format!("{identity:?} {arguments:?}");
+    let name = format!("{:032x}.txt", xxh3_128(question.as_bytes()));
+    if let Some(answer) = image::recall(&folder.join(&name)).and_then(|path| fs::read_to_string(path).ok()) {
+        return Ok(answer);
+    }
+    let answer = asked(program, arguments)?;
+    // If it can't be kept, the next vtax asks again.
+    let _ = image::store(folder, &name, answer.as_bytes(), KEPT);
+    Ok(answer)
+}
+
+/// Returns the program's output, within [`PATIENCE`].
+fn asked(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
     let fail = |why| broken(path, why);
     let mut command = Command::new(path);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -114,6 +151,25 @@ mod tests {
         writer.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\""]).arg(&path).arg(script);
         assert!(writer.status().expect("a shell").success());
         path
+    }
+
+    #[test]
+    fn an_answer_is_kept_for_this_program_and_this_question() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let answers = folder.path().join("answers");
+        let path = stand_in(folder.path(), "echo $* >>$0.asked; echo first");
+        let asked = || fs::read_to_string(path.with_extension("asked")).unwrap_or_default();
+        for _ in 0..2 {
+            assert_eq!(kept(&answers, &path, &["-device", "help"]).expect("an answer"), "first\n");
+        }
+        assert_eq!(asked(), "-device help\n");
+        kept(&answers, &path, &["--version"]).expect("an answer");
+        assert_eq!(asked(), "-device help\n--version\n");
+        fs::remove_file(&path).expect("ours");
+        stand_in(folder.path(), "exit 3");
+        assert!(kept(&answers, &path, &["--version"]).is_err(), "another program");
+        stand_in(folder.path(), "echo another");
+        assert_eq!(kept(&answers, &path, &["--version"]).expect("an error isn't kept"), "another\n");
     }
 
     #[test]
