@@ -1,5 +1,6 @@
 //! The network stack of a namespace: its links by name, through an open connection.
 
+mod announce;
 mod guard;
 
 use std::{
@@ -17,6 +18,8 @@ use vtax_sys::{
     netns::NetNs,
     nic,
 };
+
+pub use announce::Announcement;
 
 use crate::{error::StepError, part::StepReceipt};
 
