@@ -1,6 +1,7 @@
 //! Outages that are planted, and found from outside: by the silence of a responder, and by its clock.
 
 use std::{
+    fs,
     net::{IpAddr, Ipv4Addr},
     process::Command,
     thread,
@@ -9,14 +10,18 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use vtax_model::{
-    measurement::{EndReport, Silence},
+    measurement::{EchoWatch, EndReport, Silence},
     options::{ArrivalProcess, Arrivals, RequestRate, TestOptions},
     station::{EndSetup, Station},
     suspension::{ClockExchange, suspension},
     units::{ByteSize, Span},
     workload::{TestSpec, Transport, Warmup, Workload},
 };
-use vtax_sys::clock::now_ns;
+use vtax_sys::{
+    clock::now_ns,
+    netlink::{LinkChange, Rtnl},
+    netns::NetNs,
+};
 use vtax_wire::{
     link::AgentLink,
     measure::{SampleOrder, measure},
@@ -114,7 +119,7 @@ fn the_clock_of_a_stopped_process_goes_on() {
     assert!(Duration::from_nanos(found.uncertainty_ns) < Duration::from_millis(50), "{found:?}");
 }
 
-/// What was found before the end of a sample is kept. So a sample may be longer than anybody can foresee.
+/// Silences found before the end of a sample are kept. So a sample may be longer than anybody can foresee.
 #[test]
 fn a_cancelled_sample_reports_its_silences() {
     let (initiator, responder) = (agent("peer"), agent("stopped"));
@@ -131,4 +136,58 @@ fn a_cancelled_sample_reports_its_silences() {
     });
     let seen = failed.partial[0].initiator.as_ref().expect("it had begun");
     assert!(seen.silences[0].length() >= OUTAGE, "{:?}", seen.silences);
+}
+
+/// The kernel answers echo requests for a loopback interface, until that is down.
+#[test]
+fn a_watched_address_that_is_unreachable_is_silent_for_as_long() {
+    let namespace = NetNs::scratch().expect("this test needs root");
+    let lo = "lo".parse().expect("a name");
+    let mut rtnl = Rtnl::open_in(&namespace).expect("a connection");
+    let mut set = |up| {
+        let asked = now_ns();
+        rtnl.set_link(&lo, &LinkChange { up: Some(up), ..LinkChange::default() }).expect("it is changed");
+        [asked, now_ns()]
+    };
+    set(true);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vtax-agent"));
+    command.arg("--stdio");
+    namespace.run(|| fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0")).expect("it runs").expect("its setting");
+    namespace.place(&mut command).expect("it starts there");
+    let watcher = AgentLink::spawn("peer", command, SOON).expect("an agent");
+    let station = Station::Ip(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let (every, most) = (Span::from_millis(1), Span::from_millis(600_000));
+    let watch = EchoWatch { station, target: IpAddr::V4(Ipv4Addr::LOCALHOST), every, most };
+    let attempts = std::iter::repeat_with(|| {
+        let watching = watcher.watch(&watch).expect("it begins");
+        thread::sleep(Duration::from_millis(300));
+        let [asked, down] = set(false);
+        thread::sleep(OUTAGE);
+        let [back, up] = set(true);
+        // Lost requests are known after 2 s.
+        thread::sleep(Duration::from_millis(2_200));
+        let report = watching.stop(SOON).expect("a report");
+        let silence = report.silences[0];
+        let (least, most) = (Duration::from_nanos(back - down), Duration::from_nanos(up - asked) + MOST_EXCESS);
+        println!("outage {least:?}, {silence:?}, {} lost, {} answered", report.lost, report.transactions);
+        assert!(silence.length() >= least && !silence.unended);
+        assert!(
+            report.transactions > 1_000 && report.rtt.as_ref().is_some_and(|rtt| rtt.count() == report.transactions)
+        );
+        silence.length() <= most && silence.lost == report.lost && silence.lost.abs_diff(500) <= 5
+    });
+    assert!(attempts.take(ATTEMPTS).any(|found| found));
+}
+
+#[test]
+fn a_watch_that_cannot_begin_says_why() {
+    let watcher = agent("peer");
+    let station = Station::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let (every, most) = (Span::from_millis(1), Span::from_millis(1_000));
+    let watch = EchoWatch { station, target: "::1".parse().expect("an address"), every, most };
+    let refused = watcher.watch(&watch).expect("sent").stop(SOON).expect_err("two families").to_string();
+    assert!(refused.contains("one is IPv4, the other IPv6"), "{refused}");
+    let often = EchoWatch { every: Span(Duration::from_micros(9)), target: IpAddr::V4(Ipv4Addr::LOCALHOST), ..watch };
+    let refused = watcher.watch(&often).expect("sent").stop(SOON).expect_err("too often").to_string();
+    assert!(refused.contains("too short"), "{refused}");
 }

@@ -75,9 +75,9 @@ impl Network {
         let [own, other] = [0, 1].map(|host| self.hosts[host].1.clone());
         let responder = self.hosts[1].0.run(|| Responder::bind(spec, &other, token)).unwrap().unwrap();
         let target = responder.target();
-        let initiator = self.hosts[0].0.run(|| Initiator::connect(spec, &own, &target, token, &cancel));
         thread::scope(|scope| {
             let served = scope.spawn(|| responder.serve(&cancel));
+            let initiator = self.hosts[0].0.run(|| Initiator::connect(spec, &own, &target, token, &cancel));
             let initiator = initiator.unwrap().unwrap();
             let asked = scope.spawn(|| initiator.run(Schedule::default(), None, &cancel));
             let times = meanwhile(self);
@@ -140,7 +140,7 @@ fn a_long_outage_is_endured() {
         let neighbours = "/proc/sys/net/ipv4/neigh/nic/";
         let short = [("base_reachable_time_ms", "50"), ("delay_first_probe_time", "0"), ("retrans_time_ms", "100")];
         let write = || short.map(|(key, value)| std::fs::write(format!("{neighbours}{key}"), value).unwrap());
-        network.hosts.each_ref().map(|(namespace, _)| namespace.run(write).unwrap());
+        network.hosts.each_ref().map(|(namespace, _)| namespace.run(write).unwrap()).concat();
         network.interrupt(outage)
     });
     let [_, apart, back, _] = times;

@@ -10,6 +10,7 @@ mod error;
 mod guest;
 mod process;
 mod tuning;
+mod watching;
 mod wire;
 
 use std::{
@@ -30,6 +31,7 @@ pub use guest::Running;
 pub(crate) use process::ChildProcess;
 use vtax_model::{endpoint::DeviceName, run::Hop, suspension::ClockExchange};
 use vtax_tune::TuningOrder;
+pub use watching::Watching;
 use wire::ControlStream;
 pub(crate) use wire::{Incoming, Past};
 
@@ -286,6 +288,7 @@ fn verb(request: &Request) -> &'static str {
         Request::Finish { .. } => "serve the test",
         Request::Connect { .. } => "connect",
         Request::Start { .. } => "run the test",
+        Request::Watch { .. } => "watch an address",
         Request::Cancel { .. } | Request::CancelAll => "cancel",
         Request::Ping => "ping",
         Request::Clock => "clock",

@@ -11,6 +11,7 @@ use crate::{
     drive::{Habit, Io, Message, Poller, WaitUntil, stamped::StampedFlow},
     error::{EngineError, Result},
     flow::Flow,
+    watch::is_outage,
 };
 
 /// A flow on an engine.
@@ -113,9 +114,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
     /// the peer's address.
     #[cold]
     pub(crate) fn endures(&self, errno: Errno) -> bool {
-        let is_outage =
-            matches!(errno, Errno::NETDOWN | Errno::NETUNREACH | Errno::HOSTDOWN | Errno::HOSTUNREACH | Errno::NOBUFS);
-        is_outage && self.is_datagram() && self.flow.session.spec.options.outage.is_some()
+        is_outage(errno) && self.is_datagram() && self.flow.session.spec.options.outage.is_some()
     }
 
     #[cold]

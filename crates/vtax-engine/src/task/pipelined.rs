@@ -218,7 +218,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         self.catch_up(self.closes).await?;
         self.drain().await?;
         if let Some(silences) = &mut self.silences {
-            silences.end();
+            silences.end(None);
         }
         self.report_silences();
         self.requests.line.desk.ends(self.closes);
@@ -288,6 +288,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
     }
 
     async fn send(&mut self, due: u64, now: u64) -> Result<()> {
+        self.note_lateness(now);
         if self.pending.is_empty() {
             self.heard = now;
             self.first = self.requests.sequence + 1;
@@ -375,6 +376,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         let Pending { due, sent, .. } = self.pending[place];
         self.pending[place].answered = true;
         let number = self.first + place as u64;
+        self.note_lateness(now);
         if self.silences.as_mut().is_some_and(|silences| silences.answered(number, due, now)) {
             self.report_silences();
         }
@@ -393,6 +395,15 @@ impl<'a, I: Io> Pipeline<'a, I> {
                 self.requests.line.desk.sent_and_answered(now - sent);
                 self.requests.line.desk.transaction(now - due, now)
             }
+        }
+    }
+
+    /// Records by how much this end itself is behind: that much of a silence may be its own.
+    fn note_lateness(&mut self, now: u64) {
+        if let (Some(silences), Load::Open(schedule)) = (&mut self.silences, &self.load)
+            && schedule.due() < self.ends
+        {
+            silences.behind(now.saturating_sub(schedule.due()));
         }
     }
 

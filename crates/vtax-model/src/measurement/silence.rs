@@ -9,9 +9,11 @@
 //! was answered before, and before the first answer after. This also counts a request that was on its way when the outage
 //! began.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
+
+use crate::{station::Station, units::Span};
 
 /// Number of silences that a report has.
 pub const SILENCES_KEPT: usize = 8;
@@ -31,6 +33,9 @@ pub struct Silence {
     /// Requests that were under way during the silence and were never answered.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub lost: u64,
+    /// The most by which the initiator was behind its own schedule: that much of the silence may be its own.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub late_ns: u64,
     /// True if no answer came after it: the silence was at least this long.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub unended: bool,
@@ -41,6 +46,24 @@ impl Silence {
         Duration::from_nanos(self.to_ns.saturating_sub(self.from_ns))
     }
 }
+
+/// An address to watch by ICMP echo requests at equal intervals. The kernel of its machine answers them, so nothing need
+/// run there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EchoWatch {
+    /// Local address.
+    pub station: Station,
+    /// The address to watch.
+    pub target: IpAddr,
+    /// Time between two requests, at least [`ECHO_LEAST`].
+    pub every: Span,
+    /// When the watch ends, if nobody ends it before.
+    pub most: Span,
+}
+
+/// The shortest time between two requests of an [`EchoWatch`].
+pub const ECHO_LEAST: Span = Span(Duration::from_micros(100));
 
 /// Finds the longest silences while requests are answered, in constant memory.
 ///
@@ -54,6 +77,8 @@ pub struct SilenceLog {
     due: u64,
     /// When the last answer came.
     heard: u64,
+    /// The most by which the initiator has been behind its schedule since then.
+    late: u64,
     /// Requests after the highest answered one that are lost already, and when the last of them was sent.
     lost: u64,
     lost_sent: u64,
@@ -62,7 +87,13 @@ pub struct SilenceLog {
 impl SilenceLog {
     /// Begins at `now`, when the request with this number had been answered.
     pub fn begin(now: u64, number: u64) -> SilenceLog {
-        SilenceLog { longest: Vec::new(), highest: number, due: now, heard: now, lost: 0, lost_sent: 0 }
+        SilenceLog { longest: Vec::new(), highest: number, due: now, heard: now, late: 0, lost: 0, lost_sent: 0 }
+    }
+
+    /// Records that the initiator is behind its schedule by this much. It calls this before each request and each answer.
+    #[inline]
+    pub fn behind(&mut self, late_ns: u64) {
+        self.late = self.late.max(late_ns);
     }
 
     /// Records the answer to a request that was due at `due`. Returns true if the list of the longest has changed.
@@ -75,7 +106,7 @@ impl SilenceLog {
             self.keep(due, now.max(self.heard), false);
         }
         self.heard = self.heard.max(now);
-        self.lost = 0;
+        (self.late, self.lost) = (0, 0);
         if number > self.highest {
             (self.highest, self.due) = (number, due);
         }
@@ -96,18 +127,18 @@ impl SilenceLog {
         during.map(|(_, silence)| silence.lost += 1).is_some()
     }
 
-    /// Records that nobody waits for answers any longer. If requests were lost since the last answer, the silence has
-    /// not ended.
-    pub fn end(&mut self) {
-        if self.lost > 0 {
-            let until = self.lost_sent.max(self.heard);
+    /// Records the end of the loop, and when that was if it still waited for answers. If it did, or if requests were lost
+    /// since the last answer, the silence has not ended.
+    pub fn end(&mut self, waiting: Option<u64>) {
+        if self.lost > 0 || waiting.is_some() {
+            let until = waiting.unwrap_or(self.lost_sent).max(self.heard);
             self.keep(until, until, true);
         }
     }
 
     fn keep(&mut self, next_due_ns: u64, to_ns: u64, unended: bool) {
-        let Self { heard: from_ns, due: last_due_ns, lost, .. } = *self;
-        let silence = Silence { from_ns, to_ns, last_due_ns, next_due_ns, lost, unended };
+        let Self { heard: from_ns, due: last_due_ns, late: late_ns, lost, .. } = *self;
+        let silence = Silence { from_ns, to_ns, last_due_ns, next_due_ns, lost, late_ns, unended };
         let place = self.longest.partition_point(|(_, other)| other.length() >= silence.length());
         self.longest.insert(place, (self.highest, silence));
         self.longest.truncate(SILENCES_KEPT);
@@ -146,7 +177,7 @@ mod tests {
         fate: Fate,
     }
 
-    /// What happens to a request that is sent at `sent`: when it is answered, if it is.
+    /// Returns when a request sent at `sent` is answered, if it is.
     fn answer(sent: u64, rtt: u64, queued: &mut u64, outages: &[Outage]) -> Option<u64> {
         let arrival = sent + rtt;
         let Some(outage) = outages.iter().find(|outage| (outage.from..outage.to).contains(&arrival)) else {
@@ -181,7 +212,7 @@ mod tests {
                 false => log.lost(number, sent),
             };
         }
-        log.end();
+        log.end(None);
         log
     }
 
@@ -222,7 +253,27 @@ mod tests {
         assert_eq!(longest.to_ns, 1_000 * MS, "the last request that should have been answered");
         // One lost request at the end is no outage.
         let last = run(MS / 10, &[Outage { from: 1_000 * MS, to: 1_001 * MS, fate: Fate::Lost }]);
-        assert!(last.longest().iter().all(|silence| silence.length() <= Duration::from_millis(1)), "{last:?}");
+        assert!(last.longest().iter().all(|silence| silence.length() < Duration::from_millis(2)), "{last:?}");
+    }
+
+    #[test]
+    fn a_loop_that_still_waits_has_an_unended_silence() {
+        let mut log = SilenceLog::begin(0, 0);
+        log.answered(1, MS, 2 * MS);
+        log.end(Some(400 * MS));
+        let longest = log.longest()[0];
+        assert_eq!((longest.from_ns, longest.to_ns, longest.unended), (2 * MS, 400 * MS, true));
+    }
+
+    #[test]
+    fn a_silence_says_how_late_the_initiator_was() {
+        let mut log = SilenceLog::begin(0, 0);
+        log.behind(5);
+        log.answered(1, MS, MS);
+        log.behind(3 * MS);
+        log.behind(2);
+        log.answered(2, 2 * MS, 5 * MS);
+        assert_eq!(log.longest().iter().map(|silence| silence.late_ns).collect::<Vec<_>>(), [3 * MS, 5]);
     }
 
     #[test]
@@ -284,7 +335,7 @@ mod tests {
             for (is_answered, number, due, now) in events {
                 let _ = if is_answered { log.answered(number, due, now) } else { log.lost(number, due) };
             }
-            log.end();
+            log.end(Some(5));
             prop_assert!(log.longest().len() <= SILENCES_KEPT);
         }
     }
