@@ -32,5 +32,5 @@ pub use link::{AddAddress, AddRoute, CreateLink, EnableLink, LimitRate, LinkReci
 pub use part::{PartStep, StepReceipt};
 pub use place::Place;
 pub use site::{PROCESS_MARK, StepSite, StopFlag, mark_process};
-pub use stack::{NetStack, PortVlanSet};
+pub use stack::{Announcement, NetStack, PortVlanSet};
 pub use switch::{CreateSwitch, CreateTap, LendAddress, LimitTap, TakeUplink};

@@ -1,5 +1,6 @@
 //! The network stack of a namespace: its links by name, through an open connection.
 
+mod announce;
 mod guard;
 mod ownership;
 mod vlans;
@@ -16,7 +17,7 @@ use vtax_sys::{
     nic,
 };
 
-pub use self::vlans::PortVlanSet;
+pub use self::{announce::Announcement, vlans::PortVlanSet};
 use crate::{error::StepError, part::StepReceipt};
 
 /// Network stack of a namespace, with an open connection to it.
