@@ -24,6 +24,11 @@ use crate::{
 const KEY_LEN: usize = 32;
 /// The name that QEMU requires.
 const FILE: &str = "keys.psk";
+/// The name that QEMU requires for Diffie-Hellman parameters. Without this file a server makes new ones, for seconds, in which it
+/// does not answer at its monitor.
+const DH_FILE: &str = "dh-params.pem";
+/// The group ffdhe2048 (RFC 7919, appendix A.1), which is public.
+const DH_PARAMETERS: &str = include_str!("dh-params.pem");
 /// The user for whom QEMU looks the key up.
 const USER: &str = "qemu";
 /// QEMU's working directory, which is the guest's.
@@ -78,7 +83,7 @@ impl FromStr for MigrationKey {
     }
 }
 
-/// The file with the key in a guest's directory, which only QEMU's user can read. It is removed with this value.
+/// The file with the key in a guest's directory, which only QEMU's user can read, and another one. They are removed with this value.
 #[derive(Debug)]
 pub(super) struct KeyFile(OwnedFd);
 
@@ -96,16 +101,20 @@ impl KeyFile {
 
     fn write(&self, key: &MigrationKey, uid: u32, gid: u32) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&self.0, FILE, flags, Mode::RUSR | Mode::WUSR)?);
-        writeln!(file, "{USER}:{key}")?;
-        Ok(fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
+        for (name, text) in [(DH_FILE, DH_PARAMETERS), (FILE, &format!("{USER}:{key}\n"))] {
+            let mut file = File::from(openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?);
+            file.write_all(text.as_bytes())?;
+            fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+        }
+        Ok(())
     }
 
     fn remove(&self) -> io::Result<()> {
-        match unlinkat(&self.0, FILE, AtFlags::empty()) {
+        let remove = |name| match unlinkat(&self.0, name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
             removed => Ok(removed?),
-        }
+        };
+        remove(FILE).and(remove(DH_FILE))
     }
 }
 
@@ -164,7 +173,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("ours"), format!("qemu:{key}\n"));
         assert_eq!(fs::metadata(&path).expect("ours").permissions().mode() & 0o777, 0o600);
         drop(file);
-        assert!(!path.exists());
+        assert!(!path.exists() && !folder.path().join(DH_FILE).exists());
     }
 
     #[test]

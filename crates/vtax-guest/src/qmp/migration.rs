@@ -21,6 +21,8 @@ pub const CPU_THROTTLE_MOST: u32 = 99;
 /// QEMU has no word for a bandwidth without a limit. It divides the limit, so the largest number would do, too; this is more
 /// than any memory has.
 const NO_LIMIT: u64 = 1 << 42;
+/// Timeout for a key.
+const TLS_PATIENCE: Duration = Duration::from_secs(60);
 /// The pause between two questions for a dirty rate.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -173,7 +175,8 @@ impl Monitor {
     pub fn add_tls_key(&mut self, id: &str, endpoint: TlsEndpoint, directory: &str) -> Result<(), GuestError> {
         let endpoint: &str = endpoint.into();
         let object = json!({ "qom-type": "tls-creds-psk", "id": id, "endpoint": endpoint, "dir": directory });
-        self.command("object-add", object)
+        // A server may first make Diffie-Hellman parameters.
+        self.ask::<Value>("object-add", object, Instant::now() + TLS_PATIENCE).map(|_| ())
     }
 
     pub fn remove_object(&mut self, id: &str) -> Result<(), GuestError> {
