@@ -95,11 +95,11 @@ fn a_stopped_responder_is_silent_for_as_long() {
         let silence = report.silences[0];
         assert!(silence.from_ns <= stopped[0] + 1_000_000 && silence.to_ns >= stopped[1], "{silence:?} {stopped:?}");
         // Most of them waited in the socket of the responder. Those for which its buffer had no room belong to the outage.
-        assert_eq!((silence.lost, silence.unended), (report.lost, false));
+        assert!(silence.lost <= report.lost && !silence.unended, "{silence:?} of {}", report.lost);
         assert!(silence.next_due_ns <= silence.from_ns + 10_000_000, "the first of those that waited: {silence:?}");
         assert!(report.silences.len() > 1 && report.silences.is_sorted_by(|a, b| a.length() >= b.length()));
         println!("outage {:?} ns, silence {:?}", stopped[1] - stopped[0], silence.length());
-        is_found(&silence, stopped)
+        is_found(&silence, stopped) && silence.lost == report.lost
     });
     assert!(attempts.take(ATTEMPTS).any(|found| found));
 }

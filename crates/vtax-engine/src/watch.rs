@@ -22,7 +22,7 @@ use vtax_sys::{clock::now_ns, token::Token};
 use crate::{
     account::{after, nanoseconds, seconds},
     cancel::Cancel,
-    error::{EngineError, Result},
+    error::{EngineError, Result, is_outage},
     socket,
     task::echo::{HEADER, Types},
     wire::{Head, Mark, Stamp, TOKEN_END, shows_token},
@@ -204,9 +204,4 @@ impl Echoes {
     fn failed(&self, operation: &'static str, errno: Errno) -> EngineError {
         EngineError::socket(operation, &self.peer, errno.into())
     }
-}
-
-/// Returns true if this error only says that the other end cannot be reached now.
-pub(crate) fn is_outage(errno: Errno) -> bool {
-    matches!(errno, Errno::NETDOWN | Errno::NETUNREACH | Errno::HOSTDOWN | Errno::HOSTUNREACH | Errno::NOBUFS)
 }

@@ -9,9 +9,8 @@ use vtax_sys::sock::timestamping::enable_stamps;
 use crate::{
     account::FlowRecorder,
     drive::{Habit, Io, Message, Poller, WaitUntil, stamped::StampedFlow},
-    error::{EngineError, Result},
+    error::{EngineError, Result, is_outage},
     flow::Flow,
-    watch::is_outage,
 };
 
 /// A flow on an engine.
