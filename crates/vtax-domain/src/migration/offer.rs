@@ -72,7 +72,7 @@ impl MigrationOffer {
     }
 
     /// Returns the constraints of the domain.
-    pub fn constraints(&self) -> Result<&Constraints, DiskService, DomainError> {
+    pub fn constraints(&self) -> Result<&Constraints, DomainError> {
         self.configuration.domain(&self.domain)
     }
 

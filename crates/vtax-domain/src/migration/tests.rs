@@ -187,7 +187,7 @@ fn each_network_obstacle_is_told_with_its_remedy() {
 
 #[test]
 fn each_resource_that_is_missing_is_told() {
-    only("memory: mars has 1G, and hostb has 512M available", |target| target.available = 768 << 20);
+    only("memory: mars has 1 GiB, and hostb has 512 MiB available", |target| target.available = 768 << 20);
     only("CPU: mars has 2 CPUs, and hostb has 1 available: pluto has 3 CPUs", |target| {
         target.others = vec![bindings("pluto", &[1, 2, 3], SIZE)];
     });
@@ -229,7 +229,7 @@ fn each_difference_of_the_disks_is_told() {
         target.state["configuration"]["disk_services"] = json!({});
     });
     only("disk0: at hostb, /srv/data.img is neither a file nor a block device", |target| target.size = Err("none"));
-    only("disk0: it has 1G, and /srv/data.img at hostb has 2G", |target| target.size = Ok(ByteSize(2 * GIB)));
+    only("disk0: it has 1 GiB, and /srv/data.img at hostb has 2 GiB", |target| target.size = Ok(ByteSize(2 * GIB)));
     only("disk0: /srv/data.img at hostb is not shown to be the same storage", |target| target.boot = "another");
     only("the volume data@vds0 is read-only at one of the hosts only", |target| {
         target.state["configuration"]["disk_services"]["vds0"]["volumes"]["data"]["options"] = json!(["ro"]);
