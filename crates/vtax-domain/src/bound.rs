@@ -186,10 +186,10 @@ mod tests {
     use vtax_sys::process::Pid;
 
     use super::*;
-    use crate::test_domains::{DomainRecord, QEMU_PROCESS, RecordedEnd, configuration, disk, mars, name, plug};
+    use crate::test_domains::{DomainJournal, QEMU_PROCESS, RecordedEnd, configuration, disk, mars, name, plug};
 
     /// Returns the domain of a record, after vtax has written these files next to it.
-    fn read(record: &DomainRecord, files: &[(&str, &str)]) -> Result<BoundDomain, JournalError> {
+    fn read(record: &DomainJournal, files: &[(&str, &str)]) -> Result<BoundDomain, JournalError> {
         let folder = tempfile::tempdir().expect("a directory");
         fs::create_dir(folder.path().join("mars")).expect("ours");
         for (file, text) in files {
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_domain_is_active_while_it_should_run_and_somebody_runs_or_restarts_it() {
         let all = configuration();
-        let no_qemu = || DomainRecord::new(&mars(&all));
+        let no_qemu = || DomainJournal::new(&mars(&all));
         let own = ProcessId::of(Pid::own()).expect("it lives").to_string();
         let begun = r#"{"at":{"secs":1,"nanos":0},"is_up":false}"#;
         let (started, supervised) = (("started.json", begun), ("supervisor", own.as_str()));
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_system_is_up_once_it_has_responded_since_the_last_start() {
         let (all, folder) = (configuration(), tempfile::tempdir().expect("a directory"));
-        let record = DomainRecord::new(&mars(&all)).started(&all);
+        let record = DomainJournal::new(&mars(&all)).started(&all);
         let own = folder.path().join("mars");
         fs::create_dir(&own).expect("ours");
         let is_up = || record.read_below(folder.path()).expect("it is whole").is_up();
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_domain_must_be_mended_if_a_part_of_its_record_is_unfinished_or_was_not_kept() {
         let all = configuration();
-        let whole = || DomainRecord::new(&mars(&all)).started(&all);
+        let whole = || DomainJournal::new(&mars(&all)).started(&all);
         let more = || plug(&mars(&all), &all, "net0", 0);
         for (record, expected, why) in [
             (whole(), false, "it is whole"),
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_damaged_file_of_a_domain_is_named() {
         let all = configuration();
-        let record = DomainRecord::new(&mars(&all)).started(&all);
+        let record = DomainJournal::new(&mars(&all)).started(&all);
         for (file, text) in
             [("started.json", ""), ("started.json", "{\"at\":"), ("supervisor", "4712"), ("supervisor", "")]
         {
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn resources_that_a_later_version_has_recorded_are_not_guessed() {
         let (all, folder) = (configuration(), tempfile::tempdir().expect("a directory"));
-        DomainRecord::new(&mars(&all)).write(folder.path());
+        DomainJournal::new(&mars(&all)).write(folder.path());
         let snapshot = || Snapshot::<DomainStep>::read(&folder.path().join("journals"), "mars").expect("it is whole");
         assert!(BoundDomain::of(snapshot(), folder.path()).is_ok());
         let mut later = snapshot();
@@ -283,7 +283,7 @@ mod tests {
         let all = configuration();
         let mut own = mars(&all);
         own.disks = vec![disk("vol1", 0), disk("vol2", 5)];
-        let bound = DomainRecord::new(&own).read();
+        let bound = DomainJournal::new(&own).read();
         assert_eq!(bound.disk(&name("vol2")).map(|disk| disk.port), Some(5));
         assert!(bound.disk(&name("vol3")).is_none());
     }

@@ -212,7 +212,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::test_domains::{DomainRecord, TestHost, add_vnet, configuration, mars, mib, name};
+    use crate::test_domains::{DomainJournal, TestHost, add_vnet, configuration, mars, mib, name};
 
     fn set_memory(size: ByteSize) -> impl FnOnce(&mut Configuration) -> Result<(), DomainError> {
         move |all| all.set_memory(&name("mars"), size)
@@ -276,7 +276,7 @@ mod tests {
         };
         all.domains.get_mut(&name("mars")).expect("it is there").io = vec![device("vf0"), device("vf1")];
         host.store(&all);
-        DomainRecord::new(&mars(&all)).started(&all).write(&host.domains());
+        DomainJournal::new(&mars(&all)).started(&all).write(&host.domains());
         let add = |all: &mut Configuration| {
             add_vnet(all, "net1", VnetChange::default());
             Ok(())
@@ -349,7 +349,7 @@ mod tests {
     fn an_unreadable_domain_is_reported_once_and_hides_no_other_domain() {
         let (host, all) = (TestHost::with_domains(), configuration());
         host.store(&all);
-        DomainRecord::new(&mars(&all)).started(&all).write(&host.domains());
+        DomainJournal::new(&mars(&all)).started(&all).write(&host.domains());
         fs::write(host.domains().join("journals/venus.journal"), "damaged").expect("ours");
         let survey = |change: &HostChange<'_>| Ok(change.domains()?.survey()?.bound.len());
         assert_eq!([host.change(survey), host.change(survey)], [1, 1]);

@@ -95,8 +95,8 @@ mod tests {
         disk_plug::{PlugDisk, PullDisk},
         step::DomainStep,
         test_domains::{
-            DomainRecord, QEMU_PROCESS, add_domain, add_vnet, bindings, configuration, device, disk, launch, mars, mib,
-            mtu, name,
+            DomainJournal, QEMU_PROCESS, add_domain, add_vnet, bindings, configuration, device, disk, launch, mars,
+            mib, mtu, name,
         },
     };
 
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_bound_domain_waits_for_all_but_its_policies() {
         let bound_with = configuration();
-        let bound = DomainRecord::new(&mars(&bound_with)).started(&bound_with).read();
+        let bound = DomainJournal::new(&mars(&bound_with)).started(&bound_with).read();
         assert_eq!(bound.constraints_now(&bound_with), *wanted(&bound_with), "nothing has changed");
         let changes: [(&str, Change, bool); 7] = [
             ("memory", |mars| mars.memory = Some(mib(256)), true),
@@ -160,7 +160,7 @@ mod tests {
         let mut all = started_with.clone();
         let (maxbw, linkprop) = ("1G".parse().ok(), Some(LinkProp::PhysState));
         add_vnet(&mut all, "net1", VnetChange { maxbw, linkprop, ..VnetChange::default() });
-        let record = DomainRecord::new(&own).started(&started_with);
+        let record = DomainJournal::new(&own).started(&started_with);
         assert_ne!(record.read().constraints_now(&all), *wanted(&all), "it isn't there yet");
         let bound = record.batch(crate::test_domains::plug(&own, &all, "net1", 0)).read();
         assert_eq!(bound.constraints_now(&all), *wanted(&all));
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_domain_keeps_what_was_removed_from_the_configuration() {
         let bound_with = configuration();
-        let bound = DomainRecord::new(&mars(&bound_with)).started(&bound_with).read();
+        let bound = DomainJournal::new(&mars(&bound_with)).started(&bound_with).read();
         let mut all = bound_with.clone();
         all.remove_vnet(&name("mars"), &name("net0")).expect("it is there");
         assert_eq!(bound.constraints_now(&all).vnets, wanted(&bound_with).vnets);
@@ -204,7 +204,7 @@ mod tests {
         let device = device("vf1", Some(1)).functions[0];
         let function = PlugDevice { launch, process, port: 1, name: "vf1".to_owned(), device };
         let steps = [DomainStep::PullDisk(pull), DomainStep::PlugDisk(plug), DomainStep::PlugDevice(function)];
-        let record = DomainRecord::new(&own).started(&all);
+        let record = DomainJournal::new(&own).started(&all);
         assert!(record.read().constraints_now(&all).io.is_empty(), "the function isn't there yet");
         let bound = record.batch(steps).read();
         let mars = all.domains.get_mut(&name("mars")).expect("it is there");

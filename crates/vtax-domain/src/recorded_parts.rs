@@ -129,7 +129,7 @@ mod tests {
         bound::BoundDomain,
         disk_plug::{PlugDisk, PullDisk},
         test_domains::{
-            DomainRecord, QEMU_PROCESS, RecordedEnd, add_vnet, configuration, device, disk, launch, mars, plug,
+            DomainJournal, QEMU_PROCESS, RecordedEnd, add_vnet, configuration, device, disk, launch, mars, plug,
         },
     };
 
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_domain_has_what_was_plugged_in_and_not_what_was_unplugged() {
         let (own, all, steps) = parts();
-        let record = DomainRecord::new(&own).started(&all);
+        let record = DomainJournal::new(&own).started(&all);
         assert_eq!((has(&record.read()), record.read().devices_moved), ((vec!["vf0"], vec!["vol1"]), false));
         let expected: [(Vec<&str>, Vec<&str>); 4] = [
             (vec!["vf0", "vf1"], vec!["vol1"]),
@@ -192,9 +192,9 @@ mod tests {
             (vec!["vf0"], vec![]),
         ];
         for (step, expected) in steps.into_iter().zip(expected) {
-            let bound = DomainRecord::new(&own).started(&all).batch([step.clone()]).read();
+            let bound = DomainJournal::new(&own).started(&all).batch([step.clone()]).read();
             assert_eq!((has(&bound), bound.devices_moved), (expected, true), "{step:?}");
-            let bound = DomainRecord::new(&own).started(&all).ended([step], RecordedEnd::Undone).read();
+            let bound = DomainJournal::new(&own).started(&all).ended([step], RecordedEnd::Undone).read();
             assert_eq!((has(&bound), bound.devices_moved), ((vec!["vf0"], vec!["vol1"]), false));
         }
     }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn what_was_plugged_in_is_known_with_its_batch() {
         let (own, all, [function, _, disk, _]) = parts();
-        let bound = DomainRecord::new(&own)
+        let bound = DomainJournal::new(&own)
             .started(&all)
             .batch([function])
             .batch([disk])
@@ -220,7 +220,7 @@ mod tests {
         let (own, mut all, _) = parts();
         add_vnet(&mut all, "net2", VnetChange::default());
         let steps = [plug(&own, &all, "net1", 0), plug(&own, &all, "net2", 1)];
-        let bound = steps.into_iter().fold(DomainRecord::new(&own).started(&all), DomainRecord::batch).read();
+        let bound = steps.into_iter().fold(DomainJournal::new(&own).started(&all), DomainJournal::batch).read();
         let plugged: Vec<(&str, Option<BitRate>, u32)> =
             bound.plugged.iter().map(|it| (it.nic.tap.as_str(), it.maxbw, it.port)).collect();
         assert_eq!(plugged, [("vnet2.1", "1G".parse().ok(), 0), ("vnet2.2", None, 1)]);
@@ -236,9 +236,9 @@ mod tests {
         let smaller = Bindings { memory: crate::test_domains::mib(64), ..own.clone() };
         let start = |bindings: &Bindings| crate::domains::start_step(launch(bindings, &all), bindings);
         let memory =
-            |record: DomainRecord| record.read().guest.map(|guest| (guest.launch.memory, guest.process.is_some()));
-        let first = || DomainRecord::new(&own).started(&all);
-        assert_eq!(memory(DomainRecord::new(&own)), None);
+            |record: DomainJournal| record.read().guest.map(|guest| (guest.launch.memory, guest.process.is_some()));
+        let first = || DomainJournal::new(&own).started(&all);
+        assert_eq!(memory(DomainJournal::new(&own)), None);
         assert_eq!(memory(first()), Some((own.memory, true)));
         assert_eq!(memory(first().batch([start(&smaller)])), Some((smaller.memory, true)));
         assert_eq!(memory(first().ended([start(&smaller)], RecordedEnd::Undone)), Some((own.memory, true)));

@@ -139,7 +139,7 @@ mod tests {
     use crate::{
         host_change::HostChange,
         notice::DomainNotice,
-        test_domains::{DomainRecord, TestHost, configuration, mars, name},
+        test_domains::{DomainJournal, TestHost, configuration, mars, name},
     };
 
     fn renewals(host: &TestHost) -> Vec<String> {
@@ -190,7 +190,7 @@ mod tests {
         let (host, all) = (TestHost::with_domains(), configuration());
         host.store(&all);
         host.change(|change| change.domains()?.begin_renewal(&name("mars")));
-        DomainRecord::new(&mars(&all)).started(&all).write(&host.domains());
+        DomainJournal::new(&mars(&all)).started(&all).write(&host.domains());
         fs::write(host.domains().join("journals/mars.journal"), "damaged").expect("ours");
         host.change(|_| Ok(()));
         let heard = host.heard();

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::{
         bindings::BoundNic,
-        test_domains::{DomainRecord, add_switch, add_vnet, configuration, launch, mars, name, plug, vlan},
+        test_domains::{DomainJournal, add_switch, add_vnet, configuration, launch, mars, name, plug, vlan},
     };
 
     fn port(domain: &str, vnet: &str, switch: &str, vlan: i64) -> SwitchPort {
@@ -227,7 +227,7 @@ mod tests {
 
     /// Returns the only port of mars, which runs and was bound with this configuration.
     fn port_of_mars(bound_with: &Configuration, now: &Configuration) -> Result<SwitchPort, String> {
-        let bound = DomainRecord::new(&mars(bound_with)).started(bound_with).read();
+        let bound = DomainJournal::new(&mars(bound_with)).started(bound_with).read();
         let found = SwitchPort::of(&bound, Some(&name("net0")), now, None).map_err(|error| error.to_string())?;
         <[SwitchPort; 1]>::try_from(found).map(|[port]| port).map_err(|ports| format!("{ports:?}"))
     }
@@ -263,7 +263,7 @@ mod tests {
         let mut all = started_with.clone();
         add_vnet(&mut all, "net1", VnetChange { maxbw: "1G".parse().ok(), ..VnetChange::default() });
         let own = mars(&started_with);
-        let bound = DomainRecord::new(&own).started(&started_with).batch(plug(&own, &all, "net1", 0)).read();
+        let bound = DomainJournal::new(&own).started(&started_with).batch(plug(&own, &all, "net1", 0)).read();
         let mut later = all.clone();
         let change = VnetChange { maxbw: "2G".parse().ok(), ..VnetChange::default() };
         later.set_vnet(&name("mars"), &name("net1"), change).expect("possible");
@@ -278,13 +278,13 @@ mod tests {
         let was = configuration();
         let mut now = was.clone();
         add_vnet(&mut now, "net1", VnetChange::default());
-        let bound = DomainRecord::new(&mars(&was)).started(&was).read();
+        let bound = DomainJournal::new(&mars(&was)).started(&was).read();
         let told = |named: &str| SwitchPort::of(&bound, Some(&name(named)), &now, None).expect_err("it has none");
         assert!(matches!(told("net1"), BindError::PendingNic { .. }));
         assert!(matches!(told("net9"), BindError::Domain(_)));
         let mut none = configuration();
         none.remove_vnet(&name("mars"), &name("net0")).expect("it is there");
-        let bound = DomainRecord::new(&mars(&none)).started(&none).read();
+        let bound = DomainJournal::new(&mars(&none)).started(&none).read();
         assert!(launch(&bound.bindings, &none).nics.is_empty());
         assert!(matches!(SwitchPort::of(&bound, None, &none, None), Err(BindError::NoNic { .. })));
     }

@@ -165,7 +165,7 @@ pub(crate) fn plug(bindings: &Bindings, all: &Configuration, vnet: &str, port: u
 }
 
 /// Journal of a bound domain. Its steps were never executed.
-pub(crate) struct DomainRecord {
+pub(crate) struct DomainJournal {
     bindings: Bindings,
     batches: Vec<(Vec<DomainStep>, RecordedEnd)>,
     is_kept: bool,
@@ -180,31 +180,31 @@ pub(crate) enum RecordedEnd {
     Undone,
 }
 
-impl DomainRecord {
+impl DomainJournal {
     /// Returns the journal of a domain that has these resources, and no QEMU yet.
-    pub(crate) fn new(bindings: &Bindings) -> DomainRecord {
+    pub(crate) fn new(bindings: &Bindings) -> DomainJournal {
         let begin = DomainStep::Begin(BeginDomain { directory: "/run/vtax/domains/mars".into() });
         let batches = vec![(vec![begin], RecordedEnd::Done)];
-        DomainRecord { bindings: bindings.clone(), batches, is_kept: true }
+        DomainJournal { bindings: bindings.clone(), batches, is_kept: true }
     }
 
     /// Adds its QEMU, which has exited.
-    pub(crate) fn started(self, all: &Configuration) -> DomainRecord {
+    pub(crate) fn started(self, all: &Configuration) -> DomainJournal {
         let step = start_step(launch(&self.bindings, all), &self.bindings);
         self.batch([step])
     }
 
-    pub(crate) fn batch(self, steps: impl IntoIterator<Item = DomainStep>) -> DomainRecord {
+    pub(crate) fn batch(self, steps: impl IntoIterator<Item = DomainStep>) -> DomainJournal {
         self.ended(steps, RecordedEnd::Done)
     }
 
-    pub(crate) fn ended(mut self, steps: impl IntoIterator<Item = DomainStep>, end: RecordedEnd) -> DomainRecord {
+    pub(crate) fn ended(mut self, steps: impl IntoIterator<Item = DomainStep>, end: RecordedEnd) -> DomainJournal {
         self.batches.push((steps.into_iter().collect(), end));
         self
     }
 
     /// Its process was killed before it kept the journal.
-    pub(crate) fn abandoned(mut self) -> DomainRecord {
+    pub(crate) fn abandoned(mut self) -> DomainJournal {
         self.is_kept = false;
         self
     }

@@ -11,7 +11,7 @@ use vtax_sys::process::{Pid, ProcessId};
 use super::{lifecycle::chosen, *};
 use crate::{
     DomainNotice, DomainStoreError,
-    test_domains::{DomainRecord, TestHost, add_domain, add_switch, configuration, disk, mars, mib, name},
+    test_domains::{DomainJournal, TestHost, add_domain, add_switch, configuration, disk, mars, mib, name},
 };
 
 fn named(names: &[&str]) -> ChosenDomains {
@@ -42,7 +42,7 @@ fn host_of_mars() -> TestHost {
     host.store(&all);
     let mut own = mars(&all);
     own.disks = vec![disk("vol1", 0)];
-    DomainRecord::new(&own).started(&all).write(&host.domains());
+    DomainJournal::new(&own).started(&all).write(&host.domains());
     host
 }
 
@@ -213,7 +213,7 @@ fn at_boot_all_domains_that_could_not_be_started_are_named() {
 #[test]
 fn all_domains_in_the_state_that_an_order_changes_are_chosen() {
     let (host, all) = (host_of_mars(), configuration());
-    let record = |domain: &str| DomainRecord::new(&crate::Bindings { domain: name(domain), ..mars(&all) });
+    let record = |domain: &str| DomainJournal::new(&crate::Bindings { domain: name(domain), ..mars(&all) });
     record("binding").write(&host.domains());
     let own = ProcessId::of(Pid::own()).expect("it lives");
     record("active").started(&all).write(&host.domains());
