@@ -152,8 +152,9 @@ fn a_network_and_a_disk_are_loaded_at_the_same_time() {
     let host = Host::new(&bench, "t-size-both");
     host.ldm("add-vsw vsw0 primary");
     host.ldm("add-vds vds0 primary");
+    // Random I/O uses the first GiB of a disk.
     let disk = bench.path().join("data.img");
-    fs::File::create(&disk).and_then(|file| file.set_len(8 << 20)).expect("a file of the test");
+    fs::File::create(&disk).and_then(|file| file.set_len(1 << 30)).expect("a file of the test");
     for domain in ["mars", "venus"] {
         host.add(domain);
     }
