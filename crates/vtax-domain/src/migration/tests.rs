@@ -20,9 +20,9 @@ use crate::{
     backend::{BackendError, BackendId, DiskBackend},
     bindings::{Bindings, BoundConsole},
     capacity::HostCapacity,
-    resources::tests::bindings,
     store::StoredState,
     switch::SwitchAbilities,
+    test_domains::bindings,
 };
 
 const GIB: u64 = 1 << 30;
@@ -60,7 +60,7 @@ fn mars() -> Value {
 fn launch(vcpus: u32) -> Launch {
     let version = Version { major: 10, minor: 0 };
     let engine = GuestEngine {
-        qemu: QemuProgram { path: PathBuf::from("/usr/bin/qemu"), version, sandbox: false },
+        qemu: QemuProgram { path: PathBuf::from("/usr/bin/qemu"), version, sandbox: false, q35: None },
         accel: Accelerator::Kvm,
         boot: Boot::Kernel { kernel: "/boot/vmlinuz".into(), initramfs: "/run/initramfs".into(), append: Vec::new() },
     };
