@@ -32,7 +32,7 @@ pub(super) fn obstacles(
     if offer.state != DomainState::Inactive {
         found.extend(resources(offer, name, constraints, facts)?);
         match &facts.guests {
-            Ok(guests) => found.extend(offer.guest.iter().flat_map(|guest| processor(offer, guest, guests))),
+            Ok(guests) => found.extend(offer.running().into_iter().flat_map(|guest| processor(guest, guests))),
             Err(why) => found.push(ProcessorObstacle::NoGuests { why: why.clone() }.into()),
         }
     }
@@ -118,11 +118,9 @@ fn plain(who: &str) -> ForeignText {
     who.trim_start_matches(": ").into()
 }
 
-/// Returns what differs in the processors. A domain that doesn't run adapts to new ones at its start.
-fn processor(offer: &MigrationOffer, guest: &OfferedGuest, guests: &TargetGuests) -> Vec<Obstacle> {
-    if offer.running().is_none() {
-        return Vec::new();
-    }
+/// Returns the differences of the processors that a running system does not survive. Another adapts to new ones at its
+/// start.
+fn processor(guest: &OfferedGuest, guests: &TargetGuests) -> Vec<Obstacle> {
     let mut found = Vec::new();
     let (needs, has) = (guest.launch.qemu.version, guests.qemu);
     found.extend((has < needs).then_some(ProcessorObstacle::Machine { needs, has }));

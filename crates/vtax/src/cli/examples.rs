@@ -7,7 +7,8 @@ const EXIT_STATUSES: &str = "\
 Exit status:
   0    Success
   1    A study ran, but cells failed, or --confidence or --show was not reached;
-       or a comparison exceeded --fail-above; or no method meets the requirements
+       or a comparison exceeded --fail-above; or no method meets the requirements;
+       or a domain cannot migrate
   2    Invalid input; nothing was changed
   69   This machine lacks a requirement
   130  Interrupted by Ctrl-C; stored samples are kept";

@@ -30,20 +30,18 @@ pub enum SourceObstacle {
 impl SourceObstacle {
     pub(super) fn text(&self, names: &MigrationNames) -> ObstacleText {
         let domain = &names.domain;
-        let told =
-            |object: &dyn std::fmt::Display, reason: String, remedy: String| ObstacleText::new(object, reason, remedy);
         match self {
-            SourceObstacle::Reconfiguring => told(
-                &"primary",
+            SourceObstacle::Reconfiguring => ObstacleText::new(
+                "primary",
                 format!("the host of {domain} has a pending delayed reconfiguration"),
                 "reboot that host, or cancel it (vtax ldm cancel-reconf primary)".to_owned(),
             ),
-            SourceObstacle::Interrupted => told(
+            SourceObstacle::Interrupted => ObstacleText::new(
                 domain,
                 "binding it was interrupted".to_owned(),
                 format!("release its resources (vtax ldm unbind-domain {domain})"),
             ),
-            SourceObstacle::Function { device } => told(
+            SourceObstacle::Function { device } => ObstacleText::new(
                 device,
                 "it is a PCI device of the host, and vfio-pci does not support its migration".to_owned(),
                 format!(
@@ -53,27 +51,27 @@ impl SourceObstacle {
             SourceObstacle::Serves { switch, clients } => {
                 let of = if clients.is_empty() { String::new() } else { format!(" for {}", listed(clients)) };
                 let remedy = format!("remove its vnets, and it (vtax ldm remove-vnet, vtax ldm remove-vsw {switch})");
-                told(switch, format!("{domain} provides this switch{of}"), remedy)
+                ObstacleText::new(switch, format!("{domain} provides this switch{of}"), remedy)
             }
-            SourceObstacle::IsMaster { slave } => told(
+            SourceObstacle::IsMaster { slave } => ObstacleText::new(
                 slave,
                 format!("{domain} is its master"),
                 format!("choose other masters or none (vtax ldm set-domain master= {slave})"),
             ),
             SourceObstacle::Rebooting => {
-                told(domain, "its system is rebooting".to_owned(), "try again in a moment".to_owned())
+                ObstacleText::new(domain, "its system is rebooting".to_owned(), "try again in a moment".to_owned())
             }
-            SourceObstacle::Hung { why } => told(
+            SourceObstacle::Hung { why } => ObstacleText::new(
                 domain,
                 format!("its QEMU does not answer ({why})"),
                 format!("stop it and start it again (vtax ldm stop-domain -f {domain})"),
             ),
-            SourceObstacle::CarriedPrograms => told(
+            SourceObstacle::CarriedPrograms => ObstacleText::new(
                 domain,
                 "its system has mounted a directory of the host (9p), which QEMU cannot migrate".to_owned(),
                 format!("reboot it (vtax ldm stop-domain -r {domain}); it is mounted only to measure its disks"),
             ),
-            SourceObstacle::Qemu { why } => told(
+            SourceObstacle::Qemu { why } => ObstacleText::new(
                 domain,
                 format!("QEMU cannot migrate it: {why}"),
                 format!("stop it first (vtax ldm stop-domain {domain})"),
