@@ -143,8 +143,10 @@ fn a_long_outage_is_endured() {
     let mut network = Network::new();
     let neighbours = "/proc/sys/net/ipv4/neigh/nic/";
     let short = [("base_reachable_time_ms", "50"), ("delay_first_probe_time", "0"), ("retrans_time_ms", "100")];
-    let write = || short.map(|(key, value)| std::fs::write(format!("{neighbours}{key}"), value).unwrap());
-    network.hosts.each_ref().map(|(namespace, _)| namespace.run(write).unwrap()).concat();
+    for (namespace, _) in &network.hosts {
+        let write = || short.iter().try_for_each(|(key, value)| std::fs::write(format!("{neighbours}{key}"), value));
+        namespace.run(write).unwrap().unwrap();
+    }
     let (report, times) = network.run(&spec(Engine::Blocking, 6_000), |switch| {
         thread::sleep(Duration::from_millis(500));
         switch.interrupt(outage)
