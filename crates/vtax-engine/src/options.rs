@@ -15,8 +15,13 @@ use vtax_sys::sock::{
 
 use crate::error::{EngineError, Result};
 
-/// Receive buffer wanted for a UDP stream, so that a short pause of the receiver's thread causes no loss.
+/// Receive buffer wanted for a UDP stream, so that a short pause of the receiver's thread causes no loss, and for a test
+/// that endures an outage, whose requests wait until a stopped responder continues.
 const RECEIVE_BUFFER: usize = 8 << 20;
+
+/// Send buffer wanted for a test that endures an outage: more than the kernel keeps for a next hop that doesn't answer
+/// (`unres_qlen_bytes`, 208 KiB), so that sending doesn't wait for it.
+const SEND_BUFFER: usize = 1 << 20;
 
 /// Sets what the test asks for. Call this before a socket connects or listens: the buffers at that time
 /// decide a connection's window scale, and accepted sockets inherit everything.
@@ -26,12 +31,14 @@ pub(crate) fn apply(socket: &Socket, spec: &TestSpec, place: &Target) -> Result<
         let nodelay = spec.options.socket.nodelay.unwrap_or(spec.workload.kind().is_transactions());
         socket.set_tcp_nodelay(nodelay).map_err(|error| EngineError::socket("TCP_NODELAY", place, error))?;
     }
-    if let Some(size) = send_buffer {
-        set_send_space(socket, usize::try_from(size.0).unwrap_or(usize::MAX))?;
+    match send_buffer {
+        Some(size) => drop(set_send_space(socket, usize::try_from(size.0).unwrap_or(usize::MAX))?),
+        None if spec.options.outage.is_some() => enlarge_send_buffer(socket),
+        None => {}
     }
     match receive_buffer {
         Some(size) => drop(set_receive_space(socket, usize::try_from(size.0).unwrap_or(usize::MAX))?),
-        None if receives_datagrams(spec) => enlarge_receive_buffer(socket),
+        None if receives_bursts(spec) => enlarge_receive_buffer(socket),
         None => {}
     }
     congestion.map_or(Ok(()), |name| choose_congestion_control(socket, name))?;
@@ -42,8 +49,10 @@ pub(crate) fn apply(socket: &Socket, spec: &TestSpec, place: &Target) -> Result<
     Ok(())
 }
 
-fn receives_datagrams(spec: &TestSpec) -> bool {
-    spec.transport == Transport::Udp && spec.workload.kind().is_stream()
+/// Returns true if so many datagrams may come at once that they need a large buffer.
+fn receives_bursts(spec: &TestSpec) -> bool {
+    let is_stream = spec.workload.kind().is_stream();
+    spec.transport == Transport::Udp && (is_stream || spec.options.outage.is_some())
 }
 
 /// Enlarges the buffer beyond `net.core.rmem_max` if the process may (CAP_NET_ADMIN), else up to that limit.
@@ -51,6 +60,13 @@ fn receives_datagrams(spec: &TestSpec) -> bool {
 fn enlarge_receive_buffer(socket: &Socket) {
     let forced = sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER);
     let _ = forced.or_else(|_| sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER));
+}
+
+/// Enlarges the buffer beyond `net.core.wmem_max` like [`enlarge_receive_buffer`]. Up to that limit, the kernel doubles
+/// it, which is enough.
+fn enlarge_send_buffer(socket: &Socket) {
+    let forced = sockopt::set_socket_send_buffer_size_force(socket, SEND_BUFFER);
+    let _ = forced.or_else(|_| sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER));
 }
 
 /// Sets a timeout for the blocking calls on a socket; a call that takes longer fails with EAGAIN.

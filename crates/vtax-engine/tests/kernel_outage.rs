@@ -134,3 +134,26 @@ fn an_interrupted_network_is_silent_for_as_long() {
         assert!(attempts.take(ATTEMPTS).any(|found| found), "{engine}");
     }
 }
+
+/// It lasts longer than the 2 s after which a peer without this option is dead, and longer than a request is waited for.
+/// Meanwhile nobody answers for the responder's address any longer, so its own kernel refuses to send.
+#[test]
+fn a_long_outage_is_endured() {
+    let outage = Duration::from_millis(4_500);
+    let mut network = Network::new();
+    let neighbours = "/proc/sys/net/ipv4/neigh/nic/";
+    let short = [("base_reachable_time_ms", "50"), ("delay_first_probe_time", "0"), ("retrans_time_ms", "100")];
+    for (namespace, _) in &network.hosts {
+        let write = || short.iter().try_for_each(|(key, value)| std::fs::write(format!("{neighbours}{key}"), value));
+        namespace.run(write).unwrap().unwrap();
+    }
+    let (report, times) = network.run(&spec(Engine::Blocking, 6_000), |switch| {
+        thread::sleep(Duration::from_millis(500));
+        switch.interrupt(outage)
+    });
+    let [_, apart, back, _] = times;
+    let silence = report.silences[0];
+    println!("outage {} ns: {silence:?}", back - apart);
+    assert!(silence.from_ns <= apart && silence.to_ns >= back && !silence.unended, "{silence:?}");
+    assert!(silence.lost >= 4_000 && silence.lost == report.lost, "{silence:?}, {} in all", report.lost);
+}

@@ -104,7 +104,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
     pub(crate) async fn send_datagram(&self, what: &'static str, head: &[u8], len: usize) -> Result<()> {
         match self.io.send(Message::whole(head, len)).await {
             Ok(_) => Ok(()),
-            Err(errno) if self.endures(errno) => Ok(()),
+            Err(errno) if self.may_lose(errno) => Ok(()),
             Err(errno) => Err(self.datagram_failed(what, len, errno)),
         }
     }
@@ -114,6 +114,13 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
     #[cold]
     pub(crate) fn endures(&self, errno: Errno) -> bool {
         is_outage(errno) && self.is_datagram() && self.flow.session.spec.options.outage.is_some()
+    }
+
+    /// Returns true if a datagram that could not be sent for this reason is lost like one that was sent, because the test
+    /// endures an outage. The socket has no room while the datagrams before it wait for a next hop that doesn't answer.
+    #[cold]
+    pub(crate) fn may_lose(&self, errno: Errno) -> bool {
+        self.endures(errno) || (errno == Errno::AGAIN && self.endures(Errno::NOBUFS))
     }
 
     #[cold]

@@ -309,7 +309,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
                 Ok(Either::Sent(len)) => message.from += len,
                 Ok(Either::Received(came)) => self.take(came)?,
                 // It is lost like one that was sent.
-                Err(errno) if self.requests.line.endures(errno) => break,
+                Err(errno) if self.requests.line.may_lose(errno) => break,
                 Err(errno) => return Err(self.requests.line.datagram_failed("request", message.len, errno)),
             }
         }
