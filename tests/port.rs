@@ -13,6 +13,7 @@ use vtax_sys::{
 const ETHERTYPE: [u8; 2] = 0x88b5_u16.to_be_bytes();
 const IPV4: [u8; 2] = 0x0800_u16.to_be_bytes();
 const VLAN: [u8; 2] = 0x8100_u16.to_be_bytes();
+const RARP: [u8; 2] = 0x8035_u16.to_be_bytes();
 /// A virtio-net header of ten bytes precedes each frame.
 const VNET_HEADER: usize = 10;
 const BROADCAST: MacAddr = MacAddr([0xff; 6]);
@@ -74,7 +75,12 @@ impl Port {
         self.read(silence, Frame::read_datagram)
     }
 
-    fn read(&self, silence: Timespec, read: fn(&[u8]) -> Option<Frame>) -> Vec<Frame> {
+    /// The announcements of addresses: the sender of each, and the number in its tag.
+    pub(crate) fn announced(&self) -> Vec<(MacAddr, Option<u16>)> {
+        self.read(Timespec { tv_sec: 0, tv_nsec: 200_000_000 }, announcement)
+    }
+
+    fn read<T: Ord>(&self, silence: Timespec, read: fn(&[u8]) -> Option<T>) -> Vec<T> {
         let mut frames = Vec::new();
         while let mut ready = [PollFd::new(&self.queue, PollFlags::IN)]
             && poll(&mut ready, Some(&silence)).unwrap() == 1
@@ -112,6 +118,13 @@ impl Frame {
     fn new(tag: Option<u16>, text: &[u8]) -> Frame {
         Frame { tag, text: String::from_utf8_lossy(text).into_owned() }
     }
+}
+
+/// None if it announces nothing.
+fn announcement(bytes: &[u8]) -> Option<(MacAddr, Option<u16>)> {
+    let (tag, rest) = untagged(bytes)?;
+    let sender = bytes.get(6..12)?.try_into().ok()?;
+    rest.starts_with(&RARP).then_some((MacAddr(sender), tag))
 }
 
 /// The number in the tag, and what is behind addresses and tag.

@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 45] = [
+const CANNOT: [(&str, &str); 46] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -34,6 +34,7 @@ const CANNOT: [(&str, &str); 45] = [
     ("vtax ldm panic-domain", "needs a domain that runs; tests/kernel/domain_verbs.rs has one"),
     ("vtax ldm release", "releases the resources of domains; tests/kernel/domains.rs runs it"),
     ("vtax ldm autostart", "makes switches of links that aren't there; tests/kernel/domains.rs has some"),
+    ("vtax ldm migrate-domain", "needs a second host; tests/kernel/domain_migrations.rs has one"),
     ("vtax ldm exec", "needs a domain that runs; tests/kernel/domain_exec.rs has one"),
     ("vtax ldm vntsd", "serves for ever; the tests of vtax-console do"),
     ("vtax ldm create-vf", "needs a NIC that has virtual functions; tests/emulated has one"),

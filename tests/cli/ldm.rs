@@ -481,7 +481,8 @@ fn what_has_no_meaning_is_refused_with_the_reason_and_nothing_is_changed() {
     ldm("init-system -i domains.json");
     let before = ldm("list-constraints --json");
     for (words, why) in [
-        ("migrate-domain mars other", "cannot move to another host"),
+        ("migrate-domain -n -p /root/password mars ssh:other", "ssh-copy-id"),
+        ("migrate -f -n mars ssh:other", "migrate-domain -f: a domain that moves in spite of"),
         ("ls-rsrc-group", "List cores with list-devices"),
         ("bind-dom -q mars", "bind-domain -q: bind uses the backend of each disk and NIC"),
         ("bind -f mars", "cannot skip its checks"),

@@ -17,6 +17,7 @@ mod domain_exec;
 mod domain_faults;
 mod domain_images;
 mod domain_measured_disks;
+mod domain_migrations;
 mod domain_own_fio;
 mod domain_paths;
 mod domain_switches;

@@ -5,7 +5,8 @@
 use std::{
     collections::BTreeMap,
     fs,
-    process::{Child, Command, Stdio},
+    io::{BufRead, BufReader},
+    process::{Child, ChildStderr, Command, Stdio},
 };
 
 use serde_json::Value;
@@ -13,6 +14,8 @@ use serde_json::Value;
 use super::{
     Bench,
     bench::wait_until,
+    deaths::signal,
+    domains::Host,
     json,
     lab_guests::{Down, GUEST, lab_file},
     names, processes_of,
@@ -60,6 +63,19 @@ fn started(bench: &Bench) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs")
 }
 
+fn telling(bench: &Bench, words: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let mut child = bench.command(words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("vtax runs");
+    let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    (child, stderr)
+}
+
+fn wait_for_line(stderr: &mut impl BufRead, wanted: &str) {
+    let mut told = String::new();
+    while !told.contains(wanted) {
+        assert!(stderr.read_line(&mut told).expect("text") > 0, "{told}");
+    }
+}
+
 fn guards(bench: &Bench) -> Vec<u32> {
     let is_guard = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -100,6 +116,11 @@ fn threads_of_a_guest_are_confined_and_restored_whatever_dies() {
     vtax.wait().expect("it ended");
     wait_until("nothing of it is left", || processes_of(bench.path()).iter().all(|pid| u64::from(*pid) == qemu));
     assert!(moved(qemu, &before) > 1, "nobody has restored them yet");
+    let (mut vtax, mut stderr) = telling(&bench, &PROVE);
+    wait_for_line(&mut stderr, "was left incomplete by a killed vtax");
+    guards(&bench).into_iter().for_each(kill);
+    kill(vtax.id());
+    vtax.wait().expect("it ended");
     bench.vtax(&["tune", "revert"]);
     assert_eq!(moved(qemu, &before), 0);
     let left = fs::read_dir(bench.state().join("tuning")).into_iter().flatten().flatten();
@@ -119,4 +140,44 @@ fn proved(bench: &Bench) {
     assert!(notes.contains("TCG") && !notes.contains("not confined"), "{notes}");
     let labels = names(&json(bench, &["results", "list", "--json"]), "label");
     assert!(labels.contains(&"size-prove:vnet-1250B-85%-1cores".to_owned()), "{labels:?}");
+}
+
+/// A domain's network and another domain's disk, so slow that emulated domains carry them.
+const PROVE_BOTH: &str = "size prove --net 2M --pps 200 --iops 20 --p99 10s --cores 1 --in t-size-both/sut --to ldm:mars \
+     --disk ldm:venus/data --destroy-data";
+
+#[test]
+fn a_network_and_a_disk_are_loaded_at_the_same_time() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-size-both");
+    host.ldm("add-vsw vsw0 primary");
+    host.ldm("add-vds vds0 primary");
+    // Random I/O uses the first GiB of a disk.
+    let disk = bench.path().join("data.img");
+    fs::File::create(&disk).and_then(|file| file.set_len(1 << 30)).expect("a file of the test");
+    for domain in ["mars", "venus"] {
+        host.add(domain);
+    }
+    // A distribution's fio needs more memory than a domain's own programs.
+    host.ldm("set-memory 256m venus");
+    host.ldm(&format!("add-vdsdev {} data@vds0", disk.display()));
+    host.ldm("add-vdisk data data@vds0 venus");
+    for domain in ["mars", "venus"] {
+        host.ldm(&format!("bind {domain}"));
+        host.ldm(&format!("start {domain}"));
+        host.wait_for_boot(domain);
+    }
+    let words: Vec<&str> = PROVE_BOTH.split_whitespace().collect();
+    let planned = json(&bench, &[&words[..], &["--dry-run", "--json"]].concat());
+    let runs = planned["runs"].as_array().expect("a list");
+    assert!(runs.len() == 6 && runs.iter().all(|run| run["meanwhile"].is_array()), "{planned}");
+
+    let (mut vtax, mut stderr) = telling(&bench, &words);
+    wait_for_line(&mut stderr, "load 2 of 6");
+    signal(vtax.id(), "-INT");
+    assert_eq!(vtax.wait().expect("it ended").code(), Some(130));
+    let is_domain = |pid: &u32| host.qemus().contains(pid);
+    wait_until("no load is left", || processes_of(bench.path()).iter().all(is_domain));
+    let labels = names(&json(&bench, &["results", "list", "--json"]), "label");
+    assert_eq!(labels.iter().filter(|label| label.starts_with("size-prove:vnet-1250B-70%")).count(), 1, "{labels:?}");
 }

@@ -180,3 +180,111 @@ impl Started {
 fn since_boot() -> Duration {
     Duration::from_nanos(boottime_ns())
 }
+
+#[cfg(test)]
+mod tests {
+    use vtax_sys::process::Pid;
+
+    use super::*;
+    use crate::test_domains::{DomainJournal, QEMU_PROCESS, RecordedEnd, configuration, disk, mars, name, plug};
+
+    /// Returns the domain of a record, after vtax has written these files next to it.
+    fn read(record: &DomainJournal, files: &[(&str, &str)]) -> Result<BoundDomain, JournalError> {
+        let folder = tempfile::tempdir().expect("a directory");
+        fs::create_dir(folder.path().join("mars")).expect("ours");
+        for (file, text) in files {
+            fs::write(folder.path().join("mars").join(file), text).expect("ours");
+        }
+        record.read_below(folder.path())
+    }
+
+    #[test]
+    fn a_domain_is_active_while_it_should_run_and_somebody_runs_or_restarts_it() {
+        let all = configuration();
+        let no_qemu = || DomainJournal::new(&mars(&all));
+        let own = ProcessId::of(Pid::own()).expect("it lives").to_string();
+        let begun = r#"{"at":{"secs":1,"nanos":0},"is_up":false}"#;
+        let (started, supervised) = (("started.json", begun), ("supervisor", own.as_str()));
+        // The QEMU of these records has exited.
+        for (record, files, expected) in [
+            (no_qemu(), &[][..], DomainState::Binding),
+            (no_qemu(), &[started], DomainState::Binding),
+            (no_qemu(), &[started, supervised], DomainState::Active),
+            (no_qemu().started(&all), &[], DomainState::Bound),
+            (no_qemu().started(&all), &[started], DomainState::Bound),
+            (no_qemu().started(&all), &[supervised], DomainState::Bound),
+            (no_qemu().started(&all), &[started, ("supervisor", QEMU_PROCESS)], DomainState::Bound),
+            (no_qemu().started(&all), &[started, supervised], DomainState::Active),
+        ] {
+            let bound = read(&record, files).expect("it is whole");
+            assert_eq!(bound.state(), expected, "{files:?}");
+            assert!(bound.uptime().is_none() && bound.qemu().is_none(), "no QEMU runs");
+        }
+    }
+
+    #[test]
+    fn a_system_is_up_once_it_has_responded_since_the_last_start() {
+        let (all, folder) = (configuration(), tempfile::tempdir().expect("a directory"));
+        let record = DomainJournal::new(&mars(&all)).started(&all);
+        let own = folder.path().join("mars");
+        fs::create_dir(&own).expect("ours");
+        let is_up = || record.read_below(folder.path()).expect("it is whole").is_up();
+        assert!(!is_up(), "it was never started");
+        Started::now().write(&own).expect("ours");
+        assert!(!is_up());
+        Started { is_up: true, ..Started::now() }.write(&own).expect("ours");
+        assert!(is_up());
+        Started::remove(&own);
+        assert!(!is_up());
+    }
+
+    #[test]
+    fn a_domain_must_be_mended_if_a_part_of_its_record_is_unfinished_or_was_not_kept() {
+        let all = configuration();
+        let whole = || DomainJournal::new(&mars(&all)).started(&all);
+        let more = || plug(&mars(&all), &all, "net0", 0);
+        for (record, expected, why) in [
+            (whole(), false, "it is whole"),
+            (whole().abandoned(), true, "vtax was killed before it kept the record"),
+            (whole().ended(more(), RecordedEnd::Cut), true, "vtax was killed while it plugged a NIC"),
+            (whole().ended(more(), RecordedEnd::Undone), false, "the NIC was unplugged"),
+        ] {
+            assert_eq!(record.read().is_abandoned, expected, "{why}");
+        }
+    }
+
+    /// Taken for missing, it would start a second supervisor, or a domain that should not run.
+    #[test]
+    fn a_damaged_file_of_a_domain_is_named() {
+        let all = configuration();
+        let record = DomainJournal::new(&mars(&all)).started(&all);
+        for (file, text) in
+            [("started.json", ""), ("started.json", "{\"at\":"), ("supervisor", "4712"), ("supervisor", "")]
+        {
+            let error = read(&record, &[(file, text)]).expect_err("it is damaged");
+            assert!(error.is_damage() && error.to_string().contains(file), "{file} `{text}`: {error}");
+        }
+    }
+
+    #[test]
+    fn resources_that_a_later_version_has_recorded_are_not_guessed() {
+        let (all, folder) = (configuration(), tempfile::tempdir().expect("a directory"));
+        DomainJournal::new(&mars(&all)).write(folder.path());
+        let snapshot = || Snapshot::<DomainStep>::read(&folder.path().join("journals"), "mars").expect("it is whole");
+        assert!(BoundDomain::of(snapshot(), folder.path()).is_ok());
+        let mut later = snapshot();
+        later.header.about["cpus"] = "all of them".into();
+        let error = BoundDomain::of(later, folder.path()).expect_err("no list of CPUs").to_string();
+        assert!(error.contains("mars.journal"), "{error}");
+    }
+
+    #[test]
+    fn a_disk_is_found_by_its_name() {
+        let all = configuration();
+        let mut own = mars(&all);
+        own.disks = vec![disk("vol1", 0), disk("vol2", 5)];
+        let bound = DomainJournal::new(&own).read();
+        assert_eq!(bound.disk(&name("vol2")).map(|disk| disk.port), Some(5));
+        assert!(bound.disk(&name("vol3")).is_none());
+    }
+}

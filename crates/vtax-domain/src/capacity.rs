@@ -62,7 +62,10 @@ fn seconds(uptime: &str) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::test_domains;
 
     #[test]
     fn the_files_of_proc_are_read() {
@@ -79,5 +82,37 @@ mod tests {
         let machine = HostCapacity::look();
         assert!(!machine.cpus().is_empty() && machine.threads_per_core() > 0);
         assert!(machine.memory > machine.available && machine.available > ByteSize(0));
+    }
+
+    #[test]
+    fn a_host_has_the_threads_of_its_largest_core() {
+        let whole = test_domains::capacity();
+        assert_eq!((whole.threads_per_core(), whole.cpus()), (2, (0..8).collect()));
+        let cores = vec![vec![0], vec![1, 3], vec![2]];
+        assert_eq!(HostCapacity { cores, ..whole.clone() }.threads_per_core(), 2);
+        assert_eq!(HostCapacity { cores: Vec::new(), ..whole }.threads_per_core(), 1, "its CPUs are unknown");
+    }
+
+    #[test]
+    fn a_field_is_not_mistaken_for_one_whose_name_it_begins() {
+        let meminfo = "MemTotalHuge: 1 kB\nMemTotal: 2 kB\n";
+        assert_eq!(kib(meminfo, "MemTotal"), ByteSize(2 << 10));
+    }
+
+    proptest! {
+        #[test]
+        fn memory_is_rounded_down_to_mib(kib in 0u64..1 << 50) {
+            let size = super::kib(&format!("MemTotal:  {kib} kB\n"), "MemTotal");
+            let whole = whole_mib(size);
+            prop_assert_eq!((size.0, whole.0 % (1 << 20)), (kib << 10, 0));
+            prop_assert!(whole <= size && size.0 - whole.0 < 1 << 20);
+        }
+
+        #[test]
+        fn no_text_makes_the_readers_panic(text: String, field in "[A-Za-z]{0,8}", number in "[-+.eE0-9]{0,30}") {
+            for text in [text, format!("{field}: {number} kB"), number] {
+                let _ = (super::kib(&text, &field), seconds(&text));
+            }
+        }
     }
 }

@@ -64,7 +64,7 @@ pub(crate) fn bound_disk(
     })
 }
 
-fn bound_path(name: &VolumeName, volume: &Volume, backend: &DiskBackend) -> BoundPath {
+pub(crate) fn bound_path(name: &VolumeName, volume: &Volume, backend: &DiskBackend) -> BoundPath {
     BoundPath {
         volume: name.clone(),
         backend: backend.path.clone(),
@@ -75,7 +75,7 @@ fn bound_path(name: &VolumeName, volume: &Volume, backend: &DiskBackend) -> Boun
 }
 
 /// Checks that no other domain has the blocks, unless nobody can write to them.
-fn check_others(path: &BoundPath, volume: &Volume, others: &[Bindings]) -> Result<(), BackendError> {
+pub(crate) fn check_others(path: &BoundPath, volume: &Volume, others: &[Bindings]) -> Result<(), BackendError> {
     let reads = volume.has(VolumeOption::Ro) && !volume.has(VolumeOption::Excl);
     for other in others {
         for disk in &other.disks {

@@ -215,6 +215,9 @@ pub enum BindError {
     #[error("{object}: {error}")]
     #[diagnostic(code("kernel"))]
     Lend { object: String, error: Box<ExecuteError<StepError>> },
+    #[error("the description of {domain} by its host is invalid: {why}")]
+    #[diagnostic(code("bad-offer"))]
+    BadOffer { domain: Name, why: &'static str },
     #[error("{domain}: its supervisor {why}")]
     #[diagnostic(code("no-supervisor"))]
     Supervisor { domain: Name, why: String },
@@ -256,7 +259,11 @@ impl BindError {
                 | LabDevices { .. }
                 | Assignable(_)
                 | Function(_)
-                | Store(DomainStoreError::NoSaved { .. } | DomainStoreError::SavedExists { .. })
+                | Store(
+                    DomainStoreError::NoSaved { .. }
+                        | DomainStoreError::SavedExists { .. }
+                        | DomainStoreError::FactoryDefault
+                )
                 | NoMemory { .. }
                 | NoCpus { .. }
                 | Memory { .. }
@@ -278,6 +285,7 @@ impl BindError {
                 | Disk { .. }
                 | NoFunctionLink { .. }
                 | PhysicalDown { .. }
+                | BadOffer { .. }
         )
     }
 }

@@ -200,3 +200,176 @@ impl HostChange<'_> {
         self.tell(DomainNotice::Trouble(error.to_string()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+    use vtax_model::{
+        domain::{DeviceKind, DomainDevice, FunctionSettings, VnetChange},
+        units::ByteSize,
+    };
+
+    use super::*;
+    use crate::test_domains::{DomainJournal, TestHost, add_vnet, configuration, mars, mib, name};
+
+    fn set_memory(size: ByteSize) -> impl FnOnce(&mut Configuration) -> Result<(), DomainError> {
+        move |all| all.set_memory(&name("mars"), size)
+    }
+
+    fn vnet(vnet: &str) -> LiveObject {
+        LiveObject::Vnet { domain: name("mars"), vnet: name(vnet) }
+    }
+
+    fn memory(host: &TestHost) -> Option<ByteSize> {
+        host.stored().domain(&name("mars")).expect("it is there").memory
+    }
+
+    #[test]
+    fn an_order_sees_what_another_has_stored_before_it_got_the_lock() {
+        let host = TestHost::of_user();
+        host.store(&configuration());
+        host.change(|change| change.edit(set_memory(mib(512))).map(drop));
+        let seen = host.change(|change| Ok(change.configuration().domain(&name("mars"))?.memory));
+        assert_eq!(seen, Some(mib(512)));
+        // The host that an edit returns has the new constraints, and the one before it the previous ones.
+        host.change(|change| {
+            let later = change.edit(set_memory(mib(256)))?;
+            let memory = |change: &HostChange<'_>| change.configuration().domain(&name("mars")).expect("there").memory;
+            assert_eq!((memory(change), memory(&later)), (Some(mib(512)), Some(mib(256))));
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn a_refused_edit_leaves_the_stored_state_as_it_was() {
+        let host = TestHost::of_user();
+        host.store(&configuration());
+        let refused = host.host.edit(|all| {
+            all.set_memory(&name("mars"), mib(512))?;
+            all.add_domain(&name("mars"))
+        });
+        assert!(matches!(refused, Err(BindError::Domain(DomainError::Exists { .. }))));
+        assert_eq!((memory(&host), host.heard()), (Some(mib(128)), Vec::new()));
+    }
+
+    /// It is stored as if the domain were inactive, since the user can have no bound domains.
+    #[test]
+    fn an_unprivileged_user_only_changes_the_stored_state() {
+        let host = TestHost::of_user();
+        host.store(&configuration());
+        let edit = |all: &mut Configuration| all.remove_vnet(&name("mars"), &name("net0"));
+        host.host.edit_live(&vnet("net0"), edit).expect("it is there");
+        assert!(host.stored().domain(&name("mars")).expect("it is there").vnets.is_empty());
+        assert!(host.change(|change| change.bound()).is_empty());
+        assert!(matches!(host.host.change(|change| change.domains().map(drop)), Err(BindError::NotRoot)));
+        assert_eq!(host.heard(), []);
+    }
+
+    #[test]
+    fn a_change_that_a_bound_domain_gets_at_its_next_boot_is_stored_and_reported() {
+        let (host, mut all) = (TestHost::with_domains(), configuration());
+        let device = |name: &str| {
+            let (kind, settings) = (DeviceKind::Vf, FunctionSettings::default());
+            DomainDevice { name: name.to_owned(), kind, settings }
+        };
+        all.domains.get_mut(&name("mars")).expect("it is there").io = vec![device("vf0"), device("vf1")];
+        host.store(&all);
+        DomainJournal::new(&mars(&all)).started(&all).write(&host.domains());
+        let add = |all: &mut Configuration| {
+            add_vnet(all, "net1", VnetChange::default());
+            Ok(())
+        };
+        host.host.edit_live(&vnet("net1"), add).expect("possible");
+        assert_eq!(host.heard(), [DomainNotice::AtBoot(name("mars"))]);
+        let object = LiveObject::Device { domain: name("mars"), device: "vf0".to_owned() };
+        host.host.edit_live(&object, |all| all.remove_device(&name("mars"), "vf0")).expect("it has it");
+        let kept = DomainNotice::KeptUntilBoot { domain: name("mars"), device: "vf0".to_owned() };
+        assert_eq!(host.heard(), [kept]);
+        let stored = host.stored();
+        let mars = stored.domain(&name("mars")).expect("it is there");
+        assert_eq!((mars.vnets.len(), mars.io.len()), (2, 1));
+    }
+
+    #[test]
+    fn a_change_of_an_inactive_domain_is_in_effect() {
+        let host = TestHost::with_domains();
+        host.store(&configuration());
+        host.host.edit_live(&vnet("net0"), |all| all.remove_vnet(&name("mars"), &name("net0"))).expect("it is there");
+        assert_eq!(host.heard(), []);
+        assert!(host.stored().domain(&name("mars")).expect("it is there").vnets.is_empty());
+    }
+
+    /// Returns the state of a host whose vtax was killed while it changed `was` to `now`, and has stored `kept`.
+    fn interrupted(was: &Configuration, now: &Configuration, kept: &Configuration) -> TestHost {
+        let host = TestHost::with_domains();
+        let [was, now] = [was, now].map(|all| {
+            host.store(all);
+            host.host.read().expect("it can be read")
+        });
+        host.store(kept);
+        fs::create_dir_all(host.domains()).expect("ours");
+        let change = json!({ "objects": [vnet("net1")], "was": was, "now": now });
+        fs::write(host.domains().join("change.json"), change.to_string()).expect("ours");
+        host
+    }
+
+    #[test]
+    fn the_change_of_a_killed_vtax_is_completed_before_an_order_decides() {
+        let was = configuration();
+        let (mut now, mut other) = (was.clone(), was.clone());
+        add_vnet(&mut now, "net1", VnetChange::default());
+        other.set_memory(&name("mars"), mib(512)).expect("possible");
+        for (kept, vnets, why) in [
+            (&was, 2, "it was killed before it stored the new state"),
+            (&now, 2, "it was killed after that"),
+            (&other, 1, "a later command has stored something else"),
+        ] {
+            let host = interrupted(&was, &now, kept);
+            let seen = host.change(|change| Ok(change.configuration().domain(&name("mars"))?.vnets.len()));
+            assert_eq!(seen, vnets, "{why}");
+            assert!(!host.domains().join("change.json").exists(), "{why}");
+            assert_eq!(host.heard(), []);
+        }
+    }
+
+    #[test]
+    fn an_order_does_all_that_it_can_although_a_record_is_damaged() {
+        let host = interrupted(&configuration(), &configuration(), &configuration());
+        fs::write(host.domains().join("change.json"), "{").expect("ours");
+        host.change(|change| change.edit(set_memory(mib(512))).map(drop));
+        assert_eq!(memory(&host), Some(mib(512)));
+        let heard = host.heard();
+        assert!(matches!(&heard[..], [DomainNotice::Trouble(told)] if told.contains("change.json")), "{heard:?}");
+        assert!(host.domains().join("change.json").exists(), "it is kept for the user");
+    }
+
+    #[test]
+    fn an_unreadable_domain_is_reported_once_and_hides_no_other_domain() {
+        let (host, all) = (TestHost::with_domains(), configuration());
+        host.store(&all);
+        DomainJournal::new(&mars(&all)).started(&all).write(&host.domains());
+        fs::write(host.domains().join("journals/venus.journal"), "damaged").expect("ours");
+        let survey = |change: &HostChange<'_>| Ok(change.domains()?.survey()?.bound.len());
+        assert_eq!([host.change(survey), host.change(survey)], [1, 1]);
+        let heard = host.heard();
+        let is_it = |notice: &DomainNotice| matches!(notice, DomainNotice::Unreadable(told) if told.contains("venus"));
+        assert_eq!(heard.iter().filter(|notice| is_it(notice)).count(), 1, "{heard:?}");
+        // What depends on all domains is refused.
+        assert!(matches!(host.host.change(|change| change.bound()), Err(BindError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn the_lock_is_held_while_an_order_acts_and_free_afterwards() {
+        let host = TestHost::of_user();
+        let try_lock = || {
+            let path = host.host.store().folder().join(".lock");
+            fs::File::open(path).expect("it was made").try_lock().is_ok()
+        };
+        let seen = host.change(|_| Ok(try_lock()));
+        assert_eq!((seen, try_lock()), (false, true));
+        let failed: Result<(), BindError> = host.host.change(|_| Err(BindError::NoSwitch));
+        assert!(failed.is_err() && try_lock(), "an order that fails releases it too");
+    }
+}

@@ -30,6 +30,9 @@ pub struct HostFiles {
     pub agent: Option<PathBuf>,
 }
 
+/// Opens the directory of the domains' run-time files; none for an unprivileged user, who has no bound domains.
+type WorldDoor = Box<dyn Fn() -> Result<Option<World>, BindError> + Send + Sync>;
+
 /// Host and the store of its constraints. It shows the current state without a lock, so no later change may be based on
 /// it; [`LdmHost::change`] makes changes.
 pub struct LdmHost {
@@ -38,6 +41,7 @@ pub struct LdmHost {
     store: DomainStore,
     id: String,
     files: HostFiles,
+    world: WorldDoor,
     has_warned: AtomicBool,
     hear: Box<dyn Fn(DomainNotice) + Send + Sync>,
 }
@@ -50,8 +54,20 @@ impl LdmHost {
         files: HostFiles,
         hear: impl Fn(DomainNotice) + Send + Sync + 'static,
     ) -> LdmHost {
-        let (store, id) = (host.store(&files.state), host.id());
-        LdmHost { host, net, store, id, files, has_warned: AtomicBool::new(false), hear: Box::new(hear) }
+        let world = || is_root().then(|| Ok(World::enter(Lifetime::Ephemeral)?)).transpose();
+        LdmHost::in_world(host, net, files, Box::new(world), hear)
+    }
+
+    /// Opens a host whose domains have their run-time files where `world` says.
+    pub(crate) fn in_world(
+        host: DomainHost,
+        net: HostNet,
+        files: HostFiles,
+        world: WorldDoor,
+        hear: impl Fn(DomainNotice) + Send + Sync + 'static,
+    ) -> LdmHost {
+        let (store, id, has_warned) = (host.store(&files.state), host.id(), AtomicBool::new(false));
+        LdmHost { host, net, store, id, files, world, has_warned, hear: Box::new(hear) }
     }
 
     /// Runs `work` in the network namespace of the host, where domains and their programs start.
@@ -88,18 +104,15 @@ impl LdmHost {
 
     /// Returns the bound domains. Requires root: cores and memory belong to the whole machine.
     pub fn domains(&self) -> Result<Domains, BindError> {
-        if !is_root() {
-            return Err(BindError::NotRoot);
-        }
-        let world = World::enter(Lifetime::Ephemeral)?;
-        let domains = Domains::new(&world, &self.host.folder(), self.net.clone(), self.words());
-        self.warn_once(&domains)?;
-        Ok(domains)
+        self.domains_of_root()?.ok_or(BindError::NotRoot)
     }
 
     /// The same; none for an unprivileged user, who has no bound domains.
     pub(crate) fn domains_of_root(&self) -> Result<Option<Domains>, BindError> {
-        is_root().then(|| self.domains()).transpose()
+        let Some(world) = (self.world)()? else { return Ok(None) };
+        let domains = Domains::new(&world, &self.host.folder(), self.net.clone(), self.words());
+        self.warn_once(&domains)?;
+        Ok(Some(domains))
     }
 
     /// Reports unreadable records once, whatever the order does.

@@ -32,6 +32,7 @@ mod live_disk;
 mod live_nic;
 mod loan;
 mod locked;
+mod migration;
 mod notice;
 mod order;
 mod pending;
@@ -50,6 +51,8 @@ mod supervisor_process;
 mod switch;
 mod switch_port;
 mod switches;
+#[cfg(test)]
+mod test_domains;
 mod utilization;
 
 pub use backend::{BackendError, BackendId, BackendPart, check_backend, find_format};
@@ -69,6 +72,10 @@ pub use live_change::LiveObject;
 pub use live_nic::{LiveFunction, LiveNic, LiveNicKind};
 pub use loan::LentNet;
 pub use locked::{LockedDomains, WantedDomains};
+pub use migration::{
+    DiskObstacle, MigrationNames, MigrationOffer, MigrationVerdict, NetworkObstacle, Obstacle, ObstacleText,
+    OfferedDisk, OfferedGuest, ProcessorObstacle, ResourceObstacle, ServiceObstacle, SourceObstacle,
+};
 pub use notice::DomainNotice;
 pub use order::{
     AddedDomains, ChosenDomains, DomainChange, DomainEdit, DomainOrder, DomainReply, DomainView, HostView, NewVolume,

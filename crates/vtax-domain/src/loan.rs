@@ -52,7 +52,7 @@ impl Domains {
 
     /// Returns None if a running vtax has it.
     fn claim_net(&self, net: Ipv4Net, site: &mut StepSite) -> Result<Option<Journal<DomainStep>>, BindError> {
-        let (folder, id) = (self.loans(), net.network().to_string().replace('.', "-"));
+        let (folder, id) = (self.loans(), journal_of(net));
         match Journal::create(&folder, &id, KIND, &net) {
             Err(JournalError::Taken { state: JournalState::Alive, .. }) => Ok(None),
             Err(JournalError::Taken { .. }) => {
@@ -81,8 +81,8 @@ impl Domains {
         match Journal::<DomainStep>::open_any(&self.loans(), id) {
             Ok(Opened::Whole(journal)) => drop(journal.undo(site).map_err(Box::new)?),
             Ok(Opened::Damaged(damaged)) => {
-                if let Ok(network) = id.replace('-', ".").parse() {
-                    site.own()?.remove_address(near(Ipv4Net::new(network, PREFIX).expect("a prefix of IPv4")))?;
+                if let Some(net) = net_of(id) {
+                    site.own()?.remove_address(near(net))?;
                 }
                 damaged.set_aside()?;
             }
@@ -130,6 +130,17 @@ fn candidates(taken: &[IpNet]) -> impl Iterator<Item = Ipv4Net> {
     nets.into_iter().rev().filter(is_free)
 }
 
+/// Returns the name of the journal of a network.
+fn journal_of(net: Ipv4Net) -> String {
+    net.network().to_string().replace('.', "-")
+}
+
+/// Returns the network of a journal with this name, which says it even if the journal is damaged.
+fn net_of(journal: &str) -> Option<Ipv4Net> {
+    let network = journal.replace('-', ".").parse().ok()?;
+    Some(Ipv4Net::new(network, PREFIX).expect("a prefix of IPv4"))
+}
+
 fn lent(link: &str, net: Ipv4Net) -> DomainStep {
     DomainStep::LendAddress(LendAddress { link: link.to_owned(), net: near(net) })
 }
@@ -149,6 +160,8 @@ fn nth(net: Ipv4Net, nth: u32) -> IpNet {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn first(taken: &[&str]) -> Option<String> {
@@ -160,6 +173,7 @@ mod tests {
     fn a_network_that_somebody_has_is_passed_over() {
         assert_eq!(first(&[]).as_deref(), Some("198.19.255.252/30"));
         assert_eq!(first(&["198.19.255.254/30", "10.0.0.0/8"]).as_deref(), Some("198.19.255.248/30"));
+        assert_eq!(first(&["198.19.255.253/32"]).as_deref(), Some("198.19.255.248/30"), "one of its addresses");
         assert_eq!(first(&["198.19.0.0/16"]).as_deref(), Some("198.18.255.252/30"));
         assert_eq!(first(&["198.18.0.0/15"]), None);
     }
@@ -168,5 +182,38 @@ mod tests {
     fn the_two_addresses_are_those_of_hosts() {
         let net = "198.18.0.4/30".parse().expect("a network");
         assert_eq!([near(net), far(net)].map(|net| net.to_string()), ["198.18.0.5/30", "198.18.0.6/30"]);
+    }
+
+    #[test]
+    fn a_damaged_journal_of_a_loan_says_by_its_name_which_network_it_is_of() {
+        for net in ["198.18.0.0/30", "198.19.255.252/30"] {
+            let net: Ipv4Net = net.parse().expect("a network");
+            assert_eq!(net_of(&journal_of(net)), Some(net));
+        }
+        for other in ["", "mars", "198-18-0", "198-18-0-256"] {
+            assert_eq!(net_of(other), None, "`{other}`");
+        }
+    }
+
+    proptest! {
+        // Each makes a list of the whole range.
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn no_network_is_lent_that_meets_one_in_use(
+            taken in prop::collection::vec((any::<u32>(), 8u8..33, any::<bool>()), 0..12),
+        ) {
+            let nets = taken.into_iter().map(|(address, prefix, is_near)| {
+                // Most addresses are far from the end of the range, and would test nothing.
+                let address = if is_near { 0xc613_ff80 | address & 0x7f } else { address };
+                IpNet::V4(Ipv4Net::new(address.into(), prefix).expect("a prefix of IPv4"))
+            });
+            let nets: Vec<IpNet> = nets.collect();
+            let range: Ipv4Net = "198.18.0.0/15".parse().expect("a range");
+            for net in candidates(&nets).take(20) {
+                let meets = |other: &IpNet| other.contains(&IpNet::V4(net)) || IpNet::V4(net).contains(other);
+                prop_assert!(range.contains(&net) && net.prefix_len() == PREFIX && !nets.iter().any(meets), "{}", net);
+            }
+        }
     }
 }

@@ -9,6 +9,8 @@ mod disks;
 mod edit;
 mod lifecycle;
 mod reconfiguration;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,7 @@ use crate::{
     error::BindError,
     host_change::HostChange,
     ldm_host::LdmHost,
+    migration::{MigrationOffer, MigrationVerdict, Obstacle},
     notice::DomainNotice,
     store::{ConfigName, StoredState},
 };
@@ -44,6 +47,15 @@ pub enum DomainOrder {
     },
     /// Lists the PCI devices of the machine.
     ListDevices,
+    /// Describes a domain to another host, to which it might move.
+    OfferMigration {
+        domain: Name,
+    },
+    /// Compares such a description with this host, where the domain would have this name.
+    CheckMigration {
+        offer: Box<MigrationOffer>,
+        name: Name,
+    },
     Change(Box<DomainChange>),
 }
 
@@ -201,6 +213,13 @@ pub enum DomainReply {
     View(Box<HostView>),
     /// Answer to [`DomainOrder::ListDevices`].
     Devices(Box<IoList>),
+    /// Answer to [`DomainOrder::OfferMigration`], with what keeps the domain at its host.
+    Offer {
+        offer: Box<MigrationOffer>,
+        obstacles: Vec<Obstacle>,
+    },
+    /// Answer to [`DomainOrder::CheckMigration`].
+    Verdict(MigrationVerdict),
 }
 
 impl LdmHost {
@@ -209,6 +228,13 @@ impl LdmHost {
         self.run(|| match order {
             DomainOrder::Look { depth } => Ok(DomainReply::View(Box::new(self.look(depth)?))),
             DomainOrder::ListDevices => Ok(DomainReply::Devices(Box::new(devices::list()?))),
+            DomainOrder::OfferMigration { domain } => {
+                let (offer, obstacles) = self.offer_migration(&domain)?;
+                Ok(DomainReply::Offer { offer: Box::new(offer), obstacles })
+            }
+            DomainOrder::CheckMigration { offer, name } => {
+                Ok(DomainReply::Verdict(self.check_migration(&offer, &name)?))
+            }
             DomainOrder::Change(change) => {
                 self.change(|host| host.carry_out(*change))?;
                 Ok(DomainReply::Done)

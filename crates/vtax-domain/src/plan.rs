@@ -254,7 +254,11 @@ fn nic_on(tap: &str, mac: Mac, number: u32, mtu: Mtu, backend: Backend) -> NicLa
     }
 }
 
-fn memory(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -> Result<ByteSize, BindError> {
+pub(crate) fn memory(
+    domain: &Name,
+    constraints: &Constraints,
+    request: &BindRequest<'_>,
+) -> Result<ByteSize, BindError> {
     let wanted = constraints.memory.ok_or_else(|| BindError::NoMemory { domain: domain.clone() })?;
     let own = request.own.map_or(0, |own| own.memory.0);
     let available = ByteSize((request.capacity.available.0 + own).saturating_sub(MEMORY_OF_PRIMARY.0));
@@ -267,7 +271,11 @@ fn memory(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -
 }
 
 /// Returns the CPUs of whole free cores.
-fn cpus(domain: &Name, constraints: &Constraints, request: &BindRequest<'_>) -> Result<BTreeSet<u32>, BindError> {
+pub(crate) fn cpus(
+    domain: &Name,
+    constraints: &Constraints,
+    request: &BindRequest<'_>,
+) -> Result<BTreeSet<u32>, BindError> {
     let taken: BTreeSet<u32> = request.others.iter().flat_map(|other| &other.cpus).copied().collect();
     let free: Vec<&Vec<u32>> =
         request.capacity.cores.iter().filter(|core| core.iter().all(|cpu| !taken.contains(cpu))).collect();
@@ -327,7 +335,7 @@ fn after_colon(text: &str) -> String {
 }
 
 /// Returns the port of the domain's group: the one specified, the one that the group has, or the first free one.
-fn console(request: &BindRequest<'_>, constraints: &Constraints) -> Result<Option<BoundConsole>, BindError> {
+pub(crate) fn console(request: &BindRequest<'_>, constraints: &Constraints) -> Result<Option<BoundConsole>, BindError> {
     let BindRequest { domain, configuration, others, is_free, .. } = *request;
     let VirtualConsole { service, group, port } = &constraints.console;
     let only = configuration.consoles.iter().next().filter(|_| configuration.consoles.len() == 1);
@@ -341,7 +349,8 @@ fn console(request: &BindRequest<'_>, constraints: &Constraints) -> Result<Optio
     let group = group.as_ref().unwrap_or(domain);
     let bound = || others.iter().filter_map(|other| other.console.as_ref());
     let own = request.own.and_then(|own| own.console.as_ref());
-    let of_group = bound().chain(own).find(|console| console.group == *group && console.service == *service);
+    let is_of_group = |console: &&BoundConsole| console.group == *group && console.service == *service;
+    let of_group = bound().chain(own).find(is_of_group);
     let reserved = configuration.domains.values().filter_map(|other| other.console.port);
     let reserved: BTreeSet<u16> = reserved.collect();
     let port = match (port, of_group) {
@@ -354,7 +363,7 @@ fn console(request: &BindRequest<'_>, constraints: &Constraints) -> Result<Optio
             free.ok_or_else(|| BindError::NoPort { service: service.clone(), ports: serves.ports })?
         }
     };
-    let other = bound().find(|console| console.port == port && console.group != *group);
+    let other = bound().find(|console| console.port == port && !is_of_group(console));
     if let Some(other) = other {
         return Err(BindError::PortInUse { domain: domain.clone(), port, group: other.group.clone() });
     }
@@ -362,49 +371,4 @@ fn console(request: &BindRequest<'_>, constraints: &Constraints) -> Result<Optio
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::resources::tests::bindings;
-
-    /// Returns the CPUs that mars gets on a host with four cores, of which venus has the last.
-    fn cpus_of(demand: CpuDemand) -> Result<Vec<u32>, String> {
-        let (mars, configuration): (Name, _) = ("mars".parse().expect("a name"), Configuration::new("sun"));
-        let capacity = HostCapacity {
-            cores: vec![vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]],
-            memory: ByteSize(0),
-            available: ByteSize(0),
-            uptime: Duration::ZERO,
-        };
-        let request = BindRequest {
-            domain: &mars,
-            configuration: &configuration,
-            capacity: &capacity,
-            others: &[bindings("venus", &[3, 7], ByteSize(0))],
-            own: None,
-            devices: Vec::new(),
-            disks: Vec::new(),
-            is_free: &|_| true,
-        };
-        let constraints = Constraints { cpus: Some(demand), ..Constraints::default() };
-        let found = cpus(&mars, &constraints, &request).map_err(|error| error.to_string())?;
-        Ok(found.into_iter().collect())
-    }
-
-    #[test]
-    fn a_domain_gets_the_cores_that_it_names_or_nothing() {
-        let cids = |ids: &[u32]| CpuDemand::Cids(ids.iter().copied().collect());
-        assert_eq!(cpus_of(cids(&[1])), Ok(vec![1, 5]));
-        assert_eq!(cpus_of(cids(&[0, 1])), Ok(vec![0, 1, 4, 5]));
-        assert_eq!(cpus_of(CpuDemand::Cores(1)), Ok(vec![2, 6]));
-        for (ids, why) in [
-            (&[1, 3][..], "cannot have core 3: venus has it"),
-            (&[4], "this host has cores 0 to 3"),
-            (&[0, 1, 2], "3 cores requested, 2 available: venus has 2 CPUs"),
-        ] {
-            let told = cpus_of(cids(ids)).expect_err(why);
-            assert!(told.contains(why), "{told}");
-        }
-    }
-}
+mod tests;

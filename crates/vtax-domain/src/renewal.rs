@@ -132,3 +132,70 @@ impl LockedDomains<'_> {
         self.folder().join("renewals")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        host_change::HostChange,
+        notice::DomainNotice,
+        test_domains::{DomainJournal, TestHost, configuration, mars, name},
+    };
+
+    fn renewals(host: &TestHost) -> Vec<String> {
+        let records = fs::read_dir(host.domains().join("renewals")).into_iter().flatten().flatten();
+        records.map(|record| record.file_name().into_string().expect("text")).collect()
+    }
+
+    #[test]
+    fn a_renewal_is_recorded_from_its_beginning_to_its_end() {
+        let host = TestHost::with_domains();
+        host.change(|change| {
+            let domains = change.domains()?;
+            assert!(!domains.is_renewed(&name("mars")));
+            domains.begin_renewal(&name("mars"))?;
+            domains.begin_renewal(&name("mars"))?;
+            assert!(domains.is_renewed(&name("mars")) && !domains.is_renewed(&name("venus")));
+            domains.end_renewal(&name("mars"));
+            assert!(!domains.is_renewed(&name("mars")));
+            domains.end_renewal(&name("mars"));
+            Ok(())
+        });
+    }
+
+    /// Otherwise each later command would try it again.
+    #[test]
+    fn a_domain_that_cannot_be_bound_again_after_a_crash_is_inactive_and_reported_once() {
+        let host = TestHost::with_domains();
+        let mut all = configuration();
+        all.domains.get_mut(&name("mars")).expect("it is there").memory = None;
+        host.store(&all);
+        host.change(|change| change.domains()?.begin_renewal(&name("mars")));
+        fs::create_dir_all(host.domains().join("mars/qemu")).expect("ours");
+        fs::write(host.domains().join("renewals/.hidden"), "").expect("ours");
+        let bound = |change: &HostChange<'_>| Ok(change.bound()?.len());
+        assert_eq!(host.change(bound), 0);
+        let heard = host.heard();
+        assert!(
+            matches!(&heard[..], [DomainNotice::Trouble(told)] if told.contains("mars has no memory")),
+            "{heard:?}"
+        );
+        assert_eq!(renewals(&host), [".hidden"], "what is not the name of a domain is left alone");
+        assert!(!host.domains().join("mars").exists(), "its files are gone");
+        assert_eq!((host.change(bound), host.heard()), (0, Vec::new()));
+    }
+
+    #[test]
+    fn a_renewal_of_a_domain_whose_record_is_damaged_waits() {
+        let (host, all) = (TestHost::with_domains(), configuration());
+        host.store(&all);
+        host.change(|change| change.domains()?.begin_renewal(&name("mars")));
+        DomainJournal::new(&mars(&all)).started(&all).write(&host.domains());
+        fs::write(host.domains().join("journals/mars.journal"), "damaged").expect("ours");
+        host.change(|_| Ok(()));
+        let heard = host.heard();
+        let is_it = |notice: &DomainNotice| matches!(notice, DomainNotice::Trouble(told) if told.contains("mars"));
+        assert!(heard.iter().any(is_it), "{heard:?}");
+        assert_eq!(renewals(&host), ["mars"]);
+    }
+}

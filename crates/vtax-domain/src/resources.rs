@@ -150,13 +150,11 @@ fn memory(capacity: &HostCapacity, map: &MemoryMap, bound: &[Bindings]) -> Vec<M
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::time::Duration;
-
+mod tests {
     use proptest::prelude::*;
-    use vtax_model::domain::Constraints;
 
     use super::*;
+    use crate::test_domains::{bindings, capacity, mib};
 
     const IOMEM: &str = "\
 00000000-00000fff : Reserved
@@ -165,35 +163,6 @@ pub(crate) mod tests {
   01400000-014fffff : Kernel data
 c0001000-eebfffff : PCI Bus 0000:00
 ";
-
-    fn mib(count: u64) -> ByteSize {
-        ByteSize(count << 20)
-    }
-
-    fn capacity() -> HostCapacity {
-        HostCapacity {
-            cores: vec![vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]],
-            memory: mib(1000),
-            available: mib(700),
-            uptime: Duration::ZERO,
-        }
-    }
-
-    pub(crate) fn bindings(domain: &str, cpus: &[u32], memory: ByteSize) -> Bindings {
-        Bindings {
-            domain: domain.parse().expect("a name"),
-            id: 2,
-            constraints: Constraints::default(),
-            vcpus: cpus.len() as u32,
-            cpus: cpus.iter().copied().collect(),
-            memory,
-            nics: Vec::new(),
-            served: Vec::new(),
-            disks: Vec::new(),
-            devices: Vec::new(),
-            console: None,
-        }
-    }
 
     #[test]
     fn each_core_and_each_piece_of_memory_has_one_owner() {
@@ -231,7 +200,34 @@ c0001000-eebfffff : PCI Bus 0000:00
         assert_eq!(devices.memory.iter().map(|piece| piece.size.0).sum::<u64>(), mib(1000).0);
     }
 
+    #[test]
+    fn the_host_keeps_the_first_free_core() {
+        let owners = |bound: &[Bindings]| {
+            let found = HostResources::new(&capacity(), &MemoryMap::default(), bound);
+            found.cores.into_iter().map(|core| core.bound.map(|name| name.to_string())).collect::<Vec<_>>()
+        };
+        let [primary, mars] = ["primary", "mars"].map(|name| Some(name.to_owned()));
+        assert_eq!(owners(&[]), [primary.clone(), None, None, None]);
+        assert_eq!(owners(&[bindings("mars", &[0, 4], mib(1))]), [mars, primary, None, None]);
+    }
+
     proptest! {
+        /// Domains can't have more than there is.
+        #[test]
+        fn the_pieces_of_memory_are_all_that_there_is(sizes in prop::collection::vec(0u64..300, 0..4), available in 0u64..1001) {
+            let bound: Vec<Bindings> =
+                sizes.iter().zip(0..).map(|(size, number)| bindings(&format!("d{number}"), &[], mib(*size))).collect();
+            let all: u64 = sizes.iter().sum();
+            prop_assume!(all <= 1000);
+            let capacity = HostCapacity { available: mib(available), ..capacity() };
+            let pieces = HostResources::new(&capacity, &MemoryMap::default(), &bound).memory;
+            prop_assert_eq!(pieces.iter().map(|piece| piece.size.0).sum::<u64>(), mib(1000).0);
+            let free = pieces.iter().filter(|piece| piece.bound == MemoryUser::Free).map(|piece| piece.size.0);
+            let free: u64 = free.sum();
+            let wanted = available.saturating_sub(256).min(1000 - all);
+            prop_assert_eq!(free, mib(wanted).0, "the host keeps 256 MiB of what is available");
+        }
+
         #[test]
         fn no_map_makes_the_reader_panic(text: String, iomem in "([0-9a-f]{0,17}-[0-9a-f]{0,17} : (System RAM|Kernel code)\n){0,8}") {
             for text in [text, iomem] {

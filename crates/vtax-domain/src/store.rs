@@ -22,6 +22,7 @@ use vtax_sys::{SysError, directory, lock, record};
 
 use crate::draft::{self, FileDraft};
 
+pub(crate) use self::reconfiguration::boot;
 pub use self::{
     config_name::{BadConfigName, ConfigName},
     error::{DomainStoreError, EditError},
@@ -159,6 +160,9 @@ impl LockedStore {
 
     /// Saves the current configuration under a new name.
     pub fn save(&self, host: &str, name: &ConfigName) -> Result<(), DomainStoreError> {
+        if name.is_factory_default() {
+            return Err(DomainStoreError::FactoryDefault);
+        }
         if self.store.saved_path(name).exists() {
             return Err(DomainStoreError::SavedExists { name: name.clone() });
         }
@@ -182,6 +186,10 @@ impl LockedStore {
 
     /// Removes a saved configuration.
     pub fn remove_saved(&self, host: &str, name: &ConfigName) -> Result<(), DomainStoreError> {
+        // One of this name that an earlier vtax has saved can be removed.
+        if name.is_factory_default() && !self.store.saved_path(name).exists() {
+            return Err(DomainStoreError::FactoryDefault);
+        }
         let mut state = self.read(host)?;
         let path = self.store.saved_path(name);
         match fs::remove_file(&path) {

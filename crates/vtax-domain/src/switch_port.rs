@@ -94,7 +94,8 @@ impl SwitchPort {
         let switch = configuration.switch(&vnet.switch)?;
         let (vlan, link) = (Some(vnet.pvid_on(switch)), switch::link_name(&vnet.switch));
         // A changed limit takes effect when the domain boots.
-        let maxbw = bound.bindings.constraints.vnet(name).unwrap_or(vnet).maxbw;
+        let plugged = bound.plugged.iter().find(|plugged| plugged.nic.vnet == *name).map(|plugged| plugged.maxbw);
+        let maxbw = plugged.unwrap_or_else(|| bound.bindings.constraints.vnet(name).unwrap_or(vnet).maxbw);
         let switch = vnet.switch.to_string();
         Ok(SwitchPort { domain: domain.clone(), switch, link, vlan, maxbw, nic: Some(nic) })
     }
@@ -177,14 +178,14 @@ fn apart(one: &SwitchPort, other: &SwitchPort) -> PortsApart {
 
 #[cfg(test)]
 mod tests {
+    use vtax_model::domain::{SwitchChange, VnetChange};
     use vtax_sys::netlink::MacAddr;
 
     use super::*;
-    use crate::bindings::BoundNic;
-
-    fn name(text: &str) -> Name {
-        text.parse().expect("a name")
-    }
+    use crate::{
+        bindings::BoundNic,
+        test_domains::{DomainJournal, add_switch, add_vnet, configuration, launch, mars, name, plug, vlan},
+    };
 
     fn port(domain: &str, vnet: &str, switch: &str, vlan: i64) -> SwitchPort {
         let (tap, link) = (format!("{domain}.{vnet}"), switch.to_owned());
@@ -198,7 +199,7 @@ mod tests {
             nic,
             switch: switch.to_owned(),
             link,
-            vlan: Some(vlan.try_into().expect("a VLAN")),
+            vlan: Some(crate::test_domains::vlan(vlan)),
         }
     }
 
@@ -222,5 +223,85 @@ mod tests {
         insta::assert_snapshot!(told(&primary, &[port("mars", "net0", "vsw0", 33)]));
         insta::assert_snapshot!(told(&[port("mars", "net0", "vsw1", 1)], &[port("venus", "net0", "vsw0", 1)]));
         insta::assert_snapshot!(told(&[port("mars", "net0", "vsw0", 33)], &primary));
+    }
+
+    /// Returns the only port of mars, which runs and was bound with this configuration.
+    fn port_of_mars(bound_with: &Configuration, now: &Configuration) -> Result<SwitchPort, String> {
+        let bound = DomainJournal::new(&mars(bound_with)).started(bound_with).read();
+        let found = SwitchPort::of(&bound, Some(&name("net0")), now, None).map_err(|error| error.to_string())?;
+        <[SwitchPort; 1]>::try_from(found).map(|[port]| port).map_err(|ports| format!("{ports:?}"))
+    }
+
+    #[test]
+    fn a_port_has_the_vlan_of_the_configuration_and_the_limit_of_the_last_start() {
+        let limit = |rate: &str| VnetChange { maxbw: rate.parse().ok(), ..VnetChange::default() };
+        let mut was = configuration();
+        was.set_vnet(&name("mars"), &name("net0"), limit("1G")).expect("possible");
+        let mut now = was.clone();
+        let change = VnetChange { pvid: Some(vlan(7)), ..limit("2G") };
+        now.set_vnet(&name("mars"), &name("net0"), change).expect("possible");
+        let port = port_of_mars(&was, &now).expect("it has it");
+        assert_eq!((port.vlan, port.maxbw), (Some(vlan(7)), "1G".parse().ok()));
+        assert_eq!((port.name().as_str(), port.link.as_str()), ("mars/net0", "vsw0"));
+    }
+
+    #[test]
+    fn a_port_stays_on_its_switch_until_the_domain_boots() {
+        let mut was = configuration();
+        add_switch(&mut was, "vsw1", PRIMARY, SwitchChange { pvid: Some(vlan(9)), ..SwitchChange::default() });
+        let mut now = was.clone();
+        let change = VnetChange { switch: Some(name("vsw1")), pvid: Some(vlan(7)), ..VnetChange::default() };
+        now.set_vnet(&name("mars"), &name("net0"), change).expect("possible");
+        let port = port_of_mars(&was, &now).expect("it has it");
+        assert_eq!((port.switch.as_str(), port.vlan), ("vsw0", Some(vlan(1))));
+    }
+
+    /// It was reported with the limit of its next boot.
+    #[test]
+    fn a_port_that_was_plugged_in_has_the_limit_that_it_was_plugged_in_with() {
+        let started_with = configuration();
+        let mut all = started_with.clone();
+        add_vnet(&mut all, "net1", VnetChange { maxbw: "1G".parse().ok(), ..VnetChange::default() });
+        let own = mars(&started_with);
+        let bound = DomainJournal::new(&own).started(&started_with).batch(plug(&own, &all, "net1", 0)).read();
+        let mut later = all.clone();
+        let change = VnetChange { maxbw: "2G".parse().ok(), ..VnetChange::default() };
+        later.set_vnet(&name("mars"), &name("net1"), change).expect("possible");
+        for now in [&all, &later] {
+            let ports = SwitchPort::of(&bound, Some(&name("net1")), now, None).expect("it has it");
+            assert_eq!(ports[0].maxbw, "1G".parse().ok());
+        }
+    }
+
+    #[test]
+    fn a_nic_that_the_domain_does_not_have_yet_is_told_from_one_that_does_not_exist() {
+        let was = configuration();
+        let mut now = was.clone();
+        add_vnet(&mut now, "net1", VnetChange::default());
+        let bound = DomainJournal::new(&mars(&was)).started(&was).read();
+        let told = |named: &str| SwitchPort::of(&bound, Some(&name(named)), &now, None).expect_err("it has none");
+        assert!(matches!(told("net1"), BindError::PendingNic { .. }));
+        assert!(matches!(told("net9"), BindError::Domain(_)));
+        let mut none = configuration();
+        none.remove_vnet(&name("mars"), &name("net0")).expect("it is there");
+        let bound = DomainJournal::new(&mars(&none)).started(&none).read();
+        assert!(launch(&bound.bindings, &none).nics.is_empty());
+        assert!(matches!(SwitchPort::of(&bound, None, &none, None), Err(BindError::NoNic { .. })));
+    }
+
+    #[test]
+    fn the_host_is_at_all_its_switches_in_its_own_vlan() {
+        let mut all = configuration();
+        add_switch(&mut all, "vsw1", PRIMARY, SwitchChange { pvid: Some(vlan(9)), ..SwitchChange::default() });
+        let ports = |named: Option<&str>| {
+            let found = SwitchPort::of_primary(named.map(name).as_ref(), &all, None);
+            found.map(|ports| ports.iter().map(|port| (port.name(), port.vlan)).collect::<Vec<_>>())
+        };
+        let (first, second) = (("primary/vsw0".to_owned(), Some(vlan(1))), ("primary/vsw1".to_owned(), Some(vlan(9))));
+        assert_eq!(ports(None).expect("it has two"), [first, second.clone()]);
+        assert_eq!(ports(Some("vsw1")).expect("it has it"), [second]);
+        assert!(matches!(ports(Some("vsw2")), Err(BindError::Domain(_))));
+        let none = Configuration::new("sun");
+        assert!(matches!(SwitchPort::of_primary(None, &none, None), Err(BindError::NoSwitch)));
     }
 }

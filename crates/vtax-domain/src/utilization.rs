@@ -41,6 +41,14 @@ struct UsedSoFar {
     services: BTreeMap<Name, ThreadTimes>,
 }
 
+/// Time that all CPUs of the machine were busy within a span.
+#[derive(Debug, Clone, Copy)]
+struct MachineUse {
+    busy: Duration,
+    wall: Duration,
+    cpus: u32,
+}
+
 /// CPU time of threads by their numbers in `/proc`.
 type ThreadTimes = BTreeMap<u32, (GuestThreadRole, Duration)>;
 
@@ -59,26 +67,36 @@ impl Utilization {
     }
 
     fn between(bound: &[BoundDomain], before: &UsedSoFar, after: &UsedSoFar) -> Utilization {
-        let Some(span) = before.machine.zip(after.machine).map(|(before, after)| after.since(&before)) else {
-            return Utilization::default();
-        };
+        let span = before.machine.zip(after.machine).map(|(before, after)| after.since(&before));
+        let vcpus = bound.iter().map(|bound| (bound.name(), bound.bindings.vcpus));
+        span.map_or_else(Utilization::default, |span| {
+            let machine = MachineUse { busy: span.busy(), wall: span.wall, cpus: span.cpus };
+            Utilization::of_span(vcpus, machine, before, after)
+        })
+    }
+
+    /// A domain that was started or stopped in between has none.
+    fn of_span<'a>(
+        vcpus: impl Iterator<Item = (&'a Name, u32)>,
+        machine: MachineUse,
+        before: &UsedSoFar,
+        after: &UsedSoFar,
+    ) -> Utilization {
+        let MachineUse { busy, wall, cpus } = machine;
         let grown = |name: &Name| {
             let (before, after) = (before.domains.get(name)?, after.domains.get(name)?);
             Some(after.saturating_sub(*before))
         };
-        let of_domain = |bound: &BoundDomain| {
-            let name = bound.name();
-            Some((name.clone(), percent(grown(name)?, span.wall, bound.bindings.vcpus)?))
-        };
+        let of_domain = |(name, vcpus): (&Name, u32)| Some((name.clone(), percent(grown(name)?, wall, vcpus)?));
         let of_domains: Duration = before.domains.keys().filter_map(grown).sum();
         Utilization {
-            host: percent(span.busy().saturating_sub(of_domains), span.wall, span.cpus),
-            domains: bound.iter().filter_map(of_domain).collect(),
+            host: percent(busy.saturating_sub(of_domains), wall, cpus),
+            domains: vcpus.filter_map(of_domain).collect(),
             services: after
                 .services
                 .iter()
                 .filter_map(|(name, after)| {
-                    Some((name.clone(), ServiceUtilization::between(before.services.get(name)?, after, span.wall)))
+                    Some((name.clone(), ServiceUtilization::between(before.services.get(name)?, after, wall)))
                 })
                 .collect(),
         }
@@ -160,6 +178,7 @@ fn percent(used: Duration, wall: Duration, cpus: u32) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_domains::name;
 
     #[test]
     fn what_is_used_is_a_share_of_the_cpus() {
@@ -183,6 +202,27 @@ mod tests {
         let expected = ServiceUtilization { vhost: 25.0, qemu: 5.0, ..ServiceUtilization::default() };
         assert_eq!(found, expected);
         assert_eq!((found.total(), found.plus(found).total()), (30.0, 60.0));
+    }
+
+    #[test]
+    fn the_time_of_domains_is_not_that_of_the_host_and_a_domain_needs_two_readings() {
+        let ms = Duration::from_millis;
+        let used = |domains: &[(&str, u64)]| UsedSoFar {
+            machine: None,
+            domains: domains.iter().map(|(domain, time)| (name(domain), ms(*time))).collect(),
+            services: domains.iter().map(|(domain, _)| (name(domain), ThreadTimes::new())).collect(),
+        };
+        let before = used(&[("mars", 1_000), ("stopped", 500)]);
+        let after = used(&[("mars", 1_100), ("started", 90)]);
+        let names = ["mars", "stopped", "started"].map(name);
+        let machine = MachineUse { busy: ms(300), wall: ms(200), cpus: 4 };
+        let found = Utilization::of_span(names.iter().map(|name| (name, 2)), machine, &before, &after);
+        // 300 ms less the 100 ms of mars, of 4 times 200 ms.
+        assert_eq!((found.host, found.of(&names[0])), (Some(25.0), Some(25.0)));
+        assert_eq!([found.of(&names[1]), found.of(&names[2])], [None, None]);
+        let services = names.each_ref().map(|name| found.service_of(name).is_some());
+        assert_eq!(services, [true, false, false]);
+        assert_eq!(Utilization::between(&[], &before, &after), Utilization::default(), "the machine was not read");
     }
 
     /// Not averaged since boot: a busy loop shows immediately.

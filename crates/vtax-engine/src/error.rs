@@ -218,3 +218,8 @@ fn process_limit() -> String {
 fn errno(error: &io::Error) -> Option<Errno> {
     Errno::from_io_error(error)
 }
+
+/// Returns true if this error only says that the other end cannot be reached now.
+pub(crate) fn is_outage(errno: Errno) -> bool {
+    matches!(errno, Errno::NETDOWN | Errno::NETUNREACH | Errno::HOSTDOWN | Errno::HOSTUNREACH | Errno::NOBUFS)
+}

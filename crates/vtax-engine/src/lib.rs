@@ -8,7 +8,7 @@
 //! Modules, from the outside in: `end` has the two ends. `socket`, `options` and `admit` make flows. `crew`
 //! runs the threads of an end; each has an engine of `drive`, which waits for the sockets, and a recorder of
 //! `account`, which counts. `role` says what each flow does. `task` has the workloads: straight-line code for
-//! one flow that knows neither threads nor engines. `supply` has what senders send without copying it.
+//! one flow that knows neither threads nor engines. `watch` needs no other end. `supply` has what senders send without copying it.
 //!
 //! Every wait has a deadline, and [`Cancel`] ends every wait from another thread.
 
@@ -34,6 +34,7 @@ mod sequence;
 mod socket;
 mod supply;
 mod task;
+mod watch;
 mod wire;
 
 pub use cancel::Cancel;
@@ -41,3 +42,4 @@ pub use crew::FLOW_THREAD;
 pub use end::{Initiator, Responder};
 pub use error::{EngineError, Failed, compare_checksums};
 pub use file::SourceFile;
+pub use watch::watch;

@@ -40,6 +40,8 @@ pub(crate) struct Patience {
     pub(crate) first: Duration,
     /// Wait for any other message, before the peer counts as dead.
     pub(crate) silence: Duration,
+    /// Wait for a response in the open loop over UDP, which other responses may overtake. An outage may last longer.
+    pub(crate) answer: Duration,
     /// Wait for a response over UDP.
     pub(crate) lost_after: Duration,
     pub(crate) lost_latest: Duration,
@@ -53,7 +55,8 @@ impl Patience {
     pub(crate) fn of(spec: &TestSpec) -> Patience {
         let slowed = slowed(&spec.options) + pauses(spec) + turns(spec);
         let base = if spec.transport.is_datagram() { SILENCE_UDP } else { SILENCE };
-        let silence = spec.workload.file().map_or(base + slowed, for_disk);
+        let answer = spec.workload.file().map_or(base + slowed, for_disk);
+        let silence = answer + spec.options.outage.map_or(Duration::ZERO, |outage| outage.0);
         let lost_after = LOST_AFTER + spec.options.responder.delay.map_or(Duration::ZERO, |delay| delay.0);
         let uneven = match spec.warmup {
             Warmup::For(_) => Duration::ZERO,
@@ -63,6 +66,7 @@ impl Patience {
         Patience {
             first: FIRST.max(silence),
             silence,
+            answer,
             lost_after,
             lost_latest: LOST_LATEST.max(lost_after),
             grace: GRACE + slowed + uneven,
@@ -144,6 +148,9 @@ mod tests {
         let stalled = with(Transport::Udp, RR, TestOptions { responder: stall, ..TestOptions::default() });
         assert_eq!(stalled.silence, SILENCE_UDP + Duration::from_millis(3_500));
         assert_eq!(stalled.lost_after, LOST_AFTER + Duration::from_millis(500));
+        let outage = TestOptions { outage: Some(Span::from_millis(60_000)), ..TestOptions::default() };
+        let endures = with(Transport::Udp, RR, outage);
+        assert_eq!((endures.silence, endures.answer), (SILENCE_UDP + Duration::from_secs(60), SILENCE_UDP));
         let idle = TestOptions { gap: Some(Span::from_millis(7_000)), ..TestOptions::default() };
         assert!(with(Transport::Tcp, RR, idle).silence >= Duration::from_secs(12));
         let process = ArrivalProcess::Poisson;

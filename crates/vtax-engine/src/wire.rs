@@ -135,6 +135,9 @@ impl Stamp {
 /// Position of the token in a datagram: after the sequence number, if the message has room.
 const TOKEN_PLACE: std::ops::Range<usize> = Stamp::LEN..Stamp::LEN + TOKEN_LEN;
 
+/// Length of the shortest message with a stamp and a token.
+pub(crate) const TOKEN_END: usize = TOKEN_PLACE.end;
+
 /// Returns whether a datagram shows the token, or is too short for it.
 #[inline]
 pub(crate) fn shows_token(message: &[u8], token: &Token) -> bool {

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use vtax_model::{
     foreign::ForeignText,
     guest::{Accelerator, GuestSize},
+    run::EmulatedServer,
     topology::Name,
     units::ByteSize,
 };
@@ -105,8 +106,13 @@ fn patience() -> Duration {
     if is_translated() { TRANSLATED_PATIENCE } else { PATIENCE }
 }
 
+/// Returns true if this machine is an emulated server.
+pub(super) fn is_emulated_server() -> bool {
+    Path::new(EmulatedServer::FILE).exists()
+}
+
 /// Returns whether this machine's own CPUs are translated by QEMU: everything takes many times as long.
-pub(super) fn is_translated() -> bool {
+pub fn is_translated() -> bool {
     fs::read_to_string("/proc/cpuinfo").unwrap_or_default().contains("QEMU TCG CPU")
 }
 

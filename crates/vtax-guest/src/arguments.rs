@@ -24,6 +24,7 @@ use super::{
         AGENT_PORT, AGENT_PORT_ID, AGENT_SOCKET, Boot, CONSOLE_LOG, CONSOLE_SOCKET, EVENTS_SOCKET, LENT_TAG, Launch,
         NicKind, NicLaunch, QMP_SOCKET, SEED, SEED_SERIAL, Version,
     },
+    machine::{CpuModel, MACHINE_ALIAS, MachineType},
     vdisk::DiskLaunch,
 };
 
@@ -45,6 +46,11 @@ pub(super) const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=
 /// A CPU with these two features has the kernel and the C library clear and copy memory with one instruction (`rep stosb`), which
 /// the translator carries out byte by byte. Without them they have loops over whole words, which take a fraction of the time.
 const TRANSLATED_CPU: &str = "max,-erms,-fsrm";
+
+/// For a guest whose instructions are translated, by QEMU or by that of the server below it. With mitigations each
+/// indirect call is a detour through `ret` (a retpoline), and the translator has to look up the target of each.
+/// The figures of such a guest show function, not speed, with or without.
+pub const UNMITIGATED: &str = "mitigations=off";
 
 /// The arguments without the program. Open files have numbers from 10 up here, and their real ones at the start.
 pub fn arguments(launch: &Launch) -> Vec<String> {
@@ -135,6 +141,10 @@ fn identity(list: &mut Arguments, launch: &Launch) {
     if launch.paused {
         list.list.push("-S".to_owned());
     }
+    if launch.incoming {
+        // The monitor says from where, when capabilities and keys are set.
+        list.add("-incoming", "defer");
+    }
     if launch.qemu.sandbox {
         list.add("-sandbox", SANDBOX);
     }
@@ -159,8 +169,10 @@ fn machine(list: &mut Arguments, launch: &Launch, kvm: Option<RawFd>) {
         (Accelerator::Tcg, None) => ("tcg,thread=multi", TRANSLATED_CPU.to_owned()),
         (Accelerator::Tcg, Some(_)) => ("tcg,thread=multi", format!("{TRANSLATED_CPU},{}", server::VIRTUALIZATION)),
     };
+    let cpu = launch.cpu.as_ref().map_or(cpu, CpuModel::to_string);
+    let machine = launch.machine.as_ref().map_or(MACHINE_ALIAS, MachineType::as_str);
     // A core dump of QEMU would be as large as the guest's RAM.
-    list.add("-machine", format!("q35{ram},dump-guest-core=off{bare}{firmware}"));
+    list.add("-machine", format!("{machine}{ram},dump-guest-core=off{bare}{firmware}"));
     match kvm {
         Some(number) => {
             let set = list.file_set(&[number]);
@@ -291,7 +303,7 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
         // Under TCG the guest has the host's time stamp counter. Without this parameter Linux measures it
         // against a timer that QEMU serves late, calls the counter unstable and uses another clock, and each
         // reading of that leaves the guest.
-        Accelerator::Tcg => &["tsc=reliable"],
+        Accelerator::Tcg => &["tsc=reliable", UNMITIGATED],
     };
     let own = quick.iter().chain(steady).copied().chain([hostname.as_str()]);
     let (for_kernel, for_agent) = match launch.server {

@@ -4,7 +4,10 @@
 //! directory has the sockets and logs of the running guest under fixed names, so that another process finds
 //! them after this one has ended.
 
-use std::{fmt, path::PathBuf, time::Duration};
+mod difference;
+mod version;
+
+use std::{path::PathBuf, time::Duration};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
@@ -17,8 +20,12 @@ use vtax_model::{
 };
 use vtax_sys::{netlink::MacAddr, pci};
 
+pub use difference::{DiskAspect, LaunchDifference, LaunchItem, NicAspect};
+pub use version::{LaunchVersion, Version};
+
 use crate::{
     LinkName,
+    machine::{CpuModel, MachineType},
     vdisk::{DiskLaunch, DiskSource},
 };
 
@@ -110,6 +117,9 @@ pub struct QemuProgram {
     /// True if it can refuse system calls of its own (`-sandbox`), which is an option of its build and of the kernel.
     #[serde(default)]
     pub sandbox: bool,
+    /// The machine that its alias `q35` stands for, if it reports that. Later versions mean later machines by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub q35: Option<MachineType>,
 }
 
 /// Hypervisor of a guest on this machine, and the guest's boot source.
@@ -123,12 +133,20 @@ pub struct GuestEngine {
 /// One guest, as QEMU is to start it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
+    #[serde(default = "LaunchVersion::first")]
+    pub version: LaunchVersion,
     pub name: Name,
     /// The guest's own directory, which must exist: QEMU makes its sockets and logs there, on a file system of the
     /// guest's own.
     pub directory: PathBuf,
     pub qemu: QemuProgram,
     pub accel: Accelerator,
+    /// The machine, which a guest keeps when it migrates. If absent, it is what QEMU's alias `q35` stands for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineType>,
+    /// The CPU model. If absent, it is the host's own CPU under KVM, and under TCG all that QEMU can translate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuModel>,
     /// The number of virtual CPUs, at least 1. They are cores of one socket with one thread each.
     pub vcpus: u32,
     pub memory: ByteSize,
@@ -173,6 +191,10 @@ pub struct Launch {
     /// True if it has a second monitor, for one who stays connected to hear its events.
     #[serde(default)]
     pub has_events: bool,
+    /// True if it does not boot, but waits for a guest that migrates to it ([`migration`](crate::migration)). With `paused`, its
+    /// processors stay stopped when the guest has arrived.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub incoming: bool,
 }
 
 /// The disks of a guest in addition to the one that it boots.
@@ -285,8 +307,11 @@ impl Launch {
     pub fn new(name: Name, directory: PathBuf, engine: GuestEngine, size: &GuestSize) -> Launch {
         let GuestEngine { qemu, accel, boot } = engine;
         Launch {
+            version: LaunchVersion::CURRENT,
             name,
             directory,
+            machine: qemu.q35.clone(),
+            cpu: None,
             qemu,
             accel,
             vcpus: size.vcpus,
@@ -305,6 +330,7 @@ impl Launch {
             disks: GuestDisks::default(),
             paused: false,
             has_events: false,
+            incoming: false,
         }
     }
 
@@ -422,54 +448,5 @@ impl NicKind {
             NicKind::Virtio { tap, .. } | NicKind::Emulated { tap, .. } => Some(tap),
             NicKind::Vfio { .. } => None,
         }
-    }
-}
-
-/// A version of QEMU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Version {
-    /// The first number. There is a new one each year.
-    pub major: u32,
-    /// The second.
-    pub minor: u32,
-}
-
-impl Version {
-    /// The oldest that guests are started with: the first that knows `on` and `off` for all options of a socket.
-    pub const LEAST: Version = Version { major: 6, minor: 0 };
-    /// The first whose q35 can have no keyboard and mouse.
-    pub(super) const NO_I8042: Version = Version { major: 7, minor: 1 };
-    /// The first that takes `/dev/kvm` open.
-    pub(super) const OPEN_KVM: Version = Version { major: 9, minor: 0 };
-    /// The first whose virtio-net knows segmentation of UDP.
-    pub(super) const USO: Version = Version { major: 8, minor: 2 };
-
-    /// Reads what `--version` prints: "QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)".
-    pub(super) fn parse(text: &str) -> Option<Version> {
-        let (_, behind) = text.split_once("version ")?;
-        let mut numbers = behind.split(|c: char| !c.is_ascii_digit());
-        let mut next = || numbers.next()?.parse().ok();
-        Some(Version { major: next()?, minor: next()? })
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_read_as_the_distributions_write_them() {
-        let read = |text| Version::parse(text).map(|version| version.to_string());
-        assert_eq!(read("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)\nCopyright").as_deref(), Some("10.0"));
-        assert_eq!(read("QEMU emulator version 9.2.50 (v9.2.0-123-gabc)").as_deref(), Some("9.2"));
-        assert_eq!(read("QEMU emulator version 8.2-rc1").as_deref(), Some("8.2"));
-        assert_eq!(read("hello"), None);
-        assert_eq!(read("version x.y"), None);
     }
 }

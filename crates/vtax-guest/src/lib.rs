@@ -10,6 +10,7 @@
 pub mod accel;
 pub mod arguments;
 mod cpio;
+mod cpu_features;
 pub mod disk;
 mod disk_lock;
 pub mod disk_threads;
@@ -25,7 +26,9 @@ pub mod launch;
 mod limits;
 mod link;
 pub mod locate;
+pub mod machine;
 pub mod memory;
+pub mod migration;
 pub mod modules;
 pub mod paths;
 pub mod probe;

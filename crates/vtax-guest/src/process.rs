@@ -256,7 +256,7 @@ impl Qemu {
     }
 
     /// If the monitor fails because QEMU has just ended, that end is the better error.
-    fn explain(&self, error: GuestError) -> GuestError {
+    pub(super) fn explain(&self, error: GuestError) -> GuestError {
         let by_death = matches!(error, GuestError::Monitor { .. } | GuestError::Process { .. });
         if by_death { self.death(CLOSING).unwrap_or(error) } else { error }
     }

@@ -2,27 +2,36 @@
 
 use std::{
     collections::BTreeSet,
-    env,
+    env, fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
 
 use vtax_sys::deadline::{OutputError, output_within};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
+    accel,
     arguments::SANDBOX,
     error::{GuestError, MissingForGuests},
+    image,
     launch::{QemuProgram, Version},
+    machine::{MACHINE_ALIAS, MachineType},
 };
 
 const PROGRAM: &str = "qemu-system-x86_64";
 /// A kernel with filters of system calls has this file (seccomp(2)).
 const SECCOMP: &str = "/proc/sys/kernel/seccomp/actions_avail";
+/// Makes QEMU list its machines.
+const MACHINES: [&str; 2] = ["-machine", "help"];
 /// Names the program, in place of the one in `PATH`.
 const VARIABLE: &str = "VTAX_QEMU";
 /// QEMU answers in milliseconds; a cold disk and a busy machine are allowed for.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Kept answers: three to each of a few programs.
+const KEPT: usize = 16;
 
 impl QemuProgram {
     /// The one that `VTAX_QEMU` names, or else the first in `PATH`.
@@ -53,7 +62,14 @@ impl QemuProgram {
             let (path, least) = (path.to_owned(), Version::LEAST);
             return Err(MissingForGuests::OldQemu { path, version, least }.into());
         }
-        Ok(QemuProgram { path: path.to_owned(), version, sandbox })
+        // One that does not list its machines is used without a pinned one.
+        let q35 = ask(path, &MACHINES).ok().and_then(|help| MachineType::behind_alias(&help, MACHINE_ALIAS));
+        Ok(QemuProgram { path: path.to_owned(), version, sandbox, q35 })
+    }
+
+    /// The machines that it can emulate. A guest can migrate only to a QEMU that has the guest's machine.
+    pub fn machines(&self) -> Result<BTreeSet<MachineType>, GuestError> {
+        Ok(MachineType::listed(&ask(&self.path, &MACHINES)?))
     }
 
     /// The names of the devices that it can emulate.
@@ -68,8 +84,39 @@ fn device_names(help: &str) -> BTreeSet<String> {
     help.lines().filter_map(name).collect()
 }
 
-/// Returns the program's output, within [`PATIENCE`].
+/// Returns the program's output. In an emulated server a start of QEMU takes a second, so there the answers of a program
+/// are kept for as long as the program stays the same.
 fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
+    match accel::is_emulated_server() {
+        true => kept(&image::cache()?.join("qemu"), path, arguments),
+        false => asked(path, arguments),
+    }
+}
+
+/// Device, inode, size and times of change of a program.
+fn identity(path: &Path) -> io::Result<[i128; 5]> {
+    let file = fs::metadata(path)?;
+    let changed = i128::from(file.ctime()) * 1_000_000_000 + i128::from(file.ctime_nsec());
+    let modified = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());
+    Ok([file.dev().into(), file.ino().into(), file.len().into(), changed, modified])
+}
+
+/// The kept answer of this very program, or else a new one.
+fn kept(folder: &Path, program: &Path, arguments: &[&str]) -> Result<String, GuestError> {
+    let Ok(identity) = identity(program) else { return asked(program, arguments) };
+    let question = format!("{identity:?} {arguments:?}");
+    let name = format!("{:032x}.txt", xxh3_128(question.as_bytes()));
+    if let Some(answer) = image::recall(&folder.join(&name)).and_then(|path| fs::read_to_string(path).ok()) {
+        return Ok(answer);
+    }
+    let answer = asked(program, arguments)?;
+    // If it can't be kept, the next vtax asks again.
+    let _ = image::store(folder, &name, answer.as_bytes(), KEPT);
+    Ok(answer)
+}
+
+/// Returns the program's output, within [`PATIENCE`].
+fn asked(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
     let fail = |why| broken(path, why);
     let mut command = Command::new(path);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -107,6 +154,25 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_is_kept_for_this_program_and_this_question() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let answers = folder.path().join("answers");
+        let path = stand_in(folder.path(), "echo $* >>$0.asked; echo first");
+        let asked = || fs::read_to_string(path.with_extension("asked")).unwrap_or_default();
+        for _ in 0..2 {
+            assert_eq!(kept(&answers, &path, &["-device", "help"]).expect("an answer"), "first\n");
+        }
+        assert_eq!(asked(), "-device help\n");
+        kept(&answers, &path, &["--version"]).expect("an answer");
+        assert_eq!(asked(), "-device help\n--version\n");
+        fs::remove_file(&path).expect("ours");
+        stand_in(folder.path(), "exit 3");
+        assert!(kept(&answers, &path, &["--version"]).is_err(), "another program");
+        stand_in(folder.path(), "echo another");
+        assert_eq!(kept(&answers, &path, &["--version"]).expect("an error isn't kept"), "another\n");
+    }
+
+    #[test]
     fn devices_are_read_from_the_help() {
         let help = "Network devices:\nname \"igb\", bus PCI, desc \"Intel\"\nname \"usb-net\", bus usb-bus\n\nother";
         assert_eq!(device_names(help), BTreeSet::from(["igb".to_owned(), "usb-net".to_owned()]));
@@ -121,6 +187,16 @@ mod tests {
         };
         assert!(!found("-sandbox"));
         assert_eq!(found("-other"), Path::new(SECCOMP).exists());
+    }
+
+    #[test]
+    fn the_machine_behind_the_alias_is_recorded() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script =
+            "case $1 in -machine) echo are:; echo \"q35  PC (alias of pc-q35-10.0)\";; *) echo version 10.0.2;; esac";
+        let qemu = QemuProgram::at(&stand_in(folder.path(), script)).expect("it works");
+        assert_eq!(qemu.q35.as_ref().map(ToString::to_string).as_deref(), Some("pc-q35-10.0"));
+        assert_eq!(qemu.machines().expect("it works").len(), 1);
     }
 
     #[test]

@@ -6,8 +6,11 @@
 //! be short-lived, and every wait has a deadline.
 
 mod devices;
+mod migration;
+mod migration_info;
 #[cfg(test)]
 mod tests;
+mod time;
 
 use std::{
     collections::VecDeque,
@@ -19,9 +22,13 @@ use std::{
 };
 
 pub use devices::Pulled;
+pub use migration::{CPU_THROTTLE_MOST, MigrationCapabilities, MigrationParameters, Throttling, TlsEndpoint};
+pub use migration_info::{DirtyRate, MigrationInfo, MigrationRam, MigrationSocket, MigrationStatus};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use socket2::{Domain, SockAddr, Socket, Type};
+pub use time::HostTime;
+use time::QmpTimestamp;
 use vtax_model::{foreign::ForeignText, topology::Name};
 
 use super::{arguments::CONSOLE_CHARDEV, error::GuestError};
@@ -62,6 +69,15 @@ pub struct QmpEvent {
     pub name: String,
     #[serde(default)]
     pub data: Map<String, Value>,
+    #[serde(default)]
+    timestamp: Option<QmpTimestamp>,
+}
+
+impl QmpEvent {
+    /// The time at which it happened, by the clock of QEMU's host. QEMU may not know it.
+    pub fn at(&self) -> Option<HostTime> {
+        self.timestamp.and_then(QmpTimestamp::time)
+    }
 }
 
 /// Reply of `query-status`: whether the guest's processors run.
@@ -129,7 +145,7 @@ impl Monitor {
         Monitor::greet(guest, stream, deadline)
     }
 
-    fn greet(guest: &Name, stream: UnixStream, deadline: Instant) -> Result<Monitor, GuestError> {
+    pub(super) fn greet(guest: &Name, stream: UnixStream, deadline: Instant) -> Result<Monitor, GuestError> {
         let guest = guest.clone();
         let mut monitor = Monitor { guest, stream, pending: Vec::new(), events: VecDeque::new(), last: 0 };
         let greeting: Value = monitor.line("greeting", deadline)?;
@@ -230,7 +246,7 @@ impl Monitor {
         self.stream.try_clone().map(HangUp)
     }
 
-    fn query<T: DeserializeOwned>(&mut self, command: &str) -> Result<T, GuestError> {
+    pub(crate) fn query<T: DeserializeOwned>(&mut self, command: &str) -> Result<T, GuestError> {
         self.ask(command, json!({}), Instant::now() + PATIENCE)
     }
 
@@ -238,7 +254,12 @@ impl Monitor {
         self.ask::<Value>(command, arguments, Instant::now() + PATIENCE).map(|_| ())
     }
 
-    fn ask<T: DeserializeOwned>(&mut self, command: &str, arguments: Value, by: Instant) -> Result<T, GuestError> {
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &mut self,
+        command: &str,
+        arguments: Value,
+        by: Instant,
+    ) -> Result<T, GuestError> {
         let request = self.request(command, &arguments);
         self.send(command, request.as_bytes(), by)?;
         self.answer(command, by)

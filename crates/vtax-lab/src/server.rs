@@ -166,6 +166,7 @@ mod tests {
             path: "/usr/bin/qemu-system-x86_64".into(),
             version: Version { major: 8, minor: 0 },
             sandbox: true,
+            q35: None,
         };
         let devices: BTreeSet<String> = DEVICES.iter().map(|device| (*device).to_owned()).collect();
         let none = || Err(Unsupported::new("nobody asks", "don't"));

@@ -49,7 +49,7 @@ impl World {
     /// namespace (setns(2), unshare(2)).
     pub fn enter(lifetime: Lifetime) -> Result<World, LabError> {
         if userns::have_net_admin() {
-            return Ok(World::of(run_directory::of_root()?, None));
+            return Ok(World::below(run_directory::of_root()?));
         }
         let run = run_directory::of_user()?;
         let keeper = match (keeper::living(&run)?, lifetime) {
@@ -68,7 +68,12 @@ impl World {
     /// For what needs no privilege: files of the user. Nothing is entered.
     pub fn without_privilege() -> Result<World, LabError> {
         let run = if userns::have_net_admin() { run_directory::of_root() } else { run_directory::of_user() };
-        Ok(World::of(run?, None))
+        Ok(World::below(run?))
+    }
+
+    /// The place whose files are below this directory. Nothing is entered.
+    pub fn below(run: PathBuf) -> World {
+        World::of(run, None)
     }
 
     fn of(run: PathBuf, keeper: Option<ProcessId>) -> World {

@@ -10,4 +10,6 @@ mod tests;
 
 pub use finding::{ANALYSIS_VERSION, EvidenceFinding, EvidenceRate, EvidenceTax, findings};
 pub use setting::EvidenceSetting;
-pub use standing::{Standing, StandingObjection, StandingSeverity, standing};
+pub use standing::{
+    DifferingProperty, Standing, StandingObjection, StandingSeverity, run_standing, series_apart, standing,
+};

@@ -32,6 +32,7 @@ pub mod size;
 pub mod spelling;
 pub mod station;
 pub mod study;
+pub mod suspension;
 pub mod topology;
 pub mod units;
 pub mod vf;

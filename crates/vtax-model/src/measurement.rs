@@ -1,7 +1,9 @@
 //! Report of one endpoint of a test.
 
+mod silence;
 mod wire;
 
+pub use silence::{ECHO_LEAST, EchoWatch, SILENCES_KEPT, Silence, SilenceLog};
 pub use wire::{PacketCounts, WireCounts};
 
 use crate::foreign::ForeignText;
@@ -70,6 +72,9 @@ pub struct EndReport {
     /// One entry an interval, if a series was asked for; the first begins with the measured time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Interval>,
+    /// The longest silences of the other end, the longest first, if the test endures an outage (initiator).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub silences: Vec<Silence>,
     /// Where the time of this end's messages went, if stages were asked for.
     pub stages: Option<Stages>,
     /// The slices, if the sample was cut into some, in the order in which they were measured. The counts and

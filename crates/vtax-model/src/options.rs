@@ -48,6 +48,8 @@ pub struct TestOptions {
     pub arrivals: Option<Arrivals>,
     /// RR: the flow idles so long before each request, so that the path is cold.
     pub gap: Option<Span>,
+    /// Open loop over UDP with one flow: the other end may be silent for this long, and the longest silences are reported.
+    pub outage: Option<Span>,
     /// Stream: each flow sends at this rate, evenly spaced, and never catches up in bursts.
     pub bitrate: Option<BitRate>,
     /// Stream: how the bytes get from the program to the kernel.
@@ -259,6 +261,7 @@ impl TestOptions {
         }
         self.check_threads(flows)?;
         self.check_use(transport, workload.kind())?;
+        self.check_outage(streams)?;
         self.check_clashes()
     }
 
@@ -286,6 +289,7 @@ impl TestOptions {
             ("burst", "rr", rr, self.burst != Burst::default()),
             ("rate", "rr", rr, self.arrivals.is_some()),
             ("gap", "rr", rr, self.gap.is_some()),
+            ("outage", "rr over UDP", rr && transport == Transport::Udp, self.outage.is_some()),
             ("stages", "rr over TCP or UDP", rr && transport.is_ip(), self.stages),
             ("delay", "rr", rr, self.responder.delay.is_some()),
             ("stall", "rr", rr, self.responder.stall.is_some()),
@@ -302,6 +306,15 @@ impl TestOptions {
         match uses.into_iter().find(|(_, _, fits, chosen)| *chosen && !fits) {
             Some((option, of, ..)) => Err(OptionError::NotForTest { option, of, transport, test }),
             None => Ok(()),
+        }
+    }
+
+    /// Silences of several flows would overlap, and a closed loop loses at most one request in each.
+    fn check_outage(&self, streams: u32) -> Result<(), OptionError> {
+        match (self.outage, self.arrivals) {
+            (Some(_), None) => Err(OptionError::Outage { why: "of an open loop; set `rate`, e.g. 1000" }),
+            (Some(_), _) if streams != 1 => Err(OptionError::Outage { why: "with one flow; set `streams` to 1" }),
+            _ => Ok(()),
         }
     }
 

@@ -244,15 +244,17 @@ impl FromStr for BitRate {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let wrong = || UnitError::BitRate(text.to_owned());
-        if text.bytes().all(|byte| byte.is_ascii_digit()) {
-            // Exact, as documents have it.
-            return text.parse().ok().and_then(BitRate::new).ok_or_else(wrong);
-        }
         let number = ["bit/s", "bits/s", "bps", "b/s", "bit"].iter().find_map(|unit| text.strip_suffix(unit));
         let number = number.unwrap_or(text).trim_end();
         let scaled = RATE_FACTORS.iter().find_map(|(suffix, factor)| Some((number.strip_suffix(suffix)?, *factor)));
         let (number, factor) = scaled.unwrap_or((number, 1));
-        let bits = decimal(number.trim_end()).ok_or_else(wrong)? * factor as f64;
+        let number = number.trim_end();
+        if number.bytes().all(|byte| byte.is_ascii_digit()) {
+            // Exact, as documents have it.
+            let bits = number.parse().ok().and_then(|number: u64| number.checked_mul(factor));
+            return bits.and_then(BitRate::new).ok_or_else(wrong);
+        }
+        let bits = decimal(number).ok_or_else(wrong)? * factor as f64;
         // Above 2^53 a float is no longer exact, and there is no such link.
         let possible = (1.0..=9e15).contains(&bits);
         possible.then_some(BitRate(bits as u64)).ok_or_else(wrong)
@@ -334,6 +336,7 @@ mod tests {
         assert_eq!(read("10gbps"), Ok(10_000_000_000));
         assert_eq!(read("9600"), Ok(9600));
         assert_eq!(read("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(read("88888888888888888 bit/s"), Ok(88_888_888_888_888_888));
         for text in ["", "0", "-1M", "1e9", "inf", "1 MiB", "fast", "99999999T", "0.1"] {
             assert!(read(text).is_err(), "{text}");
         }

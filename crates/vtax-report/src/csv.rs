@@ -211,7 +211,9 @@ fn columns(of_disks: bool) -> Vec<(String, Value)> {
     let observed = ObservedCpu { machines: !of_disks, guests: true };
     let mine = |figure: &SampleFigure| {
         let tests = TestKind::ALL.into_iter().filter(|test| test.is_of_disk() == of_disks);
-        figure.is_told_alone() && !is_of_metric(*figure) && { tests }.any(|test| figure.is_known(test, observed))
+        // Those of disks have columns of their own.
+        let is_elsewhere = is_of_metric(*figure) || (of_disks && figure.is_part());
+        figure.is_told_alone() && !is_elsewhere && { tests }.any(|test| figure.is_known(test, observed))
     };
     for figure in SampleFigure::ALL.into_iter().filter(mine) {
         if !columns.iter().any(|(name, _)| name == figure.name()) {

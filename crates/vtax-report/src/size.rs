@@ -3,7 +3,7 @@
 use vtax_model::{
     size::{
         CoreRange, CostTerms, Knee, KneeSource, MemoryNeed, MigrationReserve, RuleOfThumb, ServiceNeed, SizeProposal,
-        SizeTarget, ThumbFigure,
+        SizeTarget, SizedService, ThumbFigure,
     },
     units::Span,
 };
@@ -15,13 +15,12 @@ use super::{
 
 /// Returns the view of a proposed size: the size, what each service needs, and what is assumed.
 pub fn proposed_size(proposal: &SizeProposal) -> View {
-    let rules = proposal.rules.iter().map(rule).collect();
     View {
         answer: Some(Section::of("", vec![SectionPart::Paragraph(answer(proposal))])),
         facts: facts(proposal),
         sections: [
             Section::of_table("", services(&proposal.services)),
-            Section::bullets(source(&proposal.rules), rules),
+            Section::of_table(source(&proposal.rules), rules(proposal)),
             Section::bullets("Assumed or unknown", proposal.notes.clone()),
         ]
         .into_iter()
@@ -134,18 +133,55 @@ fn source(rules: &[RuleOfThumb]) -> String {
     rules.first().map_or(String::new(), |rule| format!("Published rules: {}", rule.source))
 }
 
-fn rule(rule: &RuleOfThumb) -> String {
-    let amount = if rule.low < rule.high { format!("{} to {}", rule.low, rule.high) } else { rule.high.to_string() };
-    let unit = |singular: &str| if rule.high == 1.0 { singular.to_owned() } else { format!("{singular}s") };
-    let figure = match rule.figure {
-        ThumbFigure::NetworkCores => format!("{amount} {} for networks", unit("core")),
-        ThumbFigure::NetworkGhz => format!("{amount} GHz for networks"),
-        ThumbFigure::DiskThreads => format!("{amount} {} for disks", unit("thread")),
-        ThumbFigure::DomainCores => format!("{amount} cores in all"),
-        ThumbFigure::MigrationCores => format!("{amount} cores for migration"),
-        ThumbFigure::MemoryGb => format!("{amount} GB of memory"),
+/// The published rules next to the proposal.
+fn rules(proposal: &SizeProposal) -> Table {
+    let row = |rule: &RuleOfThumb| {
+        let here = here(proposal, rule.figure).unwrap_or_else(|| "not known".to_owned());
+        let values: [Value; 3] = [published(rule).into(), here.into(), rule.rule.as_str().into()];
+        TableRow::new(vec![subject(rule.figure).to_owned()], values)
     };
-    format!("{figure}: {}", rule.rule)
+    Table {
+        labels: vec!["for".to_owned()],
+        groups: vec![Group::untitled([Column::left("published"), Column::left("here"), Column::wrapped("rule")])],
+        rows: proposal.rules.iter().map(row).collect(),
+        ..Table::default()
+    }
+}
+
+fn subject(figure: ThumbFigure) -> &'static str {
+    match figure {
+        ThumbFigure::NetworkCores | ThumbFigure::NetworkGhz => "networks",
+        ThumbFigure::DiskThreads => "disks",
+        ThumbFigure::DomainCores => "domain",
+        ThumbFigure::MigrationCores => "migration",
+        ThumbFigure::MemoryGb => "memory",
+    }
+}
+
+fn published(rule: &RuleOfThumb) -> String {
+    let amount = if rule.low < rule.high { format!("{} to {}", rule.low, rule.high) } else { rule.high.to_string() };
+    let counted = |unit: &str| format!("{amount} {unit}{}", if rule.high == 1.0 { "" } else { "s" });
+    match rule.figure {
+        ThumbFigure::NetworkCores | ThumbFigure::DomainCores | ThumbFigure::MigrationCores => counted("core"),
+        ThumbFigure::NetworkGhz => format!("{amount} GHz"),
+        ThumbFigure::DiskThreads => counted("thread"),
+        ThumbFigure::MemoryGb => format!("{amount} GB"),
+    }
+}
+
+/// The figure of the proposal that a rule is about.
+fn here(proposal: &SizeProposal, figure: ThumbFigure) -> Option<String> {
+    let of_service = |service: SizedService| {
+        let need = proposal.services.iter().find(|need| need.target.service == service)?;
+        Some(format!("{} cores", range(need.cores)))
+    };
+    match figure {
+        ThumbFigure::NetworkCores | ThumbFigure::NetworkGhz => of_service(SizedService::Vnet),
+        ThumbFigure::DiskThreads => of_service(SizedService::Vdisk),
+        ThumbFigure::DomainCores => Some(counted(proposal.cores, "core")),
+        ThumbFigure::MigrationCores => Some(counted(proposal.cores_with_migration(), "core")),
+        ThumbFigure::MemoryGb => proposal.memory.map(|need| need.total.to_string()),
+    }
 }
 
 pub(super) fn range(CoreRange { estimate, low, high }: CoreRange) -> String {
@@ -160,10 +196,10 @@ fn percents(share: f64, ends: [f64; 2]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{collections::BTreeMap, time::Duration};
 
     use vtax_model::{
-        size::{CostPoint, GuestTotals, KneePoint, MemoryFacts, MigrationPoint, SizeFacts, SizedService, plan_rates},
+        size::{CostPoint, GuestTotals, KneePoint, MemoryFacts, MigrationPoint, SizeFacts, plan_rates},
         units::{BitRate, ByteSize},
     };
 
@@ -202,7 +238,7 @@ mod tests {
             threads_per_core: 2,
             clock_ghz: Some(2.5),
             costs: costs(&target()),
-            proof: Vec::new(),
+            proof: BTreeMap::new(),
             migrations: Vec::new(),
             memory: MemoryFacts::default(),
         }
@@ -220,7 +256,11 @@ mod tests {
         let migration =
             |cores, millis| MigrationPoint { cores, suspended: Span::from_millis(millis), run: "t9".into() };
         let facts = SizeFacts {
-            proof: proof.iter().flat_map(|(at, micros)| [point(*at, *micros), point(*at, micros + 4)]).collect(),
+            proof: [(
+                SizedService::Vnet,
+                proof.iter().flat_map(|(at, micros)| [point(*at, *micros), point(*at, micros + 4)]).collect(),
+            )]
+            .into(),
             migrations: vec![migration(1, 366), migration(2, 90)],
             ..facts()
         };

@@ -1,5 +1,7 @@
 //! View of a proved size.
 
+use std::collections::BTreeSet;
+
 use vtax_model::{
     metric::FigureUnit,
     size::{ProofRow, ProofVerdict, SizeProof},
@@ -56,15 +58,17 @@ fn loads(proof: &SizeProof) -> Table {
     let time = |head: &str| format!("{head} {}", unit.text());
     let heads = ["cores", "offered/s", "delivered/s"].map(str::to_owned).into_iter();
     let heads = heads.chain(["p99", "limit"].map(time)).chain(["utilization".to_owned()]).map(Column::right);
+    let services = proof.rows.iter().map(|row| row.service).collect::<BTreeSet<_>>().len();
+    let labels = if services > 1 { vec!["load".to_owned(), "service".to_owned()] } else { vec!["load".to_owned()] };
     Table {
-        labels: vec!["load".to_owned()],
+        labels,
         groups: vec![Group::untitled(heads.chain([Column::left("verdict")]).collect::<Vec<_>>())],
-        rows: proof.rows.iter().map(|row| of_load(row, unit, limit)).collect(),
+        rows: proof.rows.iter().map(|row| of_load(row, services > 1, unit, limit)).collect(),
         ..Table::default()
     }
 }
 
-fn of_load(row: &ProofRow, unit: ColumnUnit, limit: Option<f64>) -> TableRow {
+fn of_load(row: &ProofRow, is_named: bool, unit: ColumnUnit, limit: Option<f64>) -> TableRow {
     let values = [
         Value::Text(row.load.cores.to_string()),
         Value::Text(three_digits(row.offered)),
@@ -74,7 +78,8 @@ fn of_load(row: &ProofRow, unit: ColumnUnit, limit: Option<f64>) -> TableRow {
         row.utilization.map_or(Value::Absent, |used| Value::Text(percent(used))),
         verdict(row.verdict).into(),
     ];
-    TableRow::new(vec![percent(row.load.share)], values)
+    let service = is_named.then(|| row.service.to_string());
+    TableRow::new([percent(row.load.share)].into_iter().chain(service).collect(), values)
 }
 
 fn verdict(verdict: ProofVerdict) -> &'static str {
@@ -91,7 +96,7 @@ mod tests {
 
     use vtax_model::{
         result::Percentile,
-        size::{CoreRange, Knee, KneePoint, ProofLoad, SizeTarget},
+        size::{CoreRange, Knee, KneePoint, ProofLoad, SizeTarget, SizedService},
         units::{BitRate, Span},
     };
 
@@ -104,6 +109,7 @@ mod tests {
         let point =
             |factor: f64| KneePoint { utilization, p99: Span(Duration::from_nanos((value * factor * 1e3) as u64)) };
         ProofRow {
+            service: SizedService::Vnet,
             load,
             offered,
             delivered: offered * 0.999,
@@ -143,6 +149,21 @@ mod tests {
     #[test]
     fn a_size_that_holds() {
         insta::assert_snapshot!(proved_size(&proof()).draw(&Options::default()).plain());
+    }
+
+    #[test]
+    fn networks_and_disks_that_were_loaded_together() {
+        let network = proof();
+        let disks = network.rows.iter().map(|row| ProofRow {
+            service: SizedService::Vdisk,
+            offered: row.offered / 10.0,
+            delivered: row.delivered / 10.0,
+            ..row.clone()
+        });
+        let rows = network.rows.iter().cloned().zip(disks).flat_map(|(one, other)| [one, other]).collect();
+        let target = SizeTarget { ios: "7500".parse().ok(), ..network.target };
+        let proof = SizeProof::of((network.domain, target), (2, network.cpus), rows, Vec::new());
+        insta::assert_snapshot!(proved_size(&proof).draw(&Options::default()).plain());
     }
 
     #[test]

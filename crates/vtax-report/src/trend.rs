@@ -12,6 +12,7 @@ mod tests;
 use serde::Serialize;
 use vtax_model::{
     cell::Cell,
+    evidence::{StandingObjection, series_apart},
     metric::Metric,
     result::{CellRecord, ResultDocument},
 };
@@ -151,9 +152,14 @@ impl TrendInput {
         TrendInput { document, figures }
     }
 
-    /// Returns the machine's host name, and `true` if it was an emulated server.
-    pub fn machine(&self) -> (String, bool) {
-        (self.document.environment.hostname.to_string(), self.document.caveat.is_some())
+    /// Returns the machine's host name.
+    pub fn machine(&self) -> String {
+        self.document.environment.hostname.to_string()
+    }
+
+    /// Returns the reasons why this result does not continue the series of another one.
+    pub fn apart(&self, other: &TrendInput) -> Vec<StandingObjection> {
+        series_apart(&self.document, &other.document)
     }
 
     fn figure(&self, cell: Cell) -> Option<f64> {

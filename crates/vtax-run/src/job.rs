@@ -135,19 +135,15 @@ impl Job {
 /// Suffix of the name of a handed-over job. The name begins with the number of the process that has written it.
 const HANDED: &str = ".job.json";
 
-/// A job in a file, for the vtax in an emulated server, which sees this machine's files. The first line is the job,
-/// the rest is the run that goes on, if one does. The file is removed when this is dropped.
+/// A job in a file, for another vtax: in the background, or in an emulated server, which sees this machine's files. The
+/// first line is the job, the rest is the run that goes on, if one does. The file is removed when this is dropped.
+#[derive(Debug)]
 pub(crate) struct HandedJob {
     pub(crate) path: PathBuf,
 }
 
 impl HandedJob {
-    pub(crate) fn write(
-        folder: &Path,
-        job: &Job,
-        old: Option<&RunReadings>,
-        store: &Store,
-    ) -> miette::Result<HandedJob> {
+    pub(crate) fn write(folder: &Path, job: &Job, old: Option<(&RunReadings, &Store)>) -> miette::Result<HandedJob> {
         remove_abandoned(folder);
         let path = folder.join(format!("{}{HANDED}", process::id()));
         let writing = || format!("writing {}", path.display());
@@ -156,7 +152,7 @@ impl HandedJob {
         let mut line = serde_json::to_vec(job).coded("file", writing)?;
         line.push(b'\n');
         file.write_all(&line).coded("file", writing)?;
-        if let Some(run) = old {
+        if let Some((run, store)) = old {
             store.write_run(&run.header.id, &mut file)?.coded("file", writing)?;
         }
         file.flush().coded("file", writing)?;
@@ -271,7 +267,7 @@ mod tests {
         for (id, _) in Study::BUILT_IN {
             let study = Box::new(Study::built_in(id).expect("built in"));
             let job = job(Work::New(NewRun::Study { study, changes: Box::new(changes.clone()) }));
-            let handed = HandedJob::write(folder.path(), &job, None, &store(folder.path())).expect("written");
+            let handed = HandedJob::write(folder.path(), &job, None).expect("written");
             let (read, old) = HandedJob::parts(&handed.path).expect("just written");
             assert_eq!((format!("{read:?}"), old), (format!("{job:?}"), None));
         }
@@ -284,7 +280,7 @@ mod tests {
         let killed = folder.path().join("4194305.job.json");
         fs::write(&killed, "{}").expect("written");
         let job = job(Work::GoOn { run: "last".to_owned(), rounds: None });
-        let handed = HandedJob::write(folder.path(), &job, None, &store(folder.path())).expect("written");
+        let handed = HandedJob::write(folder.path(), &job, None).expect("written");
         assert!(!killed.exists() && handed.path.exists());
         let path = handed.path.clone();
         drop(handed);
@@ -299,11 +295,11 @@ mod tests {
         writer.samples(&[sample(0, Arm::A, 1)]).expect("kept");
         let job = job(Work::GoOn { run: "last".to_owned(), rounds: None });
         let run = store.load("last").expect("it is there");
-        let handed = HandedJob::write(folder.path(), &job, Some(&run), &store).expect("written");
+        let handed = HandedJob::write(folder.path(), &job, Some((&run, &store))).expect("written");
         let (source, _) = HandedJob::read(&handed.path).expect("just written");
         let RunSource::Old(read) = source else { panic!("it goes on") };
         assert_eq!(format!("{read:?}"), format!("{run:?}"));
-        let alone = HandedJob::write(folder.path(), &job, None, &store).expect("written");
+        let alone = HandedJob::write(folder.path(), &job, None).expect("written");
         let told = HandedJob::read(&alone.path).map(drop).expect_err("there is no run").to_string();
         assert!(told.contains("lacks the run last"), "{told}");
     }

@@ -27,7 +27,7 @@ use vtax_wire::{
 use crate::stop::{Blamed, Stop};
 
 /// Version of orders and replies. It grows with each change that the other side would not understand.
-const ORDERS: u32 = 2;
+const ORDERS: u32 = 3;
 /// The largest order: a configuration with all the domains that a host can have.
 const ORDER_MOST: ByteSize = ByteSize(32 << 20);
 /// The largest answer: such a configuration, and what the domains have of the host.
@@ -334,6 +334,8 @@ mod tests {
             r#"{"change":{"load-configuration":{"name":"/etc/passwd"}}}"#,
             r#"{"change":{"edit":{"edit":{"set-console-service":{"name":"vcc","ports":null,"users":["-h"]}}}}}"#,
             r#"{"change":{"start":{"which":"all","program":"/bin/sh"}}}"#,
+            r#"{"offer-migration":{"domain":"../../etc"}}"#,
+            r#"{"check-migration":{"name":"mars","offer":{"domain":"mars","read":"/etc/shadow"}}}"#,
             "[]",
             "",
         ];

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod background_job;
 mod carry_out;
 mod event_lines;
 mod events;
@@ -29,6 +30,7 @@ pub mod study;
 pub mod threads;
 mod tuning;
 
+pub use background_job::BackgroundJob;
 pub use carry_out::{FinishedJob, carry_out, carry_out_handed};
 pub use event_lines::EventLines;
 pub use events::{EventSink, EveryFewSeconds, RunEvent, RunEvents, SampleProgress, SessionEnd};

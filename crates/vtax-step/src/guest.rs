@@ -1,6 +1,12 @@
 //! Guests, and NICs that are plugged into them while they run.
 
-use std::{fs, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{
+    fs,
+    os::fd::OwnedFd,
+    path::{Component, Path},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use vtax_guest::{
@@ -89,20 +95,29 @@ impl PartStep for StartGuest {
         let known = site.guests.remove(&launch.name).or_else(recorded);
         let was_alive = end(launch, known)?;
         let top = site.directory.as_deref();
-        if top.is_none_or(|top| launch.directory.starts_with(top)) {
+        if is_removable(&launch.directory, top) {
             // A domain may have got more disks while it ran.
             if self.host.is_none() || launch.disks.disks.iter().any(DiskLaunch::has_daemons) {
                 paths::end_all(&launch.name, &launch.directory)?;
             }
             home::remove_all(launch)?;
         }
-        if let Some(top) = top.filter(|top| launch.directory.starts_with(top)) {
-            // When the last guest goes, the directory of all guests is empty and goes too.
-            let above = launch.directory.ancestors().skip(1).take_while(|above| *above != top);
-            above.for_each(|above| drop(fs::remove_dir(above)));
-        }
+        // When the last guest goes, the directory of all guests is empty and goes too.
+        above(&launch.directory, top).for_each(|above| drop(fs::remove_dir(above)));
         Ok(undone(was_alive))
     }
+}
+
+/// Returns true if the files of a guest may be removed: those of a lab's guest are below `top`, the lab's directory.
+fn is_removable(directory: &Path, top: Option<&Path>) -> bool {
+    let is_plain = directory.components().all(|part| part != Component::ParentDir);
+    top.is_none_or(|top| is_plain && directory.starts_with(top) && directory != top)
+}
+
+/// Returns the directories between that of a lab's guest and the lab's, the innermost first.
+fn above<'a>(directory: &'a Path, top: Option<&'a Path>) -> impl Iterator<Item = &'a Path> {
+    let top = top.filter(|top| is_removable(directory, Some(top)));
+    directory.ancestors().skip(1).take_while(move |above| top.is_some_and(|top| *above != top))
 }
 
 /// An argument as a shell takes it.
@@ -168,4 +183,52 @@ fn queues(stack: &mut NetStack, nic: &NicLaunch) -> Result<Vec<OwnedFd>, StepErr
         false => open_tap(stack.namespace(), &name, queues),
     };
     opened.map_err(stack.wrong(link))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// A journal may name any directory.
+    #[test]
+    fn undoing_a_guest_of_a_lab_removes_nothing_outside_the_lab() {
+        let top = Some(Path::new("/run/vtax/labs/rack"));
+        for (directory, top, is_ours) in [
+            ("/run/vtax/labs/rack/guests/mars", top, true),
+            ("/run/vtax/labs/rack2/guests/mars", top, false),
+            ("/run/vtax/labs/rack/../other/mars", top, false),
+            ("/run/vtax/labs/rack", top, false),
+            ("/etc", top, false),
+            ("/run/vtax/domains/mars/qemu", None, true),
+        ] {
+            assert_eq!(is_removable(directory.as_ref(), top), is_ours, "{directory}");
+        }
+    }
+
+    #[test]
+    fn only_directories_of_the_lab_that_are_above_a_guest_go_with_the_last_one() {
+        let top = Some(Path::new("/run/vtax/labs/rack"));
+        let found = |directory: &'static str, top| above(directory.as_ref(), top).collect::<Vec<_>>();
+        assert_eq!(
+            found("/run/vtax/labs/rack/a/b/mars", top),
+            ["/run/vtax/labs/rack/a/b", "/run/vtax/labs/rack/a"].map(Path::new)
+        );
+        assert!(found("/run/vtax/labs/rack/mars", top).is_empty(), "that of the lab itself stays");
+        assert!(found("/run/other/mars", top).is_empty() && found("/run/vtax/labs/rack/../mars", top).is_empty());
+        assert!(found("/run/vtax/domains/mars/qemu", None).is_empty(), "that of a domain is removed by its own step");
+    }
+
+    #[test]
+    fn an_argument_comes_out_of_a_shell_as_it_was() {
+        let plain = "-netdev=tap,id=n0/x_y.z:1@2+3%4";
+        assert_eq!(quoted(plain), plain, "nothing is quoted that need not be");
+        for argument in ["", " ", "a b", "it's", "''", "$HOME", "`id`", "a\\b", "\"", "*", "~", "a\nb", "#x", "ü", "!"]
+        {
+            let script = format!("printf %s {}", quoted(argument));
+            let output = Command::new("sh").args(["-c", &script]).output().expect("a shell");
+            assert_eq!(String::from_utf8(output.stdout).expect("text"), argument, "{script}");
+        }
+    }
 }

@@ -20,6 +20,8 @@ mod place;
 mod site;
 mod stack;
 mod switch;
+#[cfg(test)]
+mod tests;
 
 pub use device::{
     AssignDevice, AssignFunction, ConfigureVf, CreateVfs, DeviceClaim, DeviceClaims, LendVf, LentVf, PlugDevice,
@@ -32,5 +34,5 @@ pub use link::{AddAddress, AddRoute, CreateLink, EnableLink, LimitRate, LinkReci
 pub use part::{PartStep, StepReceipt};
 pub use place::Place;
 pub use site::{PROCESS_MARK, StepSite, StopFlag, mark_process};
-pub use stack::{NetStack, PortVlanSet};
+pub use stack::{Announcement, NetStack, PortVlanSet};
 pub use switch::{CreateSwitch, CreateTap, LendAddress, LimitTap, TakeUplink};

@@ -1,23 +1,23 @@
 //! The network stack of a namespace: its links by name, through an open connection.
 
+mod announce;
 mod guard;
+mod ownership;
+mod vlans;
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
 use vtax_journal::Undone;
-use vtax_model::{nic::NicFacts, topology::Name, vf::Vlan};
+use vtax_model::{nic::NicFacts, topology::Name};
 use vtax_sys::{
     SysError,
-    netlink::{IfIndex, IfName, Link, LinkChange, Qdisc, Rtnl, VlanEnd, VlanMembership},
+    netlink::{IfIndex, IfName, Link, LinkChange, PortVlans, Qdisc, Rtnl, VlanEnd, VlanMembership},
     netns::NetNs,
     nic,
 };
 
+pub use self::{announce::Announcement, vlans::PortVlanSet};
 use crate::{error::StepError, part::StepReceipt};
 
 /// Network stack of a namespace, with an open connection to it.
@@ -145,11 +145,7 @@ impl NetStack {
         receipt: Option<&StepReceipt>,
     ) -> Result<Undone, StepError> {
         let Some(found) = self.link(name)? else { return Ok(Undone::AlreadyGone) };
-        let is_marked = found.alias.as_deref() == Some(mark);
-        let is_new = receipt.is_none() && found.alias.is_none() && !found.up;
-        let is_same = receipt.is_none_or(|receipt| receipt.0 == Some(found.index.to_string()));
-        if found.kind.as_deref() != Some(kind) || !(is_marked || is_new) || !is_same {
-            let found = found.alias.unwrap_or_else(|| "a link without a mark".to_owned());
+        if let Some(found) = ownership::foreign(&found, kind, mark, receipt) {
             return Ok(Undone::Foreign { found });
         }
         self.delete(name, found.index)?;
@@ -214,11 +210,9 @@ impl NetStack {
     ) -> Result<(), StepError> {
         let (bridge, port) = (self.existing(switch)?.index, self.existing(link)?.index);
         let members = self.rtnl.bridge_vlans(bridge).map_err(self.wrong(link))?;
-        let wanted = vlans.memberships();
-        let has = members.iter().filter(|it| it.link == port).flat_map(|it| &it.vlans);
-        let surplus: Vec<Vlan> =
-            has.filter(|it| wanted.iter().all(|wanted| wanted.vlan != it.vlan)).map(|it| it.vlan).collect();
+        let has: Vec<VlanMembership> = of_port(&members, port);
         // The new ones first: the port is never without a VLAN.
+        let (wanted, surplus) = (vlans.memberships(), vlans.surplus(&has));
         self.rtnl.add_vlans(VlanEnd::Port(port), &wanted).map_err(self.wrong(link))?;
         if !surplus.is_empty() {
             self.rtnl.remove_vlans(VlanEnd::Port(port), &surplus).map_err(self.wrong(link))?;
@@ -231,9 +225,7 @@ impl NetStack {
         let Some(uplink) = uplink else { return Ok(()) };
         let port = self.existing(uplink)?.index;
         let members = self.rtnl.bridge_vlans(bridge).map_err(self.wrong(uplink))?;
-        let has: Vec<_> = members.iter().filter(|it| it.link == port).flat_map(|it| &it.vlans).collect();
-        let missing = vlans.vids.iter().chain([&vlans.pvid]).filter(|vlan| has.iter().all(|it| it.vlan != **vlan));
-        let missing: Vec<VlanMembership> = missing.map(|vlan| VlanMembership::tagged(*vlan)).collect();
+        let missing = vlans.missing(&of_port(&members, port));
         match missing.is_empty() {
             true => Ok(()),
             false => self.rtnl.add_vlans(VlanEnd::Port(port), &missing).map_err(self.wrong(uplink)),
@@ -241,18 +233,7 @@ impl NetStack {
     }
 }
 
-/// VLANs of a port.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortVlanSet {
-    /// VLAN of untagged frames.
-    pub pvid: Vlan,
-    /// VLANs of tagged frames.
-    pub vids: BTreeSet<Vlan>,
-}
-
-impl PortVlanSet {
-    fn memberships(&self) -> Vec<VlanMembership> {
-        let tagged = self.vids.iter().filter(|vlan| **vlan != self.pvid).map(|vlan| VlanMembership::tagged(*vlan));
-        tagged.chain([VlanMembership::native(self.pvid)]).collect()
-    }
+/// Returns the VLANs of one of the ports of a bridge.
+fn of_port(members: &[PortVlans], port: IfIndex) -> Vec<VlanMembership> {
+    members.iter().filter(|it| it.link == port).flat_map(|it| it.vlans.iter().copied()).collect()
 }

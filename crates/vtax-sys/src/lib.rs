@@ -8,7 +8,8 @@
 //! |---|---|
 //! | [`netns`] | network namespaces: create, pin, enter, start processes in them |
 //! | [`userns`] | working without root |
-//! | [`netlink`] | links, addresses, routes, virtual functions of NICs, virtual switches and their rules |
+//! | [`netlink`] | links, addresses, routes, virtual functions of NICs, virtual switches, their rules and forwarding tables |
+//! | [`rarp`] | frames that announce where an address is |
 //! | [`ethtool`] | driver settings of a link |
 //! | [`pci`] | PCI devices, their drivers and virtual functions |
 //! | [`clock`], [`cpu`], [`idle`], [`layout`] | clocks, CPU affinity, CPU time, CPU idle states, address layout |
@@ -50,6 +51,7 @@ pub mod nic;
 pub mod pci;
 pub mod power;
 pub mod process;
+pub mod rarp;
 pub mod record;
 pub mod ring;
 pub mod sock;

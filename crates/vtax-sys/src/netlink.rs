@@ -28,6 +28,7 @@ mod address;
 mod bridge;
 mod change;
 mod create;
+mod fdb;
 #[cfg(test)]
 mod fuzz;
 mod link;
@@ -49,6 +50,7 @@ pub use address::InterfaceAddress;
 pub use bridge::{BridgeSettings, NewVlanBridge, PortVlans, VlanEnd, VlanMembership, probe_vlan_bridge};
 pub use change::LinkChange;
 pub use create::{LinkKind, NewLink};
+pub use fdb::{FdbEntry, FdbOrigin};
 pub use link::Link;
 pub use macvtap::{NewMacvtap, open_macvtap, probe_macvtap};
 pub(crate) use name::ioctl_request;

@@ -3,6 +3,7 @@
 use std::{fmt, net::SocketAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
+use vtax_change::RecoveredChanges;
 use vtax_host::inspect::HostFacts;
 use vtax_journal::{BatchId, UndoReport};
 use vtax_model::{foreign::ForeignText, units::Span};
@@ -166,6 +167,16 @@ pub struct SettingStatus {
     pub now: Option<ForeignText>,
     /// True if it is still the value that vtax has set.
     pub is_ours: bool,
+}
+
+impl RecoveredBatch {
+    /// Returns what was undone, that of an earlier boot first.
+    pub fn list(recovered: RecoveredChanges) -> Vec<RecoveredBatch> {
+        let before = recovered.before_reboot.map(|report| RecoveredBatch { batch: None, report: report.into() });
+        let interrupted = recovered.interrupted.into_iter();
+        let interrupted = interrupted.map(|(id, report)| RecoveredBatch { batch: Some(id), report: report.into() });
+        before.into_iter().chain(interrupted).collect()
+    }
 }
 
 impl From<UndoReport> for RevertReport {

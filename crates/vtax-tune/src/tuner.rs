@@ -11,7 +11,7 @@ use std::{
 
 use vtax_change::{
     Change, ChangeError, ChangeJournal, ChangeJournalError, ChangesSnapshot, ForcedRevert, HostAccess, NamespaceRef,
-    PastChanges, RecoveredChanges,
+    PastChanges,
 };
 use vtax_host::inspect::{HostFacts, LiveNics, SystemRoot};
 use vtax_journal::{Batch, BatchId, BatchState, JournalState, Record, batches};
@@ -185,7 +185,7 @@ impl Tuner {
             Some(trial) => (trial, Vec::new()),
             None => {
                 let (journal, recovered) = ChangeJournal::start(&self.folder, HostAccess::live()?)?;
-                (Trial { journal, batches: BTreeMap::new() }, told(recovered))
+                (Trial { journal, batches: BTreeMap::new() }, RecoveredBatch::list(recovered))
             }
         };
         let made = trial.make(namespace, wanted, within);
@@ -242,7 +242,7 @@ impl Tuner {
     pub fn recover(&mut self) -> Result<Vec<RecoveredBatch>, TuningError> {
         let (journal, recovered) = ChangeJournal::start(&self.folder, HostAccess::live()?)?;
         journal.close()?;
-        Ok(told(recovered))
+        Ok(RecoveredBatch::list(recovered))
     }
 
     /// Restores what is still readable from a damaged journal, and removes vtax's lines from `/etc`.
@@ -404,11 +404,4 @@ fn planned(
     // Settings in a namespace cannot be persistent.
     let facts = if namespace.is_none() { read_host(None)? } else { HostFacts::default() };
     Ok(plan_kept(host, &facts, namespace, &wanted.proposals, standing)?)
-}
-
-fn told(recovered: RecoveredChanges) -> Vec<RecoveredBatch> {
-    let before = recovered.before_reboot.map(|report| RecoveredBatch { batch: None, report: report.into() });
-    let interrupted = recovered.interrupted.into_iter();
-    let interrupted = interrupted.map(|(id, report)| RecoveredBatch { batch: Some(id), report: report.into() });
-    before.into_iter().chain(interrupted).collect()
 }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use vtax_model::suspension::ClockExchange;
 use vtax_sys::clock;
 pub(crate) use vtax_sys::clock::now_ns;
 
@@ -44,6 +45,21 @@ impl Offset {
         shifted(theirs, -self.ahead)
     }
 
+    /// The offset by one exchange: the other clock was read in its middle, give or take half of the round trip.
+    pub(crate) fn of(exchange: &ClockExchange) -> Offset {
+        let took = exchange.round_trip();
+        let middle = i128::from(exchange.sent_ns) + (took / 2).as_nanos() as i128;
+        let uncertainty = Duration::from_nanos((took.as_nanos() as u64).div_ceil(2));
+        Offset { ahead: i128::from(exchange.theirs_ns) - middle, uncertainty }
+    }
+
+    /// Returns true if a clock with this offset could have given this reading.
+    fn agrees(&self, exchange: &ClockExchange) -> bool {
+        let slack = u64::try_from(self.uncertainty.as_nanos()).unwrap_or(u64::MAX);
+        let reading = self.ours(exchange.theirs_ns);
+        (exchange.sent_ns.saturating_sub(slack)..=exchange.received_ns.saturating_add(slack)).contains(&reading)
+    }
+
     pub(crate) fn better(self, other: Offset) -> Offset {
         if other.uncertainty < self.uncertainty { other } else { self }
     }
@@ -51,36 +67,6 @@ impl Offset {
 
 fn shifted(moment: u64, by: i128) -> u64 {
     (i128::from(moment) + by).clamp(0, u64::MAX.into()) as u64
-}
-
-/// A reading of the other clock, between two readings of ours.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Exchange {
-    pub(crate) sent: u64,
-    pub(crate) theirs: u64,
-    pub(crate) received: u64,
-}
-
-impl Exchange {
-    pub(crate) fn offset(&self) -> Offset {
-        let took = self.received.saturating_sub(self.sent);
-        let middle = self.sent + took / 2;
-        Offset {
-            ahead: i128::from(self.theirs) - i128::from(middle),
-            uncertainty: Duration::from_nanos(took.div_ceil(2)),
-        }
-    }
-
-    /// Returns true if a clock with this offset could have given this reading.
-    fn agrees(&self, offset: Offset) -> bool {
-        let slack = u64::try_from(offset.uncertainty.as_nanos()).unwrap_or(u64::MAX);
-        let reading = offset.ours(self.theirs);
-        (self.sent.saturating_sub(slack)..=self.received.saturating_add(slack)).contains(&reading)
-    }
-
-    fn took(&self) -> Duration {
-        Duration::from_nanos(self.received.saturating_sub(self.sent))
-    }
 }
 
 /// The clocks of several agents, each clock once.
@@ -111,9 +97,9 @@ impl Clocks {
     /// agree, too.
     pub(crate) fn of(&mut self, link: &AgentLink) -> Result<ClockId, AgentError> {
         let exchange = link.exchange(READING)?;
-        self.slowest = self.slowest.max(exchange.took());
+        self.slowest = self.slowest.max(exchange.round_trip());
         let boot_id = &link.hello().boot_id;
-        let agrees = |known: &(String, Offset)| known.0 == *boot_id && exchange.agrees(known.1);
+        let agrees = |known: &(String, Offset)| known.0 == *boot_id && known.1.agrees(&exchange);
         let same = |known: &(String, Offset)| !boot_id.is_empty() && agrees(known);
         if let Some(position) = self.known.iter().position(same) {
             return Ok(ClockId(position));
@@ -129,10 +115,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn exchange(sent_ns: u64, theirs_ns: u64, received_ns: u64) -> ClockExchange {
+        ClockExchange { sent_ns, theirs_ns, received_ns }
+    }
+
     #[test]
     fn the_shortest_exchange_bounds_best() {
-        let long = Exchange { sent: 1_000, theirs: 9_000, received: 3_000 }.offset();
-        let short = Exchange { sent: 5_000, theirs: 12_100, received: 5_200 }.offset();
+        let long = Offset::of(&exchange(1_000, 9_000, 3_000));
+        let short = Offset::of(&exchange(5_000, 12_100, 5_200));
         assert_eq!(long.better(short), short);
         assert_eq!(short.better(long), short);
         assert_eq!((short.ahead, short.uncertainty), (7_000, Duration::from_nanos(100)));
@@ -141,11 +131,11 @@ mod tests {
 
     #[test]
     fn a_clock_that_cant_have_read_that_is_another() {
-        let exchange = Exchange { sent: 1_000, theirs: 1_500, received: 2_000 };
-        assert!(exchange.agrees(Offset::NONE));
-        assert!(!Exchange { theirs: 2_001, ..exchange }.agrees(Offset::NONE));
+        let beyond = exchange(1_000, 2_001, 2_000);
+        assert!(Offset::NONE.agrees(&exchange(1_000, 1_500, 2_000)));
+        assert!(!Offset::NONE.agrees(&beyond));
         let wide = Offset { ahead: 0, uncertainty: Duration::from_nanos(1) };
-        assert!(Exchange { theirs: 2_001, ..exchange }.agrees(wide));
+        assert!(wide.agrees(&beyond));
     }
 
     proptest! {
@@ -154,17 +144,16 @@ mod tests {
         fn the_truth_is_within_the_uncertainty(
             sent in 0..u64::MAX / 4, there in 0..1_000_000_000_u64, back in 0..1_000_000_000_u64, ahead in 0..u64::MAX / 4,
         ) {
-            let exchange = Exchange { sent, theirs: sent + there + ahead, received: sent + there + back };
-            let offset = exchange.offset();
+            let offset = Offset::of(&exchange(sent, sent + there + ahead, sent + there + back));
             let off = (offset.ahead - i128::from(ahead)).unsigned_abs();
             prop_assert!(off <= offset.uncertainty.as_nanos(), "{off} {offset:?}");
         }
 
         #[test]
         fn no_moment_makes_the_arithmetic_panic(sent: u64, theirs: u64, received: u64, moment: u64) {
-            let exchange = Exchange { sent, theirs, received };
-            let offset = exchange.offset();
-            let _ = (offset.ours(moment), offset.theirs(moment), exchange.agrees(offset));
+            let exchange = exchange(sent, theirs, received);
+            let offset = Offset::of(&exchange);
+            let _ = (offset.ours(moment), offset.theirs(moment), offset.agrees(&exchange));
         }
     }
 }

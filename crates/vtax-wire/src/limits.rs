@@ -6,6 +6,7 @@
 use std::{thread::available_parallelism, time::Duration};
 
 use vtax_model::{
+    measurement::{ECHO_LEAST, EchoWatch},
     options::{self, Engine, INTERVALS_MOST},
     units::{ByteSize, Mtu, Span},
     workload::{SpecError, TestSpec, WorkloadSizes},
@@ -61,6 +62,9 @@ pub enum LimitError {
     #[error("{asked} is too long: an agent runs a program for at most {most}")]
     #[diagnostic(code("agent-limit"))]
     ProgramTime { asked: Span, most: Span },
+    #[error("{asked} is too short: an agent sends an echo request each {ECHO_LEAST} at most")]
+    #[diagnostic(code("agent-limit"))]
+    EchoInterval { asked: Span },
     #[error("a window of {asked} for the output of a program in a guest: at most {WINDOW_MOST}")]
     #[diagnostic(code("agent-limit"))]
     Window { asked: ByteSize },
@@ -126,6 +130,15 @@ impl Load {
             return Err(LimitError::File { asked: size });
         }
         Ok(Load { flows: 1, buffers: FILE_BUFFER })
+    }
+
+    /// The load of watching an address.
+    pub fn of_watch(watch: &EchoWatch) -> Result<Load, LimitError> {
+        match (watch.every, watch.most) {
+            (every, _) if every < ECHO_LEAST => Err(LimitError::EchoInterval { asked: every }),
+            (_, most) if most > TIME_MOST => Err(LimitError::Time { asked: most }),
+            _ => Ok(Load { flows: 1, buffers: INCOMING_MOST }),
+        }
     }
 
     /// The load of running a program in a guest.

@@ -10,6 +10,7 @@ mod error;
 mod guest;
 mod process;
 mod tuning;
+mod watching;
 mod wire;
 
 use std::{
@@ -28,13 +29,14 @@ use std::{
 pub use error::{AgentError, Death};
 pub use guest::Running;
 pub(crate) use process::ChildProcess;
-use vtax_model::{endpoint::DeviceName, run::Hop};
+use vtax_model::{endpoint::DeviceName, run::Hop, suspension::ClockExchange};
 use vtax_tune::TuningOrder;
+pub use watching::Watching;
 use wire::ControlStream;
 pub(crate) use wire::{Incoming, Past};
 
 use crate::{
-    clock::{EXCHANGES, Exchange, Offset, now_ns},
+    clock::{EXCHANGES, Offset, now_ns},
     protocol::{AgentFacts, CallId, CallOutcome, Hello, Reply, Request, SessionId},
 };
 
@@ -200,9 +202,9 @@ impl AgentLink {
 
     /// By how much the agent's monotonic clock is ahead of this machine's, from several exchanges.
     pub fn clock_offset(&self, deadline: Duration) -> Result<Offset, AgentError> {
-        let mut best = self.exchange(deadline)?.offset();
+        let mut best = Offset::of(&self.exchange(deadline)?);
         for _ in 1..EXCHANGES {
-            best = best.better(self.exchange(deadline)?.offset());
+            best = best.better(Offset::of(&self.exchange(deadline)?));
         }
         Ok(best)
     }
@@ -216,10 +218,13 @@ impl AgentLink {
         }
     }
 
-    pub(crate) fn exchange(&self, deadline: Duration) -> Result<Exchange, AgentError> {
+    /// Reads the agent's monotonic clock, between two readings of this machine's.
+    pub fn exchange(&self, deadline: Duration) -> Result<ClockExchange, AgentError> {
         let sent = now_ns();
         match self.call(Request::Clock)?.wait(deadline)? {
-            Reply::Clock { now_ns: theirs } => Ok(Exchange { sent, theirs, received: now_ns() }),
+            Reply::Clock { now_ns: theirs } => {
+                Ok(ClockExchange { sent_ns: sent, theirs_ns: theirs, received_ns: now_ns() })
+            }
             _ => Err(self.odd("clock")),
         }
     }
@@ -283,6 +288,7 @@ fn verb(request: &Request) -> &'static str {
         Request::Finish { .. } => "serve the test",
         Request::Connect { .. } => "connect",
         Request::Start { .. } => "run the test",
+        Request::Watch { .. } => "watch an address",
         Request::Cancel { .. } | Request::CancelAll => "cancel",
         Request::Ping => "ping",
         Request::Clock => "clock",

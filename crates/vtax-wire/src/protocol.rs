@@ -20,7 +20,7 @@ use vtax_host::pin::Machine;
 use vtax_model::{
     endpoint::DeviceName,
     foreign::ForeignText,
-    measurement::EndReport,
+    measurement::{EchoWatch, EndReport},
     run::{Environment, Hop},
     station::{EndSetup, Schedule, Target},
     units::{ByteSize, Mtu, Span},
@@ -85,6 +85,9 @@ pub enum Request {
         #[serde(default)]
         schedule: Schedule,
     },
+    /// Watch an address in a new session until the session is cancelled, which is not a failure, or until its time is
+    /// over. Answer: [`Reply::Report`].
+    Watch { session: SessionId, watch: EchoWatch },
     /// Cancel a session. The call that waits for it is answered with [`FaultKind::Cancelled`]. It is no fault
     /// if there is no such session: it may just have ended. Answer: [`Reply::Done`].
     Cancel { session: SessionId },

@@ -14,12 +14,13 @@ pub(crate) const DEFECT: &str = "defect";
 /// The code of an invalid command line.
 pub(crate) const USAGE_CODE: &str = "usage";
 
-const TEXTS: [&str; 8] = [
+const TEXTS: [&str; 9] = [
     include_str!("../../../docs/errors/agent.md"),
     include_str!("../../../docs/errors/commands.md"),
     include_str!("../../../docs/errors/disks.md"),
     include_str!("../../../docs/errors/domains.md"),
     include_str!("../../../docs/errors/lab.md"),
+    include_str!("../../../docs/errors/migration.md"),
     include_str!("../../../docs/errors/plots.md"),
     include_str!("../../../docs/errors/study.md"),
     include_str!("../../../docs/errors/system.md"),

@@ -250,6 +250,7 @@ impl<W: Write> SessionOwner<W> {
             Request::Prepare { session, directory, size } => {
                 self.open(id, session, Task::Prepare { directory, size }, Line::None)
             }
+            Request::Watch { session, watch } => self.open(id, session, Task::Watch(watch), Line::None),
             Request::Attach { .. } | Request::Lend { .. } | Request::Run(_)
                 if self.standing == AgentRights::Visitor =>
             {
@@ -320,6 +321,7 @@ impl<W: Write> SessionOwner<W> {
             }
             Task::Respond(part) | Task::Initiate { part, .. } => Load::of(&part.spec)?,
             Task::Prepare { size, .. } => Load::of_file(*size)?,
+            Task::Watch(order) => Load::of_watch(order)?,
             Task::Attach(_) | Task::Lend(..) => Load { flows: 1, ..Load::NONE },
             Task::Run { program, .. } => Load::of_program(program)?,
         };

@@ -6,9 +6,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use vtax_engine::{Cancel, EngineError, Failed, Initiator, Responder, SourceFile};
+use vtax_engine::{Cancel, EngineError, Failed, Initiator, Responder, SourceFile, watch};
 use vtax_model::{
-    measurement::EndReport,
+    measurement::{EchoWatch, EndReport},
     station::{EndSetup, Schedule, Target},
     units::ByteSize,
     workload::TestSpec,
@@ -39,6 +39,9 @@ pub trait TestEngine: Send + Sync + 'static {
 
     /// Connects an initiator, without sending anything yet.
     fn connect(&self, part: &TestPart, target: &Target, cancel: &Cancel) -> Result<RunTest, EngineError>;
+
+    /// Watches an address until that is cancelled, which is not an error.
+    fn watch(&self, order: &EchoWatch, cancel: &Cancel) -> Result<EndReport, EngineError>;
 
     /// Returns the machine, if its settings may be changed.
     fn machine(&self) -> Option<Box<dyn TunedMachine>> {
@@ -90,6 +93,10 @@ impl TestEngine for Measuring {
         let file = part.setup.directory.as_ref().zip(part.spec.workload.file());
         let source = file.and_then(|(directory, size)| self.fitting(directory, size));
         Ok(Box::new(move |schedule, cancel| initiator.run(schedule, source.as_deref(), cancel)))
+    }
+
+    fn watch(&self, order: &EchoWatch, cancel: &Cancel) -> Result<EndReport, EngineError> {
+        watch(order, cancel)
     }
 
     /// Uses the same journal as vtax on that machine, so each sees the other's changes.

@@ -10,7 +10,7 @@ use std::{
 use vtax_engine::{Cancel, EngineError};
 use vtax_fuzz::fuzz;
 use vtax_model::{
-    measurement::EndReport,
+    measurement::{EchoWatch, EndReport},
     options::TestOptions,
     station::{EndSetup, Schedule, Station, Target},
     units::{ByteSize, Span},
@@ -72,6 +72,8 @@ fn orders() -> Vec<Request> {
         limit: Span::from_millis(1),
         window: Some(ByteSize(64)),
     };
+    let (every, most) = (Span::from_millis(1), Span::from_millis(9));
+    let watch = EchoWatch { station: Station::Ip(LOOPBACK), target: LOOPBACK, every, most };
     let loan = AddressLoan { mac: "02:00:00:00:00:01".into(), address: "198.18.0.1/30".parse().expect("an address") };
     vec![
         Request::Connect { session, spec, setup: setup.clone(), target, token },
@@ -79,6 +81,7 @@ fn orders() -> Vec<Request> {
         Request::Listen { session: SessionId(3), spec, setup, token },
         Request::Finish { session: SessionId(3) },
         Request::Prepare { session: SessionId(4), directory: "/tmp".into(), size: ByteSize(1) },
+        Request::Watch { session: SessionId(6), watch },
         Request::Lend { session: SessionId(5), loan },
         Request::TakeBack,
         Request::Run(program),
@@ -142,6 +145,7 @@ fn check(call: &Call) {
         Request::Listen { spec, .. } | Request::Connect { spec, .. } => Load::of(spec),
         Request::Prepare { size, .. } => Load::of_file(*size),
         Request::Run(program) => Load::of_program(program),
+        Request::Watch { watch, .. } => Load::of_watch(watch),
         _ => return,
     };
     if let Ok(load) = load {
@@ -163,6 +167,10 @@ impl TestEngine for Idle {
 
     fn connect(&self, _: &TestPart, _: &Target, _: &Cancel) -> Result<RunTest, EngineError> {
         Ok(Box::new(|_, _| Ok(EndReport::default())))
+    }
+
+    fn watch(&self, _: &EchoWatch, _: &Cancel) -> Result<EndReport, EngineError> {
+        Ok(EndReport::default())
     }
 
     fn machine(&self) -> Option<Box<dyn TunedMachine>> {

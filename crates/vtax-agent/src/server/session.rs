@@ -12,6 +12,7 @@ use std::{
 
 use vtax_engine::{Cancel, EngineError, Failed};
 use vtax_model::{
+    measurement::EchoWatch,
     station::{Schedule, Target},
     units::ByteSize,
 };
@@ -39,6 +40,7 @@ pub(super) enum Task {
         directory: PathBuf,
         size: ByteSize,
     },
+    Watch(EchoWatch),
     Attach(LinkSetup),
     Lend(AddressLoan, OpenLoans),
     Run {
@@ -86,6 +88,7 @@ fn run_task(task: Task, engine: &dyn TestEngine, cancel: &Cancel, tell: impl Fn(
             engine.prepare(&directory, size, cancel).map_err(of_engine)?;
             Reply::Done
         }
+        Task::Watch(order) => Reply::Report(Box::new(engine.watch(&order, cancel).map_err(of_engine)?)),
         Task::Attach(attachment) => Reply::Link(attach::attach(&attachment, cancel)?),
         Task::Lend(loan, loans) => Reply::Link(loan::lend(&loan, &loans, cancel)?),
         Task::Run { program, orders } => {

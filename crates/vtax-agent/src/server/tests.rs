@@ -13,7 +13,7 @@ use std::{
 use proptest::prelude::*;
 use vtax_engine::{Cancel, EngineError, Failed};
 use vtax_model::{
-    measurement::{EndReport, Interval, IntervalRtt, PacketCounts, Stages, ThreadCpu, WireCounts},
+    measurement::{EchoWatch, EndReport, Interval, IntervalRtt, PacketCounts, Stages, ThreadCpu, WireCounts},
     options::{self, INTERVALS_MOST, THREADS_MOST, TestOptions},
     station::{EndSetup, Schedule, Station, Target},
     units::{ByteSize, Span},
@@ -262,6 +262,23 @@ fn what_was_seen_until_the_end_comes_with_the_fault() {
     ask(&link, Request::CancelAll).expect("done");
     let Err(AgentError::Refused { fault, .. }) = waiting.wait(SOON) else { panic!("not cancelled") };
     assert_eq!((fault.kind, fault.partial.map(|seen| seen.transactions)), (FaultKind::Cancelled, Some(42)));
+}
+
+/// Nobody knows beforehand how long a migration takes, so the end of a watch is not a failure.
+#[test]
+fn a_watch_that_is_stopped_has_a_report() {
+    let stage = stage();
+    let link = stage.link();
+    let (every, most) = (Span::from_millis(1), Span::from_millis(600_000));
+    let watch = EchoWatch { station: Station::Ip(LOOPBACK), target: LOOPBACK, every, most };
+    let report = link.watch(&watch).expect("begun").stop(SOON).expect("a report");
+    assert_eq!(report.transactions, 7);
+    drop(link.watch(&watch).expect("begun"));
+    for _ in 0..2 {
+        stage.cancelled.recv_timeout(SOON).expect("both have ended");
+    }
+    let century = EchoWatch { most: Span(Duration::from_secs(100 * 365 * 24 * 3600)), ..watch };
+    assert_eq!(fault(&link, Request::Watch { session: SessionId(1), watch: century }).kind, FaultKind::Refused);
 }
 
 #[test]

@@ -96,24 +96,86 @@ impl HostChange<'_> {
     }
 
     pub(super) fn set_function(&self, function: &str, change: FunctionChange) -> Result<(), BindError> {
-        let list = self.host().devices()?;
-        let found = list.assignable(function).map_err(Box::new)?;
-        let (DeviceKind::Vf, [device]) = (found.kind, found.functions.as_slice()) else {
-            let (name, wanted) = (found.name, "virtual function; only those have these properties");
-            return Err(Box::new(AssignError::OtherKind { name, wanted }).into());
-        };
-        let physical = device.physfn.and_then(|physical| list.facts().device(physical));
-        let most = physical.and_then(|physical| physical.netdev.as_ref()).and_then(|link| link.max_mtu);
-        if let (Some(wanted), Some(most)) = (change.mtu, most)
-            && wanted.get() > most
-        {
-            return Err(Box::new(VfError::Mtu { name: found.name, wanted, most }).into());
-        }
-        let domain = match self.configuration().owner_of(&found.name) {
+        let function = checked_function(&self.host().devices()?, function, &change)?;
+        let domain = match self.configuration().owner_of(&function) {
             DeviceOwner::Domain(domain) => domain.clone(),
             _ => PRIMARY.parse().expect("a name"),
         };
-        let object = LiveObject::Device { domain, device: found.name.clone() };
-        self.edit_live(&object, |all| all.set_function(&found.name, change))
+        let object = LiveObject::Device { domain, device: function.clone() };
+        self.edit_live(&object, |all| all.set_function(&function, change))
+    }
+}
+
+/// Returns the name of a virtual function for which its NIC permits the change.
+fn checked_function(list: &IoList, function: &str, change: &FunctionChange) -> Result<String, BindError> {
+    let found = list.assignable(function).map_err(Box::new)?;
+    let (DeviceKind::Vf, [device]) = (found.kind, found.functions.as_slice()) else {
+        let (name, wanted) = (found.name, "virtual function; only those have these properties");
+        return Err(Box::new(AssignError::OtherKind { name, wanted }).into());
+    };
+    let physical = device.physfn.and_then(|physical| list.facts().device(physical));
+    let most = physical.and_then(|physical| physical.netdev.as_ref()).and_then(|link| link.max_mtu);
+    if let (Some(wanted), Some(most)) = (change.mtu, most)
+        && wanted.get() > most
+    {
+        return Err(Box::new(VfError::Mtu { name: found.name, wanted, most }).into());
+    }
+    Ok(found.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::test_domains::mtu;
+
+    /// Returns a device of a NIC whose link has this MTU at most.
+    fn function(address: &str, name: &str, physical: Option<&str>, most: Option<u32>) -> Value {
+        let link = json!({
+            "name": "eno1", "mac": null, "mtu": 1500, "max_mtu": most, "up": true, "addresses": [], "upper": null,
+        });
+        json!({
+            "device": address, "name": name, "endpoint": "pci_0/03", "root": "pci_0", "id": "8086:10c9",
+            "class": 0x02_0000, "driver": "igb", "driver_override": null, "group": 1, "node": null, "link": null,
+            "netdev": if physical.is_none() { link } else { Value::Null }, "physfn": physical, "virtfns": [],
+            "sriov": null, "vf": null, "kept": null,
+        })
+    }
+
+    fn list(most: Option<u32>) -> IoList {
+        let physical = function("0000:00:03.0", "pci_0/03", None, most);
+        let vf = function("0000:00:10.0", "pci_0/03/VF0", Some("0000:00:03.0"), None);
+        let entry = |name: &str, kind: &str, function: &Value| {
+            json!({
+                "name": name, "type": kind, "bus": "pci_0", "domain": "primary", "status": null, "depends_on": null,
+                "function": function,
+            })
+        };
+        let entries =
+            [entry("pci_0", "BUS", &Value::Null), entry("pci_0/03", "PF", &physical), entry("pci_0/03/VF0", "VF", &vf)];
+        let devices = [physical, vf];
+        let facts = json!({ "iommu": true, "vfio": { "Ok": null }, "roots": [], "slots": [], "devices": devices });
+        serde_json::from_value(json!({ "entries": entries, "facts": facts })).expect("a list")
+    }
+
+    #[test]
+    fn only_a_virtual_function_has_properties_and_its_nic_limits_its_mtu() {
+        let of_mtu = |bytes| FunctionChange { mtu: Some(mtu(bytes)), ..FunctionChange::default() };
+        for (most, name, change, expected) in [
+            (Some(9000), "pci_0/03/VF0", of_mtu(9000), Ok("pci_0/03/VF0")),
+            (None, "pci_0/03/VF0", of_mtu(16_000), Ok("pci_0/03/VF0")),
+            (Some(9000), "pci_0/03/VF0", of_mtu(9001), Err("9000")),
+            (Some(9000), "pci_0", FunctionChange::default(), Err("only those have these properties")),
+            (Some(9000), "pci_9", FunctionChange::default(), Err("pci_9")),
+        ] {
+            match (checked_function(&list(most), name, &change), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Err(error), Err(expected)) => {
+                    assert!(error.is_of_input() && error.to_string().contains(expected), "{name}: {error}");
+                }
+                (found, expected) => panic!("{name}: {found:?}, and not {expected:?}"),
+            }
+        }
     }
 }

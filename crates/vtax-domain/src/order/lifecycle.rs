@@ -152,7 +152,11 @@ impl HostChange<'_> {
 }
 
 /// Returns the named domains, or all in this state. The state of a domain with an unreadable record is unknown.
-fn chosen(which: ChosenDomains, domains: LockedDomains<'_>, state: DomainState) -> Result<Vec<Name>, BindError> {
+pub(super) fn chosen(
+    which: ChosenDomains,
+    domains: LockedDomains<'_>,
+    state: DomainState,
+) -> Result<Vec<Name>, BindError> {
     match which {
         ChosenDomains::Named(names) => Ok(names),
         ChosenDomains::All => {

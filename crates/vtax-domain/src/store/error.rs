@@ -31,6 +31,11 @@ pub enum DomainStoreError {
     #[error("the saved configuration `{name}` already exists; choose another name, or remove it (rm-spconfig {name})")]
     #[diagnostic(code("object-exists"))]
     SavedExists { name: ConfigName },
+    #[error(
+        "factory-default is the configuration of a host without domains, which cannot be replaced or removed; choose another name"
+    )]
+    #[diagnostic(code("object-exists"))]
+    FactoryDefault,
 }
 
 /// Reason why a change wasn't made.

@@ -39,7 +39,7 @@ pub enum PrimaryChange {
 }
 
 /// Returns the ID of this boot of the host (random(4)).
-pub(super) fn boot() -> String {
+pub(crate) fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 

@@ -112,6 +112,7 @@ fn add(mut sum: EndReport, thread: EndReport) -> Result<EndReport> {
     sum.strangers += thread.strangers;
     sum.zerocopy_sends += thread.zerocopy_sends;
     sum.zerocopy_copied += thread.zerocopy_copied;
+    sum.silences.extend(thread.silences);
     sum.stages = stages::merge(sum.stages, thread.stages);
     sum.file = merge_file(sum.file, thread.file)?;
     sum.slices.extend(thread.slices);

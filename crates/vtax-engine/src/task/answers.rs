@@ -106,6 +106,7 @@ impl<'a, I: Io> Answers<'a, I> {
                 Ok(Err(true)) => self.line.flow.greet(FlowGreeting::Ready)?,
                 Ok(Err(false)) if session.is_stopped() => return Err(EngineError::Cancelled),
                 Ok(Err(false)) | Err(Errno::INTR) => {}
+                Err(errno) if self.line.endures(errno) => {}
                 Err(errno) => return Err(self.line.failed("receive", errno)),
             }
         }

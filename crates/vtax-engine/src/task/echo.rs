@@ -6,7 +6,10 @@
 //! request, and has its token if there is room. So the initiator recognizes a reply that is late or comes
 //! from somebody else.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -28,20 +31,20 @@ use crate::{
 use vtax_model::station::Target;
 
 /// Type, code, checksum, identifier, sequence number: RFC 792, and RFC 4443 for IPv6.
-const HEADER: usize = 8;
+pub(crate) const HEADER: usize = 8;
 
 /// The ICMP types of a request and of its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Types {
+pub(crate) struct Types {
     request: u8,
     reply: u8,
 }
 
 impl Types {
-    fn of(address: &SocketAddr) -> Types {
+    pub(crate) fn of(address: IpAddr) -> Types {
         match address {
-            SocketAddr::V4(_) => Types { request: 8, reply: 0 },
-            SocketAddr::V6(_) => Types { request: 128, reply: 129 },
+            IpAddr::V4(_) => Types { request: 8, reply: 0 },
+            IpAddr::V6(_) => Types { request: 128, reply: 129 },
         }
     }
 
@@ -49,8 +52,22 @@ impl Types {
         if self.reply == 0 { Protocol::ICMPV4 } else { Protocol::ICMPV6 }
     }
 
+    /// A socket for the echo requests of this process.
+    pub(crate) fn socket(self, peer: &Target) -> Result<Socket> {
+        let domain = if self.reply == 0 { Domain::IPV4 } else { Domain::IPV6 };
+        let socket = Socket::new(domain, Type::DGRAM, Some(self.protocol()));
+        socket.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::ACCESS) => EngineError::Unsupported {
+                what: "ICMP echo",
+                why: "this process's group may not open ICMP sockets; allow it: sysctl -w \
+                      net.ipv4.ping_group_range=\"0 2147483647\"",
+            },
+            _ => EngineError::socket("socket", peer, error),
+        })
+    }
+
     /// A request: the header and the first bytes of the payload.
-    fn request(self, head: &[u8]) -> ([u8; HEADER + HEAD_MOST], usize) {
+    pub(crate) fn request(self, head: &[u8]) -> ([u8; HEADER + HEAD_MOST], usize) {
         let mut message = [0; HEADER + HEAD_MOST];
         message[0] = self.request;
         message[HEADER..HEADER + head.len()].copy_from_slice(head);
@@ -58,7 +75,7 @@ impl Types {
     }
 
     /// The payload of a reply; empty if the message isn't a reply.
-    fn payload(self, message: &[u8]) -> &[u8] {
+    pub(crate) fn payload(self, message: &[u8]) -> &[u8] {
         match message.split_at_checked(HEADER) {
             Some((header, payload)) if header[..2] == [self.reply, 0] => payload,
             _ => &[],
@@ -72,7 +89,7 @@ const HEAD_MOST: usize = 24;
 /// Sends one request after the other, on its own socket.
 pub(crate) async fn initiate<E: Poller>(engine: &E, desk: FlowRecorder<'_>, index: u32, dial: &Dial<'_>) -> Result<()> {
     let Target::Ip(address) = dial.target else { unreachable!("ICMP was checked to have an IP address") };
-    let types = Types::of(address);
+    let types = Types::of(address.ip());
     let peer = Target::Ip(SocketAddr::new(address.ip(), 0));
     let flow = Flow::new(index, open(types, dial, &peer)?, peer, &desk.shared.session);
     flow.check_datagrams()?;
@@ -81,16 +98,7 @@ pub(crate) async fn initiate<E: Poller>(engine: &E, desk: FlowRecorder<'_>, inde
 }
 
 fn open(types: Types, dial: &Dial<'_>, peer: &Target) -> Result<Socket> {
-    let domain = if types.reply == 0 { Domain::IPV4 } else { Domain::IPV6 };
-    let socket = Socket::new(domain, Type::DGRAM, Some(types.protocol()));
-    let socket = socket.map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::ACCESS) => EngineError::Unsupported {
-            what: "ICMP echo",
-            why: "this process's group may not open ICMP sockets; allow it: sysctl -w \
-                  net.ipv4.ping_group_range=\"0 2147483647\"",
-        },
-        _ => EngineError::socket("socket", peer, error),
-    })?;
+    let socket = types.socket(peer)?;
     options::apply(&socket, &dial.session.spec, peer)?;
     socket::bind_device(&socket, dial.station)?;
     socket::bind_to(&socket, dial.station)?;
@@ -140,7 +148,7 @@ mod tests {
     fn a_request_has_its_header_before_the_head() {
         let (message, len) = V4.request(&[1, 2, 3]);
         assert_eq!(message[..len], [8, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
-        let six = Types::of(&"[::1]:0".parse().expect("an address"));
+        let six = Types::of("::1".parse().expect("an address"));
         assert_eq!(six.request(&[]).0[0], 128);
         assert_eq!(six.payload(&[129, 0, 9, 9, 9, 9, 0, 0, 5]), [5]);
     }

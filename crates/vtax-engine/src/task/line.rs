@@ -9,7 +9,7 @@ use vtax_sys::sock::timestamping::enable_stamps;
 use crate::{
     account::FlowRecorder,
     drive::{Habit, Io, Message, Poller, WaitUntil, stamped::StampedFlow},
-    error::{EngineError, Result},
+    error::{EngineError, Result, is_outage},
     flow::Flow,
 };
 
@@ -104,8 +104,16 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
     pub(crate) async fn send_datagram(&self, what: &'static str, head: &[u8], len: usize) -> Result<()> {
         match self.io.send(Message::whole(head, len)).await {
             Ok(_) => Ok(()),
+            Err(errno) if self.endures(errno) => Ok(()),
             Err(errno) => Err(self.datagram_failed(what, len, errno)),
         }
+    }
+
+    /// Returns true if this error is a sign of an outage that the test endures: the link is down, or nobody answers for
+    /// the peer's address.
+    #[cold]
+    pub(crate) fn endures(&self, errno: Errno) -> bool {
+        is_outage(errno) && self.is_datagram() && self.flow.session.spec.options.outage.is_some()
     }
 
     #[cold]

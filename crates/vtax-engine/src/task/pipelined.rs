@@ -13,6 +13,9 @@
 //! the window and are under way at its end are waited for and count. Those that are never answered count as
 //! lost.
 //!
+//! An open loop that endures an outage also records the longest silences ([`SilenceLog`]). They are in the report as
+//! soon as they end, so a test that is cancelled reports them, too.
+//!
 //! Over a connection, responses come in order. Over UDP, the number in the stamp shows to which request a
 //! response belongs.
 
@@ -20,6 +23,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use rustix::io::Errno;
 use vtax_model::{
+    measurement::SilenceLog,
     options::Arrivals,
     workload::{TestSpec, Transport, Workload},
 };
@@ -49,7 +53,7 @@ pub(crate) fn check(spec: &TestSpec) -> Result<()> {
         None => u64::from(spec.options.burst.get()),
         Some(arrivals) => {
             let per_flow = f64::from(arrivals.per_second.get()) / f64::from(spec.streams.max(1));
-            (per_flow * Patience::of(spec).silence.as_secs_f64()).ceil() as u64
+            (per_flow * Patience::of(spec).answer.as_secs_f64()).ceil() as u64
         }
     };
     let bits = number_bits(MessageSizes::new(request, response));
@@ -108,6 +112,8 @@ struct Pipeline<'a, I> {
     closes: u64,
     outlasted: u64,
     completed: u64,
+    /// None if the test endures no outage, and outside of the window.
+    silences: Option<SilenceLog>,
     stretch: u32,
     /// After this time a request over UDP is lost, and the peer of a connection is dead.
     timeout: Duration,
@@ -145,7 +151,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         let load = options.arrivals.map_or(Load::Burst(options.burst.get() as usize), open);
         let timeout = match load {
             Load::Burst(_) if line.is_datagram() => session.patience.lost_latest,
-            _ => session.patience.silence,
+            _ => session.patience.answer,
         };
         let pending_most = match line.is_datagram() {
             true => 1 << (number_bits(sizes) - 1).min(31),
@@ -165,6 +171,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
             closes: u64::MAX,
             outlasted: 0,
             completed: 0,
+            silences: None,
             stretch: 0,
             timeout,
         }
@@ -188,6 +195,8 @@ impl<'a, I: Io> Pipeline<'a, I> {
         self.begin(start, closes);
         self.counted = true;
         self.closes = closes;
+        let endures = self.requests.line.flow.session.spec.options.outage.is_some();
+        self.silences = endures.then(|| SilenceLog::begin(start, self.requests.sequence));
         while now_ns() < closes {
             self.step(closes).await?;
         }
@@ -208,8 +217,19 @@ impl<'a, I: Io> Pipeline<'a, I> {
         self.requests.line.desk.close()?;
         self.catch_up(self.closes).await?;
         self.drain().await?;
+        if let Some(silences) = &mut self.silences {
+            silences.end(None);
+        }
+        self.report_silences();
         self.requests.line.desk.ends(self.closes);
         Ok(())
+    }
+
+    #[cold]
+    fn report_silences(&self) {
+        if let Some(silences) = &self.silences {
+            self.requests.line.desk.report().silences = silences.longest();
+        }
     }
 
     /// Sends requests that were due in the window but could not be sent in it, for as long as a silent peer
@@ -268,6 +288,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
     }
 
     async fn send(&mut self, due: u64, now: u64) -> Result<()> {
+        self.note_lateness(now);
         if self.pending.is_empty() {
             self.heard = now;
             self.first = self.requests.sequence + 1;
@@ -287,6 +308,8 @@ impl<'a, I: Io> Pipeline<'a, I> {
             match self.requests.line.io.send_or_receive(message, most, |bytes| self.read(bytes)).await {
                 Ok(Either::Sent(len)) => message.from += len,
                 Ok(Either::Received(came)) => self.take(came)?,
+                // It is lost like one that was sent.
+                Err(errno) if self.requests.line.endures(errno) => break,
                 Err(errno) => return Err(self.requests.line.datagram_failed("request", message.len, errno)),
             }
         }
@@ -298,6 +321,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         match self.requests.line.io.receive(self.most(), until, |bytes| self.read(bytes)).await {
             Ok(came) => self.take(came),
             Err(Errno::AGAIN) => self.nothing_came(now_ns()),
+            Err(errno) if self.requests.line.endures(errno) => self.nothing_came(now_ns()),
             Err(errno) => Err(self.requests.line.failed("receive", errno)),
         }
     }
@@ -351,6 +375,11 @@ impl<'a, I: Io> Pipeline<'a, I> {
     fn complete(&mut self, place: usize, now: u64) -> Result<()> {
         let Pending { due, sent, .. } = self.pending[place];
         self.pending[place].answered = true;
+        let number = self.first + place as u64;
+        self.note_lateness(now);
+        if self.silences.as_mut().is_some_and(|silences| silences.answered(number, due, now)) {
+            self.report_silences();
+        }
         self.unanswered -= 1;
         self.heard = now;
         self.completed += 1;
@@ -366,6 +395,15 @@ impl<'a, I: Io> Pipeline<'a, I> {
                 self.requests.line.desk.sent_and_answered(now - sent);
                 self.requests.line.desk.transaction(now - due, now)
             }
+        }
+    }
+
+    /// Records by how much this end itself is behind: that much of a silence may be its own.
+    fn note_lateness(&mut self, now: u64) {
+        if let (Some(silences), Load::Open(schedule)) = (&mut self.silences, &self.load)
+            && schedule.due() < self.ends
+        {
+            silences.behind(now.saturating_sub(schedule.due()));
         }
     }
 
@@ -399,6 +437,10 @@ impl<'a, I: Io> Pipeline<'a, I> {
                 self.unanswered -= 1;
                 self.outlasted += now.saturating_sub(self.closes);
                 self.requests.line.desk.report().lost += u64::from(self.counted);
+                let (number, sent) = (self.first, first.sent);
+                if self.silences.as_mut().is_some_and(|silences| silences.lost(number, sent)) {
+                    self.report_silences();
+                }
             }
             self.pending.pop_front();
             self.first += 1;

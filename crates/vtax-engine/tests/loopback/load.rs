@@ -117,6 +117,26 @@ fn a_stall_is_seen_by_all_who_would_have_called() {
     }
 }
 
+/// With every engine, the stall is the longest silence, to the requests before and after it.
+#[test]
+fn a_stall_is_the_longest_silence() {
+    let _alone = alone();
+    for engine in CALM {
+        let stall = Manners { stall: Some(ms(500)), ..Manners::default() };
+        let outage = Some(ms(5_000));
+        let options = TestOptions { engine, outage, responder: stall, ..open_loop(1_000, ArrivalProcess::Fixed) };
+        let spec = lasting(with(spec(Transport::Udp, rr(32, 32), 1), options), 1_000);
+        // An answer is late on a busy machine, but none is early.
+        assert_least(503e6, &format!("{engine}"), || {
+            let [initiator, _] = both(&spec, &setup());
+            let silence = initiator.silences[0];
+            assert!(silence.length() >= ms(499).0, "{engine} {silence:?}");
+            assert!(silence.next_due_ns < silence.from_ns + 10_000_000, "{engine} the first of those that waited");
+            silence.length().as_nanos() as f64
+        });
+    }
+}
+
 /// Requests that are under way or overdue at the end of the window count as well.
 #[test]
 fn a_stall_at_the_end_of_the_window_is_not_cut_off() {

@@ -9,7 +9,7 @@ use vtax_model::{
 use super::*;
 use crate::{
     LinkName,
-    launch::{DiskFormat, GuestDisks, GuestEngine, QemuProgram, Seed},
+    launch::{DiskFormat, GuestDisks, GuestEngine, LaunchVersion, QemuProgram, Seed},
     vdisk::{DiskFile, DiskPaths, DiskSource},
 };
 
@@ -19,6 +19,7 @@ fn launch() -> Launch {
             path: "/usr/bin/qemu-system-x86_64".into(),
             version: Version { major: 10, minor: 0 },
             sandbox: true,
+            q35: None,
         },
         accel: Accelerator::Tcg,
         boot: Boot::Kernel {
@@ -307,4 +308,31 @@ fn a_launch_survives_the_journal() {
     let text = serde_json::to_string(&launch).expect("it can be written");
     assert!(text.contains("\"02:00:5e:10:00:01\""), "{text}");
     assert_eq!(serde_json::from_str::<Launch>(&text).expect("it can be read"), launch);
+}
+
+/// As vtax wrote it before launches had versions.
+#[test]
+fn a_launch_without_a_version_is_read_as_the_first() {
+    let mut stored = serde_json::to_value(launch()).expect("it can be written");
+    assert!(stored.as_object_mut().is_some_and(|fields| fields.remove("version").is_some()));
+    let old: Launch = serde_json::from_value(stored.clone()).expect("it can be read");
+    assert!(old.version < LaunchVersion::CURRENT && old.machine.is_none() && !old.incoming);
+    assert_eq!(Launch { version: LaunchVersion::CURRENT, ..old }, launch());
+    stored["version"] = 99.into();
+    let error = serde_json::from_value::<Launch>(stored).expect_err("of another vtax").to_string();
+    assert!(error.contains("launch of version 99"), "{error}");
+}
+
+#[test]
+fn a_target_has_the_recorded_machine_and_waits_for_its_guest() {
+    let (machine, cpu) = ("pc-q35-9.2".parse().ok(), "Cascadelake-Server,-avx512f".parse().ok());
+    let pinned = Launch { machine, cpu, incoming: true, ..launch() };
+    let text = lines(&pinned);
+    for part in
+        ["\n-incoming defer\n", "\n-machine pc-q35-9.2,memory-backend=ram,", "\n-cpu Cascadelake-Server,-avx512f\n"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let written = serde_json::to_string(&pinned).expect("it can be written");
+    assert_eq!(serde_json::from_str::<Launch>(&written).expect("it can be read"), pinned);
 }

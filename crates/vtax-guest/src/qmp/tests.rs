@@ -216,7 +216,8 @@ fn fuzz_qmp() {
         r#"{"return": {"running": true, "status": "running"}, "id": 2}"#,
         r#"{"return": [{"thread-id": 25627, "cpu-index": 0}], "id": 3}"#,
         r#"{"return": [{"frontend-open": true, "filename": "disconnected:unix:/run/x", "label": "agent"}], "id": 4}"#,
-        r#"{"id": 5, "error": {"class": "DeviceNotFound", "desc": "Device 'nic9' not found"}}"#,
+        r#"{"return": {"status": "active", "total-time": 9, "ram": {"transferred": 7, "mbps": 1.5}}, "id": 5}"#,
+        r#"{"id": 6, "error": {"class": "DeviceNotFound", "desc": "Device 'nic9' not found"}}"#,
     ];
     vtax_fuzz::fuzz("qmp", &[seed.join("\r\n") + "\r\n"], |bytes| {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
@@ -227,9 +228,12 @@ fn fuzz_qmp() {
         let _ = monitor.status().map_err(told);
         let _ = monitor.vcpus().map_err(told);
         let _ = monitor.is_port_open("agent").map_err(told);
+        let _ = monitor.migration().map_err(told);
         let _ = monitor.set_link("nic9", true).map_err(told);
         let _ = monitor.pull_device("nic9", soon()).map_err(told);
-        while let Ok(Some(_)) = monitor.event(soon()) {}
+        while let Ok(Some(event)) = monitor.event(soon()) {
+            let _ = event.at();
+        }
         Some(())
     });
 }

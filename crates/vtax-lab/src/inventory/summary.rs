@@ -277,7 +277,7 @@ mod tests {
 
     fn server(spec: ServerSpec) -> GuestSummary {
         let engine = GuestEngine {
-            qemu: QemuProgram { path: "/bin/false".into(), version: Version::LEAST, sandbox: true },
+            qemu: QemuProgram { path: "/bin/false".into(), version: Version::LEAST, sandbox: true, q35: None },
             accel: Accelerator::Tcg,
             boot: Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() },
         };

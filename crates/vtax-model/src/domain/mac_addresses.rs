@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::DomainError;
+use super::{Configuration, DomainError, VirtualNic};
 use crate::{guest::Mac, topology::Name};
 
 /// Who has which address. A change asks for some addresses among the hundred thousands of a large configuration, and a
@@ -46,5 +46,18 @@ impl MacOwners {
         };
         let is_free = |mac: &Mac| self.check(*mac, nic, domain).is_ok() && !also_taken.contains(mac);
         (0..).map(numbered).find(is_free).expect("there are more addresses than NICs")
+    }
+}
+
+impl Configuration {
+    /// Returns the addresses of these vnets that a NIC here has already: the vnet, its address, the NIC and its domain.
+    pub fn taken_macs<'a>(&self, vnets: &'a [VirtualNic]) -> Vec<(&'a Name, Mac, String, Name)> {
+        let MacOwners { owners, .. } = self.mac_owners();
+        let macs = vnets.iter().flat_map(|vnet| vnet.macs().map(move |mac| (&vnet.name, mac)));
+        let taken = macs.filter_map(|(vnet, mac)| {
+            let (nic, domain) = owners.get(&mac)?.clone();
+            Some((vnet, mac, nic, domain))
+        });
+        taken.collect()
     }
 }

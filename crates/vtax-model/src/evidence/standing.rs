@@ -4,10 +4,11 @@ use std::{fmt, time::Duration};
 
 use super::EvidenceSetting;
 use crate::{
-    cell::Instrument,
+    cell::{Cell, Instrument},
     foreign::ForeignText,
     guest::{Accelerator, Flavour},
     method::DomainKind,
+    result::ResultDocument,
     units::Mtu,
 };
 
@@ -52,6 +53,15 @@ pub enum StandingSeverity {
     Remark,
     /// The finding does not stand.
     Refusal,
+}
+
+/// Property in which two settings differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DifferingProperty {
+    /// Name of the property, e.g. `kernel`.
+    pub name: &'static str,
+    pub measured: String,
+    pub wanted: String,
 }
 
 /// Objections to a finding, refusals first.
@@ -106,6 +116,47 @@ pub fn standing(measured: &EvidenceSetting, wanted: &EvidenceSetting, age: Optio
     Standing { objections: objections.into_iter().flatten().collect() }
 }
 
+/// Returns whether the figures of one run stand for those of another one: the objections to any of the cells that both have,
+/// and those to the machines, if they have none.
+pub fn run_standing(measured: &ResultDocument, wanted: &ResultDocument) -> Standing {
+    let of_machine = |run: &ResultDocument| EvidenceSetting {
+        imported: run.imported.as_ref().map(|from| from.program.clone()),
+        ..EvidenceSetting::of_machine(&run.environment, run.placement.guests.as_ref().map(|guests| guests.accel))
+    };
+    let of_cells = measured.cells.iter().filter_map(|record| {
+        // The index of a swept value depends on the other values that were swept.
+        let is_same = |other: Cell| Cell { variant: record.cell.variant, ..other } == record.cell;
+        let other = wanted.cells.iter().find(|other| is_same(other.cell))?;
+        Some((EvidenceSetting::of(measured, record), EvidenceSetting::of(wanted, other)))
+    });
+    let mut all = Standing::default();
+    let settings = std::iter::once((of_machine(measured), of_machine(wanted))).chain(of_cells);
+    for objection in settings.flat_map(|(measured, wanted)| standing(&measured, &wanted, None).objections) {
+        if !all.objections.contains(&objection) {
+            all.objections.push(objection);
+        }
+    }
+    all.objections.sort_by_key(|objection| objection.severity() == StandingSeverity::Remark);
+    all
+}
+
+/// Returns the reasons why two runs don't belong to one series: they are of different machines. A series continues over
+/// kernels and devices, which are its changes.
+pub fn series_apart(one: &ResultDocument, other: &ResultDocument) -> Vec<StandingObjection> {
+    let imported = |run: &ResultDocument| run.imported.as_ref().map(|from| from.program.clone());
+    let is_alike = imported(one) == imported(other);
+    let separates = |objection: &StandingObjection| match objection {
+        StandingObjection::Imported { .. } => !is_alike,
+        other => other.is_of_another_machine(),
+    };
+    let of = |measured, wanted| {
+        let all = run_standing(measured, wanted).objections.into_iter();
+        all.filter(separates).collect::<Vec<StandingObjection>>()
+    };
+    let reasons = of(one, other);
+    if reasons.is_empty() { of(other, one) } else { reasons }
+}
+
 fn differing<T: PartialEq + Clone>(measured: &T, wanted: &T) -> Option<(T, T)> {
     (measured != wanted).then(|| (measured.clone(), wanted.clone()))
 }
@@ -140,6 +191,48 @@ impl StandingObjection {
             | StandingObjection::OtherDomain { .. }
             | StandingObjection::OtherDevice { .. }
             | StandingObjection::OtherMode { .. } => StandingSeverity::Refusal,
+        }
+    }
+}
+
+impl StandingObjection {
+    fn is_of_another_machine(&self) -> bool {
+        matches!(
+            self,
+            StandingObjection::OtherMachine { .. }
+                | StandingObjection::EmulatedServer
+                | StandingObjection::Translated
+                | StandingObjection::OtherAccelerator
+        )
+    }
+
+    /// Returns the property in which the settings differ; none for what is a caveat of one of them, and for remarks.
+    pub fn property(&self) -> Option<DifferingProperty> {
+        let of = |name, measured: String, wanted: String| Some(DifferingProperty { name, measured, wanted });
+        match self {
+            StandingObjection::Translated => of("accelerator", "TCG".to_owned(), "KVM or none".to_owned()),
+            StandingObjection::OtherAccelerator => of("accelerator", "KVM".to_owned(), "TCG".to_owned()),
+            StandingObjection::OtherMachine { measured, wanted } => {
+                of("machine", measured.to_string(), wanted.to_string())
+            }
+            StandingObjection::OtherPeers { measured, wanted } => of("endpoints", listed(measured), listed(wanted)),
+            StandingObjection::OtherKernel { measured, wanted } => {
+                of("kernel", measured.to_string(), wanted.to_string())
+            }
+            StandingObjection::OtherMtu { measured, wanted } => of("MTU", measured.to_string(), wanted.to_string()),
+            StandingObjection::OtherDomain { measured, wanted } => {
+                of("domain", place(*measured).to_owned(), place(*wanted).to_owned())
+            }
+            StandingObjection::OtherDevice { measured, wanted } => {
+                of("kind of NIC", measured.to_string(), wanted.to_string())
+            }
+            StandingObjection::OtherMode { measured, wanted } => {
+                of("measurement mode", conditions(*measured).to_owned(), conditions(*wanted).to_owned())
+            }
+            StandingObjection::Imported { .. }
+            | StandingObjection::EmulatedServer
+            | StandingObjection::Extrapolated { .. }
+            | StandingObjection::Old { .. } => None,
         }
     }
 }

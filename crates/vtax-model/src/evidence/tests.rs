@@ -1,7 +1,14 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{analysis::analyse, guest::Accelerator, method::DomainKind, metric::Metric, run::RunState, units::Mtu};
+use crate::{
+    analysis::analyse,
+    guest::{Accelerator, Backend, EmulatedNic, Flavour},
+    method::DomainKind,
+    metric::Metric,
+    run::{EmulatedServer, RunState},
+    units::Mtu,
+};
 
 fn document() -> crate::result::ResultDocument {
     let Ok(document) = analyse(&crate::analysis::tests::demo_run());
@@ -77,6 +84,38 @@ fn one_guest_is_no_evidence_of_twelve_without_a_remark() {
     let found = standing(&setting(), &twelve, Some(Duration::from_secs(100 * 24 * 3600)));
     let remarks: Vec<String> = found.verdict().expect("it stands").iter().map(ToString::to_string).collect();
     assert_eq!(remarks, ["extrapolated from 1 pair of endpoints to 12 at the same time", "measured 100 days ago"]);
+}
+
+#[test]
+fn runs_stand_for_each_other_cell_by_cell() {
+    let [first, mut second] = [document(), document()];
+    assert_eq!(run_standing(&first, &second), Standing::default());
+    second.environment.kernel = "6.99".into();
+    second.cells[1].backend = Some(Flavour::Model(EmulatedNic::E1000e));
+    let mut before = first.clone();
+    before.cells[1].backend = Some(Flavour::Backend(Backend::Vhost));
+    let all = run_standing(&before, &second);
+    let names: Vec<&str> = all.objections().iter().filter_map(|objection| Some(objection.property()?.name)).collect();
+    assert_eq!(names, ["kernel", "kind of NIC"], "each once: {all:?}");
+    assert_eq!(series_apart(&before, &second), [], "changes within a series");
+}
+
+#[test]
+fn runs_of_different_machines_are_no_series() {
+    let own = document();
+    let mut other = document();
+    other.environment.hostname = "hv2".into();
+    assert!(matches!(series_apart(&own, &other)[..], [StandingObjection::OtherMachine { .. }]));
+    let mut emulated = document();
+    emulated.environment.server = Some(EmulatedServer {
+        spec: "emulated".into(),
+        accel: Accelerator::Kvm,
+        qemu: "9.2".into(),
+        why_not_kvm: None,
+    });
+    assert_eq!(series_apart(&own, &emulated), [StandingObjection::EmulatedServer]);
+    assert_eq!(series_apart(&emulated, &own), [StandingObjection::EmulatedServer]);
+    assert_eq!(series_apart(&emulated, &emulated), []);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! The figures that every sample has, each with its name and how it is read from what was measured.
 
+mod table;
+
 use strum::VariantArray;
 
-use super::{FigureUnit, SamplePercentile, ns_per_kb};
-use crate::{
-    run::Figures,
-    workload::{TestKind, WorkUnit},
-};
+use super::FigureUnit;
+use crate::{run::Figures, workload::TestKind};
+use table::{FIGURES, FigureEntry, Source, Told};
 
 /// Quantity computed from a single sample: a rate, a time or a CPU cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, VariantArray)]
@@ -53,6 +53,34 @@ pub enum SampleFigure {
     CyclesPerKb,
     /// The same for a packet on the wire.
     CyclesPerPacket,
+    /// CPU time of the guests' own instructions, for one transaction.
+    GuestPerTransaction,
+    /// The same for 1,024 bytes.
+    GuestPerKb,
+    /// CPU time of the workers of vhost, for one transaction.
+    VhostPerTransaction,
+    /// The same for 1,024 bytes.
+    VhostPerKb,
+    /// CPU time of the threads of QEMU that serve only disks, for one transaction.
+    IothreadPerTransaction,
+    /// The same for 1,024 bytes.
+    IothreadPerKb,
+    /// CPU time of the storage daemons, for one transaction.
+    DaemonPerTransaction,
+    /// The same for 1,024 bytes.
+    DaemonPerKb,
+    /// CPU time of the rest of QEMU, for one transaction.
+    QemuPerTransaction,
+    /// The same for 1,024 bytes.
+    QemuPerKb,
+    /// CPU time of the host's kernel, as part of all but the guests' own, for one transaction.
+    KernelPerTransaction,
+    /// The same for 1,024 bytes.
+    KernelPerKb,
+    /// CPU time of interrupts, of the whole machine, for one transaction.
+    InterruptsPerTransaction,
+    /// The same for 1,024 bytes.
+    InterruptsPerKb,
 }
 
 /// CPU time that was observed beside that of the measuring threads.
@@ -63,244 +91,6 @@ pub struct ObservedCpu {
     /// The run has guests whose host was observed. Without guests the hosts' CPU time is that of the measuring threads.
     pub guests: bool,
 }
-
-/// Where a summary has the figure's estimate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    /// Under the figure's own name.
-    Alone,
-    /// With others of its kind: percentiles of round trips, CPU time of a file.
-    AmongOthers,
-}
-
-/// Requirement of a figure in addition to the counts of the counting endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
-    Counts,
-    /// The same, of tests of networks only.
-    Networks,
-    /// Old runs and foreign ends may have told of no threads: then it is 0.
-    Threads,
-    /// Between slices, others were measured: then what the machines worked isn't known.
-    Machines,
-    /// Tests of disks only.
-    Disks,
-    /// Guests of which the host was observed.
-    Guests,
-    /// Tests of networks only, if the kernel tells the packets of a socket.
-    Packets,
-    /// The same, of guests of which the host was observed.
-    GuestsPackets,
-}
-
-struct FigureEntry {
-    figure: SampleFigure,
-    /// In documents and tables for programs.
-    name: &'static str,
-    unit: FigureUnit,
-    /// Work of the tests that have it; `None` stands for all work.
-    per: Option<WorkUnit>,
-    source: Source,
-    told: Told,
-    value: fn(&Figures) -> f64,
-}
-
-/// One entry for each, in the order of the variants.
-const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
-    FigureEntry {
-        figure: SampleFigure::Rate,
-        name: "transactions_per_s",
-        unit: FigureUnit::PerSecond,
-        per: Some(WorkUnit::Transaction),
-        source: Source::Networks,
-        told: Told::Alone,
-        value: Figures::rate,
-    },
-    FigureEntry {
-        figure: SampleFigure::Iops,
-        name: "iops",
-        unit: FigureUnit::PerSecond,
-        per: Some(WorkUnit::Transaction),
-        source: Source::Disks,
-        told: Told::Alone,
-        value: Figures::rate,
-    },
-    FigureEntry {
-        figure: SampleFigure::Rtt,
-        name: "rtt_us",
-        unit: FigureUnit::Microseconds,
-        per: Some(WorkUnit::Transaction),
-        source: Source::Counts,
-        told: Told::AmongOthers,
-        value: Figures::rtt_us,
-    },
-    FigureEntry {
-        figure: SampleFigure::Goodput,
-        name: "goodput_mbps",
-        unit: FigureUnit::MegabitsPerSecond,
-        per: Some(WorkUnit::Kilobyte),
-        source: Source::Networks,
-        told: Told::Alone,
-        value: Figures::goodput_mbps,
-    },
-    FigureEntry {
-        figure: SampleFigure::Throughput,
-        name: "throughput_mb_per_s",
-        unit: FigureUnit::MegabytesPerSecond,
-        per: Some(WorkUnit::Kilobyte),
-        source: Source::Disks,
-        told: Told::Alone,
-        value: |figures| figures.goodput_mbps() / 8.0,
-    },
-    FigureEntry {
-        figure: SampleFigure::TimePerKb,
-        name: "ns_per_kb",
-        unit: FigureUnit::NanosecondsPerKb,
-        per: Some(WorkUnit::Kilobyte),
-        source: Source::Counts,
-        told: Told::Alone,
-        value: |figures| ns_per_kb(figures.goodput_mbps()),
-    },
-    FigureEntry {
-        figure: SampleFigure::ThreadsPerTransaction,
-        name: "cpu_threads_us_per_transaction",
-        unit: FigureUnit::Microseconds,
-        per: Some(WorkUnit::Transaction),
-        source: Source::Threads,
-        told: Told::Alone,
-        value: Figures::threads_us_per_transaction,
-    },
-    FigureEntry {
-        figure: SampleFigure::ThreadsPerKb,
-        name: "cpu_threads_ns_per_kb",
-        unit: FigureUnit::NanosecondsPerKb,
-        per: Some(WorkUnit::Kilobyte),
-        source: Source::Threads,
-        told: Told::Alone,
-        value: |figures| figures.threads_us_per_kb() * 1e3,
-    },
-    FigureEntry {
-        figure: SampleFigure::MachinesPerTransaction,
-        name: "cpu_us_per_transaction",
-        unit: FigureUnit::Microseconds,
-        per: Some(WorkUnit::Transaction),
-        source: Source::Machines,
-        told: Told::Alone,
-        value: Figures::cpu_us_per_transaction,
-    },
-    FigureEntry {
-        figure: SampleFigure::MachinesPerKb,
-        name: "cpu_us_per_kb",
-        unit: FigureUnit::MicrosecondsPerKb,
-        per: Some(WorkUnit::Kilobyte),
-        source: Source::Machines,
-        told: Told::Alone,
-        value: Figures::cpu_us_per_kb,
-    },
-    FigureEntry {
-        figure: SampleFigure::Real,
-        name: "real_s",
-        unit: FigureUnit::Seconds,
-        per: Some(WorkUnit::Kilobyte),
-        source: Source::Counts,
-        told: Told::AmongOthers,
-        value: |figures| figures.file.map_or(f64::NAN, |file| file.real),
-    },
-    FigureEntry {
-        figure: SampleFigure::P50,
-        name: "p50_us_of_samples",
-        value: |figures| SamplePercentile::P50.of(figures.rtt_ns.as_ref()),
-        ..PERCENTILE
-    },
-    PERCENTILE,
-    FigureEntry {
-        figure: SampleFigure::P999,
-        name: "p999_us_of_samples",
-        value: |figures| SamplePercentile::P999.of(figures.rtt_ns.as_ref()),
-        ..PERCENTILE
-    },
-    FigureEntry {
-        figure: SampleFigure::HostPerTransaction,
-        name: "host_cpu_us_per_transaction",
-        unit: FigureUnit::Microseconds,
-        per: Some(WorkUnit::Transaction),
-        source: Source::Guests,
-        told: Told::Alone,
-        value: Figures::host_us_per_transaction,
-    },
-    FigureEntry {
-        figure: SampleFigure::HostPerKb,
-        name: "host_cpu_ns_per_kb",
-        unit: FigureUnit::NanosecondsPerKb,
-        per: Some(WorkUnit::Kilobyte),
-        source: Source::Guests,
-        told: Told::Alone,
-        value: |figures| figures.host_us_per_kb() * 1e3,
-    },
-    FigureEntry {
-        figure: SampleFigure::ThreadsPerPacket,
-        name: "cpu_threads_ns_per_packet",
-        unit: FigureUnit::NanosecondsPerPacket,
-        per: None,
-        source: Source::Packets,
-        told: Told::Alone,
-        value: Figures::threads_ns_per_packet,
-    },
-    FigureEntry {
-        figure: SampleFigure::HostPerPacket,
-        name: "host_cpu_ns_per_packet",
-        unit: FigureUnit::NanosecondsPerPacket,
-        per: None,
-        source: Source::GuestsPackets,
-        told: Told::Alone,
-        value: Figures::host_ns_per_packet,
-    },
-    FigureEntry {
-        figure: SampleFigure::CyclesPerTransaction,
-        name: "cycles_per_transaction",
-        unit: FigureUnit::Cycles,
-        per: Some(WorkUnit::Transaction),
-        source: Source::Networks,
-        told: Told::Alone,
-        value: Figures::cycles_per_transaction,
-    },
-    FigureEntry {
-        figure: SampleFigure::CyclesPerKb,
-        name: "cycles_per_kb",
-        unit: FigureUnit::CyclesPerKb,
-        per: Some(WorkUnit::Kilobyte),
-        source: Source::Networks,
-        told: Told::Alone,
-        value: Figures::cycles_per_kb,
-    },
-    FigureEntry {
-        figure: SampleFigure::CyclesPerPacket,
-        name: "cycles_per_packet",
-        unit: FigureUnit::CyclesPerPacket,
-        per: None,
-        source: Source::Packets,
-        told: Told::Alone,
-        value: Figures::cycles_per_packet,
-    },
-];
-
-const PERCENTILE: FigureEntry = FigureEntry {
-    figure: SampleFigure::P99,
-    name: "p99_us_of_samples",
-    unit: FigureUnit::Microseconds,
-    per: Some(WorkUnit::Transaction),
-    source: Source::Counts,
-    told: Told::Alone,
-    value: |figures| SamplePercentile::P99.of(figures.rtt_ns.as_ref()),
-};
-
-const _: () = {
-    let mut index = 0;
-    while index < SampleFigure::COUNT {
-        assert!(FIGURES[index].figure as usize == index, "each entry stands at its variant");
-        index += 1;
-    }
-};
 
 impl SampleFigure {
     const COUNT: usize = SampleFigure::VARIANTS.len();
@@ -340,7 +130,7 @@ impl SampleFigure {
         let of_source = match self.entry().source {
             Source::Counts | Source::Threads => true,
             Source::Machines => observed.machines,
-            Source::Guests => observed.guests,
+            Source::Guests | Source::Parts => observed.guests,
             Source::Disks => test.is_of_disk(),
             Source::Networks | Source::Packets => !test.is_of_disk(),
             Source::GuestsPackets => observed.guests && !test.is_of_disk(),
@@ -348,9 +138,14 @@ impl SampleFigure {
         self.entry().per.is_none_or(|per| per == test.work_unit()) && of_source
     }
 
+    /// Returns true if it is a part of the hosts' CPU time, e.g. that of vhost.
+    pub fn is_part(self) -> bool {
+        self.entry().source == Source::Parts
+    }
+
     /// Returns true if a figure with this mean was reported.
     pub(crate) fn is_told(self, mean: f64) -> bool {
-        self.entry().source != Source::Threads || mean > 0.0
+        !matches!(self.entry().source, Source::Threads | Source::Parts) || mean > 0.0
     }
 
     /// The figure of this name.

@@ -46,6 +46,17 @@ fn an_option_of_another_test_is_named() {
 }
 
 #[test]
+fn silences_are_found_by_an_open_loop_of_one_flow() {
+    let arrivals = RequestRate::new(1_000).map(|per_second| Arrivals { per_second, process: ArrivalProcess::Fixed });
+    let outage = Some(Span::from_millis(10_000));
+    let open = TestOptions { outage, arrivals, ..TestOptions::default() };
+    assert_eq!(open.check(Transport::Udp, &RR, 1), Ok(()));
+    assert!(refused(open, Transport::Tcp, RR, 1).starts_with("`outage` applies to rr over UDP"));
+    assert!(refused(open, Transport::Udp, RR, 2).ends_with("set `streams` to 1"));
+    assert!(refused(TestOptions { arrivals: None, ..open }, Transport::Udp, RR, 1).contains("set `rate`"));
+}
+
+#[test]
 fn options_that_exclude_each_other_are_named() {
     let options = TestOptions { burst: Burst(4), gap: Some(Span::from_millis(1)), ..TestOptions::default() };
     assert!(refused(options, Transport::Tcp, RR, 1).starts_with("`burst` and `gap` exclude each other"));

@@ -390,6 +390,20 @@ impl Figures {
         self.host_cpus() * 1e6 / (self.goodput_mbps() * 125_000.0 / 1024.0)
     }
 
+    /// µs of a part of the hosts' CPU for one transaction. Not a number if the host of a guest wasn't observed.
+    pub(crate) fn host_part_us_per_transaction(&self, part: fn(&HostCpu) -> Option<f64>) -> f64 {
+        self.host_part(part) * 1e6 / self.rate()
+    }
+
+    /// ns of a part of the hosts' CPU for 1,024 bytes of payload.
+    pub(crate) fn host_part_ns_per_kb(&self, part: fn(&HostCpu) -> Option<f64>) -> f64 {
+        self.host_part(part) * 1e9 / (self.goodput_mbps() * 125_000.0 / 1024.0)
+    }
+
+    fn host_part(&self, part: fn(&HostCpu) -> Option<f64>) -> f64 {
+        self.host_cpu.as_ref().and_then(|host| Some(part(host)? / host.seconds)).unwrap_or(f64::NAN)
+    }
+
     /// µs of the measuring threads' CPU for one transaction, both ends.
     pub fn threads_us_per_transaction(&self) -> f64 {
         let us = |cpu: f64, transactions: u64| cpu * 1e6 / transactions as f64;

@@ -1,11 +1,11 @@
 //! Knee: the highest utilization at which p99 still meets its limit.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use vtax_stats::{Confidence, Crossing, LoadResponse};
 
-use super::SizeError;
+use super::{SizeError, SizedService};
 use crate::units::Span;
 
 /// Sample of a proof.
@@ -54,6 +54,14 @@ impl Knee {
     /// Knee of a machine on which nothing was measured.
     pub const DEFAULT: Knee =
         Knee { utilization: DEFAULT_KNEE, low: DEFAULT_KNEE, high: None, source: KneeSource::Default };
+
+    /// Returns the lowest knee of these services: the limit holds for each of them.
+    pub fn of_services(points: &BTreeMap<SizedService, Vec<KneePoint>>, limit: Span) -> Result<Knee, SizeError> {
+        let knees = points.values().map(|points| Knee::of(points, limit)).collect::<Result<Vec<Knee>, _>>()?;
+        let lowest = knees.into_iter().min_by(|one, other| one.low.total_cmp(&other.low));
+        // Without any points, the error says how many are missing.
+        lowest.map_or_else(|| Knee::of(&[], limit), Ok)
+    }
 
     /// Finds the knee for a limit of p99 in the samples of a proof: at least three utilizations, some of them repeated.
     pub fn of(points: &[KneePoint], limit: Span) -> Result<Knee, SizeError> {
@@ -109,6 +117,19 @@ mod tests {
         assert!((0.76..0.84).contains(&knee.utilization), "{knee:?}");
         let unbroken = Knee::of(&proof(&FIGURES), micros(2000)).expect("a knee");
         assert_eq!((unbroken.utilization, unbroken.low, unbroken.high), (0.95, 0.95, None));
+    }
+
+    #[test]
+    fn the_service_that_breaks_first_decides() {
+        let later = FIGURES.map(|(utilization, p99)| (utilization, if p99 < 900 { p99 / 2 } else { p99 }));
+        let [network, disk] = [proof(&later), proof(&FIGURES)];
+        let knee = |points| Knee::of_services(&points, micros(200)).expect("a knee");
+        let both = knee([(SizedService::Vnet, network.clone()), (SizedService::Vdisk, disk.clone())].into());
+        assert_eq!(both, Knee::of(&disk, micros(200)).expect("a knee"));
+        assert!(both.low < knee([(SizedService::Vnet, network)].into()).low);
+        assert!(Knee::of_services(&BTreeMap::new(), micros(200)).is_err());
+        let unknown = [(SizedService::Vnet, Vec::new()), (SizedService::Vdisk, disk)].into();
+        assert!(Knee::of_services(&unknown, micros(200)).is_err(), "a service without a knee is not ignored");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Queueing formulas only choose where to begin, so the load itself is run, at three shares, with the I/O side confined to
 //! whole cores. A limit holds if the whole interval of p99 is within it: one that crosses the limit is undecided.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -56,9 +56,10 @@ pub enum ProofVerdict {
     Undecided,
 }
 
-/// Figures of one load.
+/// Figures of one service at one load. All other services of the target have the same share of their load meanwhile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProofRow {
+    pub service: SizedService,
     #[serde(flatten)]
     pub load: ProofLoad,
     /// Requests or I/Os per second.
@@ -153,12 +154,15 @@ impl ProofVerdict {
         }
     }
 
-    /// More load makes no response better: the full load decides, unless a lower one contradicts it.
+    /// More load makes no response better: the full load of each service decides, unless a lower one contradicts it.
     fn of_rows(rows: &[&ProofRow]) -> ProofVerdict {
-        let fails = rows.iter().any(|row| row.verdict == ProofVerdict::Fails);
-        match rows.iter().max_by(|one, other| one.load.share.total_cmp(&other.load.share)) {
-            Some(full) if !fails => full.verdict,
-            _ => ProofVerdict::Fails,
+        let full = rows.iter().map(|row| row.load.share).fold(0.0, f64::max);
+        let is_any =
+            |wanted: ProofVerdict, least: f64| rows.iter().any(|row| row.verdict == wanted && row.load.share >= least);
+        match () {
+            () if rows.is_empty() || is_any(ProofVerdict::Fails, 0.0) => ProofVerdict::Fails,
+            () if is_any(ProofVerdict::Undecided, full) => ProofVerdict::Undecided,
+            () => ProofVerdict::Holds,
         }
     }
 }
@@ -166,7 +170,7 @@ impl ProofVerdict {
 impl ProofRow {
     /// Figures of a cell. `used` returns the CPU time per second of the I/O side.
     pub fn of(
-        load: ProofLoad,
+        (service, load): (SizedService, ProofLoad),
         offered: f64,
         limit: Option<Span>,
         (run, record): (&str, &CellRecord),
@@ -180,6 +184,7 @@ impl ProofRow {
         let shares = || record.samples.iter().filter_map(|sample| Some(used(sample.host_cpu.as_deref()?)? / cores));
         let count = shares().count();
         ProofRow {
+            service,
             load,
             offered,
             delivered,
@@ -211,8 +216,9 @@ impl SizeProof {
     ) -> SizeProof {
         let of = |wanted: u32| rows.iter().filter(move |row| row.load.cores == wanted).collect::<Vec<_>>();
         let (at_size, less) = (of(cores), of(cores.saturating_sub(1)));
-        let points: Vec<KneePoint> = rows.iter().flat_map(|row| row.samples.clone()).collect();
-        let knee = target.p99.map(|limit| Knee::of(&points, limit)).transpose();
+        let mut points: BTreeMap<SizedService, Vec<KneePoint>> = BTreeMap::new();
+        rows.iter().for_each(|row| points.entry(row.service).or_default().extend(&row.samples));
+        let knee = target.p99.map(|limit| Knee::of_services(&points, limit)).transpose();
         let mut proof = SizeProof {
             schema: SCHEMA.to_owned(),
             domain,
@@ -299,6 +305,7 @@ mod tests {
 
     fn row(share: f64, cores: u32, verdict: ProofVerdict) -> ProofRow {
         ProofRow {
+            service: SizedService::Vnet,
             load: ProofLoad { share, cores },
             offered: 1e3 * share,
             delivered: 1e3 * share,
@@ -328,6 +335,16 @@ mod tests {
         assert_eq!(proved(&[(0.7, 2, Fails), (0.85, 2, Holds), (1.0, 2, Holds)]), (Fails, None));
         assert_eq!(proved(&[(0.7, 2, Holds), (0.85, 2, Holds), (1.0, 2, Undecided)]).0, Undecided);
         assert_eq!(proved(&[]).0, Fails, "nothing is shown");
+    }
+
+    #[test]
+    fn each_service_has_to_hold_at_the_full_load() {
+        use ProofVerdict::{Fails, Holds, Undecided};
+        let verdict = |disk: ProofVerdict| {
+            let disk = ProofRow { service: SizedService::Vdisk, ..row(1.0, 2, disk) };
+            ProofVerdict::of_rows(&[&row(0.7, 2, Undecided), &row(1.0, 2, Holds), &disk])
+        };
+        assert_eq!([Holds, Undecided, Fails].map(verdict), [Holds, Undecided, Fails]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Proposed cores and memory.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -19,8 +21,8 @@ pub struct SizeFacts {
     pub clock_ghz: Option<f64>,
     /// Measured costs of all services.
     pub costs: Vec<CostPoint>,
-    /// Samples of a proof with the same load; empty before the first.
-    pub proof: Vec<KneePoint>,
+    /// Samples of a proof with the same load, by service; empty before the first.
+    pub proof: BTreeMap<SizedService, Vec<KneePoint>>,
     pub migrations: Vec<MigrationPoint>,
     pub memory: MemoryFacts,
 }
@@ -145,7 +147,7 @@ impl SizeFacts {
     /// A proof without a limit has no knee.
     fn knee(&self, target: &SizeTarget) -> Result<Knee, SizeError> {
         match target.p99 {
-            Some(limit) if !self.proof.is_empty() => Knee::of(&self.proof, limit),
+            Some(limit) if !self.proof.is_empty() => Knee::of_services(&self.proof, limit),
             _ => Ok(Knee::DEFAULT),
         }
     }

@@ -1,6 +1,6 @@
 //! Sizes of synthetic machines, whose costs are known.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -71,7 +71,7 @@ fn facts(costs: Vec<CostPoint>) -> SizeFacts {
         threads_per_core: 2,
         clock_ghz: Some(2.5),
         costs,
-        proof: Vec::new(),
+        proof: BTreeMap::new(),
         migrations: Vec::new(),
         memory: MemoryFacts::default(),
     }
@@ -246,7 +246,7 @@ fn full_facts() -> SizeFacts {
     });
     let migration = |cores, millis| MigrationPoint { cores, suspended: Span::from_millis(millis), run: "t9".into() };
     SizeFacts {
-        proof: proof.collect(),
+        proof: [(SizedService::Vnet, proof.collect())].into(),
         migrations: vec![migration(1, 366), migration(2, 90)],
         ..facts(costs.chain(disks).collect())
     }

@@ -1,6 +1,11 @@
 //! Reasons against comparing two runs: one is incomplete, or they were made in different ways.
 
-use vtax_model::{cell::Instrument, result::ResultDocument, run::RunState};
+use vtax_model::{
+    cell::Instrument,
+    evidence::{StandingObjection, run_standing},
+    result::ResultDocument,
+    run::RunState,
+};
 
 use super::{counted, words::of_instrument};
 
@@ -41,9 +46,9 @@ fn whole_percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// Returns the properties in which the runs differ and which may explain a difference.
+/// Returns the properties in which the runs differ and which may explain a difference, those first for which no figure of
+/// the first run stands for the second.
 fn apart(a: &ResultDocument, b: &ResultDocument) -> Vec<String> {
-    let kernel = |run: &ResultDocument| format!("{} {}", run.environment.kernel, run.environment.kernel_build);
     let imported = a.imported.is_some() || b.imported.is_some();
     let unlike = |what: &str, [first, second]: [String; 2]| {
         // Almost nothing is known about an imported run, and every figure has that caveat.
@@ -57,14 +62,15 @@ fn apart(a: &ResultDocument, b: &ResultDocument) -> Vec<String> {
         );
         (first != second && is_known).then_some(text)
     };
-    let texts = [
-        unlike("machine", [a, b].map(|run| run.environment.hostname.to_string())),
-        unlike("kernel", [a, b].map(kernel)),
+    let standing = run_standing(a, b);
+    let properties = standing.objections().iter().filter_map(StandingObjection::property);
+    let of_standing = properties.map(|property| unlike(property.name, [property.measured, property.wanted]));
+    let others = [
         unlike("vtax", [a, b].map(|run| run.environment.vtax.to_string())),
         unlike("plan", [a, b].map(sampling)).filter(|_| !imported),
         other_instruments(a, b),
     ];
-    texts.into_iter().flatten().collect()
+    of_standing.chain(others).flatten().collect()
 }
 
 /// Returns how each sample was taken; the interval already reflects their number.

@@ -1,6 +1,7 @@
 use vtax_model::{
     cell::Arm,
     foreign::ForeignText,
+    guest::{Backend, EmulatedNic, Flavour},
     result::Disturbance,
     run::{Failure, Run},
     units::Span,
@@ -85,6 +86,14 @@ fn another_kernel_plan_or_instrument_is_told() {
     insta::assert_snapshot!(told(&first, &path).join("\n"), @"OTHER MEASUREMENT MODE: the first run used host settings, the second controlled conditions. Only figures of the same measurement mode are compared.");
     let why = compare(&first, &path, None).nothing_in_common().expect("nothing is compared");
     insta::assert_snapshot!(why, @"they have no cell in common (same row, MTU, test, sizes and options): native, 1 cell (host settings): in demo-1 only; native, 1 cell (controlled conditions): in demo-3 only");
+}
+
+#[test]
+fn another_kind_of_nic_is_told() {
+    let [mut first, mut second] = ["demo-1", "demo-2"].map(|id| analyse(&small(id)));
+    first.cells[0].backend = Some(Flavour::Backend(Backend::Vhost));
+    second.cells[0].backend = Some(Flavour::Model(EmulatedNic::E1000e));
+    insta::assert_snapshot!(told(&first, &second).join("\n"), @"OTHER KIND OF NIC: vhost in the first run, e1000e in the second. Unless that is the change under test, it may explain the differences.");
 }
 
 #[test]

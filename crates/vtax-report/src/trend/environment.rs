@@ -1,7 +1,10 @@
 //! Changes of the machine, of vtax or of the plan from one result to the next.
 
 use serde::Serialize;
-use vtax_model::result::ResultDocument;
+use vtax_model::{
+    evidence::{StandingObjection, run_standing},
+    result::ResultDocument,
+};
 
 use crate::compare::{differences, sampling};
 
@@ -22,8 +25,21 @@ pub(super) struct ChangedField {
 }
 
 /// Fields that affect speed most, in the order in which they are listed. All others follow.
-const FIRST: [&str; 9] =
-    ["kernel", "QEMU", "vtax", "hostname", "cpu model", "governor", "hypervisor", "samples", "turbo"];
+const FIRST: [&str; 13] = [
+    "kernel",
+    "QEMU",
+    "vtax",
+    "hostname",
+    "accelerator",
+    "endpoints",
+    "domain",
+    "kind of NIC",
+    "cpu model",
+    "governor",
+    "hypervisor",
+    "samples",
+    "turbo",
+];
 
 /// Maximum number of fields in a sentence.
 const NAMED: usize = 3;
@@ -42,8 +58,13 @@ fn fields(before: &ResultDocument, after: &ResultDocument) -> Vec<ChangedField> 
     let own = [of("QEMU", qemu), of("samples", sampling)].into_iter().filter(|(_, from, to)| from != to);
     // Every run has its own seed.
     let others = differences(before, after).into_iter().filter(|(name, ..)| name != "plan");
+    let standing = run_standing(before, after);
+    let of_standing = standing.objections().iter().filter_map(StandingObjection::property);
+    // The environment has the machine, by its host name, and the kernel.
+    let of_standing = of_standing.filter(|property| !["machine", "kernel"].contains(&property.name));
+    let of_standing = of_standing.map(|property| (property.name.to_owned(), property.measured, property.wanted));
     let mut fields: Vec<ChangedField> =
-        own.chain(others).map(|(name, from, to)| ChangedField { name, from, to }).collect();
+        own.chain(of_standing).chain(others).map(|(name, from, to)| ChangedField { name, from, to }).collect();
     fields.sort_by_key(|field| FIRST.iter().position(|name| *name == field.name).unwrap_or(FIRST.len()));
     fields
 }

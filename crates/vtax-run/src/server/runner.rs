@@ -83,7 +83,8 @@ impl ServerRunner<'_> {
         old: Option<RunReadings>,
         seconds: &mut f64,
     ) -> Result<AttemptEnd, Stop> {
-        let handed = HandedJob::write(self.state_dir, job, old.as_ref(), self.store).or_infrastructure()?;
+        let handed =
+            HandedJob::write(self.state_dir, job, old.as_ref().map(|run| (run, self.store))).or_infrastructure()?;
         let command = ServerCommand::of_job(&handed.path).or_input()?;
         let Some(server) = request.server(site)? else { return Ok(AttemptEnd::NotBegun(old)) };
         // A run that was begun on this server goes on only on one of the same kind.

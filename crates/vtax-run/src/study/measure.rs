@@ -374,6 +374,7 @@ fn option_flag(error: &OptionError) -> &'static str {
         },
         OptionError::UnknownEngine(_) => "engine",
         OptionError::Burst(_) => "burst",
+        OptionError::Outage { .. } => "outage",
         OptionError::Rate(_) => "rate",
         OptionError::Segments(_) => "gso",
         OptionError::CongestionControl(_) => "congestion",

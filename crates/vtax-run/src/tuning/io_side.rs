@@ -23,7 +23,7 @@ use vtax_sys::{
     cpu,
     process::{Pid, ProcessId},
 };
-use vtax_tune::RevertReport;
+use vtax_tune::{RecoveredBatch, RevertReport};
 
 use super::told;
 use crate::stop::{Blamed, Stop};
@@ -58,6 +58,7 @@ pub struct IoConfinement {
     cores: WholeCores,
     /// Reason why affinities are used.
     without_cpuset: Option<&'static str>,
+    recovered: Vec<RecoveredBatch>,
 }
 
 const NOT_MOUNTED: &str = "this machine has no cpusets (controller not mounted)";
@@ -134,10 +135,12 @@ impl IoConfinement {
     /// Confines these threads to the cores, and all others of theirs to the remaining CPUs.
     pub fn begin(folder: &Path, threads: &IoThreads, cores: WholeCores) -> Result<IoConfinement, Stop> {
         let own = cpu::allowed_cpus().or_infrastructure()?;
-        let (journal, _) = told(
+        let (journal, recovered) = told(
             HostAccess::live().map_err(ChangeJournalError::from).and_then(|host| ChangeJournal::start(folder, host)),
         )?;
-        let mut confined = IoConfinement { journal: Some(journal), batch: None, own, cores, without_cpuset: None };
+        let recovered = RecoveredBatch::list(recovered);
+        let (journal, batch, without_cpuset) = (Some(journal), None, None);
+        let mut confined = IoConfinement { journal, batch, own, cores, without_cpuset, recovered };
         confined.make(threads)?;
         let outside: Vec<u32> = confined.cores.outside.iter().collect();
         cpu::pin_current_thread(&outside).or_infrastructure()?;
@@ -147,6 +150,11 @@ impl IoConfinement {
     /// Returns the reason why the threads are confined by affinities, unless a cpuset confines them.
     pub fn without_cpuset(&self) -> Option<&'static str> {
         self.without_cpuset
+    }
+
+    /// Returns the leftovers of a killed vtax or a reboot that were restored first.
+    pub fn recovered(&self) -> &[RecoveredBatch] {
+        &self.recovered
     }
 
     fn make(&mut self, threads: &IoThreads) -> Result<(), Stop> {

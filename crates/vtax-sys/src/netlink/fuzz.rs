@@ -16,6 +16,7 @@ use netlink_packet_route::{
 use super::{
     address::InterfaceAddress,
     bridge::{BridgeSettings, PortVlans},
+    fdb::FdbEntry,
     link::Link,
     nft::{self, MacFilter},
     owner,
@@ -107,6 +108,7 @@ fn fuzz_netlink() {
                 assert!(port.vlans.is_sorted_by(|a, b| a.vlan < b.vlan));
             }
             let _ = (MacFilter::parse(body), nft::report::owners(body), nft::report::counters(body));
+            let _ = FdbEntry::parse(body);
             let _ = owner::owner(body, &owner::seed().1);
             assert!(next_hops(body).len() <= body.len() / 8);
             let _ = Route::taken(body);

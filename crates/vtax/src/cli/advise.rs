@@ -74,7 +74,7 @@ struct AdviceDocument<'a> {
 pub(crate) fn advise(args: &AdviseArgs, places: &Locations) -> Result<Exit, Stop> {
     let requirements = requirements(args)?;
     let machine = AdvisedMachine::survey(&requirements, args, places)?;
-    let mut report = machine.advise(&requirements, args, places)?;
+    let (mut report, mut notes) = machine.advise(&requirements, args, places)?;
     if args.measure {
         let commands = measure::commands(&report);
         if args.dry_run {
@@ -83,9 +83,9 @@ pub(crate) fn advise(args: &AdviseArgs, places: &Locations) -> Result<Exit, Stop
         if let Some(stopped) = measure::carry_out(&commands, args.budget, &machine, places)? {
             return Ok(stopped);
         }
-        report = machine.advise(&requirements, args, places)?;
+        (report, notes) = machine.advise(&requirements, args, places)?;
     }
-    show(&report, &machine.notes(places)?, args)?;
+    show(&report, &notes, args)?;
     ending(&report)
 }
 

@@ -56,6 +56,10 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax ldm add-domain -i jupiter.xml", "create the domains of a file"),
         ],
     ),
+    (
+        "ldm migrate-domain",
+        &[("vtax ldm migrate-domain -n mars ssh:root@hostb", "print all reasons why mars cannot move to hostb")],
+    ),
     ("ldm serve", &[("vtax ldm serve --stdio", "what ssh starts for `vtax ldm --host ssh:HOST`")]),
     ("ldm remove-domain", &[("vtax ldm remove-domain mars", "remove the domain and its constraints")]),
     (

@@ -9,6 +9,7 @@ mod grammars;
 mod import;
 mod layout;
 mod lifecycle;
+mod migrate;
 mod notices;
 mod orders;
 mod show;
@@ -32,6 +33,7 @@ pub(super) use self::{
     verbs::{refusal, tip, with_aliases, with_vendors_q},
 };
 use self::{
+    migrate::MigrationSource,
     notices::Printed,
     target::LdmTarget,
     verbs::{LdmVerb, LocalVerb, OrderVerb, ShowVerb},
@@ -48,6 +50,7 @@ pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
             printed.and(act(verb, || Ok(LdmTarget::There(RefCell::new(connect()?)))))
         }
         (LdmVerb::Local(verb), None) => on_host(places, within, |host| local(verb, host)),
+        (LdmVerb::Migrate(args), host) => migrate::migrate(MigrationSource { host, within }, &args, places),
         (LdmVerb::Serve { .. }, None) => serve(places, within),
         (LdmVerb::Local(_) | LdmVerb::Serve { .. }, Some(host)) => Err(Stop::input(miette!(
             code = "usage",

@@ -55,6 +55,11 @@ impl TestEngine for Fake {
         Ok((target(), Box::new(move |cancel| run(Schedule::default(), cancel))))
     }
 
+    fn watch(&self, _: &EchoWatch, cancel: &Cancel) -> Result<EndReport, EngineError> {
+        let _ = self.wait(cancel);
+        Ok(EndReport { transactions: 7, ..EndReport::default() })
+    }
+
     fn connect(&self, part: &TestPart, _: &Target, _: &Cancel) -> Result<RunTest, EngineError> {
         self.end(part)
     }

@@ -89,6 +89,15 @@ fn the_cpu_time_of_hosts_is_compared_where_there_are_guests() {
     let guest = 0.7 * 1e6 / transactions;
     let host = of(SampleFigure::HostPerTransaction) - of(SampleFigure::ThreadsPerTransaction);
     assert!((host - guest).abs() < 0.03 * guest, "{host} is not {guest}");
+    let spent =
+        [SampleFigure::GuestPerTransaction, SampleFigure::VhostPerTransaction, SampleFigure::QemuPerTransaction];
+    let parts: f64 =
+        spent.into_iter().filter_map(|figure| bridge.summary.as_ref()?.estimate(figure)).map(|of| of.mean).sum();
+    assert!((parts / host - 1.0).abs() < 0.03, "the parts {parts} are all of {host}");
+    let of_daemon = bridge.summary.as_ref().and_then(|summary| summary.estimate(SampleFigure::DaemonPerTransaction));
+    assert_eq!(of_daemon, None, "nothing was spent on it");
+    let native = record(&document, "native", TestKind::Rr).summary.as_ref().expect("measured");
+    assert_eq!(native.estimate(SampleFigure::GuestPerTransaction), None, "a row without guests");
 }
 
 /// A ratio of goodputs turns over in the time per KB; whatever is printed of it says the same.

@@ -13,7 +13,11 @@ use vtax_model::{
 };
 use vtax_store::Store;
 
-use super::{AdviseArgs, evidence, inventory};
+use super::{
+    AdviseArgs,
+    evidence::{self, MOST},
+    inventory,
+};
 use crate::{
     cli::Locations,
     exit::{Blamed, Stop},
@@ -54,30 +58,31 @@ impl AdvisedMachine {
         Ok(AdvisedMachine { setting, inventory, run_directory: world.directory() })
     }
 
-    /// Answers from the machine's hardware and the findings in the store.
+    /// Answers from the machine's hardware and the findings in the store, with remarks that apply to all methods.
     pub(super) fn advise(
         &self,
         requirements: &Requirements,
         args: &AdviseArgs,
         places: &Locations,
-    ) -> Result<AdviceReport, Stop> {
+    ) -> Result<(AdviceReport, Vec<String>), Stop> {
         let now = Timestamp::now().as_second();
         let seconds = |text: &str| Some(text.parse::<Timestamp>().ok()?.as_second());
         let wanted = WantedEvidence { requirements, machine: &self.setting, mtu: args.mtu, now, seconds };
-        let findings = Store::reading(&places.state_dir()?, |store| evidence::findings(store, &wanted))?;
-        let figures = MeasuredFigure::of_findings(&findings, &wanted);
-        Ok(advise(&AdviceInput {
+        let found = Store::reading(&places.state_dir()?, |store| evidence::findings(store, &wanted, MOST))?;
+        let figures = MeasuredFigure::of_findings(&found.findings, &wanted);
+        let report = advise(&AdviceInput {
             requirements,
             inventory: &self.inventory,
             figures: &figures,
             mtu: args.mtu,
             cable: args.cable.as_ref(),
             now,
-        }))
+        });
+        let notes = self.notes(places)?.into_iter().chain(found.remark(MOST)).collect();
+        Ok((report, notes))
     }
 
-    /// Returns remarks that apply to all methods.
-    pub(super) fn notes(&self, places: &Locations) -> Result<Vec<String>, Stop> {
+    fn notes(&self, places: &Locations) -> Result<Vec<String>, Stop> {
         let translated = (self.setting.accelerator == Some(Accelerator::Tcg)).then(|| {
             "guests of this machine run under TCG: their figures show function, not speed, and hold for no machine with \
              KVM"

@@ -3,8 +3,11 @@
 use std::{cell::RefCell, path};
 
 use miette::miette;
-use vtax_domain::{DomainChange, DomainOrder, DomainReply, HostView, LdmHost, ViewDepth};
+use vtax_domain::{
+    DomainChange, DomainOrder, DomainReply, HostView, LdmHost, MigrationOffer, MigrationVerdict, Obstacle, ViewDepth,
+};
 use vtax_lab::io::IoList;
+use vtax_model::topology::Name;
 use vtax_run::RemoteLdm;
 
 use crate::exit::{Exit, Stop};
@@ -46,6 +49,22 @@ impl LdmTarget<'_> {
     pub(super) fn devices(&self) -> Result<IoList, Stop> {
         match self.order(DomainOrder::ListDevices)? {
             DomainReply::Devices(list) => Ok(*list),
+            _ => Err(odd()),
+        }
+    }
+
+    /// Returns the description of a domain for another host, and what keeps it here.
+    pub(super) fn offer(&self, domain: &Name) -> Result<(Box<MigrationOffer>, Vec<Obstacle>), Stop> {
+        match self.order(DomainOrder::OfferMigration { domain: domain.clone() })? {
+            DomainReply::Offer { offer, obstacles } => Ok((offer, obstacles)),
+            _ => Err(odd()),
+        }
+    }
+
+    /// Compares such a description with this host.
+    pub(super) fn check(&self, offer: Box<MigrationOffer>, name: &Name) -> Result<MigrationVerdict, Stop> {
+        match self.order(DomainOrder::CheckMigration { offer, name: name.clone() })? {
+            DomainReply::Verdict(verdict) => Ok(verdict),
             _ => Err(odd()),
         }
     }

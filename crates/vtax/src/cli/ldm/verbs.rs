@@ -2,6 +2,7 @@
 
 mod aliases;
 mod lifecycle;
+mod migrate;
 mod show;
 mod sizes;
 mod unsupported;
@@ -24,6 +25,7 @@ pub(super) use self::{
 };
 pub(crate) use self::{
     lifecycle::{LifecycleVerb, LocalVerb},
+    migrate::{MigrateArgs, MigrationTarget},
     show::ShowVerb,
     sizes::{CoreArgs, CpuArgs, MemoryArgs},
 };
@@ -45,7 +47,9 @@ impl LdmArgs {
     /// Returns how long the verb needs the emulated server that runs it: domains outlive the command.
     pub(in crate::cli) fn stay(&self) -> Stay {
         match self.verb {
-            LdmVerb::Order(OrderVerb::Show(_)) | LdmVerb::Local(LocalVerb::Exec { .. }) => Stay::Found,
+            LdmVerb::Order(OrderVerb::Show(_)) | LdmVerb::Local(LocalVerb::Exec { .. }) | LdmVerb::Migrate(_) => {
+                Stay::Found
+            }
             LdmVerb::Order(_) | LdmVerb::Local(_) | LdmVerb::Serve { .. } => Stay::Kept,
         }
     }
@@ -67,6 +71,9 @@ pub(crate) enum LdmVerb {
     Order(OrderVerb),
     #[command(flatten)]
     Local(LocalVerb),
+    /// Check whether a domain can move to another host (-n)
+    #[command(name = "migrate-domain", visible_alias = "migrate")]
+    Migrate(MigrateArgs),
     /// Carry out orders of another vtax on standard input (started by `vtax ldm --host ssh:HOST`)
     Serve {
         /// Use standard input and output

@@ -1,6 +1,9 @@
 //! `vtax results trend`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use miette::miette;
@@ -129,9 +132,9 @@ fn of_machine(runs: Vec<TrendInput>, args: &TrendArgs) -> Result<Vec<TrendInput>
     if args.all_machines {
         return Ok(runs);
     }
-    let newest = runs.iter().rev().find(|run| args.machine.as_ref().is_none_or(|name| run.machine().0 == *name));
-    let Some(wanted) = newest.map(TrendInput::machine) else {
-        let mut names: Vec<String> = runs.iter().map(|run| run.machine().0).collect();
+    let is_wanted = |run: &&TrendInput| args.machine.as_ref().is_none_or(|name| run.machine() == *name);
+    let Some(newest) = runs.iter().rev().find(is_wanted).cloned() else {
+        let mut names: Vec<String> = runs.iter().map(TrendInput::machine).collect();
         names.sort_unstable();
         names.dedup();
         let asked = args.machine.as_deref().unwrap_or_default();
@@ -142,10 +145,16 @@ fn of_machine(runs: Vec<TrendInput>, args: &TrendArgs) -> Result<Vec<TrendInput>
             list(&names)
         )));
     };
-    let (kept, others): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run| run.machine() == wanted);
-    if !others.is_empty() {
-        let (count, name) = (others.len(), wanted.0);
-        tell!("{count} results of machines other than {name} omitted: use --all-machines, or --machine NAME");
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut kept = Vec::new();
+    for run in runs {
+        match run.apart(&newest).first() {
+            None => kept.push(run),
+            Some(reason) => *reasons.entry(reason.to_string()).or_default() += 1,
+        }
+    }
+    for (reason, count) in reasons {
+        tell!("results omitted: {count} {reason}; use --all-machines, or --machine NAME");
     }
     Ok(kept)
 }

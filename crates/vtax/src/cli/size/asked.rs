@@ -204,7 +204,7 @@ fn without_size(error: SizeError, found: &SizeEvidence) -> Stop {
 }
 
 /// Exit status of invalid input.
-const INPUT: u8 = 2;
+pub(super) const INPUT: u8 = 2;
 
 fn not_measured(known: &[String]) -> Stop {
     let known = if known.is_empty() {

@@ -125,19 +125,22 @@ impl SizeEvidence {
         Ok(())
     }
 
-    /// Returns the samples of proofs with messages of a target's size, if they have a knee. Otherwise, there is a remark.
-    pub(super) fn proof_of(&mut self, target: &SizeTarget) -> Vec<KneePoint> {
+    /// Returns the samples of proofs with messages of a target's size, by service, if they have a knee. Otherwise, there is a
+    /// remark.
+    pub(super) fn proof_of(&mut self, target: &SizeTarget) -> BTreeMap<SizedService, Vec<KneePoint>> {
         let loads = target.loads().unwrap_or_default();
         let is_same = |label: &ProofLabel| {
             let size = |load: &ServiceLoad| (load.message_size() / label.size as f64 - 1.0).abs() <= SAME_SIZE;
             loads.iter().any(|load| load.service == label.service && size(load))
         };
-        let points: Vec<KneePoint> =
-            self.proof.iter().filter(|(label, _)| is_same(label)).map(|(_, point)| *point).collect();
-        match target.p99.filter(|_| !points.is_empty()).map(|limit| Knee::of(&points, limit)) {
+        let mut points: BTreeMap<SizedService, Vec<KneePoint>> = BTreeMap::new();
+        for (label, point) in self.proof.iter().filter(|(label, _)| is_same(label)) {
+            points.entry(label.service).or_default().push(*point);
+        }
+        match target.p99.filter(|_| !points.is_empty()).map(|limit| Knee::of_services(&points, limit)) {
             Some(Err(error @ (SizeError::TooFewUtilizations { .. } | SizeError::NotRepeated))) => {
                 self.remarks.insert(format!("the samples of `vtax size prove` show no knee: {error}"));
-                Vec::new()
+                BTreeMap::new()
             }
             _ => points,
         }

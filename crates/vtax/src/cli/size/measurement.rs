@@ -27,6 +27,8 @@ pub(super) const LABEL: &str = "size:";
 const SAMPLES: u32 = 3;
 const DURATION_SECONDS: u32 = 2;
 const WARMUP_SECONDS: u32 = 1;
+/// Longest time of a load in the background. It is stopped when the measurement is complete.
+const BACKGROUND_SECONDS: u32 = 600;
 /// Time to connect to a guest and to describe it.
 const SETUP_SECONDS: u32 = 5;
 /// Packets per second that one flow can send without being the bottleneck.
@@ -166,19 +168,37 @@ impl SizeEnds {
 
     /// Returns the names of the ends that may be guests.
     pub(super) fn guests(&self) -> Vec<String> {
+        self.guests_of_networks().chain(self.guest_of_disk()).collect()
+    }
+
+    fn guests_of_networks(&self) -> impl Iterator<Item = String> {
         let of_end = |end: &Control| match end {
             Control::Local | Control::Ssh(_) => None,
             Control::Zone { domain, .. } => Some(domain.to_string()),
             Control::Libvirt { domain, .. } => Some(domain.clone()),
             Control::Domain(end) => Some(end.domain.to_string()).filter(|name| name != PRIMARY),
         };
-        let of_disk = |disk: &DiskPlace| match disk {
+        self.to.iter().chain(&self.from).filter_map(of_end)
+    }
+
+    fn guest_of_disk(&self) -> Option<String> {
+        match self.disk.as_ref()? {
             DiskPlace::Here(_) => None,
             DiskPlace::Zone { zone, .. } => Some(zone.to_string()),
             DiskPlace::Domain { domain, .. } => Some(domain.to_string()),
-        };
-        let ends = self.to.iter().chain(&self.from).filter_map(of_end);
-        ends.chain(self.disk.iter().filter_map(of_disk)).collect()
+        }
+    }
+
+    /// Refuses a guest whose network and disk would be measured at the same time.
+    pub(super) fn check_apart(&self) -> Result<(), Stop> {
+        let disk = self.guest_of_disk().filter(|guest| self.guests_of_networks().any(|other| other == *guest));
+        disk.map_or(Ok(()), |guest| {
+            Err(Stop::input(miette!(
+                code = "bad-target",
+                "the network and the disk of {guest} cannot be loaded at the same time, since a guest serves one \
+                 measurement: use a disk of another guest, e.g. --disk ldm:venus/data"
+            )))
+        })
     }
 
     fn add_host(&self, words: &mut Vec<String>) {
@@ -248,6 +268,12 @@ pub(super) fn add_sampling(words: &mut Vec<String>, samples: u32, label: String)
     let sampling = [("--samples", samples.to_string()), ("--duration", duration), ("--warmup", warmup)];
     add(words, sampling);
     add(words, [("--label", label)]);
+}
+
+/// Adds a single sample that lasts longer than whatever is measured meanwhile.
+pub(super) fn add_background(words: &mut Vec<String>) {
+    let (duration, warmup) = (format!("{BACKGROUND_SECONDS}s"), format!("{WARMUP_SECONDS}s"));
+    add(words, [("--samples", "1".to_owned()), ("--duration", duration), ("--warmup", warmup)]);
 }
 
 /// Returns a command as a shell reads it.

@@ -2,7 +2,7 @@
 
 mod plan;
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use clap::Args;
 use miette::miette;
@@ -17,10 +17,10 @@ use vtax_model::{
     size::{ProofLoad, ProofRow, ProofVerdict, SizeProof, SizeProposal},
 };
 use vtax_report::proved_size;
-use vtax_run::{FinishedJob, IoConfinement, IoThreads, Job, Locations, RanJob, TuningGuard};
+use vtax_run::{BackgroundJob, FinishedJob, IoConfinement, IoThreads, Job, Locations, RanJob, TuningGuard};
 
 use super::{
-    asked::{AskedSize, WantedSize},
+    asked::{AskedSize, INPUT, WantedSize},
     evidence::io_cores,
     measurement::{SizeEnds, job, shown},
 };
@@ -33,7 +33,7 @@ use crate::{
     progress,
     whole_number::whole,
 };
-use plan::{ProofPlan, ProofRun, load_of};
+use plan::{ProofPlan, ProofRun, loads_of};
 
 #[derive(Debug, Args)]
 pub(crate) struct ProveSizeArgs {
@@ -64,12 +64,18 @@ const PATIENCE: u32 = 10;
 /// Time to describe guests that are slow.
 const LEAST_PATIENCE: Duration = Duration::from_secs(600);
 
+/// Jobs of a run.
+struct ProofJobs {
+    measured: Job,
+    meanwhile: Option<Job>,
+}
+
 /// A size to prove.
 struct ProvedSize {
     asked: AskedSize,
     plan: ProofPlan,
     proposal: Option<SizeProposal>,
-    jobs: Vec<Job>,
+    jobs: Vec<ProofJobs>,
     /// Guests at the ends.
     guests: Vec<String>,
 }
@@ -98,23 +104,39 @@ impl ProveSizeArgs {
     fn planned(&self, places: &Locations) -> Result<ProvedSize, Stop> {
         let dir = places.state_dir()?;
         let asked = if self.last { AskedSize::last(&dir)? } else { self.wanted.asked() };
-        let load = load_of(&asked.target)?;
-        // A size that was specified needs no cost to be known.
-        let proposal = match (asked.proposal(&dir), self.cores) {
-            (Err(_), Some(_)) => None,
-            (proposal, _) => Some(proposal?),
-        };
+        let loads = loads_of(&asked.target)?;
+        let (proposal, without) = self.proposal(&asked, &dir)?;
         let cores = self.cores.or(proposal.as_ref().map(|proposal| proposal.cores)).unwrap_or_default();
         let machine = Machine::read(&SystemRoot::live());
         let mut runs = Vec::new();
-        for load_of_run in ProofLoad::of_size(cores) {
-            let chosen = whole_cores(&machine, load_of_run.cores)?;
-            runs.push(ProofRun::of(&self.ends, &load, load_of_run, chosen.inside)?);
+        for load in ProofLoad::of_size(cores) {
+            let chosen = whole_cores(&machine, load.cores)?;
+            runs.extend(ProofRun::of_services(&self.ends, &loads, load, &chosen.inside)?);
         }
-        let jobs = runs.iter().map(|run| job(&run.command)).collect::<Result<Vec<Job>, Stop>>()?;
-        let notes = notes(&whole_cores(&machine, cores)?, cores);
+        let jobs = runs.iter().map(ProofJobs::of).collect::<Result<Vec<ProofJobs>, Stop>>()?;
+        let notes = without.into_iter().chain(notes(&whole_cores(&machine, cores)?, cores)).collect();
         let plan = ProofPlan::new(asked.name()?, cores, runs, notes);
         Ok(ProvedSize { asked, plan, proposal, jobs, guests: self.ends.guests() })
+    }
+}
+
+impl ProveSizeArgs {
+    /// Returns the proposal. A size that was specified needs none, if no cost is known: a note says why there is none.
+    fn proposal(&self, asked: &AskedSize, dir: &Path) -> Result<(Option<SizeProposal>, Option<String>), Stop> {
+        match asked.proposal(dir) {
+            Ok(proposal) => Ok((Some(proposal), None)),
+            Err(stop) if self.cores.is_some() && stop.status() != INPUT => {
+                Ok((None, Some(format!("no need is predicted: {stop}"))))
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+}
+
+impl ProofJobs {
+    fn of(run: &ProofRun) -> Result<ProofJobs, Stop> {
+        let meanwhile = run.meanwhile.as_ref().map(|words| job(words)).transpose()?;
+        Ok(ProofJobs { measured: job(&run.command)?, meanwhile })
     }
 }
 
@@ -166,13 +188,14 @@ impl ProvedSize {
     fn measure(&self, places: &Locations) -> Result<Result<SizeProof, Exit>, Stop> {
         let mut notes = self.plan.notes.clone();
         let mut rows = Vec::new();
-        let runs: Vec<(&ProofRun, &Job)> = self.plan.runs.iter().zip(&self.jobs).collect();
+        let runs: Vec<(&ProofRun, &ProofJobs)> = self.plan.runs.iter().zip(&self.jobs).collect();
         for of_cores in runs.chunk_by(|(one, _), (other, _)| one.load.cores == other.load.cores) {
             let confined = self.confine(of_cores[0].0, places, &mut notes)?;
-            for (run, job) in of_cores {
+            for (run, jobs) in of_cores {
                 let nth = rows.len() + 1;
                 tell!("load {nth} of {}: {}", runs.len(), shown(&run.command));
-                match self.row(run, job, places, &mut notes)? {
+                run.meanwhile.iter().for_each(|words| tell!("meanwhile: {}", shown(words)));
+                match self.row(run, jobs, places, &mut notes)? {
                     Ok(row) => rows.push(row),
                     Err(exit) => return Ok(Err(exit)),
                 }
@@ -189,6 +212,7 @@ impl ProvedSize {
         let cores = whole_cores(&Machine::read(&SystemRoot::live()), run.load.cores)?;
         let threads = self.threads();
         let confined = IoConfinement::begin(&places.tuning_dir()?, &threads, cores)?;
+        confined.recovered().iter().for_each(|recovered| tell!("{recovered}"));
         let by = confined.without_cpuset().map(|why| {
             format!("{why}: threads were confined by their affinity, and workers that start meanwhile keep it until they end")
         });
@@ -206,17 +230,19 @@ impl ProvedSize {
     fn row(
         &self,
         run: &ProofRun,
-        job: &Job,
+        jobs: &ProofJobs,
         places: &Locations,
         notes: &mut Vec<String>,
     ) -> Result<Result<ProofRow, Exit>, Stop> {
-        let FinishedJob { ran, store, .. } = vtax_run::carry_out(job, None, places, &progress::terminal())?;
+        let meanwhile = jobs.meanwhile.as_ref().map(|job| BackgroundJob::begin(job, places)).transpose()?;
+        let FinishedJob { ran, store, .. } = vtax_run::carry_out(&jobs.measured, None, places, &progress::terminal())?;
         run::keep_brief(&store, &ran.run)?;
         let id = ran.run.header.id.clone();
         if let Some(exit) = unfinished(ran)? {
             tell!("no proof: the run {id} has no figures; `vtax results show {id}` shows the reason");
             return Ok(Err(exit));
         }
+        meanwhile.map_or(Ok(()), BackgroundJob::end)?;
         let document = store.document(&id)?;
         let record = measured(&document)?;
         let strays = self.threads().strays(&run.cpus);
@@ -227,7 +253,7 @@ impl ProvedSize {
             add_note(notes, "the guests ran under TCG: this proof is not valid for KVM".to_owned());
         }
         let used = |host: &_| io_cores(host, self.asked.served_by()).ok();
-        Ok(Ok(ProofRow::of(run.load, run.offered, self.asked.target.p99, (&id, record), used)))
+        Ok(Ok(ProofRow::of((run.service, run.load), run.offered, self.asked.target.p99, (&id, record), used)))
     }
 
     fn judged(&self, rows: Vec<ProofRow>, notes: Vec<String>) -> Result<SizeProof, Stop> {

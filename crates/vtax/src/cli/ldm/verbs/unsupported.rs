@@ -22,12 +22,6 @@ const fn row(verbs: &'static [&'static str], names: &'static [&'static str], why
 /// Unsupported verbs; their aliases follow from those of actions and resources.
 const VERBS: &[Unsupported] = &[
     row(
-        &["migrate-domain", "migrate"],
-        &[],
-        "running domains cannot move to another host. Stop the domain here, then on the other host run vtax ldm \
-         add-domain -i FILE, with the FILE written by vtax ldm list-constraints -x DOMAIN",
-    ),
-    row(
         &["add-crypto", "set-crypto", "remove-crypto"],
         &[],
         "cryptographic units are parts of SPARC processors. A domain's CPUs have the same instructions as the host's",
@@ -135,6 +129,16 @@ const OPTIONS: &[Unsupported] = &[
         &["-S", "-B"],
         "Linux keeps no status of CPUs and memory: it stops using those that fail, and logs it. See dmesg, ras-mc-ctl \
          --errors, and HardwareCorrupted in /proc/meminfo",
+    ),
+    row(
+        &["migrate-domain"],
+        &["-p"],
+        "vtax logs in to the target with ssh, which reads no password from a file. Use a key (ssh-copy-id)",
+    ),
+    row(
+        &["migrate-domain"],
+        &["-f"],
+        "a domain that moves in spite of a reason against it is lost. Apply the remedy that -n prints with the reason",
     ),
     row(&["init-system"], &["-r"], "vtax doesn't reboot this host, and nothing in FILE requires it. Omit -r"),
     row(

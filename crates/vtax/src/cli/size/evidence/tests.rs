@@ -178,45 +178,85 @@ fn an_old_sample_counts_with_a_remark() {
     assert_eq!(found.remarks.iter().map(String::as_str).collect::<Vec<_>>(), ["measured 149 days ago"]);
 }
 
-/// The stored runs, their points and the fit are one path: a cost that was planted comes out at the target.
-#[test]
-fn a_planted_cost_is_found_in_the_store() {
-    let target = SizeTarget { net: "1G".parse().ok(), packets: "150k".parse().ok(), ..SizeTarget::default() };
-    let loads: Vec<ServiceLoad> = plan_rates(&target).expect("a plan").iter().map(|rate| rate.load).collect();
-    let planted = |load: &ServiceLoad| 0.1 + (4_000.0 * load.packets_per_s + 0.5 * load.bytes_per_s) / 1e9;
+fn target_of_networks() -> SizeTarget {
+    SizeTarget { net: "1G".parse().ok(), packets: "150k".parse().ok(), ..SizeTarget::default() }
+}
+
+/// Stores a run of planned rates, whose I/O side takes this CPU time per second.
+fn store_planted(folder: &Path, planted: impl Fn(&ServiceLoad) -> f64) {
+    let planned = plan_rates(&target_of_networks()).expect("a plan");
     let mut run = observed();
     let of_guest: Vec<bool> = run.samples.iter().map(|sample| is_guest(&run, sample)).collect();
     let guests = run.samples.iter_mut().zip(of_guest).filter_map(|(sample, is_guest)| is_guest.then_some(sample));
-    for (sample, load) in guests.zip(loads.iter().cycle()) {
+    for (sample, load) in guests.zip(planned.iter().map(|rate| rate.load).cycle()) {
         let packets = load.packets_per_s / 2.0;
         set_packets(sample, packets as u64, load.message_size() as u64);
-        let vhost = planted(load) * 0.4 - 0.02;
+        let vhost = planted(&load) * 0.4 - 0.02;
         sample.figures.host_cpu = Some(host(vec![guest("mars", Accelerator::Kvm, vhost)]));
     }
-    let folder = tempfile::tempdir().expect("a directory");
-    let store = Store::open(folder.path()).expect("it opens");
+    let store = Store::open(folder).expect("it opens");
     let mut writer = store.create_run(&run.header).expect("begun");
     writer.samples(&run.samples).expect("stored");
     writer.finish(RunState::Complete, 1.0).expect("complete");
-    drop(store);
-    let search = EvidenceSearch { here: &here(), domain: None, now: now() };
-    let mut found = find(folder.path(), &search).expect("it is read");
+}
+
+/// Proposes a size from a store.
+fn proposed(folder: &Path) -> SizeProposal {
+    let mut found = find(folder, &EvidenceSearch { here: &here(), domain: None, now: now() }).expect("it is read");
     assert_eq!(found.choose(&[vtax_synthetic::row("emulated")]), Ok(()));
     let facts = SizeFacts {
         domain: "primary".parse().expect("a name"),
         threads_per_core: 1,
         clock_ghz: None,
         costs: found.costs,
-        proof: Vec::new(),
+        proof: BTreeMap::new(),
         migrations: Vec::new(),
         memory: MemoryFacts::default(),
     };
-    let proposal = SizeProposal::of(&target, &facts).expect("a size");
-    let wanted = planted(&target.loads().expect("a target")[0]);
+    SizeProposal::of(&target_of_networks(), &facts).expect("a size")
+}
+
+fn cost(load: &ServiceLoad) -> f64 {
+    0.1 + (4_000.0 * load.packets_per_s + 0.5 * load.bytes_per_s) / 1e9
+}
+
+/// The stored runs, their points and the fit are one path: a cost that was planted comes out at the target.
+#[test]
+fn a_planted_cost_is_found_in_the_store() {
+    let folder = tempfile::tempdir().expect("a directory");
+    store_planted(folder.path(), cost);
+    let proposal = proposed(folder.path());
+    let wanted = cost(&target_of_networks().loads().expect("a target")[0]);
     assert!((proposal.needs.estimate / wanted - 1.0).abs() < 0.01, "{wanted}: {proposal:?}");
     let elsewhere = EvidenceSetting { machine: "hv2".into(), ..here() };
     let none = find(folder.path(), &EvidenceSearch { here: &elsewhere, domain: None, now: now() });
     assert!(none.expect("it is read").costs.is_empty());
+}
+
+/// A busy loop for each packet that takes 30 % of a core at the target, and one that takes 30 % at any rate. Samples have
+/// noise of 2 %, so the difference has an interval.
+#[test]
+fn a_busy_loop_on_the_io_side_is_predicted() {
+    const LOOP: f64 = 0.3;
+    let target = target_of_networks().loads().expect("a target")[0];
+    let noise = std::cell::Cell::new(0_u32);
+    let noisy = |cores: f64| {
+        noise.set(noise.get() + 1);
+        cores * (1.0 + 0.02 * (f64::from(noise.get() * 37 % 101) / 50.0 - 1.0))
+    };
+    let needs = |planted: &dyn Fn(&ServiceLoad) -> f64| {
+        let folder = tempfile::tempdir().expect("a directory");
+        store_planted(folder.path(), |load| noisy(planted(load)));
+        proposed(folder.path())
+    };
+    let usual = needs(&cost);
+    let per_packet = |load: &ServiceLoad| cost(load) + LOOP * load.packets_per_s / target.packets_per_s;
+    let always = |load: &ServiceLoad| cost(load) + LOOP;
+    for with_loop in [needs(&per_packet), needs(&always)] {
+        let more = with_loop.needs.estimate - usual.needs.estimate;
+        assert!((more / LOOP - 1.0).abs() < 0.15, "{more}: {with_loop:?}");
+        assert!(with_loop.needs.low > usual.needs.high, "{:?} {:?}", with_loop.needs, usual.needs);
+    }
 }
 
 #[test]
@@ -262,7 +302,7 @@ fn samples_of_a_proof_are_points_of_the_knee_and_no_costs() {
     for (number, (_, point)) in found.proof.iter_mut().enumerate() {
         point.utilization = 0.3 + 0.1 * (number % 4) as f64;
     }
-    assert_eq!(found.proof_of(&target("100k")).len(), 20);
+    assert_eq!(found.proof_of(&target("100k"))[&SizedService::Vnet].len(), 20);
     assert!(found.proof_of(&target("800k")).is_empty(), "packets of another size");
     let tcg = HostCpu { guests: vec![guest("mars", Accelerator::Tcg, 0.1)], ..host(Vec::new()) };
     run.samples.iter_mut().for_each(|sample| sample.figures.host_cpu = Some(tcg.clone()));

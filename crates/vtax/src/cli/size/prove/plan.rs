@@ -1,4 +1,5 @@
-//! Runs of a proof: the load as round trips, or as I/Os, at a rate.
+//! Runs of a proof: the load as round trips or as I/Os, at a rate. If the target has networks and disks, one of them is
+//! measured while the other has its load in the background, and then the other way round.
 
 use serde::Serialize;
 use vtax_model::{
@@ -9,7 +10,7 @@ use vtax_model::{
 };
 
 use super::super::{
-    measurement::{SizeEnds, add, add_sampling, block_of, disk_test, payload_of, seconds, shown},
+    measurement::{SizeEnds, add, add_background, add_sampling, block_of, disk_test, payload_of, seconds, shown},
     refusal::{lacking, stopped},
 };
 use crate::exit::Stop;
@@ -38,6 +39,8 @@ pub(super) struct ProofPlan {
 /// Run of a proof.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct ProofRun {
+    /// Service whose response times are measured.
+    pub(super) service: SizedService,
     #[serde(flatten)]
     pub(super) load: ProofLoad,
     /// CPUs of the cores, with siblings.
@@ -46,33 +49,55 @@ pub(super) struct ProofRun {
     pub(super) offered: f64,
     /// Words of the command.
     pub(super) command: Vec<String>,
+    /// Words of the command that loads the other service meanwhile, if the target has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) meanwhile: Option<Vec<String>>,
 }
 
-/// Returns the load that a proof runs: the one of networks, or the one of disks.
-pub(super) fn load_of(target: &SizeTarget) -> Result<ServiceLoad, Stop> {
+/// Returns the loads that a proof runs at the same time: those of networks and disks.
+pub(super) fn loads_of(target: &SizeTarget) -> Result<Vec<ServiceLoad>, Stop> {
     let loads = target.loads().map_err(stopped)?;
-    let mut runnable = loads.into_iter().filter(|load| load.service != SizedService::Console);
-    match (runnable.next(), runnable.next()) {
-        (Some(load), None) => Ok(load),
-        (None, _) => Err(lacking("a proof", "a load of networks or disks", "--net 10G")),
-        (Some(_), Some(_)) => Err(Stop::input(miette::miette!(
-            code = "bad-target",
-            "networks and disks cannot be loaded at the same time: prove one of them at its own size, e.g. vtax size prove \
-             --net 10G, then the other"
-        ))),
+    let runnable: Vec<ServiceLoad> = loads.into_iter().filter(|load| load.service != SizedService::Console).collect();
+    match runnable.is_empty() {
+        true => Err(lacking("a proof", "a load of networks or disks", "--net 10G")),
+        false => Ok(runnable),
     }
 }
 
 impl ProofRun {
-    pub(super) fn of(ends: &SizeEnds, full: &ServiceLoad, load: ProofLoad, cpus: CpuSet) -> Result<ProofRun, Stop> {
-        let label = ProofLabel { service: full.service, size: full.message_size().round() as u64, load }.to_string();
-        let messages = full.messages_per_s() * load.share;
-        let (mut command, offered) = match full.service {
-            SizedService::Vdisk => disk(ends, full, messages)?,
-            SizedService::Vnet | SizedService::Console => network(ends, full, messages)?,
+    /// Returns a run for each service of the full loads.
+    pub(super) fn of_services(
+        ends: &SizeEnds,
+        full: &[ServiceLoad],
+        load: ProofLoad,
+        cpus: &CpuSet,
+    ) -> Result<Vec<ProofRun>, Stop> {
+        if full.len() > 1 {
+            ends.check_apart()?;
+        }
+        let run = |measured: &ServiceLoad| {
+            let service = measured.service;
+            let (mut command, offered) = command_of(ends, measured, load.share)?;
+            let label = ProofLabel { service, size: measured.message_size().round() as u64, load };
+            add_sampling(&mut command, SAMPLES, label.to_string());
+            let other = full.iter().find(|other| other.service != service);
+            let meanwhile = other.map(|other| {
+                let (mut words, _) = command_of(ends, other, load.share)?;
+                add_background(&mut words);
+                Ok::<_, Stop>(words)
+            });
+            Ok(ProofRun { service, load, cpus: cpus.clone(), offered, command, meanwhile: meanwhile.transpose()? })
         };
-        add_sampling(&mut command, SAMPLES, label);
-        Ok(ProofRun { load, cpus, offered, command })
+        full.iter().map(run).collect()
+    }
+}
+
+/// Returns the command that runs this share of a load, without its samples, and the rate that it offers.
+fn command_of(ends: &SizeEnds, full: &ServiceLoad, share: f64) -> Result<(Vec<String>, f64), Stop> {
+    let messages = full.messages_per_s() * share;
+    match full.service {
+        SizedService::Vdisk => disk(ends, full, messages),
+        SizedService::Vnet | SizedService::Console => network(ends, full, messages),
     }
 }
 
@@ -99,7 +124,8 @@ fn disk(ends: &SizeEnds, load: &ServiceLoad, ios: f64) -> Result<(Vec<String>, f
 
 impl ProofPlan {
     pub(super) fn new(domain: Name, cores: u32, runs: Vec<ProofRun>, notes: Vec<String>) -> ProofPlan {
-        let seconds = runs.len() as u32 * seconds(SAMPLES);
+        let of_run = |run: &ProofRun| seconds(SAMPLES) + run.meanwhile.as_ref().map_or(0, |_| seconds(1));
+        let seconds = runs.iter().map(of_run).sum();
         ProofPlan { domain, cores, runs, seconds, notes }
     }
 
@@ -108,7 +134,9 @@ impl ProofPlan {
         let line = |run: &ProofRun| {
             let ProofLoad { share, cores } = run.load;
             let cores = if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
-            format!("{:.0} % on {cores}, CPUs {}:\n  {}\n", share * 100.0, run.cpus, shown(&run.command))
+            let meanwhile =
+                run.meanwhile.as_ref().map_or_else(String::new, |words| format!("  meanwhile: {}\n", shown(words)));
+            format!("{:.0} % on {cores}, CPUs {}:\n  {}\n{meanwhile}", share * 100.0, run.cpus, shown(&run.command))
         };
         let time = vtax_run::study::minutes(std::time::Duration::from_secs(self.seconds.into()));
         let notes: String = self.notes.iter().map(|note| format!("- {note}\n")).collect();
@@ -144,9 +172,13 @@ mod tests {
     }
 
     fn run(words: &str, target: &SizeTarget, share: f64) -> ProofRun {
-        let load = load_of(target).expect("a load");
+        runs(words, target, share).remove(0)
+    }
+
+    fn runs(words: &str, target: &SizeTarget, share: f64) -> Vec<ProofRun> {
+        let loads = loads_of(target).expect("a load");
         let cpus = "2-3".parse().expect("CPUs");
-        ProofRun::of(&ends(words), &load, ProofLoad { share, cores: 2 }, cpus).expect("a run")
+        ProofRun::of_services(&ends(words), &loads, ProofLoad { share, cores: 2 }, &cpus).expect("runs")
     }
 
     #[test]
@@ -175,15 +207,48 @@ mod tests {
     }
 
     #[test]
+    fn networks_and_disks_are_loaded_at_the_same_time() {
+        let words = "--to ldm:mars --disk ldm:venus/data --destroy-data";
+        let [network, disk] =
+            <[ProofRun; 2]>::try_from(runs(words, &target(Some("1G"), Some("40k")), 0.85)).expect("two");
+        assert_eq!((network.service, disk.service), (SizedService::Vnet, SizedService::Vdisk));
+        assert_eq!((network.offered, disk.offered), (63_750.0, 34_000.0));
+        let meanwhile = network.meanwhile.clone().expect("the disk");
+        assert_eq!(
+            shown(&meanwhile),
+            "vtax measure --disk ldm:venus/data --destroy-data --disk-test random:block=4096,depth=32,rate=34000 --samples 1 \
+             --duration 600s --warmup 1s"
+        );
+        let of_disk = disk.meanwhile.clone().expect("the network");
+        assert!(
+            shown(&of_disk).contains("--test udp-rr") && shown(&disk.command).contains("size-prove:vdisk-4096B-85%")
+        );
+        for words in [meanwhile, of_disk] {
+            job(&words).expect("a command");
+        }
+        let plan = ProofPlan::new("primary".parse().expect("a name"), 2, vec![network, disk], Vec::new());
+        assert!(plan.told().contains("\n  meanwhile: vtax measure --disk ldm:venus/data"), "{}", plan.told());
+        assert_eq!(plan.seconds, 2 * (20 + 8));
+        assert_eq!(run("--to ldm:mars", &target(Some("1G"), None), 1.0).meanwhile, None);
+    }
+
+    #[test]
     fn what_a_proof_lacks_is_named() {
-        let told = |target: &SizeTarget| load_of(target).expect_err("refused").to_string();
-        assert!(told(&target(Some("1G"), Some("1k"))).contains("cannot be loaded at the same time"));
+        let told = |target: &SizeTarget| loads_of(target).expect_err("refused").to_string();
         assert!(told(&SizeTarget { consoles: 4, ..SizeTarget::default() }).contains("a load of networks or disks"));
-        let load = load_of(&target(Some("1G"), None)).expect("a load");
         let cpus: CpuSet = "1".parse().expect("CPUs");
-        let lacks = ProofRun::of(&ends(""), &load, ProofLoad { share: 1.0, cores: 1 }, cpus).expect_err("refused");
-        assert_eq!(lacks.status(), 2);
-        assert!(lacks.to_string().contains("--to ldm:mars"), "{lacks}");
+        let lacks = |words: &str, target: &SizeTarget| {
+            let loads = loads_of(target).expect("a load");
+            let load = ProofLoad { share: 1.0, cores: 1 };
+            let lacks = ProofRun::of_services(&ends(words), &loads, load, &cpus).expect_err("refused");
+            assert_eq!(lacks.status(), 2);
+            lacks.to_string()
+        };
+        assert!(lacks("", &target(Some("1G"), None)).contains("--to ldm:mars"));
+        let both = target(Some("1G"), Some("1k"));
+        assert!(lacks("--to ldm:mars", &both).contains("--disk ldm:mars/data"));
+        let same = lacks("--to ldm:venus --from ldm:mars --disk ldm:mars/data", &both);
+        assert!(same.starts_with("the network and the disk of mars cannot be loaded at the same time"), "{same}");
     }
 
     #[test]

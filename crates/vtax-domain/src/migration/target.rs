@@ -1,0 +1,75 @@
+//! The target's side: its resources, compared with an offer.
+
+use std::collections::BTreeSet;
+
+use vtax_guest::launch::Version;
+use vtax_lab::{Facts, GuestNeeds};
+use vtax_model::{domain::Volume, foreign::ForeignText, guest::Accelerator, topology::Name};
+
+use super::{MigrationOffer, MigrationVerdict, check};
+use crate::{
+    backend::{BackendError, DiskBackend},
+    bindings::Bindings,
+    capacity::HostCapacity,
+    domains::Domains,
+    error::BindError,
+    ldm_host::LdmHost,
+    store::{StoredState, boot},
+    switch::SwitchAbilities,
+};
+
+/// The target, as far as an offer is compared with it.
+pub(super) struct TargetFacts<'a> {
+    pub(super) state: &'a StoredState,
+    /// Resources of the bound domains there.
+    pub(super) others: &'a [Bindings],
+    pub(super) capacity: &'a HostCapacity,
+    pub(super) abilities: SwitchAbilities,
+    /// QEMU there, or why it has none that can be used.
+    pub(super) guests: Result<TargetGuests, ForeignText>,
+    /// Boot of its machine.
+    pub(super) boot: &'a str,
+    pub(super) look: &'a dyn Fn(&Volume) -> Result<DiskBackend, BackendError>,
+    /// Ports on which no other program listens.
+    pub(super) is_free: &'a dyn Fn(u16) -> bool,
+}
+
+/// QEMU of the target.
+#[derive(Debug, Clone)]
+pub(super) struct TargetGuests {
+    pub(super) qemu: Version,
+    pub(super) accel: Accelerator,
+    /// CPU features that guests would see.
+    pub(super) features: BTreeSet<ForeignText>,
+}
+
+impl LdmHost {
+    /// Compares an offer with this host. `name` is the domain's name here.
+    pub(crate) fn check_migration(&self, offer: &MigrationOffer, name: &Name) -> Result<MigrationVerdict, BindError> {
+        offer.check()?;
+        let domains = self.domains()?;
+        let facts = TargetFacts {
+            state: &self.read()?,
+            others: &domains.survey()?.holdings()?,
+            capacity: &HostCapacity::look(),
+            abilities: SwitchAbilities::probe(),
+            guests: self.target_guests(&domains, offer.running().is_some())?,
+            boot: &boot(),
+            look: &DiskBackend::look,
+            is_free: &|port| domains.is_free(port),
+        };
+        Ok(MigrationVerdict { obstacles: check::obstacles(offer, name, &facts)? })
+    }
+
+    /// Features are only needed for a system that runs.
+    fn target_guests(&self, domains: &Domains, is_live: bool) -> Result<Result<TargetGuests, ForeignText>, BindError> {
+        let needs = GuestNeeds::new(&self.agent().unwrap_or_default(), None);
+        let facts = Facts::gather(domains.world())?.with_guests(domains.world(), &needs);
+        let found = facts.guests.expect("they were looked for").qemu;
+        Ok(found.map_err(|unsupported| unsupported.to_string().into()).and_then(|qemu| {
+            let features = if is_live { qemu.program.cpu_features(qemu.accel) } else { Ok(BTreeSet::new()) };
+            let features = features.map_err(|error| ForeignText::from(error.to_string()))?;
+            Ok(TargetGuests { qemu: qemu.program.version, accel: qemu.accel, features })
+        }))
+    }
+}

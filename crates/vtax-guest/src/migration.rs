@@ -1,0 +1,61 @@
+//! Live migration of one guest from one QEMU to another.
+//!
+//! The two ends know nothing of each other but a connected socket or an address, and a key. The caller brings them together,
+//! decides who may run, and ends the QEMU that must not.
+//!
+//! ```text
+//!  source: Departure::of                              target: IncomingGuest::listen
+//!                                                     a QEMU with -incoming defer
+//!                                                     capabilities, key
+//!  capabilities: events, return-path,                 migrate-incoming
+//!    pause-before-switchover; limits, key
+//!  migrate ──────────────── (TLS handshake) ────────▶ active
+//!  active ─────── memory, again what has changed ───▶   IncomingGuest::receive; SourcePulse says
+//!    MigrationWatcher::progress                         that the source makes progress
+//!  STOP: the vCPUs are stopped          ┐
+//!  pre-switchover                       │
+//!    MigrationWatcher::before_switchover│
+//!  migrate-continue                     │ suspended
+//!  device ──────── state of the devices ┼───────────▶ all is loaded
+//!  completed ◀─────────── return-path ──┼──────────── completed
+//!                                       └             IncomingGuest::resume: RESUME
+//!  the caller ends this QEMU when the guest runs at the target
+//! ```
+//!
+//! **Without a return path "completed" means only that all was sent**: if the target cannot load it, both guests are gone. With
+//! it the target has loaded everything before the source completes. Until `migrate-continue` the source can cancel, and its guest
+//! runs on. After it only QEMU's answer says which side has the guest, so a target that was started with its processors stopped
+//! ([`Launch::paused`](crate::launch::Launch::paused)) must not be resumed before the source has completed.
+//!
+//! Every wait has an end. QEMU notices a target that exits, but not a connection that is cut: it waits for ever. So the source
+//! cancels when nothing moves for [`SILENCE_MOST`]. The target sees no progress, so the caller tells it of the source's
+//! ([`SourcePulse`]).
+//!
+//! QEMU's checks are no substitute for [`Launch::differences`](crate::launch::Launch::differences).
+
+mod error;
+mod incoming;
+mod key;
+mod options;
+mod outgoing;
+mod signals;
+mod suspend_times;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::time::Duration;
+
+pub use error::MigrationError;
+pub use incoming::{Arrival, IncomingGuest};
+pub use key::{MigrationKey, MigrationKeyError};
+pub use options::{MigrationLimits, MigrationMethod, MigrationOptions};
+pub use outgoing::{Departure, MigrationWatcher};
+pub use signals::{MigrationCancel, SourcePulse};
+pub use suspend_times::SuspendTimes;
+pub use wire::MigrationWire;
+
+/// A migration in which nothing moves for so long has lost its connection.
+pub const SILENCE_MOST: Duration = Duration::from_secs(10);
+/// The pause between two looks at a migration, and so the time in which a cancellation is noticed. Events end it.
+const LOOK: Duration = Duration::from_millis(100);

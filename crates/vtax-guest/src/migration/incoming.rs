@@ -1,0 +1,143 @@
+//! The target's side of a migration.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use super::{
+    LOOK, MigrationCancel, MigrationError, MigrationOptions, MigrationWire, SILENCE_MOST, SourcePulse,
+    key::{KEY_ID, KeyFile, give_key},
+};
+use crate::{
+    error::GuestError,
+    process::Qemu,
+    qmp::{HostTime, MigrationSocket, MigrationStatus, Monitor, PATIENCE, QmpEvent, TlsEndpoint},
+};
+
+/// A QEMU that awaits a guest. It was started with [`Launch::incoming`](crate::launch::Launch::incoming). If anything here fails,
+/// it is of no use any more and has to be ended.
+#[derive(Debug)]
+pub struct IncomingGuest<'a> {
+    qemu: &'a mut Qemu,
+    monitor: Monitor,
+    address: Option<SocketAddr>,
+    /// The server reads the file at the handshake.
+    _key: Option<KeyFile>,
+    silence_most: Duration,
+    /// The event of the processors' start.
+    resumed: Option<QmpEvent>,
+}
+
+/// A guest that has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// The time at which its vCPUs started, by this host's clock. None if it was paused at its source, and still is.
+    pub resumed_at: Option<HostTime>,
+}
+
+impl<'a> IncomingGuest<'a> {
+    /// Awaits a guest. It returns as soon as the source may connect.
+    pub fn listen(
+        qemu: &'a mut Qemu,
+        wire: MigrationWire,
+        options: &MigrationOptions,
+    ) -> Result<IncomingGuest<'a>, MigrationError> {
+        let mut monitor = qemu.monitor(PATIENCE)?;
+        let listening = listen(&mut monitor, qemu, wire, options).map_err(MigrationError::of_command);
+        let (key, address) = listening.map_err(|error| error.explained(qemu))?;
+        Ok(IncomingGuest { qemu, monitor, address, _key: key, silence_most: SILENCE_MOST, resumed: None })
+    }
+
+    /// The address for the source, with the port that was selected. None for a connected socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Waits until the guest has been loaded. Unless it was started with its processors stopped, it runs then.
+    pub fn receive(&mut self, pulse: &SourcePulse, cancel: &MigrationCancel) -> Result<(), MigrationError> {
+        pulse.beat();
+        self.watch(pulse, cancel).map_err(|error| error.explained(self.qemu))
+    }
+
+    fn watch(&mut self, pulse: &SourcePulse, cancel: &MigrationCancel) -> Result<(), MigrationError> {
+        let guest = self.qemu.launch().name.clone();
+        loop {
+            let info = self.monitor.migration()?;
+            match info.status {
+                MigrationStatus::Completed => return Ok(()),
+                MigrationStatus::Failed => {
+                    let said = info.error_desc.unwrap_or_else(|| "QEMU gives no reason".into());
+                    return Err(MigrationError::NotArrived { guest, said });
+                }
+                MigrationStatus::PostcopyPaused => return Err(MigrationError::Split { guest }),
+                _ if cancel.is_cancelled() => return Err(MigrationError::TargetCancelled { guest }),
+                _ => {}
+            }
+            let silent = pulse.silent();
+            if silent >= self.silence_most {
+                return Err(MigrationError::SourceSilent { guest, silent });
+            }
+            self.hear("MIGRATION", Instant::now() + LOOK)?;
+        }
+    }
+
+    /// Waits for an event, and notes a start of the processors that comes before it.
+    fn hear(&mut self, awaited: &str, until: Instant) -> Result<(), GuestError> {
+        while let Some(event) = self.monitor.event(until)? {
+            let is_awaited = event.name == awaited;
+            if event.name == "RESUME" {
+                self.resumed = Some(event);
+            }
+            if is_awaited {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the guest's processors run, unless they do, and returns when they do. Call it only when the source has completed: a
+    /// guest that was paused there would run here.
+    pub fn resume(mut self) -> Result<Arrival, MigrationError> {
+        let resumed = self.start_processors();
+        resumed.map_err(|error| error.explained(self.qemu))
+    }
+
+    fn start_processors(&mut self) -> Result<Arrival, MigrationError> {
+        if self.qemu.launch().paused {
+            self.monitor.resume()?;
+        } else if !self.monitor.status()?.running {
+            return Ok(Arrival { resumed_at: None });
+        }
+        if self.resumed.is_none() {
+            self.hear("RESUME", Instant::now() + self.silence_most)?;
+        }
+        if let Some(event) = &self.resumed {
+            return Ok(Arrival { resumed_at: event.at() });
+        }
+        let guest = self.qemu.launch().name.clone();
+        Err(MigrationError::Late { guest, awaited: "the start of its vCPUs", waited: self.silence_most })
+    }
+}
+
+type Listening = (Option<KeyFile>, Option<SocketAddr>);
+
+fn listen(
+    monitor: &mut Monitor,
+    qemu: &Qemu,
+    wire: MigrationWire,
+    options: &MigrationOptions,
+) -> Result<Listening, GuestError> {
+    let key = give_key(monitor, qemu.launch(), options.key.as_ref(), TlsEndpoint::Server)?;
+    monitor.set_migration_capabilities(options.capabilities())?;
+    monitor.set_migration_parameters(&options.parameters(key.as_ref().map(|_| KEY_ID)))?;
+    let uri = wire.uri();
+    wire.give(monitor)?;
+    monitor.migrate_incoming(&uri)?;
+    let address = monitor.migration()?.socket_address.iter().find_map(tcp);
+    Ok((key, address))
+}
+
+fn tcp(socket: &MigrationSocket) -> Option<SocketAddr> {
+    Some(SocketAddr::new(socket.host.parse().ok()?, socket.port.parse().ok()?))
+}

@@ -1,0 +1,73 @@
+//! Options of a migration.
+
+use std::{num::NonZeroU8, time::Duration};
+
+use vtax_model::units::ByteSize;
+
+use super::MigrationKey;
+use crate::qmp::{MigrationCapabilities, MigrationParameters, Throttling};
+
+/// Options of a migration. Both ends need the same [key](MigrationOptions::key) and [method](MigrationOptions::method).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MigrationOptions {
+    /// Encrypts the connection. Without it, everybody on the path can read the guest's memory.
+    pub key: Option<MigrationKey>,
+    pub method: MigrationMethod,
+    pub limits: MigrationLimits,
+    /// True if the target was started with its processors stopped, and is resumed only when the source has completed. Then the
+    /// source may still cancel when the switchover has begun; otherwise both could run.
+    pub held_target: bool,
+}
+
+/// Limits that the source keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MigrationLimits {
+    /// The suspend time at which the source switches over, as it expects it.
+    pub suspend: Duration,
+    /// Bytes per second on the connection; unlimited if absent.
+    pub bandwidth: Option<ByteSize>,
+    /// The time until the switchover. If absent, only [silence](super::SILENCE_MOST) ends a migration that does not converge.
+    pub time: Option<Duration>,
+}
+
+impl Default for MigrationLimits {
+    /// QEMU's own suspend time, and ten minutes.
+    fn default() -> MigrationLimits {
+        MigrationLimits { suspend: Duration::from_millis(300), bandwidth: None, time: Some(Duration::from_secs(600)) }
+    }
+}
+
+/// The way in which memory is sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MigrationMethod {
+    /// The number of connections for memory. It requires an address: a connected socket is one connection. With TLS each
+    /// has a thread that encrypts.
+    pub channels: Option<NonZeroU8>,
+    /// If the guest changes its memory faster than it can be sent, its vCPUs are slowed down.
+    pub auto_converge: Option<Throttling>,
+    /// After this time the guest goes on at the target, and the rest of its memory follows. From then on nothing can be
+    /// cancelled, and **a cut connection stops the guest on both sides**.
+    pub postcopy_after: Option<Duration>,
+}
+
+impl MigrationOptions {
+    pub(super) fn capabilities(&self) -> MigrationCapabilities {
+        MigrationCapabilities {
+            return_path: true,
+            pause_before_switchover: true,
+            auto_converge: self.method.auto_converge.is_some(),
+            multifd: self.method.channels.is_some(),
+            postcopy: self.method.postcopy_after.is_some(),
+        }
+    }
+
+    pub(super) fn parameters(&self, key: Option<&'static str>) -> MigrationParameters<'static> {
+        MigrationParameters {
+            downtime_limit: Some(self.limits.suspend),
+            bandwidth: self.limits.bandwidth,
+            tls_creds: key,
+            throttling: self.method.auto_converge,
+            channels: self.method.channels,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The time for which a guest was suspended by its migration.
+
+use std::time::Duration;
+
+/// The suspend time of a migration, from two independent clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SuspendTimes {
+    /// According to the source's QEMU, in whole milliseconds. It ends when the target has loaded the guest: the time until a
+    /// target with stopped processors is resumed is not part of it.
+    pub by_qemu: Option<Duration>,
+    /// From the vCPUs' stop at the source to their start at the target, by the timestamps of both events. None if a guest was not
+    /// running, or if the clocks of the hosts do not agree.
+    pub by_events: Option<Duration>,
+}
+
+impl SuspendTimes {
+    /// Returns the difference of the two, if both are known.
+    pub fn disagreement(&self) -> Option<Duration> {
+        Some(self.by_qemu?.abs_diff(self.by_events?))
+    }
+}

@@ -1,0 +1,91 @@
+//! Arguments of `migrate-domain`.
+
+use std::str::FromStr;
+
+use clap::Args;
+use vtax_model::{endpoint::LabHost, topology::Name};
+
+use super::remote;
+
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArgs {
+    /// Check only: print all reasons why the domain cannot move; exit status 1 if there is one
+    #[arg(short = 'n', required = true)]
+    pub(in crate::cli::ldm) dry_run: bool,
+    /// Domain, and its name at the target if that is to differ, e.g. mars:mars2
+    #[arg(value_name = "DOMAIN[:NEWNAME]")]
+    pub(in crate::cli::ldm) domain: MovedDomain,
+    /// Host that the domain moves to: ssh:HOST, or LAB/HOST on the machine of the source
+    #[arg(value_name = "TARGET")]
+    pub(in crate::cli::ldm) target: MigrationTarget,
+}
+
+/// Domain with its name at the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MovedDomain {
+    pub(in crate::cli::ldm) domain: Name,
+    pub(in crate::cli::ldm) new_name: Name,
+}
+
+impl FromStr for MovedDomain {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MovedDomain, String> {
+        let name = |text: &str| text.parse::<Name>().map_err(|error| error.to_string());
+        let (domain, new_name) = text.split_once(':').unwrap_or((text, text));
+        Ok(MovedDomain { domain: name(domain)?, new_name: name(new_name)? })
+    }
+}
+
+/// Host that a domain moves to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum MigrationTarget {
+    /// Another machine, as ssh takes it.
+    Machine(String),
+    /// Host of a lab on the machine of the source.
+    Lab(LabHost),
+}
+
+impl FromStr for MigrationTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MigrationTarget, String> {
+        match text.parse() {
+            Ok(host) => Ok(MigrationTarget::Lab(host)),
+            Err(_) if text.starts_with("ssh:") => remote(text).map(MigrationTarget::Machine),
+            Err(_) => Err("use ssh:HOST, ssh:USER@HOST or LAB/HOST".to_owned()),
+        }
+    }
+}
+
+/// The target as messages name it.
+impl std::fmt::Display for MigrationTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            MigrationTarget::Machine(host) => f.write_str(host),
+            MigrationTarget::Lab(host) => write!(f, "{host}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_keeps_its_name_unless_another_is_given() {
+        let parsed =
+            |text: &str| text.parse::<MovedDomain>().map(|it| (it.domain.to_string(), it.new_name.to_string()));
+        assert_eq!(parsed("mars"), Ok(("mars".to_owned(), "mars".to_owned())));
+        assert_eq!(parsed("mars:mars2"), Ok(("mars".to_owned(), "mars2".to_owned())));
+        assert!(["mars:", ":mars2", "a:b:c", "../x"].iter().all(|text| parsed(text).is_err()));
+    }
+
+    #[test]
+    fn a_target_is_a_machine_or_a_host_of_a_lab() {
+        let parsed = |text: &str| text.parse::<MigrationTarget>().map(|target| target.to_string());
+        assert_eq!(parsed("ssh:root@hostb").as_deref(), Ok("root@hostb"));
+        assert_eq!(parsed("rack/sut").as_deref(), Ok("rack/sut"));
+        assert!(["hostb", "ssh:", "ssh:-oProxyCommand=x", ""].iter().all(|text| parsed(text).is_err()));
+    }
+}
