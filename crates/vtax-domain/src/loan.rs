@@ -64,11 +64,7 @@ impl Domains {
     }
 
     /// Removes what killed measurements have left on links of the host.
-    pub(crate) fn clean_loans(&self) -> Result<(), BindError> {
-        self.end_abandoned_loans(&mut self.site())
-    }
-
-    fn end_abandoned_loans(&self, site: &mut StepSite) -> Result<(), BindError> {
+    pub(crate) fn end_abandoned_loans(&self, site: &mut StepSite) -> Result<(), BindError> {
         if !self.loans().exists() {
             return Ok(());
         }

@@ -7,7 +7,6 @@ use vtax_guest::{
     launch::{GuestDisks, GuestEngine, Launch, NicKind, NicLaunch},
     vdisk::DiskLaunch,
 };
-use vtax_lab::limit::bucket;
 use vtax_model::{
     domain::{
         Configuration, Constraints, CpuDemand, LinkProp, PRIMARY, Switch, VirtualConsole, VirtualDisk, VirtualNic,
@@ -17,7 +16,7 @@ use vtax_model::{
     topology::{Name, Shape},
     units::{ByteSize, Mtu},
 };
-use vtax_step::{CreateTap, LimitTap, PortVlanSet};
+use vtax_step::{CreateTap, LimitTap, PortVlanSet, bucket};
 use vtax_sys::netlink::MacAddr;
 
 use crate::{
@@ -215,7 +214,9 @@ pub(crate) fn launch(
     let functions = |devices: Vec<&BoundDevice>| devices.iter().flat_map(|device| device.functions.clone()).collect();
     let nics = nics.map(|(vnet, bound)| Ok(nic(vnet, bound, configuration.switch(&vnet.switch)?, backend)));
     let mut nics = nics.collect::<Result<Vec<_>, BindError>>()?;
-    nics.extend((VirtualNic::MOST..).zip(&bindings.served).map(|(number, served)| served_nic(number, served, backend)));
+    let of_served =
+        |(number, served): (u32, &ServedSwitch)| nic_on(&served.tap, served.mac, number, served.mtu, backend);
+    nics.extend((VirtualNic::MOST..).zip(&bindings.served).map(of_served));
     Ok(Launch {
         nics,
         devices: functions(devices),
@@ -239,10 +240,6 @@ pub(crate) fn launch(
 
 pub(crate) fn nic(vnet: &VirtualNic, bound: &BoundNic, switch: &Switch, backend: Backend) -> NicLaunch {
     nic_on(&bound.tap, vnet.mac, vnet.id, vnet.mtu_on(switch), backend)
-}
-
-fn served_nic(number: u32, served: &ServedSwitch, backend: Backend) -> NicLaunch {
-    nic_on(&served.tap, served.mac, number, served.mtu, backend)
 }
 
 /// Returns the `number`-th NIC of a domain. Those of switches that it serves come after all vnets.

@@ -19,7 +19,7 @@ impl LockedDomains<'_> {
     /// repaired now. A domain with an unreadable record is left unchanged.
     pub fn reconcile(&self, wanted: WantedDomains<'_>) -> Vec<BindError> {
         let mut troubles = Vec::new();
-        troubles.extend(self.clean_loans().err());
+        troubles.extend(self.end_abandoned_loans(&mut self.site()).err());
         self.mend_all(&mut troubles);
         self.finish_renewals(wanted, &mut troubles);
         troubles.extend(self.finish_change(wanted.configuration).err());

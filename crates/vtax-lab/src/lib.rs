@@ -34,7 +34,6 @@ mod holding;
 pub mod inventory;
 pub mod io;
 pub mod lab;
-pub mod limit;
 mod live_holding;
 mod mark;
 mod nic;

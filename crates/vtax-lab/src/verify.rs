@@ -9,13 +9,12 @@ use std::{
 };
 
 use vtax_model::{topology::Name, units::Mtu};
-use vtax_step::{LimitRate, PartStep, Place, StepSite};
+use vtax_step::{LimitRate, PartStep, Place, StepSite, bucket};
 use vtax_sys::netlink::Link;
 
 use crate::{
     blueprint::{Blueprint, PlannedLink},
     error::LabError,
-    limit::bucket,
 };
 
 /// A kernel thread (`linkwatch`) handles carrier changes, at most a second late.

@@ -109,10 +109,6 @@ impl Chart<'_> {
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    fn ratio_head(&self) -> String {
-        format!("× {}", self.baseline)
-    }
-
     /// Unit of our round trips and the published ones.
     fn unit(&self) -> ColumnUnit {
         let ours = self.records.iter().filter_map(|record| Some(primary(record)?.mean));
@@ -122,7 +118,8 @@ impl Chart<'_> {
 
     fn groups(&self) -> Vec<Group> {
         let published = self.has_published();
-        let theirs = Group::right("published", [format!("RTT ({})", self.unit().text()), self.ratio_head()]);
+        let theirs =
+            Group::right("published", [format!("RTT ({})", self.unit().text()), format!("× {}", self.baseline)]);
         let ours = std::iter::once(Column::left("from zero")).chain(theirs.columns.clone()).collect();
         let ours = Group { title: if published { "here".into() } else { String::new() }, columns: ours };
         std::iter::once(ours).chain(published.then_some(theirs)).collect()

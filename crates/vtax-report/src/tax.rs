@@ -124,8 +124,9 @@ impl<'a> Costs<'a> {
     fn told(&self, records: &[&CellRecord], metric: Metric) -> Told {
         let tax = records.iter().any(|record| record.tax_of(metric).is_some());
         let published = self.published && records.iter().any(|record| record.published.is_some());
-        let cost =
-            tax && self.options.detail && records.iter().filter_map(|record| record.tax_of(metric)).any(has_cost);
+        let cost = tax
+            && self.options.detail
+            && records.iter().filter_map(|record| record.tax_of(metric)).any(|tax| tax.delta.is_some());
         let published = published && records.iter().all(|record| metric == Metric::of(record.cell.kind()));
         let [unit, cost_unit] = units(records, metric, published);
         Told { metric, tax, cost, published, unit, cost_unit }
@@ -221,12 +222,8 @@ pub(crate) fn finding(tax: &TaxRecord) -> JudgedChange {
         ratio: tax.ratio,
         ends: Some([tax.low, tax.high]),
         verdict: Some(tax.verdict),
-        words: verdict_words(tax),
+        words: verdict_against(tax.verdict, None, most(tax), tax.within_floor),
     }
-}
-
-fn verdict_words(tax: &TaxRecord) -> String {
-    verdict_against(tax.verdict, None, most(tax), tax.within_floor)
 }
 
 /// Returns a verdict in words, e.g. `slower than native`. `most` is the share by which a cell is worse at most, for a
@@ -264,10 +261,6 @@ fn units(records: &[&CellRecord], metric: Metric, published: bool) -> [ColumnUni
     let deltas = records.iter().filter_map(|record| record.tax_of(metric)?.delta.as_ref());
     let costs = deltas.map(|delta| figures_of(delta).map(f64::abs).into_iter().fold(0.0, f64::max));
     [ColumnUnit::of_metric(metric, test, ours.chain(theirs)), ColumnUnit::of_costs(metric, test, costs)]
-}
-
-fn has_cost(tax: &TaxRecord) -> bool {
-    tax.delta.is_some()
 }
 
 fn of_spot<'a>((block, column): &Spot<'a>, test: TestKind) -> Vec<&'a CellRecord> {

@@ -13,6 +13,7 @@
 mod device;
 mod error;
 mod guest;
+mod limit;
 mod link;
 mod part;
 mod place;
@@ -28,6 +29,7 @@ pub use device::{
 };
 pub use error::StepError;
 pub use guest::{PlugNic, StartGuest, plugged_index, recorded_qemu};
+pub use limit::bucket;
 pub use link::{AddAddress, AddRoute, CreateLink, EnableLink, LimitRate, LinkRecipe, SetSysctl};
 pub use part::{PartStep, StepReceipt};
 pub use place::Place;

@@ -9,7 +9,7 @@ use vtax_model::{
     method::{DomainKind, IoMethod},
     topology::{Guest, Name, Topology, Wire, Zone},
 };
-use vtax_step::{AddRoute, CreateVfs, LimitRate, LinkRecipe, Place};
+use vtax_step::{AddRoute, CreateVfs, LimitRate, LinkRecipe, Place, bucket};
 
 use super::{
     addresses::Layout,
@@ -26,7 +26,6 @@ use super::{
 use crate::{
     blueprint::{Blueprint, LabEndpoint, PlannedWire},
     facts::Facts,
-    limit::bucket,
     nic::{
         self, AddressOf, AttachZone, Claim, Far, GuestAttachment, Handler, Tunnel, Uplink, ZoneAttachment, ZoneMethod,
     },

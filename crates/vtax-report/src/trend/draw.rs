@@ -1,6 +1,5 @@
 //! Trends in words and tables.
 
-use vtax_model::cell::Cell;
 use vtax_stats::median;
 
 use super::{CellTrend, RunTrend, TrendStep};
@@ -9,6 +8,7 @@ use crate::{
     blocks::grouped,
     column_unit::ColumnUnit,
     heading::date,
+    labels,
     number::{brief_interval, counted, percent},
     styled::StyledText,
     view::{Column, Group, JudgedChange, Section, SectionPart, Table, TableRow, Value, View},
@@ -149,7 +149,7 @@ impl RunTrend {
             let table = Table {
                 labels: vec!["cell".into()],
                 groups: vec![Group::untitled(columns)],
-                rows: cells.into_iter().map(|cell| self.row(cell, transport_and_test(&cell.cell), unit)).collect(),
+                rows: cells.into_iter().map(|cell| self.row(cell, labels::test(&cell.cell), unit)).collect(),
                 ..Table::default()
             };
             Section::of(format!("{by}{transport} {test}: {quantity}"), vec![SectionPart::Table(table)])
@@ -195,10 +195,6 @@ impl RunTrend {
         };
         self.too_few.iter().take(LINES).map(line).collect()
     }
-}
-
-fn transport_and_test(cell: &Cell) -> String {
-    crate::labels::test(cell)
 }
 
 /// Unit of cells with the same test.

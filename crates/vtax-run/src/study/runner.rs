@@ -267,7 +267,8 @@ impl Rounds<'_, '_> {
     ) -> miette::Result<()> {
         while let Some(first) = group.first() {
             let cell = self.run.header.study.cells[first.cell];
-            self.tell_progress(round, format!("{}, {} rows interleaved", block_label(&cell), group.len()))?;
+            let (test, column) = (test_label(&cell), cell.column().label());
+            self.tell_progress(round, format!("{test} {column}, {} rows interleaved", group.len()))?;
             let at = clock::now();
             let taken = self.measure_turns(net, round, &group, passes);
             self.around.pace.done += group.len();
@@ -423,10 +424,6 @@ pub(super) fn label(cell: &Cell) -> String {
     };
     let gap = cell.options().gap.map(|gap| format!(" gap {gap}")).unwrap_or_default();
     format!("{} {}{size}{gap} {}", cell.row, test_label(cell), cell.column().label())
-}
-
-fn block_label(cell: &Cell) -> String {
-    format!("{} {}", test_label(cell), cell.column().label())
 }
 
 fn test_label(cell: &Cell) -> String {

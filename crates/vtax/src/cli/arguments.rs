@@ -10,7 +10,7 @@ use clap::{
 use super::{
     CommandLine,
     examples::with_examples,
-    ldm::{refusal, tip, with_aliases, with_vendors_q},
+    ldm::{refusal, tip, with_aliases, with_grammars, with_vendors_q},
     modes::with_modes,
     overview,
     run::not_shown,
@@ -22,7 +22,8 @@ const USAGE_EXIT: u8 = 2;
 
 /// Returns the command of the whole program, with examples.
 pub(super) fn whole() -> Command {
-    command(CommandLine::command().mut_subcommand("ldm", |ldm| with_vendors_q(with_aliases(ldm))), "")
+    let with_ldm = |ldm| with_vendors_q(with_aliases(with_grammars(ldm)));
+    command(CommandLine::command().mut_subcommand("ldm", with_ldm), "")
 }
 
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {

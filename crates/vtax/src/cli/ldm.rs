@@ -28,7 +28,10 @@ use vtax_run::{Locations, OrderRefusal, OrderServer, RemoteLdm, labs};
 use vtax_wire::ssh::Ssh;
 
 pub(crate) use self::verbs::LdmArgs;
-pub(super) use self::verbs::{refusal, tip, with_aliases, with_vendors_q};
+pub(super) use self::{
+    grammars::with_grammars,
+    verbs::{refusal, tip, with_aliases, with_vendors_q},
+};
 use self::{
     migrate::MigrationSource,
     notices::Printed,

@@ -4,6 +4,32 @@ use vtax_report::{Column, Group, Options, Table, TableRow, View};
 
 use super::run::terminal_width;
 
+/// Column of a list, with its text for each item.
+pub(super) struct ListColumn<T> {
+    column: Column,
+    text: fn(&T) -> String,
+}
+
+impl<T> ListColumn<T> {
+    pub(super) fn left(head: &str, text: fn(&T) -> String) -> ListColumn<T> {
+        ListColumn { column: Column::left(head), text }
+    }
+
+    pub(super) fn right(head: &str, text: fn(&T) -> String) -> ListColumn<T> {
+        ListColumn { column: Column::right(head), text }
+    }
+
+    pub(super) fn wrapped(head: &str, text: fn(&T) -> String) -> ListColumn<T> {
+        ListColumn { column: Column::wrapped(head), text }
+    }
+}
+
+/// Returns a table with a row for each item; an empty text if there are none.
+pub(super) fn list_of<T, const N: usize>(columns: [ListColumn<T>; N], items: impl IntoIterator<Item = T>) -> String {
+    let texts = columns.each_ref().map(|column| column.text);
+    list(columns.map(|column| column.column), items.into_iter().map(|item| texts.map(|text| text(&item))))
+}
+
 /// Returns a table with these rows; an empty text if there are none.
 pub(super) fn list<const N: usize>(columns: [Column; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     laid_out(columns, rows, None, terminal_width())

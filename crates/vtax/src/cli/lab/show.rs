@@ -4,13 +4,18 @@ use std::fmt::Display;
 
 use jiff::Timestamp;
 use vtax_journal::Owner;
-use vtax_lab::{GuestState, GuestSummary, HoldingSummary, LabState, dependency::Ties};
+use vtax_lab::{GuestState, GuestSummary, HoldingSummary, LabState, MadeFiles, MadeVfs, dependency::Ties};
 use vtax_model::server::ServerSpec;
-use vtax_report::Column;
 
-use crate::cli::lists::list;
+use crate::cli::lists::{ListColumn, list_of};
 
 const MIB: u64 = 1 << 20;
+
+type LabColumn<'a> = ListColumn<&'a HoldingSummary>;
+type GuestColumn<'a> = ListColumn<(&'a HoldingSummary, &'a GuestSummary)>;
+type FunctionsColumn<'a> = ListColumn<(MadeVfs, &'a HoldingSummary)>;
+type FilesColumn<'a> = ListColumn<(&'a MadeFiles, &'a HoldingSummary)>;
+type ServerColumn<'a> = ListColumn<(&'a ServerSpec, &'a HoldingSummary, &'a GuestSummary)>;
 
 /// Returns tables of the labs, their guests with dependencies, virtual functions created by hand, and the files of
 /// runs, as far as there are any.
@@ -25,29 +30,17 @@ pub(super) fn labs(held: &[HoldingSummary]) -> String {
 }
 
 fn labs_table(labs: &[&HoldingSummary]) -> String {
-    let row = |lab: &&HoldingSummary| {
-        [
-            lab.name.to_string(),
-            state(&lab.state).to_owned(),
-            lab.hosts().len().to_string(),
-            lab.zones().len().to_string(),
-            lab.guests().len().to_string(),
-            or_dash(lab.addresses()),
-            or_dash(lab.owner.as_ref().and_then(since)),
-            or_dash(lab.owner.as_ref().map(maker)),
-        ]
-    };
     let columns = [
-        Column::left("LAB"),
-        Column::left("STATE"),
-        Column::right("HOSTS"),
-        Column::right("ZONES"),
-        Column::right("GUESTS"),
-        Column::left("ADDRESSES"),
-        Column::wrapped("SINCE"),
-        Column::wrapped("MADE BY"),
+        LabColumn::left("LAB", |lab| lab.name.to_string()),
+        LabColumn::left("STATE", |lab| state(&lab.state).to_owned()),
+        LabColumn::right("HOSTS", |lab| lab.hosts().len().to_string()),
+        LabColumn::right("ZONES", |lab| lab.zones().len().to_string()),
+        LabColumn::right("GUESTS", |lab| lab.guests().len().to_string()),
+        LabColumn::left("ADDRESSES", |lab| or_dash(lab.addresses())),
+        LabColumn::wrapped("SINCE", |lab| since(lab)),
+        LabColumn::wrapped("MADE BY", |lab| maker(lab)),
     ];
-    list(columns, labs.iter().map(row))
+    list_of(columns, labs.iter().copied())
 }
 
 fn or_dash(known: Option<impl Display>) -> String {
@@ -55,14 +48,18 @@ fn or_dash(known: Option<impl Display>) -> String {
 }
 
 /// Returns the command without the directory of the program, which `--json` includes.
-fn maker(owner: &Owner) -> String {
-    let (program, words) = owner.command.split_once(' ').unwrap_or((&owner.command, ""));
-    let program = program.rsplit('/').next().unwrap_or(program);
-    format!("{} (pid {})", format!("{program} {words}").trim_end(), owner.pid)
+fn maker(lab: &HoldingSummary) -> String {
+    let of_owner = |owner: &Owner| {
+        let (program, words) = owner.command.split_once(' ').unwrap_or((&owner.command, ""));
+        let program = program.rsplit('/').next().unwrap_or(program);
+        format!("{} (pid {})", format!("{program} {words}").trim_end(), owner.pid)
+    };
+    or_dash(lab.owner.as_ref().map(of_owner))
 }
 
-fn since(owner: &Owner) -> Option<Timestamp> {
-    Timestamp::from_second(i64::try_from(owner.since).ok()?).ok()
+fn since(lab: &HoldingSummary) -> String {
+    let seconds = lab.owner.as_ref().and_then(|owner| i64::try_from(owner.since).ok());
+    or_dash(seconds.and_then(|seconds| Timestamp::from_second(seconds).ok()))
 }
 
 pub(super) fn state(state: &LabState) -> &'static str {
@@ -75,33 +72,19 @@ pub(super) fn state(state: &LabState) -> &'static str {
 }
 
 fn guests_table(labs: &[&HoldingSummary]) -> String {
-    let row = |(lab, guest): (&HoldingSummary, &GuestSummary)| {
-        [
-            guest.name.to_string(),
-            lab.name.to_string(),
-            guest.host.to_string(),
-            guest_state(guest.state).to_owned(),
-            or_dash(guest.pid),
-            guest.memory.to_string(),
-            beside(guest),
-            guest.vcpus.to_string(),
-            pins(guest),
-            guest.accel.to_string(),
-        ]
-    };
     let columns = [
-        Column::left("GUEST"),
-        Column::left("LAB"),
-        Column::left("HOST"),
-        Column::left("STATE"),
-        Column::right("PID"),
-        Column::right("MEMORY"),
-        Column::right("OVERHEAD"),
-        Column::right("VCPUS"),
-        Column::left("CPUS"),
-        Column::left("ACCEL"),
+        GuestColumn::left("GUEST", |(_, guest)| guest.name.to_string()),
+        GuestColumn::left("LAB", |(lab, _)| lab.name.to_string()),
+        GuestColumn::left("HOST", |(_, guest)| guest.host.to_string()),
+        GuestColumn::left("STATE", |(_, guest)| guest_state(guest.state).to_owned()),
+        GuestColumn::right("PID", |(_, guest)| or_dash(guest.pid)),
+        GuestColumn::right("MEMORY", |(_, guest)| guest.memory.to_string()),
+        GuestColumn::right("OVERHEAD", |(_, guest)| beside(guest)),
+        GuestColumn::right("VCPUS", |(_, guest)| guest.vcpus.to_string()),
+        GuestColumn::left("CPUS", |(_, guest)| pins(guest)),
+        GuestColumn::left("ACCEL", |(_, guest)| guest.accel.to_string()),
     ];
-    let table = list(columns, guests(labs).map(row));
+    let table = list_of(columns, guests(labs));
     match table.is_empty() {
         true => table,
         false => table + "overhead: host memory used by QEMU in addition to the guest's\n",
@@ -113,102 +96,60 @@ fn guests<'a>(labs: &'a [&HoldingSummary]) -> impl Iterator<Item = (&'a HoldingS
 }
 
 fn ties_table(labs: &[&HoldingSummary]) -> String {
-    let row = |(lab, guest): (&HoldingSummary, &GuestSummary)| {
-        let [on, migration] = ties(&guest.ties);
-        [guest.name.to_string(), lab.name.to_string(), on, migration]
-    };
-    list(
-        [
-            Column::left("GUEST"),
-            Column::left("LAB"),
-            Column::wrapped("DEPENDS ON"),
-            Column::wrapped("COULD MIGRATE LIVE"),
-        ],
-        guests(labs).map(row),
-    )
+    let columns = [
+        GuestColumn::left("GUEST", |(_, guest)| guest.name.to_string()),
+        GuestColumn::left("LAB", |(lab, _)| lab.name.to_string()),
+        GuestColumn::wrapped("DEPENDS ON", |(_, guest)| depends_on(&guest.ties)),
+        GuestColumn::wrapped("COULD MIGRATE LIVE", |(_, guest)| guest.ties.migration.to_string()),
+    ];
+    list_of(columns, guests(labs))
 }
 
-pub(super) fn ties(ties: &Ties) -> [String; 2] {
+pub(super) fn depends_on(ties: &Ties) -> String {
     let on: Vec<String> = ties.depends_on.iter().map(ToString::to_string).collect();
-    [or_dash((!on.is_empty()).then(|| on.join(", "))), ties.migration.to_string()]
+    or_dash((!on.is_empty()).then(|| on.join(", ")))
 }
 
 /// Returns a table of the virtual functions from `vtax io create-vf`.
 fn functions_table(records: &[&HoldingSummary]) -> String {
-    let row = |record: &&HoldingSummary| {
-        let made = record.functions()?;
-        Some([
-            made.device.to_string(),
-            made.count.to_string(),
-            state(&record.state).to_owned(),
-            record.name.to_string(),
-            or_dash(record.owner.as_ref().and_then(since)),
-            or_dash(record.owner.as_ref().map(maker)),
-        ])
-    };
     let columns = [
-        Column::left("FUNCTIONS OF"),
-        Column::right("VFS"),
-        Column::left("STATE"),
-        Column::left("RECORD"),
-        Column::wrapped("SINCE"),
-        Column::wrapped("MADE BY"),
+        FunctionsColumn::left("FUNCTIONS OF", |(made, _)| made.device.to_string()),
+        FunctionsColumn::right("VFS", |(made, _)| made.count.to_string()),
+        FunctionsColumn::left("STATE", |(_, record)| state(&record.state).to_owned()),
+        FunctionsColumn::left("RECORD", |(_, record)| record.name.to_string()),
+        FunctionsColumn::wrapped("SINCE", |(_, record)| since(record)),
+        FunctionsColumn::wrapped("MADE BY", |(_, record)| maker(record)),
     ];
-    list(columns, records.iter().filter_map(row))
+    list_of(columns, records.iter().filter_map(|record| Some((record.functions()?, *record))))
 }
 
 /// Returns a table of the files that runs have created to measure them as disks.
 fn files_table(records: &[&HoldingSummary]) -> String {
-    let row = |record: &&HoldingSummary| {
-        let made = record.files()?;
-        Some([
-            made.run.clone(),
-            state(&record.state).to_owned(),
-            record.name.to_string(),
-            or_dash(record.owner.as_ref().and_then(since)),
-            or_dash(record.owner.as_ref().map(maker)),
-        ])
-    };
     let columns = [
-        Column::left("FILES OF"),
-        Column::left("STATE"),
-        Column::left("RECORD"),
-        Column::wrapped("SINCE"),
-        Column::wrapped("MADE BY"),
+        FilesColumn::left("FILES OF", |(made, _)| made.run.clone()),
+        FilesColumn::left("STATE", |(_, record)| state(&record.state).to_owned()),
+        FilesColumn::left("RECORD", |(_, record)| record.name.to_string()),
+        FilesColumn::wrapped("SINCE", |(_, record)| since(record)),
+        FilesColumn::wrapped("MADE BY", |(_, record)| maker(record)),
     ];
-    list(columns, records.iter().filter_map(row))
+    list_of(columns, records.iter().filter_map(|record| Some((record.files()?, *record))))
 }
 
 /// Returns a table of the labs that are emulated servers, with their specifications.
 pub(in crate::cli) fn servers<'a>(servers: impl Iterator<Item = (&'a ServerSpec, &'a HoldingSummary)>) -> String {
-    let row = |(spec, lab): (&ServerSpec, &HoldingSummary)| {
-        let guest = lab.guests().first()?;
-        Some([
-            spec.to_string(),
-            lab.name.to_string(),
-            state(&lab.state).to_owned(),
-            guest_state(guest.state).to_owned(),
-            or_dash(guest.pid),
-            guest.memory.to_string(),
-            beside(guest),
-            guest.accel.to_string(),
-            or_dash(lab.owner.as_ref().and_then(since)),
-            or_dash(lab.owner.as_ref().map(maker)),
-        ])
-    };
     let columns = [
-        Column::left("SERVER"),
-        Column::left("LAB"),
-        Column::left("STATE"),
-        Column::left("RUNS"),
-        Column::right("PID"),
-        Column::right("MEMORY"),
-        Column::right("OVERHEAD"),
-        Column::left("ACCEL"),
-        Column::wrapped("SINCE"),
-        Column::wrapped("MADE BY"),
+        ServerColumn::left("SERVER", |(spec, _, _)| spec.to_string()),
+        ServerColumn::left("LAB", |(_, lab, _)| lab.name.to_string()),
+        ServerColumn::left("STATE", |(_, lab, _)| state(&lab.state).to_owned()),
+        ServerColumn::left("RUNS", |(_, _, guest)| guest_state(guest.state).to_owned()),
+        ServerColumn::right("PID", |(_, _, guest)| or_dash(guest.pid)),
+        ServerColumn::right("MEMORY", |(_, _, guest)| guest.memory.to_string()),
+        ServerColumn::right("OVERHEAD", |(_, _, guest)| beside(guest)),
+        ServerColumn::left("ACCEL", |(_, _, guest)| guest.accel.to_string()),
+        ServerColumn::wrapped("SINCE", |(_, lab, _)| since(lab)),
+        ServerColumn::wrapped("MADE BY", |(_, lab, _)| maker(lab)),
     ];
-    list(columns, servers.filter_map(row))
+    list_of(columns, servers.filter_map(|(spec, lab)| Some((spec, lab, lab.guests().first()?))))
 }
 
 fn beside(guest: &GuestSummary) -> String {

@@ -1,5 +1,6 @@
 //! Grammars of the verbs that configure objects with properties.
 
+use clap::Command;
 use vtax_model::domain::{
     ConsoleService, Constraints, FunctionSettings, Switch, VirtualConsole, VirtualDisk, VirtualNic, Volume,
 };
@@ -23,6 +24,20 @@ pub(super) const SET_VCONS: Grammar = Grammar::set::<VirtualConsole>("set-vcons"
 pub(super) const CREATE_VF: Grammar =
     Grammar::add::<FunctionSettings>("create-vf", &["PF"]).options("[-n N|max] [OPTIONS] ");
 pub(super) const SET_IO: Grammar = Grammar::set::<FunctionSettings>("set-io", &["DEVICE"]).and(&["iov", "vid"]);
+
+/// Grammars that are the whole usage of their verbs.
+const WHOLE_USAGE: [Grammar; 12] = [
+    ADD_VSW, SET_VSW, ADD_VNET, SET_VNET, ADD_VDSDEV, SET_VDSDEV, ADD_VDISK, SET_VDISK, ADD_VCC, SET_VCC, SET_VCONS,
+    CREATE_VF,
+];
+
+/// Shows the grammars of verbs in their help.
+pub(in crate::cli) fn with_grammars(ldm: Command) -> Command {
+    ldm.mut_subcommands(|verb| match WHOLE_USAGE.iter().find(|grammar| grammar.is_of(verb.get_name())) {
+        Some(grammar) => verb.override_usage(grammar.help()),
+        None => verb,
+    })
+}
 
 #[cfg(test)]
 mod tests {

@@ -32,6 +32,31 @@ fn line(cells: [&str; 8]) -> String {
     format!("{name:<16} {state:<10} {flags:<7} {cons:<7} {vcpu:<5} {memory:<8} {util:<5} {uptime}\n")
 }
 
+/// Returns a block of `ldm`'s lists: its name, headings, and a line for each resource; empty without resources.
+pub(super) fn block<const N: usize>(
+    name: &str,
+    columns: [(&str, usize); N],
+    lines: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let mut lines = lines.into_iter().peekable();
+    if lines.peek().is_none() { String::new() } else { whole_block(name, columns, lines) }
+}
+
+/// Returns a block that has its headings without resources, too. Cells are as wide as in `ldm`.
+pub(super) fn whole_block<const N: usize>(
+    name: &str,
+    columns: [(&str, usize); N],
+    lines: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let line = |cells: [String; N]| {
+        let padded = cells.iter().zip(columns).map(|(cell, (_, width))| format!("{cell:<width$} "));
+        format!("    {}\n", padded.collect::<String>().trim_end())
+    };
+    let heads = columns.map(|(head, _)| head.to_owned());
+    let lines: String = std::iter::once(heads).chain(lines).map(line).collect();
+    format!("{name}\n{lines}\n")
+}
+
 /// Prints one line per domain, for programs.
 pub(super) fn parseable_domains(rows: &[DomainRow]) -> String {
     let mut text = parseable_head();

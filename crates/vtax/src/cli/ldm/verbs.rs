@@ -29,10 +29,7 @@ pub(crate) use self::{
     show::ShowVerb,
     sizes::{CoreArgs, CpuArgs, MemoryArgs},
 };
-use super::grammars::{
-    ADD_DOMAIN, ADD_VCC, ADD_VDISK, ADD_VDSDEV, ADD_VNET, ADD_VSW, SET_DOMAIN, SET_IO, SET_VCC, SET_VCONS, SET_VDISK,
-    SET_VDSDEV, SET_VNET, SET_VSW,
-};
+use super::grammars::{ADD_DOMAIN, SET_DOMAIN, SET_IO};
 
 #[derive(Debug, Args)]
 pub(crate) struct LdmArgs {
@@ -135,7 +132,6 @@ pub(crate) enum ConfigureVerb {
     /// The properties are the same as for set-domain, and apply to a single domain.
     #[command(
         override_usage = format!("vtax ldm add-domain DOMAIN…\n       {}\n       vtax ldm add-domain -i FILE", ADD_DOMAIN.help()),
-        name = "add-domain",
         visible_alias = "create"
     )]
     AddDomain {
@@ -147,15 +143,12 @@ pub(crate) enum ConfigureVerb {
         words: Vec<String>,
     },
     /// Remove inactive domains and their constraints
-    #[command(name = "remove-domain", visible_aliases = ["rm-domain", "destroy"])]
+    #[command(visible_aliases = ["rm-domain", "destroy"])]
     RemoveDomain(WhichDomains),
     /// Set a domain's failure policy, masters and autostart
     ///
     /// The failure policy belongs to the master: it defines what happens to the domains that depend on it.
-    #[command(
-        override_usage = format!("{}\n       vtax ldm set-domain -i FILE", SET_DOMAIN.help()),
-        name = "set-domain"
-    )]
+    #[command(override_usage = format!("{}\n       vtax ldm set-domain -i FILE", SET_DOMAIN.help()))]
     SetDomain {
         /// File, e.g. domains.json: set these properties for all domains in it; ignore everything else
         #[arg(short, value_name = "FILE", conflicts_with = "words")]
@@ -165,41 +158,35 @@ pub(crate) enum ConfigureVerb {
         words: Vec<String>,
     },
     /// Assign whole cores to a domain; no other domain uses them
-    #[command(name = "set-core")]
     SetCore(CoreArgs),
     /// Add whole cores to a domain
-    #[command(name = "add-core")]
     AddCore(CoreArgs),
     /// Remove whole cores from a domain
-    #[command(name = "remove-core", visible_alias = "rm-core")]
     RemoveCore(CoreArgs),
     /// Set a domain's number of virtual CPUs, which share the host's CPUs
-    #[command(name = "set-vcpu")]
     SetVcpu(CpuArgs),
     /// Add virtual CPUs to a domain
-    #[command(name = "add-vcpu")]
     AddVcpu(CpuArgs),
     /// Remove virtual CPUs from a domain
-    #[command(name = "remove-vcpu", visible_alias = "rm-vcpu")]
     RemoveVcpu(CpuArgs),
     /// Set a domain's memory size
-    #[command(name = "set-memory", visible_alias = "set-mem")]
+    #[command(visible_alias = "set-mem")]
     SetMemory(MemoryArgs),
     /// Add memory to a domain
-    #[command(name = "add-memory", visible_alias = "add-mem")]
+    #[command(visible_alias = "add-mem")]
     AddMemory(MemoryArgs),
     /// Remove memory from a domain
-    #[command(name = "remove-memory", visible_aliases = ["rm-memory", "rm-mem"])]
+    #[command(visible_aliases = ["rm-memory", "rm-mem"])]
     RemoveMemory(MemoryArgs),
     /// Set domain variables: kernel, image, boot-args
-    #[command(override_usage = "vtax ldm set-variable VARIABLE=VALUE… DOMAIN", name = "set-variable", visible_aliases = ["set-var", "add-variable", "add-var"])]
+    #[command(override_usage = "vtax ldm set-variable VARIABLE=VALUE… DOMAIN", visible_aliases = ["set-var", "add-variable", "add-var"])]
     SetVariable {
         /// Variables with their values, followed by the domain
         #[arg(required = true, value_name = "VARIABLE=VALUE|DOMAIN")]
         words: Vec<String>,
     },
     /// Remove domain variables
-    #[command(override_usage = "vtax ldm remove-variable VARIABLE… DOMAIN", name = "remove-variable", visible_aliases = ["rm-variable", "rm-var"])]
+    #[command(override_usage = "vtax ldm remove-variable VARIABLE… DOMAIN", visible_aliases = ["rm-variable", "rm-var"])]
     RemoveVariable {
         /// Variables, followed by the domain
         #[arg(required = true, value_name = "VARIABLE|DOMAIN")]
@@ -209,10 +196,6 @@ pub(crate) enum ConfigureVerb {
     ///
     /// The switch connects the vnets of domains with each other, with primary and, through net-dev, with the outside
     /// network.
-    #[command(
-        override_usage = ADD_VSW.help(),
-        name = "add-vsw"
-    )]
     AddVsw {
         #[command(flatten)]
         check: DeferredCheck,
@@ -220,13 +203,8 @@ pub(crate) enum ConfigureVerb {
         words: Words,
     },
     /// Change a virtual switch
-    #[command(
-        override_usage = SET_VSW.help(),
-        name = "set-vsw"
-    )]
     SetVsw(Words),
     /// Remove an unused virtual switch
-    #[command(name = "remove-vsw", visible_alias = "rm-vsw")]
     RemoveVsw {
         /// Switch
         switch: Name,
@@ -234,21 +212,12 @@ pub(crate) enum ConfigureVerb {
     /// Add a virtual NIC to a domain
     ///
     /// If no MAC address is given, vtax chooses one, and reuses it for a vnet of the same name.
-    #[command(
-        override_usage = ADD_VNET.help(),
-        name = "add-vnet"
-    )]
     AddVnet(Words),
     /// Change a domain's virtual NIC
     ///
     /// vswitch= moves it to another switch at the domain's next boot; its addresses stay the same.
-    #[command(
-        override_usage = SET_VNET.help(),
-        name = "set-vnet"
-    )]
     SetVnet(Words),
     /// Remove a domain's virtual NIC
-    #[command(name = "remove-vnet", visible_alias = "rm-vnet")]
     RemoveVnet {
         /// Virtual NIC
         vnet: Name,
@@ -256,7 +225,7 @@ pub(crate) enum ConfigureVerb {
         domain: Name,
     },
     /// Add a disk service that exports files and block devices as volumes
-    #[command(name = "add-vds", visible_alias = "add-vdiskserver")]
+    #[command(visible_alias = "add-vdiskserver")]
     AddVds {
         /// Service name
         service: Name,
@@ -264,7 +233,7 @@ pub(crate) enum ConfigureVerb {
         domain: Name,
     },
     /// Remove a disk service
-    #[command(name = "remove-vds", visible_aliases = ["rm-vds", "rm-vdiskserver"])]
+    #[command(visible_aliases = ["rm-vds", "rm-vdiskserver"])]
     RemoveVds {
         /// Also remove its volumes, and the disks backed by them
         #[arg(short)]
@@ -277,11 +246,7 @@ pub(crate) enum ConfigureVerb {
     /// ro: read-only, so that several domains can share it. excl: no other program can use it while a domain has it.
     /// slice: BACKEND is a partition; slice=OFFSET+SIZE exports a part of BACKEND, e.g. 1G+512M. Volumes of one mpgroup
     /// are paths to the same blocks. Default format: qcow2 for file names that end in .qcow2, raw for all others.
-    #[command(
-        override_usage = ADD_VDSDEV.help(),
-        name = "add-vdsdev",
-        visible_alias = "add-vdiskserverdevice"
-    )]
+    #[command(visible_alias = "add-vdiskserverdevice")]
     AddVdsdev {
         #[command(flatten)]
         check: DeferredCheck,
@@ -291,14 +256,10 @@ pub(crate) enum ConfigureVerb {
     /// Change a volume's options, slice or mpgroup
     ///
     /// Options and slice apply to all volumes of its mpgroup. No bound domain may use the volume.
-    #[command(
-        override_usage = SET_VDSDEV.help(),
-        name = "set-vdsdev",
-        visible_alias = "set-vdiskserverdevice"
-    )]
+    #[command(visible_alias = "set-vdiskserverdevice")]
     SetVdsdev(Words),
     /// Stop exporting a volume
-    #[command(name = "remove-vdsdev", visible_aliases = ["rm-vdsdev", "rm-vdiskserverdevice"])]
+    #[command(visible_aliases = ["rm-vdsdev", "rm-vdiskserverdevice"])]
     RemoveVdsdev {
         /// Also remove the disks backed by it
         #[arg(short)]
@@ -310,19 +271,10 @@ pub(crate) enum ConfigureVerb {
     /// Add a virtual disk to a domain
     ///
     /// A running domain gets it immediately. In the domain, the disk's serial number is DISK.
-    #[command(
-        override_usage = ADD_VDISK.help(),
-        name = "add-vdisk"
-    )]
     AddVdisk(Words),
     /// Change a domain's virtual disk
-    #[command(
-        override_usage = SET_VDISK.help(),
-        name = "set-vdisk"
-    )]
     SetVdisk(Words),
     /// Remove a virtual disk from a domain; its data is kept
-    #[command(name = "remove-vdisk", visible_alias = "rm-vdisk")]
     RemoveVdisk {
         /// Virtual disk
         disk: Name,
@@ -334,7 +286,6 @@ pub(crate) enum ConfigureVerb {
     /// A running domain gets a virtual function immediately, other devices at its next boot. A root complex or a slot
     /// must first be released by primary (start-reconf, rm-io). The host's driver is detached from the device when the
     /// domain is bound, and reattached when the domain is unbound.
-    #[command(name = "add-io")]
     AddIo {
         #[command(flatten)]
         dry_run: DryRun,
@@ -344,7 +295,6 @@ pub(crate) enum ConfigureVerb {
         domain: Name,
     },
     /// Remove a PCI device from a domain, or from primary to make it available to other domains
-    #[command(name = "remove-io", visible_alias = "rm-io")]
     RemoveIo {
         #[command(flatten)]
         dry_run: DryRun,
@@ -358,28 +308,25 @@ pub(crate) enum ConfigureVerb {
     /// iov is a property of root complexes, and takes effect at the host's next boot (start-reconf). The others are
     /// properties of virtual functions. A VLAN change takes effect immediately, an address change at the domain's next
     /// boot; the NIC enforces both. mtu is the value that the domain should use: only the domain can set it.
-    #[command(
-        override_usage = format!("vtax ldm set-io iov=on|off BUS\n       {}", SET_IO.help()),
-        name = "set-io"
-    )]
+    #[command(override_usage = format!("vtax ldm set-io iov=on|off BUS\n       {}", SET_IO.help()))]
     SetIo(Words),
     /// Begin a delayed reconfiguration: changes to primary take effect at the host's next boot
     ///
     /// Until then no other domain can be changed. apply-reconf applies all changes that need no reboot, cancel-reconf
     /// discards them.
-    #[command(name = "start-reconf", visible_alias = "start-reconfig")]
+    #[command(visible_alias = "start-reconfig")]
     StartReconf {
         /// primary
         domain: Name,
     },
     /// Discard the changes of the delayed reconfiguration
-    #[command(name = "cancel-reconf", visible_aliases = ["cancel-reconfig", "remove-reconf", "rm-reconf"])]
+    #[command(visible_aliases = ["cancel-reconfig", "remove-reconf", "rm-reconf"])]
     CancelReconf {
         /// primary
         domain: Name,
     },
     /// Cancel a domain's operation: its delayed reconfiguration
-    #[command(name = "cancel-operation", visible_alias = "cancel-op")]
+    #[command(visible_alias = "cancel-op")]
     CancelOperation {
         /// Operation
         operation: CancelledOperation,
@@ -387,24 +334,15 @@ pub(crate) enum ConfigureVerb {
         domain: Name,
     },
     /// Apply pending changes that need no reboot of the host, and list those that do
-    #[command(name = "apply-reconf")]
     ApplyReconf,
     /// Add a console service
-    #[command(
-        override_usage = ADD_VCC.help(),
-        name = "add-vcc",
-        visible_alias = "add-vconscon"
-    )]
+    #[command(visible_alias = "add-vconscon")]
     AddVcc(Words),
     /// Change a console service's ports and permitted users
-    #[command(
-        override_usage = SET_VCC.help(),
-        name = "set-vcc",
-        visible_alias = "set-vconscon"
-    )]
+    #[command(visible_alias = "set-vconscon")]
     SetVcc(Words),
     /// Remove an unused console service
-    #[command(name = "remove-vcc", visible_aliases = ["rm-vcc", "rm-vconscon"])]
+    #[command(visible_aliases = ["rm-vcc", "rm-vconscon"])]
     RemoveVcc {
         /// Service name
         service: Name,
@@ -412,32 +350,24 @@ pub(crate) enum ConfigureVerb {
     /// Configure a domain's console
     ///
     /// Domains of one group share a port and a menu.
-    #[command(
-        override_usage = SET_VCONS.help(),
-        name = "set-vcons",
-        visible_alias = "set-vconsole"
-    )]
+    #[command(visible_alias = "set-vconsole")]
     SetVcons(Words),
     /// Save all domains' constraints as a configuration
-    #[command(name = "add-spconfig")]
     AddSpconfig {
         /// Name of the new configuration
         name: ConfigName,
     },
     /// Load a saved configuration; factory-default has no domains
-    #[command(name = "set-spconfig")]
     SetSpconfig {
         /// Configuration name
         name: ConfigName,
     },
     /// Remove a saved configuration
-    #[command(name = "remove-spconfig", visible_alias = "rm-spconfig")]
     RemoveSpconfig {
         /// Configuration name
         name: ConfigName,
     },
     /// Add all domains and services from a file (list-constraints --json or -x)
-    #[command(name = "init-system")]
     InitSystem {
         /// Add to existing domains and services; none of the names in FILE may be in use
         #[arg(short)]

@@ -51,6 +51,10 @@ impl Grammar {
         Grammar { table: table::<T>, ..Grammar::new(verb, &[], names) }
     }
 
+    pub(super) fn is_of(&self, verb: &str) -> bool {
+        self.verb == verb
+    }
+
     /// Returns the usage that `--help` shows.
     pub(super) fn help(self) -> String {
         let properties = (self.table)(self.kind).into_iter().map(|(key, value)| format!("[{key}={value}] "));

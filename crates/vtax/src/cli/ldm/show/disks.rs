@@ -7,25 +7,20 @@ use std::{
 
 use vtax_domain::{BoundDisk, BoundPath, DiskPath, DomainView};
 use vtax_model::{
-    domain::{Configuration, VirtualDisk, Volume},
+    domain::{Configuration, DiskService, VirtualDisk, Volume},
     topology::Name,
 };
 
-use super::parseable::object;
+use super::{layout, parseable::object};
 
 /// Returns a domain's disks.
 pub(super) fn disks(disks: &[VirtualDisk], all: &Configuration) -> String {
-    if disks.is_empty() {
-        return String::new();
-    }
-    let mut text = "DISK\n".to_owned();
-    disk_line(&mut text, ["NAME", "VOLUME", "TOUT", "ID", "DEVICE", "SERVER", "MPGROUP"]);
-    for disk in disks {
+    let columns = [("NAME", 16), ("VOLUME", 27), ("TOUT", 4), ("ID", 3), ("DEVICE", 8), ("SERVER", 16), ("MPGROUP", 0)];
+    let line = |disk: &VirtualDisk| {
         let Parts { volume, timeout, server, group } = Parts::of(disk, all);
-        let (id, device) = (disk.id.to_string(), format!("disk@{}", disk.id));
-        disk_line(&mut text, [disk.name.as_str(), &volume, &timeout, &id, &device, &server, &group]);
-    }
-    text + "\n"
+        [disk.name.to_string(), volume, timeout, disk.id.to_string(), format!("disk@{}", disk.id), server, group]
+    };
+    layout::block("DISK", columns, disks.iter().map(line))
 }
 
 /// Current state of the paths of bound domains' disks.
@@ -42,32 +37,21 @@ pub(super) fn paths_now(bound: &[DomainView]) -> PathsByDisk {
 
 /// Returns the paths of a domain's disks that have more than one.
 pub(super) fn path_lines(domain: &Name, paths: &PathsByDisk) -> String {
-    let own: Vec<_> = paths.iter().filter(|((of, _), _)| of == domain).collect();
-    if own.is_empty() {
-        return String::new();
-    }
-    let mut text = "MPGROUP\n".to_owned();
-    path_line(&mut text, ["NAME", "MPGROUP VOLUME", "MPGROUP STATE"]);
-    for ((_, disk), paths) in own {
-        for DiskPath { volume, state } in paths {
-            path_line(&mut text, [disk.as_str(), &volume.to_string(), &state.to_string()]);
-        }
-    }
-    text + "\n"
+    let line = |(disk, path): (&Name, &DiskPath)| [disk.to_string(), path.volume.to_string(), path.state.to_string()];
+    let columns = [("NAME", 16), ("MPGROUP VOLUME", 27), ("MPGROUP STATE", 0)];
+    layout::block("MPGROUP", columns, paths_of(domain, paths).map(line))
 }
 
 /// Returns the paths for programs.
 pub(super) fn parseable_paths(domain: &Name, paths: &PathsByDisk) -> String {
-    let own = paths.iter().filter(|((of, _), _)| of == domain);
-    let lines = own.flat_map(|((_, disk), paths)| paths.iter().map(move |path| (disk, path)));
-    lines
+    paths_of(domain, paths)
         .map(|(disk, DiskPath { volume, state })| format!("MPGROUP|name={disk}|vol={volume}|state={state}\n"))
         .collect()
 }
 
-fn path_line(text: &mut String, cells: [&str; 3]) {
-    let [name, volume, state] = cells;
-    let _ = writeln!(text, "    {name:<16} {volume:<27} {state}");
+fn paths_of<'a>(domain: &'a Name, paths: &'a PathsByDisk) -> impl Iterator<Item = (&'a Name, &'a DiskPath)> {
+    let own = paths.iter().filter(move |((of, _), _)| of == domain);
+    own.flat_map(|((_, disk), paths)| paths.iter().map(move |path| (disk, path)))
 }
 
 /// Returns the disks for programs.
@@ -123,23 +107,20 @@ pub(super) fn bound(disk: &BoundDisk) -> String {
 
 /// Returns the disk services with their volumes.
 pub(super) fn services(all: &Configuration) -> String {
-    if all.disk_services.is_empty() {
-        return String::new();
-    }
-    let mut text = "VDS\n".to_owned();
-    volume_line(&mut text, ["NAME", "LDOM", "VOLUME", "OPTIONS", "MPGROUP", "DEVICE"]);
-    for (name, service) in &all.disk_services {
-        let mut head = [name.as_str(), service.domain.as_str()];
-        if service.volumes.is_empty() {
-            volume_line(&mut text, [head[0], head[1], "", "", "", ""]);
-        }
-        for (volume, exported) in &service.volumes {
+    let columns = [("NAME", 16), ("LDOM", 16), ("VOLUME", 14), ("OPTIONS", 16), ("MPGROUP", 14), ("DEVICE", 0)];
+    let of_service = |(name, service): (&Name, &DiskService)| {
+        let volume = |(volume, exported): (&Name, &Volume)| {
             let (options, group) = (options(exported), shown(exported.mpgroup.as_ref()));
-            volume_line(&mut text, [head[0], head[1], volume.as_str(), &options, &group, &exported.backend]);
-            head = ["", ""];
+            [String::new(), String::new(), volume.to_string(), options, group, exported.backend.clone()]
+        };
+        let mut lines: Vec<[String; 6]> = service.volumes.iter().map(volume).collect();
+        if lines.is_empty() {
+            lines.push(Default::default());
         }
-    }
-    text + "\n"
+        [lines[0][0], lines[0][1]] = [name.to_string(), service.domain.to_string()];
+        lines
+    };
+    layout::block("VDS", columns, all.disk_services.iter().flat_map(of_service))
 }
 
 /// Returns the disk services for programs.
@@ -164,18 +145,6 @@ fn options(volume: &Volume) -> String {
 
 fn shown(value: Option<impl Display>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
-}
-
-fn disk_line(text: &mut String, cells: [&str; 7]) {
-    let [name, volume, timeout, id, device, server, group] = cells;
-    let line = format!("    {name:<16} {volume:<27} {timeout:<4} {id:<3} {device:<8} {server:<16} {group}");
-    let _ = writeln!(text, "{}", line.trim_end());
-}
-
-fn volume_line(text: &mut String, cells: [&str; 6]) {
-    let [name, domain, volume, options, group, device] = cells;
-    let line = format!("    {name:<16} {domain:<16} {volume:<14} {options:<16} {group:<14} {device}");
-    let _ = writeln!(text, "{}", line.trim_end());
 }
 
 #[cfg(test)]

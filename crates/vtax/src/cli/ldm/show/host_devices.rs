@@ -130,38 +130,34 @@ impl ShownDevices {
     }
 
     fn blocks(&self) -> String {
-        let mut text = String::new();
-        for kind in HostResourceKind::ALL.iter().filter(|kind| self.has(**kind)) {
-            match kind {
-                HostResourceKind::Core => {
-                    row(&mut text, "CORE", [("ID", 6), ("%FREE", 7), ("CPUSET", 24), ("BOUND", 0)]);
-                    self.host.cores.iter().for_each(|core| core_row(&mut text, core));
-                }
-                HostResourceKind::Cpu => {
-                    row(&mut text, "VCPU", [("PID", 7), ("%FREE", 7), ("BOUND", 0)]);
-                    for (core, cpu) in self.cpus() {
-                        let free = free(core.bound.as_ref()).to_string();
-                        row(&mut text, "", [(&cpu.to_string(), 7), (&free, 7), (shown(core.bound.as_ref()), 0)]);
-                    }
-                }
-                HostResourceKind::Memory => {
-                    row(&mut text, "MEMORY", [("PA", 20), ("SIZE", 15), ("BOUND", 0)]);
-                    for memory in &self.host.memory {
-                        let size = layout::memory(memory.size);
-                        row(&mut text, "", [(&address(memory), 20), (&size, 15), (&user(memory), 0)]);
-                    }
-                }
-                HostResourceKind::Io => {
-                    row(&mut text, "IO", [("DEVICE", 41), ("TYPE", 6), ("BOUND", 0)]);
-                    for device in &self.io {
-                        let bound = device.bound.as_deref().unwrap_or_default();
-                        row(&mut text, "", [(&device.name, 41), (device.kind, 6), (bound, 0)]);
-                    }
-                }
+        HostResourceKind::ALL.iter().filter(|kind| self.has(**kind)).map(|kind| self.block(*kind)).collect()
+    }
+
+    fn block(&self, kind: HostResourceKind) -> String {
+        let bound = |core: &CoreOwner| shown(core.bound.as_ref()).to_owned();
+        let free = |core: &CoreOwner| free(core.bound.as_ref()).to_string();
+        match kind {
+            HostResourceKind::Core => {
+                let columns = [("ID", 6), ("%FREE", 7), ("CPUSET", 24), ("BOUND", 0)];
+                let set = |core: &CoreOwner| format!("({})", cpuset(core));
+                let line = |core: &CoreOwner| [core.id.to_string(), free(core), set(core), bound(core)];
+                layout::whole_block("CORE", columns, self.host.cores.iter().map(line))
             }
-            text.push('\n');
+            HostResourceKind::Cpu => {
+                let line = |(core, cpu): (&CoreOwner, u32)| [cpu.to_string(), free(core), bound(core)];
+                layout::whole_block("VCPU", [("PID", 7), ("%FREE", 7), ("BOUND", 0)], self.cpus().map(line))
+            }
+            HostResourceKind::Memory => {
+                let line = |memory: &MemoryOwner| [address(memory), layout::memory(memory.size), user(memory)];
+                let columns = [("PA", 20), ("SIZE", 15), ("BOUND", 0)];
+                layout::whole_block("MEMORY", columns, self.host.memory.iter().map(line))
+            }
+            HostResourceKind::Io => {
+                let bound = |device: &OwnedDevice| device.bound.clone().unwrap_or_default();
+                let line = |device: &OwnedDevice| [device.name.clone(), device.kind.to_owned(), bound(device)];
+                layout::whole_block("IO", [("DEVICE", 41), ("TYPE", 6), ("BOUND", 0)], self.io.iter().map(line))
+            }
         }
-        text
     }
 
     fn parseable(&self) -> String {
@@ -190,23 +186,8 @@ impl ShownDevices {
     }
 }
 
-fn core_row(text: &mut String, core: &CoreOwner) {
-    let free = free(core.bound.as_ref()).to_string();
-    let set = format!("({})", cpuset(core));
-    row(text, "", [(&core.id.to_string(), 6), (&free, 7), (&set, 24), (shown(core.bound.as_ref()), 0)]);
-}
-
 fn cpuset(core: &CoreOwner) -> String {
     core.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// Writes a line of a block, preceded by the block's name if it is the first one.
-fn row<const N: usize>(text: &mut String, name: &str, cells: [(&str, usize); N]) {
-    if !name.is_empty() {
-        let _ = writeln!(text, "{name}");
-    }
-    let line: String = cells.iter().map(|(cell, width)| format!("{cell:<width$} ")).collect();
-    let _ = writeln!(text, "    {}", line.trim_end());
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use strum::VariantArray;
 use vtax_domain::{Bindings, DomainRow, ServedSwitch, ServiceUtilization};
 use vtax_model::{
     domain::{
-        Configuration, Configured, Constraints, CpuDemand, DomainDevice, FunctionSettings, PRIMARY, Property, Switch,
-        VirtualNic,
+        Configuration, Configured, ConsoleService, Constraints, CpuDemand, DomainDevice, FunctionSettings, PRIMARY,
+        Property, Switch, VirtualNic,
     },
     topology::Name,
 };
@@ -161,11 +161,9 @@ fn of_resource(resource: Resource, name: &Name, domain: &Constraints, all: &Conf
 /// Returns the block of the host's CPU time, in percent of one CPU.
 fn service(of: &ServiceUtilization) -> String {
     let ServiceUtilization { vhost, iothread, daemon, qemu } = *of;
-    let heads = ["VHOST", "IOTHREAD", "DAEMON", "QEMU", "TOTAL"];
-    let line = |cells: [String; 5]| cells.map(|cell| format!("{cell:<10}")).concat();
     let figures = [vhost, iothread, daemon, qemu, of.total()].map(|share| format!("{share:.1}%"));
-    let (heads, figures) = (line(heads.map(str::to_owned)), line(figures));
-    format!("HOST CPU\n    {}\n    {}\n\n", heads.trim_end(), figures.trim_end())
+    let columns = [("VHOST", 9), ("IOTHREAD", 9), ("DAEMON", 9), ("QEMU", 9), ("TOTAL", 0)];
+    layout::block("HOST CPU", columns, [figures])
 }
 
 fn control(domain: &Constraints) -> String {
@@ -202,38 +200,25 @@ fn network(vnets: &[VirtualNic], all: &Configuration, has_details: bool) -> Stri
         Some(switch) => format!("{}@{}", vnet.switch, switch.service),
         None => vnet.switch.to_string(),
     };
-    let mut text = "NETWORK\n".to_owned();
-    vnet_line(&mut text, ["NAME", "SERVICE", "MACADDRESS", "PVID|PVLAN|VIDs"]);
-    vnet_line(&mut text, ["----", "-------", "----------", "---------------"]);
-    for vnet in vnets {
+    let line = |vnet: &VirtualNic| {
         let vlans = vlans(vnet, all.switches.get(&vnet.switch));
-        vnet_line(&mut text, [vnet.name.as_str(), &service(vnet), &vnet.mac.to_string(), &vlans]);
-        for mac in &vnet.alt_macs {
-            vnet_line(&mut text, ["", "", &mac.to_string(), ""]);
-        }
-        if has_details {
-            let _ = writeln!(text, "        {}", details(vnet, all));
-        }
-    }
-    text + "\n"
+        let mut lines = vec![[vnet.name.to_string(), service(vnet), vnet.mac.to_string(), vlans]];
+        lines.extend(vnet.alt_macs.iter().map(|mac| [String::new(), String::new(), mac.to_string(), String::new()]));
+        let details = has_details.then(|| format!("    {}", details(vnet, all)));
+        lines.extend(details.map(|details| [details, String::new(), String::new(), String::new()]));
+        lines
+    };
+    let columns = [("NAME", 16), ("SERVICE", 28), ("MACADDRESS", 19), ("PVID|PVLAN|VIDs", 0)];
+    let rule = ["----", "-------", "----------", "---------------"].map(str::to_owned);
+    layout::block("NETWORK", columns, std::iter::once(rule).chain(vnets.iter().flat_map(line)))
 }
 
 fn devices(devices: &[DomainDevice]) -> String {
-    if devices.is_empty() {
-        return String::new();
-    }
-    let mut text = "IO\n".to_owned();
-    device_line(&mut text, ["DEVICE", "TYPE", "OPTIONS"]);
-    for device in devices {
-        device_line(&mut text, [&device.name, device.kind.into(), &options(device)]);
-    }
-    text + "\n"
-}
-
-fn device_line(text: &mut String, cells: [&str; 3]) {
-    let [name, kind, options] = cells;
-    let line = format!("    {name:<41} {kind:<6} {options}");
-    let _ = writeln!(text, "{}", line.trim_end());
+    let line = |device: &DomainDevice| {
+        let kind: &str = device.kind.into();
+        [device.name.to_string(), kind.to_owned(), options(device)]
+    };
+    layout::block("IO", [("DEVICE", 41), ("TYPE", 6), ("OPTIONS", 0)], devices.iter().map(line))
 }
 
 /// Returns the properties of a virtual function that are set.
@@ -242,12 +227,6 @@ pub(super) fn options(device: &DomainDevice) -> String {
         property.own(&device.settings).map(|value| format!("{}={value}", property.key))
     };
     FunctionSettings::PROPERTIES.iter().filter_map(set).collect::<Vec<_>>().join(" ")
-}
-
-fn vnet_line(text: &mut String, cells: [&str; 4]) {
-    let [name, service, mac, vlans] = cells;
-    let line = format!("    {name:<16} {service:<28} {mac:<17}   {vlans}");
-    let _ = writeln!(text, "{}", line.trim_end());
 }
 
 /// Returns the untagged VLAN, private VLANs, which Linux doesn't have, and the tagged VLANs.
@@ -271,42 +250,28 @@ fn console(name: &Name, domain: &Constraints, all: &Configuration) -> String {
 
 /// Returns the console services, the switches and the disk services.
 pub(super) fn services(all: &Configuration) -> String {
-    let mut text = String::new();
-    if !all.consoles.is_empty() {
-        text += "VCC\n    NAME             LDOM             PORT-RANGE    USERS\n";
-        for (name, service) in &all.consoles {
-            let users = service.users.as_ref().map_or("all".to_owned(), |users| list(users.iter()));
-            let _ = writeln!(text, "    {name:<16} {:<16} {:<13} {users}", service.domain, service.ports.to_string());
-        }
-        text.push('\n');
-    }
-    if !all.switches.is_empty() {
-        text += "VSW\n";
-        switch_line(&mut text, ["NAME", "LDOM", "MACADDRESS", "NET-DEV", "DEFAULT-VLAN-ID", "PVID", "VID", "MTU"]);
-        for (name, switch) in &all.switches {
-            switch_line(
-                &mut text,
-                [
-                    name.as_str(),
-                    switch.service.as_str(),
-                    &switch.mac.map(|mac| mac.to_string()).unwrap_or_default(),
-                    switch.net_dev.as_deref().unwrap_or_default(),
-                    &switch.default_vlan.to_string(),
-                    &switch.pvid.to_string(),
-                    &list(switch.vids.iter()),
-                    &switch.mtu.to_string(),
-                ],
-            );
-        }
-        text.push('\n');
-    }
-    text + &disks::services(all)
-}
-
-fn switch_line(text: &mut String, cells: [&str; 8]) {
-    let [name, domain, mac, link, default, pvid, vids, mtu] = cells;
-    let line = format!("    {name:<16} {domain:<16} {mac:<17} {link:<9} {default:<15} {pvid:<4} {vids:<20} {mtu}");
-    let _ = writeln!(text, "{}", line.trim_end());
+    let console = |(name, service): (&Name, &ConsoleService)| {
+        let users = service.users.as_ref().map_or("all".to_owned(), |users| list(users.iter()));
+        [name.to_string(), service.domain.to_string(), service.ports.to_string(), users]
+    };
+    let switch = |(name, switch): (&Name, &Switch)| {
+        [
+            name.to_string(),
+            switch.service.to_string(),
+            switch.mac.map(|mac| mac.to_string()).unwrap_or_default(),
+            switch.net_dev.as_deref().unwrap_or_default().to_owned(),
+            switch.default_vlan.to_string(),
+            switch.pvid.to_string(),
+            list(switch.vids.iter()),
+            switch.mtu.to_string(),
+        ]
+    };
+    let of_consoles = [("NAME", 16), ("LDOM", 16), ("PORT-RANGE", 13), ("USERS", 0)];
+    let [name, domain, mac, link] = [("NAME", 16), ("LDOM", 16), ("MACADDRESS", 17), ("NET-DEV", 9)];
+    let of_switches = [name, domain, mac, link, ("DEFAULT-VLAN-ID", 15), ("PVID", 4), ("VID", 20), ("MTU", 0)];
+    layout::block("VCC", of_consoles, all.consoles.iter().map(console))
+        + &layout::block("VSW", of_switches, all.switches.iter().map(switch))
+        + &disks::services(all)
 }
 
 #[cfg(test)]

@@ -40,12 +40,16 @@ const TIPS: usize = 3;
 /// Other names of each verb, which clap borrows until the program ends.
 static ALIASES: OnceLock<BTreeMap<String, Vec<String>>> = OnceLock::new();
 
-/// Adds the other names of each verb of `ldm`. The names shown in the help belong to the verb itself.
+/// Adds the other names of each verb of `ldm`. The help shows `rm-x` and `ls-x`, and the names that belong to the verb
+/// itself.
 pub(in crate::cli) fn with_aliases(ldm: Command) -> Command {
     let aliases = ALIASES.get_or_init(|| of_verbs(&ldm));
     let with_own = |verb: Command| {
-        let own = aliases.get(verb.get_name()).into_iter().flatten();
-        verb.aliases(own.map(String::as_str))
+        let own = aliases.get(verb.get_name()).into_iter().flatten().map(String::as_str);
+        let resource = verb.get_name().split_once('-').map(|(_, resource)| resource.to_owned());
+        let is_shown = |name: &&str| name.split_once('-').map(|(_, resource)| resource) == resource.as_deref();
+        let (shown, hidden): (Vec<&str>, Vec<&str>) = own.partition(is_shown);
+        verb.visible_aliases(shown).aliases(hidden)
     };
     ldm.mut_subcommands(with_own)
 }

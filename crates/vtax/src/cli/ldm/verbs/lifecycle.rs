@@ -7,7 +7,6 @@ use vtax_model::topology::Name;
 
 use super::super::{
     super::io::{DestroyArgs, VfChoice, VfCount},
-    grammars::CREATE_VF,
     import::ImportDomainArgs,
     vntsd::VntsdArgs,
 };
@@ -172,13 +171,8 @@ pub(crate) enum LocalVerb {
     /// beginning of a line lists the other commands. bind starts this service if it isn't running.
     Vntsd(VntsdArgs),
     /// Create virtual functions of a physical function, persistently
-    #[command(
-        override_usage = CREATE_VF.help(),
-        name = "create-vf"
-    )]
     CreateVf(CreateVfArgs),
     /// Remove all virtual functions of a physical function
-    #[command(name = "destroy-vf")]
     DestroyVf(DestroyVfArgs),
     /// Watch a domain while it runs (started by `vtax ldm start`)
     #[command(hide = true)]

@@ -20,7 +20,6 @@ pub(crate) enum ShowVerb {
     #[command(name = "list-domain", visible_aliases = ["list", "ls", "ls-domain"])]
     List(LdmListArgs),
     /// Show bound domains' resources: CPUs, links, ports, dropped frames
-    #[command(name = "list-bindings", visible_alias = "ls-bindings")]
     ListBindings {
         #[command(flatten)]
         extended: Extended,
@@ -35,7 +34,6 @@ pub(crate) enum ShowVerb {
         domains: Vec<Name>,
     },
     /// Show domains' constraints
-    #[command(name = "list-constraints", visible_alias = "ls-constraints")]
     ListConstraints {
         #[command(flatten)]
         extended: Extended,
@@ -46,7 +44,6 @@ pub(crate) enum ShowVerb {
         domains: Vec<Name>,
     },
     /// List switches, console services and disk services
-    #[command(name = "list-services", visible_alias = "ls-services")]
     ListServices {
         #[command(flatten)]
         extended: Extended,
@@ -61,13 +58,10 @@ pub(crate) enum ShowVerb {
     ///
     /// Memory that the kernel reserved for itself at boot is bound to _sys_. Domains' memory has no address (PA),
     /// because Linux allocates pages from anywhere.
-    #[command(name = "list-devices", visible_aliases = ["ls-devices"])]
     ListDevices(ListDevicesArgs),
     /// List root complexes, slots, physical and virtual functions, and their domains
-    #[command(name = "list-io", visible_alias = "ls-io")]
     ListIo(ListIoArgs),
     /// List dependencies between domains
-    #[command(name = "list-dependencies", visible_alias = "ls-dependencies")]
     ListDependencies {
         /// Show the devices that cause the dependencies
         #[arg(short)]
@@ -80,13 +74,12 @@ pub(crate) enum ShowVerb {
         domains: Vec<Name>,
     },
     /// Show a domain's variables
-    #[command(override_usage = "vtax ldm list-variable [VARIABLE…] DOMAIN", name = "list-variable", visible_aliases = ["ls-variable", "list-var", "ls-var"])]
+    #[command(override_usage = "vtax ldm list-variable [VARIABLE…] DOMAIN", visible_aliases = ["ls-variable", "list-var", "ls-var"])]
     ListVariable {
         /// Variables [default: all], followed by the domain
         #[arg(required = true, value_name = "VARIABLE|DOMAIN")]
         words: Vec<String>,
     },
     /// List saved configurations
-    #[command(name = "list-spconfig", visible_alias = "ls-spconfig")]
     ListSpconfig,
 }

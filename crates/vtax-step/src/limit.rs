@@ -1,4 +1,4 @@
-//! A wire's rate as settings for the token bucket at each of its ends.
+//! The rate of a link as settings of the token bucket at each of its ends.
 
 use vtax_model::{
     topology::Shape,
