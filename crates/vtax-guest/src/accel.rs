@@ -112,7 +112,7 @@ pub(super) fn is_emulated_server() -> bool {
 }
 
 /// Returns whether this machine's own CPUs are translated by QEMU: everything takes many times as long.
-pub fn is_translated() -> bool {
+pub(super) fn is_translated() -> bool {
     fs::read_to_string("/proc/cpuinfo").unwrap_or_default().contains("QEMU TCG CPU")
 }
 

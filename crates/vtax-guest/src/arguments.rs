@@ -47,11 +47,6 @@ pub(super) const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=
 /// the translator carries out byte by byte. Without them they have loops over whole words, which take a fraction of the time.
 const TRANSLATED_CPU: &str = "max,-erms,-fsrm";
 
-/// For a guest whose instructions are translated, by QEMU or by that of the server below it. With mitigations each
-/// indirect call is a detour through `ret` (a retpoline), and the translator has to look up the target of each.
-/// The figures of such a guest show function, not speed, with or without.
-pub const UNMITIGATED: &str = "mitigations=off";
-
 /// The arguments without the program. Open files have numbers from 10 up here, and their real ones at the start.
 pub fn arguments(launch: &Launch) -> Vec<String> {
     arguments_with(launch, &QemuFiles::counted(launch, FIRST_FILE))
@@ -303,7 +298,7 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
         // Under TCG the guest has the host's time stamp counter. Without this parameter Linux measures it
         // against a timer that QEMU serves late, calls the counter unstable and uses another clock, and each
         // reading of that leaves the guest.
-        Accelerator::Tcg => &["tsc=reliable", UNMITIGATED],
+        Accelerator::Tcg => &["tsc=reliable"],
     };
     let own = quick.iter().chain(steady).copied().chain([hostname.as_str()]);
     let (for_kernel, for_agent) = match launch.server {

@@ -133,7 +133,7 @@ pub struct GuestEngine {
 /// One guest, as QEMU is to start it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
-    #[serde(default = "LaunchVersion::first")]
+    #[serde(default = "LaunchVersion::first", skip_serializing_if = "LaunchVersion::is_first")]
     pub version: LaunchVersion,
     pub name: Name,
     /// The guest's own directory, which must exist: QEMU makes its sockets and logs there, on a file system of the

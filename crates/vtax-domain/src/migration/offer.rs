@@ -71,7 +71,7 @@ impl MigrationOffer {
         MigrationOffer { format, domain, state, boot, configuration, masters, disks: Vec::new(), guest: None }
     }
 
-    /// Returns the constraints of the domain.
+    /// Returns the constraints of the domain that moves, as its host has stored them.
     pub fn constraints(&self) -> Result<&Constraints, DomainError> {
         self.configuration.domain(&self.domain)
     }

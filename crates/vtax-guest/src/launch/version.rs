@@ -51,6 +51,11 @@ impl LaunchVersion {
     pub(super) fn first() -> LaunchVersion {
         LaunchVersion(1)
     }
+
+    // By reference, as serde calls it.
+    pub(super) fn is_first(&self) -> bool {
+        *self == LaunchVersion::first()
+    }
 }
 
 impl From<LaunchVersion> for u32 {

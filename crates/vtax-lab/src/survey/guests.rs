@@ -24,9 +24,7 @@ use crate::{
     world::World,
 };
 use vtax_guest::{
-    GuestError, accel,
-    arguments::UNMITIGATED,
-    disk,
+    GuestError, accel, disk,
     image::{self, Tools},
     kernel::Kernel,
     launch::{Boot, PORT_DRIVERS, QemuProgram},
@@ -36,11 +34,8 @@ impl GuestFacts {
     pub(crate) fn gather(world: &World, needs: &GuestNeeds) -> GuestFacts {
         let mut systems = systems(needs);
         let qemu = QemuFacts::gather(needs, &systems).map_err(refused);
-        match qemu.as_ref().map(|qemu| qemu.accel) {
-            Ok(Accelerator::Tcg) => tell_clock(&mut systems),
-            // KVM in an emulated server: the guest's instructions are translated, too.
-            Ok(Accelerator::Kvm) if accel::is_translated() => tell(&mut systems, UNMITIGATED),
-            _ => {}
+        if qemu.as_ref().is_ok_and(|qemu| qemu.accel == Accelerator::Tcg) {
+            tell_clock(&mut systems);
         }
         let disks = DiskFacts::gather(&needs.disks, qemu.as_ref().ok().map(|qemu| &qemu.program));
         GuestFacts {
@@ -102,16 +97,10 @@ fn systems(needs: &GuestNeeds) -> Vec<SystemFacts> {
 
 /// Tells guests under TCG the frequency of the time stamp counter, which Linux measures wrong on busy CPUs.
 fn tell_clock(systems: &mut [SystemFacts]) {
-    if let Some(khz) = tsc_khz() {
-        tell(systems, &format!("tsc_early_khz={khz}"));
-    }
-}
-
-/// Adds a parameter for the kernel of each guest.
-fn tell(systems: &mut [SystemFacts], parameter: &str) {
+    let Some(khz) = tsc_khz() else { return };
     for system in systems {
         if let Ok(Boot::Kernel { append, .. }) = &mut system.boot {
-            append.push(parameter.to_owned());
+            append.push(format!("tsc_early_khz={khz}"));
         }
     }
 }
