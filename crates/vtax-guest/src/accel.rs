@@ -17,7 +17,6 @@ use tempfile::TempDir;
 use vtax_model::{
     foreign::ForeignText,
     guest::{Accelerator, GuestSize},
-    run::EmulatedServer,
     topology::Name,
     units::ByteSize,
 };
@@ -104,11 +103,6 @@ fn try_launch(launch: Launch) -> Result<Result<(), GuestError>, GuestError> {
 
 fn patience() -> Duration {
     if is_translated() { TRANSLATED_PATIENCE } else { PATIENCE }
-}
-
-/// Returns true if this machine is an emulated server.
-pub(super) fn is_emulated_server() -> bool {
-    Path::new(EmulatedServer::FILE).exists()
 }
 
 /// Returns whether this machine's own CPUs are translated by QEMU: everything takes many times as long.

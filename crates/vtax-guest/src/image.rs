@@ -13,11 +13,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use vtax_model::run::EmulatedServer;
 use vtax_sys::directory;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    accel,
     cpio::Archive,
     elf::Elf,
     error::{GuestError, MissingForGuests},
@@ -83,7 +83,7 @@ pub fn cache() -> Result<PathBuf, GuestError> {
 /// Makes a directory of the cache that only this user can read. An emulated server has the cache of the user who
 /// started it, and nobody else is in there.
 pub(super) fn make_folder(folder: &Path) -> Result<(), GuestError> {
-    match accel::is_emulated_server() {
+    match is_emulated_server() {
         true => fs::create_dir_all(folder).map_err(GuestError::file("create", folder)),
         false => Ok(directory::make_private(folder)?),
     }
@@ -141,6 +141,11 @@ fn busybox() -> Option<Vec<u8>> {
     programs.into_iter().find(|program| Elf::parse(program).is_some_and(|elf| !elf.needs_loader()))
 }
 
+/// Returns true if this machine is an emulated server.
+pub(super) fn is_emulated_server() -> bool {
+    Path::new(EmulatedServer::FILE).exists()
+}
+
 /// A file of the cache that is there already. The file's time is set to now, if it is older than a quarter of an hour.
 /// One that others can write isn't taken. In an emulated server the time isn't set: the cache is below an overlay there,
 /// and the first write to a file copies it, which takes many seconds for a kernel.
@@ -151,7 +156,7 @@ pub(super) fn recall(path: &Path) -> Option<PathBuf> {
     let recent = modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < RECENT));
     // A cache that another user owns can still be read.
     if !recent
-        && !accel::is_emulated_server()
+        && !is_emulated_server()
         && let Ok(file) = fs::File::options().append(true).open(path)
     {
         let _ = file.set_modified(SystemTime::now());

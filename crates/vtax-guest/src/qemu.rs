@@ -13,7 +13,6 @@ use vtax_sys::deadline::{OutputError, output_within};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    accel,
     arguments::SANDBOX,
     error::{GuestError, MissingForGuests},
     image,
@@ -87,7 +86,7 @@ fn device_names(help: &str) -> BTreeSet<String> {
 /// Returns the program's output. In an emulated server a start of QEMU takes a second, so there the answers of a program
 /// are kept for as long as the program stays the same.
 fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
-    match accel::is_emulated_server() {
+    match image::is_emulated_server() {
         true => kept(&image::cache()?.join("qemu"), path, arguments),
         false => asked(path, arguments),
     }

@@ -6,7 +6,7 @@ use strum::VariantArray;
 
 use super::FigureUnit;
 use crate::{run::Figures, workload::TestKind};
-use table::{FIGURES, FigureEntry, Source, Told};
+use table::{FIGURES, FigureEntry, FigureOrigin, Told};
 
 /// Quantity computed from a single sample: a rate, a time or a CPU cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, VariantArray)]
@@ -128,24 +128,24 @@ impl SampleFigure {
     /// Returns true if the samples of this test have it.
     pub fn is_known(self, test: TestKind, observed: ObservedCpu) -> bool {
         let of_source = match self.entry().source {
-            Source::Counts | Source::Threads => true,
-            Source::Machines => observed.machines,
-            Source::Guests | Source::Parts => observed.guests,
-            Source::Disks => test.is_of_disk(),
-            Source::Networks | Source::Packets => !test.is_of_disk(),
-            Source::GuestsPackets => observed.guests && !test.is_of_disk(),
+            FigureOrigin::Counts | FigureOrigin::Threads => true,
+            FigureOrigin::Machines => observed.machines,
+            FigureOrigin::Guests | FigureOrigin::Parts => observed.guests,
+            FigureOrigin::Disks => test.is_of_disk(),
+            FigureOrigin::Networks | FigureOrigin::Packets => !test.is_of_disk(),
+            FigureOrigin::GuestsPackets => observed.guests && !test.is_of_disk(),
         };
         self.entry().per.is_none_or(|per| per == test.work_unit()) && of_source
     }
 
     /// Returns true if it is a part of the hosts' CPU time, e.g. that of vhost.
     pub fn is_part(self) -> bool {
-        self.entry().source == Source::Parts
+        self.entry().source == FigureOrigin::Parts
     }
 
     /// Returns true if a figure with this mean was reported.
     pub(crate) fn is_told(self, mean: f64) -> bool {
-        !matches!(self.entry().source, Source::Threads | Source::Parts) || mean > 0.0
+        !matches!(self.entry().source, FigureOrigin::Threads | FigureOrigin::Parts) || mean > 0.0
     }
 
     /// The figure of this name.
