@@ -55,6 +55,14 @@ impl Configuration {
         Configuration { host: host.to_owned(), ..Configuration::default() }
     }
 
+    /// Returns the addresses of these vnets that a NIC here has already: the vnet, its address, the NIC and its domain.
+    pub fn taken_macs<'a>(&self, vnets: &'a [VirtualNic]) -> Vec<(&'a Name, Mac, String, Name)> {
+        let owners = self.mac_owners();
+        let macs = vnets.iter().flat_map(|vnet| vnet.macs().map(move |mac| (&vnet.name, mac)));
+        let taken = macs.filter_map(|(vnet, mac)| owners.owner(mac).map(|(nic, domain)| (vnet, mac, nic, domain)));
+        taken.collect()
+    }
+
     /// Returns the owners of all addresses. A virtual function that a domain has is the domain's.
     pub(super) fn mac_owners(&self) -> MacOwners {
         let mut owners = MacOwners::new(&self.host);

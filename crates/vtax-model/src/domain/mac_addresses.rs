@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Configuration, DomainError, VirtualNic};
+use super::DomainError;
 use crate::{guest::Mac, topology::Name};
 
 /// Who has which address. A change asks for some addresses among the hundred thousands of a large configuration, and a
@@ -26,6 +26,11 @@ impl MacOwners {
         self.owners.insert(mac, (nic.to_owned(), domain.clone()));
     }
 
+    /// The NIC that has this address, and its domain.
+    pub(super) fn owner(&self, mac: Mac) -> Option<(String, Name)> {
+        self.owners.get(&mac).cloned()
+    }
+
     /// Checks that no NIC but this one has the address.
     pub(super) fn check(&self, mac: Mac, nic: &str, domain: &Name) -> Result<Mac, DomainError> {
         match self.owners.get(&mac) {
@@ -46,18 +51,5 @@ impl MacOwners {
         };
         let is_free = |mac: &Mac| self.check(*mac, nic, domain).is_ok() && !also_taken.contains(mac);
         (0..).map(numbered).find(is_free).expect("there are more addresses than NICs")
-    }
-}
-
-impl Configuration {
-    /// Returns the addresses of these vnets that a NIC here has already: the vnet, its address, the NIC and its domain.
-    pub fn taken_macs<'a>(&self, vnets: &'a [VirtualNic]) -> Vec<(&'a Name, Mac, String, Name)> {
-        let MacOwners { owners, .. } = self.mac_owners();
-        let macs = vnets.iter().flat_map(|vnet| vnet.macs().map(move |mac| (&vnet.name, mac)));
-        let taken = macs.filter_map(|(vnet, mac)| {
-            let (nic, domain) = owners.get(&mac)?.clone();
-            Some((vnet, mac, nic, domain))
-        });
-        taken.collect()
     }
 }
