@@ -153,6 +153,6 @@ fn a_suspended_guest_is_seen_by_its_clock_and_by_its_silence() {
         found.is_exact()
     });
     assert!(attempts.take(ATTEMPTS).any(|exact| exact));
-    drop(monitor);
+    drop((monitor, watcher, guest));
     lab.down().expect("all goes");
 }

@@ -2,9 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use vtax_guest::launch::Version;
+use vtax_guest::launch::{DOMAIN_DRIVERS, Version};
 use vtax_lab::{Facts, GuestNeeds};
-use vtax_model::{domain::Volume, foreign::ForeignText, guest::Accelerator, topology::Name};
+use vtax_model::{
+    domain::Volume,
+    foreign::ForeignText,
+    guest::{Accelerator, System},
+    topology::Name,
+};
 
 use super::{MigrationOffer, MigrationVerdict, check};
 use crate::{
@@ -63,7 +68,9 @@ impl LdmHost {
 
     /// Features are only needed for a system that runs.
     fn target_guests(&self, domains: &Domains, is_live: bool) -> Result<Result<TargetGuests, ForeignText>, BindError> {
-        let needs = GuestNeeds::new(&self.agent().unwrap_or_default(), None);
+        // The offered system is not looked at: the other host would name files to be read here.
+        let needs = GuestNeeds::new(&self.agent().unwrap_or_default(), None)
+            .with_driver(&System::default(), &DOMAIN_DRIVERS.join(","));
         let facts = Facts::gather(domains.world())?.with_guests(domains.world(), &needs);
         let found = facts.guests.expect("they were looked for").qemu;
         Ok(found.map_err(|unsupported| unsupported.to_string().into()).and_then(|qemu| {
