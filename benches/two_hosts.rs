@@ -55,7 +55,7 @@ impl TwoHosts {
     }
 }
 
-/// What vtax printed to standard error, as an error.
+/// Returns what vtax printed to standard error, as an error.
 pub(crate) fn said(output: &Output) -> Box<dyn Error> {
     String::from_utf8_lossy(&output.stderr).into_owned().into()
 }
