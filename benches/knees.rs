@@ -4,14 +4,9 @@
 //! lab's path, alone on one CPU; each request costs it a known time. The load comes from another CPU, at random times. A
 //! proof measures four loads, as `vtax size prove` does; the other loads are what it did not see.
 
-use std::{
-    env,
-    error::Error,
-    fs,
-    path::Path,
-    process::{self, Command, Output, Stdio},
-    time::Duration,
-};
+mod two_hosts;
+
+use std::{env, time::Duration};
 
 use serde_json::Value;
 use vtax_model::{
@@ -19,7 +14,7 @@ use vtax_model::{
     units::Span,
 };
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+use two_hosts::{Outcome, TwoHosts, said};
 
 /// Time of a request at the I/O side in µs, and an estimate of what the kernel adds.
 const REQUEST_US: f64 = 100.0;
@@ -33,45 +28,13 @@ const ROUNDS: [u32; 2] = [3, 9];
 
 fn main() -> Outcome<()> {
     let runs = env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(20);
-    let bench = Bench::new()?;
-    let done = bench.compare(runs);
-    bench.vtax(&["lab", "down", &bench.lab])?;
+    let hosts = TwoHosts::new("knees")?;
+    let done = hosts.compare(runs);
+    hosts.down()?;
     done
 }
 
-/// A lab of two hosts, and a directory for studies and results.
-struct Bench {
-    folder: tempfile::TempDir,
-    lab: String,
-}
-
-impl Bench {
-    fn new() -> Outcome<Bench> {
-        let bench = Bench { folder: tempfile::tempdir()?, lab: format!("knees-{}", process::id()) };
-        let lab = format!(
-            "[lab]\nname = \"{}\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
-             [[wire]]\nname = \"w\"\nends = [\"a\", \"b\"]\n",
-            bench.lab
-        );
-        bench.write("lab.toml", &lab)?;
-        let output = bench.vtax(&["lab", "up", "lab.toml"])?;
-        if output.status.success() { Ok(bench) } else { Err(said(&output)) }
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    fn write(&self, name: &str, text: &str) -> Outcome<()> {
-        Ok(fs::write(self.path().join(name), text)?)
-    }
-
-    fn vtax(&self, arguments: &[&str]) -> Outcome<Output> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
-        command.current_dir(&self.folder).env("VTAX_STATE", self.path().join("state"));
-        Ok(command.args(arguments).stdin(Stdio::null()).output()?)
-    }
-
+impl TwoHosts {
     fn compare(&self, runs: usize) -> Outcome<()> {
         let limit = Span(Duration::from_secs_f64(LIMIT * (REQUEST_US + KERNEL_US) / 1e6));
         println!("limit of p99: {limit}");
@@ -83,7 +46,7 @@ impl Bench {
             let (predicted, measured) = (predicted?, measured?);
             let difference = predicted.utilization / measured.utilization - 1.0;
             within += usize::from(difference.abs() <= 0.15);
-            println!("{run:3}   {}   {}   {:+.0} %", told(&predicted), told(&measured), difference * 1e2);
+            println!("{run:3}   {}   {}   {:+.0} %", shown(&predicted), shown(&measured), difference * 1e2);
         }
         println!("within 15 %: {within} of {runs}");
         Ok(())
@@ -99,15 +62,12 @@ impl Bench {
 
     /// One point for each sample of the row with the known cost.
     fn points(&self, per_second: f64, rounds: u32) -> Outcome<Vec<KneePoint>> {
-        let end =
-            |end: &str, host: &str| format!("[[endpoint]]\nend = \"{end}\"\ncontrol = \"zone:{}/{host}\"\n", self.lab);
         let study = format!(
-            "id = \"knees\"\ntitle = \"Knees\"\nbaseline = \"native\"\n{}{}\
+            "id = \"knees\"\ntitle = \"Knees\"\nbaseline = \"native\"\n{}\
              [matrix]\nmethods = [\"native\", \"shared-ip\"]\nmtu = [1500]\ntransports = [\"udp\"]\ntests = [\"rr\"]\n\
              [options]\narrivals = {{ per_second = {per_second:.0}, process = \"poisson\" }}\n\
              [plan]\nsamples = {rounds}\nduration = \"1s\"\nwarmup = \"100ms\"\n[planted]\nshared-ip = \"{REQUEST_US}us\"\n",
-            end("initiator", "a"),
-            end("responder", "b"),
+            self.endpoints(),
         );
         self.write("study.toml", &study)?;
         let output = self.vtax(&["run", "study.toml", "--mode", "host", "--pin", "0:1", "--json"])?;
@@ -128,11 +88,7 @@ fn point(sample: &Value) -> Option<KneePoint> {
     })
 }
 
-fn told(knee: &Knee) -> String {
+fn shown(knee: &Knee) -> String {
     let high = knee.high.map_or("-".to_owned(), |high| format!("{:.0}", high * 1e2));
     format!("{:.0} % [{:.0}, {high}]", knee.utilization * 1e2, knee.low * 1e2)
-}
-
-fn said(output: &Output) -> Box<dyn Error> {
-    String::from_utf8_lossy(&output.stderr).into_owned().into()
 }

@@ -4,17 +4,12 @@
 //! the path's own cost, by the program itself, between two hosts of a lab. All rows have the same two ends:
 //! what they differ by is what the responder waits, or nothing.
 
-use std::{
-    env,
-    error::Error,
-    fs,
-    path::Path,
-    process::{self, Command, Output, Stdio},
-};
+mod two_hosts;
+
+use std::env;
 
 use serde_json::Value;
-
-type Outcome<T> = Result<T, Box<dyn Error>>;
+use two_hosts::{Outcome, TwoHosts, said};
 
 /// Rows and what their responder waits, in µs.
 const KNOWN: [(&str, f64); 4] = [("shared-ip", 0.0), ("veth", 0.3), ("bridge", 1.0), ("macvlan", 3.0)];
@@ -23,55 +18,20 @@ const TRANSPORTS: [&str; 2] = ["tcp", "udp"];
 fn main() -> Outcome<()> {
     let counts: Vec<usize> = env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     let (known, alike) = (counts.first().copied().unwrap_or(10), counts.get(1).copied().unwrap_or(200));
-    let bench = Bench::new()?;
-    let done = bench.known_costs(known).and_then(|()| bench.rows_alike(alike));
-    bench.vtax(&["lab", "down", &bench.lab])?;
+    let hosts = TwoHosts::new("truths")?;
+    let done = hosts.known_costs(known).and_then(|()| hosts.rows_alike(alike));
+    hosts.down()?;
     done
 }
 
-/// A lab of two hosts, and a directory for studies and results.
-struct Bench {
-    folder: tempfile::TempDir,
-    lab: String,
-}
-
-impl Bench {
-    fn new() -> Outcome<Bench> {
-        let bench = Bench { folder: tempfile::tempdir()?, lab: format!("truths-{}", process::id()) };
-        let lab = format!(
-            "[lab]\nname = \"{}\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
-             [[wire]]\nname = \"w\"\nends = [\"a\", \"b\"]\n",
-            bench.lab
-        );
-        bench.write("lab.toml", &lab)?;
-        let output = bench.vtax(&["lab", "up", "lab.toml"])?;
-        if output.status.success() { Ok(bench) } else { Err(said(&output)) }
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    fn write(&self, name: &str, text: &str) -> Outcome<()> {
-        Ok(fs::write(self.path().join(name), text)?)
-    }
-
-    fn vtax(&self, arguments: &[&str]) -> Outcome<Output> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
-        command.current_dir(&self.folder).env("VTAX_STATE", self.path().join("state"));
-        Ok(command.args(arguments).stdin(Stdio::null()).output()?)
-    }
-
+impl TwoHosts {
     /// A run of a study whose rows all have the same ends.
     fn run(&self, rows: &[&str], matrix: &str, path: &str, planted: &str) -> Outcome<Value> {
-        let end =
-            |end: &str, host: &str| format!("[[endpoint]]\nend = \"{end}\"\ncontrol = \"zone:{}/{host}\"\n", self.lab);
         let study = format!(
-            "id = \"truths\"\ntitle = \"Truths\"\nbaseline = \"native\"\n{}{}\
+            "id = \"truths\"\ntitle = \"Truths\"\nbaseline = \"native\"\n{}\
              [matrix]\nmethods = [\"native\", {}]\nmtu = [1500]\ntransports = [\"tcp\", \"udp\"]\n{matrix}\n\
              [path]\n{path}\n[plan]\nsamples = 9\nduration = \"80ms\"\nwarmup = \"10ms\"\n[planted]\n{planted}",
-            end("initiator", "a"),
-            end("responder", "b"),
+            self.endpoints(),
             rows.iter().map(|row| format!("{row:?}")).collect::<Vec<_>>().join(", "),
         );
         self.write("study.toml", &study)?;
@@ -144,10 +104,6 @@ impl Bench {
         println!("intervals of the baseline against itself that leave 1 out: {excluded} of {floors}");
         Ok(())
     }
-}
-
-fn said(output: &Output) -> Box<dyn Error> {
-    String::from_utf8_lossy(&output.stderr).into_owned().into()
 }
 
 /// A run's result for a known cost.

@@ -46,7 +46,7 @@ impl Configured for VirtualConsole {
         .xml("service_name")
         .unlisted(),
         ConsoleProperty::new("group", "GROUP", |to, text| set(&mut to.group, text), |it| written(it.group.as_ref()))
-            .means("Group of domains that share a port and a menu. Default: one of its own, with its name"),
+            .means("Group of domains that share a port and a menu. Default: a separate group with the domain's name"),
         ConsoleProperty::new("port", "PORT", |to, text| set_number(&mut to.port, text), |it| written(it.port)).means(
             "Port of its group, from 1024. Default: the first free one of the service, when the domain is bound",
         ),

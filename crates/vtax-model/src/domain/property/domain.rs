@@ -18,7 +18,7 @@ impl Configured for Constraints {
             |to, text| set(&mut to.policy, text),
             |it| written(Some(it.failure_policy)),
         )
-        .means("What happens to the domains that have this one as a master when it fails. Default: ignore")
+        .means("Action on the domains that have this one as a master when it fails. Default: ignore")
         .now(|domain, wanted| domain.failure_policy = wanted.failure_policy),
         DomainProperty::new(
             "master",

@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::Path};
 
-/// Set, tests write the pages' parts instead of comparing them.
+/// If set, tests write the generated parts of pages instead of comparing them.
 const WRITE: &str = "VTAX_WRITE_PAGES";
 const END: &str = "<!-- end of the generated part -->\n";
 
