@@ -159,10 +159,12 @@ impl ProofVerdict {
         let full = rows.iter().map(|row| row.load.share).fold(0.0, f64::max);
         let is_any =
             |wanted: ProofVerdict, least: f64| rows.iter().any(|row| row.verdict == wanted && row.load.share >= least);
-        match () {
-            () if rows.is_empty() || is_any(ProofVerdict::Fails, 0.0) => ProofVerdict::Fails,
-            () if is_any(ProofVerdict::Undecided, full) => ProofVerdict::Undecided,
-            () => ProofVerdict::Holds,
+        if rows.is_empty() || is_any(ProofVerdict::Fails, 0.0) {
+            ProofVerdict::Fails
+        } else if is_any(ProofVerdict::Undecided, full) {
+            ProofVerdict::Undecided
+        } else {
+            ProofVerdict::Holds
         }
     }
 }
