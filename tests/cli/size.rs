@@ -21,7 +21,7 @@ fn a_load_that_contradicts_itself_is_refused() {
         ("size --consoles 4 --measure --dry-run", "a load of networks or disks"),
         ("size --net 10G --server emulated", "omit --server"),
         ("size prove", "nothing to size"),
-        ("size prove --net 10G --iops 4k", "cannot be loaded at the same time"),
+        ("size prove --net 10G --iops 4k --cores 1", "--to ldm:mars"),
         ("size prove --net 10G --cores 1", "--to ldm:mars"),
         ("size prove --iops 4k --cores 1", "--disk ldm:mars/data"),
         ("size prove --net 10G --cores 0 --to ldm:mars", "at least 1 core"),

@@ -172,12 +172,12 @@ fn a_network_and_a_disk_are_loaded_at_the_same_time() {
     let runs = planned["runs"].as_array().expect("a list");
     assert!(runs.len() == 6 && runs.iter().all(|run| run["meanwhile"].is_array()), "{planned}");
 
+    let of_domains = processes_of(bench.path());
     let (mut vtax, mut stderr) = telling(&bench, &words);
     wait_for_line(&mut stderr, "load 2 of 6");
     signal(vtax.id(), "-INT");
     assert_eq!(vtax.wait().expect("it ended").code(), Some(130));
-    let is_domain = |pid: &u32| host.qemus().contains(pid);
-    wait_until("no load is left", || processes_of(bench.path()).iter().all(is_domain));
+    wait_until("no load is left", || processes_of(bench.path()).iter().all(|pid| of_domains.contains(pid)));
     let labels = names(&json(&bench, &["results", "list", "--json"]), "label");
     assert_eq!(labels.iter().filter(|label| label.starts_with("size-prove:vnet-1250B-70%")).count(), 1, "{labels:?}");
 }

@@ -1,18 +1,24 @@
 //! Ctrl-C: the first one stops the run cleanly, the second leaves immediately.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 use crate::{events::RunEvents, stop::Coded, threads::start};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
+    flag::register_conditional_default,
     iterator::{Handle, Signals},
 };
 
 /// The status with which a shell reports a program that SIGINT ended.
 const INTERRUPTED: i32 = 130;
+
+const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 type Action = Box<dyn Fn() + Send>;
 
@@ -34,6 +40,41 @@ struct Caught(Handle);
 impl Drop for Caught {
     fn drop(&mut self) {
         self.0.close();
+        LISTENERS.lock().unwrap_or_else(PoisonError::into_inner).remove();
+    }
+}
+
+/// While nobody listens, a signal ends this process, as if it had never been caught: signal-hook alone would ignore it.
+static LISTENERS: Mutex<Listeners> = Mutex::new(Listeners { count: 0, none: None });
+
+struct Listeners {
+    count: usize,
+    /// True while there are none. The signal handler reads it.
+    none: Option<Arc<AtomicBool>>,
+}
+
+impl Listeners {
+    fn add(&mut self) -> io::Result<()> {
+        let none = match &self.none {
+            Some(none) => none,
+            None => {
+                let none = Arc::new(AtomicBool::new(true));
+                for signal in SIGNALS {
+                    register_conditional_default(signal, Arc::clone(&none))?;
+                }
+                self.none.insert(none)
+            }
+        };
+        none.store(false, Ordering::Relaxed);
+        self.count += 1;
+        Ok(())
+    }
+
+    fn remove(&mut self) {
+        self.count -= 1;
+        if let (0, Some(none)) = (self.count, &self.none) {
+            none.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -46,10 +87,11 @@ impl Interrupt {
     /// Does the same, and shows the user `told` after Ctrl-C.
     pub fn catch_telling(told: &'static str, events: &RunEvents) -> miette::Result<Interrupt> {
         let interrupt = Interrupt { told, events: events.clone(), ..Interrupt::default() };
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).coded("kernel", || "catching Ctrl-C")?;
-        let (hearing, handle) = (interrupt.clone(), signals.handle());
+        let mut signals = Signals::new(SIGNALS).coded("kernel", || "catching Ctrl-C")?;
+        LISTENERS.lock().unwrap_or_else(PoisonError::into_inner).add().coded("kernel", || "catching Ctrl-C")?;
+        let (hearing, caught) = (interrupt.clone(), Caught(signals.handle()));
         start("signals", move || signals.forever().for_each(|signal| hearing.signalled(signal)))?;
-        Ok(Interrupt { caught: Some(Arc::new(Caught(handle))), ..interrupt })
+        Ok(Interrupt { caught: Some(Arc::new(caught)), ..interrupt })
     }
 
     /// Returns whether they have.
@@ -94,7 +136,26 @@ impl Interrupt {
 
 #[cfg(test)]
 mod tests {
+    use std::{env, os::unix::process::ExitStatusExt, process::Command, thread, time::Duration};
+
     use super::*;
+
+    /// Set in the process that a signal ends.
+    const CHILD: &str = "VTAX_TEST_SIGNALLED";
+
+    #[test]
+    fn a_signal_that_nobody_listens_to_ends_the_process() {
+        if env::var_os(CHILD).is_some() {
+            drop(Interrupt::catch(&RunEvents::default()).expect("signals can be caught"));
+            signal_hook::low_level::raise(SIGINT).expect("a signal to this process");
+            thread::sleep(Duration::from_secs(60));
+            return;
+        }
+        let name = "interrupt::tests::a_signal_that_nobody_listens_to_ends_the_process";
+        let mut child = Command::new(env::current_exe().expect("this program"));
+        let output = child.args(["--exact", name]).env(CHILD, "").output().expect("it starts");
+        assert_eq!(output.status.signal(), Some(SIGINT), "{output:?}");
+    }
 
     #[test]
     fn what_is_set_after_ctrl_c_is_done_at_once() {

@@ -17,7 +17,9 @@ use vtax_model::{
     size::{ProofLoad, ProofRow, ProofVerdict, SizeProof, SizeProposal},
 };
 use vtax_report::proved_size;
-use vtax_run::{BackgroundJob, FinishedJob, IoConfinement, IoThreads, Job, Locations, RanJob, TuningGuard};
+use vtax_run::{
+    BackgroundJob, FinishedJob, Interrupt, IoConfinement, IoThreads, Job, Locations, RanJob, RunEvents, TuningGuard,
+};
 
 use super::{
     asked::{AskedSize, INPUT, WantedSize},
@@ -189,15 +191,20 @@ impl ProvedSize {
         let mut notes = self.plan.notes.clone();
         let mut rows = Vec::new();
         let runs: Vec<(&ProofRun, &ProofJobs)> = self.plan.runs.iter().zip(&self.jobs).collect();
+        // A run catches Ctrl-C, too, and answers it; between two runs nothing else does.
+        let interrupt = Interrupt::catch(&RunEvents::default()).map_err(Stop::infrastructure)?;
         for of_cores in runs.chunk_by(|(one, _), (other, _)| one.load.cores == other.load.cores) {
             let confined = self.confine(of_cores[0].0, places, &mut notes)?;
             for (run, jobs) in of_cores {
                 let nth = rows.len() + 1;
                 tell!("load {nth} of {}: {}", runs.len(), shown(&run.command));
                 run.meanwhile.iter().for_each(|words| tell!("meanwhile: {}", shown(words)));
-                match self.row(run, jobs, places, &mut notes)? {
-                    Ok(row) => rows.push(row),
-                    Err(exit) => return Ok(Err(exit)),
+                let row = self.row(run, jobs, places, &mut notes);
+                match row {
+                    _ if interrupt.asked() => return Ok(Err(Exit::Interrupted)),
+                    Ok(Ok(row)) => rows.push(row),
+                    Ok(Err(exit)) => return Ok(Err(exit)),
+                    Err(stop) => return Err(stop),
                 }
             }
             let left = confined.end()?;
