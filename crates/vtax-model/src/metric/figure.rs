@@ -154,29 +154,66 @@ impl SampleFigure {
     }
 }
 
-/// All figures of one sample.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FigureValues([f64; SampleFigure::COUNT]);
+/// All figures of one sample. Most samples have a third of them, and a run may have 100,000 samples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FigureValues {
+    /// A bit for each figure that the sample has, in the order of [`SampleFigure::ALL`].
+    present: u64,
+    values: Box<[f64]>,
+}
+
+const _: () = assert!(SampleFigure::COUNT <= u64::BITS as usize, "a bit for each figure");
 
 impl FigureValues {
     pub(crate) fn of(figures: &Figures) -> FigureValues {
-        FigureValues(SampleFigure::ALL.map(|figure| figure.of(figures)))
+        FigureValues::compact(SampleFigure::ALL.map(|figure| figure.of(figures)))
+    }
+
+    fn compact(all: [f64; SampleFigure::COUNT]) -> FigureValues {
+        let bits = all.iter().enumerate().filter(|(_, value)| !value.is_nan()).map(|(nth, _)| 1_u64 << nth);
+        FigureValues { present: bits.sum(), values: all.into_iter().filter(|value| !value.is_nan()).collect() }
     }
 
     /// One of them; not a number where the sample has none.
     pub fn get(&self, figure: SampleFigure) -> f64 {
-        self.0[figure as usize]
+        let bit = 1_u64 << figure as u32;
+        match self.present & bit {
+            0 => f64::NAN,
+            _ => self.values[(self.present & (bit - 1)).count_ones() as usize],
+        }
+    }
+
+    /// Returns how many figures the sample has.
+    pub fn count(&self) -> usize {
+        self.values.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::{array::uniform, prelude::*};
+
     use super::*;
 
     #[test]
     fn a_figure_is_known_by_its_name() {
         for figure in SampleFigure::ALL {
             assert_eq!(SampleFigure::named(figure.name()), Some(figure));
+        }
+    }
+
+    fn value() -> impl Strategy<Value = f64> {
+        prop_oneof![Just(f64::NAN), -9.0..9.0]
+    }
+
+    proptest! {
+        #[test]
+        fn each_figure_is_kept_and_no_other(all in uniform::<_, { SampleFigure::COUNT }>(value())) {
+            let kept = FigureValues::compact(all);
+            prop_assert_eq!(kept.count(), all.iter().filter(|value| !value.is_nan()).count());
+            for (figure, value) in SampleFigure::ALL.into_iter().zip(all) {
+                prop_assert_eq!(kept.get(figure).to_bits(), value.to_bits());
+            }
         }
     }
 }
