@@ -68,7 +68,7 @@ impl LdmHost {
 
     /// Features are only needed for a system that runs.
     fn target_guests(&self, domains: &Domains, is_live: bool) -> Result<Result<TargetGuests, ForeignText>, BindError> {
-        // The offered system is not looked at: the other host would name files to be read here.
+        // The offered system is ignored: the other host would choose which files are read here.
         let needs = GuestNeeds::new(&self.agent().unwrap_or_default(), None)
             .with_driver(&System::default(), &DOMAIN_DRIVERS.join(","));
         let facts = Facts::gather(domains.world())?.with_guests(domains.world(), &needs);

@@ -55,7 +55,7 @@ impl Configuration {
         Configuration { host: host.to_owned(), ..Configuration::default() }
     }
 
-    /// Returns the addresses of these vnets that a NIC here has already: the vnet, its address, the NIC and its domain.
+    /// Returns the addresses of these vnets that a NIC here already has: the vnet, its address, the NIC and its domain.
     pub fn taken_macs<'a>(&self, vnets: &'a [VirtualNic]) -> Vec<(&'a Name, Mac, String, Name)> {
         let owners = self.mac_owners();
         let macs = vnets.iter().flat_map(|vnet| vnet.macs().map(move |mac| (&vnet.name, mac)));

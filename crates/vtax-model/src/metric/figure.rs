@@ -127,7 +127,7 @@ impl SampleFigure {
 
     /// Returns true if the samples of this test have it.
     pub fn is_known(self, test: TestKind, observed: ObservedCpu) -> bool {
-        let of_source = match self.entry().source {
+        let of_source = match self.entry().origin {
             FigureOrigin::Counts | FigureOrigin::Threads => true,
             FigureOrigin::Machines => observed.machines,
             FigureOrigin::Guests | FigureOrigin::Parts => observed.guests,
@@ -140,12 +140,12 @@ impl SampleFigure {
 
     /// Returns true if it is a part of the hosts' CPU time, e.g. that of vhost.
     pub fn is_part(self) -> bool {
-        self.entry().source == FigureOrigin::Parts
+        self.entry().origin == FigureOrigin::Parts
     }
 
     /// Returns true if a figure with this mean was reported.
     pub(crate) fn is_told(self, mean: f64) -> bool {
-        !matches!(self.entry().source, FigureOrigin::Threads | FigureOrigin::Parts) || mean > 0.0
+        !matches!(self.entry().origin, FigureOrigin::Threads | FigureOrigin::Parts) || mean > 0.0
     }
 
     /// The figure of this name.
@@ -182,11 +182,6 @@ impl FigureValues {
             _ => self.values[(self.present & (bit - 1)).count_ones() as usize],
         }
     }
-
-    /// Returns how many figures the sample has.
-    pub fn count(&self) -> usize {
-        self.values.len()
-    }
 }
 
 #[cfg(test)]
@@ -210,7 +205,7 @@ mod tests {
         #[test]
         fn each_figure_is_kept_and_no_other(all in uniform::<_, { SampleFigure::COUNT }>(value())) {
             let kept = FigureValues::compact(all);
-            prop_assert_eq!(kept.count(), all.iter().filter(|value| !value.is_nan()).count());
+            prop_assert_eq!(kept.values.len(), all.iter().filter(|value| !value.is_nan()).count());
             for (figure, value) in SampleFigure::ALL.into_iter().zip(all) {
                 prop_assert_eq!(kept.get(figure).to_bits(), value.to_bits());
             }

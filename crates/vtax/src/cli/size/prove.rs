@@ -191,7 +191,7 @@ impl ProvedSize {
         let mut notes = self.plan.notes.clone();
         let mut rows = Vec::new();
         let runs: Vec<(&ProofRun, &ProofJobs)> = self.plan.runs.iter().zip(&self.jobs).collect();
-        // A run catches Ctrl-C, too, and answers it; between two runs nothing else does.
+        // Each run handles Ctrl-C itself. This catches it between two runs.
         let interrupt = Interrupt::catch(&RunEvents::default()).map_err(Stop::infrastructure)?;
         for of_cores in runs.chunk_by(|(one, _), (other, _)| one.load.cores == other.load.cores) {
             let confined = self.confine(of_cores[0].0, places, &mut notes)?;
@@ -200,11 +200,12 @@ impl ProvedSize {
                 tell!("load {nth} of {}: {}", runs.len(), shown(&run.command));
                 run.meanwhile.iter().for_each(|words| tell!("meanwhile: {}", shown(words)));
                 let row = self.row(run, jobs, places, &mut notes);
-                match row {
-                    _ if interrupt.asked() => return Ok(Err(Exit::Interrupted)),
-                    Ok(Ok(row)) => rows.push(row),
-                    Ok(Err(exit)) => return Ok(Err(exit)),
-                    Err(stop) => return Err(stop),
+                if interrupt.asked() {
+                    return Ok(Err(Exit::Interrupted));
+                }
+                match row? {
+                    Ok(row) => rows.push(row),
+                    Err(exit) => return Ok(Err(exit)),
                 }
             }
             let left = confined.end()?;
