@@ -27,6 +27,8 @@ type Action = Box<dyn Fn() + Send>;
 pub struct Interrupt {
     events: RunEvents,
     told: &'static str,
+    /// What the user is told who leaves immediately.
+    left: &'static str,
     asked: Arc<AtomicUsize>,
     action: Arc<Mutex<Option<Action>>>,
     /// None in the thread that hears the signals.
@@ -86,7 +88,12 @@ impl Interrupt {
 
     /// Does the same, and shows the user `told` after Ctrl-C.
     pub fn catch_telling(told: &'static str, events: &RunEvents) -> miette::Result<Interrupt> {
-        let interrupt = Interrupt { told, events: events.clone(), ..Interrupt::default() };
+        Interrupt::catch_saying(told, "`vtax lab clean` removes what is left of the lab", events)
+    }
+
+    /// Does the same, and shows the user `left` after the second Ctrl-C.
+    pub fn catch_saying(told: &'static str, left: &'static str, events: &RunEvents) -> miette::Result<Interrupt> {
+        let interrupt = Interrupt { told, left, events: events.clone(), ..Interrupt::default() };
         let mut signals = Signals::new(SIGNALS).coded("kernel", || "catching Ctrl-C")?;
         LISTENERS.lock().unwrap_or_else(PoisonError::into_inner).add().coded("kernel", || "catching Ctrl-C")?;
         let (hearing, caught) = (interrupt.clone(), Caught(signals.handle()));
@@ -101,7 +108,7 @@ impl Interrupt {
 
     /// Sets what is done immediately when the user asks to stop. It replaces what was set before. If the user has asked
     /// already, it is done now, and perhaps once more if the signal comes in this moment.
-    pub(crate) fn on_ask(&self, action: impl Fn() + Send + 'static) {
+    pub fn on_ask(&self, action: impl Fn() + Send + 'static) {
         *self.action.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
         if self.asked() {
             self.act();
@@ -120,7 +127,7 @@ impl Interrupt {
 
     fn signalled(&self, signal: i32) {
         if self.asked.fetch_add(1, Ordering::Relaxed) > 0 {
-            self.events.tell("vtax: exiting immediately; `vtax lab clean` removes what is left of the lab");
+            self.events.tell(format_args!("vtax: exiting immediately; {}", self.left));
             std::process::exit(128 + signal);
         }
         self.events.tell(format_args!("vtax: stopping: {} (press again to exit immediately)", self.told));

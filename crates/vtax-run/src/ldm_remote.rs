@@ -10,6 +10,7 @@
 
 use std::{
     io::{BufReader, Read, Write},
+    os::unix::process::CommandExt,
     process::{Child, ChildStdin, ChildStdout, Stdio},
     sync::{Mutex, PoisonError},
 };
@@ -175,13 +176,18 @@ impl<R: Read, W: Write> OrderLink<R, W> {
 
     /// Gives an order, and waits for its end.
     pub fn order(&mut self, order: &DomainOrder) -> Result<DomainReply, Stop> {
+        Ok(self.exchange(order)??)
+    }
+
+    /// Does the same, and distinguishes a refusal from the loss of the connection.
+    fn exchange(&mut self, order: &DomainOrder) -> Result<Result<DomainReply, OrderRefusal>, Stop> {
         let bytes = frame::encode(order, ORDER_MOST).or_input()?;
         self.writer.write_all(&bytes).and_then(|()| self.writer.flush()).map_err(FrameError::Io).or_infrastructure()?;
         loop {
             match next(&mut self.reader, ANSWER_MOST).or_infrastructure()? {
                 Some(OrderFrame::Notice(notice)) => (self.hear)(notice),
-                Some(OrderFrame::Done(reply)) => return Ok(*reply),
-                Some(OrderFrame::Refused(refusal)) => return Err(refusal.into()),
+                Some(OrderFrame::Done(reply)) => return Ok(Ok(*reply)),
+                Some(OrderFrame::Refused(refusal)) => return Ok(Err(refusal)),
                 None => {
                     return Err(Stop::infrastructure(miette!(
                         code = "agent-lost",
@@ -210,7 +216,8 @@ impl RemoteLdm {
     ) -> Result<RemoteLdm, Stop> {
         let within = within.map(|within| format!("--in {within} ")).unwrap_or_default();
         let mut command = ssh.remote(host, format!("vtax ldm {within}serve --stdio")).or_input()?;
-        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        // A group of its own: Ctrl-C is for vtax, which may still have to give an order that undoes what it has begun.
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn();
         let mut ssh = started.map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Stop::infrastructure(miette!(
@@ -227,6 +234,11 @@ impl RemoteLdm {
 
     pub fn order(&mut self, order: &DomainOrder) -> Result<DomainReply, Stop> {
         self.link.order(order)
+    }
+
+    /// Does the same. After an outer error, the connection is lost.
+    pub(crate) fn exchange(&mut self, order: &DomainOrder) -> Result<Result<DomainReply, OrderRefusal>, Stop> {
+        self.link.exchange(order)
     }
 }
 

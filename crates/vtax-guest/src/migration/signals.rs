@@ -18,7 +18,8 @@ impl MigrationCancel {
         self.0.store(true, Ordering::Release);
     }
 
-    pub(super) fn is_cancelled(&self) -> bool {
+    /// Returns true if somebody has cancelled it.
+    pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }

@@ -1,0 +1,25 @@
+//! Links to the target of a migration, and the target's end of a link over ssh.
+//!
+//! Orders and memory take separate ways. A host of a lab on this machine gets both from this process. Another machine gets
+//! orders from `vtax ldm serve`, and memory from `vtax ldm receive-guest`, each with a login of its own: neither
+//! listens on a network, and each ends with its connection.
+
+mod lab;
+mod reception;
+mod relay;
+mod ssh;
+
+use std::sync::Arc;
+
+use vtax_domain::{BindError, DomainNotice};
+
+pub use self::{lab::LabTarget, relay::receive_guest, ssh::SshTarget};
+use crate::stop::Stop;
+
+/// Receives what happens at the target.
+type Hear = Arc<dyn Fn(DomainNotice) + Send + Sync>;
+
+/// Returns the error of a target, or of the way to it.
+fn of_target(target: &str, stop: &Stop) -> BindError {
+    BindError::MigrationTarget { target: target.to_owned(), why: stop.to_string() }
+}

@@ -1,0 +1,80 @@
+//! Link to a host of a lab on this machine.
+
+use std::{
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    sync::Arc,
+};
+
+use vtax_domain::{BindError, DomainOrder, DomainReply, LdmHost, MigrationId, TargetLink};
+use vtax_guest::migration::{MigrationCancel, SourcePulse};
+use vtax_model::{endpoint::LabHost, topology::Name};
+
+use super::{Hear, of_target, reception::Reception};
+use crate::{
+    labs,
+    locations::Locations,
+    stop::{Blamed, Coded, Stop},
+    threads::start,
+};
+
+/// Host of a lab that a domain moves to.
+pub struct LabTarget {
+    host: Arc<LdmHost>,
+    name: String,
+    hear: Hear,
+    cancel: MigrationCancel,
+    pulse: SourcePulse,
+    /// Ends the reception, when the migration has ended.
+    given_up: MigrationCancel,
+    reception: Option<Reception>,
+}
+
+impl LabTarget {
+    /// Opens the host. `cancel` is the user's switch, and `hear` receives what happens there.
+    pub fn open(places: &Locations, within: LabHost, cancel: MigrationCancel, hear: Hear) -> Result<LabTarget, Stop> {
+        let (name, tell) = (within.to_string(), Arc::clone(&hear));
+        let host = Arc::new(labs::ldm_host(places, Some(within), move |notice| tell(notice))?);
+        let (pulse, given_up) = (SourcePulse::default(), MigrationCancel::default());
+        Ok(LabTarget { host, name, hear, cancel, pulse, given_up, reception: None })
+    }
+
+    /// Receives the domain in a thread, in the host's network.
+    fn receive(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, Stop> {
+        let sockets = UnixStream::pair().coded("kernel", || "connecting the two ends of a migration");
+        let (here, there) = sockets.or_infrastructure()?;
+        let (reception, end) = Reception::new(&self.hear, &self.cancel);
+        let (host, name, id) = (Arc::clone(&self.host), name.clone(), id.clone());
+        let (pulse, given_up) = (self.pulse.clone(), self.given_up.clone());
+        start("migration", move || {
+            let received = host.run(|| host.receive_guest(&name, &id, there.into(), &pulse, &given_up));
+            if let Err(error) = received.and_then(|received| received) {
+                end.fail(&error.to_string().into());
+            }
+        })
+        .or_infrastructure()?;
+        self.reception = Some(reception);
+        Ok(here.into())
+    }
+}
+
+impl TargetLink for LabTarget {
+    fn order(&mut self, order: DomainOrder) -> Result<DomainReply, BindError> {
+        self.host.execute(order)
+    }
+
+    fn connect(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError> {
+        self.receive(name, id).map_err(|stop| of_target(&self.name, &stop))
+    }
+
+    fn beat(&mut self) {
+        self.pulse.beat();
+    }
+}
+
+impl Drop for LabTarget {
+    fn drop(&mut self) {
+        self.given_up.cancel();
+        // What it still has to undo, the next command there undoes.
+        self.reception.iter().for_each(|reception| drop(reception.wait()));
+    }
+}

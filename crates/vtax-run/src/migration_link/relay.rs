@@ -1,0 +1,82 @@
+//! The target's end of a link over ssh: from standard input to QEMU, and back.
+
+use std::{
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+};
+
+use vtax_domain::{LdmHost, MigrationId};
+use vtax_guest::migration::{MigrationCancel, SourcePulse};
+use vtax_model::topology::Name;
+
+use crate::{
+    stop::{Blamed, Coded, Stop},
+    threads::start,
+};
+
+/// Bytes that are passed on at a time.
+const PIECE: usize = 256 << 10;
+
+/// Receives a domain whose memory comes from `input`, and answers its source with `output`. Bytes that arrive show that the
+/// source makes progress, and the end of `input` before the domain is loaded ends the attempt.
+pub fn receive_guest(
+    host: &LdmHost,
+    name: &Name,
+    id: &MigrationId,
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+) -> Result<(), Stop> {
+    let sockets = UnixStream::pair().and_then(|(here, there)| Ok((here.try_clone()?, here, there)));
+    let sockets = sockets.coded("kernel", || "connecting QEMU to the source of a migration");
+    let (answers, memory, qemu) = sockets.or_infrastructure()?;
+    let (pulse, cancel) = (SourcePulse::default(), MigrationCancel::default());
+    let (beat, end) = (pulse.clone(), cancel.clone());
+    start("memory", move || {
+        // Whatever ends it, no more will arrive.
+        let _ = pass(input, &memory, || beat.beat());
+        end.cancel();
+        let _ = memory.shutdown(Shutdown::Write);
+    })
+    .or_infrastructure()?;
+    start("answers", move || drop(pass(answers, output, || {}))).or_infrastructure()?;
+    Ok(host.receive_guest(name, id, qemu.into(), &pulse, &cancel)?)
+}
+
+/// Copies until the end of `from`. Each piece is passed on immediately.
+fn pass(mut from: impl Read, mut to: impl Write, mut moved: impl FnMut()) -> io::Result<()> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                moved();
+                to.write_all(&piece[..count]).and_then(|()| to.flush())?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufWriter;
+
+    use super::*;
+
+    #[test]
+    fn all_bytes_are_passed_on_and_each_piece_is_a_sign_of_life() {
+        let sent: Vec<u8> = (0..3 * PIECE + 7).map(|byte| byte as u8).collect();
+        let (mut arrived, mut signs) = (Vec::new(), 0);
+        pass(sent.as_slice(), BufWriter::new(&mut arrived), || signs += 1).expect("in memory");
+        assert_eq!((arrived == sent, signs), (true, 4));
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_ends_it() {
+        let (here, there) = UnixStream::pair().expect("sockets");
+        drop(there);
+        assert!(pass([1; 10].as_slice(), here, || {}).is_err());
+    }
+}

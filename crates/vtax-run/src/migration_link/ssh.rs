@@ -1,0 +1,147 @@
+//! Link to another machine, over ssh.
+
+use std::{
+    io::Read,
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    process::{Child, Command, Stdio},
+    sync::Arc,
+};
+
+use vtax_domain::{BindError, DomainOrder, DomainReply, MigrationId, TargetLink};
+use vtax_guest::migration::MigrationCancel;
+use vtax_model::{foreign::ForeignText, topology::Name};
+use vtax_sys::process::{Pid, ProcessId, Signal};
+use vtax_wire::ssh::Ssh;
+
+use super::{Hear, of_target, reception::Reception};
+use crate::{
+    ldm_remote::RemoteLdm,
+    stop::{Blamed, Coded, Stop},
+    threads::start,
+};
+
+/// Limit on the errors of the other side that are read, in bytes.
+const ERRORS_MOST: u64 = 4 << 10;
+
+/// Machine that a domain moves to.
+pub struct SshTarget {
+    ssh: Ssh,
+    host: String,
+    hear: Hear,
+    cancel: MigrationCancel,
+    /// None before the first order, and after the connection was lost.
+    orders: Option<RemoteLdm>,
+    reception: Option<(Reception, ProcessId)>,
+}
+
+impl SshTarget {
+    /// Takes a host as ssh does. `cancel` is the user's switch, and `hear` receives what happens there.
+    pub fn new(host: &str, cancel: MigrationCancel, hear: Hear) -> SshTarget {
+        SshTarget {
+            ssh: Ssh::user().noticing_cuts(),
+            host: host.to_owned(),
+            hear,
+            cancel,
+            orders: None,
+            reception: None,
+        }
+    }
+
+    fn give(&mut self, order: &DomainOrder) -> Result<DomainReply, Stop> {
+        let mut orders = match self.orders.take() {
+            Some(orders) => orders,
+            None => {
+                let hear = Arc::clone(&self.hear);
+                RemoteLdm::connect(&self.ssh, &self.host, None, move |notice| hear(notice))?
+            }
+        };
+        let answer = orders.exchange(order)?;
+        self.orders = Some(orders);
+        Ok(answer?)
+    }
+
+    fn receive(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, Stop> {
+        let sockets = UnixStream::pair().and_then(|(here, there)| Ok((here, there.try_clone()?, there)));
+        let sockets = sockets.coded("kernel", || "connecting the two ends of a migration");
+        let (here, input, output) = sockets.or_infrastructure()?;
+        let mut command = self.ssh.remote(&self.host, format!("vtax ldm receive-guest {name} {id}")).or_input()?;
+        command.stdin(OwnedFd::from(input)).stdout(OwnedFd::from(output)).stderr(Stdio::piped());
+        // Ctrl-C cancels the migration in order.
+        command.process_group(0);
+        let process = self.start(command)?;
+        self.reception = Some(process);
+        Ok(here.into())
+    }
+
+    /// Starts ssh and follows it in a thread. The command is dropped, and with it our copies of its ends of the socket.
+    fn start(&self, mut command: Command) -> Result<(Reception, ProcessId), Stop> {
+        let child = command.spawn().coded("no-ssh-client", || format!("cannot start ssh to {}", self.host));
+        let mut child = child.or_infrastructure()?;
+        let process = ProcessId::of(Pid(child.id())).or_infrastructure()?;
+        let (reception, end) = Reception::new(&self.hear, &self.cancel);
+        start("migration", move || {
+            if let Some(why) = failure(&mut child) {
+                end.fail(&why);
+            }
+        })
+        .or_infrastructure()?;
+        Ok((reception, process))
+    }
+}
+
+/// Waits until ssh has ended, and returns what it has printed if it failed.
+fn failure(ssh: &mut Child) -> Option<ForeignText> {
+    let mut told = Vec::new();
+    if let Some(mut errors) = ssh.stderr.take() {
+        let _ = errors.by_ref().take(ERRORS_MOST).read_to_end(&mut told);
+        // It must not wait for somebody who reads the rest.
+        let _ = std::io::copy(&mut errors, &mut std::io::sink());
+    }
+    let has_failed = !ssh.wait().is_ok_and(|status| status.success());
+    has_failed.then(|| String::from_utf8_lossy(&told).trim().into())
+}
+
+impl TargetLink for SshTarget {
+    fn order(&mut self, order: DomainOrder) -> Result<DomainReply, BindError> {
+        self.give(&order).map_err(|stop| of_target(&self.host, &stop))
+    }
+
+    fn connect(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError> {
+        self.receive(name, id).map_err(|stop| of_target(&self.host, &stop))
+    }
+
+    /// The other side sees the bytes that arrive.
+    fn beat(&mut self) {}
+}
+
+impl Drop for SshTarget {
+    fn drop(&mut self) {
+        if let Some((reception, ssh)) = &self.reception
+            && !reception.wait()
+        {
+            // It may have ended meanwhile.
+            let _ = ssh.signal(Signal::KILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_in_the_words_of_the_other_side_up_to_a_limit() {
+        let run = |script: &str| {
+            let mut command = Command::new("sh");
+            let child = command.args(["-c", script]).stderr(Stdio::piped()).spawn();
+            failure(&mut child.expect("a shell")).map(|why| why.raw().to_owned())
+        };
+        assert_eq!(run("echo warning >&2"), None);
+        assert_eq!(run("echo no such domain >&2; exit 2"), Some("no such domain".to_owned()));
+        let long = run("yes x | head -c 1000000 >&2; exit 1").expect("it fails");
+        assert!(long.len() <= 4096, "{}", long.len());
+    }
+}
