@@ -218,6 +218,7 @@ impl LockedDomains<'_> {
             let (state, remedy) = (bound.state(), "there is nothing to do");
             return Err(BindError::State { domain: domain.clone(), state, remedy });
         }
+        self.check_settled(domain)?;
         let (bindings, launch) = self.plan(domain, wanted)?;
         self.claim(&bindings, wanted.configuration, launch)
     }
@@ -306,6 +307,7 @@ impl LockedDomains<'_> {
             let remedy = "stop it first (vtax ldm stop)";
             return Err(BindError::State { domain: domain.clone(), state: DomainState::Active, remedy });
         }
+        self.check_settled(domain)?;
         supervisor_process::end(&self.directory(domain));
         self.end_renewal(domain);
         let journal = Journal::open(&self.journals(), domain.as_str())?;
@@ -319,6 +321,7 @@ impl LockedDomains<'_> {
             let remedy = "there is nothing to do";
             return Err(BindError::State { domain: domain.clone(), state: DomainState::Active, remedy });
         }
+        self.check_settled(domain)?;
         let is_changed = wanted.configuration.domain(domain)? != &bound.bindings.constraints;
         if is_changed {
             // The user who starts it can fix what is unavailable. A domain that reboots must continue with what it has.
@@ -338,6 +341,7 @@ impl LockedDomains<'_> {
             let remedy = "there is nothing to do";
             return Err(BindError::State { domain: domain.clone(), state: bound.state(), remedy });
         }
+        self.check_settled(domain)?;
         // The supervisor would mistake this for the domain's own shutdown.
         supervisor_process::end(&self.directory(domain));
         if let (StopMode::Orderly(patience) | StopMode::Shutdown(patience), Some(mut qemu)) =
@@ -407,7 +411,8 @@ impl LockedDomains<'_> {
         Ok(kept)
     }
 
-    fn take_back(&self, domain: &Name) -> Result<(), BindError> {
+    /// Releases all resources of a domain, whatever its state.
+    pub(crate) fn take_back(&self, domain: &Name) -> Result<(), BindError> {
         supervisor_process::end(&self.directory(domain));
         self.end_renewal(domain);
         self.end_qemu(domain)?;

@@ -3,7 +3,7 @@
 use std::{fmt, io, path::Path};
 
 use vtax_change::pci::PciChangeError;
-use vtax_guest::{GuestError, locate::LocateError};
+use vtax_guest::{GuestError, locate::LocateError, migration::MigrationError};
 use vtax_journal::{ExecuteError, JournalError, UndoBatchError, UndoErrors};
 use vtax_lab::{
     LabError,
@@ -19,7 +19,12 @@ use vtax_model::{
 use vtax_step::StepError;
 use vtax_sys::SysError;
 
-use crate::{backend::BackendError, ports_apart::PortsApart, store::DomainStoreError};
+use crate::{
+    backend::BackendError,
+    migration::{MigrationNames, ObstacleText},
+    ports_apart::PortsApart,
+    store::DomainStoreError,
+};
 
 /// Reason why a domain can't be bound, started, stopped or unbound.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
@@ -218,6 +223,44 @@ pub enum BindError {
     #[error("the description of {domain} by its host is invalid: {why}")]
     #[diagnostic(code("bad-offer"))]
     BadOffer { domain: Name, why: &'static str },
+    #[error("{domain} cannot migrate to {target}: {reasons}")]
+    #[diagnostic(code("cannot-migrate"))]
+    CannotMigrate { domain: Name, target: String, reasons: String },
+    #[error(
+        "{domain} cannot migrate: it would see another machine at the target ({differences}); stop it first (vtax ldm \
+         stop-domain {domain})"
+    )]
+    #[diagnostic(code("cannot-migrate"))]
+    LaunchDiffers { domain: Name, differences: String },
+    #[error("{domain} was started or stopped while its migration began; try again")]
+    #[diagnostic(code("domain-state"))]
+    Changed { domain: Name },
+    #[error("{domain} is migrating to {target}; wait for its end, or cancel it (vtax ldm migrate-domain -c {domain})")]
+    #[diagnostic(code("domain-migrates"))]
+    Migrates { domain: Name, target: String },
+    #[error("{domain} is not migrating (vtax ldm list)")]
+    #[diagnostic(code("not-migrating"))]
+    NotMigrating { domain: Name },
+    #[error("{domain} is not expected here: its migration was cancelled, or never prepared")]
+    #[diagnostic(code("not-expected"))]
+    NotExpected { domain: Name },
+    #[error(
+        "{domain} runs on here: {target} has received its memory, but could not take it; look at the messages there"
+    )]
+    #[diagnostic(code("migration-target-lost"))]
+    NotTaken { domain: Name, target: String },
+    #[error("cannot give an order to {target}: {why}")]
+    #[diagnostic(code("migration-target"))]
+    MigrationTarget { target: String, why: String },
+    #[error(
+        "{domain} is suspended: {target} may have it, and cannot be asked ({why}); restore the connection: vtax asks again \
+         every minute, and lets it run on here or removes it"
+    )]
+    #[diagnostic(code("migration-unsettled"))]
+    Unsettled { domain: Name, target: String, why: String },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Migration(#[from] MigrationError),
     #[error("{domain}: its supervisor {why}")]
     #[diagnostic(code("no-supervisor"))]
     Supervisor { domain: Name, why: String },
@@ -232,6 +275,12 @@ fn remedy_for(object: &Name, error: &JournalError) -> String {
 }
 
 impl BindError {
+    pub(crate) fn cannot_migrate(names: &MigrationNames, reasons: &[ObstacleText]) -> BindError {
+        let MigrationNames { domain, target } = names.clone();
+        let reasons: Vec<String> = reasons.iter().map(ObstacleText::to_string).collect();
+        BindError::CannotMigrate { domain, target, reasons: reasons.join("; ") }
+    }
+
     pub(crate) fn kernel(object: impl fmt::Display) -> impl FnOnce(SysError) -> BindError {
         let wrong = StepError::kernel(object.to_string());
         move |error| wrong(error).into()
@@ -286,6 +335,12 @@ impl BindError {
                 | NoFunctionLink { .. }
                 | PhysicalDown { .. }
                 | BadOffer { .. }
+                | CannotMigrate { .. }
+                | LaunchDiffers { .. }
+                | Changed { .. }
+                | Migrates { .. }
+                | NotMigrating { .. }
+                | NotExpected { .. }
         )
     }
 }

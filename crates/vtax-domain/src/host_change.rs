@@ -34,15 +34,31 @@ pub struct HostChange<'a> {
 impl LdmHost {
     /// Changes the host under its lock.
     pub fn change<T, E: From<BindError>>(&self, order: impl FnOnce(&HostChange<'_>) -> Result<T, E>) -> Result<T, E> {
+        self.locked(|change| {
+            change.reconcile();
+            // This includes a change that was completed by the reconciliation.
+            let state = change.locked.read(self.id()).map_err(BindError::from)?;
+            order(&HostChange { state, ..change })
+        })
+    }
+
+    /// Changes the host under its lock without reconciling it first.
+    pub(crate) fn change_as_is<T>(
+        &self,
+        order: impl FnOnce(&HostChange<'_>) -> Result<T, BindError>,
+    ) -> Result<T, BindError> {
+        self.locked(|change| order(&change))
+    }
+
+    fn locked<T, E: From<BindError>>(&self, order: impl FnOnce(HostChange<'_>) -> Result<T, E>) -> Result<T, E> {
         let domains = self.domains_of_root()?;
         let locked = self.store().lock().map_err(BindError::from)?;
-        let read = || locked.read(self.id()).map_err(BindError::from);
-        let mut change = HostChange { host: self, locked: &locked, state: read()?, domains: domains.as_ref() };
-        change.reconcile();
-        // This includes a change that was completed by the reconciliation.
-        change.state = read()?;
-        let done = order(&change);
-        change.keep_service();
+        let change = || {
+            let state = locked.read(self.id()).map_err(BindError::from)?;
+            Ok::<_, BindError>(HostChange { host: self, locked: &locked, state, domains: domains.as_ref() })
+        };
+        let done = order(change()?);
+        change()?.keep_service();
         done
     }
 
@@ -105,7 +121,27 @@ impl HostChange<'_> {
 
     /// Saves another state.
     pub fn write(&self, state: &StoredState) -> Result<(), BindError> {
+        self.check_moving(state)?;
         Ok(self.locked.write(state)?)
+    }
+
+    /// Changes the configuration of a domain that migrates, which nothing else may do, and saves it. Returns the host
+    /// with the new constraints.
+    pub(crate) fn edit_moving(
+        &self,
+        edit: impl FnOnce(&mut Configuration) -> Result<(), DomainError>,
+    ) -> Result<HostChange<'_>, BindError> {
+        let mut state = self.locked.read(self.id())?;
+        state.change(edit)?;
+        self.locked.write(&state)?;
+        Ok(HostChange { host: self.host, locked: self.locked, state, domains: self.domains })
+    }
+
+    /// Refuses a state in which a domain that migrates is another one.
+    fn check_moving(&self, state: &StoredState) -> Result<(), BindError> {
+        let (was, now) = (&self.state.configuration.domains, &state.configuration.domains);
+        let moving = self.locked.moving()?.into_iter().find(|(domain, _)| was.get(domain) != now.get(domain));
+        moving.map_or(Ok(()), |(domain, target)| Err(BindError::Migrates { domain, target }))
     }
 
     /// Changes the configuration and saves it. Returns the host with the new constraints.
@@ -138,6 +174,7 @@ impl HostChange<'_> {
 
     /// Saves another state, which the host follows.
     pub fn follow(&self, objects: &[LiveObject], state: &StoredState) -> Result<ChangeEffect, BindError> {
+        self.check_moving(state)?;
         match self.domains {
             Some(domains) => domains.under(self.locked).change(objects, &self.state, state),
             None => self.write(state).map(|()| ChangeEffect::Now),
@@ -184,6 +221,9 @@ impl HostChange<'_> {
         let agent = self.host.agent().unwrap_or_default();
         let wanted = WantedDomains { configuration: self.configuration(), agent: &agent };
         domains.under(self.locked).reconcile(wanted).iter().for_each(|error| self.tell_trouble(error));
+        if let Err(error) = self.finish_arrivals() {
+            self.tell_trouble(&error);
+        }
     }
 
     fn keep_service(&self) {
@@ -197,7 +237,7 @@ impl HostChange<'_> {
 
     /// Reports an error that doesn't end the order.
     pub fn tell_trouble(&self, error: &BindError) {
-        self.tell(DomainNotice::Trouble(error.to_string()));
+        self.host.tell_trouble(error);
     }
 }
 

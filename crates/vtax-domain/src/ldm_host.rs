@@ -136,6 +136,11 @@ impl LdmHost {
         (self.hear)(notice);
     }
 
+    /// Reports an error that doesn't end what is being done.
+    pub(crate) fn tell_trouble(&self, error: &BindError) {
+        self.tell(DomainNotice::Trouble(error.to_string()));
+    }
+
     /// Returns the command-line words that make this program act on the same host.
     fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["--state".into(), self.files.state.clone().into()];

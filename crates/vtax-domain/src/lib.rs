@@ -73,8 +73,9 @@ pub use live_nic::{LiveFunction, LiveNic, LiveNicKind};
 pub use loan::LentNet;
 pub use locked::{LockedDomains, WantedDomains};
 pub use migration::{
-    DiskObstacle, MigrationNames, MigrationOffer, MigrationVerdict, NetworkObstacle, Obstacle, ObstacleText,
-    OfferedDisk, OfferedGuest, ProcessorObstacle, ResourceObstacle, ServiceObstacle, SourceObstacle,
+    DepartureRecord, DiskObstacle, GuestOwner, IncomingDomain, Migrated, MigrationAnswer, MigrationEnd, MigrationId,
+    MigrationNames, MigrationOffer, MigrationRequest, MigrationVerdict, NetworkObstacle, Obstacle, ObstacleText,
+    OfferedDisk, OfferedGuest, ProcessorObstacle, ResourceObstacle, ServiceObstacle, SourceObstacle, TargetLink,
 };
 pub use notice::DomainNotice;
 pub use order::{

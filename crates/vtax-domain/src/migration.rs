@@ -1,15 +1,36 @@
-//! Eligibility of a domain for migration to another host.
+//! Migration of a domain to another host.
 //!
 //! The source describes the domain in a [`MigrationOffer`] and finds what keeps it there. The target compares the offer
-//! with its own resources and answers with a [`MigrationVerdict`]. Both only look, so nothing is locked or changed; the
-//! migration itself binds the resources at the target first, all or nothing.
+//! with its own resources and answers with a [`MigrationVerdict`]. Both only look, so nothing is locked or changed.
 //!
 //! An offer comes from another machine. The target checks it as it checks a configuration, compares it with what it has,
 //! and opens one file that it names: the domain's boot image or kernel, whose size it reads.
+//!
+//! ```text
+//!  source (depart)                                     target (arrive)
+//!  record of the departure; a guardian process
+//!  PrepareMigration ─────────────────────────────────▶ record of the arrival; resources bound, all or none;
+//!                                                      QEMU waits for the memory
+//!  memory ═══════════════════════════════════════════▶ receive_guest
+//!  vCPUs stopped, all sent and loaded
+//!  EndMigration: Take ───────────────────────────────▶ the record says that this host owns the guest; vCPUs run;
+//!                                                      addresses announced; supervisor
+//!  QEMU ended, resources released, domain removed
+//!  ForgetMigration ──────────────────────────────────▶ no record any more
+//! ```
+//!
+//! If the moving process dies, its guardian asks the target how it ended (`settle_migration`); `handover` has the
+//! decisions.
 
+mod arrive;
 mod check;
+mod depart;
+mod handover;
+mod id;
+mod link;
 mod obstacle;
 mod offer;
+mod record;
 mod source;
 mod target;
 #[cfg(test)]
@@ -17,12 +38,19 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::handover::ArrivalPhase;
 pub use self::{
+    arrive::{IncomingDomain, MigrationAnswer},
+    depart::Migrated,
+    handover::{GuestOwner, MigrationEnd},
+    id::MigrationId,
+    link::{MigrationRequest, TargetLink},
     obstacle::{
         DiskObstacle, MigrationNames, NetworkObstacle, Obstacle, ObstacleText, ProcessorObstacle, ResourceObstacle,
         ServiceObstacle, SourceObstacle,
     },
     offer::{MigrationOffer, OfferedDisk, OfferedGuest},
+    record::DepartureRecord,
 };
 
 /// Answer of the target to an offer.

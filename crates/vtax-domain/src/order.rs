@@ -32,7 +32,9 @@ use crate::{
     error::BindError,
     host_change::HostChange,
     ldm_host::LdmHost,
-    migration::{MigrationOffer, MigrationVerdict, Obstacle},
+    migration::{
+        IncomingDomain, MigrationAnswer, MigrationEnd, MigrationId, MigrationOffer, MigrationVerdict, Obstacle,
+    },
     notice::DomainNotice,
     store::{ConfigName, StoredState},
 };
@@ -55,6 +57,22 @@ pub enum DomainOrder {
     CheckMigration {
         offer: Box<MigrationOffer>,
         name: Name,
+    },
+    /// Prepares for a domain that is about to arrive from another host.
+    PrepareMigration(Box<IncomingDomain>),
+    /// Ends an attempt at its target: it takes the guest, or gives it up. The answer never changes afterwards.
+    EndMigration {
+        name: Name,
+        id: MigrationId,
+        end: MigrationEnd,
+    },
+    /// Removes the target's record of an attempt whose end the source knows.
+    ForgetMigration {
+        id: MigrationId,
+    },
+    /// Cancels the migration of a domain that leaves this host, and waits for its end.
+    CancelMigration {
+        domain: Name,
     },
     Change(Box<DomainChange>),
 }
@@ -220,6 +238,8 @@ pub enum DomainReply {
     },
     /// Answer to [`DomainOrder::CheckMigration`].
     Verdict(MigrationVerdict),
+    /// Answer to [`DomainOrder::EndMigration`].
+    MigrationEnded(MigrationAnswer),
 }
 
 impl LdmHost {
@@ -235,6 +255,16 @@ impl LdmHost {
             DomainOrder::CheckMigration { offer, name } => {
                 Ok(DomainReply::Verdict(self.check_migration(&offer, &name)?))
             }
+            DomainOrder::PrepareMigration(incoming) => {
+                self.change(|host| host.prepare_migration(*incoming)).map(|()| DomainReply::Done)
+            }
+            DomainOrder::EndMigration { name, id, end } => {
+                Ok(DomainReply::MigrationEnded(self.end_migration(&name, &id, end)?))
+            }
+            DomainOrder::ForgetMigration { id } => {
+                self.change_as_is(|host| host.forget_migration(&id)).map(|()| DomainReply::Done)
+            }
+            DomainOrder::CancelMigration { domain } => self.cancel_migration(&domain).map(|()| DomainReply::Done),
             DomainOrder::Change(change) => {
                 self.change(|host| host.carry_out(*change))?;
                 Ok(DomainReply::Done)

@@ -41,7 +41,8 @@ impl LockedDomains<'_> {
         // If there is no survey, that was already reported.
         let Ok(survey) = self.survey() else { return };
         let running = survey.bound.iter().filter(|bound| bound.state() == DomainState::Active);
-        for bound in running.filter(|bound| !bound.has_supervisor()) {
+        // Whoever moves a domain ends its supervisor, and starts it again if the domain stays.
+        for bound in running.filter(|bound| !bound.has_supervisor() && !self.is_leaving(bound.name())) {
             troubles.extend(self.supervise_again(bound).err());
         }
     }

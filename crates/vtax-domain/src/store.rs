@@ -12,6 +12,7 @@ mod tests;
 use std::{
     fs::{self, File},
     io,
+    ops::Deref,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -130,6 +131,14 @@ impl DomainStore {
     }
 }
 
+impl Deref for LockedStore {
+    type Target = DomainStore;
+
+    fn deref(&self) -> &DomainStore {
+        &self.store
+    }
+}
+
 impl LockedStore {
     /// Reads the current and pending configuration from the disk.
     pub fn read(&self, host: &str) -> Result<StoredState, DomainStoreError> {
@@ -211,7 +220,7 @@ impl LockedStore {
 }
 
 /// Returns None if there is no such file.
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, DomainStoreError> {
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, DomainStoreError> {
     let Some(text) = record::read(path, LONGEST)? else { return Ok(None) };
     let read = serde_json::from_slice(&text);
     read.map(Some).map_err(|error| DomainStoreError::Damaged { path: path.to_owned(), why: error.to_string() })
@@ -242,11 +251,11 @@ fn draft_of<T: Serialize>(
     Ok(StateDraft { draft, path })
 }
 
-fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), DomainStoreError> {
+pub(crate) fn replace<T: Serialize>(folder: &Path, name: &str, content: &T) -> Result<(), DomainStoreError> {
     draft_of(folder, name, "new", content)?.commit()
 }
 
 /// Makes the names in a directory survive a power failure.
-fn sync(folder: &Path) -> Result<(), DomainStoreError> {
+pub(crate) fn sync(folder: &Path) -> Result<(), DomainStoreError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(DomainStoreError::file("sync", folder))
 }

@@ -76,6 +76,13 @@ impl MigrationOffer {
         self.configuration.domain(&self.domain)
     }
 
+    /// Returns the configuration of the domain alone, under its name at the target.
+    pub(super) fn renamed(&self, name: &Name) -> Result<Configuration, DomainError> {
+        let mut alone = Configuration::new(&self.configuration.host);
+        alone.domains.insert(name.clone(), self.constraints()?.clone());
+        Ok(alone)
+    }
+
     /// Returns QEMU if the domain moves with its memory.
     pub(super) fn running(&self) -> Option<&OfferedGuest> {
         self.guest.as_ref().filter(|_| self.state == DomainState::Active)

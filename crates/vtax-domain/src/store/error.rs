@@ -50,7 +50,7 @@ pub enum EditError {
 }
 
 impl DomainStoreError {
-    pub(super) fn file(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> DomainStoreError + use<> {
+    pub(crate) fn file(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> DomainStoreError + use<> {
         let path = path.to_owned();
         move |error| DomainStoreError::File { operation, path: path.clone(), error }
     }

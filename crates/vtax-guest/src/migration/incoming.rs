@@ -49,6 +49,17 @@ impl<'a> IncomingGuest<'a> {
         Ok(IncomingGuest { qemu, monitor, address, _key: key, silence_most: SILENCE_MOST, resumed: None })
     }
 
+    /// Returns a guest that was loaded, by this process or by another one, and was not resumed yet.
+    pub fn loaded(qemu: &'a mut Qemu) -> Result<IncomingGuest<'a>, MigrationError> {
+        let mut monitor = qemu.monitor(PATIENCE)?;
+        let info = monitor.migration()?;
+        if info.status != MigrationStatus::Completed {
+            let (guest, said) = (qemu.launch().name.clone(), "not all of it was received".into());
+            return Err(MigrationError::NotArrived { guest, said });
+        }
+        Ok(IncomingGuest { qemu, monitor, address: None, _key: None, silence_most: SILENCE_MOST, resumed: None })
+    }
+
     /// The address for the source, with the port that was selected. None for a connected socket.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address

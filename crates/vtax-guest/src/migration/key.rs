@@ -14,6 +14,7 @@ use rustix::{
     io::Errno,
     rand::{GetRandomFlags, getrandom},
 };
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::{
     error::GuestError,
@@ -38,7 +39,7 @@ pub(super) const KEY_ID: &str = "migration-key";
 
 /// 256 random bits that both ends of a migration know. They travel on the control connection. `Debug` doesn't print them, so
 /// they cannot get into a log by accident.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct MigrationKey([u8; KEY_LEN]);
 
 impl MigrationKey {

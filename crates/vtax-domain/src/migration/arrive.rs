@@ -1,0 +1,361 @@
+//! The target's side of a migration: it prepares for a domain, receives its memory, and owns it or gives it up.
+
+use std::{
+    fs,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    slice, thread,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use vtax_guest::{
+    launch::Launch,
+    migration::{
+        IncomingGuest, MigrationCancel, MigrationKey, MigrationOptions, MigrationWire, SILENCE_MOST, SourcePulse,
+    },
+    qmp::HostTime,
+};
+use vtax_model::{domain::DomainError, topology::Name};
+use vtax_step::Announcement;
+use vtax_sys::directory;
+
+use super::{
+    ArrivalPhase, GuestOwner, MigrationEnd, MigrationId, MigrationNames, MigrationOffer, ObstacleText,
+    handover::{TargetAction, TargetGuest},
+    record::ArrivalRecord,
+};
+use crate::{
+    bound::{BoundDomain, Started},
+    error::BindError,
+    host_change::HostChange,
+    ldm_host::LdmHost,
+    plan::port_vlans,
+    store::boot,
+};
+
+/// The key of a migration, in the domain's directory until the guest has arrived.
+const KEY: &str = "migration-key";
+/// The pause between two looks at a record.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Domain that a target prepares for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct IncomingDomain {
+    pub offer: Box<MigrationOffer>,
+    /// Its name at the target.
+    pub name: Name,
+    pub id: MigrationId,
+    /// Encrypts its memory on the way.
+    pub key: Option<MigrationKey>,
+}
+
+/// Answer of a target that was asked to end an attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MigrationAnswer {
+    pub owner: GuestOwner,
+    /// The time at which the vCPUs were started just now.
+    pub(super) resumed_at: Option<HostTime>,
+    /// Boot of the target's machine: clocks of one machine agree.
+    pub(super) boot: String,
+}
+
+impl LdmHost {
+    /// Receives the memory of a domain that this host is prepared for, and waits until the source has decided. If
+    /// anything fails, this host gives the guest up, unless it owns it.
+    pub fn receive_guest(
+        &self,
+        name: &Name,
+        id: &MigrationId,
+        wire: OwnedFd,
+        pulse: &SourcePulse,
+        cancel: &MigrationCancel,
+    ) -> Result<(), BindError> {
+        let received = self.load(name, id, wire, pulse, cancel).and_then(|()| self.await_end(id));
+        match received {
+            Ok(true) => Ok(()),
+            Ok(false) => self.give_up(name, id).map(drop),
+            Err(error) => self.give_up(name, id).and(Err(error)),
+        }
+    }
+
+    fn load(
+        &self,
+        name: &Name,
+        id: &MigrationId,
+        wire: OwnedFd,
+        pulse: &SourcePulse,
+        cancel: &MigrationCancel,
+    ) -> Result<(), BindError> {
+        let unknown = || BindError::NotExpected { domain: name.clone() };
+        let record = self.store().arrival(id)?.filter(|record| record.phase == ArrivalPhase::Prepared);
+        record.filter(|record| record.domain == *name).ok_or_else(unknown)?;
+        let domains = self.domains()?;
+        let mut qemu = domains.existing(name)?.qemu().ok_or_else(unknown)?;
+        let key = fs::read_to_string(key_file(&domains.directory(name))).ok().and_then(|text| text.parse().ok());
+        let options = MigrationOptions { key, held_target: true, ..MigrationOptions::default() };
+        let mut incoming = IncomingGuest::listen(&mut qemu, MigrationWire::Connected(wire), &options)?;
+        Ok(incoming.receive(pulse, cancel)?)
+    }
+
+    /// Waits until the source has asked this host to take the loaded guest, or to give it up. Returns false if it does
+    /// neither.
+    fn await_end(&self, id: &MigrationId) -> Result<bool, BindError> {
+        let deadline = Instant::now() + SILENCE_MOST;
+        loop {
+            let is_open = self.store().arrival(id)?.is_some_and(|record| record.phase == ArrivalPhase::Prepared);
+            match is_open {
+                false => return Ok(true),
+                true if Instant::now() >= deadline => return Ok(false),
+                true => thread::sleep(GLANCE),
+            }
+        }
+    }
+
+    fn give_up(&self, name: &Name, id: &MigrationId) -> Result<MigrationAnswer, BindError> {
+        self.end_migration(name, id, MigrationEnd::GiveUp)
+    }
+
+    /// Ends an attempt. The question may come late, or twice.
+    pub(crate) fn end_migration(
+        &self,
+        name: &Name,
+        id: &MigrationId,
+        asked: MigrationEnd,
+    ) -> Result<MigrationAnswer, BindError> {
+        // Reconciliation would give up what is about to be taken, if the process that prepared it has died.
+        self.change_as_is(|host| host.end_arrival(name, id, asked))
+    }
+}
+
+impl HostChange<'_> {
+    /// Binds the resources of a domain that is about to arrive: all, or none. Its QEMU waits for its memory.
+    pub(crate) fn prepare_migration(&self, incoming: IncomingDomain) -> Result<(), BindError> {
+        let IncomingDomain { offer, name, id, key } = incoming;
+        let verdict = self.host().check_migration(&offer, &name)?;
+        if !verdict.obstacles.is_empty() {
+            let names = MigrationNames { domain: offer.domain.clone(), target: "this host".to_owned() };
+            return Err(BindError::cannot_migrate(&names, &ObstacleText::of_all(&verdict.obstacles, &names)));
+        }
+        if self.configuration().domains.contains_key(&name) {
+            return Err(DomainError::Exists { what: "domain", name }.into());
+        }
+        let record = ArrivalRecord::new(id, name, offer.running().is_some())?;
+        self.store().write_arrival(&record)?;
+        let prepared = self.add_arriving(&offer, &record, key.as_ref());
+        prepared.inspect_err(|_| {
+            if let Err(left) = self.abandon(&record) {
+                self.tell_trouble(&left);
+            }
+        })
+    }
+
+    fn add_arriving(
+        &self,
+        offer: &MigrationOffer,
+        record: &ArrivalRecord,
+        key: Option<&MigrationKey>,
+    ) -> Result<(), BindError> {
+        let name = &record.domain;
+        let arriving = offer.renamed(name)?;
+        let added = self.edit_moving(|all| {
+            all.add_domains_of(&arriving)?;
+            all.set_masters(name, offer.masters.clone())
+        })?;
+        if offer.guest.is_none() {
+            return Ok(());
+        }
+        added.with_wanted(|domains, wanted| {
+            let (bindings, launch) = domains.plan(name, wanted)?;
+            let launch = match offer.running() {
+                Some(guest) => incoming(name, &guest.launch, launch)?,
+                None => launch,
+            };
+            domains.claim(&bindings, wanted.configuration, launch)?;
+            let directory = domains.directory(name);
+            key.map_or(Ok(()), |key| write_key(&directory, key))
+        })
+    }
+
+    fn end_arrival(&self, name: &Name, id: &MigrationId, asked: MigrationEnd) -> Result<MigrationAnswer, BindError> {
+        let record = self.store().arrival(id)?.filter(|record| record.domain == *name);
+        let phase = record.as_ref().map(|record| record.phase);
+        // A target that is asked to give up must not wait for the monitor of its QEMU.
+        let guest = match (&record, asked) {
+            (Some(record), MigrationEnd::Take) => self.guest_of(record),
+            _ => TargetGuest::Incomplete,
+        };
+        let answer = |owner, resumed_at| Ok(MigrationAnswer { owner, resumed_at, boot: boot() });
+        match (TargetAction::of(phase, guest, asked), record) {
+            (TargetAction::Own, Some(record)) => answer(GuestOwner::Target, self.own(record)?),
+            (TargetAction::Abandon, Some(record)) => {
+                self.abandon(&record)?;
+                answer(GuestOwner::Source, None)
+            }
+            (TargetAction::Answer(owner), _) => answer(owner, None),
+            (TargetAction::Own | TargetAction::Abandon, None) => answer(GuestOwner::Source, None),
+        }
+    }
+
+    fn guest_of(&self, record: &ArrivalRecord) -> TargetGuest {
+        if !record.is_live {
+            return TargetGuest::Loaded;
+        }
+        let is_loaded = || {
+            let mut qemu = self.domains().ok()?.existing(&record.domain).ok()?.qemu()?;
+            IncomingGuest::loaded(&mut qemu).is_ok().then_some(())
+        };
+        is_loaded().map_or(TargetGuest::Incomplete, |()| TargetGuest::Loaded)
+    }
+
+    /// Records that this host owns the guest, and lets it run. From the record on, the source never resumes it.
+    fn own(&self, record: ArrivalRecord) -> Result<Option<HostTime>, BindError> {
+        let announcements = if record.is_live { self.announcements(&record.domain) } else { Vec::new() };
+        let record = ArrivalRecord { phase: ArrivalPhase::Owned, ..record };
+        self.store().write_arrival(&record)?;
+        if !record.is_live {
+            return Ok(None);
+        }
+        let resumed_at = self.run_arrived(&record.domain, announcements);
+        // It is this host's domain now, whatever becomes of it.
+        resumed_at.or_else(|error| {
+            self.tell_trouble(&error);
+            Ok(None)
+        })
+    }
+
+    fn run_arrived(&self, name: &Name, announcements: Vec<Announcement>) -> Result<Option<HostTime>, BindError> {
+        let domains = self.domains()?;
+        let none = || BindError::NotExpected { domain: name.clone() };
+        let mut qemu = domains.existing(name)?.qemu().ok_or_else(none)?;
+        let arrival = IncomingGuest::loaded(&mut qemu)?.resume()?;
+        let running = Instant::now();
+        self.announce(announcements, running);
+        let directory = domains.directory(name);
+        Started { is_up: true, ..Started::now() }.write(&directory)?;
+        let _ = fs::remove_file(key_file(&directory));
+        domains.start_supervisor(name)?;
+        Ok(arrival.resumed_at)
+    }
+
+    /// Prepares to announce the addresses of a domain's vnets. Without an announcement they are found when the domain
+    /// first sends, so a failure doesn't prevent anything.
+    fn announcements(&self, name: &Name) -> Vec<Announcement> {
+        let prepare = || {
+            let (domains, all) = (self.domains()?, self.configuration());
+            let bound = domains.existing(name)?;
+            let mut site = domains.site();
+            let stack = site.own()?;
+            let vnets = bound.bindings.constraints.vnets.iter().zip(&bound.bindings.nics);
+            let announced = vnets.map(|(vnet, nic)| {
+                let (uplink, macs) = (domains.uplink(&vnet.switch, all)?, vnet.macs().collect::<Vec<_>>());
+                let vlans = port_vlans(vnet, all.switch(&vnet.switch)?);
+                Ok(stack.announce(&nic.tap, uplink.as_deref(), &macs, Some(&vlans))?)
+            });
+            announced.collect::<Result<Vec<_>, BindError>>()
+        };
+        prepare().unwrap_or_else(|error| {
+            self.tell_trouble(&error);
+            Vec::new()
+        })
+    }
+
+    /// Announces the addresses of a domain that runs since a moment ago, several times as each frame may be lost.
+    fn announce(&self, mut announcements: Vec<Announcement>, running: Instant) {
+        let Ok(domains) = self.domains() else { return };
+        let mut site = domains.site();
+        loop {
+            let Ok(stack) = site.own() else { return };
+            let due = announcements.iter_mut().filter_map(|announcement| {
+                announcement.make(running.elapsed(), stack).unwrap_or_else(|error| {
+                    self.tell_trouble(&error.into());
+                    None
+                })
+            });
+            let Some(next) = due.min() else { return };
+            thread::sleep(next.saturating_sub(running.elapsed()));
+        }
+    }
+
+    /// Releases what was prepared for a domain that does not arrive.
+    fn abandon(&self, record: &ArrivalRecord) -> Result<(), BindError> {
+        let domains = self.domains()?;
+        if domains.find(&record.domain)?.is_some() {
+            domains.take_back(&record.domain)?;
+        }
+        self.remove_moved(&record.domain)?;
+        Ok(self.store().remove_arrival(&record.id)?)
+    }
+
+    /// Removes the constraints of a domain that is not on this host.
+    pub(super) fn remove_moved(&self, domain: &Name) -> Result<(), BindError> {
+        self.edit_moving(|all| match all.domains.contains_key(domain) {
+            true => all.remove_domains(slice::from_ref(domain)),
+            false => Ok(()),
+        })
+        .map(drop)
+    }
+
+    /// Completes what a killed vtax or a reboot has left of arrivals: what nobody will take is given up, and what this
+    /// host owns runs.
+    pub(crate) fn finish_arrivals(&self) -> Result<(), BindError> {
+        let arrivals = self.store().arrivals()?;
+        let mut finished = Ok(());
+        for record in arrivals {
+            let one = match record.phase {
+                ArrivalPhase::Prepared if record.is_abandoned() => self.abandon(&record),
+                ArrivalPhase::Owned if record.is_live && !record.is_of_other_boot() => {
+                    self.start_arrived(&record.domain)
+                }
+                _ => Ok(()),
+            };
+            finished = finished.and(one);
+        }
+        finished
+    }
+
+    /// Lets a guest run that this host owns and that was never started here.
+    fn start_arrived(&self, name: &Name) -> Result<(), BindError> {
+        let waits = |bound: &BoundDomain| {
+            let is_incoming = bound.guest.as_ref().is_some_and(|guest| guest.launch.incoming);
+            is_incoming && bound.started.is_none()
+        };
+        let Some(mut qemu) = self.domains()?.find(name)?.filter(waits).and_then(|bound| bound.qemu()) else {
+            return Ok(());
+        };
+        if IncomingGuest::loaded(&mut qemu).is_err() {
+            return Ok(());
+        }
+        self.run_arrived(name, self.announcements(name)).map(drop)
+    }
+
+    /// The source knows that this host owns the guest.
+    pub(crate) fn forget_migration(&self, id: &MigrationId) -> Result<(), BindError> {
+        match self.store().arrival(id)? {
+            Some(record) if record.phase == ArrivalPhase::Owned => Ok(self.store().remove_arrival(id)?),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns how the QEMU of the target starts, if the guest would not see a difference.
+fn incoming(name: &Name, here: &Launch, there: Launch) -> Result<Launch, BindError> {
+    let differences: Vec<String> = here.differences(&there).iter().map(ToString::to_string).collect();
+    match differences.is_empty() {
+        true => Ok(Launch { incoming: true, ..there }),
+        false => Err(BindError::LaunchDiffers { domain: name.clone(), differences: differences.join("; ") }),
+    }
+}
+
+fn key_file(directory: &Path) -> PathBuf {
+    directory.join(KEY)
+}
+
+fn write_key(directory: &Path, key: &MigrationKey) -> Result<(), BindError> {
+    let path = key_file(directory);
+    let written = directory::create_private_file(&path)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, key.to_string().as_bytes()));
+    written.map_err(BindError::file("write", &path))
+}

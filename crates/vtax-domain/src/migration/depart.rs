@@ -1,0 +1,364 @@
+//! The source's side of a migration: it moves a domain, and afterwards lets it run on or removes it.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use vtax_guest::{
+    migration::{
+        Departure, MigrationCancel, MigrationError, MigrationOptions, MigrationWatcher, MigrationWire, SILENCE_MOST,
+        SuspendTimes,
+    },
+    process::Qemu,
+    qmp::{MigrationInfo, MigrationStatus, Monitor, PATIENCE},
+};
+use vtax_model::{domain::DomainState, topology::Name};
+
+use super::{
+    GuestOwner, IncomingDomain, MigrationAnswer, MigrationEnd, MigrationId, MigrationNames, MigrationRequest,
+    ObstacleText, TargetLink, handover::SourceGuest, record::DepartureRecord,
+};
+use crate::{
+    bound::BoundDomain,
+    error::BindError,
+    host_change::HostChange,
+    ldm_host::LdmHost,
+    order::{DomainOrder, DomainReply},
+    store::boot,
+    supervisor_process,
+};
+
+/// File in the domain's directory that cancels its migration.
+const CANCEL: &str = "cancel-migration";
+/// The pause between two looks at a record.
+const GLANCE: Duration = Duration::from_millis(50);
+/// Time within which a cancelled attempt ends: QEMU and the target have their deadlines.
+const CANCELLED: Duration = Duration::from_secs(60);
+
+/// Migration of a domain, once it is complete.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Migrated {
+    /// Time for which the domain was suspended.
+    pub suspend: SuspendTimes,
+    /// Figures of QEMU. None for a domain that did not run.
+    pub info: Option<MigrationInfo>,
+    /// Time from the first order to the end.
+    pub total: Duration,
+}
+
+/// What the target has taken.
+struct Taken {
+    departure: Option<Departure>,
+    answer: MigrationAnswer,
+}
+
+impl LdmHost {
+    /// Moves a domain to another host. If that fails, the domain is here as before, unless the error says otherwise.
+    /// `hear` receives QEMU's figures while its memory moves.
+    pub fn migrate(
+        &self,
+        request: &MigrationRequest,
+        link: &mut dyn TargetLink,
+        cancel: &MigrationCancel,
+        hear: &mut dyn FnMut(&MigrationInfo),
+    ) -> Result<Migrated, BindError> {
+        let begun = Instant::now();
+        let MigrationRequest { domain, new_name, target, .. } = request;
+        let id = MigrationId::random();
+        let record = DepartureRecord::new(id, domain.clone(), new_name.clone(), target.clone())?;
+        let record = self.change(|host| host.begin_departure(record))?;
+        match self.send(request, &record, link, (cancel, hear)) {
+            Ok(taken) => {
+                self.end_departure(&record, GuestOwner::Target, link)?;
+                Ok(migrated(&taken, begun))
+            }
+            Err(error) => match self.settle(&record, link) {
+                Ok(GuestOwner::Source) => Err(error),
+                Ok(GuestOwner::Target) => {
+                    let suspend = SuspendTimes { by_qemu: None, by_events: None };
+                    Ok(Migrated { suspend, info: None, total: begun.elapsed() })
+                }
+                Err(unsettled) => {
+                    self.tell_trouble(&error);
+                    let why = unsettled.to_string();
+                    Err(BindError::Unsettled { domain: domain.clone(), target: target.clone(), why })
+                }
+            },
+        }
+    }
+
+    fn send(
+        &self,
+        request: &MigrationRequest,
+        record: &DepartureRecord,
+        link: &mut dyn TargetLink,
+        (cancel, hear): (&MigrationCancel, &mut dyn FnMut(&MigrationInfo)),
+    ) -> Result<Taken, BindError> {
+        let MigrationRequest { domain, new_name, target, options } = request;
+        self.start_guardian(domain)?;
+        let (offer, obstacles) = self.offer_migration(domain)?;
+        if !obstacles.is_empty() {
+            let names = MigrationNames { domain: domain.clone(), target: target.clone() };
+            return Err(BindError::cannot_migrate(&names, &ObstacleText::of_all(&obstacles, &names)));
+        }
+        if (offer.state == DomainState::Active) != record.is_live {
+            return Err(BindError::Changed { domain: domain.clone() });
+        }
+        let incoming = IncomingDomain {
+            offer: Box::new(offer),
+            name: new_name.clone(),
+            id: record.id.clone(),
+            key: options.key.clone(),
+        };
+        link.order(DomainOrder::PrepareMigration(Box::new(incoming)))?;
+        let departure = match record.is_live {
+            true => Some(self.depart(request, record, link, (cancel, hear))?),
+            false => None,
+        };
+        let answer = ask(record, MigrationEnd::Take, link)?;
+        match answer.owner {
+            GuestOwner::Target => Ok(Taken { departure, answer }),
+            GuestOwner::Source => Err(BindError::NotTaken { domain: domain.clone(), target: target.clone() }),
+        }
+    }
+
+    /// Sends the memory of a running domain, until the target has loaded all of it.
+    fn depart(
+        &self,
+        request: &MigrationRequest,
+        record: &DepartureRecord,
+        link: &mut dyn TargetLink,
+        (cancel, hear): (&MigrationCancel, &mut dyn FnMut(&MigrationInfo)),
+    ) -> Result<Departure, BindError> {
+        let domains = self.domains()?;
+        let wire = link.connect(&record.new_name, &record.id)?;
+        let (_, mut qemu) = domains.active(&record.domain)?;
+        let directory = domains.directory(&record.domain);
+        let mut watch = DepartureWatch { link, cancel, hear, directory };
+        let options = MigrationOptions { held_target: true, ..request.options.clone() };
+        let wire = MigrationWire::Connected(wire);
+        Ok(Departure::of(&mut qemu, wire, &options, cancel, &mut watch)?)
+    }
+
+    /// Returns the record of a domain that leaves this host, or whose migration was interrupted.
+    pub fn departure(&self, domain: &Name) -> Result<Option<DepartureRecord>, BindError> {
+        Ok(self.store().departure(domain)?)
+    }
+
+    /// Waits until the process has ended that moves a domain. Returns the record of what it has left unsettled.
+    pub fn await_mover(&self, domain: &Name) -> Result<Option<DepartureRecord>, BindError> {
+        loop {
+            match self.departure(domain)? {
+                Some(record) if record.has_mover() => {
+                    let _ = record.mover.wait_end(Duration::from_secs(1));
+                }
+                left => return Ok(left),
+            }
+        }
+    }
+
+    /// Ends a migration whose process has died: asks the target, and lets the domain run on here or removes it.
+    pub fn settle_migration(&self, domain: &Name, link: &mut dyn TargetLink) -> Result<GuestOwner, BindError> {
+        match self.departure(domain)? {
+            Some(record) if record.has_mover() => {
+                Err(BindError::Migrates { domain: domain.clone(), target: record.target })
+            }
+            Some(record) => self.settle(&record, link),
+            None => Err(BindError::NotMigrating { domain: domain.clone() }),
+        }
+    }
+
+    fn settle(&self, record: &DepartureRecord, link: &mut dyn TargetLink) -> Result<GuestOwner, BindError> {
+        let question = match record.is_live {
+            true => self.guest_of(record)?.question(),
+            false => MigrationEnd::GiveUp,
+        };
+        let owner = ask(record, question, link)?.owner;
+        self.end_departure(record, owner, link)?;
+        Ok(owner)
+    }
+
+    fn guest_of(&self, record: &DepartureRecord) -> Result<SourceGuest, BindError> {
+        let Some(mut qemu) = self.domains()?.find(&record.domain)?.and_then(|bound| bound.qemu()) else {
+            return Ok(SourceGuest::Gone);
+        };
+        let status = qemu.monitor(PATIENCE)?.migration()?.status;
+        Ok(if status == MigrationStatus::Completed { SourceGuest::Sent } else { SourceGuest::Here })
+    }
+
+    /// Does what follows from the target's answer. It can be repeated.
+    fn end_departure(
+        &self,
+        record: &DepartureRecord,
+        owner: GuestOwner,
+        link: &mut dyn TargetLink,
+    ) -> Result<(), BindError> {
+        self.change_as_is(|host| match host.departure_of(record)? {
+            false => Ok(()),
+            true if owner == GuestOwner::Source => host.stay(record),
+            true => host.leave(record),
+        })?;
+        if owner == GuestOwner::Target
+            && let Err(error) = link.order(DomainOrder::ForgetMigration { id: record.id.clone() })
+        {
+            // Its record stays there, and does no harm.
+            self.tell_trouble(&error);
+        }
+        Ok(())
+    }
+
+    /// Cancels the migration of a domain, and waits until it has ended.
+    pub(crate) fn cancel_migration(&self, domain: &Name) -> Result<(), BindError> {
+        let none = || BindError::NotMigrating { domain: domain.clone() };
+        let record = self.departure(domain)?.ok_or_else(none)?;
+        let path = self.domains()?.directory(domain).join(CANCEL);
+        if record.is_live {
+            fs::write(&path, "").map_err(BindError::file("write", &path))?;
+        }
+        let deadline = Instant::now() + CANCELLED;
+        while self.departure(domain)?.is_some_and(|now| now.id == record.id) {
+            if Instant::now() >= deadline {
+                return Err(BindError::Migrates { domain: domain.clone(), target: record.target });
+            }
+            thread::sleep(GLANCE);
+        }
+        Ok(())
+    }
+
+    /// Starts the process that settles the migration if this one dies.
+    fn start_guardian(&self, domain: &Name) -> Result<(), BindError> {
+        supervisor_process::start(domain, self.domains()?.command(&["settle-migration", domain.as_str()]))
+    }
+}
+
+impl HostChange<'_> {
+    /// Records that a domain leaves. From now on nothing else changes it.
+    fn begin_departure(&self, record: DepartureRecord) -> Result<DepartureRecord, BindError> {
+        let domain = &record.domain;
+        self.configuration().domain(domain)?;
+        let domains = self.domains()?;
+        domains.check_settled(domain)?;
+        let bound = domains.find(domain)?;
+        let is_live = bound.as_ref().is_some_and(|bound| bound.state() == DomainState::Active);
+        // One that was left by an earlier attempt.
+        let _ = fs::remove_file(domains.directory(domain).join(CANCEL));
+        let record = DepartureRecord { is_live, ..record };
+        self.store().write_departure(&record)?;
+        Ok(record)
+    }
+
+    /// Returns false if another process has settled it meanwhile.
+    fn departure_of(&self, record: &DepartureRecord) -> Result<bool, BindError> {
+        Ok(self.store().departure(&record.domain)?.is_some_and(|now| now.id == record.id))
+    }
+
+    /// The target does not own the guest, and never will.
+    fn stay(&self, record: &DepartureRecord) -> Result<(), BindError> {
+        let domains = self.domains()?;
+        if let Some(bound) = domains.find(&record.domain)? {
+            let _ = fs::remove_file(domains.directory(&record.domain).join(CANCEL));
+            if let Some(mut qemu) = bound.qemu().filter(|_| record.is_live) {
+                run_on(&mut qemu)?;
+            }
+            let is_alone = |bound: &BoundDomain| bound.state() == DomainState::Active && !bound.has_supervisor();
+            if domains.find(&record.domain)?.as_ref().is_some_and(is_alone) {
+                domains.supervise_again(&bound)?;
+            }
+        }
+        Ok(self.store().remove_departure(&record.domain)?)
+    }
+
+    /// The target owns the guest. Its QEMU here never runs again.
+    fn leave(&self, record: &DepartureRecord) -> Result<(), BindError> {
+        let (domains, domain) = (self.domains()?, &record.domain);
+        if domains.find(domain)?.is_some() {
+            domains.take_back(domain)?;
+        }
+        self.remove_moved(domain)?;
+        Ok(self.store().remove_departure(domain)?)
+    }
+}
+
+fn ask(record: &DepartureRecord, end: MigrationEnd, link: &mut dyn TargetLink) -> Result<MigrationAnswer, BindError> {
+    let DepartureRecord { id, new_name, target, .. } = record;
+    match link.order(DomainOrder::EndMigration { name: new_name.clone(), id: id.clone(), end })? {
+        DomainReply::MigrationEnded(answer) => Ok(answer),
+        _ => {
+            let why = "it has answered another order than was given".to_owned();
+            Err(BindError::MigrationTarget { target: target.clone(), why })
+        }
+    }
+}
+
+/// Lets the vCPUs of a guest run again that has not left.
+fn run_on(qemu: &mut Qemu) -> Result<(), BindError> {
+    let mut monitor = qemu.monitor(PATIENCE)?;
+    let deadline = Instant::now() + SILENCE_MOST;
+    loop {
+        let (info, status) = (monitor.migration()?, monitor.status()?);
+        match info.status {
+            _ if status.running || status.is_starting() => return Ok(()),
+            MigrationStatus::None
+            | MigrationStatus::Completed
+            | MigrationStatus::Cancelled
+            | MigrationStatus::Failed => {
+                // QEMU resumes it by itself after a failure, but not once all was sent.
+                return Ok(monitor.resume()?);
+            }
+            _ if Instant::now() >= deadline => {
+                let (guest, awaited) = (qemu.launch().name.clone(), "the end of the cancelled migration");
+                return Err(MigrationError::Late { guest, awaited, waited: SILENCE_MOST }.into());
+            }
+            // It may have ended meanwhile, and refuses then.
+            _ => drop(monitor.cancel_migration()),
+        }
+        thread::sleep(GLANCE);
+    }
+}
+
+fn migrated(taken: &Taken, begun: Instant) -> Migrated {
+    let Taken { departure, answer } = taken;
+    let resumed_at = answer.resumed_at.filter(|_| answer.boot == boot());
+    let suspend = departure.as_ref().map(|departure| SuspendTimes {
+        by_qemu: departure.info.downtime(),
+        by_events: departure.stopped_at.zip(resumed_at).and_then(|(stop, resume)| resume.since(stop)),
+    });
+    Migrated {
+        suspend: suspend.unwrap_or(SuspendTimes { by_qemu: None, by_events: None }),
+        info: departure.as_ref().map(|departure| departure.info.clone()),
+        total: begun.elapsed(),
+    }
+}
+
+/// Follows QEMU, for the target and the user.
+struct DepartureWatch<'a> {
+    link: &'a mut dyn TargetLink,
+    cancel: &'a MigrationCancel,
+    hear: &'a mut dyn FnMut(&MigrationInfo),
+    /// The domain's directory.
+    directory: PathBuf,
+}
+
+impl MigrationWatcher for DepartureWatch<'_> {
+    fn progress(&mut self, info: &MigrationInfo) {
+        if self.directory.join(CANCEL).exists() {
+            self.cancel.cancel();
+        }
+        (self.hear)(info);
+    }
+
+    fn moved(&mut self) {
+        self.link.beat();
+    }
+
+    /// From now on QEMU may end only because of the migration, which is no failure of the domain.
+    fn before_switchover(&mut self, _: &mut Monitor) -> ControlFlow<()> {
+        supervisor_process::end(&self.directory);
+        self.link.beat();
+        ControlFlow::Continue(())
+    }
+}
