@@ -75,6 +75,6 @@ impl Drop for LabTarget {
     fn drop(&mut self) {
         self.given_up.cancel();
         // What it still has to undo, the next command there undoes.
-        self.reception.iter().for_each(|reception| drop(reception.wait()));
+        let _ = self.reception.as_ref().map(Reception::wait);
     }
 }

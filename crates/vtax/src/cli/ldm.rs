@@ -24,7 +24,7 @@ use miette::miette;
 use vtax_domain::{DomainChange, DomainHost, LdmHost};
 use vtax_lab::World;
 use vtax_model::{endpoint::LabHost, topology::Name};
-use vtax_run::{Locations, OrderRefusal, OrderServer, RemoteLdm, labs};
+use vtax_run::{Locations, OrderRefusal, OrderServer, RemoteLdm, labs, receive_guest};
 use vtax_wire::ssh::Ssh;
 
 pub(crate) use self::verbs::LdmArgs;
@@ -49,7 +49,7 @@ pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
             let connect = || RemoteLdm::connect(&Ssh::user(), &host, within.as_ref(), printed.hear());
             printed.and(act(verb, || Ok(LdmTarget::There(RefCell::new(connect()?)))))
         }
-        (LdmVerb::Local(verb), None) => on_host(places, within, |host| local(verb, host)),
+        (LdmVerb::Local(verb), None) => on_host(places, within, |host| local(verb, host, places)),
         (LdmVerb::Migrate(args), host) => migrate::migrate(MigrationSource { host, within }, &args, places),
         (LdmVerb::Serve { .. }, None) => serve(places, within),
         (LdmVerb::Local(_) | LdmVerb::Serve { .. }, Some(host)) => Err(Stop::input(miette!(
@@ -106,7 +106,7 @@ fn serve(places: &Locations, within: Option<LabHost>) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-fn local(verb: LocalVerb, host: &LdmHost) -> Result<Exit, Stop> {
+fn local(verb: LocalVerb, host: &LdmHost, places: &Locations) -> Result<Exit, Stop> {
     match verb {
         LocalVerb::Import(args) => import::import(host, &args),
         LocalVerb::Exec { domain, command } => exec::exec(host, &domain, &command),
@@ -115,6 +115,11 @@ fn local(verb: LocalVerb, host: &LdmHost) -> Result<Exit, Stop> {
         LocalVerb::DestroyVf(args) => assign::destroy_functions(host, &args),
         LocalVerb::Supervise { domain } => {
             host.supervise(&domain)?;
+            Ok(Exit::Done)
+        }
+        LocalVerb::SettleMigration { domain } => migrate::settle(host, &domain, places),
+        LocalVerb::ReceiveGuest { domain, id } => {
+            receive_guest(host, &domain, &id, io::stdin(), io::stdout())?;
             Ok(Exit::Done)
         }
     }

@@ -1,19 +1,27 @@
-//! `vtax ldm migrate-domain -n`.
+//! `vtax ldm migrate-domain`: checks whether a domain can move to another host, and moves it.
+
+mod document;
+mod progress;
+mod run;
+mod settle;
 
 use std::cell::RefCell;
 
 use miette::miette;
 use vtax_domain::{MigrationNames, ObstacleText};
-use vtax_model::endpoint::LabHost;
+use vtax_model::{domain::DomainState, endpoint::LabHost};
 use vtax_run::{Locations, RemoteLdm, labs};
 use vtax_wire::ssh::Ssh;
 
+use self::document::{MigrationDocument, MigrationOutcome};
+pub(super) use self::settle::settle;
 use super::{
     notices::Printed,
     target::LdmTarget,
     verbs::{MigrateArgs, MigrationTarget},
 };
 use crate::{
+    cli::print_json,
     exit::{Exit, Stop},
     terminal::print,
 };
@@ -24,19 +32,68 @@ pub(super) struct MigrationSource {
     pub(super) within: Option<LabHost>,
 }
 
-/// Compares a domain with a host to which it would move, and prints all that prevents it.
+/// Comparison of a domain with a host to which it would move.
+struct Checked {
+    names: MigrationNames,
+    texts: Vec<ObstacleText>,
+    state: DomainState,
+    /// The reason why the target could not be asked.
+    failed: Option<Stop>,
+}
+
+/// Moves a domain, unless something prevents it, checks what does, or cancels its migration.
 pub(super) fn migrate(source: MigrationSource, args: &MigrateArgs, places: &Locations) -> Result<Exit, Stop> {
-    let (printed, target) = (Printed::default(), source.target(&args.target)?);
-    let names = MigrationNames { domain: args.domain.domain.clone(), target: args.target.to_string() };
-    let (offer, mut obstacles) = source.with(places, &printed, |host| host.offer(&names.domain))?;
-    let answered = target.with(places, &printed, |host| host.check(offer, &args.domain.new_name));
-    // A target that cannot be reached doesn't hide what is known already.
-    let failed = answered.map(|verdict| obstacles.extend(verdict.obstacles)).err();
-    if failed.is_none() || !obstacles.is_empty() {
-        print(&report(&names, &ObstacleText::of_all(&obstacles, &names)))?;
+    let Some(target) = &args.target else { return settle::cancel(&source, &args.domain.domain, places) };
+    if !args.dry_run {
+        run::check_places(&source, target)?;
     }
-    let exit = if obstacles.is_empty() { Exit::Done } else { Exit::NotReached };
-    printed.and(failed.map_or(Ok(exit), Err))
+    let printed = Printed::default();
+    let checked = check(&source, args, target, places, &printed)?;
+    if args.dry_run || !checked.is_possible() {
+        return printed.and(checked.report(args));
+    }
+    printed.and(run::run(source, args, target, checked.state, places))
+}
+
+/// Compares the domain with the target. A target that cannot be reached doesn't hide what is known already.
+fn check(
+    source: &MigrationSource,
+    args: &MigrateArgs,
+    target: &MigrationTarget,
+    places: &Locations,
+    printed: &Printed,
+) -> Result<Checked, Stop> {
+    let there = source.target(target)?;
+    let names = MigrationNames { domain: args.domain.domain.clone(), target: target.to_string() };
+    let (offer, mut obstacles) = source.with(places, printed, |host| host.offer(&names.domain))?;
+    let state = offer.state;
+    let answered = there.with(places, printed, |host| host.check(offer, &args.domain.new_name));
+    let failed = answered.map(|verdict| obstacles.extend(verdict.obstacles)).err();
+    Ok(Checked { texts: ObstacleText::of_all(&obstacles, &names), names, state, failed })
+}
+
+impl Checked {
+    fn is_possible(&self) -> bool {
+        self.failed.is_none() && self.texts.is_empty()
+    }
+
+    fn report(self, args: &MigrateArgs) -> Result<Exit, Stop> {
+        let outcome = if self.is_possible() { MigrationOutcome::Possible } else { MigrationOutcome::Refused };
+        if self.failed.is_none() || !self.texts.is_empty() {
+            match args.how.json {
+                true => {
+                    let reasons = self.texts.iter().map(ObstacleText::to_string).collect();
+                    print_json(&MigrationDocument::new(outcome, args, &self.names.target).with_reasons(reasons))?;
+                }
+                false => print(&report(&self.names, &self.texts))?,
+            }
+        }
+        match (self.failed, outcome) {
+            (Some(failed), _) => Err(failed),
+            (None, MigrationOutcome::Refused) => Ok(Exit::NotReached),
+            (None, _) => Ok(Exit::Done),
+        }
+    }
 }
 
 impl MigrationSource {

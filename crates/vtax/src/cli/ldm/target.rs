@@ -53,6 +53,14 @@ impl LdmTarget<'_> {
         }
     }
 
+    /// Cancels the migration of a domain, and waits for its end.
+    pub(super) fn cancel_migration(&self, domain: &Name) -> Result<Exit, Stop> {
+        match self.order(DomainOrder::CancelMigration { domain: domain.clone() })? {
+            DomainReply::Done => Ok(Exit::Done),
+            _ => Err(odd()),
+        }
+    }
+
     /// Returns the description of a domain for another host, and what keeps it here.
     pub(super) fn offer(&self, domain: &Name) -> Result<(Box<MigrationOffer>, Vec<Obstacle>), Stop> {
         match self.order(DomainOrder::OfferMigration { domain: domain.clone() })? {

@@ -25,7 +25,7 @@ pub(super) use self::{
 };
 pub(crate) use self::{
     lifecycle::{LifecycleVerb, LocalVerb},
-    migrate::{MigrateArgs, MigrationTarget},
+    migrate::{MigrateArgs, MigrationTarget, MoveOptions, MovedDomain},
     show::ShowVerb,
     sizes::{CoreArgs, CpuArgs, MemoryArgs},
 };
@@ -47,16 +47,17 @@ impl LdmArgs {
     /// Returns how long the verb needs the emulated server that runs it: domains outlive the command.
     pub(in crate::cli) fn stay(&self) -> Stay {
         match self.verb {
-            LdmVerb::Order(OrderVerb::Show(_)) | LdmVerb::Local(LocalVerb::Exec { .. }) | LdmVerb::Migrate(_) => {
-                Stay::Found
-            }
-            LdmVerb::Order(_) | LdmVerb::Local(_) | LdmVerb::Serve { .. } => Stay::Kept,
+            LdmVerb::Order(OrderVerb::Show(_)) | LdmVerb::Local(LocalVerb::Exec { .. }) => Stay::Found,
+            LdmVerb::Order(_) | LdmVerb::Local(_) | LdmVerb::Migrate(_) | LdmVerb::Serve { .. } => Stay::Kept,
         }
     }
 
     /// Returns true if the verb forwards standard input.
     pub(in crate::cli) fn has_input(&self) -> bool {
-        matches!(self.verb, LdmVerb::Local(LocalVerb::Exec { .. }) | LdmVerb::Serve { .. })
+        matches!(
+            self.verb,
+            LdmVerb::Local(LocalVerb::Exec { .. } | LocalVerb::ReceiveGuest { .. }) | LdmVerb::Serve { .. }
+        )
     }
 }
 
@@ -71,8 +72,16 @@ pub(crate) enum LdmVerb {
     Order(OrderVerb),
     #[command(flatten)]
     Local(LocalVerb),
-    /// Check whether a domain can move to another host (-n)
-    #[command(name = "migrate-domain", visible_alias = "migrate")]
+    /// Move a domain to another host, running or not
+    ///
+    /// All reasons against it are printed first, and nothing is changed then. A running domain is suspended for a moment.
+    /// If anything fails, it stays where it is. Requires root on both hosts.
+    #[command(
+        name = "migrate-domain",
+        visible_alias = "migrate",
+        override_usage = "vtax ldm migrate-domain [-n] [OPTIONS] DOMAIN[:NEWNAME] TARGET\n       \
+                          vtax ldm migrate-domain -c DOMAIN"
+    )]
     Migrate(MigrateArgs),
     /// Carry out orders of another vtax on standard input (started by `vtax ldm --host ssh:HOST`)
     Serve {

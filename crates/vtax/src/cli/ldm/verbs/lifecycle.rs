@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Subcommand};
+use vtax_domain::MigrationId;
 use vtax_model::topology::Name;
 
 use super::super::{
@@ -179,5 +180,20 @@ pub(crate) enum LocalVerb {
     Supervise {
         /// Domain
         domain: Name,
+    },
+    /// Settle the migration of a domain when the process that moves it has died (started by `vtax ldm migrate-domain`)
+    #[command(hide = true)]
+    SettleMigration {
+        /// Domain
+        domain: Name,
+    },
+    /// Receive a domain's memory on standard input (started by `vtax ldm migrate-domain` on another host)
+    #[command(hide = true)]
+    ReceiveGuest {
+        /// Domain
+        domain: Name,
+        /// Identity of the attempt
+        #[arg(value_name = "ID")]
+        id: MigrationId,
     },
 }

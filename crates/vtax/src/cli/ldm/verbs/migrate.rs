@@ -3,21 +3,68 @@
 use std::str::FromStr;
 
 use clap::Args;
-use vtax_model::{endpoint::LabHost, topology::Name};
+use vtax_model::{
+    endpoint::LabHost,
+    topology::Name,
+    units::{BitRate, Span, UnitError},
+};
 
 use super::remote;
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
     /// Check only: print all reasons why the domain cannot move; exit status 1 if there is one
-    #[arg(short = 'n', required = true)]
+    #[arg(short = 'n')]
     pub(in crate::cli::ldm) dry_run: bool,
+    /// Cancel the domain's migration, which runs in another terminal; settle it if that was killed
+    #[arg(short = 'c', conflicts_with_all = ["dry_run", "target", "MoveOptions"])]
+    pub(in crate::cli::ldm) cancel: bool,
+    #[command(flatten)]
+    pub(in crate::cli::ldm) how: MoveOptions,
     /// Domain, and its name at the target if that is to differ, e.g. mars:mars2
     #[arg(value_name = "DOMAIN[:NEWNAME]")]
     pub(in crate::cli::ldm) domain: MovedDomain,
     /// Host that the domain moves to: ssh:HOST, or LAB/HOST on the machine of the source
-    #[arg(value_name = "TARGET")]
-    pub(in crate::cli::ldm) target: MigrationTarget,
+    #[arg(value_name = "TARGET", required_unless_present = "cancel")]
+    pub(in crate::cli::ldm) target: Option<MigrationTarget>,
+}
+
+/// How a domain moves.
+#[derive(Debug, Args)]
+pub(crate) struct MoveOptions {
+    /// Don't encrypt: others on the path can then read and change the domain's memory
+    #[arg(long)]
+    pub(in crate::cli::ldm) plain: bool,
+    /// Expected suspend time at which the domain switches to the target, e.g. 100ms
+    #[arg(long, value_name = "DURATION", default_value = "300ms", value_parser = suspend_time)]
+    pub(in crate::cli::ldm) max_suspend: Span,
+    /// Bandwidth limit, e.g. 1G [default: none]
+    #[arg(long, value_name = "RATE", value_parser = bandwidth)]
+    pub(in crate::cli::ldm) bandwidth: Option<BitRate>,
+    /// Time limit until the switchover; then the domain stays where it is, e.g. 2m
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    pub(in crate::cli::ldm) timeout: Span,
+    /// Slow the domain's CPUs down, by up to 99 %, while it changes memory faster than it is sent
+    #[arg(long)]
+    pub(in crate::cli::ldm) auto_converge: bool,
+    /// Print JSON (vtax.migration/v1)
+    #[arg(long)]
+    pub(in crate::cli::ldm) json: bool,
+}
+
+/// QEMU's limit is 2,000 s, and it counts milliseconds.
+fn suspend_time(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error: UnitError| error.to_string())?;
+    match (Span::from_millis(1)..=Span::from_millis(2_000_000)).contains(&span) {
+        true => Ok(span),
+        false => Err("use 1ms to 2000s".to_owned()),
+    }
+}
+
+/// With less, not even the smallest domain would move.
+fn bandwidth(text: &str) -> Result<BitRate, String> {
+    let rate: BitRate = text.parse().map_err(|error: UnitError| error.to_string())?;
+    if rate.bits() >= 1_000_000 { Ok(rate) } else { Err("use at least 1M".to_owned()) }
 }
 
 /// Domain with its name at the target.
@@ -58,6 +105,16 @@ impl FromStr for MigrationTarget {
     }
 }
 
+impl MigrationTarget {
+    /// Returns the target as the user writes it.
+    pub(in crate::cli::ldm) fn written(&self) -> String {
+        match self {
+            MigrationTarget::Machine(host) => format!("ssh:{host}"),
+            MigrationTarget::Lab(host) => host.to_string(),
+        }
+    }
+}
+
 /// The target as messages name it.
 impl std::fmt::Display for MigrationTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -86,6 +143,17 @@ mod tests {
         let parsed = |text: &str| text.parse::<MigrationTarget>().map(|target| target.to_string());
         assert_eq!(parsed("ssh:root@hostb").as_deref(), Ok("root@hostb"));
         assert_eq!(parsed("rack/sut").as_deref(), Ok("rack/sut"));
+        for text in ["ssh:root@hostb", "rack/sut"] {
+            assert_eq!(text.parse::<MigrationTarget>().map(|target| target.written()).as_deref(), Ok(text));
+        }
         assert!(["hostb", "ssh:", "ssh:-oProxyCommand=x", ""].iter().all(|text| parsed(text).is_err()));
+    }
+
+    #[test]
+    fn limits_that_nothing_could_keep_are_refused() {
+        assert_eq!(suspend_time("100ms"), Ok(Span::from_millis(100)));
+        assert!(["0s", "999us", "1h", "x"].iter().all(|text| suspend_time(text).is_err()));
+        assert!(bandwidth("1G").is_ok());
+        assert!(["0", "1", "999k"].iter().all(|text| bandwidth(text).is_err()));
     }
 }

@@ -1,0 +1,94 @@
+//! Progress of a migration: one line of a terminal.
+
+use std::io::{IsTerminal, stderr};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use vtax_guest::qmp::{MigrationInfo, MigrationRam, MigrationStatus};
+use vtax_model::foreign::visible;
+
+use crate::terminal::{Voice, size, voice};
+
+/// A line that is drawn again and again. Without a terminal, nothing is.
+#[derive(Clone)]
+pub(super) struct ProgressLine(Option<ProgressBar>);
+
+impl ProgressLine {
+    pub(super) fn of_terminal() -> ProgressLine {
+        let is_drawn = voice() != Voice::Quiet && stderr().is_terminal();
+        let bar = || {
+            let style = ProgressStyle::with_template("{msg}").expect("a constant template");
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style)
+        };
+        ProgressLine(is_drawn.then(bar))
+    }
+
+    pub(super) fn show(&self, info: &MigrationInfo) {
+        if let Some(bar) = &self.0 {
+            let width = size(stderr()).columns;
+            bar.set_message(visible(&line(info)).chars().take(width).collect::<String>());
+        }
+    }
+
+    /// Prints something above the line.
+    pub(super) fn above(&self, print: impl FnOnce()) {
+        match &self.0 {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
+    /// Removes the line.
+    pub(super) fn end(&self) {
+        self.0.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
+fn line(info: &MigrationInfo) -> String {
+    match (info.status, &info.ram) {
+        (MigrationStatus::Active, Some(ram)) => memory(ram, info.cpu_throttle_percentage),
+        (MigrationStatus::PreSwitchover | MigrationStatus::Device | MigrationStatus::Completed, _) => {
+            "switching over".to_owned()
+        }
+        _ => "connecting".to_owned(),
+    }
+}
+
+fn memory(ram: &MigrationRam, throttle: Option<u32>) -> String {
+    let mib = |bytes: u64| bytes >> 20;
+    let (sent, left, pass) = (mib(ram.transferred), mib(ram.remaining), ram.dirty_sync_count.max(1));
+    let mut line = format!("pass {pass}: {sent} MiB sent, {left} MiB left, {:.0} Mbit/s", ram.mbps);
+    if ram.dirty_pages_rate > 0 {
+        line += &format!("; the domain changes {} MiB/s", mib(ram.dirty_rate().0));
+    }
+    if let Some(percent) = throttle.filter(|percent| *percent > 0) {
+        line += &format!("; its CPUs are slowed down by {percent} %");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_known_is_shown() {
+        let ram = |dirty_pages_rate| MigrationRam {
+            transferred: 412 << 20,
+            remaining: 100 << 20,
+            dirty_pages_rate,
+            page_size: 4096,
+            mbps: 850.4,
+            dirty_sync_count: 2,
+            ..MigrationRam::default()
+        };
+        let line = |status, ram, cpu_throttle_percentage| {
+            line(&MigrationInfo { status, ram: Some(ram), cpu_throttle_percentage, ..MigrationInfo::default() })
+        };
+        let sent = "pass 2: 412 MiB sent, 100 MiB left, 850 Mbit/s";
+        assert_eq!(line(MigrationStatus::Active, ram(0), None), sent);
+        let changing = format!("{sent}; the domain changes 86 MiB/s; its CPUs are slowed down by 20 %");
+        assert_eq!(line(MigrationStatus::Active, ram(86 << 8), Some(20)), changing);
+        assert_eq!(line(MigrationStatus::Setup, MigrationRam::default(), None), "connecting");
+        assert_eq!(line(MigrationStatus::PreSwitchover, ram(0), None), "switching over");
+    }
+}

@@ -1,0 +1,197 @@
+//! Moves a domain.
+
+use std::{sync::Arc, time::Duration};
+
+use miette::miette;
+use vtax_domain::{DomainNotice, LdmHost, Migrated, MigrationRequest, TargetLink};
+use vtax_guest::{
+    migration::{MigrationCancel, MigrationKey, MigrationLimits, MigrationMethod, MigrationOptions, SuspendTimes},
+    qmp::Throttling,
+};
+use vtax_model::{domain::DomainState, units::ByteSize};
+use vtax_run::{EventSink, Interrupt, LabTarget, Locations, RunEvent, RunEvents, SshTarget};
+
+use super::{MigrationSource, document::MigrationDocument, progress::ProgressLine};
+use crate::{
+    cli::{
+        ldm::{
+            notices::Printed,
+            on_host,
+            verbs::{MigrateArgs, MigrationTarget, MoveOptions, MovedDomain},
+        },
+        print_json,
+    },
+    exit::{Blamed, Exit, Stop},
+    terminal::print,
+};
+
+/// Code of the error after a cancellation.
+const CANCELLED: &str = "migration-cancelled";
+
+/// Refuses hosts between which nothing moves.
+pub(super) fn check_places(source: &MigrationSource, target: &MigrationTarget) -> Result<(), Stop> {
+    match (&source.host, &source.within, target) {
+        (Some(host), ..) => Err(Stop::input(miette!(
+            code = "usage",
+            "migrate-domain moves a domain of this machine; log in to {host}, and run it there"
+        ))),
+        (None, Some(within), MigrationTarget::Machine(_)) => Err(Stop::input(miette!(
+            code = "usage",
+            "migrate-domain: a domain of {within} moves only to hosts of labs on this machine; use LAB/HOST"
+        ))),
+        (None, _, _) => Ok(()),
+    }
+}
+
+/// Moves a domain that can move, and reports how long it was suspended.
+pub(super) fn run(
+    source: MigrationSource,
+    args: &MigrateArgs,
+    target: &MigrationTarget,
+    state: DomainState,
+    places: &Locations,
+) -> Result<Exit, Stop> {
+    on_host(places, source.within, |host| match move_domain(host, args, target, places)? {
+        None => Ok(Exit::Interrupted),
+        Some(moved) => {
+            let name = target.to_string();
+            match args.how.json {
+                true => print_json(&MigrationDocument::of(&moved, args, &name))?,
+                false => print(&told(&args.domain, &name, state, moved.suspend))?,
+            }
+            Ok(Exit::Done)
+        }
+    })
+}
+
+/// Returns None if the user has cancelled it.
+fn move_domain(
+    host: &LdmHost,
+    args: &MigrateArgs,
+    target: &MigrationTarget,
+    places: &Locations,
+) -> Result<Option<Migrated>, Stop> {
+    let MovedDomain { domain, new_name } = args.domain.clone();
+    let (line, printed, cancel) = (ProgressLine::of_terminal(), Printed::default(), MigrationCancel::default());
+    let (above, hear) = (line.clone(), printed.hear());
+    let mut link = target.link(places, &cancel, move |notice| above.above(|| hear(notice)))?;
+    let events = RunEvents::to(Above(line.clone()));
+    let interrupt = Interrupt::catch_saying(
+        "the domain stays on this host, unless it has moved already",
+        "`vtax ldm list` shows the domain's state",
+        &events,
+    )
+    .or_infrastructure()?;
+    let switch = cancel.clone();
+    interrupt.on_ask(move || switch.cancel());
+    let request = MigrationRequest { domain, new_name, target: target.written(), options: args.how.options() };
+    let moved = host.migrate(&request, &mut *link, &cancel, &mut |info| line.show(info));
+    // The target has ended its part, and said what it had to say.
+    drop(link);
+    line.end();
+    match moved.map_err(Stop::from) {
+        Ok(moved) => Ok(Some(moved)),
+        Err(stop) if interrupt.asked() && stop.code().as_deref() == Some(CANCELLED) => {
+            tell!("{stop}");
+            Ok(None)
+        }
+        Err(stop) => Err(stop),
+    }
+}
+
+/// Lines for the user, above the progress.
+struct Above(ProgressLine);
+
+impl EventSink for Above {
+    fn take(&self, event: &RunEvent<'_>) -> miette::Result<()> {
+        if let RunEvent::Told(line) = event {
+            self.0.above(|| tell!("{line}"));
+        }
+        Ok(())
+    }
+}
+
+impl MigrationTarget {
+    /// Connects to the target. `cancel` is the user's switch, and `hear` receives what happens there.
+    pub(super) fn link(
+        &self,
+        places: &Locations,
+        cancel: &MigrationCancel,
+        hear: impl Fn(DomainNotice) + Send + Sync + 'static,
+    ) -> Result<Box<dyn TargetLink>, Stop> {
+        let (cancel, hear) = (cancel.clone(), Arc::new(hear));
+        Ok(match self {
+            MigrationTarget::Machine(host) => Box::new(SshTarget::new(host, cancel, hear)),
+            MigrationTarget::Lab(within) => Box::new(LabTarget::open(places, within.clone(), cancel, hear)?),
+        })
+    }
+}
+
+impl MoveOptions {
+    fn options(&self) -> MigrationOptions {
+        let method = MigrationMethod {
+            auto_converge: self.auto_converge.then(Throttling::default),
+            ..MigrationMethod::default()
+        };
+        let limits = MigrationLimits {
+            suspend: self.max_suspend.0,
+            bandwidth: self.bandwidth.map(|rate| ByteSize(rate.bytes())),
+            time: Some(self.timeout.0),
+        };
+        let key = (!self.plain).then(MigrationKey::random);
+        MigrationOptions { key, method, limits, ..MigrationOptions::default() }
+    }
+}
+
+/// Returns the report of a domain that was in this state before.
+fn told(domain: &MovedDomain, target: &str, state: DomainState, suspend: SuspendTimes) -> String {
+    let MovedDomain { domain, new_name } = domain;
+    let renamed = if new_name == domain { String::new() } else { format!(" as {new_name}") };
+    if state != DomainState::Active {
+        return format!("{domain} is now at {target}{renamed}, {state}\n");
+    }
+    let times = [(suspend.by_qemu, "QEMU"), (suspend.by_events, "events")];
+    let times: Vec<String> =
+        times.into_iter().filter_map(|(time, by)| Some(format!("{} ({by})", shown(time?)))).collect();
+    let suspended = if times.is_empty() { String::new() } else { format!("; suspended for {}", times.join(", ")) };
+    format!("{domain} now runs on {target}{renamed}{suspended}\n")
+}
+
+fn shown(time: Duration) -> String {
+    match time.as_secs() {
+        0..10 => format!("{} ms", time.as_millis()),
+        _ => format!("{:.1} s", time.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_has_only_what_is_known() {
+        let ms = |time| Some(Duration::from_millis(time));
+        let told = |domain: &str, state, by_qemu, by_events| {
+            told(&domain.parse().expect("a domain"), "hostb", state, SuspendTimes { by_qemu, by_events })
+        };
+        let active = |by_qemu, by_events| told("mars", DomainState::Active, by_qemu, by_events);
+        assert_eq!(active(ms(61), ms(62)), "mars now runs on hostb; suspended for 61 ms (QEMU), 62 ms (events)\n");
+        assert_eq!(active(ms(12_340), None), "mars now runs on hostb; suspended for 12.3 s (QEMU)\n");
+        assert_eq!(active(None, None), "mars now runs on hostb\n");
+        assert_eq!(told("mars", DomainState::Bound, None, None), "mars is now at hostb, bound\n");
+        assert_eq!(told("mars:venus", DomainState::Inactive, None, None), "mars is now at hostb as venus, inactive\n");
+    }
+
+    #[test]
+    fn only_domains_of_this_machine_are_moved_and_those_of_labs_to_labs() {
+        let lab = || "rack/sut".parse().expect("a host");
+        let check = |host: Option<&str>, within, target| {
+            check_places(&MigrationSource { host: host.map(str::to_owned), within }, &target)
+        };
+        let (machine, peer) = (MigrationTarget::Machine("hostb".to_owned()), MigrationTarget::Lab(lab()));
+        let refused = check(Some("hosta"), None, machine.clone()).expect_err("it is not here");
+        assert!(refused.to_string().contains("log in to hosta"), "{refused}");
+        assert!(check(None, Some(lab()), machine.clone()).is_err());
+        assert!(check(None, None, machine).is_ok() && check(None, Some(lab()), peer).is_ok());
+    }
+}

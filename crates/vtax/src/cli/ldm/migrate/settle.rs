@@ -1,0 +1,77 @@
+//! Ends the migration of a domain: on the user's request, or because the process that moved it has died.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use miette::miette;
+use vtax_domain::{DepartureRecord, GuestOwner, LdmHost};
+use vtax_guest::migration::MigrationCancel;
+use vtax_model::topology::Name;
+use vtax_run::Locations;
+use vtax_sys::background;
+
+use super::MigrationSource;
+use crate::{
+    cli::ldm::{notices::Printed, on_host, target::LdmTarget, verbs::MigrationTarget},
+    exit::{Exit, Stop},
+    terminal::print,
+};
+
+/// Pauses between two attempts to reach the target.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+/// Time for which the target is asked again. Afterwards the user has to settle it.
+const PATIENCE: Duration = Duration::from_secs(86_400);
+/// Code of the error of a target that cannot be reached.
+const UNREACHABLE: &str = "migration-target";
+
+/// Cancels the migration of a domain. If the process that moved it has died, the migration is settled.
+pub(super) fn cancel(source: &MigrationSource, domain: &Name, places: &Locations) -> Result<Exit, Stop> {
+    let printed = Printed::default();
+    let done = match source.host {
+        Some(_) => source.with(places, &printed, |host| host.cancel_migration(domain)),
+        None => on_host(places, source.within.clone(), |host| match host.departure(domain)? {
+            Some(record) if !record.has_mover() => report(domain, &record, settle_once(host, &record, places)?),
+            _ => LdmTarget::Here(host).cancel_migration(domain),
+        }),
+    };
+    printed.and(done)
+}
+
+fn report(domain: &Name, record: &DepartureRecord, owner: GuestOwner) -> Result<Exit, Stop> {
+    print(&match owner {
+        GuestOwner::Source => format!("{domain} is still on this host\n"),
+        GuestOwner::Target => format!("{domain} is now at {}\n", record.target),
+    })?;
+    Ok(Exit::Done)
+}
+
+/// Waits for the end of the process that moves a domain, and settles what it has left. Runs in the background.
+pub(in crate::cli::ldm) fn settle(host: &LdmHost, domain: &Name, places: &Locations) -> Result<Exit, Stop> {
+    background::say_ready();
+    let Some(record) = host.await_mover(domain)? else { return Ok(Exit::Done) };
+    let (begun, mut pause) = (Instant::now(), PAUSES.0);
+    // The user may have settled it meanwhile, and even have started another migration.
+    while host.departure(domain)?.is_some_and(|now| now.id == record.id) {
+        match settle_once(host, &record, places) {
+            Err(stop) if begun.elapsed() >= PATIENCE => return Err(stop),
+            Err(_) => thread::sleep(pause),
+            Ok(_) => break,
+        }
+        pause = (2 * pause).min(PAUSES.1);
+    }
+    Ok(Exit::Done)
+}
+
+fn settle_once(host: &LdmHost, record: &DepartureRecord, places: &Locations) -> Result<GuestOwner, Stop> {
+    let target: MigrationTarget = record.target.parse().map_err(|why: String| {
+        Stop::infrastructure(miette!(
+            code = UNREACHABLE,
+            "the record of the migration names the target {}: {why}",
+            record.target
+        ))
+    })?;
+    let mut link = target.link(places, &MigrationCancel::default(), Printed::default().hear())?;
+    Ok(host.settle_migration(&record.domain, &mut *link)?)
+}
