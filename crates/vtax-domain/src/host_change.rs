@@ -37,8 +37,8 @@ impl LdmHost {
         self.locked(|change| {
             change.reconcile();
             // This includes a change that was completed by the reconciliation.
-            let state = change.locked.read(self.id()).map_err(BindError::from)?;
-            order(&HostChange { state, ..change })
+            change.state = change.locked.read(self.id()).map_err(BindError::from)?;
+            order(change)
         })
     }
 
@@ -47,18 +47,16 @@ impl LdmHost {
         &self,
         order: impl FnOnce(&HostChange<'_>) -> Result<T, BindError>,
     ) -> Result<T, BindError> {
-        self.locked(|change| order(&change))
+        self.locked(|change| order(change))
     }
 
-    fn locked<T, E: From<BindError>>(&self, order: impl FnOnce(HostChange<'_>) -> Result<T, E>) -> Result<T, E> {
+    fn locked<T, E: From<BindError>>(&self, order: impl FnOnce(&mut HostChange<'_>) -> Result<T, E>) -> Result<T, E> {
         let domains = self.domains_of_root()?;
         let locked = self.store().lock().map_err(BindError::from)?;
-        let change = || {
-            let state = locked.read(self.id()).map_err(BindError::from)?;
-            Ok::<_, BindError>(HostChange { host: self, locked: &locked, state, domains: domains.as_ref() })
-        };
-        let done = order(change()?);
-        change()?.keep_service();
+        let state = locked.read(self.id()).map_err(BindError::from)?;
+        let mut change = HostChange { host: self, locked: &locked, state, domains: domains.as_ref() };
+        let done = order(&mut change);
+        change.keep_service();
         done
     }
 

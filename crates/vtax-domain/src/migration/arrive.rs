@@ -211,9 +211,9 @@ impl HostChange<'_> {
     }
 
     /// Records that this host owns the guest, and lets it run. From the record on, the source never resumes it.
-    fn own(&self, record: ArrivalRecord) -> Result<Option<HostTime>, BindError> {
+    fn own(&self, mut record: ArrivalRecord) -> Result<Option<HostTime>, BindError> {
         let announcements = if record.is_live { self.announcements(&record.domain) } else { Vec::new() };
-        let record = ArrivalRecord { phase: ArrivalPhase::Owned, ..record };
+        record.phase = ArrivalPhase::Owned;
         self.store().write_arrival(&record)?;
         if !record.is_live {
             return Ok(None);

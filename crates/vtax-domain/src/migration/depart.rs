@@ -237,16 +237,15 @@ impl LdmHost {
 
 impl HostChange<'_> {
     /// Records that a domain leaves. From now on nothing else changes it.
-    fn begin_departure(&self, record: DepartureRecord) -> Result<DepartureRecord, BindError> {
+    fn begin_departure(&self, mut record: DepartureRecord) -> Result<DepartureRecord, BindError> {
         let domain = &record.domain;
         self.configuration().domain(domain)?;
         let domains = self.domains()?;
         domains.check_settled(domain)?;
         let bound = domains.find(domain)?;
-        let is_live = bound.as_ref().is_some_and(|bound| bound.state() == DomainState::Active);
+        record.is_live = bound.as_ref().is_some_and(|bound| bound.state() == DomainState::Active);
         // One that was left by an earlier attempt.
         let _ = fs::remove_file(domains.directory(domain).join(CANCEL));
-        let record = DepartureRecord { is_live, ..record };
         self.store().write_departure(&record)?;
         Ok(record)
     }

@@ -113,12 +113,6 @@ impl DomainStore {
         self.records(ARRIVALS)
     }
 
-    /// Returns the domain that arrives under this name and is not owned yet.
-    pub(crate) fn arriving(&self, domain: &Name) -> Result<Option<ArrivalRecord>, DomainStoreError> {
-        let is_it = |record: &ArrivalRecord| record.domain == *domain && record.phase == ArrivalPhase::Prepared;
-        Ok(self.arrivals()?.into_iter().find(is_it))
-    }
-
     /// Returns the domains that leave this host or arrive here, with their target.
     pub(crate) fn moving(&self) -> Result<Vec<(Name, String)>, DomainStoreError> {
         let leaving = self.departures()?.into_iter().map(|record| (record.domain, record.target));
