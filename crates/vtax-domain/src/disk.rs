@@ -13,17 +13,17 @@ use crate::{
 };
 
 /// Returns the current backends of a domain's disks. Each backend exists and is free, or is already the domain's
-/// (`own`).
+/// (`own`), or the domain `arrives` from another host, which still uses it.
 pub(crate) fn bound_disks(
     domain: &Name,
     constraints: &Constraints,
     configuration: &Configuration,
-    own: &[BoundDisk],
+    (own, arrives): (&[BoundDisk], bool),
     others: &[Bindings],
 ) -> Result<Vec<BoundDisk>, BindError> {
     let mut found: Vec<BoundDisk> = Vec::new();
     for disk in &constraints.disks {
-        let bound = bound_disk(domain, disk, configuration, own, others)?;
+        let bound = bound_disk(domain, disk, configuration, (own, arrives), others)?;
         found.push(bound);
     }
     Ok(found)
@@ -34,7 +34,7 @@ pub(crate) fn bound_disk(
     domain: &Name,
     disk: &VirtualDisk,
     configuration: &Configuration,
-    own: &[BoundDisk],
+    (own, arrives): (&[BoundDisk], bool),
     others: &[Bindings],
 ) -> Result<BoundDisk, BindError> {
     let refused = |error| BindError::Disk { domain: domain.clone(), disk: disk.name.clone(), error: Box::new(error) };
@@ -47,7 +47,7 @@ pub(crate) fn bound_disk(
         let is_seen = paths.iter().any(|(known, _)| known.part.id == bound.part.id);
         check_others(&bound, volume, others).map_err(refused)?;
         if !is_own && !is_seen {
-            backend.check_free(path).map_err(refused)?;
+            backend.check_free(path, arrives).map_err(refused)?;
         }
         paths.push((bound, backend));
     }

@@ -237,7 +237,7 @@ impl LockedDomains<'_> {
             false => HostIo::look(&self.world)?.devices(domain, constraints)?,
         };
         let known = own.map(|own| own.disks.as_slice()).unwrap_or_default();
-        let disks = disk::bound_disks(domain, constraints, configuration, known, &others)?;
+        let disks = disk::bound_disks(domain, constraints, configuration, (known, self.is_arriving(domain)?), &others)?;
         let request = BindRequest {
             domain,
             configuration,

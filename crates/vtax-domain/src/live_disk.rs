@@ -50,7 +50,7 @@ impl LockedDomains<'_> {
         configuration: &Configuration,
     ) -> Result<ChangeEffect, BindError> {
         let others = self.survey()?.holdings()?;
-        let disk = disk::bound_disk(bound.name(), new, configuration, &[], &others)?;
+        let disk = disk::bound_disk(bound.name(), new, configuration, (&[], false), &others)?;
         let Some((launch, process)) = bound.running_guest() else { return Ok(ChangeEffect::AtBoot) };
         if new.id >= launch.disks.ports || bound.bindings.disks.iter().any(|own| own.disk.id == new.id) {
             return Ok(ChangeEffect::AtBoot);

@@ -6,6 +6,7 @@ use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::ops::RangeInclusive;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -42,6 +43,24 @@ pub fn wait(file: &File, path: &Path) -> io::Result<()> {
         }
     }
     file.lock()
+}
+
+/// Returns whether another open file has a lock on this byte of a file, as fcntl(2) sets it (`F_SETLK`, `F_OFD_SETLK`).
+///
+/// # Errors
+/// The errors of fcntl(2).
+pub fn is_byte_locked(file: &File, byte: u64) -> io::Result<bool> {
+    // SAFETY: flock is plain data, for which zeros are valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = byte.try_into().map_err(io::Error::other)?;
+    lock.l_len = 1;
+    // SAFETY: the descriptor is open as long as `file` is, and `lock` outlives the call.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(i32::from(lock.l_type) != libc::F_UNLCK),
+    }
 }
 
 /// A wait for a lock that is tried again and again, which is reported once.
@@ -193,6 +212,24 @@ impl fmt::Display for LockHolder {
 mod tests {
     use super::*;
     use std::sync::Mutex;
+
+    #[test]
+    fn a_locked_byte_is_seen_through_another_open_file() {
+        let path = tempfile::NamedTempFile::new().expect("a file");
+        let open = || File::options().read(true).write(true).open(path.path()).expect("a file");
+        let (holder, other) = (open(), open());
+        // SAFETY: flock is plain data, for which zeros are valid.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        (lock.l_type, lock.l_start, lock.l_len) = (libc::F_RDLCK as libc::c_short, 100, 1);
+        // SAFETY: the descriptor is open, and `lock` outlives the call.
+        let status = unsafe { libc::fcntl(holder.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+        assert_eq!(status, 0, "nobody has it");
+        let is_locked = |byte| is_byte_locked(&other, byte).expect("any file has such locks");
+        assert_eq!([99, 100, 101].map(is_locked), [false, true, false]);
+        assert!(!is_byte_locked(&holder, 100).expect("it is open"), "it is its own lock");
+        drop(holder);
+        assert!(!is_locked(100));
+    }
 
     #[test]
     fn a_lock_is_of_a_file_and_a_process() {

@@ -1,13 +1,15 @@
 //! Current use of a file or a block device by this host.
 
-use std::{fs::File, io, os::fd::AsFd, path::Path};
+use std::{fs::File, io, path::Path};
 
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
-    process::{Flock, FlockOffsetType, FlockType, fcntl_getlk},
 };
-use vtax_sys::block::{BlockUse, DeviceNumber, KernelFiles, claim};
+use vtax_sys::{
+    block::{BlockUse, DeviceNumber, KernelFiles, claim},
+    lock::is_byte_locked,
+};
 
 /// QEMU marks its own accesses to a file by locks of single bytes from here, and those that it forbids to others by
 /// bytes from 200 (`block/file-posix.c`). Each bit of its permissions has a byte: reading 0, writing 1, resizing 3.
@@ -22,6 +24,8 @@ const RESIZE: u64 = 3;
 pub(super) struct WantedUse {
     pub(super) writes: bool,
     pub(super) alone: bool,
+    /// The domain migrates here: until it has, the QEMU of its source uses the backend, and has locked it.
+    pub(super) arrives: bool,
 }
 
 /// Returns who uses a file of this host; None if nobody does.
@@ -33,7 +37,7 @@ pub(super) fn of_file(path: &Path, wanted: WantedUse) -> Option<String> {
     if files.swaps().unwrap_or_default().iter().any(|swap| swap == path) {
         return Some("this host swaps to it; run swapoff first".to_owned());
     }
-    locked(path, wanted)
+    if wanted.arrives { None } else { locked(path, wanted) }
 }
 
 /// Returns who uses a block device of this host; None if nobody does.
@@ -49,9 +53,10 @@ pub(super) fn of_device(path: &Path, number: u64, wanted: WantedUse) -> io::Resu
             Some(format!("this host swaps to {}; first run swapoff {}", path.display(), path.display()))
         }
         Some(BlockUse::Held { by, .. }) => Some(format!("{by} uses it or a part of it; remove that first")),
-        None if (wanted.writes || wanted.alone) && !is_free() => {
+        None if (wanted.writes || wanted.alone) && !wanted.arrives && !is_free() => {
             Some("another program uses it exclusively; end that program first".to_owned())
         }
+        None if wanted.arrives => None,
         None => locked(path, wanted),
     })
 }
@@ -64,11 +69,7 @@ fn locked(path: &Path, wanted: WantedUse) -> Option<String> {
     if flock(&file, lock) == Err(Errno::WOULDBLOCK) {
         return Some("another program has locked it (flock); end that program first".to_owned());
     }
-    let is_set = |byte: u64| {
-        let asked =
-            Flock { start: byte, length: 1, pid: None, typ: FlockType::WriteLock, offset_type: FlockOffsetType::Set };
-        fcntl_getlk(file.as_fd(), &asked).is_ok_and(|found| found.is_some())
-    };
+    let is_set = |byte| is_byte_locked(&file, byte).unwrap_or(false);
     let forbidden: &[u64] = if wanted.writes { &[FORBIDS + READ, FORBIDS + WRITE] } else { &[FORBIDS + READ] };
     let disturbing: &[u64] = &[DOES + WRITE, DOES + RESIZE];
     let by_qemu = forbidden.iter().chain(disturbing).any(|byte| is_set(*byte));
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn a_locked_file_is_in_use() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        let used = |writes, alone| of_file(file.path(), WantedUse { writes, alone });
+        let used = |writes, alone| of_file(file.path(), WantedUse { writes, alone, arrives: false });
         assert_eq!(used(true, true), None);
         let other = File::open(file.path()).expect("a file");
         flock(&other, FlockOperation::LockShared).expect("nobody has it");
@@ -95,5 +96,6 @@ mod tests {
         assert!(used(false, true).expect("it is shared").contains("flock"));
         flock(&other, FlockOperation::LockExclusive).expect("nobody has it");
         assert!(used(true, false).expect("it isn't shared").contains("flock"));
+        assert_eq!(of_file(file.path(), WantedUse { writes: true, alone: true, arrives: true }), None);
     }
 }

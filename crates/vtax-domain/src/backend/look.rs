@@ -92,9 +92,11 @@ impl DiskBackend {
         Ok(DiskBackend { path, id, is_device, size })
     }
 
-    /// Checks that nothing on the host uses it, and that all of it can be written.
-    pub(crate) fn check_free(&self, volume: &Volume) -> Result<(), BackendError> {
-        let wanted = WantedUse { writes: !volume.has(VolumeOption::Ro), alone: volume.has(VolumeOption::Excl) };
+    /// Checks that nothing on the host uses it, and that all of it can be written. A domain that `arrives` shares it
+    /// with its source.
+    pub(crate) fn check_free(&self, volume: &Volume, arrives: bool) -> Result<(), BackendError> {
+        let (writes, alone) = (!volume.has(VolumeOption::Ro), volume.has(VolumeOption::Excl));
+        let wanted = WantedUse { writes, alone, arrives };
         let user = match self.is_device {
             true => host_use::of_device(&self.path, self.id.device, wanted)
                 .map_err(|error| BackendError::Missing { path: self.path.clone(), error })?,

@@ -66,7 +66,7 @@ fn a_raw_disk_stays_raw_whatever_a_domain_writes_to_it() {
 #[test]
 fn a_file_that_can_not_be_filled_is_refused() {
     let file = tempfile::NamedTempFile::new().expect("a file");
-    let check = |volume: &Volume| DiskBackend::look(volume).expect("a disk").check_free(volume);
+    let check = |volume: &Volume| DiskBackend::look(volume).expect("a disk").check_free(volume, false);
     file.as_file().set_len(1 << 20).expect("a small file");
     check(&raw(file.path(), None)).expect("there is room for it");
     file.as_file().set_len(8 << 40).expect("a file with a hole");

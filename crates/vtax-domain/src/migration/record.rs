@@ -148,6 +148,12 @@ impl LockedDomains<'_> {
         moving.map_or(Ok(()), |(domain, target)| Err(BindError::Migrates { domain, target }))
     }
 
+    /// Returns true if a domain arrives with its memory, and this host doesn't own it yet.
+    pub(crate) fn is_arriving(&self, domain: &Name) -> Result<bool, BindError> {
+        let is_it = |record: &ArrivalRecord| record.domain == *domain && record.phase == ArrivalPhase::Prepared;
+        Ok(self.store.arrivals()?.iter().any(|record| is_it(record) && record.is_live))
+    }
+
     /// Returns true if a domain leaves this host.
     pub(crate) fn is_leaving(&self, domain: &Name) -> bool {
         // A record that cannot be read is reported by what changes the domain.
