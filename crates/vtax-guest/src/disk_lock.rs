@@ -1,24 +1,27 @@
 //! The backend of a disk, opened and locked.
 //!
 //! QEMU gets the file open, since its user may not open it. With the file it gets vtax's lock (flock), which is there
-//! as long as QEMU has the file, whatever becomes of vtax.
+//! as long as QEMU has the file, whatever becomes of vtax. A guest that migrates here gets it when its other QEMU has
+//! ended: until then that one has the lock.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     os::{
-        fd::{AsFd, OwnedFd},
-        unix::fs::OpenOptionsExt,
+        fd::{AsFd, OwnedFd, RawFd},
+        unix::fs::{MetadataExt, OpenOptionsExt},
     },
 };
 
 use rustix::{
     fs::{FlockOperation, OFlags, flock},
     io::Errno,
+    process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open},
 };
 use vtax_model::topology::Name;
 
 use super::{
     error::GuestError,
+    process::Qemu,
     vdisk::{DiskFile, DiskLaunch},
 };
 
@@ -26,6 +29,21 @@ impl DiskLaunch {
     /// The file that QEMU gets, if it has one itself.
     pub(super) fn open(&self, guest: &Name) -> Result<Option<OwnedFd>, GuestError> {
         self.file().map(|file| file.open(guest, self.read_only, file.direct)).transpose()
+    }
+
+    /// The same for a guest that migrates here.
+    pub(super) fn open_unlocked(&self) -> Result<Option<OwnedFd>, GuestError> {
+        self.file().map(|file| file.open_unlocked(self.read_only)).transpose()
+    }
+}
+
+impl Qemu {
+    /// Locks the disks of a guest that has migrated here, once the QEMU that it came from has ended. A lock that it has
+    /// stays as it is.
+    pub fn lock_disks(&self) -> Result<(), GuestError> {
+        let launch = self.launch();
+        let mut files = launch.disks.disks.iter().filter_map(DiskLaunch::file);
+        files.try_for_each(|file| file.lock_in(&launch.name, self.process().pid.0))
     }
 }
 
@@ -52,21 +70,58 @@ impl DiskFile {
             // Several have it, but nobody for himself.
             drop(open(OFlags::EXCL)?);
         }
-        let file = open(flags)?;
+        let file = OwnedFd::from(open(flags)?);
+        self.lock(guest, &file)?;
+        Ok(file)
+    }
+
+    /// Opens it for a guest that migrates here. The kernel's exclusive use of a device can't be had later, so this host
+    /// doesn't get it: the other one may be the same machine.
+    fn open_unlocked(&self, read_only: bool) -> Result<OwnedFd, GuestError> {
+        let flags = if self.direct { OFlags::DIRECT } else { OFlags::empty() };
+        let mut options = File::options();
+        options.read(true).write(!read_only).custom_flags(flags.bits().cast_signed());
+        Ok(options.open(&self.path).map_err(GuestError::file("open", &self.path))?.into())
+    }
+
+    fn lock(&self, guest: &Name, file: &impl AsFd) -> Result<(), GuestError> {
         let lock = match self.exclusive {
             true => FlockOperation::NonBlockingLockExclusive,
             false => FlockOperation::NonBlockingLockShared,
         };
-        match flock(file.as_fd(), lock) {
-            Err(Errno::WOULDBLOCK) => Err(taken("another program has locked it")),
+        match flock(file, lock) {
+            Err(Errno::WOULDBLOCK) => {
+                let why = "another program has locked it";
+                Err(GuestError::DiskTaken { guest: guest.clone(), path: self.path.clone(), why })
+            }
             // A file system without such locks has QEMU's at most.
-            _ => Ok(file.into()),
+            _ => Ok(()),
         }
+    }
+
+    /// Locks the open file that a process has: all its duplicates are that file.
+    fn lock_in(&self, guest: &Name, process: u32) -> Result<(), GuestError> {
+        let wrong = || GuestError::file("lock", &self.path);
+        let own = fs::metadata(&self.path).map_err(wrong())?;
+        let is_it = |number: &RawFd| {
+            let found = fs::metadata(format!("/proc/{process}/fd/{number}"));
+            found.is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino()))
+        };
+        let entries = fs::read_dir(format!("/proc/{process}/fd")).map_err(wrong())?.flatten();
+        let mut numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let Some(number) = numbers.find(is_it) else { return Ok(()) };
+        let copy = || {
+            let pid = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+            pidfd_getfd(pidfd_open(pid, PidfdFlags::empty())?, number, PidfdGetfdFlags::empty())
+        };
+        self.lock(guest, &copy().map_err(|errno| wrong()(errno.into()))?)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
     use crate::launch::DiskFormat;
 
@@ -95,5 +150,22 @@ mod tests {
         drop((first, second));
         let _only = alone.open(&guest, false, false).expect("nobody has it");
         shared.open(&guest, true, false).expect_err("somebody has it alone");
+    }
+    #[test]
+    fn a_guest_that_has_migrated_gets_the_lock_when_its_other_qemu_has_ended() {
+        let guest: Name = "mars".parse().expect("a name");
+        let backing = tempfile::NamedTempFile::new().expect("a file");
+        let alone = file(backing.path(), true);
+        let left = alone.open(&guest, false, false).expect("nobody has it");
+        // Stands for the QEMU here.
+        let opened = alone.open_unlocked(false).expect("no lock is needed");
+        let mut arrived = Command::new("sleep").arg("60").stdin(opened).spawn().expect("a program");
+        alone.lock_in(&guest, arrived.id()).expect_err("the other QEMU has it");
+        drop(left);
+        alone.lock_in(&guest, arrived.id()).expect("nobody has it");
+        alone.lock_in(&guest, arrived.id()).expect("it stays locked");
+        alone.open(&guest, false, false).expect_err("it is locked as long as the process lives");
+        arrived.kill().and_then(|()| arrived.wait().map(drop)).expect("ours");
+        alone.open(&guest, false, false).expect("it has ended");
     }
 }

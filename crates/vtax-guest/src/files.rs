@@ -81,7 +81,10 @@ impl QemuFiles<OwnedFd> {
                 .disks
                 .disks
                 .iter()
-                .filter_map(|disk| disk.open(&launch.name).transpose())
+                .filter_map(|disk| match launch.incoming {
+                    true => disk.open_unlocked().transpose(),
+                    false => disk.open(&launch.name).transpose(),
+                })
                 .collect::<Result<_, _>>()?,
         })
     }

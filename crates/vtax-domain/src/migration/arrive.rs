@@ -331,12 +331,16 @@ impl HostChange<'_> {
         self.run_arrived(name, self.announcements(name)).map(drop)
     }
 
-    /// The source knows that this host owns the guest.
+    /// The source knows that this host owns the guest, and its QEMU there has ended.
     pub(crate) fn forget_migration(&self, id: &MigrationId) -> Result<(), BindError> {
-        match self.store().arrival(id)? {
-            Some(record) if record.phase == ArrivalPhase::Owned => Ok(self.store().remove_arrival(id)?),
-            _ => Ok(()),
+        let Some(record) = self.store().arrival(id)?.filter(|record| record.phase == ArrivalPhase::Owned) else {
+            return Ok(());
+        };
+        let qemu = self.domains()?.find(&record.domain)?.and_then(|bound| bound.qemu());
+        if let Some(Err(error)) = qemu.filter(|_| record.is_live).map(|qemu| qemu.lock_disks()) {
+            self.tell_trouble(&error.into());
         }
+        Ok(self.store().remove_arrival(id)?)
     }
 }
 
