@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use vtax_guest::{
-    launch::Launch,
+    launch::{Boot, Launch},
     migration::{
         IncomingGuest, MigrationCancel, MigrationKey, MigrationOptions, MigrationWire, SILENCE_MOST, SourcePulse,
     },
@@ -345,7 +345,11 @@ impl HostChange<'_> {
 }
 
 /// Returns how the QEMU of the target starts, if the guest would not see a difference.
-fn incoming(name: &Name, here: &Launch, there: Launch) -> Result<Launch, BindError> {
+fn incoming(name: &Name, here: &Launch, mut there: Launch) -> Result<Launch, BindError> {
+    // The running kernel has read its parameters. Some of them describe the source's CPU; the next boot gets this one's.
+    if let (Boot::Kernel { append: had, .. }, Boot::Kernel { append, .. }) = (&here.boot, &mut there.boot) {
+        append.clone_from(had);
+    }
     let differences: Vec<String> = here.differences(&there).iter().map(ToString::to_string).collect();
     match differences.is_empty() {
         true => Ok(Launch { incoming: true, ..there }),
