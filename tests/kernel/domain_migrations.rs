@@ -1,10 +1,22 @@
-//! `vtax ldm migrate-domain -n` from one host of a lab to the other.
+//! `vtax ldm migrate-domain` from one host of a lab to the other.
 //!
 //! Requires QEMU and a kernel for guests (`make kernel`). No test touches a link of the machine.
 
-use std::fs;
+use std::{
+    fs,
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::Duration,
+};
 
-use super::{Bench, bench::printed, domains::Host};
+use serde_json::Value;
+
+use super::{
+    Bench,
+    bench::{printed, wait_until},
+    deaths::signal,
+    domains::{Host, kill},
+};
 
 /// Memory that remains when the domain is bound; the test then takes twice as much.
 const HOG: u64 = 1 << 30;
@@ -63,6 +75,255 @@ fn all_reasons_against_a_migration_are_told_at_once() {
     assert_eq!(printed(&host.try_ldm("migrate -n mars:mars2 t-ldm-mig/peer")), "mars can migrate to t-ldm-mig/peer\n");
     assert!(host.refused("migrate-domain -n mars t-ldm-mig/sut").contains("is the host that the domain is on"));
     assert!(host.refused("migrate-domain -n primary t-ldm-mig/peer").contains("primary is this host"));
-    assert!(host.refused("migrate-domain mars t-ldm-mig/peer").contains("-n"));
     at_peer("remove-domain mars");
+}
+
+/// Both hosts of a lab, with a switch each on their wire, and mars on the first one.
+struct Hosts<'a> {
+    sut: &'a Host<'a>,
+    peer: Host<'a>,
+    target: String,
+}
+
+impl<'a> Hosts<'a> {
+    fn new(sut: &'a Host<'a>) -> Hosts<'a> {
+        let hosts = Hosts { sut, peer: sut.peer(), target: format!("{}/peer", sut.lab) };
+        [hosts.sut, &hosts.peer].iter().for_each(|host| drop(host.ldm("add-vsw net-dev=wire0 vsw0 primary")));
+        sut.add("mars");
+        hosts
+    }
+
+    /// Starts mars, with a file in its memory.
+    fn start(&self) {
+        for words in ["bind mars", "start mars"] {
+            self.sut.ldm(words);
+        }
+        self.sut.wait_for_boot("mars");
+        self.sut.ldm("exec mars -- touch /marker");
+    }
+
+    /// Starts to move mars so slowly that it doesn't end by itself, and waits until its memory is on the way.
+    fn slowly(&self) -> Child {
+        let mut command = self.sut.command(&format!("migrate-domain --bandwidth 2M mars {}", self.target));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
+        wait_until("mars moves", || flags(self.sut) == "source" && flags(&self.peer) == "target");
+        wait_until("its memory is on the way", || self.peer.qemus().len() == 1);
+        thread::sleep(Duration::from_secs(1));
+        child
+    }
+
+    /// Waits until nothing is left of a migration, and returns the host on which mars runs.
+    fn settled(&self, told: &str) -> &Host<'a> {
+        let of = |host: &Host<'_>| names(host).then(|| (host.state("mars"), host.domain("mars")["flags"].clone()));
+        let is_settled = || {
+            let (here, there) = (of(self.sut), of(&self.peer));
+            let is_free = |it: &(String, Value)| it.1["migration"].is_null();
+            here.is_some() != there.is_some() && here.iter().chain(&there).all(is_free)
+        };
+        wait_until(&format!("{told}: mars is on one host"), is_settled);
+        wait_until(&format!("{told}: one QEMU is left"), || self.sut.qemus().len() + self.peer.qemus().len() == 1);
+        let host = if names(self.sut) { self.sut } else { &self.peer };
+        assert_eq!(self.left(), [0; 2], "{told}: records are left");
+        host
+    }
+
+    /// Returns the numbers of records of migrations on both hosts.
+    fn left(&self) -> [usize; 2] {
+        [self.sut, &self.peer].map(|host| {
+            let folder = host.bench.state().join(format!("ldm.{}.{}", host.lab, host.name));
+            let count = |kind: &str| fs::read_dir(folder.join(kind)).into_iter().flatten().count();
+            count("departures") + count("arrivals")
+        })
+    }
+
+    /// Fails unless mars runs here with its memory intact.
+    fn assert_alive(&self, host: &Host<'_>, told: &str) {
+        assert_eq!(host.state("mars"), "active", "{told}");
+        let console = host.console("mars");
+        assert!(!console.contains("Call Trace") && !console.contains("panic"), "{told}: {console}");
+        host.ldm("exec mars -- ls /marker");
+    }
+}
+
+/// Returns true if the host has mars.
+fn names(host: &Host<'_>) -> bool {
+    host.ldm("list -p").contains("name=mars|")
+}
+
+/// Returns mars' part in a migration.
+fn flags(host: &Host<'_>) -> String {
+    let list: Value = serde_json::from_str(&host.ldm("list --json")).expect("JSON");
+    let domains = list.as_array().expect("a list");
+    let mars = domains.iter().find(|domain| domain["name"] == "mars");
+    mars.and_then(|mars| mars["flags"]["migration"].as_str()).unwrap_or_default().to_owned()
+}
+
+fn uptime(host: &Host<'_>) -> f64 {
+    let text = host.ldm("exec mars -- cat /proc/uptime");
+    text.split(' ').next().and_then(|seconds| seconds.parse().ok()).expect("a number")
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_running_domain_moves_there_and_back_with_its_memory_and_nic() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-mv");
+    let hosts = Hosts::new(&host);
+    hosts.start();
+    // primary of the peer, at the other end of the wire.
+    hosts.peer.run("ip address add 10.66.0.2/24 dev vsw0");
+    host.ldm("exec mars -- ip address add 10.66.0.1/24 dev eth0");
+    host.ldm("exec mars -- ip link set eth0 up");
+    let ping = |host: &Host<'_>| host.ldm("exec mars -- ping -c 1 -W 20 10.66.0.2");
+    ping(&host);
+    let before = uptime(&host);
+
+    let moved = host.ldm(&format!("migrate-domain mars {}", hosts.target));
+    assert!(moved.starts_with("mars now runs on t-ldm-mv/peer; suspended for "), "{moved}");
+    assert!(moved.contains(" (QEMU), ") && moved.ends_with(" (events)\n"), "{moved}");
+    let there = hosts.settled("after the move");
+    assert_eq!(there.name, "peer");
+    hosts.assert_alive(there, "after the move");
+    assert!(uptime(there) > before);
+    ping(there);
+    assert!(host.qemus().is_empty() && !host.links().contains("vnet2.0"), "{}", host.links());
+
+    // Back, without encryption, under another name.
+    let words = "migrate-domain --plain --json mars:venus t-ldm-mv/sut";
+    let document: Value = serde_json::from_str(&hosts.peer.ldm(words)).expect("JSON");
+    assert_eq!((&document["schema"], &document["outcome"]), (&"vtax.migration/v1".into(), &"moved".into()));
+    assert_eq!((&document["new_name"], &document["moved"]["encrypted"]), (&"venus".into(), &false.into()));
+    let suspended = document["moved"]["suspended_qemu_ms"].as_f64().expect("a number");
+    assert!(suspended < document["moved"]["total_ms"].as_f64().expect("a number"), "{document}");
+    assert_eq!((host.state("venus"), names(&hosts.peer)), ("active".to_owned(), false));
+    host.ldm("exec venus -- ls /marker");
+    host.ldm("exec venus -- ping -c 1 -W 20 10.66.0.2");
+    // It reboots there as if it had never moved.
+    host.ldm("stop -f venus");
+    host.ldm("start venus");
+    host.wait_for_boot("venus");
+    assert_eq!(host.try_ldm("exec venus -- ls /marker").status.code(), Some(1));
+}
+
+#[test]
+fn a_bound_or_inactive_domain_moves() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-mb");
+    let hosts = Hosts::new(&host);
+    let constraints = |host: &Host<'_>, name: &str| {
+        let listed = host.ldm(&format!("list-constraints --json {name}"));
+        let all: Value = serde_json::from_str(&listed).expect("JSON");
+        all["domains"][name].clone()
+    };
+    let before = constraints(&host, "mars");
+    let moved = host.ldm(&format!("migrate-domain mars:venus {}", hosts.target));
+    assert_eq!(moved, "mars is now at t-ldm-mb/peer as venus, inactive\n");
+    assert_eq!((constraints(&hosts.peer, "venus"), names(&host)), (before.clone(), false));
+    hosts.peer.ldm("bind venus");
+    assert_eq!(hosts.peer.ldm("migrate venus:mars t-ldm-mb/sut"), "venus is now at t-ldm-mb/sut as mars, bound\n");
+    assert_eq!((constraints(&host, "mars"), host.state("mars")), (before, "bound".to_owned()));
+    assert!(hosts.peer.qemus().is_empty() && !hosts.peer.links().contains("vnet2.0"));
+    assert_eq!(hosts.left(), [0; 2]);
+    host.ldm("start mars");
+    host.wait_for_boot("mars");
+}
+
+#[test]
+fn nothing_changes_a_domain_that_moves_and_a_cancelled_one_stays() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-mc");
+    let hosts = Hosts::new(&host);
+    hosts.start();
+    let refused = host.refused("migrate-domain -c mars");
+    assert!(refused.contains("mars is not migrating"), "{refused}");
+
+    let moving = hosts.slowly();
+    assert!(host.ldm("list mars").contains("-n---s") && hosts.peer.ldm("list mars").contains("---t"));
+    for (at, words) in [
+        (&host, "stop -f mars"),
+        (&host, "unbind mars"),
+        (&host, "set-vcpu 2 mars"),
+        (&host, "rm-vnet net0 mars"),
+        (&host, "migrate-domain mars t-ldm-mc/peer"),
+        (&hosts.peer, "start mars"),
+        (&hosts.peer, "remove-domain mars"),
+    ] {
+        let output = at.try_ldm(words);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {output:?}");
+        let all = told(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert!(all.contains("migrating") || all.contains("has a domain of this name"), "{words}: {all}");
+    }
+    host.ldm("migrate-domain -c mars");
+    let ended = moving.wait_with_output().expect("vtax runs");
+    assert_eq!((ended.status.code(), told(&ended).contains("migration-cancelled")), (Some(69), true), "{ended:?}");
+    hosts.assert_alive(hosts.settled("cancelled by a command"), "cancelled by a command");
+    assert!(names(&host));
+
+    let moving = hosts.slowly();
+    signal(moving.id(), "-INT");
+    let ended = moving.wait_with_output().expect("vtax runs");
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    assert!(told(&ended).contains("it runs on here"), "{ended:?}");
+    hosts.assert_alive(hosts.settled("Ctrl-C"), "Ctrl-C");
+    assert!(names(&host));
+    assert!(host.ldm(&format!("migrate-domain mars {}", hosts.target)).starts_with("mars now runs on"));
+}
+
+/// Moments after the start of a migration at which vtax is killed. Without KVM it takes one to two seconds.
+const MOMENTS: [u64; 8] = [50, 150, 300, 450, 600, 800, 1000, 1300];
+
+#[test]
+fn whenever_vtax_is_killed_exactly_one_host_has_the_domain() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-mk");
+    let hosts = Hosts::new(&host);
+    hosts.start();
+    let moving = hosts.slowly();
+    kill(moving.id());
+    drop(moving.wait_with_output());
+    let stayed = hosts.settled("killed while memory is sent");
+    assert_eq!(stayed.name, "sut");
+    hosts.assert_alive(stayed, "killed while memory is sent");
+    for moment in MOMENTS {
+        let told = format!("killed after {moment} ms");
+        let (from, target) = match names(&host) {
+            true => (&host, hosts.target.clone()),
+            false => (&hosts.peer, format!("{}/sut", host.lab)),
+        };
+        let mut moving: Command = from.command(&format!("migrate-domain mars {target}"));
+        let mut child = moving.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs");
+        thread::sleep(Duration::from_millis(moment));
+        kill(child.id());
+        child.wait().expect("it was killed");
+        hosts.assert_alive(hosts.settled(&told), &told);
+    }
+}
+
+#[test]
+fn a_qemu_that_is_killed_leaves_the_domain_at_its_source() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-mq");
+    let hosts = Hosts::new(&host);
+    hosts.start();
+    let moving = hosts.slowly();
+    kill(hosts.peer.qemu("mars"));
+    let ended = moving.wait_with_output().expect("vtax runs");
+    assert_eq!(ended.status.code(), Some(69), "{ended:?}");
+    assert!(told(&ended).contains("it runs on here"), "{ended:?}");
+    let stayed = hosts.settled("the target's QEMU was killed");
+    assert_eq!(stayed.name, "sut");
+    hosts.assert_alive(stayed, "the target's QEMU was killed");
+
+    // Its memory is lost with the only QEMU that had all of it, as without a migration.
+    let moving = hosts.slowly();
+    kill(host.qemu("mars"));
+    let ended = moving.wait_with_output().expect("vtax runs");
+    assert_eq!(ended.status.code(), Some(69), "{ended:?}");
+    let stayed = hosts.settled("the source's QEMU was killed");
+    assert_eq!((stayed.name, stayed.state("mars").as_str()), ("sut", "bound"));
+    host.ldm("start mars");
+    host.wait_for_boot("mars");
 }

@@ -25,7 +25,8 @@ use super::{
 pub(super) struct Host<'a> {
     pub(super) bench: &'a Bench,
     pub(super) lab: &'a str,
-    _down: Down<'a>,
+    pub(super) name: &'static str,
+    _down: Option<Down<'a>>,
 }
 
 impl Host<'_> {
@@ -33,12 +34,31 @@ impl Host<'_> {
         fs::write(bench.path().join("lab.toml"), lab_file(lab, "")).expect("a file of the test");
         let down = Down(bench, lab);
         bench.printed(&["lab", "up", "lab.toml"]);
-        bench.printed(&["lab", "exec", lab, "sut", "--", "ip", "address", "flush", "dev", "wire0"]);
-        Host { bench, lab, _down: down }
+        let host = Host { bench, lab, name: "sut", _down: Some(down) };
+        host.free_wire();
+        host
+    }
+
+    /// Returns the lab's other host, at the other end of the wire.
+    pub(super) fn peer(&self) -> Host<'_> {
+        let peer = Host { bench: self.bench, lab: self.lab, name: "peer", _down: None };
+        peer.free_wire();
+        peer
+    }
+
+    fn free_wire(&self) {
+        self.run("ip address flush dev wire0");
+    }
+
+    /// Runs a command on the host.
+    pub(super) fn run(&self, command: &str) -> String {
+        let words: Vec<&str> =
+            ["lab", "exec", self.lab, self.name, "--"].into_iter().chain(command.split(' ')).collect();
+        self.bench.printed(&words)
     }
 
     pub(super) fn command(&self, words: &str) -> Command {
-        let within = format!("{}/sut", self.lab);
+        let within = format!("{}/{}", self.lab, self.name);
         let words: Vec<&str> = ["ldm", "--in", &within].into_iter().chain(words.split(' ')).collect();
         self.bench.command(&words)
     }
@@ -86,7 +106,7 @@ impl Host<'_> {
     }
 
     pub(super) fn folder(&self) -> PathBuf {
-        self.bench.labs().join(format!("domains.{}.sut", self.lab))
+        self.bench.labs().join(format!("domains.{}.{}", self.lab, self.name))
     }
 
     /// Returns the QEMUs of this host's domains.
@@ -116,7 +136,7 @@ impl Host<'_> {
     }
 
     pub(super) fn links(&self) -> String {
-        self.bench.printed(&["lab", "exec", self.lab, "sut", "--", "ip", "-brief", "link"])
+        self.run("ip -brief link")
     }
 }
 

@@ -84,7 +84,7 @@ pub use order::{
 };
 pub use ports_apart::PortsApart;
 pub use resources::{CoreOwner, HostResources, MemoryMap, MemoryOwner, MemoryUser};
-pub use row::{ConsolePlace, DomainFlags, DomainRow, RunningSystem};
+pub use row::{ConsolePlace, DomainFlags, DomainRow, MigrationFlag, RunningSystem};
 pub use store::{
     BadConfigName, ConfigName, DelayedReconfiguration, DomainStore, DomainStoreError, EditError, LockedStore,
     PrimaryChange, StoredState,

@@ -25,6 +25,7 @@
 mod arrive;
 mod check;
 mod depart;
+mod flag;
 mod handover;
 mod id;
 mod link;

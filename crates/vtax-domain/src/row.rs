@@ -41,8 +41,7 @@ pub enum ConsolePlace {
     Port(u16),
 }
 
-/// Flags of a domain. Of the six letters of `ldm`, the first and sixth are always `-`: vtax has no corresponding
-/// states.
+/// Flags of a domain. Of the six letters of `ldm`, the first is always `-`: vtax has no corresponding state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DomainFlags {
@@ -54,6 +53,21 @@ pub struct DomainFlags {
     pub control: bool,
     /// `v`: it serves others with virtual devices.
     pub service: bool,
+    /// `s`, `t` or `e`: it migrates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub migration: Option<MigrationFlag>,
+}
+
+/// Part of a host in a domain's migration that has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MigrationFlag {
+    /// The domain leaves this host.
+    Source,
+    /// The domain arrives here.
+    Target,
+    /// The process that moved it has died, and the end of the migration isn't settled yet.
+    Interrupted,
 }
 
 /// Progress of the system in a running domain.
@@ -75,7 +89,13 @@ impl DomainFlags {
         });
         let others =
             [(self.delayed, "delayed-reconfiguration"), (self.control, "control"), (self.service, "vio-service")];
-        running.into_iter().chain(others.into_iter().filter(|(set, _)| *set).map(|(_, word)| word)).collect()
+        let others = others.into_iter().filter(|(set, _)| *set).map(|(_, word)| word);
+        let migration = self.migration.map(|migration| match migration {
+            MigrationFlag::Source => "migration-source",
+            MigrationFlag::Target => "migration-target",
+            MigrationFlag::Interrupted => "migration-error",
+        });
+        running.into_iter().chain(others).chain(migration).collect()
     }
 }
 
@@ -87,7 +107,15 @@ impl fmt::Display for DomainFlags {
             Some(RunningSystem::Transition) => 't',
             None => '-',
         };
-        let letters = ['-', running, flag(self.delayed, 'd'), flag(self.control, 'c'), flag(self.service, 'v'), '-'];
+        let migration = match self.migration {
+            Some(MigrationFlag::Source) => 's',
+            Some(MigrationFlag::Target) => 't',
+            Some(MigrationFlag::Interrupted) => 'e',
+            None => '-',
+        };
+        let [delayed, control, service] =
+            [(self.delayed, 'd'), (self.control, 'c'), (self.service, 'v')].map(|(set, letter)| flag(set, letter));
+        let letters = ['-', running, delayed, control, service, migration];
         f.pad(&String::from_iter(letters))
     }
 }
@@ -96,5 +124,26 @@ impl DomainRow {
     /// Sorts as in lists: `primary`, the other bound domains by name, then the inactive ones.
     pub fn sort(rows: &mut [DomainRow]) {
         rows.sort_by_key(|row| (!row.flags.control, !row.state.is_bound(), row.name.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flag_has_its_letter_and_word() {
+        let flags =
+            |migration| DomainFlags { running: Some(RunningSystem::Normal), migration, ..DomainFlags::default() };
+        let all = [
+            (None, "-n----", None),
+            (Some(MigrationFlag::Source), "-n---s", Some("migration-source")),
+            (Some(MigrationFlag::Target), "-n---t", Some("migration-target")),
+            (Some(MigrationFlag::Interrupted), "-n---e", Some("migration-error")),
+        ];
+        for (migration, letters, word) in all {
+            assert_eq!(flags(migration).to_string(), letters);
+            assert_eq!(flags(migration).words(), ["normal"].into_iter().chain(word).collect::<Vec<_>>());
+        }
     }
 }

@@ -27,7 +27,7 @@ type Action = Box<dyn Fn() + Send>;
 pub struct Interrupt {
     events: RunEvents,
     told: &'static str,
-    /// What the user is told who leaves immediately.
+    /// Message to a user who leaves immediately.
     left: &'static str,
     asked: Arc<AtomicUsize>,
     action: Arc<Mutex<Option<Action>>>,

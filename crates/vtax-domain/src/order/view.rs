@@ -1,6 +1,6 @@
 //! A host as it is shown. It is read without the lock, so no change may be based on it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use vtax_model::{
@@ -19,6 +19,7 @@ use crate::{
     error::BindError,
     ldm_host::LdmHost,
     resources::MemoryMap,
+    row::MigrationFlag,
     store::{ConfigName, StoredState},
     utilization::Utilization,
 };
@@ -47,6 +48,8 @@ pub struct HostView {
     pub bound: Vec<DomainView>,
     /// Domains and switches whose records cannot be read.
     pub unreadable: Vec<Name>,
+    /// Domains whose migration has not ended.
+    pub migrations: BTreeMap<Name, MigrationFlag>,
     pub down: Vec<Down>,
     pub utilization: Utilization,
 }
@@ -99,6 +102,7 @@ impl LdmHost {
         Ok(HostView {
             bound: bound.into_iter().map(view).collect::<Result<_, BindError>>()?,
             unreadable: unreadable.into_iter().map(|unreadable| unreadable.object).collect(),
+            migrations: self.store().migration_flags()?,
             state,
             saved,
             capacity: HostCapacity::look(),

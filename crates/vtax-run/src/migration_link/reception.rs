@@ -18,7 +18,7 @@ const ENDED: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Reception(Receiver<()>);
 
-/// What the background has of it.
+/// The end that the background has.
 pub(super) struct ReceptionEnd {
     hear: Hear,
     /// The user's: after a cancellation, the target's error is of no interest.

@@ -133,6 +133,7 @@ fn rows(view: &HostView, named: &[Name]) -> Result<Vec<DomainRow>, Stop> {
         }
         None => inactive(name, domain, capacity),
     }));
+    rows.iter_mut().for_each(|row| row.flags.migration = view.migrations.get(&row.name).copied());
     rows.retain(|row| named.is_empty() || named.contains(&row.name));
     DomainRow::sort(&mut rows);
     Ok(rows)
@@ -146,7 +147,7 @@ fn primary(all: &Configuration, bound: &[DomainView], host: &HostCapacity) -> Do
     DomainRow {
         name: PRIMARY.parse().expect("a name"),
         state: DomainState::Active,
-        flags: DomainFlags { running: Some(RunningSystem::Normal), delayed: false, control: true, service },
+        flags: DomainFlags { running: Some(RunningSystem::Normal), control: true, service, ..DomainFlags::default() },
         console: Some(ConsolePlace::Uart),
         vcpus: host.cpus().len().saturating_sub(cpus) as u32,
         memory: ByteSize(host.memory.0.saturating_sub(memory)),

@@ -29,7 +29,7 @@ pub(crate) struct MigrateArgs {
     pub(in crate::cli::ldm) target: Option<MigrationTarget>,
 }
 
-/// How a domain moves.
+/// Options of a migration.
 #[derive(Debug, Args)]
 pub(crate) struct MoveOptions {
     /// Don't encrypt: others on the path can then read and change the domain's memory
