@@ -16,6 +16,23 @@ fn available() -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") << 10
 }
 
+/// An idle guest of 128 MiB takes some 10 s at 100 Mbit/s, and can't be sent at 1 kbit/s in time.
+fn the_estimate_follows_the_bandwidth(host: &Host<'_>) {
+    let estimate = |bandwidth: &str| -> serde_json::Value {
+        let words = format!("migrate-domain -n --json --bandwidth {bandwidth} mars t-ldm-mig/peer");
+        let mut checked: serde_json::Value = serde_json::from_str(&host.ldm(&words)).expect("JSON");
+        assert_eq!((&checked["schema"], &checked["can_migrate"]), (&"vtax.migration-check/v1".into(), &true.into()));
+        checked["estimate"].take()
+    };
+    let used = |estimate: &serde_json::Value| estimate["used_bytes"].as_u64().expect("a number");
+    let fast = estimate("100M");
+    assert_eq!(fast["outcome"], "converges", "{fast:#}");
+    assert!((8 << 20..=128 << 20).contains(&used(&fast)), "{fast:#}");
+    let seconds = fast["total_seconds"]["value"].as_f64().expect("a number");
+    assert!(seconds >= used(&fast) as f64 / 12.5e6, "{fast:#}");
+    assert_eq!(estimate("1k")["outcome"], "does-not-converge");
+}
+
 #[test]
 fn all_reasons_against_a_migration_are_told_at_once() {
     let bench = Bench::new();
@@ -39,28 +56,35 @@ fn all_reasons_against_a_migration_are_told_at_once() {
     assert!(hog.iter().all(|byte| *byte == 1));
     drop(hog);
     let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.len(), 4, "{told}");
+    assert_eq!(lines.len(), 5, "{told}");
     assert_eq!(lines[0], "mars cannot migrate to t-ldm-mig/peer:");
     assert!(lines[1].starts_with("- memory: mars has ") && lines[1].contains("available"), "{told}");
     assert!(lines[2].starts_with("- vsw0: t-ldm-mig/peer has no switch of this name, which net0 requires"), "{told}");
-    assert_eq!(lines[3], "LDom mars: Domain Migration would fail if attempted");
+    assert_eq!(lines[3], "estimate: mars is not running, so no memory moves");
+    assert_eq!(lines[4], "LDom mars: Domain Migration would fail if attempted");
 
     // With the remedies, it could move, running or not.
     at_peer("add-vsw vsw0 primary");
     host.ldm("unbind mars");
     host.ldm("set-memory 128m mars");
-    assert_eq!(check(0), "mars can migrate to t-ldm-mig/peer\n");
+    let at_rest = "mars can migrate to t-ldm-mig/peer\nestimate: mars is not running, so no memory moves\n";
+    assert_eq!(check(0), at_rest);
     host.ldm("bind mars");
+    assert_eq!(check(0), at_rest);
     host.ldm("start mars");
     host.wait_for_boot("mars");
-    assert_eq!(check(0), "mars can migrate to t-ldm-mig/peer\n");
+    let running = check(0);
+    let estimate = running.strip_prefix("mars can migrate to t-ldm-mig/peer\nestimate: ").expect("an estimate");
+    assert!(estimate.contains(" in total, suspended for ") && estimate.contains(" at a dirty rate of "), "{running}");
+    the_estimate_follows_the_bandwidth(&host);
     assert_eq!(host.state("mars"), "active", "the check has changed nothing");
     assert!(!at_peer("list").contains("mars"));
 
     // Another name there, and a host where the domain is already.
     at_peer("add-domain mars");
     assert!(check(1).contains("- mars: t-ldm-mig/peer has a domain of this name; choose another name there"));
-    assert_eq!(printed(&host.try_ldm("migrate -n mars:mars2 t-ldm-mig/peer")), "mars can migrate to t-ldm-mig/peer\n");
+    let renamed = printed(&host.try_ldm("migrate -n mars:mars2 t-ldm-mig/peer"));
+    assert!(renamed.starts_with("mars can migrate to t-ldm-mig/peer\n"), "{renamed}");
     assert!(host.refused("migrate-domain -n mars t-ldm-mig/sut").contains("is the host that the domain is on"));
     assert!(host.refused("migrate-domain -n primary t-ldm-mig/peer").contains("primary is this host"));
     assert!(host.refused("migrate-domain mars t-ldm-mig/peer").contains("-n"));

@@ -8,6 +8,7 @@
 //! and opens one file that it names: the domain's boot image or kernel, whose size it reads.
 
 mod check;
+mod dirty_rate;
 mod obstacle;
 mod offer;
 mod source;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use vtax_lab::io::IoList;
 use vtax_model::{
     domain::{Configuration, FunctionChange, SizeChange, VolumeChange, VolumeName, adjusted_memory},
+    migration::MemoryMeasurement,
     topology::Name,
     units::ByteSize,
 };
@@ -55,6 +56,10 @@ pub enum DomainOrder {
     CheckMigration {
         offer: Box<MigrationOffer>,
         name: Name,
+    },
+    /// Measures how fast a domain changes its memory.
+    MeasureMigration {
+        domain: Name,
     },
     Change(Box<DomainChange>),
 }
@@ -220,6 +225,8 @@ pub enum DomainReply {
     },
     /// Answer to [`DomainOrder::CheckMigration`].
     Verdict(MigrationVerdict),
+    /// Answer to [`DomainOrder::MeasureMigration`].
+    Memory(MemoryMeasurement),
 }
 
 impl LdmHost {
@@ -235,6 +242,7 @@ impl LdmHost {
             DomainOrder::CheckMigration { offer, name } => {
                 Ok(DomainReply::Verdict(self.check_migration(&offer, &name)?))
             }
+            DomainOrder::MeasureMigration { domain } => Ok(DomainReply::Memory(self.measure_migration(&domain)?)),
             DomainOrder::Change(change) => {
                 self.change(|host| host.carry_out(*change))?;
                 Ok(DomainReply::Done)

@@ -27,7 +27,7 @@ use vtax_wire::{
 use crate::stop::{Blamed, Stop};
 
 /// Version of orders and replies. It grows with each change that the other side would not understand.
-const ORDERS: u32 = 3;
+const ORDERS: u32 = 4;
 /// The largest order: a configuration with all the domains that a host can have.
 const ORDER_MOST: ByteSize = ByteSize(32 << 20);
 /// The largest answer: such a configuration, and what the domains have of the host.

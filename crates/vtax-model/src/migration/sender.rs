@@ -1,4 +1,4 @@
-//! What is known and assumed of the connection between two hosts.
+//! Assumptions about the connection between two hosts.
 
 use std::time::Duration;
 

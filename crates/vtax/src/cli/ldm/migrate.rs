@@ -1,42 +1,23 @@
-//! `vtax ldm migrate-domain -n`.
+//! `vtax ldm migrate-domain`.
+
+mod check;
+mod estimate;
 
 use std::cell::RefCell;
 
 use miette::miette;
-use vtax_domain::{MigrationNames, ObstacleText};
 use vtax_model::endpoint::LabHost;
 use vtax_run::{Locations, RemoteLdm, labs};
 use vtax_wire::ssh::Ssh;
 
-use super::{
-    notices::Printed,
-    target::LdmTarget,
-    verbs::{MigrateArgs, MigrationTarget},
-};
-use crate::{
-    exit::{Exit, Stop},
-    terminal::print,
-};
+pub(super) use self::check::check;
+use super::{notices::Printed, target::LdmTarget, verbs::MigrationTarget};
+use crate::exit::Stop;
 
 /// The two hosts of a migration: the source by what selects it on the command line.
 pub(super) struct MigrationSource {
     pub(super) host: Option<String>,
     pub(super) within: Option<LabHost>,
-}
-
-/// Compares a domain with a host to which it would move, and prints all that prevents it.
-pub(super) fn migrate(source: MigrationSource, args: &MigrateArgs, places: &Locations) -> Result<Exit, Stop> {
-    let (printed, target) = (Printed::default(), source.target(&args.target)?);
-    let names = MigrationNames { domain: args.domain.domain.clone(), target: args.target.to_string() };
-    let (offer, mut obstacles) = source.with(places, &printed, |host| host.offer(&names.domain))?;
-    let answered = target.with(places, &printed, |host| host.check(offer, &args.domain.new_name));
-    // A target that cannot be reached doesn't hide what is known already.
-    let failed = answered.map(|verdict| obstacles.extend(verdict.obstacles)).err();
-    if failed.is_none() || !obstacles.is_empty() {
-        print(&report(&names, &ObstacleText::of_all(&obstacles, &names)))?;
-    }
-    let exit = if obstacles.is_empty() { Exit::Done } else { Exit::NotReached };
-    printed.and(failed.map_or(Ok(exit), Err))
 }
 
 impl MigrationSource {
@@ -72,30 +53,9 @@ impl MigrationSource {
     }
 }
 
-fn report(names: &MigrationNames, texts: &[ObstacleText]) -> String {
-    let MigrationNames { domain, target } = names;
-    if texts.is_empty() {
-        return format!("{domain} can migrate to {target}\n");
-    }
-    let lines: String = texts.iter().map(|text| format!("- {text}\n")).collect();
-    format!("{domain} cannot migrate to {target}:\n{lines}LDom {domain}: Domain Migration would fail if attempted\n")
-}
-
 #[cfg(test)]
 mod tests {
-    use vtax_domain::{ProcessorObstacle, SourceObstacle};
-
     use super::*;
-
-    #[test]
-    fn all_reasons_are_printed_sorted_and_once() {
-        let names = MigrationNames { domain: "mars".parse().expect("a name"), target: "hostb".to_owned() };
-        let function = || SourceObstacle::Function { device: "vf0\u{1b}[2J".into() }.into();
-        let features = ProcessorObstacle::Features { missing: vec!["avx512f".into()] }.into();
-        let texts = ObstacleText::of_all(&[function(), features, function()], &names);
-        insta::assert_snapshot!(report(&names, &texts));
-        assert_eq!(report(&names, &[]), "mars can migrate to hostb\n");
-    }
 
     #[test]
     fn a_domain_cannot_move_to_where_it_is() {

@@ -3,21 +3,47 @@
 use std::str::FromStr;
 
 use clap::Args;
-use vtax_model::{endpoint::LabHost, topology::Name};
+use vtax_model::{
+    endpoint::LabHost,
+    migration::MigrationSettings,
+    topology::Name,
+    units::{BitRate, Span},
+};
 
 use super::remote;
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Check only: print all reasons why the domain cannot move; exit status 1 if there is one
+    /// Check only: print all reasons why the domain cannot move, and an estimate of its total and suspend time; exit
+    /// status 1 if there is a reason
     #[arg(short = 'n', required = true)]
     pub(in crate::cli::ldm) dry_run: bool,
+    /// Longest suspend time, e.g. 1s: memory is sent again until the rest takes less [default: 300ms]
+    #[arg(long, value_name = "TIME")]
+    max_suspend: Option<Span>,
+    /// Most that is sent per second, or the speed of a slow connection, e.g. 1G [default: as fast as the source can]
+    #[arg(long, value_name = "BITRATE")]
+    bandwidth: Option<BitRate>,
+    /// Send the memory unencrypted: everyone on the path can read it
+    #[arg(long)]
+    plain: bool,
+    /// Print JSON (vtax.migration-check/v1)
+    #[arg(long)]
+    pub(in crate::cli::ldm) json: bool,
     /// Domain, and its name at the target if that is to differ, e.g. mars:mars2
     #[arg(value_name = "DOMAIN[:NEWNAME]")]
     pub(in crate::cli::ldm) domain: MovedDomain,
     /// Host that the domain moves to: ssh:HOST, or LAB/HOST on the machine of the source
     #[arg(value_name = "TARGET")]
     pub(in crate::cli::ldm) target: MigrationTarget,
+}
+
+impl MigrateArgs {
+    pub(in crate::cli::ldm) fn settings(&self) -> MigrationSettings {
+        let usual = MigrationSettings::default();
+        let max_suspend = self.max_suspend.map_or(usual.max_suspend, |most| most.0);
+        MigrationSettings { encrypted: !self.plain, bandwidth: self.bandwidth, max_suspend, ..usual }
+    }
 }
 
 /// Domain with its name at the target.
