@@ -49,3 +49,43 @@ fn measure(mut qemu: Qemu) -> Result<MemoryMeasurement, GuestError> {
         accel: launch.accel,
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        DomainOrder, DomainReply,
+        test_domains::{DomainJournal, TestHost, add_domain, configuration, mars, name},
+    };
+
+    fn measured(host: &TestHost, domain: &str) -> Result<MemoryMeasurement, BindError> {
+        match host.host.execute(DomainOrder::MeasureMigration { domain: name(domain) })? {
+            DomainReply::Memory(measured) => Ok(measured),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_domain_that_does_not_run_has_no_memory_to_measure() {
+        let (host, mut all) = (TestHost::with_domains(), configuration());
+        add_domain(&mut all, "venus");
+        host.store(&all);
+        DomainJournal::new(&mars(&all)).started(&all).write(&host.domains());
+        for domain in ["venus", "mars"] {
+            assert_eq!(measured(&host, domain).expect("it exists"), MemoryMeasurement::NotRunning, "{domain}");
+        }
+        for (domain, why) in [("pluto", "no domain `pluto`"), (PRIMARY, "primary is this host")] {
+            let error = measured(&host, domain).expect_err(domain);
+            assert!(error.is_of_input() && error.to_string().contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_lock_of_a_host_is_not_needed() {
+        let (host, all) = (TestHost::with_domains(), configuration());
+        host.store(&all);
+        let lock = host.host.store().lock().expect("it is free");
+        assert_eq!(measured(&host, "mars").expect("it exists"), MemoryMeasurement::NotRunning);
+        drop(lock);
+    }
+}

@@ -53,8 +53,8 @@ pub(in crate::cli::ldm) fn check(
     let failed = answered.map(|verdict| obstacles.extend(verdict.obstacles)).err();
     if failed.is_none() || !obstacles.is_empty() {
         let reasons = ObstacleText::of_all(&obstacles, &names);
-        let checked = MigrationCheck::new(&names, &args.domain.new_name, reasons, memory, &args.settings());
-        answer(args.json, &checked, MigrationCheck::text)?;
+        let checked = MigrationCheck::new(&names, &args.domain.new_name, reasons, memory, &args.how.settings());
+        answer(args.how.json, &checked, MigrationCheck::text)?;
     }
     let exit = if obstacles.is_empty() { Exit::Done } else { Exit::NotReached };
     printed.and(failed.map_or(Ok(exit), Err))

