@@ -28,6 +28,23 @@ fn available() -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") << 10
 }
 
+/// An idle guest of 128 MiB takes some seconds at 100 Mbit/s, and twice as long at half of that.
+fn the_estimate_follows_the_bandwidth(host: &Host<'_>) {
+    let seconds = |megabits: u32| {
+        let words = format!("migrate-domain -n --json --bandwidth {megabits}M mars t-ldm-mig/peer");
+        let checked: Value = serde_json::from_str(&host.ldm(&words)).expect("JSON");
+        assert_eq!((&checked["schema"], &checked["can_migrate"]), (&"vtax.migration-check/v1".into(), &true.into()));
+        let estimate = &checked["estimate"];
+        let used = estimate["used_bytes"].as_u64().expect("a number");
+        let seconds = estimate["total_seconds"]["value"].as_f64().expect("a number");
+        assert!((8 << 20..=128 << 20).contains(&used), "{estimate:#}");
+        assert!(seconds >= used as f64 * 8e-6 / f64::from(megabits), "{estimate:#}");
+        seconds
+    };
+    let (fast, slow) = (seconds(100), seconds(50));
+    assert!(slow > 1.5 * fast, "{slow} {fast}");
+}
+
 #[test]
 fn all_reasons_against_a_migration_are_told_at_once() {
     let bench = Bench::new();
@@ -51,28 +68,35 @@ fn all_reasons_against_a_migration_are_told_at_once() {
     assert!(hog.iter().all(|byte| *byte == 1));
     drop(hog);
     let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.len(), 4, "{told}");
+    assert_eq!(lines.len(), 5, "{told}");
     assert_eq!(lines[0], "mars cannot migrate to t-ldm-mig/peer:");
     assert!(lines[1].starts_with("- memory: mars has ") && lines[1].contains("available"), "{told}");
     assert!(lines[2].starts_with("- vsw0: t-ldm-mig/peer has no switch of this name, which net0 requires"), "{told}");
-    assert_eq!(lines[3], "LDom mars: Domain Migration would fail if attempted");
+    assert_eq!(lines[3], "estimate: mars is not running, so no memory moves");
+    assert_eq!(lines[4], "LDom mars: Domain Migration would fail if attempted");
 
     // With the remedies, it could move, running or not.
     at_peer("add-vsw vsw0 primary");
     host.ldm("unbind mars");
     host.ldm("set-memory 128m mars");
-    assert_eq!(check(0), "mars can migrate to t-ldm-mig/peer\n");
+    let at_rest = "mars can migrate to t-ldm-mig/peer\nestimate: mars is not running, so no memory moves\n";
+    assert_eq!(check(0), at_rest);
     host.ldm("bind mars");
+    assert_eq!(check(0), at_rest);
     host.ldm("start mars");
     host.wait_for_boot("mars");
-    assert_eq!(check(0), "mars can migrate to t-ldm-mig/peer\n");
+    let running = check(0);
+    let estimate = running.strip_prefix("mars can migrate to t-ldm-mig/peer\nestimate: ").expect("an estimate");
+    assert!(estimate.contains(" in total, suspended for ") && estimate.contains(" at a dirty rate of "), "{running}");
+    the_estimate_follows_the_bandwidth(&host);
     assert_eq!(host.state("mars"), "active", "the check has changed nothing");
     assert!(!at_peer("list").contains("mars"));
 
     // Another name there, and a host where the domain is already.
     at_peer("add-domain mars");
     assert!(check(1).contains("- mars: t-ldm-mig/peer has a domain of this name; choose another name there"));
-    assert_eq!(printed(&host.try_ldm("migrate -n mars:mars2 t-ldm-mig/peer")), "mars can migrate to t-ldm-mig/peer\n");
+    let renamed = printed(&host.try_ldm("migrate -n mars:mars2 t-ldm-mig/peer"));
+    assert!(renamed.starts_with("mars can migrate to t-ldm-mig/peer\n"), "{renamed}");
     assert!(host.refused("migrate-domain -n mars t-ldm-mig/sut").contains("is the host that the domain is on"));
     assert!(host.refused("migrate-domain -n primary t-ldm-mig/peer").contains("primary is this host"));
     at_peer("remove-domain mars");
@@ -194,10 +218,10 @@ fn a_running_domain_moves_there_and_back_with_its_memory_and_nic() {
     // Back, without encryption, under another name.
     let words = "migrate-domain --plain --json mars:venus t-ldm-mv/sut";
     let document: Value = serde_json::from_str(&hosts.peer.ldm(words)).expect("JSON");
-    assert_eq!((&document["schema"], &document["outcome"]), (&"vtax.migration/v1".into(), &"moved".into()));
-    assert_eq!((&document["new_name"], &document["moved"]["encrypted"]), (&"venus".into(), &false.into()));
-    let suspended = document["moved"]["suspended_qemu_ms"].as_f64().expect("a number");
-    assert!(suspended < document["moved"]["total_ms"].as_f64().expect("a number"), "{document}");
+    assert_eq!((&document["schema"], &document["new_name"]), (&"vtax.migration/v1".into(), &"venus".into()));
+    assert_eq!(document["encrypted"], false);
+    let suspended = document["suspended_qemu_ms"].as_f64().expect("a number");
+    assert!(suspended < document["total_ms"].as_f64().expect("a number"), "{document}");
     assert_eq!((host.state("venus"), names(&hosts.peer)), ("active".to_owned(), false));
     host.ldm("exec venus -- ls /marker");
     host.ldm("exec venus -- ping -c 1 -W 20 10.66.0.2");

@@ -25,6 +25,7 @@
 mod arrive;
 mod check;
 mod depart;
+mod dirty_rate;
 mod flag;
 mod handover;
 mod id;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use vtax_lab::io::IoList;
 use vtax_model::{
     domain::{Configuration, FunctionChange, SizeChange, VolumeChange, VolumeName, adjusted_memory},
+    migration::MemoryMeasurement,
     topology::Name,
     units::ByteSize,
 };
@@ -72,6 +73,10 @@ pub enum DomainOrder {
     },
     /// Cancels the migration of a domain that leaves this host, and waits for its end.
     CancelMigration {
+        domain: Name,
+    },
+    /// Measures how fast a domain changes its memory.
+    MeasureMigration {
         domain: Name,
     },
     Change(Box<DomainChange>),
@@ -240,6 +245,8 @@ pub enum DomainReply {
     Verdict(MigrationVerdict),
     /// Answer to [`DomainOrder::EndMigration`].
     MigrationEnded(MigrationAnswer),
+    /// Answer to [`DomainOrder::MeasureMigration`].
+    Memory(MemoryMeasurement),
 }
 
 impl LdmHost {
@@ -265,6 +272,7 @@ impl LdmHost {
                 self.change_as_is(|host| host.forget_migration(&id)).map(|()| DomainReply::Done)
             }
             DomainOrder::CancelMigration { domain } => self.cancel_migration(&domain).map(|()| DomainReply::Done),
+            DomainOrder::MeasureMigration { domain } => Ok(DomainReply::Memory(self.measure_migration(&domain)?)),
             DomainOrder::Change(change) => {
                 self.change(|host| host.carry_out(*change))?;
                 Ok(DomainReply::Done)

@@ -1,4 +1,5 @@
-//! The host's memory that QEMU takes in addition to a guest's RAM: because of it fewer guests fit than their RAM says.
+//! The host's memory that a guest's RAM takes, and what QEMU takes in addition: because of it fewer guests fit than their RAM
+//! says.
 
 use std::{fs, io};
 
@@ -12,17 +13,39 @@ use super::{error::GuestError, launch::Launch};
 struct Mapping {
     /// The mapping is private, has no file, and is neither executable nor a guard.
     plain: bool,
+    executable: bool,
     size: u64,
+    /// Resident, or swapped out.
+    used: u64,
     /// The resident part that belongs to no file, or no longer to one.
     anonymous: u64,
 }
 
 /// QEMU's resident anonymous memory in addition to the guest's RAM: heap, stacks, and under TCG the translated code.
 pub fn overhead(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestError> {
+    Ok(ByteSize(beside_ram(&read(launch, process)?, launch.memory.0)))
+}
+
+/// The guest's RAM that it has used since its start. All of it, if pages are allocated at the start or the RAM isn't found.
+pub fn used_ram(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestError> {
+    // Huge pages aren't in the figures of smaps.
+    if launch.hugepages {
+        return Ok(launch.memory);
+    }
+    Ok(ByteSize(ram(&read(launch, process)?, launch.memory.0)))
+}
+
+fn read(launch: &Launch, process: ProcessId) -> Result<Vec<Mapping>, GuestError> {
     let path = format!("/proc/{}/smaps", process.pid);
     let fail = |errno: io::Error| SysError::plain("read", &path, errno);
     let text = fs::read_to_string(&path).map_err(fail).map_err(GuestError::process(&launch.name))?;
-    Ok(ByteSize(beside_ram(&mappings(&text), launch.memory.0)))
+    Ok(mappings(&text))
+}
+
+/// RAM may be a file in memory. Translated code can be as large, and is executable.
+fn ram(mappings: &[Mapping], size: u64) -> u64 {
+    let likely = mappings.iter().filter(|mapping| !mapping.executable && mapping.size == size);
+    likely.map(|mapping| mapping.used).max().unwrap_or(size).min(size)
 }
 
 /// RAM that isn't a file is the mapping of exactly its size, of several the one with the most resident memory.
@@ -40,9 +63,11 @@ fn mappings(smaps: &str) -> Vec<Mapping> {
         match (first.strip_suffix(':'), mappings.last_mut()) {
             (Some("Size"), Some(mapping)) => mapping.size = kib(second),
             (Some("Anonymous"), Some(mapping)) => mapping.anonymous = kib(second),
+            (Some("Rss" | "Swap"), Some(mapping)) => mapping.used = mapping.used.saturating_add(kib(second)),
             (Some(_), _) => {}
             (None, _) => {
-                mappings.push(Mapping { plain: second == "rw-p" && is_of_no_file(line), ..Mapping::default() })
+                let (plain, executable) = (second == "rw-p" && is_of_no_file(line), second.contains('x'));
+                mappings.push(Mapping { plain, executable, ..Mapping::default() });
             }
         }
     }
@@ -77,8 +102,10 @@ Anonymous:          3000 kB
 Size:             262144 kB
 Rss:              100000 kB
 Anonymous:        100000 kB
+Swap:                 24 kB
 7f0020000000-7f0030000000 rwxp 00000000 00:00 0 
 Size:             262144 kB
+Rss:              200000 kB
 Anonymous:         20000 kB
 ";
 
@@ -89,6 +116,14 @@ Anonymous:         20000 kB
         assert_eq!(beside_ram(&mappings, 256 << 20), 23_000 << 10);
         // RAM of a file: nothing is taken off.
         assert_eq!(beside_ram(&mappings, 512 << 20), 123_000 << 10);
+    }
+
+    #[test]
+    fn used_ram_is_resident_or_swapped_out() {
+        assert_eq!(ram(&mappings(SMAPS), 256 << 20), 100_024 << 10);
+        assert_eq!(ram(&mappings(SMAPS), 512 << 20), 512 << 20, "it wasn't found");
+        let of_file = SMAPS.replace("rw-p 00000000 00:00 0 \n", "rw-s 00000000 00:01 77 /memfd:ram (deleted)\n");
+        assert_eq!(ram(&mappings(&of_file), 256 << 20), 100_024 << 10);
     }
 
     #[test]
@@ -107,7 +142,9 @@ Anonymous:         20000 kB
     proptest! {
         #[test]
         fn hostile_text_never_panics(text in "[0-9a-z :\nSizeAnonymous]{0,200}", ram in any::<u64>()) {
-            beside_ram(&mappings(&text), ram);
+            let mappings = mappings(&text);
+            beside_ram(&mappings, ram);
+            assert!(super::ram(&mappings, ram) <= ram);
         }
     }
 }

@@ -214,6 +214,11 @@ impl Qemu {
         memory::overhead(&self.launch, self.process)
     }
 
+    /// The RAM that the guest has used, see [`memory::used_ram`].
+    pub fn used_ram(&self) -> Result<ByteSize, GuestError> {
+        memory::used_ram(&self.launch, self.process)
+    }
+
     /// Stops QEMU. First it is asked to quit; after half of `patience` it gets SIGTERM, and at the end SIGKILL.
     /// A guest whose disk is kept should have been powered off before. It is not an error if QEMU has ended
     /// already. It fails only if not even SIGKILL ends it.

@@ -21,6 +21,7 @@ pub mod masters;
 pub mod measurement;
 pub mod method;
 pub mod metric;
+pub mod migration;
 pub mod nic;
 pub mod options;
 pub mod proof;

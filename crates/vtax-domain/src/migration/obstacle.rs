@@ -40,7 +40,7 @@ pub struct MigrationNames {
 }
 
 /// Obstacle as it is printed: `object: reason; remedy`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ObstacleText {
     pub object: String,
     pub reason: String,

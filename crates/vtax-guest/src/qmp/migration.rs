@@ -23,6 +23,9 @@ pub const CPU_THROTTLE_MOST: u32 = 99;
 const NO_LIMIT: u64 = 1 << 42;
 /// Timeout for a key.
 const TLS_PATIENCE: Duration = Duration::from_secs(60);
+/// The pages of each GiB that QEMU compares to measure a dirty rate. It takes 512 unless told, which is a standard error of 4 %
+/// of the memory for a guest of 256 MiB; this is 1 to 2 %, and reads 16 MiB.
+const DIRTY_SAMPLES: u32 = 4096;
 /// The pause between two questions for a dirty rate.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -159,7 +162,7 @@ impl Monitor {
 
     /// Measures for this many seconds, at most 60, how fast the running guest changes its memory.
     pub fn measure_dirty_rate(&mut self, seconds: u8) -> Result<Option<DirtyRate>, GuestError> {
-        self.command("calc-dirty-rate", json!({ "calc-time": seconds }))?;
+        self.command("calc-dirty-rate", json!({ "calc-time": seconds, "sample-pages": DIRTY_SAMPLES }))?;
         let deadline = Instant::now() + Duration::from_secs(seconds.into()) + PATIENCE;
         loop {
             thread::sleep(PAUSE);

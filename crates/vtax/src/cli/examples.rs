@@ -59,7 +59,10 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "ldm migrate-domain",
-        &[("vtax ldm migrate-domain -n mars ssh:root@hostb", "print all reasons why mars cannot move to hostb")],
+        &[
+            ("vtax ldm migrate-domain -n mars ssh:root@hostb", "print all reasons why mars cannot move to hostb"),
+            ("vtax ldm migrate-domain -n --bandwidth 1G mars rack/peer", "estimate the times at 1 Gbit/s"),
+        ],
     ),
     ("ldm serve", &[("vtax ldm serve --stdio", "what ssh starts for `vtax ldm --host ssh:HOST`")]),
     ("ldm remove-domain", &[("vtax ldm remove-domain mars", "remove the domain and its constraints")]),

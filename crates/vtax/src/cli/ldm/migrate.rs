@@ -1,6 +1,8 @@
 //! `vtax ldm migrate-domain`: checks whether a domain can move to another host, and moves it.
 
+mod check;
 mod document;
+mod estimate;
 mod progress;
 mod run;
 mod settle;
@@ -8,37 +10,23 @@ mod settle;
 use std::cell::RefCell;
 
 use miette::miette;
-use vtax_domain::{MigrationNames, ObstacleText};
-use vtax_model::{domain::DomainState, endpoint::LabHost};
+use vtax_model::endpoint::LabHost;
 use vtax_run::{Locations, RemoteLdm, labs};
 use vtax_wire::ssh::Ssh;
 
-use self::document::{MigrationDocument, MigrationOutcome};
+use self::check::MigrationChecked;
 pub(super) use self::settle::settle;
 use super::{
     notices::Printed,
     target::LdmTarget,
     verbs::{MigrateArgs, MigrationTarget},
 };
-use crate::{
-    cli::print_json,
-    exit::{Exit, Stop},
-    terminal::print,
-};
+use crate::exit::{Exit, Stop};
 
 /// The two hosts of a migration: the source by what selects it on the command line.
 pub(super) struct MigrationSource {
     pub(super) host: Option<String>,
     pub(super) within: Option<LabHost>,
-}
-
-/// Comparison of a domain with a host to which it would move.
-struct Checked {
-    names: MigrationNames,
-    texts: Vec<ObstacleText>,
-    state: DomainState,
-    /// The reason why the target could not be asked.
-    failed: Option<Stop>,
 }
 
 /// Moves a domain, unless something prevents it, checks what does, or cancels its migration.
@@ -48,52 +36,11 @@ pub(super) fn migrate(source: MigrationSource, args: &MigrateArgs, places: &Loca
         run::check_places(&source, target)?;
     }
     let printed = Printed::default();
-    let checked = check(&source, args, target, places, &printed)?;
+    let checked = MigrationChecked::of(&source, args, target, places, &printed)?;
     if args.dry_run || !checked.is_possible() {
         return printed.and(checked.report(args));
     }
     printed.and(run::run(source, args, target, checked.state, places))
-}
-
-/// Compares the domain with the target. A target that cannot be reached doesn't hide what is known already.
-fn check(
-    source: &MigrationSource,
-    args: &MigrateArgs,
-    target: &MigrationTarget,
-    places: &Locations,
-    printed: &Printed,
-) -> Result<Checked, Stop> {
-    let there = source.target(target)?;
-    let names = MigrationNames { domain: args.domain.domain.clone(), target: target.to_string() };
-    let (offer, mut obstacles) = source.with(places, printed, |host| host.offer(&names.domain))?;
-    let state = offer.state;
-    let answered = there.with(places, printed, |host| host.check(offer, &args.domain.new_name));
-    let failed = answered.map(|verdict| obstacles.extend(verdict.obstacles)).err();
-    Ok(Checked { texts: ObstacleText::of_all(&obstacles, &names), names, state, failed })
-}
-
-impl Checked {
-    fn is_possible(&self) -> bool {
-        self.failed.is_none() && self.texts.is_empty()
-    }
-
-    fn report(self, args: &MigrateArgs) -> Result<Exit, Stop> {
-        let outcome = if self.is_possible() { MigrationOutcome::Possible } else { MigrationOutcome::Refused };
-        if self.failed.is_none() || !self.texts.is_empty() {
-            match args.how.json {
-                true => {
-                    let reasons = self.texts.iter().map(ObstacleText::to_string).collect();
-                    print_json(&MigrationDocument::new(outcome, args, &self.names.target).with_reasons(reasons))?;
-                }
-                false => print(&report(&self.names, &self.texts))?,
-            }
-        }
-        match (self.failed, outcome) {
-            (Some(failed), _) => Err(failed),
-            (None, MigrationOutcome::Refused) => Ok(Exit::NotReached),
-            (None, _) => Ok(Exit::Done),
-        }
-    }
 }
 
 impl MigrationSource {
@@ -129,30 +76,9 @@ impl MigrationSource {
     }
 }
 
-fn report(names: &MigrationNames, texts: &[ObstacleText]) -> String {
-    let MigrationNames { domain, target } = names;
-    if texts.is_empty() {
-        return format!("{domain} can migrate to {target}\n");
-    }
-    let lines: String = texts.iter().map(|text| format!("- {text}\n")).collect();
-    format!("{domain} cannot migrate to {target}:\n{lines}LDom {domain}: Domain Migration would fail if attempted\n")
-}
-
 #[cfg(test)]
 mod tests {
-    use vtax_domain::{ProcessorObstacle, SourceObstacle};
-
     use super::*;
-
-    #[test]
-    fn all_reasons_are_printed_sorted_and_once() {
-        let names = MigrationNames { domain: "mars".parse().expect("a name"), target: "hostb".to_owned() };
-        let function = || SourceObstacle::Function { device: "vf0\u{1b}[2J".into() }.into();
-        let features = ProcessorObstacle::Features { missing: vec!["avx512f".into()] }.into();
-        let texts = ObstacleText::of_all(&[function(), features, function()], &names);
-        insta::assert_snapshot!(report(&names, &texts));
-        assert_eq!(report(&names, &[]), "mars can migrate to hostb\n");
-    }
 
     #[test]
     fn a_domain_cannot_move_to_where_it_is() {

@@ -7,7 +7,7 @@ use vtax_domain::{
     DomainChange, DomainOrder, DomainReply, HostView, LdmHost, MigrationOffer, MigrationVerdict, Obstacle, ViewDepth,
 };
 use vtax_lab::io::IoList;
-use vtax_model::topology::Name;
+use vtax_model::{migration::MemoryMeasurement, topology::Name};
 use vtax_run::RemoteLdm;
 
 use crate::exit::{Exit, Stop};
@@ -73,6 +73,14 @@ impl LdmTarget<'_> {
     pub(super) fn check(&self, offer: Box<MigrationOffer>, name: &Name) -> Result<MigrationVerdict, Stop> {
         match self.order(DomainOrder::CheckMigration { offer, name: name.clone() })? {
             DomainReply::Verdict(verdict) => Ok(verdict),
+            _ => Err(odd()),
+        }
+    }
+
+    /// Measures for three seconds how fast a domain changes its memory.
+    pub(super) fn measure_migration(&self, domain: &Name) -> Result<MemoryMeasurement, Stop> {
+        match self.order(DomainOrder::MeasureMigration { domain: domain.clone() })? {
+            DomainReply::Memory(measured) => Ok(measured),
             _ => Err(odd()),
         }
     }

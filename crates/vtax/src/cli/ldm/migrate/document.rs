@@ -8,31 +8,13 @@ use crate::cli::ldm::verbs::MigrateArgs;
 
 const SCHEMA: &str = "vtax.migration/v1";
 
-/// A migration, or the check of one, for programs.
+/// A migration that is complete, for programs.
 #[derive(Debug, Serialize)]
 pub(super) struct MigrationDocument<'a> {
     schema: &'static str,
-    outcome: MigrationOutcome,
     domain: &'a Name,
     new_name: &'a Name,
     target: &'a str,
-    /// Everything that prevents it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    reasons: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    moved: Option<MovedDocument>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum MigrationOutcome {
-    Possible,
-    Refused,
-    Moved,
-}
-
-#[derive(Debug, Serialize)]
-struct MovedDocument {
     encrypted: bool,
     total_ms: f64,
     /// Suspend time according to QEMU.
@@ -55,16 +37,6 @@ struct MovedMemory {
 }
 
 impl<'a> MigrationDocument<'a> {
-    pub(super) fn new(outcome: MigrationOutcome, args: &'a MigrateArgs, target: &'a str) -> MigrationDocument<'a> {
-        let (domain, new_name) = (&args.domain.domain, &args.domain.new_name);
-        MigrationDocument { schema: SCHEMA, outcome, domain, new_name, target, reasons: Vec::new(), moved: None }
-    }
-
-    /// The document with the reasons against the migration.
-    pub(super) fn with_reasons(self, reasons: Vec<String>) -> MigrationDocument<'a> {
-        MigrationDocument { reasons, ..self }
-    }
-
     pub(super) fn of(moved: &Migrated, args: &'a MigrateArgs, target: &'a str) -> MigrationDocument<'a> {
         let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
         let ram = moved.info.as_ref().and_then(|info| info.ram.as_ref());
@@ -74,13 +46,16 @@ impl<'a> MigrationDocument<'a> {
             passes: ram.dirty_sync_count,
             dirty_bytes_per_second: ram.dirty_rate().0,
         });
-        let moved = MovedDocument {
+        MigrationDocument {
+            schema: SCHEMA,
+            domain: &args.domain.domain,
+            new_name: &args.domain.new_name,
+            target,
             encrypted: moved.info.is_some() && !args.how.plain,
             total_ms: ms(moved.total),
             suspended_qemu_ms: moved.suspend.by_qemu.map(ms),
             suspended_events_ms: moved.suspend.by_events.map(ms),
             memory,
-        };
-        MigrationDocument { moved: Some(moved), ..MigrationDocument::new(MigrationOutcome::Moved, args, target) }
+        }
     }
 }

@@ -1,0 +1,163 @@
+//! `vtax ldm migrate-domain -n`.
+
+use serde::Serialize;
+use vtax_domain::{MigrationNames, ObstacleText};
+use vtax_model::{domain::DomainState, migration::MemoryMeasurement, topology::Name};
+use vtax_run::Locations;
+
+use super::{
+    super::{
+        notices::Printed,
+        target::LdmTarget,
+        verbs::{MigrateArgs, MigrationTarget},
+    },
+    MigrationSource,
+    estimate::MigrationEstimate,
+};
+use crate::{
+    cli::answer,
+    exit::{Exit, Stop},
+};
+
+/// Schema of [`MigrationCheck`] as JSON.
+const SCHEMA: &str = "vtax.migration-check/v1";
+
+/// Answer to the question whether a domain can move.
+#[derive(Debug, Serialize)]
+struct MigrationCheck<'a> {
+    schema: &'static str,
+    domain: &'a Name,
+    /// Its name at the target.
+    new_name: &'a Name,
+    target: &'a str,
+    can_migrate: bool,
+    reasons: Vec<ObstacleText>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimate: Option<MigrationEstimate>,
+}
+
+/// Comparison of a domain with a host to which it would move.
+pub(super) struct MigrationChecked {
+    names: MigrationNames,
+    reasons: Vec<ObstacleText>,
+    pub(super) state: DomainState,
+    /// Only a check takes the time to measure it.
+    memory: Option<MemoryMeasurement>,
+    /// The reason why the target could not be asked.
+    failed: Option<Stop>,
+}
+
+impl MigrationChecked {
+    /// Compares the domain with the target. A target that cannot be reached doesn't hide what is known already.
+    pub(super) fn of(
+        source: &MigrationSource,
+        args: &MigrateArgs,
+        target: &MigrationTarget,
+        places: &Locations,
+        printed: &Printed,
+    ) -> Result<MigrationChecked, Stop> {
+        let there = source.target(target)?;
+        let names = MigrationNames { domain: args.domain.domain.clone(), target: target.to_string() };
+        let (offer, mut obstacles, memory) = source.with(places, printed, |host| {
+            let (offer, obstacles) = host.offer(&names.domain)?;
+            let memory = args.dry_run.then(|| measure(host, &names.domain, offer.state)).transpose()?;
+            Ok((offer, obstacles, memory))
+        })?;
+        let state = offer.state;
+        let answered = there.with(places, printed, |host| host.check(offer, &args.domain.new_name));
+        let failed = answered.map(|verdict| obstacles.extend(verdict.obstacles)).err();
+        Ok(MigrationChecked { reasons: ObstacleText::of_all(&obstacles, &names), names, state, memory, failed })
+    }
+
+    pub(super) fn is_possible(&self) -> bool {
+        self.failed.is_none() && self.reasons.is_empty()
+    }
+
+    /// Prints all that prevents the migration, and how long it would take.
+    pub(super) fn report(self, args: &MigrateArgs) -> Result<Exit, Stop> {
+        let MigrationChecked { names, reasons, memory, failed, .. } = self;
+        let exit = if reasons.is_empty() { Exit::Done } else { Exit::NotReached };
+        if failed.is_none() || !reasons.is_empty() {
+            let estimate = memory.map(|memory| MigrationEstimate::new(memory, &args.how.settings()));
+            let checked = MigrationCheck::new(&names, &args.domain.new_name, reasons, estimate);
+            answer(args.how.json, &checked, MigrationCheck::text)?;
+        }
+        failed.map_or(Ok(exit), Err)
+    }
+}
+
+/// Only a running domain takes the time to be measured.
+fn measure(host: &LdmTarget<'_>, domain: &Name, state: DomainState) -> Result<MemoryMeasurement, Stop> {
+    match state {
+        DomainState::Active => host.measure_migration(domain),
+        _ => Ok(MemoryMeasurement::NotRunning),
+    }
+}
+
+impl<'a> MigrationCheck<'a> {
+    fn new(
+        names: &'a MigrationNames,
+        new_name: &'a Name,
+        reasons: Vec<ObstacleText>,
+        estimate: Option<MigrationEstimate>,
+    ) -> MigrationCheck<'a> {
+        MigrationCheck {
+            schema: SCHEMA,
+            domain: &names.domain,
+            new_name,
+            target: &names.target,
+            can_migrate: reasons.is_empty(),
+            reasons,
+            estimate,
+        }
+    }
+
+    fn text(&self) -> String {
+        let MigrationCheck { domain, target, reasons, estimate, .. } = self;
+        let estimate = estimate.as_ref().map(|it| format!("estimate: {}\n", it.text(domain))).unwrap_or_default();
+        if reasons.is_empty() {
+            return format!("{domain} can migrate to {target}\n{estimate}");
+        }
+        let lines: String = reasons.iter().map(|reason| format!("- {reason}\n")).collect();
+        format!(
+            "{domain} cannot migrate to {target}:\n{lines}{estimate}\
+             LDom {domain}: Domain Migration would fail if attempted\n"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_domain::{Obstacle, ProcessorObstacle, SourceObstacle};
+    use vtax_model::migration::MigrationSettings;
+
+    use super::*;
+
+    fn names() -> MigrationNames {
+        MigrationNames { domain: "mars".parse().expect("a name"), target: "hostb".to_owned() }
+    }
+
+    fn checked<'a>(names: &'a MigrationNames, obstacles: &[Obstacle]) -> MigrationCheck<'a> {
+        let reasons = ObstacleText::of_all(obstacles, names);
+        let estimate = MigrationEstimate::new(MemoryMeasurement::NotRunning, &MigrationSettings::default());
+        MigrationCheck::new(names, &names.domain, reasons, Some(estimate))
+    }
+
+    #[test]
+    fn all_reasons_are_printed_sorted_and_once() {
+        let names = names();
+        let function = || SourceObstacle::Function { device: "vf0\u{1b}[2J".into() }.into();
+        let features = ProcessorObstacle::Features { missing: vec!["avx512f".into()] }.into();
+        insta::assert_snapshot!(checked(&names, &[function(), features, function()]).text());
+        let movable = checked(&names, &[]).text();
+        assert_eq!(movable, "mars can migrate to hostb\nestimate: mars is not running, so no memory moves\n");
+    }
+
+    #[test]
+    fn the_document_has_each_reason_in_parts() {
+        let names = names();
+        let features = ProcessorObstacle::Features { missing: vec!["avx512f".into()] }.into();
+        let checked = checked(&names, &[features]);
+        insta::assert_snapshot!(serde_json::to_string_pretty(&checked).expect("it can be written"));
+    }
+}
