@@ -7,14 +7,18 @@ mod console;
 mod devices;
 mod disks;
 mod edit;
+mod import;
 mod lifecycle;
 mod reconfiguration;
 #[cfg(test)]
 mod tests;
 mod view;
 
+use std::num::NonZeroU32;
+
 use serde::{Deserialize, Serialize};
-use vtax_lab::io::IoList;
+use vtax_lab::io::{IoList, NewVfs};
+use vtax_libvirt::LibvirtName;
 use vtax_model::{
     domain::{Configuration, FunctionChange, SizeChange, VolumeChange, VolumeName, adjusted_memory},
     topology::Name,
@@ -25,6 +29,7 @@ pub use self::{
     console::user_id,
     disks::NewVolume,
     edit::DomainEdit,
+    import::DomainImport,
     view::{DomainView, HostView, ViewDepth},
 };
 use crate::{
@@ -55,6 +60,11 @@ pub enum DomainOrder {
     CheckMigration {
         offer: Box<MigrationOffer>,
         name: Name,
+    },
+    /// Adds a domain with the constraints of a domain of this host's libvirt, with this name or its own.
+    Import {
+        source: LibvirtName,
+        name: Option<Name>,
     },
     Change(Box<DomainChange>),
 }
@@ -133,6 +143,16 @@ pub enum DomainChange {
     SetFunction {
         function: String,
         change: FunctionChange,
+    },
+    /// Creates virtual functions of a physical function of `primary`.
+    CreateFunctions {
+        physical: String,
+        new: NewVfs,
+    },
+    /// Removes all virtual functions of a physical function. If a number is given, there must be that many.
+    DestroyFunctions {
+        physical: String,
+        count: Option<NonZeroU32>,
     },
     /// Starts a delayed reconfiguration of `primary`.
     StartReconfiguration {
@@ -220,6 +240,8 @@ pub enum DomainReply {
     },
     /// Answer to [`DomainOrder::CheckMigration`].
     Verdict(MigrationVerdict),
+    /// Answer to [`DomainOrder::Import`].
+    Imported(DomainImport),
 }
 
 impl LdmHost {
@@ -235,6 +257,7 @@ impl LdmHost {
             DomainOrder::CheckMigration { offer, name } => {
                 Ok(DomainReply::Verdict(self.check_migration(&offer, &name)?))
             }
+            DomainOrder::Import { source, name } => Ok(DomainReply::Imported(self.import(&source, name)?)),
             DomainOrder::Change(change) => {
                 self.change(|host| host.carry_out(*change))?;
                 Ok(DomainReply::Done)
@@ -265,6 +288,8 @@ impl HostChange<'_> {
             DomainChange::RemoveDevice { device, domain, dry_run } => self.remove_device(&device, &domain, dry_run),
             DomainChange::SetBus { bus, on } => self.set_bus(&bus, on),
             DomainChange::SetFunction { function, change } => self.set_function(&function, change),
+            DomainChange::CreateFunctions { physical, new } => self.create_functions(&physical, &new),
+            DomainChange::DestroyFunctions { physical, count } => self.destroy_functions(&physical, count),
             DomainChange::StartReconfiguration { domain } => self.start_reconfiguration(&domain),
             DomainChange::CancelReconfiguration { domain } => {
                 self.reconfigure(&domain, StoredState::cancel_reconfiguration)

@@ -27,7 +27,7 @@ use vtax_wire::{
 use crate::stop::{Blamed, Stop};
 
 /// Version of orders and replies. It grows with each change that the other side would not understand.
-const ORDERS: u32 = 3;
+const ORDERS: u32 = 4;
 /// The largest order: a configuration with all the domains that a host can have.
 const ORDER_MOST: ByteSize = ByteSize(32 << 20);
 /// The largest answer: such a configuration, and what the domains have of the host.
@@ -334,6 +334,13 @@ mod tests {
             r#"{"change":{"load-configuration":{"name":"/etc/passwd"}}}"#,
             r#"{"change":{"edit":{"edit":{"set-console-service":{"name":"vcc","ports":null,"users":["-h"]}}}}}"#,
             r#"{"change":{"start":{"which":"all","program":"/bin/sh"}}}"#,
+            r#"{"change":{"create-functions":{"physical":"eno1","new":{"vlan":4096}}}}"#,
+            r#"{"change":{"create-functions":{"physical":"eno1","new":{"driver":"/tmp/evil.ko"}}}}"#,
+            r#"{"change":{"destroy-functions":{"physical":"eno1","count":0}}}"#,
+            r#"{"import":{"source":"/etc/libvirt/qemu/web.xml","name":"mars"}}"#,
+            r#"{"import":{"source":"libvirt:web\u0000","name":"mars"}}"#,
+            r#"{"import":{"source":"libvirt:web","name":"../mars"}}"#,
+            r#"{"import":{"source":"libvirt:web","name":"mars","uri":"qemu+ssh://evil/system"}}"#,
             r#"{"offer-migration":{"domain":"../../etc"}}"#,
             r#"{"check-migration":{"name":"mars","offer":{"domain":"mars","read":"/etc/shadow"}}}"#,
             "[]",

@@ -4,9 +4,11 @@ use std::{cell::RefCell, path};
 
 use miette::miette;
 use vtax_domain::{
-    DomainChange, DomainOrder, DomainReply, HostView, LdmHost, MigrationOffer, MigrationVerdict, Obstacle, ViewDepth,
+    DomainChange, DomainImport, DomainOrder, DomainReply, HostView, LdmHost, MigrationOffer, MigrationVerdict,
+    Obstacle, ViewDepth,
 };
 use vtax_lab::io::IoList;
+use vtax_libvirt::LibvirtName;
 use vtax_model::topology::Name;
 use vtax_run::RemoteLdm;
 
@@ -49,6 +51,14 @@ impl LdmTarget<'_> {
     pub(super) fn devices(&self) -> Result<IoList, Stop> {
         match self.order(DomainOrder::ListDevices)? {
             DomainReply::Devices(list) => Ok(*list),
+            _ => Err(odd()),
+        }
+    }
+
+    /// Adds a domain with the constraints of a libvirt domain of that host.
+    pub(super) fn import(&self, source: LibvirtName, name: Option<Name>) -> Result<DomainImport, Stop> {
+        match self.order(DomainOrder::Import { source, name })? {
+            DomainReply::Imported(import) => Ok(import),
             _ => Err(odd()),
         }
     }
