@@ -46,6 +46,7 @@ fn a_lab_that_goes_down_releases_the_running_domains_of_its_hosts_only() {
     assert!(!programs(&host).is_empty());
 
     take_down(&host);
+    assert!(!host.folder().exists(), "no file of the domains is left");
     assert_eq!(host.try_ldm("list").status.code(), Some(2), "the host no longer exists");
     assert_eq!((other.state("mars").as_str(), other.qemus().len()), ("bound", 1));
 
@@ -70,5 +71,8 @@ fn a_lab_goes_down_although_the_record_of_a_domain_is_damaged() {
     host.ldm("bind mars");
     fs::write(host.folder().join("journals/mars.journal"), "damaged").expect("a file of the test");
     take_down(&host);
+    let left: Vec<_> = fs::read_dir(host.folder().join("journals")).expect("a directory").flatten().collect();
+    let is_saved = |name: &str| [".lock", "mars.damaged"].contains(&name);
+    assert!(left.iter().all(|entry| is_saved(&entry.file_name().to_string_lossy())), "{left:?}");
     assert_nothing_left(&bench);
 }
