@@ -8,7 +8,7 @@ use std::{
 
 use super::bench::{Bench, printed};
 
-const WEB: &str = include_str!("../../crates/vtax-run/src/libvirt/fixtures/kinds.xml");
+const WEB: &str = include_str!("../../crates/vtax-libvirt/src/fixtures/kinds.xml");
 
 const ALL: &str = include_str!("../book/files/domains.json");
 
@@ -188,7 +188,7 @@ fn settings_of_any_other_name_are_told_too() {
 fn a_domain_of_libvirt_is_imported() {
     let libvirt = Libvirt::new();
     let told = printed(&libvirt.output("ldm import libvirt:zoo --as mars"));
-    assert!(told.starts_with("Imported libvirt domain zoo as mars:\n    2 vCPUs\n    memory 512M\n"), "{told}");
+    assert!(told.starts_with("Imported libvirt domain zoo as mars:\n    2 vCPUs\n    memory 512 MiB\n"), "{told}");
     assert!(told.contains("    the PCI device 0000:af:00.0\n"), "{told}");
     let json = printed(&libvirt.output("ldm list-constraints --json"));
     let all: serde_json::Value = serde_json::from_str(&json).expect("JSON");

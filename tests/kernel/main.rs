@@ -16,6 +16,7 @@ mod domain_disks;
 mod domain_exec;
 mod domain_faults;
 mod domain_images;
+mod domain_labs;
 mod domain_measured_disks;
 mod domain_migrations;
 mod domain_own_fio;

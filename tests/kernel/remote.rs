@@ -63,7 +63,7 @@ fn key(folder: &Path, name: &str) {
     assert!(command.status().expect("ssh-keygen runs").success());
 }
 
-fn write_program(path: &Path, text: &str) {
+pub(super) fn write_program(path: &Path, text: &str) {
     fs::write(path, text).expect("a program");
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
 }

@@ -25,7 +25,7 @@ const LAYERS: [&[&str]; 11] = [
     &["vtax-model"],
     &["vtax-sys"],
     &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic"],
-    &["vtax-change", "vtax-console", "vtax-disk", "vtax-engine", "vtax-guest", "vtax-host"],
+    &["vtax-change", "vtax-console", "vtax-disk", "vtax-engine", "vtax-guest", "vtax-host", "vtax-libvirt"],
     &["vtax-step"],
     &["vtax-lab", "vtax-tune"],
     &["vtax-domain", "vtax-wire"],

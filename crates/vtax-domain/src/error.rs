@@ -9,11 +9,12 @@ use vtax_lab::{
     LabError,
     io::{AssignError, VfError},
 };
+use vtax_libvirt::LibvirtError;
 use vtax_model::{
     domain::{DomainError, DomainState, PortRange, UserName},
     endpoint::LabHost,
     method::Unsupported,
-    topology::Name,
+    topology::{BadName, Name},
     units::ByteSize,
 };
 use vtax_step::StepError;
@@ -35,7 +36,10 @@ pub enum BindError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Store(#[from] DomainStoreError),
-    #[error("binding, starting, stopping, unbinding and measuring domains requires root; run this command with sudo")]
+    #[error(
+        "binding, starting, stopping, unbinding and measuring domains and changing virtual functions require root; run \
+         this command with sudo"
+    )]
     #[diagnostic(code("not-root"))]
     NotRoot,
     #[error(transparent)]
@@ -80,6 +84,15 @@ pub enum BindError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Function(#[from] Box<VfError>),
+    #[error("{name} has {there} virtual functions, and Linux removes all of them together, not {wanted}; use -n max")]
+    #[diagnostic(code("bad-property"))]
+    FunctionCount { name: String, there: usize, wanted: u32 },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Libvirt(#[from] Box<LibvirtError>),
+    #[error("{error}; choose another name here: --as DOMAIN")]
+    #[diagnostic(code("bad-name"))]
+    ImportName { error: BadName },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Backend(#[from] Box<BackendError>),
@@ -294,6 +307,9 @@ impl BindError {
     /// Returns true if the user's input is at fault, and not the host.
     pub fn is_of_input(&self) -> bool {
         use BindError::*;
+        if let Libvirt(error) = self {
+            return error.is_of_input();
+        }
         matches!(
             self,
             NoAgent(LocateError { named: true, .. })
@@ -308,6 +324,8 @@ impl BindError {
                 | LabDevices { .. }
                 | Assignable(_)
                 | Function(_)
+                | FunctionCount { .. }
+                | ImportName { .. }
                 | Store(
                     DomainStoreError::NoSaved { .. }
                         | DomainStoreError::SavedExists { .. }

@@ -79,8 +79,8 @@ pub use migration::{
 };
 pub use notice::DomainNotice;
 pub use order::{
-    AddedDomains, ChosenDomains, DomainChange, DomainEdit, DomainOrder, DomainReply, DomainView, HostView, NewVolume,
-    ViewDepth, user_id,
+    AddedDomains, ChosenDomains, DomainChange, DomainEdit, DomainImport, DomainOrder, DomainReply, DomainView,
+    HostView, NewVolume, ViewDepth, user_id,
 };
 pub use ports_apart::PortsApart;
 pub use resources::{CoreOwner, HostResources, MemoryMap, MemoryOwner, MemoryUser};

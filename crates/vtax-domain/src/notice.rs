@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use vtax_model::{topology::Name, units::ByteSize};
+use vtax_model::{foreign::ForeignText, topology::Name, units::ByteSize};
 
 use crate::store::PrimaryChange;
 
@@ -31,6 +31,12 @@ pub enum DomainNotice {
     KeptUntilBoot { domain: Name, device: String },
     /// The memory of a domain was rounded up.
     Rounded { domain: Name, wanted: ByteSize, size: ByteSize },
+    /// A virtual function was created.
+    FunctionCreated { name: ForeignText, has_driver: bool },
+    /// A virtual function was removed.
+    FunctionRemoved(ForeignText),
+    /// The change may interrupt what uses a device.
+    MayInterrupt { device: ForeignText, why: ForeignText },
     /// A damaged record was set aside, after the resources of its object were found by their marks.
     SetAside { object: Name, error: String, path: PathBuf },
     /// A record can't be read.

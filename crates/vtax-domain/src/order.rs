@@ -7,14 +7,18 @@ mod console;
 mod devices;
 mod disks;
 mod edit;
+mod import;
 mod lifecycle;
 mod reconfiguration;
 #[cfg(test)]
 mod tests;
 mod view;
 
+use std::num::NonZeroU32;
+
 use serde::{Deserialize, Serialize};
-use vtax_lab::io::IoList;
+use vtax_lab::io::{IoList, NewVfs};
+use vtax_libvirt::LibvirtName;
 use vtax_model::{
     domain::{Configuration, FunctionChange, SizeChange, VolumeChange, VolumeName, adjusted_memory},
     migration::MemoryMeasurement,
@@ -26,6 +30,7 @@ pub use self::{
     console::user_id,
     disks::NewVolume,
     edit::DomainEdit,
+    import::DomainImport,
     view::{DomainView, HostView, ViewDepth},
 };
 use crate::{
@@ -78,6 +83,11 @@ pub enum DomainOrder {
     /// Measures how fast a domain changes its memory.
     MeasureMigration {
         domain: Name,
+    },
+    /// Adds a domain with the constraints of a domain of this host's libvirt, with this name or its own.
+    Import {
+        source: LibvirtName,
+        name: Option<Name>,
     },
     Change(Box<DomainChange>),
 }
@@ -156,6 +166,16 @@ pub enum DomainChange {
     SetFunction {
         function: String,
         change: FunctionChange,
+    },
+    /// Creates virtual functions of a physical function of `primary`.
+    CreateFunctions {
+        physical: String,
+        new: NewVfs,
+    },
+    /// Removes all virtual functions of a physical function. If a number is given, there must be that many.
+    DestroyFunctions {
+        physical: String,
+        count: Option<NonZeroU32>,
     },
     /// Starts a delayed reconfiguration of `primary`.
     StartReconfiguration {
@@ -247,6 +267,8 @@ pub enum DomainReply {
     MigrationEnded(MigrationAnswer),
     /// Answer to [`DomainOrder::MeasureMigration`].
     Memory(MemoryMeasurement),
+    /// Answer to [`DomainOrder::Import`].
+    Imported(DomainImport),
 }
 
 impl LdmHost {
@@ -273,6 +295,7 @@ impl LdmHost {
             }
             DomainOrder::CancelMigration { domain } => self.cancel_migration(&domain).map(|()| DomainReply::Done),
             DomainOrder::MeasureMigration { domain } => Ok(DomainReply::Memory(self.measure_migration(&domain)?)),
+            DomainOrder::Import { source, name } => Ok(DomainReply::Imported(self.import(&source, name)?)),
             DomainOrder::Change(change) => {
                 self.change(|host| host.carry_out(*change))?;
                 Ok(DomainReply::Done)
@@ -303,6 +326,8 @@ impl HostChange<'_> {
             DomainChange::RemoveDevice { device, domain, dry_run } => self.remove_device(&device, &domain, dry_run),
             DomainChange::SetBus { bus, on } => self.set_bus(&bus, on),
             DomainChange::SetFunction { function, change } => self.set_function(&function, change),
+            DomainChange::CreateFunctions { physical, new } => self.create_functions(&physical, &new),
+            DomainChange::DestroyFunctions { physical, count } => self.destroy_functions(&physical, count),
             DomainChange::StartReconfiguration { domain } => self.start_reconfiguration(&domain),
             DomainChange::CancelReconfiguration { domain } => {
                 self.reconfigure(&domain, StoredState::cancel_reconfiguration)

@@ -17,7 +17,6 @@ mod job;
 mod keeper;
 pub mod labs;
 mod ldm_remote;
-pub mod libvirt;
 mod live_run;
 mod locations;
 mod lock_file;

@@ -5,6 +5,7 @@ use std::fmt;
 use miette::{Report, miette};
 use vtax_domain::BindError;
 use vtax_lab::{PlanError, no_cable};
+use vtax_libvirt::LibvirtError;
 use vtax_store::StoreError;
 
 /// An ending that is an error.
@@ -106,6 +107,12 @@ impl From<StoreError> for Stop {
 
 impl From<BindError> for Stop {
     fn from(error: BindError) -> Stop {
+        if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
+    }
+}
+
+impl From<LibvirtError> for Stop {
+    fn from(error: LibvirtError) -> Stop {
         if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
     }
 }

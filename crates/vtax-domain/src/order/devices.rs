@@ -1,20 +1,24 @@
 //! Orders that assign PCI devices to domains, release and configure them.
 
+use std::num::NonZeroU32;
+
 use vtax_lab::{
     Lifetime, World,
-    facts::PciFacts,
-    io::{AssignError, IoList, VfError},
+    facts::{PciDevice, PciFacts},
+    io::{AssignError, IoList, NewVfs, VfError},
 };
 use vtax_model::{
-    domain::{Configuration, DeviceKind, DeviceOwner, DomainError, FunctionChange, PRIMARY},
+    domain::{Configuration, DeviceKind, DeviceOwner, DomainError, FunctionChange, PRIMARY, contains},
     topology::Name,
 };
 
-use crate::{error::BindError, host_change::HostChange, ldm_host::LdmHost, live_change::LiveObject};
+use crate::{
+    error::BindError, host_change::HostChange, ldm_host::LdmHost, live_change::LiveObject, notice::DomainNotice,
+};
 
 impl LdmHost {
     /// Returns the PCI devices that domains can have. A host of a lab has none.
-    pub fn devices(&self) -> Result<IoList, BindError> {
+    pub(super) fn devices(&self) -> Result<IoList, BindError> {
         if let Some(within) = self.within() {
             return Err(BindError::LabDevices { host: within.clone() });
         }
@@ -104,6 +108,81 @@ impl HostChange<'_> {
         let object = LiveObject::Device { domain, device: function.clone() };
         self.edit_live(&object, |all| all.set_function(&function, change))
     }
+
+    pub(super) fn create_functions(&self, physical: &str, new: &NewVfs) -> Result<(), BindError> {
+        let list = self.changed_devices()?;
+        check_owner(self.configuration(), &list, physical).map_err(Box::new)?;
+        let plan = list.new_vfs(physical, new).map_err(Box::new)?;
+        if let Some(why) = &plan.warning {
+            self.tell(DomainNotice::MayInterrupt { device: plan.name.clone().into(), why: why.into() });
+        }
+        let functions = plan.make(&World::enter(Lifetime::Kept)?)?;
+        functions.into_iter().for_each(|function| self.tell(created(function)));
+        Ok(())
+    }
+
+    pub(super) fn destroy_functions(&self, name: &str, count: Option<NonZeroU32>) -> Result<(), BindError> {
+        let list = self.changed_devices()?;
+        let physical = freed_functions(self.configuration(), &list, name, count)?;
+        let world = World::enter(Lifetime::Kept)?;
+        let removal = list.removal(name, &vtax_lab::list(&world)?).map_err(Box::new)?;
+        removal.carry_out(&world)?;
+        removal.names.into_iter().for_each(|name| self.tell(DomainNotice::FunctionRemoved(name.into())));
+        if !self.configuration().devices.functions.is_empty() {
+            self.edit(|all| {
+                all.forget_functions(&physical);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the devices of this machine, for changes of the hardware itself.
+    fn changed_devices(&self) -> Result<IoList, BindError> {
+        self.domains()?;
+        self.host().devices()
+    }
+}
+
+/// Reports a new function to the user.
+fn created(function: PciDevice) -> DomainNotice {
+    DomainNotice::FunctionCreated { has_driver: function.driver.is_some(), name: function.name.into() }
+}
+
+/// Refuses new functions of a physical function that `primary` doesn't have. A device that doesn't exist has no owner.
+fn check_owner(all: &Configuration, list: &IoList, physical: &str) -> Result<(), VfError> {
+    let Ok(found) = list.facts().find(physical) else { return Ok(()) };
+    let owner = match all.owner_of(&found.name) {
+        DeviceOwner::Primary => return Ok(()),
+        DeviceOwner::Domain(domain) => domain.to_string(),
+        DeviceOwner::Nobody => "no domain".to_owned(),
+    };
+    Err(VfError::Lent { name: found.name.clone(), owner })
+}
+
+/// Returns the physical function of a device. Refused if a domain has one of its virtual functions, or if there are more
+/// or fewer than `count`.
+fn freed_functions(
+    all: &Configuration,
+    list: &IoList,
+    name: &str,
+    count: Option<NonZeroU32>,
+) -> Result<String, BindError> {
+    let facts = list.facts();
+    let named = facts.find(name).map_err(|error| Box::new(VfError::Unknown(error)))?;
+    let device = named.physfn.and_then(|physical| facts.device(physical)).unwrap_or(named);
+    let physical = device.name.clone();
+    let there = facts.devices.iter().filter(|function| function.physfn == Some(device.device)).count();
+    if let Some(wanted) = count.map(NonZeroU32::get).filter(|wanted| *wanted as usize != there) {
+        return Err(BindError::FunctionCount { name: physical, there, wanted });
+    }
+    match all.all_devices().find(|(_, device)| contains(&physical, &device.name)) {
+        Some((domain, device)) => {
+            let (name, by) = (device.name.clone(), format!("{domain} has it"));
+            Err(Box::new(VfError::InUse { name, by }).into())
+        }
+        None => Ok(physical),
+    }
 }
 
 /// Returns the name of a virtual function for which its NIC permits the change.
@@ -126,9 +205,10 @@ fn checked_function(list: &IoList, function: &str, change: &FunctionChange) -> R
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use vtax_model::domain::{DomainDevice, FunctionSettings};
 
     use super::*;
-    use crate::test_domains::mtu;
+    use crate::test_domains::{configuration, mtu, name};
 
     /// Returns a device of a NIC whose link has this MTU at most.
     fn function(address: &str, name: &str, physical: Option<&str>, most: Option<u32>) -> Value {
@@ -157,6 +237,53 @@ mod tests {
         let devices = [physical, vf];
         let facts = json!({ "iommu": true, "vfio": { "Ok": null }, "roots": [], "slots": [], "devices": devices });
         serde_json::from_value(json!({ "entries": entries, "facts": facts })).expect("a list")
+    }
+
+    /// mars has the function, if it has it in these constraints.
+    fn owners(device: Option<&str>, released: Option<&str>) -> Configuration {
+        let mut all = configuration();
+        let settings = FunctionSettings::default();
+        let device = device.map(|name| DomainDevice { name: name.to_owned(), kind: DeviceKind::Vf, settings });
+        all.domains.get_mut(&name("mars")).expect("it is there").io.extend(device);
+        all.devices.released.extend(released.map(str::to_owned));
+        all
+    }
+
+    #[test]
+    fn functions_are_created_only_for_primary() {
+        let list = list(None);
+        for (all, physical, expected) in [
+            (owners(None, None), "pci_0/03", None),
+            (owners(Some("pci_0"), None), "pci_0/03", Some("mars")),
+            (owners(None, Some("pci_0/03")), "0000:00:03.0", Some("no domain")),
+            (owners(None, Some("pci_0")), "pci_9", None),
+        ] {
+            let owner = check_owner(&all, &list, physical).err().map(|error| match error {
+                VfError::Lent { owner, .. } => owner,
+                other => panic!("{other}"),
+            });
+            assert_eq!(owner.as_deref(), expected, "{physical}");
+        }
+    }
+
+    #[test]
+    fn functions_are_removed_all_together_unless_a_domain_has_one() {
+        let list = list(None);
+        for (all, named, count, expected) in [
+            (owners(None, None), "pci_0/03", None, Ok("pci_0/03")),
+            (owners(None, None), "pci_0/03/VF0", Some(1), Ok("pci_0/03")),
+            (owners(None, None), "pci_0/03", Some(2), Err("has 1 virtual functions")),
+            (owners(Some("pci_0/03/VF0"), None), "pci_0/03", None, Err("mars has it")),
+            (owners(None, None), "pci_9", None, Err("pci_9")),
+        ] {
+            match (freed_functions(&all, &list, named, count.and_then(NonZeroU32::new)), expected) {
+                (Ok(physical), Ok(expected)) => assert_eq!(physical, expected),
+                (Err(error), Err(expected)) => {
+                    assert!(error.is_of_input() && error.to_string().contains(expected), "{named}: {error}");
+                }
+                (found, expected) => panic!("{named}: {found:?}, and not {expected:?}"),
+            }
+        }
     }
 
     #[test]

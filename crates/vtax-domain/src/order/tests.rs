@@ -116,6 +116,8 @@ fn an_unprivileged_user_can_do_nothing_that_needs_the_kernel() {
         DomainChange::Autostart,
         DomainChange::Release { domains: Vec::new() },
         DomainChange::AddDomains { configuration: Box::new(more), until: AddedDomains::Bound },
+        DomainChange::CreateFunctions { physical: "pci_0".to_owned(), new: NewVfs::default() },
+        DomainChange::DestroyFunctions { physical: "pci_0".to_owned(), count: None },
     ] {
         let told = format!("{order:?}");
         assert!(matches!(host.order(order), Err(BindError::NotRoot)), "{told}");
@@ -390,6 +392,9 @@ fn an_order_with_a_word_that_is_unknown_is_refused() {
         r#"{"change":{"bound":{"domains":["mars"]}}}"#,
         r#"{"change":{"bind":{"domains":["M A R S"]}}}"#,
         r#"{"change":{"add-volume":{"volume":"v@s","new":{"backend":"/x","change":{},"deferred":true,"more":1}}}}"#,
+        r#"{"change":{"create-functions":{"physical":"pci_0","new":{"number":2}}}}"#,
+        r#"{"change":{"create-functions":{"physical":"pci_0","new":{"count":0}}}}"#,
+        r#"{"import":{"source":"libvirt:web","name":null,"more":1}}"#,
     ] {
         assert!(serde_json::from_str::<DomainOrder>(text).is_err(), "{text}");
     }

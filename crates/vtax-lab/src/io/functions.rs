@@ -6,12 +6,15 @@
 #[cfg(test)]
 mod tests;
 
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
 use vtax_change::pci::VfSettings;
 use vtax_model::{
     guest::Mac,
     topology::Name,
-    units::Mtu,
-    vf::{BadRate, VfOptions},
+    units::{BitRate, Mtu},
+    vf::{BadRate, VfOptions, Vlan},
 };
 use vtax_step::{ConfigureVf, CreateVfs, ProbeVfs, VFIO};
 use vtax_sys::pci::{PciAddress, PciTree, Sriov};
@@ -19,7 +22,7 @@ use vtax_sys::pci::{PciAddress, PciTree, Sriov};
 use super::IoList;
 use crate::{
     error::LabError,
-    facts::{NoDevice, PciDevice},
+    facts::{NoDevice, PciDevice, PciFacts},
     holding::{Holding, MadeVfs},
     inventory::{self, HoldingSummary, LabState},
     live_holding::LiveHolding,
@@ -27,14 +30,26 @@ use crate::{
     world::{Lifetime, World},
 };
 
-/// Request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Request for virtual functions. The driver's own setting stays where one is absent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct NewVfs {
     /// Number; the maximum if absent.
-    pub count: Option<u32>,
+    pub count: Option<NonZeroU32>,
+    /// Address of a single function.
     pub mac: Option<Mac>,
-    pub options: VfOptions,
+    pub vlan: Option<Vlan>,
+    pub trust: Option<bool>,
+    pub spoof_check: Option<bool>,
+    pub rate: Option<BitRate>,
     pub mtu: Option<Mtu>,
+}
+
+impl NewVfs {
+    fn options(&self) -> VfOptions {
+        let NewVfs { vlan, trust, spoof_check, rate, .. } = *self;
+        VfOptions { vlan, trust, spoof_check, rate }
+    }
 }
 
 /// New virtual functions, checked and not yet made.
@@ -127,7 +142,7 @@ impl IoList {
         let device = self.facts.find(pf).map_err(VfError::Unknown)?;
         let sriov = physical(device)?;
         self.at_home(device)?;
-        let count = wish.count.unwrap_or(sriov.total);
+        let count = wish.count.map_or(sriov.total, NonZeroU32::get);
         possible(device, sriov, count)?;
         if wish.mac.is_some() && count != 1 {
             return Err(VfError::OneAddress { count });
@@ -196,11 +211,13 @@ impl IoList {
 }
 
 impl VfPlan {
-    /// Makes them, and leaves them there. After an error all is as before.
-    pub fn make(self, world: &World) -> Result<(), LabError> {
-        let name = record(self.made.device);
+    /// Makes them, and leaves them there. Returns them as they are now. After an error in making them, all is as before.
+    pub fn make(self, world: &World) -> Result<Vec<PciDevice>, LabError> {
+        let (device, name) = (self.made.device, record(self.made.device));
         cleaned(world, &name)?;
-        LiveHolding::up(world, &name, Holding::Functions(self.made), self.steps, Lifetime::Kept)?.keep()
+        LiveHolding::up(world, &name, Holding::Functions(self.made), self.steps, Lifetime::Kept)?.keep()?;
+        let all = PciFacts::gather()?.devices;
+        Ok(all.into_iter().filter(|function| function.physfn == Some(device)).collect())
     }
 }
 
@@ -260,11 +277,10 @@ fn possible(device: &PciDevice, sriov: Sriov, wanted: u32) -> Result<(), VfError
 
 /// The settings of each function. What the user doesn't ask for stays as the driver has it.
 fn settings(device: &PciDevice, wish: &NewVfs) -> Result<VfSettings, VfError> {
-    let rate = wish.options.rate_mbit().map_err(VfError::Rate)?;
-    let set = VfSettings {
-        vlan: wish.options.vlan.map(|vlan| (vlan.get(), 0)),
-        ..VfSettings::asked(wish.mac, &wish.options)
-    };
+    let options = wish.options();
+    let rate = options.rate_mbit().map_err(VfError::Rate)?;
+    let vlan = options.vlan.map(|vlan| (vlan.get(), 0));
+    let set = VfSettings { vlan, ..VfSettings::asked(wish.mac, &options) };
     let name = device.name.clone();
     match &device.netdev {
         None if set != VfSettings::default() => Err(VfError::NoLink { name }),

@@ -1,6 +1,12 @@
 //! The parser of the command line: clap with vtax's additions.
 
-use std::{any::TypeId, ffi::OsString, path::PathBuf};
+use std::{
+    any::TypeId,
+    collections::BTreeSet,
+    ffi::{OsStr, OsString},
+    iter,
+    path::PathBuf,
+};
 
 use clap::{
     Arg, ArgMatches, Command, CommandFactory,
@@ -22,13 +28,27 @@ const USAGE_EXIT: u8 = 2;
 
 /// Returns the command of the whole program, with examples.
 pub(super) fn whole() -> Command {
-    let with_ldm = |ldm| with_vendors_q(with_aliases(with_grammars(ldm)));
-    command(CommandLine::command().mut_subcommand("ldm", with_ldm), "")
+    program(&|_| true)
+}
+
+/// Returns the command of the whole program, in which only the subcommands among these words are completed by vtax.
+/// clap parses no others, and shows only their names and descriptions.
+fn for_words(words: &[OsString]) -> Command {
+    let words: BTreeSet<&OsStr> = words.iter().map(OsString::as_os_str).collect();
+    program(&|command| {
+        let mut names = iter::once(command.get_name()).chain(command.get_all_aliases());
+        names.any(|name| words.contains(OsStr::new(name)))
+    })
+}
+
+fn program(is_used: &dyn Fn(&Command) -> bool) -> Command {
+    let with_ldm = |ldm| if is_used(&ldm) { with_vendors_q(with_aliases(with_grammars(ldm))) } else { ldm };
+    completed(CommandLine::command().mut_subcommand("ldm", with_ldm), "", is_used)
 }
 
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
-    let mut command = whole();
     let words: Vec<OsString> = words.into_iter().collect();
+    let mut command = for_words(&words);
     let matches = command.try_get_matches_from_mut(&words);
     let matches = matches.map_err(|mut error| {
         if let Some(overview) = overview::in_place_of(&error, &mut command) {
@@ -75,11 +95,14 @@ pub(super) fn asks_for_json(matches: &ArgMatches) -> bool {
     asked(matches) || matches.subcommand().is_some_and(|(_, below)| asks_for_json(below))
 }
 
-/// Returns the command of these words with all its subcommands, completed by vtax.
-fn command(command: Command, words: &str) -> Command {
+/// Returns the command of these words, completed by vtax with those of its subcommands that are used.
+fn completed(command: Command, words: &str, is_used: &dyn Fn(&Command) -> bool) -> Command {
     let below = |sub: Command| {
+        if !is_used(&sub) {
+            return sub;
+        }
         let words = format!("{words} {}", sub.get_name());
-        self::command(sub, words.trim_start())
+        completed(sub, words.trim_start(), is_used)
     };
     with_modes(with_examples(command.mut_args(with_sign), words), words).mut_subcommands(below)
 }
@@ -150,6 +173,17 @@ mod tests {
         assert!(told.contains("write a whole number") && !told.contains("invalid digit"), "{told}");
         assert!(refused("vtax run demo --samples 99999999999").contains("too large"));
         assert!(refused("vtax measure --streams 1,x").contains("write a whole number"));
+    }
+
+    #[test]
+    fn a_command_is_complete_if_it_is_named() {
+        let whole = whole();
+        let others = ["help ldm rm-dom", "ldm ls-dev --help", "help", "--help", "ldm", "ldm nothing", "lab -h"];
+        for words in verbs().into_iter().map(|verb| format!("{verb} --help")).chain(others.map(str::to_owned)) {
+            let words: Vec<OsString> = iter::once("vtax").chain(words.split(' ')).map(OsString::from).collect();
+            let told = |mut command: Command| command.try_get_matches_from_mut(&words).expect_err("help").to_string();
+            assert_eq!(told(for_words(&words)), told(whole.clone()), "{words:?}");
+        }
     }
 
     #[test]

@@ -11,7 +11,8 @@ use vtax_lab::{
     io::{IoEntry, IoKind, IoList},
 };
 
-pub(super) use self::functions::{CreateArgs, DestroyArgs, VfChoice, VfCount, create, destroy, destroy_record};
+use self::functions::CreateArgs;
+pub(super) use self::functions::{DestroyArgs, VfChoice, VfCount, destroy_record, show_created, show_removed};
 use super::answer;
 use crate::exit::{Blamed, Exit, Stop};
 

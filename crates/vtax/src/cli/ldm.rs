@@ -64,6 +64,7 @@ fn act<'a>(verb: OrderVerb, open: impl FnOnce() -> Result<LdmTarget<'a>, Stop>) 
     let change = match verb {
         OrderVerb::Configure(verb) => orders::of(verb)?,
         OrderVerb::Live(verb) => lifecycle::of(verb)?,
+        OrderVerb::Import(args) => return import::import(args, &open()?),
         OrderVerb::Show(verb) => return show(verb, &open()?),
     };
     open()?.change(change)
@@ -108,11 +109,8 @@ fn serve(places: &Locations, within: Option<LabHost>) -> Result<Exit, Stop> {
 
 fn local(verb: LocalVerb, host: &LdmHost, places: &Locations) -> Result<Exit, Stop> {
     match verb {
-        LocalVerb::Import(args) => import::import(host, &args),
         LocalVerb::Exec { domain, command } => exec::exec(host, &domain, &command),
         LocalVerb::Vntsd(args) => vntsd::vntsd(host, &args),
-        LocalVerb::CreateVf(args) => assign::create_functions(host, &args),
-        LocalVerb::DestroyVf(args) => assign::destroy_functions(host, &args),
         LocalVerb::Supervise { domain } => {
             host.supervise(&domain)?;
             Ok(Exit::Done)

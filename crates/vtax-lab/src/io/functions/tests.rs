@@ -16,7 +16,7 @@ fn device<'a>(facts: &'a mut PciFacts, name: &str) -> &'a mut PciDevice {
 }
 
 fn some(count: u32) -> NewVfs {
-    NewVfs { count: Some(count), mac: None, options: VfOptions::default(), mtu: None }
+    NewVfs { count: NonZeroU32::new(count), ..NewVfs::default() }
 }
 
 fn steps_of(list: &IoList, wish: &NewVfs) -> String {
@@ -34,10 +34,10 @@ fn what_is_made_is_recorded_by_its_physical_function() {
 #[test]
 fn settings_are_made_before_a_driver_reads_them() {
     let plain = steps_of(&list(|_| {}), &some(2));
-    let options = VfOptions { vlan: 7.try_into().ok(), trust: Some(true), ..VfOptions::default() };
-    let one = NewVfs { mac: "02:00:5e:10:00:01".parse().ok(), options, mtu: 9000.try_into().ok(), ..some(1) };
+    let tagged = NewVfs { vlan: 7.try_into().ok(), trust: Some(true), ..some(1) };
+    let one = NewVfs { mac: "02:00:5e:10:00:01".parse().ok(), mtu: 9000.try_into().ok(), ..tagged };
     let configured = steps_of(&list(|_| {}), &one);
-    let all = NewVfs { count: None, options, ..some(1) };
+    let all = NewVfs { count: None, ..tagged };
     let all = steps_of(&list(|_| {}), &all);
     // Whoever has switched drivers off for new ones gets them without.
     let unprobed = list(|facts| device(facts, PF).sriov.as_mut().expect("a PF").autoprobe = false);
@@ -58,9 +58,8 @@ fn what_cant_be_made_is_refused_with_why() {
         let list = list(|facts| change(device(facts, PF)));
         list.new_vfs(PF, &wish).expect_err("it can't be").to_string()
     };
-    let with = |options: VfOptions| NewVfs { options, ..some(1) };
-    let trust = with(VfOptions { trust: Some(true), ..VfOptions::default() });
-    let rate = |text: &str| with(VfOptions { rate: text.parse().ok(), ..VfOptions::default() });
+    let trust = NewVfs { trust: Some(true), ..some(1) };
+    let rate = |text: &str| NewVfs { rate: text.parse().ok(), ..some(1) };
     let lent = {
         let mut owners = Owners::default();
         let at = Place::wire(&"sut".parse().expect("a name"), 0);

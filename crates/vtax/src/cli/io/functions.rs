@@ -1,5 +1,7 @@
 //! `vtax io create-vf` and `destroy-vf`.
 
+use std::num::NonZeroU32;
+
 use clap::Args;
 use miette::miette;
 use vtax_lab::{
@@ -11,7 +13,7 @@ use vtax_lab::{
 use vtax_model::{
     guest::Mac,
     units::{BitRate, Mtu},
-    vf::{BadVlan, VfOptions, Vlan},
+    vf::{BadVlan, Vlan},
 };
 use vtax_sys::{pci::PciAddress, userns};
 
@@ -24,9 +26,9 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
-    pub(in crate::cli) choice: VfChoice,
+    choice: VfChoice,
     /// Physical function: name, PCI address, link or MAC address
-    pub(in crate::cli) pf: String,
+    pf: String,
 }
 
 /// The number of virtual functions to create, and their settings.
@@ -66,7 +68,17 @@ pub(crate) struct DestroyArgs {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cli) enum VfCount {
     Max,
-    Of(u32),
+    Of(NonZeroU32),
+}
+
+impl VfCount {
+    /// Returns the number, if it is not the maximum.
+    pub(in crate::cli) fn number(self) -> Option<NonZeroU32> {
+        match self {
+            VfCount::Max => None,
+            VfCount::Of(number) => Some(number),
+        }
+    }
 }
 
 impl std::str::FromStr for VfCount {
@@ -75,7 +87,7 @@ impl std::str::FromStr for VfCount {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match (text, text.parse()) {
             ("max", _) => Ok(VfCount::Max),
-            (_, Ok(number @ 1..)) => Ok(VfCount::Of(number)),
+            (_, Ok(number)) => Ok(VfCount::Of(number)),
             _ => Err("use a number from 1, or max"),
         }
     }
@@ -91,46 +103,43 @@ impl VfChoice {
         VfChoice { mac: mac.or(self.mac), vlan: vlan.or(self.vlan), mtu: mtu.or(self.mtu), ..self }
     }
 
-    fn wish(&self) -> NewVfs {
-        let count = match self.number {
-            VfCount::Max => None,
-            VfCount::Of(number) => Some(number),
-        };
-        let VfChoice { vlan, trust, spoof_check, rate, .. } = *self;
-        NewVfs { count, mac: self.mac, options: VfOptions { vlan, trust, spoof_check, rate }, mtu: self.mtu }
+    pub(in crate::cli) fn wish(self) -> NewVfs {
+        let VfChoice { number, mac, vlan, trust, spoof_check, rate, mtu } = self;
+        NewVfs { count: number.number(), mac, vlan, trust, spoof_check, rate, mtu }
     }
 }
 
-pub(in crate::cli) fn create(args: &CreateArgs) -> Result<Exit, Stop> {
+pub(super) fn create(args: &CreateArgs) -> Result<Exit, Stop> {
     let (list, world) = look()?;
     let plan = list.new_vfs(&args.pf, &args.choice.wish()).or_input()?;
     if let Some(warning) = &plan.warning {
         tell!("warning: {}: {warning}", plan.name);
     }
-    let device = plan.made.device;
-    plan.make(&world).or_infrastructure()?;
-    tell(device)
-}
-
-/// Prints the new functions in the format of `ldm`.
-fn tell(device: PciAddress) -> Result<Exit, Stop> {
-    let facts = PciFacts::gather().or_infrastructure()?;
-    let functions = facts.devices.iter().filter(|function| function.physfn == Some(device));
-    for function in functions {
-        print(&format!("Created new vf: {}\n", function.name))?;
-        if function.driver.is_none() {
-            tell!("warning: {} has no driver: load its vendor's, or bind vfio-pci", function.name);
-        }
+    for function in plan.make(&world).or_infrastructure()? {
+        show_created(&function.name, function.driver.is_some())?;
     }
     Ok(Exit::Done)
 }
 
-pub(in crate::cli) fn destroy(args: &DestroyArgs) -> Result<Exit, Stop> {
+/// Prints a new function in the format of `ldm`.
+pub(in crate::cli) fn show_created(name: &str, has_driver: bool) -> Result<(), Stop> {
+    print(&format!("Created new vf: {name}\n"))?;
+    if !has_driver {
+        tell!("warning: {name} has no driver: load its vendor's, or bind vfio-pci");
+    }
+    Ok(())
+}
+
+pub(in crate::cli) fn show_removed(name: &str) -> Result<(), Stop> {
+    print(&format!("Removed vf: {name}\n"))
+}
+
+pub(super) fn destroy(args: &DestroyArgs) -> Result<Exit, Stop> {
     let (devices, world) = look()?;
     let labs = list(&world).or_infrastructure()?;
     let removal = devices.removal(&args.pf, &labs).or_input()?;
     removal.carry_out(&world).or_infrastructure()?;
-    removal.names.iter().try_for_each(|name| print(&format!("Removed vf: {name}\n")))?;
+    removal.names.iter().try_for_each(|name| show_removed(name))?;
     Ok(Exit::Done)
 }
 

@@ -1,18 +1,13 @@
 //! `vtax ldm import`: adds a domain with the constraints of a libvirt domain.
 
-mod carry;
-#[cfg(test)]
-mod tests;
-
-use std::{fmt, str::FromStr};
+use std::fmt;
 
 use clap::Args;
-use miette::miette;
-use vtax_domain::LdmHost;
+use vtax_domain::DomainImport;
+use vtax_libvirt::LibvirtName;
 use vtax_model::topology::Name;
-use vtax_run::libvirt::{self, LibvirtMachine};
 
-use self::carry::{Carried, carry};
+use super::target::LdmTarget;
 use crate::{
     exit::{Exit, Stop},
     terminal::print,
@@ -28,57 +23,39 @@ pub(crate) struct ImportDomainArgs {
     name: Option<Name>,
 }
 
-/// Name of a libvirt domain, e.g. `libvirt:web`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LibvirtName(String);
-
-impl FromStr for LibvirtName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<LibvirtName, String> {
-        let name = text.strip_prefix("libvirt:").filter(|name| !name.is_empty());
-        name.map(|name| LibvirtName(name.to_owned())).ok_or_else(|| {
-            format!("`{text}` is not a libvirt domain; use libvirt:NAME, with a NAME that virsh list --all shows")
-        })
-    }
-}
-
-pub(super) fn import(host: &LdmHost, args: &ImportDomainArgs) -> Result<Exit, Stop> {
-    let machine = libvirt::machine(&args.source.0)?;
-    let name = match &args.name {
-        Some(name) => name.clone(),
-        None => own_name(&machine)?,
-    };
-    let mut carried = Carried::default();
-    host.edit(|all| {
-        carried = carry(&machine, &name, all)?;
-        Ok(())
-    })?;
-    print(&Imported { machine: &machine, name: &name, carried: &carried }.to_string())?;
+pub(super) fn import(args: ImportDomainArgs, host: &LdmTarget<'_>) -> Result<Exit, Stop> {
+    let import = host.import(args.source, args.name)?;
+    print(&Report(&import).to_string())?;
     Ok(Exit::Done)
 }
 
-/// Returns the machine's own name, if vtax accepts it.
-fn own_name(machine: &LibvirtMachine) -> Result<Name, Stop> {
-    let given = machine.name.raw().parse();
-    given.map_err(|error| Stop::input(miette!(code = "bad-name", "{error}; choose another name here: --as DOMAIN")))
-}
-
 /// Report of an import.
-struct Imported<'a> {
-    machine: &'a LibvirtMachine,
-    name: &'a Name,
-    carried: &'a Carried,
-}
+struct Report<'a>(&'a DomainImport);
 
-impl fmt::Display for Imported<'_> {
+impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Imported { machine, name, carried } = self;
-        writeln!(f, "Imported libvirt domain {} as {name}:", machine.name)?;
-        carried.kept.iter().try_for_each(|line| writeln!(f, "    {line}"))?;
-        if !carried.lost.is_empty() {
+        let DomainImport { source, domain, kept, lost } = self.0;
+        writeln!(f, "Imported libvirt domain {source} as {domain}:")?;
+        kept.iter().try_for_each(|line| writeln!(f, "    {line}"))?;
+        if !lost.is_empty() {
             writeln!(f, "Not imported:")?;
         }
-        carried.lost.iter().try_for_each(|line| writeln!(f, "    {line}"))
+        lost.iter().try_for_each(|line| writeln!(f, "    {line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_is_a_line_that_no_text_of_another_host_can_forge() {
+        let lines = |lines: &[&str]| lines.iter().map(|line| (*line).into()).collect();
+        let (source, domain) = ("web".into(), "mars".parse().expect("a name"));
+        let mut import = DomainImport { source, domain, kept: lines(&["2 vCPUs"]), lost: lines(&["a\nb", "c"]) };
+        let told = "Imported libvirt domain web as mars:\n    2 vCPUs\nNot imported:\n    a\\nb\n    c\n";
+        assert_eq!(Report(&import).to_string(), told);
+        import.lost.clear();
+        assert!(!Report(&import).to_string().contains("Not imported"));
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use vtax_domain::{DomainNotice, PrimaryChange};
 
+use super::super::io;
 use crate::{
     exit::{Exit, Stop},
     terminal::print,
@@ -54,6 +55,8 @@ fn show(notice: &DomainNotice) -> Result<(), Stop> {
         DomainNotice::Interrupted(name) => print(&format!("LDom {name} was sent a non-maskable interrupt\n")),
         DomainNotice::ReconfigurationStarted => print(STARTED),
         DomainNotice::Reconfiguring => print(RECONFIGURING),
+        DomainNotice::FunctionCreated { name, has_driver } => io::show_created(&name.to_string(), *has_driver),
+        DomainNotice::FunctionRemoved(name) => io::show_removed(&name.to_string()),
         DomainNotice::Applied(change) => print(&format!("Applied: {}\n", told(change))),
         DomainNotice::NeedsBoot { change, why } => print(&format!("Needs a reboot: {}: {why}\n", told(change))),
         notice => {
@@ -72,6 +75,7 @@ fn warn(notice: &DomainNotice) {
         DomainNotice::Rounded { domain, wanted, size } => {
             tell!("memory of {domain} set to {size}: {wanted} rounded up to a multiple of 256 MiB");
         }
+        DomainNotice::MayInterrupt { device, why } => tell!("warning: {device}: {why}"),
         DomainNotice::SetAside { object, error, path } => {
             tell!(
                 "{object}: its record was damaged ({error}); its resources were found by their marks and released; \

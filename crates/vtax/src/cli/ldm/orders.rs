@@ -53,6 +53,8 @@ pub(super) fn of(verb: ConfigureVerb) -> Result<DomainChange, Stop> {
             DomainChange::RemoveDevice { device, domain, dry_run: dry_run.dry_run }
         }
         ConfigureVerb::SetIo(Words { words }) => assign::set_device(&words)?,
+        ConfigureVerb::CreateVf(args) => assign::create_functions(&args)?,
+        ConfigureVerb::DestroyVf(args) => assign::destroy_functions(args),
         ConfigureVerb::StartReconf { domain } => DomainChange::StartReconfiguration { domain },
         ConfigureVerb::CancelReconf { domain }
         | ConfigureVerb::CancelOperation { operation: CancelledOperation::Reconf, domain } => {

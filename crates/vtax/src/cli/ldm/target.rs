@@ -4,9 +4,11 @@ use std::{cell::RefCell, path};
 
 use miette::miette;
 use vtax_domain::{
-    DomainChange, DomainOrder, DomainReply, HostView, LdmHost, MigrationOffer, MigrationVerdict, Obstacle, ViewDepth,
+    DomainChange, DomainImport, DomainOrder, DomainReply, HostView, LdmHost, MigrationOffer, MigrationVerdict,
+    Obstacle, ViewDepth,
 };
 use vtax_lab::io::IoList;
+use vtax_libvirt::LibvirtName;
 use vtax_model::{migration::MemoryMeasurement, topology::Name};
 use vtax_run::RemoteLdm;
 
@@ -57,6 +59,14 @@ impl LdmTarget<'_> {
     pub(super) fn cancel_migration(&self, domain: &Name) -> Result<Exit, Stop> {
         match self.order(DomainOrder::CancelMigration { domain: domain.clone() })? {
             DomainReply::Done => Ok(Exit::Done),
+            _ => Err(odd()),
+        }
+    }
+
+    /// Adds a domain with the constraints of a libvirt domain of that host.
+    pub(super) fn import(&self, source: LibvirtName, name: Option<Name>) -> Result<DomainImport, Stop> {
+        match self.order(DomainOrder::Import { source, name })? {
+            DomainReply::Imported(import) => Ok(import),
             _ => Err(odd()),
         }
     }

@@ -29,7 +29,10 @@ pub(crate) use self::{
     show::ShowVerb,
     sizes::{CoreArgs, CpuArgs, MemoryArgs},
 };
-use super::grammars::{ADD_DOMAIN, SET_DOMAIN, SET_IO};
+use super::{
+    grammars::{ADD_DOMAIN, SET_DOMAIN, SET_IO},
+    import::ImportDomainArgs,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct LdmArgs {
@@ -98,6 +101,12 @@ pub(crate) enum OrderVerb {
     Configure(ConfigureVerb),
     #[command(flatten)]
     Live(LifecycleVerb),
+    /// Import a libvirt domain; list what is lost
+    ///
+    /// vtax queries virsh over a read-only connection, and doesn't change libvirt's domain. Each interface becomes a
+    /// vnet on the switch named like its bridge or network, or on the switch with its link as net-dev. If there is
+    /// none, a switch is added.
+    Import(ImportDomainArgs),
     #[command(flatten)]
     Show(ShowVerb),
 }
@@ -319,6 +328,10 @@ pub(crate) enum ConfigureVerb {
     /// boot; the NIC enforces both. mtu is the value that the domain should use: only the domain can set it.
     #[command(override_usage = format!("vtax ldm set-io iov=on|off BUS\n       {}", SET_IO.help()))]
     SetIo(Words),
+    /// Create virtual functions of a physical function, persistently
+    CreateVf(CreateVfArgs),
+    /// Remove all virtual functions of a physical function
+    DestroyVf(DestroyVfArgs),
     /// Begin a delayed reconfiguration: changes to primary take effect at the host's next boot
     ///
     /// Until then no other domain can be changed. apply-reconf applies all changes that need no reboot, cancel-reconf

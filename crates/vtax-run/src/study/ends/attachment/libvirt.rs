@@ -6,6 +6,10 @@ mod host;
 use std::{net::IpAddr, path::Path, rc::Rc};
 
 use vtax_host::inspect::link_hops;
+use vtax_libvirt::{
+    AddressSource, Described, DomainQuery, Lease, LibvirtError, Question, Virsh, VirshProgram, VirshRefusal, XmlNic,
+    leases, qemu_version, words,
+};
 use vtax_model::{
     foreign::ForeignText,
     guest::{Backend, Flavour},
@@ -15,14 +19,7 @@ use vtax_model::{
 use vtax_sys::process::ProcessId;
 
 use super::{super::agent::Agent, Attachment, GuestProcess, told};
-use crate::{
-    events::RunEvents,
-    libvirt::{
-        AddressSource, Described, DomainQuery, Lease, LibvirtError, Question, Virsh, VirshProgram, VirshRefusal,
-        XmlNic, leases, qemu_version, words,
-    },
-    stop::Stop,
-};
+use crate::{events::RunEvents, stop::Stop};
 use host::{LibvirtQemu, neighbours};
 
 pub(in crate::study::ends) struct LibvirtEnd {

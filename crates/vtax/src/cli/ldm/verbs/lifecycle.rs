@@ -8,7 +8,6 @@ use vtax_model::topology::Name;
 
 use super::super::{
     super::io::{DestroyArgs, VfChoice, VfCount},
-    import::ImportDomainArgs,
     vntsd::VntsdArgs,
 };
 
@@ -147,12 +146,6 @@ pub(crate) enum LifecycleVerb {
 /// Verbs that act on this machine only.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LocalVerb {
-    /// Import a libvirt domain; list what is lost
-    ///
-    /// vtax queries virsh over a read-only connection, and doesn't change libvirt's domain. Each interface becomes a
-    /// vnet on the switch named like its bridge or network, or on the switch with its link as net-dev. If there is
-    /// none, a switch is added.
-    Import(ImportDomainArgs),
     /// Run a command in an active domain through vtax's agent
     ///
     /// A domain that boots a kernel contains the agent, and busybox if a statically linked one was on the host when the
@@ -171,10 +164,6 @@ pub(crate) enum LocalVerb {
     /// Each console group has one port on 127.0.0.1. The first session on a console writes, others only read. ~? at the
     /// beginning of a line lists the other commands. bind starts this service if it isn't running.
     Vntsd(VntsdArgs),
-    /// Create virtual functions of a physical function, persistently
-    CreateVf(CreateVfArgs),
-    /// Remove all virtual functions of a physical function
-    DestroyVf(DestroyVfArgs),
     /// Watch a domain while it runs (started by `vtax ldm start`)
     #[command(hide = true)]
     Supervise {

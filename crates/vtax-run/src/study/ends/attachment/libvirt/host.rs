@@ -3,9 +3,8 @@
 use std::{fs, net::Ipv4Addr, path::Path};
 
 use serde_json::Value;
+use vtax_libvirt::Lease;
 use vtax_sys::process::{Pid, ProcessId};
-
-use crate::libvirt::Lease;
 
 /// The IPv4 neighbours of this machine that have one of these Ethernet addresses. libvirt 9.0 can't read them on newer
 /// kernels (`virNetlinkGetNeighbor`: "wrong nlmsg len").

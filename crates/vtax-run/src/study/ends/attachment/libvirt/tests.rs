@@ -4,9 +4,9 @@ use vtax_model::{foreign::ForeignText, run::DomainNic};
 
 use super::*;
 
-const REAL: &str = include_str!("../../../../libvirt/fixtures/real.xml");
-const VHOST: &str = include_str!("../../../../libvirt/fixtures/vhost.xml");
-const KINDS: &str = include_str!("../../../../libvirt/fixtures/kinds.xml");
+const REAL: &str = include_str!("../../../../../../vtax-libvirt/src/fixtures/real.xml");
+const VHOST: &str = include_str!("../../../../../../vtax-libvirt/src/fixtures/vhost.xml");
+const KINDS: &str = include_str!("../../../../../../vtax-libvirt/src/fixtures/kinds.xml");
 
 /// A libvirt with one domain.
 struct Fake {

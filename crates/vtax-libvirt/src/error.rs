@@ -8,10 +8,10 @@ use super::{
     virsh::{AddressSource, VirshRefusal, words},
     xml::XmlError,
 };
-use crate::stop::Stop;
 
+/// Reason why a domain of libvirt can't be an endpoint, or can't be imported.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-pub(crate) enum LibvirtError {
+pub enum LibvirtError {
     #[error(
         "libvirt:{domain}: cannot start `virsh`: {source}; install libvirt's client (libvirt-clients), or name the \
          domain's system as ssh:HOST"
@@ -50,7 +50,7 @@ pub(crate) enum LibvirtError {
 }
 
 impl LibvirtError {
-    pub(crate) fn refused(domain: &str, refusal: VirshRefusal) -> LibvirtError {
+    pub fn refused(domain: &str, refusal: VirshRefusal) -> LibvirtError {
         let domain = domain.into();
         match refusal {
             VirshRefusal::NoProgram(source) => LibvirtError::NoVirsh { domain, source },
@@ -58,15 +58,11 @@ impl LibvirtError {
             VirshRefusal::Silent(deadline) => LibvirtError::Silent { domain, deadline },
         }
     }
-}
 
-impl From<LibvirtError> for Stop {
-    fn from(error: LibvirtError) -> Stop {
+    /// Returns true if the user's input is at fault, and not the host.
+    pub fn is_of_input(&self) -> bool {
         use LibvirtError::{NoAddress, NoDomain, NoName, NotRunning};
-        match error {
-            NoDomain { .. } | NoName { .. } | NotRunning { .. } | NoAddress { .. } => Stop::input(error),
-            _ => Stop::infrastructure(error),
-        }
+        matches!(self, NoDomain { .. } | NoName { .. } | NotRunning { .. } | NoAddress { .. })
     }
 }
 

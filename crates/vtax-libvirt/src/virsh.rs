@@ -18,7 +18,7 @@ use vtax_sys::deadline::{OutputError, output_within};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Question<'a> {
+pub enum Question<'a> {
     /// The names of all domains, a line each.
     Names,
     Xml(&'a str),
@@ -32,7 +32,7 @@ pub(crate) enum Question<'a> {
 /// Source of a domain's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum AddressSource {
+pub enum AddressSource {
     /// The DHCP server of libvirt's own networks.
     Lease,
     /// The host's neighbours.
@@ -59,12 +59,12 @@ impl Question<'_> {
     }
 }
 
-pub(crate) trait Virsh {
+pub trait Virsh {
     fn ask(&self, question: Question<'_>) -> Result<String, VirshRefusal>;
 }
 
 #[derive(Debug)]
-pub(crate) enum VirshRefusal {
+pub enum VirshRefusal {
     NoProgram(io::Error),
     /// In virsh's own words.
     Said(String),
@@ -72,14 +72,14 @@ pub(crate) enum VirshRefusal {
     Silent(Duration),
 }
 
-pub(crate) struct VirshProgram {
+pub struct VirshProgram {
     program: OsString,
     patience: Duration,
 }
 
 impl VirshProgram {
     /// The one in the PATH.
-    pub(crate) fn user() -> VirshProgram {
+    pub fn user() -> VirshProgram {
         VirshProgram { program: "virsh".into(), patience: PATIENCE }
     }
 }
@@ -105,20 +105,20 @@ impl Virsh for VirshProgram {
 }
 
 /// The errors of virsh in one line, without the word `error:`.
-pub(crate) fn words(text: &str) -> String {
+pub fn words(text: &str) -> String {
     let lines = text.lines().map(|line| line.trim().trim_start_matches("error: ")).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(": ")
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lease {
+pub struct Lease {
     /// The NIC's Ethernet address, in lower case.
-    pub(crate) mac: String,
-    pub(crate) address: IpAddr,
+    pub mac: String,
+    pub address: IpAddr,
 }
 
 /// Reads lines such as `vnet0 52:54:00:11:22:33 ipv4 192.0.2.2/24`, without addresses that can't be reached.
-pub(crate) fn leases(text: &str) -> Vec<Lease> {
+pub fn leases(text: &str) -> Vec<Lease> {
     text.lines().filter_map(lease).filter(|lease| is_reachable(lease.address)).collect()
 }
 
@@ -138,7 +138,7 @@ fn is_reachable(address: IpAddr) -> bool {
 }
 
 /// The version of QEMU in `Running hypervisor: QEMU 10.0.2`.
-pub(crate) fn qemu_version(text: &str) -> Option<String> {
+pub fn qemu_version(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("Running hypervisor: QEMU "));
     line.map(|version| version.trim().to_owned()).filter(|version| !version.is_empty())
 }

@@ -8,13 +8,13 @@ use super::{
     xml::{self, Described},
 };
 
-pub(crate) struct DomainQuery<'a> {
-    pub(crate) virsh: &'a dyn Virsh,
-    pub(crate) name: &'a str,
+pub struct DomainQuery<'a> {
+    pub virsh: &'a dyn Virsh,
+    pub name: &'a str,
 }
 
 impl DomainQuery<'_> {
-    pub(crate) fn described(&self) -> Result<Described, LibvirtError> {
+    pub fn described(&self) -> Result<Described, LibvirtError> {
         let text = self.virsh.ask(Question::Xml(self.name)).map_err(|refusal| self.refused(refusal))?;
         let domain = || ForeignText::from(self.name);
         let described = xml::read(&text).map_err(|source| LibvirtError::Xml { domain: domain(), source })?;
@@ -38,7 +38,7 @@ impl DomainQuery<'_> {
         }
     }
 
-    pub(crate) fn check_state(&self) -> Result<(), LibvirtError> {
+    pub fn check_state(&self) -> Result<(), LibvirtError> {
         let state = self.virsh.ask(Question::State(self.name));
         let state = state.map_err(|refusal| LibvirtError::refused(self.name, refusal))?.trim().to_owned();
         // Some versions of libvirt say `idle` of a domain that runs and does nothing just now.

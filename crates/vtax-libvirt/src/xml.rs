@@ -18,26 +18,26 @@ const BYTES_MOST: usize = 4 << 20;
 const NODES_MOST: u32 = 100_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Described {
+pub struct Described {
     /// The domain, without its NIC.
-    pub(crate) record: DomainRecord,
-    pub(crate) nics: Vec<XmlNic>,
-    pub(crate) machine: LibvirtMachine,
+    pub record: DomainRecord,
+    pub nics: Vec<XmlNic>,
+    pub machine: LibvirtMachine,
 }
 
 /// A NIC, or what may be one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct XmlNic {
-    pub(crate) facts: DomainNic,
+pub struct XmlNic {
+    pub facts: DomainNic,
     /// libvirt's name of the NIC, as `net0`. The name of QEMU's backend is `host` followed by it.
-    pub(crate) alias: Option<String>,
+    pub alias: Option<String>,
     /// True if the XML leaves the backend of a virtio-net tap open: vhost, unless QEMU or the host couldn't use it.
-    pub(crate) open: bool,
+    pub open: bool,
 }
 
 /// Why vtax doesn't understand the XML.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum XmlError {
+pub enum XmlError {
     #[error("{bytes} bytes of XML, more than the limit of {BYTES_MOST}")]
     Long { bytes: usize },
     // It quotes what is in the XML.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use vtax_libvirt::{LibvirtBootDevice, LibvirtDisk, LibvirtLink, LibvirtMachine, LibvirtVlans};
 use vtax_model::{
     domain::{
         Configuration, CpuDemand, DomainError, NewSwitch, NewVnet, PRIMARY, Switch, SwitchChange, Variable, VirtualNic,
@@ -13,17 +14,14 @@ use vtax_model::{
     units::{ByteSize, Mtu},
     vf::Vlan,
 };
-use vtax_run::libvirt::{LibvirtBootDevice, LibvirtDisk, LibvirtLink, LibvirtMachine, LibvirtVlans};
 
-use super::super::layout;
-
-/// Report lines of an import.
+/// Lines of the report.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     /// Imported settings.
-    pub(super) kept: Vec<String>,
+    pub(super) kept: Vec<ForeignText>,
     /// Settings that were not imported, each with a reason.
-    pub(super) lost: Vec<String>,
+    pub(super) lost: Vec<ForeignText>,
 }
 
 /// Adds a domain with the machine's constraints.
@@ -35,7 +33,7 @@ pub(super) fn carry(machine: &LibvirtMachine, name: &Name, all: &mut Configurati
     for (number, link) in machine.links.iter().enumerate() {
         import.link(number, link)?;
     }
-    import.carried.lost.extend(machine.others.iter().map(ForeignText::to_string));
+    import.carried.lost.extend(machine.others.iter().cloned());
     Ok(import.carried)
 }
 
@@ -49,11 +47,11 @@ struct Import<'a> {
 
 impl Import<'_> {
     fn keep(&mut self, line: String) {
-        self.carried.kept.push(line);
+        self.carried.kept.push(line.into());
     }
 
     fn lose(&mut self, line: String) {
-        self.carried.lost.push(line);
+        self.carried.lost.push(line.into());
     }
 
     fn size(&mut self, machine: &LibvirtMachine) -> Result<(), DomainError> {
@@ -63,7 +61,7 @@ impl Import<'_> {
         self.keep(cpus.to_string());
         let memory = ByteSize(machine.memory.0.div_ceil(MIB).saturating_mul(MIB));
         self.all.set_memory(self.name, memory)?;
-        self.keep(format!("memory {}", layout::memory(memory)));
+        self.keep(format!("memory {memory}"));
         Ok(())
     }
 

@@ -1,11 +1,11 @@
+use vtax_libvirt::{LibvirtBoot, LibvirtBootDevice, LibvirtDisk, LibvirtLink, LibvirtVlans};
 use vtax_model::{
     domain::{Configuration, CpuDemand, NewSwitch, PRIMARY, SwitchChange, Variable},
-    foreign::ForeignText,
     units::ByteSize,
 };
-use vtax_run::libvirt::{LibvirtBoot, LibvirtBootDevice, LibvirtDisk, LibvirtLink, LibvirtVlans};
 
 use super::*;
+use crate::test_domains::{TestHost, configuration, name};
 
 fn text(text: &str) -> ForeignText {
     text.to_owned().into()
@@ -79,9 +79,9 @@ fn host() -> Configuration {
 }
 
 fn imported(machine: &LibvirtMachine, all: &mut Configuration) -> String {
-    let name = own_name(machine).expect("a name");
-    let carried = carry(machine, &name, all).expect("available");
-    Imported { machine, name: &name, carried: &carried }.to_string()
+    let Carried { kept, lost } = carry(machine, &name("web"), all).expect("available");
+    let lines = |lines: Vec<ForeignText>| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    format!("{}Not imported:\n{}", lines(kept), lines(lost))
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_kernel_comes_before_a_disk() {
     let machine = LibvirtMachine { boot: LibvirtBoot { kernel, initrd, cmdline }, links: vec![], ..web() };
     let mut all = host();
     let told = imported(&machine, &mut all);
-    let web = all.domain(&"web".parse().expect("a name")).expect("it is there");
+    let web = all.domain(&name("web")).expect("it is there");
     assert_eq!(web.cpus, Some(CpuDemand::Vcpus(2)));
     assert_eq!(web.variables.keys().copied().collect::<Vec<_>>(), [Variable::Kernel, Variable::BootArgs]);
     assert!(
@@ -110,8 +110,7 @@ fn a_kernel_comes_before_a_disk() {
 #[test]
 fn what_cannot_be_is_refused_with_its_reason() {
     let refused = |machine: &LibvirtMachine, all: &mut Configuration| {
-        let name: Name = "web".parse().expect("a name");
-        carry(machine, &name, all).expect_err("refused").to_string()
+        carry(machine, &name("web"), all).expect_err("refused").to_string()
     };
     let mut all = host();
     assert!(refused(&LibvirtMachine { vcpus: 5000, ..web() }, &mut all.clone()).contains("`5000`"));
@@ -119,15 +118,28 @@ fn what_cannot_be_is_refused_with_its_reason() {
     imported(&web(), &mut all);
     assert!(refused(&web(), &mut all).contains("the domain `web` already exists"));
     let other = LibvirtMachine { name: text("Web 2"), ..web() };
-    assert!(own_name(&other).expect_err("no name").to_string().contains("--as DOMAIN"));
-    let second = carry(&other, &"web-2".parse().expect("a name"), &mut all).expect_err("its addresses are taken");
+    let second = carry(&other, &name("web-2"), &mut all).expect_err("its addresses are taken");
     assert!(second.to_string().contains("net0 of web already has the address 52:54:00:00:00:01"), "{second}");
 }
 
 #[test]
-fn a_source_is_written_with_its_kind() {
-    assert_eq!("libvirt:a b".parse(), Ok(LibvirtName("a b".to_owned())));
-    for wrong in ["web", "libvirt:", "ssh:web"] {
-        assert!(wrong.parse::<LibvirtName>().expect_err(wrong).contains("use libvirt:NAME"));
+fn an_imported_domain_is_stored_under_a_name_that_is_free() {
+    let host = TestHost::of_user();
+    host.store(&configuration());
+    let before = host.stored();
+    let import = |machine: &str, name: Option<Name>| {
+        let machine = LibvirtMachine { name: text(machine), ..web() };
+        host.host.import_machine(machine, name)
+    };
+    for (machine, as_name, why) in
+        [("Web 2", None, "--as DOMAIN"), ("web", Some(name("mars")), "`mars` already exists")]
+    {
+        let error = import(machine, as_name).expect_err(why);
+        assert!(error.is_of_input() && error.to_string().contains(why), "{error}");
+        assert_eq!(host.stored(), before, "{why}");
     }
+    let import = import("Web 2", Some(name("web-2"))).expect("possible");
+    assert_eq!((import.source.raw(), &import.domain), ("Web 2", &name("web-2")));
+    assert_eq!(host.stored().domain(&name("web-2")).expect("it was added").cpus, Some(CpuDemand::Vcpus(2)));
+    assert!(!import.kept.is_empty() && !import.lost.is_empty());
 }
