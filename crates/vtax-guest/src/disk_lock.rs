@@ -75,8 +75,8 @@ impl DiskFile {
         Ok(file)
     }
 
-    /// Opens it for a guest that migrates here. The kernel's exclusive use of a device can't be had later, so this host
-    /// doesn't get it: the other one may be the same machine.
+    /// Opens it for a guest that migrates here. It never gets a device exclusively: the kernel grants
+    /// that only on opening, when the other QEMU may have it.
     fn open_unlocked(&self, read_only: bool) -> Result<OwnedFd, GuestError> {
         let flags = if self.direct { OFlags::DIRECT } else { OFlags::empty() };
         let mut options = File::options();

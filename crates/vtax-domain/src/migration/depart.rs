@@ -50,7 +50,7 @@ pub struct Migrated {
     pub total: Duration,
 }
 
-/// What the target has taken.
+/// Guest that the target has taken.
 struct Taken {
     departure: Option<Departure>,
     answer: MigrationAnswer,

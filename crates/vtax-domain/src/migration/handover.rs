@@ -55,7 +55,7 @@ pub(crate) enum ArrivalPhase {
     Owned,
 }
 
-/// What a target does when it is asked to end an attempt.
+/// Action of a target that is asked to end an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TargetAction {
     /// Records that it owns the guest, and lets it run.
@@ -191,7 +191,7 @@ mod tests {
             vec![after.hears(owner), World { mover: false, ..after }]
         }
 
-        /// What the source does with an answer.
+        /// Returns the state after the source has got an answer.
         fn hears(self, owner: GuestOwner) -> World {
             let source = match (owner, self.source) {
                 (_, Side::Dead) | (GuestOwner::Target, _) => Side::Dead,
@@ -200,7 +200,8 @@ mod tests {
             World { source, departure: false, ..self }
         }
 
-        /// What the target does on its own: its guest runs once it owns it, and it may give up what it does not own.
+        /// Returns the states after an action of the target alone: its guest runs once it owns it, and it may give up what
+        /// it does not own.
         fn target_alone(self) -> Vec<World> {
             let mut next = Vec::new();
             if self.arrival == 2 && self.target == Side::Complete {

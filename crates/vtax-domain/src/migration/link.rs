@@ -1,4 +1,4 @@
-//! What a migration needs of its target, wherever that is.
+//! Connection of a migration to its target, wherever that is.
 
 use std::os::fd::OwnedFd;
 

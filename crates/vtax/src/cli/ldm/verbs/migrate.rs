@@ -14,12 +14,10 @@ use super::remote;
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Check only: print all reasons why the domain cannot move; exit status 1 if there is one
+    /// Check only: print all reasons why the domain cannot move, and an estimate of its total and suspend time; exit
+    /// status 1 if there is a reason
     #[arg(short = 'n')]
     pub(in crate::cli::ldm) dry_run: bool,
-    /// Cancel the domain's migration, which runs in another terminal; settle it if that was killed
-    #[arg(short = 'c', conflicts_with_all = ["dry_run", "target", "MoveOptions"])]
-    pub(in crate::cli::ldm) cancel: bool,
     /// Cancel the domain's migration, which runs in another terminal; settle it if that was killed
     #[arg(short = 'c', conflicts_with_all = ["dry_run", "target", "MoveOptions"])]
     pub(in crate::cli::ldm) cancel: bool,
@@ -60,49 +58,7 @@ impl MoveOptions {
     /// Returns what determines the times of a migration.
     pub(in crate::cli::ldm) fn settings(&self) -> MigrationSettings {
         let MoveOptions { plain, max_suspend, bandwidth, timeout, .. } = *self;
-        let usual = MigrationSettings::default();
-        MigrationSettings { encrypted: !plain, bandwidth, max_suspend: max_suspend.0, time: timeout.0, ..usual }
-    }
-}
-
-/// QEMU's limit is 2,000 s, and it counts milliseconds.
-fn suspend_time(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse().map_err(|error: UnitError| error.to_string())?;
-    match (Span::from_millis(1)..=Span::from_millis(2_000_000)).contains(&span) {
-        true => Ok(span),
-        false => Err("use 1ms to 2000s".to_owned()),
-    }
-}
-
-/// With less, not even the smallest domain would move.
-fn bandwidth(text: &str) -> Result<BitRate, String> {
-    let rate: BitRate = text.parse().map_err(|error: UnitError| error.to_string())?;
-    if rate.bits() >= 1_000_000 { Ok(rate) } else { Err("use at least 1M".to_owned()) }
-}
-
-/// Options of a migration.
-#[derive(Debug, Args)]
-pub(crate) struct MoveOptions {
-    /// Don't encrypt: others on the path can then read and change the domain's memory
-    #[arg(long)]
-    plain: bool,
-    /// Expected suspend time at which the domain switches to the target, e.g. 100ms
-    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = suspend_time)]
-    max_suspend: Span,
-    /// Bandwidth limit, e.g. 1G [default: none]
-    #[arg(long, value_name = "RATE", value_parser = bandwidth)]
-    bandwidth: Option<BitRate>,
-    /// Print JSON (vtax.migration-check/v1)
-    #[arg(long)]
-    pub(in crate::cli::ldm) json: bool,
-}
-
-impl MoveOptions {
-    /// Returns what determines the times of a migration.
-    pub(in crate::cli::ldm) fn settings(&self) -> MigrationSettings {
-        let MoveOptions { plain, max_suspend, bandwidth, .. } = *self;
-        let usual = MigrationSettings::default();
-        MigrationSettings { encrypted: !plain, bandwidth, max_suspend: max_suspend.0, ..usual }
+        MigrationSettings { encrypted: !plain, bandwidth, max_suspend: max_suspend.0, time: timeout.0 }
     }
 }
 
