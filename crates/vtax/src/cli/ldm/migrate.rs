@@ -65,7 +65,10 @@ fn check(
 ) -> Result<Checked, Stop> {
     let there = source.target(target)?;
     let names = MigrationNames { domain: args.domain.domain.clone(), target: target.to_string() };
-    let (offer, mut obstacles) = source.with(places, printed, |host| host.offer(&names.domain))?;
+    let (offer, mut obstacles) = source.with(places, printed, |host| {
+        host.check_settled(&names.domain)?;
+        host.offer(&names.domain)
+    })?;
     let state = offer.state;
     let answered = there.with(places, printed, |host| host.check(offer, &args.domain.new_name));
     let failed = answered.map(|verdict| obstacles.extend(verdict.obstacles)).err();
