@@ -76,7 +76,7 @@ fn configure(folder: &Path, address: &str, agent_folder: &str) {
     fs::copy(folder.join("user_key.pub"), folder.join("authorized")).expect("a key");
     let server = format!(
         "Port 2222\nListenAddress {address}\nHostKey {at}/host_key\nPidFile none\nUsePAM no\nStrictModes no\n\
-         PermitRootLogin prohibit-password\nAuthorizedKeysFile {at}/authorized\nSetEnv PATH={agent_folder}:/usr/bin:/bin VTAX_STATE={at}/far-state\n"
+         PermitRootLogin prohibit-password\nAuthorizedKeysFile {at}/authorized\nSetEnv PATH={agent_folder}:/usr/bin:/bin VTAX_STATE={at}/far-state VTAX_RUN={at}/far-run\n"
     );
     fs::write(folder.join("sshd_config"), server).expect("a file");
     let client = format!(
@@ -85,7 +85,7 @@ fn configure(folder: &Path, address: &str, agent_folder: &str) {
          IdentitiesOnly yes\n StrictHostKeyChecking no\n UserKnownHostsFile {at}/known\n LogLevel ERROR\n"
     );
     fs::write(folder.join("ssh_config"), client).expect("a file");
-    fs::create_dir(folder.join("bin")).expect("a directory");
+    ["bin", "far-run"].iter().for_each(|name| fs::create_dir(folder.join(name)).expect("a directory"));
     // ssh reads the configuration in the home that the password file names, which is not ours.
     write_program(&folder.join("bin/ssh"), &format!("#!/bin/sh\nexec /usr/bin/ssh -F {at}/ssh_config \"$@\"\n"));
 }

@@ -1,11 +1,11 @@
-//! `vtax ldm --host` by a real ssh to a real sshd, from one host of a lab to the other.
+//! `vtax ldm --host` and `migrate-domain` by a real ssh to a real sshd, from one host of a lab to the other.
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf};
+use std::{fs, os::unix::fs::symlink, path::PathBuf, process::Stdio};
 
 use super::{
     Bench,
-    bench::printed,
-    remote::{bench, start, told, write_program},
+    bench::{printed, wait_for_boot, wait_until},
+    remote::{Far, bench, programs, start, told, write_program},
 };
 
 /// A domain named zoo.
@@ -71,4 +71,63 @@ fn domains_of_another_host_are_configured_and_listed_over_ssh() {
     let stranger = ldm_at("ssh:stranger", "list");
     assert_eq!(stranger.status.code(), Some(69), "{}", told(&stranger));
     printed(&ldm("remove-domain mars venus"));
+}
+
+/// vtax on both hosts.
+struct Pair<'a> {
+    bench: &'a Bench,
+    far: Far<'a>,
+}
+
+impl Pair<'_> {
+    fn near(&self, words: &str) -> String {
+        let words: Vec<&str> = ["ldm"].into_iter().chain(words.split(' ')).collect();
+        printed(&self.far.near(&words))
+    }
+
+    fn far(&self, words: &str) -> String {
+        let (state, run) = (self.bench.path().join("far-state"), self.bench.path().join("far-run"));
+        let run = format!("VTAX_RUN={}", run.display());
+        let vtax = ["env", &run, env!("CARGO_BIN_EXE_vtax"), "--state", state.to_str().expect("text"), "ldm"];
+        self.far.far(&vtax.into_iter().chain(words.split(' ')).collect::<Vec<_>>())
+    }
+}
+
+#[test]
+fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
+    let bench = bench("t-ssh-mv");
+    let pair = Pair { bench: &bench, far: start(&bench, "t-ssh-mv", programs()) };
+    pair.near("add-vsw vsw0 primary");
+    pair.far("add-vsw vsw0 primary");
+    for words in
+        ["create mars", "set-vcpu 1 mars", "set-memory 128m mars", "add-vnet net0 vsw0 mars", "bind mars", "start mars"]
+    {
+        pair.near(words);
+    }
+    wait_for_boot("mars", || pair.near("list mars").contains("-n----"), String::new);
+    pair.near("exec mars -- touch /marker");
+
+    // Slowly, so that the wire is cut on the way.
+    let moving = ["ldm", "migrate-domain", "--bandwidth", "2M", "mars", "ssh:far"];
+    let mut moving = pair.far.near_command(&moving);
+    let moving = moving.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
+    wait_until("mars moves", || pair.near("list").contains("-n---s") && pair.far("list").contains("-----t"));
+    let wire = |state: &str| {
+        bench.printed(&["lab", "exec", "t-ssh-mv", "near", "--", "ip", "link", "set", "wire0", state]);
+    };
+    wire("down");
+    let cut = moving.wait_with_output().expect("vtax runs");
+    assert_eq!(cut.status.code(), Some(69), "{}", told(&cut));
+    assert!(told(&cut).contains("made no progress"), "{}", told(&cut));
+    pair.near("exec mars -- ls /marker");
+    wait_until("the target has given mars up", || !pair.far("list").contains("mars"));
+    wire("up");
+    wait_until("the migration is settled", || pair.near("list mars").contains("-n----"));
+
+    let moved = pair.near("migrate-domain mars ssh:far");
+    assert!(moved.starts_with("mars now runs on far; suspended for "), "{moved}");
+    pair.far("exec mars -- ls /marker");
+    assert!(!pair.near("list").contains("mars"));
+    pair.far("stop -f mars");
+    pair.far("unbind mars");
 }

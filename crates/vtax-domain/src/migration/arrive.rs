@@ -194,7 +194,13 @@ impl HostChange<'_> {
                 self.abandon(&record)?;
                 answer(GuestOwner::Source, None)
             }
-            (TargetAction::Answer(owner), _) => answer(owner, None),
+            (TargetAction::Answer(owner), record) => {
+                // Whoever has recorded that this host owns it may have died before it ran.
+                if let Some(Err(error)) = record.map(|record| self.start_owned(&record)) {
+                    self.tell_trouble(&error);
+                }
+                answer(owner, None)
+            }
             (TargetAction::Own | TargetAction::Abandon, None) => answer(GuestOwner::Source, None),
         }
     }
@@ -232,9 +238,9 @@ impl HostChange<'_> {
         let mut qemu = domains.existing(name)?.qemu().ok_or_else(none)?;
         let arrival = IncomingGuest::loaded(&mut qemu)?.resume()?;
         let running = Instant::now();
-        self.announce(announcements, running);
         let directory = domains.directory(name);
         Started { is_up: true, ..Started::now() }.write(&directory)?;
+        self.announce(announcements, running);
         let _ = fs::remove_file(key_file(&directory));
         domains.start_supervisor(name)?;
         Ok(arrival.resumed_at)
@@ -306,10 +312,8 @@ impl HostChange<'_> {
         for record in arrivals {
             let one = match record.phase {
                 ArrivalPhase::Prepared if record.is_abandoned() => self.abandon(&record),
-                ArrivalPhase::Owned if record.is_live && !record.is_of_other_boot() => {
-                    self.start_arrived(&record.domain)
-                }
-                _ => Ok(()),
+                ArrivalPhase::Prepared => Ok(()),
+                ArrivalPhase::Owned => self.start_owned(&record),
             };
             finished = finished.and(one);
         }
@@ -317,7 +321,11 @@ impl HostChange<'_> {
     }
 
     /// Lets a guest run that this host owns and that was never started here.
-    fn start_arrived(&self, name: &Name) -> Result<(), BindError> {
+    fn start_owned(&self, record: &ArrivalRecord) -> Result<(), BindError> {
+        let name = &record.domain;
+        if !record.is_live || record.is_of_other_boot() {
+            return Ok(());
+        }
         let waits = |bound: &BoundDomain| {
             let is_incoming = bound.guest.as_ref().is_some_and(|guest| guest.launch.incoming);
             is_incoming && bound.started.is_none()
@@ -336,6 +344,8 @@ impl HostChange<'_> {
         let Some(record) = self.store().arrival(id)?.filter(|record| record.phase == ArrivalPhase::Owned) else {
             return Ok(());
         };
+        // Without its record, nobody would know that it has still to be started.
+        self.start_owned(&record)?;
         let qemu = self.domains()?.find(&record.domain)?.and_then(|bound| bound.qemu());
         if let Some(Err(error)) = qemu.filter(|_| record.is_live).map(|qemu| qemu.lock_disks()) {
             self.tell_trouble(&error.into());

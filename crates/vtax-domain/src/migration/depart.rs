@@ -23,7 +23,6 @@ use super::{
     ObstacleText, TargetLink, handover::SourceGuest, record::DepartureRecord,
 };
 use crate::{
-    bound::BoundDomain,
     error::BindError,
     host_change::HostChange,
     ldm_host::LdmHost,
@@ -263,8 +262,10 @@ impl HostChange<'_> {
             if let Some(mut qemu) = bound.qemu().filter(|_| record.is_live) {
                 run_on(&mut qemu)?;
             }
-            let is_alone = |bound: &BoundDomain| bound.state() == DomainState::Active && !bound.has_supervisor();
-            if domains.find(&record.domain)?.as_ref().is_some_and(is_alone) {
+            // The moving process may have died while it ended the supervisor, which may seem alive for a moment.
+            // One without a QEMU is the supervisor's, which binds it anew.
+            if record.is_live && bound.state() == DomainState::Active && bound.qemu().is_some() {
+                supervisor_process::end(&domains.directory(&record.domain));
                 domains.supervise_again(&bound)?;
             }
         }

@@ -115,10 +115,12 @@ impl<'a> IncomingGuest<'a> {
     }
 
     fn start_processors(&mut self) -> Result<Arrival, MigrationError> {
-        if self.qemu.launch().paused {
-            self.monitor.resume()?;
-        } else if !self.monitor.status()?.running {
-            return Ok(Arrival { resumed_at: None });
+        let (is_held, is_running) = (self.qemu.launch().paused, self.monitor.status()?.running);
+        match (is_held, is_running) {
+            (true, false) => self.monitor.resume()?,
+            // Somebody has resumed it already, who has died since; or it was paused at its source.
+            (true, true) | (false, false) => return Ok(Arrival { resumed_at: None }),
+            (false, true) => {}
         }
         if self.resumed.is_none() {
             self.hear("RESUME", Instant::now() + self.silence_most)?;

@@ -4,8 +4,8 @@ use std::{cell::RefCell, path};
 
 use miette::miette;
 use vtax_domain::{
-    DomainChange, DomainImport, DomainOrder, DomainReply, HostView, LdmHost, MigrationOffer, MigrationVerdict,
-    Obstacle, ViewDepth,
+    BindError, DomainChange, DomainImport, DomainOrder, DomainReply, HostView, LdmHost, MigrationOffer,
+    MigrationVerdict, Obstacle, ViewDepth,
 };
 use vtax_lab::io::IoList;
 use vtax_libvirt::LibvirtName;
@@ -52,6 +52,15 @@ impl LdmTarget<'_> {
         match self.order(DomainOrder::ListDevices)? {
             DomainReply::Devices(list) => Ok(*list),
             _ => Err(odd()),
+        }
+    }
+
+    /// Refuses a domain of this machine that is moving already. Another machine refuses it when asked.
+    pub(super) fn check_settled(&self, domain: &Name) -> Result<(), Stop> {
+        let LdmTarget::Here(host) = self else { return Ok(()) };
+        match host.departure(domain)? {
+            Some(record) => Err(BindError::Migrates { domain: record.domain, target: record.target }.into()),
+            None => Ok(()),
         }
     }
 

@@ -59,6 +59,7 @@ impl MigrationChecked {
         let there = source.target(target)?;
         let names = MigrationNames { domain: args.domain.domain.clone(), target: target.to_string() };
         let (offer, mut obstacles, memory) = source.with(places, printed, |host| {
+            host.check_settled(&names.domain)?;
             let (offer, obstacles) = host.offer(&names.domain)?;
             let memory = args.dry_run.then(|| measure(host, &names.domain, offer.state)).transpose()?;
             Ok((offer, obstacles, memory))

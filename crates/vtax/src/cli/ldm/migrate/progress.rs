@@ -82,7 +82,9 @@ mod tests {
             ..MigrationRam::default()
         };
         let line = |status, ram, cpu_throttle_percentage| {
-            line(&MigrationInfo { status, ram: Some(ram), cpu_throttle_percentage, ..MigrationInfo::default() })
+            let mut info = MigrationInfo::default();
+            (info.status, info.ram, info.cpu_throttle_percentage) = (status, Some(ram), cpu_throttle_percentage);
+            line(&info)
         };
         let sent = "pass 2: 412 MiB sent, 100 MiB left, 850 Mbit/s";
         assert_eq!(line(MigrationStatus::Active, ram(0), None), sent);
