@@ -8,36 +8,61 @@ use crate::{
     palette::{DASHES, FONT, GROUND, INK, SHAPES, colour},
 };
 
-/// Width in pixels: a column of a page, or of paper with 12-pixel text.
-pub(crate) const WIDTH: f64 = 680.0;
-/// Left margin. Labels are measured in one font; a wider one that a reader may have needs an eighth more.
-const LEFT: f64 = 24.0;
-
-/// Returns the whole specification.
-pub(crate) fn sheet(height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -> Value {
-    let mut sheet = json!({
-        "width": WIDTH,
-        "height": height,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "padding": {"left": LEFT, "right": 8, "top": 8, "bottom": 8},
-        "background": null,
-        "layer": layers.into_iter().filter(|layer| !layer.is_null()).collect::<Vec<_>>(),
-        "config": config(),
-    });
-    let notes: Vec<&str> = notes.iter().copied().flatten().collect();
-    if !notes.is_empty() {
-        let note = json!({"orient": "bottom", "anchor": "start", "offset": 10, "text": wrapped(&notes.join(" "))});
-        sheet["title"] = note;
-    }
-    sheet
+/// What a chart is drawn on, in pixels.
+#[derive(Clone, Copy)]
+pub(crate) struct Paper {
+    width: f64,
+    left: f64,
+    /// Number of characters of a line of notes.
+    line: usize,
 }
 
-/// Wraps text to lines that fit a phone.
-fn wrapped(text: &str) -> Vec<String> {
-    const LONGEST_LINE: usize = 60;
+const MARGIN: f64 = 8.0;
+
+impl Paper {
+    /// Column of a page, or of paper with 12-pixel text, for charts without axes.
+    pub(crate) const PAGE: Paper = Paper { width: 680.0, left: MARGIN, line: 100 };
+    /// The same with an axis. Labels are measured in one font; a wider one that a reader may have needs an eighth more.
+    /// Notes fit a phone, to which the live chart shrinks.
+    const WITH_AXIS: Paper = Paper { width: 680.0, left: 24.0, line: 60 };
+    /// Phone in a reader's hand.
+    pub(crate) const PHONE: Paper = Paper { width: 340.0, left: MARGIN, line: 54 };
+
+    /// Width between the margins.
+    pub(crate) fn inner(self) -> f64 {
+        self.width - self.left - MARGIN
+    }
+
+    /// Returns the whole specification.
+    pub(crate) fn sheet(self, height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -> Value {
+        let mut sheet = json!({
+            "width": self.width,
+            "height": height,
+            "autosize": {"type": "fit-x", "contains": "padding"},
+            "padding": {"left": self.left, "right": MARGIN, "top": MARGIN, "bottom": MARGIN},
+            "background": null,
+            "layer": layers.into_iter().filter(|layer| !layer.is_null()).collect::<Vec<_>>(),
+            "config": config(),
+        });
+        let notes: Vec<&str> = notes.iter().copied().flatten().collect();
+        if !notes.is_empty() {
+            let text = wrapped(&notes.join(" "), self.line);
+            sheet["title"] = json!({"orient": "bottom", "anchor": "start", "offset": 10, "text": text});
+        }
+        sheet
+    }
+}
+
+/// Returns the whole specification of a chart with axes.
+pub(crate) fn sheet(height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -> Value {
+    Paper::WITH_AXIS.sheet(height, layers, notes)
+}
+
+/// Wraps text to lines of at most this many characters.
+pub(crate) fn wrapped(text: &str, longest_line: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
-        let full = lines.last().is_some_and(|line| line.chars().count() + word.chars().count() >= LONGEST_LINE);
+        let full = lines.last().is_some_and(|line| line.chars().count() + word.chars().count() >= longest_line);
         match lines.last_mut().filter(|_| !full) {
             Some(line) if line.is_empty() => line.push_str(word),
             Some(line) => line.extend([" ", word]),
@@ -202,7 +227,7 @@ mod tests {
 
     #[test]
     fn notes_are_wrapped() {
-        let lines = wrapped("Whiskers: 95 % interval. Dashed outline: published value. Grey band: noise floor.");
+        let lines = wrapped("Whiskers: 95 % interval. Dashed outline: published value. Grey band: noise floor.", 60);
         assert_eq!(lines, ["Whiskers: 95 % interval. Dashed outline: published value.", "Grey band: noise floor."]);
     }
 

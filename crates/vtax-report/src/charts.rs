@@ -29,7 +29,7 @@ const MOST: usize = 8;
 
 /// An interval is drawn from this part of its figure up to this multiple of it: that of two rounds may extend a
 /// thousand times further.
-const DRAWN: f64 = 4.0;
+pub(crate) const DRAWN: f64 = 4.0;
 
 /// Returns all charts of a run, the answer's first.
 pub(crate) fn charts(report: &Reported<'_>) -> Vec<Chart> {
@@ -264,14 +264,17 @@ fn of_block<'a>(block: &BlockCells<'a>, test: TestKind, column: ColumnKey) -> Ve
 
 /// Effect in percent of the baseline.
 fn effect(record: &CellRecord, tax: &TaxRecord) -> Option<Effect> {
-    let judgement = match tax.verdict {
+    Some(Effect { name: record.cell.row.to_string(), measured: percent(tax), judgement: judgement(tax.verdict) })
+}
+
+pub(crate) fn judgement(verdict: Verdict) -> Judgement {
+    match verdict {
         Verdict::Slower => Judgement::Worse,
         Verdict::Faster => Judgement::Better,
-        Verdict::NotConfirmed | Verdict::NoneShown => Judgement::NotConfirmed,
-        Verdict::NoneLarger => Judgement::AtMost,
+        Verdict::NotConfirmed => Judgement::NotConfirmed,
+        Verdict::NoneShown | Verdict::NoneLarger => Judgement::AtMost,
         Verdict::TooNoisy => Judgement::TooNoisy,
-    };
-    Some(Effect { name: record.cell.row.to_string(), measured: percent(tax), judgement })
+    }
 }
 
 fn percent(tax: &TaxRecord) -> Measured {

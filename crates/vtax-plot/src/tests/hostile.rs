@@ -37,6 +37,9 @@ const ODD: [f64; 14] = [
     1e-12,
 ];
 
+const JUDGEMENTS: [Judgement; 5] =
+    [Judgement::Worse, Judgement::Better, Judgement::NotConfirmed, Judgement::AtMost, Judgement::TooNoisy];
+
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![proptest::sample::select(&HOSTILE[..]).prop_map(String::from), any::<String>()]
 }
@@ -67,6 +70,8 @@ fn charts(rows: &Named, name: &str) -> Vec<Chart> {
         bars(rows, &heading, &x, noise),
         differences(rows, &heading, &y, noise),
         distribution(rows, &heading, &x),
+        overview(rows, &heading, OverviewLayout::Wide),
+        overview(rows, &heading, OverviewLayout::Narrow),
         scatter(rows, &heading, &x, &y),
         stacked(rows, &heading, &x),
         time_series(rows, &heading, &x, &y),
@@ -84,13 +89,12 @@ fn bars(rows: &Named, heading: &Heading, quantity: &Quantity, noise: Option<Reac
 }
 
 fn differences(rows: &Named, heading: &Heading, quantity: &Quantity, noise: Option<Reach>) -> Chart {
-    let all = [Judgement::Worse, Judgement::Better, Judgement::NotConfirmed, Judgement::AtMost, Judgement::TooNoisy];
     let row = |(row, judgement): (&(String, String, Measured, Measured), Judgement)| Effect {
         name: row.0.clone(),
         measured: row.2,
         judgement,
     };
-    let rows = rows.iter().zip(all.into_iter().cycle()).map(row).collect();
+    let rows = rows.iter().zip(JUDGEMENTS.into_iter().cycle()).map(row).collect();
     Differences { heading: heading.clone(), quantity: quantity.clone(), rows, noise }.into()
 }
 
@@ -100,6 +104,30 @@ fn distribution(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
         points: vec![(50.0, a.value), (a.value, 3.0), (99.0, b.value)],
     };
     Distribution { heading: heading.clone(), quantity: quantity.clone(), lines: rows.iter().map(line).collect() }.into()
+}
+
+fn overview(rows: &Named, heading: &Heading, layout: OverviewLayout) -> Chart {
+    let row = |((name, words, a, b), judgement): (&(String, String, Measured, Measured), Judgement)| {
+        let cell = |cost: &Measured| {
+            let (words, interval, details) = (words.clone(), words.clone(), name.clone());
+            Some(OverviewCell { cost: *cost, judgement, words, interval, details })
+        };
+        OverviewRow { name: name.clone(), cells: vec![cell(a), None, cell(b)] }
+    };
+    let test = |(quantity, conditions, noise, _): &(String, String, Measured, Measured)| OverviewTest {
+        quantity: quantity.clone(),
+        conditions: conditions.clone(),
+        level: conditions.clone(),
+        noise: Some(noise.value),
+    };
+    Overview {
+        heading: heading.clone(),
+        baseline: heading.title.clone(),
+        tests: rows.iter().map(test).collect(),
+        rows: rows.iter().zip(JUDGEMENTS.into_iter().cycle()).map(row).collect(),
+        layout,
+    }
+    .into()
 }
 
 fn scatter(rows: &Named, heading: &Heading, x: &Quantity, y: &Quantity) -> Chart {

@@ -16,7 +16,7 @@ const MOST: usize = 8;
 impl RunTrend {
     /// Returns one HTML file with the trend and its charts.
     pub fn page(&self) -> Result<String, PlotError> {
-        let article = Article { id: self.study.clone(), view: self.view(), charts: self.charts() };
+        let article = Article { id: self.study.clone(), view: self.view(), overview: None, charts: self.charts() };
         html::page(&format!("{}: trend", self.title), &[], &[article])
     }
 

@@ -1,0 +1,158 @@
+//! Findings as sentences: the titles of charts. They say what the verdicts say, and no more.
+
+use vtax_model::{
+    cell::Medium,
+    metric::{CostUnit, FigureUnit, Metric, MetricFamily},
+    result::{CellRecord, ResultDocument, TaxRecord},
+    study::Row,
+    workload::{TestKind, WorkUnit},
+};
+use vtax_stats::Verdict;
+
+use super::{
+    blocks::{distinct, rows_head},
+    column_unit::sized,
+    number::{counted, percent},
+};
+
+/// Cells and their costs by one metric, in one chart.
+pub(crate) type Compared<'a> = [(&'a CellRecord, &'a TaxRecord)];
+
+/// Returns e.g. `vxlan adds 6.8 µs to a TCP round trip, the most of 5 methods`. `None` if nothing was compared.
+pub(crate) fn title(document: &ResultDocument, compared: &Compared<'_>) -> Option<String> {
+    let (record, tax) = compared.first()?;
+    let of_one = || distinct(compared.iter().map(|(record, _)| record.cell.kind())).len() == 1;
+    let subject = if of_one() { format!(" in {}", subject(record, tax.of)) } else { String::new() };
+    let baseline = document.baseline;
+    let title = match largest(compared) {
+        Some((record, tax)) => format!("{} {}{}", record.cell.row, effect(record, tax), among(tax, compared)),
+        None if compared.iter().all(|(_, tax)| tax.verdict == Verdict::TooNoisy) => {
+            format!("Too noisy to tell a difference from {baseline}{subject}")
+        }
+        None => format!("No difference from {baseline} shown{subject}"),
+    };
+    Some(title)
+}
+
+/// Returns the finding of a whole run, e.g. `vxlan costs most: it adds 6.8 µs to a TCP round trip`. The effect is the
+/// first one of the row that costs most.
+pub(crate) fn of_run(document: &ResultDocument, compared: &Compared<'_>) -> String {
+    let worst = largest(compared).filter(|(_, tax)| cost(tax) > 1.0 && rows(compared) > 1);
+    let row = worst.map(|(record, _)| record.cell.row);
+    let is_cost = |(record, tax): &&(&CellRecord, &TaxRecord)| {
+        Some(record.cell.row) == row && tax.verdict.is_shown() && cost(tax) > 1.0
+    };
+    match compared.iter().find(is_cost) {
+        Some((record, tax)) => format!("{} costs most: it {}", record.cell.row, effect(record, tax)),
+        None => title(document, compared).unwrap_or_default(),
+    }
+}
+
+/// The largest shown cost, or the largest gain if no cost is shown.
+fn largest<'a>(compared: &Compared<'a>) -> Option<(&'a CellRecord, &'a TaxRecord)> {
+    let shown = || compared.iter().filter(|(_, tax)| tax.verdict.is_shown());
+    let worst = shown().max_by(|(_, one), (_, other)| cost(one).total_cmp(&cost(other)));
+    let best = || shown().min_by(|(_, one), (_, other)| cost(one).total_cmp(&cost(other)));
+    worst.filter(|(_, tax)| cost(tax) > 1.0).or_else(best).copied()
+}
+
+fn cost(tax: &TaxRecord) -> f64 {
+    tax.of.cost_ratio(tax.ratio)
+}
+
+fn rows(compared: &Compared<'_>) -> usize {
+    distinct(compared.iter().map(|(record, _)| record.cell.row)).len()
+}
+
+/// Returns e.g. `, the most of 5 methods` if others were compared too.
+fn among(tax: &TaxRecord, compared: &Compared<'_>) -> String {
+    let all: Vec<Row> = distinct(compared.iter().map(|(record, _)| record.cell.row));
+    match all.len() > 1 && cost(tax) > 1.0 {
+        true => format!(", the most of {}", rows_counted(&all)),
+        false => String::new(),
+    }
+}
+
+/// Returns e.g. `5 methods` or `1 disk`.
+pub(crate) fn rows_counted(rows: &[Row]) -> String {
+    counted(rows.len() as u32, rows_head(rows).trim_end_matches('s'))
+}
+
+/// Returns e.g. `adds 6.8 µs to a TCP round trip` or `costs 52 % of TCP bandwidth`.
+fn effect(record: &CellRecord, tax: &TaxRecord) -> String {
+    let change = percent((tax.ratio - 1.0).abs());
+    let more = tax.ratio > 1.0;
+    match (tax.of.family(), is_time(tax.of, record.cell.kind())) {
+        (MetricFamily::Cpu | MetricFamily::HostCpu, _) => {
+            format!("takes {change} {} {}", if more { "more" } else { "less" }, subject(record, tax.of))
+        }
+        (_, true) => {
+            let size = tax.delta.map_or(change, |delta| sized(delta.delta.abs(), unit(delta.unit)));
+            let each = each(record, tax.of);
+            if more { format!("adds {size} to {each}") } else { format!("takes {size} off {each}") }
+        }
+        (_, false) if more => format!("adds {change} to {}", subject(record, tax.of)),
+        (_, false) => format!("costs {change} of {}", subject(record, tax.of)),
+    }
+}
+
+fn is_time(of: Metric, test: TestKind) -> bool {
+    of.cost_ratio(2.0) > 1.0 && of.cost_unit(test) != CostUnit::NanosecondsPerKb
+}
+
+fn unit(unit: CostUnit) -> FigureUnit {
+    match unit {
+        CostUnit::Microseconds => FigureUnit::Microseconds,
+        CostUnit::NanosecondsPerKb => FigureUnit::NanosecondsPerKb,
+        CostUnit::Seconds => FigureUnit::Seconds,
+    }
+}
+
+/// One of what a test repeats, e.g. `a TCP round trip` or `the p99 of a TCP round trip`.
+fn each(record: &CellRecord, of: Metric) -> String {
+    let medium = medium(record);
+    let one = match record.cell.kind() {
+        TestKind::Rr => format!("a {medium}round trip"),
+        TestKind::Crr => format!("a {medium}connection with a request"),
+        TestKind::Cc => format!("a {medium}connection"),
+        TestKind::Random => "a random I/O".to_owned(),
+        TestKind::File => "a file transfer".to_owned(),
+        other => format!("a {medium}{other}"),
+    };
+    if of.percentile().is_some() { format!("the {} of {one}", of.noun()) } else { one }
+}
+
+/// What a test compares, e.g. `TCP round trips` or `TCP bandwidth`.
+pub(crate) fn subject(record: &CellRecord, of: Metric) -> String {
+    let test = record.cell.kind();
+    let medium = medium(record);
+    let all = match test {
+        TestKind::Rr => format!("{medium}round trips"),
+        TestKind::Crr => format!("{medium}connections with a request"),
+        TestKind::Cc => format!("{medium}connections"),
+        TestKind::Random => "random I/Os".to_owned(),
+        TestKind::File => "file transfers".to_owned(),
+        TestKind::Sequential => "disk bandwidth".to_owned(),
+        _ => format!("{medium}{}", test.quantity().full.to_lowercase()),
+    };
+    match of.family() {
+        MetricFamily::Cpu | MetricFamily::HostCpu => {
+            let per = match test.work_unit() {
+                WorkUnit::Transaction => "transaction",
+                WorkUnit::Kilobyte => "KB",
+            };
+            let host = if of.family() == MetricFamily::HostCpu { "host " } else { "" };
+            format!("{host}CPU time per {per}")
+        }
+        _ if of.percentile().is_some() => format!("the {} of {all}", of.noun()),
+        _ => all,
+    }
+}
+
+/// Returns the transport with a trailing space; disks have none.
+fn medium(record: &CellRecord) -> String {
+    match record.cell.medium() {
+        Medium::Net(transport) => format!("{transport} "),
+        Medium::Disk => String::new(),
+    }
+}
