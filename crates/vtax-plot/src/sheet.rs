@@ -8,7 +8,7 @@ use crate::{
     palette::{DASHES, FONT, GROUND, INK, SHAPES, colour},
 };
 
-/// What a chart is drawn on, in pixels.
+/// Size of a drawing and its margins, in pixels.
 #[derive(Clone, Copy)]
 pub(crate) struct Paper {
     width: f64,
