@@ -5,6 +5,10 @@
 //! black or white; and each contrasts with the background by 3:1 or more (WCAG 1.4.11). Shapes and dashes carry the same
 //! information without colour, and distinguish methods that share a colour.
 
+use std::collections::HashMap;
+
+use crate::inert::inert;
+
 /// Font list. Browsers have the first font only if the reader does; the PNG's fonts are found by it.
 pub(crate) const FONT: &str =
     "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
@@ -19,8 +23,26 @@ pub enum Theme {
 }
 
 /// The first is the baseline's: a grey, because it is what the others are compared with.
-const LIGHT: [&str; 8] = ["#737780", "#2b59fe", "#d87a16", "#23a66f", "#b777ce", "#1b5794", "#df0723", "#911312"];
-const DARK: [&str; 8] = ["#9298a1", "#4588fd", "#ef9642", "#14885a", "#bb2bbc", "#8ed8f3", "#ea0024", "#d0dc5e"];
+const LIGHT: [&str; 8] = ["#737780", "#23a66f", "#d87a16", "#1b5794", "#df0723", "#911312", "#2b59fe", "#b777ce"];
+const DARK: [&str; 8] = ["#9298a1", "#14885a", "#ef9642", "#8ed8f3", "#ea0024", "#d0dc5e", "#4588fd", "#bb2bbc"];
+
+/// Slots of methods in the palette: a method has the same colour, shape and dashes in all charts of a report. Slot 0 is the
+/// baseline's.
+#[derive(Clone, Debug, Default)]
+pub struct MethodSlots(HashMap<String, usize>);
+
+impl MethodSlots {
+    /// Assigns slots to methods.
+    pub fn new(slots: impl IntoIterator<Item = (String, usize)>) -> MethodSlots {
+        MethodSlots(slots.into_iter().map(|(name, slot)| (inert(&name), slot)).collect())
+    }
+
+    /// Returns the slot of each name. Names without one get the free slots after that of the baseline, in their order.
+    pub(crate) fn of(&self, names: &[String]) -> Vec<usize> {
+        let mut free = (1..).filter(|slot| !self.0.values().any(|taken| taken == slot));
+        names.iter().map(|name| self.0.get(name).copied().or_else(|| free.next()).unwrap_or_default()).collect()
+    }
+}
 
 /// Verdict that has a colour. Orange and blue stay apart for all readers, and text in them is readable.
 #[derive(Clone, Copy)]
@@ -54,12 +76,13 @@ impl Meaning {
     }
 }
 
-/// Vega's names of shapes, in the order of the colours.
-pub(crate) const SHAPES: [&str; 8] =
+/// Vega's names of shapes. There are as many as colours with the baseline's, but the colours of other methods are one
+/// fewer, so that two methods with the same colour have two shapes.
+const SHAPES: [&str; 8] =
     ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"];
 
-/// Dash patterns of lines, in the order of the colours.
-pub(crate) const DASHES: [&[u32]; 8] =
+/// Dash patterns of lines, likewise.
+const DASHES: [&[u32]; 8] =
     [&[1, 0], &[6, 3], &[2, 2], &[8, 3, 2, 3], &[12, 3], &[4, 2, 1, 2, 1, 2], &[10, 2, 4, 2], &[3, 5]];
 
 /// Colour of text and axes: that of the page's text.
@@ -73,6 +96,16 @@ pub(crate) const GROUND: &str = "var(--plot-ground, Canvas)";
 pub(crate) fn colour(slot: usize) -> String {
     let index = if slot == 0 { 0 } else { 1 + (slot - 1) % (LIGHT.len() - 1) };
     format!("var(--plot-{}, {})", index + 1, LIGHT[index])
+}
+
+/// Returns the shape of a method's slot.
+pub(crate) fn shape(slot: usize) -> &'static str {
+    SHAPES[slot % SHAPES.len()]
+}
+
+/// Returns the dashes of a method's slot.
+pub(crate) fn dash(slot: usize) -> &'static [u32] {
+    DASHES[slot % DASHES.len()]
 }
 
 impl Theme {
@@ -150,6 +183,22 @@ mod tests {
     fn only_the_baseline_is_grey() {
         assert!((1..30).all(|slot| colour(slot) != colour(0)));
         assert_eq!(colour(8), colour(1));
+    }
+
+    #[test]
+    fn methods_that_share_a_colour_have_other_shapes_and_dashes() {
+        for (one, other) in (1..57).flat_map(|one| (one + 1..57).map(move |other| (one, other))) {
+            let alike = (colour(one), shape(one)) == (colour(other), shape(other));
+            assert!(!alike && (colour(one), dash(one)) != (colour(other), dash(other)), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_method_keeps_its_slot_wherever_it_is() {
+        let slots = MethodSlots::new([("native".into(), 0), ("vxlan".into(), 4)]);
+        let names = |names: &[&str]| slots.of(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(names(&["vxlan", "native"]), [4, 0]);
+        assert_eq!(names(&["a", "vxlan", "b", "c", "d"]), [1, 4, 2, 3, 5]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     inert::inert,
     measured::{Measured, Quantity, Reach},
-    palette::{DASHES, FONT, GROUND, INK, SHAPES, colour},
+    palette::{FONT, GROUND, INK, MethodSlots, colour, dash, shape},
 };
 
 /// Size of a drawing and its margins, in pixels.
@@ -106,11 +106,10 @@ pub(crate) fn names<'a>(all: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     all.into_iter().map(inert).filter(|name| seen.insert(name.clone())).collect()
 }
 
-/// Scale and legend of a channel that distinguishes names; `values` are assigned in rotation.
-pub(crate) fn told_apart(field: &str, names: &[String], values: Vec<Value>) -> Value {
-    let mut range: Vec<Value> = values.iter().cycle().take(names.len()).cloned().collect();
+/// Scale and legend of a channel that distinguishes names by these values.
+pub(crate) fn told_apart(field: &str, names: &[String], mut range: Vec<Value>) -> Value {
     // Vega-Lite rejects an empty range.
-    range.extend(if names.is_empty() { values.first().cloned() } else { None });
+    range.extend(range.is_empty().then(|| json!(INK)));
     let legend = if names.len() < 2 { Value::Null } else { legend(names) };
     json!({"field": field, "type": "nominal", "scale": {"domain": names, "range": range}, "legend": legend})
 }
@@ -126,13 +125,37 @@ fn legend(names: &[String]) -> Value {
     json!({"columns": {"expr": format!("max(1, floor(width / {column}))")}})
 }
 
-pub(crate) fn colours(field: &str, names: &[String]) -> Value {
-    told_apart(field, names, (0..8).map(|index| json!(colour(index))).collect())
+/// Marks of methods, by their slots.
+pub(crate) struct Methods<'a> {
+    names: &'a [String],
+    slots: Vec<usize>,
 }
 
-/// Like [`colours`], for lines: the legend shows a piece of each.
-pub(crate) fn line_colours(names: &[String]) -> Value {
-    lined(colours("n", names))
+impl<'a> Methods<'a> {
+    pub(crate) fn new(names: &'a [String], slots: &MethodSlots) -> Methods<'a> {
+        Methods { names, slots: slots.of(names) }
+    }
+
+    fn channel(&self, of_slot: impl Fn(usize) -> Value) -> Value {
+        told_apart("n", self.names, self.slots.iter().map(|slot| of_slot(*slot)).collect())
+    }
+
+    pub(crate) fn colours(&self) -> Value {
+        self.channel(|slot| json!(colour(slot)))
+    }
+
+    /// Like [`colours`](Self::colours), for lines: the legend shows a piece of each.
+    pub(crate) fn line_colours(&self) -> Value {
+        lined(self.colours())
+    }
+
+    pub(crate) fn shapes(&self) -> Value {
+        self.channel(|slot| json!(shape(slot)))
+    }
+
+    pub(crate) fn dashes(&self) -> Value {
+        lined(self.channel(|slot| json!(dash(slot))))
+    }
 }
 
 fn lined(mut channel: Value) -> Value {
@@ -141,14 +164,6 @@ fn lined(mut channel: Value) -> Value {
         legend.extend(strokes.map(|(name, value)| (name.to_owned(), value)));
     }
     channel
-}
-
-pub(crate) fn shapes(field: &str, names: &[String]) -> Value {
-    told_apart(field, names, SHAPES.map(|shape| json!(shape)).to_vec())
-}
-
-pub(crate) fn dashes(names: &[String]) -> Value {
-    lined(told_apart("n", names, DASHES.map(|dash| json!(dash)).to_vec()))
 }
 
 /// Selection of a name by a click on the legend; null without a legend.

@@ -11,13 +11,14 @@ use vtax_model::{
 };
 use vtax_plot::{
     Bar, Bars, Chart, ChartLine, ChartPoint, Differences, Distribution, Effect, Heading, Judgement, Measured,
-    Percentiles, Quantity, Reach, Scatter, ScatterPoint, TimeSeries,
+    MethodSlots, Percentiles, Quantity, Reach, Scatter, ScatterPoint, TimeSeries,
 };
 use vtax_stats::Verdict;
 
 use super::{
     answer::column_that_tells_all,
     blocks::{BlockCells, Reported, distinct},
+    colours,
     column_unit::ColumnUnit,
     finding, host_cpu, labels,
     number::three_digits,
@@ -51,9 +52,11 @@ pub(crate) fn differences(report: &Reported<'_>) -> Vec<Differences> {
 fn by_mode<T>(report: &Reported<'_>, of: impl Fn(&Drawn<'_>) -> Vec<T>) -> Vec<T> {
     let modes = report.modes();
     let several = modes.len() > 1;
+    let document = report.document;
+    let slots = colours::slots(document.cells.iter().map(|record| record.cell.row), document.baseline);
     let drawn = modes.iter().flat_map(|(mode, blocks)| {
         let instrument = if several { words::of_instrument(*mode) } else { "" };
-        of(&Drawn { document: report.document, blocks, instrument })
+        of(&Drawn { document: report.document, blocks, instrument, slots: slots.clone() })
     });
     drawn.collect()
 }
@@ -64,6 +67,7 @@ struct Drawn<'a> {
     blocks: &'a [&'a BlockCells<'a>],
     /// Name of the mode; empty if there is only one.
     instrument: &'static str,
+    slots: MethodSlots,
 }
 
 impl Drawn<'_> {
@@ -202,6 +206,7 @@ impl Drawn<'_> {
             },
             groups: "Test".into(),
             bars,
+            slots: self.slots.clone(),
             noise: None,
         }
     }
@@ -273,6 +278,7 @@ impl Drawn<'_> {
             ),
             quantity: Quantity::new(words::capital(Metric::of(test).noun()), unit.text()),
             lines: lines.iter().map(line).collect(),
+            slots: self.slots.clone(),
         })
     }
 
@@ -305,6 +311,7 @@ impl Drawn<'_> {
             x: Quantity::new("Bandwidth", units[0].text()),
             y: Quantity::new("CPU", units[1].text()),
             points,
+            slots: self.slots.clone(),
         })
     }
 }

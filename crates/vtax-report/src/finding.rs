@@ -171,7 +171,7 @@ fn unit(unit: CostUnit) -> FigureUnit {
     }
 }
 
-/// One of what a test repeats, e.g. `a TCP round trip` or `the p99 of a TCP round trip`.
+/// Returns the singular of what a test measures, e.g. `a TCP round trip` or `the p99 of a TCP round trip`.
 fn each(record: &CellRecord, of: Metric) -> String {
     let medium = medium(record);
     let one = match record.cell.kind() {
@@ -185,7 +185,7 @@ fn each(record: &CellRecord, of: Metric) -> String {
     if of.percentile().is_some() { format!("the {} of {one}", of.noun()) } else { one }
 }
 
-/// What a test compares, e.g. `TCP round trips` or `TCP bandwidth`.
+/// Returns the plural of what a test measures, e.g. `TCP round trips` or `TCP bandwidth`.
 pub(crate) fn subject(record: &CellRecord, of: Metric) -> String {
     let test = record.cell.kind();
     let medium = medium(record);

@@ -11,6 +11,7 @@ mod bars;
 mod blocks;
 mod brief;
 mod charts;
+mod colours;
 mod column_unit;
 mod compare;
 mod csv;

@@ -85,7 +85,15 @@ fn bars(rows: &Named, heading: &Heading, quantity: &Quantity, noise: Option<Reac
         ..Bar::new(a.clone(), b.clone(), *measured)
     };
     let (heading, quantity) = (heading.clone(), quantity.clone());
-    Bars { heading, groups: quantity.name.clone(), quantity, bars: rows.iter().map(bar).collect(), noise }.into()
+    Bars {
+        heading,
+        groups: quantity.name.clone(),
+        quantity,
+        bars: rows.iter().map(bar).collect(),
+        slots: MethodSlots::default(),
+        noise,
+    }
+    .into()
 }
 
 fn differences(rows: &Named, heading: &Heading, quantity: &Quantity, noise: Option<Reach>) -> Chart {
@@ -103,7 +111,13 @@ fn distribution(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
         name: name.clone(),
         points: vec![(50.0, a.value), (a.value, 3.0), (99.0, b.value)],
     };
-    Distribution { heading: heading.clone(), quantity: quantity.clone(), lines: rows.iter().map(line).collect() }.into()
+    Distribution {
+        heading: heading.clone(),
+        quantity: quantity.clone(),
+        lines: rows.iter().map(line).collect(),
+        slots: MethodSlots::default(),
+    }
+    .into()
 }
 
 fn overview(rows: &Named, heading: &Heading, layout: OverviewLayout) -> Chart {
@@ -134,7 +148,7 @@ fn scatter(rows: &Named, heading: &Heading, x: &Quantity, y: &Quantity) -> Chart
     let point =
         |(name, _, x, y): &(String, String, Measured, Measured)| ScatterPoint { name: name.clone(), x: *x, y: *y };
     let points = rows.iter().map(point).collect();
-    Scatter { heading: heading.clone(), x: x.clone(), y: y.clone(), points }.into()
+    Scatter { heading: heading.clone(), x: x.clone(), y: y.clone(), points, slots: MethodSlots::default() }.into()
 }
 
 fn stacked(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
@@ -164,7 +178,7 @@ fn trend(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
     };
     let lines = rows.iter().map(line).collect();
     let changes = rows.iter().map(|row| TrendChange { at: at(3), label: row.1.clone() }).collect();
-    Trend { heading: heading.clone(), quantity: quantity.clone(), lines, changes }.into()
+    Trend { heading: heading.clone(), quantity: quantity.clone(), lines, slots: MethodSlots::default(), changes }.into()
 }
 
 /// Returns the fault of a picture, if there is one.

@@ -8,6 +8,11 @@ fn quantity() -> Quantity {
     Quantity::new("Round trip", "µs")
 }
 
+/// The host is the baseline; the others have the slots that a report would give them.
+fn slots() -> MethodSlots {
+    MethodSlots::new(METHODS.iter().enumerate().map(|(slot, name)| ((*name).to_owned(), slot)))
+}
+
 /// Figure with an interval of some percent.
 fn around(value: f64, percent: f64) -> Measured {
     Measured::between(value, value * (1.0 - percent / 100.0), value * (1.0 + percent / 80.0))
@@ -45,6 +50,7 @@ fn bars() -> Bars {
         quantity: quantity(),
         groups: "Message size".into(),
         bars,
+        slots: slots(),
         noise: Some(Reach { low: 8.4, high: 9.9 }),
     }
 }
@@ -61,6 +67,7 @@ fn bars_many() -> Bars {
         quantity: Quantity::new("Bandwidth", "Gbit/s"),
         groups: String::new(),
         bars: bars.collect(),
+        slots: MethodSlots::default(),
         noise: None,
     }
 }
@@ -100,6 +107,7 @@ fn distribution() -> Distribution {
         heading: Heading::new("Distribution of round trips", "Percentiles of the time of a round trip."),
         quantity: quantity(),
         lines: METHODS.iter().take(5).enumerate().map(line).collect(),
+        slots: slots(),
     }
 }
 
@@ -155,6 +163,7 @@ fn scaling() -> Scaling {
         count: Quantity::new("Threads", ""),
         quantity: Quantity::new("I/Os/s", ""),
         lines: METHODS.iter().take(4).enumerate().map(line).collect(),
+        slots: slots(),
         noise: None,
     }
 }
@@ -168,6 +177,7 @@ fn scatter() -> Scatter {
         x: Quantity::new("Bandwidth", "Gbit/s"),
         y: Quantity::new("CPU", "% of a core"),
         points: METHODS.into_iter().zip(figures).map(point).collect(),
+        slots: slots(),
     }
 }
 
@@ -219,6 +229,7 @@ fn trend() -> Trend {
         heading: Heading::new("Round trips since the summer", "Mean time of a round trip in each run."),
         quantity: quantity(),
         lines: METHODS.iter().take(2).enumerate().map(line).collect(),
+        slots: slots(),
         changes: [(38, "kernel 6.12.4"), (44, "microcode")].map(change).to_vec(),
     }
 }

@@ -94,6 +94,7 @@ impl Drawn<'_> {
             count: Quantity::new("Threads", ""),
             quantity: Quantity::new(name, unit),
             lines: lines.collect(),
+            slots: self.slots.clone(),
             noise: None,
         }
     }
@@ -110,7 +111,7 @@ impl Drawn<'_> {
     }
 }
 
-/// Line of the baseline: zero cost compared with itself. With it, each row has the same colour as in the other charts.
+/// Line of the baseline: zero cost compared with itself.
 fn of_baseline(baseline: Row, level: &Scaling) -> ChartLine {
     let name = baseline.to_string();
     let own = level.lines.iter().find(|line| line.name == name);
