@@ -3,7 +3,9 @@
 mod bars;
 mod differences;
 mod distribution;
+mod judgement;
 mod lines;
+mod overview;
 mod scaling;
 mod scatter;
 mod stacked;
@@ -14,9 +16,11 @@ use serde_json::Value;
 
 pub use self::{
     bars::{Bar, Bars},
-    differences::{Differences, Effect, Judgement},
+    differences::{Differences, Effect},
     distribution::{Distribution, Percentiles},
+    judgement::Judgement,
     lines::{ChartLine, ChartPoint},
+    overview::{Overview, OverviewCell, OverviewLayout, OverviewRow, OverviewTest},
     scaling::Scaling,
     scatter::{Scatter, ScatterPoint},
     stacked::{Stacked, StackedRow},
@@ -68,6 +72,7 @@ charts! {
     Bars: "Values of groups and series.",
     Differences: "Difference of each row from the baseline.",
     Distribution: "Percentiles of times.",
+    Overview: "Cost of all methods in all tests.",
     Scaling: "Figures over a count, such as that of threads.",
     Scatter: "Two figures of each method.",
     Stacked: "Composition of a total.",

@@ -12,6 +12,7 @@
 //!     quantity: Quantity::new("Round trip", "µs"),
 //!     groups: "Message".into(),
 //!     bars: vec![Bar::new("64 B", "veth", Measured::between(12.0, 11.5, 12.6))],
+//!     slots: Default::default(),
 //!     noise: None,
 //! };
 //! let svg = Plotter::new()?.svg(&bars.into())?;
@@ -41,12 +42,13 @@ mod svg;
 mod tests;
 
 pub use chart::{
-    Bar, Bars, Chart, ChartLine, ChartPoint, Differences, Distribution, Effect, Judgement, Percentiles, Scaling,
-    Scatter, ScatterPoint, Stacked, StackedRow, TimeSeries, Trend, TrendChange, TrendLine, TrendRun,
+    Bar, Bars, Chart, ChartLine, ChartPoint, Differences, Distribution, Effect, Judgement, Overview, OverviewCell,
+    OverviewLayout, OverviewRow, OverviewTest, Percentiles, Scaling, Scatter, ScatterPoint, Stacked, StackedRow,
+    TimeSeries, Trend, TrendChange, TrendLine, TrendRun,
 };
 pub use error::PlotError;
 pub use measured::{Heading, Measured, Quantity, Reach};
 pub use page::{PAGE_SCRIPT, PageSpec, page_script_hash, page_style};
-pub use palette::Theme;
+pub use palette::{MethodSlots, Theme};
 pub use plotter::Plotter;
 pub use svg::{Standalone, Svg};

@@ -106,6 +106,13 @@ impl Measured {
         Measured { cut: cut.filter(|cut| self.interval != Some(*cut)), ..self }
     }
 
+    /// Returns the figure in another unit.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Measured {
+        let reach = |reach: Reach| Reach { low: reach.low * factor, high: reach.high * factor };
+        Measured { value: self.value * factor, interval: self.interval.map(reach), cut: self.cut.map(reach) }
+    }
+
     pub(crate) fn value(&self) -> Option<f64> {
         drawable(self.value)
     }

@@ -30,7 +30,7 @@ pub fn page_style() -> String {
          @media screen{{:root[data-theme=dark]{{{dark}}}}}\
          .plot-figure{{margin:0;max-width:100%;color:var(--plot-ink)}}\
          .plot-figure svg{{display:block}}\
-         @media screen{{.plot-figure{{overflow-x:auto}}.plot-figure>svg{{min-width:30rem}}}}\
+         @media screen{{.plot-figure{{overflow-x:auto}}.plot-figure>svg{{min-width:min(30rem,var(--plot-width))}}}}\
          .plot-figure .role-legend-entry{{cursor:pointer}}\
          .plot-tip{{position:fixed;z-index:9;pointer-events:none;max-width:20rem;padding:.35rem .6rem;\
          font:.8rem/1.4 system-ui,sans-serif;color:var(--plot-ink);background:var(--plot-ground);\

@@ -5,39 +5,64 @@ use serde_json::{Value, json};
 use crate::{
     inert::inert,
     measured::{Measured, Quantity, Reach},
-    palette::{DASHES, FONT, GROUND, INK, SHAPES, colour},
+    palette::{FONT, GROUND, INK, MethodSlots, colour, dash, shape},
 };
 
-/// Width in pixels: a column of a page, or of paper with 12-pixel text.
-pub(crate) const WIDTH: f64 = 680.0;
-/// Left margin. Labels are measured in one font; a wider one that a reader may have needs an eighth more.
-const LEFT: f64 = 24.0;
-
-/// Returns the whole specification.
-pub(crate) fn sheet(height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -> Value {
-    let mut sheet = json!({
-        "width": WIDTH,
-        "height": height,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "padding": {"left": LEFT, "right": 8, "top": 8, "bottom": 8},
-        "background": null,
-        "layer": layers.into_iter().filter(|layer| !layer.is_null()).collect::<Vec<_>>(),
-        "config": config(),
-    });
-    let notes: Vec<&str> = notes.iter().copied().flatten().collect();
-    if !notes.is_empty() {
-        let note = json!({"orient": "bottom", "anchor": "start", "offset": 10, "text": wrapped(&notes.join(" "))});
-        sheet["title"] = note;
-    }
-    sheet
+/// Size of a drawing and its margins, in pixels.
+#[derive(Clone, Copy)]
+pub(crate) struct Paper {
+    width: f64,
+    left: f64,
+    /// Number of characters of a line of notes.
+    line: usize,
 }
 
-/// Wraps text to lines that fit a phone.
-fn wrapped(text: &str) -> Vec<String> {
-    const LONGEST_LINE: usize = 60;
+const MARGIN: f64 = 8.0;
+
+impl Paper {
+    /// Column of a page, or of paper with 12-pixel text, for charts without axes.
+    pub(crate) const PAGE: Paper = Paper { width: 680.0, left: MARGIN, line: 100 };
+    /// The same with an axis. Labels are measured in one font; a wider one that a reader may have needs an eighth more.
+    /// Notes fit a phone, to which the live chart shrinks.
+    const WITH_AXIS: Paper = Paper { width: 680.0, left: 24.0, line: 60 };
+    /// Phone in a reader's hand.
+    pub(crate) const PHONE: Paper = Paper { width: 340.0, left: MARGIN, line: 54 };
+
+    /// Width between the margins.
+    pub(crate) fn inner(self) -> f64 {
+        self.width - self.left - MARGIN
+    }
+
+    /// Returns the whole specification.
+    pub(crate) fn sheet(self, height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -> Value {
+        let mut sheet = json!({
+            "width": self.width,
+            "height": height,
+            "autosize": {"type": "fit-x", "contains": "padding"},
+            "padding": {"left": self.left, "right": MARGIN, "top": MARGIN, "bottom": MARGIN},
+            "background": null,
+            "layer": layers.into_iter().filter(|layer| !layer.is_null()).collect::<Vec<_>>(),
+            "config": config(),
+        });
+        let notes: Vec<&str> = notes.iter().copied().flatten().collect();
+        if !notes.is_empty() {
+            let text = wrapped(&notes.join(" "), self.line);
+            sheet["title"] = json!({"orient": "bottom", "anchor": "start", "offset": 10, "text": text});
+        }
+        sheet
+    }
+}
+
+/// Returns the whole specification of a chart with axes.
+pub(crate) fn sheet(height: Value, layers: Vec<Value>, notes: &[Option<&str>]) -> Value {
+    Paper::WITH_AXIS.sheet(height, layers, notes)
+}
+
+/// Wraps text to lines of at most this many characters.
+pub(crate) fn wrapped(text: &str, longest_line: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
-        let full = lines.last().is_some_and(|line| line.chars().count() + word.chars().count() >= LONGEST_LINE);
+        let full = lines.last().is_some_and(|line| line.chars().count() + word.chars().count() >= longest_line);
         match lines.last_mut().filter(|_| !full) {
             Some(line) if line.is_empty() => line.push_str(word),
             Some(line) => line.extend([" ", word]),
@@ -81,11 +106,10 @@ pub(crate) fn names<'a>(all: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     all.into_iter().map(inert).filter(|name| seen.insert(name.clone())).collect()
 }
 
-/// Scale and legend of a channel that distinguishes names; `values` are assigned in rotation.
-pub(crate) fn told_apart(field: &str, names: &[String], values: Vec<Value>) -> Value {
-    let mut range: Vec<Value> = values.iter().cycle().take(names.len()).cloned().collect();
+/// Scale and legend of a channel that distinguishes names by these values.
+pub(crate) fn told_apart(field: &str, names: &[String], mut range: Vec<Value>) -> Value {
     // Vega-Lite rejects an empty range.
-    range.extend(if names.is_empty() { values.first().cloned() } else { None });
+    range.extend(range.is_empty().then(|| json!(INK)));
     let legend = if names.len() < 2 { Value::Null } else { legend(names) };
     json!({"field": field, "type": "nominal", "scale": {"domain": names, "range": range}, "legend": legend})
 }
@@ -101,13 +125,37 @@ fn legend(names: &[String]) -> Value {
     json!({"columns": {"expr": format!("max(1, floor(width / {column}))")}})
 }
 
-pub(crate) fn colours(field: &str, names: &[String]) -> Value {
-    told_apart(field, names, (0..8).map(|index| json!(colour(index))).collect())
+/// Marks of methods, by their slots.
+pub(crate) struct Methods<'a> {
+    names: &'a [String],
+    slots: Vec<usize>,
 }
 
-/// Like [`colours`], for lines: the legend shows a piece of each.
-pub(crate) fn line_colours(names: &[String]) -> Value {
-    lined(colours("n", names))
+impl<'a> Methods<'a> {
+    pub(crate) fn new(names: &'a [String], slots: &MethodSlots) -> Methods<'a> {
+        Methods { names, slots: slots.of(names) }
+    }
+
+    fn channel(&self, of_slot: impl Fn(usize) -> Value) -> Value {
+        told_apart("n", self.names, self.slots.iter().map(|slot| of_slot(*slot)).collect())
+    }
+
+    pub(crate) fn colours(&self) -> Value {
+        self.channel(|slot| json!(colour(slot)))
+    }
+
+    /// Like [`colours`](Self::colours), for lines: the legend shows a piece of each.
+    pub(crate) fn line_colours(&self) -> Value {
+        lined(self.colours())
+    }
+
+    pub(crate) fn shapes(&self) -> Value {
+        self.channel(|slot| json!(shape(slot)))
+    }
+
+    pub(crate) fn dashes(&self) -> Value {
+        lined(self.channel(|slot| json!(dash(slot))))
+    }
 }
 
 fn lined(mut channel: Value) -> Value {
@@ -116,14 +164,6 @@ fn lined(mut channel: Value) -> Value {
         legend.extend(strokes.map(|(name, value)| (name.to_owned(), value)));
     }
     channel
-}
-
-pub(crate) fn shapes(field: &str, names: &[String]) -> Value {
-    told_apart(field, names, SHAPES.map(|shape| json!(shape)).to_vec())
-}
-
-pub(crate) fn dashes(names: &[String]) -> Value {
-    lined(told_apart("n", names, DASHES.map(|dash| json!(dash)).to_vec()))
 }
 
 /// Selection of a name by a click on the legend; null without a legend.
@@ -202,7 +242,7 @@ mod tests {
 
     #[test]
     fn notes_are_wrapped() {
-        let lines = wrapped("Whiskers: 95 % interval. Dashed outline: published value. Grey band: noise floor.");
+        let lines = wrapped("Whiskers: 95 % interval. Dashed outline: published value. Grey band: noise floor.", 60);
         assert_eq!(lines, ["Whiskers: 95 % interval. Dashed outline: published value.", "Grey band: noise floor."]);
     }
 

@@ -38,7 +38,7 @@ impl Svg {
         let Size { width, height } = size;
         let text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" role=\"img\" width=\"100%\" \
-             style=\"max-width:{width}px\" font-family=\"{FONT}\" viewBox=\"0 0 {width} {height}\">{words}{inside}</svg>"
+             style=\"--plot-width:{width}px;max-width:{width}px\" font-family=\"{FONT}\" viewBox=\"0 0 {width} {height}\">{words}{inside}</svg>"
         );
         Some(Svg { text, title: heading.title(), size, inside: format!("{words}{inside}") })
     }

@@ -30,7 +30,7 @@ pub fn advice(report: &AdviceReport) -> View {
 pub fn advice_page(report: &AdviceReport) -> Result<String, PlotError> {
     let title = "Methods that meet the requirements";
     let view = View { title: title.to_owned(), ..advice(report) };
-    html::page(title, &[], &[Article { id: "advice".to_owned(), view, charts: Vec::new() }])
+    html::page(title, &[], &[Article { id: "advice".to_owned(), view, overview: None, charts: Vec::new() }])
 }
 
 /// Returns excluded methods without figures, by their common reason, and the other rows.

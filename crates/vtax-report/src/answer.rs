@@ -227,14 +227,18 @@ fn overlap(one: &TaxRecord, other: &TaxRecord) -> bool {
     one.low <= other.high && other.low <= one.high
 }
 
+fn size(effects: &[&Effect<'_>]) -> f64 {
+    rank(effects.iter().map(|effect| effect.tax))
+}
+
 /// Sort key of a row: its largest shown cost. Rows without one are sorted after all others by their upper bound, so
 /// shown costs get an offset larger than any bound.
-fn size(effects: &[&Effect<'_>]) -> f64 {
-    let of = |effect: &&Effect<'_>| match effect.tax.verdict {
-        verdict if verdict.is_shown() => 1e3 + effect.tax.of.cost_ratio(effect.tax.ratio),
-        _ => most(effect.tax).min(1e2),
+pub(crate) fn rank<'a>(taxes: impl Iterator<Item = &'a TaxRecord>) -> f64 {
+    let of = |tax: &TaxRecord| match tax.verdict {
+        verdict if verdict.is_shown() => 1e3 + tax.of.cost_ratio(tax.ratio),
+        _ => most(tax).min(1e2),
     };
-    effects.iter().map(of).fold(f64::MIN, f64::max)
+    taxes.map(of).fold(f64::MIN, f64::max)
 }
 
 /// Returns true if the answer would say several times, in most of its lines, that a difference is not significant after

@@ -11,15 +11,17 @@ use vtax_model::{
 };
 use vtax_plot::{
     Bar, Bars, Chart, ChartLine, ChartPoint, Differences, Distribution, Effect, Heading, Judgement, Measured,
-    Percentiles, Quantity, Reach, Scatter, ScatterPoint, TimeSeries,
+    MethodSlots, Percentiles, Quantity, Reach, Scatter, ScatterPoint, TimeSeries,
 };
 use vtax_stats::Verdict;
 
 use super::{
     answer::column_that_tells_all,
     blocks::{BlockCells, Reported, distinct},
+    colours,
     column_unit::ColumnUnit,
-    host_cpu, labels,
+    finding, host_cpu, labels,
+    number::three_digits,
     record::{estimate, primary},
     series, tax, words,
 };
@@ -29,12 +31,15 @@ const MOST: usize = 8;
 
 /// An interval is drawn from this part of its figure up to this multiple of it: that of two rounds may extend a
 /// thousand times further.
-const DRAWN: f64 = 4.0;
+pub(crate) const DRAWN: f64 = 4.0;
+
+/// Figures on one axis differ by no more than this factor: a bar of a twentieth can still be read.
+const VISIBLE: f64 = 20.0;
 
 /// Returns all charts of a run, the answer's first.
 pub(crate) fn charts(report: &Reported<'_>) -> Vec<Chart> {
     let mut charts = by_mode(report, |drawn| drawn.charts());
-    charts.extend(over_time(report.document).map(Chart::from));
+    charts.extend(over_time(report.document).into_iter().map(Chart::from));
     charts.extend(host_cpu::chart(report.document).map(Chart::from));
     charts
 }
@@ -47,9 +52,11 @@ pub(crate) fn differences(report: &Reported<'_>) -> Vec<Differences> {
 fn by_mode<T>(report: &Reported<'_>, of: impl Fn(&Drawn<'_>) -> Vec<T>) -> Vec<T> {
     let modes = report.modes();
     let several = modes.len() > 1;
+    let document = report.document;
+    let slots = colours::slots(document.cells.iter().map(|record| record.cell.row), document.baseline);
     let drawn = modes.iter().flat_map(|(mode, blocks)| {
         let instrument = if several { words::of_instrument(*mode) } else { "" };
-        of(&Drawn { document: report.document, blocks, instrument })
+        of(&Drawn { document: report.document, blocks, instrument, slots: slots.clone() })
     });
     drawn.collect()
 }
@@ -60,6 +67,7 @@ struct Drawn<'a> {
     blocks: &'a [&'a BlockCells<'a>],
     /// Name of the mode; empty if there is only one.
     instrument: &'static str,
+    slots: MethodSlots,
 }
 
 impl Drawn<'_> {
@@ -70,7 +78,7 @@ impl Drawn<'_> {
         let by_threads = keys.filter(|(block, test)| several(block, *test));
         let by_threads = by_threads.flat_map(|(block, test)| self.by_threads(block, test)).take(MOST);
         let differences = self.all_differences(|block, test| !several(block, test)).into_iter();
-        let bars = tests.iter().filter_map(|test| self.bars(*test));
+        let bars = tests.iter().flat_map(|test| self.bars(*test));
         let distributions = self.blocks.iter().filter_map(|block| self.distribution(block));
         let against_cpu = self.blocks.iter().filter_map(|block| self.against_cpu(block));
         let charts = by_threads.map(Chart::from).chain(differences.map(Chart::from)).chain(bars.map(Chart::from));
@@ -95,10 +103,23 @@ impl Drawn<'_> {
         drawn.take(MOST).collect()
     }
 
-    /// Returns e.g. `RTT, TCP, MTU 1500 (host settings)`.
-    fn title(&self, parts: &[&str]) -> String {
-        let title = words::joined(parts.iter().map(|part| (*part).to_owned()), ", ");
-        if self.instrument.is_empty() { title } else { format!("{title} ({})", self.instrument) }
+    /// Returns the title with the conditions that distinguish its chart from others, e.g. `… (MTU 1500, host settings)`.
+    fn titled(&self, title: &str, block: &BlockCells<'_>, column: Option<ColumnKey>) -> String {
+        let columns = distinct(self.blocks.iter().flat_map(|block| block.columns())).len();
+        let at = column.filter(|_| columns > 1).map(|column| column.label());
+        let of_block = block.rest_of_title().trim_start_matches(", ").to_owned();
+        let parts = [of_block, at.unwrap_or_default(), self.instrument.to_owned()];
+        match words::joined(parts, ", ") {
+            place if place.is_empty() => title.to_owned(),
+            place => format!("{title} ({place})"),
+        }
+    }
+
+    /// Finding of these cells by a metric; `None` if nothing was compared.
+    fn finding(&self, records: &[&CellRecord], of: Metric) -> Option<String> {
+        let compared: Vec<(&CellRecord, &TaxRecord)> =
+            records.iter().filter_map(|record| Some((*record, record.tax_of(of)?))).collect();
+        finding::title(self.document, &compared)
     }
 
     /// Returns `None` if nothing was compared.
@@ -108,58 +129,86 @@ impl Drawn<'_> {
         let rows: Vec<Effect> = records.iter().filter_map(|record| effect(record, record.tax_of(of)?)).collect();
         let floor = tax::floor(self.document, &records.first()?.cell.block(), of);
         let baseline = self.document.baseline;
-        let at = column.label();
-        let title = self.title(&[test.quantity().full, &block.title(), &at]);
-        let summary =
-            format!("Cost of each row compared with {baseline}, with its 95 % interval; the band is the noise floor.");
+        let title = self.titled(&self.finding(&records, of)?, block, Some(column));
+        let summary = format!(
+            "{}: cost of each row compared with {baseline}, with its 95 % interval; the band is the noise floor.",
+            words::joined([test.quantity().full.to_owned(), block.title(), column.label()], ", ")
+        );
         (!rows.is_empty()).then(|| Differences {
-            heading: Heading::new(format!("{title}: tax"), summary),
+            heading: Heading::new(title, summary),
             quantity: Quantity::new(format!("{} compared with {baseline}", test.quantity().short), "%"),
             rows,
             noise: floor.map(|floor| Reach { low: -floor.floor * 100.0, high: floor.floor * 100.0 }),
         })
     }
 
-    /// Returns the figures next to the published ones. If the two machines are far apart, each figure is drawn as a
-    /// multiple of the baseline on its own machine: side by side, one of the two would not be visible.
-    fn bars(&self, test: TestKind) -> Option<Bars> {
+    /// Returns the figures next to the published ones, in several charts if they are so far apart that some would not be
+    /// visible. If the two machines are far apart, each figure is drawn as a multiple of the baseline on its own machine.
+    fn bars(&self, test: TestKind) -> Vec<Bars> {
         let relative = self.is_far_from_published(test);
-        let unit = self.unit(test);
-        let mut bars = Vec::new();
+        let groups = self.groups(test, relative);
+        if groups.len() > MOST {
+            return Vec::new();
+        }
+        let largest = |group: &BarGroup<'_>| group.bars.iter().map(|bar| bar.measured.value).fold(0.0, f64::max);
+        let charts = alike(groups, largest)
+            .into_iter()
+            .filter(|groups| distinct(groups.iter().flat_map(|group| &group.bars).map(|bar| &bar.series)).len() > 1);
+        charts.map(|groups| self.bars_of(test, relative, groups)).collect()
+    }
+
+    /// Bars of each block in each column.
+    fn groups(&self, test: TestKind, relative: bool) -> Vec<BarGroup<'_>> {
         let columns = distinct(self.blocks.iter().flat_map(|block| block.columns())).len();
+        let mut groups = Vec::new();
         for block in self.blocks.iter().filter(|block| !tax::threads::has_several(block, test)) {
             for column in block.columns() {
-                let group = if columns > 1 { format!("{}, {}", block.title(), column.label()) } else { block.title() };
+                let name = if columns > 1 { format!("{}, {}", block.title(), column.label()) } else { block.title() };
                 let records = of_block(block, test, column);
                 let baseline = records.iter().copied().find(|record| record.cell.row == self.document.baseline);
-                let bar = |record: &CellRecord| {
+                let bar = |record: &&CellRecord| {
                     let (measured, published) = match relative {
                         true => against(record, baseline?, test)?,
-                        false => {
-                            let published = record.published.map(|published| unit.value(published));
-                            (measured(&unit.converted(primary(record)?)), published)
-                        }
+                        false => (measured(&primary(record)?), record.published),
                     };
-                    Some(Bar { published, ..Bar::new(group.clone(), record.cell.row.to_string(), measured) })
+                    Some(Bar { published, ..Bar::new(name.clone(), record.cell.row.to_string(), measured) })
                 };
-                bars.extend(records.into_iter().filter_map(bar));
+                let bars: Vec<Bar> = records.iter().filter_map(bar).collect();
+                groups.push(BarGroup { bars, records });
             }
         }
-        let rows = distinct(bars.iter().map(|bar| &bar.series)).len();
-        let groups = distinct(bars.iter().map(|bar| &bar.group)).len();
+        groups.retain(|group| !group.bars.is_empty());
+        groups
+    }
+
+    fn bars_of(&self, test: TestKind, relative: bool, groups: Vec<BarGroup<'_>>) -> Bars {
+        let title = groups.iter().find_map(|group| finding::levels(self.document, &group.records, test));
+        let records = groups.iter().flat_map(|group| &group.records);
+        let figures =
+            records.flat_map(|record| primary(record).map(|own| own.mean).into_iter().chain(record.published));
+        let unit = ColumnUnit::of_metric(Metric::of(test), test, figures);
+        let in_unit = |bar: Bar| match relative {
+            true => bar,
+            false => Bar {
+                measured: bar.measured.times(unit.value(1.0)),
+                published: bar.published.map(|published| unit.value(published)),
+                ..bar
+            },
+        };
+        let bars: Vec<Bar> = groups.into_iter().flat_map(|group| group.bars).map(in_unit).collect();
+        let baseline = self.document.baseline;
         let has_published = bars.iter().any(|bar| bar.published.is_some());
-        (rows > 1 && groups <= MOST).then(|| Bars {
-            heading: self.heading_of_bars(test, relative, has_published),
+        Bars {
+            heading: self.heading_of_bars(test, title, relative, has_published),
             quantity: match relative {
-                true => {
-                    Quantity::new(format!("{} as a multiple of {}", test.quantity().full, self.document.baseline), "")
-                }
+                true => Quantity::new(format!("{} as a multiple of {baseline}", test.quantity().full), ""),
                 false => Quantity::new(test.quantity().full, unit.text()),
             },
             groups: "Test".into(),
             bars,
+            slots: self.slots.clone(),
             noise: None,
-        })
+        }
     }
 
     /// Unit of our figures of a test and the published ones.
@@ -172,20 +221,20 @@ impl Drawn<'_> {
         ColumnUnit::of_metric(Metric::of(test), test, ours.chain(records().filter_map(|record| record.published)))
     }
 
-    fn heading_of_bars(&self, test: TestKind, relative: bool, has_published: bool) -> Heading {
+    fn heading_of_bars(&self, test: TestKind, title: Option<String>, relative: bool, has_published: bool) -> Heading {
         let name = test.quantity().full;
         let baseline = self.document.baseline;
         let beside = if has_published { " next to the published figure" } else { "" };
-        match relative {
-            false => Heading::new(self.title(&[name]), format!("Mean of each row with its 95 % interval{beside}.")),
-            true => Heading::new(
-                self.title(&[&format!("{name} against {baseline}")]),
-                format!(
-                    "Each row as a multiple of {baseline} on the same machine, with its 95 % interval{beside}. The two \
-                     machines are far apart, so their absolute figures are in the tables only."
-                ),
+        let mode = if self.instrument.is_empty() { String::new() } else { format!(" ({})", self.instrument) };
+        let title = title.map_or_else(|| name.to_owned(), |title| title) + &mode;
+        let summary = match relative {
+            false => format!("{name}: mean of each row with its 95 % interval{beside}."),
+            true => format!(
+                "{name}: each row as a multiple of {baseline} on the same machine, with its 95 % interval{beside}. The \
+                 two machines are far apart, so their absolute figures are in the tables only."
             ),
-        }
+        };
+        Heading::new(title, summary)
     }
 
     /// Returns `true` if a figure is more than ten times the published one, or less than a tenth of it.
@@ -216,15 +265,20 @@ impl Drawn<'_> {
             let points = points.map(|(percent, time)| (percent, unit.value(time))).to_vec();
             Percentiles { name: record.cell.row.to_string(), points }
         };
-        let at = column.label();
-        let times = format!("{}s", words::capital(Metric::of(test).noun()));
+        let measured: Vec<&CellRecord> = lines.iter().map(|(record, _)| *record).collect();
+        let title = self.finding(&measured, Metric::P99).or_else(|| finding::slowest(&measured));
         (!lines.is_empty()).then(|| Distribution {
             heading: Heading::new(
-                self.title(&[&format!("{times} by percentile"), &block.title(), &at]),
-                "Half of all values are at or below the 50th percentile, 999 of 1,000 at or below the 99.9th.",
+                self.titled(&title.unwrap_or_default(), block, Some(column)),
+                format!(
+                    "{}s by percentile: half of all values are at or below the 50th percentile, 999 of 1,000 at or below \
+                     the 99.9th.",
+                    words::capital(Metric::of(test).noun())
+                ),
             ),
             quantity: Quantity::new(words::capital(Metric::of(test).noun()), unit.text()),
             lines: lines.iter().map(line).collect(),
+            slots: self.slots.clone(),
         })
     }
 
@@ -244,16 +298,20 @@ impl Drawn<'_> {
             Some(ScatterPoint { name: record.cell.row.to_string(), x, y })
         };
         let points: Vec<ScatterPoint> = records.iter().filter_map(point).collect();
-        let at = column.label();
+        let title = self.finding(&records, Metric::Cpu).unwrap_or_else(|| "Bandwidth against CPU time".to_owned());
         let whose = if test.is_of_disk() { "fio's" } else { "both endpoints'" };
         (points.len() > 1).then(|| Scatter {
             heading: Heading::new(
-                self.title(&["Bandwidth against CPU time", &block.title(), &at]),
-                format!("Further right: more bandwidth. Further down: less CPU time of {whose} threads per KB."),
+                self.titled(&title, block, Some(column)),
+                format!(
+                    "Bandwidth against CPU time. Further right: more bandwidth. Further down: less CPU time of {whose} \
+                     threads per KB."
+                ),
             ),
             x: Quantity::new("Bandwidth", units[0].text()),
             y: Quantity::new("CPU", units[1].text()),
             points,
+            slots: self.slots.clone(),
         })
     }
 }
@@ -264,14 +322,17 @@ fn of_block<'a>(block: &BlockCells<'a>, test: TestKind, column: ColumnKey) -> Ve
 
 /// Effect in percent of the baseline.
 fn effect(record: &CellRecord, tax: &TaxRecord) -> Option<Effect> {
-    let judgement = match tax.verdict {
+    Some(Effect { name: record.cell.row.to_string(), measured: percent(tax), judgement: judgement(tax.verdict) })
+}
+
+pub(crate) fn judgement(verdict: Verdict) -> Judgement {
+    match verdict {
         Verdict::Slower => Judgement::Worse,
         Verdict::Faster => Judgement::Better,
-        Verdict::NotConfirmed | Verdict::NoneShown => Judgement::NotConfirmed,
-        Verdict::NoneLarger => Judgement::AtMost,
+        Verdict::NotConfirmed => Judgement::NotConfirmed,
+        Verdict::NoneShown | Verdict::NoneLarger => Judgement::AtMost,
         Verdict::TooNoisy => Judgement::TooNoisy,
-    };
-    Some(Effect { name: record.cell.row.to_string(), measured: percent(tax), judgement })
+    }
 }
 
 fn percent(tax: &TaxRecord) -> Measured {
@@ -301,17 +362,26 @@ fn measured(estimate: &Estimate) -> Measured {
     }
 }
 
-/// Returns `None` if no cell has a time series.
-fn over_time(document: &ResultDocument) -> Option<TimeSeries> {
-    let with_series: Vec<&CellRecord> =
-        document.cells.iter().filter(|record| !series::moments(record).is_empty()).collect();
-    let transactions = with_series.first()?.cell.kind().is_transactions();
-    let alike = with_series.into_iter().filter(|record| record.cell.kind().is_transactions() == transactions);
-    let alike: Vec<(&CellRecord, series::RatesOverTime)> =
-        alike.map(|record| (record, series::moments(record))).collect();
+/// Rates over time, in several charts if they are far apart. Cells with another unit than the first one have none.
+fn over_time(document: &ResultDocument) -> Vec<TimeSeries> {
+    let all = document.cells.iter().map(|record| (record, series::moments(record)));
+    let mut lines: Vec<(&CellRecord, series::RatesOverTime)> = all.filter(|(_, moments)| !moments.is_empty()).collect();
+    let transactions = lines.first().is_some_and(|(record, _)| record.cell.kind().is_transactions());
+    lines.retain(|(record, _)| record.cell.kind().is_transactions() == transactions);
+    let largest = |line: &(&CellRecord, series::RatesOverTime)| {
+        line.1.iter().map(|(_, [middle, ..])| *middle).fold(0.0, f64::max)
+    };
+    alike(lines, largest).iter().map(|lines| time_series(document, lines, transactions)).collect()
+}
+
+fn time_series(
+    document: &ResultDocument,
+    lines: &[(&CellRecord, series::RatesOverTime)],
+    transactions: bool,
+) -> TimeSeries {
     let stored = if transactions { FigureUnit::PerSecond } else { FigureUnit::MegabitsPerSecond };
-    let rates = alike.iter().flat_map(|(_, moments)| moments.iter().map(|(_, [middle, ..])| *middle));
-    let unit = ColumnUnit::of(stored, rates);
+    let rates = || lines.iter().flat_map(|(_, moments)| moments.iter().map(|(_, [middle, ..])| *middle));
+    let unit = ColumnUnit::of(stored, rates());
     let (name, text) = if transactions { ("Rate", "transactions per second") } else { ("Bandwidth", unit.text()) };
     let line = |(record, moments): &(&CellRecord, series::RatesOverTime)| {
         let moment = |(at, rates): &(f64, [f64; 3])| {
@@ -320,13 +390,38 @@ fn over_time(document: &ResultDocument) -> Option<TimeSeries> {
         };
         ChartLine { name: labels::name(document, &record.cell), points: moments.iter().map(moment).collect() }
     };
-    Some(TimeSeries {
+    let [least, most] = [rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)];
+    let [least, most] = [least, most].map(|rate| three_digits(unit.value(rate)));
+    TimeSeries {
         heading: Heading::new(
-            format!("{name} over time"),
+            format!("{name} is between {least} and {most} {text}"),
             "Median of the samples in each interval, with the lowest and the highest as a band.",
         ),
         time: Quantity::new("Time", "s"),
         quantity: Quantity::new(name, text),
-        lines: alike.iter().map(line).collect(),
-    })
+        lines: lines.iter().map(line).collect(),
+    }
+}
+
+/// Bars of a block in a column, and the cells that they are of.
+struct BarGroup<'a> {
+    bars: Vec<Bar>,
+    records: Vec<&'a CellRecord>,
+}
+
+/// Sorts items into charts whose largest figures are no more than a factor of [`VISIBLE`] apart, in their order.
+fn alike<T>(items: Vec<T>, largest: impl Fn(&T) -> f64) -> Vec<Vec<T>> {
+    let mut charts: Vec<(f64, f64, Vec<T>)> = Vec::new();
+    for item in items {
+        let size = largest(&item);
+        let fits = |(low, high, _): &&mut (f64, f64, Vec<T>)| size.max(*high) <= VISIBLE * size.min(*low);
+        match charts.iter_mut().find(fits) {
+            Some((low, high, items)) => {
+                (*low, *high) = (low.min(size), high.max(size));
+                items.push(item);
+            }
+            None => charts.push((size, size, vec![item])),
+        }
+    }
+    charts.into_iter().map(|(.., items)| items).collect()
 }

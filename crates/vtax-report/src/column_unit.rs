@@ -143,6 +143,12 @@ impl ColumnUnit {
         }
     }
 
+    /// Cost and its interval in the shown unit, apart.
+    pub(crate) fn split_cost(self, figures: [f64; 3]) -> [String; 2] {
+        let [value, low, high] = figures.map(|stored| self.value(stored));
+        cost(value, low, high)
+    }
+
     /// The unit that a value has instead of the column's.
     fn apart(self, stored: f64) -> Option<ColumnUnit> {
         let size = self.value(stored).abs();

@@ -6,7 +6,9 @@ mod table;
 
 use std::fmt::Write as _;
 
-use vtax_plot::{Chart, Heading, PAGE_SCRIPT, PlotError, Plotter, page_script_hash, page_style};
+use vtax_plot::{
+    Chart, Heading, Overview, OverviewLayout, PAGE_SCRIPT, PlotError, Plotter, page_script_hash, page_style,
+};
 
 use super::view::{DrawnPath, PathLink, PathStation, Section, SectionPart, View};
 
@@ -19,6 +21,8 @@ pub(crate) struct Article {
     /// ID of the run.
     pub(crate) id: String,
     pub(crate) view: View,
+    /// Figure above all others.
+    pub(crate) overview: Option<Overview>,
     pub(crate) charts: Vec<Chart>,
 }
 
@@ -108,6 +112,20 @@ fn contents(articles: &[Article]) -> String {
     format!("<nav aria-label=\"Reports\">\n<ol>\n{entries}</ol>\n</nav>\n")
 }
 
+/// The overview in both arrangements, of which the page's style shows the one that fits the screen.
+fn overview(overview: &Overview, plotter: &Plotter) -> Result<String, PlotError> {
+    let arranged = |(layout, class): (OverviewLayout, &str)| {
+        let chart = Overview { layout, ..overview.clone() }.into();
+        let drawn = plotter.page_spec(&chart)?.figure(&plotter.svg(&chart)?);
+        Ok(format!("<div class=\"{class}\">\n{drawn}\n</div>\n"))
+    };
+    let layouts = [(OverviewLayout::Wide, "wide"), (OverviewLayout::Narrow, "narrow")];
+    let drawn = layouts.into_iter().map(arranged).collect::<Result<String, PlotError>>()?;
+    let Heading { title, summary } = &overview.heading;
+    let titled = format!("<h2>{}</h2>\n<p>{}</p>", escaped(title), escaped(summary));
+    Ok(format!("<section class=\"overview\" aria-label=\"Overview\">\n{titled}\n{drawn}</section>\n"))
+}
+
 /// Charts next to each other, as many as fit.
 fn gallery(charts: &[Chart], plotter: &Plotter) -> Result<String, PlotError> {
     let figure = |chart: &Chart| {
@@ -127,15 +145,16 @@ fn anchor(text: &str) -> String {
 }
 
 fn report(article: &Article, plotter: &Plotter) -> Result<String, PlotError> {
-    Ok(titled(&article.id, &article.view, &gallery(&article.charts, plotter)?))
+    let overview = article.overview.as_ref().map(|one| overview(one, plotter)).transpose()?;
+    Ok(titled(&article.id, &article.view, [&overview.unwrap_or_default(), &gallery(&article.charts, plotter)?]))
 }
 
 /// Returns a view as a part of a page; `id` distinguishes it from the page's other parts.
 pub fn article(id: &str, view: &View) -> String {
-    titled(id, view, "")
+    titled(id, view, ["", ""])
 }
 
-fn titled(id: &str, view: &View, gallery: &str) -> String {
+fn titled(id: &str, view: &View, [overview, gallery]: [&str; 2]) -> String {
     let id = anchor(id);
     let mut text = format!("<article id=\"{id}\" aria-labelledby=\"{id}-title\">\n");
     let (first, others) = view.facts.split_at(view.facts.len().min(1));
@@ -144,6 +163,7 @@ fn titled(id: &str, view: &View, gallery: &str) -> String {
         let parts: String = answer.parts.iter().map(part).collect();
         let _ = writeln!(text, "<section class=\"answer\" aria-label=\"Answer\">\n{parts}</section>");
     }
+    text += overview;
     for warning in &view.warnings {
         let _ = writeln!(text, "<p class=\"warning\" role=\"note\">{}</p>", escaped(warning));
     }

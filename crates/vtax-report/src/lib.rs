@@ -11,6 +11,7 @@ mod bars;
 mod blocks;
 mod brief;
 mod charts;
+mod colours;
 mod column_unit;
 mod compare;
 mod csv;
@@ -18,6 +19,7 @@ mod detail;
 mod disks;
 mod evidence;
 mod failures;
+mod finding;
 mod forest;
 mod heading;
 mod host_cpu;
@@ -29,6 +31,7 @@ mod measure;
 mod modes;
 mod notes;
 mod number;
+mod overview;
 mod pairs;
 mod path;
 mod peak;
@@ -140,7 +143,12 @@ pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink])
     let options = Options { detail: true, explain: true, ..*options };
     let article = |document: &ResultDocument| {
         let report = Reported::of(document);
-        Article { id: document.id.clone(), view: study::view(&report, &options), charts: charts::charts(&report) }
+        Article {
+            id: document.id.clone(),
+            view: study::view(&report, &options),
+            overview: overview::overview(&report),
+            charts: charts::charts(&report),
+        }
     };
     let title = match documents {
         [one] => one.heading(),
@@ -154,14 +162,20 @@ fn compared(first: &ResultDocument, others: &[ResultDocument]) -> Vec<Article> {
     let article = |other: &ResultDocument| {
         let comparison = compare(first, other, None);
         let id = format!("{} against {}", other.id, first.id);
-        comparison.nothing_in_common().is_none().then(|| Article { id, view: comparison.view(), charts: Vec::new() })
+        comparison.nothing_in_common().is_none().then(|| Article {
+            id,
+            view: comparison.view(),
+            overview: None,
+            charts: Vec::new(),
+        })
     };
     others.iter().filter_map(article).collect()
 }
 
-/// Returns all charts of a run.
+/// Returns all charts of a run, the overview first.
 pub fn charts(document: &ResultDocument) -> Vec<Chart> {
-    charts::charts(&Reported::of(document))
+    let report = Reported::of(document);
+    overview::overview(&report).map(Chart::from).into_iter().chain(charts::charts(&report)).collect()
 }
 
 impl RunComparison {

@@ -40,16 +40,17 @@ fn parts(
     published: bool,
     notes: &mut Notes,
 ) -> Vec<SectionPart> {
-    let mut tables: Vec<Table> = blocks.iter().flat_map(|block| figured(block, published, notes)).collect();
+    let tables = blocks.iter().flat_map(|block| figured(block, published, notes));
+    let mut parts: Vec<SectionPart> = tables.map(SectionPart::Table).collect();
     let enough = if options.detail || published { None } else { answer::column_that_tells_all(document, blocks) };
     let mut costs = Costs::new(document, options, notes).with_published(published).at(enough);
     let tests = distinct(blocks.iter().flat_map(|block| block.tests()));
     for test in &tests {
         for of in Metric::of_family(*test, MetricFamily::Speed) {
-            tables.extend(costs.tables(blocks, *test, of));
+            parts.extend(costs.parts(blocks, *test, of));
         }
     }
-    tables.into_iter().map(SectionPart::Table).collect()
+    parts
 }
 
 /// Returns sections for each measurement mode with the metrics that the short report omits: percentiles and CPU time.
@@ -63,7 +64,7 @@ pub(crate) fn other_metrics(report: &Reported<'_>, options: &Options, notes: &mu
                 tests.iter().flat_map(move |test| Metric::of_family(*test, family).map(move |of| (*test, of)))
             };
             let metrics = families.iter().flat_map(|family| of_family(*family));
-            metrics.flat_map(|(test, of)| costs.tables(&mine, test, of)).map(SectionPart::Table).collect()
+            metrics.flat_map(|(test, of)| costs.parts(&mine, test, of)).collect()
         };
         let mut percentiles = of_families(&[MetricFamily::Percentiles]);
         percentiles.extend(withheld(&mine).map(SectionPart::Paragraph));

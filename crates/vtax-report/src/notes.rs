@@ -20,6 +20,11 @@ impl Notes {
         format!("[{}]", index + 1)
     }
 
+    /// Number of notes so far.
+    pub(crate) fn count(&self) -> usize {
+        self.texts.len()
+    }
+
     /// Returns the mark of the reason why a cell has no figures; empty if there is no reason to state.
     pub(crate) fn of_record(&mut self, record: &CellRecord) -> String {
         match &record.status {

@@ -1,6 +1,7 @@
 //! Tables of the cost of each row compared with the baseline: its figure, the tax with its interval, and the verdict.
 //! The baseline's own row has its noise floor.
 
+mod silence;
 pub(crate) mod threads;
 
 use vtax_model::{
@@ -21,7 +22,7 @@ use super::{
     notes::Notes,
     number::{bound, whole_change},
     record::{absence, estimate, unavailable},
-    view::{Column, Group, JudgedChange, Table, TableRow, Value},
+    view::{Column, Group, JudgedChange, SectionPart, Table, TableRow, Value},
     words,
 };
 
@@ -69,21 +70,31 @@ impl<'a> Costs<'a> {
     }
 
     /// Returns a table for each test, with a group of columns for each transport and MTU; unusual sizes have separate
-    /// tables.
-    pub(crate) fn tables(&mut self, blocks: &[&BlockCells<'_>], test: TestKind, of: Metric) -> Vec<Table> {
+    /// tables. Of blocks that say nothing, it returns a line.
+    pub(crate) fn parts(&mut self, blocks: &[&BlockCells<'_>], test: TestKind, of: Metric) -> Vec<SectionPart> {
         let of_test = blocks.iter().filter(|block| block.tests().contains(&test));
         let (plain, unusual): (Vec<&BlockCells<'_>>, Vec<&BlockCells<'_>>) =
             of_test.partition(|block| block.is_plain());
         let mut tables = Vec::new();
-        tables.extend(self.table(&self.spots(&plain, test), test, of, None));
+        let mut silent = Vec::new();
+        let mut telling = |costs: &Costs<'_>, blocks: &[_]| {
+            let (quiet, telling): (Vec<Spot<'_>>, Vec<Spot<'_>>) =
+                costs.spots(blocks, test).into_iter().partition(|spot| costs.is_silent(spot, test, of));
+            silent.extend(quiet);
+            telling
+        };
+        let spots = telling(self, &plain);
+        tables.extend(self.table(&spots, test, of, None));
         for block in unusual {
             if threads::has_many(block, test) {
                 tables.extend(self.by_threads(block, test, of));
                 continue;
             }
-            tables.extend(self.table(&self.spots(&[block], test), test, of, Some(block.title())));
+            let spots = telling(self, &[block]);
+            tables.extend(self.table(&spots, test, of, Some(block.title())));
         }
-        tables
+        let line = self.of_silent(&silent, test, of).map(SectionPart::Paragraph);
+        tables.into_iter().map(SectionPart::Table).chain(line).collect()
     }
 
     fn spots<'b>(&self, blocks: &[&'b BlockCells<'b>], test: TestKind) -> Vec<Spot<'b>> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     inert::inert,
     measured::{Heading, Measured, Quantity, Reach},
-    palette::INK,
+    palette::{INK, MethodSlots},
     sheet,
 };
 
@@ -20,6 +20,8 @@ pub struct Bars {
     pub groups: String,
     /// Bars. Groups and series keep the order of their first appearance.
     pub bars: Vec<Bar>,
+    /// Slots of the methods in the palette; those without one get free slots.
+    pub slots: MethodSlots,
     /// Noise floor of the machine.
     pub noise: Option<Reach>,
 }
@@ -145,7 +147,7 @@ impl Bars {
 
     fn bar(&self, along: &Along, series: &[String], rows: &[Value]) -> Value {
         let mut encoding = self.encoding(along, "v");
-        encoding["color"] = sheet::colours("n", series);
+        encoding["color"] = sheet::Methods::new(series, &self.slots).colours();
         encoding["opacity"] = sheet::faint(series, 1.0);
         encoding["tooltip"] = tips();
         json!({
@@ -161,7 +163,7 @@ impl Bars {
             return Value::Null;
         }
         let mut encoding = self.encoding(along, "v");
-        encoding["stroke"] = sheet::colours("n", series);
+        encoding["stroke"] = sheet::Methods::new(series, &self.slots).colours();
         encoding["stroke"]["legend"] = Value::Null;
         encoding["opacity"] = sheet::faint(series, 1.0);
         encoding["tooltip"] = tips();

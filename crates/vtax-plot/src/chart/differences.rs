@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::judgement::Judgement;
 use crate::{
     measured::{Heading, Measured, Quantity, Reach},
-    palette::{INK, colour},
+    palette::INK,
     sheet,
 };
 
@@ -39,56 +40,6 @@ fn brief(value: f64) -> String {
     if text.parse() == Ok(0.0) { "0".to_owned() } else { text.replace('-', "−") }
 }
 
-/// Verdict on a difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judgement {
-    /// Worse than the baseline.
-    Worse,
-    /// Better than the baseline.
-    Better,
-    /// Not significant after Holm's correction.
-    NotConfirmed,
-    /// No difference shown; the interval bounds the cost.
-    AtMost,
-    /// Samples too noisy for a verdict.
-    TooNoisy,
-}
-
-impl Judgement {
-    const ALL: [Judgement; 5] =
-        [Judgement::Worse, Judgement::Better, Judgement::NotConfirmed, Judgement::AtMost, Judgement::TooNoisy];
-
-    fn words(self) -> &'static str {
-        match self {
-            Judgement::Worse => "worse",
-            Judgement::Better => "better",
-            Judgement::NotConfirmed => "not significant",
-            Judgement::AtMost => "no difference shown",
-            Judgement::TooNoisy => "too noisy to tell",
-        }
-    }
-
-    fn shape(self) -> &'static str {
-        match self {
-            Judgement::Worse => "triangle-right",
-            Judgement::Better => "triangle-left",
-            Judgement::NotConfirmed => "circle",
-            Judgement::AtMost => "diamond",
-            Judgement::TooNoisy => "cross",
-        }
-    }
-
-    fn colour(self) -> String {
-        match self {
-            Judgement::Worse => colour(1),
-            Judgement::Better => colour(0),
-            Judgement::NotConfirmed => INK.to_owned(),
-            Judgement::AtMost => colour(6),
-            Judgement::TooNoisy => colour(7),
-        }
-    }
-}
-
 impl Differences {
     pub(crate) fn figures(&self) -> usize {
         self.rows.len()
@@ -96,7 +47,7 @@ impl Differences {
 
     pub(crate) fn lite(&self) -> Value {
         let rows: Vec<Value> = self.rows.iter().filter_map(|row| self.row(row)).collect();
-        let said = self.said();
+        let said = Judgement::among(self.rows.iter().map(|row| row.judgement));
         let layers = vec![
             sheet::noise("x", self.noise),
             zero(),
@@ -104,16 +55,12 @@ impl Differences {
             self.point(&said, &rows),
             self.words(&rows),
         ];
-        let interval = rows.iter().any(|row| row.get("l").is_some()).then_some("Lines: 95 % interval.");
+        let interval =
+            rows.iter().any(|row| row.get("l").is_some()).then_some("Lines: 95 % interval, if wider than the mark.");
         let step = if rows.len() > 40 { 18 } else { 26 };
         let cut = sheet::cut_note(self.rows.iter().map(|row| &row.measured));
         let notes = [interval, cut, sheet::noise_note(self.noise), sheet::nothing_note(rows.is_empty())];
         sheet::sheet(json!({"step": step}), layers, &notes)
-    }
-
-    /// Verdicts that occur.
-    fn said(&self) -> Vec<Judgement> {
-        Judgement::ALL.into_iter().filter(|one| self.rows.iter().any(|row| row.judgement == *one)).collect()
     }
 
     fn row(&self, effect: &Effect) -> Option<Value> {
@@ -162,22 +109,11 @@ impl Differences {
     }
 
     fn point(&self, said: &[Judgement], rows: &[Value]) -> Value {
-        let names: Vec<String> = said.iter().map(|judgement| judgement.words().to_owned()).collect();
-        let mut encoding = self.encoding("v");
-        let (colours, shapes) =
-            (said.iter().map(|one| json!(one.colour())).collect(), said.iter().map(|one| json!(one.shape())).collect());
-        encoding["color"] = sheet::told_apart("j", &names, colours);
-        encoding["shape"] = sheet::told_apart("j", &names, shapes);
-        encoding["opacity"] = sheet::faint(&names, 1.0);
-        encoding["tooltip"] = json!([
-            {"field": "n", "title": "of"}, {"field": "t", "title": "of "}, {"field": "j", "title": "of  "},
-        ]);
-        json!({
-            "data": sheet::data(rows.iter().cloned()),
-            "params": sheet::pick("j", &names),
-            "mark": {"type": "point", "size": 150, "opacity": 1, "stroke": sheet::halo(), "strokeWidth": 0.8},
-            "encoding": encoding,
-        })
+        let mut point = Judgement::marks(said, rows);
+        for (channel, place) in self.encoding("v").as_object().into_iter().flatten() {
+            point["encoding"][channel] = place.clone();
+        }
+        point
     }
 
     fn words(&self, rows: &[Value]) -> Value {

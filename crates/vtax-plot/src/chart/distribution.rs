@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     inert::inert,
     measured::{Heading, Measured, Quantity},
+    palette::MethodSlots,
     sheet,
 };
 
@@ -17,6 +18,8 @@ pub struct Distribution {
     pub quantity: Quantity,
     /// Lines, one for each method, in the order of the legend.
     pub lines: Vec<Percentiles>,
+    /// Slots of the methods in the palette; those without one get free slots.
+    pub slots: MethodSlots,
 }
 
 /// Line of the chart, e.g. the distribution of one method.
@@ -40,6 +43,7 @@ impl Distribution {
         let names = sheet::names(self.lines.iter().map(|line| line.name.as_str()));
         let rows: Vec<Value> = self.lines.iter().flat_map(|line| self.rows(line)).collect();
         let note = sheet::nothing_note(rows.is_empty());
+        let methods = sheet::Methods::new(&names, &self.slots);
         let line = json!({
             "data": sheet::data(rows),
             "params": sheet::pick("n", &names),
@@ -47,8 +51,8 @@ impl Distribution {
             "encoding": {
                 "x": self.nines(),
                 "y": self.values(),
-                "color": sheet::line_colours(&names),
-                "strokeDash": sheet::dashes(&names),
+                "color": methods.line_colours(),
+                "strokeDash": methods.dashes(),
                 "opacity": sheet::faint(&names, 1.0),
                 "tooltip": sheet::tip(),
             },

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     measured::{Measured, Quantity, drawable},
+    palette::MethodSlots,
     sheet,
 };
 
@@ -28,6 +29,7 @@ pub struct ChartPoint {
 /// Draws lines of measured values.
 pub(super) struct LineLayers {
     pub(super) names: Vec<String>,
+    pub(super) slots: MethodSlots,
     /// Rows of data: those of [`sheet::measured_row`], with `x`.
     pub(super) rows: Vec<Value>,
     /// Channel of the horizontal axis.
@@ -49,12 +51,16 @@ impl LineLayers {
         (!self.intervals().is_empty()).then_some(text)
     }
 
+    fn methods(&self) -> sheet::Methods<'_> {
+        sheet::Methods::new(&self.names, &self.slots)
+    }
+
     fn encoding(&self, field: &str) -> Value {
         let scale = json!({"zero": self.from_zero});
         json!({
             "x": self.x,
             "y": {"field": field, "type": "quantitative", "axis": self.axis, "scale": scale},
-            "color": sheet::line_colours(&self.names),
+            "color": self.methods().line_colours(),
             "opacity": sheet::faint(&self.names, 1.0),
         })
     }
@@ -73,7 +79,7 @@ impl LineLayers {
 
     pub(super) fn lines(&self, point: Value) -> Value {
         let mut encoding = self.encoding("v");
-        encoding["strokeDash"] = sheet::dashes(&self.names);
+        encoding["strokeDash"] = self.methods().dashes();
         encoding["tooltip"] = sheet::tip();
         json!({
             "data": sheet::data(self.rows.iter().cloned()),

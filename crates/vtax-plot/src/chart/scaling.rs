@@ -6,6 +6,7 @@ use super::lines::{self, ChartLine, LineLayers};
 use crate::{
     inert::inert,
     measured::{Heading, Quantity, Reach, drawable, number},
+    palette::MethodSlots,
     sheet,
 };
 
@@ -20,6 +21,8 @@ pub struct Scaling {
     pub quantity: Quantity,
     /// Lines, one for each method, in the order of the legend.
     pub lines: Vec<ChartLine>,
+    /// Slots of the methods in the palette; those without one get free slots.
+    pub slots: MethodSlots,
     /// Noise floor of the baseline.
     pub noise: Option<Reach>,
 }
@@ -33,6 +36,7 @@ impl Scaling {
         let count = |at: f64| format!("{} {}", number(at), inert(&self.count.name).to_lowercase());
         let drawn = LineLayers {
             names: lines::names(&self.lines),
+            slots: self.slots.clone(),
             rows: lines::rows(&self.lines, &self.quantity, count),
             x: self.counts(),
             axis: lines::axis(&self.quantity, lines::points(&self.lines).map(|point| point.measured)),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     inert::inert,
     measured::{Heading, Measured, Quantity},
-    palette::INK,
+    palette::{INK, MethodSlots},
     sheet,
 };
 
@@ -20,6 +20,8 @@ pub struct Scatter {
     pub y: Quantity,
     /// Points, one for each method.
     pub points: Vec<ScatterPoint>,
+    /// Slots of the methods in the palette; those without one get free slots.
+    pub slots: MethodSlots,
 }
 
 /// Two figures of a method.
@@ -49,7 +51,8 @@ impl Scatter {
         let (x, y) = (Extent::of(self.points.iter().map(|point| point.x)), Extent::of(self.points.iter().map(|p| p.y)));
         let labels = Labels::placed(&rows, x, y);
         let named = labels.hidden == 0;
-        let mut layers = vec![self.interval("x", &rows), self.interval("y", &rows), mark(&rows, &names, named)];
+        let mut layers =
+            vec![self.interval("x", &rows), self.interval("y", &rows), mark(&rows, &names, &self.slots, named)];
         layers.extend(labels.layers);
         for (channel, quantity, extent) in [("x", &self.x, x), ("y", &self.y, y)] {
             for layer in &mut layers {
@@ -93,8 +96,9 @@ impl Scatter {
     }
 }
 
-fn mark(rows: &[Value], names: &[String], named: bool) -> Value {
-    let (mut colours, mut shapes) = (sheet::colours("n", names), sheet::shapes("n", names));
+fn mark(rows: &[Value], names: &[String], slots: &MethodSlots, named: bool) -> Value {
+    let methods = sheet::Methods::new(names, slots);
+    let (mut colours, mut shapes) = (methods.colours(), methods.shapes());
     if named {
         colours["legend"] = Value::Null;
         shapes["legend"] = Value::Null;

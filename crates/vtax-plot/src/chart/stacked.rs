@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     inert::inert,
     measured::{Heading, Measured, Quantity, drawable, number},
+    palette::MethodSlots,
     sheet,
 };
 
@@ -81,7 +82,7 @@ impl Stacked {
     fn bars(&self, parts: &[String], rows: &[Value]) -> Value {
         let mut encoding = self.encoding("a");
         encoding["x2"] = json!({"field": "b"});
-        encoding["color"] = sheet::colours("n", parts);
+        encoding["color"] = sheet::Methods::new(parts, &MethodSlots::default()).colours();
         encoding["opacity"] = sheet::faint(parts, 1.0);
         encoding["tooltip"] = json!([{"field": "r", "title": "of"}, {"field": "t", "title": "of "}]);
         json!({

@@ -34,6 +34,7 @@ impl TimeSeries {
         let times = sheet::axis(&self.time, lines::points(&self.lines).filter_map(|point| drawable(point.at)));
         let drawn = LineLayers {
             names: lines::names(&self.lines),
+            slots: Default::default(),
             rows: lines::rows(&self.lines, &self.quantity, |at| format!("{} {}", number(at), inert(&self.time.unit))),
             x: json!({"field": "x", "type": "quantitative", "axis": times, "scale": {"zero": false, "nice": false}}),
             axis: lines::axis(&self.quantity, lines::points(&self.lines).map(|point| point.measured)),

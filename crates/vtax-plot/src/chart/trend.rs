@@ -7,7 +7,7 @@ use super::lines::{self, LineLayers};
 use crate::{
     inert::inert,
     measured::{Heading, Measured, Quantity},
-    palette::INK,
+    palette::{INK, MethodSlots},
     sheet,
 };
 
@@ -20,6 +20,8 @@ pub struct Trend {
     pub quantity: Quantity,
     /// Lines, one for each method, in the order of the legend.
     pub lines: Vec<TrendLine>,
+    /// Slots of the methods in the palette; those without one get free slots.
+    pub slots: MethodSlots,
     /// Times of changes.
     pub changes: Vec<TrendChange>,
 }
@@ -63,6 +65,7 @@ impl Trend {
         let runs = || self.lines.iter().flat_map(|line| &line.runs);
         let drawn = LineLayers {
             names: sheet::names(self.lines.iter().map(|line| line.name.as_str())),
+            slots: self.slots.clone(),
             rows: self.lines.iter().flat_map(|line| self.rows(line)).collect(),
             x: self.time(),
             axis: lines::axis(&self.quantity, runs().map(|run| run.measured)),

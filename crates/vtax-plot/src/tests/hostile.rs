@@ -37,6 +37,9 @@ const ODD: [f64; 14] = [
     1e-12,
 ];
 
+const JUDGEMENTS: [Judgement; 5] =
+    [Judgement::Worse, Judgement::Better, Judgement::NotConfirmed, Judgement::AtMost, Judgement::TooNoisy];
+
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![proptest::sample::select(&HOSTILE[..]).prop_map(String::from), any::<String>()]
 }
@@ -67,6 +70,8 @@ fn charts(rows: &Named, name: &str) -> Vec<Chart> {
         bars(rows, &heading, &x, noise),
         differences(rows, &heading, &y, noise),
         distribution(rows, &heading, &x),
+        overview(rows, &heading, OverviewLayout::Wide),
+        overview(rows, &heading, OverviewLayout::Narrow),
         scatter(rows, &heading, &x, &y),
         stacked(rows, &heading, &x),
         time_series(rows, &heading, &x, &y),
@@ -80,17 +85,24 @@ fn bars(rows: &Named, heading: &Heading, quantity: &Quantity, noise: Option<Reac
         ..Bar::new(a.clone(), b.clone(), *measured)
     };
     let (heading, quantity) = (heading.clone(), quantity.clone());
-    Bars { heading, groups: quantity.name.clone(), quantity, bars: rows.iter().map(bar).collect(), noise }.into()
+    Bars {
+        heading,
+        groups: quantity.name.clone(),
+        quantity,
+        bars: rows.iter().map(bar).collect(),
+        slots: MethodSlots::default(),
+        noise,
+    }
+    .into()
 }
 
 fn differences(rows: &Named, heading: &Heading, quantity: &Quantity, noise: Option<Reach>) -> Chart {
-    let all = [Judgement::Worse, Judgement::Better, Judgement::NotConfirmed, Judgement::AtMost, Judgement::TooNoisy];
     let row = |(row, judgement): (&(String, String, Measured, Measured), Judgement)| Effect {
         name: row.0.clone(),
         measured: row.2,
         judgement,
     };
-    let rows = rows.iter().zip(all.into_iter().cycle()).map(row).collect();
+    let rows = rows.iter().zip(JUDGEMENTS.into_iter().cycle()).map(row).collect();
     Differences { heading: heading.clone(), quantity: quantity.clone(), rows, noise }.into()
 }
 
@@ -99,14 +111,44 @@ fn distribution(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
         name: name.clone(),
         points: vec![(50.0, a.value), (a.value, 3.0), (99.0, b.value)],
     };
-    Distribution { heading: heading.clone(), quantity: quantity.clone(), lines: rows.iter().map(line).collect() }.into()
+    Distribution {
+        heading: heading.clone(),
+        quantity: quantity.clone(),
+        lines: rows.iter().map(line).collect(),
+        slots: MethodSlots::default(),
+    }
+    .into()
+}
+
+fn overview(rows: &Named, heading: &Heading, layout: OverviewLayout) -> Chart {
+    let row = |((name, words, a, b), judgement): (&(String, String, Measured, Measured), Judgement)| {
+        let cell = |cost: &Measured| {
+            let (words, interval, details) = (words.clone(), words.clone(), name.clone());
+            Some(OverviewCell { cost: *cost, judgement, words, interval, details })
+        };
+        OverviewRow { name: name.clone(), cells: vec![cell(a), None, cell(b)] }
+    };
+    let test = |(quantity, conditions, noise, _): &(String, String, Measured, Measured)| OverviewTest {
+        quantity: quantity.clone(),
+        conditions: conditions.clone(),
+        level: conditions.clone(),
+        noise: Some(noise.value),
+    };
+    Overview {
+        heading: heading.clone(),
+        baseline: heading.title.clone(),
+        tests: rows.iter().map(test).collect(),
+        rows: rows.iter().zip(JUDGEMENTS.into_iter().cycle()).map(row).collect(),
+        layout,
+    }
+    .into()
 }
 
 fn scatter(rows: &Named, heading: &Heading, x: &Quantity, y: &Quantity) -> Chart {
     let point =
         |(name, _, x, y): &(String, String, Measured, Measured)| ScatterPoint { name: name.clone(), x: *x, y: *y };
     let points = rows.iter().map(point).collect();
-    Scatter { heading: heading.clone(), x: x.clone(), y: y.clone(), points }.into()
+    Scatter { heading: heading.clone(), x: x.clone(), y: y.clone(), points, slots: MethodSlots::default() }.into()
 }
 
 fn stacked(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
@@ -136,7 +178,7 @@ fn trend(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
     };
     let lines = rows.iter().map(line).collect();
     let changes = rows.iter().map(|row| TrendChange { at: at(3), label: row.1.clone() }).collect();
-    Trend { heading: heading.clone(), quantity: quantity.clone(), lines, changes }.into()
+    Trend { heading: heading.clone(), quantity: quantity.clone(), lines, slots: MethodSlots::default(), changes }.into()
 }
 
 /// Returns the fault of a picture, if there is one.

@@ -8,6 +8,11 @@ fn quantity() -> Quantity {
     Quantity::new("Round trip", "µs")
 }
 
+/// The host is the baseline; the others have the slots that a report would give them.
+fn slots() -> MethodSlots {
+    MethodSlots::new(METHODS.iter().enumerate().map(|(slot, name)| ((*name).to_owned(), slot)))
+}
+
 /// Figure with an interval of some percent.
 fn around(value: f64, percent: f64) -> Measured {
     Measured::between(value, value * (1.0 - percent / 100.0), value * (1.0 + percent / 80.0))
@@ -20,6 +25,8 @@ pub(crate) fn all() -> Vec<(&'static str, Chart)> {
         ("bars-many", bars_many().into()),
         ("differences", differences().into()),
         ("distribution", distribution().into()),
+        ("overview", overview(OverviewLayout::Wide).into()),
+        ("overview-narrow", overview(OverviewLayout::Narrow).into()),
         ("scaling", scaling().into()),
         ("scatter", scatter().into()),
         ("stacked", stacked().into()),
@@ -43,6 +50,7 @@ fn bars() -> Bars {
         quantity: quantity(),
         groups: "Message size".into(),
         bars,
+        slots: slots(),
         noise: Some(Reach { low: 8.4, high: 9.9 }),
     }
 }
@@ -59,6 +67,7 @@ fn bars_many() -> Bars {
         quantity: Quantity::new("Bandwidth", "Gbit/s"),
         groups: String::new(),
         bars: bars.collect(),
+        slots: MethodSlots::default(),
         noise: None,
     }
 }
@@ -98,7 +107,47 @@ fn distribution() -> Distribution {
         heading: Heading::new("Distribution of round trips", "Percentiles of the time of a round trip."),
         quantity: quantity(),
         lines: METHODS.iter().take(5).enumerate().map(line).collect(),
+        slots: slots(),
     }
+}
+
+fn overview(layout: OverviewLayout) -> Overview {
+    use Judgement::*;
+    let test = |quantity: &str, conditions: &str, noise| OverviewTest {
+        quantity: quantity.into(),
+        conditions: conditions.into(),
+        level: if quantity == "RTT" { "native 31.4 µs".into() } else { "native 24.1 Gb/s".into() },
+        noise: Some(noise),
+    };
+    let rows = [
+        ("vxlan", [(2.08, 0.03, Worse), (2.05, 0.03, Worse), (2.07, 0.02, Worse), (2.1, 0.04, Worse)]),
+        ("veth + bridge", [(1.26, 0.02, Worse), (1.24, 0.01, Worse), (1.25, 0.02, Worse), (1.26, 0.03, Worse)]),
+        ("macvlan", [(1.02, 0.01, AtMost), (1.03, 0.02, NotConfirmed), (1.01, 0.03, AtMost), (1.3, 0.6, TooNoisy)]),
+        ("VF, passed through", [(0.91, 0.02, Better), (0.92, 0.02, Better), (1.0, 0.02, AtMost), (0.99, 0.02, AtMost)]),
+    ];
+    let row = |(name, cells): (&str, [(f64, f64, Judgement); 4])| OverviewRow {
+        name: name.into(),
+        cells: cells.map(|(cost, half, judgement)| Some(cell(cost, half, judgement))).to_vec(),
+    };
+    Overview {
+        heading: Heading::new("vxlan costs most: twice the time", "Cost of each method compared with native."),
+        baseline: "native".into(),
+        tests: vec![
+            test("RTT", "TCP", 0.018),
+            test("RTT", "UDP", 0.016),
+            test("Bandwidth", "TCP", 0.014),
+            test("Bandwidth", "UDP", 0.06),
+        ],
+        rows: rows.map(row).to_vec(),
+        layout,
+    }
+}
+
+fn cell(cost: f64, half: f64, judgement: Judgement) -> OverviewCell {
+    let words = format!("{:+.0} %", (cost - 1.0) * 100.0);
+    let interval = format!("[{:+.0}, {:+.0}]", (cost - half - 1.0) * 100.0, (cost + half - 1.0) * 100.0);
+    let details = format!("{words} {interval}");
+    OverviewCell { cost: Measured::between(cost, cost - half, cost + half), judgement, words, interval, details }
 }
 
 fn scaling() -> Scaling {
@@ -114,6 +163,7 @@ fn scaling() -> Scaling {
         count: Quantity::new("Threads", ""),
         quantity: Quantity::new("I/Os/s", ""),
         lines: METHODS.iter().take(4).enumerate().map(line).collect(),
+        slots: slots(),
         noise: None,
     }
 }
@@ -127,6 +177,7 @@ fn scatter() -> Scatter {
         x: Quantity::new("Bandwidth", "Gbit/s"),
         y: Quantity::new("CPU", "% of a core"),
         points: METHODS.into_iter().zip(figures).map(point).collect(),
+        slots: slots(),
     }
 }
 
@@ -178,6 +229,7 @@ fn trend() -> Trend {
         heading: Heading::new("Round trips since the summer", "Mean time of a round trip in each run."),
         quantity: quantity(),
         lines: METHODS.iter().take(2).enumerate().map(line).collect(),
+        slots: slots(),
         changes: [(38, "kernel 6.12.4"), (44, "microcode")].map(change).to_vec(),
     }
 }

@@ -9,61 +9,92 @@ use vtax_model::{
 };
 use vtax_plot::{ChartLine, ChartPoint, Heading, Measured, Quantity, Reach, Scaling};
 
-use super::{Drawn, measured, percent};
-use crate::{blocks::BlockCells, record::primary, tax};
+use super::{Drawn, measured, of_block, percent};
+use crate::{blocks::BlockCells, finding, record::primary, tax};
 
 impl Drawn<'_> {
     /// Charts of a block whose tests differ by threads.
     pub(super) fn by_threads(&self, block: &BlockCells<'_>, test: TestKind) -> Vec<Scaling> {
-        let of = Metric::of(test);
-        let baseline = self.document.baseline;
-        let name = test.quantity().full;
-        let beside = of.beside().map(|(_, head)| {
-            let summary = "I/Os completed per second by all threads together.";
-            self.scaling(block, test, [head, head, ""], summary, |record, of| beside(record, of.beside()?.0))
-        });
+        let level = self.level(block, test);
+        let tax = self.tax(block, test, &level);
+        let charts = self.beside(block, test).into_iter().chain([level, tax]);
+        charts.filter(|chart| chart.lines.iter().any(|line| line.points.len() > 1)).collect()
+    }
+
+    /// IOPS next to response times.
+    fn beside(&self, block: &BlockCells<'_>, test: TestKind) -> Option<Scaling> {
+        let (figure, head) = Metric::of(test).beside()?;
+        let title = |records: &[&CellRecord]| finding::reached(self.document, records, test, (figure, head));
+        let heading =
+            self.heading_at_last(block, test, title, head, "I/Os completed per second by all threads together");
+        Some(self.scaling(block, test, heading, [head, ""], |record| beside(record, figure)))
+    }
+
+    fn level(&self, block: &BlockCells<'_>, test: TestKind) -> Scaling {
         let unit = self.unit(test);
-        let level = self.scaling(block, test, [name, name, unit.text()], "Mean of each row.", |record, _| {
-            Some(measured(&unit.converted(primary(record)?)))
-        });
+        let name = test.quantity().full;
+        let title = |records: &[&CellRecord]| finding::levels(self.document, records, test);
+        let heading = self.heading_at_last(block, test, title, name, "mean of each row");
+        let value = |record: &CellRecord| Some(measured(&unit.converted(primary(record)?)));
+        self.scaling(block, test, heading, [name, unit.text()], value)
+    }
+
+    fn tax(&self, block: &BlockCells<'_>, test: TestKind, level: &Scaling) -> Scaling {
+        let (of, baseline) = (Metric::of(test), self.document.baseline);
         let against = format!("{} compared with {baseline}", test.quantity().short);
         let summary = format!("Cost of each row compared with {baseline} at the same number of threads.");
-        let title = format!("Tax on {}", of.noun());
-        let tax = self
-            .scaling(block, test, [&title, &against, "%"], &summary, |record, of| Some(percent(record.tax_of(of)?)));
+        let records: Vec<&CellRecord> = block.records().filter(|record| record.cell.kind() == test).collect();
+        let title = self.finding(&records, of).unwrap_or_default();
+        let heading = Heading::new(self.titled(&title, block, None), summary);
+        let tax = self.scaling(block, test, heading, [&against, "%"], |record| Some(percent(record.tax_of(of)?)));
         let mut tax = Scaling { noise: self.noise(block, test, of), ..tax };
         if tax.lines.is_empty() {
             tax.noise = None;
         } else {
-            tax.lines.insert(0, of_baseline(baseline, &level));
+            tax.lines.insert(0, of_baseline(baseline, level));
         }
-        let charts = beside.into_iter().chain([level, tax]);
-        charts.filter(|chart| chart.lines.iter().any(|line| line.points.len() > 1)).collect()
+        tax
+    }
+
+    /// Heading whose title is of the cells with the most threads.
+    fn heading_at_last(
+        &self,
+        block: &BlockCells<'_>,
+        test: TestKind,
+        title: impl Fn(&[&CellRecord]) -> Option<String>,
+        name: &str,
+        what: &str,
+    ) -> Heading {
+        let last = tax::threads::columns(block, test).pop();
+        let records = last.map(|column| of_block(block, test, column)).unwrap_or_default();
+        let title = title(&records).unwrap_or_else(|| name.to_owned());
+        Heading::new(self.titled(&title, block, last), format!("{name} by threads: {what}."))
     }
 
     fn scaling(
         &self,
         block: &BlockCells<'_>,
         test: TestKind,
-        [title, name, unit]: [&str; 3],
-        summary: &str,
-        value: impl Fn(&CellRecord, Metric) -> Option<Measured>,
+        heading: Heading,
+        [name, unit]: [&str; 2],
+        value: impl Fn(&CellRecord) -> Option<Measured>,
     ) -> Scaling {
         let columns = tax::threads::columns(block, test);
         let line = |row| {
             let point = |column: &ColumnKey| {
                 let ColumnKey::Threads(threads) = column else { return None };
-                let measured = value(block.cell(row, *column, test)?, Metric::of(test))?;
+                let measured = value(block.cell(row, *column, test)?)?;
                 Some(ChartPoint { at: f64::from(*threads), measured })
             };
             ChartLine { name: row.to_string(), points: columns.iter().filter_map(point).collect() }
         };
         let lines = block.rows().into_iter().map(line).filter(|line| !line.points.is_empty());
         Scaling {
-            heading: Heading::new(self.title(&[&format!("{title} by threads"), &block.title()]), summary),
+            heading,
             count: Quantity::new("Threads", ""),
             quantity: Quantity::new(name, unit),
             lines: lines.collect(),
+            slots: self.slots.clone(),
             noise: None,
         }
     }
@@ -80,7 +111,7 @@ impl Drawn<'_> {
     }
 }
 
-/// Line of the baseline: zero cost compared with itself. With it, each row has the same colour as in the other charts.
+/// Line of the baseline: zero cost compared with itself.
 fn of_baseline(baseline: Row, level: &Scaling) -> ChartLine {
     let name = baseline.to_string();
     let own = level.lines.iter().find(|line| line.name == name);

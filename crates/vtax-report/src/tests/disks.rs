@@ -80,9 +80,9 @@ fn no_word_of_networks_is_in_a_report_of_disks() {
 #[test]
 fn a_page_of_disks_draws_the_three_figures_over_the_threads() {
     let charts = charts(&analyse(&disks()));
-    let titles: Vec<&str> = charts.iter().map(|chart| chart.heading().title.as_str()).collect();
-    let of_threads: Vec<&&str> = titles.iter().filter(|title| title.contains("by threads")).collect();
-    assert_eq!(of_threads.len(), 3, "{titles:?}");
+    let of_threads = charts.iter().filter(|chart| matches!(chart, Chart::Scaling(_)));
+    let titles: Vec<&str> = of_threads.map(|chart| chart.heading().title.as_str()).collect();
+    insta::assert_snapshot!(titles.join("\n"));
 }
 
 /// The work of an iothread and a storage daemon is reported where there is one; for the host's own disk, that of fio
@@ -120,7 +120,7 @@ fn the_hosts_cpu_time_is_split() {
     let text = render(&document, &Options { detail: true, width: 120, ..TERMINAL });
     let section = text.split_once("Host CPU time\n").expect("a section").1;
     snapshot("disks_host_cpu", section.split_once("\n\nFor a guest's disk").expect("its words").0.to_owned());
-    let chart = charts(&document).into_iter().find(|chart| chart.heading().title == "Host CPU time");
+    let chart = charts(&document).into_iter().find(|chart| matches!(chart, Chart::Stacked(_)));
     let Some(Chart::Stacked(stacked)) = chart else { panic!("there is one") };
     assert_eq!(stacked.parts.first().map(String::as_str), Some("fio"));
 }

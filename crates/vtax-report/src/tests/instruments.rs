@@ -120,6 +120,33 @@ fn what_is_too_noisy_says_why_and_what_would_help() {
     assert!(joined.contains("! RETRANSMITS: TCP retransmitted over links that lose nothing (native;"), "{text}");
 }
 
+/// The same on a shared host, where a round trip takes a third of the time or three times it.
+fn hidden() -> Run {
+    let mut run = both();
+    let cells = run.header.study.cells.clone();
+    run.header.environment.deepest_idle_us = Some(133);
+    for (index, sample) in run.samples.iter_mut().enumerate() {
+        if cells[sample.cell].instrument == Instrument::System {
+            take(sample, [0.3, 1.0, 3.1, 0.5, 2.2, 0.9][index * index % 6]);
+        }
+    }
+    run
+}
+
+#[test]
+fn a_block_that_says_nothing_is_one_line() {
+    let document = analyse(&hidden());
+    let text = render(&document, &Options { width: 80, ..TERMINAL });
+    snapshot("hidden_80", text.clone());
+    let hidden = text.lines().skip_while(|line| !line.starts_with("Host settings")).collect::<Vec<_>>().join(" ");
+    assert!(
+        hidden.contains("no difference shown; native differs from itself by") && !hidden.contains("tax ["),
+        "{text}"
+    );
+    let detail = render(&document, &Options { detail: true, ..TERMINAL });
+    assert!(!detail.contains("differs from itself by a") && detail.matches("noise ±").count() > 4, "{detail}");
+}
+
 /// UX item 4: "could show ≥ 260 %", "noise floor 577451 %" and "233 [-160, 625]" were printed.
 #[test]
 fn nothing_impossible_is_printed() {

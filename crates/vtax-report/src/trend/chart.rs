@@ -5,10 +5,12 @@ use vtax_plot::{Chart, Heading, Measured, PlotError, Quantity, Trend, TrendChang
 use super::{CellTrend, RunTrend, draw::unit};
 use crate::{
     blocks::grouped,
+    colours,
     column_unit::ColumnUnit,
     html::{self, Article},
     labels, words,
 };
+use vtax_model::{method::IoMethod, study::Row};
 
 /// Maximum number of charts that a reader can take in.
 const MOST: usize = 8;
@@ -16,7 +18,7 @@ const MOST: usize = 8;
 impl RunTrend {
     /// Returns one HTML file with the trend and its charts.
     pub fn page(&self) -> Result<String, PlotError> {
-        let article = Article { id: self.study.clone(), view: self.view(), charts: self.charts() };
+        let article = Article { id: self.study.clone(), view: self.view(), overview: None, charts: self.charts() };
         html::page(&format!("{}: trend", self.title), &[], &[article])
     }
 
@@ -38,6 +40,7 @@ impl RunTrend {
             heading: Heading::new(title, summary),
             quantity: Quantity::new(of.name_of(test), unit.text()),
             lines: cells.iter().map(|cell| self.line(cell, unit)).collect(),
+            slots: colours::slots(self.cells.iter().map(|cell| cell.cell.row), Row::Method(IoMethod::Native)),
             changes: self.changes(cells),
         }
     }
