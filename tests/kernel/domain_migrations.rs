@@ -131,7 +131,11 @@ impl<'a> Hosts<'a> {
     fn left(&self) -> [usize; 2] {
         [self.sut, &self.peer].map(|host| {
             let folder = host.bench.state().join(format!("ldm.{}.{}", host.lab, host.name));
-            let count = |kind: &str| fs::read_dir(folder.join(kind)).into_iter().flatten().count();
+            let is_record = |name: &str| name.ends_with(".json");
+            let count = |kind: &str| {
+                let entries = fs::read_dir(folder.join(kind)).into_iter().flatten().flatten();
+                entries.filter(|entry| entry.file_name().to_str().is_some_and(is_record)).count()
+            };
             count("departures") + count("arrivals")
         })
     }
@@ -276,8 +280,9 @@ type Phase = fn(&Host<'_>, &Host<'_>) -> bool;
 fn record(host: &Host<'_>, kind: &str, contains: &str) -> bool {
     let folder = host.bench.state().join(format!("ldm.{}.{}", host.lab, host.name)).join(kind);
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let texts = entries.map(|entry| fs::read_to_string(entry.path()).unwrap_or_default());
-    texts.into_iter().any(|text| text.contains(contains))
+    let paths = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|it| it == "json"));
+    let mut texts = paths.map(|path| fs::read_to_string(path).unwrap_or_default());
+    texts.any(|text| text.contains(contains))
 }
 
 fn file(host: &Host<'_>, name: &str) -> bool {

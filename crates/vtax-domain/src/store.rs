@@ -21,7 +21,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vtax_model::domain::{Configuration, DomainError};
 use vtax_sys::{SysError, directory, lock, record};
 
-use crate::draft::{self, FileDraft};
+use crate::{
+    draft::{self, FileDraft},
+    migration::{ARRIVALS, DEPARTURES},
+};
 
 pub(crate) use self::reconfiguration::boot;
 pub use self::{
@@ -109,7 +112,8 @@ impl DomainStore {
         let path = self.folder.join(LOCK);
         let file = record::open_lock(&path)?;
         lock::wait(&file, &path).map_err(DomainStoreError::file("lock", &path))?;
-        [self.folder.clone(), self.folder.join(SAVED)].iter().for_each(|folder| draft::remove_strays(folder));
+        let folders = [SAVED, DEPARTURES, ARRIVALS].map(|name| self.folder.join(name));
+        folders.iter().chain([&self.folder]).for_each(|folder| draft::remove_strays(folder));
         Ok(LockedStore { store: self.clone(), _lock: file })
     }
 

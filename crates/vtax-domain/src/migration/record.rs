@@ -20,8 +20,8 @@ use crate::{
     store::{DomainStore, DomainStoreError, LockedStore, boot, read_json, replace, sync},
 };
 
-const DEPARTURES: &str = "departures";
-const ARRIVALS: &str = "arrivals";
+pub(crate) const DEPARTURES: &str = "departures";
+pub(crate) const ARRIVALS: &str = "arrivals";
 
 /// Record of a domain that leaves this host.
 #[serde_as]
