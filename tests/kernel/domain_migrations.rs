@@ -114,10 +114,9 @@ impl<'a> Hosts<'a> {
 
     /// Waits until nothing is left of a migration, and returns the host on which mars runs.
     fn settled(&self, told: &str) -> &Host<'a> {
-        let of = |host: &Host<'_>| names(host).then(|| (host.state("mars"), host.domain("mars")["flags"].clone()));
         let is_settled = || {
-            let (here, there) = (of(self.sut), of(&self.peer));
-            let is_free = |it: &(String, Value)| it.1["migration"].is_null();
+            let (here, there) = (mars(self.sut), mars(&self.peer));
+            let is_free = |it: &Value| it["flags"]["migration"].is_null();
             here.is_some() != there.is_some() && here.iter().chain(&there).all(is_free)
         };
         wait_until(&format!("{told}: mars is on one host"), is_settled);
@@ -149,17 +148,20 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// Returns true if the host has mars.
+/// Returns mars as the host lists it.
+fn mars(host: &Host<'_>) -> Option<Value> {
+    let list: Value = serde_json::from_str(&host.ldm("list --json")).expect("JSON");
+    list.as_array().expect("a list").iter().find(|domain| domain["name"] == "mars").cloned()
+}
+
 fn names(host: &Host<'_>) -> bool {
-    host.ldm("list -p").contains("name=mars|")
+    mars(host).is_some()
 }
 
 /// Returns mars' part in a migration.
 fn flags(host: &Host<'_>) -> String {
-    let list: Value = serde_json::from_str(&host.ldm("list --json")).expect("JSON");
-    let domains = list.as_array().expect("a list");
-    let mars = domains.iter().find(|domain| domain["name"] == "mars");
-    mars.and_then(|mars| mars["flags"]["migration"].as_str()).unwrap_or_default().to_owned()
+    let flag = |mars: Value| mars["flags"]["migration"].as_str().map(str::to_owned);
+    mars(host).and_then(flag).unwrap_or_default()
 }
 
 fn uptime(host: &Host<'_>) -> f64 {
