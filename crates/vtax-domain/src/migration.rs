@@ -39,6 +39,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::handover::ArrivalPhase;
 pub use self::{
     arrive::{IncomingDomain, MigrationAnswer},
     depart::Migrated,
@@ -51,10 +52,6 @@ pub use self::{
     },
     offer::{MigrationOffer, OfferedDisk, OfferedGuest},
     record::DepartureRecord,
-};
-pub(crate) use self::{
-    handover::ArrivalPhase,
-    record::{ARRIVALS, DEPARTURES},
 };
 
 /// Answer of the target to an offer.

@@ -21,10 +21,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vtax_model::domain::{Configuration, DomainError};
 use vtax_sys::{SysError, directory, lock, record};
 
-use crate::{
-    draft::{self, FileDraft},
-    migration::{ARRIVALS, DEPARTURES},
-};
+use crate::draft::{self, FileDraft};
 
 pub(crate) use self::reconfiguration::boot;
 pub use self::{
@@ -35,6 +32,9 @@ pub use self::{
 
 const STATE: &str = "state.json";
 const SAVED: &str = "saved";
+/// Directories of the records of migrations.
+pub(crate) const DEPARTURES: &str = "departures";
+pub(crate) const ARRIVALS: &str = "arrivals";
 const LOCK: &str = ".lock";
 const FORMAT: u32 = 1;
 /// Maximum length of a file: 512 domains with 16 vnets each take about 4 MB.
