@@ -138,10 +138,9 @@ impl<'a> Hosts<'a> {
 
     /// Waits until nothing is left of a migration, and returns the host on which mars runs.
     fn settled(&self, told: &str) -> &Host<'a> {
-        let of = |host: &Host<'_>| names(host).then(|| (host.state("mars"), host.domain("mars")["flags"].clone()));
         let is_settled = || {
-            let (here, there) = (of(self.sut), of(&self.peer));
-            let is_free = |it: &(String, Value)| it.1["migration"].is_null();
+            let (here, there) = (mars(self.sut), mars(&self.peer));
+            let is_free = |it: &Value| it["flags"]["migration"].is_null();
             here.is_some() != there.is_some() && here.iter().chain(&there).all(is_free)
         };
         wait_until(&format!("{told}: mars is on one host"), is_settled);
@@ -155,7 +154,11 @@ impl<'a> Hosts<'a> {
     fn left(&self) -> [usize; 2] {
         [self.sut, &self.peer].map(|host| {
             let folder = host.bench.state().join(format!("ldm.{}.{}", host.lab, host.name));
-            let count = |kind: &str| fs::read_dir(folder.join(kind)).into_iter().flatten().count();
+            let is_record = |name: &str| name.ends_with(".json");
+            let count = |kind: &str| {
+                let entries = fs::read_dir(folder.join(kind)).into_iter().flatten().flatten();
+                entries.filter(|entry| entry.file_name().to_str().is_some_and(is_record)).count()
+            };
             count("departures") + count("arrivals")
         })
     }
@@ -169,17 +172,20 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// Returns true if the host has mars.
+/// Returns mars as the host lists it.
+fn mars(host: &Host<'_>) -> Option<Value> {
+    let list: Value = serde_json::from_str(&host.ldm("list --json")).expect("JSON");
+    list.as_array().expect("a list").iter().find(|domain| domain["name"] == "mars").cloned()
+}
+
 fn names(host: &Host<'_>) -> bool {
-    host.ldm("list -p").contains("name=mars|")
+    mars(host).is_some()
 }
 
 /// Returns mars' part in a migration.
 fn flags(host: &Host<'_>) -> String {
-    let list: Value = serde_json::from_str(&host.ldm("list --json")).expect("JSON");
-    let domains = list.as_array().expect("a list");
-    let mars = domains.iter().find(|domain| domain["name"] == "mars");
-    mars.and_then(|mars| mars["flags"]["migration"].as_str()).unwrap_or_default().to_owned()
+    let flag = |mars: Value| mars["flags"]["migration"].as_str().map(str::to_owned);
+    mars(host).and_then(flag).unwrap_or_default()
 }
 
 fn uptime(host: &Host<'_>) -> f64 {
@@ -300,8 +306,9 @@ type Phase = fn(&Host<'_>, &Host<'_>) -> bool;
 fn record(host: &Host<'_>, kind: &str, contains: &str) -> bool {
     let folder = host.bench.state().join(format!("ldm.{}.{}", host.lab, host.name)).join(kind);
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let texts = entries.map(|entry| fs::read_to_string(entry.path()).unwrap_or_default());
-    texts.into_iter().any(|text| text.contains(contains))
+    let paths = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|it| it == "json"));
+    let mut texts = paths.map(|path| fs::read_to_string(path).unwrap_or_default());
+    texts.any(|text| text.contains(contains))
 }
 
 fn file(host: &Host<'_>, name: &str) -> bool {

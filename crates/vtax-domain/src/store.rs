@@ -32,6 +32,9 @@ pub use self::{
 
 const STATE: &str = "state.json";
 const SAVED: &str = "saved";
+/// Directories of the records of migrations.
+pub(crate) const DEPARTURES: &str = "departures";
+pub(crate) const ARRIVALS: &str = "arrivals";
 const LOCK: &str = ".lock";
 const FORMAT: u32 = 1;
 /// Maximum length of a file: 512 domains with 16 vnets each take about 4 MB.
@@ -109,7 +112,8 @@ impl DomainStore {
         let path = self.folder.join(LOCK);
         let file = record::open_lock(&path)?;
         lock::wait(&file, &path).map_err(DomainStoreError::file("lock", &path))?;
-        [self.folder.clone(), self.folder.join(SAVED)].iter().for_each(|folder| draft::remove_strays(folder));
+        let folders = [SAVED, DEPARTURES, ARRIVALS].map(|name| self.folder.join(name));
+        folders.iter().chain([&self.folder]).for_each(|folder| draft::remove_strays(folder));
         Ok(LockedStore { store: self.clone(), _lock: file })
     }
 

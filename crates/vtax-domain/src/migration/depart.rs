@@ -17,6 +17,7 @@ use vtax_guest::{
     qmp::{MigrationInfo, MigrationStatus, Monitor, PATIENCE},
 };
 use vtax_model::{domain::DomainState, topology::Name};
+use vtax_sys::process::ProcessId;
 
 use super::{
     GuestOwner, IncomingDomain, MigrationAnswer, MigrationEnd, MigrationId, MigrationNames, MigrationRequest,
@@ -35,6 +36,8 @@ use crate::{
 const CANCEL: &str = "cancel-migration";
 /// The pause between two looks at a record.
 const GLANCE: Duration = Duration::from_millis(50);
+/// Interval at which a guardian wakes up.
+const MOVES: Duration = Duration::from_secs(3600);
 /// Time within which a cancelled attempt ends: QEMU and the target have their deadlines.
 const CANCELLED: Duration = Duration::from_secs(60);
 
@@ -69,6 +72,8 @@ impl LdmHost {
         let MigrationRequest { domain, new_name, target, .. } = request;
         let id = MigrationId::random();
         let record = DepartureRecord::new(id, domain.clone(), new_name.clone(), target.clone())?;
+        // Before the record exists: without a guardian, nobody would settle it.
+        self.start_guardian(&record)?;
         let record = self.change(|host| host.begin_departure(record))?;
         match self.send(request, &record, link, (cancel, hear)) {
             Ok(taken) => {
@@ -98,7 +103,6 @@ impl LdmHost {
         (cancel, hear): (&MigrationCancel, &mut dyn FnMut(&MigrationInfo)),
     ) -> Result<Taken, BindError> {
         let MigrationRequest { domain, new_name, target, options } = request;
-        self.start_guardian(domain)?;
         let (offer, obstacles) = self.offer_migration(domain)?;
         if !obstacles.is_empty() {
             let names = MigrationNames { domain: domain.clone(), target: target.clone() };
@@ -149,15 +153,9 @@ impl LdmHost {
     }
 
     /// Waits until the process has ended that moves a domain. Returns the record of what it has left unsettled.
-    pub fn await_mover(&self, domain: &Name) -> Result<Option<DepartureRecord>, BindError> {
-        loop {
-            match self.departure(domain)? {
-                Some(record) if record.has_mover() => {
-                    let _ = record.mover.wait_end(Duration::from_secs(1));
-                }
-                left => return Ok(left),
-            }
-        }
+    pub fn await_mover(&self, domain: &Name, mover: ProcessId) -> Result<Option<DepartureRecord>, BindError> {
+        while matches!(mover.wait_end(MOVES), Ok(false)) {}
+        Ok(self.departure(domain)?.filter(|record| record.mover == mover))
     }
 
     /// Ends a migration whose process has died: asks the target, and lets the domain run on here or removes it.
@@ -229,8 +227,10 @@ impl LdmHost {
     }
 
     /// Starts the process that settles the migration if this one dies.
-    fn start_guardian(&self, domain: &Name) -> Result<(), BindError> {
-        supervisor_process::start(domain, self.domains()?.command(&["settle-migration", domain.as_str()]))
+    fn start_guardian(&self, record: &DepartureRecord) -> Result<(), BindError> {
+        let DepartureRecord { domain, mover, .. } = record;
+        let verb = ["settle-migration", domain.as_str(), &mover.to_string()];
+        supervisor_process::start(domain, self.domains()?.command(&verb))
     }
 }
 

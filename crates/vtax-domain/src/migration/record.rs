@@ -17,11 +17,8 @@ use super::{ArrivalPhase, MigrationId};
 use crate::{
     error::BindError,
     locked::LockedDomains,
-    store::{DomainStore, DomainStoreError, LockedStore, boot, read_json, replace, sync},
+    store::{ARRIVALS, DEPARTURES, DomainStore, DomainStoreError, LockedStore, boot, read_json, replace, sync},
 };
-
-const DEPARTURES: &str = "departures";
-const ARRIVALS: &str = "arrivals";
 
 /// Record of a domain that leaves this host.
 #[serde_as]

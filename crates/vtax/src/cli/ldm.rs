@@ -115,7 +115,7 @@ fn local(verb: LocalVerb, host: &LdmHost, places: &Locations) -> Result<Exit, St
             host.supervise(&domain)?;
             Ok(Exit::Done)
         }
-        LocalVerb::SettleMigration { domain } => migrate::settle(host, &domain, places),
+        LocalVerb::SettleMigration { domain, mover } => migrate::settle(host, &domain, mover, places),
         LocalVerb::ReceiveGuest { domain, id } => {
             receive_guest(host, &domain, &id, io::stdin(), io::stdout())?;
             Ok(Exit::Done)

@@ -25,7 +25,8 @@ impl ProgressLine {
     pub(super) fn show(&self, info: &MigrationInfo) {
         if let Some(bar) = &self.0 {
             let width = size(stderr()).columns;
-            bar.set_message(visible(&line(info)).chars().take(width).collect::<String>());
+            let line = line(info.status, info.ram.as_ref(), info.cpu_throttle_percentage);
+            bar.set_message(visible(&line).chars().take(width).collect::<String>());
         }
     }
 
@@ -43,9 +44,9 @@ impl ProgressLine {
     }
 }
 
-fn line(info: &MigrationInfo) -> String {
-    match (info.status, &info.ram) {
-        (MigrationStatus::Active, Some(ram)) => memory(ram, info.cpu_throttle_percentage),
+fn line(status: MigrationStatus, ram: Option<&MigrationRam>, throttle: Option<u32>) -> String {
+    match (status, ram) {
+        (MigrationStatus::Active, Some(ram)) => memory(ram, throttle),
         (MigrationStatus::PreSwitchover | MigrationStatus::Device | MigrationStatus::Completed, _) => {
             "switching over".to_owned()
         }
@@ -81,16 +82,11 @@ mod tests {
             dirty_sync_count: 2,
             ..MigrationRam::default()
         };
-        let line = |status, ram, cpu_throttle_percentage| {
-            let mut info = MigrationInfo::default();
-            (info.status, info.ram, info.cpu_throttle_percentage) = (status, Some(ram), cpu_throttle_percentage);
-            line(&info)
-        };
         let sent = "pass 2: 412 MiB sent, 100 MiB left, 850 Mbit/s";
-        assert_eq!(line(MigrationStatus::Active, ram(0), None), sent);
+        assert_eq!(line(MigrationStatus::Active, Some(&ram(0)), None), sent);
         let changing = format!("{sent}; the domain changes 86 MiB/s; its CPUs are slowed down by 20 %");
-        assert_eq!(line(MigrationStatus::Active, ram(86 << 8), Some(20)), changing);
-        assert_eq!(line(MigrationStatus::Setup, MigrationRam::default(), None), "connecting");
-        assert_eq!(line(MigrationStatus::PreSwitchover, ram(0), None), "switching over");
+        assert_eq!(line(MigrationStatus::Active, Some(&ram(86 << 8)), Some(20)), changing);
+        assert_eq!(line(MigrationStatus::Setup, None, None), "connecting");
+        assert_eq!(line(MigrationStatus::PreSwitchover, Some(&ram(0)), None), "switching over");
     }
 }

@@ -10,7 +10,7 @@ use vtax_domain::{DepartureRecord, GuestOwner, LdmHost};
 use vtax_guest::migration::MigrationCancel;
 use vtax_model::topology::Name;
 use vtax_run::Locations;
-use vtax_sys::background;
+use vtax_sys::{background, process::ProcessId};
 
 use super::MigrationSource;
 use crate::{
@@ -48,9 +48,14 @@ fn report(domain: &Name, record: &DepartureRecord, owner: GuestOwner) -> Result<
 }
 
 /// Waits for the end of the process that moves a domain, and settles what it has left. Runs in the background.
-pub(in crate::cli::ldm) fn settle(host: &LdmHost, domain: &Name, places: &Locations) -> Result<Exit, Stop> {
+pub(in crate::cli::ldm) fn settle(
+    host: &LdmHost,
+    domain: &Name,
+    mover: ProcessId,
+    places: &Locations,
+) -> Result<Exit, Stop> {
     background::say_ready();
-    let Some(record) = host.await_mover(domain)? else { return Ok(Exit::Done) };
+    let Some(record) = host.await_mover(domain, mover)? else { return Ok(Exit::Done) };
     let (begun, mut pause) = (Instant::now(), PAUSES.0);
     // The user may have settled it meanwhile, and even have started another migration.
     while host.departure(domain)?.is_some_and(|now| now.id == record.id) {

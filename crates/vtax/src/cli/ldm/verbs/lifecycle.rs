@@ -5,6 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args, Subcommand};
 use vtax_domain::MigrationId;
 use vtax_model::topology::Name;
+use vtax_sys::process::ProcessId;
 
 use super::super::{
     super::io::{DestroyArgs, VfChoice, VfCount},
@@ -175,6 +176,9 @@ pub(crate) enum LocalVerb {
     SettleMigration {
         /// Domain
         domain: Name,
+        /// The process
+        #[arg(value_name = "PID@START")]
+        mover: ProcessId,
     },
     /// Receive a domain's memory on standard input (started by `vtax ldm migrate-domain` on another host)
     #[command(hide = true)]
