@@ -51,6 +51,13 @@ macro_rules! charts {
                 }
             }
 
+            /// Returns the kind of the chart, e.g. `TimeSeries`.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Chart::$kind(_) => stringify!($kind),)*
+                }
+            }
+
             /// Number of figures, including those that cannot be drawn.
             pub(crate) fn figures(&self) -> usize {
                 match self {

@@ -44,6 +44,9 @@ impl MethodSlots {
     }
 }
 
+/// Number of slots with colours of their own.
+pub(crate) const SLOTS: usize = LIGHT.len();
+
 /// Verdict that has a colour. Orange and blue stay apart for all readers, and text in them is readable.
 #[derive(Clone, Copy)]
 pub(crate) enum Meaning {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     inert::inert,
     measured::{Measured, Quantity, Reach},
-    palette::{FONT, GROUND, INK, MethodSlots, colour, dash, shape},
+    palette::{FONT, GROUND, INK, MethodSlots, SLOTS, colour, dash, shape},
 };
 
 /// Size of a drawing and its margins, in pixels.
@@ -147,6 +147,13 @@ impl<'a> Methods<'a> {
     /// Like [`colours`](Self::colours), for lines: the legend shows a piece of each.
     pub(crate) fn line_colours(&self) -> Value {
         lined(self.colours())
+    }
+
+    /// Filling of areas, which have no marks or dashes: pale where a colour occurs again. `None` if none does.
+    pub(crate) fn filling(&self) -> Option<Value> {
+        let again = |slot: usize| slot >= SLOTS;
+        let pale = |slot: usize| json!(if again(slot) { 0.3 } else { 1.0 });
+        self.slots.iter().any(|slot| again(*slot)).then(|| self.channel(pale))
     }
 
     pub(crate) fn shapes(&self) -> Value {

@@ -18,16 +18,21 @@ use super::{
 };
 
 /// Cells and their costs by one metric, in one chart.
-pub(crate) type Compared<'a> = [(&'a CellRecord, &'a TaxRecord)];
+pub(crate) type ComparedCells<'a> = [(&'a CellRecord, &'a TaxRecord)];
 
 /// Returns e.g. `vxlan adds 6.8 µs to a TCP round trip, the most of 5 methods`. `None` if nothing was compared.
-pub(crate) fn title(document: &ResultDocument, compared: &Compared<'_>) -> Option<String> {
+pub(crate) fn title(document: &ResultDocument, compared: &ComparedCells<'_>) -> Option<String> {
     let (record, tax) = compared.first()?;
     let of_one = || distinct(compared.iter().map(|(record, _)| record.cell.kind())).len() == 1;
     let subject = if of_one() { format!(" in {}", subject(record, tax.of)) } else { String::new() };
-    let baseline = document.baseline;
+    let own =
+        |(record, _): &(&CellRecord, &TaxRecord)| record.cell.row.reference(document.baseline) == document.baseline;
+    let baseline = if compared.iter().all(own) { document.baseline.to_string() } else { "the reference".to_owned() };
     let title = match largest(compared) {
-        Some((record, tax)) => format!("{} {}{}", record.cell.row, effect(record, tax), among(tax, compared)),
+        Some((record, tax)) => {
+            let noise = if tax.within_floor { ", within noise" } else { "" };
+            format!("{} {}{}{noise}", record.cell.row, effect(record, tax), among(tax, compared))
+        }
         None if compared.iter().all(|(_, tax)| tax.verdict == Verdict::TooNoisy) => {
             format!("Too noisy to tell a difference from {baseline}{subject}")
         }
@@ -41,7 +46,7 @@ pub(crate) fn title(document: &ResultDocument, compared: &Compared<'_>) -> Optio
 
 /// Returns the finding of a whole run, e.g. `vxlan costs most: it adds 6.8 µs to a TCP round trip`. The effect is the
 /// first one of the row that costs most.
-pub(crate) fn of_run(document: &ResultDocument, compared: &Compared<'_>) -> String {
+pub(crate) fn of_run(document: &ResultDocument, compared: &ComparedCells<'_>) -> String {
     let worst = largest(compared).filter(|(_, tax)| cost(tax) > 1.0 && rows(compared) > 1);
     let row = worst.map(|(record, _)| record.cell.row);
     let is_cost = |(record, tax): &&(&CellRecord, &TaxRecord)| {
@@ -112,7 +117,7 @@ pub(crate) fn slowest(records: &[&CellRecord]) -> Option<String> {
 }
 
 /// The largest shown cost, or the largest gain if no cost is shown.
-fn largest<'a>(compared: &Compared<'a>) -> Option<(&'a CellRecord, &'a TaxRecord)> {
+fn largest<'a>(compared: &ComparedCells<'a>) -> Option<(&'a CellRecord, &'a TaxRecord)> {
     let shown = || compared.iter().filter(|(_, tax)| tax.verdict.is_shown());
     let worst = shown().max_by(|(_, one), (_, other)| cost(one).total_cmp(&cost(other)));
     let best = || shown().min_by(|(_, one), (_, other)| cost(one).total_cmp(&cost(other)));
@@ -123,12 +128,12 @@ fn cost(tax: &TaxRecord) -> f64 {
     tax.of.cost_ratio(tax.ratio)
 }
 
-fn rows(compared: &Compared<'_>) -> usize {
+fn rows(compared: &ComparedCells<'_>) -> usize {
     distinct(compared.iter().map(|(record, _)| record.cell.row)).len()
 }
 
 /// Returns e.g. `, the most of 5 methods` if others were compared too.
-fn among(tax: &TaxRecord, compared: &Compared<'_>) -> String {
+fn among(tax: &TaxRecord, compared: &ComparedCells<'_>) -> String {
     let all: Vec<Row> = distinct(compared.iter().map(|(record, _)| record.cell.row));
     match all.len() > 1 && cost(tax) > 1.0 {
         true => format!(", the most of {}", rows_counted(&all)),

@@ -158,8 +158,10 @@ fn summary(
         _ => String::new(),
     };
     let mode = mode.map_or_else(String::new, |mode| format!(" ({mode})"));
+    let own = |row: &Row| row.reference(document.baseline) == document.baseline;
+    let steps = if names.iter().all(own) { "" } else { " Each step is compared with the same path without it." };
     let all = finding::rows_counted(names);
-    let all = format!("{all} compared with {}{column}{mode}, ordered by cost.", document.baseline);
+    let all = format!("{all} compared with {}{column}{mode}, ordered by cost.{steps}", document.baseline);
     let left = [
         (further > 0).then(|| counted(further as u32, "further test")),
         names.get(MOST_ROWS..).filter(|left| !left.is_empty()).map(finding::rows_counted),

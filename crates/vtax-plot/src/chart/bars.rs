@@ -147,7 +147,12 @@ impl Bars {
 
     fn bar(&self, along: &Along, series: &[String], rows: &[Value]) -> Value {
         let mut encoding = self.encoding(along, "v");
-        encoding["color"] = sheet::Methods::new(series, &self.slots).colours();
+        let methods = sheet::Methods::new(series, &self.slots);
+        encoding["color"] = methods.colours();
+        if let Some(filling) = methods.filling() {
+            encoding["fillOpacity"] = filling;
+            encoding["stroke"] = methods.colours();
+        }
         encoding["opacity"] = sheet::faint(series, 1.0);
         encoding["tooltip"] = tips();
         json!({

@@ -16,7 +16,7 @@ mod drawing;
 mod scale;
 mod words;
 
-use drawing::{Drawing, Strip, Style};
+use drawing::{Drawing, Strip, TextStyle};
 use scale::CostScale;
 use words::{fitted, length, letters, words};
 
@@ -137,18 +137,18 @@ impl Overview {
         let mut drawing = Drawing::new(grid.paper, grid.bottom + FOOT);
         for (index, test) in self.tests.iter().enumerate() {
             let strip = grid.strip(index);
-            drawing.text(Style::Bold, strip.left, 8.0, &test.quantity);
+            drawing.text(TextStyle::Bold, strip.left, 8.0, &test.quantity);
             let lines = grid.conditions(test).into_iter().chain([test.level.clone()]);
             for (line, text) in lines.enumerate() {
                 let text = fitted(&text, strip.width() + GAP / 2.0);
-                drawing.text(Style::Plain, strip.left, 8.0 + HEAD_LINE * (1.0 + line as f64), &text);
+                drawing.text(TextStyle::Plain, strip.left, 8.0 + HEAD_LINE * (1.0 + line as f64), &text);
             }
             drawing.ticks(scale, strip);
             drawing.noise(scale, strip, test.noise);
         }
         for (row, own) in self.rows.iter().enumerate() {
             drawing.rule(0.0, grid.paper.inner(), grid.top(row));
-            drawing.text(Style::Name, 0.0, grid.top(row) + ROW / 2.0, &own.name);
+            drawing.text(TextStyle::Name, 0.0, grid.top(row) + ROW / 2.0, &own.name);
         }
         drawing.rule(0.0, grid.paper.inner(), grid.bottom);
         for (row, test, cell) in self.cells() {
@@ -177,11 +177,11 @@ impl Overview {
         let mut top = 0.0;
         for (row, own) in self.rows.iter().enumerate() {
             drawing.rule(0.0, paper.inner(), top);
-            drawing.text(Style::Name, 0.0, top + LINE / 2.0 + 2.0, &own.name);
+            drawing.text(TextStyle::Name, 0.0, top + LINE / 2.0 + 2.0, &own.name);
             top += LINE + 3.0;
             for (_, test, cell) in self.cells().filter(|(own, ..)| *own == row) {
                 let label_at = top + LINE / 2.0;
-                drawing.text(Style::Plain, 0.0, label_at, &fitted(&labels[test], paper.inner()));
+                drawing.text(TextStyle::Plain, 0.0, label_at, &fitted(&labels[test], paper.inner()));
                 let strip = Strip { top: top + above, bottom: top + above + LINE, ..all };
                 drawing.lines(scale, strip);
                 drawing.noise(scale, strip, self.tests[test].noise);

@@ -23,6 +23,7 @@ pub(crate) fn all() -> Vec<(&'static str, Chart)> {
     vec![
         ("bars", bars().into()),
         ("bars-many", bars_many().into()),
+        ("bars-of-ten", bars_of_ten().into()),
         ("differences", differences().into()),
         ("distribution", distribution().into()),
         ("overview", overview(OverviewLayout::Wide).into()),
@@ -68,6 +69,19 @@ fn bars_many() -> Bars {
         groups: String::new(),
         bars: bars.collect(),
         slots: MethodSlots::default(),
+        noise: None,
+    }
+}
+
+/// More methods than colours.
+fn bars_of_ten() -> Bars {
+    let bar = |slot: u32| Bar::new("TCP", format!("method {slot}"), around(10.0 + f64::from(slot), 4.0));
+    Bars {
+        heading: Heading::new("Round trips of ten methods", "Mean time of a round trip."),
+        quantity: quantity(),
+        groups: "Test".into(),
+        bars: (0..10).map(bar).collect(),
+        slots: MethodSlots::new((0..10).map(|slot| (format!("method {slot}"), slot))),
         noise: None,
     }
 }

@@ -57,12 +57,13 @@ pub(super) fn write(option: &str, file: &Path, bytes: &[u8]) -> Result<(), Stop>
     fs::write(file, bytes).coded("file", || format!("{option}: writing {}", file.display())).or_input()
 }
 
-/// Writes each chart of a run to separate files, named after the run's id and the chart's title.
+/// Writes each chart of a run to separate files, named after the run's id, its place and its kind. Titles state findings,
+/// so they differ from run to run.
 fn pictures(args: &ReportArgs, document: &ResultDocument) -> Result<(), Stop> {
     let plotter = Plotter::new().or_infrastructure()?;
     let charts = report::charts(document);
-    for chart in &charts {
-        let name = file_name(&format!("{}-{}", document.id, chart.heading().title));
+    for (index, chart) in charts.iter().enumerate() {
+        let name = file_name(&format!("{}-{:02}-{}", document.id, index + 1, chart.kind()));
         let picture = plotter.svg(chart).or_infrastructure()?.standalone(Theme::Light);
         if let Some(folder) = &args.svg {
             write("--svg", &made(folder)?.join(format!("{name}.svg")), picture.as_str().as_bytes())?;

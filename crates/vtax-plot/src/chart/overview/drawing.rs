@@ -30,7 +30,7 @@ impl Strip {
 
 /// Kind of text.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Style {
+pub(super) enum TextStyle {
     /// Name of a method.
     Name,
     Bold,
@@ -39,19 +39,19 @@ pub(super) enum Style {
     Tick,
 }
 
-impl Style {
-    const ALL: [Style; 4] = [Style::Name, Style::Bold, Style::Plain, Style::Tick];
+impl TextStyle {
+    const ALL: [TextStyle; 4] = [TextStyle::Name, TextStyle::Bold, TextStyle::Plain, TextStyle::Tick];
 
     fn mark(self) -> Value {
         let (align, size, weight, opacity) = match self {
-            Style::Name => ("left", 13, 600, 1.0),
-            Style::Bold => ("left", 11, 600, 1.0),
-            Style::Plain => ("left", 11, 400, 0.85),
-            Style::Tick => ("center", 10, 400, 0.8),
+            TextStyle::Name => ("left", 13, 600, 1.0),
+            TextStyle::Bold => ("left", 11, 600, 1.0),
+            TextStyle::Plain => ("left", 11, 400, 0.85),
+            TextStyle::Tick => ("center", 10, 400, 0.8),
         };
         json!({
             "type": "text", "align": align, "baseline": "middle", "fontSize": size, "fontWeight": weight,
-            "opacity": opacity, "limit": if self == Style::Name { 190 } else { 320 },
+            "opacity": opacity, "limit": if self == TextStyle::Name { 190 } else { 320 },
         })
     }
 }
@@ -65,7 +65,7 @@ pub(super) struct Drawing {
     rules: Vec<Value>,
     intervals: Vec<Value>,
     points: Vec<Value>,
-    texts: Vec<(Style, Value)>,
+    texts: Vec<(TextStyle, Value)>,
 }
 
 impl Drawing {
@@ -74,15 +74,15 @@ impl Drawing {
         Drawing { paper, height, bands, rules, intervals, points, texts }
     }
 
-    pub(super) fn text(&mut self, style: Style, x: f64, y: f64, text: &str) {
+    pub(super) fn text(&mut self, style: TextStyle, x: f64, y: f64, text: &str) {
         self.texts.push((style, json!({"x": round(x), "y": round(y), "w": inert(text)})));
     }
 
     /// Draws the words of a cell, and its interval behind them.
     pub(super) fn words(&mut self, x: f64, y: f64, (words, interval): (&str, Option<&str>), judgement: Judgement) {
-        self.text(if judgement.is_shown() { Style::Bold } else { Style::Plain }, x, y, words);
+        self.text(if judgement.is_shown() { TextStyle::Bold } else { TextStyle::Plain }, x, y, words);
         if let Some(interval) = interval {
-            self.text(Style::Plain, x + length(words, None) + 5.0, y, interval);
+            self.text(TextStyle::Plain, x + length(words, None) + 5.0, y, interval);
         }
     }
 
@@ -102,7 +102,7 @@ impl Drawing {
     /// Labels the lines of the scale.
     pub(super) fn ticks(&mut self, scale: &CostScale, strip: Strip) {
         for (share, tick) in scale.ticks(strip.width(), TICKS_APART) {
-            self.text(Style::Tick, strip.place(share), strip.bottom + 9.0, &format!("{tick}×"));
+            self.text(TextStyle::Tick, strip.place(share), strip.bottom + 9.0, &format!("{tick}×"));
         }
     }
 
@@ -139,7 +139,7 @@ impl Drawing {
         marks["params"] = json!([]);
         marks["encoding"]["opacity"] = json!({"value": 1});
         layers.push(marks);
-        for style in Style::ALL {
+        for style in TextStyle::ALL {
             let rows = self.texts.iter().filter(|(own, _)| *own == style).map(|(_, row)| row.clone()).collect();
             let mut texts = layer(rows, style.mark());
             texts["encoding"]["text"] = json!({"field": "w"});
