@@ -28,7 +28,7 @@ mod sender;
 mod tests;
 
 pub use self::{
-    forecast::{Interval, MigrationForecast, MigrationOutcome, MigrationRemedies},
+    forecast::{ForecastInterval, MigrationForecast, MigrationOutcome, MigrationRemedies},
     memory::{ChangedMemory, GuestMemory, MemoryMeasurement},
     sender::{MigrationSettings, SenderSpeed},
 };

@@ -1,6 +1,6 @@
 //! One course of a migration, all of whose rates are known.
 
-use super::{ChangedMemory, GuestMemory, MigrationSettings, SenderSpeed, memory::Changes};
+use super::{ChangedMemory, GuestMemory, MigrationSettings, SenderSpeed, memory::DirtyMemory};
 
 /// Bytes of unused memory per second that QEMU recognizes as zero: assumed. Each such page takes 9 bytes on the wire.
 const SCAN: f64 = 4e9;
@@ -27,7 +27,7 @@ pub(super) enum Edge {
 pub(super) struct MigrationCase {
     used: f64,
     size: f64,
-    changes: Changes,
+    changes: DirtyMemory,
     pub(super) bandwidth: f64,
     scan: f64,
     switch: f64,
@@ -84,7 +84,7 @@ impl MigrationCase {
 
     /// Returns true if the passes become short enough, after whatever time.
     pub(super) fn converges(&self) -> bool {
-        let Changes { hot, rate, .. } = self.changes;
+        let DirtyMemory { hot, rate, .. } = self.changes;
         let shrink_to = if rate < self.bandwidth { hot / (self.bandwidth - rate) } else { f64::INFINITY };
         shrink_to < self.max_suspend || self.pass_after(self.first_pass()) <= self.max_suspend
     }

@@ -10,7 +10,7 @@ use crate::units::ByteSize;
 
 /// Estimate with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Interval {
+pub struct ForecastInterval {
     pub value: f64,
     pub low: f64,
     /// None if there is no limit: the migration may not converge.
@@ -26,7 +26,7 @@ pub struct MigrationForecast {
     /// Memory that the guest changes, measured over two seconds.
     pub dirty_bytes_per_second: ByteSize,
     /// Speed of the connection: assumed, or the limit.
-    pub bandwidth_bytes_per_second: Interval,
+    pub bandwidth_bytes_per_second: ForecastInterval,
     #[serde(flatten)]
     pub outcome: MigrationOutcome,
 }
@@ -36,8 +36,8 @@ pub struct MigrationForecast {
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum MigrationOutcome {
     Converges {
-        total_seconds: Interval,
-        suspended_seconds: Interval,
+        total_seconds: ForecastInterval,
+        suspended_seconds: ForecastInterval,
         /// Likely number of passes over the memory, without the suspension.
         passes: u32,
     },
@@ -65,7 +65,7 @@ impl MigrationForecast {
         MigrationForecast {
             used_bytes: memory.used.min(memory.size),
             dirty_bytes_per_second: memory.changed.rate(),
-            bandwidth_bytes_per_second: Interval {
+            bandwidth_bytes_per_second: ForecastInterval {
                 value: likely.bandwidth,
                 low: worst.bandwidth,
                 high: Some(best.bandwidth),
@@ -80,8 +80,8 @@ fn outcome(best: &MigrationCase, likely: &MigrationCase, worst: &MigrationCase) 
         return MigrationOutcome::DoesNotConverge { might: best.total().is_some(), remedies: remedies(likely) };
     };
     MigrationOutcome::Converges {
-        total_seconds: Interval { value, low, high: worst.total() },
-        suspended_seconds: Interval {
+        total_seconds: ForecastInterval { value, low, high: worst.total() },
+        suspended_seconds: ForecastInterval {
             value: likely.likely_suspension(),
             low: best.shortest_suspension(),
             // If it doesn't converge, it is never suspended.

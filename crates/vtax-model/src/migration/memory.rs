@@ -39,7 +39,7 @@ pub struct ChangedMemory {
 
 /// Memory that changes in a time, as the model takes it: `hot + rate * seconds`, but at most `most`. All are bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Changes {
+pub(super) struct DirtyMemory {
     pub(super) hot: f64,
     /// Per second.
     pub(super) rate: f64,
@@ -57,24 +57,24 @@ impl ChangedMemory {
     }
 
     /// Returns the line through both measurements, which no concave curve exceeds outside of them, times the uncertainty.
-    pub(super) fn most(self, size: f64) -> Changes {
+    pub(super) fn most(self, size: f64) -> DirtyMemory {
         let (one, two) = self.bytes(size);
         let hot = (2.0 * one - two).max(0.0);
-        Changes { hot, rate: (two - hot) / 2.0, most: size }.times(ChangedMemory::UNCERTAINTY)
+        DirtyMemory { hot, rate: (two - hot) / 2.0, most: size }.times(ChangedMemory::UNCERTAINTY)
     }
 
     /// Returns the likely curve. Time that QEMU takes in addition to a measurement looks like a hot set, so there is one
     /// only if the second second has added less than half of what the first did.
-    pub(super) fn likely(self, size: f64) -> Changes {
+    pub(super) fn likely(self, size: f64) -> DirtyMemory {
         let (one, two) = self.bytes(size);
         let hot = (3.0 * one - 2.0 * two).max(0.0);
-        Changes { hot, rate: (two - hot) / 2.0, most: size }
+        DirtyMemory { hot, rate: (two - hot) / 2.0, most: size }
     }
 
     /// Returns the least: no hot set, and no page beyond those of two seconds, by the uncertainty.
-    pub(super) fn least(self, size: f64) -> Changes {
+    pub(super) fn least(self, size: f64) -> DirtyMemory {
         let (_, two) = self.bytes(size);
-        Changes { hot: 0.0, rate: two / 2.0, most: two }.times(1.0 / ChangedMemory::UNCERTAINTY)
+        DirtyMemory { hot: 0.0, rate: two / 2.0, most: two }.times(1.0 / ChangedMemory::UNCERTAINTY)
     }
 
     /// Nothing changes more than all, and in two seconds at least as much changes as in one and at most twice as much.
@@ -85,10 +85,10 @@ impl ChangedMemory {
     }
 }
 
-impl Changes {
-    fn times(self, factor: f64) -> Changes {
+impl DirtyMemory {
+    fn times(self, factor: f64) -> DirtyMemory {
         let most = if factor < 1.0 { self.most * factor } else { self.most };
-        Changes { hot: self.hot * factor, rate: self.rate * factor, most }
+        DirtyMemory { hot: self.hot * factor, rate: self.rate * factor, most }
     }
 
     pub(super) fn within(self, seconds: f64) -> f64 {

@@ -29,7 +29,7 @@ fn likely(memory: &GuestMemory, settings: &MigrationSettings) -> MigrationCase {
 }
 
 /// Returns the intervals of the total and of the suspend time.
-fn times(memory: &GuestMemory, settings: &MigrationSettings) -> (Interval, Interval) {
+fn times(memory: &GuestMemory, settings: &MigrationSettings) -> (ForecastInterval, ForecastInterval) {
     match MigrationForecast::new(memory, settings).outcome {
         MigrationOutcome::Converges { total_seconds, suspended_seconds, .. } => (total_seconds, suspended_seconds),
         other => panic!("{other:?}"),
@@ -184,7 +184,7 @@ proptest! {
     fn an_estimate_is_within_its_interval(guest in any_memory(), speed in 1..5_000u64, millis in 0..100_000u64) {
         let settings = MigrationSettings { max_suspend: Duration::from_millis(millis), ..at(speed) };
         let forecast = MigrationForecast::new(&guest, &settings);
-        let is_ordered = |it: Interval| it.low <= it.value && it.high.is_none_or(|high| it.value <= high);
+        let is_ordered = |it: ForecastInterval| it.low <= it.value && it.high.is_none_or(|high| it.value <= high);
         prop_assert!(is_ordered(forecast.bandwidth_bytes_per_second));
         if let MigrationOutcome::Converges { total_seconds, suspended_seconds, .. } = forecast.outcome {
             prop_assert!(is_ordered(total_seconds) && is_ordered(suspended_seconds), "{forecast:?}");

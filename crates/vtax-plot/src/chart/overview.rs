@@ -35,7 +35,7 @@ pub struct Overview {
     pub layout: OverviewLayout,
 }
 
-/// Test of an overview.
+/// Column of an overview.
 #[derive(Clone, Debug, Default)]
 pub struct OverviewTest {
     /// Quantity, e.g. "RTT".
@@ -48,10 +48,10 @@ pub struct OverviewTest {
     pub noise: Option<f64>,
 }
 
-/// Method of an overview.
+/// Line of an overview, with a cell in each column.
 #[derive(Clone, Debug, Default)]
 pub struct OverviewRow {
-    /// Name of the method.
+    /// As in the tables, e.g. `vxlan`.
     pub name: String,
     /// Cell of each test; `None` if it was not measured.
     pub cells: Vec<Option<OverviewCell>>,

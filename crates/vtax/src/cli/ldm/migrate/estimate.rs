@@ -4,7 +4,7 @@ use serde::Serialize;
 use vtax_model::{
     foreign::ForeignText,
     migration::{
-        Interval, MemoryMeasurement, MigrationForecast, MigrationOutcome, MigrationRemedies, MigrationSettings,
+        ForecastInterval, MemoryMeasurement, MigrationForecast, MigrationOutcome, MigrationRemedies, MigrationSettings,
     },
     topology::Name,
 };
@@ -79,7 +79,7 @@ fn advice(remedies: &MigrationRemedies, domain: &Name) -> String {
 }
 
 /// Formats the value with its unit, and the interval in the same unit: `11 s [9, 14]`.
-fn interval(it: Interval, units: Units) -> String {
+fn interval(it: ForecastInterval, units: Units) -> String {
     let (factor, _) = unit(it.value, units);
     let digits = |value: f64| two_digits(value / factor);
     let bounds = (digits(it.low), it.high.map_or_else(|| "no limit".to_owned(), digits));
