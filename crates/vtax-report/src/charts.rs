@@ -226,7 +226,7 @@ impl Drawn<'_> {
         let baseline = self.document.baseline;
         let beside = if has_published { " next to the published figure" } else { "" };
         let mode = if self.instrument.is_empty() { String::new() } else { format!(" ({})", self.instrument) };
-        let title = title.map_or_else(|| name.to_owned(), |title| title) + &mode;
+        let title = title.unwrap_or_else(|| name.to_owned()) + &mode;
         let summary = match relative {
             false => format!("{name}: mean of each row with its 95 % interval{beside}."),
             true => format!(
