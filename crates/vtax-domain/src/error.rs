@@ -266,8 +266,8 @@ pub enum BindError {
     #[diagnostic(code("migration-target"))]
     MigrationTarget { target: String, why: String },
     #[error(
-        "{domain} is suspended: {target} may have it, and cannot be asked ({why}); restore the connection: vtax asks again \
-         every minute, and lets it run on here or removes it"
+        "{target} may have {domain}, and cannot be asked ({why}), so {domain} waits here, suspended if the switchover had \
+         begun; restore the connection: vtax asks again every minute, and lets it run on here or removes it"
     )]
     #[diagnostic(code("migration-unsettled"))]
     Unsettled { domain: Name, target: String, why: String },
