@@ -73,9 +73,8 @@ fn advice(remedies: &MigrationRemedies, domain: &Name) -> String {
         let option = amount(time, TIMES).replace(' ', "");
         format!("set --max-suspend {option}")
     }));
-    all.push(format!("reduce the load of {domain}"));
-    let last = all.pop().expect("it was just added");
-    if all.is_empty() { last } else { format!("{}, or {last}", all.join(", ")) }
+    all.push("use --auto-converge".to_owned());
+    format!("{}, or reduce the load of {domain}", all.join(", "))
 }
 
 /// Formats the value with its unit, and the interval in the same unit: `11 s [9, 14]`.
