@@ -388,3 +388,64 @@ fn a_qemu_that_is_killed_leaves_the_domain_at_its_source() {
     host.ldm("start mars");
     host.wait_for_boot("mars");
 }
+
+/// Domains in the order of their names, each with its masters: the order of their migration is another one.
+const PLANETS: [(&str, &str); 8] = [
+    ("earth", "venus"),
+    ("jupiter", "uranus"),
+    ("mars", "uranus,venus"),
+    ("mercury", ""),
+    ("neptune", "venus"),
+    ("saturn", ""),
+    ("uranus", ""),
+    ("venus", ""),
+];
+
+#[test]
+fn all_domains_of_a_host_move_masters_first() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-ma");
+    let hosts = Hosts::new(&host);
+    let all = format!("migrate-domain --all {}", hosts.target);
+    for (domain, _) in PLANETS.iter().filter(|(domain, _)| *domain != "mars") {
+        host.ldm(&format!("create {domain}"));
+    }
+    for (domain, masters) in PLANETS {
+        host.ldm(&format!("set-domain master={masters} {domain}"));
+    }
+    host.add("pluto");
+    host.ldm("bind pluto");
+    hosts.start();
+
+    // One that cannot move keeps all of them here.
+    hosts.peer.ldm("create saturn");
+    let refused = host.try_ldm(&all);
+    let reasons = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(reasons.starts_with("saturn cannot migrate to t-ldm-ma/peer:\n"), "{reasons}");
+    assert!(!reasons.contains("master") && !reasons.contains("mars"), "the others can: {reasons}");
+    assert_eq!((host.state("mars"), hosts.left()), ("active".to_owned(), [0; 2]));
+    hosts.peer.ldm("remove-domain saturn");
+    let checked = host.ldm(&all.replace("--all", "-n --all"));
+    assert_eq!(checked.matches("can migrate to t-ldm-ma/peer").count(), 9, "{checked}");
+
+    let moved = host.ldm(&all);
+    let place = |domain: &str| moved.lines().position(|line| line.starts_with(&format!("{domain} ")));
+    for (domain, masters) in PLANETS {
+        for master in masters.split(',').filter(|master| !master.is_empty()) {
+            assert!(place(master).expect("it has moved") < place(domain).expect("it has moved"), "{moved}");
+        }
+    }
+    assert!(moved.contains("pluto is now at t-ldm-ma/peer, bound") && moved.contains("mars now runs on"), "{moved}");
+    assert!(!host.ldm("list -p").contains("name=venus|") && hosts.left() == [0; 2]);
+    let constraints = hosts.peer.ldm("list-constraints --json");
+    let constraints: Value = serde_json::from_str(&constraints).expect("JSON");
+    for (domain, masters) in PLANETS {
+        let masters: Vec<&str> = masters.split(',').filter(|master| !master.is_empty()).collect();
+        let has = &constraints["domains"][domain]["masters"];
+        assert!(*has == serde_json::json!(masters) || (has.is_null() && masters.is_empty()), "{domain}: {has}");
+    }
+    hosts.peer.ldm("exec mars -- ls /marker");
+    let none = host.refused(&all);
+    assert!(none.contains("this host has no domains"), "{none}");
+}

@@ -4,7 +4,7 @@ use std::{
     fs,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    slice, thread,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -298,7 +298,7 @@ impl HostChange<'_> {
     /// Removes the constraints of a domain that is not on this host.
     pub(super) fn remove_moved(&self, domain: &Name) -> Result<(), BindError> {
         self.edit_moving(|all| match all.domains.contains_key(domain) {
-            true => all.remove_domains(slice::from_ref(domain)),
+            true => all.remove_moved_domain(domain),
             false => Ok(()),
         })
         .map(drop)

@@ -102,8 +102,9 @@ impl LdmHost {
         link: &mut dyn TargetLink,
         (cancel, hear): (&MigrationCancel, &mut dyn FnMut(&MigrationInfo)),
     ) -> Result<Taken, BindError> {
-        let MigrationRequest { domain, new_name, target, options } = request;
-        let (offer, obstacles) = self.offer_migration(domain)?;
+        let MigrationRequest { domain, new_name, target, options, following } = request;
+        let (offer, mut obstacles) = self.offer_migration(domain)?;
+        obstacles.retain(|obstacle| !obstacle.is_resolved_by(following));
         if !obstacles.is_empty() {
             let names = MigrationNames { domain: domain.clone(), target: target.clone() };
             return Err(BindError::cannot_migrate(&names, &ObstacleText::of_all(&obstacles, &names)));

@@ -32,4 +32,6 @@ pub struct MigrationRequest {
     /// The target, as the user has written it. [`LdmHost::departure`](crate::LdmHost::departure) returns it later.
     pub target: String,
     pub options: MigrationOptions,
+    /// Domains that move to the same target afterwards, and may have this one as a master.
+    pub following: Vec<Name>,
 }

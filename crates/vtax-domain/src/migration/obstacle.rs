@@ -69,6 +69,15 @@ impl fmt::Display for ObstacleText {
 }
 
 impl Obstacle {
+    /// Returns true if it is only the order in which these domains move to the target, one after another.
+    pub fn is_resolved_by(&self, moving: &[Name]) -> bool {
+        match self {
+            Obstacle::Source(SourceObstacle::IsMaster { slave }) => moving.contains(slave),
+            Obstacle::Service(ServiceObstacle::NoMaster { master }) => moving.contains(master),
+            _ => false,
+        }
+    }
+
     fn text(&self, names: &MigrationNames) -> ObstacleText {
         match self {
             Obstacle::Source(obstacle) => obstacle.text(names),

@@ -130,12 +130,19 @@ impl Configuration {
 
     pub(super) fn remove_domain(&mut self, name: &Name) -> Result<(), DomainError> {
         self.guest_mut(name)?;
+        if let Some(slave) = self.slaves(name).next() {
+            return Err(DomainError::IsMaster { master: name.clone(), slave: slave.clone() });
+        }
+        self.remove_moved_domain(name)
+    }
+
+    /// Removes a domain that is on another host now. Domains that depend on it keep it as a master: they follow it, or it
+    /// returns.
+    pub fn remove_moved_domain(&mut self, name: &Name) -> Result<(), DomainError> {
+        self.guest_mut(name)?;
         let users = self.used_services(name);
         if let Some(service) = users.into_iter().next() {
             return Err(DomainError::Serves { domain: name.clone(), service });
-        }
-        if let Some(slave) = self.slaves(name).next() {
-            return Err(DomainError::IsMaster { master: name.clone(), slave: slave.clone() });
         }
         self.domains.remove(name);
         Ok(())

@@ -39,10 +39,18 @@ pub enum DependencyKind {
 impl Configuration {
     /// The domains that are started when the host has booted: masters before those that depend on them.
     pub fn autostarted(&self) -> Vec<&Name> {
+        let mut ordered = self.domains_by_masters();
+        ordered.retain(|name| self.domains[*name].autostart);
+        ordered
+    }
+
+    /// All domains: masters before those that depend on them.
+    pub fn domains_by_masters(&self) -> Vec<&Name> {
         let ordered = masters_first(self.domains.keys(), |name| self.masters_of(name));
         // No command makes a cycle. Who has written one into the file by hand gets the order of names.
         let mut ordered = ordered.unwrap_or_else(|_| self.domains.keys().collect());
-        ordered.retain(|name| self.domains.get(*name).is_some_and(|domain| domain.autostart));
+        // A master may be primary, or on another host.
+        ordered.retain(|name| self.domains.contains_key(*name));
         ordered
     }
 

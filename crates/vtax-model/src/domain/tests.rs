@@ -322,8 +322,24 @@ fn masters_are_started_before_those_that_depend_on_them() {
     all.set_masters(&name("a"), vec![name("d"), name("c")]).expect("no circle");
     all.set_masters(&name("c"), vec![name("b"), name(PRIMARY)]).expect("no circle");
     assert_eq!(all.autostarted(), [&name("b"), &name("c"), &name("a")]);
+    assert_eq!(all.domains_by_masters(), [&name("d"), &name("b"), &name("c"), &name("a")]);
     assert_eq!(all.set_autostart(&name(PRIMARY), true), Err(DomainError::Primary));
     assert_eq!(all.clone().rebuilt("sun"), Ok(all));
+}
+
+#[test]
+fn a_master_that_has_moved_is_still_one_and_in_nobodys_way() {
+    let mut all = Configuration::new("sun");
+    ["mars", "venus"].iter().for_each(|domain| all.add_domain(&name(domain)).expect("it is new"));
+    all.set_masters(&name("mars"), vec![name("venus")]).expect("no circle");
+    let before = all.clone();
+    all.remove_moved_domain(&name("venus")).expect("its slave keeps it");
+    assert_eq!((all.domains_by_masters(), all.slaves(&name("venus")).count()), (vec![&name("mars")], 1));
+    all.add_domain(&name("venus")).expect("it returns");
+    assert_eq!(all, before);
+    all.remove_moved_domain(&name("venus")).expect("its slave keeps it");
+    all.remove_domains(&[name("mars")]).expect("its master is not here");
+    assert!(all.remove_moved_domain(&name(PRIMARY)).is_err() && all.remove_moved_domain(&name("mars")).is_err());
 }
 
 #[test]

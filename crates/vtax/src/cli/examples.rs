@@ -62,6 +62,8 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("vtax ldm migrate-domain -n mars ssh:root@hostb", "print all reasons why mars cannot move to hostb"),
             ("vtax ldm migrate-domain -n --bandwidth 1G mars rack/peer", "estimate the times at 1 Gbit/s"),
+            ("vtax ldm migrate-domain mars ssh:root@hostb", "move mars to hostb while it runs"),
+            ("vtax ldm migrate-domain --all ssh:root@hostb", "evacuate this host"),
         ],
     ),
     ("ldm serve", &[("vtax ldm serve --stdio", "what ssh starts for `vtax ldm --host ssh:HOST`")]),

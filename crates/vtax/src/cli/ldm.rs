@@ -50,7 +50,7 @@ pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
             printed.and(act(verb, || Ok(LdmTarget::There(RefCell::new(connect()?)))))
         }
         (LdmVerb::Local(verb), None) => on_host(places, within, |host| local(verb, host, places)),
-        (LdmVerb::Migrate(args), host) => migrate::migrate(MigrationSource { host, within }, &args, places),
+        (LdmVerb::Migrate(args), host) => migrate::migrate(&MigrationSource { host, within }, &args, places),
         (LdmVerb::Serve { .. }, None) => serve(places, within),
         (LdmVerb::Local(_) | LdmVerb::Serve { .. }, Some(host)) => Err(Stop::input(miette!(
             code = "usage",

@@ -1,5 +1,6 @@
 //! `vtax ldm migrate-domain`: checks whether a domain can move to another host, and moves it.
 
+mod all;
 mod check;
 mod document;
 mod estimate;
@@ -10,7 +11,7 @@ mod settle;
 use std::cell::RefCell;
 
 use miette::miette;
-use vtax_model::endpoint::LabHost;
+use vtax_model::{endpoint::LabHost, topology::Name};
 use vtax_run::{Locations, RemoteLdm, labs};
 use vtax_wire::ssh::Ssh;
 
@@ -19,7 +20,7 @@ pub(super) use self::settle::settle;
 use super::{
     notices::Printed,
     target::LdmTarget,
-    verbs::{MigrateArgs, MigrationTarget},
+    verbs::{MigrateArgs, MigrationTarget, MoveOptions, MovedDomain},
 };
 use crate::exit::{Exit, Stop};
 
@@ -29,18 +30,38 @@ pub(super) struct MigrationSource {
     pub(super) within: Option<LabHost>,
 }
 
+/// A domain that is to move, or to be checked.
+struct MigrationPlan<'a> {
+    moved: MovedDomain,
+    target: &'a MigrationTarget,
+    how: &'a MoveOptions,
+    dry_run: bool,
+    /// Domains that move to the same target before or afterwards.
+    others: Vec<Name>,
+}
+
 /// Moves a domain, unless something prevents it, checks what does, or cancels its migration.
-pub(super) fn migrate(source: MigrationSource, args: &MigrateArgs, places: &Locations) -> Result<Exit, Stop> {
-    let Some(target) = &args.target else { return settle::cancel(&source, &args.domain.domain, places) };
-    if !args.dry_run {
-        run::check_places(&source, target)?;
+pub(super) fn migrate(source: &MigrationSource, args: &MigrateArgs, places: &Locations) -> Result<Exit, Stop> {
+    let MigrateArgs { dry_run, all, how, domain, target, .. } = args;
+    match (all, domain, target) {
+        (Some(target), ..) => all::migrate(source, (target, how, *dry_run), places),
+        (None, Some(moved), Some(target)) => {
+            let moved = moved.clone();
+            one(source, &MigrationPlan { moved, target, how, dry_run: *dry_run, others: Vec::new() }, places)
+        }
+        (None, Some(moved), None) => settle::cancel(source, &moved.domain, places),
+        (None, None, _) => Err(Stop::input(miette!(code = "usage", "migrate-domain: name a domain, or use --all"))),
     }
+}
+
+fn one(source: &MigrationSource, plan: &MigrationPlan<'_>, places: &Locations) -> Result<Exit, Stop> {
+    run::check_places(source, plan)?;
     let printed = Printed::default();
-    let checked = MigrationChecked::of(&source, args, target, places, &printed)?;
-    if args.dry_run || !checked.is_possible() {
-        return printed.and(checked.report(args));
+    let checked = MigrationChecked::of(source, plan, places, &printed)?;
+    if plan.dry_run || !checked.is_possible() {
+        return printed.and(checked.report(plan));
     }
-    printed.and(run::run(source, args, target, checked.state, places))
+    printed.and(run::run(source, plan, checked.state, places))
 }
 
 impl MigrationSource {

@@ -83,6 +83,7 @@ pub(crate) enum LdmVerb {
         name = "migrate-domain",
         visible_alias = "migrate",
         override_usage = "vtax ldm migrate-domain [-n] [OPTIONS] DOMAIN[:NEWNAME] TARGET\n       \
+                          vtax ldm migrate-domain [-n] [OPTIONS] --all TARGET\n       \
                           vtax ldm migrate-domain -c DOMAIN"
     )]
     Migrate(MigrateArgs),

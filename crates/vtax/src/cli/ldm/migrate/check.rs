@@ -6,12 +6,8 @@ use vtax_model::{domain::DomainState, migration::MemoryMeasurement, topology::Na
 use vtax_run::Locations;
 
 use super::{
-    super::{
-        notices::Printed,
-        target::LdmTarget,
-        verbs::{MigrateArgs, MigrationTarget},
-    },
-    MigrationSource,
+    super::{notices::Printed, target::LdmTarget},
+    MigrationPlan, MigrationSource,
     estimate::MigrationEstimate,
 };
 use crate::{
@@ -51,22 +47,22 @@ impl MigrationChecked {
     /// Compares the domain with the target. A target that cannot be reached doesn't hide what is known already.
     pub(super) fn of(
         source: &MigrationSource,
-        args: &MigrateArgs,
-        target: &MigrationTarget,
+        plan: &MigrationPlan<'_>,
         places: &Locations,
         printed: &Printed,
     ) -> Result<MigrationChecked, Stop> {
-        let there = source.target(target)?;
-        let names = MigrationNames { domain: args.domain.domain.clone(), target: target.to_string() };
+        let there = source.target(plan.target)?;
+        let names = MigrationNames { domain: plan.moved.domain.clone(), target: plan.target.to_string() };
         let (offer, mut obstacles, memory) = source.with(places, printed, |host| {
             host.check_settled(&names.domain)?;
             let (offer, obstacles) = host.offer(&names.domain)?;
-            let memory = args.dry_run.then(|| measure(host, &names.domain, offer.state)).transpose()?;
+            let memory = plan.dry_run.then(|| measure(host, &names.domain, offer.state)).transpose()?;
             Ok((offer, obstacles, memory))
         })?;
         let state = offer.state;
-        let answered = there.with(places, printed, |host| host.check(offer, &args.domain.new_name));
+        let answered = there.with(places, printed, |host| host.check(offer, &plan.moved.new_name));
         let failed = answered.map(|verdict| obstacles.extend(verdict.obstacles)).err();
+        obstacles.retain(|obstacle| !obstacle.is_resolved_by(&plan.others));
         Ok(MigrationChecked { reasons: ObstacleText::of_all(&obstacles, &names), names, state, memory, failed })
     }
 
@@ -75,13 +71,13 @@ impl MigrationChecked {
     }
 
     /// Prints all that prevents the migration, and how long it would take.
-    pub(super) fn report(self, args: &MigrateArgs) -> Result<Exit, Stop> {
+    pub(super) fn report(self, plan: &MigrationPlan<'_>) -> Result<Exit, Stop> {
         let MigrationChecked { names, reasons, memory, failed, .. } = self;
         let exit = if reasons.is_empty() { Exit::Done } else { Exit::NotReached };
         if failed.is_none() || !reasons.is_empty() {
-            let estimate = memory.map(|memory| MigrationEstimate::new(memory, &args.how.settings()));
-            let checked = MigrationCheck::new(&names, &args.domain.new_name, reasons, estimate);
-            answer(args.how.json, &checked, MigrationCheck::text)?;
+            let estimate = memory.map(|memory| MigrationEstimate::new(memory, &plan.how.settings()));
+            let checked = MigrationCheck::new(&names, &plan.moved.new_name, reasons, estimate);
+            answer(plan.how.json, &checked, MigrationCheck::text)?;
         }
         failed.map_or(Ok(exit), Err)
     }

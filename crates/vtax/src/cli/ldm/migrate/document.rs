@@ -4,7 +4,7 @@ use serde::Serialize;
 use vtax_domain::Migrated;
 use vtax_model::topology::Name;
 
-use crate::cli::ldm::verbs::MigrateArgs;
+use super::MigrationPlan;
 
 const SCHEMA: &str = "vtax.migration/v1";
 
@@ -37,7 +37,7 @@ struct MovedMemory {
 }
 
 impl<'a> MigrationDocument<'a> {
-    pub(super) fn of(moved: &Migrated, args: &'a MigrateArgs, target: &'a str) -> MigrationDocument<'a> {
+    pub(super) fn of(moved: &Migrated, plan: &'a MigrationPlan<'_>, target: &'a str) -> MigrationDocument<'a> {
         let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
         let ram = moved.info.as_ref().and_then(|info| info.ram.as_ref());
         let memory = ram.map(|ram| MovedMemory {
@@ -48,10 +48,10 @@ impl<'a> MigrationDocument<'a> {
         });
         MigrationDocument {
             schema: SCHEMA,
-            domain: &args.domain.domain,
-            new_name: &args.domain.new_name,
+            domain: &plan.moved.domain,
+            new_name: &plan.moved.new_name,
             target,
-            encrypted: moved.info.is_some() && !args.how.plain,
+            encrypted: moved.info.is_some() && !plan.how.plain,
             total_ms: ms(moved.total),
             suspended_qemu_ms: moved.suspend.by_qemu.map(ms),
             suspended_events_ms: moved.suspend.by_events.map(ms),

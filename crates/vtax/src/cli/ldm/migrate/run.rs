@@ -11,13 +11,13 @@ use vtax_guest::{
 use vtax_model::{domain::DomainState, units::ByteSize};
 use vtax_run::{EventSink, Interrupt, LabTarget, Locations, RunEvent, RunEvents, SshTarget};
 
-use super::{MigrationSource, document::MigrationDocument, progress::ProgressLine};
+use super::{MigrationPlan, MigrationSource, document::MigrationDocument, progress::ProgressLine};
 use crate::{
     cli::{
         ldm::{
             notices::Printed,
             on_host,
-            verbs::{MigrateArgs, MigrationTarget, MoveOptions, MovedDomain},
+            verbs::{MigrationTarget, MoveOptions, MovedDomain},
         },
         print_json,
     },
@@ -29,7 +29,11 @@ use crate::{
 const CANCELLED: &str = "migration-cancelled";
 
 /// Refuses hosts between which nothing moves.
-pub(super) fn check_places(source: &MigrationSource, target: &MigrationTarget) -> Result<(), Stop> {
+pub(super) fn check_places(source: &MigrationSource, plan: &MigrationPlan<'_>) -> Result<(), Stop> {
+    if plan.dry_run { Ok(()) } else { check_move(source, plan.target) }
+}
+
+fn check_move(source: &MigrationSource, target: &MigrationTarget) -> Result<(), Stop> {
     match (&source.host, &source.within, target) {
         (Some(host), ..) => Err(Stop::input(miette!(
             code = "usage",
@@ -45,19 +49,18 @@ pub(super) fn check_places(source: &MigrationSource, target: &MigrationTarget) -
 
 /// Moves a domain that can move, and reports how long it was suspended.
 pub(super) fn run(
-    source: MigrationSource,
-    args: &MigrateArgs,
-    target: &MigrationTarget,
+    source: &MigrationSource,
+    plan: &MigrationPlan<'_>,
     state: DomainState,
     places: &Locations,
 ) -> Result<Exit, Stop> {
-    on_host(places, source.within, |host| match move_domain(host, args, target, places)? {
+    on_host(places, source.within.clone(), |host| match move_domain(host, plan, places)? {
         None => Ok(Exit::Interrupted),
         Some(moved) => {
-            let name = target.to_string();
-            match args.how.json {
-                true => print_json(&MigrationDocument::of(&moved, args, &name))?,
-                false => print(&told(&args.domain, &name, state, moved.suspend))?,
+            let name = plan.target.to_string();
+            match plan.how.json {
+                true => print_json(&MigrationDocument::of(&moved, plan, &name))?,
+                false => print(&told(&plan.moved, &name, state, moved.suspend))?,
             }
             Ok(Exit::Done)
         }
@@ -65,13 +68,9 @@ pub(super) fn run(
 }
 
 /// Returns None if the user has cancelled it.
-fn move_domain(
-    host: &LdmHost,
-    args: &MigrateArgs,
-    target: &MigrationTarget,
-    places: &Locations,
-) -> Result<Option<Migrated>, Stop> {
-    let MovedDomain { domain, new_name } = args.domain.clone();
+fn move_domain(host: &LdmHost, plan: &MigrationPlan<'_>, places: &Locations) -> Result<Option<Migrated>, Stop> {
+    let MigrationPlan { target, others: following, .. } = plan;
+    let MovedDomain { domain, new_name } = plan.moved.clone();
     let (line, printed, cancel) = (ProgressLine::of_terminal(), Printed::default(), MigrationCancel::default());
     let (above, hear) = (line.clone(), printed.hear());
     let mut link = target.link(places, &cancel, move |notice| above.above(|| hear(notice)))?;
@@ -84,7 +83,8 @@ fn move_domain(
     .or_infrastructure()?;
     let switch = cancel.clone();
     interrupt.on_ask(move || switch.cancel());
-    let request = MigrationRequest { domain, new_name, target: target.written(), options: args.how.options() };
+    let (target, options) = (target.written(), plan.how.options());
+    let request = MigrationRequest { domain, new_name, target, options, following: following.clone() };
     let moved = host.migrate(&request, &mut *link, &cancel, &mut |info| line.show(info));
     // The target has ended its part, and said what it had to say.
     drop(link);
@@ -186,7 +186,7 @@ mod tests {
     fn only_domains_of_this_machine_are_moved_and_those_of_labs_to_labs() {
         let lab = || "rack/sut".parse().expect("a host");
         let check = |host: Option<&str>, within, target| {
-            check_places(&MigrationSource { host: host.map(str::to_owned), within }, &target)
+            check_move(&MigrationSource { host: host.map(str::to_owned), within }, &target)
         };
         let (machine, peer) = (MigrationTarget::Machine("hostb".to_owned()), MigrationTarget::Lab(lab()));
         let refused = check(Some("hosta"), None, machine.clone()).expect_err("it is not here");

@@ -21,13 +21,16 @@ pub(crate) struct MigrateArgs {
     /// Cancel the domain's migration, which runs in another terminal; settle it if that was killed
     #[arg(short = 'c', conflicts_with_all = ["dry_run", "target", "MoveOptions"])]
     pub(in crate::cli::ldm) cancel: bool,
+    /// Move all domains to this host, one after another, masters first; nothing moves unless all can, e.g. ssh:hostb
+    #[arg(long, value_name = "TARGET", conflicts_with_all = ["cancel", "domain", "json"])]
+    pub(in crate::cli::ldm) all: Option<MigrationTarget>,
     #[command(flatten)]
     pub(in crate::cli::ldm) how: MoveOptions,
     /// Domain, and its name at the target if that is to differ, e.g. mars:mars2
-    #[arg(value_name = "DOMAIN[:NEWNAME]")]
-    pub(in crate::cli::ldm) domain: MovedDomain,
+    #[arg(value_name = "DOMAIN[:NEWNAME]", required_unless_present = "all")]
+    pub(in crate::cli::ldm) domain: Option<MovedDomain>,
     /// Host that the domain moves to: ssh:HOST, or LAB/HOST on the machine of the source
-    #[arg(value_name = "TARGET", required_unless_present = "cancel")]
+    #[arg(value_name = "TARGET", required_unless_present_any = ["cancel", "all"])]
     pub(in crate::cli::ldm) target: Option<MigrationTarget>,
 }
 
@@ -75,6 +78,13 @@ fn suspend_time(text: &str) -> Result<Span, String> {
 fn bandwidth(text: &str) -> Result<BitRate, String> {
     let rate: BitRate = text.parse().map_err(|error: UnitError| error.to_string())?;
     if rate.bits() >= 1_000_000 { Ok(rate) } else { Err("use at least 1M".to_owned()) }
+}
+
+impl MovedDomain {
+    /// Returns a domain that keeps its name.
+    pub(in crate::cli::ldm) fn named(domain: &Name) -> MovedDomain {
+        MovedDomain { domain: domain.clone(), new_name: domain.clone() }
+    }
 }
 
 /// Domain with its name at the target.
