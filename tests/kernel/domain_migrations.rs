@@ -209,6 +209,12 @@ fn a_running_domain_moves_there_and_back_with_its_memory_and_nic() {
     host.ldm("exec mars -- ip link set eth0 up");
     let ping = |host: &Host<'_>| host.ldm("exec mars -- ping -c 1 -W 20 10.66.0.2");
     ping(&host);
+    // The address of the peer's switch stays that of its wire when the domain's port is added.
+    let address = || {
+        let shown = hosts.peer.run("ip -o link show vsw0");
+        shown.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address").to_owned()
+    };
+    let switch = address();
     let before = uptime(&host);
 
     let moved = host.ldm(&format!("migrate-domain mars {}", hosts.target));
@@ -218,6 +224,7 @@ fn a_running_domain_moves_there_and_back_with_its_memory_and_nic() {
     assert_eq!(there.name, "peer");
     hosts.assert_alive(there, "after the move");
     assert!(uptime(there) > before);
+    assert_eq!(address(), switch);
     ping(there);
     assert!(host.qemus().is_empty() && !host.links().contains("vnet2.0"), "{}", host.links());
 

@@ -118,7 +118,8 @@ fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
     wire("down");
     let cut = moving.wait_with_output().expect("vtax runs");
     assert_eq!(cut.status.code(), Some(69), "{}", told(&cut));
-    assert!(told(&cut).contains("made no progress"), "{}", told(&cut));
+    // vtax notices the silence after 10 s, and ssh after 9 to 12: whoever is first.
+    assert!(told(&cut).contains("it runs on here"), "{}", told(&cut));
     pair.near("exec mars -- ls /marker");
     wait_until("the target has given mars up", || !pair.far("list").contains("mars"));
     wire("up");

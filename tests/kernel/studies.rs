@@ -133,5 +133,5 @@ fn results_are_listed_shown_compared_and_exported() {
     assert_schema(&json(&bench, &["results", "export", &ids[1], "--json"]));
     let csv = bench.printed(&["results", "export", &ids[1], "--csv"]);
     assert_eq!(csv.lines().count(), 1 + 16, "a header and a line a cell");
-    assert!(bench.printed(&["results", "show", "last", "--format", "markdown"]).contains("| bridge"));
+    assert!(bench.printed(&["results", "show", "last", "--format", "markdown", "--detail"]).contains("| bridge"));
 }

@@ -134,7 +134,8 @@ impl PartStep for CreateTap {
         let stack = site.own()?;
         let tap = NewTap { name: stack.if_name(link)?, multi_queue: false };
         tap.create_in(stack.namespace()).map_err(stack.wrong(link))?;
-        let marked = LinkChange { alias: Some(mark.clone()), mtu: Some(mtu.get()), ..LinkChange::default() };
+        let mac = stack.existing(link)?.mac.map(high);
+        let marked = LinkChange { alias: Some(mark.clone()), mtu: Some(mtu.get()), mac, ..LinkChange::default() };
         stack.change(link, &marked)?;
         stack.guard_only(switch, link, macs)?;
         stack.join(link, switch, vlans.as_ref(), uplink.as_deref())?;
@@ -147,6 +148,15 @@ impl PartStep for CreateTap {
         stack.unguard(&self.switch, &self.link)?;
         stack.remove(&self.link, "tun", &self.mark, receipt)
     }
+}
+
+/// Returns an address above those of NICs. A bridge without an address of its own has the lowest one of its ports: it must
+/// stay that of the uplink when domains come and go, or the host's neighbours lose it.
+fn high(MacAddr(octets): MacAddr) -> MacAddr {
+    let [_, rest @ ..] = octets;
+    let mut high = [0xfe; 6];
+    high[1..].copy_from_slice(&rest);
+    MacAddr(high)
 }
 
 /// Limits a virtual NIC: reception by a bucket on the tap, and sending by a bucket on a link that the tap's frames pass
