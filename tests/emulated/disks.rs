@@ -113,7 +113,7 @@ pub(crate) fn assigned(server: &Server) {
     }
     assert_eq!(result["guests"]["accel"].as_str().or(result["placement"]["guests"]["accel"].as_str()), Some("kvm"));
     back(server, &before);
-    let told = one_line(&server.bench().printed(&["results", "show", "last"]));
+    let told = one_line(&server.bench().printed(&["results", "show", "last", "--detail"]));
     assert!(told.contains("— emulated server: shows function, not speed"), "{told}");
     assert!(told.contains("/dev/vdb on vdb (virtio_blk"), "{told}");
 
