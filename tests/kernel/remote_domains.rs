@@ -1,6 +1,6 @@
 //! `vtax ldm --host` and `migrate-domain` by a real ssh to a real sshd, from one host of a lab to the other.
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf, process::Stdio};
+use std::{fs, os::unix::fs::symlink, path::PathBuf, process::Stdio, thread, time::Duration};
 
 use super::{
     Bench,
@@ -93,6 +93,15 @@ impl Pair<'_> {
     }
 }
 
+/// Returns true if there is a process of vtax with this verb.
+fn runs(verb: &str) -> bool {
+    let processes = fs::read_dir("/proc").expect("it is mounted").flatten();
+    processes.into_iter().any(|process| {
+        let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|word| word == verb.as_bytes())
+    })
+}
+
 #[test]
 fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
     let bench = bench("t-ssh-mv");
@@ -112,6 +121,9 @@ fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
     let mut moving = pair.far.near_command(&moving);
     let moving = moving.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
     wait_until("mars moves", || pair.near("list").contains("-n---s") && pair.far("list").contains("-----t"));
+    // The target is prepared before its second login begins.
+    wait_until("its memory is on the way", || runs("receive-guest"));
+    thread::sleep(Duration::from_secs(1));
     let wire = |state: &str| {
         bench.printed(&["lab", "exec", "t-ssh-mv", "near", "--", "ip", "link", "set", "wire0", state]);
     };
