@@ -73,31 +73,22 @@ impl LdmHost {
         pulse: &SourcePulse,
         cancel: &MigrationCancel,
     ) -> Result<(), BindError> {
-        let received = self.load(name, id, wire, pulse, cancel).and_then(|()| self.await_end(id));
-        match received {
+        let unknown = || BindError::NotExpected { domain: name.clone() };
+        let load = || {
+            let record = self.store().arrival(id)?.filter(|record| record.phase == ArrivalPhase::Prepared);
+            record.filter(|record| record.domain == *name).ok_or_else(unknown)?;
+            let domains = self.domains()?;
+            let mut qemu = domains.existing(name)?.qemu().ok_or_else(unknown)?;
+            let key = fs::read_to_string(key_file(&domains.directory(name))).ok().and_then(|text| text.parse().ok());
+            let options = MigrationOptions { key, held_target: true, ..MigrationOptions::default() };
+            let mut incoming = IncomingGuest::listen(&mut qemu, MigrationWire::Connected(wire), &options)?;
+            Ok(incoming.receive(pulse, cancel)?)
+        };
+        match load().and_then(|()| self.await_end(id)) {
             Ok(true) => Ok(()),
             Ok(false) => self.give_up(name, id).map(drop),
             Err(error) => self.give_up(name, id).and(Err(error)),
         }
-    }
-
-    fn load(
-        &self,
-        name: &Name,
-        id: &MigrationId,
-        wire: OwnedFd,
-        pulse: &SourcePulse,
-        cancel: &MigrationCancel,
-    ) -> Result<(), BindError> {
-        let unknown = || BindError::NotExpected { domain: name.clone() };
-        let record = self.store().arrival(id)?.filter(|record| record.phase == ArrivalPhase::Prepared);
-        record.filter(|record| record.domain == *name).ok_or_else(unknown)?;
-        let domains = self.domains()?;
-        let mut qemu = domains.existing(name)?.qemu().ok_or_else(unknown)?;
-        let key = fs::read_to_string(key_file(&domains.directory(name))).ok().and_then(|text| text.parse().ok());
-        let options = MigrationOptions { key, held_target: true, ..MigrationOptions::default() };
-        let mut incoming = IncomingGuest::listen(&mut qemu, MigrationWire::Connected(wire), &options)?;
-        Ok(incoming.receive(pulse, cancel)?)
     }
 
     /// Waits until the source has asked this host to take the loaded guest, or to give it up. Returns false if it does

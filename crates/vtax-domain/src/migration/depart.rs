@@ -10,8 +10,8 @@ use std::{
 
 use vtax_guest::{
     migration::{
-        Departure, MigrationCancel, MigrationError, MigrationOptions, MigrationWatcher, MigrationWire, SILENCE_MOST,
-        SuspendTimes,
+        Arrival, Departure, MigrationCancel, MigrationError, MigrationOptions, MigrationWatcher, MigrationWire,
+        SILENCE_MOST, SuspendTimes,
     },
     process::Qemu,
     qmp::{MigrationInfo, MigrationStatus, Monitor, PATIENCE},
@@ -83,8 +83,7 @@ impl LdmHost {
             Err(error) => match self.settle(&record, link) {
                 Ok(GuestOwner::Source) => Err(error),
                 Ok(GuestOwner::Target) => {
-                    let suspend = SuspendTimes { by_qemu: None, by_events: None };
-                    Ok(Migrated { suspend, info: None, total: begun.elapsed() })
+                    Ok(Migrated { suspend: SuspendTimes::default(), info: None, total: begun.elapsed() })
                 }
                 Err(unsettled) => {
                     self.tell_trouble(&error);
@@ -323,13 +322,9 @@ fn run_on(qemu: &mut Qemu) -> Result<(), BindError> {
 
 fn migrated(taken: &Taken, begun: Instant) -> Migrated {
     let Taken { departure, answer } = taken;
-    let resumed_at = answer.resumed_at.filter(|_| answer.boot == boot());
-    let suspend = departure.as_ref().map(|departure| SuspendTimes {
-        by_qemu: departure.info.downtime(),
-        by_events: departure.stopped_at.zip(resumed_at).and_then(|(stop, resume)| resume.since(stop)),
-    });
+    let arrival = Arrival { resumed_at: answer.resumed_at.filter(|_| answer.boot == boot()) };
     Migrated {
-        suspend: suspend.unwrap_or(SuspendTimes { by_qemu: None, by_events: None }),
+        suspend: departure.as_ref().map(|departure| departure.suspension(&arrival)).unwrap_or_default(),
         info: departure.as_ref().map(|departure| departure.info.clone()),
         total: begun.elapsed(),
     }

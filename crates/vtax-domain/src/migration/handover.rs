@@ -137,7 +137,7 @@ mod tests {
             }
         }
 
-        /// Returns what QEMU may do on its own accord: stop for the switchover, load, confirm.
+        /// Returns the states after an action of QEMU alone: it stops for the switchover, loads, confirms.
         fn transfers(self) -> Vec<World> {
             let mut next = Vec::new();
             if self.source == Side::Runs && self.target == Side::Stopped {

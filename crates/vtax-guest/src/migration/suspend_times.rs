@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The suspend time of a migration, from two independent clocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SuspendTimes {
     /// According to the source's QEMU, in whole milliseconds. It ends when the target has loaded the guest: the time until a
     /// target with stopped processors is resumed is not part of it.

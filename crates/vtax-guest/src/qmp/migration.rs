@@ -23,7 +23,7 @@ pub const CPU_THROTTLE_MOST: u32 = 99;
 const NO_LIMIT: u64 = 1 << 42;
 /// Timeout for a key.
 const TLS_PATIENCE: Duration = Duration::from_secs(60);
-/// The pages of each GiB that QEMU compares to measure a dirty rate. It takes 512 unless told, which is a standard error of 4 %
+/// The pages of each GiB that QEMU compares to measure a dirty rate. Its default is 512, which is a standard error of 4 %
 /// of the memory for a guest of 256 MiB; this is 1 to 2 %, and reads 16 MiB.
 const DIRTY_SAMPLES: u32 = 4096;
 /// The pause between two questions for a dirty rate.

@@ -77,8 +77,8 @@ pub(crate) enum LdmVerb {
     Local(LocalVerb),
     /// Move a domain to another host, running or not
     ///
-    /// All reasons against it are printed first, and nothing is changed then. A running domain is suspended for a moment.
-    /// If anything fails, it stays where it is. Requires root on both hosts.
+    /// If anything prevents it, all reasons are printed, and nothing changes. A running domain is suspended for a moment.
+    /// If the migration fails, the domain stays where it is. Requires root on both hosts.
     #[command(
         name = "migrate-domain",
         visible_alias = "migrate",

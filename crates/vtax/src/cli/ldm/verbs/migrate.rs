@@ -18,10 +18,10 @@ pub(crate) struct MigrateArgs {
     /// status 1 if there is a reason
     #[arg(short = 'n')]
     pub(in crate::cli::ldm) dry_run: bool,
-    /// Cancel the domain's migration, which runs in another terminal; settle it if that was killed
+    /// Cancel the domain's migration, which runs in another terminal; settle it if that vtax was killed
     #[arg(short = 'c', conflicts_with_all = ["dry_run", "target", "MoveOptions"])]
     pub(in crate::cli::ldm) cancel: bool,
-    /// Move all domains to this host, one after another, masters first; nothing moves unless all can, e.g. ssh:hostb
+    /// Move all domains to TARGET, one after another, masters first; nothing moves unless all can, e.g. ssh:hostb
     #[arg(long, value_name = "TARGET", conflicts_with_all = ["cancel", "domain", "json"])]
     pub(in crate::cli::ldm) all: Option<MigrationTarget>,
     #[command(flatten)]
