@@ -36,6 +36,8 @@ use crate::{
 
 /// The key of a migration, in the domain's directory until the guest has arrived.
 const KEY: &str = "migration-key";
+/// Time within which a target is prepared: it may have to clear the guest's memory.
+const PREPARED: Duration = Duration::from_secs(600);
 /// The pause between two looks at a record.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -63,7 +65,7 @@ pub struct MigrationAnswer {
 }
 
 impl LdmHost {
-    /// Receives the memory of a domain that this host is prepared for, and waits until the source has decided. If
+    /// Waits until this host is prepared for a domain, receives its memory, and waits until the source has decided. If
     /// anything fails, this host gives the guest up, unless it owns it.
     pub fn receive_guest(
         &self,
@@ -74,9 +76,14 @@ impl LdmHost {
         cancel: &MigrationCancel,
     ) -> Result<(), BindError> {
         let unknown = || BindError::NotExpected { domain: name.clone() };
+        let Some(record) = self.await_preparation(id, cancel)? else {
+            // The source's order to prepare has failed, which it knows.
+            return if cancel.is_cancelled() { self.give_up(name, id).map(drop) } else { Err(unknown()) };
+        };
         let load = || {
-            let record = self.store().arrival(id)?.filter(|record| record.phase == ArrivalPhase::Prepared);
-            record.filter(|record| record.domain == *name).ok_or_else(unknown)?;
+            if record.domain != *name {
+                return Err(unknown());
+            }
             let domains = self.domains()?;
             let mut qemu = domains.existing(name)?.qemu().ok_or_else(unknown)?;
             let key = fs::read_to_string(key_file(&domains.directory(name))).ok().and_then(|text| text.parse().ok());
@@ -89,6 +96,24 @@ impl LdmHost {
             Ok(false) => self.give_up(name, id).map(drop),
             Err(error) => self.give_up(name, id).and(Err(error)),
         }
+    }
+
+    /// Waits until this host has been prepared. Returns None if it isn't, or is no longer.
+    fn await_preparation(
+        &self,
+        id: &MigrationId,
+        cancel: &MigrationCancel,
+    ) -> Result<Option<ArrivalRecord>, BindError> {
+        let deadline = Instant::now() + PREPARED;
+        while self.store().arrival(id)?.is_none() {
+            if cancel.is_cancelled() || Instant::now() >= deadline {
+                return Ok(None);
+            }
+            thread::sleep(GLANCE);
+        }
+        // The record is written first. Whoever prepares holds the lock until all is done, or undone.
+        let record = self.change_as_is(|host| Ok(host.store().arrival(id)?))?;
+        Ok(record.filter(|record| record.phase == ArrivalPhase::Prepared))
     }
 
     /// Waits until the source has asked this host to take the loaded guest, or to give it up. Returns false if it does

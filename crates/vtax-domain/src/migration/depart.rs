@@ -3,6 +3,7 @@
 use std::{
     fs,
     ops::ControlFlow,
+    os::fd::OwnedFd,
     path::PathBuf,
     thread,
     time::{Duration, Instant},
@@ -117,10 +118,15 @@ impl LdmHost {
             id: record.id.clone(),
             key: options.key.clone(),
         };
-        link.order(DomainOrder::PrepareMigration(Box::new(incoming)))?;
-        let departure = match record.is_live {
-            true => Some(self.depart(request, record, link, (cancel, hear))?),
+        // The process that receives the memory is there first, so that it gives up what is prepared if the wire breaks.
+        let wire = match record.is_live {
+            true => Some(link.connect(&record.new_name, &record.id)?),
             false => None,
+        };
+        link.order(DomainOrder::PrepareMigration(Box::new(incoming)))?;
+        let departure = match wire {
+            Some(wire) => Some(self.depart(request, record, (wire, link), (cancel, hear))?),
+            None => None,
         };
         let answer = ask(record, MigrationEnd::Take, link)?;
         match answer.owner {
@@ -134,11 +140,10 @@ impl LdmHost {
         &self,
         request: &MigrationRequest,
         record: &DepartureRecord,
-        link: &mut dyn TargetLink,
+        (wire, link): (OwnedFd, &mut dyn TargetLink),
         (cancel, hear): (&MigrationCancel, &mut dyn FnMut(&MigrationInfo)),
     ) -> Result<Departure, BindError> {
         let domains = self.domains()?;
-        let wire = link.connect(&record.new_name, &record.id)?;
         let (_, mut qemu) = domains.active(&record.domain)?;
         let directory = domains.directory(&record.domain);
         let mut watch = DepartureWatch { link, cancel, hear, directory };
