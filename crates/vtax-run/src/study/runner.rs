@@ -257,7 +257,8 @@ impl Rounds<'_, '_> {
         }
     }
 
-    /// A row that fails is omitted, and the others try again.
+    /// All rows try again if one fails, since each is compared with rows that were measured in turn with it: a slice of a few
+    /// milliseconds is too short for a machine that is busy just then. A row that fails twice is omitted.
     fn take_turns(
         &mut self,
         net: &mut NetCells<'_>,
@@ -265,15 +266,15 @@ impl Rounds<'_, '_> {
         mut group: Vec<Turn>,
         passes: u32,
     ) -> miette::Result<()> {
+        let mut failed = BTreeSet::new();
         while let Some(first) = group.first() {
             let cell = self.run.header.study.cells[first.cell];
             let (test, column) = (test_label(&cell), cell.column().label());
             self.tell_progress(round, format!("{test} {column}, {} rows interleaved", group.len()))?;
             let at = clock::now();
-            let taken = self.measure_turns(net, round, &group, passes);
-            self.around.pace.done += group.len();
-            match taken {
+            match self.measure_turns(net, round, &group, passes) {
                 Ok(figures) => {
+                    self.around.pace.done += group.len();
                     let sample = |(turn, figures): (Turn, Figures)| Sample {
                         cell: turn.cell,
                         arm: turn.arm,
@@ -285,8 +286,12 @@ impl Rounds<'_, '_> {
                 }
                 Err(_) if (self.around.stop_asked)() => return Ok(()),
                 Err(BrokenTurns { index, error }) => {
-                    let turn = group.remove(index);
+                    let turn = group[index];
                     self.broke(round, turn, error)?;
+                    if !failed.insert(turn) || self.given_up(turn.cell) {
+                        group.remove(index);
+                        self.around.pace.done += 1;
+                    }
                 }
             }
         }
