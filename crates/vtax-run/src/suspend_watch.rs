@@ -1,4 +1,4 @@
-//! How long a domain is suspended by its migration, as seen by its own clock and from outside.
+//! Suspend time of a migration, as seen by the domain itself and from outside.
 //!
 //! QEMU's word is not needed for either. The guest's monotonic clock stands still while the guest is suspended, and so
 //! falls behind this machine's ([`suspension`]). From outside, the domain's kernel answers an echo request each millisecond,
@@ -49,7 +49,7 @@ const EVERY: Span = Span::from_millis(1);
 /// When a watch ends if nobody ends it: no migration takes longer.
 const LONGEST: Span = Span::from_millis(24 * 3_600_000);
 
-/// What observes a domain that is about to move.
+/// Observation of a domain that is about to move.
 #[derive(Default)]
 pub struct SuspendWatch {
     guest: Option<ClockReader>,
