@@ -24,6 +24,7 @@ mod domain_paths;
 mod domain_switches;
 mod domain_verbs;
 mod domains;
+mod ends;
 mod guests;
 mod host;
 mod journals;

@@ -34,7 +34,7 @@ pub use interrupts::{HostInterrupt, InterruptCpus};
 pub use link_files::LinkSource;
 pub use links::{HostLink, LinkCounters, LinkDevice, RxQueue, TxQueue};
 pub use owners::{SettingOwners, SettingSource};
-pub use route::{link_hops, route_hops};
+pub use route::{link_hops, outer_hops, route_hops};
 pub use softnet::SoftnetCpu;
 pub use topology::CpuTopology;
 pub use tree::SystemRoot;

@@ -417,7 +417,11 @@ impl MeasuredEnds {
 pub(super) fn check_ssh<'a>(mut controls: impl Iterator<Item = &'a Control>) -> Result<(), Stop> {
     controls.try_for_each(|control| match control {
         Control::Ssh(host) => ssh::check(host).or_input(),
-        Control::Local | Control::Zone { .. } | Control::Libvirt { .. } | Control::Domain(_) => Ok(()),
+        Control::Local
+        | Control::Zone { .. }
+        | Control::Libvirt { .. }
+        | Control::Domain(_)
+        | Control::Namespace(_) => Ok(()),
     })
 }
 
