@@ -22,6 +22,12 @@ pub enum ContainerError {
     #[diagnostic(code("container-not-running"))]
     NotRunning { end: ContainerEnd, engine: ContainerEngine, state: ForeignText },
     #[error(
+        "{end}: {engine} reports a container whose process is not on this machine; if the engine is on another one \
+         (DOCKER_HOST, CONTAINER_HOST, contexts), measure there, or name that machine as ssh:HOST"
+    )]
+    #[diagnostic(code("container-elsewhere"))]
+    Elsewhere { end: ContainerEnd, engine: ContainerEngine },
+    #[error(
         "{end}: {engine} has not responded within {deadline:?}; check whether it hangs (`{engine} ps`){}",
         others(*engine, end)
     )]
@@ -50,8 +56,8 @@ pub enum EngineAnswer {
 impl ContainerError {
     /// Returns true if the user's input is at fault, and not the host.
     pub fn is_of_input(&self) -> bool {
-        use ContainerError::{Ambiguous, NotFound, NotRunning};
-        matches!(self, NotFound { .. } | Ambiguous { .. } | NotRunning { .. })
+        use ContainerError::{Ambiguous, Elsewhere, NotFound, NotRunning};
+        matches!(self, NotFound { .. } | Ambiguous { .. } | NotRunning { .. } | Elsewhere { .. })
     }
 }
 

@@ -1,7 +1,15 @@
 //! Parses the output of `docker inspect` and `podman inspect`, which have the same form.
 
+use std::fs;
+
 use serde::Deserialize;
-use vtax_model::{endpoint::ContainerEngine, foreign::ForeignText};
+use vtax_model::{
+    endpoint::{ContainerEnd, ContainerEngine},
+    foreign::ForeignText,
+};
+use vtax_sys::process::Pid;
+
+use super::error::ContainerError;
 
 /// A container as its engine describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +88,15 @@ impl Container {
         })
     }
 
+    /// Returns its first process. The pid of a container on another machine may be anybody's here, but only a process of
+    /// this container has its id in the names of its cgroup or of the files that its engine mounts for it.
+    pub fn process(&self, end: &ContainerEnd) -> Result<Pid, ContainerError> {
+        let of = |pid: u32, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let belongs = |pid: &u32| ["cgroup", "mountinfo"].iter().any(|file| of(*pid, file).contains(self.id.raw()));
+        let found = self.pid.filter(|pid| !self.id.is_empty() && belongs(pid)).map(Pid);
+        found.ok_or_else(|| ContainerError::Elsewhere { end: end.clone(), engine: self.engine })
+    }
+
     /// Returns true if its processes are scheduled.
     pub fn runs(&self) -> bool {
         self.pid.is_some() && self.state.raw() == "running"
@@ -103,6 +120,18 @@ mod tests {
         let podman = Container::read(ContainerEngine::Podman, PODMAN).expect("one");
         assert_eq!((podman.name.raw(), podman.pid, podman.image.raw()), ("web", None, "localhost/web:latest"));
         assert!(!podman.runs());
+    }
+
+    /// A pid of another machine is a process of this one, or none.
+    #[test]
+    fn a_process_that_is_not_the_container_s_is_refused() {
+        let end = ContainerEnd { engine: None, name: "web".parse().expect("a name") };
+        for pid in [std::process::id(), u32::MAX] {
+            let text = DOCKER.replace("4711", &pid.to_string()).replace("3f0a", "3f0a77aa3f0a77aa3f0a77aa3f0a77aa");
+            let container = Container::read(ContainerEngine::Docker, &text).expect("one");
+            let told = container.process(&end).expect_err("another's").to_string();
+            assert!(told.starts_with("container:web: ") && told.contains("DOCKER_HOST"), "{told}");
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub enum Control {
     },
     /// A logical domain (`vtax ldm`).
     Domain(DomainEnd),
-    /// A network namespace of this machine that is no lab's.
+    /// A network namespace of this machine, outside of labs.
     Namespace(NamespaceEnd),
 }
 

@@ -59,7 +59,7 @@ pub(super) trait Attachment {
         false
     }
 
-    /// The namespace of this machine that it is, if it is one that existed before and is no lab's.
+    /// The namespace of this machine that it is, if it is one that existed before, outside of labs.
     fn namespace(&self) -> Option<&HeldNamespace> {
         None
     }

@@ -81,6 +81,7 @@ impl ConnectedEnd {
             cpus: self.cpus.clone(),
             environment: self.agent.elsewhere().cloned(),
             domain: self.attachment.domain().cloned(),
+            namespace: self.attachment.namespace().map(|held| held.record.clone()),
         }
     }
 

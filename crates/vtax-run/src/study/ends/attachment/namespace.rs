@@ -1,5 +1,8 @@
-//! A network namespace of this machine that vtax didn't make: of `ip netns`, of a process. The agent is a process of
-//! this machine that is in that network namespace and in no other, so nothing is copied, and nothing there is changed.
+//! A network namespace of this machine that vtax didn't make: of `ip netns`, of a process, of a container.
+//!
+//! The agent is a process of this machine that is in that network namespace and in no other namespace or cgroup of the
+//! container. So nothing is copied, an image needs no shell, and nothing there is changed. In the container's cgroup the
+//! agent's memory would count there, and a container at its limit would lose a process of its own.
 
 use std::{
     fs,
@@ -11,8 +14,14 @@ use std::{
 };
 
 use miette::{Report, miette};
-use vtax_host::inspect::outer_hops;
-use vtax_model::{endpoint::NamespaceEnd, foreign::ForeignText, run::Hop};
+use vtax_container::{Container, ContainerQuery, EnginePrograms};
+use vtax_host::inspect::{SystemRoot, outer_hops, process_limits};
+use vtax_model::{
+    endpoint::{ContainerEnd, NamespaceEnd},
+    foreign::ForeignText,
+    run::{ContainerRecord, Hop, NamespaceRecord, PlacementNote},
+    study::Row,
+};
 use vtax_sys::{
     SysError,
     netns::{NetNs, Outlive},
@@ -36,8 +45,9 @@ pub(in crate::study::ends) struct HeldNamespace {
     name: String,
     path: PathBuf,
     namespace: NetNs,
-    /// The process that was named.
+    /// The process that was named, or the first one of the container.
     process: Option<ProcessId>,
+    pub(in crate::study::ends) record: NamespaceRecord,
     /// True if vtax itself is in it.
     is_own: bool,
 }
@@ -54,15 +64,22 @@ impl HeldNamespace {
             NamespaceEnd::Named(pin) => HeldNamespace::pinned(name, Path::new(PINS).join(pin.as_str())),
             NamespaceEnd::At(path) => HeldNamespace::pinned(name, path.as_path().to_owned()),
             NamespaceEnd::Process(pid) => HeldNamespace::of_process(name, Pid(*pid)),
-            NamespaceEnd::Container(_) => {
-                Err(Stop::input(miette!(code = "bad-endpoint", "{name}: containers are no endpoints yet")))
-            }
+            NamespaceEnd::Container(end) => HeldNamespace::of_container(name, end),
         }
     }
 
     fn pinned(name: String, path: PathBuf) -> Result<HeldNamespace, Stop> {
         let opened = NetNs::open(&path).map_err(|error| not_opened(&name, &path, error))?;
         HeldNamespace::held(name, path, opened, None)
+    }
+
+    fn of_container(name: String, end: &ContainerEnd) -> Result<HeldNamespace, Stop> {
+        let container = ContainerQuery { engines: &EnginePrograms::user(), end }.running()?;
+        let process = container.process(end)?;
+        let mut held = HeldNamespace::of_process(name, process)?;
+        let Container { engine, name, id, image, network, .. } = container;
+        held.record.container = Some(ContainerRecord { engine, name, id, image, network });
+        Ok(held)
     }
 
     /// The start time is compared after the namespace was opened: until then another process may have got the pid.
@@ -82,7 +99,9 @@ impl HeldNamespace {
 
     fn held(name: String, path: PathBuf, namespace: NetNs, process: Option<ProcessId>) -> Result<HeldNamespace, Stop> {
         let is_own = NetNs::current().or_infrastructure()?.id() == namespace.id();
-        Ok(HeldNamespace { name, path, namespace, process, is_own })
+        let limits = process.map(|process| process_limits(&SystemRoot::live(), process.pid.0));
+        let record = NamespaceRecord { container: None, limits: limits.unwrap_or_default() };
+        Ok(HeldNamespace { name, path, namespace, process, record, is_own })
     }
 
     /// Where it is found while its process lives or its pin stays. None if vtax is in it.
@@ -129,6 +148,10 @@ impl Attachment for NamespaceAttachment {
         &self.host_links
     }
 
+    fn notes(&self, _: Row, name: &str) -> Vec<PlacementNote> {
+        described(name, &self.held.record).map(PlacementNote::Remark).into_iter().collect()
+    }
+
     fn death(&self) -> Option<Report> {
         let (name, process) = (&self.held.name, self.held.process?);
         (!process.exists()).then(|| {
@@ -138,6 +161,27 @@ impl Attachment for NamespaceAttachment {
                 process.pid
             )
         })
+    }
+}
+
+/// Describes a container, and the limits of a container or process that vtax's agent did not have.
+fn described(name: &str, NamespaceRecord { container, limits }: &NamespaceRecord) -> Option<String> {
+    let limits = limits.to_string();
+    let apart = match limits.is_empty() {
+        true => None,
+        false => Some(format!(
+            "vtax's agent was in its network namespace, but outside of its cgroup, so these limits did not apply to \
+             the agent: {limits}"
+        )),
+    };
+    let what = container.as_ref().map(|ContainerRecord { engine, name, image, network, .. }| {
+        format!("container {name} of {engine}, image {image}, network {network}")
+    });
+    match (what, apart) {
+        (Some(what), Some(apart)) => Some(format!("{name} is {what}; {apart}")),
+        (Some(only), None) => Some(format!("{name} is {only}")),
+        (None, Some(only)) => Some(format!("{name}: {only}")),
+        (None, None) => None,
     }
 }
 
@@ -167,5 +211,32 @@ fn known_pins() -> String {
         0 => "`ip netns` has none on this machine; create one with `ip netns add NAME`".to_owned(),
         count if count > MOST => format!("there is {}, and {} more", names[..MOST].join(", "), count - MOST),
         _ => format!("there is {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::{endpoint::ContainerEngine, run::ProcessLimits};
+
+    use super::*;
+
+    #[test]
+    fn a_container_and_the_limits_of_its_processes_are_told() {
+        let limits = ProcessLimits { no_raw_sockets: true, ..ProcessLimits::default() };
+        let container = ContainerRecord {
+            engine: ContainerEngine::Podman,
+            name: "web".into(),
+            id: "3f0a".into(),
+            image: "web:1".into(),
+            network: "bridge".into(),
+        };
+        let told = |container: Option<&ContainerRecord>, limits: &ProcessLimits| {
+            described("the end", &NamespaceRecord { container: container.cloned(), limits: limits.clone() })
+        };
+        insta::assert_snapshot!(told(Some(&container), &limits).expect("all"));
+        let plain = told(Some(&container), &ProcessLimits::default());
+        assert_eq!(plain.as_deref(), Some("the end is container web of podman, image web:1, network bridge"));
+        assert!(told(None, &limits).is_some_and(|told| told.starts_with("the end: vtax's agent")));
+        assert_eq!(told(None, &ProcessLimits::default()), None);
     }
 }
