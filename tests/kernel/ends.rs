@@ -165,6 +165,7 @@ fn an_end_that_stops_ends_the_run() {
     let end = format!("pid:{}", connected.holder.id());
     let run = bench
         .command(&["measure", "--to", &end, "--samples", "100", "--duration", "100ms"])
+        .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn();
     let run = run.expect("vtax runs");

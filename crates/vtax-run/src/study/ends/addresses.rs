@@ -88,6 +88,8 @@ fn only_of(has: &[LinkAddress], peer: Option<IpAddr>) -> Result<IpAddr, Vec<&Lin
     let outer = has.iter().filter(|own| !own.address.is_loopback() && !is_link_local(own.address));
     let (old, new): (Vec<_>, Vec<_>) = outer.partition(|own| own.address.is_ipv4());
     let fitting = match peer {
+        // Nothing else reaches it.
+        Some(peer) if peer.is_loopback() => return Ok(peer),
         Some(peer) if peer.is_ipv4() => old,
         Some(_) => new,
         None if old.is_empty() => new,
@@ -188,6 +190,31 @@ mod tests {
         assert_eq!(found("local", "ssh:a", [None, Some("127.0.0.7")]), both("127.0.0.1", "127.0.0.7"));
         let vms = [Some("192.0.2.1"), Some("192.0.2.2")];
         assert_eq!(found("ssh:a", "ssh:b", vms), both("192.0.2.1", "192.0.2.2"));
+    }
+
+    #[test]
+    fn a_namespace_has_one_address_or_has_to_be_asked_for_one() {
+        let found = |has: &[&str], peer: Option<&str>| {
+            let parsed = |address: &str| address.parse::<IpAddr>().expect("an address");
+            let address = |address: &&str| LinkAddress {
+                link: "eth0".into(),
+                mac: None,
+                address: parsed(address),
+                prefix: 24,
+                running: true,
+            };
+            let has: Vec<LinkAddress> = has.iter().map(address).collect();
+            let found = only_of(&has, peer.map(parsed));
+            found.map(|address| address.to_string()).map_err(|several| several.len())
+        };
+        let usual = ["127.0.0.1", "::1", "fe80::1", "192.0.2.2", "2001:db8::2", "2001:db8::3"];
+        assert_eq!(found(&usual, None).as_deref(), Ok("192.0.2.2"));
+        assert_eq!(found(&usual, Some("198.51.100.1")).as_deref(), Ok("192.0.2.2"));
+        assert_eq!(found(&usual, Some("2001:db8::9")), Err(2));
+        assert_eq!(found(&usual, Some("127.0.0.1")).as_deref(), Ok("127.0.0.1"));
+        assert_eq!(found(&["::1", "2001:db8::2"], None).as_deref(), Ok("2001:db8::2"));
+        assert_eq!(found(&["192.0.2.2", "192.0.2.3"], None), Err(2));
+        assert_eq!(found(&["127.0.0.1", "fe80::1"], None), Err(0));
     }
 
     #[test]
