@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// What `docker` answers, and what `podman` does.
+    /// The answers of `docker` and of `podman`.
     struct Fake([fn() -> Result<String, EngineRefusal>; 2]);
 
     impl Engines for Fake {

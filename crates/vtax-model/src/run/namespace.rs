@@ -38,7 +38,7 @@ pub struct ContainerRecord {
     pub network: ForeignText,
 }
 
-/// What keeps a process from using its machine as any other process may.
+/// Restrictions of a process that others of its machine don't have.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProcessLimits {
