@@ -134,6 +134,8 @@ fn a_container_is_measured_from_outside_and_left_as_it_was() {
     assert_eq!(kinds, ["veth", "veth", "bridge", "veth", "veth"]);
     assert_eq!(engine.shell("podman inspect --format '{{.State.Status}}' web db"), "running\nrunning\n");
     assert_eq!(engine.shell("podman diff web").lines().filter(|line| line.contains("vtax")).count(), 0);
+    // Its own processes are of this bench, too.
+    drop(engine);
     assert_nothing_left(&bench);
 }
 
@@ -165,6 +167,8 @@ fn a_container_that_stops_ends_the_run() {
     assert!(output.status.code() == Some(69) && told.contains("container:web stopped during the run"), "{told}");
     let told = engine.refused("container:web");
     assert!(told.contains("container-not-running") && told.contains("podman start web"), "{told}");
+    // Its own processes are of this bench, too.
+    drop(engine);
     assert_nothing_left(&bench);
 }
 

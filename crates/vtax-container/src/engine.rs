@@ -15,7 +15,7 @@ use vtax_sys::deadline::{OutputError, output_within};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The container engines of this machine.
-pub trait Engines {
+pub trait ContainerEngines {
     /// Returns an engine's description of a container, as JSON.
     fn inspect(&self, engine: ContainerEngine, name: &ContainerName) -> Result<String, EngineRefusal>;
 }
@@ -31,7 +31,7 @@ pub enum EngineRefusal {
     Silent(Duration),
 }
 
-/// Programs of the engines.
+/// `docker` and `podman`, each with a deadline.
 pub struct EnginePrograms {
     /// The directory with the programs. None for those in the PATH.
     directory: Option<PathBuf>,
@@ -45,7 +45,7 @@ impl EnginePrograms {
     }
 }
 
-impl Engines for EnginePrograms {
+impl ContainerEngines for EnginePrograms {
     fn inspect(&self, engine: ContainerEngine, name: &ContainerName) -> Result<String, EngineRefusal> {
         let program: &str = engine.into();
         let mut command = Command::new(self.directory.clone().unwrap_or_default().join(program));

@@ -8,7 +8,7 @@ mod inspected;
 mod query;
 
 pub use self::{
-    engine::{EnginePrograms, EngineRefusal, Engines},
+    engine::{ContainerEngines, EnginePrograms, EngineRefusal},
     error::{ContainerError, EngineAnswer},
     inspected::{BadInspection, Container},
     query::ContainerQuery,

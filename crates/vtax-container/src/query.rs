@@ -3,7 +3,7 @@
 use vtax_model::endpoint::{ContainerEnd, ContainerEngine};
 
 use super::{
-    engine::{EngineRefusal, Engines},
+    engine::{ContainerEngines, EngineRefusal},
     error::{ContainerError, EngineAnswer},
     inspected::Container,
 };
@@ -11,7 +11,7 @@ use super::{
 /// A container that is looked for.
 pub struct ContainerQuery<'a> {
     /// The engines that are asked.
-    pub engines: &'a dyn Engines,
+    pub engines: &'a dyn ContainerEngines,
     /// The container as the user names it.
     pub end: &'a ContainerEnd,
 }
@@ -77,7 +77,7 @@ mod tests {
     /// The answers of `docker` and of `podman`.
     struct Fake([fn() -> Result<String, EngineRefusal>; 2]);
 
-    impl Engines for Fake {
+    impl ContainerEngines for Fake {
         fn inspect(&self, engine: ContainerEngine, _: &ContainerName) -> Result<String, EngineRefusal> {
             self.0[engine as usize]()
         }

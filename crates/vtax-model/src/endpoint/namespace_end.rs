@@ -20,7 +20,7 @@ pub enum NamespaceEnd {
 pub struct ContainerEnd {
     /// The engine that runs it. None if whichever engine has it.
     pub engine: Option<ContainerEngine>,
-    /// Its name.
+    /// Its name there, or the beginning of its id.
     pub name: ContainerName,
 }
 
@@ -50,7 +50,7 @@ pub enum ContainerEngine {
 }
 
 impl ContainerEngine {
-    /// All engines.
+    /// The order in which they are asked.
     pub const ALL: [ContainerEngine; 2] = [ContainerEngine::Docker, ContainerEngine::Podman];
 }
 
@@ -74,7 +74,7 @@ impl NetnsName {
 }
 
 impl NetnsPath {
-    /// Returns the path.
+    /// Returns the absolute path.
     pub fn as_path(&self) -> &Path {
         Path::new(&self.0)
     }

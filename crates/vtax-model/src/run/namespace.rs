@@ -62,7 +62,7 @@ pub struct ProcessLimits {
 pub struct CpuQuota {
     /// The CPU time.
     pub time: Span,
-    /// The period.
+    /// The period, after which the time starts again.
     pub period: Span,
 }
 
