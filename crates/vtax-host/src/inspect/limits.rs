@@ -149,8 +149,7 @@ mod tests {
 
     #[test]
     fn fuzz_limits() {
-        let seed =
-            "0::/machine/web\n4:cpu,cpuacct:/web\n\0CapBnd:\t00000000a80405fb\nSeccomp:\t2\n\0600 500 0:40 / / ro -\n";
+        let seed = "0::/machine/web\n4:cpu,cpuacct:/web\n\x00CapBnd:\t00000000a80405fb\nSeccomp:\t2\n\x00600 500 0:40 / / ro -\n";
         vtax_fuzz::fuzz_text("process-limits", &[seed], |text| {
             let [groups, status, mounts] = text.split('\0').collect::<Vec<_>>().try_into().ok()?;
             limits(&[("proc/7/cgroup", groups), ("proc/7/status", status), ("proc/7/mountinfo", mounts)]);
