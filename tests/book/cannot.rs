@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 46] = [
+const CANNOT: [(&str, &str); 51] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -21,6 +21,11 @@ const CANNOT: [(&str, &str); 46] = [
     ("--disk /dev/nvme0n1", "the same"),
     ("vtax lab exec rack vm1 -- telnet", "needs a console service in a lab; the tests of vtax-console have one"),
     ("libvirt:", "needs libvirt with a domain"),
+    ("netns:blue", "needs a namespace of this name; tests/kernel/ends.rs makes some"),
+    ("pid:4711", "the same"),
+    ("container:web", "needs a container of this name; tests/kernel/containers.rs starts some"),
+    ("docker:web", "the same"),
+    ("podman:web", "the same"),
     ("ldm:", "needs a logical domain that runs; tests/kernel/domain_paths.rs has some"),
     ("vtax lab exec rack db-1", "boots a guest; tests/kernel/lab_guests.rs does"),
     ("vtax lab console rack", "the same"),

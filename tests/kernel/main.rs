@@ -6,6 +6,7 @@ mod advice;
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
 mod bench;
+mod containers;
 #[path = "../crash.rs"]
 mod crash;
 mod crashes;
@@ -24,6 +25,7 @@ mod domain_paths;
 mod domain_switches;
 mod domain_verbs;
 mod domains;
+mod ends;
 mod guests;
 mod host;
 mod journals;

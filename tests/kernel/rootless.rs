@@ -2,11 +2,12 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     os::unix::{
         fs::{PermissionsExt, chown},
         process::CommandExt,
     },
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use super::Bench;
@@ -54,6 +55,30 @@ fn a_study_runs_without_root() {
         cells.filter(|cell| cell["method"] == method).all(|cell| cell["status"] == "measured")
     };
     assert!(["native", "shared-ip", "veth", "bridge", "macvlan", "vxlan"].into_iter().all(measured));
+}
+
+/// As in a rootless container: its network namespace belongs to a user namespace of that user.
+#[test]
+fn a_user_measures_in_a_network_namespace_of_that_user() {
+    let bench = bench_of_user();
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--net", "sh", "-ec", "ip link set lo up; echo ready; exec sleep 1000"]);
+    let mut holder = command.uid(NOBODY).gid(NOBODY).stdout(Stdio::piped()).spawn().expect("unshare");
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    let end = format!("pid:{}", holder.id());
+    let output = vtax(
+        &bench,
+        &["measure", "--samples", "1", "--json", "--from", &end, "--to", &end, "--to-address", "127.0.0.1"],
+    );
+    let other = vtax(&bench, &["measure", "--samples", "1", "--to", "pid:1"]);
+    holder.kill().expect("it runs");
+    holder.wait().expect("it ends");
+    assert_eq!(line, "ready\n");
+    let result: serde_json::Value = serde_json::from_str(&super::bench::printed(&output)).expect("JSON");
+    assert_eq!(result["cells"][0]["status"], "measured");
+    let told = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(other.status.code() == Some(69) && told.contains("no-privilege"), "{told}");
 }
 
 #[test]

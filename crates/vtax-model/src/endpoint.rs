@@ -2,6 +2,7 @@
 
 mod control;
 mod lab_host;
+mod namespace_end;
 mod other_path;
 
 use std::{fmt, net::IpAddr, str::FromStr};
@@ -13,6 +14,7 @@ use toml::Spanned;
 
 pub use control::{BadControl, Control, DomainEnd};
 pub use lab_host::{BadLabHost, LabHost};
+pub use namespace_end::{ContainerEnd, ContainerEngine, ContainerName, NamespaceEnd, NetnsName, NetnsPath};
 pub use other_path::OtherPath;
 
 use crate::{

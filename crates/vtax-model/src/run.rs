@@ -29,6 +29,7 @@ mod figures;
 mod goal;
 mod host_cpu;
 mod looks;
+mod namespace;
 mod others;
 mod parallel;
 mod placement_note;
@@ -46,6 +47,7 @@ pub use extend::ExtendError;
 pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, EndLocation, Figures, RttFigures};
 pub use goal::{Difference, Goal, NoDifference};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
+pub use namespace::{ContainerRecord, CpuQuota, NamespaceRecord, ProcessLimits};
 pub use others::OtherPrograms;
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 pub use placement_note::PlacementNote;
@@ -301,6 +303,8 @@ pub struct EndRecord {
     pub environment: Option<Environment>,
     /// The virtual machine that it is, if libvirt runs it.
     pub domain: Option<DomainRecord>,
+    /// The network namespace that it is, if it is one of this machine that existed before the run.
+    pub namespace: Option<NamespaceRecord>,
 }
 
 /// A row that can't run here.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use miette::{Report, miette};
+use vtax_container::ContainerError;
 use vtax_domain::BindError;
 use vtax_lab::{PlanError, no_cable};
 use vtax_libvirt::LibvirtError;
@@ -113,6 +114,12 @@ impl From<BindError> for Stop {
 
 impl From<LibvirtError> for Stop {
     fn from(error: LibvirtError) -> Stop {
+        if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
+    }
+}
+
+impl From<ContainerError> for Stop {
+    fn from(error: ContainerError) -> Stop {
         if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
     }
 }

@@ -11,7 +11,7 @@ mod id;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -205,9 +205,22 @@ impl NetNs {
     }
 
     /// Makes `command` start inside the namespace, which exists as long as the command.
+    ///
+    /// If this process may not enter the namespace, but may enter the user namespace that owns it, then the command
+    /// starts inside both. This is how the user of a rootless container is allowed in.
     pub fn place(&self, command: &mut Command) -> Result<()> {
         let namespace = self.file.try_clone().map_err(|e| SysError::os("use network namespace", self.id, e))?;
-        let hook = move || Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?);
+        let owner = owner(self.as_fd());
+        let hook = move || {
+            let enter = || move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network));
+            match (enter(), &owner) {
+                (Err(rustix::io::Errno::PERM), Some(owner)) => {
+                    move_into_link_name_space(owner.as_fd(), Some(LinkNameSpaceType::User))?;
+                    Ok(enter()?)
+                }
+                (entered, _) => Ok(entered?),
+            }
+        };
         // SAFETY: between fork and exec the hook only makes the system call setns; it takes no lock and allocates
         // nothing.
         unsafe { command.pre_exec(hook) };
@@ -247,6 +260,14 @@ fn unshare_network() -> io::Result<()> {
     // SAFETY: the only flag is NEWNET; the descriptor table stays shared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET)? };
     Ok(())
+}
+
+/// Returns the user namespace that owns a namespace, unless that is outside of our own.
+fn owner(file: BorrowedFd<'_>) -> Option<OwnedFd> {
+    // SAFETY: this ioctl takes no argument and reads and writes no memory of ours.
+    let owner = unsafe { libc::ioctl(file.as_raw_fd(), libc::NS_GET_USERNS) };
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    (owner >= 0).then(|| unsafe { OwnedFd::from_raw_fd(owner) })
 }
 
 /// `NS_GET_NSTYPE` (ioctl_ns(2)) fails with `ENOTTY` on anything but a namespace.

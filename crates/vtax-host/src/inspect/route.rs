@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use vtax_model::{endpoint::DeviceName, run::Hop};
 use vtax_sys::{
     netlink::{IfIndex, Link, Rtnl},
+    netns::NetNs,
     nic,
 };
 
@@ -35,6 +36,30 @@ pub fn link_hops(name: &str) -> Vec<Hop> {
     let master = links.iter().filter(|upper| link.master == Some(upper.index));
     let domain = kernel::hostname(&SystemRoot::live());
     below(&links, link.index).into_iter().chain(master).map(|link| hop(&domain, link)).collect()
+}
+
+/// The links of the calling thread's network namespace that the packets of another one take, from there outwards: those
+/// behind the link that has this address there. Empty if they don't leave it by a link of this namespace.
+pub fn outer_hops(inner: &NetNs, address: IpAddr) -> Vec<Hop> {
+    let links = Rtnl::open().and_then(|mut rtnl| rtnl.links()).unwrap_or_default();
+    let Ok(Ok(Some(link))) = inner.run(|| link_with(address)) else { return Vec::new() };
+    let outer = outer_link(&link, &links);
+    outer.map(|outer| link_hops(outer.name.as_str())).unwrap_or_default()
+}
+
+fn link_with(address: IpAddr) -> vtax_sys::Result<Option<Link>> {
+    let mut rtnl = Rtnl::open()?;
+    let own = rtnl.addresses()?.into_iter().find(|own| own.net.addr() == address);
+    own.map_or(Ok(None), |own| rtnl.link(own.link))
+}
+
+/// The link of this namespace that one of another namespace is connected to. Each of a veth's two ends names the other;
+/// a link below doesn't name the one above it.
+fn outer_link<'a>(inner: &Link, links: &'a [Link]) -> Option<&'a Link> {
+    let outer = links.iter().find(|link| inner.parent_elsewhere && Some(link.index) == inner.parent)?;
+    let is_veth = |link: &Link| link.kind.as_deref() == Some("veth");
+    let is_peer = || is_veth(outer) && outer.parent_elsewhere && outer.parent == Some(inner.index);
+    (!is_veth(inner) || is_peer()).then_some(outer)
 }
 
 fn ask(

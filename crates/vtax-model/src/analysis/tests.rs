@@ -281,6 +281,7 @@ fn the_guests_that_measure_are_no_other_programs() {
         cpus: Vec::new(),
         environment,
         domain: None,
+        namespace: None,
     };
     let inside = || end(Some(run.header.environment.clone()));
     let ends = |run: &mut Run, initiator: EndRecord, responder: EndRecord| {

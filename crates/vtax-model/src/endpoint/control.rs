@@ -4,14 +4,15 @@ use std::{fmt, net::IpAddr, str::FromStr};
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
-use super::LabHost;
+use super::{LabHost, NamespaceEnd};
 use crate::{
     domain::PRIMARY,
     spelling::nearest,
     topology::{BadName, Name},
 };
 
-/// Access to the agent of an endpoint: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`, `libvirt:USER@NAME`, `ldm:DOMAIN/NIC`.
+/// Access to the agent of an endpoint: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`, `libvirt:USER@NAME`, `ldm:DOMAIN/NIC`,
+/// `netns:NAME`, `pid:PID`, `container:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Control {
     /// A process of this machine, in the namespace of vtax.
@@ -34,6 +35,8 @@ pub enum Control {
     },
     /// A logical domain (`vtax ldm`).
     Domain(DomainEnd),
+    /// A network namespace of this machine, outside of labs.
+    Namespace(NamespaceEnd),
 }
 
 /// A logical domain as an end: `ldm:DOMAIN`, `ldm:DOMAIN/NIC`, and both with `LAB/HOST/` before them.
@@ -59,7 +62,7 @@ impl Control {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error(
     "invalid endpoint `{}`{why} (endpoints are local, ssh:HOST, ssh:USER@HOST, zone:NAME, zone:LAB/NAME, libvirt:NAME, libvirt:USER@NAME, ldm:DOMAIN, \
-     ldm:DOMAIN/NIC, ldm:LAB/HOST/DOMAIN)",
+     ldm:DOMAIN/NIC, ldm:LAB/HOST/DOMAIN, netns:NAME, netns:/PATH, pid:PID, container:NAME, docker:NAME, podman:NAME)",
     text.escape_debug()
 )]
 #[diagnostic(code("bad-endpoint"))]
@@ -85,6 +88,9 @@ impl FromStr for Control {
                 DomainEnd::read(domain).map(Control::Domain).map_err(|why| bad(format!(": {why}")))
             }
             Some(("libvirt", domain)) => libvirt(domain).map_err(|why| bad(format!(": {why}"))),
+            Some((way, of_way)) if let Some(end) = NamespaceEnd::read(way, of_way) => {
+                end.map(Control::Namespace).map_err(|why| bad(format!(": {why}")))
+            }
             _ => Err(bad(meant(text))),
         }
     }
@@ -93,7 +99,7 @@ impl FromStr for Control {
 /// `; did you mean …?`, of what is no endpoint.
 fn meant(text: &str) -> String {
     let (way, host) = text.split_once(':').unwrap_or((text, ""));
-    let known = ["local", "ssh", "zone", "libvirt", "ldm"];
+    let known = ["local", "ssh", "zone", "libvirt", "ldm", "netns", "pid", "container", "docker", "podman"];
     match (text.parse::<IpAddr>(), nearest(way, known)) {
         (Ok(address), _) if address.is_loopback() => {
             format!(": it is an address of this machine; did you mean `local`, or `ssh:{text}`?")
@@ -140,6 +146,7 @@ impl fmt::Display for Control {
             Control::Libvirt { user: Some(user), domain } => write!(f, "libvirt:{user}@{domain}"),
             Control::Libvirt { user: None, domain } => write!(f, "libvirt:{domain}"),
             Control::Domain(end) => write!(f, "ldm:{end}"),
+            Control::Namespace(end) => end.fmt(f),
         }
     }
 }

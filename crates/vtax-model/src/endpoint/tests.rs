@@ -77,6 +77,41 @@ fn a_libvirt_domain_has_whatever_name_it_has() {
 }
 
 #[test]
+fn a_namespace_has_a_name_a_path_a_process_or_a_container() {
+    for text in [
+        "netns:blue",
+        "netns:cni-3f0a b",
+        "netns:/run/netns/blue",
+        "pid:1",
+        "pid:2147483647",
+        "container:web",
+        "docker:web_1.a-b",
+        "podman:3f0a",
+    ] {
+        let read = text.parse::<Control>();
+        assert!(matches!(read, Ok(Control::Namespace(_))), "{text}: {read:?}");
+        assert_eq!(read.map(|control| control.to_string()), Ok(text.to_owned()));
+    }
+    for (text, why) in [
+        ("netns:", "no namespace is specified"),
+        ("netns:..", "no namespace is specified"),
+        ("netns:run/netns/blue", "is absolute"),
+        ("netns:a\nb", "a control character"),
+        ("pid:", "a number"),
+        ("pid:0", "a number"),
+        ("pid:+1", "a number"),
+        ("pid:2147483648", "a number"),
+        ("container:", "no container is specified"),
+        ("docker:--help", "begins with a letter or digit"),
+        ("podman:a/b", "only letters, digits"),
+    ] {
+        let told = text.parse::<Control>().expect_err(text).to_string();
+        assert!(told.contains(why) && !told.contains(char::is_control), "{told}");
+    }
+    assert!("contaner:web".parse::<Control>().expect_err("a typo").to_string().contains("`container:web`"));
+}
+
+#[test]
 fn a_pin_plan_is_a_word_or_cpus() {
     assert_eq!("0,2-4".parse(), Ok(Pinning::Cpus(vec![0, 2, 3, 4])));
     assert_eq!("auto".parse(), Ok(Pinning::Auto));

@@ -68,14 +68,21 @@ fn elsewhere(name: &str) -> Environment {
 }
 
 fn pair(name: &str, address: &str) -> PairRecord {
-    let initiator =
-        EndRecord { name: "local".into(), address: "10.0.0.1".into(), cpus: vec![1], environment: None, domain: None };
+    let initiator = EndRecord {
+        name: "local".into(),
+        address: "10.0.0.1".into(),
+        cpus: vec![1],
+        environment: None,
+        domain: None,
+        namespace: None,
+    };
     let responder = EndRecord {
         name: name.into(),
         address: address.into(),
         cpus: vec![3],
         environment: Some(elsewhere(name)),
         domain: Some(domain(name)),
+        namespace: None,
     };
     PairRecord { initiator, responder }
 }

@@ -19,6 +19,7 @@ fn vmdq() -> Run {
         cpus: vec![0],
         environment: None,
         domain: None,
+        namespace: None,
     };
     let pair = |row: &_, nth: u64| PairRecord {
         initiator: end(format!("host client-{nth}")),

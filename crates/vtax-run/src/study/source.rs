@@ -59,7 +59,7 @@ pub(super) fn check_here(study: &Study) -> miette::Result<()> {
         study.cells.iter().filter_map(|cell| cell.options().socket.congestion).collect();
     let builds = study.endpoints().is_empty();
     let is_here = |endpoint: &Endpoint| match &endpoint.control {
-        Control::Local | Control::Zone { .. } => true,
+        Control::Local | Control::Zone { .. } | Control::Namespace(_) => true,
         Control::Domain(end) => end.is_primary(),
         Control::Ssh(_) | Control::Libvirt { .. } => false,
     };

@@ -72,7 +72,9 @@ pub(crate) struct MeasureArgs {
 pub(super) struct MeasuredEnds {
     /// Responder, e.g. ssh:vm1: local, ssh:HOST, libvirt:NAME (a running virtual machine of libvirt), zone:NAME or
     /// zone:LAB/NAME (a zone, host or guest of a running lab), ldm:DOMAIN or ldm:DOMAIN/NIC (a running logical domain,
-    /// over one of its virtual NICs). Given several times, that many pairs are measured simultaneously
+    /// over one of its virtual NICs), netns:NAME, netns:/PATH or pid:PID (a network namespace of this machine),
+    /// container:NAME, docker:NAME or podman:NAME (a running container of this machine). Given several times, that many
+    /// pairs are measured simultaneously
     #[arg(long, value_name = "END", default_value = "local")]
     to: Vec<Control>,
     /// Initiator, e.g. zone:web: it connects, and sends requests or streams. The values are those of --to [default:
@@ -417,7 +419,11 @@ impl MeasuredEnds {
 pub(super) fn check_ssh<'a>(mut controls: impl Iterator<Item = &'a Control>) -> Result<(), Stop> {
     controls.try_for_each(|control| match control {
         Control::Ssh(host) => ssh::check(host).or_input(),
-        Control::Local | Control::Zone { .. } | Control::Libvirt { .. } | Control::Domain(_) => Ok(()),
+        Control::Local
+        | Control::Zone { .. }
+        | Control::Libvirt { .. }
+        | Control::Domain(_)
+        | Control::Namespace(_) => Ok(()),
     })
 }
 

@@ -55,12 +55,55 @@ pub(super) fn refuse_device(endpoint: &Endpoint) -> Result<(), Stop> {
     let instead = match control {
         Control::Zone { .. } => Some("a lab's wires determine the device of an endpoint; choose one by its address"),
         Control::Domain(_) => Some("name the virtual NIC with the domain, e.g. ldm:mars/net0"),
-        Control::Local | Control::Ssh(_) | Control::Libvirt { .. } => None,
+        Control::Local | Control::Ssh(_) | Control::Libvirt { .. } | Control::Namespace(_) => None,
     };
     match instead.filter(|_| endpoint.device.is_some()) {
         None => Ok(()),
         Some(instead) => Err(Stop::input(miette!(code = "option-not-for-this", "{control}: {instead}"))),
     }
+}
+
+/// Returns the only address of a namespace: of the peer's family if that is known, else of IPv4 if it has such
+/// addresses.
+pub(super) fn only_address(endpoint: &Endpoint, agent: &Agent, peer: Option<IpAddr>) -> Result<IpAddr, Stop> {
+    let (control, has) = (&endpoint.control, &agent.facts.addresses);
+    let option = address_option(endpoint);
+    only_of(has, peer).map_err(|several| match &several[..] {
+        [] => Stop::input(miette!(
+            code = "no-address",
+            "{control}: it has no address but that of its loopback link; connect it to a network, or set its \
+             `address` ({option})"
+        )),
+        several => {
+            let several: Vec<String> = several.iter().map(|own| format!("{} ({})", own.address, own.link)).collect();
+            Stop::input(miette!(
+                code = "several-addresses",
+                "{control}: it has several addresses: {}; choose one with its `address` ({option})",
+                several.join(", ")
+            ))
+        }
+    })
+}
+
+fn only_of(has: &[LinkAddress], peer: Option<IpAddr>) -> Result<IpAddr, Vec<&LinkAddress>> {
+    let outer = has.iter().filter(|own| !own.address.is_loopback() && !is_link_local(own.address));
+    let (old, new): (Vec<_>, Vec<_>) = outer.partition(|own| own.address.is_ipv4());
+    let fitting = match peer {
+        // Nothing else reaches it.
+        Some(peer) if peer.is_loopback() => return Ok(peer),
+        Some(peer) if peer.is_ipv4() => old,
+        Some(_) => new,
+        None if old.is_empty() => new,
+        None => old,
+    };
+    match fitting[..] {
+        [only] => Ok(only.address),
+        _ => Err(fitting),
+    }
+}
+
+fn address_option(endpoint: &Endpoint) -> &'static str {
+    if endpoint.end == End::Initiator { "--from-address" } else { "--to-address" }
 }
 
 /// Refuses an address that an end doesn't have: each of its samples would fail to bind it.
@@ -77,8 +120,7 @@ pub(super) fn check_address(endpoint: &Endpoint, agent: &Agent, address: IpAddr)
 /// The addresses of a pair. The kernel chooses an unknown address of an end on this machine.
 pub(super) fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Result<[IpAddr; 2], Stop> {
     let missing = |endpoint: &Endpoint| {
-        let (control, option) =
-            (&endpoint.control, if endpoint.end == End::Initiator { "--from-address" } else { "--to-address" });
+        let (control, option) = (&endpoint.control, address_option(endpoint));
         let why = match control {
             Control::Domain(_) => {
                 "it has no address there, and vtax assigns one temporarily only between two domains of one host, or a \
@@ -90,13 +132,13 @@ pub(super) fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Res
         Stop::input(miette!(code = "no-address", "{control}: {why} its `address` ({option})"))
     };
     let local = |endpoint: &Endpoint, peer: Option<IpAddr>| match (&endpoint.control, peer) {
-        (Control::Local, None) => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        (Control::Local, Some(peer)) if is_link_local(peer) => Err(Stop::input(miette!(
+        (Control::Local | Control::Namespace(_), None) => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        (Control::Local | Control::Namespace(_), Some(peer)) if is_link_local(peer) => Err(Stop::input(miette!(
             code = "no-route",
             "{peer} is a link-local address, which requires a link; name it, e.g. {peer}%eth0, or with \
              --from-device eth0 (`ip link` lists them)"
         ))),
-        (Control::Local, Some(peer)) => source_address(peer).or_input(),
+        (Control::Local | Control::Namespace(_), Some(peer)) => source_address(peer).or_input(),
         (_, _) => Err(missing(endpoint)),
     };
     let responder = known[1].map_or_else(|| local(ends[1], known[0]), Ok)?;
@@ -149,6 +191,31 @@ mod tests {
         assert_eq!(found("local", "ssh:a", [None, Some("127.0.0.7")]), both("127.0.0.1", "127.0.0.7"));
         let vms = [Some("192.0.2.1"), Some("192.0.2.2")];
         assert_eq!(found("ssh:a", "ssh:b", vms), both("192.0.2.1", "192.0.2.2"));
+    }
+
+    #[test]
+    fn a_namespace_has_one_address_or_has_to_be_asked_for_one() {
+        let found = |has: &[&str], peer: Option<&str>| {
+            let parsed = |address: &str| address.parse::<IpAddr>().expect("an address");
+            let address = |address: &&str| LinkAddress {
+                link: "eth0".into(),
+                mac: None,
+                address: parsed(address),
+                prefix: 24,
+                running: true,
+            };
+            let has: Vec<LinkAddress> = has.iter().map(address).collect();
+            let found = only_of(&has, peer.map(parsed));
+            found.map(|address| address.to_string()).map_err(|several| several.len())
+        };
+        let usual = ["127.0.0.1", "::1", "fe80::1", "192.0.2.2", "2001:db8::2", "2001:db8::3"];
+        assert_eq!(found(&usual, None).as_deref(), Ok("192.0.2.2"));
+        assert_eq!(found(&usual, Some("198.51.100.1")).as_deref(), Ok("192.0.2.2"));
+        assert_eq!(found(&usual, Some("2001:db8::9")), Err(2));
+        assert_eq!(found(&usual, Some("127.0.0.1")).as_deref(), Ok("127.0.0.1"));
+        assert_eq!(found(&["::1", "2001:db8::2"], None).as_deref(), Ok("2001:db8::2"));
+        assert_eq!(found(&["192.0.2.2", "192.0.2.3"], None), Err(2));
+        assert_eq!(found(&["127.0.0.1", "fe80::1"], None), Err(0));
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub(super) mod lab_place;
 pub(super) mod ldm_domain;
 pub(super) mod libvirt;
 pub(super) mod machine;
+pub(super) mod namespace;
 pub(super) mod switch_end;
 mod told;
 
@@ -25,7 +26,7 @@ use vtax_sys::process::ProcessId;
 use vtax_wire::protocol::LinkSetup;
 
 pub(super) use self::lab_place::LabPlace;
-use self::switch_end::SwitchEnd;
+use self::{namespace::HeldNamespace, switch_end::SwitchEnd};
 use super::agent::Agent;
 use crate::{events::RunEvents, stop::Stop};
 
@@ -56,6 +57,16 @@ pub(super) trait Attachment {
     /// Returns whether the end is in the network stack that vtax itself is in.
     fn is_in_stack_of_vtax(&self) -> bool {
         false
+    }
+
+    /// The namespace of this machine that it is, if it is one that existed before, outside of labs.
+    fn namespace(&self) -> Option<&HeldNamespace> {
+        None
+    }
+
+    /// Name of its network stack where paths are shown. None if it has the name of its machine.
+    fn stack_name(&self) -> Option<&str> {
+        None
     }
 
     /// Chooses the NIC that has the address on which the end is measured.

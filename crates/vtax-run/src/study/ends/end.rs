@@ -10,7 +10,10 @@ use vtax_model::{
     units::Mtu,
 };
 
-use super::{agent::Agent, attachment::Attachment};
+use super::{
+    agent::Agent,
+    attachment::{Attachment, namespace::HeldNamespace},
+};
 use crate::{
     stop::Stop,
     study::steps::TunedPlace,
@@ -78,6 +81,7 @@ impl ConnectedEnd {
             cpus: self.cpus.clone(),
             environment: self.agent.elsewhere().cloned(),
             domain: self.attachment.domain().cloned(),
+            namespace: self.attachment.namespace().map(|held| held.record.clone()),
         }
     }
 
@@ -103,6 +107,9 @@ impl ConnectedEnd {
             };
             let inside = self.attachment.has_links_of_its_own().then(|| by_agent(link));
             return Ok(inside.into_iter().chain([host]).collect());
+        }
+        if let Some(path) = self.attachment.namespace().and_then(HeldNamespace::other_path) {
+            return Ok(vec![TunedPlace::namespace(tuner, path)?]);
         }
         let Some(place) = self.attachment.place() else {
             return Ok(match (self.attachment.is_in_stack_of_vtax(), link) {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr, path::Path, rc::Rc, sync::Arc};
 use miette::miette;
 use vtax_lab::{Lab, LabEndpoint, World};
 use vtax_model::{
-    endpoint::{Control, DomainEnd, End, Endpoint, Ends, NoPairs, pairs},
+    endpoint::{Control, DomainEnd, End, Endpoint, Ends, NamespaceEnd, NoPairs, pairs},
     method::DomainKind,
     study::Row,
     topology::Name,
@@ -14,12 +14,13 @@ use vtax_model::{
 
 use super::{
     ConnectedEnds,
-    addresses::{addresses, check_address, link_of, on_device, refuse_device},
+    addresses::{addresses, check_address, link_of, on_device, only_address, refuse_device},
     agent::{ANSWER, Agent},
     attachment::{
         Attachment, LabPlace, lab_guest, ldm_domain,
         libvirt::{Domain, LibvirtEnd},
         machine::MachineEnd,
+        namespace::HeldNamespace,
     },
     domain_place::DomainPlace,
     end::{ConnectedEnd, ConnectedRow},
@@ -75,6 +76,7 @@ pub(crate) struct EndpointConnector<'a> {
     agents: BTreeMap<(Control, End), Arc<Agent>>,
     /// The domains of libvirt, by their names.
     domains: BTreeMap<String, Rc<Domain>>,
+    namespaces: BTreeMap<NamespaceEnd, Rc<HeldNamespace>>,
     /// The hosts of logical domains.
     pub(super) hosts: Vec<Rc<DomainPlace>>,
     loans: Loans,
@@ -87,8 +89,8 @@ impl<'a> EndpointConnector<'a> {
         locations: &'a Locations,
         events: &'a RunEvents,
     ) -> EndpointConnector<'a> {
-        let (labs, agents, domains, hosts, loans) = Default::default();
-        EndpointConnector { world, program, locations, events, labs, agents, domains, hosts, loans }
+        let (labs, agents, domains, namespaces, hosts, loans) = Default::default();
+        EndpointConnector { world, program, locations, events, labs, agents, domains, namespaces, hosts, loans }
     }
 
     /// Adds missing initiators: for a zone, the domain at the other end of its wire; for a logical domain, its host;
@@ -102,7 +104,7 @@ impl<'a> EndpointConnector<'a> {
             let control = match &responder.control {
                 Control::Zone { lab, domain } => self.across(lab.as_ref(), domain, responder.address)?,
                 Control::Domain(end) => Control::Domain(DomainEnd::primary(end.within.clone())),
-                Control::Local | Control::Ssh(_) | Control::Libvirt { .. } => Control::Local,
+                Control::Local | Control::Ssh(_) | Control::Libvirt { .. } | Control::Namespace(_) => Control::Local,
             };
             let method = responder.method;
             initiators.push(Endpoint { method, ..Endpoint::new(End::Initiator, control) });
@@ -146,8 +148,10 @@ impl<'a> EndpointConnector<'a> {
 
     /// The host of an endpoint, to be tuned. A host or zone of a lab is a namespace of this machine and needs no agent.
     pub(crate) fn tuned(mut self, control: &Control, tuner: &SharedTuner) -> Result<TuningHost, Stop> {
-        if let Control::Domain(end) = control {
-            return self.tuned_domain(end, tuner);
+        match control {
+            Control::Domain(end) => return self.tuned_domain(end, tuner),
+            Control::Namespace(end) => return self.tuned_namespace(end, tuner),
+            Control::Local | Control::Ssh(_) | Control::Zone { .. } | Control::Libvirt { .. } => {}
         }
         let endpoint = Endpoint::new(End::Responder, control.clone());
         let found = self.candidates(&endpoint)?;
@@ -175,6 +179,13 @@ impl<'a> EndpointConnector<'a> {
                 let agent = ldm_domain::agent_of(&place, end, self.events)?;
                 Ok(TuningHost::by_agent(Arc::new(agent)))
             }
+        }
+    }
+
+    fn tuned_namespace(mut self, end: &NamespaceEnd, tuner: &SharedTuner) -> Result<TuningHost, Stop> {
+        match self.namespace(end)?.other_path() {
+            Some(path) => TuningHost::in_namespace(tuner, path),
+            None => Ok(TuningHost::here(tuner)),
         }
     }
 
@@ -261,8 +272,18 @@ impl<'a> EndpointConnector<'a> {
             (Control::Libvirt { user, domain }, _) => {
                 Box::new(LibvirtEnd::new(self.domain(domain)?, user.as_deref(), endpoint.address))
             }
+            (Control::Namespace(end), _) => Box::new(self.namespace(end)?.attach()),
             (Control::Local | Control::Zone { .. } | Control::Domain(_), _) => Box::new(MachineEnd::Local),
         })
+    }
+
+    fn namespace(&mut self, end: &NamespaceEnd) -> Result<Rc<HeldNamespace>, Stop> {
+        if let Some(held) = self.namespaces.get(end) {
+            return Ok(Rc::clone(held));
+        }
+        let held = Rc::new(HeldNamespace::open(end)?);
+        self.namespaces.insert(end.clone(), Rc::clone(&held));
+        Ok(held)
     }
 
     fn domain(&mut self, name: &str) -> Result<Rc<Domain>, Stop> {
@@ -310,7 +331,13 @@ fn known_addresses(
         let of_switch = attachment[end].switch_end().and_then(|end_of| end_of.own_addresses(&agents[end]).next());
         let of_switch = of_switch.map(|net| net.addr());
         let ssh = agents[end].facts.ssh_address;
-        Ok(endpoints[end].address.or(on_device).or(of_lab).or(of_switch).or(ssh))
+        let known = endpoints[end].address.or(on_device).or(of_lab).or(of_switch);
+        match attachment[end].namespace().and_then(HeldNamespace::other_path) {
+            Some(_) if known.is_none() => {
+                only_address(endpoints[end], &agents[end], endpoints[1 - end].address).map(Some)
+            }
+            _ => Ok(known.or(ssh)),
+        }
     };
     let [from, to] = addresses(endpoints, [known(0)?, known(1)?])?;
     check_address(endpoints[0], &agents[0], from)?;
@@ -325,7 +352,10 @@ fn end(
     [address, peer]: [IpAddr; 2],
 ) -> Result<ConnectedEnd, Stop> {
     let device = endpoint.device.clone().or_else(|| link_of(&agent, address));
-    let route = agent.link.route(Some(address), peer, device.clone(), ANSWER).or_infrastructure()?;
+    let mut route = agent.link.route(Some(address), peer, device.clone(), ANSWER).or_infrastructure()?;
+    if let Some(stack) = attachment.stack_name() {
+        route.iter_mut().for_each(|hop| hop.domain = stack.into());
+    }
     attachment.measure_on(address);
     let (name, cid, pin) = (endpoint.control.to_string(), endpoint.cid, endpoint.pin.clone());
     let (cpus, is_lent) = Default::default();

@@ -49,6 +49,14 @@ fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> miette:
     {
         return Err(other(header, &format!("the endpoint {}, whose machine or NIC has changed since", then.name)));
     }
+    if let (Some(held), Some(before)) = (now.attachment.namespace(), &then.namespace)
+        && !held.record.is_same_as(before)
+    {
+        return Err(other(
+            header,
+            &format!("the endpoint {}, whose container or limits have changed since", then.name),
+        ));
+    }
     match (now.agent.elsewhere(), &then.environment) {
         (Some(now), Some(before)) => same_machine(&header.id, Some(&then.name.to_string()), before, now),
         (None, None) => Ok(()),

@@ -17,8 +17,8 @@ pub(super) struct HostArgs {
 pub(super) fn host_help(what: &str) -> String {
     format!(
         "{what}, e.g. ssh:vm1: ssh:HOST, libvirt:NAME (a virtual machine managed by libvirt), zone:NAME or \
-         zone:LAB/NAME (a zone, host or guest of a running lab), ldm:DOMAIN (an active logical domain) \
-         [default: this machine]"
+         zone:LAB/NAME (a zone, host or guest of a running lab), ldm:DOMAIN (an active logical domain), \
+         netns:NAME, pid:PID or container:NAME (a network namespace of this machine) [default: this machine]"
     )
 }
 

@@ -1,0 +1,120 @@
+//! Asks a container engine by its own program, with the connection that the user has set (`DOCKER_HOST`,
+//! `CONTAINER_HOST`, contexts). The only command is `inspect`, which changes nothing.
+
+use std::{
+    io,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use vtax_model::endpoint::{ContainerEngine, ContainerName};
+use vtax_sys::deadline::{OutputError, output_within};
+
+/// Time that an answer may take. A busy engine that starts many containers takes seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The container engines of this machine.
+pub trait ContainerEngines {
+    /// Returns an engine's description of a container, as JSON.
+    fn inspect(&self, engine: ContainerEngine, name: &ContainerName) -> Result<String, EngineRefusal>;
+}
+
+/// Reason why an engine doesn't describe a container.
+#[derive(Debug)]
+pub enum EngineRefusal {
+    /// Its program cannot be started.
+    NoProgram(io::Error),
+    /// In the engine's own words.
+    Said(String),
+    /// It didn't answer in time, and its program was ended.
+    Silent(Duration),
+}
+
+/// `docker` and `podman`, each with a deadline.
+pub struct EnginePrograms {
+    /// The directory with the programs. None for those in the PATH.
+    directory: Option<PathBuf>,
+    patience: Duration,
+}
+
+impl EnginePrograms {
+    /// Returns the ones in the PATH.
+    pub fn user() -> EnginePrograms {
+        EnginePrograms { directory: None, patience: PATIENCE }
+    }
+}
+
+impl ContainerEngines for EnginePrograms {
+    fn inspect(&self, engine: ContainerEngine, name: &ContainerName) -> Result<String, EngineRefusal> {
+        let program: &str = engine.into();
+        let mut command = Command::new(self.directory.clone().unwrap_or_default().join(program));
+        // An image or a network may have the same name. A container's name never begins with `-`.
+        command.args(["inspect", "--type", "container", name.as_str()]).env("LC_ALL", "C");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = output_within(&mut command, self.patience).map_err(|error| match error {
+            OutputError::Start(source) => EngineRefusal::NoProgram(source),
+            OutputError::Late(patience) | OutputError::Stuck { limit: patience, .. } => EngineRefusal::Silent(patience),
+            OutputError::Lost(source) => EngineRefusal::Said(source.to_string()),
+            OutputError::Cancelled => EngineRefusal::Said(error.to_string()),
+        })?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => Err(EngineRefusal::Said(text(&output.stderr))),
+        }
+    }
+}
+
+/// The words of an engine in one line, without the word `Error:`.
+pub(crate) fn words(text: &str) -> String {
+    let lines = text.lines().map(|line| line.trim().trim_start_matches("Error: ")).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, time::Instant};
+
+    use super::*;
+
+    /// A podman that is this script.
+    fn fake(script: &str, patience: Duration) -> (tempfile::TempDir, EnginePrograms) {
+        let folder = tempfile::tempdir().expect("a directory");
+        let [text, path] = ["script", "podman"].map(|name| folder.path().join(name));
+        fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
+        // Not by `fs::copy`: a child that another test starts meanwhile would inherit the descriptor that is open for
+        // writing, and the program could not be executed until then (ETXTBSY, execve(2)).
+        let copied = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
+        assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
+        let directory = Some(folder.path().to_owned());
+        (folder, EnginePrograms { directory, patience })
+    }
+
+    fn asked(engines: &EnginePrograms, engine: ContainerEngine) -> Result<String, EngineRefusal> {
+        engines.inspect(engine, &"web".parse().expect("a name"))
+    }
+
+    #[test]
+    fn an_engine_is_asked_about_a_container_and_nothing_else() {
+        let (_folder, engines) = fake("echo \"$LC_ALL:$@\"; echo noise >&2", PATIENCE);
+        let said = asked(&engines, ContainerEngine::Podman).expect("an answer");
+        assert_eq!(said, "C:inspect --type container web\n");
+        assert!(matches!(asked(&engines, ContainerEngine::Docker), Err(EngineRefusal::NoProgram(_))));
+    }
+
+    #[test]
+    fn no_answer_is_reported_in_the_engine_s_words() {
+        let (_folder, engines) = fake("echo '[]'; echo 'Error: no such container web' >&2; exit 125", PATIENCE);
+        let Err(EngineRefusal::Said(said)) = asked(&engines, ContainerEngine::Podman) else { panic!("it failed") };
+        assert_eq!(words(&said), "no such container web");
+    }
+
+    #[test]
+    fn an_engine_that_hangs_is_ended() {
+        let (_folder, engines) = fake("exec sleep 1000", Duration::from_millis(200));
+        let begun = Instant::now();
+        assert!(matches!(asked(&engines, ContainerEngine::Podman), Err(EngineRefusal::Silent(_))));
+        assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
+    }
+}

@@ -1,0 +1,102 @@
+//! Why a container can't be an endpoint.
+
+use std::{fmt, io, time::Duration};
+
+use vtax_model::{
+    endpoint::{ContainerEnd, ContainerEngine},
+    foreign::ForeignText,
+};
+
+use super::{engine::words, inspected::BadInspection};
+
+/// Reason why a container can't be an endpoint.
+#[derive(Debug, miette::Diagnostic, thiserror::Error)]
+pub enum ContainerError {
+    #[error("{end}: no such container; {}", listed(answers))]
+    #[diagnostic(code("no-such-container"))]
+    NotFound { end: ContainerEnd, answers: Vec<EngineAnswer> },
+    #[error("{end}: both docker and podman have a container of this name; use docker:{0} or podman:{0}", end.name.as_str())]
+    #[diagnostic(code("container-in-two-engines"))]
+    Ambiguous { end: ContainerEnd },
+    #[error("{end}: the container is {state}, not running; {}", mend(*engine, state, end))]
+    #[diagnostic(code("container-not-running"))]
+    NotRunning { end: ContainerEnd, engine: ContainerEngine, state: ForeignText },
+    #[error(
+        "{end}: {engine} reports a container whose process is not on this machine; if the engine is on another one \
+         (DOCKER_HOST, CONTAINER_HOST, contexts), measure there, or name that machine as ssh:HOST"
+    )]
+    #[diagnostic(code("container-elsewhere"))]
+    Elsewhere { end: ContainerEnd, engine: ContainerEngine },
+    #[error(
+        "{end}: {engine} has not responded within {deadline:?}; check whether it hangs (`{engine} ps`){}",
+        others(*engine, end)
+    )]
+    #[diagnostic(code("engine-silent"))]
+    Silent { end: ContainerEnd, engine: ContainerEngine, deadline: Duration },
+    #[error(
+        "{end}: unusable output of `{engine} inspect --type container {}`: {source}; run it, and check that \
+         `{engine}` is the program of that engine",
+        end.name.as_str()
+    )]
+    #[diagnostic(code("container-inspection"))]
+    Inspection { end: ContainerEnd, engine: ContainerEngine, source: BadInspection },
+}
+
+/// Why an engine has no such container.
+#[derive(Debug)]
+pub enum EngineAnswer {
+    /// Its program cannot be started.
+    NoProgram(ContainerEngine, io::Error),
+    /// It knows no such container.
+    Unknown(ContainerEngine),
+    /// In its own words.
+    Said(ContainerEngine, ForeignText),
+}
+
+impl ContainerError {
+    /// Returns true if the user's input is at fault, and not the host.
+    pub fn is_of_input(&self) -> bool {
+        use ContainerError::{Ambiguous, Elsewhere, NotFound, NotRunning};
+        matches!(self, NotFound { .. } | Ambiguous { .. } | NotRunning { .. } | Elsewhere { .. })
+    }
+}
+
+impl EngineAnswer {
+    pub(crate) fn said(engine: ContainerEngine, text: &str) -> EngineAnswer {
+        match text.to_ascii_lowercase().contains("no such container") {
+            true => EngineAnswer::Unknown(engine),
+            false => EngineAnswer::Said(engine, words(text).into()),
+        }
+    }
+}
+
+impl fmt::Display for EngineAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineAnswer::NoProgram(engine, source) => write!(f, "cannot start `{engine}` ({source}): install it"),
+            EngineAnswer::Unknown(ContainerEngine::Podman) => {
+                f.write_str("podman has none (`podman ps` lists this user's; reach another user's by pid:PID)")
+            }
+            EngineAnswer::Unknown(engine) => write!(f, "{engine} has none (`{engine} ps` lists them)"),
+            EngineAnswer::Said(engine, words) => write!(f, "{engine}: {words}"),
+        }
+    }
+}
+
+fn listed(answers: &[EngineAnswer]) -> String {
+    answers.iter().map(EngineAnswer::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn mend(engine: ContainerEngine, state: &ForeignText, end: &ContainerEnd) -> String {
+    let name = end.name.as_str();
+    match state.raw() {
+        "paused" => format!("resume it (`{engine} unpause {name}`)"),
+        _ => format!("start it (`{engine} start {name}`)"),
+    }
+}
+
+/// An engine that hangs may have a container of the same name, so the user must say that another one is meant.
+fn others(engine: ContainerEngine, end: &ContainerEnd) -> String {
+    let others = ContainerEngine::ALL.into_iter().filter(|other| end.engine.is_none() && *other != engine);
+    others.map(|other| format!(", or name another engine: {other}:{}", end.name.as_str())).collect()
+}

@@ -1,0 +1,157 @@
+//! Finds a container in the engines of this machine.
+
+use vtax_model::endpoint::{ContainerEnd, ContainerEngine};
+
+use super::{
+    engine::{ContainerEngines, EngineRefusal},
+    error::{ContainerError, EngineAnswer},
+    inspected::Container,
+};
+
+/// A container that is looked for.
+pub struct ContainerQuery<'a> {
+    /// The engines that are asked.
+    pub engines: &'a dyn ContainerEngines,
+    /// The container as the user names it.
+    pub end: &'a ContainerEnd,
+}
+
+impl ContainerQuery<'_> {
+    /// Returns the running container, which only one engine has.
+    pub fn running(&self) -> Result<Container, ContainerError> {
+        let container = match self.end.engine {
+            Some(engine) => self.ask(engine)?.map_err(|answer| self.not_found(vec![answer]))?,
+            None => self.only()?,
+        };
+        if container.runs() {
+            return Ok(container);
+        }
+        let Container { engine, state, .. } = container;
+        Err(ContainerError::NotRunning { end: self.end.clone(), engine, state })
+    }
+
+    fn only(&self) -> Result<Container, ContainerError> {
+        let (mut found, mut answers) = (Vec::new(), Vec::new());
+        for engine in ContainerEngine::ALL {
+            match self.ask(engine)? {
+                Ok(container) => found.push(container),
+                Err(answer) => answers.push(answer),
+            }
+        }
+        match (found.pop(), found.pop()) {
+            (Some(only), None) => Ok(only),
+            // The package podman-docker makes `docker` another name of podman.
+            (Some(one), Some(other)) if one.id == other.id => Ok(one),
+            (Some(_), Some(_)) => Err(ContainerError::Ambiguous { end: self.end.clone() }),
+            (None, _) => Err(self.not_found(answers)),
+        }
+    }
+
+    /// Returns why an engine has no such container. An engine that hangs may have it, so this is an error.
+    fn ask(&self, engine: ContainerEngine) -> Result<Result<Container, EngineAnswer>, ContainerError> {
+        let end = || self.end.clone();
+        match self.engines.inspect(engine, &self.end.name) {
+            Ok(text) => match Container::read(engine, &text) {
+                Ok(container) => Ok(Ok(container)),
+                Err(source) => Err(ContainerError::Inspection { end: end(), engine, source }),
+            },
+            Err(EngineRefusal::Silent(deadline)) => Err(ContainerError::Silent { end: end(), engine, deadline }),
+            Err(EngineRefusal::NoProgram(source)) => Ok(Err(EngineAnswer::NoProgram(engine, source))),
+            Err(EngineRefusal::Said(text)) => Ok(Err(EngineAnswer::said(engine, &text))),
+        }
+    }
+
+    fn not_found(&self, answers: Vec<EngineAnswer>) -> ContainerError {
+        ContainerError::NotFound { end: self.end.clone(), answers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, time::Duration};
+
+    use vtax_model::endpoint::ContainerName;
+
+    use super::*;
+
+    /// The answers of `docker` and of `podman`.
+    struct Fake([fn() -> Result<String, EngineRefusal>; 2]);
+
+    impl ContainerEngines for Fake {
+        fn inspect(&self, engine: ContainerEngine, _: &ContainerName) -> Result<String, EngineRefusal> {
+            self.0[engine as usize]()
+        }
+    }
+
+    fn running() -> Result<String, EngineRefusal> {
+        Ok(in_state("running", 7))
+    }
+
+    fn paused() -> Result<String, EngineRefusal> {
+        Ok(in_state("paused", 7))
+    }
+
+    fn exited() -> Result<String, EngineRefusal> {
+        Ok(in_state("exited", 0))
+    }
+
+    fn other() -> Result<String, EngineRefusal> {
+        Ok(in_state("running", 7).replace("3f0a", "77aa"))
+    }
+
+    fn in_state(state: &str, pid: u32) -> String {
+        format!(r#"[{{"Id": "3f0a", "Name": "web", "State": {{"Status": "{state}", "Pid": {pid}}}}}]"#)
+    }
+
+    fn unknown() -> Result<String, EngineRefusal> {
+        Err(EngineRefusal::Said("[]\nError: No such container: web\n".into()))
+    }
+
+    fn down() -> Result<String, EngineRefusal> {
+        Err(EngineRefusal::Said("Cannot connect to the Docker daemon at unix:///x.\nIs it running?".into()))
+    }
+
+    fn absent() -> Result<String, EngineRefusal> {
+        Err(EngineRefusal::NoProgram(io::ErrorKind::NotFound.into()))
+    }
+
+    fn hanging() -> Result<String, EngineRefusal> {
+        Err(EngineRefusal::Silent(Duration::from_secs(20)))
+    }
+
+    fn asked(
+        end: &str,
+        docker: fn() -> Result<String, EngineRefusal>,
+        podman: fn() -> Result<String, EngineRefusal>,
+    ) -> Result<ContainerEngine, String> {
+        let engine = end.split_once(':').and_then(|(way, _)| way.parse().ok());
+        let end = ContainerEnd { engine, name: "web".parse().expect("a name") };
+        let found = ContainerQuery { engines: &Fake([docker, podman]), end: &end }.running();
+        found.map(|container| container.engine).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn whichever_engine_has_it_is_taken() {
+        assert_eq!(asked("container:web", unknown, running), Ok(ContainerEngine::Podman));
+        assert_eq!(asked("container:web", running, absent), Ok(ContainerEngine::Docker));
+        assert_eq!(asked("container:web", down, running), Ok(ContainerEngine::Podman));
+        assert_eq!(asked("docker:web", running, running), Ok(ContainerEngine::Docker));
+        assert_eq!(asked("podman:web", hanging, running), Ok(ContainerEngine::Podman));
+        assert_eq!(asked("container:web", running, running), Ok(ContainerEngine::Podman), "docker is podman");
+    }
+
+    #[test]
+    fn what_keeps_a_container_from_being_an_endpoint_is_named_with_a_remedy() {
+        let refused = |end, docker, podman| insta::assert_snapshot!(asked(end, docker, podman).expect_err("refused"));
+        refused("container:web", running, other);
+        refused("container:web", other, exited);
+        refused("container:web", absent, paused);
+        refused("docker:web", exited, running);
+        refused("container:web", absent, absent);
+        refused("container:web", unknown, unknown);
+        refused("container:web", down, unknown);
+        refused("podman:web", running, absent);
+        refused("container:web", hanging, running);
+        refused("docker:web", || Ok("[]".into()), running);
+    }
+}

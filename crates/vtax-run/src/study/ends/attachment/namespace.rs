@@ -1,0 +1,242 @@
+//! A network namespace of this machine that vtax didn't make: of `ip netns`, of a process, of a container.
+//!
+//! The agent is a process of this machine that is in that network namespace and in no other namespace or cgroup of the
+//! container. So nothing is copied, an image needs no shell, and nothing there is changed. In the container's cgroup the
+//! agent's memory would count there, and a container at its limit would lose a process of its own.
+
+use std::{
+    fs,
+    net::IpAddr,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    rc::Rc,
+};
+
+use miette::{Report, miette};
+use vtax_container::{Container, ContainerQuery, EnginePrograms};
+use vtax_host::inspect::{SystemRoot, outer_hops, process_limits};
+use vtax_model::{
+    endpoint::{ContainerEnd, NamespaceEnd},
+    foreign::ForeignText,
+    run::{ContainerRecord, Hop, NamespaceRecord, PlacementNote},
+    study::Row,
+};
+use vtax_sys::{
+    SysError,
+    netns::{NetNs, Outlive},
+    process::{Pid, ProcessId},
+};
+use vtax_wire::link::AgentLink;
+
+use super::{super::agent::Agent, Attachment};
+use crate::{
+    events::RunEvents,
+    labs::GREETING,
+    stop::{Blamed, Stop},
+};
+
+/// Where `ip netns` pins namespaces (ip-netns(8)).
+const PINS: &str = "/run/netns";
+
+/// A namespace that is held open, so that it is the same one throughout a run.
+pub(in crate::study::ends) struct HeldNamespace {
+    /// The name that the user knows.
+    name: String,
+    path: PathBuf,
+    namespace: NetNs,
+    /// The process that was named, or the first one of the container.
+    process: Option<ProcessId>,
+    pub(in crate::study::ends) record: NamespaceRecord,
+    /// True if vtax itself is in it.
+    is_own: bool,
+}
+
+pub(in crate::study::ends) struct NamespaceAttachment {
+    held: Rc<HeldNamespace>,
+    host_links: Vec<Hop>,
+}
+
+impl HeldNamespace {
+    pub(in crate::study::ends) fn open(end: &NamespaceEnd) -> Result<HeldNamespace, Stop> {
+        let name = end.to_string();
+        match end {
+            NamespaceEnd::Named(pin) => HeldNamespace::pinned(name, Path::new(PINS).join(pin.as_str())),
+            NamespaceEnd::At(path) => HeldNamespace::pinned(name, path.as_path().to_owned()),
+            NamespaceEnd::Process(pid) => HeldNamespace::of_process(name, Pid(*pid)),
+            NamespaceEnd::Container(end) => HeldNamespace::of_container(name, end),
+        }
+    }
+
+    fn pinned(name: String, path: PathBuf) -> Result<HeldNamespace, Stop> {
+        let opened = NetNs::open(&path).map_err(|error| not_opened(&name, &path, error))?;
+        HeldNamespace::held(name, path, opened, None)
+    }
+
+    fn of_container(name: String, end: &ContainerEnd) -> Result<HeldNamespace, Stop> {
+        let container = ContainerQuery { engines: &EnginePrograms::user(), end }.running()?;
+        let process = container.process(end)?;
+        let mut held = HeldNamespace::of_process(name, process)?;
+        let Container { engine, name, id, image, network, .. } = container;
+        held.record.container = Some(ContainerRecord { engine, name, id, image, network });
+        Ok(held)
+    }
+
+    /// The start time is compared after the namespace was opened: until then another process may have got the pid.
+    fn of_process(name: String, pid: Pid) -> Result<HeldNamespace, Stop> {
+        let gone = || Stop::input(miette!(code = "no-such-process", "{name}: no such process; `ps` lists them"));
+        let process = ProcessId::of(pid).map_err(|_| gone())?;
+        let path = PathBuf::from(format!("/proc/{pid}/ns/net"));
+        let opened = match NetNs::open(&path) {
+            Err(error) if error.is_permission() => Err(Stop::infrastructure(error)),
+            opened => opened.map_err(|_| gone()),
+        }?;
+        if !process.exists() {
+            return Err(gone());
+        }
+        HeldNamespace::held(name, path, opened, Some(process))
+    }
+
+    fn held(name: String, path: PathBuf, namespace: NetNs, process: Option<ProcessId>) -> Result<HeldNamespace, Stop> {
+        let is_own = NetNs::current().or_infrastructure()?.id() == namespace.id();
+        let limits = process.map(|process| process_limits(&SystemRoot::live(), process.pid.0));
+        let record = NamespaceRecord { container: None, limits: limits.unwrap_or_default() };
+        Ok(HeldNamespace { name, path, namespace, process, record, is_own })
+    }
+
+    /// Where it is found while its process lives or its pin stays. None if vtax is in it.
+    pub(in crate::study::ends) fn other_path(&self) -> Option<&Path> {
+        (!self.is_own).then_some(&self.path)
+    }
+
+    pub(in crate::study::ends) fn attach(self: &Rc<Self>) -> NamespaceAttachment {
+        NamespaceAttachment { held: Rc::clone(self), host_links: Vec::new() }
+    }
+}
+
+impl Attachment for NamespaceAttachment {
+    fn start_agent(&self, name: &str, program: &Path, _: &RunEvents) -> Result<Agent, Stop> {
+        let mut command = Command::new(program);
+        command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.
+        command.process_group(0);
+        let child = self.held.namespace.spawn(command, Outlive::No).or_infrastructure()?;
+        let link = AgentLink::from_child(name, child, GREETING).or_infrastructure()?;
+        Agent::greeted(link).or_infrastructure()
+    }
+
+    fn is_in_stack_of_vtax(&self) -> bool {
+        self.held.is_own
+    }
+
+    fn namespace(&self) -> Option<&HeldNamespace> {
+        Some(&self.held)
+    }
+
+    fn stack_name(&self) -> Option<&str> {
+        (!self.held.is_own).then_some(&self.held.name)
+    }
+
+    /// The other end of its veth is a link of this machine, or the link below its macvlan is.
+    fn measure_on(&mut self, address: IpAddr) {
+        if !self.held.is_own {
+            self.host_links = outer_hops(&self.held.namespace, address);
+        }
+    }
+
+    fn host_links(&self) -> &[Hop] {
+        &self.host_links
+    }
+
+    fn notes(&self, _: Row, name: &str) -> Vec<PlacementNote> {
+        described(name, &self.held.record).map(PlacementNote::Remark).into_iter().collect()
+    }
+
+    fn death(&self) -> Option<Report> {
+        let (name, process) = (&self.held.name, self.held.process?);
+        (!process.exists()).then(|| {
+            miette!(
+                code = "end-stopped",
+                "{name} stopped during the run: its process {} has exited; start it, and run again",
+                process.pid
+            )
+        })
+    }
+}
+
+/// Describes a container, and the limits of a container or process that vtax's agent did not have.
+fn described(name: &str, NamespaceRecord { container, limits }: &NamespaceRecord) -> Option<String> {
+    let limits = limits.to_string();
+    let apart = match limits.is_empty() {
+        true => None,
+        false => Some(format!(
+            "vtax's agent was in its network namespace, but outside of its cgroup, so these limits did not apply to \
+             the agent: {limits}"
+        )),
+    };
+    let what = container.as_ref().map(|ContainerRecord { engine, name, image, network, .. }| {
+        format!("container {name} of {engine}, image {image}, network {network}")
+    });
+    match (what, apart) {
+        (Some(what), Some(apart)) => Some(format!("{name} is {what}; {apart}")),
+        (Some(only), None) => Some(format!("{name} is {only}")),
+        (None, Some(only)) => Some(format!("{name}: {only}")),
+        (None, None) => None,
+    }
+}
+
+fn not_opened(name: &str, path: &Path, error: SysError) -> Stop {
+    match error {
+        error if error.is_missing() => {
+            let path = ForeignText::from(path.display().to_string());
+            let known = known_pins();
+            Stop::input(miette!(
+                code = "no-such-namespace",
+                "{name}: no such network namespace ({path} does not exist); {known}"
+            ))
+        }
+        SysError::NotANamespace { .. } => Stop::input(error),
+        error => Stop::infrastructure(error),
+    }
+}
+
+/// The namespaces that `ip netns list` lists.
+fn known_pins() -> String {
+    let names = fs::read_dir(PINS).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        names.map(|pin| ForeignText::from(pin.file_name().display().to_string()).to_string()).collect();
+    names.sort();
+    const MOST: usize = 20;
+    match names.len() {
+        0 => "`ip netns` has none on this machine; create one with `ip netns add NAME`".to_owned(),
+        count if count > MOST => format!("there is {}, and {} more", names[..MOST].join(", "), count - MOST),
+        _ => format!("there is {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vtax_model::{endpoint::ContainerEngine, run::ProcessLimits};
+
+    use super::*;
+
+    #[test]
+    fn a_container_and_the_limits_of_its_processes_are_told() {
+        let limits = ProcessLimits { no_raw_sockets: true, ..ProcessLimits::default() };
+        let container = ContainerRecord {
+            engine: ContainerEngine::Podman,
+            name: "web".into(),
+            id: "3f0a".into(),
+            image: "web:1".into(),
+            network: "bridge".into(),
+        };
+        let told = |container: Option<&ContainerRecord>, limits: &ProcessLimits| {
+            described("the end", &NamespaceRecord { container: container.cloned(), limits: limits.clone() })
+        };
+        insta::assert_snapshot!(told(Some(&container), &limits).expect("all"));
+        let plain = told(Some(&container), &ProcessLimits::default());
+        assert_eq!(plain.as_deref(), Some("the end is container web of podman, image web:1, network bridge"));
+        assert!(told(None, &limits).is_some_and(|told| told.starts_with("the end: vtax's agent")));
+        assert_eq!(told(None, &ProcessLimits::default()), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! Containers as endpoints, with a real Podman in namespaces of its own, and a Docker that is a script.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::{Bench, assert_nothing_left, bench::printed, studies::assert_schema};
+
+const SHORT: [&str; 6] = ["--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
+
+/// A mount and network namespace with cgroups of version 2 alone, which is what crun wants. It ends with its process, and
+/// so do its mounts and links; the containers are ended first.
+struct Engine<'a> {
+    bench: &'a Bench,
+    holder: Child,
+}
+
+impl Engine<'_> {
+    fn new(bench: &Bench) -> Engine<'_> {
+        let (scratch, bin) = (bench.path().join("podman"), bench.path().join("bin"));
+        fs::create_dir(&bin).expect("a directory of the test");
+        let podman = format!(
+            "#!/bin/sh\nexec /usr/bin/podman --root {0}/root --runroot {0}/run --network-config-dir {0}/net --storage-driver vfs \
+             --cgroup-manager=cgroupfs --network-backend=netavark --events-backend=none \"$@\"\n",
+            scratch.display()
+        );
+        program(&bin.join("podman"), &podman);
+        const WORLD: &str = "umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; mount -t tmpfs none /run/netns \
+                             2>/dev/null || true; ip link set lo up; echo ready; exec sleep 1000";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--net", "--propagation", "private", "sh", "-ec", WORLD]).stdout(Stdio::piped());
+        let mut holder = command.spawn().expect("unshare");
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+        let engine = Engine { bench, holder };
+        let tree = bench.path().join("tree");
+        fs::create_dir_all(tree.join("bin")).expect("a directory of the test");
+        let image = format!(
+            "cp /bin/busybox {0}/bin/busybox; ln -s busybox {0}/bin/sleep; tar -C {0} -c . | podman import - tiny",
+            tree.display()
+        );
+        engine.shell(&image);
+        engine
+    }
+
+    /// Starts a container that sleeps.
+    fn run(&self, name: &str, options: &str) {
+        let limits = "--ulimit nofile=$(ulimit -Hn):$(ulimit -Hn) --ulimit nproc=1000:1000";
+        self.shell(&format!("podman run -d --name {name} --cgroups=disabled {limits} {options} tiny /bin/sleep 1000"));
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args([&format!("--target={}", self.holder.id()), "--mount", "--net", "--"]).arg(program);
+        let path = format!("{}:{}", self.bench.path().join("bin").display(), std::env::var("PATH").unwrap_or_default());
+        command.env("PATH", path).stdin(Stdio::null()).current_dir(self.bench.path());
+        command
+    }
+
+    fn shell(&self, script: &str) -> String {
+        printed(&self.command(Path::new("sh")).args(["-ec", script]).output().expect("nsenter"))
+    }
+
+    fn vtax(&self, arguments: &[&str]) -> Command {
+        let vtax = self.bench.command(arguments);
+        let mut command = self.command(Path::new(vtax.get_program()));
+        command.args(vtax.get_args()).envs(vtax.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command
+    }
+
+    fn measured(&self, ends: &[&str]) -> Value {
+        let output = self.vtax(&[&["measure", "--json"], &SHORT[..], ends].concat()).output().expect("vtax runs");
+        let result: Value = serde_json::from_str(&printed(&output)).expect("JSON");
+        assert_schema(&result);
+        assert_eq!(result["cells"][0]["status"], "measured", "{}", result["failures"]);
+        result
+    }
+
+    fn refused(&self, end: &str) -> String {
+        let Output { status, stderr, .. } = self.vtax(&["measure", "--to", end]).output().expect("vtax runs");
+        let told = String::from_utf8(stderr).expect("text");
+        assert_eq!(status.code(), Some(2), "{told}");
+        told
+    }
+}
+
+impl Drop for Engine<'_> {
+    fn drop(&mut self) {
+        let _ = self.command(Path::new("podman")).args(["rm", "--all", "--force", "--time", "0"]).output();
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// Not by `fs::write` alone: a child that another test starts meanwhile would inherit the descriptor that is open for
+/// writing, and the program could not be executed until then (ETXTBSY).
+fn program(path: &Path, text: &str) {
+    let script = path.with_extension("sh");
+    fs::write(&script, text).expect("a file of the test");
+    let copied = Command::new("install").args(["-m", "755"]).args([&script, &path.to_owned()]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
+}
+
+fn hops(result: &Value) -> Vec<(&str, &str)> {
+    let hops = result["cells"][0]["path"]["hops"].as_array().expect("hops").iter();
+    hops.map(|hop| (hop["domain"].as_str().expect("a name"), hop["kind"].as_str().expect("a kind"))).collect()
+}
+
+#[test]
+fn a_container_is_measured_from_outside_and_left_as_it_was() {
+    let bench = Bench::new();
+    let engine = Engine::new(&bench);
+    engine.run("web", "");
+    let result = engine.measured(&["--to", "container:web"]);
+    let responder = &result["cells"][0]["ends"]["pairs"][0]["responder"];
+    assert!(responder["address"].as_str().is_some_and(|address| address.starts_with("10.88.0.")), "{responder}");
+    let container = &responder["namespace"]["container"];
+    assert_eq!((&container["engine"], &container["image"]), (&"podman".into(), &"localhost/tiny:latest".into()));
+    assert_eq!(container["network"], "bridge");
+    assert_eq!(responder["namespace"]["limits"]["no_raw_sockets"], true, "{responder}");
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    assert_eq!(hops(&result), [(host.trim(), "bridge"), (host.trim(), "veth"), ("container:web", "veth")]);
+    engine.run("db", "");
+    let result = engine.measured(&["--from", "podman:web", "--to", "podman:db", "--test", "udp-stream"]);
+    let kinds: Vec<&str> = hops(&result).into_iter().map(|(_, kind)| kind).collect();
+    assert_eq!(kinds, ["veth", "veth", "bridge", "veth", "veth"]);
+    assert_eq!(engine.shell("podman inspect --format '{{.State.Status}}' web db"), "running\nrunning\n");
+    assert_eq!(engine.shell("podman diff web").lines().filter(|line| line.contains("vtax")).count(), 0);
+    // Its own processes are of this bench, too.
+    drop(engine);
+    assert_nothing_left(&bench);
+}
+
+#[test]
+fn a_container_in_the_host_s_network_is_measured_on_the_loopback() {
+    let bench = Bench::new();
+    let engine = Engine::new(&bench);
+    engine.run("web", "--network host");
+    let result = engine.measured(&["--to", "container:web"]);
+    assert_eq!(result["cells"][0]["ends"]["pairs"][0]["responder"]["address"], "127.0.0.1");
+    engine.run("alone", "--network none");
+    let told = engine.refused("container:alone");
+    assert!(told.contains("no-address") && told.contains("connect it to a network"), "{told}");
+}
+
+#[test]
+fn a_container_that_stops_ends_the_run() {
+    let bench = Bench::new();
+    let engine = Engine::new(&bench);
+    engine.run("web", "");
+    let mut run = engine.vtax(&["measure", "--to", "container:web", "--samples", "100", "--duration", "100ms"]);
+    let run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("vtax runs");
+    while bench.landed() < 3 {
+        thread::sleep(Duration::from_millis(50));
+    }
+    engine.shell("podman kill web");
+    let output = run.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(69) && told.contains("container:web stopped during the run"), "{told}");
+    let told = engine.refused("container:web");
+    assert!(told.contains("container-not-running") && told.contains("podman start web"), "{told}");
+    // Its own processes are of this bench, too.
+    drop(engine);
+    assert_nothing_left(&bench);
+}
+
+#[test]
+fn a_name_in_two_engines_and_one_in_none_are_refused() {
+    let bench = Bench::new();
+    let engine = Engine::new(&bench);
+    engine.run("web", "");
+    let told = engine.refused("container:wbe");
+    assert!(told.contains("no-such-container") && told.contains("podman has none"), "{told}");
+    let other = r#"[{"Id": "3f0a", "Name": "/web", "State": {"Status": "running", "Pid": 1}}]"#;
+    program(&bench.path().join("bin/docker"), &format!("#!/bin/sh\necho '{other}'\n"));
+    let told = engine.refused("container:web");
+    assert!(told.contains("use docker:web or podman:web"), "{told}");
+    let told = engine.refused("docker:web");
+    assert!(told.contains("container-elsewhere"), "the pid is not the container's: {told}");
+    engine.measured(&["--to", "podman:web"]);
+}

@@ -1,0 +1,183 @@
+//! Network namespaces of this machine as endpoints: by name, by path, by process.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::Value;
+
+use super::{Bench, assert_nothing_left, json, studies::assert_schema};
+
+const SHORT: [&str; 7] = ["measure", "--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
+
+/// A network namespace, pinned by a path, that is connected with the test's own by a veth.
+struct Connected {
+    pin: PathBuf,
+    /// The process that is in it.
+    holder: Child,
+    near: String,
+}
+
+impl Connected {
+    /// `nth` tells the tests' networks apart: 198.18.NTH.0/24 (RFC 2544).
+    fn new(bench: &Bench, nth: u8) -> Connected {
+        let (pin, near) = (bench.path().join("pinned"), format!("vtaxends{nth}"));
+        fs::write(&pin, "").expect("a file of the test");
+        let script = format!(
+            "mount --bind /proc/self/ns/net {pin}; ip link set lo up; ip addr add 198.18.{nth}.2/24 dev inner; \
+             ip link set inner up; echo ready; exec sleep 1000",
+            pin = pin.display()
+        );
+        // The link is made from outside: the namespace must be there first.
+        let waiting = format!("read go; {script}");
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-ec", &waiting]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = command.spawn().expect("unshare");
+        await_namespace(&holder);
+        let link = format!(
+            "ip link add {near} type veth peer name inner netns {pid}; ip addr add 198.18.{nth}.1/24 dev {near}; \
+             ip link set {near} up",
+            pid = holder.id()
+        );
+        shell(&link);
+        holder.stdin.take().expect("piped").write_all(b"go\n").expect("it reads");
+        let mut line = String::new();
+        let output = holder.stdout.take().expect("piped");
+        BufReader::new(output).read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+        Connected { pin, holder, near }
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+        let _ = Command::new("umount").arg(&self.pin).stderr(Stdio::null()).status();
+        let _ = Command::new("ip").args(["link", "delete", &self.near]).stderr(Stdio::null()).status();
+    }
+}
+
+/// Until then `unshare` is in our own namespace.
+fn await_namespace(holder: &Child) {
+    let of = |process: &str| fs::read_link(Path::new("/proc").join(process).join("ns/net")).ok();
+    while of(&holder.id().to_string()) == of("self") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+fn shell(script: &str) {
+    assert!(Command::new("sh").args(["-ec", script]).status().expect("sh").success(), "{script}");
+}
+
+fn measured(bench: &Bench, arguments: &[&str]) -> Value {
+    let result = json(bench, &[&SHORT[..], &["--json"], arguments].concat());
+    assert_schema(&result);
+    let cells = result["cells"].as_array().expect("cells");
+    assert!(cells.iter().all(|cell| cell["status"] == "measured"), "{arguments:?}: {}", result["failures"]);
+    result
+}
+
+fn links(result: &Value) -> Vec<String> {
+    let hops = result["cells"][0]["path"]["hops"].as_array().expect("hops").iter();
+    hops.map(|hop| format!("{} {}", hop["domain"].as_str().expect("a name"), hop["link"].as_str().expect("a name")))
+        .collect()
+}
+
+#[test]
+fn a_namespace_is_an_endpoint_by_its_path_and_by_a_process() {
+    let bench = Bench::new();
+    let connected = Connected::new(&bench, 1);
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    for end in [format!("netns:{}", connected.pin.display()), format!("pid:{}", connected.holder.id())] {
+        let result = measured(&bench, &["--to", &end, "--test", "tcp-rr,udp-stream"]);
+        let pair = &result["cells"][0]["ends"]["pairs"][0];
+        assert_eq!(
+            (&pair["initiator"]["address"], &pair["responder"]["address"]),
+            (&"198.18.1.1".into(), &"198.18.1.2".into())
+        );
+        assert_eq!(pair["responder"]["name"], end.as_str());
+        assert_eq!(links(&result), [format!("{} {}", host.trim(), connected.near), format!("{end} inner")]);
+        let back = measured(&bench, &["--from", &end]);
+        assert_eq!(back["cells"][0]["ends"]["pairs"][0]["initiator"]["address"], "198.18.1.2");
+    }
+    assert_nothing_left(&bench);
+}
+
+/// Nobody may measure the wrong link because there are several.
+#[test]
+fn an_address_of_several_has_to_be_chosen() {
+    let bench = Bench::new();
+    let connected = Connected::new(&bench, 2);
+    let end = format!("pid:{}", connected.holder.id());
+    shell(&format!("nsenter --net={} ip addr add 198.18.2.3/24 dev inner", connected.pin.display()));
+    let told = bench.refused(&[&SHORT[..], &["--to", &end]].concat());
+    assert!(told.contains("several-addresses") && told.contains("198.18.2.2 (inner), 198.18.2.3 (inner)"), "{told}");
+    let result = measured(&bench, &["--to", &end, "--to-address", "198.18.2.3"]);
+    assert_eq!(result["cells"][0]["ends"]["pairs"][0]["responder"]["address"], "198.18.2.3");
+    shell(&format!("nsenter --net={} ip addr flush dev inner", connected.pin.display()));
+    let told = bench.refused(&[&SHORT[..], &["--to", &end]].concat());
+    assert!(told.contains("no-address") && told.contains("--to-address"), "{told}");
+}
+
+#[test]
+fn what_is_no_namespace_is_refused() {
+    let bench = Bench::new().with("file", "");
+    let mut ended = Command::new("true").spawn().expect("true");
+    ended.wait().expect("it ends");
+    let refused = |end: &str| bench.refused(&[&SHORT[..], &["--to", end]].concat());
+    let told = refused(&format!("pid:{}", ended.id()));
+    assert!(told.contains("no-such-process"), "{told}");
+    let told = refused("netns:nothing-of-this-name");
+    assert!(told.contains("no-such-namespace") && told.contains("/run/netns/nothing-of-this-name"), "{told}");
+    let told = refused(&format!("netns:{}/file", bench.path().display()));
+    assert!(told.contains("not-a-namespace"), "{told}");
+    assert_nothing_left(&bench);
+}
+
+/// Measured as `local` is: the process shares the host's links.
+#[test]
+fn a_process_of_the_host_is_measured_on_the_loopback() {
+    let bench = Bench::new();
+    let result = measured(&bench, &["--to", &format!("pid:{}", std::process::id())]);
+    assert_eq!(result["cells"][0]["ends"]["pairs"][0]["responder"]["address"], "127.0.0.1");
+    assert_eq!(result["cells"][0]["path"]["hops"][0]["link"], "lo");
+}
+
+#[test]
+fn settings_of_a_namespace_are_checked_there() {
+    let bench = Bench::new();
+    let connected = Connected::new(&bench, 3);
+    let end = format!("netns:{}", connected.pin.display());
+    let checked = bench.vtax(&["tune", "check", "--host", &end, "--json"]);
+    let told = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(told.contains("inner") && !told.contains(&connected.near), "{told}");
+    assert_nothing_left(&bench);
+}
+
+#[test]
+fn an_end_that_stops_ends_the_run() {
+    let bench = Bench::new();
+    let mut connected = Connected::new(&bench, 4);
+    let end = format!("pid:{}", connected.holder.id());
+    let run = bench
+        .command(&["measure", "--to", &end, "--samples", "100", "--duration", "100ms"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    let run = run.expect("vtax runs");
+    while bench.landed() < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    connected.holder.kill().expect("it runs");
+    connected.holder.wait().expect("it ends");
+    // As an engine does when a container stops.
+    shell(&format!("ip link delete {}", connected.near));
+    let output = run.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(69) && told.contains("end-stopped"), "{told}");
+    assert!(bench.landed() >= 3, "what was measured is stored");
+}
