@@ -41,6 +41,6 @@ pub use ldm_remote::{OrderLink, OrderRefusal, OrderServer, RemoteLdm};
 pub use live_run::LiveRun;
 pub use locations::Locations;
 pub use lock_file::LockFile;
-pub use migration_link::{LabTarget, SshTarget, receive_guest};
+pub use migration_link::{LabTarget, SshTarget, receive_disk, receive_guest};
 pub use stop::{Blamed, Coded, Stop};
 pub use tuning::{GUARD_VERB, HostTask, IoConfinement, IoThreads, LabPath, SharedTuner, TuningGuard, TuningHost};

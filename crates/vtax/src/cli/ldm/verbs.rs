@@ -59,7 +59,8 @@ impl LdmArgs {
     pub(in crate::cli) fn has_input(&self) -> bool {
         matches!(
             self.verb,
-            LdmVerb::Local(LocalVerb::Exec { .. } | LocalVerb::ReceiveGuest { .. }) | LdmVerb::Serve { .. }
+            LdmVerb::Local(LocalVerb::Exec { .. } | LocalVerb::ReceiveGuest { .. } | LocalVerb::ReceiveDisk { .. })
+                | LdmVerb::Serve { .. }
         )
     }
 }

@@ -84,8 +84,9 @@ fn move_domain(host: &LdmHost, plan: &MigrationPlan<'_>, places: &Locations) -> 
     let switch = cancel.clone();
     interrupt.on_ask(move || switch.cancel());
     let (target, options) = (target.written(), plan.how.options());
-    let request = MigrationRequest { domain, new_name, target, options, following: following.clone() };
-    let moved = host.migrate(&request, &mut *link, &cancel, &mut |info| line.show(info));
+    let (copy_disks, following) = (plan.how.copy_disks, following.clone());
+    let request = MigrationRequest { domain, new_name, target, options, copy_disks, following };
+    let moved = host.migrate(&request, &mut *link, &cancel, &mut |progress| line.show(progress));
     // The target has ended its part, and said what it had to say.
     drop(link);
     line.end();

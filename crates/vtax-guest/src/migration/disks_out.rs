@@ -1,0 +1,323 @@
+//! The source's side of disks that are copied: QEMU mirrors them to its target by NBD, until the guest is suspended.
+//!
+//! QEMU connects to a socket in its own directory, and this process passes everything on: QEMU's NBD client takes no open file.
+
+use std::{
+    io,
+    net::Shutdown,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::{UnixListener, UnixStream},
+    },
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+use vtax_model::{topology::Name, units::ByteSize};
+
+use super::{
+    LOOK, MigrationCancel, MigrationError, MigrationOptions, SILENCE_MOST, copy_node,
+    key::{DISK_KEY_ID, give_key},
+};
+use crate::{
+    error::GuestError,
+    process::Qemu,
+    qmp::{BlockJob, JobStatus, Monitor, PATIENCE, TlsEndpoint},
+    storage,
+};
+
+/// The name of the socket in QEMU's directory.
+const SOCKET: &str = "copy.sock";
+/// Bytes that are passed on at a time.
+const PIECE: usize = 256 << 10;
+/// A target logs in and answers within this time.
+const ANSWERED: Duration = Duration::from_secs(30);
+/// The pause between two looks at jobs that are about to end.
+const GLANCE: Duration = Duration::from_millis(1);
+
+/// A disk that is to be copied.
+#[derive(Debug)]
+pub struct DiskToCopy {
+    pub name: Name,
+    /// The number of its port.
+    pub port: u32,
+    /// Leads to the NBD server of the target ([`serve_disks`](super::serve_disks)).
+    pub wire: OwnedFd,
+}
+
+/// Bytes of all disks that are copied. The total grows as the guest writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskProgress {
+    pub copied: ByteSize,
+    pub total: ByteSize,
+}
+
+/// Disks that QEMU mirrors to the target. When this is dropped the connections end, and so do the mirrors: then
+/// [`end_mirrors`] removes what is left of them.
+#[derive(Debug)]
+pub struct DiskMirrors {
+    guest: Name,
+    mirrors: Vec<DiskMirror>,
+    /// Bytes that were passed on, in both directions.
+    moved: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct DiskMirror {
+    disk: Name,
+    node: String,
+    _carrier: Carrier,
+}
+
+impl DiskMirrors {
+    /// Connects QEMU to the target, and starts to copy. The disks share the bandwidth of the options.
+    pub fn start(
+        qemu: &mut Qemu,
+        disks: Vec<DiskToCopy>,
+        options: &MigrationOptions,
+    ) -> Result<DiskMirrors, MigrationError> {
+        let (guest, moved) = (qemu.launch().name.clone(), Arc::default());
+        let speed = options.limits.bandwidth.map_or(0, |limit| (limit.0 / disks.len().max(1) as u64).max(1));
+        for disk in &disks {
+            await_bytes(&disk.wire).map_err(|error| failed(&guest, &disk.name, &error))?;
+        }
+        let mut monitor = qemu.monitor(PATIENCE)?;
+        let key = give_key(&mut monitor, qemu.launch(), options.key.as_ref(), (DISK_KEY_ID, TlsEndpoint::Client));
+        let key = key.map_err(MigrationError::of_command)?;
+        let creds = key.as_ref().map(|_| DISK_KEY_ID);
+        let mut mirrors = DiskMirrors { guest, mirrors: Vec::new(), moved };
+        for disk in disks {
+            let carrier = mirrors.connect(&mut monitor, (&qemu.launch().directory, creds), &disk)?;
+            let (node, source) = (copy_node(disk.port), crate::vdisk::node(disk.port));
+            mirrors.mirrors.push(DiskMirror { disk: disk.name, node: node.clone(), _carrier: carrier });
+            monitor.mirror_blocks(&source, &node, speed).map_err(MigrationError::of_command)?;
+        }
+        Ok(mirrors)
+    }
+
+    fn connect(
+        &self,
+        monitor: &mut Monitor,
+        (directory, creds): (&Path, Option<&str>),
+        disk: &DiskToCopy,
+    ) -> Result<Carrier, MigrationError> {
+        let wrong = |error: io::Error| failed(&self.guest, &disk.name, &error);
+        let path = directory.join(SOCKET);
+        let listener = storage::listen(&path)?;
+        let target = UnixStream::from(disk.wire.try_clone().map_err(wrong)?);
+        monitor.begin_nbd_client(&copy_node(disk.port), SOCKET, disk.name.as_str(), creds)?;
+        let carried = accept(&listener).and_then(|qemu| Carrier::start(qemu, target, &self.moved));
+        let _ = std::fs::remove_file(&path);
+        let added = monitor.blocks_added().map_err(|error| said(&self.guest, &disk.name, error));
+        added.and(carried.map_err(wrong))
+    }
+
+    /// Waits until all disks are in sync. From then on, each write of the guest goes to both sides.
+    pub fn copy(
+        &self,
+        qemu: &mut Qemu,
+        cancel: &MigrationCancel,
+        hear: &mut dyn FnMut(DiskProgress),
+    ) -> Result<(), MigrationError> {
+        let (mut last, mut at) = (0, Instant::now());
+        loop {
+            // Others need the monitor, too, and get it in between.
+            let jobs = qemu.monitor(PATIENCE)?.block_jobs()?;
+            let own = self.mirrors.iter().map(|mirror| self.job(mirror, &jobs)).collect::<Result<Vec<_>, _>>()?;
+            let sum = |bytes: fn(&BlockJob) -> u64| ByteSize(own.iter().map(|job| bytes(job)).sum());
+            hear(DiskProgress { copied: sum(|job| job.current_progress), total: sum(|job| job.total_progress) });
+            if own.iter().all(|job| job.status == JobStatus::Ready) {
+                return Ok(());
+            }
+            if cancel.is_cancelled() {
+                return Err(MigrationError::Cancelled { guest: self.guest.clone() });
+            }
+            let moved = self.moved.load(Ordering::Relaxed);
+            if moved != last {
+                (last, at) = (moved, Instant::now());
+            } else if at.elapsed() >= SILENCE_MOST {
+                return Err(MigrationError::WireCut { guest: self.guest.clone(), silent: at.elapsed() });
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Completes the copies of a guest whose vCPUs are stopped, and disconnects. Afterwards both sides have the same blocks.
+    pub fn complete(&self, monitor: &mut Monitor) -> Result<(), MigrationError> {
+        let jobs = monitor.block_jobs()?;
+        for mirror in &self.mirrors {
+            self.job(mirror, &jobs)?;
+            monitor.end_block_job(&mirror.node, false).map_err(|error| said(&self.guest, &mirror.disk, error))?;
+        }
+        let deadline = Instant::now() + SILENCE_MOST;
+        for mirror in &self.mirrors {
+            self.await_end(monitor, mirror, deadline)?;
+            monitor.dismiss_job(&mirror.node)?;
+            monitor.remove_blocks(&mirror.node)?;
+        }
+        Ok(())
+    }
+
+    fn await_end(&self, monitor: &mut Monitor, mirror: &DiskMirror, deadline: Instant) -> Result<(), MigrationError> {
+        loop {
+            let jobs = monitor.block_jobs()?;
+            match jobs.iter().find(|job| job.id == mirror.node) {
+                Some(job) if job.status == JobStatus::Concluded && job.error.is_none() => return Ok(()),
+                Some(_) if Instant::now() >= deadline => {
+                    return Err(MigrationError::WireCut { guest: self.guest.clone(), silent: SILENCE_MOST });
+                }
+                _ => drop(self.job(mirror, &jobs)?),
+            }
+            thread::sleep(GLANCE);
+        }
+    }
+
+    /// Returns the job of a mirror, unless it has failed.
+    fn job<'a>(&self, mirror: &DiskMirror, jobs: &'a [BlockJob]) -> Result<&'a BlockJob, MigrationError> {
+        let (guest, disk) = (self.guest.clone(), mirror.disk.clone());
+        let job = jobs.iter().find(|job| job.id == mirror.node);
+        let why = match job.map(|job| (job, &job.error)) {
+            Some((_, Some(error))) => error.clone(),
+            Some((job, None)) if job.status == JobStatus::Concluded => "the copy has ended early".into(),
+            Some((job, None)) => return Ok(job),
+            None => "QEMU has no such job any more".into(),
+        };
+        Err(MigrationError::DiskNotCopied { guest, disk, said: why })
+    }
+}
+
+/// Removes what is left of copies of the disks at these ports, whoever has begun them. The guest runs on with its own disks.
+pub fn end_mirrors(qemu: &mut Qemu, ports: &[u32]) -> Result<(), GuestError> {
+    if ports.is_empty() {
+        return Ok(());
+    }
+    let nodes: Vec<String> = ports.iter().copied().map(copy_node).collect();
+    let mut monitor = qemu.monitor(PATIENCE)?;
+    let deadline = Instant::now() + SILENCE_MOST;
+    loop {
+        let jobs = monitor.block_jobs()?;
+        let own: Vec<&BlockJob> = jobs.iter().filter(|job| nodes.contains(&job.id)).collect();
+        for job in &own {
+            // It may end by itself meanwhile, as its connection has ended.
+            let _ = match job.status {
+                JobStatus::Concluded => monitor.dismiss_job(&job.id),
+                _ => monitor.end_block_job(&job.id, true),
+            };
+        }
+        if own.is_empty() || Instant::now() >= deadline {
+            break;
+        }
+        thread::sleep(GLANCE);
+    }
+    // What is refused isn't there.
+    nodes.iter().for_each(|node| drop(monitor.remove_blocks(node)));
+    let _ = monitor.remove_object(DISK_KEY_ID);
+    Ok(())
+}
+
+/// Waits until the other side has said something: before QEMU waits for it, with its guest's devices.
+fn await_bytes(wire: &OwnedFd) -> io::Result<()> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "the target does not answer");
+    let limit = Timespec { tv_sec: ANSWERED.as_secs().cast_signed(), tv_nsec: 0 };
+    let mut polled = [PollFd::new(wire, PollFlags::IN)];
+    loop {
+        match poll(&mut polled, Some(&limit)) {
+            Ok(0) => return Err(late()),
+            Ok(_) if polled[0].revents().contains(PollFlags::IN) => break,
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    let mut byte = [0; 1];
+    let (_, count) = rustix::net::recv(wire.as_fd(), &mut byte, rustix::net::RecvFlags::PEEK)?;
+    match count {
+        0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the target has closed the connection")),
+        _ => Ok(()),
+    }
+}
+
+fn accept(listener: &UnixListener) -> io::Result<UnixStream> {
+    listener.set_nonblocking(true)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                thread::sleep(GLANCE);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Passes on what QEMU and its target say to each other, until one of them disconnects or this is dropped.
+#[derive(Debug)]
+struct Carrier([UnixStream; 2]);
+
+impl Carrier {
+    fn start(qemu: UnixStream, target: UnixStream, moved: &Arc<AtomicU64>) -> io::Result<Carrier> {
+        let carrier = Carrier([qemu.try_clone()?, target.try_clone()?]);
+        for (from, to) in [(qemu.try_clone()?, target.try_clone()?), (target, qemu)] {
+            let moved = Arc::clone(moved);
+            // Whatever ends it, the job reports it.
+            let pass = move || drop(pass(&from, &to, &moved));
+            thread::Builder::new().name("disk".into()).spawn(pass)?;
+        }
+        Ok(carrier)
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        // An error means that it is closed.
+        self.0.iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+    }
+}
+
+/// Copies until the end of `from`, and closes the other direction then.
+fn pass(mut from: &UnixStream, mut to: &UnixStream, moved: &AtomicU64) -> io::Result<()> {
+    use io::{Read, Write};
+    let mut piece = vec![0; PIECE];
+    let passed = loop {
+        match from.read(&mut piece) {
+            Ok(0) => break Ok(()),
+            Ok(count) => {
+                moved.fetch_add(count as u64, Ordering::Relaxed);
+                if let Err(error) = to.write_all(&piece[..count]) {
+                    break Err(error);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+    };
+    let _ = to.shutdown(Shutdown::Write);
+    let _ = from.shutdown(Shutdown::Read);
+    passed
+}
+
+fn failed(guest: &Name, disk: &Name, error: &io::Error) -> MigrationError {
+    MigrationError::DiskNotCopied { guest: guest.clone(), disk: disk.clone(), said: error.to_string().into() }
+}
+
+fn said(guest: &Name, disk: &Name, error: GuestError) -> MigrationError {
+    match error {
+        GuestError::Refused { description, .. } => {
+            MigrationError::DiskNotCopied { guest: guest.clone(), disk: disk.clone(), said: description }
+        }
+        error => error.into(),
+    }
+}
