@@ -12,7 +12,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -75,7 +75,7 @@ pub struct DiskMirrors {
 struct DiskMirror {
     disk: Name,
     node: String,
-    _carrier: Carrier,
+    carrier: Carrier,
 }
 
 impl DiskMirrors {
@@ -86,7 +86,7 @@ impl DiskMirrors {
         options: &MigrationOptions,
     ) -> Result<DiskMirrors, MigrationError> {
         let (guest, moved) = (qemu.launch().name.clone(), Arc::default());
-        let speed = options.limits.bandwidth.map_or(0, |limit| (limit.0 / disks.len().max(1) as u64).max(1));
+        let share = options.limits.bandwidth.map(|limit| ByteSize((limit.0 / disks.len().max(1) as u64).max(1)));
         for disk in &disks {
             await_bytes(&disk.wire).map_err(|error| failed(&guest, &disk.name, &error))?;
         }
@@ -98,8 +98,8 @@ impl DiskMirrors {
         for disk in disks {
             let carrier = mirrors.connect(&mut monitor, (&qemu.launch().directory, creds), &disk)?;
             let (node, source) = (copy_node(disk.port), crate::vdisk::node(disk.port));
-            mirrors.mirrors.push(DiskMirror { disk: disk.name, node: node.clone(), _carrier: carrier });
-            monitor.mirror_blocks(&source, &node, speed).map_err(MigrationError::of_command)?;
+            mirrors.mirrors.push(DiskMirror { disk: disk.name, node: node.clone(), carrier });
+            monitor.mirror_blocks(&source, &node, share).map_err(MigrationError::of_command)?;
         }
         Ok(mirrors)
     }
@@ -188,6 +188,10 @@ impl DiskMirrors {
         let why = match job.map(|job| (job, &job.error)) {
             Some((_, Some(error))) => error.clone(),
             Some((job, None)) if job.status == JobStatus::Concluded => "the copy has ended early".into(),
+            // With a limited bandwidth QEMU notices it late.
+            Some((job, None)) if job.status == JobStatus::Other && mirror.carrier.has_ended() => {
+                "the target has closed the connection".into()
+            }
             Some((job, None)) => return Ok(job),
             None => "QEMU has no such job any more".into(),
         };
@@ -265,25 +269,36 @@ fn accept(listener: &UnixListener) -> io::Result<UnixStream> {
 
 /// Passes on what QEMU and its target say to each other, until one of them disconnects or this is dropped.
 #[derive(Debug)]
-struct Carrier([UnixStream; 2]);
+struct Carrier {
+    streams: [UnixStream; 2],
+    has_ended: Arc<AtomicBool>,
+}
 
 impl Carrier {
     fn start(qemu: UnixStream, target: UnixStream, moved: &Arc<AtomicU64>) -> io::Result<Carrier> {
-        let carrier = Carrier([qemu.try_clone()?, target.try_clone()?]);
+        let streams = [qemu.try_clone()?, target.try_clone()?];
+        let carrier = Carrier { streams, has_ended: Arc::default() };
         for (from, to) in [(qemu.try_clone()?, target.try_clone()?), (target, qemu)] {
-            let moved = Arc::clone(moved);
-            // Whatever ends it, the job reports it.
-            let pass = move || drop(pass(&from, &to, &moved));
+            let (moved, has_ended) = (Arc::clone(moved), Arc::clone(&carrier.has_ended));
+            let pass = move || {
+                // Whatever ends it, the job reports it.
+                let _ = pass(&from, &to, &moved);
+                has_ended.store(true, Ordering::Release);
+            };
             thread::Builder::new().name("disk".into()).spawn(pass)?;
         }
         Ok(carrier)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 }
 
 impl Drop for Carrier {
     fn drop(&mut self) {
         // An error means that it is closed.
-        self.0.iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+        self.streams.iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
     }
 }
 

@@ -2,10 +2,16 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use vtax_model::foreign::ForeignText;
+use vtax_model::{foreign::ForeignText, units::ByteSize};
 
 use super::Monitor;
 use crate::error::GuestError;
+
+/// Bursts per second of a copy with a limited bandwidth.
+const BURSTS: u64 = 4;
+/// The bytes of a copy that are on their way: at least QEMU's unit of copies, and at most its default.
+const SMALLEST_BUFFER: u64 = 64 << 10;
+const LARGEST_BUFFER: u64 = 16 << 20;
 
 /// A block job (`query-jobs`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -59,16 +65,20 @@ impl Monitor {
 
     /// Starts to copy what is behind a disk to a node, and to write there, too, whatever the guest writes. Each write of the
     /// guest waits for both. The job has the name of the target.
-    pub fn mirror_blocks(&mut self, node: &str, target: &str, bytes_per_second: u64) -> Result<(), GuestError> {
-        let job = json!({
+    pub fn mirror_blocks(&mut self, node: &str, target: &str, limit: Option<ByteSize>) -> Result<(), GuestError> {
+        let mut job = json!({
             "job-id": target,
             "device": node,
             "target": target,
             "sync": "full",
             "copy-mode": "write-blocking",
-            "speed": bytes_per_second,
             "auto-dismiss": false,
         });
+        if let Some(ByteSize(per_second)) = limit {
+            // QEMU sends as much as its buffer takes, and then nothing until the average is below the limit.
+            job["speed"] = per_second.into();
+            job["buf-size"] = (per_second / BURSTS).clamp(SMALLEST_BUFFER, LARGEST_BUFFER).into();
+        }
         self.command("blockdev-mirror", job)
     }
 
