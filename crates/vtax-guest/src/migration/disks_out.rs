@@ -336,3 +336,143 @@ fn said(guest: &Name, disk: &Name, error: GuestError) -> MigrationError {
         error => error.into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader, Read, Write},
+        sync::mpsc::{Receiver, channel},
+    };
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().expect("a name")
+    }
+
+    /// A stand-in for QEMU with one job, which has these states one after another; the last one stays. It returns the commands.
+    fn stand_in(states: &[Value]) -> (Monitor, Receiver<String>) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let (commands, asked) = channel();
+        let mut states = states.to_vec();
+        thread::spawn(move || {
+            let mut lines = BufReader::new(theirs.try_clone().expect("a copy")).lines();
+            let say = |text: &str| writeln!(&theirs, "{text}").expect("the test reads");
+            say(r#"{"QMP": {"version": {}, "capabilities": []}}"#);
+            while let Some(Ok(line)) = lines.next() {
+                let command: Value = serde_json::from_str(&line).expect("a command");
+                let answer = match command["execute"].as_str().expect("a name") {
+                    "query-jobs" => {
+                        let mut job = json!({ "id": "copy3", "current-progress": 5, "total-progress": 7 });
+                        let now = if states.len() > 1 { states.remove(0) } else { states[0].clone() };
+                        job.as_object_mut().expect("a job").extend(now.as_object().expect("a state").clone());
+                        json!([job])
+                    }
+                    other => {
+                        let _ = commands.send(format!("{other} {}", command["arguments"]));
+                        json!({})
+                    }
+                };
+                say(&json!({ "id": command["id"], "return": answer }).to_string());
+            }
+        });
+        let monitor = Monitor::greet(&name("mars"), ours, Instant::now() + PATIENCE).expect("greeted");
+        assert!(asked.recv().expect("it greets").starts_with("qmp_capabilities"));
+        (monitor, asked)
+    }
+
+    /// A mirror with the other ends of its connections.
+    fn mirrors() -> (DiskMirrors, [UnixStream; 2]) {
+        let moved = Arc::default();
+        let ((qemu, ours), (target, theirs)) =
+            (UnixStream::pair().expect("a pair"), UnixStream::pair().expect("a pair"));
+        let carrier = Carrier::start(ours, theirs, &moved).expect("two threads");
+        let mirror = DiskMirror { disk: name("data"), node: copy_node(3), carrier };
+        (DiskMirrors { guest: name("mars"), mirrors: vec![mirror], moved }, [qemu, target])
+    }
+
+    #[test]
+    fn a_copy_is_completed_before_its_connection_ends() {
+        let states = [json!({ "status": "ready" }), json!({ "status": "pending" }), json!({ "status": "concluded" })];
+        let (mut monitor, asked) = stand_in(&states);
+        mirrors().0.complete(&mut monitor).expect("it completes");
+        drop(monitor);
+        let commands: Vec<String> = asked.iter().collect();
+        let expected = [
+            r#"block-job-cancel {"device":"copy3","force":false}"#,
+            r#"job-dismiss {"id":"copy3"}"#,
+            r#"blockdev-del {"node-name":"copy3"}"#,
+        ];
+        assert_eq!(commands, expected);
+    }
+
+    #[test]
+    fn a_copy_that_fails_at_the_end_is_no_copy() {
+        let failed = json!({ "status": "concluded", "error": "No space left on device" });
+        for states in
+            [vec![failed.clone()], vec![json!({ "status": "ready" }), json!({ "status": "aborting" }), failed]]
+        {
+            let (mut monitor, asked) = stand_in(&states);
+            let error = mirrors().0.complete(&mut monitor).expect_err("it has failed");
+            assert!(error.is_undone(), "{error}");
+            assert!(error.to_string().contains("disk `data` of guest `mars` could not be copied: No space"), "{error}");
+            drop(monitor);
+            assert!(
+                asked.iter().all(|command| !command.starts_with("job-dismiss")),
+                "it is not removed as if it were done"
+            );
+        }
+    }
+
+    #[test]
+    fn a_target_that_has_closed_the_connection_is_noticed_before_qemu_does() {
+        let (mirrors, [_qemu, target]) = mirrors();
+        let job = BlockJob {
+            id: copy_node(3),
+            status: JobStatus::Other,
+            current_progress: 5,
+            total_progress: 7,
+            error: None,
+        };
+        mirrors.job(&mirrors.mirrors[0], std::slice::from_ref(&job)).expect("it is under way");
+        drop(target);
+        let deadline = Instant::now() + PATIENCE;
+        while !mirrors.mirrors[0].carrier.has_ended() && Instant::now() < deadline {
+            thread::sleep(GLANCE);
+        }
+        let error = mirrors.job(&mirrors.mirrors[0], &[job]).expect_err("it is closed");
+        assert!(error.to_string().contains("the target has closed the connection"), "{error}");
+        mirrors.job(&mirrors.mirrors[0], &[]).expect_err("there is no job");
+    }
+
+    #[test]
+    fn both_directions_are_passed_on_until_the_copy_is_given_up() {
+        let (mirrors, [mut qemu, mut target]) = mirrors();
+        qemu.write_all(b"blocks").expect("open");
+        target.write_all(b"ok").expect("open");
+        let mut answer = [0; 2];
+        qemu.read_exact(&mut answer).expect("open");
+        let mut blocks = [0; 6];
+        target.read_exact(&mut blocks).expect("open");
+        assert_eq!((&answer, &blocks), (b"ok", b"blocks"));
+        assert_eq!(mirrors.moved.load(Ordering::Relaxed), 8);
+        drop(mirrors);
+        assert_eq!(qemu.read(&mut answer).expect("the end"), 0);
+        assert_eq!(target.read(&mut blocks).expect("the end"), 0);
+    }
+
+    #[test]
+    fn qemu_gets_a_connection_only_once_the_target_has_answered() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        theirs.write_all(b"NBD").expect("open");
+        let wire = OwnedFd::from(ours);
+        await_bytes(&wire).expect("it has answered");
+        let mut greeting = [0; 3];
+        UnixStream::from(wire.try_clone().expect("a copy")).read_exact(&mut greeting).expect("all is still there");
+        assert_eq!(&greeting, b"NBD");
+        drop(theirs);
+        await_bytes(&wire).expect_err("it has gone");
+    }
+}

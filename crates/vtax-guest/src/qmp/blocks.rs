@@ -125,3 +125,19 @@ impl Monitor {
         self.end::<Value>("blockdev-add").map(|_| ())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_that_do_not_matter_are_known_as_such() {
+        let job = |status: &str| {
+            let text = json!({ "id": "copy0", "type": "mirror", "status": status, "current-progress": 1, "total-progress": 2 });
+            serde_json::from_value::<BlockJob>(text).expect("a job").status
+        };
+        let known = ["ready", "standby", "concluded", "running", "aborting"].map(job);
+        let expected = [JobStatus::Ready, JobStatus::Standby, JobStatus::Concluded, JobStatus::Other, JobStatus::Other];
+        assert_eq!(known, expected);
+    }
+}
