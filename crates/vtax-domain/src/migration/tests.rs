@@ -89,7 +89,7 @@ struct Target {
     boot: &'static str,
     size: Result<ByteSize, &'static str>,
     is_free: bool,
-    /// Of the files to which disks are copied.
+    /// True if the files to which disks are copied have no data.
     is_empty: bool,
     free: ByteSize,
 }
