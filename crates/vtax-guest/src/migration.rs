@@ -31,8 +31,8 @@
 //! cancels when nothing moves for [`SILENCE_MOST`]. The target sees no progress, so the caller tells it of the source's
 //! ([`SourcePulse`]).
 //!
-//! Disks that the target hasn't got are copied first ([`DiskMirrors`]): when all are in sync the memory follows, and each write of
-//! the guest goes to both sides until its vCPUs are stopped. Then the copies are completed
+//! Disks that the target hasn't got are copied first ([`DiskMirrors`]): each write of the guest goes to both
+//! sides, and when all are in sync the memory follows, until the vCPUs are stopped. Then the copies are completed
 //! ([`MigrationWatcher::before_switchover`]), and the target ends its NBD server before the guest runs ([`end_disks`]).
 //!
 //! QEMU's checks are no substitute for [`Launch::differences`](crate::launch::Launch::differences).

@@ -124,7 +124,7 @@ impl Target {
         };
         let look = |volume: &Volume| match self.size {
             Ok(size) => {
-                let id = BackendId { device: 8, inode: 7 };
+                let id = BackendId { device: 8, inode: if volume.backend.ends_with("more.img") { 9 } else { 7 } };
                 Ok(DiskBackend { path: volume.backend.clone().into(), id, is_device: false, size })
             }
             Err(_) => Err(BackendError::NoDisk { path: volume.backend.clone().into() }),
@@ -310,9 +310,16 @@ fn all_copies_on_a_file_system_share_its_space() {
     offer.disks.push(OfferedDisk { name: name("disk1"), ..offer.disks[0].clone() });
     target.free = ByteSize(GIB * 3 / 2);
     let told = target.told(&offer);
-    assert!(told.len() == 1 && told[0].contains("have 2 GiB, and 1.5 GiB are free"), "{told:#?}");
+    assert!(told.len() == 1 && told[0].contains("have 2 GiB, and 1536 MiB are free"), "{told:#?}");
     target.free = ByteSize(2 * GIB);
     assert_eq!(target.told(&offer), [""; 0]);
+    // Two names of one file.
+    target.state["configuration"]["disk_services"]["vds0"]["volumes"]["more"]["backend"] = json!("/srv/data.img");
+    let told = target.told(&offer);
+    assert!(
+        told.len() == 1 && told[0].contains("disk1: at hostb, /srv/data.img is also the file of disk0"),
+        "{told:#?}"
+    );
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl DiskMirrors {
         added.and(carried.map_err(wrong))
     }
 
-    /// Waits until all disks are in sync. From then on, each write of the guest goes to both sides.
+    /// Waits until all disks are in sync. They stay so, as each write of the guest goes to both sides.
     pub fn copy(
         &self,
         qemu: &mut Qemu,

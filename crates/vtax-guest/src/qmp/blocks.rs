@@ -31,7 +31,7 @@ pub struct BlockJob {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobStatus {
-    /// All is copied, and writes go to both sides.
+    /// All is copied, and stays in sync.
     Ready,
     /// As ready, while the guest's processors are being stopped.
     Standby,

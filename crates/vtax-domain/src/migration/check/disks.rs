@@ -22,7 +22,11 @@ pub(super) fn compare(
     let (mut found, mut copies) = (Vec::new(), Vec::new());
     for disk in &constraints.disks {
         match of_disk(offer, disk, facts) {
-            Ok(copy) => copies.extend(copy),
+            Ok(Some(copy)) => match copies.iter().find(|other: &&DiskCopy| other.id == copy.id) {
+                Some(other) => found.push(twice(&copy, other)),
+                None => copies.push(copy),
+            },
+            Ok(None) => {}
             Err(obstacle) => found.push(obstacle),
         }
     }
@@ -89,6 +93,11 @@ fn check_copy(
         }
     };
     Err(DiskObstacle::NotCopied { disk: disk.clone(), why })
+}
+
+fn twice(copy: &DiskCopy, other: &DiskCopy) -> DiskObstacle {
+    let why = format!("{} is also the file of {}", copy.path.display(), other.disk);
+    DiskObstacle::InUse { disk: copy.disk.clone(), why: why.into() }
 }
 
 /// Each file system needs space for all disks that are copied to it: sparse ones may become full of data at any time.
