@@ -125,10 +125,32 @@ fn a_domain_moves_with_its_disk_and_no_write_is_lost() {
         assert!(output.status.code() == Some(1) && text.contains(why), "{words}: {output:?}");
     };
     refused("migrate-domain --copy-disks", "- data: mars is not active, and vtax copies disks only while");
+    // A second disk of its own, and one that both hosts have.
+    let more = ["here", "there", "both"].map(|name| {
+        let path = bench.path().join(format!("more-{name}.img"));
+        File::create(&path).and_then(|file| file.set_len(8 * MIB)).expect("a file of the test");
+        path
+    });
+    let [logs_here, logs_there, both] = &more;
+    for (at, own) in [(&host, logs_here), (peer, logs_there)] {
+        at.ldm(&format!("add-vdsdev {} logs@vds0", own.display()));
+        at.ldm(&format!("add-vdsdev {} both@vds0", both.display()));
+    }
+    ["add-vdisk logs logs@vds0 mars", "add-vdisk both both@vds0 mars"].iter().for_each(|words| drop(host.ldm(words)));
     disks.start();
+    let tail = |host: &Host<'_>, disk: &str| {
+        in_mars(host, &format!("dd if=/dev/{disk} bs=512 skip=16000 2>/dev/null | md5sum"))
+    };
+    for disk in ["vdb", "vdc"] {
+        in_mars(&host, &format!("dd if=/dev/urandom of=/dev/{disk} bs=1M seek=7 count=1 conv=fsync 2>/dev/null"));
+    }
+    let tails = ["vdb", "vdc"].map(|disk| tail(&host, disk));
     refused("migrate-domain", "is not shown to be the same storage; copy it (--copy-disks), or remove");
     let checked = disks.migrate("-n --copy-disks");
-    assert!(checked.contains("disks copied first, in addition to the estimated time: data (64 MiB)\n"), "{checked}");
+    assert!(
+        checked.contains("disks copied first, in addition to the estimated time: data (64 MiB), logs (8 MiB)\n"),
+        "{checked}"
+    );
     fs::write(&disks.there, vec![b'x'; SIZE as usize]).expect("a file of the test");
     refused("migrate-domain --copy-disks", "has data, which the copy would overwrite; export a file without data");
     File::create(&disks.there).and_then(|file| file.set_len(SIZE)).expect("a file of the test");
@@ -148,6 +170,8 @@ fn a_domain_moves_with_its_disk_and_no_write_is_lost() {
     assert!(arrived > 3 && last > arrived, "{arrived} {last}");
     numbers(&disks.there, last);
     assert_eq!(in_mars(there, "md5sum < /dev/vda").split(' ').next(), Some(sum(&disks.there).as_str()));
+    assert_eq!(["vdb", "vdc"].map(|disk| tail(there, disk)), tails);
+    assert_eq!(sum(logs_here), sum(logs_there));
     assert_ne!(sum(&disks.here), sum(&disks.there), "only the target's file has changed since");
     // Only what has data takes space, and nobody else can write to it.
     assert!(taken(&disks.there) < 24 * MIB, "{}", taken(&disks.there));
