@@ -98,6 +98,11 @@ impl Pair<'_> {
         let vtax = ["env", &run, env!("CARGO_BIN_EXE_vtax"), "--state", state.to_str().expect("text"), "ldm"];
         self.far.far(&vtax.into_iter().chain(words.split(' ')).collect::<Vec<_>>())
     }
+
+    /// Number of domains that the far host has prepared for.
+    fn arrivals(&self) -> usize {
+        fs::read_dir(self.bench.path().join("far-state/ldm/arrivals")).map_or(0, Iterator::count)
+    }
 }
 
 /// Returns true if there is a process of vtax with this verb.
@@ -125,24 +130,27 @@ fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
 
     // Slowly, so that the wire is cut on the way.
     let moving = ["ldm", "migrate-domain", "--bandwidth", "2M", "mars", "ssh:far"];
-    let mut moving = pair.far.near_command(&moving);
-    let moving = moving.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
-    wait_until("mars moves", || pair.near("list").contains("-n---s") && pair.far("list").contains("-----t"));
-    // The target is prepared before its second login begins.
-    wait_until("its memory is on the way", || runs("receive-guest"));
-    thread::sleep(Duration::from_secs(1));
     let wire = |state: &str| {
         bench.printed(&["lab", "exec", "t-ssh-mv", "near", "--", "ip", "link", "set", "wire0", state]);
     };
-    wire("down");
-    let cut = moving.wait_with_output().expect("vtax runs");
-    assert_eq!(cut.status.code(), Some(69), "{}", told(&cut));
-    // vtax notices the silence after 10 s, and ssh after 9 to 12: whoever is first.
-    assert!(told(&cut).contains("it runs on here"), "{}", told(&cut));
-    pair.near("exec mars -- ls /marker");
-    wait_until("the target has given mars up", || !pair.far("list").contains("mars"));
-    wire("up");
-    wait_until("the migration is settled", || pair.near("list mars").contains("-n----"));
+    // The moment at which the target is prepared, and one at which memory is on its way.
+    for moment in [Duration::ZERO, Duration::from_secs(2)] {
+        let mut moving = pair.far.near_command(&moving);
+        let moving = moving.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
+        wait_until("mars arrives", || pair.arrivals() == 1);
+        thread::sleep(moment);
+        wire("down");
+        let cut = moving.wait_with_output().expect("vtax runs");
+        assert_eq!(cut.status.code(), Some(69), "{}", told(&cut));
+        // vtax notices the silence after 10 s, and ssh after 9 to 12: whoever is first.
+        assert!(told(&cut).contains("migration-unsettled"), "{}", told(&cut));
+        pair.near("exec mars -- ls /marker");
+        // By itself: no vtax has been run there.
+        wait_until("the target has given mars up", || pair.arrivals() == 0 && !runs("receive-guest"));
+        assert!(!pair.far("list").contains("mars"));
+        wire("up");
+        wait_until("the migration is settled", || pair.near("list mars").contains("-n---- "));
+    }
 
     let moved = pair.near("migrate-domain mars ssh:far");
     assert!(moved.starts_with("mars now runs on far; suspended for "), "{moved}");
@@ -194,7 +202,9 @@ fn a_disk_is_copied_over_ssh_and_the_copy_ends_when_the_wire_is_cut() {
     assert!(told(&cut).contains("it runs on here"), "{}", told(&cut));
     // Its writes don't wait for the target any more.
     pair.near("exec mars -- dd if=/dev/urandom of=/dev/vda bs=1M seek=20 count=1 conv=fsync");
-    wait_until("the target has given mars up", || !pair.far("list").contains("mars") && !has_data());
+    // By itself: no vtax has been run there.
+    wait_until("the target has given mars up", || pair.arrivals() == 0 && !has_data() && !runs("receive-disk"));
+    assert!(!pair.far("list").contains("mars"));
     wire("up");
     wait_until("the migration is settled", || pair.near("list mars").contains("-n----"));
 

@@ -124,6 +124,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_lost_timer_is_reported_by_the_guests_kernel() {
+        let saying = |line: &str| LastWords { console: vec![line.into()], ..LastWords::default() };
+        let report = "[   26.8] rcu: rcu_preempt kthread timer wakeup didn't happen for 5251 jiffies!";
+        assert!(saying(report).has_lost_timer());
+        assert!(!saying("[   26.8] rcu: INFO: rcu_preempt self-detected stall on CPU").has_lost_timer());
+    }
+
+    #[test]
     fn escape_sequences_of_the_firmware_are_left_out() {
         assert_eq!(printable("\x1bc\x1b[?7l\x1b[2J\x1b[0mSeaBIOS (version 1.16)\r"), "SeaBIOS (version 1.16)");
         assert_eq!(printable("\x1b[12"), "");

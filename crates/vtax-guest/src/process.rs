@@ -4,6 +4,7 @@ mod plug;
 
 use std::{
     fs::{self, File},
+    mem,
     os::{fd::OwnedFd, unix::process::CommandExt},
     path::Path,
     process::{Command, Stdio},
@@ -14,6 +15,7 @@ use std::{
 use vtax_model::{foreign::ForeignText, guest::Accelerator, units::ByteSize};
 use vtax_sys::{
     SysError,
+    cpu::process_time,
     inherit::{die_with_parent, inherit},
     netns::Outlive,
     process::{Pid, ProcessId, Signal, all_pids, kill_all},
@@ -42,6 +44,9 @@ const READY: Duration = Duration::from_secs(180);
 const PAUSE: Duration = Duration::from_millis(5);
 /// The time between two messages to somebody who waits for a guest.
 const OFTEN: Duration = Duration::from_secs(15);
+/// A guest that boots uses more CPU time than this in [`OFTEN`], even next to ten other busy programs. One that waits uses
+/// about a tenth of it.
+const IDLE: Duration = Duration::from_millis(500);
 /// A process ends within this time after SIGKILL, a part of which frees the guest's memory.
 const KILLED: Duration = Duration::from_secs(10);
 /// The kernel frees a guest's memory within this time, even if VFIO has locked it.
@@ -140,7 +145,7 @@ impl Qemu {
     }
 
     /// As [`Qemu::wait_agent`]. Every 15 seconds `tell` gets the time that has passed and the console's last line. If QEMU
-    /// has lost the timer of a processor, the guest is reset once.
+    /// seems to have lost the timer of a processor, the guest is reset once.
     pub fn wait_agent_telling(
         &mut self,
         patience: Duration,
@@ -149,6 +154,7 @@ impl Qemu {
         let begun = Instant::now();
         let deadline = begun + patience;
         let mut telling = begun + OFTEN;
+        let mut used = self.cpu_time();
         let mut monitor = self.first_monitor(deadline, patience)?;
         let mut is_reset = false;
         loop {
@@ -169,7 +175,9 @@ impl Qemu {
             if now >= telling {
                 telling = now + OFTEN;
                 let mut words = self.last_words();
-                if !is_reset && self.may_lose_timers() && words.has_lost_timer() {
+                let before = mem::replace(&mut used, self.cpu_time());
+                let is_idle = used.saturating_sub(before) < IDLE;
+                if !is_reset && self.may_lose_timers() && (is_idle || words.has_lost_timer()) {
                     is_reset = true;
                     // The BIOS resets the machine a second time, which mustn't end QEMU either.
                     monitor.let_reboot().and_then(|()| monitor.reset()).map_err(|error| self.explain(error))?;
@@ -180,10 +188,16 @@ impl Qemu {
     }
 
     /// Under TCG, about one boot in several hundred hangs: a processor gets no timer interrupt any more. (Seen in
-    /// QEMU 10.0; the cause isn't known.) What waits for that processor waits for ever. A guest
-    /// that boots its own system isn't reset: its disk could suffer.
+    /// QEMU 10.0; the cause isn't known.) What waits for that processor waits for ever. Late in the boot, the kernel
+    /// says so; early, all processors are idle and nothing is said. A guest that boots its own system isn't reset: its
+    /// disk could suffer.
     fn may_lose_timers(&self) -> bool {
         self.launch.accel == Accelerator::Tcg && matches!(self.launch.boot, Boot::Kernel { .. })
+    }
+
+    /// Returns the CPU time that QEMU has used, 0 if it has ended.
+    fn cpu_time(&self) -> Duration {
+        process_time(self.process.pid.0).unwrap_or_default()
     }
 
     /// A connection to the monitor. Nobody else can connect until it is dropped.

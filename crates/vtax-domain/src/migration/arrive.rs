@@ -42,6 +42,8 @@ const KEY: &str = "migration-key";
 const PULSE: &str = "migration-pulse";
 /// The socket of the NBD server, in the domain's directory.
 const DISKS: &str = "disks.sock";
+/// Time within which a target is prepared: it may have to clear the guest's memory.
+const PREPARED: Duration = Duration::from_secs(600);
 /// The pause between two looks at a record.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -69,7 +71,7 @@ pub struct MigrationAnswer {
 }
 
 impl LdmHost {
-    /// Receives the memory of a domain that this host is prepared for, and waits until the source has decided. If
+    /// Waits until this host is prepared for a domain, receives its memory, and waits until the source has decided. If
     /// anything fails, this host gives the guest up, unless it owns it.
     pub fn receive_guest(
         &self,
@@ -80,9 +82,14 @@ impl LdmHost {
         cancel: &MigrationCancel,
     ) -> Result<(), BindError> {
         let unknown = || BindError::NotExpected { domain: name.clone() };
+        let Some(record) = self.await_preparation(id, cancel)? else {
+            // The source's order to prepare has failed, which it knows.
+            return if cancel.is_cancelled() { self.give_up(name, id).map(drop) } else { Err(unknown()) };
+        };
         let load = || {
-            let record = self.store().arrival(id)?.filter(|record| record.phase == ArrivalPhase::Prepared);
-            record.filter(|record| record.domain == *name).ok_or_else(unknown)?;
+            if record.domain != *name {
+                return Err(unknown());
+            }
             let domains = self.domains()?;
             let mut qemu = domains.existing(name)?.qemu().ok_or_else(unknown)?;
             self.share(name, pulse)?;
@@ -123,6 +130,24 @@ impl LdmHost {
     fn share(&self, name: &Name, pulse: &SourcePulse) -> Result<(), BindError> {
         let path = self.domains()?.directory(name).join(PULSE);
         pulse.share(&path).map_err(BindError::file("write", &path))
+    }
+
+    /// Waits until this host has been prepared. Returns None if it isn't, or is no longer.
+    fn await_preparation(
+        &self,
+        id: &MigrationId,
+        cancel: &MigrationCancel,
+    ) -> Result<Option<ArrivalRecord>, BindError> {
+        let deadline = Instant::now() + PREPARED;
+        while self.store().arrival(id)?.is_none() {
+            if cancel.is_cancelled() || Instant::now() >= deadline {
+                return Ok(None);
+            }
+            thread::sleep(GLANCE);
+        }
+        // The record is written first. Whoever prepares holds the lock until all is done, or undone.
+        let record = self.change_as_is(|host| Ok(host.store().arrival(id)?))?;
+        Ok(record.filter(|record| record.phase == ArrivalPhase::Prepared))
     }
 
     /// Waits until the source has asked this host to take the loaded guest, or to give it up. Returns false if it does

@@ -3,6 +3,7 @@
 use std::{
     fs,
     ops::ControlFlow,
+    os::fd::OwnedFd,
     path::PathBuf,
     thread,
     time::{Duration, Instant},
@@ -127,10 +128,15 @@ impl LdmHost {
             id: record.id.clone(),
             key: options.key.clone(),
         };
-        let copied = prepare(incoming, target, link)?;
-        let departure = match record.is_live {
-            true => Some(self.depart(request, (record, &copied), link, (cancel, hear))?),
+        // The process that receives the memory is there first, so that it gives up what is prepared if the wire breaks.
+        let wire = match record.is_live {
+            true => Some(link.connect(&record.new_name, &record.id)?),
             false => None,
+        };
+        let copied = prepare(incoming, target, link)?;
+        let departure = match wire {
+            Some(wire) => Some(self.depart(request, (record, &copied), (wire, link), (cancel, hear))?),
+            None => None,
         };
         let answer = ask(record, MigrationEnd::Take, link)?;
         match answer.owner {
@@ -144,7 +150,7 @@ impl LdmHost {
         &self,
         request: &MigrationRequest,
         (record, copied): (&DepartureRecord, &[Name]),
-        link: &mut dyn TargetLink,
+        (wire, link): (OwnedFd, &mut dyn TargetLink),
         (cancel, hear): (&MigrationCancel, &mut dyn FnMut(MigrationProgress<'_>)),
     ) -> Result<Departure, BindError> {
         let domains = self.domains()?;
@@ -154,8 +160,7 @@ impl LdmHost {
         let mut watch = DepartureWatch { link, cancel, hear, directory, mirrors: None, failed: None };
         let options = MigrationOptions { held_target: true, ..request.options.clone() };
         watch.copy_disks(&mut qemu, record, ports, &options)?;
-        let wire = MigrationWire::Connected(watch.link.connect(&record.new_name, &record.id)?);
-        let departed = Departure::of(&mut qemu, wire, &options, cancel, &mut watch);
+        let departed = Departure::of(&mut qemu, MigrationWire::Connected(wire), &options, cancel, &mut watch);
         match watch.failed {
             Some(error) => Err(error.into()),
             None => Ok(departed?),

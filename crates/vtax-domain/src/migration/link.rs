@@ -16,7 +16,7 @@ pub trait TargetLink {
     /// Gives the target an order, and waits for its end. If the connection is lost, the next order makes a new one.
     fn order(&mut self, order: DomainOrder) -> Result<DomainReply, BindError>;
 
-    /// Returns a connected socket that leads to the QEMU of the prepared target.
+    /// Returns a connected socket that leads to the QEMU of the target, which need not be prepared yet.
     fn connect(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError>;
 
     /// Returns a connected socket that leads to the disks of the prepared target ([`LdmHost::open_disks`]).
