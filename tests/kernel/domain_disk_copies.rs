@@ -7,6 +7,8 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -14,7 +16,7 @@ use serde_json::Value;
 use super::{
     Bench,
     bench::wait_until,
-    domain_migrations::{Hosts, flags, told},
+    domain_migrations::{Hosts, PHASES, flags, names, told},
     domains::{Host, kill},
 };
 
@@ -225,6 +227,41 @@ fn a_copy_that_ends_early_leaves_the_domain_at_its_source_and_the_target_s_file_
     host.ldm("start mars");
     host.wait_for_boot("mars");
     assert!(disks.migrate("--copy-disks").starts_with("mars now runs on"));
+}
+
+#[test]
+fn whenever_vtax_is_killed_one_host_has_the_domain_with_all_of_its_disk() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-ck");
+    let disks = Disks::new(&host, bench.path());
+    disks.start();
+    let content = |host: &Host<'_>| in_mars(host, "md5sum < /dev/vda");
+    let before = content(&host);
+    let mut moved = 0;
+    for (why, is_reached) in PHASES {
+        let is_here = names(&host);
+        let (from, to, other) = match is_here {
+            true => (&host, &disks.hosts.peer, &disks.there),
+            false => (&disks.hosts.peer, &host, &disks.here),
+        };
+        File::create(other).and_then(|file| file.set_len(SIZE)).expect("a file of the test");
+        let mut moving = from.command(&format!("migrate-domain --copy-disks mars {}/{}", host.lab, to.name));
+        let mut child = moving.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs");
+        let has_ended = |child: &mut Child| child.try_wait().expect("our child").is_some();
+        while !is_reached(from, to) && !has_ended(&mut child) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let _ = child.kill();
+        child.wait().expect("it has ended");
+        let settled = disks.hosts.settled(why);
+        disks.hosts.assert_alive(settled, why);
+        assert_eq!(content(settled), before, "{why}");
+        let has_moved = settled.name == to.name;
+        moved += u32::from(has_moved);
+        assert!(has_moved || taken(other) == 0, "{why}: data is left at the target");
+        assert!(!to.folder().join("mars/disks.sock").exists(), "{why}");
+    }
+    assert!((1..PHASES.len() as u32).contains(&moved), "{moved}");
 }
 
 /// A file system of 80 MiB, which is unmounted when this is dropped.

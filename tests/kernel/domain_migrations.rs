@@ -178,7 +178,7 @@ fn mars(host: &Host<'_>) -> Option<Value> {
     list.as_array().expect("a list").iter().find(|domain| domain["name"] == "mars").cloned()
 }
 
-fn names(host: &Host<'_>) -> bool {
+pub(super) fn names(host: &Host<'_>) -> bool {
     mars(host).is_some()
 }
 
@@ -308,7 +308,7 @@ fn nothing_changes_a_domain_that_moves_and_a_cancelled_one_stays() {
 }
 
 /// Something that can be seen once a migration has come so far.
-type Phase = fn(&Host<'_>, &Host<'_>) -> bool;
+pub(super) type Phase = fn(&Host<'_>, &Host<'_>) -> bool;
 
 fn record(host: &Host<'_>, kind: &str, contains: &str) -> bool {
     let folder = host.bench.state().join(format!("ldm.{}.{}", host.lab, host.name)).join(kind);
@@ -323,7 +323,7 @@ fn file(host: &Host<'_>, name: &str) -> bool {
 }
 
 /// Phases in their order, as files of the source and of the target show them.
-const PHASES: [(&str, Phase); 9] = [
+pub(super) const PHASES: [(&str, Phase); 9] = [
     ("the source has a record", |source, _| record(source, "departures", "mars")),
     ("the target has a record", |_, target| record(target, "arrivals", "mars")),
     ("the target has a QEMU", |_, target| file(target, "qemu/qmp.sock")),

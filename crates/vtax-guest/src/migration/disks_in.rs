@@ -22,8 +22,9 @@ use crate::{
 /// The name under which QEMU gets the socket.
 const LISTENER: &str = "disks";
 
-/// Serves disks of a QEMU that awaits a guest, each as the export of its name, at a new socket with this path. The guest's own
-/// disks are not touched: each export has a node of its own on the same file, which nobody reads until it is removed.
+/// Serves disks of a QEMU that awaits a guest, each as the export of its name, at a new socket with this path. The
+/// guest's own disks are not touched: each export has a node of its own on the same file, which nobody reads until it
+/// is removed.
 pub fn serve_disks(
     qemu: &mut Qemu,
     socket: &Path,
@@ -50,8 +51,8 @@ pub fn serve_disks(
     serve().map_err(|error: GuestError| MigrationError::of_command(error).explained(qemu))
 }
 
-/// Ends what [`serve_disks`] has begun. It must be done before the guest runs: the source has disconnected, and nobody else may
-/// write to its disks.
+/// Ends what [`serve_disks`] has begun. It must be done before the guest runs: the source has disconnected, and nobody
+/// else may write to its disks.
 pub fn end_disks(qemu: &mut Qemu, disks: &[u32]) -> Result<(), GuestError> {
     let mut monitor = qemu.monitor(PATIENCE)?;
     // What is refused isn't there.

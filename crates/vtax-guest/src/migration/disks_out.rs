@@ -1,6 +1,7 @@
 //! The source's side of disks that are copied: QEMU mirrors them to its target by NBD, until the guest is suspended.
 //!
-//! QEMU connects to a socket in its own directory, and this process passes everything on: QEMU's NBD client takes no open file.
+//! QEMU connects to a socket in its own directory, and this process passes everything on: QEMU's NBD client takes no
+//! open file.
 
 use std::{
     io,
@@ -151,7 +152,8 @@ impl DiskMirrors {
         }
     }
 
-    /// Completes the copies of a guest whose vCPUs are stopped, and disconnects. Afterwards both sides have the same blocks.
+    /// Completes the copies of a guest whose vCPUs are stopped, and disconnects. Afterwards both sides have the same
+    /// blocks.
     pub fn complete(&self, monitor: &mut Monitor) -> Result<(), MigrationError> {
         let jobs = monitor.block_jobs()?;
         for mirror in &self.mirrors {
@@ -199,7 +201,8 @@ impl DiskMirrors {
     }
 }
 
-/// Removes what is left of copies of the disks at these ports, whoever has begun them. The guest runs on with its own disks.
+/// Removes what is left of copies of the disks at these ports, whoever has begun them. The guest runs on with its own
+/// disks.
 pub fn end_mirrors(qemu: &mut Qemu, ports: &[u32]) -> Result<(), GuestError> {
     if ports.is_empty() {
         return Ok(());
@@ -352,7 +355,8 @@ mod tests {
         text.parse().expect("a name")
     }
 
-    /// A stand-in for QEMU with one job, which has these states one after another; the last one stays. It returns the commands.
+    /// A stand-in for QEMU with one job, which has these states one after another; the last one stays. It returns the
+    /// commands.
     fn stand_in(states: &[Value]) -> (Monitor, Receiver<String>) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let (commands, asked) = channel();

@@ -86,8 +86,8 @@ impl FromStr for MigrationKey {
     }
 }
 
-/// The file with the key in a guest's directory, which only QEMU's user can read, and another one. They are removed with this value,
-/// unless they are kept.
+/// The file with the key in a guest's directory, which only QEMU's user can read, and another one. They are removed
+/// with this value, unless they are kept.
 #[derive(Debug)]
 pub(super) struct KeyFile {
     folder: OwnedFd,
@@ -126,8 +126,8 @@ impl KeyFile {
         }
     }
 
-    /// Leaves the files where they are: QEMU reads them at handshakes that are yet to come. They go with the guest's directory,
-    /// or with the next file of this kind.
+    /// Leaves the files where they are: QEMU reads them at handshakes that are yet to come. They go with the guest's
+    /// directory, or with the next file of this kind.
     pub(super) fn keep(mut self) {
         self.is_kept = true;
     }

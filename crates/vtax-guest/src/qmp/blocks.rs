@@ -42,8 +42,8 @@ pub enum JobStatus {
 }
 
 impl Monitor {
-    /// Starts an NBD server at a socket that listens and was given before ([`Monitor::give_file`]). Clients need the key of an
-    /// object if one is named ([`Monitor::add_tls_key`]).
+    /// Starts an NBD server at a socket that listens and was given before ([`Monitor::give_file`]). Clients need the
+    /// key of an object if one is named ([`Monitor::add_tls_key`]).
     pub fn start_nbd_server(&mut self, listener: &str, tls_creds: Option<&str>) -> Result<(), GuestError> {
         let mut server = json!({ "addr": { "type": "fd", "data": { "str": listener } } });
         if let Some(object) = tls_creds {
@@ -63,8 +63,8 @@ impl Monitor {
         self.command("block-export-add", export)
     }
 
-    /// Starts to copy what is behind a disk to a node, and to write there, too, whatever the guest writes. Each write of the
-    /// guest waits for both. The job has the name of the target.
+    /// Starts to copy what is behind a disk to a node, and to write there, too, whatever the guest writes. Each write
+    /// of the guest waits for both. The job has the name of the target.
     pub fn mirror_blocks(&mut self, node: &str, target: &str, limit: Option<ByteSize>) -> Result<(), GuestError> {
         let mut job = json!({
             "job-id": target,
@@ -97,8 +97,8 @@ impl Monitor {
         self.command("job-dismiss", json!({ "id": id }))
     }
 
-    /// Sends the command that connects a node to an NBD server at a socket in QEMU's directory. The answer comes when they have
-    /// shaken hands, so whoever serves the socket must do that meanwhile ([`Monitor::blocks_added`]).
+    /// Sends the command that connects a node to an NBD server at a socket in QEMU's directory. The answer comes when
+    /// they have shaken hands, so whoever serves the socket must do that meanwhile ([`Monitor::blocks_added`]).
     pub(crate) fn begin_nbd_client(
         &mut self,
         node: &str,
