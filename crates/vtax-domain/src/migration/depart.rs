@@ -54,7 +54,7 @@ pub struct Migrated {
     pub total: Duration,
 }
 
-/// Progress of a migration.
+/// Phase of a migration, with the figures of QEMU.
 #[derive(Debug, Clone, Copy)]
 pub enum MigrationProgress<'a> {
     /// Disks are copied. The memory follows.
