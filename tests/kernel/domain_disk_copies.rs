@@ -4,7 +4,8 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::MetadataExt,
+    io::{BufRead, BufReader, Write},
+    os::unix::{fs::MetadataExt, net::UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -74,6 +75,7 @@ impl<'a> Disks<'a> {
         let stayed = self.hosts.settled(why);
         assert_eq!(stayed.name, "sut", "{why}");
         self.hosts.assert_alive(stayed, why);
+        assert_no_copy(stayed, why);
         in_mars(stayed, "dd if=/dev/urandom of=/dev/vda bs=1M seek=20 count=1 conv=fsync 2>/dev/null");
         self.assert_empty(why);
     }
@@ -85,6 +87,26 @@ impl<'a> Disks<'a> {
     fn migrate(&self, options: &str) -> String {
         self.hosts.sut.ldm(&format!("migrate-domain {options} mars {}", self.hosts.target))
     }
+}
+
+/// Asks the monitor of mars' QEMU.
+fn qmp(host: &Host<'_>, command: &str) -> Value {
+    let stream = UnixStream::connect(host.folder().join("mars/qemu/qmp.sock")).expect("QEMU runs");
+    let mut lines = BufReader::new(&stream).lines().map(|line| line.expect("a line"));
+    lines.next();
+    for asked in ["qmp_capabilities", command] {
+        writeln!(&stream, "{{\"execute\": \"{asked}\"}}").expect("QEMU reads");
+    }
+    let answers = lines.map(|line| serde_json::from_str::<Value>(&line).expect("JSON"));
+    answers.filter(|answer| answer["event"].is_null()).nth(1).expect("an answer")["return"].clone()
+}
+
+/// Fails if QEMU has jobs, exports or nodes of a copy.
+fn assert_no_copy(host: &Host<'_>, why: &str) {
+    let none = Value::Array(Vec::new());
+    assert_eq!((qmp(host, "query-jobs"), qmp(host, "query-block-exports")), (none.clone(), none), "{why}");
+    let nodes = qmp(host, "query-named-block-nodes").to_string();
+    assert!(nodes.contains("\"blocks0\"") && !nodes.contains("\"copy"), "{why}: {nodes}");
 }
 
 fn in_mars(host: &Host<'_>, script: &str) -> String {
@@ -164,6 +186,7 @@ fn a_domain_moves_with_its_disk_and_no_write_is_lost() {
     let there = disks.hosts.settled("after the move");
     assert_eq!(there.name, "peer");
     disks.hosts.assert_alive(there, "after the move");
+    assert_no_copy(there, "after the move");
     let arrived: u64 = in_mars(there, "cat /last").trim().parse().expect("a number");
     wait_until("the writer goes on", || in_mars(there, "cat /last").trim().parse().is_ok_and(|now: u64| now > arrived));
     in_mars(there, "touch /stop; sleep 1; sync");
@@ -255,6 +278,7 @@ fn whenever_vtax_is_killed_one_host_has_the_domain_with_all_of_its_disk() {
         child.wait().expect("it has ended");
         let settled = disks.hosts.settled(why);
         disks.hosts.assert_alive(settled, why);
+        assert_no_copy(settled, why);
         assert_eq!(content(settled), before, "{why}");
         let has_moved = settled.name == to.name;
         moved += u32::from(has_moved);
