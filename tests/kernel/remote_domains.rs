@@ -154,6 +154,8 @@ fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
 
     let moved = pair.near("migrate-domain mars ssh:far");
     assert!(moved.starts_with("mars now runs on far; suspended for "), "{moved}");
+    // The agent in mars was reached on both hosts.
+    assert!(moved.ends_with(" (guest clock)\n"), "{moved}");
     pair.far("exec mars -- ls /marker");
     assert!(!pair.near("list").contains("mars"));
     pair.far("stop -f mars");

@@ -13,7 +13,7 @@ use rustix::{
 };
 use socket2::Socket;
 use vtax_model::{
-    measurement::{EchoWatch, EndReport, SilenceLog},
+    measurement::{ECHO_LOST_AFTER, EchoWatch, EndReport, SilenceLog},
     station::Target,
 };
 use vtax_stats::histogram::Histogram;
@@ -28,8 +28,6 @@ use crate::{
     wire::{Head, Mark, Stamp, TOKEN_END, shows_token},
 };
 
-/// A request that is not answered within this time is lost.
-const LOST_AFTER: Duration = Duration::from_secs(2);
 /// Number of overdue requests that are sent in a row before answers are received.
 const STRETCH: u32 = 8;
 /// A cancelled watch ends within this time.
@@ -182,7 +180,7 @@ impl Echoes {
     /// Forgets requests that are answered, or that nobody waits for any longer.
     fn drop_lost(&mut self, now: u64) {
         while let Some(first) = self.pending.front().copied() {
-            if !first.answered && now < after(first.sent, LOST_AFTER) {
+            if !first.answered && now < after(first.sent, ECHO_LOST_AFTER) {
                 return;
             }
             let number = self.sent + 1 - self.pending.len() as u64;

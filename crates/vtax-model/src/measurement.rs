@@ -3,7 +3,7 @@
 mod silence;
 mod wire;
 
-pub use silence::{ECHO_LEAST, EchoWatch, SILENCES_KEPT, Silence, SilenceLog};
+pub use silence::{ECHO_LEAST, ECHO_LOST_AFTER, EchoWatch, SILENCES_KEPT, Silence, SilenceLog};
 pub use wire::{PacketCounts, WireCounts};
 
 use crate::foreign::ForeignText;

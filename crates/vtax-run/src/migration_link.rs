@@ -11,17 +11,25 @@ mod ssh;
 
 use std::sync::Arc;
 
-use vtax_domain::{BindError, DomainNotice};
+use vtax_domain::{BindError, DomainNotice, TargetLink};
+use vtax_model::topology::Name;
+use vtax_wire::link::AgentLink;
 
 pub use self::{
     lab::LabTarget,
-    relay::{receive_disk, receive_guest},
+    relay::{reach_agent, receive_disk, receive_guest},
     ssh::SshTarget,
 };
 use crate::stop::Stop;
 
 /// Receives what happens at the target.
 type Hear = Arc<dyn Fn(DomainNotice) + Send + Sync>;
+
+/// Target of a migration, and its domains.
+pub trait ReachableTarget: TargetLink {
+    /// Connects to the agent in a domain there.
+    fn guest_agent(&mut self, domain: &Name) -> Option<AgentLink>;
+}
 
 /// Returns the error of a target, or of the way to it.
 fn of_target(target: &str, stop: &Stop) -> BindError {

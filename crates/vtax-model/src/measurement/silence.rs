@@ -65,6 +65,9 @@ pub struct EchoWatch {
 /// The shortest time between two requests of an [`EchoWatch`].
 pub const ECHO_LEAST: Span = Span(Duration::from_micros(100));
 
+/// A request of an [`EchoWatch`] that is not answered within this time is lost.
+pub const ECHO_LOST_AFTER: Duration = Duration::from_secs(2);
+
 /// Finds the longest silences while requests are answered, in constant memory.
 ///
 /// Requests have increasing numbers in the order of sending. Answers may come in any order.

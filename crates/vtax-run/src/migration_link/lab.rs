@@ -8,12 +8,14 @@ use std::{
 use vtax_domain::{BindError, DomainOrder, DomainReply, LdmHost, MigrationId, TargetLink};
 use vtax_guest::migration::{MigrationCancel, SourcePulse};
 use vtax_model::{endpoint::LabHost, topology::Name};
+use vtax_wire::link::AgentLink;
 
-use super::{Hear, of_target, reception::Reception};
+use super::{Hear, ReachableTarget, of_target, reception::Reception};
 use crate::{
     labs,
     locations::Locations,
     stop::{Blamed, Coded, Stop},
+    suspend_watch::guest_agent,
     threads::start,
 };
 
@@ -73,6 +75,12 @@ impl TargetLink for LabTarget {
 
     fn beat(&mut self) {
         self.pulse.beat();
+    }
+}
+
+impl ReachableTarget for LabTarget {
+    fn guest_agent(&mut self, domain: &Name) -> Option<AgentLink> {
+        guest_agent(&self.host, domain).map(|(_, agent)| agent)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The target's end of a link over ssh: from standard input to QEMU, and back.
+//! The target's end of a link over ssh: from standard input to QEMU or the agent in a guest, and back.
 
 use std::{
     io::{self, Read, Write},
@@ -67,6 +67,27 @@ fn relay(
     })
     .or_infrastructure()?;
     start("answers", move || drop(pass(answers, output, || {}))).or_infrastructure()
+}
+
+/// Connects `input` and `output` to the agent in an active domain, until either side ends.
+pub fn reach_agent(
+    host: &LdmHost,
+    domain: &Name,
+    input: impl Read + Send + 'static,
+    output: impl Write,
+) -> Result<(), Stop> {
+    let (_, qemu) = host.domains()?.active(domain)?;
+    let path = qemu.launch().agent_socket();
+    let sockets = UnixStream::connect(&path).and_then(|agent| Ok((agent.try_clone()?, agent)));
+    let (questions, answers) = sockets.coded("file", || format!("{}", path.display())).or_infrastructure()?;
+    start("questions", move || {
+        let _ = pass(input, &questions, || {});
+        let _ = questions.shutdown(Shutdown::Both);
+    })
+    .or_infrastructure()?;
+    // Whatever ends it, the other side notices.
+    let _ = pass(answers, output, || {});
+    Ok(())
 }
 
 /// Copies until the end of `from`. Each piece is passed on immediately.

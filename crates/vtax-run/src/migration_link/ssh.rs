@@ -8,21 +8,24 @@ use std::{
     },
     process::{Child, Command, Stdio},
     sync::Arc,
+    time::Duration,
 };
 
 use vtax_domain::{BindError, DomainOrder, DomainReply, MigrationId, TargetLink};
 use vtax_guest::migration::MigrationCancel;
 use vtax_model::{foreign::ForeignText, topology::Name};
 use vtax_sys::process::{Pid, ProcessId, Signal};
-use vtax_wire::ssh::Ssh;
+use vtax_wire::{link::AgentLink, ssh::Ssh};
 
-use super::{Hear, of_target, reception::Reception};
+use super::{Hear, ReachableTarget, of_target, reception::Reception};
 use crate::{
     ldm_remote::RemoteLdm,
     stop::{Blamed, Coded, Stop},
     threads::start,
 };
 
+/// Time within which the agent in a domain there answers.
+const LOGIN: Duration = Duration::from_secs(30);
 /// Limit on the errors of the other side that are read, in bytes.
 const ERRORS_MOST: u64 = 4 << 10;
 
@@ -120,6 +123,13 @@ impl TargetLink for SshTarget {
 
     /// The other side sees the bytes that arrive.
     fn beat(&mut self) {}
+}
+
+impl ReachableTarget for SshTarget {
+    fn guest_agent(&mut self, domain: &Name) -> Option<AgentLink> {
+        let command = self.ssh.remote(&self.host, format!("vtax ldm reach-agent {domain}")).ok()?;
+        AgentLink::spawn(&format!("domain {domain} at {}", self.host), command, LOGIN).ok()
+    }
 }
 
 impl Drop for SshTarget {

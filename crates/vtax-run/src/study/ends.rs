@@ -57,6 +57,7 @@ use crate::{
     stop::{Stop, and_then},
     tuning::SharedTuner,
 };
+pub(crate) use addresses::is_link_local;
 pub(crate) use agent::Agent;
 pub(super) use built::{agent_of_guest, lab_name};
 pub(super) use disk_ends::{DomainOfDisks, ZoneOfDisks};

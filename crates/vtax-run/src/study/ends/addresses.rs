@@ -44,7 +44,8 @@ pub(super) fn link_of(agent: &Agent, address: IpAddr) -> Option<DeviceName> {
     own.link.raw().parse().ok()
 }
 
-fn is_link_local(address: IpAddr) -> bool {
+/// Returns true if an address is valid on one link only.
+pub(crate) fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 

@@ -18,13 +18,13 @@ pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
 pub(crate) struct Agent {
     pub(crate) link: AgentLink,
-    pub(super) facts: AgentFacts,
+    pub(crate) facts: AgentFacts,
     here: bool,
 }
 
 impl Agent {
     /// A child of this process, in its namespaces.
-    pub(super) fn local(program: &Path) -> miette::Result<Agent> {
+    pub(crate) fn local(program: &Path) -> miette::Result<Agent> {
         let mut command = Command::new(program);
         command.arg("--stdio");
         Agent::greeted(AgentLink::spawn("local", command, GREETING)?)

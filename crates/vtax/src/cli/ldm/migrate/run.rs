@@ -3,13 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use miette::miette;
-use vtax_domain::{DomainNotice, LdmHost, Migrated, MigrationRequest, TargetLink};
+use vtax_domain::{DomainNotice, LdmHost, Migrated, MigrationRequest};
 use vtax_guest::{
     migration::{MigrationCancel, MigrationKey, MigrationLimits, MigrationMethod, MigrationOptions, SuspendTimes},
     qmp::Throttling,
 };
 use vtax_model::{domain::DomainState, units::ByteSize};
-use vtax_run::{EventSink, Interrupt, LabTarget, Locations, RunEvent, RunEvents, SshTarget};
+use vtax_run::{
+    EventSink, Interrupt, LabTarget, Locations, ObservedSuspension, PeerSilence, ReachableTarget, RunEvent, RunEvents,
+    SshTarget, SuspendWatch,
+};
 
 use super::{MigrationPlan, MigrationSource, document::MigrationDocument, progress::ProgressLine};
 use crate::{
@@ -60,7 +63,7 @@ pub(super) fn run(
             let name = plan.target.to_string();
             match plan.how.json {
                 true => print_json(&MigrationDocument::of(&moved, plan, &name))?,
-                false => print(&told(&plan.moved, &name, state, moved.suspend))?,
+                false => print(&told(&plan.moved, &name, state, &moved.sides()))?,
             }
             Ok(Exit::Done)
         }
@@ -68,12 +71,13 @@ pub(super) fn run(
 }
 
 /// Returns None if the user has cancelled it.
-fn move_domain(host: &LdmHost, plan: &MigrationPlan<'_>, places: &Locations) -> Result<Option<Migrated>, Stop> {
+fn move_domain(host: &LdmHost, plan: &MigrationPlan<'_>, places: &Locations) -> Result<Option<ObservedMove>, Stop> {
     let MigrationPlan { target, others: following, .. } = plan;
     let MovedDomain { domain, new_name } = plan.moved.clone();
     let (line, printed, cancel) = (ProgressLine::of_terminal(), Printed::default(), MigrationCancel::default());
     let (above, hear) = (line.clone(), printed.hear());
     let mut link = target.link(places, &cancel, move |notice| above.above(|| hear(notice)))?;
+    let watch = SuspendWatch::prepare(host, &domain, places);
     let events = RunEvents::to(Above(line.clone()));
     let interrupt = Interrupt::catch_saying(
         "the domain stays on this host, unless it has moved already",
@@ -86,12 +90,16 @@ fn move_domain(host: &LdmHost, plan: &MigrationPlan<'_>, places: &Locations) -> 
     let (target, options) = (target.written(), plan.how.options());
     let (copy_disks, following) = (plan.how.copy_disks, following.clone());
     let request = MigrationRequest { domain, new_name, target, options, copy_disks, following };
-    let moved = host.migrate(&request, &mut *link, &cancel, &mut |progress| line.show(progress));
+    let (moved, observed) = watch.observe(&mut *link, |link| {
+        let moved = host.migrate(&request, link, &cancel, &mut |progress| line.show(progress));
+        let arrived = moved.is_ok().then(|| request.new_name.clone());
+        (moved, arrived)
+    });
     // The target has ended its part, and said what it had to say.
     drop(link);
     line.end();
     match moved.map_err(Stop::from) {
-        Ok(moved) => Ok(Some(moved)),
+        Ok(moved) => Ok(Some(ObservedMove { moved, observed })),
         Err(stop) if interrupt.asked() && stop.code().as_deref() == Some(CANCELLED) => {
             tell!("{stop}");
             Ok(None)
@@ -119,7 +127,7 @@ impl MigrationTarget {
         places: &Locations,
         cancel: &MigrationCancel,
         hear: impl Fn(DomainNotice) + Send + Sync + 'static,
-    ) -> Result<Box<dyn TargetLink>, Stop> {
+    ) -> Result<Box<dyn ReachableTarget>, Stop> {
         let (cancel, hear) = (cancel.clone(), Arc::new(hear));
         Ok(match self {
             MigrationTarget::Machine(host) => Box::new(SshTarget::new(host, cancel, hear)),
@@ -144,16 +152,41 @@ impl MoveOptions {
     }
 }
 
-/// Returns the report of a domain that was in this state before.
-fn told(domain: &MovedDomain, target: &str, state: DomainState, suspend: SuspendTimes) -> String {
+/// Migration that is complete, and how long it suspended the domain.
+pub(super) struct ObservedMove {
+    pub(super) moved: Migrated,
+    pub(super) observed: ObservedSuspension,
+}
+
+impl ObservedMove {
+    /// Returns the suspend time from each side that knows it.
+    fn sides(&self) -> Vec<String> {
+        let SuspendTimes { by_qemu, by_events } = self.moved.suspend;
+        let plain = |time: Option<Duration>, by| time.map(|time| format!("{} ({by})", shown(time)));
+        let clock = self.observed.by_guest_clock.map(|found| {
+            let length = Duration::from_nanos(found.length_ns.try_into().unwrap_or(0));
+            match found.uncertainty_ns.div_ceil(1_000_000) {
+                0..=1 => format!("{} (guest clock)", shown(length)),
+                most => format!("{} ± {most} ms (guest clock)", shown(length)),
+            }
+        });
+        let peer = self.observed.by_peer.as_ref().map(|PeerSilence { silence, .. }| {
+            let least = if silence.unended { "at least " } else { "" };
+            let lost = silence.lost;
+            let requests = if lost == 1 { "request" } else { "requests" };
+            format!("{least}{} (peer; {lost} {requests} lost)", shown(silence.length()))
+        });
+        [plain(by_qemu, "QEMU"), plain(by_events, "events"), clock, peer].into_iter().flatten().collect()
+    }
+}
+
+/// Returns the report of a domain that was in this state before, with its suspend time from several sides.
+fn told(domain: &MovedDomain, target: &str, state: DomainState, times: &[String]) -> String {
     let MovedDomain { domain, new_name } = domain;
     let renamed = if new_name == domain { String::new() } else { format!(" as {new_name}") };
     if state != DomainState::Active {
         return format!("{domain} is now at {target}{renamed}, {state}\n");
     }
-    let times = [(suspend.by_qemu, "QEMU"), (suspend.by_events, "events")];
-    let times: Vec<String> =
-        times.into_iter().filter_map(|(time, by)| Some(format!("{} ({by})", shown(time?)))).collect();
     let suspended = if times.is_empty() { String::new() } else { format!("; suspended for {}", times.join(", ")) };
     format!("{domain} now runs on {target}{renamed}{suspended}\n")
 }
@@ -167,13 +200,17 @@ fn shown(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use vtax_model::{measurement::Silence, suspension::Suspension};
+
     use super::*;
 
     #[test]
     fn the_report_has_only_what_is_known() {
         let ms = |time| Some(Duration::from_millis(time));
         let told = |domain: &str, state, by_qemu, by_events| {
-            told(&domain.parse().expect("a domain"), "hostb", state, SuspendTimes { by_qemu, by_events })
+            let moved = Migrated { suspend: SuspendTimes { by_qemu, by_events }, info: None, total: Duration::ZERO };
+            let sides = ObservedMove { moved, observed: ObservedSuspension::default() }.sides();
+            told(&domain.parse().expect("a domain"), "hostb", state, &sides)
         };
         let active = |by_qemu, by_events| told("mars", DomainState::Active, by_qemu, by_events);
         assert_eq!(active(ms(61), ms(62)), "mars now runs on hostb; suspended for 61 ms (QEMU), 62 ms (events)\n");
@@ -181,6 +218,24 @@ mod tests {
         assert_eq!(active(None, None), "mars now runs on hostb\n");
         assert_eq!(told("mars", DomainState::Bound, None, None), "mars is now at hostb, bound\n");
         assert_eq!(told("mars:venus", DomainState::Inactive, None, None), "mars is now at hostb as venus, inactive\n");
+    }
+
+    #[test]
+    fn all_sides_that_have_seen_the_suspension_are_reported() {
+        let silence = Silence { to_ns: 64_400_000, lost: 61, ..Silence::default() };
+        let moved = Migrated {
+            suspend: SuspendTimes { by_qemu: Some(Duration::from_millis(61)), by_events: None },
+            info: None,
+            total: Duration::ZERO,
+        };
+        let mut seen = ObservedMove { moved, observed: ObservedSuspension::default() };
+        let address = "192.0.2.7".parse().expect("an address");
+        seen.observed.by_guest_clock = Some(Suspension { length_ns: 62_300_000, uncertainty_ns: 800_000 });
+        seen.observed.by_peer = Some(PeerSilence { address, silence });
+        assert_eq!(seen.sides().join(", "), "61 ms (QEMU), 62 ms (guest clock), 64 ms (peer; 61 requests lost)");
+        seen.observed.by_guest_clock = Some(Suspension { length_ns: 62_300_000, uncertainty_ns: 2_100_000 });
+        seen.observed.by_peer = Some(PeerSilence { address, silence: Silence { unended: true, lost: 1, ..silence } });
+        assert_eq!(seen.sides()[1..].join(", "), "62 ms ± 3 ms (guest clock), at least 64 ms (peer; 1 request lost)");
     }
 
     #[test]

@@ -198,4 +198,10 @@ pub(crate) enum LocalVerb {
         #[arg(value_name = "ID")]
         id: MigrationId,
     },
+    /// Connect standard input and output to a domain's agent (started by `vtax ldm migrate-domain` on another host)
+    #[command(hide = true)]
+    ReachAgent {
+        /// Domain
+        domain: Name,
+    },
 }
