@@ -103,14 +103,14 @@ fn all_reasons_against_a_migration_are_told_at_once() {
 }
 
 /// Both hosts of a lab, with a switch each on their wire, and mars on the first one.
-struct Hosts<'a> {
-    sut: &'a Host<'a>,
-    peer: Host<'a>,
-    target: String,
+pub(super) struct Hosts<'a> {
+    pub(super) sut: &'a Host<'a>,
+    pub(super) peer: Host<'a>,
+    pub(super) target: String,
 }
 
 impl<'a> Hosts<'a> {
-    fn new(sut: &'a Host<'a>) -> Hosts<'a> {
+    pub(super) fn new(sut: &'a Host<'a>) -> Hosts<'a> {
         let hosts = Hosts { sut, peer: sut.peer(), target: format!("{}/peer", sut.lab) };
         [hosts.sut, &hosts.peer].iter().for_each(|host| drop(host.ldm("add-vsw net-dev=wire0 vsw0 primary")));
         sut.add("mars");
@@ -118,7 +118,7 @@ impl<'a> Hosts<'a> {
     }
 
     /// Starts mars, with a file in its memory.
-    fn start(&self) {
+    pub(super) fn start(&self) {
         for words in ["bind mars", "start mars"] {
             self.sut.ldm(words);
         }
@@ -137,7 +137,7 @@ impl<'a> Hosts<'a> {
     }
 
     /// Waits until nothing is left of a migration, and returns the host on which mars runs.
-    fn settled(&self, told: &str) -> &Host<'a> {
+    pub(super) fn settled(&self, told: &str) -> &Host<'a> {
         let is_settled = || {
             let (here, there) = (mars(self.sut), mars(&self.peer));
             let is_free = |it: &Value| it["flags"]["migration"].is_null();
@@ -164,7 +164,7 @@ impl<'a> Hosts<'a> {
     }
 
     /// Fails unless mars runs here with its memory intact.
-    fn assert_alive(&self, host: &Host<'_>, told: &str) {
+    pub(super) fn assert_alive(&self, host: &Host<'_>, told: &str) {
         assert_eq!(host.state("mars"), "active", "{told}");
         let console = host.console("mars");
         assert!(!console.contains("Call Trace") && !console.contains("panic"), "{told}: {console}");
@@ -178,12 +178,12 @@ fn mars(host: &Host<'_>) -> Option<Value> {
     list.as_array().expect("a list").iter().find(|domain| domain["name"] == "mars").cloned()
 }
 
-fn names(host: &Host<'_>) -> bool {
+pub(super) fn names(host: &Host<'_>) -> bool {
     mars(host).is_some()
 }
 
 /// Returns mars' part in a migration.
-fn flags(host: &Host<'_>) -> String {
+pub(super) fn flags(host: &Host<'_>) -> String {
     let flag = |mars: Value| mars["flags"]["migration"].as_str().map(str::to_owned);
     mars(host).and_then(flag).unwrap_or_default()
 }
@@ -193,7 +193,7 @@ fn uptime(host: &Host<'_>) -> f64 {
     text.split(' ').next().and_then(|seconds| seconds.parse().ok()).expect("a number")
 }
 
-fn told(output: &Output) -> String {
+pub(super) fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -325,7 +325,7 @@ fn nothing_changes_a_domain_that_moves_and_a_cancelled_one_stays() {
 }
 
 /// Something that can be seen once a migration has come so far.
-type Phase = fn(&Host<'_>, &Host<'_>) -> bool;
+pub(super) type Phase = fn(&Host<'_>, &Host<'_>) -> bool;
 
 fn record(host: &Host<'_>, kind: &str, contains: &str) -> bool {
     let folder = host.bench.state().join(format!("ldm.{}.{}", host.lab, host.name)).join(kind);
@@ -340,7 +340,7 @@ fn file(host: &Host<'_>, name: &str) -> bool {
 }
 
 /// Phases in their order, as files of the source and of the target show them.
-const PHASES: [(&str, Phase); 9] = [
+pub(super) const PHASES: [(&str, Phase); 9] = [
     ("the source has a record", |source, _| record(source, "departures", "mars")),
     ("the target has a record", |_, target| record(target, "arrivals", "mars")),
     ("the target has a QEMU", |_, target| file(target, "qemu/qmp.sock")),

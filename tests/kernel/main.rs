@@ -12,6 +12,7 @@ mod crash;
 mod crashes;
 mod deaths;
 mod disks;
+mod domain_disk_copies;
 mod domain_disk_crashes;
 mod domain_disks;
 mod domain_exec;

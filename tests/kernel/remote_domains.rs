@@ -1,6 +1,13 @@
 //! `vtax ldm --host` and `migrate-domain` by a real ssh to a real sshd, from one host of a lab to the other.
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf, process::Stdio, thread, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, symlink},
+    path::{Path, PathBuf},
+    process::Stdio,
+    thread,
+    time::Duration,
+};
 
 use super::{
     Bench,
@@ -151,6 +158,63 @@ fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
     assert!(moved.ends_with(" (guest clock)\n"), "{moved}");
     pair.far("exec mars -- ls /marker");
     assert!(!pair.near("list").contains("mars"));
+    pair.far("stop -f mars");
+    pair.far("unbind mars");
+}
+
+#[test]
+fn a_disk_is_copied_over_ssh_and_the_copy_ends_when_the_wire_is_cut() {
+    const SIZE: u64 = 32 << 20;
+    let bench = bench("t-ssh-cd");
+    let pair = Pair { bench: &bench, far: start(&bench, "t-ssh-cd", programs()) };
+    let image = |name: &str| {
+        let path = bench.path().join(name);
+        fs::File::create(&path).and_then(|file| file.set_len(SIZE)).expect("a file of the test");
+        path
+    };
+    let (here, there) = (image("here.img"), image("there.img"));
+    let has_data = || fs::metadata(&there).expect("a file of the test").blocks() > 0;
+    let export = |path: &Path| ["add-vds vds0 primary".to_owned(), format!("add-vdsdev {} data@vds0", path.display())];
+    export(&here).iter().for_each(|words| drop(pair.near(words)));
+    export(&there).iter().for_each(|words| drop(pair.far(words)));
+    for words in [
+        "create mars",
+        "set-vcpu 1 mars",
+        "set-memory 128m mars",
+        "add-vdisk data data@vds0 mars",
+        "bind mars",
+        "start mars",
+    ] {
+        pair.near(words);
+    }
+    wait_for_boot("mars", || pair.near("list mars").contains("-n----"), String::new);
+    pair.near("exec mars -- dd if=/dev/urandom of=/dev/vda bs=1M count=16 conv=fsync");
+
+    let moving = ["ldm", "migrate-domain", "--copy-disks", "--bandwidth", "8M", "mars", "ssh:far"];
+    let mut moving = pair.far.near_command(&moving);
+    let moving = moving.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
+    wait_until("its disk is on the way", has_data);
+    assert!(runs("receive-disk") && pair.far("list").contains("-----t"));
+    let wire = |state: &str| {
+        bench.printed(&["lab", "exec", "t-ssh-cd", "near", "--", "ip", "link", "set", "wire0", state]);
+    };
+    wire("down");
+    let cut = moving.wait_with_output().expect("vtax runs");
+    assert_eq!(cut.status.code(), Some(69), "{}", told(&cut));
+    assert!(told(&cut).contains("it runs on here"), "{}", told(&cut));
+    // Its writes don't wait for the target any more.
+    pair.near("exec mars -- dd if=/dev/urandom of=/dev/vda bs=1M seek=20 count=1 conv=fsync");
+    // By itself: no vtax has been run there.
+    wait_until("the target has given mars up", || pair.arrivals() == 0 && !has_data() && !runs("receive-disk"));
+    assert!(!pair.far("list").contains("mars"));
+    wire("up");
+    wait_until("the migration is settled", || pair.near("list mars").contains("-n----"));
+
+    let moved = pair.near("migrate-domain --copy-disks mars ssh:far");
+    assert!(moved.starts_with("mars now runs on far; suspended for "), "{moved}");
+    pair.far("exec mars -- sync");
+    assert!(fs::read(&here).expect("a file of the test") == fs::read(&there).expect("a file of the test"));
+    assert!(!runs("receive-disk") && !pair.near("list").contains("mars"));
     pair.far("stop -f mars");
     pair.far("unbind mars");
 }

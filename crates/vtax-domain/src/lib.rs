@@ -73,9 +73,10 @@ pub use live_nic::{LiveFunction, LiveNic, LiveNicKind};
 pub use loan::LentNet;
 pub use locked::{LockedDomains, WantedDomains};
 pub use migration::{
-    DepartureRecord, DiskObstacle, GuestOwner, IncomingDomain, Migrated, MigrationAnswer, MigrationEnd, MigrationId,
-    MigrationNames, MigrationOffer, MigrationRequest, MigrationVerdict, NetworkObstacle, Obstacle, ObstacleText,
-    OfferedDisk, OfferedGuest, ProcessorObstacle, ResourceObstacle, ServiceObstacle, SourceObstacle, TargetLink,
+    CopyObstacle, DepartureRecord, DiskCopy, DiskObstacle, GuestOwner, IncomingDomain, Migrated, MigrationAnswer,
+    MigrationEnd, MigrationId, MigrationNames, MigrationOffer, MigrationProgress, MigrationRequest, MigrationVerdict,
+    NetworkObstacle, Obstacle, ObstacleText, OfferedDisk, OfferedGuest, ProcessorObstacle, ResourceObstacle,
+    ServiceObstacle, SourceObstacle, TargetLink,
 };
 pub use notice::DomainNotice;
 pub use order::{

@@ -11,6 +11,7 @@
 //!  record of the departure; a guardian process
 //!  PrepareMigration ─────────────────────────────────▶ record of the arrival; resources bound, all or none;
 //!                                                      QEMU waits for the memory
+//!  disks that only the source has, mirrored ════════▶ open_disks: an NBD server of QEMU
 //!  memory ═══════════════════════════════════════════▶ receive_guest
 //!  vCPUs stopped, all sent and loaded
 //!  EndMigration: Take ───────────────────────────────▶ the record says that this host owns the guest; vCPUs run;
@@ -24,6 +25,7 @@
 
 mod arrive;
 mod check;
+mod copies;
 mod depart;
 mod dirty_rate;
 mod flag;
@@ -43,13 +45,14 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::handover::ArrivalPhase;
 pub use self::{
     arrive::{IncomingDomain, MigrationAnswer},
-    depart::Migrated,
+    copies::DiskCopy,
+    depart::{Migrated, MigrationProgress},
     handover::{GuestOwner, MigrationEnd},
     id::MigrationId,
     link::{MigrationRequest, TargetLink},
     obstacle::{
-        DiskObstacle, MigrationNames, NetworkObstacle, Obstacle, ObstacleText, ProcessorObstacle, ResourceObstacle,
-        ServiceObstacle, SourceObstacle,
+        CopyObstacle, DiskObstacle, MigrationNames, NetworkObstacle, Obstacle, ObstacleText, ProcessorObstacle,
+        ResourceObstacle, ServiceObstacle, SourceObstacle,
     },
     offer::{MigrationOffer, OfferedDisk, OfferedGuest},
     record::DepartureRecord,
@@ -61,4 +64,6 @@ pub use self::{
 pub struct MigrationVerdict {
     /// Reasons against the migration. Without any, it would succeed.
     pub obstacles: Vec<Obstacle>,
+    /// Disks that are copied before the memory moves.
+    pub copies: Vec<DiskCopy>,
 }

@@ -263,6 +263,10 @@ pub enum DomainReply {
     },
     /// Answer to [`DomainOrder::CheckMigration`].
     Verdict(MigrationVerdict),
+    /// Answer to [`DomainOrder::PrepareMigration`]: the disks that the source has to copy.
+    MigrationPrepared {
+        copied: Vec<Name>,
+    },
     /// Answer to [`DomainOrder::EndMigration`].
     MigrationEnded(MigrationAnswer),
     /// Answer to [`DomainOrder::MeasureMigration`].
@@ -285,7 +289,8 @@ impl LdmHost {
                 Ok(DomainReply::Verdict(self.check_migration(&offer, &name)?))
             }
             DomainOrder::PrepareMigration(incoming) => {
-                self.change(|host| host.prepare_migration(*incoming)).map(|()| DomainReply::Done)
+                let copied = self.change(|host| host.prepare_migration(*incoming))?;
+                Ok(DomainReply::MigrationPrepared { copied })
             }
             DomainOrder::EndMigration { name, id, end } => {
                 Ok(DomainReply::MigrationEnded(self.end_migration(&name, &id, end)?))

@@ -31,8 +31,14 @@
 //! cancels when nothing moves for [`SILENCE_MOST`]. The target sees no progress, so the caller tells it of the source's
 //! ([`SourcePulse`]).
 //!
+//! Disks that the target hasn't got are copied first ([`DiskMirrors`]): each write of the guest goes to both
+//! sides, and when all are in sync the memory follows, until the vCPUs are stopped. Then the copies are completed
+//! ([`MigrationWatcher::before_switchover`]), and the target ends its NBD server before the guest runs ([`end_disks`]).
+//!
 //! QEMU's checks are no substitute for [`Launch::differences`](crate::launch::Launch::differences).
 
+mod disks_in;
+mod disks_out;
 mod error;
 mod incoming;
 mod key;
@@ -46,6 +52,8 @@ mod wire;
 
 use std::time::Duration;
 
+pub use disks_in::{end_disks, serve_disks};
+pub use disks_out::{DiskMirrors, DiskProgress, DiskToCopy, end_mirrors};
 pub use error::MigrationError;
 pub use incoming::{Arrival, IncomingGuest};
 pub use key::{MigrationKey, MigrationKeyError};
@@ -59,3 +67,8 @@ pub use wire::MigrationWire;
 pub const SILENCE_MOST: Duration = Duration::from_secs(10);
 /// The pause between two looks at a migration, and so the time in which a cancellation is noticed. Events end it.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// The name of the node with a copy of the disk at a port: at the source it is QEMU's connection to the target.
+fn copy_node(port: u32) -> String {
+    format!("copy{port}")
+}

@@ -5,6 +5,7 @@
 //! in QEMU). The socket serves one client at a time; others wait without any answer. So a [`Monitor`] should
 //! be short-lived, and every wait has a deadline.
 
+mod blocks;
 mod devices;
 mod migration;
 mod migration_info;
@@ -21,6 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use blocks::{BlockJob, JobStatus};
 pub use devices::Pulled;
 pub use migration::{CPU_THROTTLE_MOST, MigrationCapabilities, MigrationParameters, Throttling, TlsEndpoint};
 pub use migration_info::{DirtyRate, MigrationInfo, MigrationRam, MigrationSocket, MigrationStatus};
@@ -263,6 +265,17 @@ impl Monitor {
         let request = self.request(command, &arguments);
         self.send(command, request.as_bytes(), by)?;
         self.answer(command, by)
+    }
+
+    /// Sends a command for whose answer the caller has to do something.
+    fn begin(&mut self, command: &str, arguments: &Value) -> Result<(), GuestError> {
+        let request = self.request(command, arguments);
+        self.send(command, request.as_bytes(), Instant::now() + PATIENCE)
+    }
+
+    /// Waits for the answer to the command that was sent last.
+    fn end<T: DeserializeOwned>(&mut self, command: &str) -> Result<T, GuestError> {
+        self.answer(command, Instant::now() + PATIENCE)
     }
 
     /// The line of a command, with its own number.

@@ -155,7 +155,10 @@ pub(super) fn serve(
     monitor.give_file(LISTENER, listener.as_fd())?;
     match disk.attach.filter(|_| disk.is_vhost_user()) {
         Some(attach) => monitor.serve_rings(LISTENER, NODE, EXPORT, !read_only, attach.queues)?,
-        None => monitor.serve_blocks(LISTENER, NODE, EXPORT, !read_only)?,
+        None => {
+            monitor.start_nbd_server(LISTENER, None)?;
+            monitor.export_blocks(NODE, EXPORT, !read_only)?;
+        }
     }
     fs::rename(&fresh, socket).map_err(GuestError::file("put in place", socket))
 }
@@ -167,7 +170,7 @@ pub(super) fn read_block(guest: &Name, directory: &Path) -> Result<(), GuestErro
 
 /// A socket in the directory of a guest's QEMU. Only that QEMU's user can get to the directory, so every user may connect. The
 /// directory isn't ours any more, so it is made sure that it is the socket which is changed.
-fn listen(path: &Path) -> Result<UnixListener, GuestError> {
+pub(super) fn listen(path: &Path) -> Result<UnixListener, GuestError> {
     let fail = || GuestError::file("listen at", path);
     // One may be left of a vtax that was killed.
     let _ = fs::remove_file(path);

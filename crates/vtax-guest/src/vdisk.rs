@@ -125,7 +125,7 @@ impl DiskLaunch {
 
     /// The name by which QEMU's monitor knows what is behind it.
     pub fn node(&self) -> String {
-        format!("blocks{}", self.port)
+        node(self.port)
     }
 
     /// The file that QEMU gets open, if it has one itself.
@@ -181,6 +181,11 @@ impl DiskLaunch {
             })),
         }
     }
+}
+
+/// The name by which QEMU's monitor knows what is behind the disk at a port.
+pub(super) fn node(port: u32) -> String {
+    format!("blocks{port}")
 }
 
 impl DiskFile {

@@ -42,7 +42,7 @@ pub use ldm_remote::{OrderLink, OrderRefusal, OrderServer, RemoteLdm};
 pub use live_run::LiveRun;
 pub use locations::Locations;
 pub use lock_file::LockFile;
-pub use migration_link::{LabTarget, ReachableTarget, SshTarget, reach_agent, receive_guest};
+pub use migration_link::{LabTarget, ReachableTarget, SshTarget, reach_agent, receive_disk, receive_guest};
 pub use stop::{Blamed, Coded, Stop};
 pub use suspend_watch::{ObservedSuspension, PeerSilence, SuspendWatch};
 pub use tuning::{GUARD_VERB, HostTask, IoConfinement, IoThreads, LabPath, SharedTuner, TuningGuard, TuningHost};

@@ -1,8 +1,8 @@
 //! Links to the target of a migration, and the target's end of a link over ssh.
 //!
 //! Orders and memory take separate ways. A host of a lab on this machine gets both from this process. Another machine gets
-//! orders from `vtax ldm serve`, and memory from `vtax ldm receive-guest`, each with a login of its own: neither
-//! listens on a network, and each ends with its connection.
+//! orders from `vtax ldm serve`, memory from `vtax ldm receive-guest` and each disk that is copied from `vtax ldm receive-disk`,
+//! each with a login of its own: none listens on a network, and each ends with its connection.
 
 mod lab;
 mod reception;
@@ -17,7 +17,7 @@ use vtax_wire::link::AgentLink;
 
 pub use self::{
     lab::LabTarget,
-    relay::{reach_agent, receive_guest},
+    relay::{reach_agent, receive_disk, receive_guest},
     ssh::SshTarget,
 };
 use crate::stop::Stop;

@@ -28,6 +28,13 @@ pub struct BackendId {
     pub inode: u64,
 }
 
+impl BackendId {
+    /// Returns true for a block device.
+    pub(crate) fn is_device(self) -> bool {
+        self.inode == 0
+    }
+}
+
 /// Backend of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DiskBackend {

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::net::UnixStream},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -13,7 +13,9 @@ use vtax_guest::{
     launch::{Boot, Launch},
     migration::{
         IncomingGuest, MigrationCancel, MigrationKey, MigrationOptions, MigrationWire, SILENCE_MOST, SourcePulse,
+        end_disks, serve_disks,
     },
+    process::Qemu,
     qmp::HostTime,
 };
 use vtax_model::{domain::DomainError, topology::Name};
@@ -21,7 +23,7 @@ use vtax_step::Announcement;
 use vtax_sys::directory;
 
 use super::{
-    ArrivalPhase, GuestOwner, MigrationEnd, MigrationId, MigrationNames, MigrationOffer, ObstacleText,
+    ArrivalPhase, DiskCopy, GuestOwner, MigrationEnd, MigrationId, MigrationNames, MigrationOffer, ObstacleText,
     handover::{TargetAction, TargetGuest},
     record::ArrivalRecord,
 };
@@ -36,6 +38,10 @@ use crate::{
 
 /// The key of a migration, in the domain's directory until the guest has arrived.
 const KEY: &str = "migration-key";
+/// The last sign of the source, for all processes that receive something of it.
+const PULSE: &str = "migration-pulse";
+/// The socket of the NBD server, in the domain's directory.
+const DISKS: &str = "disks.sock";
 /// Time within which a target is prepared: it may have to clear the guest's memory.
 const PREPARED: Duration = Duration::from_secs(600);
 /// The pause between two looks at a record.
@@ -86,6 +92,7 @@ impl LdmHost {
             }
             let domains = self.domains()?;
             let mut qemu = domains.existing(name)?.qemu().ok_or_else(unknown)?;
+            self.share(name, pulse)?;
             let key = fs::read_to_string(key_file(&domains.directory(name))).ok().and_then(|text| text.parse().ok());
             let options = MigrationOptions { key, held_target: true, ..MigrationOptions::default() };
             let mut incoming = IncomingGuest::listen(&mut qemu, MigrationWire::Connected(wire), &options)?;
@@ -96,6 +103,33 @@ impl LdmHost {
             Ok(false) => self.give_up(name, id).map(drop),
             Err(error) => self.give_up(name, id).and(Err(error)),
         }
+    }
+
+    /// Connects to the NBD server with the disks of a domain that this host is prepared for. There is one connection for each
+    /// disk.
+    pub fn open_disks(&self, name: &Name, id: &MigrationId, pulse: &SourcePulse) -> Result<OwnedFd, BindError> {
+        let unknown = || BindError::NotExpected { domain: name.clone() };
+        let record = self.store().arrival(id)?.filter(|record| record.phase == ArrivalPhase::Prepared);
+        record.filter(|record| record.domain == *name).ok_or_else(unknown)?;
+        self.share(name, pulse)?;
+        let path = self.domains()?.directory(name).join(DISKS);
+        Ok(UnixStream::connect(&path).map_err(BindError::file("connect to", &path))?.into())
+    }
+
+    /// Waits for the end of an attempt whose disks are copied. If nothing arrives any more, this host gives it up.
+    pub fn await_disks(&self, name: &Name, id: &MigrationId, pulse: &SourcePulse) -> Result<(), BindError> {
+        while self.store().arrival(id)?.is_some_and(|record| record.phase == ArrivalPhase::Prepared) {
+            if pulse.silent() >= SILENCE_MOST {
+                return self.give_up(name, id).map(drop);
+            }
+            thread::sleep(GLANCE);
+        }
+        Ok(())
+    }
+
+    fn share(&self, name: &Name, pulse: &SourcePulse) -> Result<(), BindError> {
+        let path = self.domains()?.directory(name).join(PULSE);
+        pulse.share(&path).map_err(BindError::file("write", &path))
     }
 
     /// Waits until this host has been prepared. Returns None if it isn't, or is no longer.
@@ -148,7 +182,8 @@ impl LdmHost {
 
 impl HostChange<'_> {
     /// Binds the resources of a domain that is about to arrive: all, or none. Its QEMU waits for its memory.
-    pub(crate) fn prepare_migration(&self, incoming: IncomingDomain) -> Result<(), BindError> {
+    /// Returns the disks that the source has to copy.
+    pub(crate) fn prepare_migration(&self, incoming: IncomingDomain) -> Result<Vec<Name>, BindError> {
         let IncomingDomain { offer, name, id, key } = incoming;
         let verdict = self.host().check_migration(&offer, &name)?;
         if !verdict.obstacles.is_empty() {
@@ -158,9 +193,11 @@ impl HostChange<'_> {
         if self.configuration().domains.contains_key(&name) {
             return Err(DomainError::Exists { what: "domain", name }.into());
         }
-        let record = ArrivalRecord::new(id, name, offer.running().is_some())?;
+        let mut record = ArrivalRecord::new(id, name, offer.running().is_some())?;
+        record.copies = verdict.copies;
         self.store().write_arrival(&record)?;
-        let prepared = self.add_arriving(&offer, &record, key.as_ref());
+        let prepared =
+            self.add_arriving(&offer, &record, key.as_ref()).and_then(|()| self.serve_disks(&record, key.as_ref()));
         prepared.inspect_err(|_| {
             if let Err(left) = self.abandon(&record) {
                 self.tell_trouble(&left);
@@ -193,6 +230,32 @@ impl HostChange<'_> {
             let directory = domains.directory(name);
             key.map_or(Ok(()), |key| write_key(&directory, key))
         })
+    }
+
+    /// Serves the disks that are copied, until the guest has arrived.
+    fn serve_disks(&self, record: &ArrivalRecord, key: Option<&MigrationKey>) -> Result<Vec<Name>, BindError> {
+        if record.copies.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (domains, name) = (self.domains()?, &record.domain);
+        let bound = domains.existing(name)?;
+        let mut qemu = bound.qemu().ok_or_else(|| BindError::NotExpected { domain: name.clone() })?;
+        let copied: Vec<(Name, u32)> = record.copied(&bound).map(|disk| (disk.name.clone(), disk.id)).collect();
+        serve_disks(&mut qemu, &domains.directory(name).join(DISKS), key, &copied)?;
+        Ok(copied.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Ends that before the guest runs.
+    fn close_disks(&self, record: &ArrivalRecord, bound: &BoundDomain, qemu: &mut Qemu) {
+        if record.copies.is_empty() {
+            return;
+        }
+        let _ = self.domains().map(|domains| fs::remove_file(domains.directory(&record.domain).join(DISKS)));
+        let ports: Vec<u32> = record.copied(bound).map(|disk| disk.id).collect();
+        // The source has disconnected, and nobody else has the key.
+        if let Err(error) = end_disks(qemu, &ports) {
+            self.tell_trouble(&error.into());
+        }
     }
 
     fn end_arrival(&self, name: &Name, id: &MigrationId, asked: MigrationEnd) -> Result<MigrationAnswer, BindError> {
@@ -240,7 +303,7 @@ impl HostChange<'_> {
         if !record.is_live {
             return Ok(None);
         }
-        let resumed_at = self.run_arrived(&record.domain, announcements);
+        let resumed_at = self.run_arrived(&record, announcements);
         // It is this host's domain now, whatever becomes of it.
         resumed_at.or_else(|error| {
             self.tell_trouble(&error);
@@ -248,16 +311,23 @@ impl HostChange<'_> {
         })
     }
 
-    fn run_arrived(&self, name: &Name, announcements: Vec<Announcement>) -> Result<Option<HostTime>, BindError> {
-        let domains = self.domains()?;
+    fn run_arrived(
+        &self,
+        record: &ArrivalRecord,
+        announcements: Vec<Announcement>,
+    ) -> Result<Option<HostTime>, BindError> {
+        let (domains, name) = (self.domains()?, &record.domain);
         let none = || BindError::NotExpected { domain: name.clone() };
-        let mut qemu = domains.existing(name)?.qemu().ok_or_else(none)?;
+        let bound = domains.existing(name)?;
+        let mut qemu = bound.qemu().ok_or_else(none)?;
+        self.close_disks(record, &bound, &mut qemu);
         let arrival = IncomingGuest::loaded(&mut qemu)?.resume()?;
         let running = Instant::now();
         let directory = domains.directory(name);
         Started { is_up: true, ..Started::now() }.write(&directory)?;
         self.announce(announcements, running);
         let _ = fs::remove_file(key_file(&directory));
+        let _ = fs::remove_file(directory.join(PULSE));
         domains.start_supervisor(name)?;
         Ok(arrival.resumed_at)
     }
@@ -308,6 +378,8 @@ impl HostChange<'_> {
             domains.take_back(&record.domain)?;
         }
         self.remove_moved(&record.domain)?;
+        // Its QEMU, which wrote to them, has ended.
+        record.copies.iter().try_for_each(DiskCopy::discard)?;
         Ok(self.store().remove_arrival(&record.id)?)
     }
 
@@ -352,7 +424,7 @@ impl HostChange<'_> {
         if IncomingGuest::loaded(&mut qemu).is_err() {
             return Ok(());
         }
-        self.run_arrived(name, self.announcements(name)).map(drop)
+        self.run_arrived(record, self.announcements(name)).map(drop)
     }
 
     /// The source knows that this host owns the guest, and its QEMU there has ended.

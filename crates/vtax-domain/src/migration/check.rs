@@ -10,7 +10,7 @@ use vtax_model::{
 };
 
 use super::{
-    Obstacle, ProcessorObstacle, ResourceObstacle, ServiceObstacle,
+    MigrationVerdict, Obstacle, ProcessorObstacle, ResourceObstacle, ServiceObstacle,
     offer::{MigrationOffer, OfferedGuest},
     target::{TargetFacts, TargetGuests},
 };
@@ -19,16 +19,17 @@ use crate::{
     plan::{self, BindRequest},
 };
 
-/// Returns what prevents the domain of a checked offer from moving to this host under this name.
-pub(super) fn obstacles(
+/// Returns what prevents the domain of a checked offer from moving to this host under this name, and what else would move.
+pub(super) fn verdict(
     offer: &MigrationOffer,
     name: &Name,
     facts: &TargetFacts<'_>,
-) -> Result<Vec<Obstacle>, BindError> {
+) -> Result<MigrationVerdict, BindError> {
     let constraints = offer.constraints()?;
     let mut found: Vec<Obstacle> = services(offer, name, facts).into_iter().map(Obstacle::from).collect();
     found.extend(network::obstacles(offer, constraints, facts).into_iter().map(Obstacle::from));
-    found.extend(disks::obstacles(offer, constraints, facts).into_iter().map(Obstacle::from));
+    let (of_disks, copies) = disks::compare(offer, constraints, facts);
+    found.extend(of_disks.into_iter().map(Obstacle::from));
     if offer.state != DomainState::Inactive {
         found.extend(resources(offer, name, constraints, facts)?);
         match &facts.guests {
@@ -36,7 +37,7 @@ pub(super) fn obstacles(
             Err(why) => found.push(ProcessorObstacle::NoGuests { why: why.clone() }.into()),
         }
     }
-    Ok(found)
+    Ok(MigrationVerdict { obstacles: found, copies })
 }
 
 fn services(offer: &MigrationOffer, name: &Name, facts: &TargetFacts<'_>) -> Vec<ServiceObstacle> {

@@ -11,8 +11,8 @@ use std::{
 
 use vtax_guest::{
     migration::{
-        Arrival, Departure, MigrationCancel, MigrationError, MigrationOptions, MigrationWatcher, MigrationWire,
-        SILENCE_MOST, SuspendTimes,
+        Arrival, Departure, DiskMirrors, DiskProgress, DiskToCopy, MigrationCancel, MigrationError, MigrationOptions,
+        MigrationWatcher, MigrationWire, SILENCE_MOST, SuspendTimes, end_mirrors,
     },
     process::Qemu,
     qmp::{MigrationInfo, MigrationStatus, Monitor, PATIENCE},
@@ -25,6 +25,7 @@ use super::{
     ObstacleText, TargetLink, handover::SourceGuest, record::DepartureRecord,
 };
 use crate::{
+    bound::BoundDomain,
     error::BindError,
     host_change::HostChange,
     ldm_host::LdmHost,
@@ -53,6 +54,14 @@ pub struct Migrated {
     pub total: Duration,
 }
 
+/// Phase of a migration, with the figures of QEMU.
+#[derive(Debug, Clone, Copy)]
+pub enum MigrationProgress<'a> {
+    /// Disks are copied. The memory follows.
+    Disks(DiskProgress),
+    Memory(&'a MigrationInfo),
+}
+
 /// Guest that the target has taken.
 struct Taken {
     departure: Option<Departure>,
@@ -61,13 +70,13 @@ struct Taken {
 
 impl LdmHost {
     /// Moves a domain to another host. If that fails, the domain is here as before, unless the error says otherwise.
-    /// `hear` receives QEMU's figures while its memory moves.
+    /// `hear` receives QEMU's figures meanwhile.
     pub fn migrate(
         &self,
         request: &MigrationRequest,
         link: &mut dyn TargetLink,
         cancel: &MigrationCancel,
-        hear: &mut dyn FnMut(&MigrationInfo),
+        hear: &mut dyn FnMut(MigrationProgress<'_>),
     ) -> Result<Migrated, BindError> {
         let begun = Instant::now();
         let MigrationRequest { domain, new_name, target, .. } = request;
@@ -100,10 +109,10 @@ impl LdmHost {
         request: &MigrationRequest,
         record: &DepartureRecord,
         link: &mut dyn TargetLink,
-        (cancel, hear): (&MigrationCancel, &mut dyn FnMut(&MigrationInfo)),
+        (cancel, hear): (&MigrationCancel, &mut dyn FnMut(MigrationProgress<'_>)),
     ) -> Result<Taken, BindError> {
-        let MigrationRequest { domain, new_name, target, options, following } = request;
-        let (offer, mut obstacles) = self.offer_migration(domain)?;
+        let MigrationRequest { domain, new_name, target, options, copy_disks, following } = request;
+        let (mut offer, mut obstacles) = self.offer_migration(domain)?;
         obstacles.retain(|obstacle| !obstacle.is_resolved_by(following));
         if !obstacles.is_empty() {
             let names = MigrationNames { domain: domain.clone(), target: target.clone() };
@@ -112,6 +121,7 @@ impl LdmHost {
         if (offer.state == DomainState::Active) != record.is_live {
             return Err(BindError::Changed { domain: domain.clone() });
         }
+        offer.copy_disks = *copy_disks;
         let incoming = IncomingDomain {
             offer: Box::new(offer),
             name: new_name.clone(),
@@ -123,9 +133,9 @@ impl LdmHost {
             true => Some(link.connect(&record.new_name, &record.id)?),
             false => None,
         };
-        link.order(DomainOrder::PrepareMigration(Box::new(incoming)))?;
+        let copied = prepare(incoming, target, link)?;
         let departure = match wire {
-            Some(wire) => Some(self.depart(request, record, (wire, link), (cancel, hear))?),
+            Some(wire) => Some(self.depart(request, (record, &copied), (wire, link), (cancel, hear))?),
             None => None,
         };
         let answer = ask(record, MigrationEnd::Take, link)?;
@@ -135,21 +145,26 @@ impl LdmHost {
         }
     }
 
-    /// Sends the memory of a running domain, until the target has loaded all of it.
+    /// Sends the disks and the memory of a running domain, until the target has loaded all of it.
     fn depart(
         &self,
         request: &MigrationRequest,
-        record: &DepartureRecord,
+        (record, copied): (&DepartureRecord, &[Name]),
         (wire, link): (OwnedFd, &mut dyn TargetLink),
-        (cancel, hear): (&MigrationCancel, &mut dyn FnMut(&MigrationInfo)),
+        (cancel, hear): (&MigrationCancel, &mut dyn FnMut(MigrationProgress<'_>)),
     ) -> Result<Departure, BindError> {
         let domains = self.domains()?;
-        let (_, mut qemu) = domains.active(&record.domain)?;
+        let (bound, mut qemu) = domains.active(&record.domain)?;
         let directory = domains.directory(&record.domain);
-        let mut watch = DepartureWatch { link, cancel, hear, directory };
+        let ports = ports(&bound, copied);
+        let mut watch = DepartureWatch { link, cancel, hear, directory, mirrors: None, failed: None };
         let options = MigrationOptions { held_target: true, ..request.options.clone() };
-        let wire = MigrationWire::Connected(wire);
-        Ok(Departure::of(&mut qemu, wire, &options, cancel, &mut watch)?)
+        watch.copy_disks(&mut qemu, record, ports, &options)?;
+        let departed = Departure::of(&mut qemu, MigrationWire::Connected(wire), &options, cancel, &mut watch);
+        match watch.failed {
+            Some(error) => Err(error.into()),
+            None => Ok(departed?),
+        }
     }
 
     /// Returns the record of a domain that leaves this host, or whose migration was interrupted.
@@ -266,6 +281,8 @@ impl HostChange<'_> {
             let _ = fs::remove_file(domains.directory(&record.domain).join(CANCEL));
             if let Some(mut qemu) = bound.qemu().filter(|_| record.is_live) {
                 run_on(&mut qemu)?;
+                let ports: Vec<u32> = bound.bindings.disks.iter().map(|bound| bound.disk.id).collect();
+                end_mirrors(&mut qemu, &ports)?;
             }
             // The moving process may have died while it ended the supervisor, which may seem alive for a moment.
             // One without a QEMU is the supervisor's, which binds it anew.
@@ -288,14 +305,30 @@ impl HostChange<'_> {
     }
 }
 
+/// Returns the disks that have to be copied.
+fn prepare(incoming: IncomingDomain, target: &str, link: &mut dyn TargetLink) -> Result<Vec<Name>, BindError> {
+    match link.order(DomainOrder::PrepareMigration(Box::new(incoming)))? {
+        DomainReply::MigrationPrepared { copied } => Ok(copied),
+        _ => Err(odd(target)),
+    }
+}
+
+/// Returns the copied disks of a domain with their ports.
+fn ports(bound: &BoundDomain, copied: &[Name]) -> Vec<(Name, u32)> {
+    let disks = bound.bindings.disks.iter().map(|bound| &bound.disk).filter(|disk| copied.contains(&disk.name));
+    disks.map(|disk| (disk.name.clone(), disk.id)).collect()
+}
+
+fn odd(target: &str) -> BindError {
+    let why = "it has answered another order than was given".to_owned();
+    BindError::MigrationTarget { target: target.to_owned(), why }
+}
+
 fn ask(record: &DepartureRecord, end: MigrationEnd, link: &mut dyn TargetLink) -> Result<MigrationAnswer, BindError> {
     let DepartureRecord { id, new_name, target, .. } = record;
     match link.order(DomainOrder::EndMigration { name: new_name.clone(), id: id.clone(), end })? {
         DomainReply::MigrationEnded(answer) => Ok(answer),
-        _ => {
-            let why = "it has answered another order than was given".to_owned();
-            Err(BindError::MigrationTarget { target: target.clone(), why })
-        }
+        _ => Err(odd(target)),
     }
 }
 
@@ -339,9 +372,41 @@ fn migrated(taken: &Taken, begun: Instant) -> Migrated {
 struct DepartureWatch<'a> {
     link: &'a mut dyn TargetLink,
     cancel: &'a MigrationCancel,
-    hear: &'a mut dyn FnMut(&MigrationInfo),
+    hear: &'a mut dyn FnMut(MigrationProgress<'_>),
     /// The domain's directory.
     directory: PathBuf,
+    /// The disks that are copied, which ends when this is dropped.
+    mirrors: Option<DiskMirrors>,
+    /// The reason why they could not be completed.
+    failed: Option<MigrationError>,
+}
+
+impl DepartureWatch<'_> {
+    /// Copies the disks at these ports until both sides have the same blocks, and keeps them the same.
+    fn copy_disks(
+        &mut self,
+        qemu: &mut Qemu,
+        record: &DepartureRecord,
+        ports: Vec<(Name, u32)>,
+        options: &MigrationOptions,
+    ) -> Result<(), BindError> {
+        if ports.is_empty() {
+            return Ok(());
+        }
+        let connected = ports.into_iter().map(|(name, port)| {
+            Ok(DiskToCopy { name, port, wire: self.link.connect_disks(&record.new_name, &record.id)? })
+        });
+        let disks = connected.collect::<Result<Vec<_>, BindError>>()?;
+        let mirrors = self.mirrors.insert(DiskMirrors::start(qemu, disks, options)?);
+        let mut moved = |progress| {
+            if self.directory.join(CANCEL).exists() {
+                self.cancel.cancel();
+            }
+            self.link.beat();
+            (self.hear)(MigrationProgress::Disks(progress));
+        };
+        Ok(mirrors.copy(qemu, self.cancel, &mut moved)?)
+    }
 }
 
 impl MigrationWatcher for DepartureWatch<'_> {
@@ -349,7 +414,7 @@ impl MigrationWatcher for DepartureWatch<'_> {
         if self.directory.join(CANCEL).exists() {
             self.cancel.cancel();
         }
-        (self.hear)(info);
+        (self.hear)(MigrationProgress::Memory(info));
     }
 
     fn moved(&mut self) {
@@ -357,9 +422,13 @@ impl MigrationWatcher for DepartureWatch<'_> {
     }
 
     /// From now on QEMU may end only because of the migration, which is no failure of the domain.
-    fn before_switchover(&mut self, _: &mut Monitor) -> ControlFlow<()> {
+    fn before_switchover(&mut self, monitor: &mut Monitor) -> ControlFlow<()> {
         supervisor_process::end(&self.directory);
         self.link.beat();
-        ControlFlow::Continue(())
+        self.failed = self.mirrors.as_ref().and_then(|mirrors| mirrors.complete(monitor).err());
+        match self.failed {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
     }
 }

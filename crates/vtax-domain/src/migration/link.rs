@@ -19,6 +19,11 @@ pub trait TargetLink {
     /// Returns a connected socket that leads to the QEMU of the target, which need not be prepared yet.
     fn connect(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError>;
 
+    /// Returns a connected socket that leads to the disks of the prepared target ([`LdmHost::open_disks`]).
+    ///
+    /// [`LdmHost::open_disks`]: crate::LdmHost::open_disks
+    fn connect_disks(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError>;
+
     /// Tells the target that the source makes progress. Called several times a second.
     fn beat(&mut self);
 }
@@ -32,6 +37,8 @@ pub struct MigrationRequest {
     /// The target, as the user has written it. [`LdmHost::departure`](crate::LdmHost::departure) returns it later.
     pub target: String,
     pub options: MigrationOptions,
+    /// True if disks that the target hasn't got are copied.
+    pub copy_disks: bool,
     /// Domains that move to the same target afterwards, and may have this one as a master.
     pub following: Vec<Name>,
 }

@@ -13,8 +13,12 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{foreign::ForeignText, topology::Name};
 
 pub use self::{
-    disk::DiskObstacle, network::NetworkObstacle, processor::ProcessorObstacle, resource::ResourceObstacle,
-    service::ServiceObstacle, source::SourceObstacle,
+    disk::{CopyObstacle, DiskObstacle},
+    network::NetworkObstacle,
+    processor::ProcessorObstacle,
+    resource::ResourceObstacle,
+    service::ServiceObstacle,
+    source::SourceObstacle,
 };
 
 /// Reason why a domain cannot move to a host.

@@ -29,6 +29,8 @@ pub struct MigrationOffer {
     pub configuration: Box<Configuration>,
     /// Its masters, which aren't part of the configuration.
     pub masters: Vec<Name>,
+    /// True if disks that the target hasn't got are to be copied.
+    pub copy_disks: bool,
     /// Its disks, as they are at the source.
     pub disks: Vec<OfferedDisk>,
     /// QEMU of a bound or active domain.
@@ -68,7 +70,8 @@ impl MigrationOffer {
         let masters = now.masters.clone();
         let configuration = Box::new(reduced(domain, configuration, now));
         let (format, domain, state) = (MigrationOffer::FORMAT, domain.clone(), DomainState::Inactive);
-        MigrationOffer { format, domain, state, boot, configuration, masters, disks: Vec::new(), guest: None }
+        let (copy_disks, disks) = (false, Vec::new());
+        MigrationOffer { format, domain, state, boot, configuration, masters, copy_disks, disks, guest: None }
     }
 
     /// Returns the constraints of the domain that moves, as its host has stored them.

@@ -7,14 +7,15 @@ use std::{fs, io, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
-use vtax_model::topology::Name;
+use vtax_model::{domain::VirtualDisk, topology::Name};
 use vtax_sys::{
     directory,
     process::{Pid, ProcessId},
 };
 
-use super::{ArrivalPhase, MigrationId};
+use super::{ArrivalPhase, DiskCopy, MigrationId};
 use crate::{
+    bound::BoundDomain,
     error::BindError,
     locked::LockedDomains,
     store::{ARRIVALS, DEPARTURES, DomainStore, DomainStoreError, LockedStore, boot, read_json, replace, sync},
@@ -50,6 +51,9 @@ pub(crate) struct ArrivalRecord {
     pub(super) phase: ArrivalPhase,
     /// True if its memory moves with it.
     pub(super) is_live: bool,
+    /// Its disks that are copied here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) copies: Vec<DiskCopy>,
     /// The process that acts for the source here.
     #[serde_as(as = "DisplayFromStr")]
     holder: ProcessId,
@@ -70,12 +74,18 @@ impl DepartureRecord {
 impl ArrivalRecord {
     pub(super) fn new(id: MigrationId, domain: Name, is_live: bool) -> Result<Self, BindError> {
         let (phase, holder) = (ArrivalPhase::Prepared, own_process()?);
-        Ok(ArrivalRecord { id, domain, phase, is_live, holder, boot: boot() })
+        Ok(ArrivalRecord { id, domain, phase, is_live, copies: Vec::new(), holder, boot: boot() })
     }
 
     /// Returns true if nobody will end this attempt: its holder has died, or the host has rebooted.
     pub(super) fn is_abandoned(&self) -> bool {
         self.phase == ArrivalPhase::Prepared && (self.is_of_other_boot() || !is_alive(self.holder))
+    }
+
+    /// Returns the disks of the bound domain that are copied here.
+    pub(super) fn copied<'a>(&'a self, bound: &'a BoundDomain) -> impl Iterator<Item = &'a VirtualDisk> {
+        let disks = bound.bindings.disks.iter().map(|bound| &bound.disk);
+        disks.filter(|disk| self.copies.iter().any(|copy| copy.disk == disk.name))
     }
 
     pub(super) fn is_of_other_boot(&self) -> bool {

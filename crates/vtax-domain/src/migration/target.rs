@@ -1,6 +1,6 @@
 //! The target's side: its resources, compared with an offer.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use vtax_guest::launch::{DOMAIN_DRIVERS, Version};
 use vtax_lab::{Facts, GuestNeeds};
@@ -9,9 +9,10 @@ use vtax_model::{
     foreign::ForeignText,
     guest::{Accelerator, System},
     topology::Name,
+    units::ByteSize,
 };
 
-use super::{MigrationOffer, MigrationVerdict, check};
+use super::{MigrationOffer, MigrationVerdict, check, copies::DiskCopy};
 use crate::{
     backend::{BackendError, DiskBackend},
     bindings::Bindings,
@@ -35,6 +36,10 @@ pub(super) struct TargetFacts<'a> {
     /// Boot of its machine.
     pub(super) boot: &'a str,
     pub(super) look: &'a dyn Fn(&Volume) -> Result<DiskBackend, BackendError>,
+    /// Returns true if a file has no data.
+    pub(super) is_empty: &'a dyn Fn(&Path) -> bool,
+    /// Returns the space that is left on the file system of a file.
+    pub(super) free: &'a dyn Fn(&Path) -> ByteSize,
     /// Ports on which no other program listens.
     pub(super) is_free: &'a dyn Fn(u16) -> bool,
 }
@@ -61,9 +66,12 @@ impl LdmHost {
             guests: self.target_guests(&domains, offer.running().is_some())?,
             boot: &boot(),
             look: &DiskBackend::look,
+            // A file that cannot be read is reported as one with data, and a file system that cannot be asked as a full one.
+            is_empty: &|path| DiskCopy::is_empty(path).unwrap_or(false),
+            free: &|path| DiskCopy::free(path).unwrap_or(ByteSize(0)),
             is_free: &|port| domains.is_free(port),
         };
-        Ok(MigrationVerdict { obstacles: check::obstacles(offer, name, &facts)? })
+        check::verdict(offer, name, &facts)
     }
 
     /// Features are only needed for a system that runs.

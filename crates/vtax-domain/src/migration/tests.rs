@@ -11,7 +11,7 @@ use vtax_model::{
 };
 
 use super::{
-    MigrationNames, MigrationOffer, Obstacle, ObstacleText, check,
+    MigrationNames, MigrationOffer, MigrationVerdict, Obstacle, ObstacleText, check,
     offer::{OfferedDisk, OfferedGuest},
     source,
     target::{TargetFacts, TargetGuests},
@@ -89,6 +89,9 @@ struct Target {
     boot: &'static str,
     size: Result<ByteSize, &'static str>,
     is_free: bool,
+    /// True if the files to which disks are copied have no data.
+    is_empty: bool,
+    free: ByteSize,
 }
 
 impl Target {
@@ -106,10 +109,12 @@ impl Target {
             boot: "boot",
             size: Ok(SIZE),
             is_free: true,
+            is_empty: true,
+            free: SIZE,
         }
     }
 
-    fn obstacles(&self, offer: &MigrationOffer) -> Vec<Obstacle> {
+    fn verdict(&self, offer: &MigrationOffer) -> MigrationVerdict {
         let state: StoredState = serde_json::from_value(self.state.clone()).expect("a state");
         let capacity = HostCapacity {
             cores: self.cores.clone(),
@@ -119,7 +124,7 @@ impl Target {
         };
         let look = |volume: &Volume| match self.size {
             Ok(size) => {
-                let id = BackendId { device: 8, inode: 7 };
+                let id = BackendId { device: 8, inode: if volume.backend.ends_with("more.img") { 9 } else { 7 } };
                 Ok(DiskBackend { path: volume.backend.clone().into(), id, is_device: false, size })
             }
             Err(_) => Err(BackendError::NoDisk { path: volume.backend.clone().into() }),
@@ -132,14 +137,16 @@ impl Target {
             guests: self.guests.clone().map_err(Into::into),
             boot: self.boot,
             look: &look,
+            is_empty: &|_| self.is_empty,
+            free: &|_| self.free,
             is_free: &|_| self.is_free,
         };
         offer.check().expect("an honest offer");
-        check::obstacles(offer, &name("mars"), &facts).expect("all are obstacles")
+        check::verdict(offer, &name("mars"), &facts).expect("all are obstacles")
     }
 
     fn told(&self, offer: &MigrationOffer) -> Vec<String> {
-        told(&self.obstacles(offer))
+        told(&self.verdict(offer).obstacles)
     }
 }
 
@@ -239,6 +246,80 @@ fn each_difference_of_the_disks_is_told() {
     only_of(image.clone(), "image: /srv/mars.qcow2 at hostb is not shown to be the same storage", |_| {});
     image["variables"] = json!({ "kernel": "/boot/vmlinuz-6" });
     assert_eq!(Target::new().told(&offer(image)), [""; 0]);
+}
+
+/// Between two machines, nothing shows that they have the same storage.
+fn copying(mars: Value) -> (MigrationOffer, Target) {
+    let mut offer = offer(mars);
+    offer.copy_disks = true;
+    (offer, Target { boot: "another", ..Target::new() })
+}
+
+#[test]
+fn a_disk_that_only_the_source_has_is_copied() {
+    let (offer, mut target) = copying(mars());
+    let verdict = target.verdict(&offer);
+    assert_eq!((told(&verdict.obstacles).len(), verdict.copies.len()), (0, 1));
+    assert_eq!((verdict.copies[0].disk.as_str(), verdict.copies[0].size), ("disk0", SIZE));
+    target.boot = "boot";
+    assert_eq!(target.verdict(&offer), MigrationVerdict::default(), "both hosts have it");
+}
+
+#[test]
+fn each_reason_against_a_copy_is_told() {
+    let only = |why: &str, change: &dyn Fn(&mut Target, &mut MigrationOffer)| {
+        let (mut offer, mut target) = copying(mars());
+        change(&mut target, &mut offer);
+        let told = target.told(&offer);
+        assert!(told.len() == 1 && told[0].contains(why), "{why}: {told:#?}");
+        assert!(target.verdict(&offer).copies.len() == usize::from(why.contains("are free")), "{why}");
+    };
+    only("disk0: /srv/data.img at hostb has data, which the copy would overwrite", &|target, _| {
+        target.is_empty = false;
+    });
+    only("have 1 GiB, and 512 MiB are free", &|target, _| target.free = ByteSize(GIB / 2));
+    only("it has 1 GiB, and /srv/data.img at hostb has 2 GiB", &|target, _| target.size = Ok(ByteSize(2 * GIB)));
+    only("disk0: mars is not active, and vtax copies disks only", &|_, offer| offer.state = DomainState::Bound);
+    only("it is a block device at one of the hosts", &|_, offer| offer.disks[0].id.inode = 0);
+    let volume = |property: &'static str, value: Value, why: &str| {
+        only(why, &|target, offer| {
+            let there = &mut target.state["configuration"]["disk_services"]["vds0"]["volumes"]["data"];
+            there[property] = value.clone();
+            let all = serde_json::from_value(target.state["configuration"].clone()).expect("a configuration");
+            let all: Configuration = all;
+            offer.configuration.disk_services = all.disk_services;
+        });
+    };
+    volume("options", json!(["ro"]), "it is read-only, which vtax does not copy");
+    volume("format", json!("qcow2"), "it is a qcow2 image, which vtax does not copy");
+    volume("slice", json!("1M+1M"), "it is a part of its backend (slice)");
+    volume("mpgroup", json!("both"), "it has several paths (mpgroup)");
+}
+
+/// Two disks of 1 GiB each, on one file system with space for one.
+#[test]
+fn all_copies_on_a_file_system_share_its_space() {
+    let mut two = mars();
+    let disks = two["disks"].as_array_mut().expect("a list");
+    disks.push(json!({ "name": "disk1", "volume": "more@vds0", "id": 1 }));
+    let (mut offer, mut target) = copying(two);
+    let more = json!({ "backend": "/srv/more.img" });
+    target.state["configuration"]["disk_services"]["vds0"]["volumes"]["more"] = more;
+    let all: Configuration = serde_json::from_value(target.state["configuration"].clone()).expect("a configuration");
+    offer.configuration.disk_services = all.disk_services;
+    offer.disks.push(OfferedDisk { name: name("disk1"), ..offer.disks[0].clone() });
+    target.free = ByteSize(GIB * 3 / 2);
+    let told = target.told(&offer);
+    assert!(told.len() == 1 && told[0].contains("have 2 GiB, and 1536 MiB are free"), "{told:#?}");
+    target.free = ByteSize(2 * GIB);
+    assert_eq!(target.told(&offer), [""; 0]);
+    // Two names of one file.
+    target.state["configuration"]["disk_services"]["vds0"]["volumes"]["more"]["backend"] = json!("/srv/data.img");
+    let told = target.told(&offer);
+    assert!(
+        told.len() == 1 && told[0].contains("disk1: at hostb, /srv/data.img is also the file of disk0"),
+        "{told:#?}"
+    );
 }
 
 #[test]

@@ -32,6 +32,12 @@ pub enum MigrationError {
     #[error("migration of guest `{guest}` failed: {said}; it runs on here: look at the target's messages")]
     #[diagnostic(code("migration-target-lost"))]
     TargetLost { guest: Name, said: ForeignText },
+    #[error(
+        "disk `{disk}` of guest `{guest}` could not be copied: {said}; it runs on here: look at the target's messages, and \
+         at the space it has"
+    )]
+    #[diagnostic(code("migration-disk"))]
+    DiskNotCopied { guest: Name, disk: Name, said: ForeignText },
     #[error("migration of guest `{guest}` made no progress for {silent:?}: check the connection; it runs on here")]
     #[diagnostic(code("migration-wire-cut"))]
     WireCut { guest: Name, silent: Duration },
@@ -95,6 +101,7 @@ impl MigrationError {
                 | MigrationError::NoConvergence { .. }
                 | MigrationError::TargetLost { .. }
                 | MigrationError::WireCut { .. }
+                | MigrationError::DiskNotCopied { .. }
         )
     }
 }

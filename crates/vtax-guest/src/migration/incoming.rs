@@ -141,7 +141,7 @@ fn listen(
     wire: MigrationWire,
     options: &MigrationOptions,
 ) -> Result<Listening, GuestError> {
-    let key = give_key(monitor, qemu.launch(), options.key.as_ref(), TlsEndpoint::Server)?;
+    let key = give_key(monitor, qemu.launch(), options.key.as_ref(), (KEY_ID, TlsEndpoint::Server))?;
     monitor.set_migration_capabilities(options.capabilities())?;
     monitor.set_migration_parameters(&options.parameters(key.as_ref().map(|_| KEY_ID)))?;
     let uri = wire.uri();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Gid, Mode, OFlags, Uid, fchown, openat, unlinkat},
+    fs::{AtFlags, Gid, Mode, OFlags, Uid, fchown, openat, renameat, unlinkat},
     io::Errno,
     rand::{GetRandomFlags, getrandom},
 };
@@ -36,6 +36,8 @@ const USER: &str = "qemu";
 const DIRECTORY: &str = ".";
 /// The name of the key in QEMU.
 pub(super) const KEY_ID: &str = "migration-key";
+/// The name of the same key for disks, which are connected earlier.
+pub(super) const DISK_KEY_ID: &str = "migration-disk-key";
 
 /// 256 random bits that both ends of a migration know. They travel on the control connection. `Debug` doesn't print them, so
 /// they cannot get into a log by accident.
@@ -84,63 +86,77 @@ impl FromStr for MigrationKey {
     }
 }
 
-/// The file with the key in a guest's directory, which only QEMU's user can read, and another one. They are removed with this value.
+/// The file with the key in a guest's directory, which only QEMU's user can read, and another one. They are removed
+/// with this value, unless they are kept.
 #[derive(Debug)]
-pub(super) struct KeyFile(OwnedFd);
+pub(super) struct KeyFile {
+    folder: OwnedFd,
+    is_kept: bool,
+}
 
 impl KeyFile {
     /// The directory belongs to QEMU's user, which is not trusted: nothing that it may have put there is followed or used.
+    /// QEMU may be reading the file of a key that it has already.
     fn create(directory: &Path, key: &MigrationKey) -> Result<KeyFile, GuestError> {
         let path = directory.join(FILE);
         let folder = File::open(directory).map_err(GuestError::file("open", directory))?;
         let owner = folder.metadata().map_err(GuestError::file("read", directory))?;
-        let folder = KeyFile(folder.into());
-        folder.remove().map_err(GuestError::file("remove", &path))?;
-        folder.write(key, owner.uid(), owner.gid()).map_err(GuestError::file("create", &path))?;
-        Ok(folder)
+        let file = KeyFile { folder: folder.into(), is_kept: false };
+        file.write(key, owner.uid(), owner.gid()).map_err(GuestError::file("create", &path))?;
+        Ok(file)
     }
 
     fn write(&self, key: &MigrationKey, uid: u32, gid: u32) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for (name, text) in [(DH_FILE, DH_PARAMETERS), (FILE, &format!("{USER}:{key}\n"))] {
-            let mut file = File::from(openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?);
+            let draft = format!("{name}.new");
+            self.remove(&draft)?;
+            let mut file = File::from(openat(&self.folder, &draft, flags, Mode::RUSR | Mode::WUSR)?);
             file.write_all(text.as_bytes())?;
             fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+            renameat(&self.folder, &draft, &self.folder, name)?;
         }
         Ok(())
     }
 
-    fn remove(&self) -> io::Result<()> {
-        let remove = |name| match unlinkat(&self.0, name, AtFlags::empty()) {
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match unlinkat(&self.folder, name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
             removed => Ok(removed?),
-        };
-        remove(FILE).and(remove(DH_FILE))
+        }
+    }
+
+    /// Leaves the files where they are: QEMU reads them at handshakes that are yet to come. They go with the guest's
+    /// directory, or with the next file of this kind.
+    pub(super) fn keep(mut self) {
+        self.is_kept = true;
     }
 }
 
 impl Drop for KeyFile {
     fn drop(&mut self) {
         // The file system goes with the guest, and the key is of one migration only.
-        let _ = self.remove();
+        if !self.is_kept {
+            let _ = self.remove(FILE).and(self.remove(DH_FILE));
+        }
     }
 }
 
-/// Gives QEMU the key, if there is one. The file must exist until the handshake is over.
+/// Gives QEMU the key under this name, if there is one. The file must exist until the handshake is over.
 pub(super) fn give_key(
     monitor: &mut Monitor,
     launch: &Launch,
     key: Option<&MigrationKey>,
-    endpoint: TlsEndpoint,
+    (id, endpoint): (&str, TlsEndpoint),
 ) -> Result<Option<KeyFile>, GuestError> {
     let Some(key) = key else { return Ok(None) };
     let file = KeyFile::create(&launch.directory, key)?;
     // An attempt whose vtax was killed may have left one.
-    match monitor.remove_object(KEY_ID) {
+    match monitor.remove_object(id) {
         Ok(()) | Err(GuestError::Refused { .. }) => {}
         Err(error) => return Err(error),
     }
-    monitor.add_tls_key(KEY_ID, endpoint, DIRECTORY)?;
+    monitor.add_tls_key(id, endpoint, DIRECTORY)?;
     Ok(Some(file))
 }
 
@@ -173,8 +189,13 @@ mod tests {
         let file = KeyFile::create(folder.path(), &key).expect("ours");
         assert_eq!(fs::read_to_string(&path).expect("ours"), format!("qemu:{key}\n"));
         assert_eq!(fs::metadata(&path).expect("ours").permissions().mode() & 0o777, 0o600);
+        // QEMU may read it at any time.
+        let again = KeyFile::create(folder.path(), &key).expect("ours");
+        assert_eq!(fs::read_to_string(&path).expect("ours"), format!("qemu:{key}\n"));
+        again.keep();
+        assert!(path.exists());
         drop(file);
-        assert!(!path.exists() && !folder.path().join(DH_FILE).exists());
+        assert_eq!(fs::read_dir(folder.path()).expect("ours").count(), 0);
     }
 
     #[test]

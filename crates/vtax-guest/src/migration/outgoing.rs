@@ -63,7 +63,7 @@ impl Departure {
         }
         let monitor = qemu.monitor(PATIENCE)?;
         let mut outgoing = Outgoing::new(guest, monitor, options, cancel, watcher);
-        let key = give_key(&mut outgoing.monitor, qemu.launch(), options.key.as_ref(), TlsEndpoint::Client);
+        let key = give_key(&mut outgoing.monitor, qemu.launch(), options.key.as_ref(), (KEY_ID, TlsEndpoint::Client));
         let left = key.map_err(MigrationError::of_command).and_then(|key| {
             outgoing.start(wire, key.as_ref().map(|_| KEY_ID))?;
             outgoing.run()

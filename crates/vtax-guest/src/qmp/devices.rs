@@ -91,15 +91,8 @@ impl Monitor {
         self.command("blockdev-add", blocks)
     }
 
-    /// Serves what is behind a disk by NBD, at a socket that listens and was given before ([`Monitor::give_file`]).
-    pub fn serve_blocks(&mut self, listener: &str, node: &str, name: &str, writable: bool) -> Result<(), GuestError> {
-        self.command("nbd-server-start", json!({ "addr": { "type": "fd", "data": { "str": listener } } }))?;
-        let export = json!({ "type": "nbd", "id": name, "node-name": node, "name": name, "writable": writable });
-        self.command("block-export-add", export)
-    }
-
     /// Serves what is behind a disk in the rings of a guest's virtio-blk (vhost-user), for the QEMU that connects to a socket as
-    /// for [`Monitor::serve_blocks`].
+    /// for [`Monitor::start_nbd_server`].
     pub fn serve_rings(
         &mut self,
         listener: &str,

@@ -68,6 +68,11 @@ impl TargetLink for LabTarget {
         self.receive(name, id).map_err(|stop| of_target(&self.name, &stop))
     }
 
+    /// QEMU there serves them until the attempt has ended, which the reception of the memory notices.
+    fn connect_disks(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError> {
+        self.host.run(|| self.host.open_disks(name, id, &self.pulse))?
+    }
+
     fn beat(&mut self) {
         self.pulse.beat();
     }

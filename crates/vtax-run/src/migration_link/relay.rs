@@ -27,20 +27,46 @@ pub fn receive_guest(
     input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
 ) -> Result<(), Stop> {
-    let sockets = UnixStream::pair().and_then(|(here, there)| Ok((here.try_clone()?, here, there)));
-    let sockets = sockets.coded("kernel", || "connecting QEMU to the source of a migration");
-    let (answers, memory, qemu) = sockets.or_infrastructure()?;
+    let sockets = UnixStream::pair().coded("kernel", || "connecting QEMU to the source of a migration");
+    let (here, qemu) = sockets.or_infrastructure()?;
     let (pulse, cancel) = (SourcePulse::default(), MigrationCancel::default());
-    let (beat, end) = (pulse.clone(), cancel.clone());
-    start("memory", move || {
+    let end = cancel.clone();
+    relay((input, output), here, &pulse, move || end.cancel())?;
+    Ok(host.receive_guest(name, id, qemu.into(), &pulse, &cancel)?)
+}
+
+/// Receives a disk of a domain, as [`receive_guest`] does its memory. It is connected until the attempt has ended.
+pub fn receive_disk(
+    host: &LdmHost,
+    name: &Name,
+    id: &MigrationId,
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+) -> Result<(), Stop> {
+    let pulse = SourcePulse::default();
+    let disks = host.open_disks(name, id, &pulse)?;
+    // The source disconnects when it has completed the copy. If it has died, nothing arrives any more, on any connection.
+    relay((input, output), disks.into(), &pulse, || {})?;
+    Ok(host.await_disks(name, id, &pulse)?)
+}
+
+/// Passes on what the source and QEMU say to each other, in the background. `end` is called when no more arrives.
+fn relay(
+    (input, output): (impl Read + Send + 'static, impl Write + Send + 'static),
+    qemu: UnixStream,
+    pulse: &SourcePulse,
+    end: impl FnOnce() + Send + 'static,
+) -> Result<(), Stop> {
+    let answers = qemu.try_clone().coded("kernel", || "connecting QEMU to the source of a migration");
+    let (answers, beat) = (answers.or_infrastructure()?, pulse.clone());
+    start("source", move || {
         // Whatever ends it, no more will arrive.
-        let _ = pass(input, &memory, || beat.beat());
-        end.cancel();
-        let _ = memory.shutdown(Shutdown::Write);
+        let _ = pass(input, &qemu, || beat.beat());
+        end();
+        let _ = qemu.shutdown(Shutdown::Write);
     })
     .or_infrastructure()?;
-    start("answers", move || drop(pass(answers, output, || {}))).or_infrastructure()?;
-    Ok(host.receive_guest(name, id, qemu.into(), &pulse, &cancel)?)
+    start("answers", move || drop(pass(answers, output, || {}))).or_infrastructure()
 }
 
 /// Connects `input` and `output` to the agent in an active domain, until either side ends.

@@ -37,7 +37,7 @@ pub struct SshTarget {
     cancel: MigrationCancel,
     /// None before the first order, and after the connection was lost.
     orders: Option<RemoteLdm>,
-    reception: Option<(Reception, ProcessId)>,
+    receptions: Vec<(Reception, ProcessId)>,
 }
 
 impl SshTarget {
@@ -49,7 +49,7 @@ impl SshTarget {
             hear,
             cancel,
             orders: None,
-            reception: None,
+            receptions: Vec::new(),
         }
     }
 
@@ -66,16 +66,17 @@ impl SshTarget {
         Ok(answer?)
     }
 
-    fn receive(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, Stop> {
+    /// Starts a process there that receives a part of the domain.
+    fn receive(&mut self, verb: &str, name: &Name, id: &MigrationId) -> Result<OwnedFd, Stop> {
         let sockets = UnixStream::pair().and_then(|(here, there)| Ok((here, there.try_clone()?, there)));
         let sockets = sockets.coded("kernel", || "connecting the two ends of a migration");
         let (here, input, output) = sockets.or_infrastructure()?;
-        let mut command = self.ssh.remote(&self.host, format!("vtax ldm receive-guest {name} {id}")).or_input()?;
+        let mut command = self.ssh.remote(&self.host, format!("vtax ldm {verb} {name} {id}")).or_input()?;
         command.stdin(OwnedFd::from(input)).stdout(OwnedFd::from(output)).stderr(Stdio::piped());
         // Ctrl-C cancels the migration in order.
         command.process_group(0);
         let process = self.start(command)?;
-        self.reception = Some(process);
+        self.receptions.push(process);
         Ok(here.into())
     }
 
@@ -113,7 +114,11 @@ impl TargetLink for SshTarget {
     }
 
     fn connect(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError> {
-        self.receive(name, id).map_err(|stop| of_target(&self.host, &stop))
+        self.receive("receive-guest", name, id).map_err(|stop| of_target(&self.host, &stop))
+    }
+
+    fn connect_disks(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError> {
+        self.receive("receive-disk", name, id).map_err(|stop| of_target(&self.host, &stop))
     }
 
     /// The other side sees the bytes that arrive.
@@ -129,11 +134,11 @@ impl ReachableTarget for SshTarget {
 
 impl Drop for SshTarget {
     fn drop(&mut self) {
-        if let Some((reception, ssh)) = &self.reception
-            && !reception.wait()
-        {
-            // It may have ended meanwhile.
-            let _ = ssh.signal(Signal::KILL);
+        for (reception, ssh) in &self.receptions {
+            if !reception.wait() {
+                // It may have ended meanwhile.
+                let _ = ssh.signal(Signal::KILL);
+            }
         }
     }
 }

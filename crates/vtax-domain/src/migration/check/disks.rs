@@ -1,18 +1,36 @@
+//! The disks of an offer: what both hosts have, and what has to be copied.
+
+use std::collections::BTreeMap;
+
 use vtax_model::{
-    domain::{Constraints, VirtualDisk, VolumeOption},
+    domain::{Constraints, DomainState, VirtualDisk, Volume, VolumeFormat, VolumeOption},
     topology::Name,
+    units::ByteSize,
 };
 
-use super::super::{DiskObstacle, offer::MigrationOffer, source::boot_file, target::TargetFacts};
+use super::super::{
+    CopyObstacle, DiskObstacle, copies::DiskCopy, offer::MigrationOffer, source::boot_file, target::TargetFacts,
+};
 use crate::{backend::DiskBackend, disk};
 
-pub(super) fn obstacles(
+/// Returns the obstacles, and the disks that are copied.
+pub(super) fn compare(
     offer: &MigrationOffer,
     constraints: &Constraints,
     facts: &TargetFacts<'_>,
-) -> Vec<DiskObstacle> {
-    let mut found: Vec<DiskObstacle> =
-        constraints.disks.iter().filter_map(|disk| of_disk(offer, disk, facts)).collect();
+) -> (Vec<DiskObstacle>, Vec<DiskCopy>) {
+    let (mut found, mut copies) = (Vec::new(), Vec::new());
+    for disk in &constraints.disks {
+        match of_disk(offer, disk, facts) {
+            Ok(Some(copy)) => match copies.iter().find(|other: &&DiskCopy| other.id == copy.id) {
+                Some(other) => found.push(twice(&copy, other)),
+                None => copies.push(copy),
+            },
+            Ok(None) => {}
+            Err(obstacle) => found.push(obstacle),
+        }
+    }
+    found.extend(room(&copies, facts));
     if let Some((name, file)) = boot_file(constraints) {
         found.extend(match (facts.look)(&file) {
             Err(error) => Some(DiskObstacle::Missing { disk: name, why: error.to_string().into() }),
@@ -21,27 +39,79 @@ pub(super) fn obstacles(
             Ok(backend) => differs(offer, &name, &backend, facts),
         });
     }
-    found
+    (found, copies)
 }
 
-fn of_disk(offer: &MigrationOffer, disk: &VirtualDisk, facts: &TargetFacts<'_>) -> Option<DiskObstacle> {
+/// Returns the copy to make of a disk, if one is needed.
+fn of_disk(
+    offer: &MigrationOffer,
+    disk: &VirtualDisk,
+    facts: &TargetFacts<'_>,
+) -> Result<Option<DiskCopy>, DiskObstacle> {
     let name = || disk.name.clone();
-    let Ok(volume) = facts.state.configuration.volume(&disk.volume) else {
-        return Some(DiskObstacle::NoVolume { disk: name(), volume: disk.volume.clone() });
-    };
-    let was = offer.configuration.volume(&disk.volume).ok()?;
+    let none = || DiskObstacle::NoVolume { disk: name(), volume: disk.volume.clone() };
+    let volume = facts.state.configuration.volume(&disk.volume).map_err(|_| none())?;
+    let Ok(was) = offer.configuration.volume(&disk.volume) else { return Ok(None) };
     if was.has(VolumeOption::Ro) != volume.has(VolumeOption::Ro) {
-        return Some(DiskObstacle::Access { disk: name(), volume: disk.volume.clone() });
+        return Err(DiskObstacle::Access { disk: name(), volume: disk.volume.clone() });
     }
-    let backend = match (facts.look)(volume) {
-        Err(error) => return Some(DiskObstacle::Missing { disk: name(), why: error.to_string().into() }),
-        Ok(backend) => backend,
-    };
+    let backend = (facts.look)(volume);
+    let backend = backend.map_err(|error| DiskObstacle::Missing { disk: name(), why: error.to_string().into() })?;
     let path = disk::bound_path(&disk.volume, volume, &backend);
-    match disk::check_others(&path, volume, facts.others) {
-        Err(error) => Some(DiskObstacle::InUse { disk: name(), why: error.to_string().into() }),
-        Ok(()) => differs(offer, &disk.name, &backend, facts),
+    disk::check_others(&path, volume, facts.others)
+        .map_err(|error| DiskObstacle::InUse { disk: name(), why: error.to_string().into() })?;
+    match differs(offer, &disk.name, &backend, facts) {
+        None => Ok(None),
+        Some(DiskObstacle::Unproven { .. }) if offer.copy_disks => {
+            check_copy(offer, &disk.name, (was, volume), &backend, facts)?;
+            Ok(Some(DiskCopy::new(&disk.name, &backend)))
+        }
+        Some(obstacle) => Err(obstacle),
     }
+}
+
+fn check_copy(
+    offer: &MigrationOffer,
+    disk: &Name,
+    (was, volume): (&Volume, &Volume),
+    to: &DiskBackend,
+    facts: &TargetFacts<'_>,
+) -> Result<(), DiskObstacle> {
+    let is_device = to.is_device || offer.disk(disk).is_none_or(|disk| disk.id.is_device());
+    let either = |has: fn(&Volume) -> bool| has(was) || has(volume);
+    let why = match () {
+        () if offer.state != DomainState::Active => CopyObstacle::AtRest,
+        () if either(|volume| volume.mpgroup.is_some()) => CopyObstacle::Paths,
+        () if either(|volume| volume.format == VolumeFormat::Qcow2) => CopyObstacle::Qcow2,
+        () if either(|volume| volume.slice.is_some() || volume.has(VolumeOption::Slice)) => CopyObstacle::Slice,
+        () if is_device => CopyObstacle::Device,
+        () if either(|volume| volume.has(VolumeOption::Ro)) => CopyObstacle::ReadOnly,
+        () if (facts.is_empty)(&to.path) => return Ok(()),
+        () => {
+            let path = to.path.display().to_string().into();
+            return Err(DiskObstacle::Written { disk: disk.clone(), path, size: to.size });
+        }
+    };
+    Err(DiskObstacle::NotCopied { disk: disk.clone(), why })
+}
+
+fn twice(copy: &DiskCopy, other: &DiskCopy) -> DiskObstacle {
+    let why = format!("{} is also the file of {}", copy.path.display(), other.disk);
+    DiskObstacle::InUse { disk: copy.disk.clone(), why: why.into() }
+}
+
+/// Each file system needs space for all disks that are copied to it: sparse ones may become full of data at any time.
+fn room(copies: &[DiskCopy], facts: &TargetFacts<'_>) -> Vec<DiskObstacle> {
+    let mut systems: BTreeMap<u64, Vec<&DiskCopy>> = BTreeMap::new();
+    copies.iter().for_each(|copy| systems.entry(copy.id.device).or_default().push(copy));
+    let of_system = |copies: &Vec<&DiskCopy>| {
+        let wanted = ByteSize(copies.iter().map(|copy| copy.size.0).sum());
+        let first = copies.first()?;
+        let free = (facts.free)(&first.path);
+        let (disk, path) = (first.disk.clone(), first.path.display().to_string().into());
+        (wanted > free).then_some(DiskObstacle::NoRoom { disk, path, wanted, free })
+    };
+    systems.values().filter_map(of_system).collect()
 }
 
 /// Files have the same numbers only on one machine. On two, equal sizes prove nothing.

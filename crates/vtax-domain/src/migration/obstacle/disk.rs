@@ -38,6 +38,39 @@ pub enum DiskObstacle {
         disk: Name,
         path: ForeignText,
     },
+    /// It would have to be copied, which vtax cannot do.
+    NotCopied {
+        disk: Name,
+        why: CopyObstacle,
+    },
+    /// It would be copied to a file that has data.
+    Written {
+        disk: Name,
+        path: ForeignText,
+        size: ByteSize,
+    },
+    /// Disks would be copied to a file system without enough space for all of them.
+    NoRoom {
+        disk: Name,
+        path: ForeignText,
+        wanted: ByteSize,
+        free: ByteSize,
+    },
+}
+
+/// Reason why a disk cannot be copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CopyObstacle {
+    /// The domain doesn't run, so no QEMU has the disk.
+    AtRest,
+    ReadOnly,
+    Qcow2,
+    Slice,
+    /// It is a block device, or would be one at the target.
+    Device,
+    /// It has several paths, each with a storage daemon.
+    Paths,
 }
 
 impl DiskObstacle {
@@ -75,8 +108,43 @@ impl DiskObstacle {
             DiskObstacle::Unproven { disk, path } => ObstacleText::new(
                 disk,
                 format!("{path} at {target} is not shown to be the same storage"),
-                format!("remove the disk from {domain}, or copy it by hand: vtax moves no data of disks yet"),
+                format!("copy it (--copy-disks), or remove the disk from {domain}"),
             ),
+            DiskObstacle::NotCopied { disk, why } => {
+                let (reason, remedy) = why.text(domain);
+                ObstacleText::new(disk, reason, remedy)
+            }
+            DiskObstacle::Written { disk, path, size } => ObstacleText::new(
+                disk,
+                format!("{path} at {target} has data, which the copy would overwrite"),
+                format!("export a file without data there (truncate -s {} FILE)", size.0),
+            ),
+            DiskObstacle::NoRoom { disk, path, wanted, free } => ObstacleText::new(
+                disk,
+                format!(
+                    "the disks to copy to the file system of {path} at {target} have {wanted}, and {free} are free"
+                ),
+                "free space there, or export a file on another file system".to_owned(),
+            ),
+        }
+    }
+}
+
+impl CopyObstacle {
+    /// Returns the reason and the remedy.
+    fn text(self, domain: &Name) -> (String, String) {
+        let remove = || format!("use storage that both hosts have, or remove the disk from {domain}");
+        let copies = |what: &str| (format!("{what}, which vtax does not copy"), remove());
+        match self {
+            CopyObstacle::AtRest => (
+                format!("{domain} is not active, and vtax copies disks only while their domain runs"),
+                format!("start it first (vtax ldm start-domain {domain}), or use storage that both hosts have"),
+            ),
+            CopyObstacle::ReadOnly => copies("it is read-only"),
+            CopyObstacle::Qcow2 => copies("it is a qcow2 image"),
+            CopyObstacle::Slice => copies("it is a part of its backend (slice)"),
+            CopyObstacle::Device => copies("it is a block device at one of the hosts"),
+            CopyObstacle::Paths => copies("it has several paths (mpgroup)"),
         }
     }
 }

@@ -59,8 +59,12 @@ impl LdmArgs {
     pub(in crate::cli) fn has_input(&self) -> bool {
         matches!(
             self.verb,
-            LdmVerb::Local(LocalVerb::Exec { .. } | LocalVerb::ReceiveGuest { .. } | LocalVerb::ReachAgent { .. })
-                | LdmVerb::Serve { .. }
+            LdmVerb::Local(
+                LocalVerb::Exec { .. }
+                    | LocalVerb::ReceiveGuest { .. }
+                    | LocalVerb::ReceiveDisk { .. }
+                    | LocalVerb::ReachAgent { .. }
+            ) | LdmVerb::Serve { .. }
         )
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use vtax_domain::{MigrationNames, ObstacleText};
-use vtax_model::{domain::DomainState, migration::MemoryMeasurement, topology::Name};
+use vtax_model::{domain::DomainState, migration::MemoryMeasurement, topology::Name, units::ByteSize};
 use vtax_run::Locations;
 
 use super::{
@@ -28,14 +28,25 @@ struct MigrationCheck<'a> {
     target: &'a str,
     can_migrate: bool,
     reasons: Vec<ObstacleText>,
+    /// Disks that are copied first.
+    #[serde(skip_serializing_if = "<[CopiedDisk]>::is_empty")]
+    copied_disks: &'a [CopiedDisk],
     #[serde(skip_serializing_if = "Option::is_none")]
     estimate: Option<MigrationEstimate>,
+}
+
+/// A disk that is copied.
+#[derive(Debug, Serialize)]
+struct CopiedDisk {
+    disk: Name,
+    bytes: ByteSize,
 }
 
 /// Comparison of a domain with a host to which it would move.
 pub(super) struct MigrationChecked {
     names: MigrationNames,
     reasons: Vec<ObstacleText>,
+    copied: Vec<CopiedDisk>,
     pub(super) state: DomainState,
     /// Only a check takes the time to measure it.
     memory: Option<MemoryMeasurement>,
@@ -53,17 +64,24 @@ impl MigrationChecked {
     ) -> Result<MigrationChecked, Stop> {
         let there = source.target(plan.target)?;
         let names = MigrationNames { domain: plan.moved.domain.clone(), target: plan.target.to_string() };
-        let (offer, mut obstacles, memory) = source.with(places, printed, |host| {
+        let (mut offer, mut obstacles, memory) = source.with(places, printed, |host| {
             host.check_settled(&names.domain)?;
             let (offer, obstacles) = host.offer(&names.domain)?;
             let memory = plan.dry_run.then(|| measure(host, &names.domain, offer.state)).transpose()?;
             Ok((offer, obstacles, memory))
         })?;
         let state = offer.state;
+        offer.copy_disks = plan.how.copy_disks;
+        let mut copied = Vec::new();
         let answered = there.with(places, printed, |host| host.check(offer, &plan.moved.new_name));
-        let failed = answered.map(|verdict| obstacles.extend(verdict.obstacles)).err();
+        let failed = answered.map(|verdict| {
+            obstacles.extend(verdict.obstacles);
+            copied.extend(verdict.copies.into_iter().map(|copy| CopiedDisk { disk: copy.disk, bytes: copy.size }));
+        });
+        let failed = failed.err();
         obstacles.retain(|obstacle| !obstacle.is_resolved_by(&plan.others));
-        Ok(MigrationChecked { reasons: ObstacleText::of_all(&obstacles, &names), names, state, memory, failed })
+        let reasons = ObstacleText::of_all(&obstacles, &names);
+        Ok(MigrationChecked { reasons, names, copied, state, memory, failed })
     }
 
     pub(super) fn is_possible(&self) -> bool {
@@ -72,11 +90,11 @@ impl MigrationChecked {
 
     /// Prints all that prevents the migration, and how long it would take.
     pub(super) fn report(self, plan: &MigrationPlan<'_>) -> Result<Exit, Stop> {
-        let MigrationChecked { names, reasons, memory, failed, .. } = self;
+        let MigrationChecked { names, reasons, copied, memory, failed, .. } = self;
         let exit = if reasons.is_empty() { Exit::Done } else { Exit::NotReached };
         if failed.is_none() || !reasons.is_empty() {
             let estimate = memory.map(|memory| MigrationEstimate::new(memory, &plan.how.settings()));
-            let checked = MigrationCheck::new(&names, &plan.moved.new_name, reasons, estimate);
+            let checked = MigrationCheck::new(&names, &plan.moved.new_name, (reasons, &copied), estimate);
             answer(plan.how.json, &checked, MigrationCheck::text)?;
         }
         failed.map_or(Ok(exit), Err)
@@ -95,7 +113,7 @@ impl<'a> MigrationCheck<'a> {
     fn new(
         names: &'a MigrationNames,
         new_name: &'a Name,
-        reasons: Vec<ObstacleText>,
+        (reasons, copied_disks): (Vec<ObstacleText>, &'a [CopiedDisk]),
         estimate: Option<MigrationEstimate>,
     ) -> MigrationCheck<'a> {
         MigrationCheck {
@@ -105,6 +123,7 @@ impl<'a> MigrationCheck<'a> {
             target: &names.target,
             can_migrate: reasons.is_empty(),
             reasons,
+            copied_disks,
             estimate,
         }
     }
@@ -112,6 +131,7 @@ impl<'a> MigrationCheck<'a> {
     fn text(&self) -> String {
         let MigrationCheck { domain, target, reasons, estimate, .. } = self;
         let estimate = estimate.as_ref().map(|it| format!("estimate: {}\n", it.text(domain))).unwrap_or_default();
+        let estimate = self.copies() + &estimate;
         if reasons.is_empty() {
             return format!("{domain} can migrate to {target}\n{estimate}");
         }
@@ -120,6 +140,16 @@ impl<'a> MigrationCheck<'a> {
             "{domain} cannot migrate to {target}:\n{lines}{estimate}\
              LDom {domain}: Domain Migration would fail if attempted\n"
         )
+    }
+
+    /// Only the sizes are known: neither how much of a disk has data, nor the speed at which it is read and written.
+    fn copies(&self) -> String {
+        let all: Vec<String> =
+            self.copied_disks.iter().map(|CopiedDisk { disk, bytes }| format!("{disk} ({bytes})")).collect();
+        if all.is_empty() {
+            return String::new();
+        }
+        format!("disks copied first, in addition to the estimated time: {}\n", all.join(", "))
     }
 }
 
@@ -137,7 +167,7 @@ mod tests {
     fn checked<'a>(names: &'a MigrationNames, obstacles: &[Obstacle]) -> MigrationCheck<'a> {
         let reasons = ObstacleText::of_all(obstacles, names);
         let estimate = MigrationEstimate::new(MemoryMeasurement::NotRunning, &MigrationSettings::default());
-        MigrationCheck::new(names, &names.domain, reasons, Some(estimate))
+        MigrationCheck::new(names, &names.domain, (reasons, &[]), Some(estimate))
     }
 
     #[test]
@@ -148,6 +178,18 @@ mod tests {
         insta::assert_snapshot!(checked(&names, &[function(), features, function()]).text());
         let movable = checked(&names, &[]).text();
         assert_eq!(movable, "mars can migrate to hostb\nestimate: mars is not running, so no memory moves\n");
+    }
+
+    #[test]
+    fn disks_that_are_copied_are_told_with_their_sizes() {
+        let (names, disk) = (names(), "data".parse().expect("a name"));
+        let copied = [CopiedDisk { disk, bytes: ByteSize(8 << 30) }];
+        let estimate = MigrationEstimate::new(MemoryMeasurement::NotRunning, &MigrationSettings::default());
+        let checked = MigrationCheck::new(&names, &names.domain, (Vec::new(), &copied), Some(estimate));
+        let told = "disks copied first, in addition to the estimated time: data (8 GiB)\nestimate: ";
+        assert!(checked.text().contains(told), "{}", checked.text());
+        let document = serde_json::to_value(&checked).expect("it can be written");
+        assert_eq!(document["copied_disks"], serde_json::json!([{ "disk": "data", "bytes": 8_u64 << 30 }]));
     }
 
     #[test]

@@ -3,7 +3,11 @@
 use std::io::{IsTerminal, stderr};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use vtax_guest::qmp::{MigrationInfo, MigrationRam, MigrationStatus};
+use vtax_domain::MigrationProgress;
+use vtax_guest::{
+    migration::DiskProgress,
+    qmp::{MigrationRam, MigrationStatus},
+};
 use vtax_model::foreign::visible;
 
 use crate::terminal::{Voice, size, voice};
@@ -22,10 +26,13 @@ impl ProgressLine {
         ProgressLine(is_drawn.then(bar))
     }
 
-    pub(super) fn show(&self, info: &MigrationInfo) {
+    pub(super) fn show(&self, progress: MigrationProgress<'_>) {
         if let Some(bar) = &self.0 {
             let width = size(stderr()).columns;
-            let line = line(info.status, info.ram.as_ref(), info.cpu_throttle_percentage);
+            let line = match progress {
+                MigrationProgress::Disks(progress) => disks(progress),
+                MigrationProgress::Memory(info) => line(info.status, info.ram.as_ref(), info.cpu_throttle_percentage),
+            };
             bar.set_message(visible(&line).chars().take(width).collect::<String>());
         }
     }
@@ -44,6 +51,12 @@ impl ProgressLine {
     }
 }
 
+fn disks(progress: DiskProgress) -> String {
+    let DiskProgress { copied, total } = progress;
+    let percent = copied.0.saturating_mul(100).checked_div(total.0).unwrap_or_default();
+    format!("disks: {} of {} MiB copied, {percent} %; memory follows", copied.0 >> 20, total.0 >> 20)
+}
+
 fn line(status: MigrationStatus, ram: Option<&MigrationRam>, throttle: Option<u32>) -> String {
     match (status, ram) {
         (MigrationStatus::Active, Some(ram)) => memory(ram, throttle),
@@ -57,7 +70,7 @@ fn line(status: MigrationStatus, ram: Option<&MigrationRam>, throttle: Option<u3
 fn memory(ram: &MigrationRam, throttle: Option<u32>) -> String {
     let mib = |bytes: u64| bytes >> 20;
     let (sent, left, pass) = (mib(ram.transferred), mib(ram.remaining), ram.dirty_sync_count.max(1));
-    let mut line = format!("pass {pass}: {sent} MiB sent, {left} MiB left, {:.0} Mbit/s", ram.mbps);
+    let mut line = format!("memory, pass {pass}: {sent} MiB sent, {left} MiB left, {:.0} Mbit/s", ram.mbps);
     if ram.dirty_pages_rate > 0 {
         line += &format!("; the domain changes {} MiB/s", mib(ram.dirty_rate().0));
     }
@@ -69,6 +82,8 @@ fn memory(ram: &MigrationRam, throttle: Option<u32>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use vtax_model::units::ByteSize;
+
     use super::*;
 
     #[test]
@@ -82,11 +97,14 @@ mod tests {
             dirty_sync_count: 2,
             ..MigrationRam::default()
         };
-        let sent = "pass 2: 412 MiB sent, 100 MiB left, 850 Mbit/s";
+        let sent = "memory, pass 2: 412 MiB sent, 100 MiB left, 850 Mbit/s";
         assert_eq!(line(MigrationStatus::Active, Some(&ram(0)), None), sent);
         let changing = format!("{sent}; the domain changes 86 MiB/s; its CPUs are slowed down by 20 %");
         assert_eq!(line(MigrationStatus::Active, Some(&ram(86 << 8)), Some(20)), changing);
         assert_eq!(line(MigrationStatus::Setup, None, None), "connecting");
+        let copied = |copied, total| disks(DiskProgress { copied: ByteSize(copied), total: ByteSize(total) });
+        assert_eq!(copied(1 << 30, 4 << 30), "disks: 1024 of 4096 MiB copied, 25 %; memory follows");
+        assert_eq!(copied(0, 0), "disks: 0 of 0 MiB copied, 0 %; memory follows");
         assert_eq!(line(MigrationStatus::PreSwitchover, Some(&ram(0)), None), "switching over");
     }
 }

@@ -88,9 +88,10 @@ fn move_domain(host: &LdmHost, plan: &MigrationPlan<'_>, places: &Locations) -> 
     let switch = cancel.clone();
     interrupt.on_ask(move || switch.cancel());
     let (target, options) = (target.written(), plan.how.options());
-    let request = MigrationRequest { domain, new_name, target, options, following: following.clone() };
+    let (copy_disks, following) = (plan.how.copy_disks, following.clone());
+    let request = MigrationRequest { domain, new_name, target, options, copy_disks, following };
     let (moved, observed) = watch.observe(&mut *link, |link| {
-        let moved = host.migrate(&request, link, &cancel, &mut |info| line.show(info));
+        let moved = host.migrate(&request, link, &cancel, &mut |progress| line.show(progress));
         let arrived = moved.is_ok().then(|| request.new_name.clone());
         (moved, arrived)
     });

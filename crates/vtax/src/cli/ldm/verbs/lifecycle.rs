@@ -189,6 +189,15 @@ pub(crate) enum LocalVerb {
         #[arg(value_name = "ID")]
         id: MigrationId,
     },
+    /// Receive a domain's disk on standard input (started by `vtax ldm migrate-domain` on another host)
+    #[command(hide = true)]
+    ReceiveDisk {
+        /// Domain
+        domain: Name,
+        /// Identity of the attempt
+        #[arg(value_name = "ID")]
+        id: MigrationId,
+    },
     /// Connect standard input and output to a domain's agent (started by `vtax ldm migrate-domain` on another host)
     #[command(hide = true)]
     ReachAgent {

@@ -46,7 +46,10 @@ pub(crate) struct MoveOptions {
     /// Bandwidth limit, e.g. 1G [default: none]
     #[arg(long, value_name = "RATE", value_parser = bandwidth)]
     pub(in crate::cli::ldm) bandwidth: Option<BitRate>,
-    /// Time limit until the switchover; then the domain stays where it is, e.g. 2m
+    /// Copy the disks that TARGET does not share, to the files without data that it exports for them, before memory is sent
+    #[arg(long)]
+    pub(in crate::cli::ldm) copy_disks: bool,
+    /// Time limit for memory, until the switchover; then the domain stays where it is, e.g. 2m
     #[arg(long, value_name = "TIME", default_value = "10m")]
     pub(in crate::cli::ldm) timeout: Span,
     /// Slow the domain's CPUs down, by up to 99 %, while it changes memory faster than it is sent
