@@ -1,4 +1,4 @@
-//! Report of `vtax measure`, whose rows are engines on one path: a line for each test and swept value, as netperf and
+//! Report of `vtax measure`, whose rows are engines or loads on one path: a line for each test and swept value, as netperf and
 //! sockperf print them, and a comparison of the engines.
 
 use vtax_model::{
@@ -15,7 +15,7 @@ use vtax_model::{
 use vtax_stats::{Confidence, Pair, PairedTax};
 
 use super::{
-    Options,
+    Options, added_latency,
     column_unit::ColumnUnit,
     labels::Labels,
     notes::Notes,
@@ -25,7 +25,7 @@ use super::{
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
 
-/// Returns sections for transactions, streams and files, and a comparison of the engines.
+/// Returns sections for transactions, streams and files, and a comparison of the rows.
 pub(crate) fn sections(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
     let of = |family: TestFamily| -> Vec<&CellRecord> {
         document.cells.iter().filter(|record| record.cell.kind().family() == family).collect()
@@ -42,7 +42,10 @@ pub(crate) fn sections(document: &ResultDocument, options: &Options, notes: &mut
             sections.push(list(title, &records, &stream_columns(&records), notes));
         }
     }
-    sections.extend(engines(document, options, notes));
+    match document.baseline {
+        CellRow::Load(_) => sections.extend(added_latency::section(document)),
+        _ => sections.extend(engines(document, options, notes)),
+    }
     sections
 }
 

@@ -9,6 +9,7 @@ fn asked(test: &str) -> MeasureRequest {
         endpoints: vec![Endpoint::new(End::Responder, Control::Local), Endpoint::new(End::Initiator, Control::Local)],
         tests: test.split(',').map(|test| test.parse().expect("a test")).collect(),
         engines: vec![Engine::Blocking],
+        under: Vec::new(),
         streams: vec![1],
         sizes: GivenSizes::default(),
         gaps: vec![None],
