@@ -285,7 +285,9 @@ impl MeasureRequest {
         let tests = self.tests.iter();
         let stream = tests.map(|test| test.kind).find(|kind| !kind.is_transactions());
         let why = match (stream, self.nics().first(), &self.engines[..], self.sampling.warmup) {
-            (Some(kind), ..) => format!("the added latency is that of transactions, and --test has a {kind}"),
+            (Some(kind), ..) => {
+                format!("the added latency is that of transactions, and --test has a {kind}: omit it, or --under")
+            }
             (_, Some(nic), ..) => format!("the rows are already NICs ({nic}): name one, as --to ldm:DOMAIN/NIC"),
             (_, _, [_, engine, ..], _) => format!("the rows are already engines ({engine}): name one engine"),
             (.., warmup @ Warmup::UntilSteady { .. }) => {
