@@ -5,11 +5,11 @@ use vtax_model::{
     result::{CellRecord, Delta, FloorRecord, ResultDocument},
     study::Row,
 };
-use vtax_stats::Verdict;
 
 use super::{
     column_unit::{ColumnUnit, sized},
     labels::{self, Labels},
+    notes::Notes,
     tax::{self, most, verdict_against},
     view::{Group, Section, SectionPart, Table, TableRow, Value},
 };
@@ -31,7 +31,7 @@ pub(crate) fn answer(document: &ResultDocument) -> Vec<SectionPart> {
 }
 
 /// Returns the table of added latencies, with the idle path compared with itself.
-pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
+pub(crate) fn section(document: &ResultDocument, notes: &mut Notes) -> Option<Section> {
     let records: Vec<&CellRecord> = loaded(document).filter(|record| record.summary.is_some()).collect();
     let all: Vec<&CellRecord> = document.cells.iter().collect();
     let labels = Labels::of_records(&all);
@@ -45,7 +45,7 @@ pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     let rates = ColumnUnit::of(SampleFigure::LoadForward.unit(), rates);
     let mut rows = Vec::new();
     for (nth, record) in records.iter().enumerate() {
-        let added = TIMES.map(|(of, _)| added(record, of, times));
+        let added = TIMES.map(|(of, _)| added(record, of, times, notes));
         let load = directions.iter().map(|(of, _)| rates.optional(mbps(record, *of)));
         rows.push(TableRow::new(labels.line(&record.cell), added.into_iter().chain(load)));
         let block = record.cell.block();
@@ -78,17 +78,17 @@ fn ends(delta: &Delta) -> [f64; 3] {
     [delta.delta, delta.delta_low, delta.delta_high]
 }
 
-/// Returns the difference, and in words why it may be none.
-fn added(record: &CellRecord, of: Metric, unit: ColumnUnit) -> Value {
+/// Returns the difference, with a note where it may be none.
+fn added(record: &CellRecord, of: Metric, unit: ColumnUnit, notes: &mut Notes) -> Value {
     let Some((tax, delta)) = record.tax_of(of).and_then(|tax| Some((tax, tax.delta.as_ref()?))) else {
         return Value::Absent;
     };
     let told = unit.cost(ends(delta));
-    match tax.verdict {
-        Verdict::TooNoisy => told.into(),
-        verdict if verdict.is_shown() && !tax.within_floor => told.into(),
-        verdict => format!("{told} {}", verdict_against(verdict, None, most(tax), tax.within_floor)).into(),
+    if tax.verdict.is_shown() && !tax.within_floor {
+        return told.into();
     }
+    let mark = notes.mark(verdict_against(tax.verdict, None, most(tax), tax.within_floor));
+    format!("{told} {mark}").into()
 }
 
 fn idle_again(
@@ -115,9 +115,10 @@ fn idle_again(
 /// Returns e.g. `under:tcp-stream, TCP RR: mean +9.90 ms [9.85, 9.94], p50 …, p99 …; load 94.1 Mb/s forward`.
 fn sentence(document: &ResultDocument, record: &CellRecord) -> Option<String> {
     let kind = record.cell.kind();
+    let unit =
+        ColumnUnit::of_costs(Metric::Rtt, kind, TIMES.iter().filter_map(|(of, _)| Some(delta(record, *of)?.delta)));
     let time = |(of, head): (Metric, &str)| {
         let delta = delta(record, of)?;
-        let unit = ColumnUnit::of_costs(of, kind, [delta.delta.abs()]);
         let [more, interval] = unit.split_cost(ends(delta));
         Some(format!("{head} {more} {} {interval}", unit.text()))
     };

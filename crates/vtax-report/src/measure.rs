@@ -43,7 +43,7 @@ pub(crate) fn sections(document: &ResultDocument, options: &Options, notes: &mut
         }
     }
     match document.baseline {
-        CellRow::Load(_) => sections.extend(added_latency::section(document)),
+        CellRow::Load(_) => sections.extend(added_latency::section(document, notes)),
         _ => sections.extend(engines(document, options, notes)),
     }
     sections
@@ -85,9 +85,8 @@ impl<'a> Listed<'a> {
 }
 
 fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
-    let only_rr = records.iter().all(|record| record.cell.kind().is_round_trips());
     let unit = unit_of_times(records.iter().filter_map(|record| record.summary.as_ref()));
-    let group = &format!("{} ({})", if only_rr { "round trip" } else { "time per transaction" }, unit.text());
+    let group = &title_of_times(records, unit);
     let of_times = |head, value: fn(&RttTimes) -> f64| {
         let value = move |l: &Line<'_>| Some(unit.optional(l.rtt()?.times.as_ref().map(value)));
         Listed::right(group, head, value)
@@ -106,6 +105,11 @@ fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     columns.extend(series_column(records));
     columns.extend(hot_column(records));
     columns
+}
+
+fn title_of_times(records: &[&CellRecord], unit: ColumnUnit) -> String {
+    let only_rr = records.iter().all(|record| record.cell.kind().is_round_trips());
+    format!("{} ({})", if only_rr { "round trip" } else { "time per transaction" }, unit.text())
 }
 
 /// Unit of times per transaction, including those from the actual send.
@@ -341,10 +345,7 @@ pub(crate) fn detail(document: &ResultDocument) -> Option<Section> {
     let table = Table {
         labels: labels.heads(),
         groups: vec![
-            Group::right(
-                format!("time per transaction ({})", unit.text()),
-                ["p50 [95 %]", "p99 [95 %]", "p99.9 [95 %]"],
-            ),
+            Group::right(title_of_times(&measured, unit), ["p50 [95 %]", "p99 [95 %]", "p99.9 [95 %]"]),
             Group::right("CPU of threads", ["init.", "resp.", "waiting"]),
             Group::right(format!("machines ({})", busy_unit.text()), ["busy"]),
             Group::right("", ["n"]),

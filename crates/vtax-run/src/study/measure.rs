@@ -363,9 +363,11 @@ impl MeasureRequest {
         room_of(way.mtu, way.ipv6).udp_payload().min(ByteSize(DATAGRAM_MOST / u64::from(segments)))
     }
 
-    /// Several engines are compared, which takes more rounds than a mean.
+    /// Several rows are compared, which takes more rounds than a mean; under a load also by percentiles.
     fn plan(&self, cells: &[Cell]) -> miette::Result<SamplingPlan> {
-        let comparisons = cells.len() - cells.len() / self.rows().len();
+        let percentiles = |cell: &Cell| cell.kind().metrics().iter().filter(|of| of.percentile().is_some()).count();
+        let family = if self.under.is_empty() { 1 } else { cells.iter().map(percentiles).max().unwrap_or(1) };
+        let comparisons = (cells.len() - cells.len() / self.rows().len()) * family;
         let samples = self.rounds.samples.unwrap_or_else(|| rounds_for(comparisons));
         let plan = SamplingPlan { samples, ..self.sampling };
         plan.check().map_err(blaming)?;

@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_load_of_which_nothing_arrives_fails_the_sample() {
         let told = figures("udp-stream,direction=both", [0, 1_000_000]).expect_err("no load");
-        assert_eq!(told, "the load udp-stream,direction=both: nothing was received within 2 s");
+        assert_eq!(told, "the load udp-stream,direction=both: nothing was received within 2s");
         assert!(figures("udp-stream", [0, 1_000_000]).is_ok(), "the initiator receives nothing");
     }
 

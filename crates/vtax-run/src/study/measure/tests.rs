@@ -65,7 +65,11 @@ fn loads_are_rows_that_are_compared_with_the_idle_path() {
     let study = study(&under("tcp-stream,streams=4", asked("tcp-rr,udp-rr")), 1500, false);
     let rows: Vec<String> = study.cells.iter().map(|cell| cell.row.to_string()).collect();
     assert_eq!(rows, ["idle", "under:tcp-stream,streams=4", "idle", "under:tcp-stream,streams=4"]);
-    assert_eq!((study.baseline, study.plan.samples), (Row::Load(None), 7), "two comparisons: 4/2^7 is below 5 %");
+    assert_eq!(
+        (study.baseline, study.plan.samples),
+        (Row::Load(None), 8),
+        "six comparisons by percentiles: 12/2^8 is below 5 %"
+    );
     assert!(study.cells.iter().all(|cell| !cell.can_be_sliced()));
 }
 
