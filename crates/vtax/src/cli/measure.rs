@@ -234,7 +234,7 @@ struct View {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 struct Sampling {
-    /// Samples per test, e.g. 20 [default: 5; with several engines, enough to detect a difference]
+    /// Samples per test, e.g. 20 [default: 5; with several engines or --under, enough to detect a difference]
     #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     samples: Option<u32>,
     /// Measured time per sample, e.g. 200ms [default: 1s; disks: 5s]
