@@ -44,9 +44,9 @@ fn added(cell: &Value, metric: &str) -> [f64; 3] {
     ["delta", "delta_low", "delta_high"].map(|key| tax[key].as_f64().expect("a time in us") / 1e6)
 }
 
-/// Two streams that offer twice the rate keep the queue full. A request then waits for what is in the queue: there is room
-/// for less than one packet, and the first one has waited for part of its own time. So the queue's length is known to two
-/// packets, which is the resolution.
+/// Two streams that offer twice the rate keep the queue full. A request then waits for what is in the queue: there is
+/// room for less than one packet, and the first one has waited for part of its own time. So the queue's length is known
+/// to two packets, which is the resolution.
 #[test]
 fn a_full_queue_adds_its_length_over_the_rate() {
     let bench = Bench::alone().with("lab.toml", LAB);

@@ -59,7 +59,7 @@ impl StreamLoad {
     /// Each flow has a thread of its own at either end.
     pub const STREAMS_MOST: u32 = 64;
 
-    /// So much longer does it last than the test. Without it, a queue was empty in the last milliseconds of a test that had
+    /// Time by which it outlasts the test. Without it, a queue was empty in the last milliseconds of a test that had
     /// started a little later, and most round trips of the sample were from these: they are short.
     const TAIL: Span = Span::from_millis(200);
 

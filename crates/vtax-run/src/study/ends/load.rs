@@ -14,8 +14,8 @@ use super::{ConnectedEnds, end::ConnectedRow, room_of};
 use crate::study::runner::SampleError;
 
 impl ConnectedEnds {
-    /// The load's ends, for each pair of the row. Its threads aren't pinned: on the CPUs of the test they would measure how
-    /// threads share a CPU, while others are free.
+    /// The load's ends, for each pair of the row. Its threads aren't pinned: on the CPUs of the test they would make it
+    /// wait for a CPU while others are free.
     pub(super) fn loading_pairs<'a>(
         &self,
         load: StreamLoad,
