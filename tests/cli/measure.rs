@@ -46,6 +46,18 @@ fn options_that_make_no_sense_together_are_refused_by_name() {
 }
 
 #[test]
+fn a_load_that_cannot_be_is_refused_before_anything_runs() {
+    insta::assert_snapshot!("load_of_nothing", refused(&["--under", "tcp-rr"]));
+    insta::assert_snapshot!("load_with_a_direction_of_nothing", refused(&["--under", "tcp-stream,direction=up"]));
+    insta::assert_snapshot!("load_of_a_stream", refused(&["--under", "tcp-stream", "--test", "tcp-stream"]));
+    insta::assert_snapshot!("load_until_steady", refused(&["--under", "tcp-stream", "--warmup", "steady"]));
+    insta::assert_snapshot!("load_of_engines", refused(&["--under", "tcp-stream", "--engine", "all"]));
+    insta::assert_snapshot!("load_twice", refused(&["--under", "tcp-stream", "--under", "tcp-stream,streams=1"]));
+    let disks = refused(&["--under", "tcp-stream", "--disk", "disk.img"]);
+    assert!(disks.contains("cannot be used with '--disk"), "{disks}");
+}
+
+#[test]
 fn ends_that_cannot_reach_each_other_are_refused() {
     insta::assert_snapshot!("two_families", refused(&["--to-address", "::1", "--from-address", "127.0.0.1"]));
     let told = refused(&["--to-address", "192.0.2.77"]);

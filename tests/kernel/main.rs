@@ -56,6 +56,7 @@ mod tuning_guests;
 mod tuning_persist;
 mod tuning_planted;
 mod tuning_remote;
+mod under_load;
 
 use std::{fs, path::Path};
 

@@ -145,9 +145,10 @@ impl Cell {
         Block { test: self.test.block(), variant: self.variant, instrument: self.instrument }
     }
 
-    /// Returns true if its samples support slices: one flow, of a test whose endpoints detect the end of a slice.
+    /// Returns true if its samples support slices: one flow, of a test whose endpoints detect the end of a slice. A load
+    /// would last from the first slice to the last one, also while idle rows are measured.
     pub fn can_be_sliced(&self) -> bool {
-        self.test.can_be_sliced()
+        !matches!(self.row, Row::Load(_)) && self.test.can_be_sliced()
     }
 
     /// Makes this a cell for controlled conditions.

@@ -429,6 +429,7 @@ impl GuestDefaults {
             | Row::Zones { .. }
             | Row::Engine(_)
             | Row::Nic(_)
+            | Row::Load(_)
             | Row::Disk(_)
             | Row::AsIs
             | Row::Tuned { .. } => None,

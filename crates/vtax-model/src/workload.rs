@@ -7,6 +7,7 @@ mod check;
 mod kind;
 mod sizes;
 mod spec;
+mod stream_load;
 mod transport;
 mod warmup;
 
@@ -16,6 +17,7 @@ pub use check::{MESSAGE_MOST, UDP_STREAM_LEAST, WorkloadError};
 pub use kind::{TestFamily, TestKind, TestQuantity, WorkUnit};
 pub use sizes::{TestSizes, WorkloadSizes};
 pub use spec::{Sliced, SpecError, TestSpec};
+pub use stream_load::{StreamLoad, StreamLoadError};
 pub use transport::{Direction, Transport};
 pub use warmup::Warmup;
 

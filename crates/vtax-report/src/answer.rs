@@ -11,6 +11,7 @@ use vtax_model::{
 use vtax_stats::Verdict;
 
 use super::{
+    added_latency,
     blocks::{BlockCells, Reported, distinct},
     column_unit::{sized, sized_estimate},
     labels,
@@ -33,6 +34,9 @@ const MARK: &str = "*";
 
 /// Returns the answer in the measurement mode that answers the question; with `all`, in every mode.
 pub(crate) fn section(report: &Reported<'_>, all: bool) -> Option<Section> {
+    if let Row::Load(_) = report.document.baseline {
+        return Section::new("", added_latency::answer(report.document));
+    }
     let mut modes = report.modes();
     let several = modes.len() > 1;
     modes.truncate(if all { modes.len() } else { 1 });

@@ -12,7 +12,7 @@ use super::{
     blocks::{distinct, rows_head},
     column_unit::ColumnUnit,
     labels,
-    record::{compares_engines, primary},
+    record::{is_of_one_path, primary},
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
 
@@ -48,7 +48,7 @@ struct Chart<'a> {
 }
 
 fn charts(document: &ResultDocument) -> Vec<Chart<'_>> {
-    if compares_engines(document) {
+    if is_of_one_path(document) {
         return Vec::new();
     }
     let all = || document.cells.iter().filter(|record| record.cell.kind().is_round_trips());

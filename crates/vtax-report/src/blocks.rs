@@ -279,6 +279,7 @@ pub(crate) fn rows_head(rows: &[Row]) -> &'static str {
         Some(Row::AsIs | Row::Tuned { path: None, .. }) => "settings",
         Some(Row::Engine(_)) => "engine",
         Some(Row::Nic(_)) => "NIC",
+        Some(Row::Load(_)) => "load",
         Some(Row::Disk(_)) => "disk",
         Some(Row::Method(_) | Row::Device(_) | Row::Queue(_)) | None => "method",
     }

@@ -212,7 +212,10 @@ fn columns(of_disks: bool) -> Vec<(String, Value)> {
     let mine = |figure: &SampleFigure| {
         let tests = TestKind::ALL.into_iter().filter(|test| test.is_of_disk() == of_disks);
         // Those of disks have columns of their own.
-        let is_elsewhere = is_of_metric(*figure) || (of_disks && figure.is_part());
+        let is_elsewhere = is_of_metric(*figure)
+            || (of_disks && figure.is_part())
+            // Columns that were added later.
+            || SampleFigure::LOADS.contains(figure);
         figure.is_told_alone() && !is_elsewhere && { tests }.any(|test| figure.is_known(test, observed))
     };
     for figure in SampleFigure::ALL.into_iter().filter(mine) {
@@ -225,6 +228,7 @@ fn columns(of_disks: bool) -> Vec<(String, Value)> {
     columns.extend(later.flat_map(of_metric));
     if !of_disks {
         columns.extend(PACKETS.map(|(name, value)| (name.to_owned(), value)));
+        columns.extend(SampleFigure::LOADS.map(|figure| (figure.name().to_owned(), Estimated(figure))));
     }
     columns
 }

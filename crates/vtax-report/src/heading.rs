@@ -19,7 +19,7 @@ use super::{
     column_unit::exact,
     disks,
     number::{counted, memory, span, waiting},
-    record::is_of_disks,
+    record::{is_of_disks, is_of_one_path},
     steady, trouble,
     words::{self, named},
 };
@@ -106,7 +106,7 @@ fn imported(ImportedFrom { program, files, dated }: &ImportedFrom) -> String {
 /// Options of all cells. The title of a mode's tables states what the mode sets.
 fn options(document: &ResultDocument) -> String {
     let mut chosen = words::common(document.cells.iter().map(|record| &record.cell));
-    if matches!(document.baseline, Row::Engine(_)) {
+    if is_of_one_path(document) {
         chosen.extend(trouble::idle_words(document.cells.iter()).map(str::to_owned));
     }
     chosen.join(", ")
@@ -218,7 +218,7 @@ fn engines(document: &ResultDocument) -> String {
 fn flows(document: &ResultDocument) -> String {
     let counts = distinct(document.cells.iter().filter_map(|record| Some(record.cell.net()?.streams)));
     match (document.baseline, counts.as_slice()) {
-        (Row::Engine(_), [several]) if *several > 1 => format!("{several} concurrent"),
+        (Row::Engine(_) | Row::Load(_), [several]) if *several > 1 => format!("{several} concurrent"),
         _ => String::new(),
     }
 }
@@ -226,7 +226,7 @@ fn flows(document: &ResultDocument) -> String {
 pub(crate) fn ends(document: &ResultDocument) -> String {
     match (document.baseline, shared_pairs(document)) {
         (Row::Disk(_), None) => String::new(),
-        (_, Some([_])) | (Row::Engine(_) | Row::AsIs, None) => String::new(),
+        (_, Some([_])) | (Row::Engine(_) | Row::Load(_) | Row::AsIs, None) => String::new(),
         (_, Some(pairs)) => format!("{} concurrent pairs", pairs.len()),
         (_, None) if are_named(document) => "existing endpoints, listed per row below".into(),
         (_, None) if most_pairs(document) > 1 => format!(

@@ -22,7 +22,8 @@ type Text = fn(&Cell) -> String;
 type Column = (&'static str, fn(&[&Cell]) -> bool, Text);
 
 /// Columns after the column of tests, which is always present.
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 11] = [
+    ("load", |cells| differ(cells, |cell| cell.row.load()), load),
     ("size", |cells| differ(cells, size), size),
     ("threads", |cells| differ(cells, threads), threads),
     ("disks", |cells| are_of_disks(cells) && differ(cells, Cell::parallel), |cell| cell.parallel().to_string()),
@@ -74,7 +75,7 @@ pub(crate) fn name(document: &ResultDocument, cell: &Cell) -> String {
     let labels = Labels::of(&kind);
     let of_column = |(head, text): &(&str, Text)| match (*head, text(cell)) {
         ("test", text) => Some(text),
-        ("engine", _) => None,
+        ("engine" | "load", _) => None,
         ("flows", text) => Some(if text == "1" { "1 flow".into() } else { format!("{text} flows") }),
         ("due/s", text) => Some(format!("{text}/s due")),
         ("in flight", text) => Some(format!("{text} in flight")),
@@ -96,6 +97,10 @@ pub(crate) fn told(document: &ResultDocument, what: impl Fn(&CellRecord) -> Opti
 
 fn of_kind(one: &Cell, other: &Cell) -> bool {
     (one.medium(), one.kind()) == (other.medium(), other.kind())
+}
+
+fn load(cell: &Cell) -> String {
+    cell.row.load().map_or_else(|| cell.row.to_string(), |load| load.to_string())
 }
 
 /// Returns `true` if two cells of the same kind differ in the value. Each is compared with the first of its kind only: there

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod added_latency;
 mod advice;
 mod answer;
 mod bars;

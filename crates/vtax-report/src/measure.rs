@@ -1,4 +1,4 @@
-//! Report of `vtax measure`, whose rows are engines on one path: a line for each test and swept value, as netperf and
+//! Report of `vtax measure`, whose rows are engines or loads on one path: a line for each test and swept value, as netperf and
 //! sockperf print them, and a comparison of the engines.
 
 use vtax_model::{
@@ -15,7 +15,7 @@ use vtax_model::{
 use vtax_stats::{Confidence, Pair, PairedTax};
 
 use super::{
-    Options,
+    Options, added_latency,
     column_unit::ColumnUnit,
     labels::Labels,
     notes::Notes,
@@ -25,7 +25,7 @@ use super::{
     view::{Column, Group, Section, SectionPart, Table, TableRow, Value},
 };
 
-/// Returns sections for transactions, streams and files, and a comparison of the engines.
+/// Returns sections for transactions, streams and files, and a comparison of the rows.
 pub(crate) fn sections(document: &ResultDocument, options: &Options, notes: &mut Notes) -> Vec<Section> {
     let of = |family: TestFamily| -> Vec<&CellRecord> {
         document.cells.iter().filter(|record| record.cell.kind().family() == family).collect()
@@ -42,7 +42,10 @@ pub(crate) fn sections(document: &ResultDocument, options: &Options, notes: &mut
             sections.push(list(title, &records, &stream_columns(&records), notes));
         }
     }
-    sections.extend(engines(document, options, notes));
+    match document.baseline {
+        CellRow::Load(_) => sections.extend(added_latency::section(document, notes)),
+        _ => sections.extend(engines(document, options, notes)),
+    }
     sections
 }
 
@@ -82,9 +85,8 @@ impl<'a> Listed<'a> {
 }
 
 fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
-    let only_rr = records.iter().all(|record| record.cell.kind().is_round_trips());
     let unit = unit_of_times(records.iter().filter_map(|record| record.summary.as_ref()));
-    let group = &format!("{} ({})", if only_rr { "round trip" } else { "time per transaction" }, unit.text());
+    let group = &title_of_times(records, unit);
     let of_times = |head, value: fn(&RttTimes) -> f64| {
         let value = move |l: &Line<'_>| Some(unit.optional(l.rtt()?.times.as_ref().map(value)));
         Listed::right(group, head, value)
@@ -103,6 +105,11 @@ fn transaction_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
     columns.extend(series_column(records));
     columns.extend(hot_column(records));
     columns
+}
+
+fn title_of_times(records: &[&CellRecord], unit: ColumnUnit) -> String {
+    let only_rr = records.iter().all(|record| record.cell.kind().is_round_trips());
+    format!("{} ({})", if only_rr { "round trip" } else { "time per transaction" }, unit.text())
 }
 
 /// Unit of times per transaction, including those from the actual send.
@@ -338,10 +345,7 @@ pub(crate) fn detail(document: &ResultDocument) -> Option<Section> {
     let table = Table {
         labels: labels.heads(),
         groups: vec![
-            Group::right(
-                format!("time per transaction ({})", unit.text()),
-                ["p50 [95 %]", "p99 [95 %]", "p99.9 [95 %]"],
-            ),
+            Group::right(title_of_times(&measured, unit), ["p50 [95 %]", "p99 [95 %]", "p99.9 [95 %]"]),
             Group::right("CPU of threads", ["init.", "resp.", "waiting"]),
             Group::right(format!("machines ({})", busy_unit.text()), ["busy"]),
             Group::right("", ["n"]),

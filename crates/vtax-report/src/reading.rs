@@ -11,7 +11,7 @@ use super::{
     Options, bars,
     blocks::{BlockCells, Reported, distinct},
     labels,
-    record::{compares_engines, is_of_disks, primary},
+    record::{is_of_disks, is_of_one_path, primary},
     series,
     view::{Section, SectionPart},
     words,
@@ -152,7 +152,7 @@ fn from_send(record: &CellRecord) -> Option<&RttSummary> {
 
 /// Lines that apply only to the lists of one path.
 fn of_lists(document: &ResultDocument) -> Vec<String> {
-    if !compares_engines(document) {
+    if !is_of_one_path(document) {
         return Vec::new();
     }
     let any = |is: &dyn Fn(&CellRecord) -> bool| document.cells.iter().any(is);

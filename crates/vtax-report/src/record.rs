@@ -8,9 +8,9 @@ use vtax_model::{
 
 use super::{notes::Notes, view::Value};
 
-/// Returns `true` if the rows of a document are engines. They are compared on one path, whatever the cells are.
-pub(crate) fn compares_engines(document: &ResultDocument) -> bool {
-    matches!(document.baseline, Row::Engine(_))
+/// Returns `true` if the rows of a document are engines or loads. They are compared on one path, whatever the cells are.
+pub(crate) fn is_of_one_path(document: &ResultDocument) -> bool {
+    matches!(document.baseline, Row::Engine(_) | Row::Load(_))
 }
 
 /// Returns `true` if a document is of disks. A run measures either disks or networks.

@@ -14,7 +14,7 @@ use super::{
     detail, failures, forest, heading, host_cpu, machine, measure, modes,
     notes::Notes,
     pairs, path, peak, placement, reading,
-    record::compares_engines,
+    record::is_of_one_path,
     series, stages,
     view::{Section, SectionPart, View},
 };
@@ -28,7 +28,7 @@ pub(crate) fn view(report: &Reported<'_>, options: &Options) -> View {
     if options.bars && options.format == Format::Table {
         sections.extend(forest::section(report, options.width));
     }
-    match compares_engines(document) {
+    match is_of_one_path(document) {
         true => sections.extend(measure::sections(document, options, &mut notes)),
         false => sections.extend(modes::sections(report, options, published.is_some(), &mut notes)),
     }
@@ -77,7 +77,7 @@ fn is_worth_it(document: &ResultDocument) -> bool {
 fn detailed(report: &Reported<'_>, options: &Options, notes: &mut Notes) -> Vec<Section> {
     let document = report.document;
     let mut sections: Vec<Section> = host_cpu::section(document).into_iter().collect();
-    match compares_engines(document) {
+    match is_of_one_path(document) {
         true => sections.extend(measure::detail(document)),
         false => {
             sections.extend(modes::other_metrics(report, options, notes));

@@ -81,6 +81,10 @@ pub enum SampleFigure {
     InterruptsPerTransaction,
     /// The same for 1,024 bytes.
     InterruptsPerKb,
+    /// Goodput of the load from the initiators.
+    LoadForward,
+    /// Goodput of the load from the responders.
+    LoadReverse,
 }
 
 /// CPU time that was observed beside that of the measuring threads.
@@ -100,6 +104,9 @@ impl SampleFigure {
 
     /// Figures of the machines' CPU time: a test has one of these.
     pub const MACHINES: [SampleFigure; 2] = [SampleFigure::MachinesPerTransaction, SampleFigure::MachinesPerKb];
+
+    /// Figures of the load under which samples were taken, by direction.
+    pub const LOADS: [SampleFigure; 2] = [SampleFigure::LoadForward, SampleFigure::LoadReverse];
 
     fn entry(self) -> &'static FigureEntry {
         &FIGURES[self as usize]

@@ -129,7 +129,13 @@ impl DomainNic {
             Row::Device(_) => Some(false),
             Row::Queue(_) => Some(self.method? == IoMethod::Paravirtual),
             Row::Zones { .. } => Some(false),
-            Row::Path(_) | Row::Engine(_) | Row::Nic(_) | Row::Disk(_) | Row::AsIs | Row::Tuned { .. } => None,
+            Row::Path(_)
+            | Row::Engine(_)
+            | Row::Nic(_)
+            | Row::Load(_)
+            | Row::Disk(_)
+            | Row::AsIs
+            | Row::Tuned { .. } => None,
         }
     }
 

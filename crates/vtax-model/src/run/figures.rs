@@ -12,7 +12,7 @@ use crate::{
         EndReport, FileReport, Interval, IntervalRtt, MachineCpu, PacketCounts, SessionCpu, Slice, Stages, ThreadCpu,
         WarmupReport, WireCounts,
     },
-    workload::{TestKind, TestSpec},
+    workload::{StreamLoad, TestKind, TestSpec},
 };
 use vtax_stats::histogram::{self, Histogram, SparseHistogram};
 
@@ -56,9 +56,38 @@ pub struct Figures {
     /// The round trips of the study's guarded paths at the same time, in its order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<IntervalRtt>,
+    /// The load under which it was taken, if there was one.
+    pub load: Option<LoadFigures>,
     /// CPU usage of other programs on each machine since the previous reading; empty if it was not read after this sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<OtherPrograms>,
+}
+
+/// Goodput of a load in the measured time, over all its flows, by direction.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct LoadFigures {
+    /// 10^6 bits per second from the initiators; absent if they don't send.
+    pub forward_mbps: Option<f64>,
+    /// 10^6 bits per second from the responders; absent if they don't send.
+    pub reverse_mbps: Option<f64>,
+}
+
+impl LoadFigures {
+    /// Joins the reports of the initiator and the responder of each pair.
+    pub fn of(load: StreamLoad, pairs: &[(EndReport, EndReport)]) -> LoadFigures {
+        let mbps = |received: &EndReport| received.bytes as f64 * 8.0 / received.seconds / 1e6;
+        LoadFigures {
+            forward_mbps: load.goes_forward().then(|| pairs.iter().map(|(_, responder)| mbps(responder)).sum()),
+            reverse_mbps: load.goes_back().then(|| pairs.iter().map(|(initiator, _)| mbps(initiator)).sum()),
+        }
+    }
+
+    /// Returns true if nothing arrived in one of its directions.
+    pub fn is_empty(&self) -> bool {
+        // Not a number if no time was measured.
+        [self.forward_mbps, self.reverse_mbps].into_iter().flatten().any(|mbps| !mbps.is_finite() || mbps <= 0.0)
+    }
 }
 
 /// Where an end ran, for the share of its host's CPU time.
@@ -222,6 +251,7 @@ impl Figures {
             locations: Ends::default(),
             slices: slices(kind, initiator, responder),
             guarded: Vec::new(),
+            load: None,
             others: Vec::new(),
         }
     }
@@ -250,6 +280,7 @@ impl Figures {
             locations: Ends::default(),
             slices: Vec::new(),
             guarded: Vec::new(),
+            load: None,
             others: Vec::new(),
         }
     }
@@ -326,6 +357,16 @@ impl Figures {
     /// Transactions per second.
     pub fn rate(&self) -> f64 {
         self.typical(|slice| slice.transactions as f64 / slice.seconds, self.transactions as f64 / self.seconds)
+    }
+
+    /// Goodput of the load from the initiators in 10^6 bits per second; not a number without one.
+    pub(crate) fn load_forward_mbps(&self) -> f64 {
+        self.load.and_then(|load| load.forward_mbps).unwrap_or(f64::NAN)
+    }
+
+    /// The same from the responders.
+    pub(crate) fn load_reverse_mbps(&self) -> f64 {
+        self.load.and_then(|load| load.reverse_mbps).unwrap_or(f64::NAN)
     }
 
     /// The median of the slices' figures, else the figure of a sample in one piece.

@@ -116,6 +116,7 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
         locations: Ends::default(),
         slices: Vec::new(),
         guarded: Vec::new(),
+        load: None,
         others: Vec::new(),
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     method::IoMethod,
     options::Engine,
     spelling::nearest,
+    workload::{StreamLoad, StreamLoadError},
 };
 
 /// Subject of one row of a table.
@@ -36,6 +37,8 @@ pub enum Row {
     Engine(Engine),
     /// A machine that is there already, by the NIC of this name: `nic:net0`.
     Nic(NicLabel),
+    /// One path under a load: `under:tcp-stream,streams=4`. Without one it is `idle`.
+    Load(Option<StreamLoad>),
     /// Disks of the host or of a guest.
     Disk(DiskRow),
     /// One path, with the settings that its machines have.
@@ -111,6 +114,8 @@ impl fmt::Display for Row {
             Row::Zones { from, to } => f.pad(&format!("{from}-to-{to}")),
             Row::Engine(engine) => engine.fmt(f),
             Row::Nic(nic) => f.pad(&format!("{NIC}{nic}")),
+            Row::Load(None) => f.pad(IDLE),
+            Row::Load(Some(load)) => f.pad(&format!("{UNDER}{load}")),
             Row::Disk(disk) => disk.fmt(f),
             Row::AsIs => f.pad(AS_IS),
             Row::Tuned { path: None, step } => f.pad(&format!("+{step}")),
@@ -121,6 +126,8 @@ impl fmt::Display for Row {
 
 const AS_IS: &str = "as-is";
 const NIC: &str = "nic:";
+const IDLE: &str = "idle";
+const UNDER: &str = "under:";
 
 impl Row {
     /// The step whose settings are in force while the row is measured.
@@ -148,6 +155,14 @@ impl Row {
         }
     }
 
+    /// The load under which it is measured.
+    pub fn load(self) -> Option<StreamLoad> {
+        match self {
+            Row::Load(load) => load,
+            _ => None,
+        }
+    }
+
     /// The I/O method that the row stands for.
     pub fn method(self) -> Option<IoMethod> {
         match self {
@@ -159,6 +174,7 @@ impl Row {
             | Row::Zones { .. }
             | Row::Engine(_)
             | Row::Nic(_)
+            | Row::Load(_)
             | Row::Disk(_)
             | Row::AsIs
             | Row::Tuned { .. } => None,
@@ -198,6 +214,7 @@ impl Row {
             Row::Zones { .. } => RowKind::Zones,
             Row::Engine(_) => RowKind::Engines,
             Row::Nic(_) => RowKind::Nics,
+            Row::Load(_) => RowKind::Loads,
             Row::Disk(_) => RowKind::Disks,
             Row::AsIs | Row::Tuned { path: None, .. } => RowKind::Settings,
         }
@@ -217,6 +234,8 @@ pub(super) enum RowKind {
     Engines,
     #[strum(to_string = "NICs belong to existing machines")]
     Nics,
+    #[strum(to_string = "loads share one path")]
+    Loads,
     #[strum(to_string = "disks are read and written")]
     Disks,
     #[strum(to_string = "tuning steps share one path")]
@@ -232,6 +251,9 @@ pub enum UnknownRow {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Disk(DiskAttachError),
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Load(StreamLoadError),
 }
 
 /// The name that is meant, or the whole list, which is long, if no name is near.
@@ -281,6 +303,12 @@ impl FromStr for Row {
         if let Some(nic) = text.strip_prefix(NIC).and_then(|nic| nic.parse().ok()) {
             return Ok(Row::Nic(nic));
         }
+        if text == IDLE {
+            return Ok(Row::Load(None));
+        }
+        if let Some(load) = text.strip_prefix(UNDER) {
+            return load.parse().map(|load| Row::Load(Some(load))).map_err(UnknownRow::Load);
+        }
         match text.parse() {
             Ok(disk) => return Ok(Row::Disk(disk)),
             Err(Some(error)) => return Err(UnknownRow::Disk(error)),
@@ -320,6 +348,16 @@ mod tests {
             assert_eq!(text.parse::<Row>().map(|row| row.to_string()), Ok(text.to_owned()));
         }
         for text in ["+", "+GRO", "bridge+gro", "host-to-guest+"] {
+            assert!(text.parse::<Row>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_load_is_read_as_it_is_written() {
+        for text in ["idle", "under:tcp-stream", "under:udp-stream,streams=4,direction=both"] {
+            assert_eq!(text.parse::<Row>().map(|row| row.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["under", "under:", "under:tcp-rr", "under:tcp-stream,streams=0", "idle:"] {
             assert!(text.parse::<Row>().is_err(), "{text}");
         }
     }

@@ -8,8 +8,8 @@ use vtax_model::{
     nic::{Channels, Coalescing, IrqFacts, Rings},
     options::{ArrivalProcess, Arrivals, Burst, RequestRate, TestOptions},
     run::{
-        DomainKeeper, DomainNic, DomainRecord, EndRecord, Environment, Hop, IdleFacts, IdleState, PairFigures,
-        PairRecord, Parallel, PartialRecord, PathRecord, PlacementNote, RowEnds,
+        DomainKeeper, DomainNic, DomainRecord, EndRecord, Environment, Hop, IdleFacts, IdleState, LoadFigures,
+        PairFigures, PairRecord, Parallel, PartialRecord, PathRecord, PlacementNote, RowEnds, RttFigures,
     },
     study::Study,
     units::{ByteSize, Span},
@@ -17,15 +17,17 @@ use vtax_model::{
 };
 
 use super::*;
+use vtax_stats::histogram::{Histogram, SparseHistogram};
 use vtax_synthetic::environment;
 
-/// One path, measured by these engines.
+/// One path, measured by these engines or under these loads. The first is the baseline.
 fn measure(engines: &str, matrix: &str) -> Study {
+    let baseline = engines.split(',').next().expect("one of them");
     let text = format!(
         r#"
         id = "measure"
         title = "local to ssh:root@vm2"
-        baseline = "blocking"
+        baseline = {baseline}
         [matrix]
         methods = [{engines}]
         mtu = [1500]
@@ -212,6 +214,37 @@ fn all_engines() -> Run {
     run_of(study)
 }
 
+/// The loads add 5 and 9 ms.
+fn under_load() -> Run {
+    let tests = r#"transports = ["tcp", "udp"]
+                   tests = ["rr"]"#;
+    let loads = r#""idle", "under:tcp-stream", "under:tcp-stream,direction=both""#;
+    let mut study = measure(loads, tests);
+    study.plan.samples = 8;
+    let mut run = run_of(study);
+    for sample in &mut run.samples {
+        let Some(load) = run.header.study.cells[sample.cell].row.load() else { continue };
+        let added = if load.goes_back() { 9_000_000 } else { 5_000_000 };
+        let figures = &mut sample.figures;
+        let rtt = figures.rtt_ns.as_ref().expect("round trips");
+        let mut later = Histogram::new();
+        (0..1_000).for_each(|nth| later.record(rtt.hdr.percentile(f64::from(nth) / 10.0) + added));
+        let times = later.mean_ns() / rtt.mean;
+        figures.rtt_ns = Some(RttFigures {
+            mean: later.mean_ns(),
+            by_rate: Some(later.mean_ns()),
+            p50: later.percentile(50.0),
+            p99: later.percentile(99.0),
+            p999: later.percentile(99.9),
+            max: later.max(),
+            hdr: SparseHistogram::of(&later),
+        });
+        figures.seconds *= times;
+        figures.load = Some(LoadFigures { forward_mbps: Some(95.6), reverse_mbps: load.goes_back().then_some(90.1) });
+    }
+    run
+}
+
 fn bursts() -> Run {
     let mut study = measure(r#""blocking""#, RR);
     let burst = |burst| TestOptions { burst: Burst::try_from(burst).expect("possible"), ..plain() };
@@ -358,6 +391,7 @@ pub(super) fn all() -> Vec<Run> {
         gaps(),
         open_loop(),
         all_engines(),
+        under_load(),
         bursts(),
         over_time(),
         stamped(),
@@ -406,6 +440,12 @@ fn engines_are_compared() {
     snapshot("measure_engines", shown(&all_engines()));
     snapshot("measure_engines_narrow", render(&analyse(&all_engines()), &NARROW));
     snapshot("measure_engines_detail", detailed(&all_engines()));
+}
+
+#[test]
+fn the_latency_under_each_load_is_compared_with_the_idle_path() {
+    snapshot("measure_under_load", shown(&under_load()));
+    snapshot("measure_under_load_detail", detailed(&under_load()));
 }
 
 #[test]

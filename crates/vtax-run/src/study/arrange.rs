@@ -116,7 +116,7 @@ impl Builder<'_> {
             (Row::Queue(_), None) => vec![self.back_to_back(IoMethod::SrIov, false)],
             (Row::Zones { from, to }, None) => vec![self.one_host(from, to)],
             (Row::Tuned { path: Some(path), .. }, nic) => vec![self.path(path, nic)],
-            (Row::Engine(_) | Row::Device(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { .. }, None) => {
+            (Row::Engine(_) | Row::Device(_) | Row::Nic(_) | Row::Load(_) | Row::AsIs | Row::Tuned { .. }, None) => {
                 vec![self.one_wire()]
             }
         }

@@ -29,8 +29,8 @@ pub(super) fn cabling(network: &StudyNetwork, rows: &[Row]) -> Cabling {
         match (shared.copied(), row) {
             _ if count == 0 => cabling.lacking.extend(without(*row)),
             (Some(shared), _) => drop(cabling.of.insert(*row, shared)),
-            // Engines and settings are compared on one path.
-            (None, Row::Engine(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { path: None, .. }) => {
+            // Engines, loads and settings are compared on one path.
+            (None, Row::Engine(_) | Row::Nic(_) | Row::Load(_) | Row::AsIs | Row::Tuned { path: None, .. }) => {
                 cabling.of.insert(*row, 0);
             }
             (None, _) if next < count => {

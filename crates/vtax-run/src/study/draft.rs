@@ -130,7 +130,7 @@ fn needed(row: Row) -> Vec<IoMethod> {
         Row::Queue(_) => row.method().into_iter().collect(),
         // The switch outside the host is a bridge.
         Row::Zones { from, to } => vec![zone(from), zone(to), IoMethod::Bridge],
-        Row::Path(_) | Row::Engine(_) | Row::Nic(_) | Row::Disk(_) | Row::AsIs | Row::Tuned { .. } => {
+        Row::Path(_) | Row::Engine(_) | Row::Nic(_) | Row::Load(_) | Row::Disk(_) | Row::AsIs | Row::Tuned { .. } => {
             vec![IoMethod::Native]
         }
     }

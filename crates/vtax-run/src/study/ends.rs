@@ -13,6 +13,7 @@ mod end;
 mod endpoints;
 mod failure;
 mod guarded;
+mod load;
 mod loans;
 pub(crate) mod lookup;
 mod mtu;
@@ -63,6 +64,7 @@ pub(super) use built::{agent_of_guest, lab_name};
 pub(super) use disk_ends::{DomainOfDisks, ZoneOfDisks};
 use end::{ConnectedEnd, ConnectedRow};
 pub(crate) use endpoints::{EndpointConnector, RowPairs, row_pairs};
+use load::{load_figures, under_load};
 use loans::Loans;
 pub(crate) use path::room_of;
 
@@ -294,10 +296,16 @@ impl NetSampler for ConnectedEnds {
         if let Some(why) = self.unfit(connected.ends()) {
             return Err(SampleError::cell(why));
         }
-        let pairs: Vec<AgentPair<'_>> = connected.pairs.iter().map(|pair| self.pair(pair, spec)).collect();
+        let tested = connected.pairs.len();
+        let mut pairs: Vec<AgentPair<'_>> = connected.pairs.iter().map(|pair| self.pair(pair, spec)).collect();
+        pairs.extend(row.load().into_iter().flat_map(|load| self.loading_pairs(load, connected, spec)));
         let taken = observe::measure(&pairs, spec, &observe::observed(connected));
-        let (taken, host_cpu) = taken.map_err(|error| self.explain(blame(error), connected))?;
-        let figures = Figures { host_cpu, ..figures(connected, spec, &taken) };
+        let (mut taken, host_cpu) = taken.map_err(|error| {
+            let of_load = row.load().filter(|_| error.pair >= tested);
+            self.explain(under_load(of_load, blame(error)), connected)
+        })?;
+        let load = load_figures(row.load(), &taken.reports.split_off(tested), spec)?;
+        let figures = Figures { host_cpu, load, ..figures(connected, spec, &taken) };
         match figures.is_empty(spec.workload.kind()) {
             true => {
                 let nothing = SampleError::cell(format!("nothing was received within {}", spec.duration));

@@ -1,10 +1,10 @@
-//! `vtax measure` as a study: its rows are engines, its matrix the tests and what is swept.
+//! `vtax measure` as a study: its rows are e.g. engines or loads, its matrix the tests and what is swept.
 
 mod rows;
 
 use std::str::FromStr;
 
-use miette::bail;
+use miette::{Context, bail};
 use serde::{Deserialize, Serialize};
 use vtax_model::{
     cell::{Cell, CellTest, Instrument, NetCell},
@@ -14,7 +14,7 @@ use vtax_model::{
     spelling::there_are,
     study::{MatrixPoint, NetMatrix, Row, SamplingPlan, Study, StudyNetwork, StudySubject, SweepPoint, TuningStep},
     units::{ByteSize, Mtu, Span},
-    workload::{SpecError, TestKind, TestSizes, Transport, Workload, WorkloadError},
+    workload::{SpecError, StreamLoad, TestKind, TestSizes, Transport, Warmup, Workload, WorkloadError},
 };
 use vtax_wire::limits::{LimitError, Load};
 
@@ -37,6 +37,9 @@ pub struct MeasureRequest {
     pub tests: Vec<Test>,
     /// The baseline is `blocking` if it is one of them, else the first.
     pub engines: Vec<Engine>,
+    /// Loads under which each test is measured, in addition to the idle path.
+    #[serde(default)]
+    pub under: Vec<StreamLoad>,
     /// Numbers of concurrent flows; the tests run with each of them.
     pub streams: Vec<u32>,
     /// The sizes of what is sent.
@@ -154,6 +157,7 @@ impl MeasureRequest {
             endpoints: study.endpoints().to_vec(),
             tests,
             engines: vec![Engine::default()],
+            under: Vec::new(),
             streams: vec![1],
             sizes: GivenSizes::default(),
             gaps: vec![None],
@@ -222,6 +226,7 @@ impl MeasureRequest {
 
     fn study(&self, way: KnownPath) -> miette::Result<Study> {
         self.check_use()?;
+        self.check_under()?;
         if let (Some(nic), [_, engine, ..]) = (self.nics().first(), &self.engines[..]) {
             bail!(
                 code = "option-not-for-this",
@@ -274,6 +279,25 @@ impl MeasureRequest {
         }
     }
 
+    /// Refuses loads where rows are something else already, or where an added latency has no meaning.
+    fn check_under(&self) -> miette::Result<()> {
+        let Some(load) = self.under.first() else { return Ok(()) };
+        let tests = self.tests.iter();
+        let stream = tests.map(|test| test.kind).find(|kind| !kind.is_transactions());
+        let why = match (stream, self.nics().first(), &self.engines[..], self.sampling.warmup) {
+            (Some(kind), ..) => {
+                format!("the added latency is that of transactions, and --test has a {kind}: omit it, or --under")
+            }
+            (_, Some(nic), ..) => format!("the rows are already NICs ({nic}): name one, as --to ldm:DOMAIN/NIC"),
+            (_, _, [_, engine, ..], _) => format!("the rows are already engines ({engine}): name one engine"),
+            (.., warmup @ Warmup::UntilSteady { .. }) => {
+                format!("--warmup {warmup}: test and load must warm up for the same time: give one, e.g. --warmup 1s")
+            }
+            _ => return Ok(()),
+        };
+        bail!(code = "option-not-for-this", "--under {load}: {why}")
+    }
+
     fn cells(&self, way: KnownPath) -> miette::Result<Vec<Cell>> {
         let tests: Vec<_> = self.tests.iter().map(|test| (test.transport, test.kind)).collect();
         let (sweep, rows) = (self.sweep(), self.rows());
@@ -305,7 +329,13 @@ impl MeasureRequest {
 
     fn check_net(&self, way: KnownPath, net: &NetCell) -> miette::Result<()> {
         let spec = net.spec(&self.sampling);
-        let checked = spec.check(room_of(way.mtu, way.ipv6)).map_err(LimitError::Spec);
+        let room = room_of(way.mtu, way.ipv6);
+        for load in &self.under {
+            let load_spec = load.spec(room, &spec);
+            let checked = load_spec.check(room).map_err(LimitError::Spec);
+            checked.and_then(|()| Load::of(&load_spec)).wrap_err_with(|| format!("--under {load}"))?;
+        }
+        let checked = spec.check(room).map_err(LimitError::Spec);
         match checked.and_then(|()| Load::of(&spec)) {
             Ok(_) => Ok(()),
             Err(error) => {
@@ -333,9 +363,11 @@ impl MeasureRequest {
         room_of(way.mtu, way.ipv6).udp_payload().min(ByteSize(DATAGRAM_MOST / u64::from(segments)))
     }
 
-    /// Several engines are compared, which takes more rounds than a mean.
+    /// Several rows are compared, which takes more rounds than a mean; under a load also by percentiles.
     fn plan(&self, cells: &[Cell]) -> miette::Result<SamplingPlan> {
-        let comparisons = cells.len() - cells.len() / self.rows().len();
+        let percentiles = |cell: &Cell| cell.kind().metrics().iter().filter(|of| of.percentile().is_some()).count();
+        let family = if self.under.is_empty() { 1 } else { cells.iter().map(percentiles).max().unwrap_or(1) };
+        let comparisons = (cells.len() - cells.len() / self.rows().len()) * family;
         let samples = self.rounds.samples.unwrap_or_else(|| rounds_for(comparisons));
         let plan = SamplingPlan { samples, ..self.sampling };
         plan.check().map_err(blaming)?;

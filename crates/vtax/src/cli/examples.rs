@@ -195,6 +195,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax measure --disk ldm:mars/data --destroy-data", "a disk of a domain, from within the domain"),
             ("vtax measure --engine all", "compare the four engines"),
             ("vtax measure --rate 10k", "10,000 requests/s (open loop)"),
+            ("vtax measure --to ssh:vm1 --under tcp-stream", "latency that a TCP stream adds"),
         ],
     ),
     (

@@ -18,7 +18,7 @@ use vtax_model::{
     study::{Row, SamplingPlan},
     topology::Name,
     units::{BitRate, ByteSize, Span},
-    workload::Warmup,
+    workload::{StreamLoad, Warmup},
 };
 use vtax_run::{
     Conditions, Job, NewRun, Work,
@@ -38,6 +38,8 @@ use values::{ARRIVALS, AddressOnLink, Engines, Gap, SENDING};
 const QUICK_SAMPLES: u32 = 3;
 const QUICK_DURATION: Span = Span::from_millis(200);
 const DURATION: Span = Span::from_millis(1000);
+/// Test and load warm up for the same time, in which a stream leaves slow start and fills the path's queues.
+const UNDER_LOAD: Warmup = Warmup::For(Span::from_millis(1000));
 const STEADY: Warmup = Warmup::UntilSteady { most: Warmup::MOST };
 
 #[derive(Debug, Args)]
@@ -151,6 +153,13 @@ struct Sizes {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 struct Load {
+    /// Also measure the test while a stream loads the path between the same endpoints, and report the added latency:
+    /// tcp-stream, udp-stream, unix-stream or vsock-stream, and parameters, e.g.
+    /// tcp-stream,streams=4,direction=both. The defaults are streams=1, direction=forward (from the initiator; or
+    /// reverse, both) and no bitrate (of each stream, e.g. 50M). Idle and loaded samples alternate. If the option is
+    /// repeated, each load is compared with the idle path
+    #[arg(long, value_name = "STREAM")]
+    under: Vec<StreamLoad>,
     /// rr: requests in flight per flow, e.g. 16
     #[arg(long, value_name = "N", default_value = "1")]
     burst: Burst,
@@ -227,14 +236,14 @@ struct View {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 struct Sampling {
-    /// Samples per test, e.g. 20 [default: 5; with several engines, enough to detect a difference]
+    /// Samples per test, e.g. 20 [default: 5; with several engines or --under, enough to detect a difference]
     #[arg(long, value_name = "N", value_parser = whole::<u32>, conflicts_with = "confidence")]
     samples: Option<u32>,
     /// Measured time per sample, e.g. 200ms [default: 1s; disks: 5s]
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     /// Warm-up before the measured time: a time, e.g. 10ms; `steady`: until the figures are steady; or `steady:5s`: the
-    /// same, but at most 5 s [default: steady; disks: 1s]
+    /// same, but at most 5 s [default: steady; disks, --under: 1s]
     #[arg(long, value_name = "TIME|steady")]
     warmup: Option<Warmup>,
     /// Take 3 samples of 200 ms (disks: 1 s)
@@ -272,12 +281,13 @@ impl MeasureArgs {
             endpoints: self.compared(self.ends.endpoints()?)?,
             tests: distinct("test", &self.what.test)?,
             engines: self.what.engine.0.clone(),
+            under: distinct("under", &self.load.under)?,
             streams: distinct("streams", &self.what.streams)?,
             sizes: self.what.sizes.given()?,
             gaps: distinct("gap", &self.load.gap)?.into_iter().map(|gap| gap.0).collect(),
             options: self.options(),
             rounds: self.sampling.chosen_rounds()?,
-            sampling: self.sampling.plan(),
+            sampling: self.sampling.plan(!self.load.under.is_empty()),
             steps: Vec::new(),
             guarded: Vec::new(),
             instrument: Instrument::System,
@@ -455,9 +465,10 @@ impl Sockets {
 }
 
 impl Sampling {
-    fn plan(&self) -> SamplingPlan {
+    fn plan(&self, loaded: bool) -> SamplingPlan {
         let duration = self.duration.unwrap_or(if self.quick { QUICK_DURATION } else { DURATION });
-        SamplingPlan { samples: 0, duration, warmup: self.warmup.unwrap_or(STEADY), slices: None, limit: None }
+        let warmup = self.warmup.unwrap_or(if loaded { UNDER_LOAD } else { STEADY });
+        SamplingPlan { samples: 0, duration, warmup, slices: None, limit: None }
     }
 
     fn chosen_rounds(&self) -> Result<ChosenRounds, Stop> {

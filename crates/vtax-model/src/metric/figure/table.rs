@@ -311,6 +311,24 @@ pub(super) const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         value: |figures| figures.host_part_ns_per_kb(|host| Some(host.host_stack())),
         ..PART_PER_KB
     },
+    FigureEntry {
+        figure: SampleFigure::LoadForward,
+        name: "load_forward_mbps",
+        unit: FigureUnit::MegabitsPerSecond,
+        per: Some(WorkUnit::Transaction),
+        origin: FigureOrigin::Networks,
+        told: Told::Alone,
+        value: Figures::load_forward_mbps,
+    },
+    FigureEntry {
+        figure: SampleFigure::LoadReverse,
+        name: "load_reverse_mbps",
+        unit: FigureUnit::MegabitsPerSecond,
+        per: Some(WorkUnit::Transaction),
+        origin: FigureOrigin::Networks,
+        told: Told::Alone,
+        value: Figures::load_reverse_mbps,
+    },
 ];
 
 const PART_PER_TRANSACTION: FigureEntry = FigureEntry {

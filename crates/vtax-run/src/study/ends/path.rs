@@ -56,7 +56,8 @@ impl ConnectedEnds {
             let Some(net) = cell.net() else { continue };
             let Ok(connected) = self.connected(cell.row, Some(net.mtu)) else { continue };
             for pair in &connected.pairs {
-                check_transport(pair, net.transport)?;
+                let transports = [net.transport].into_iter().chain(cell.row.load().map(|load| load.transport));
+                transports.into_iter().try_for_each(|transport| check_transport(pair, transport))?;
                 // The MTU is one of the settings that steps change.
                 let mut of_ip = pair.iter().filter(|_| net.transport.is_ip() && study.steps.is_empty());
                 of_ip.try_for_each(|end| {

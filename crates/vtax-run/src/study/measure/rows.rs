@@ -1,4 +1,4 @@
-//! The rows of `vtax measure`: engines, NICs of the end that answers, or settings.
+//! The rows of `vtax measure`: engines, NICs of the end that answers, loads, or settings.
 
 use vtax_model::{options::Engine, study::Row};
 
@@ -8,6 +8,9 @@ impl MeasureRequest {
     pub(crate) fn rows(&self) -> Vec<Row> {
         if let named @ [_, ..] = &self.nics()[..] {
             return named.to_vec();
+        }
+        if !self.under.is_empty() {
+            return std::iter::once(None).chain(self.under.iter().copied().map(Some)).map(Row::Load).collect();
         }
         if self.steps.is_empty() {
             return self.engines.iter().copied().map(Row::Engine).collect();
@@ -29,7 +32,7 @@ impl MeasureRequest {
 
     pub(super) fn baseline(&self) -> Row {
         match self.rows()[..] {
-            [first @ (Row::AsIs | Row::Nic(_)), ..] => first,
+            [first @ (Row::AsIs | Row::Nic(_) | Row::Load(_)), ..] => first,
             _ if self.engines.contains(&Engine::Blocking) => Row::Engine(Engine::Blocking),
             _ => Row::Engine(self.engines[0]),
         }

@@ -9,6 +9,7 @@ fn asked(test: &str) -> MeasureRequest {
         endpoints: vec![Endpoint::new(End::Responder, Control::Local), Endpoint::new(End::Initiator, Control::Local)],
         tests: test.split(',').map(|test| test.parse().expect("a test")).collect(),
         engines: vec![Engine::Blocking],
+        under: Vec::new(),
         streams: vec![1],
         sizes: GivenSizes::default(),
         gaps: vec![None],
@@ -53,6 +54,42 @@ fn engines_are_rows_with_rounds_enough_to_compare_them() {
     let study = study(&asked, 1500, false);
     assert_eq!((study.cells.len(), study.baseline), (8, Row::Engine(Engine::Blocking)));
     assert_eq!(study.plan.samples, 8, "six comparisons: 12/2^8 is below 5 %");
+}
+
+fn under(load: &str, asked: MeasureRequest) -> MeasureRequest {
+    MeasureRequest { under: vec![load.parse().expect("a load")], ..asked }
+}
+
+#[test]
+fn loads_are_rows_that_are_compared_with_the_idle_path() {
+    let study = study(&under("tcp-stream,streams=4", asked("tcp-rr,udp-rr")), 1500, false);
+    let rows: Vec<String> = study.cells.iter().map(|cell| cell.row.to_string()).collect();
+    assert_eq!(rows, ["idle", "under:tcp-stream,streams=4", "idle", "under:tcp-stream,streams=4"]);
+    assert_eq!(
+        (study.baseline, study.plan.samples),
+        (Row::Load(None), 8),
+        "six comparisons by percentiles: 12/2^8 is below 5 %"
+    );
+    assert!(study.cells.iter().all(|cell| !cell.can_be_sliced()));
+}
+
+#[test]
+fn a_load_that_cannot_be_is_refused_with_the_reason() {
+    let told = |load: &str, asked: MeasureRequest| under(load, asked).anywhere().expect_err("refused").to_string();
+    let stream = told("tcp-stream", asked("tcp-rr,tcp-stream"));
+    assert_eq!(
+        stream,
+        "--under tcp-stream: the added latency is that of transactions, and --test has a stream: omit it, or --under"
+    );
+    let engines = MeasureRequest { engines: vec![Engine::Blocking, Engine::Epoll], ..asked("tcp-rr") };
+    assert_eq!(
+        told("tcp-stream", engines),
+        "--under tcp-stream: the rows are already engines (epoll): name one engine"
+    );
+    let mut steady = asked("tcp-rr");
+    steady.sampling.warmup = "steady".parse().expect("a warm-up");
+    let told_of = told("udp-stream", steady);
+    assert!(told_of.ends_with("warm up for the same time: give one, e.g. --warmup 1s"), "{told_of}");
 }
 
 #[test]

@@ -219,7 +219,7 @@ fn setting(run: &ResultDocument, record: &CellRecord, host: &HostCpu) -> Evidenc
 /// Returns the method with the kind of NIC that the guests really had, so that a study's guest and a domain are one.
 fn method(record: &CellRecord) -> Row {
     match (record.cell.row, record.backend) {
-        (Row::Method(_) | Row::Path(_) | Row::Engine(_) | Row::Nic(_) | Row::AsIs, Some(flavour)) => {
+        (Row::Method(_) | Row::Path(_) | Row::Engine(_) | Row::Nic(_) | Row::Load(_) | Row::AsIs, Some(flavour)) => {
             Row::Device(flavour)
         }
         (row, _) => row,

@@ -304,6 +304,7 @@ impl ProveArgs {
             endpoints: self.endpoints()?,
             tests: self.test.clone(),
             engines: vec![Engine::default()],
+            under: Vec::new(),
             streams: vec![1],
             sizes: GivenSizes::default(),
             gaps: vec![None],

@@ -186,7 +186,7 @@ fn known_leases(query: &DomainQuery<'_>, nics: &[XmlNic]) -> (Vec<Lease>, Vec<(A
 fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
     let record = &measured.record;
     let (name, nic) = (&record.name, record.nic.as_ref());
-    let names_an_end = !matches!(row, Row::Engine(_) | Row::Nic(_) | Row::AsIs | Row::Tuned { .. });
+    let names_an_end = !matches!(row, Row::Engine(_) | Row::Nic(_) | Row::Load(_) | Row::AsIs | Row::Tuned { .. });
     let unlabelled = names_an_end && nic.is_some_and(|nic| nic.is_as(row).is_none());
     let unknown = [
         nic.is_none().then(|| {

@@ -1,0 +1,118 @@
+//! `vtax measure --under`: latency of a path that a stream loads.
+
+use serde_json::Value;
+
+use super::{Bench, assert_nothing_left, json, labs::Up, studies::assert_schema};
+
+/// Rate of both wires, bit/s.
+const RATE: f64 = 100e6;
+/// A full packet with its Ethernet header, in bytes.
+const PACKET: f64 = 1514.0;
+/// Queues of the wires, in bytes, and the hosts behind them.
+const QUEUES: [(&str, f64); 2] = [("near", 25_000.0), ("far", 125_000.0)];
+
+const LAB: &str = r#"
+[lab]
+name = "t-under"
+[[host]]
+name = "sut"
+[[host]]
+name = "near"
+[[host]]
+name = "far"
+[[wire]]
+name = "short"
+ends = ["sut", "near"]
+rate = "100M"
+queue = 25000
+[[wire]]
+name = "long"
+ends = ["sut", "far"]
+rate = "100M"
+queue = 125000
+"#;
+
+fn cell<'a>(result: &'a Value, row: &str) -> &'a Value {
+    let cells = result["cells"].as_array().expect("cells");
+    cells.iter().find(|cell| cell["method"] == row).unwrap_or_else(|| panic!("no {row}: {}", result["failures"]))
+}
+
+/// The added latency by a metric with its interval, in seconds.
+fn added(cell: &Value, metric: &str) -> [f64; 3] {
+    let taxes = cell["taxes"].as_array().expect("taxes");
+    let tax = taxes.iter().find(|tax| tax["of"] == metric).expect("the metric");
+    ["delta", "delta_low", "delta_high"].map(|key| tax[key].as_f64().expect("a time in us") / 1e6)
+}
+
+/// Two streams that offer twice the rate keep the queue full. A request then waits for what is in the queue: there is
+/// room for less than one packet, and the first one has waited for part of its own time. So the queue's length is known
+/// to two packets, which is the resolution.
+#[test]
+fn a_full_queue_adds_its_length_over_the_rate() {
+    let bench = Bench::alone().with("lab.toml", LAB);
+    let up = Up::new(&bench, "t-under");
+    let load = "udp-stream,streams=2,bitrate=100M";
+    let resolution = 2.0 * PACKET * 8.0 / RATE;
+    let mut found = Vec::new();
+    for (host, queue) in QUEUES {
+        let ends = ["--from", "zone:t-under/sut", "--to", &format!("zone:t-under/{host}"), "--under", load];
+        let plan = ["--test", "udp-rr", "--samples", "7", "--duration", "400ms", "--warmup", "300ms", "--json"];
+        let result = json(&bench, &[&["measure"], &ends[..], &plan].concat());
+        let loaded = cell(&result, &format!("under:{load}").replace("100M", "100Mbit/s"));
+        let [median, low, high] = added(loaded, "p50");
+        let truth = queue * 8.0 / RATE;
+        assert!(low - resolution <= truth && truth <= high + resolution, "{host}: {truth} in [{low}, {high}]");
+        assert!(high - low < truth / 2.0, "{host}: the interval tells something: [{low}, {high}]");
+        let load = loaded["summary"]["load_forward_mbps"]["mean"].as_f64().expect("a load");
+        // A receiver that has waited for a CPU also counts what its buffer held before.
+        assert!(load > 90.0, "{host}: the wire was full of payload, 1472 of 1514 bytes: {load}");
+        found.push((median, low, high));
+    }
+    assert!(found[0].2 < found[1].1, "the long queue adds more: {found:?}");
+    drop(up);
+    assert_nothing_left(&bench);
+}
+
+const SHORT: [&str; 7] = ["--samples", "2", "--duration", "80ms", "--warmup", "50ms", "--json"];
+
+#[test]
+fn each_load_is_a_row_with_its_goodput_by_direction() {
+    let bench = Bench::new();
+    let loads = ["--under", "tcp-stream,streams=2,direction=both", "--under", "udp-stream,direction=reverse"];
+    let result = json(&bench, &[&["measure", "--test", "tcp-rr,udp-rr"], &loads[..], &SHORT].concat());
+    assert_schema(&result);
+    assert_eq!(result["baseline"], "idle");
+    let load = |sample: &Value| ["forward_mbps", "reverse_mbps"].map(|way| sample["load"][way].as_f64());
+    for cell in result["cells"].as_array().expect("cells") {
+        assert_eq!(cell["status"], "measured", "{}", result["failures"]);
+        for sample in cell["samples"].as_array().expect("samples") {
+            let found = load(sample).map(|mbps| mbps.is_some_and(|mbps| mbps > 0.0));
+            let wanted = match cell["method"].as_str() {
+                Some("idle") => [false, false],
+                Some("under:udp-stream,direction=reverse") => [false, true],
+                _ => [true, true],
+            };
+            assert_eq!(found, wanted, "{sample}");
+        }
+    }
+    let told = bench.printed(&["results", "show", "last"]);
+    assert!(told.contains("Latency under load") && told.contains("Latency added by the load"), "{told}");
+    let csv = bench.printed(&["results", "export", "last", "--csv"]);
+    assert!(csv.contains("load_reverse_mbps_high"), "{csv}");
+    assert_nothing_left(&bench);
+}
+
+/// Its flows send their first datagram after the end of the sample.
+#[test]
+fn a_load_that_carries_nothing_fails_its_samples_and_no_others() {
+    let bench = Bench::new();
+    let arguments = ["measure", "--under", "udp-stream,bitrate=9", "--samples", "1", "--duration", "50ms", "--json"];
+    let output = bench.vtax(&arguments);
+    assert_eq!(output.status.code(), Some(1));
+    let result: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(cell(&result, "idle")["status"], "measured");
+    let failed = cell(&result, "under:udp-stream,bitrate=9bit/s");
+    let why = failed["why"].as_str().expect("a reason");
+    assert!(failed["status"] == "failed" && why.starts_with("the load udp-stream,bitrate=9bit/s: "), "{failed}");
+    assert_nothing_left(&bench);
+}
