@@ -100,6 +100,7 @@ const VALUES: &[(&str, &str)] = &[
     ("to_address", "192.0.2.1"),
     ("to_cid", "3"),
     ("to_device", "eth1"),
+    ("under", "tcp-stream"),
     ("warmup", "30ms"),
     ("width", "5"),
     ("within", "rack/sut"),
