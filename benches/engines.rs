@@ -6,7 +6,6 @@
 
 use std::{
     error::Error,
-    net::IpAddr,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -139,7 +138,7 @@ impl<'lab> Ring<'lab> {
         let spec = TestSpec { transport, workload, streams, warmup, duration: DURATION, slices: None, options };
         let setup = |endpoint: &LabEndpoint, side: usize| EndSetup {
             cpus: if both_cpus { self.cpus.to_vec() } else { vec![self.cpus[side]] },
-            ..EndSetup::new(Station::Ip(IpAddr::V4(endpoint.address)))
+            ..EndSetup::new(Station::Ip(endpoint.address))
         };
         let (initiator, responder) = (setup(self.sut, 0), setup(self.peer, 1));
         let target = responder.station.clone();

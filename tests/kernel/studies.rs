@@ -46,6 +46,11 @@ fn every_method_against_a_native_peer() {
 }
 
 #[test]
+fn every_method_over_ipv6() {
+    every_cell_is_measured(&["--family", "ipv6"]);
+}
+
+#[test]
 fn every_method_at_both_ends() {
     every_cell_is_measured(&["--both"]);
 }

@@ -9,7 +9,7 @@ mod version;
 
 use std::{path::PathBuf, time::Duration};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use strum::Display;
 use vtax_model::{
@@ -220,7 +220,7 @@ pub struct Seed {
     /// The agent's program.
     pub agent: PathBuf,
     /// The address of the first NIC.
-    pub address: Ipv4Net,
+    pub address: IpNet,
 }
 
 /// Boot source of a guest.

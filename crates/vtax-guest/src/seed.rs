@@ -114,7 +114,7 @@ fn network(launch: &Launch, seed: &Seed) -> String {
         let _ = write!(
             text,
             "  {ENTRY}:\n    match: {{macaddress: \"{}\"}}\n    set-name: {NIC}\n    dhcp4: false\n    dhcp6: false\n    \
-             link-local: []\n    addresses: [{}]\n",
+             link-local: []\n    addresses: [\"{}\"]\n",
             nic.mac, seed.address
         );
     }

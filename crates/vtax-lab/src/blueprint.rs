@@ -4,9 +4,9 @@
 
 mod path;
 
-use std::{fmt, net::Ipv4Addr};
+use std::{fmt, net::IpAddr};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use vtax_guest::{LinkName, launch::Launch, threads::GuestPins};
 use vtax_model::{
@@ -23,7 +23,7 @@ pub struct Blueprint {
     pub lab: Name,
     pub mtu: Mtu,
     /// The range that all its addresses are from.
-    pub addresses: Ipv4Net,
+    pub addresses: IpNet,
     /// Its hosts, switches among them.
     pub hosts: Vec<Name>,
     pub zones: Vec<Name>,
@@ -76,7 +76,7 @@ pub struct LabEndpoint {
     pub flavour: Option<Flavour>,
     pub wire: Name,
     /// The address to bind to. With shared-ip it is the zone's own address and not the host's.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// The link that has the address. For a guest, it is the link on the host behind the guest's NIC.
     pub interface: LinkName,
     /// The namespace of its processes. With shared-ip it is the host's; of a guest it is QEMU's.
@@ -107,7 +107,7 @@ pub struct PlannedGuest {
     /// The address of its NIC, by which the agent in the guest finds it.
     pub mac: Mac,
     /// The address that the guest is to give its NIC. The lab itself changes nothing inside guests.
-    pub address: Ipv4Net,
+    pub address: IpNet,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
     #[serde(flatten)]

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use vtax_guest::GuestError;
 use vtax_journal::{ExecuteError, JournalError, JournalState, StepCause, UndoErrors};
 use vtax_model::topology::Name;
@@ -35,7 +35,7 @@ pub enum LabError {
     Occupied { namespace: Name, holders: Vec<String> },
     #[error("the addresses {range} were just taken by lab `{by}`; run again to choose others")]
     #[diagnostic(code("range-in-use"))]
-    RangeTaken { range: Ipv4Net, by: Name },
+    RangeTaken { range: IpNet, by: Name },
     #[error("lab `{lab}`: the MTU of {place} is {found}, not {wanted}")]
     #[diagnostic(code("link-changed"))]
     Mtu { lab: Name, place: Place, wanted: u32, found: u32 },

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use vtax_model::{method::Unsupported, topology::Name};
 use vtax_sys::pci::PciAddress;
@@ -47,7 +47,7 @@ pub struct Facts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InUse {
     /// The range.
-    pub net: Ipv4Net,
+    pub net: IpNet,
     /// The object, as "address 192.0.2.1/24 of eth0".
     pub by: String,
 }
@@ -76,7 +76,7 @@ impl Facts {
     }
 
     /// User of addresses of this range, if any.
-    pub(crate) fn user_of(&self, range: Ipv4Net) -> Option<&InUse> {
+    pub(crate) fn user_of(&self, range: IpNet) -> Option<&InUse> {
         self.in_use.iter().find(|used| used.net.contains(&range) || range.contains(&used.net))
     }
 }

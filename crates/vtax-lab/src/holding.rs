@@ -1,6 +1,6 @@
 //! Objects that vtax holds through a journal, as recorded in the journal's header.
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 use vtax_journal::{Header, JournalState};
@@ -50,7 +50,7 @@ pub(crate) struct HoldingRecord {
 
 impl Holding {
     /// The range that no other lab may have addresses from.
-    pub(crate) fn addresses(&self) -> Option<Ipv4Net> {
+    pub(crate) fn addresses(&self) -> Option<IpNet> {
         match self {
             Holding::Lab(blueprint) => Some(blueprint.addresses),
             Holding::Functions(_) | Holding::Server(_) | Holding::Files(_) => None,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use vtax_guest::process::Qemu;
 use vtax_journal::{ExecuteError, Journal, JournalState, Snapshot};
 use vtax_model::topology::Name;
@@ -127,7 +127,7 @@ impl Drop for LiveHolding {
 fn register(world: &World, name: &Name, holding: Holding, lifetime: Lifetime) -> Result<Journal<LabStep>, LabError> {
     let _admission = world.admission()?;
     if let Some(range) = holding.addresses() {
-        let clash = |other: &Ipv4Net| range.contains(other) || other.contains(&range);
+        let clash = |other: &IpNet| range.contains(other) || other.contains(&range);
         let others = inventory::list(world)?.into_iter().filter(|other| other.name != *name);
         if let Some(other) = others.into_iter().find(|other| other.addresses().as_ref().is_some_and(clash)) {
             return Err(LabError::RangeTaken { range, by: other.name });

@@ -2,13 +2,13 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    net::Ipv4Addr,
+    net::IpAddr,
 };
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use vtax_change::pci::LinkState;
 use vtax_guest::LinkName;
-use vtax_model::{method::IoMethod, topology::Name, units::Mtu};
+use vtax_model::{address_family::AddressFamily, method::IoMethod, topology::Name, units::Mtu};
 use vtax_step::{AddAddress, AddRoute, CreateLink, EnableLink, LinkRecipe, Place, SetSysctl, TakeNic};
 use vtax_sys::pci::PciAddress;
 
@@ -17,6 +17,15 @@ use crate::{
     mark::mark,
     step::LabStep,
 };
+
+/// Settings of a namespace before its first link. Without them, the kernel would look for routers and for other users of each
+/// address.
+const IPV6: [(&str, &str); 4] = [
+    ("net.ipv6.conf.default.accept_dad", "0"),
+    ("net.ipv6.conf.default.accept_ra", "0"),
+    ("net.ipv6.conf.default.router_solicitations", "0"),
+    ("net.ipv6.conf.default.disable_ipv6", "0"),
+];
 
 /// Steps and blueprint of a lab. What adds a link adds the step that makes it too.
 pub(crate) struct PlanScript {
@@ -47,15 +56,34 @@ impl PlanScript {
         self.steps.push(step);
     }
 
+    /// A namespace in which links have IPv6 only if the lab does. Its addresses are used at once and come from nobody else.
     pub(crate) fn namespace(&mut self, namespace: &Name) {
         self.steps.push(LabStep::CreateNamespace { namespace: namespace.clone() });
+        if self.family() == AddressFamily::Ipv6 {
+            for (key, value) in IPV6 {
+                self.sysctl(namespace, key, value);
+            }
+        }
+    }
+
+    /// Lets a host forward packets of the lab's family.
+    pub(crate) fn forward(&mut self, host: &Name) {
+        let key = match self.family() {
+            AddressFamily::Ipv4 => "net.ipv4.ip_forward",
+            AddressFamily::Ipv6 => "net.ipv6.conf.all.forwarding",
+        };
+        self.sysctl(host, key, "1");
+    }
+
+    fn family(&self) -> AddressFamily {
+        AddressFamily::of(self.blueprint.addresses.addr())
     }
 
     /// A link, or both ends of a veth pair. The mark says that it is for `object`.
     pub(crate) fn link(&mut self, at: &Place, kind: LinkRecipe, object: &Name) {
         let method = if matches!(kind, LinkRecipe::Vxlan { .. }) { IoMethod::Vxlan } else { IoMethod::Native };
         let mtu = self.mtu(method);
-        self.plan_link(at, (&kind).into(), method.overhead(), object);
+        self.plan_link(at, (&kind).into(), method.overhead(self.family()), object);
         if let LinkRecipe::Veth { peer } = &kind {
             self.plan_link(peer, (&kind).into(), 0, object);
         }
@@ -73,17 +101,20 @@ impl PlanScript {
         self.steps.push(LabStep::EnableLink(EnableLink { at: at.clone(), bridge: bridge.cloned(), mark }));
     }
 
-    pub(crate) fn address(&mut self, at: &Place, address: Ipv4Net) {
+    pub(crate) fn address(&mut self, at: &Place, address: IpNet) {
         self.steps.push(LabStep::AddAddress(AddAddress { at: at.clone(), address }));
     }
 
-    pub(crate) fn default_route(&mut self, namespace: &Name, via: Ipv4Addr) {
-        let route = AddRoute { namespace: namespace.clone(), to: Ipv4Net::default(), via };
-        self.steps.push(LabStep::AddRoute(route));
+    pub(crate) fn default_route(&mut self, namespace: &Name, via: IpAddr) {
+        let to = match via {
+            IpAddr::V4(_) => Ipv4Net::default().into(),
+            IpAddr::V6(_) => Ipv6Net::default().into(),
+        };
+        self.steps.push(LabStep::AddRoute(AddRoute { namespace: namespace.clone(), to, via }));
     }
 
     /// Sets it once for each namespace, even if several zones need it.
-    pub(crate) fn sysctl(&mut self, namespace: &Name, key: &'static str, value: &str) {
+    fn sysctl(&mut self, namespace: &Name, key: &'static str, value: &str) {
         if self.sysctls.insert((namespace.clone(), key)) {
             let (namespace, value) = (namespace.clone(), value.to_owned());
             self.steps.push(LabStep::SetSysctl(SetSysctl { namespace, key: key.to_owned(), value }));

@@ -9,7 +9,7 @@ mod sweep;
 use std::{
     fs::{self, File, TryLockError},
     io,
-    net::{IpAddr, Ipv4Addr},
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -179,10 +179,10 @@ impl Site {
     }
 
     /// Adds a route to one address. The kernel prefers it to the route to the network.
-    pub(crate) fn set_congestion(&mut self, by: &Place, to: Ipv4Addr, name: CongestionControl) -> Result<(), LabError> {
+    pub(crate) fn set_congestion(&mut self, by: &Place, to: IpAddr, name: CongestionControl) -> Result<(), LabError> {
         let stack = self.parts.at(by)?;
         let next_hop = NextHop::Link(stack.index(by.link.as_str())?);
-        let route = NewRoute { dest: IpAddr::V4(to).into(), next_hop, source: None, congestion: Some(name) };
+        let route = NewRoute { dest: to.into(), next_hop, source: None, congestion: Some(name) };
         stack.rtnl().add_route(&route).map_err(LabError::kernel(by))
     }
 }

@@ -8,7 +8,6 @@ mod vhost_user;
 
 use std::fs;
 
-use ipnet::IpNet;
 use vtax_sys::{SysError, netlink::Rtnl, userns};
 
 pub use needs::GuestNeeds;
@@ -68,16 +67,15 @@ fn own_networks() -> Result<Vec<InUse>, SysError> {
     let name = |index| links.iter().find(|link| link.index == index).map_or("?", |link| link.name.as_str());
     let mut used = Vec::new();
     for address in rtnl.addresses()? {
-        if let IpNet::V4(net) = address.net {
-            used.push(InUse { net: net.trunc(), by: format!("address {net} of {}", name(address.link)) });
-        }
+        let net = address.net;
+        used.push(InUse { net: net.trunc(), by: format!("address {net} of {}", name(address.link)) });
     }
     for route in rtnl.routes()? {
         match (route.dest, route.link) {
-            (IpNet::V4(net), Some(link)) if net.prefix_len() > 0 => {
+            (net, Some(link)) if net.prefix_len() > 0 => {
                 used.push(InUse { net, by: format!("route to {net} on {}", name(link)) });
             }
-            (IpNet::V4(net), None) if net.prefix_len() > 0 => used.push(InUse { net, by: format!("route to {net}") }),
+            (net, None) if net.prefix_len() > 0 => used.push(InUse { net, by: format!("route to {net}") }),
             _ => {}
         }
     }

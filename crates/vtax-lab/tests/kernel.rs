@@ -12,7 +12,7 @@ mod traces;
 
 use std::{
     io::{self, BufRead, BufReader},
-    net::{SocketAddrV4, UdpSocket},
+    net::{SocketAddr, UdpSocket},
     path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
@@ -97,9 +97,9 @@ fn pin(lab: &str, namespace: &Name) -> PathBuf {
 
 fn socket(lab: &str, of: &LabEndpoint, to: &LabEndpoint) -> UdpSocket {
     let namespace = NetNs::open(&pin(lab, &of.namespace)).expect("a namespace");
-    let bound = namespace.run(|| UdpSocket::bind(SocketAddrV4::new(of.address, 7777)));
+    let bound = namespace.run(|| UdpSocket::bind(SocketAddr::new(of.address, 7777)));
     let socket = bound.expect("inside").expect("its own address");
-    socket.connect(SocketAddrV4::new(to.address, 7777)).expect("a route");
+    socket.connect(SocketAddr::new(to.address, 7777)).expect("a route");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     set_dont_fragment(&socket).expect("an option");
     socket

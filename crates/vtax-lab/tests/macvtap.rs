@@ -10,7 +10,7 @@ mod run_directory;
 
 use std::{
     fs, io,
-    net::{Ipv4Addr, UdpSocket},
+    net::{IpAddr, UdpSocket},
     path::PathBuf,
     thread,
     time::{Duration, Instant},
@@ -87,7 +87,7 @@ fn arrive(lab: &Lab, guest: &PlannedGuest) -> AgentLink {
 }
 
 fn attach(link: &AgentLink, guest: &PlannedGuest, bytes: i64) {
-    let addresses = vec![guest.address.into()];
+    let addresses = vec![guest.address];
     link.attach(&LinkSetup { mac: guest.mac.to_string(), mtu: mtu(bytes), addresses }).expect("the agent sets it up");
 }
 
@@ -101,7 +101,7 @@ fn open_queues(lab: &Lab, guest: &str) -> Vec<PathBuf> {
 
 /// Returns whether a full packet from the host's own stack comes to the guest, in some seconds: its kernel answers
 /// one for a port that nobody has.
-fn reaches(host: &str, guest: Ipv4Addr, bytes: i64, seconds: u32) -> bool {
+fn reaches(host: &str, guest: IpAddr, bytes: i64, seconds: u32) -> bool {
     let pin = in_run_directory("labs/macvtaps/netns").join(host);
     let socket = NetNs::open(&pin).and_then(|namespace| namespace.run(|| UdpSocket::bind("0.0.0.0:0")));
     let socket = socket.expect("the host's namespace").expect("a socket");

@@ -136,11 +136,11 @@ fn a_suspended_guest_is_seen_by_its_clock_and_by_its_silence() {
     qemu.wait_agent(BOOT).expect("the agent opens its port");
     let guest = AgentLink::connect_unix("web", &qemu.launch().agent_socket(), BOOT).expect("an agent");
     let (mac, mtu) = (planned.mac.to_string(), Mtu::try_from(1500).expect("a usual MTU"));
-    guest.attach(&LinkSetup { mac, mtu, addresses: vec![planned.address.into()] }).expect("the agent sets it up");
+    guest.attach(&LinkSetup { mac, mtu, addresses: vec![planned.address] }).expect("the agent sets it up");
     let mut monitor = qemu.monitor(SOON).expect("its monitor answers");
     let watcher = peer();
     let (every, most) = (Span::from_millis(1), Span::from_millis(600_000));
-    let target = IpAddr::V4(planned.address.addr());
+    let target = planned.address.addr();
     let watch = EchoWatch { station: Station::Ip(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), target, every, most };
     let attempts = std::iter::repeat_with(|| {
         let found = suspend(&guest, &watcher, &mut monitor, &watch);

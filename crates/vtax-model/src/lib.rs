@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address_family;
 pub mod advice;
 pub mod analysis;
 pub mod cell;

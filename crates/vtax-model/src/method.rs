@@ -17,7 +17,7 @@ pub use family::{Advice, Family};
 pub use variant::{MethodVariant, VirtioPath};
 pub use vf_migration::VfMigration;
 
-use crate::spelling::there_are;
+use crate::{address_family::AddressFamily, spelling::there_are};
 
 /// Method of attaching a domain to its host's wire.
 #[derive(
@@ -101,10 +101,10 @@ impl IoMethod {
         matches!(self, IoMethod::Assigned | IoMethod::SrIov | IoMethod::RootDomain)
     }
 
-    /// Bytes of each packet that the domain can't use. VXLAN: Ethernet 14, VXLAN 8, UDP 8, IP 20 (RFC 7348).
-    pub fn overhead(self) -> u32 {
+    /// Bytes of each packet that the domain can't use. VXLAN: Ethernet 14, VXLAN 8, UDP 8, and IP 20 or 40 (RFC 7348).
+    pub fn overhead(self, family: AddressFamily) -> u32 {
         match self {
-            IoMethod::Vxlan => 50,
+            IoMethod::Vxlan => 30 + family.header(),
             _ => 0,
         }
     }

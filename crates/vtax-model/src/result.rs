@@ -16,6 +16,7 @@ pub use tax::{Delta, FloorRecord, TaxRecord};
 pub use unit_estimate::UnitEstimate;
 
 use crate::{
+    address_family::AddressFamily,
     cell::{Cell, Instrument},
     foreign::ForeignText,
     guest::Flavour,
@@ -267,6 +268,13 @@ pub struct CellRecord<S = Vec<SampleReading>> {
 }
 
 impl CellRecord {
+    /// Returns the family of the addresses of its endpoints, if they have addresses.
+    pub fn address_family(&self) -> Option<AddressFamily> {
+        let address = self.ends.as_ref()?.pairs.first()?.initiator.address.raw();
+        // An address of a link has the link's name behind it.
+        address.split('%').next()?.parse().ok().map(AddressFamily::of)
+    }
+
     /// Returns true if the row cannot run on this machine.
     pub fn is_unavailable(&self) -> bool {
         matches!(self.status, CellStatus::Unavailable { .. })

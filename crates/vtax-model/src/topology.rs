@@ -6,11 +6,12 @@ mod reader;
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use crate::{
+    address_family::AddressFamily,
     disk::DiskAttach,
     guest::{Attach, BadGuest, GuestSize, Mac, System},
     located::{FileError, Source},
@@ -69,8 +70,11 @@ impl fmt::Display for Name {
 pub struct Topology {
     /// The lab's name, one per machine and user.
     pub name: Name,
+    /// The family of its addresses.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub family: AddressFamily,
     /// The range that every address is taken from; chosen when the lab is built if absent.
-    pub addresses: Option<Ipv4Net>,
+    pub addresses: Option<IpNet>,
     /// The MTU of the wires.
     pub mtu: Mtu,
     /// The hosts, in the file's order.

@@ -2,6 +2,7 @@
 //! value, as in the T7-1 study, with methods down and MTU across.
 
 use vtax_model::{
+    address_family::AddressFamily,
     cell::{Block, BlockTest, Cell, ColumnKey, Instrument, Medium, TestWork},
     result::{CellRecord, ResultDocument},
     study::Row,
@@ -131,8 +132,9 @@ impl<'a> BlockCells<'a> {
     /// Sizes of the first MTU and row are enough: a title is not a list.
     fn unusual_sizes(&self) -> Vec<String> {
         let sent = self.sent();
-        let mut cells: Vec<&Cell> = sent.iter().map(|records| &records[0].cell).collect();
-        cells.retain(|cell| self.sizes_swept || !is_usual(cell));
+        let first = sent.iter().map(|records| records[0]);
+        let cells: Vec<&Cell> =
+            first.filter(|record| self.sizes_swept || !is_usual(record)).map(|record| &record.cell).collect();
         let mut all: Vec<ByteSize> = distinct(cells.iter().flat_map(|cell| sizes_of(cell)));
         if self.sizes_swept && cells.len() > 1 && all.len() == 1 {
             return all.pop().map(|size| format!("sizes of {size}")).into_iter().collect();
@@ -219,11 +221,15 @@ pub(crate) fn grouped<K: PartialEq, V>(pairs: impl Iterator<Item = (K, V)>) -> V
 }
 
 /// Returns `true` if the sizes are the defaults of a study.
-fn is_usual(cell: &Cell) -> bool {
-    let Some(net) = cell.net() else { return false };
+fn is_usual(record: &CellRecord) -> bool {
+    let Some(net) = record.cell.net() else { return false };
     match net.workload.sizes() {
         WorkloadSizes::Exchange { request, response } => request == ByteSize(1) && response == ByteSize(1),
-        WorkloadSizes::Messages(message) if net.transport == Transport::Udp => message == net.mtu.udp_payload(),
+        WorkloadSizes::Messages(message) if net.transport == Transport::Udp => {
+            let family = record.address_family().unwrap_or_default();
+            let more = u64::from(family.header() - AddressFamily::Ipv4.header());
+            ByteSize(message.0.saturating_add(more)) == net.mtu.udp_payload()
+        }
         WorkloadSizes::Messages(message) => message == ByteSize(1 << 20),
         WorkloadSizes::Nothing | WorkloadSizes::File(_) => true,
     }

@@ -3,12 +3,13 @@
 mod warnings;
 
 use vtax_model::{
+    address_family::AddressFamily,
     cell::Instrument,
     endpoint::{Control, Pinning},
     guest::Accelerator,
     metric::FigureUnit,
     options::Engine,
-    result::{Disturbance, ResultDocument},
+    result::{CellRecord, Disturbance, ResultDocument},
     run::{EmulatedServer, EndRecord, Environment, GuestMachine, ImportedFrom, PairRecord, Placement, RunState},
     study::{Row, SamplingPlan, Slices},
     workload::Warmup,
@@ -81,7 +82,7 @@ fn main_facts(document: &ResultDocument) -> Vec<(FactKind, String)> {
     vec![
         (FactKind::Run, run),
         (FactKind::Imported, document.imported.as_ref().map_or(String::new(), imported)),
-        (FactKind::Ends, if are_named(document) || most_pairs(document) > 1 { ends(document) } else { String::new() }),
+        (FactKind::Ends, listed([shown_ends(document), family(document)])),
         (FactKind::Engine, engines(document)),
         (FactKind::Flows, flows(document)),
         (FactKind::Options, options(document)),
@@ -121,7 +122,7 @@ fn all_facts(document: &ResultDocument) -> Vec<(FactKind, String)> {
         (FactKind::Engine, engines(document)),
         (FactKind::Flows, flows(document)),
         (FactKind::Options, options(document)),
-        (FactKind::Ends, ends(document)),
+        (FactKind::Ends, listed([ends(document), family(document)])),
         (FactKind::Initiator, only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
         (FactKind::Responder, only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
         (FactKind::Server, document.environment.server.as_ref().map_or(String::new(), server)),
@@ -221,6 +222,18 @@ fn flows(document: &ResultDocument) -> String {
         (Row::Engine(_) | Row::Load(_), [several]) if *several > 1 => format!("{several} concurrent"),
         _ => String::new(),
     }
+}
+
+/// The endpoints, unless they are as usual.
+fn shown_ends(document: &ResultDocument) -> String {
+    if are_named(document) || most_pairs(document) > 1 { ends(document) } else { String::new() }
+}
+
+/// Address family of a lab, unless it is the usual one. Existing endpoints are listed with their addresses.
+fn family(document: &ResultDocument) -> String {
+    let mut families = document.cells.iter().filter_map(CellRecord::address_family);
+    let is_ipv6 = families.any(|family| family == AddressFamily::Ipv6) && !are_named(document);
+    if is_ipv6 { format!("over {}", AddressFamily::Ipv6) } else { String::new() }
 }
 
 pub(crate) fn ends(document: &ResultDocument) -> String {

@@ -1,11 +1,10 @@
 //! A lab of two hosts with an agent on each and wires between them, in which vtax measures itself.
 
-use std::net::IpAddr;
-
 use miette::{Context, miette};
 use vtax_host::inspect;
 use vtax_lab::{GuestNeeds, Lab, LabEndpoint, World};
 use vtax_model::{
+    address_family::AddressFamily,
     measurement::EndReport,
     run::Figures,
     station::{EndSetup, Station},
@@ -96,7 +95,7 @@ impl Rig {
 
     fn order(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> miette::Result<SampleOrder> {
         let setup = |host: &str, side: usize| -> miette::Result<EndSetup> {
-            let station = Station::Ip(IpAddr::V4(self.endpoint(host, wire)?.address));
+            let station = Station::Ip(self.endpoint(host, wire)?.address);
             Ok(EndSetup { cpus: cpus.map(|cpus| vec![cpus[side]]).unwrap_or_default(), ..EndSetup::new(station) })
         };
         let (initiator, responder) = (setup(SUT, 0)?, setup(PEER, 1)?);
@@ -149,6 +148,7 @@ fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> miette::Result<To
     };
     Ok(Topology {
         name: format!("{purpose}-{}", std::process::id()).parse()?,
+        family: AddressFamily::Ipv4,
         addresses: None,
         mtu: Mtu::ETHERNET,
         hosts: ends.each_ref().map(|name| Host { name: name.clone(), switch: false }).into(),

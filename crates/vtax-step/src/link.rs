@@ -1,8 +1,8 @@
 //! Links in named namespaces: each goes with its namespace.
 
-use std::{fmt, net::Ipv4Addr};
+use std::{fmt, net::IpAddr};
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 use vtax_guest::LinkName;
@@ -67,7 +67,7 @@ impl PartStep for EnableLink {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddAddress {
     pub at: Place,
-    pub address: Ipv4Net,
+    pub address: IpNet,
 }
 
 impl PartStep for AddAddress {
@@ -77,16 +77,16 @@ impl PartStep for AddAddress {
 
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let AddAddress { at, address } = self;
-        site.at(at)?.add_address(at.link.as_str(), IpNet::V4(*address)).map(|()| StepReceipt::default())
+        site.at(at)?.add_address(at.link.as_str(), *address).map(|()| StepReceipt::default())
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddRoute {
     pub namespace: Name,
-    /// Destination; `0.0.0.0/0` is the default route.
-    pub to: Ipv4Net,
-    pub via: Ipv4Addr,
+    /// Destination; `0.0.0.0/0` and `::/0` are default routes.
+    pub to: IpNet,
+    pub via: IpAddr,
 }
 
 impl PartStep for AddRoute {
@@ -99,8 +99,8 @@ impl PartStep for AddRoute {
     }
 
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
-        let next_hop = NextHop::Via(self.via.into());
-        let route = NewRoute { dest: IpNet::V4(self.to), next_hop, source: None, congestion: None };
+        let next_hop = NextHop::Via(self.via);
+        let route = NewRoute { dest: self.to, next_hop, source: None, congestion: None };
         let added = site.stack(Some(&self.namespace))?.rtnl().add_route(&route);
         added.map(|()| StepReceipt::default()).map_err(StepError::kernel(&self.namespace))
     }
@@ -183,7 +183,7 @@ pub enum LinkRecipe {
     /// A link with the MAC address of the one below.
     Ipvlan { parent: Place },
     /// One end of a tunnel.
-    Vxlan { parent: Place, vni: u32, local: Ipv4Addr, remote: Ipv4Addr },
+    Vxlan { parent: Place, vni: u32, local: IpAddr, remote: IpAddr },
 }
 
 impl LinkRecipe {
@@ -214,8 +214,8 @@ impl LinkRecipe {
             LinkRecipe::Vxlan { parent, vni, local, remote } => {
                 let kind = LinkKind::Vxlan {
                     vni: *vni,
-                    local: (*local).into(),
-                    remote: (*remote).into(),
+                    local: *local,
+                    remote: *remote,
                     port: LinkRecipe::VXLAN_PORT,
                     parent: Some(index(parent, site)?),
                     learning: false,

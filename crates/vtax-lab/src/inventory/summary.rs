@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::{Serialize, Serializer};
 use vtax_guest::{launch::Launch, process::Qemu, threads::GuestPins};
 use vtax_journal::{JournalError, JournalState, Owner, Record, Snapshot};
@@ -51,7 +51,7 @@ pub struct LabSummary {
     pub hosts: Vec<Name>,
     pub zones: Vec<Name>,
     pub guests: Vec<GuestSummary>,
-    pub addresses: Ipv4Net,
+    pub addresses: IpNet,
 }
 
 /// A guest in a list.
@@ -168,7 +168,7 @@ impl HoldingSummary {
     }
 
     /// The range that its addresses are from. Only a lab has one here.
-    pub fn addresses(&self) -> Option<Ipv4Net> {
+    pub fn addresses(&self) -> Option<IpNet> {
         self.lab().map(|lab| lab.addresses)
     }
 }
@@ -189,7 +189,7 @@ impl Serialize for HoldingSummary {
             functions: Option<MadeVfs>,
             #[serde(skip_serializing_if = "Option::is_none")]
             files: Option<&'a MadeFiles>,
-            addresses: Option<Ipv4Net>,
+            addresses: Option<IpNet>,
         }
         let HoldingSummary { name, state, owner, .. } = self;
         let (hosts, zones, guests) = (self.hosts(), self.zones(), self.guests());

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use vtax_change::pci::DriverState;
 use vtax_model::{
     guest::{EmulatedNic, Mac, VirtioNic, Vnet},
@@ -30,7 +30,7 @@ pub(crate) struct GuestAttachment<'a> {
     pub(crate) guest: &'a Guest,
     pub(crate) fitting: Fitting,
     pub(crate) uplink: &'a Uplink,
-    pub(crate) address: Ipv4Net,
+    pub(crate) address: IpNet,
     pub(crate) mac: Mac,
     pub(crate) directory: PathBuf,
     pub(crate) disks: PlannedDisks,

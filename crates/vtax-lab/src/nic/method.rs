@@ -1,8 +1,8 @@
 //! Building blocks of zones' I/O methods.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use vtax_model::{method::DomainKind, topology::Zone};
 use vtax_step::{LentVf, LinkRecipe, Place};
 
@@ -23,7 +23,7 @@ pub(crate) struct ZoneMethod {
 pub(crate) enum AttachZone {
     Plain(fn(&ZoneAttachment<'_>, &mut PlanScript)),
     /// The address of the host towards the zone.
-    Routed(fn(&ZoneAttachment<'_>, Ipv4Net, &mut PlanScript)),
+    Routed(fn(&ZoneAttachment<'_>, IpNet, &mut PlanScript)),
     /// The zone's tunnel.
     Tunnel(fn(&ZoneAttachment<'_>, &Tunnel, &mut PlanScript)),
     /// The zone's virtual function.
@@ -81,8 +81,8 @@ impl Uplink {
 #[derive(Debug, Clone)]
 pub(crate) struct Tunnel {
     pub(crate) vni: u32,
-    pub(crate) local: Ipv4Addr,
-    pub(crate) remote: Ipv4Addr,
+    pub(crate) local: IpAddr,
+    pub(crate) remote: IpAddr,
     pub(crate) far: Far,
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum Far {
     Host {
         uplink: Uplink,
         /// The host's address in the tunnel.
-        address: Ipv4Net,
+        address: IpNet,
     },
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct ZoneAttachment<'a> {
     pub(crate) zone: &'a Zone,
     pub(crate) uplink: &'a Uplink,
     /// The zone's own address; for a tunnel, the address of the zone's end inside it.
-    pub(crate) address: Ipv4Net,
+    pub(crate) address: IpNet,
 }
 
 impl ZoneAttachment<'_> {

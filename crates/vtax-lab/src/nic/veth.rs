@@ -1,7 +1,7 @@
 //! `veth`: a pair of links between host and zone, and the host routes. The other stations of the wire need
 //! one route for all routed zones of a host; it is added when all zones are attached.
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use vtax_step::LinkRecipe;
 
 use super::method::{AddressOf, AttachZone, Claim, ZoneAttachment, ZoneMethod};
@@ -10,7 +10,7 @@ use crate::script::PlanScript;
 pub(super) const NIC: ZoneMethod =
     ZoneMethod { link: None, address: AddressOf::Routed, claim: Claim::Nothing, attach: AttachZone::Routed(attach) };
 
-fn attach(zone: &ZoneAttachment<'_>, router: Ipv4Net, script: &mut PlanScript) {
+fn attach(zone: &ZoneAttachment<'_>, router: IpNet, script: &mut PlanScript) {
     let (name, host) = (&zone.zone.name, &zone.zone.host);
     let (inner, outer) = (zone.link(), script.vnet(host));
     script.namespace(name);
@@ -19,7 +19,7 @@ fn attach(zone: &ZoneAttachment<'_>, router: Ipv4Net, script: &mut PlanScript) {
     script.enable(&inner, None, name);
     script.address(&outer, router);
     script.address(&inner, zone.address);
-    script.sysctl(host, "net.ipv4.ip_forward", "1");
+    script.forward(host);
     script.default_route(name, router.addr());
     zone.endpoint(zone.uplink.below([inner, outer]), script);
 }

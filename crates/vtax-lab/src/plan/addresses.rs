@@ -5,10 +5,16 @@
 //! each tunnel has a network of two addresses (RFC 3021). The routed networks behind one host's wire lie side by side,
 //! so that one route leads to all of them.
 
-use std::{collections::HashMap, net::Ipv4Addr};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
-use ipnet::Ipv4Net;
-use vtax_model::topology::{Name, Topology};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use vtax_model::{
+    address_family::AddressFamily,
+    topology::{Name, Topology},
+};
 
 use super::{
     error::PlanError,
@@ -18,14 +24,15 @@ use super::{
 };
 use crate::{facts::Facts, nic::AddressOf};
 
-/// Range reserved by RFC 2544 for benchmarks of network devices.
-const BENCHMARK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 15);
-/// The size of a lab's range unless it needs more.
-const USUAL_PREFIX: u8 = 20;
+/// Ranges reserved for benchmarks of network devices, by RFC 2544 and RFC 5180.
+const BENCHMARK_IPV4: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 15));
+const BENCHMARK_IPV6: IpNet = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 48));
+/// The size of a lab's range, in bits of the address, unless it needs more.
+const USUAL_BITS: u8 = 12;
 
 #[derive(Debug)]
 pub(super) struct Layout {
-    pub(super) range: Ipv4Net,
+    pub(super) range: IpNet,
     offsets: Offsets,
 }
 
@@ -42,7 +49,8 @@ struct Offsets {
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     offset: u32,
-    prefix: u8,
+    /// Bits of the address that number the hosts of its network.
+    bits: u8,
 }
 
 impl Layout {
@@ -61,37 +69,41 @@ impl Layout {
         for pair in pairs {
             offsets.tunnel(pair);
         }
-        let range = range(topology, prefix_for(offsets.end), facts)?;
+        let range = range(topology, bits_for(offsets.end), facts)?;
         Ok(Layout { range, offsets })
     }
 
     /// The host's address on its wire. If the wire belongs to one zone alone, the zone has this address.
-    pub(super) fn host(&self, end: &WireEnd) -> Ipv4Net {
+    pub(super) fn host(&self, end: &WireEnd) -> IpNet {
         self.net(self.offsets.hosts[end])
     }
 
     /// The zone's or guest's own address, if its method doesn't give it the host's.
-    pub(super) fn zone(&self, zone: &Name) -> Option<Ipv4Net> {
+    pub(super) fn zone(&self, zone: &Name) -> Option<IpNet> {
         self.offsets.zones.get(zone).map(|slot| self.net(*slot))
     }
 
-    pub(super) fn gateway(&self, zone: &Name) -> Ipv4Net {
+    pub(super) fn gateway(&self, zone: &Name) -> IpNet {
         self.net(self.offsets.gateways[zone])
     }
 
     /// The network of all zones that are routed by the host behind this end.
-    pub(super) fn block(&self, end: &WireEnd) -> Option<Ipv4Net> {
+    pub(super) fn block(&self, end: &WireEnd) -> Option<IpNet> {
         self.offsets.blocks.get(end).map(|slot| self.net(*slot))
     }
 
     /// The address, inside the zone's tunnel, of the host at its other end.
-    pub(super) fn far_host(&self, zone: &Name) -> Ipv4Net {
+    pub(super) fn far_host(&self, zone: &Name) -> IpNet {
         self.net(self.offsets.far_hosts[zone])
     }
 
-    fn net(&self, slot: Slot) -> Ipv4Net {
-        let base = u32::from(self.range.network());
-        Ipv4Net::new_assert(Ipv4Addr::from(base + slot.offset), slot.prefix)
+    fn net(&self, slot: Slot) -> IpNet {
+        let Slot { offset, bits } = slot;
+        let address: IpAddr = match self.range.network() {
+            IpAddr::V4(base) => Ipv4Addr::from(u32::from(base) + offset).into(),
+            IpAddr::V6(base) => Ipv6Addr::from(u128::from(base) + u128::from(offset)).into(),
+        };
+        IpNet::new_assert(address, self.range.max_prefix_len() - bits)
     }
 }
 
@@ -119,15 +131,15 @@ impl Offsets {
         let block = self.network(zones.len() * 2);
         self.blocks.insert(end.clone(), block);
         for (zone, offset) in zones.into_iter().zip((block.offset..).step_by(2)) {
-            self.gateways.insert(zone.clone(), Slot { offset, prefix: 31 });
-            self.zones.insert(zone, Slot { offset: offset + 1, prefix: 31 });
+            self.gateways.insert(zone.clone(), Slot { offset, bits: 1 });
+            self.zones.insert(zone, Slot { offset: offset + 1, bits: 1 });
         }
     }
 
     fn tunnel(&mut self, pair: &TunnelEnds) {
-        let Slot { offset, prefix } = self.network(2);
-        let far = Slot { offset: offset + 1, prefix };
-        self.zones.insert(pair.near.clone(), Slot { offset, prefix });
+        let Slot { offset, bits } = self.network(2);
+        let far = Slot { offset: offset + 1, bits };
+        self.zones.insert(pair.near.clone(), Slot { offset, bits });
         match &pair.far {
             Some(zone) => self.zones.insert(zone.clone(), far),
             None => self.far_hosts.insert(pair.near.clone(), far),
@@ -139,23 +151,25 @@ impl Offsets {
         let size = u32::try_from(addresses.next_power_of_two()).expect("a lab has a thousand zones at most");
         let offset = self.end.next_multiple_of(size);
         self.end = offset + size;
-        Slot { offset, prefix: prefix_for(size) }
+        Slot { offset, bits: bits_for(size) }
     }
 }
 
-fn prefix_for(addresses: u32) -> u8 {
+/// Returns the bits that number so many addresses.
+fn bits_for(addresses: u32) -> u8 {
     let bits = addresses.max(1).next_power_of_two().trailing_zeros();
-    32 - u8::try_from(bits).expect("a number of 32 bits has no more zeros")
+    u8::try_from(bits).expect("a number of 32 bits has no more zeros")
 }
 
-fn range(topology: &Topology, needed: u8, facts: &Facts) -> Result<Ipv4Net, PlanError> {
+fn range(topology: &Topology, bits: u8, facts: &Facts) -> Result<IpNet, PlanError> {
     match topology.addresses {
-        Some(range) => named_range(topology, range.trunc(), needed, facts),
-        None => free_range(needed, facts),
+        Some(range) => named_range(topology, range.trunc(), bits, facts),
+        None => free_range(topology.family, bits, facts),
     }
 }
 
-fn named_range(topology: &Topology, range: Ipv4Net, needed: u8, facts: &Facts) -> Result<Ipv4Net, PlanError> {
+fn named_range(topology: &Topology, range: IpNet, bits: u8, facts: &Facts) -> Result<IpNet, PlanError> {
+    let needed = range.max_prefix_len() - bits;
     if range.prefix_len() > needed {
         return Err(PlanError::RangeTooSmall { lab: topology.name.clone(), range, needed });
     }
@@ -165,9 +179,13 @@ fn named_range(topology: &Topology, range: Ipv4Net, needed: u8, facts: &Facts) -
     }
 }
 
-fn free_range(needed: u8, facts: &Facts) -> Result<Ipv4Net, PlanError> {
-    let prefix = needed.min(USUAL_PREFIX);
-    let mut ranges = BENCHMARK.subnets(prefix).into_iter().flatten();
+fn free_range(family: AddressFamily, bits: u8, facts: &Facts) -> Result<IpNet, PlanError> {
+    let within = match family {
+        AddressFamily::Ipv4 => BENCHMARK_IPV4,
+        AddressFamily::Ipv6 => BENCHMARK_IPV6,
+    };
+    let prefix = within.max_prefix_len() - bits.max(USUAL_BITS);
+    let mut ranges = within.subnets(prefix).into_iter().flatten();
     let free = ranges.find(|range| facts.user_of(*range).is_none());
-    free.ok_or(PlanError::NoFreeRange { needed: prefix, within: BENCHMARK })
+    free.ok_or(PlanError::NoFreeRange { needed: prefix, within })
 }

@@ -94,12 +94,19 @@ pub(super) fn limits(topology: &Topology, members: &[Member<'_>], facts: &Facts)
     }
 }
 
-/// The MTU inside tunnels, if there are any.
+/// The MTU inside tunnels, if there are any. The MTU of the wires must carry the lab's family.
 pub(super) fn tunnel_mtu(topology: &Topology) -> Result<Option<Mtu>, PlanError> {
+    let Topology { family, mtu, .. } = *topology;
+    let least = family.least_mtu().max(Mtu::MIN.get());
+    if mtu.get() < least {
+        return Err(PlanError::MtuTooSmallForFamily { mtu, family, least });
+    }
     let Some(zone) = topology.zones.iter().find(|zone| zone.method == IoMethod::Vxlan) else { return Ok(None) };
-    let too_small =
-        |_| PlanError::MtuTooSmall { zone: zone.name.clone(), mtu: topology.mtu, overhead: zone.method.overhead() };
-    topology.mtu.less(zone.method.overhead()).map(Some).map_err(too_small)
+    let overhead = zone.method.overhead(family);
+    match mtu.less(overhead) {
+        Ok(inner) if inner.get() >= least => Ok(Some(inner)),
+        _ => Err(PlanError::MtuTooSmall { zone: zone.name.clone(), mtu, overhead, least: least + overhead }),
+    }
 }
 
 /// A tunnel ends at an address of a host. A host has no address on a wire that it gave away.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use vtax_change::pci::LinkState;
 use vtax_model::{
     guest::Attach,
@@ -286,7 +286,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn blueprint(topology: &Topology, addresses: Ipv4Net) -> Blueprint {
+fn blueprint(topology: &Topology, addresses: IpNet) -> Blueprint {
     Blueprint {
         lab: topology.name.clone(),
         mtu: topology.mtu,

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use vtax_model::{
+    address_family::AddressFamily,
     disk::DiskAttach,
     guest::{BadGuest, Mac},
     method::{IoMethod, Unsupported},
@@ -63,16 +64,19 @@ pub enum PlanError {
     NameTaken { lab: Name },
     #[error("the addresses {range} are in use: {by}; set another range, or none to use a free one")]
     #[diagnostic(code("range-in-use"))]
-    RangeInUse { range: Ipv4Net, by: String },
+    RangeInUse { range: IpNet, by: String },
     #[error("the range {range} is too small for lab `{lab}`, which needs a /{needed}; set a larger one")]
     #[diagnostic(code("range-too-small"))]
-    RangeTooSmall { lab: Name, range: Ipv4Net, needed: u8 },
+    RangeTooSmall { lab: Name, range: IpNet, needed: u8 },
     #[error("no free /{needed} in {within}; take some labs down, or set a range in the file")]
     #[diagnostic(code("no-free-range"))]
-    NoFreeRange { needed: u8, within: Ipv4Net },
-    #[error("zone `{zone}`: MTU {mtu} is too small for a tunnel, which adds {overhead} bytes; use {least} or more", least = Mtu::MIN.get() + overhead)]
+    NoFreeRange { needed: u8, within: IpNet },
+    #[error("zone `{zone}`: MTU {mtu} is too small for a tunnel, which adds {overhead} bytes; use {least} or more")]
     #[diagnostic(code("mtu-too-small"))]
-    MtuTooSmall { zone: Name, mtu: Mtu, overhead: u32 },
+    MtuTooSmall { zone: Name, mtu: Mtu, overhead: u32, least: u32 },
+    #[error("MTU {mtu} is too small for {family}; use {least} or more")]
+    #[diagnostic(code("mtu-too-small"))]
+    MtuTooSmallForFamily { mtu: Mtu, family: AddressFamily, least: u32 },
     #[error("zone `{zone}`: its tunnel over wire `{wire}` has no remote endpoint: {why}")]
     #[diagnostic(code("no-tunnel-end"))]
     NoTunnelEnd { zone: Name, wire: Name, why: &'static str },

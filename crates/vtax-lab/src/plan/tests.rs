@@ -118,6 +118,25 @@ fn the_matrix() {
 }
 
 #[test]
+fn a_lab_of_ipv6() {
+    let rack = |more: &str| TWO_HOSTS.replace("name = \"rack\"", &format!("name = \"rack\"\n{more}"));
+    let ipv6 = rack("family = \"ipv6\"");
+    insta::assert_snapshot!("ipv6-veth", planned(&format!("{ipv6}{}", zone("web", "sut", IoMethod::Veth))));
+    insta::assert_snapshot!("ipv6-vxlan", planned(&format!("{ipv6}{}", zone("web", "sut", IoMethod::Vxlan))));
+    let named = planned(&rack("addresses = \"2001:db8::/120\""));
+    assert_eq!(named.blueprint.addresses.to_string(), "2001:db8::/120");
+    assert_eq!(refused(&rack("family = \"ipv6\"\nmtu = 1279")), "MTU 1279 is too small for IPv6; use 1280 or more");
+    let narrow = format!("{}{}", rack("family = \"ipv6\"\nmtu = 1349"), zone("web", "sut", IoMethod::Vxlan));
+    assert_eq!(
+        refused(&narrow),
+        "zone `web`: MTU 1349 is too small for a tunnel, which adds 70 bytes; use 1350 or more"
+    );
+    let both = rack("family = \"ipv4\"\naddresses = \"2001:db8::/120\"");
+    let error = Topology::parse(Source { name: "lab.toml", text: &both }).expect_err("two families");
+    assert_eq!(error.to_string(), "lab.toml:4: `family` is IPv4, and `addresses` are IPv6 (2001:db8::/120); omit one");
+}
+
+#[test]
 fn two_zones_with_wires_to_a_switch() {
     let text = r#"
 [lab]

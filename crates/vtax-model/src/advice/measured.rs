@@ -9,6 +9,7 @@ use super::{
     requirements::{RequiredDevice, Requirements},
 };
 use crate::{
+    address_family::AddressFamily,
     cell::{Cell, Instrument},
     disk::DiskDevice,
     evidence::{EvidenceFinding, EvidenceRate, EvidenceSetting, standing},
@@ -87,6 +88,7 @@ impl WantedEvidence<'_> {
             domain: measured.domain,
             device: measured.device,
             mtu: Some(self.mtu),
+            family: Some(AddressFamily::Ipv4),
             together: self.requirements.guests(),
             mode: Instrument::System,
             ..self.machine.clone()

@@ -7,6 +7,7 @@ use serde_with::skip_serializing_none;
 
 use super::StandingObjection;
 use crate::{
+    address_family::AddressFamily,
     cell::Instrument,
     foreign::ForeignText,
     guest::{Accelerator, Flavour},
@@ -41,6 +42,8 @@ pub struct EvidenceSetting {
     pub device: Option<Flavour>,
     /// MTU of the wire.
     pub mtu: Option<Mtu>,
+    /// Family of the addresses, if the sockets have addresses and it is known.
+    pub family: Option<AddressFamily>,
     /// Pairs of endpoints that are measured at the same time.
     pub together: u32,
     /// Measurement mode.
@@ -62,6 +65,7 @@ impl EvidenceSetting {
             accelerator,
             device: None,
             mtu: None,
+            family: None,
             together: 1,
             mode: Instrument::default(),
         }
@@ -82,6 +86,7 @@ impl EvidenceSetting {
             accelerator: guests.filter(|_| has_guests),
             device: record.backend,
             mtu: record.cell.mtu(),
+            family: record.address_family(),
             together: record.ends.as_ref().map_or(1, |ends| u32::try_from(ends.pairs.len()).unwrap_or(u32::MAX)).max(1),
             mode: record.cell.instrument,
             machine: run.environment.hostname.clone(),

@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use super::EvidenceSetting;
 use crate::{
+    address_family::AddressFamily,
     cell::{Cell, Instrument},
     foreign::ForeignText,
     guest::{Accelerator, Flavour},
@@ -34,6 +35,8 @@ pub enum StandingObjection {
     OtherKernel { measured: ForeignText, wanted: ForeignText },
     /// Another MTU.
     OtherMtu { measured: Mtu, wanted: Mtu },
+    /// Another address family.
+    OtherFamily { measured: AddressFamily, wanted: AddressFamily },
     /// Another kind of domain.
     OtherDomain { measured: DomainKind, wanted: DomainKind },
     /// Another kind of NIC of the guests.
@@ -103,6 +106,8 @@ pub fn standing(measured: &EvidenceSetting, wanted: &EvidenceSetting, age: Optio
         differing(&measured.kernel, &wanted.kernel)
             .map(|(measured, wanted)| StandingObjection::OtherKernel { measured, wanted }),
         if_known(measured.mtu, wanted.mtu).map(|(measured, wanted)| StandingObjection::OtherMtu { measured, wanted }),
+        if_known(measured.family, wanted.family)
+            .map(|(measured, wanted)| StandingObjection::OtherFamily { measured, wanted }),
         if_known(measured.domain, wanted.domain)
             .map(|(measured, wanted)| StandingObjection::OtherDomain { measured, wanted }),
         if_known(measured.device, wanted.device)
@@ -140,14 +145,14 @@ pub fn run_standing(measured: &ResultDocument, wanted: &ResultDocument) -> Stand
     all
 }
 
-/// Returns the reasons why two runs don't belong to one series: they are of different machines. A series continues over
-/// kernels and devices, which are its changes.
+/// Returns the reasons why two runs don't belong to one series: they are of different machines or address families. A series
+/// continues over kernels and devices, which are its changes.
 pub fn series_apart(one: &ResultDocument, other: &ResultDocument) -> Vec<StandingObjection> {
     let imported = |run: &ResultDocument| run.imported.as_ref().map(|from| from.program.clone());
     let is_alike = imported(one) == imported(other);
     let separates = |objection: &StandingObjection| match objection {
         StandingObjection::Imported { .. } => !is_alike,
-        other => other.is_of_another_machine(),
+        other => other.separates_series(),
     };
     let of = |measured, wanted| {
         let all = run_standing(measured, wanted).objections.into_iter();
@@ -188,6 +193,7 @@ impl StandingObjection {
             | StandingObjection::OtherPeers { .. }
             | StandingObjection::OtherKernel { .. }
             | StandingObjection::OtherMtu { .. }
+            | StandingObjection::OtherFamily { .. }
             | StandingObjection::OtherDomain { .. }
             | StandingObjection::OtherDevice { .. }
             | StandingObjection::OtherMode { .. } => StandingSeverity::Refusal,
@@ -196,10 +202,12 @@ impl StandingObjection {
 }
 
 impl StandingObjection {
-    fn is_of_another_machine(&self) -> bool {
+    /// Returns whether runs that differ in this do not belong to one series.
+    fn separates_series(&self) -> bool {
         matches!(
             self,
             StandingObjection::OtherMachine { .. }
+                | StandingObjection::OtherFamily { .. }
                 | StandingObjection::EmulatedServer
                 | StandingObjection::Translated
                 | StandingObjection::OtherAccelerator
@@ -220,6 +228,9 @@ impl StandingObjection {
                 of("kernel", measured.to_string(), wanted.to_string())
             }
             StandingObjection::OtherMtu { measured, wanted } => of("MTU", measured.to_string(), wanted.to_string()),
+            StandingObjection::OtherFamily { measured, wanted } => {
+                of("address family", measured.to_string(), wanted.to_string())
+            }
             StandingObjection::OtherDomain { measured, wanted } => {
                 of("domain", place(*measured).to_owned(), place(*wanted).to_owned())
             }
@@ -262,6 +273,9 @@ impl fmt::Display for StandingObjection {
             }
             StandingObjection::OtherMtu { measured, wanted } => {
                 write!(f, "measured at MTU {measured}, not {wanted}")
+            }
+            StandingObjection::OtherFamily { measured, wanted } => {
+                write!(f, "measured over {measured}, not {wanted}")
             }
             StandingObjection::OtherDomain { measured, wanted } => {
                 write!(f, "measured {}, not {}", place(*measured), place(*wanted))

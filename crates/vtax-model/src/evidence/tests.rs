@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
+    address_family::AddressFamily,
     analysis::analyse,
     guest::{Accelerator, Backend, EmulatedNic, Flavour},
     method::DomainKind,
@@ -26,6 +27,7 @@ fn setting() -> EvidenceSetting {
         accelerator: Some(Accelerator::Kvm),
         device: None,
         mtu: "1500".parse().ok(),
+        family: Some(AddressFamily::Ipv4),
         together: 1,
         mode: Default::default(),
     }
@@ -53,6 +55,7 @@ fn each_refusal_is_given_alone() {
         EvidenceSetting { accelerator: Some(Accelerator::Tcg), ..setting() },
         EvidenceSetting { domain: Some(DomainKind::Zone), ..setting() },
         EvidenceSetting { mtu: Some(mtu), ..setting() },
+        EvidenceSetting { family: Some(AddressFamily::Ipv6), ..setting() },
         EvidenceSetting { mode: crate::cell::Instrument::Path, ..setting() },
     ];
     let texts: Vec<String> = others

@@ -1,11 +1,12 @@
 //! The network that a study measures.
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use super::Row;
 use crate::{
+    address_family::AddressFamily,
     endpoint::{Control, Endpoint, Ends},
     method::DomainKind,
     topology::Cable,
@@ -25,9 +26,12 @@ pub struct StudyNetwork {
     /// what the row stands for, once for each client. [`Study::MOST_PAIRS`](super::Study::MOST_PAIRS) at most.
     #[serde(default = "one_pair", skip_serializing_if = "is_one")]
     pub pairs: u32,
+    /// The address family of its lab.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub family: AddressFamily,
     /// The range for the lab's addresses, if the file names one.
     #[serialize_always]
-    pub addresses: Option<Ipv4Net>,
+    pub addresses: Option<IpNet>,
     /// Existing endpoints, if it is not measured in a lab built for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<Endpoint>,
@@ -60,6 +64,7 @@ impl Default for StudyNetwork {
             extra: Vec::new(),
             both: false,
             pairs: 1,
+            family: AddressFamily::Ipv4,
             addresses: None,
             endpoints: Vec::new(),
             cables: Vec::new(),
@@ -73,7 +78,7 @@ impl Default for StudyNetwork {
 impl StudyNetwork {
     /// Returns true if rows are measured between the same endpoints as those of another study, attached in the same way.
     pub(crate) fn has_ends_of(&self, other: &StudyNetwork) -> bool {
-        let of_ends = |network: &StudyNetwork| (network.both, network.pairs, network.domains);
+        let of_ends = |network: &StudyNetwork| (network.both, network.pairs, network.domains, network.family);
         of_ends(self) == of_ends(other)
             && self.endpoints == other.endpoints
             && self.cables == other.cables

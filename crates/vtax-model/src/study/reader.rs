@@ -6,7 +6,7 @@ mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -19,6 +19,7 @@ use super::{
     sweep::SweepPoint,
 };
 use crate::{
+    address_family::AddressFamily,
     cell::{Cell, CellTest, Instrument, NetCell},
     endpoint::{self, Endpoint},
     guest::{GuestDefaults, GuestOptions, span, value},
@@ -42,7 +43,8 @@ struct StudyFile {
     /// Measurement mode that answers the question, unless controlled conditions do, where they are measured.
     answer: Option<Spanned<Instrument>>,
     pairs: Option<Spanned<u32>>,
-    addresses: Option<Ipv4Net>,
+    family: Option<Spanned<AddressFamily>>,
+    addresses: Option<IpNet>,
     #[serde(default)]
     endpoint: Vec<Spanned<Endpoint>>,
     guest: Option<Spanned<GuestOptions>>,
@@ -115,6 +117,7 @@ impl Reader<'_> {
             pairs: self.pairs(&rows)?,
             extra: self.extra(&rows, baseline)?,
             both: self.file.both,
+            family: self.family()?,
             addresses: self.file.addresses,
             ..StudyNetwork::default()
         };
@@ -260,11 +263,16 @@ impl Reader<'_> {
         points.map(|point| self.cell(point)).collect()
     }
 
+    fn family(&self) -> Result<AddressFamily, FileError> {
+        AddressFamily::in_file(self.source, self.file.family.as_ref(), self.file.addresses)
+    }
+
     fn cell(&self, point: MatrixPoint) -> Result<Cell, FileError> {
         let MatrixPoint { transport, kind, streams, variant, swept, mtu, row } = point;
         let matrix = &self.file.matrix;
-        let inner = mtu.less(row.overhead()).map_err(|error| {
-            let message = format!("`{row}` uses {} bytes of each packet: {error}", row.overhead());
+        let overhead = row.overhead(self.family()?);
+        let inner = mtu.less(overhead).map_err(|error| {
+            let message = format!("`{row}` uses {overhead} bytes of each packet: {error}");
             self.source.coded("mtu-too-small", &matrix.mtu.span(), message)
         })?;
         let workload = self.workload(transport, kind, swept.size, inner)?;

@@ -7,6 +7,7 @@ use strum::{Display, EnumString, IntoStaticStr};
 
 use super::{disk_row::DiskRow, nic_label::NicLabel, step::StepName};
 use crate::{
+    address_family::AddressFamily,
     disk::{DiskAttachError, DiskDevice},
     guest::Flavour,
     method::IoMethod,
@@ -202,8 +203,8 @@ impl Row {
     }
 
     /// Bytes of each packet on the wire that the domain can't use.
-    pub fn overhead(self) -> u32 {
-        self.method().map_or(0, IoMethod::overhead)
+    pub fn overhead(self, family: AddressFamily) -> u32 {
+        self.method().map_or(0, |method| method.overhead(family))
     }
 
     /// Returns the subject of the comparison, which determines the required lab.

@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Cable, Guest, Host, Name, Shape, Topology, Wire, Zone};
 use crate::{
+    address_family::AddressFamily,
     guest::{Attach, GuestTable, Mac, span, value},
     located::{FileError, Source},
     method::{DomainKind, IoMethod, MethodVariant},
@@ -35,7 +36,8 @@ struct LabFile {
 #[serde(deny_unknown_fields)]
 struct LabTable {
     name: Name,
-    addresses: Option<Ipv4Net>,
+    family: Option<Spanned<AddressFamily>>,
+    addresses: Option<IpNet>,
     #[serde(default = "ethernet")]
     mtu: Mtu,
 }
@@ -99,8 +101,9 @@ impl Reader<'_> {
         let zones = self.zones(&hosts, &wires)?;
         let guests = self.guests(&hosts, &wires, zones.len())?;
         self.check_names(&zones, &guests)?;
-        let LabTable { name, addresses, mtu } = self.file.lab.clone();
-        let topology = Topology { name, addresses, mtu, hosts, wires, zones, guests };
+        let LabTable { name, family, addresses, mtu } = self.file.lab.clone();
+        let family = AddressFamily::in_file(self.source, family.as_ref(), addresses)?;
+        let topology = Topology { name, family, addresses, mtu, hosts, wires, zones, guests };
         self.check_masters(&topology)?;
         Ok(topology)
     }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use vtax_guest::vdisk::DiskLaunch;
 use vtax_model::{
+    address_family::AddressFamily,
     cell::Cell,
     disk::{DiskAttach, DiskPlace, DiskSet},
     endpoint::Ends,
@@ -82,8 +83,10 @@ impl Builder<'_> {
     fn new(study: &Study, name: Name) -> Builder<'_> {
         let mtu = study.cells.iter().filter_map(Cell::mtu).min().unwrap_or(Mtu::ETHERNET);
         let (hosts, wires, zones, guests) = Default::default();
-        let addresses = study.network().and_then(|network| network.addresses);
-        let topology = Topology { name, addresses, mtu, hosts, wires, zones, guests };
+        let network = study.network();
+        let addresses = network.and_then(|network| network.addresses);
+        let family = network.map_or_else(AddressFamily::default, |network| network.family);
+        let topology = Topology { name, family, addresses, mtu, hosts, wires, zones, guests };
         let arrangement = Arrangement { topology, ends: BTreeMap::new(), disks: BTreeMap::new() };
         Builder { arrangement, defaults: &study.guest, cable: None }
     }

@@ -10,6 +10,7 @@ use std::{
 use miette::{Context, bail, miette};
 use serde::{Deserialize, Serialize};
 use vtax_model::{
+    address_family::AddressFamily,
     cell::{Cell, CellTest, Instrument},
     disk::{DiskSet, TargetCount},
     endpoint::Endpoint,
@@ -50,6 +51,9 @@ pub struct Changes {
     pub guests: Option<u32>,
     /// Kind of domain for methods that can attach guests and zones.
     pub domains: Option<DomainKind>,
+    /// Address family of the lab.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<AddressFamily>,
     /// Cables of this machine, in place of veth pairs.
     pub cable: Vec<Cable>,
     /// The only MTUs.
@@ -122,6 +126,7 @@ impl Changes {
         if self.rounds.quick {
             study.shorten(!self.methods.is_empty());
         }
+        self.choose_family(study)?;
         self.cable(study)?;
         if let Some(domains) = self.domains {
             attach(study, domains)?;
@@ -169,6 +174,23 @@ impl Changes {
         let kept = |row: &Row| *row == baseline || self.methods.iter().any(|asked| is(row, asked));
         study.rows.retain(kept);
         study.cells.retain(|cell| kept(&cell.row));
+        Ok(())
+    }
+
+    fn choose_family(&self, study: &mut Study) -> miette::Result<()> {
+        let Some(family) = self.family else { return Ok(()) };
+        let id = study.id.clone();
+        let network = network_of(study, "family")?;
+        if !network.endpoints.is_empty() {
+            bail!(
+                code = "option-not-for-this",
+                "--family: `{id}` measures between existing endpoints, whose addresses vtax does not change; name an \
+                 `address` of each endpoint instead"
+            );
+        }
+        if network.family != family {
+            (network.family, network.addresses) = (family, None);
+        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Other tools: their command lines, the parsers of their output, and their definitions.
 
-use std::{env, net::Ipv4Addr, path::PathBuf, process::Command};
+use std::{env, net::IpAddr, path::PathBuf, process::Command};
 
 use super::{
     contest::{Contest, Length},
@@ -19,9 +19,9 @@ pub(crate) struct Tool {
     /// The reason why it cannot measure for less than a second. None if it accepts a number of transactions or bytes.
     pub(crate) whole_seconds: fn(&Contest) -> Option<&'static str>,
     /// The command of its server, and how long that lives.
-    pub(crate) server: fn(&Contest, Ipv4Addr) -> ToolCommand,
+    pub(crate) server: fn(&Contest, IpAddr) -> ToolCommand,
     pub(crate) lifetime: ServerLifetime,
-    pub(crate) client: fn(&Contest, Ipv4Addr, Length) -> ToolCommand,
+    pub(crate) client: fn(&Contest, IpAddr, Length) -> ToolCommand,
     /// The figure in the contest's unit: whole round trips, goodput at the receiver.
     pub(crate) read: fn(&Contest, &str) -> Result<f64, String>,
     /// The difference between its definition and vtax's, and its treatment.
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn each_tool_has_a_name_a_call_and_a_difference_for_each_contest_that_it_has() {
-        let address = Ipv4Addr::new(192, 0, 2, 1);
+        let address = IpAddr::from([192, 0, 2, 1]);
         for tool in TOOLS {
             let contests = Contest::all(Span::from_millis(1000), 2);
             let its: Vec<&Contest> = contests.iter().filter(|contest| (tool.has)(contest)).collect();
@@ -118,7 +118,7 @@ mod tests {
     fn a_tool_that_takes_a_short_turn_is_called_with_a_number() {
         for tool in TOOLS {
             for contest in Contest::all(Span::from_millis(100), 2).iter().filter(|contest| tool.takes(contest)) {
-                let call = (tool.client)(contest, Ipv4Addr::LOCALHOST, Length::Count(54_321));
+                let call = (tool.client)(contest, std::net::Ipv4Addr::LOCALHOST.into(), Length::Count(54_321));
                 assert!(call.iter().any(|word| word.contains("54321")), "{contest}: {call:?}");
             }
         }

@@ -317,7 +317,7 @@ fn a_guest_with_a_disk_image_gets_a_seed_and_needs_no_kernel() {
     let seed = Seed { agent: "/usr/bin/vtax-agent".into(), address: guest.address };
     assert_eq!(guest.launch.seed.as_ref(), Some(&seed));
     let told = plan.to_string();
-    let address = format!("\n          addresses: [{}]\n", guest.address);
+    let address = format!("\n          addresses: [\"{}\"]\n", guest.address);
     assert!(told.contains("/web/seed/AGENT: /usr/bin/vtax-agent\n") && told.contains(&address), "{told}");
     assert!(!plan.steps.iter().any(|step| step.to_string().contains("#cloud-config")), "an error would repeat it");
     guest_availability(&guest.attach, &system, &facts).expect("as it was asked for");

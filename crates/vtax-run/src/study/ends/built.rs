@@ -1,6 +1,6 @@
 //! A lab that is built for the run.
 
-use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use miette::miette;
 use vtax_guest::GuestError;
@@ -104,7 +104,7 @@ impl AgentStarter<'_> {
             LabEnd::Zone(zone) => format!("zone {zone}"),
             LabEnd::Guest(guest) => format!("guest {guest}"),
         };
-        let address = IpAddr::V4(endpoint.address);
+        let address = endpoint.address;
         let attachment = LabPlace { lab: Arc::clone(self.lab), endpoint }.attach(true).or_infrastructure()?;
         let agent = match self.by_domain.get(end.domain()) {
             Some(agent) => Arc::clone(agent),

@@ -326,7 +326,7 @@ fn known_addresses(
     agents: &[Arc<Agent>; 2],
 ) -> Result<[IpAddr; 2], Stop> {
     let known = |end: usize| -> Result<Option<IpAddr>, Stop> {
-        let of_lab = attachment[end].place().map(|place| IpAddr::V4(place.endpoint.address));
+        let of_lab = attachment[end].place().map(|place| place.endpoint.address);
         let on_device = on_device(endpoints[end], &agents[end], endpoints[1 - end].address)?;
         let of_switch = attachment[end].switch_end().and_then(|end_of| end_of.own_addresses(&agents[end]).next());
         let of_switch = of_switch.map(|net| net.addr());

@@ -2,6 +2,7 @@
 
 use miette::miette;
 use vtax_model::{
+    address_family::AddressFamily,
     guest::Flavour,
     run::{Hop, PathRecord},
     study::Study,
@@ -61,7 +62,12 @@ impl ConnectedEnds {
                 // The MTU is one of the settings that steps change.
                 let mut of_ip = pair.iter().filter(|_| net.transport.is_ip() && study.steps.is_empty());
                 of_ip.try_for_each(|end| {
-                    check_mtu(&format!("{} at {}", end.name, end.address), end.link(), cell.row.overhead(), net.mtu)
+                    check_mtu(
+                        &format!("{} at {}", end.name, end.address),
+                        end.link(),
+                        cell.row.overhead(AddressFamily::of(end.address)),
+                        net.mtu,
+                    )
                 })?;
             }
         }
@@ -75,7 +81,7 @@ impl ConnectedEnds {
             let Some(net) = cell.net_mut().filter(|net| net.transport == Transport::Udp) else { continue };
             let connected = self.connected(row, Some(net.mtu)).ok();
             let ipv6 = connected.is_some_and(|connected| connected.ends().any(|end| end.address.is_ipv6()));
-            let inner = net.mtu.less(row.overhead()).ok();
+            let inner = net.mtu.less(row.overhead(AddressFamily::Ipv6)).ok();
             let room = inner.and_then(|mtu| mtu.less(IPV6_MORE).ok()).map(Mtu::udp_payload);
             if let (true, Some(room)) = (ipv6, room) {
                 net.workload = net.workload.with_message_at_most(room);

@@ -130,7 +130,7 @@ fn arrive(mut qemu: Qemu, guest: &PlannedGuest, mtu: Mtu, patience: Option<Durat
     labs::wait_for_agent(&mut qemu, patience, &progress::terminal())?;
     let link = connect(&qemu)?;
     let answered = boottime_ns();
-    let attachment = LinkSetup { mac: guest.mac.to_string(), mtu, addresses: vec![guest.address.into()] };
+    let attachment = LinkSetup { mac: guest.mac.to_string(), mtu, addresses: vec![guest.address] };
     link.attach(&attachment).map_err(|error| labs::explain(&qemu, error))?;
     let second = 1_000_000_000;
     let started = qemu.process().start_ticks * second / rustix::param::clock_ticks_per_second();

@@ -33,6 +33,7 @@ const VALUES: &[(&str, &str)] = &[
     ("duration", "3s"),
     ("endpoints", "vms.toml"),
     ("engine", "epoll"),
+    ("family", "ipv6"),
     ("file", "kept.toml"),
     ("format", "markdown"),
     ("from", "ssh:vm2"),

@@ -3,6 +3,7 @@
 use clap::Args;
 use miette::miette;
 use vtax_model::{
+    address_family::AddressFamily,
     cell::Instrument,
     disk::DiskSet,
     endpoint::Endpoint,
@@ -64,6 +65,9 @@ pub(crate) struct ChangeArgs {
     /// Kind of domain that `assigned` and `sr-iov` attach [default: guest]
     #[arg(long, value_parser = one_of(&DOMAINS), value_name = "KIND")]
     guest: Option<DomainKind>,
+    /// Address family of the lab [default: that of the study, usually ipv4]
+    #[arg(long, value_parser = one_of(&FAMILIES), value_name = "FAMILY")]
+    family: Option<AddressFamily>,
     /// Real cable to measure over, instead of a veth pair: the two NICs of this machine that it joins, e.g. eno3,eno4,
     /// each by link, PCI address, MAC address or name in `vtax io list`. Give the option once per cable
     #[arg(long, value_name = "NIC,NIC")]
@@ -129,6 +133,11 @@ const DOMAINS: [Choice<DomainKind>; 2] = [
     ("zone", "Processes in a separate network stack", DomainKind::Zone),
 ];
 
+const FAMILIES: [Choice<AddressFamily>; 2] = [
+    ("ipv4", "Addresses of 198.18.0.0/15 (RFC 2544)", AddressFamily::Ipv4),
+    ("ipv6", "Addresses of 2001:2::/48 (RFC 5180)", AddressFamily::Ipv6),
+];
+
 /// netperf's stopping rule.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Precision {
@@ -160,7 +169,7 @@ impl ChangeArgs {
             seed: self.seed,
         };
         let ChangeArgs { duration, warmup, both, baseline, methods, guests, guest: domains, no_steps, .. } = self;
-        let ChangeArgs { disk, nvme, destroy_data, cable, mtu, mode, idle, congestion, size, .. } = self;
+        let ChangeArgs { disk, nvme, destroy_data, family, cable, mtu, mode, idle, congestion, size, .. } = self;
         Ok(Changes {
             rounds,
             duration,
@@ -174,6 +183,7 @@ impl ChangeArgs {
             no_steps,
             guests,
             domains,
+            family,
             cable,
             mtu,
             endpoints,

@@ -1,6 +1,6 @@
 //! iperf3: streams. <https://software.es.net/iperf/invoking.html>
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use serde_json::Value;
 use vtax_model::workload::Transport;
@@ -34,7 +34,7 @@ pub(crate) const TOOL: Tool = Tool {
     },
 };
 
-fn client(contest: &Contest, address: Ipv4Addr, length: Length) -> ToolCommand {
+fn client(contest: &Contest, address: IpAddr, length: Length) -> ToolCommand {
     let mut words = call(&["iperf3", "-c", &address.to_string(), "-J", "-l", &contest.message().to_string()]);
     match length {
         Length::Seconds(seconds) => words.extend(call(&["-t", &seconds.to_string()])),
@@ -100,13 +100,14 @@ mod tests {
 
     #[test]
     fn several_streams_are_asked_for() {
-        let words = client(&contest("tcp-stream-128KiB-x2"), Ipv4Addr::LOCALHOST, Length::Seconds(1));
+        let words = client(&contest("tcp-stream-128KiB-x2"), std::net::Ipv4Addr::LOCALHOST.into(), Length::Seconds(1));
         assert!(words.ends_with(&call(&["-t", "1", "-O", "1", "-P", "2"])), "{words:?}");
     }
 
     #[test]
     fn a_short_turn_is_so_many_bytes_without_warm_up() {
-        let words = client(&contest("tcp-stream-128KiB"), Ipv4Addr::LOCALHOST, Length::Count(1_000_000));
+        let words =
+            client(&contest("tcp-stream-128KiB"), std::net::Ipv4Addr::LOCALHOST.into(), Length::Count(1_000_000));
         assert!(words.ends_with(&call(&["-l", "131072", "-n", "1000000"])), "{words:?}");
     }
 }

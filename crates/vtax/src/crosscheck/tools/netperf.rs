@@ -1,7 +1,7 @@
 //! netperf: round trips and streams, with omni's selected outputs.
 //! <https://hewlettpackard.github.io/netperf/doc/netperf.html>
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use vtax_model::workload::Transport;
 
@@ -34,7 +34,7 @@ pub(crate) const TOOL: Tool = Tool {
     },
 };
 
-fn client(contest: &Contest, address: Ipv4Addr, length: Length) -> ToolCommand {
+fn client(contest: &Contest, address: IpAddr, length: Length) -> ToolCommand {
     let message = contest.message().to_string();
     let length = match length {
         Length::Seconds(seconds) => seconds.to_string(),
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_short_turn_is_a_negative_time() {
         let contest = Contest::all(Span::from_millis(100), 2)[0];
-        let words = client(&contest, Ipv4Addr::LOCALHOST, Length::Count(5000));
+        let words = client(&contest, std::net::Ipv4Addr::LOCALHOST.into(), Length::Count(5000));
         assert!(words.windows(2).any(|pair| pair == ["-l", "-5000"]), "{words:?}");
     }
 

@@ -1,6 +1,6 @@
 //! qperf: round trips and streams. qperf(1).
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use vtax_model::workload::Transport;
 
@@ -28,7 +28,7 @@ pub(crate) const TOOL: Tool = Tool {
     },
 };
 
-fn client(contest: &Contest, address: Ipv4Addr) -> ToolCommand {
+fn client(contest: &Contest, address: IpAddr) -> ToolCommand {
     let (seconds, message) = (contest.seconds().to_string(), contest.message().to_string());
     let test = match (contest.transport, contest.is_rr()) {
         (Transport::Udp, true) => "udp_lat",

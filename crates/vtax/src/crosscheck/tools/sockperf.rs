@@ -1,6 +1,6 @@
 //! sockperf: round trips. <https://github.com/Mellanox/sockperf/blob/sockperf_v2/man/sockperf.1>
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use vtax_model::workload::Transport;
 
@@ -29,7 +29,7 @@ pub(crate) const TOOL: Tool = Tool {
     difference: |_| "prints half a round trip, doubled here; its confidence interval covers the packets of one run and does not predict the next run.",
 };
 
-fn client(contest: &Contest, address: Ipv4Addr) -> ToolCommand {
+fn client(contest: &Contest, address: IpAddr) -> ToolCommand {
     let (seconds, message) = (contest.seconds().to_string(), contest.message().to_string());
     let address = address.to_string();
     with_transport(

@@ -61,7 +61,7 @@ impl LabGuest {
     }
 
     fn link_setup(&self, mtu: Mtu) -> LinkSetup {
-        LinkSetup { mac: self.guest.mac.to_string(), mtu, addresses: vec![self.guest.address.into()] }
+        LinkSetup { mac: self.guest.mac.to_string(), mtu, addresses: vec![self.guest.address] }
     }
 }
 
