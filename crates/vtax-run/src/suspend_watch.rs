@@ -186,3 +186,39 @@ fn neighbors(here: &[LinkAddress], switches: &[&str], there: &[LinkAddress]) -> 
         Some((own.address, other.address))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(link: &str, address: &str, prefix: u8) -> LinkAddress {
+        LinkAddress { link: link.into(), mac: None, address: address.parse().expect("one"), prefix, running: true }
+    }
+
+    #[test]
+    fn only_a_neighbor_at_a_switch_of_the_domain_is_watched() {
+        let here = [at("eth0", "192.0.2.1", 24), at("vsw0", "198.51.100.1", 24)];
+        let watched =
+            |there: &[LinkAddress]| neighbors(&here, &["vsw0"], there).map(|(own, other)| format!("{own} {other}"));
+        let neighbor = at("eth0", "198.51.100.9", 24);
+        assert_eq!(
+            watched(&[at("lo", "127.0.0.1", 8), neighbor.clone()]),
+            Some("198.51.100.1 198.51.100.9".to_owned())
+        );
+        // It is reached by a router, or is somebody else's at another link of this host.
+        assert_eq!(watched(&[at("eth0", "203.0.113.9", 24), at("eth0", "192.0.2.9", 24)]), None);
+        assert_eq!(watched(&[LinkAddress { running: false, ..neighbor }]), None);
+        assert_eq!(watched(&[at("eth0", "198.51.100.1", 24)]), None, "this host's own address");
+        let link_local = [at("vsw0", "fe80::1", 64)];
+        assert_eq!(neighbors(&link_local, &["vsw0"], &[at("eth0", "fe80::2", 64)]), None);
+    }
+
+    #[test]
+    fn the_clock_tells_the_suspension_only_if_it_was_read_on_both_sides() {
+        let read = |sent_ns, theirs_ns| ClockExchange { sent_ns, theirs_ns, received_ns: sent_ns + 1_000 };
+        let (before, after) = ([read(1_000_000, 500)], [read(101_000_000, 60_000_500)]);
+        let found = by_clock(&before, &after).expect("read on both sides");
+        assert!((found.length_ns - 40_000_000).unsigned_abs() <= found.uncertainty_ns, "{found:?}");
+        assert_eq!((by_clock(&[], &after), by_clock(&before, &[])), (None, None));
+    }
+}

@@ -132,7 +132,7 @@ impl LdmHost {
         pulse.share(&path).map_err(BindError::file("write", &path))
     }
 
-    /// Waits until this host has been prepared. Returns None if it isn't, or is no longer.
+    /// Waits until this host is prepared. Returns None if that takes too long, is cancelled, or has failed.
     fn await_preparation(
         &self,
         id: &MigrationId,

@@ -44,7 +44,7 @@ pub(super) fn under_load(load: Option<StreamLoad>, error: SampleError) -> Sample
     }
 }
 
-/// Returns the load's goodput. A load that carried nothing was none.
+/// Returns the load's goodput. A load that carried nothing is an error.
 pub(super) fn load_figures(
     load: Option<StreamLoad>,
     reports: &[(EndReport, EndReport)],
