@@ -44,7 +44,7 @@ const ROUNDS: u32 = 2_000;
 const TESTS: usize = 10_000;
 const IMPORTED: usize = 64 << 20;
 /// As many bytes as a journal may have.
-const JOURNAL: usize = 256 << 20;
+const JOURNAL: usize = 32 << 20;
 const DOMAINS: usize = 512;
 const VNETS: usize = 16;
 

@@ -70,7 +70,8 @@ guest_kernel() {
     # shellcheck disable=SC2046
     (cd "$unpacked" && apt-get download -qq -o APT::Sandbox::User=root $(newest) "$package" && dpkg -x "$package"_*.deb tree)
     touch "$unpacked/tree/$package"
-    mkdir -p "$(dirname "$cache")"
+    # As vtax makes it: its cache is private whatever the umask.
+    (umask 077 && mkdir -p "$(dirname "$cache")")
     rm -rf "$cache"
     mv "$unpacked/tree" "$cache"
     rm -rf "$unpacked"

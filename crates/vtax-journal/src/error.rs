@@ -4,7 +4,13 @@ use std::{fmt, io, path::PathBuf};
 
 use vtax_sys::record::RecordError;
 
-use crate::{batch::BatchId, holder::LockHolder, line::FORMAT, owner::Owner, snapshot::JournalState};
+use crate::{
+    batch::BatchId,
+    holder::LockHolder,
+    line::{FORMAT, LONGEST_INTENDED},
+    owner::Owner,
+    snapshot::JournalState,
+};
 
 /// An error while making, reading or writing a journal.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -27,6 +33,12 @@ pub enum JournalError {
     #[error("{path}:{line}: {why}")]
     #[diagnostic(code("damaged-journal"))]
     Corrupt { path: PathBuf, line: usize, why: String },
+    #[error(
+        "{path} has no room for this change: it may have {} MiB before a change begins; undo the changes in it first",
+        LONGEST_INTENDED >> 20
+    )]
+    #[diagnostic(code("journal-full"))]
+    Full { path: PathBuf },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Record(#[from] RecordError),

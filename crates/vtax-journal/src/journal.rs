@@ -6,7 +6,7 @@ use serde::Serialize;
 use vtax_sys::record::{self, RecordUse};
 
 use crate::{
-    batch::{Batch, BatchId, batches},
+    batch::{Batch, BatchId, BatchState, batches},
     damaged::{DamagedJournal, Opened},
     directory::{self, Directory},
     error::{ExecuteError, JournalError, StepCause, UndoBatchError, UndoError, UndoErrors},
@@ -19,6 +19,9 @@ use crate::{
     snapshot::Snapshot,
     step::{Step, Undone},
 };
+
+/// Length from which a journal is compacted. A shorter one is read in a fraction of a second.
+const LONG: u64 = 1 << 20;
 
 /// A journal that this process has locked.
 ///
@@ -127,6 +130,7 @@ impl<S: Step> Journal<S> {
     }
 
     fn run(&mut self, batch: BatchId, steps: Vec<S>, world: &mut S::World) -> Result<(), ExecuteError<S::Error>> {
+        self.compact();
         let first = self.records.len();
         self.intend(batch, steps).map_err(|error| ExecuteError {
             step: "write the journal".to_owned(),
@@ -142,6 +146,26 @@ impl<S: Step> Journal<S> {
         Ok(())
     }
 
+    /// Drops the batches that are undone from a long journal once they are most of it: a domain that lives for months, and
+    /// whose devices come and go, would otherwise have a journal that grows until nothing can read it.
+    ///
+    /// The last batch stays because it numbers the next one, and the first because owners look at it. If the file can't be
+    /// written, the journal stays as it is: the caller writes to it next, and reports the error.
+    fn compact(&mut self) {
+        let (Some(first), Some(last)) = (self.records.first(), self.records.last()) else { return };
+        if self.log.length() < LONG || self.undoing || !self.header().is_sealed() {
+            return;
+        }
+        let ends = [first.batch, last.batch];
+        let is_past = |batch: &Batch<'_, S>| !ends.contains(&batch.id) && batch.state() == BatchState::Undone;
+        let past: Vec<BatchId> = self.batches().filter(is_past).map(|batch| batch.id).collect();
+        let stays = |record: &Record<S>| past.binary_search(&record.batch).is_err();
+        let left: Vec<&Record<S>> = self.records.iter().filter(|record| stays(record)).collect();
+        if left.len() * 2 <= self.records.len() && self.log.rewrite(lines(&left)).is_ok() {
+            self.records.retain(stays);
+        }
+    }
+
     fn next_batch(&self) -> BatchId {
         self.records.last().map_or(BatchId::FIRST, |record| record.batch.next())
     }
@@ -149,7 +173,7 @@ impl<S: Step> Journal<S> {
     fn intend(&mut self, batch: BatchId, steps: Vec<S>) -> Result<(), JournalError> {
         let first = self.records.len();
         let line = |(index, what)| JournalLine::Intend { step: first + index, batch, what };
-        self.log.seal(steps.iter().enumerate().map(line))?;
+        self.log.intend(steps.iter().enumerate().map(line))?;
         self.records.extend(steps.into_iter().map(|step| Record::new(step, batch)));
         Ok(())
     }
@@ -290,6 +314,27 @@ impl<S: Step> Journal<S> {
         let _ = self.log.append([JournalLine::Undone { step: index, how: how.clone() }]);
         self.records[index].progress = StepProgress::Undone(how);
     }
+}
+
+/// The lines of a journal that isn't being undone and has only these records.
+fn lines<'a, S: Step>(records: &[&'a Record<S>]) -> Vec<JournalLine<&'a S, &'a S::Receipt>> {
+    let kept = records.partition_point(|record| record.kept);
+    let mut lines = Vec::new();
+    for (step, record) in records.iter().enumerate() {
+        if step == kept && kept > 0 {
+            lines.push(JournalLine::Kept);
+        }
+        lines.push(JournalLine::Intend { step, batch: record.batch, what: &record.step });
+        match &record.progress {
+            StepProgress::Intended => {}
+            StepProgress::Done(receipt) => lines.push(JournalLine::Done { step, receipt }),
+            StepProgress::Undone(how) => lines.push(JournalLine::Undone { step, how: how.clone() }),
+        }
+    }
+    if kept == records.len() {
+        lines.push(JournalLine::Kept);
+    }
+    lines
 }
 
 /// The error that says which process uses the name. It works for a journal that can't be read, too.

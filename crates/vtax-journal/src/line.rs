@@ -48,8 +48,11 @@ use crate::{
 pub const FORMAT: u64 = 4;
 /// The first version whose files are sealed.
 const SEALED: u64 = 4;
-/// Bound on a file: the journals of the largest labs have some MB.
-pub(crate) const LONGEST: u64 = 256 << 20;
+/// Bound on a file: the journals of the largest labs have some MB. A command that reads one of this length takes 2 s.
+pub(crate) const LONGEST: u64 = 32 << 20;
+/// Bound on a file whose steps have not begun. The other half of [`LONGEST`] is for their receipts and their undoing, so a
+/// journal that vtax has written can always be read.
+pub(crate) const LONGEST_INTENDED: u64 = LONGEST / 2;
 
 /// The form of a file's lines. A file has one form, that of its first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

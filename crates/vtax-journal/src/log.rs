@@ -10,7 +10,7 @@ use std::{
 use crate::{
     directory::{self, Directory},
     error::JournalError,
-    line::{Contents, Header, JournalLine, LineForm},
+    line::{Contents, Header, JournalLine, LONGEST_INTENDED, LineForm},
     step::Step,
 };
 
@@ -71,6 +71,21 @@ impl<S: Step> Log<S> {
         self.add(&buffer, false)
     }
 
+    /// As [`Log::seal`], for steps that have not begun.
+    ///
+    /// # Errors
+    /// [`JournalError::Full`] if the file would become too long to have room for what follows from these steps.
+    pub(crate) fn intend<'a>(&mut self, lines: impl IntoIterator<Item = Entry<'a, S>>) -> Result<(), JournalError>
+    where
+        S: 'a,
+    {
+        let buffer = self.buffer(lines)?;
+        if self.whole + buffer.len() as u64 > LONGEST_INTENDED {
+            return Err(JournalError::Full { path: self.path.clone() });
+        }
+        self.add_sealed(&buffer)
+    }
+
     /// Replaces the file by one that has these lines too, and that is sealed: if a line of it is lost later, that is seen. It
     /// is on the disk afterwards. If this fails, the file is as before.
     pub(crate) fn seal<'a>(&mut self, lines: impl IntoIterator<Item = Entry<'a, S>>) -> Result<(), JournalError>
@@ -78,10 +93,31 @@ impl<S: Step> Log<S> {
         S: 'a,
     {
         let buffer = self.buffer(lines)?;
-        if !self.header.is_sealed() {
-            return self.add(&buffer, true);
+        self.add_sealed(&buffer)
+    }
+
+    /// Replaces the file by a sealed one that has only these lines. If this fails, the file is as before.
+    pub(crate) fn rewrite<'a>(&mut self, lines: impl IntoIterator<Item = Entry<'a, S>>) -> Result<(), JournalError>
+    where
+        S: 'a,
+    {
+        let body = self.buffer(lines)?;
+        self.replace(body)
+    }
+
+    /// Bytes up to the end of the last line.
+    pub(crate) fn length(&self) -> u64 {
+        self.whole
+    }
+
+    fn add_sealed(&mut self, buffer: &[u8]) -> Result<(), JournalError> {
+        match self.header.is_sealed() {
+            true => self.replace([self.body.as_slice(), buffer].concat()),
+            false => self.add(buffer, true),
         }
-        let body = [self.body.as_slice(), &buffer].concat();
+    }
+
+    fn replace(&mut self, body: Vec<u8>) -> Result<(), JournalError> {
         let content = content::<S>(&self.header, &body, self.form).map_err(|error| self.unwritable(error))?;
         self.file = renamed(&self.directory()?, &self.path, &content)?;
         (self.body, self.whole, self.torn) = (body, content.len() as u64, false);

@@ -451,3 +451,79 @@ fn a_number_of_a_batch_is_read_as_it_is_printed() {
         assert_eq!(error.to_string(), format!("invalid batch number `{text}`; use a whole number from 1"));
     }
 }
+
+/// A step with a long description, so that few of them make a long journal.
+#[derive(Debug, Serialize, Deserialize)]
+struct Bulky {
+    text: String,
+}
+
+impl Step for Bulky {
+    type World = u32;
+    type Receipt = ();
+    type Error = Refused;
+
+    fn describe(&self) -> String {
+        format!("add {} bytes", self.text.len())
+    }
+
+    fn apply(&self, standing: &mut u32) -> Result<(), Refused> {
+        *standing += 1;
+        Ok(())
+    }
+
+    fn undo(&self, _: Option<&()>, standing: &mut u32) -> Result<Undone, Refused> {
+        *standing -= 1;
+        Ok(Undone::Reverted)
+    }
+}
+
+fn bulky(kib: usize) -> Vec<Bulky> {
+    vec![Bulky { text: "x".repeat(kib << 10) }]
+}
+
+#[test]
+fn batches_that_come_and_go_do_not_make_a_journal_grow() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("tuning.journal");
+    let mut standing = 0;
+    let mut journal = Journal::<Bulky>::create(directory.path(), "tuning", "test", &()).expect("created");
+    for number in 1..=2 {
+        assert_eq!(journal.execute(bulky(100), &mut standing).expect("room"), batch(number));
+        journal.keep().expect("room");
+    }
+    for number in 3..60 {
+        assert_eq!(journal.execute(bulky(100), &mut standing).expect("room"), batch(number));
+        journal.keep().expect("room");
+        let length = fs::metadata(&file).expect("written").len();
+        assert!(length < 2 << 20, "{length} bytes with {number} batches");
+        journal.undo_batch(batch(number), &mut standing).expect("undone");
+        assert_eq!(standing, 2);
+    }
+    // The numbers of the batches that are left, and their states, are what the file says, too.
+    let here: Vec<_> = journal.batches().map(|batch| (batch.id, batch.state(), batch.is_kept())).collect();
+    assert_eq!(here[..2], [(batch(1), BatchState::Done, true), (batch(2), BatchState::Done, true)]);
+    assert_eq!(here.last(), Some(&(batch(59), BatchState::Undone, true)));
+    drop(journal);
+    let snapshot = Snapshot::<Bulky>::read(directory.path(), "tuning").expect("whole");
+    assert_eq!(snapshot.state, JournalState::Kept);
+    let there: Vec<_> = snapshot.batches().map(|batch| (batch.id, batch.state(), batch.is_kept())).collect();
+    assert_eq!(there, here);
+    let journal = Journal::<Bulky>::open(directory.path(), "tuning").expect("nobody holds it");
+    journal.undo(&mut standing).expect("undone");
+    assert_eq!(standing, 0);
+}
+
+#[test]
+fn a_change_for_which_a_journal_has_no_room_is_refused_before_it_begins() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut standing = 0;
+    let mut journal = Journal::<Bulky>::create(directory.path(), "tuning", "test", &()).expect("created");
+    let first = journal.execute(bulky(10 << 10), &mut standing).expect("room");
+    let error = journal.execute(bulky(10 << 10), &mut standing).expect_err("full");
+    assert_eq!(standing, 1);
+    assert!(error.to_string().contains("tuning.journal has no room for this change"), "{error}");
+    journal.keep().expect("room");
+    journal.undo_batch(first, &mut standing).expect("undone");
+    assert_eq!(standing, 0);
+}
