@@ -15,13 +15,16 @@ use crate::{
     metric::{Metric, ObservedCpu, SampleFigure},
     published::Published,
     result::{
-        CellRecord, CellStatus, Estimate, FigureEstimates, FileSummary, Percentile, PlanRecord, ResultDocument,
-        RttSummary, RttTimes, SCHEMA, SummaryRecord, TaxRecord,
+        CellRecord, CellStatus, DistributionPoint, Estimate, FigureEstimates, FileSummary, Percentile, PlanRecord,
+        ResultDocument, RttSummary, RttTimes, SCHEMA, SummaryRecord, TaxRecord,
     },
     run::{Figures, RowEnds, RttReading, Run, RunReadings, RunState, SampleReading, SampleSource, SampleTimes},
 };
 use ends::MergedStages;
-use vtax_stats::{Confidence, PooledPercentiles, Summary, histogram::IntervalHistogram};
+use vtax_stats::{
+    Confidence, PooledPercentiles, Summary,
+    histogram::{IntervalHistogram, SparseHistogram},
+};
 
 /// The readings of each cell, in the order in which they landed.
 struct ReadingsByCell {
@@ -114,6 +117,7 @@ struct PooledCell {
 struct PooledTimes {
     max: u64,
     percentiles: PooledPercentiles,
+    distribution: Vec<DistributionPoint>,
 }
 
 impl PooledCell {
@@ -134,7 +138,8 @@ impl PooledCell {
 impl PooledTimes {
     fn of(mut merged: IntervalHistogram) -> PooledTimes {
         let merged = merged.take();
-        PooledTimes { max: merged.max(), percentiles: PooledPercentiles::of(&merged, &[50.0, 99.0, 99.9]) }
+        let percentiles = PooledPercentiles::of(&merged, &[50.0, 99.0, 99.9]);
+        PooledTimes { max: merged.max(), percentiles, distribution: distribution(&merged) }
     }
 
     fn times(&self) -> RttTimes {
@@ -148,6 +153,17 @@ impl PooledTimes {
         let [p50, p99, p999] = percentiles.try_into().expect("of() asks for three");
         RttTimes { p50, p99, p999, max: us(self.max) }
     }
+}
+
+/// The percentiles that enough transactions are above, so that one of them alone doesn't decide the figure.
+fn distribution(merged: &SparseHistogram) -> Vec<DistributionPoint> {
+    const PERCENTS: [f64; 13] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999];
+    const FEWEST_ABOVE: u64 = 10;
+    let count = merged.count();
+    let above = |percent: f64| count - (count as f64 * percent / 100.0).ceil() as u64;
+    let point =
+        |percent| DistributionPoint { percent, us: merged.percentile(percent) as f64 / 1e3, above: above(percent) };
+    PERCENTS.into_iter().map(point).filter(|point| point.above >= FEWEST_ABOVE).collect()
 }
 
 fn document(run: RunByCell, pooled: &[PooledCell]) -> ResultDocument {
@@ -336,12 +352,16 @@ fn rtt_summary(taken: &[Taken<'_>], pooled: &PooledCell) -> Option<RttSummary> {
     // Without the times the rate is all there is.
     let by_rate = times.iter().all(|rtt| rtt.by_rate);
     let mean = estimate(taken.iter().map(|reading| (reading.round, reading.value(SampleFigure::Rtt))))?;
-    Some(RttSummary { mean, by_rate, times: pooled.rtt.as_ref().map(PooledTimes::times) })
+    let times = pooled.rtt.as_ref();
+    let distribution = times.map(|times| times.distribution.clone()).unwrap_or_default();
+    Some(RttSummary { mean, by_rate, times: times.map(PooledTimes::times), distribution })
 }
 
 fn rtt_from_send(taken: &[Taken<'_>], pooled: &PooledCell) -> Option<RttSummary> {
     let mean = estimate(taken.iter().filter_map(|reading| Some((reading.round, reading.mean_from_send? / 1e3))))?;
-    Some(RttSummary { mean, by_rate: false, times: Some(pooled.from_send.as_ref()?.times()) })
+    let pooled = pooled.from_send.as_ref()?;
+    let (times, distribution) = (Some(pooled.times()), pooled.distribution.clone());
+    Some(RttSummary { mean, by_rate: false, times, distribution })
 }
 
 fn file_summary(taken: &[Taken<'_>]) -> Option<FileSummary> {

@@ -425,6 +425,20 @@ pub struct RttSummary {
     /// Absent if nobody kept the times.
     #[serde(flatten)]
     pub times: Option<RttTimes>,
+    /// Further percentiles, ascending. Empty if nobody kept the times, and in documents of vtax before it had them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distribution: Vec<DistributionPoint>,
+}
+
+/// A percentile of the times of all transactions of a cell, with the number of transactions that it rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DistributionPoint {
+    /// E.g. 99.9.
+    pub percent: f64,
+    /// Time in µs, from the merged histogram.
+    pub us: f64,
+    /// Transactions that took longer, at least ten.
+    pub above: u64,
 }
 
 /// Percentiles of the times of all transactions of a cell, in µs.

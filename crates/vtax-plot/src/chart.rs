@@ -17,7 +17,7 @@ use serde_json::Value;
 pub use self::{
     bars::{Bar, Bars},
     differences::{Differences, Effect},
-    distribution::{Distribution, Percentiles},
+    distribution::{Distribution, PercentilePoint, Percentiles},
     judgement::Judgement,
     lines::{ChartLine, ChartPoint},
     overview::{Overview, OverviewCell, OverviewLayout, OverviewRow, OverviewTest},

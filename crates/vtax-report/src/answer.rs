@@ -14,7 +14,7 @@ use super::{
     added_latency,
     blocks::{BlockCells, Reported, distinct},
     column_unit::{sized, sized_estimate},
-    labels,
+    labels, meaning,
     number::{bound, brief_change, brief_interval, three_digits},
     record::{is_of_disks, primary},
     tax::{at_most, most},
@@ -110,7 +110,18 @@ impl<'a> Effects<'a> {
             parts.push(SectionPart::Paragraph("Each step compared with the same path without it:".to_owned()));
             parts.push(SectionPart::bullets(steps));
         }
-        parts.into_iter().chain(self.of_other_columns(all).map(SectionPart::Paragraph)).collect()
+        let others = [self.meaning(), self.of_other_columns(all)].into_iter().flatten();
+        parts.into_iter().chain(others.map(SectionPart::Paragraph)).collect()
+    }
+
+    /// Meaning of the costs of the row that costs most.
+    fn meaning(&self) -> Option<String> {
+        let firsts = || self.all.iter().filter(|effect| effect.first);
+        let of_row = |row: Row| firsts().filter(move |effect| effect.record.cell.row == row);
+        let rank_of = |row: &Row| rank(of_row(*row).map(|effect| effect.tax));
+        let rows = distinct(firsts().map(|effect| effect.record.cell.row)).into_iter();
+        let worst = rows.max_by(|one, other| rank_of(one).total_cmp(&rank_of(other)))?;
+        meaning::of_row(self.document, &of_row(worst).map(|effect| effect.record).collect::<Vec<_>>())
     }
 
     /// Returns e.g. `Compared with native at MTU 1500, with 95 % intervals:`.

@@ -1,17 +1,20 @@
 //! Charts of a run: cost of each row, figures next to published ones, distribution of round trips, bandwidth against
 //! CPU time, rate over time, and host CPU time.
 
+mod distribution;
+mod rounds;
 mod threads;
 
+use strum::{EnumIter, IntoEnumIterator};
 use vtax_model::{
-    cell::ColumnKey,
+    cell::{Cell, ColumnKey},
     metric::{FigureUnit, Metric},
     result::{CellRecord, Estimate, ResultDocument, TaxRecord},
-    workload::TestKind,
+    workload::{TestFamily, TestKind},
 };
 use vtax_plot::{
-    Bar, Bars, Chart, ChartLine, ChartPoint, Differences, Distribution, Effect, Heading, Judgement, Measured,
-    MethodSlots, Percentiles, Quantity, Reach, Scatter, ScatterPoint, TimeSeries,
+    Bar, Bars, Chart, ChartLine, ChartPoint, Differences, Effect, Heading, Judgement, Measured, MethodSlots, Quantity,
+    Reach, Scatter, ScatterPoint, TimeSeries,
 };
 use vtax_stats::Verdict;
 
@@ -22,6 +25,7 @@ use super::{
     column_unit::ColumnUnit,
     finding, host_cpu, labels,
     number::three_digits,
+    overview,
     record::{estimate, primary},
     series, tax, words,
 };
@@ -36,17 +40,61 @@ pub(crate) const DRAWN: f64 = 4.0;
 /// Figures on one axis differ by no more than this factor: a bar of a twentieth can still be read.
 const VISIBLE: f64 = 20.0;
 
-/// Returns all charts of a run, the answer's first.
-pub(crate) fn charts(report: &Reported<'_>) -> Vec<Chart> {
-    let mut charts = by_mode(report, |drawn| drawn.charts());
-    charts.extend(over_time(report.document).into_iter().map(Chart::from));
-    charts.extend(host_cpu::chart(report.document).map(Chart::from));
-    charts
+/// Question that charts answer. A page groups its charts by it, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, EnumIter)]
+enum ChartTopic {
+    Latency,
+    Bandwidth,
+    Transfers,
+    Distribution,
+    CpuTime,
+    OverTime,
+}
+
+/// Charts of a page that answer the same question.
+pub(crate) struct ChartGroup {
+    /// Empty if the page has only these.
+    pub(crate) title: &'static str,
+    pub(crate) charts: Vec<Chart>,
+}
+
+impl ChartTopic {
+    fn of(test: TestKind) -> ChartTopic {
+        match test.family() {
+            TestFamily::Transactions => ChartTopic::Latency,
+            TestFamily::Streams => ChartTopic::Bandwidth,
+            TestFamily::Files => ChartTopic::Transfers,
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            ChartTopic::Latency => "Latency",
+            ChartTopic::Bandwidth => "Bandwidth",
+            ChartTopic::Transfers => "File transfers",
+            ChartTopic::Distribution => "Distribution",
+            ChartTopic::CpuTime => "CPU time",
+            ChartTopic::OverTime => "Over time",
+        }
+    }
+}
+
+/// Returns all charts of a run but the overview, without those that would only repeat it.
+pub(crate) fn charts(report: &Reported<'_>) -> Vec<ChartGroup> {
+    let in_overview = overview::cells(report);
+    let mut charts = by_mode(report, |drawn| drawn.charts(&in_overview));
+    charts.extend(over_time(report.document).into_iter().map(|chart| (ChartTopic::OverTime, chart.into())));
+    charts.extend(host_cpu::chart(report.document).map(|chart| (ChartTopic::CpuTime, chart.into())));
+    let group = |topic: ChartTopic| {
+        let charts = charts.iter().filter(|(of, _)| *of == topic).map(|(_, chart)| chart.clone()).collect();
+        ChartGroup { title: topic.title(), charts }
+    };
+    ChartTopic::iter().map(group).filter(|group| !group.charts.is_empty()).collect()
 }
 
 /// Returns the cost of each row, also for pages that draw it over the number of threads.
 pub(crate) fn differences(report: &Reported<'_>) -> Vec<Differences> {
-    by_mode(report, |drawn| drawn.all_differences(|_, _| true))
+    by_mode(report, |drawn| drawn.all_differences(|_, _, _| true)).into_iter().map(|(_, chart)| chart).collect()
 }
 
 fn by_mode<T>(report: &Reported<'_>, of: impl Fn(&Drawn<'_>) -> Vec<T>) -> Vec<T> {
@@ -71,35 +119,57 @@ struct Drawn<'a> {
 }
 
 impl Drawn<'_> {
-    fn charts(&self) -> Vec<Chart> {
+    fn charts(&self, in_overview: &[Cell]) -> Vec<(ChartTopic, Chart)> {
         let tests = self.tests();
         let several = |block: &BlockCells<'_>, test: TestKind| tax::threads::has_several(block, test);
         let keys = tests.iter().flat_map(|test| self.blocks.iter().map(move |block| (*block, *test)));
-        let by_threads = keys.filter(|(block, test)| several(block, *test));
-        let by_threads = by_threads.flat_map(|(block, test)| self.by_threads(block, test)).take(MOST);
-        let differences = self.all_differences(|block, test| !several(block, test)).into_iter();
-        let bars = tests.iter().flat_map(|test| self.bars(*test));
-        let distributions = self.blocks.iter().filter_map(|block| self.distribution(block));
-        let against_cpu = self.blocks.iter().filter_map(|block| self.against_cpu(block));
-        let charts = by_threads.map(Chart::from).chain(differences.map(Chart::from)).chain(bars.map(Chart::from));
-        let charts = charts.chain(distributions.take(MOST / 2).map(Chart::from));
-        charts.chain(against_cpu.take(MOST / 2).map(Chart::from)).collect()
+        let by_threads = keys.filter(|(block, test)| several(block, *test)).flat_map(|(block, test)| {
+            self.by_threads(block, test).into_iter().map(move |chart| (ChartTopic::of(test), chart.into()))
+        });
+        let differences = self.all_differences(|block, test, column| {
+            let is_new = |record: &&CellRecord| !in_overview.contains(&record.cell);
+            !several(block, test) && of_block(block, test, column).iter().filter(is_compared).any(is_new)
+        });
+        let differences = differences.into_iter().map(|(test, chart)| (ChartTopic::of(test), chart.into()));
+        let bars = tests
+            .iter()
+            .flat_map(|test| self.bars(*test).into_iter().map(|chart| (ChartTopic::of(*test), chart.into())));
+        let few = MOST / 2;
+        let distributions = self.blocks.iter().filter_map(|block| self.distribution(block)).take(few);
+        let distributions = distributions.map(|chart| (ChartTopic::Distribution, chart.into()));
+        let against_cpu = self.blocks.iter().filter_map(|block| self.against_cpu(block)).take(few);
+        let against_cpu = against_cpu.map(|chart| (ChartTopic::CpuTime, chart.into()));
+        let rounds = self.rounds().map(|chart| (ChartTopic::OverTime, chart.into()));
+        by_threads
+            .take(MOST)
+            .chain(differences)
+            .chain(bars)
+            .chain(distributions)
+            .chain(against_cpu)
+            .chain(rounds)
+            .collect()
     }
 
     fn tests(&self) -> Vec<TestKind> {
         distinct(self.blocks.iter().flat_map(|block| block.tests()))
     }
 
-    fn all_differences(&self, wanted: impl Fn(&BlockCells<'_>, TestKind) -> bool) -> Vec<Differences> {
+    fn all_differences(
+        &self,
+        wanted: impl Fn(&BlockCells<'_>, TestKind, ColumnKey) -> bool,
+    ) -> Vec<(TestKind, Differences)> {
         let only = column_that_tells_all(self.document, self.blocks);
         let mut differences = Vec::new();
         for test in self.tests() {
-            for block in self.blocks.iter().filter(|block| block.tests().contains(&test) && wanted(block, test)) {
+            for block in self.blocks.iter().filter(|block| block.tests().contains(&test)) {
                 let columns = block.columns().into_iter().filter(|column| only.is_none_or(|only| only == *column));
+                let columns = columns.filter(|column| wanted(block, test, *column));
                 differences.extend(columns.map(|column| (*block, test, column)));
             }
         }
-        let drawn = differences.into_iter().filter_map(|(block, test, column)| self.differences(block, test, column));
+        let drawn = differences
+            .into_iter()
+            .filter_map(|(block, test, column)| Some((test, self.differences(block, test, column)?)));
         drawn.take(MOST).collect()
     }
 
@@ -247,41 +317,6 @@ impl Drawn<'_> {
         ratios.any(|ratio| !(1.0 / FAR..=FAR).contains(&ratio))
     }
 
-    /// Percentiles of the round trips at the first MTU.
-    fn distribution(&self, block: &BlockCells<'_>) -> Option<Distribution> {
-        let column = *block.columns().first()?;
-        let points = |record: &CellRecord| {
-            let times = record.summary.as_ref()?.times()?;
-            let points = [(50.0, times.p50), (99.0, times.p99), (99.9, times.p999)];
-            Some(points.map(|(percent, figure)| (percent, figure.value)))
-        };
-        let test = block.tests().into_iter().find(|test| test.is_round_trips())?;
-        let records = of_block(block, test, column);
-        let lines: Vec<(&CellRecord, [(f64, f64); 3])> =
-            records.into_iter().filter_map(|record| Some((record, points(record)?))).collect();
-        let times = lines.iter().flat_map(|(_, points)| points.map(|(_, time)| time));
-        let unit = ColumnUnit::of(FigureUnit::Microseconds, times);
-        let line = |(record, points): &(&CellRecord, [(f64, f64); 3])| {
-            let points = points.map(|(percent, time)| (percent, unit.value(time))).to_vec();
-            Percentiles { name: record.cell.row.to_string(), points }
-        };
-        let measured: Vec<&CellRecord> = lines.iter().map(|(record, _)| *record).collect();
-        let title = self.finding(&measured, Metric::P99).or_else(|| finding::slowest(&measured));
-        (!lines.is_empty()).then(|| Distribution {
-            heading: Heading::new(
-                self.titled(&title.unwrap_or_default(), block, Some(column)),
-                format!(
-                    "{}s by percentile: half of all values are at or below the 50th percentile, 999 of 1,000 at or below \
-                     the 99.9th.",
-                    words::capital(Metric::of(test).noun())
-                ),
-            ),
-            quantity: Quantity::new(words::capital(Metric::of(test).noun()), unit.text()),
-            lines: lines.iter().map(line).collect(),
-            slots: self.slots.clone(),
-        })
-    }
-
     /// Bandwidth of each row against the CPU time that it takes.
     fn against_cpu(&self, block: &BlockCells<'_>) -> Option<Scatter> {
         let column = *block.columns().first()?;
@@ -314,6 +349,11 @@ impl Drawn<'_> {
             slots: self.slots.clone(),
         })
     }
+}
+
+/// Returns true if the cell is compared by the metric that its test is judged by.
+fn is_compared(record: &&&CellRecord) -> bool {
+    record.tax_of(Metric::of(record.cell.kind())).is_some()
 }
 
 fn of_block<'a>(block: &BlockCells<'a>, test: TestKind, column: ColumnKey) -> Vec<&'a CellRecord> {
@@ -395,11 +435,12 @@ fn time_series(
     TimeSeries {
         heading: Heading::new(
             format!("{name} is between {least} and {most} {text}"),
-            "Median of the samples in each interval, with the lowest and the highest as a band.",
+            "Median of the samples in each interval.",
         ),
         time: Quantity::new("Time", "s"),
         quantity: Quantity::new(name, text),
         lines: lines.iter().map(line).collect(),
+        band: "from the lowest to the highest sample",
     }
 }
 

@@ -10,7 +10,10 @@ use vtax_plot::{
     Chart, Heading, Overview, OverviewLayout, PAGE_SCRIPT, PlotError, Plotter, page_script_hash, page_style,
 };
 
-use super::view::{DrawnPath, PathLink, PathStation, Section, SectionPart, View};
+use super::{
+    charts::ChartGroup,
+    view::{DrawnPath, PathLink, PathStation, Section, SectionPart, View},
+};
 
 pub use escape::escaped;
 
@@ -23,7 +26,7 @@ pub(crate) struct Article {
     pub(crate) view: View,
     /// Figure above all others.
     pub(crate) overview: Option<Overview>,
-    pub(crate) charts: Vec<Chart>,
+    pub(crate) charts: Vec<ChartGroup>,
 }
 
 /// Link to another page.
@@ -126,17 +129,21 @@ fn overview(overview: &Overview, plotter: &Plotter) -> Result<String, PlotError>
     Ok(format!("<section class=\"overview\" aria-label=\"Overview\">\n{titled}\n{drawn}</section>\n"))
 }
 
-/// Charts next to each other, as many as fit.
-fn gallery(charts: &[Chart], plotter: &Plotter) -> Result<String, PlotError> {
+/// Charts by the question that they answer, next to each other, as many as fit.
+fn gallery(groups: &[ChartGroup], plotter: &Plotter) -> Result<String, PlotError> {
     let figure = |chart: &Chart| {
         let Heading { title, summary } = chart.heading();
         let drawn = plotter.page_spec(chart)?.figure(&plotter.svg(chart)?);
         let titled = format!("<h3>{}</h3>\n<p>{}</p>", escaped(title), escaped(summary));
         Ok(format!("<div class=\"chart\">\n{titled}\n{drawn}\n</div>\n"))
     };
-    let figures = charts.iter().map(figure).collect::<Result<String, PlotError>>()?;
-    let section = format!("<section class=\"charts\" aria-label=\"Charts\">\n{figures}</section>\n");
-    Ok(if charts.is_empty() { String::new() } else { section })
+    let section = |ChartGroup { title, charts }: &ChartGroup| {
+        let figures = charts.iter().map(figure).collect::<Result<String, PlotError>>()?;
+        let heading = if title.is_empty() { String::new() } else { format!("<h2>{title}</h2>\n") };
+        let label = if title.is_empty() { "Charts" } else { title };
+        Ok(format!("<section aria-label=\"{label}\">\n{heading}<div class=\"charts\">\n{figures}</div>\n</section>\n"))
+    };
+    groups.iter().map(section).collect()
 }
 
 /// Anchor name for a link from any text.

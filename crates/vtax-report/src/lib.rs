@@ -28,6 +28,7 @@ pub mod html;
 mod labels;
 mod machine;
 mod markdown;
+mod meaning;
 mod measure;
 mod modes;
 mod notes;
@@ -176,7 +177,8 @@ fn compared(first: &ResultDocument, others: &[ResultDocument]) -> Vec<Article> {
 /// Returns all charts of a run, the overview first.
 pub fn charts(document: &ResultDocument) -> Vec<Chart> {
     let report = Reported::of(document);
-    overview::overview(&report).map(Chart::from).into_iter().chain(charts::charts(&report)).collect()
+    let others = charts::charts(&report).into_iter().flat_map(|group| group.charts);
+    overview::overview(&report).map(Chart::from).into_iter().chain(others).collect()
 }
 
 impl RunComparison {

@@ -1,7 +1,7 @@
 //! The figure at the top of a page: what each row costs in each test, in the measurement mode that answers the question.
 
 use vtax_model::{
-    cell::ColumnKey,
+    cell::{Cell, ColumnKey},
     metric::Metric,
     result::{CellRecord, ResultDocument, TaxRecord},
     study::Row,
@@ -49,6 +49,15 @@ pub(crate) fn overview(report: &Reported<'_>) -> Option<Overview> {
         rows: rows.iter().take(MOST_ROWS).map(|(row, cells)| of_row(*row, cells)).collect(),
         layout: OverviewLayout::Wide,
     })
+}
+
+/// Returns the cells of the rows that [`overview`] draws.
+pub(crate) fn cells(report: &Reported<'_>) -> Vec<Cell> {
+    let Some((_, blocks)) = report.modes().into_iter().next() else { return Vec::new() };
+    let all = spots(report.document, &blocks);
+    let rows = rows(&few(&all));
+    let drawn = if rows.len() > MOST_ROWS { &[] } else { rows.as_slice() };
+    drawn.iter().flat_map(|(_, cells)| cells.iter().flatten()).map(|(record, _)| record.cell).collect()
 }
 
 /// Test of a block in one of its columns.

@@ -27,8 +27,19 @@ pub struct Distribution {
 pub struct Percentiles {
     /// Label in the legend, e.g. the method.
     pub name: String,
-    /// Pairs of a percentile, from 0 to below 100, and its value, above 0.
-    pub points: Vec<(f64, f64)>,
+    /// Points, ascending.
+    pub points: Vec<PercentilePoint>,
+}
+
+/// Point of a distribution.
+#[derive(Clone, Copy, Debug)]
+pub struct PercentilePoint {
+    /// Percentile, from 0 to below 100.
+    pub percent: f64,
+    /// Its value, above 0.
+    pub value: f64,
+    /// Number of values above it.
+    pub above: u64,
 }
 
 /// Percentiles with axis labels, if the data extend that far.
@@ -61,15 +72,15 @@ impl Distribution {
     }
 
     fn rows(&self, line: &Percentiles) -> Vec<Value> {
-        let row = |(percentile, value): (f64, f64)| {
-            let words = format!("{percentile} %: {}", self.quantity.words(&Measured::plain(value)));
-            Some(json!({"n": inert(&line.name), "x": nines(percentile)?, "v": positive(value)?, "t": words}))
+        let row = |PercentilePoint { percent, value, above }: PercentilePoint| {
+            let words = format!("{percent} %: {}; {above} are above", self.quantity.words(&Measured::plain(value)));
+            Some(json!({"n": inert(&line.name), "x": nines(percent)?, "v": positive(value)?, "t": words}))
         };
         line.points.iter().copied().filter_map(row).collect()
     }
 
     fn nines(&self) -> Value {
-        let reached = self.points().filter_map(|(percentile, _)| nines(percentile));
+        let reached = self.points().filter_map(|point| nines(point.percent));
         let (first, last) = reached.fold((nines(50.0).unwrap_or(0.0), 2.0), |(a, b), x| (x.min(a), x.max(b)));
         let labelled = LABELLED.iter().filter_map(|percentile| nines(*percentile));
         let ticks: Vec<f64> = labelled.filter(|tick| (first..=last).contains(tick)).collect();
@@ -84,7 +95,7 @@ impl Distribution {
     }
 
     fn values(&self) -> Value {
-        let (low, high) = self.points().filter_map(|(_, value)| positive(value)).fold((f64::MAX, 0.0), spanned);
+        let (low, high) = self.points().filter_map(|point| positive(point.value)).fold((f64::MAX, 0.0), spanned);
         let ticks = if high > 0.0 { ticks(low, high) } else { vec![1.0, 10.0] };
         let format = if low < 1e-3 || high >= 1e5 { "~s" } else { ",~r" };
         json!({
@@ -98,7 +109,7 @@ impl Distribution {
         })
     }
 
-    fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+    fn points(&self) -> impl Iterator<Item = PercentilePoint> {
         self.lines.iter().flat_map(|line| line.points.iter().copied())
     }
 }

@@ -46,9 +46,13 @@ impl LineLayers {
         self.rows.iter().filter(|row| row.get("l").is_some()).cloned().collect()
     }
 
+    pub(super) fn has_intervals(&self) -> bool {
+        self.rows.iter().any(|row| row.get("l").is_some())
+    }
+
     /// The note on what is drawn for the intervals, if any is.
     pub(super) fn note(&self, text: &'static str) -> Option<&'static str> {
-        (!self.intervals().is_empty()).then_some(text)
+        self.has_intervals().then_some(text)
     }
 
     fn methods(&self) -> sheet::Methods<'_> {

@@ -20,6 +20,8 @@ pub struct TimeSeries {
     pub quantity: Quantity,
     /// Lines, one for each method or sample, in the order of the legend. Places are times in the unit of `time`.
     pub lines: Vec<ChartLine>,
+    /// Meaning of the bands, e.g. `95 % interval`.
+    pub band: &'static str,
 }
 
 /// Up to this many points, each is marked.
@@ -40,7 +42,8 @@ impl TimeSeries {
             axis: lines::axis(&self.quantity, lines::points(&self.lines).map(|point| point.measured)),
             from_zero: false,
         };
-        let notes = [drawn.note("Band: 95 % interval."), sheet::nothing_note(drawn.rows.is_empty())];
+        let band = drawn.has_intervals().then(|| format!("Band: {}.", self.band));
+        let notes = [band.as_deref(), sheet::nothing_note(drawn.rows.is_empty())];
         let marked = drawn.rows.len() <= MARKED;
         let point = if marked { json!({"size": 30, "opacity": 1}) } else { json!("transparent") };
         sheet::sheet(json!(300), vec![drawn.intervals_as(json!("area"), 0.22), drawn.lines(point)], &notes)

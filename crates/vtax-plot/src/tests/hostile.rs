@@ -109,7 +109,9 @@ fn differences(rows: &Named, heading: &Heading, quantity: &Quantity, noise: Opti
 fn distribution(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
     let line = |(name, _, a, b): &(String, String, Measured, Measured)| Percentiles {
         name: name.clone(),
-        points: vec![(50.0, a.value), (a.value, 3.0), (99.0, b.value)],
+        points: [(50.0, a.value), (a.value, 3.0), (99.0, b.value)]
+            .map(|(percent, value)| PercentilePoint { percent, value, above: 0 })
+            .to_vec(),
     };
     Distribution {
         heading: heading.clone(),
@@ -167,7 +169,14 @@ fn time_series(rows: &Named, heading: &Heading, time: &Quantity, quantity: &Quan
         points: vec![ChartPoint { at: b.value, measured: *a }, ChartPoint { at: 1.0, measured: *b }],
     };
     let lines = rows.iter().map(line).collect();
-    TimeSeries { heading: heading.clone(), time: time.clone(), quantity: quantity.clone(), lines }.into()
+    TimeSeries {
+        heading: heading.clone(),
+        time: time.clone(),
+        quantity: quantity.clone(),
+        lines,
+        band: "95 % interval",
+    }
+    .into()
 }
 
 fn trend(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {

@@ -115,7 +115,11 @@ fn distribution() -> Distribution {
         let value = |share: f64| {
             8.0 * 1.5f64.powi(index as i32) * (1.0 + 0.22 * (-(1.0 - share / 100.0).log10()).powi(2 + index as i32 % 2))
         };
-        Percentiles { name: (*name).into(), points: shares.map(|share| (share, value(share))).to_vec() }
+        let point = |percent: f64| {
+            let above = (1e6 * (1.0 - percent / 100.0)) as u64;
+            PercentilePoint { percent, value: value(percent), above }
+        };
+        Percentiles { name: (*name).into(), points: shares.map(point).to_vec() }
     };
     Distribution {
         heading: Heading::new("Distribution of round trips", "Percentiles of the time of a round trip."),
@@ -226,6 +230,7 @@ fn time_series() -> TimeSeries {
         time: Quantity::new("Time", "s"),
         quantity: quantity(),
         lines: METHODS.iter().take(3).enumerate().map(line).collect(),
+        band: "95 % interval",
     }
 }
 

@@ -5,6 +5,7 @@ use vtax_plot::{Chart, Heading, Measured, PlotError, Quantity, Trend, TrendChang
 use super::{CellTrend, RunTrend, draw::unit};
 use crate::{
     blocks::grouped,
+    charts::ChartGroup,
     colours,
     column_unit::ColumnUnit,
     html::{self, Article},
@@ -18,7 +19,8 @@ const MOST: usize = 8;
 impl RunTrend {
     /// Returns one HTML file with the trend and its charts.
     pub fn page(&self) -> Result<String, PlotError> {
-        let article = Article { id: self.study.clone(), view: self.view(), overview: None, charts: self.charts() };
+        let charts = vec![ChartGroup { title: "", charts: self.charts() }];
+        let article = Article { id: self.study.clone(), view: self.view(), overview: None, charts };
         html::page(&format!("{}: trend", self.title), &[], &[article])
     }
 
