@@ -5,6 +5,7 @@
 # make soak   run labs, guests and runs for an hour and kill most of them (MINUTES=60); requires root
 # make install  install vtax, its agent, manual pages and completions in PREFIX=/usr/local (DESTDIR for packages)
 # make deb      build a Debian package of the same: target/vtax_VERSION_ARCHITECTURE.deb
+# make image    build an image archive of both programs for Podman, Docker and containerd: target/vtax_VERSION_ARCHITECTURE.oci.tar
 # make lint   check formatting, wording, clippy, documentation
 # make bench  compare our engines with iperf3, sockperf and qperf and with each other, compare labs with
 #             the `ip` command, measure the cost of a guest and of the emulated server; requires root
@@ -19,7 +20,7 @@ SUITE   := VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent RUSTDOCFLAGS="-D warnings"
 
 RUNS    := 10000000
 
-.PHONY: demo test crash soak install deb lint bench fuzz build kernel agent
+.PHONY: demo test crash soak install deb image lint bench fuzz build kernel agent
 
 # Uses the tests' profile, which compiles fast; only the measurement and chart code is optimized (see Cargo.toml).
 demo:
@@ -57,6 +58,9 @@ install: build
 
 deb: build
 	sh scripts/deb.sh $(RELEASE)/vtax $(RELEASE)/vtax-agent target
+
+image: build
+	sh scripts/image.sh $(RELEASE)/vtax $(RELEASE)/vtax-agent target
 
 agent:
 	sh scripts/agent.sh

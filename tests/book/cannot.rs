@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 51] = [
+const CANNOT: [(&str, &str); 52] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -26,6 +26,7 @@ const CANNOT: [(&str, &str); 51] = [
     ("container:web", "needs a container of this name; tests/kernel/containers.rs starts some"),
     ("docker:web", "the same"),
     ("podman:web", "the same"),
+    ("podman:end", "the same"),
     ("ldm:", "needs a logical domain that runs; tests/kernel/domain_paths.rs has some"),
     ("vtax lab exec rack db-1", "boots a guest; tests/kernel/lab_guests.rs does"),
     ("vtax lab console rack", "the same"),

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Bench, assert_nothing_left, bench::printed, studies::assert_schema};
+use super::{Bench, assert_nothing_left, bench::printed, packages, studies::assert_schema};
 
 const SHORT: [&str; 6] = ["--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
 
@@ -53,8 +53,12 @@ impl Engine<'_> {
 
     /// Starts a container that sleeps.
     fn run(&self, name: &str, options: &str) {
+        self.podman_run(&format!("-d --name {name} {options} tiny /bin/sleep 1000"));
+    }
+
+    fn podman_run(&self, words: &str) -> String {
         let limits = "--ulimit nofile=$(ulimit -Hn):$(ulimit -Hn) --ulimit nproc=1000:1000";
-        self.shell(&format!("podman run -d --name {name} --cgroups=disabled {limits} {options} tiny /bin/sleep 1000"));
+        self.shell(&format!("podman run --cgroups=disabled {limits} {words}"))
     }
 
     fn command(&self, program: &Path) -> Command {
@@ -186,4 +190,60 @@ fn a_name_in_two_engines_and_one_in_none_are_refused() {
     let told = engine.refused("docker:web");
     assert!(told.contains("container-elsewhere"), "the pid is not the container's: {told}");
     engine.measured(&["--to", "podman:web"]);
+}
+
+/// Builds the image archive of `make image` from the programs that are tried, and returns its path.
+fn image(folder: &Path) -> String {
+    fs::create_dir(folder).expect("a directory of the test");
+    let mut make = Command::new("sh");
+    make.arg(packages::root().join("scripts/image.sh")).args([packages::vtax().as_ref(), packages::agent().as_path()]);
+    printed(&make.arg(folder).output().expect("sh")).trim_end().to_owned()
+}
+
+#[test]
+fn the_image_has_the_same_bytes_each_time_and_runs() {
+    let bench = Bench::new();
+    let (archive, again) = (image(&bench.path().join("image")), image(&bench.path().join("again")));
+    assert!(fs::read(&archive).expect("an archive") == fs::read(again).expect("an archive"), "the archives differ");
+    let engine = Engine::new(&bench);
+    let loaded = engine.shell(&format!("podman load --quiet --input {archive}"));
+    let name = format!("localhost/vtax:{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(loaded.trim_end(), format!("Loaded image: {name}"));
+    let version = concat!("vtax ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(engine.podman_run(&format!("--rm {name} --version")), version);
+
+    // Its standard input stays open, so that the agent waits there until the container is stopped.
+    engine.podman_run(&format!("-d -i --name end --entrypoint vtax-agent {name} --stdio"));
+    assert_eq!(engine.shell("podman exec end vtax --version"), version);
+    let within = engine.shell("podman exec end vtax measure --json --samples 1 --duration 80ms --warmup 5ms");
+    let within: Value = serde_json::from_str(&within).expect("JSON");
+    assert_eq!(within["cells"][0]["status"], "measured", "{}", within["failures"]);
+    let result = engine.measured(&["--to", "podman:end"]);
+    let container = &result["cells"][0]["ends"]["pairs"][0]["responder"]["namespace"]["container"];
+    assert_eq!(container["image"], Value::from(name));
+}
+
+#[test]
+fn docker_finds_all_parts_of_the_image() {
+    let bench = Bench::new();
+    let (archive, tree) = (image(&bench.path().join("image")), bench.path().join("tree"));
+    fs::create_dir(&tree).expect("a directory of the test");
+    printed(&Command::new("tar").args(["-xf", &archive, "-C"]).arg(&tree).output().expect("tar"));
+    let read = |path: &str| fs::read(tree.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let json = |path: &str| -> Value { serde_json::from_slice(&read(path)).expect("JSON") };
+    let described = &json("manifest.json")[0];
+    let config = json(described["Config"].as_str().expect("a path"));
+    assert_eq!(config["config"]["Entrypoint"], serde_json::json!(["/usr/bin/vtax"]));
+    let layers = described["Layers"].as_array().expect("layers");
+    let digests = layers.iter().map(|layer| layer.as_str().expect("a path").replace("blobs/sha256/", "sha256:"));
+    assert!(
+        digests.eq(config["rootfs"]["diff_ids"]
+            .as_array()
+            .expect("digests")
+            .iter()
+            .map(|id| id.as_str().expect("one")))
+    );
+    let list = Command::new("tar").arg("-tf").arg(tree.join(layers[0].as_str().expect("a path"))).output();
+    let list = printed(&list.expect("tar"));
+    assert!(["usr/bin/vtax", "usr/bin/vtax-agent"].iter().all(|file| list.lines().any(|line| line == *file)), "{list}");
 }

@@ -34,6 +34,7 @@ mod lab_guests;
 mod labs;
 mod measure;
 mod modes;
+mod multicast;
 mod packages;
 mod plans;
 mod proofs;

@@ -91,6 +91,11 @@ fn datagrams() {
 }
 
 #[test]
+fn datagrams_to_a_group() {
+    with_every_engine(&["udp-multicast"]);
+}
+
+#[test]
 fn unix_sockets() {
     with_every_engine(&["unix-rr", "unix-crr", "unix-cc", "unix-stream", "unix-maerts", "unix-bidirectional"]);
 }

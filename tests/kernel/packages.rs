@@ -11,16 +11,16 @@ use std::{
 use tempfile::TempDir;
 
 /// The root of the repository.
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn vtax() -> &'static str {
+pub(super) fn vtax() -> &'static str {
     env!("CARGO_BIN_EXE_vtax")
 }
 
 /// The agent that is tried.
-fn agent() -> PathBuf {
+pub(super) fn agent() -> PathBuf {
     std::env::var_os("VTAX_AGENT").map_or_else(|| Path::new(vtax()).with_file_name("vtax-agent"), PathBuf::from)
 }
 

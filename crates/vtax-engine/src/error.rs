@@ -86,6 +86,12 @@ pub enum EngineError {
     #[error("{peer} has not responded for {waited:?} ({operation}); check its host and the links in between")]
     #[diagnostic(code("peer-silent"))]
     PeerSilent { peer: Target, operation: &'static str, waited: Duration },
+    #[error(
+        "{peer} has joined {group}, but in {seconds:.1} s nothing that was sent to this group arrived; check that the path \
+         carries multicast: address translation (NAT), published ports and user-mode networks don't, and firewalls may drop it"
+    )]
+    #[diagnostic(code("no-multicast"))]
+    GroupUnheard { group: Target, peer: Target, seconds: f64 },
     #[error("the machine was suspended for {seconds:.3} s during the test: its results are invalid; run it again")]
     #[diagnostic(code("machine-suspended"))]
     Suspended { seconds: f64 },

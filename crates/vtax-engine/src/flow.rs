@@ -75,6 +75,11 @@ impl Session {
 pub(crate) struct Flow {
     pub(crate) index: u32,
     pub(crate) socket: Arc<Socket>,
+    /// Sockets on which this end says and hears greetings: `socket`, except in a group.
+    says: Arc<Socket>,
+    pub(crate) hears: Arc<Socket>,
+    /// The group to which the datagrams of the test go.
+    pub(crate) group: Option<Target>,
     pub(crate) peer: Target,
     pub(crate) session: Arc<Session>,
 }
@@ -83,7 +88,17 @@ impl Flow {
     pub(crate) fn new(index: u32, socket: Socket, peer: Target, session: &Arc<Session>) -> Flow {
         let socket = Arc::new(socket);
         session.cancel.watch(&socket);
-        Flow { index, socket, peer, session: session.clone() }
+        let (says, hears) = (socket.clone(), socket.clone());
+        Flow { index, socket, says, hears, group: None, peer, session: session.clone() }
+    }
+
+    /// The same flow, whose test goes to a group. Its own socket remains connected to the peer, for what the receiver
+    /// says; `in_group` is the sender's socket to the group, or the receiver's in it.
+    pub(crate) fn in_group(self, group: Target, in_group: Socket, sends: bool) -> Flow {
+        let (socket, direct) = (Arc::new(in_group), self.socket);
+        self.session.cancel.watch(&socket);
+        let (says, hears) = if sends { (socket.clone(), direct) } else { (direct, socket.clone()) };
+        Flow { socket, says, hears, group: Some(group), ..self }
     }
 
     pub(crate) fn transport(&self) -> Transport {
@@ -161,6 +176,14 @@ impl Flow {
         said.map(drop).map_err(|errno| self.failed("handshake", errno, Duration::ZERO))
     }
 
+    /// Says hello to a responder. A group cannot hear the first one, because the receiver joins after it.
+    pub(crate) fn say_hello(&self, is_heard: bool) -> Result<()> {
+        if !is_heard && self.group.is_some() {
+            self.greet_on(&self.hears, self.index, FlowGreeting::Hello)?;
+        }
+        self.greet(FlowGreeting::Hello)
+    }
+
     /// Sends a greeting. If the socket has no room for it, that counts as a loss on the way.
     pub(crate) fn greet(&self, greeting: FlowGreeting) -> Result<()> {
         self.greet_with(self.index, greeting)
@@ -168,8 +191,12 @@ impl Flow {
 
     /// As [`greet`](Self::greet), with the number of a slice.
     pub(crate) fn greet_with(&self, number: u32, greeting: FlowGreeting) -> Result<()> {
+        self.greet_on(&self.says, number, greeting)
+    }
+
+    fn greet_on(&self, socket: &Socket, number: u32, greeting: FlowGreeting) -> Result<()> {
         let datagram = greeting.write(&self.session.token, number);
-        match send(&*self.socket, &datagram, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+        match send(socket, &datagram, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS) => Ok(()),
             Err(errno) => Err(self.failed("handshake", errno, Duration::ZERO)),
         }
@@ -184,7 +211,7 @@ impl Flow {
         let mut heard = vec![];
         for _ in 0..256 {
             let mut datagram = [0; GREETING_LEN + 1];
-            match recv(&*self.socket, &mut datagram, RecvFlags::DONTWAIT) {
+            match recv(&*self.hears, &mut datagram, RecvFlags::DONTWAIT) {
                 Ok((len, _)) => {
                     let greeting = FlowGreeting::read(&datagram[..len], &self.session.token);
                     heard.extend(greeting.filter(|(index, _)| *index == self.index).map(|(_, greeting)| greeting));
@@ -201,11 +228,8 @@ impl Flow {
         Ok(self.greetings()?.contains(&greeting))
     }
 
-    /// Returns whether the receiver of this flow's stream has said that it has enough, or has closed.
+    /// Returns whether the receiver of this connection's stream has said that it has enough, or has closed.
     pub(crate) fn is_told_to_stop(&self) -> bool {
-        if self.transport() == Transport::Udp {
-            return self.is_told(FlowGreeting::Done).unwrap_or(true);
-        }
         let mut byte = [0];
         match recv(&*self.socket, &mut byte, RecvFlags::DONTWAIT) {
             Ok((len, _)) => len == 0 || byte == [DONE],

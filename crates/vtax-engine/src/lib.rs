@@ -26,6 +26,7 @@ mod file;
 mod flow;
 #[cfg(test)]
 mod fuzz;
+mod group;
 mod options;
 mod patience;
 mod role;

@@ -219,14 +219,15 @@ impl Role<'_> {
                     false => answers::respond(line, sizes).await,
                 }
             }
-            Workload::Stream { message, .. } if self.spec().slices.is_some() => match self.sends(flow) {
-                true => source::slices::send(line, bytes(message)).await,
-                false => sink::slices::receive(line, bytes(message)).await,
-            },
-            Workload::Stream { message, .. } if self.sends(flow) => {
-                source::send(line, bytes(message), self.initiates).await
+            Workload::Stream { message, .. } | Workload::Multicast { message } => {
+                let (message, sends) = (bytes(message), self.sends(flow));
+                match (self.spec().slices, sends) {
+                    (Some(_), true) => source::slices::send(line, message).await,
+                    (Some(_), false) => sink::slices::receive(line, message).await,
+                    (None, true) => source::send(line, message, self.initiates).await,
+                    (None, false) => sink::receive(line, message, self.initiates).await,
+                }
             }
-            Workload::Stream { message, .. } => sink::receive(line, bytes(message), self.initiates).await,
             Workload::Crr { .. } | Workload::Cc | Workload::File { .. } => Ok(()),
         }
     }

@@ -95,6 +95,10 @@ pub struct Host {
     pub name: Name,
     /// True if it is a switch: a bridge whose ports are its wires.
     pub switch: bool,
+    /// True if its virtual switches send frames to a group only to ports that have joined it; the kernel's default if
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snooping: Option<bool>,
 }
 
 /// A wire between two hosts.

@@ -56,6 +56,12 @@ pub enum Workload {
         #[serde(default, skip_serializing_if = "crate::is_default")]
         direction: Direction,
     },
+    /// Datagrams from the initiator to a group that the responder has joined.
+    Multicast {
+        /// Bytes of each datagram.
+        #[serde(rename = "message_bytes")]
+        message: ByteSize,
+    },
     /// One file, disk to disk.
     File {
         /// Bytes of the file.
@@ -74,6 +80,7 @@ impl Workload {
             Workload::Stream { direction: Direction::Forward, .. } => TestKind::Stream,
             Workload::Stream { direction: Direction::Reverse, .. } => TestKind::Maerts,
             Workload::Stream { direction: Direction::Both, .. } => TestKind::Bidirectional,
+            Workload::Multicast { .. } => TestKind::Multicast,
             Workload::File { .. } => TestKind::File,
         }
     }
@@ -85,7 +92,7 @@ impl Workload {
                 WorkloadSizes::Exchange { request, response }
             }
             Workload::Cc => WorkloadSizes::Nothing,
-            Workload::Stream { message, .. } => WorkloadSizes::Messages(message),
+            Workload::Stream { message, .. } | Workload::Multicast { message } => WorkloadSizes::Messages(message),
             Workload::File { size } => WorkloadSizes::File(size),
         }
     }
@@ -110,6 +117,7 @@ impl Workload {
     pub fn with_message_at_most(self, most: ByteSize) -> Workload {
         match self {
             Workload::Stream { message, direction } => Workload::Stream { message: message.min(most), direction },
+            Workload::Multicast { message } => Workload::Multicast { message: message.min(most) },
             other => other,
         }
     }
@@ -131,6 +139,7 @@ impl TestSizes {
             TestKind::Stream => Workload::Stream { message, direction: Direction::Forward },
             TestKind::Maerts => Workload::Stream { message, direction: Direction::Reverse },
             TestKind::Bidirectional => Workload::Stream { message, direction: Direction::Both },
+            TestKind::Multicast => Workload::Multicast { message },
             TestKind::File => Workload::File { size: file },
             TestKind::Random | TestKind::Sequential => return None,
         })

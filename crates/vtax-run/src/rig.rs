@@ -151,7 +151,7 @@ fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> miette::Result<To
         family: AddressFamily::Ipv4,
         addresses: None,
         mtu: Mtu::ETHERNET,
-        hosts: ends.each_ref().map(|name| Host { name: name.clone(), switch: false }).into(),
+        hosts: ends.each_ref().map(|name| Host { name: name.clone(), switch: false, snooping: None }).into(),
         wires: wires.iter().map(wire).collect::<miette::Result<_>>()?,
         zones: Vec::new(),
         guests: Vec::new(),

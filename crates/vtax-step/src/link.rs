@@ -164,7 +164,11 @@ pub enum LinkRecipe {
     /// One end of a wire.
     Veth { peer: Place },
     /// A virtual switch.
-    Bridge,
+    Bridge {
+        /// True if frames to a group go only to ports that have joined it; the kernel's default if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        snooping: Option<bool>,
+    },
     /// A link whose other end is a guest's NIC.
     #[strum(serialize = "tun")]
     Tap {
@@ -200,7 +204,7 @@ impl LinkRecipe {
                 let kind = LinkKind::Veth { peer, peer_ns: Some(&peer_ns), peer_mtu: Some(mtu.get()) };
                 make_by(&at.namespace, at, kind, mtu, site)
             }
-            LinkRecipe::Bridge => make_by(&at.namespace, at, LinkKind::Bridge, mtu, site),
+            LinkRecipe::Bridge { snooping } => make_bridge(at, *snooping, mtu, site),
             LinkRecipe::Tap { queues } => make_tap(at, *queues, mtu, site),
             LinkRecipe::Macvlan { parent } => {
                 let kind = LinkKind::Macvlan { parent: index(parent, site)? };
@@ -234,6 +238,14 @@ fn make_by(home: &Name, at: &Place, kind: LinkKind<'_>, mtu: Mtu, site: &mut Ste
     stack.rtnl().create_link(&link).map_err(StepError::kernel(at))
 }
 
+fn make_bridge(at: &Place, snooping: Option<bool>, mtu: Mtu, site: &mut StepSite) -> Result<(), StepError> {
+    make_by(&at.namespace, at, LinkKind::Bridge, mtu, site)?;
+    let Some(on) = snooping else { return Ok(()) };
+    let (name, stack) = (at.link.as_str(), site.at(at)?);
+    let bridge = stack.index(name)?;
+    stack.rtnl().set_multicast_snooping(bridge, on).map_err(stack.wrong(name))
+}
+
 fn make_tap(at: &Place, queues: u32, mtu: Mtu, site: &mut StepSite) -> Result<(), StepError> {
     let (name, stack) = (at.link.as_str(), site.at(at)?);
     let tap = NewTap { name: stack.if_name(name)?, multi_queue: queues > 1 };
@@ -255,7 +267,9 @@ impl fmt::Display for LinkRecipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LinkRecipe::Veth { peer } => write!(f, "veth to {peer}"),
-            LinkRecipe::Bridge => f.write_str("bridge"),
+            LinkRecipe::Bridge { snooping: None } => f.write_str("bridge"),
+            LinkRecipe::Bridge { snooping: Some(true) } => f.write_str("bridge with multicast snooping"),
+            LinkRecipe::Bridge { snooping: Some(false) } => f.write_str("bridge without multicast snooping"),
             LinkRecipe::Tap { queues: 1 } => f.write_str("tap"),
             LinkRecipe::Tap { queues } => write!(f, "tap of {queues} queues"),
             LinkRecipe::Macvlan { parent } => write!(f, "macvlan (bridge mode) on {parent}"),

@@ -55,6 +55,8 @@ fn steps_on_links_are_written_as_they_were_read() {
     for (kind, words) in [
         (json!({ "kind": "veth", "peer": wire }), "veth to sut/wire0"),
         (json!({ "kind": "bridge" }), "bridge"),
+        (json!({ "kind": "bridge", "snooping": true }), "bridge with multicast snooping"),
+        (json!({ "kind": "bridge", "snooping": false }), "bridge without multicast snooping"),
         (json!({ "kind": "tap", "queues": 1 }), "tap"),
         (json!({ "kind": "tap", "queues": 4 }), "tap of 4 queues"),
         (json!({ "kind": "macvlan", "parent": wire }), "macvlan (bridge mode) on sut/wire0"),
@@ -162,7 +164,7 @@ fn what_is_in_a_namespace_of_the_journal_goes_with_it() {
     let (_folder, mut site) = lab();
     let at = Place::wire(&name("sut"), 0);
     let mtu = 1500.try_into().expect("an MTU");
-    let link = CreateLink { at: at.clone(), kind: LinkRecipe::Bridge, mtu };
+    let link = CreateLink { at: at.clone(), kind: LinkRecipe::Bridge { snooping: None }, mtu };
     let enabled = EnableLink { at: at.clone(), bridge: None, mark: "vtax:rack:w0".to_owned() };
     let (namespace, key, value) = (name("sut"), "net.ipv4.ip_forward".to_owned(), "1".to_owned());
     let sysctl = SetSysctl { namespace, key, value };

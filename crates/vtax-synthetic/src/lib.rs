@@ -290,7 +290,7 @@ fn price(cell: &Cell) -> f64 {
         Workload::Rr { request, response } => 1.0 + (request.0 + response.0) as f64 / 1e5,
         Workload::Crr { .. } => 3.9,
         Workload::Cc => 2.8,
-        Workload::Stream { .. } | Workload::File { .. } => 1.0,
+        Workload::Stream { .. } | Workload::Multicast { .. } | Workload::File { .. } => 1.0,
     };
     let engine = match net.options.engine {
         Engine::Blocking => 1.0,

@@ -238,6 +238,18 @@ fn an_uplink_comes_and_goes_and_large_frames_pass() {
     drop(ns);
 }
 
+#[test]
+fn snooping_of_a_bridge_is_set() {
+    let Switch { mut rtnl, .. } = switch();
+    let vsw = rtnl.existing_link(&name("vsw0")).unwrap().index;
+    for on in [true, false] {
+        rtnl.set_multicast_snooping(vsw, on).unwrap();
+        assert_eq!(rtnl.bridge_settings(vsw).unwrap().unwrap().multicast_snooping, on);
+    }
+    let error = rtnl.set_multicast_snooping(IfIndex(1), true).unwrap_err();
+    assert!(error.to_string().contains("set multicast snooping"), "{error}");
+}
+
 /// A kernel either has them, or makes a bridge without them: then that is reported and nothing is left.
 #[test]
 fn a_kernel_without_vlan_filtering_is_told() {

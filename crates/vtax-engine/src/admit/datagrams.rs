@@ -23,6 +23,7 @@ use super::{Watched, admission, arrival};
 use crate::{
     error::{EngineError, Result},
     flow::{Flow, Session},
+    group::Group,
     options,
     socket::{self, Listener, bind_shared},
     wire::{FlowGreeting, GREETING_LEN},
@@ -97,6 +98,13 @@ fn admit_one(listener: &Listener, index: u32, peer: Target, session: &Arc<Sessio
     socket.connect(&socket::address(&peer)?).map_err(|error| EngineError::connecting(&peer, error))?;
     let flow = Flow::new(index, socket, peer, session);
     flow.check_datagrams()?;
+    let flow = match session.spec.workload.kind().is_multicast() {
+        true => {
+            let group = Group::of(&listener.target, index, &listener.station, &flow.peer)?;
+            flow.in_group(group.target(), group.receiving(&session.spec)?, false)
+        }
+        false => flow,
+    };
     flow.greet(FlowGreeting::Heard)?;
     Ok(flow)
 }
@@ -128,7 +136,11 @@ fn absent(target: &Target, waited: Duration, error: EngineError) -> EngineError 
 fn connect_one(index: u32, station: &Station, target: &Target, session: &Arc<Session>) -> Result<Flow> {
     let socket = socket::dialling(&session.spec, station, target)?;
     socket.connect(&socket::address(target)?).map_err(|error| EngineError::connecting(target, error))?;
-    let flow = Flow::new(index, socket, target.clone(), session);
+    let mut flow = Flow::new(index, socket, target.clone(), session);
+    if session.spec.workload.kind().is_multicast() {
+        let group = Group::of(target, index, station, target)?;
+        flow = flow.in_group(group.target(), group.sending(&session.spec)?, true);
+    }
     flow.check_datagrams()?;
     Ok(flow)
 }
@@ -152,7 +164,7 @@ impl<'a> Waiting<'a> {
     fn new(flows: &'a [Flow], session: &'a Session, patience: Duration) -> Result<Waiting<'a>> {
         let watched = Watched::new()?;
         for (number, flow) in flows.iter().enumerate() {
-            watched.add(&*flow.socket, number as u64, EventFlags::IN)?;
+            watched.add(&*flow.hears, number as u64, EventFlags::IN)?;
         }
         Ok(Waiting { flows, session, watched, state: vec![State::Unheard; flows.len()], patience })
     }
@@ -181,7 +193,8 @@ impl<'a> Waiting<'a> {
         let is_due = |state: &State| *state == State::Unheard || (to_all && *state == State::Heard);
         let due: Vec<usize> = (0..self.flows.len()).filter(|number| is_due(&self.state[*number])).collect();
         for stretch in due.chunks(HELLOS) {
-            stretch.iter().try_for_each(|number| self.flows[*number].greet(FlowGreeting::Hello))?;
+            let say = |number: &usize| self.flows[*number].say_hello(self.state[*number] != State::Unheard);
+            stretch.iter().try_for_each(say)?;
             if due.len() > HELLOS {
                 self.listen(Duration::from_millis(2))?;
             }
@@ -195,7 +208,7 @@ impl<'a> Waiting<'a> {
             *state = hear(flow, *state)?;
             // Nothing more is read here: the messages of a stream may follow immediately.
             if *state == State::Ready {
-                self.watched.remove(&*flow.socket)?;
+                self.watched.remove(&*flow.hears)?;
             }
         }
         Ok(())
@@ -206,7 +219,7 @@ impl<'a> Waiting<'a> {
 fn hear(flow: &Flow, mut state: State) -> Result<State> {
     for _ in 0..BATCH {
         let mut datagram = [0; GREETING_LEN + 1];
-        match rustix::net::recv(&*flow.socket, &mut datagram, RecvFlags::DONTWAIT) {
+        match rustix::net::recv(&*flow.hears, &mut datagram, RecvFlags::DONTWAIT) {
             Ok((len, _)) if flow.is_greeting(&datagram[..len], FlowGreeting::Ready) => return Ok(State::Ready),
             Ok((len, _)) if flow.is_greeting(&datagram[..len], FlowGreeting::Heard) => state = State::Heard,
             Ok(_) => {}

@@ -94,6 +94,8 @@ struct Source<'a, I> {
     /// When this end last heard the receiver over UDP, and when it listens next.
     heard: u64,
     listens_at: u64,
+    /// True if the receiver has said anything since the stream began.
+    answered: bool,
     /// True if the receiver has enough.
     enough: bool,
 }
@@ -103,7 +105,7 @@ impl<'a, I: Io> Source<'a, I> {
         let spec = &line.flow.session.spec;
         let phase = f64::from(line.flow.index) / f64::from(spec.streams.max(1));
         let pace = Pace::new(&spec.options, message * segments(spec), now, phase);
-        Source { line, handover, message, pace, heard: now, listens_at: now + LISTEN, enough: false }
+        Source { line, handover, message, pace, heard: now, listens_at: now + LISTEN, answered: false, enough: false }
     }
 
     /// Passes a message to the kernel, or several if one call sends several. A connection may take only a part of one.
@@ -132,16 +134,44 @@ impl<'a, I: Io> Source<'a, I> {
 
     #[cold]
     fn listen(&mut self, now: u64) -> Result<()> {
-        let flow = self.line.flow;
-        for greeting in flow.greetings()? {
-            self.heard = now;
-            self.enough |= greeting == FlowGreeting::Done;
-        }
-        let silence = flow.session.patience.silence;
+        self.hear(now)?;
+        let silence = self.line.flow.session.patience.silence;
         if now >= after(self.heard, silence) {
-            return Err(flow.failed("listen for the receiver", Errno::AGAIN, silence));
+            self.check_group(now)?;
+            return Err(self.line.flow.failed("listen for the receiver", Errno::AGAIN, silence));
         }
         Ok(())
+    }
+
+    /// Reads what the receiver has said over UDP.
+    fn hear(&mut self, now: u64) -> Result<()> {
+        for greeting in self.line.flow.greetings()? {
+            self.heard = now;
+            self.answered = true;
+            self.enough |= greeting == FlowGreeting::Done;
+        }
+        Ok(())
+    }
+
+    /// Fails if the stream goes to a group and the receiver has never said that any of it arrives.
+    fn check_group(&self, now: u64) -> Result<()> {
+        let flow = self.line.flow;
+        match &flow.group {
+            Some(group) if !self.answered => Err(EngineError::GroupUnheard {
+                group: group.clone(),
+                peer: flow.peer.clone(),
+                seconds: now.saturating_sub(self.heard) as f64 / 1e9,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether the receiver has enough, or has exited.
+    fn has_enough(&mut self, now: u64) -> bool {
+        match self.line.is_datagram() {
+            true => self.hear(now).is_err() || self.enough,
+            false => self.line.flow.is_told_to_stop(),
+        }
     }
 
     /// Sends until the receiver has enough. A failure to send now also means that the sender can stop.
@@ -151,7 +181,7 @@ impl<'a, I: Io> Source<'a, I> {
         let mut look = 0;
         while now < latest {
             if now >= look {
-                if self.enough || self.line.flow.is_told_to_stop() {
+                if self.has_enough(now) {
                     break;
                 }
                 look = now + MS;
@@ -162,6 +192,7 @@ impl<'a, I: Io> Source<'a, I> {
             now = now_ns();
         }
         self.line.flow.session.check_stopped()?;
+        self.check_group(now)?;
         self.handover.end(self.line.flow)?;
         self.say_end().await
     }

@@ -36,6 +36,15 @@ fn place(topology: &Topology, user: &Name, host: &Name, wire: &Name) -> Result<(
     }
 }
 
+/// Multicast snooping is a setting of virtual switches.
+pub(super) fn snooping(topology: &Topology, has_bridge: impl Fn(&Name) -> bool) -> Result<(), PlanError> {
+    let mut set = topology.hosts.iter().filter(|host| host.snooping.is_some());
+    match set.find(|host| !host.switch && !has_bridge(&host.name)) {
+        Some(host) => Err(PlanError::NoSwitch { host: host.name.clone() }),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn shapes(topology: &Topology, facts: &Facts) -> Result<(), PlanError> {
     let shaped = topology.wires.iter().find(|wire| wire.shape.is_some());
     match (shaped, facts.lacks(Facts::RATE_LIMIT)) {

@@ -7,7 +7,7 @@ use vtax_change::pci::LinkState;
 use vtax_model::{
     guest::Attach,
     method::{DomainKind, IoMethod},
-    topology::{Guest, Name, Topology, Wire, Zone},
+    topology::{Guest, Host, Name, Topology, Wire, Zone},
 };
 use vtax_step::{AddRoute, CreateVfs, LimitRate, LinkRecipe, Place, bucket};
 
@@ -75,6 +75,9 @@ impl<'a> Draft<'a> {
         checks::far_ends(&members, &pairs)?;
         let layout = Layout::of(topology, &members, &segments, &pairs, facts)?;
         let uplinks = uplinks(topology, &members, &segments);
+        checks::snooping(topology, |host| {
+            uplinks.iter().any(|(end, uplink)| end.host == *host && uplink.stack.len() > 1)
+        })?;
         let script = PlanScript::new(blueprint(topology, layout.range), tunnel_mtu);
         Ok(Draft { topology, nics, guests, segments, pairs, layout, uplinks, ports, functions, companions, script })
     }
@@ -86,7 +89,7 @@ impl<'a> Draft<'a> {
         self.exclusive_zones().iter().for_each(|zone| self.script.namespace(zone));
         topology.wires.iter().for_each(|wire| self.wire(wire));
         self.make_functions();
-        topology.hosts.iter().filter(|host| host.switch).for_each(|host| self.switch(&host.name));
+        topology.hosts.iter().filter(|host| host.switch).for_each(|host| self.switch(host));
         for end in self.segments.clone().iter().flat_map(|segment| &segment.ends) {
             self.host_end(end);
         }
@@ -167,9 +170,10 @@ impl<'a> Draft<'a> {
         self.topology.hosts.iter().any(|other| other.name == *host && other.switch)
     }
 
-    fn switch(&mut self, host: &Name) {
+    fn switch(&mut self, host: &Host) {
+        let Host { name: host, snooping, .. } = host;
         let bridge = switch_place(host);
-        self.script.link(&bridge, LinkRecipe::Bridge, host);
+        self.script.link(&bridge, LinkRecipe::Bridge { snooping: *snooping }, host);
         self.script.enable(&bridge, None, host);
         let topology = self.topology;
         for wire in topology.wires.iter().filter(|wire| wire.ends.contains(host)) {
@@ -182,7 +186,9 @@ impl<'a> Draft<'a> {
     fn host_end(&mut self, end: &WireEnd) {
         let uplink = self.uplinks[end].clone();
         if let [bridge, port] = uplink.stack.as_slice() {
-            self.script.link(bridge, LinkRecipe::Bridge, &end.wire);
+            let host = self.topology.hosts.iter().find(|host| host.name == end.host);
+            let snooping = host.and_then(|host| host.snooping);
+            self.script.link(bridge, LinkRecipe::Bridge { snooping }, &end.wire);
             self.script.enable(bridge, None, &end.wire);
             self.script.enable(port, Some(&bridge.link), &end.wire);
         }

@@ -45,6 +45,12 @@ pub enum PlanError {
     #[diagnostic(code("no-rate-limit"))]
     NoRate { wire: Name, why: String },
     #[error(
+        "host `{host}` has no virtual switch that could have `snooping`; set `switch = true`, give it a zone of the method \
+         bridge or a guest, or remove `snooping`"
+    )]
+    #[diagnostic(code("no-virtual-switch"))]
+    NoSwitch { host: Name },
+    #[error(
         "`{first}` ({first_method}) and `{second}` ({second_method}) clash on wire `{wire}` at `{host}`: {why}; give `{second}` a separate wire"
     )]
     #[diagnostic(code("methods-clash"))]

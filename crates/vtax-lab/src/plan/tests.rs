@@ -276,6 +276,15 @@ fn what_cannot_be_planned_is_refused_with_the_remedy() {
 }
 
 #[test]
+fn snooping_is_a_setting_of_virtual_switches() {
+    let with = |snooping: bool| TWO_HOSTS.replace("name = \"sut\"", &format!("name = \"sut\"\nsnooping = {snooping}"));
+    let plan = |snooping| planned(&format!("{}{}", with(snooping), zone("web", "sut", IoMethod::Bridge))).to_string();
+    assert!(plan(true).contains("bridge with multicast snooping"), "{}", plan(true));
+    assert!(plan(false).contains("bridge without multicast snooping"), "{}", plan(false));
+    assert!(refused(&with(true)).starts_with("host `sut` has no virtual switch"), "{}", refused(&with(true)));
+}
+
+#[test]
 fn a_range_in_use_is_refused_if_named_and_passed_over_if_not() {
     let mut facts = facts();
     facts.in_use = vec![

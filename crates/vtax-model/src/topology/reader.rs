@@ -52,6 +52,7 @@ struct HostTable {
     name: Spanned<Name>,
     #[serde(default)]
     switch: bool,
+    snooping: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -366,6 +367,6 @@ impl<'a> Member<'a> {
 
 impl HostTable {
     fn host(&self) -> Host {
-        Host { name: self.name.get_ref().clone(), switch: self.switch }
+        Host { name: self.name.get_ref().clone(), switch: self.switch, snooping: self.snooping }
     }
 }

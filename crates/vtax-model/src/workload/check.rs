@@ -17,6 +17,9 @@ impl Workload {
             WorkloadSizes::Messages(message) if transport.is_datagram() && message.0 < UDP_STREAM_LEAST => {
                 Err(WorkloadError::NoRoomForSequence { message })
             }
+            WorkloadSizes::Messages(message) if self.kind().is_multicast() && message.0 < MULTICAST_LEAST => {
+                Err(WorkloadError::NoRoomForToken { message })
+            }
             _ => Ok(()),
         }
     }
@@ -24,6 +27,10 @@ impl Workload {
 
 /// Bytes of the sequence number that each datagram of a UDP stream starts with.
 pub const UDP_STREAM_LEAST: u64 = 8;
+
+/// Bytes of the sequence number and the token that each datagram to a group starts with. Anybody may send to a group, so
+/// that the token is required.
+const MULTICAST_LEAST: u64 = UDP_STREAM_LEAST + 16;
 
 /// The largest message a single call may hand to a TCP socket here: it bounds the buffers of an agent.
 pub const MESSAGE_MOST: ByteSize = ByteSize(64 << 20);
@@ -58,6 +65,12 @@ pub enum WorkloadError {
     #[diagnostic(code("message-too-small"))]
     NoRoomForSequence { message: ByteSize },
     #[error(
+        "message size {message} leaves no room for the token that distinguishes the stream from what others send to the \
+         group; use at least {MULTICAST_LEAST} bytes"
+    )]
+    #[diagnostic(code("message-too-small"))]
+    NoRoomForToken { message: ByteSize },
+    #[error(
         "an ICMP echo is as long as its request; request {request} and response {response} differ: use the same size for both"
     )]
     #[diagnostic(code("unequal-echo"))]
@@ -77,7 +90,7 @@ impl WorkloadError {
     pub fn what(&self) -> &'static str {
         match self {
             WorkloadError::Empty { what } | WorkloadError::TooLarge { what, .. } => what,
-            WorkloadError::NoRoomForSequence { .. } => "message",
+            WorkloadError::NoRoomForSequence { .. } | WorkloadError::NoRoomForToken { .. } => "message",
             WorkloadError::UnequalEcho { .. } => "response",
             WorkloadError::NotOver { test, .. } if test.is_file() => "file",
             WorkloadError::NotOver { .. } => "test",
@@ -112,6 +125,16 @@ mod tests {
         assert!(stream(7).check(Transport::Udp, Mtu::ETHERNET).is_err());
         assert_eq!(stream(8).check(Transport::Udp, Mtu::ETHERNET), Ok(()));
         assert_eq!(stream(7).check(Transport::Tcp, Mtu::ETHERNET), Ok(()));
+    }
+
+    #[test]
+    fn a_datagram_to_a_group_needs_room_for_the_token() {
+        let to_group = |bytes| Workload::Multicast { message: ByteSize(bytes) }.check(Transport::Udp, Mtu::ETHERNET);
+        assert_eq!(to_group(23), Err(WorkloadError::NoRoomForToken { message: ByteSize(23) }));
+        assert_eq!(to_group(7), Err(WorkloadError::NoRoomForSequence { message: ByteSize(7) }));
+        assert_eq!(to_group(24), Ok(()));
+        let over_tcp = Workload::Multicast { message: ByteSize(24) }.check(Transport::Tcp, Mtu::ETHERNET);
+        assert!(matches!(over_tcp, Err(WorkloadError::NotOver { .. })), "{over_tcp:?}");
     }
 
     #[test]

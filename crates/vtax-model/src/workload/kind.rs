@@ -26,6 +26,8 @@ pub enum TestKind {
     Maerts,
     /// Both at once, on flows of their own.
     Bidirectional,
+    /// Datagrams from the initiator to a group, as fast as they go: the goodput at the receiver.
+    Multicast,
     /// A file from the sender's disk into a file at the receiver: real, user, sys.
     File,
     /// Blocks of a disk in any order: the response time.
@@ -163,6 +165,15 @@ const KINDS: [KindEntry; TestKind::COUNT] = [
         plain: false,
         counted_at: CountingEnd::Both,
         sliced: false,
+        ..STREAM
+    },
+    KindEntry {
+        kind: TestKind::Multicast,
+        quantity: TestQuantity { short: "Multicast", full: "Multicast bandwidth" },
+        plain: false,
+        // A sender to a group would wait for the end of a slice on a socket that is not its data's.
+        sliced: false,
+        over: &[Transport::Udp],
         ..STREAM
     },
     KindEntry {
@@ -308,6 +319,11 @@ impl TestKind {
     /// Returns true if both endpoints send a stream, and the sample includes the counts of both.
     pub fn is_both_ways(self) -> bool {
         self.entry().counted_at == CountingEnd::Both
+    }
+
+    /// Returns true if its datagrams go to a group rather than to the responder's address.
+    pub fn is_multicast(self) -> bool {
+        self == TestKind::Multicast
     }
 
     /// Returns true if the responder sends the stream, rather than the initiator.

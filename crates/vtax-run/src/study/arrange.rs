@@ -270,7 +270,7 @@ impl Builder<'_> {
         let name = built_in_name(host);
         let hosts = &mut self.arrangement.topology.hosts;
         if !hosts.iter().any(|host| host.name == name) {
-            hosts.push(Host { name: name.clone(), switch });
+            hosts.push(Host { name: name.clone(), switch, snooping: None });
         }
         name
     }

@@ -12,7 +12,7 @@ use vtax_model::vf::Vlan;
 
 use super::change::LinkChange;
 use super::link::{HEADER, Link};
-use super::name::{IfIndex, IfName, MacAddr};
+use super::name::{IfIndex, IfName, LinkRef, MacAddr};
 use super::probe::probe_kind;
 use super::reply::{attribute, each_attribute, number16, number32};
 use super::request::NetlinkRequest;
@@ -200,6 +200,25 @@ impl Rtnl {
             }
             _ => Err(error),
         })
+    }
+
+    /// Sets whether a bridge sends frames to a group only to ports that have joined it.
+    ///
+    /// A bridge snoops only if somebody asks for members, so it asks itself: at first it sends to all ports for another
+    /// second, in which members answer.
+    pub fn set_multicast_snooping(&mut self, bridge: IfIndex, on: bool) -> Result<()> {
+        /// In hundredths of a second. The kernel waits for as long as it has when it begins to ask.
+        const ANSWER_WITHIN: u64 = 100;
+        let first = vec![InfoBridge::MulticastSnooping(on), InfoBridge::MulticastQueryResponseInterval(ANSWER_WITHIN)];
+        for data in [first, vec![InfoBridge::MulticastQuerier(on)]] {
+            let mut message = LinkMessage::default();
+            message.header.index = bridge.0;
+            let info = vec![LinkInfo::Kind(InfoKind::Bridge), LinkInfo::Data(InfoData::Bridge(data))];
+            message.attributes.push(LinkAttribute::LinkInfo(info));
+            let subject = Subject { operation: "set multicast snooping", object: &LinkRef::from(bridge) };
+            self.change(&NetlinkRequest::new(libc::RTM_NEWLINK, &message), CHANGE, subject)?;
+        }
+        Ok(())
     }
 
     /// Returns whether the link is what the request said. The kernel gives the same error if it isn't, and if it has no

@@ -15,7 +15,8 @@ pub(crate) fn tests_help() -> String {
     let transports = Transport::ALL.map(|transport| transport.to_string().to_ascii_lowercase()).join(", ");
     format!(
         "Transport and test, e.g. tcp-rr. Transports: {transports}. Tests: rr (request, response), crr (connect, \
-         request, response), cc (connect, close), stream, maerts (stream from the responder), bidirectional"
+         request, response), cc (connect, close), stream, maerts (stream from the responder), bidirectional, multicast (datagrams to a \
+         group)"
     )
 }
 

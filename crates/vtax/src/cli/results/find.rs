@@ -27,6 +27,7 @@ const TESTS: [Choice<TestKind>; TestKind::ALL.len()] = [
     ("stream", "Stream from the initiator", TestKind::Stream),
     ("maerts", "Stream from the responder", TestKind::Maerts),
     ("bidirectional", "Streams in both directions", TestKind::Bidirectional),
+    ("multicast", "Datagrams from the initiator to a group", TestKind::Multicast),
     ("file", "File transfer", TestKind::File),
     ("random", "Random I/O of a disk", TestKind::Random),
     ("sequential", "Sequential I/O of a disk", TestKind::Sequential),
