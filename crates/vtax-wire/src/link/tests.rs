@@ -1,5 +1,6 @@
 use std::{
-    io::{BufReader, Cursor, sink},
+    fs::File,
+    io::{BufReader, Read, Write},
     os::unix::net::{UnixListener, UnixStream},
     thread,
 };
@@ -26,8 +27,16 @@ fn said(hello: &[u8]) -> Vec<u8> {
     [&MAGIC[..], hello].concat()
 }
 
+/// A stream that takes everything.
+pub(super) fn nobody() -> File {
+    File::options().write(true).open("/dev/null").expect("it is always there")
+}
+
 fn to_words(words: Vec<u8>) -> Result<AgentLink, AgentError> {
-    AgentLink::from_streams("zone stage", Cursor::new(words), sink(), SOON)
+    let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+    theirs.write_all(&words).expect("there is room");
+    drop(theirs);
+    AgentLink::from_streams("zone stage", ours, nobody(), SOON)
 }
 
 /// An agent's end of a stream, to be played by the test.
