@@ -238,11 +238,15 @@ impl AgentLink {
 
     /// Reads the agent's monotonic clock, between two readings of this machine's.
     pub fn exchange(&self, deadline: Duration) -> Result<ClockExchange, AgentError> {
-        let sent = now_ns();
-        match self.call(Request::Clock)?.wait(deadline)? {
-            Reply::Clock { now_ns: theirs } => {
-                Ok(ClockExchange { sent_ns: sent, theirs_ns: theirs, received_ns: now_ns() })
-            }
+        let sent_ns = now_ns();
+        let reply = self.call(Request::Clock)?.wait(deadline)?;
+        self.reading(sent_ns, reply)
+    }
+
+    /// Returns the exchange that ends now with this reply.
+    pub(crate) fn reading(&self, sent_ns: u64, reply: Reply) -> Result<ClockExchange, AgentError> {
+        match reply {
+            Reply::Clock { now_ns: theirs_ns } => Ok(ClockExchange { sent_ns, theirs_ns, received_ns: now_ns() }),
             _ => Err(self.odd("clock")),
         }
     }
@@ -334,4 +338,4 @@ fn verb(request: &Request) -> &'static str {
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,4 +1,4 @@
-//! What an agent says, read as it comes.
+//! Reads an agent's hello and answers as they come.
 
 use std::{
     fs::File,

@@ -39,7 +39,7 @@ pub(super) trait Polled: Send {
     fn is_over(&self) -> bool;
 }
 
-/// What the thread and its users share.
+/// Data that the thread shares with its users.
 struct Inbox {
     new: Vec<Box<dyn Polled>>,
     /// An eventfd that wakes the thread. None if it doesn't run.

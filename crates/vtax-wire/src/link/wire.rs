@@ -143,7 +143,7 @@ impl ControlStream {
         self.push(&frame)
     }
 
-    /// How the agent was lost, if it was.
+    /// Returns how the agent was lost, if it was.
     pub(super) fn death(&self) -> Option<Death> {
         match &*lock(&self.shared.callers) {
             Callers::Waiting(_) => None,
