@@ -129,6 +129,12 @@ fn overview(overview: &Overview, plotter: &Plotter) -> Result<String, PlotError>
     Ok(format!("<section class=\"overview\" aria-label=\"Overview\">\n{titled}\n{drawn}</section>\n"))
 }
 
+/// The overview alone, as wide as a phone.
+pub(crate) fn small(overview: Overview) -> Result<String, PlotError> {
+    let chart = Overview { layout: OverviewLayout::Narrow, ..overview }.into();
+    Ok(format!("<figure class=\"plot-figure\">{}</figure>\n", Plotter::new()?.svg(&chart)?.as_str()))
+}
+
 /// Charts by the question that they answer, next to each other, as many as fit.
 fn gallery(groups: &[ChartGroup], plotter: &Plotter) -> Result<String, PlotError> {
     let figure = |chart: &Chart| {

@@ -160,6 +160,11 @@ pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink])
     html::page(&title, links, &comparisons.into_iter().chain(documents.iter().map(article)).collect::<Vec<_>>())
 }
 
+/// Returns the figure of a result for a page with several, as HTML. `None` if nothing was compared.
+pub fn small_figure(document: &ResultDocument) -> Result<Option<String>, PlotError> {
+    overview::overview(&Reported::of(document)).map(html::small).transpose()
+}
+
 fn compared(first: &ResultDocument, others: &[ResultDocument]) -> Vec<Article> {
     let article = |other: &ResultDocument| {
         let comparison = compare(first, other, None);

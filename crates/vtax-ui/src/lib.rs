@@ -13,8 +13,10 @@ mod chosen;
 mod connections;
 mod guard;
 mod key;
+mod latest;
 mod list;
 mod live;
+mod machine;
 mod pages;
 #[cfg(test)]
 mod tests;
@@ -47,18 +49,20 @@ pub struct Ui {
     address: SocketAddr,
     key: AccessKey,
     state_dir: PathBuf,
+    program: PathBuf,
 }
 
 impl Ui {
-    /// Binds the port, or with 0 any free one. Requests are not answered before [`Ui::serve`].
-    pub fn bind(state_dir: PathBuf, port: u16) -> Result<Ui, UiError> {
+    /// Binds the port, or with 0 any free one. Requests are not answered before [`Ui::serve`]. `program` is vtax, which lists
+    /// the domains, labs and changed settings of this machine.
+    pub fn bind(state_dir: PathBuf, program: PathBuf, port: u16) -> Result<Ui, UiError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => UiError::Taken(port),
             _ => UiError::Kernel(error),
         })?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        Ok(Ui { listener, address, key: AccessKey::random()?, state_dir })
+        Ok(Ui { listener, address, key: AccessKey::random()?, state_dir, program })
     }
 
     /// Returns the address to open in a browser. Anyone who knows it can read the results.
@@ -74,7 +78,7 @@ impl Ui {
             .build()?;
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            connections::serve(listener, pages::router(self.state_dir, self.key)).await
+            connections::serve(listener, pages::router(self.state_dir, self.program, self.key)).await
         })
     }
 }

@@ -1,13 +1,15 @@
-//! List of results with a filter form. It needs no script.
+//! Start page: this machine, the latest results, and the list of all results with a filter form. It needs no script.
 
 use std::fmt::Write as _;
 
+use rustix::system::uname;
 use strum::IntoEnumIterator;
 use vtax_report::html::{PageFrame, escaped};
 use vtax_store::{Condition, RunSummary};
 
 use super::{
     chosen::{Chosen, query},
+    latest, machine,
     pages::{NoPage, Service},
 };
 
@@ -44,7 +46,16 @@ pub(crate) fn page(service: &Service, chosen: &Chosen) -> Result<String, NoPage>
     let number = chosen.one("page").parse().unwrap_or(1usize).clamp(1, pages);
     let shown: Vec<&RunSummary> = found.iter().copied().skip((number - 1) * ON_A_PAGE).take(ON_A_PAGE).collect();
     let base = service.key.base();
-    let mut text = String::from("<main id=\"contents\">\n<h1>Results</h1>\n");
+    let mut text = String::from("<main id=\"contents\">\n");
+    if filter.is_everything() && number == 1 {
+        let host = escaped(&uname().nodename().to_string_lossy());
+        let _ = writeln!(text, "<h1>{host}</h1>");
+        text += &latest::sections(service, &all);
+        text += &machine::sections(service);
+        text += "<h2>All results</h2>\n";
+    } else {
+        text += "<h1>Results</h1>\n";
+    }
     let folder = escaped(&service.state_dir.display().to_string());
     let _ =
         writeln!(text, "<p class=\"faint\">{} in {folder}</p>", count(found.len(), all.len(), filter.is_everything()));

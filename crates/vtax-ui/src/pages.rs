@@ -18,7 +18,7 @@ use vtax_report::{
 };
 use vtax_store::{Condition, RunSummary, Store, StoreError};
 
-use super::{chosen::Chosen, guard::guard, key::AccessKey, list, live};
+use super::{chosen::Chosen, guard::guard, key::AccessKey, latest::DrawnFigures, list, live};
 
 /// Number of pages drawn concurrently. Charts use a CPU for a second or two.
 pub(crate) const DRAWN_TOGETHER: usize = 2;
@@ -31,16 +31,20 @@ const SAMPLES_TOGETHER: u64 = 250_000;
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) state_dir: PathBuf,
+    /// The program vtax.
+    pub(crate) program: PathBuf,
     pub(crate) key: AccessKey,
+    pub(crate) figures: DrawnFigures,
     drawing: Semaphore,
     /// Watchers of runs in progress.
     pub(crate) watching: Arc<Semaphore>,
 }
 
-pub(crate) fn router(state_dir: PathBuf, key: AccessKey) -> Router {
+pub(crate) fn router(state_dir: PathBuf, program: PathBuf, key: AccessKey) -> Router {
     let base = key.base();
     let (drawing, watching) = (Semaphore::new(DRAWN_TOGETHER), Arc::new(Semaphore::new(live::WATCHERS)));
-    let service = Arc::new(Service { state_dir, key, drawing, watching });
+    let figures = DrawnFigures::default();
+    let service = Arc::new(Service { state_dir, program, key, figures, drawing, watching });
     let page = |path: &str| format!("{base}{path}");
     Router::new()
         .route(&base, get(results))
@@ -106,7 +110,7 @@ impl Service {
 
     /// Links at the top of every page.
     pub(crate) fn links(&self) -> Vec<PageLink> {
-        vec![PageLink { text: "All results".into(), target: format!("{}/", self.key.base()) }]
+        vec![PageLink { text: "Start page".into(), target: format!("{}/", self.key.base()) }]
     }
 
     pub(crate) fn all(&self) -> Result<Vec<RunSummary>, NoPage> {

@@ -43,7 +43,7 @@ impl Served {
     }
 
     fn of(dir: tempfile::TempDir) -> Served {
-        let ui = Ui::bind(dir.path().to_owned(), 0).expect("a port");
+        let ui = Ui::bind(dir.path().to_owned(), "/bin/echo".into(), 0).expect("a port");
         let (at, base) = (ui.address, ui.key.base());
         thread::spawn(move || ui.serve());
         Served { dir, at, base }
@@ -174,6 +174,26 @@ fn a_broken_store_is_told() {
     assert_eq!(status(&answer), "500");
     assert!(answer.contains("Cannot show this page"), "{answer}");
     assert!(answer.contains("results.db") && answer.contains("vtax explain"), "{answer}");
+}
+
+/// `echo` prints the words of the commands.
+#[test]
+fn the_start_page_lists_what_commands_print() {
+    let page = Served::new().page("/");
+    for listed in ["ldm list", "lab list", "tune status"] {
+        assert!(page.contains(&format!(">{listed}</pre>")), "{page}");
+    }
+}
+
+/// A command that hangs or is missing leaves the rest of the page as it is.
+#[test]
+fn a_command_that_cannot_run_is_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let ui = Ui::bind(dir.path().to_owned(), dir.path().join("missing"), 0).expect("a port");
+    let (at, base) = (ui.address, ui.key.base());
+    thread::spawn(move || ui.serve());
+    let page = Served { dir, at, base }.page("/");
+    assert!(status(&page) == "200" && page.contains("No such file"), "{page}");
 }
 
 #[test]
@@ -313,6 +333,6 @@ fn who_has_shown_the_key_is_not_driven_out() {
 #[test]
 fn a_port_that_is_taken_is_named() {
     let served = Served::new();
-    let error = Ui::bind(served.dir.path().to_owned(), served.at.port()).expect_err("it is taken");
+    let error = Ui::bind(served.dir.path().to_owned(), "/bin/echo".into(), served.at.port()).expect_err("it is taken");
     assert!(error.to_string().contains(&format!("port {}", served.at.port())), "{error}");
 }

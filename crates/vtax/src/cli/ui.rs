@@ -1,12 +1,14 @@
 //! `vtax ui`.
 
+use std::env;
+
 use clap::Args;
 use rustix::process::nice;
 use vtax_ui::Ui;
 
 use super::Locations;
 use crate::{
-    exit::{Exit, Stop},
+    exit::{Blamed, Coded, Exit, Stop},
     terminal::print,
     whole_number::whole,
 };
@@ -22,7 +24,8 @@ pub(crate) struct UiArgs {
 }
 
 pub(crate) fn ui(args: &UiArgs, places: &Locations) -> Result<Exit, Stop> {
-    let ui = Ui::bind(places.state_dir()?, args.port).map_err(Stop::input)?;
+    let program = env::current_exe().coded("kernel", || "finding the program vtax").or_infrastructure()?;
+    let ui = Ui::bind(places.state_dir()?, program, args.port).map_err(Stop::input)?;
     // If this fails, the pages only take more CPU time from a run.
     let _ = nice(LAST);
     print(&format!("{}\n", ui.address()))?;

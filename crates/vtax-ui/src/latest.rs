@@ -1,0 +1,82 @@
+//! The latest results with their figures, and the runs in progress.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use vtax_report::{self as report, html::escaped};
+use vtax_store::{Condition, RunSummary, Store};
+
+use super::pages::Service;
+
+/// Number of results whose figure is shown.
+const SHOWN: usize = 3;
+/// Maximum number of samples of a result whose figure is drawn here: all of them are read for it.
+const SAMPLES_MOST: u32 = 20_000;
+/// Number of figures that are kept.
+const KEPT: usize = 16;
+
+/// Figures that were drawn, by the IDs of their runs. A complete run doesn't change.
+#[derive(Debug, Default)]
+pub(crate) struct DrawnFigures(Mutex<BTreeMap<String, Arc<str>>>);
+
+impl DrawnFigures {
+    /// Returns the figure of a run, empty if it has none or can't be read.
+    fn of(&self, service: &Service, run: &RunSummary) -> Arc<str> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(figure) = known().get(&run.id) {
+            return Arc::clone(figure);
+        }
+        let document = Store::reading(&service.state_dir, |store| store.document(&run.id));
+        let drawn = document.ok().and_then(|document| report::small_figure(&document).ok().flatten());
+        let figure: Arc<str> = drawn.unwrap_or_default().into();
+        let mut all = known();
+        if all.len() >= KEPT {
+            all.clear();
+        }
+        all.insert(run.id.clone(), Arc::clone(&figure));
+        figure
+    }
+}
+
+/// Returns the runs in progress and the latest complete ones, each with its result.
+pub(crate) fn sections(service: &Service, all: &[RunSummary]) -> String {
+    let base = service.key.base();
+    let running: String =
+        all.iter().filter(|run| run.state == Condition::Running).map(|run| item(&base, run)).collect();
+    let running = match running.is_empty() {
+        true => running,
+        false => format!("<section aria-label=\"Running\">\n<h2>Running</h2>\n<ul>\n{running}</ul>\n</section>\n"),
+    };
+    let complete = all.iter().filter(|run| run.state == Condition::Complete && !run.brief.is_empty()).take(SHOWN);
+    let latest: String = complete.map(|run| card(service, &base, run)).collect();
+    match latest.is_empty() {
+        true => running,
+        false => format!(
+            "{running}<section aria-label=\"Latest results\">\n<h2>Latest results</h2>\n\
+             <div class=\"latest\">\n{latest}</div>\n</section>\n"
+        ),
+    }
+}
+
+fn item(base: &str, run: &RunSummary) -> String {
+    format!("<li>{} <small class=\"faint\">{} samples</small></li>\n", link(base, run), run.samples)
+}
+
+fn card(service: &Service, base: &str, run: &RunSummary) -> String {
+    let figure = match run.samples {
+        0..=SAMPLES_MOST => service.figures.of(service, run),
+        _ => Arc::default(),
+    };
+    format!(
+        "<div class=\"chart\">\n<h3>{}</h3>\n<p>{} <small class=\"faint\">{}</small></p>\n{figure}</div>\n",
+        link(base, run),
+        escaped(&run.brief),
+        escaped(&run.started)
+    )
+}
+
+fn link(base: &str, run: &RunSummary) -> String {
+    format!("<a href=\"{base}/run/{}\">{}</a>", escaped(&run.id), escaped(&run.heading()))
+}

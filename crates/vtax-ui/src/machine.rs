@@ -1,0 +1,63 @@
+//! State of this machine: its domains, labs and changed settings, as the commands list them.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use vtax_report::html::escaped;
+use vtax_sys::{deadline::output_within, inherit::die_with_parent};
+
+use super::pages::Service;
+
+/// Time after which a command that lists something is given up, e.g. because a disk hangs.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum length of a list in characters.
+const LONGEST: usize = 20_000;
+
+/// A list of the start page, printed by a command of vtax. That is a process of its own: entering a namespace would affect
+/// this whole process.
+struct MachineList {
+    title: &'static str,
+    arguments: [&'static str; 2],
+}
+
+const LISTS: [MachineList; 3] = [
+    MachineList { title: "Domains", arguments: ["ldm", "list"] },
+    MachineList { title: "Labs", arguments: ["lab", "list"] },
+    MachineList { title: "Changed settings", arguments: ["tune", "status"] },
+];
+
+/// Returns a section for each list.
+pub(crate) fn sections(service: &Service) -> String {
+    let lists = thread::scope(|scope| {
+        let drawn = LISTS.each_ref().map(|list| scope.spawn(|| section(list, &service.program, &service.state_dir)));
+        drawn.map(|list| list.join().unwrap_or_default())
+    });
+    lists.concat()
+}
+
+fn section(list: &MachineList, program: &Path, state_dir: &Path) -> String {
+    let MachineList { title, arguments } = list;
+    let text = escaped(&listed(arguments, program, state_dir));
+    format!(
+        "<section aria-label=\"{title}\">\n<h2>{title}</h2>\n\
+         <pre role=\"region\" tabindex=\"0\" aria-label=\"{title}\">{text}</pre>\n</section>\n"
+    )
+}
+
+/// Returns what the command prints, or why it prints nothing.
+fn listed(arguments: &[&str], program: &Path, state_dir: &Path) -> String {
+    let mut command = Command::new(program);
+    command.args(arguments).env("VTAX_STATE", state_dir).env("NO_COLOR", "1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    die_with_parent(&mut command);
+    let text = match output_within(&mut command, PATIENCE) {
+        Ok(output) if output.status.success() => output.stdout,
+        Ok(output) => output.stderr,
+        Err(error) => error.to_string().into_bytes(),
+    };
+    String::from_utf8_lossy(&text).trim_end().chars().take(LONGEST).collect()
+}
