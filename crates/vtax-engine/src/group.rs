@@ -28,18 +28,18 @@ const LOCAL_SCOPE: u32 = 0xefff_0000;
 const LINK_SCOPE: u128 = 0xff12 << 112;
 
 /// The group of a flow, on the link of an end that leads to the other end.
-pub(crate) struct Group {
+pub(crate) struct StreamGroup {
     address: SocketAddr,
     link: u32,
     station: Station,
 }
 
-impl Group {
+impl StreamGroup {
     /// Returns the group of a flow to `responder`, as the end at `station` reaches it on its way to `peer`. It has the
     /// lower bits of the responder's address, and its port.
     ///
     /// The link isn't always the one that has the end's address: a tunnel may lead to a host that is reached at another one.
-    pub(crate) fn of(responder: &Target, flow: u32, station: &Station, peer: &Target) -> Result<Group> {
+    pub(crate) fn of(responder: &Target, flow: u32, station: &Station, peer: &Target) -> Result<StreamGroup> {
         let (Target::Ip(responder), Target::Ip(peer)) = (responder, peer) else {
             return Err(mismatch(responder, station));
         };
@@ -55,7 +55,7 @@ impl Group {
                 SocketAddrV6::new(group, to.port(), 0, link).into()
             }
         };
-        Ok(Group { address, link, station: station.clone() })
+        Ok(StreamGroup { address, link, station: station.clone() })
     }
 
     pub(crate) fn target(&self) -> Target {
@@ -125,7 +125,7 @@ mod tests {
 
     fn group(responder: &str, flow: u32, peer: &str) -> Result<String> {
         let [responder, peer] = [responder, peer].map(|address| Target::Ip(address.parse().unwrap()));
-        Group::of(&responder, flow, &Station::Ip("127.0.0.1".parse().unwrap()), &peer)
+        StreamGroup::of(&responder, flow, &Station::Ip("127.0.0.1".parse().unwrap()), &peer)
             .map(|group| group.target().to_string())
     }
 
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(group("255.255.255.255:1", 65_535, loopback).unwrap(), "239.255.255.254:1");
         assert_eq!(group("[fd00::9:8]:5", 1, loopback).unwrap(), "[ff12::9:9%1]:5");
         assert!(group("127.0.0.1:5", 0, "[::1]:9").is_err());
-        let unix = Group::of(&Target::Unix("/s".into()), 0, &Station::Unix("/".into()), &Target::NOWHERE).err();
+        let unix = StreamGroup::of(&Target::Unix("/s".into()), 0, &Station::Unix("/".into()), &Target::NOWHERE).err();
         assert!(matches!(unix, Some(EngineError::FamilyMismatch { .. })), "{unix:?}");
     }
 }

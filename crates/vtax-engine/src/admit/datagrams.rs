@@ -23,7 +23,7 @@ use super::{Watched, admission, arrival};
 use crate::{
     error::{EngineError, Result},
     flow::{Flow, Session},
-    group::Group,
+    group::StreamGroup,
     options,
     socket::{self, Listener, bind_shared},
     wire::{FlowGreeting, GREETING_LEN},
@@ -100,7 +100,7 @@ fn admit_one(listener: &Listener, index: u32, peer: Target, session: &Arc<Sessio
     flow.check_datagrams()?;
     let flow = match session.spec.workload.kind().is_multicast() {
         true => {
-            let group = Group::of(&listener.target, index, &listener.station, &flow.peer)?;
+            let group = StreamGroup::of(&listener.target, index, &listener.station, &flow.peer)?;
             flow.in_group(group.target(), group.receiving(&session.spec)?, false)
         }
         false => flow,
@@ -138,7 +138,7 @@ fn connect_one(index: u32, station: &Station, target: &Target, session: &Arc<Ses
     socket.connect(&socket::address(target)?).map_err(|error| EngineError::connecting(target, error))?;
     let mut flow = Flow::new(index, socket, target.clone(), session);
     if session.spec.workload.kind().is_multicast() {
-        let group = Group::of(target, index, station, target)?;
+        let group = StreamGroup::of(target, index, station, target)?;
         flow = flow.in_group(group.target(), group.sending(&session.spec)?, true);
     }
     flow.check_datagrams()?;
