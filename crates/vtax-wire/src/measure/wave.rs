@@ -41,7 +41,7 @@ pub(crate) struct Straggler {
     pub(crate) tag: usize,
 }
 
-/// How far a pair is.
+/// Progress of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     /// The responder binds.
