@@ -79,7 +79,7 @@ impl Wave {
     }
 }
 
-/// A sample of a pair.
+/// The reports of both agents of a pair.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairSample {
     pub initiator: EndReport,

@@ -27,14 +27,14 @@ use vtax_wire::protocol::LinkSetup;
 
 pub(super) use self::lab_place::LabPlace;
 use self::{namespace::HeldNamespace, switch_end::SwitchEnd};
-use super::dial::Dial;
+use super::dial::AgentConnection;
 use crate::stop::Stop;
 
 pub(super) trait Attachment {
     /// Begins to connect to the agent of the end, which is started if it is a process of this machine: the kernel ends
     /// such a process with the thread that started it. `name` is the name of the end for errors, `program` the agent on
     /// this machine.
-    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<Dial<'a>, Stop>;
+    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop>;
 
     /// Returns whether one agent serves the end in both roles. Two ends of a pair in one process would disturb each
     /// other.

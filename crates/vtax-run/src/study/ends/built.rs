@@ -36,7 +36,7 @@ impl RunSetup<'_> {
         let rows = available(&header.study, &header.unavailable);
         let Arrangement { topology, ends, .. } = arrange(&header.study, lab_name(header)?, &rows);
         let (lab, rows) = self.with_lab(&topology, |lab| {
-            let agents = self.start_agents(lab, ends.iter().flat_map(|(_, ends)| ends))?;
+            let agents = self.start_agents(lab, ends.values().flatten())?;
             let connect = |(row, ends): (&Row, &Vec<Ends<LabEnd>>)| {
                 let end = |end: &LabEnd| connected_end(lab, end, &agents);
                 let pair = |ends: &Ends<LabEnd>| Ok([end(&ends.initiator)?, end(&ends.responder)?]);

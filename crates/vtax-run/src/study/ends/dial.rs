@@ -8,7 +8,7 @@ use super::{agent::Agent, attachment::Attachment};
 use crate::{events::RunEvents, stop::Stop};
 
 /// The rest of connecting to an agent. It takes time, and any thread can do it.
-pub(super) type Dial<'a> = Box<dyn FnOnce(&RunEvents) -> Result<Agent, Stop> + Send + 'a>;
+pub(super) type AgentConnection<'a> = Box<dyn FnOnce(&RunEvents) -> Result<Agent, Stop> + Send + 'a>;
 
 /// An agent that is to be connected.
 pub(super) struct DialledEnd<K> {
@@ -25,7 +25,7 @@ pub(super) fn connect_all<K: Clone>(
     events: &RunEvents,
 ) -> Result<Vec<(K, Arc<Agent>)>, Stop> {
     let dials = ends.iter().map(|end| end.attachment.dial(&end.name, program)).collect();
-    let connected = dial_all(dials, |dial: Result<Dial<'_>, Stop>| dial.and_then(|dial| dial(events)));
+    let connected = dial_all(dials, |dial: Result<AgentConnection<'_>, Stop>| dial.and_then(|dial| dial(events)));
     let (mut agents, mut failures) = (Vec::new(), Vec::new());
     for (end, connected) in ends.iter().zip(connected) {
         match connected {

@@ -5,7 +5,7 @@ use std::path::Path;
 use vtax_model::method::DomainKind;
 
 use super::{
-    super::{agent::Agent, dial::Dial},
+    super::{agent::Agent, dial::AgentConnection},
     Attachment, LabPlace,
     lab_guest::LabGuest,
 };
@@ -28,7 +28,7 @@ impl LabPlace {
 }
 
 impl Attachment for LabDomain {
-    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<Dial<'a>, Stop> {
+    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         let LabPlace { lab, endpoint } = &self.0;
         let child = labs::start_agent(lab, endpoint, program).or_infrastructure()?;
         Ok(Box::new(move |_| Agent::of_child(name, child).or_infrastructure()))

@@ -9,7 +9,7 @@ use vtax_model::{run::GuestMachine, units::Mtu};
 use vtax_wire::{link::AgentLink, protocol::LinkSetup};
 
 use super::{
-    super::{agent::Agent, dial::Dial},
+    super::{agent::Agent, dial::AgentConnection},
     Attachment, GuestProcess, LabPlace,
 };
 use crate::{
@@ -69,7 +69,7 @@ impl LabGuest {
 }
 
 impl Attachment for LabGuest {
-    fn dial<'a>(&'a self, name: &'a str, _: &'a Path) -> Result<Dial<'a>, Stop> {
+    fn dial<'a>(&'a self, name: &'a str, _: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         Ok(Box::new(|events| self.boot_agent(name, events).or_infrastructure()))
     }
 

@@ -17,7 +17,7 @@ use vtax_model::{
 };
 
 use super::{
-    super::{agent::Agent, dial::Dial, domain_place::DomainPlace},
+    super::{agent::Agent, dial::AgentConnection, domain_place::DomainPlace},
     Attachment, GuestProcess, HostStack,
     switch_end::SwitchEnd,
     told,
@@ -151,7 +151,7 @@ fn record(host: &DomainPlace, bound: &BoundDomain, port: &SwitchPort) -> DomainR
 }
 
 impl Attachment for LdmEnd {
-    fn dial<'a>(&'a self, name: &'a str, _: &'a Path) -> Result<Dial<'a>, Stop> {
+    fn dial<'a>(&'a self, name: &'a str, _: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         let bound = &self.bound;
         Ok(Box::new(move |events| connect(bound, name, events)))
     }
@@ -221,7 +221,7 @@ impl PrimaryEnd {
 }
 
 impl Attachment for PrimaryEnd {
-    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<Dial<'a>, Stop> {
+    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         self.stack.dial(name, program)
     }
 

@@ -19,7 +19,7 @@ use vtax_model::{
 use vtax_sys::process::ProcessId;
 
 use super::{
-    super::{agent::Agent, dial::Dial},
+    super::{agent::Agent, dial::AgentConnection},
     Attachment, GuestProcess, told,
 };
 use crate::stop::Stop;
@@ -60,7 +60,7 @@ impl LibvirtEnd {
 
 impl Attachment for LibvirtEnd {
     /// ssh goes to an address that libvirt knows.
-    fn dial<'a>(&'a self, _: &'a str, program: &'a Path) -> Result<Dial<'a>, Stop> {
+    fn dial<'a>(&'a self, _: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         let address = self.domain.entrance(self.given)?;
         let host = self.user.as_ref().map_or(address.to_string(), |user| format!("{user}@{address}"));
         let name = &self.domain.described.record.name;

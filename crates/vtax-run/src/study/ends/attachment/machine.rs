@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    super::{agent::Agent, dial::Dial},
+    super::{agent::Agent, dial::AgentConnection},
     Attachment,
 };
 use crate::stop::{Blamed, Stop};
@@ -19,7 +19,7 @@ impl Attachment for MachineEnd {
         matches!(self, MachineEnd::Local)
     }
 
-    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<Dial<'a>, Stop> {
+    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         Ok(match self {
             MachineEnd::Local => Box::new(|_| Agent::local(program).or_infrastructure()),
             MachineEnd::Ssh(host) => Box::new(move |events| {

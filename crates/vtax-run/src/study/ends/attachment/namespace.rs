@@ -29,7 +29,7 @@ use vtax_sys::{
 };
 
 use super::{
-    super::{agent::Agent, dial::Dial},
+    super::{agent::Agent, dial::AgentConnection},
     Attachment,
 };
 use crate::stop::{Blamed, Stop};
@@ -113,7 +113,7 @@ impl HeldNamespace {
 }
 
 impl Attachment for NamespaceAttachment {
-    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<Dial<'a>, Stop> {
+    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         let mut command = Command::new(program);
         command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.
