@@ -1,5 +1,7 @@
 //! Invalid input of `vtax measure`, and of studies on endpoints: refused before anything runs.
 
+use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
+
 use super::{Bench, STUDY};
 
 fn refused(arguments: &[&str]) -> String {
@@ -43,6 +45,41 @@ fn options_that_make_no_sense_together_are_refused_by_name() {
     insta::assert_snapshot!("ends_that_do_not_pair_off", {
         refused(&["--to", "ssh:a", "--to", "ssh:b", "--from", "ssh:c", "--from", "ssh:d", "--from", "ssh:e"])
     });
+}
+
+fn write_program(path: &Path, text: &str) {
+    fs::write(path, text).expect("a file of the test");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+}
+
+/// Each login waits for the others: one after another, the first would wait for nothing.
+#[test]
+fn endpoints_are_connected_at_the_same_time_and_each_failure_is_named() {
+    let bench = Bench::new();
+    let (bin, log) = (bench.path().join("bin"), bench.path().join("log"));
+    fs::create_dir(&bin).expect("a directory");
+    let ssh = format!(
+        "#!/bin/sh\nwhile [ $# -gt 1 ]; do host=$1; shift; done\necho begins >>'{log}'\ni=0\n\
+         while [ $(grep -c begins '{log}') -lt 4 ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done\n\
+         echo ends >>'{log}'\necho no route to $host >&2\nexit 255\n",
+        log = log.display()
+    );
+    write_program(&bin.join("ssh"), &ssh);
+    let agent = bin.join("vtax-agent");
+    write_program(&agent, &format!("#!/bin/sh\necho '{}'\n", vtax_wire::protocol::version_line()));
+    let ends = ["--from", "ssh:a", "--from", "ssh:b", "--to", "ssh:c", "--to", "ssh:d"];
+    let path = format!("{}:{}", bin.display(), env::var("PATH").unwrap_or_default());
+    let mut command = bench.command(&[&["measure"], &ends[..]].concat());
+    let output = command.env("PATH", path).env("VTAX_AGENT", &agent).output().expect("vtax runs");
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(69), "{told}");
+    assert!(told.contains("4 endpoints cannot be used"), "{told}");
+    for host in ["a", "b", "c", "d"] {
+        assert!(told.contains(&format!("no route to {host}")), "{host}: {told}");
+    }
+    let log = fs::read_to_string(log).expect("logins");
+    let events: Vec<&str> = log.lines().collect();
+    assert_eq!(events, [["begins"; 4], ["ends"; 4]].concat());
 }
 
 #[test]

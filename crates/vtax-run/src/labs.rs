@@ -3,7 +3,7 @@
 use std::{
     os::unix::process::CommandExt,
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -144,12 +144,12 @@ pub fn build_planned(
 }
 
 /// Starts an agent in a host or zone. The kernel ends it when the calling thread ends.
-pub(crate) fn start_agent(name: &str, lab: &Lab, endpoint: &LabEndpoint, program: &Path) -> miette::Result<AgentLink> {
+pub(crate) fn start_agent(lab: &Lab, endpoint: &LabEndpoint, program: &Path) -> Result<Child, LabError> {
     let mut command = Command::new(program);
     command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.
     command.process_group(0);
-    Ok(AgentLink::from_child(name, lab.spawn(endpoint, command)?, GREETING)?)
+    lab.spawn(endpoint, command)
 }
 
 /// Waits until the agent of a guest has opened its port. Meanwhile the user is told the last line of its console.

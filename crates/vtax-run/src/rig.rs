@@ -50,7 +50,8 @@ impl Rig {
         let topology = topology(purpose, wires).or_infrastructure()?;
         let lab = labs::build(world, &topology, &GuestNeeds::new(&program, None))?;
         let start = |host: &str| -> miette::Result<AgentLink> {
-            labs::start_agent(host, &lab, endpoint(&lab, host, wires.first().map_or("", |(name, _)| name))?, &program)
+            let endpoint = endpoint(&lab, host, wires.first().map_or("", |(name, _)| name))?;
+            Ok(AgentLink::from_child(host, labs::start_agent(&lab, endpoint, &program)?, labs::GREETING)?)
         };
         let agents = [start(SUT).or_infrastructure()?, start(PEER).or_infrastructure()?];
         let is_virtual = inspect::environment(&inspect::SystemRoot::live()).hypervisor != "none";

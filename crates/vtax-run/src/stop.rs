@@ -48,6 +48,22 @@ impl Stop {
         Stop { blame: Blame::User, error: miette!(code = "stopped", "stopped before anything was measured") }
     }
 
+    /// Returns the only error, or one with the text of each. The first one decides about the code and who can mend it.
+    pub(crate) fn of_all(stops: Vec<Stop>) -> Option<Stop> {
+        let mut texts: Vec<String> = Vec::new();
+        for text in stops.iter().map(ToString::to_string) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let Stop { blame, error } = stops.into_iter().next()?;
+        let error = match texts.len() {
+            1 => error,
+            count => error.wrap_err(format!("{count} endpoints cannot be used: {}", texts.join("; "))),
+        };
+        Some(Stop { blame, error })
+    }
+
     /// An error of a sink that keeps the run in a store.
     pub(crate) fn of_sink(error: Report) -> Stop {
         error.downcast::<StoreError>().map_or_else(Stop::infrastructure, Stop::from)

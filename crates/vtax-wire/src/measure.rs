@@ -25,7 +25,7 @@ use vtax_model::{
     workload::TestSpec,
 };
 use vtax_sys::token::Token;
-pub(crate) use wave::{Straggler, WaveSample};
+pub(crate) use wave::{FailedPair, Straggler, WaveSample};
 
 use crate::{
     clock::{ClockId, Clocks, Offset, now_ns},

@@ -22,7 +22,7 @@ use vtax_sys::process::raise_open_files;
 use crate::{
     clock::{self, Offset},
     link::{AgentError, AgentLink, Death, Incoming, PendingReply},
-    measure::{AgentPair, Partial, SampleFailure, Straggler, WaveSample},
+    measure::{AgentPair, FailedPair, Straggler, WaveSample},
     protocol::{CallOutcome, Reply, Request},
     ssh::SshError,
 };
@@ -146,7 +146,7 @@ impl AgentPool {
         for ((pair, clock), result) in fits.iter().zip(clocks).zip(taken.results) {
             let result = match result {
                 Ok((initiator, responder)) => Ok(PairSample::new(initiator, responder, clock)),
-                Err((cause, partial)) => Err(self.failure(pair, cause, partial, &open)),
+                Err(failed) => Err(self.failure(pair, failed, &open)),
             };
             results.insert(pair.id, result);
         }
@@ -177,8 +177,7 @@ impl AgentPool {
     fn failure(
         &self,
         pair: &WavePair,
-        cause: SampleFailure,
-        partial: Partial,
+        FailedPair { cause, partial }: FailedPair,
         open: &BTreeMap<usize, AgentId>,
     ) -> PairFailure {
         let ends = || [pair.initiator, pair.responder].into_iter();
@@ -186,7 +185,7 @@ impl AgentPool {
         let is_open = |id: &AgentId| open.values().any(|straggler| straggler == id);
         let lost = ends().filter(is_dead).collect();
         let not_stopped = ends().filter(is_open).collect();
-        PairFailure::Sample { cause: Box::new(cause), partial: Box::new(partial), lost, not_stopped }
+        PairFailure::Sample { cause, partial, lost, not_stopped }
     }
 
     /// Reads the clocks of initiators whose offsets are unknown or old. Returns the pairs that can't be measured.

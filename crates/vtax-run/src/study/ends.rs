@@ -6,6 +6,7 @@ mod agent;
 mod attachment;
 mod built;
 mod carrier;
+mod dial;
 mod disk_ends;
 mod domain_ends;
 mod domain_place;
@@ -148,14 +149,11 @@ impl ConnectedEnds {
         notes
     }
 
+    /// All agents, each once.
     fn agents(&self) -> Vec<&Arc<Agent>> {
-        let mut agents: Vec<&Arc<Agent>> = Vec::new();
-        for ConnectedEnd { agent, .. } in self.ends().chain(self.guarded.iter().flatten()) {
-            if !agents.iter().any(|known| Arc::ptr_eq(known, agent)) {
-                agents.push(agent);
-            }
-        }
-        agents
+        let mut known = BTreeSet::new();
+        let agents = self.ends().chain(self.guarded.iter().flatten()).map(|end| &end.agent);
+        agents.filter(|agent| known.insert(Arc::as_ptr(agent))).collect()
     }
 
     /// Brings settings back, ends the agents, and removes the lab if it was built for the run.

@@ -116,9 +116,9 @@ fn wait(streams: &[Box<dyn Polled>], wake: &OwnedFd) -> Vec<bool> {
     let _ = rustix::io::read(wake, &mut [0; 8]);
     let now = Instant::now();
     let mut events = fds[1..].iter().map(PollFd::revents);
-    let turn = |(stream, interest): (&Box<dyn Polled>, &Option<_>)| {
+    let turns = streams.iter().zip(&interests).map(|(stream, interest)| {
         let is_ready = interest.is_some() && events.next().is_some_and(|events| !events.is_empty());
         is_ready || stream.due().is_some_and(|due| due <= now)
-    };
-    streams.iter().zip(&interests).map(turn).collect()
+    });
+    turns.collect()
 }

@@ -25,11 +25,17 @@ const PAIR_MARGIN: Duration = Duration::from_micros(100);
 /// A wave that was taken.
 pub(crate) struct WaveSample {
     /// The reports of the initiator and of the responder of each pair, or the reason why there are none.
-    pub(crate) results: Vec<Result<(EndReport, EndReport), (SampleFailure, Partial)>>,
+    pub(crate) results: Vec<Result<(EndReport, EndReport), FailedPair>>,
     /// The ends that may still be measuring.
     pub(crate) stragglers: Vec<Straggler>,
     /// The channel on which they will say that they have stopped.
     pub(crate) arrivals: Receiver<Incoming>,
+}
+
+/// The reason why a pair has no sample, and what its ends have reported all the same.
+pub(crate) struct FailedPair {
+    pub(crate) cause: Box<SampleFailure>,
+    pub(crate) partial: Box<Partial>,
 }
 
 /// An end that hasn't said that it has stopped.
@@ -41,7 +47,7 @@ pub(crate) struct Straggler {
     pub(crate) tag: usize,
 }
 
-/// How far a pair is.
+/// Progress of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     /// The responder binds.
@@ -163,13 +169,14 @@ impl Wave<'_> {
         }
     }
 
-    fn failure(&mut self, pair: usize) -> Option<(SampleFailure, Partial)> {
+    fn failure(&mut self, pair: usize) -> Option<FailedPair> {
         if self.progress[pair] != Progress::Failed {
             return None;
         }
         let (late, most) = self.late.remove(&pair).map_or((None, GIVE_UP), |(late, most)| (Some(late), most));
-        let partial = self.sample.partial(pair);
-        Some((self.sample.cause(2 * pair..2 * pair + 2, late, most).1, partial))
+        let partial = Box::new(self.sample.partial(pair));
+        let (_, cause) = self.sample.cause(2 * pair..2 * pair + 2, late, most);
+        Some(FailedPair { cause: Box::new(cause), partial })
     }
 
     fn ends(&self, pair: usize) -> &[MeasuringAgent<'_>] {

@@ -13,9 +13,9 @@ use crate::{
     ssh::{self, SshError},
 };
 
-/// The most connections that are being made at the same time. sshd refuses more than 10 that haven't logged in
-/// (`MaxStartups`), but hosts have one each; each login costs this machine a process and the agent's bytes in memory.
-const IN_FLIGHT_MOST: usize = 16;
+/// The most connections that are being made at the same time. They may all go through one jump host, whose sshd begins
+/// to refuse connections when 10 of them haven't logged in yet (`MaxStartups`, sshd_config(5)).
+const IN_FLIGHT_MOST: usize = 8;
 
 /// An agent to connect to.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl AgentDial {
     }
 }
 
-/// Does something with each end that takes time to answer, with up to 16 of them at the same time. Returns the results
+/// Does something with each end that takes time to answer, with up to 8 of them at the same time. Returns the results
 /// in the order of the ends.
 pub fn dial_all<T: Send, R: Send>(ends: Vec<T>, dial: impl Fn(T) -> R + Sync) -> Vec<R> {
     let workers = ends.len().min(IN_FLIGHT_MOST);

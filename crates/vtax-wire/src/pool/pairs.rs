@@ -46,7 +46,7 @@ pub enum WaveError {
     #[error("the pairs of a wave measure for different times; this is a bug in vtax, please report it")]
     #[diagnostic(code("defect"))]
     Times,
-    #[error("a pair of a wave takes turns or sends a file; this is a bug in vtax, please report it")]
+    #[error("a pair of a wave is interleaved with others or sends a file; this is a bug in vtax, please report it")]
     #[diagnostic(code("defect"))]
     Untimed,
 }
@@ -79,7 +79,7 @@ impl Wave {
     }
 }
 
-/// A sample of a pair.
+/// The reports of both agents of a pair.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairSample {
     pub initiator: EndReport,

@@ -1,6 +1,11 @@
 //! A connected agent and the machine that it is on.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command},
+    time::Duration,
+};
 
 use vtax_model::run::Environment;
 use vtax_sys::process::Pid;
@@ -28,6 +33,11 @@ impl Agent {
         let mut command = Command::new(program);
         command.arg("--stdio");
         Agent::greeted(AgentLink::spawn("local", command, GREETING)?)
+    }
+
+    /// A process of this machine that was started.
+    pub(super) fn of_child(name: &str, child: Child) -> miette::Result<Agent> {
+        Agent::greeted(AgentLink::from_child(name, child, GREETING)?)
     }
 
     /// An agent that the user's ssh starts.

@@ -27,12 +27,14 @@ use vtax_wire::protocol::LinkSetup;
 
 pub(super) use self::lab_place::LabPlace;
 use self::{namespace::HeldNamespace, switch_end::SwitchEnd};
-use super::agent::Agent;
-use crate::{events::RunEvents, stop::Stop};
+use super::dial::AgentConnection;
+use crate::stop::Stop;
 
 pub(super) trait Attachment {
-    /// Starts the agent of the end. `name` is the name of the end for errors, `program` the agent on this machine.
-    fn start_agent(&self, name: &str, program: &Path, events: &RunEvents) -> Result<Agent, Stop>;
+    /// Begins to connect to the agent of the end, which is started if it is a process of this machine: the kernel ends
+    /// such a process with the thread that started it. `name` is the name of the end for errors, `program` the agent on
+    /// this machine.
+    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop>;
 
     /// Returns whether one agent serves the end in both roles. Two ends of a pair in one process would disturb each
     /// other.

@@ -1,6 +1,6 @@
 //! A lab that is built for the run.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use miette::miette;
 use vtax_guest::GuestError;
@@ -16,6 +16,7 @@ use super::{
     ConnectedEnds,
     agent::Agent,
     attachment::{LabPlace, lab_guest::only_agent},
+    dial::{DialledEnd, connect_all},
     end::{ConnectedEnd, ConnectedRow},
 };
 use crate::{
@@ -35,15 +36,32 @@ impl RunSetup<'_> {
         let rows = available(&header.study, &header.unavailable);
         let Arrangement { topology, ends, .. } = arrange(&header.study, lab_name(header)?, &rows);
         let (lab, rows) = self.with_lab(&topology, |lab| {
-            let mut starter =
-                AgentStarter { lab, program: self.agent, events: self.events, by_domain: BTreeMap::new() };
+            let agents = self.start_agents(lab, ends.values().flatten())?;
             let connect = |(row, ends): (&Row, &Vec<Ends<LabEnd>>)| {
-                let pair = |ends: &Ends<LabEnd>| Ok([starter.end(&ends.initiator)?, starter.end(&ends.responder)?]);
+                let end = |end: &LabEnd| connected_end(lab, end, &agents);
+                let pair = |ends: &Ends<LabEnd>| Ok([end(&ends.initiator)?, end(&ends.responder)?]);
                 Ok(ConnectedRow { row: *row, mtu: None, pairs: ends.iter().map(pair).collect::<Result<_, Stop>>()? })
             };
             ends.iter().map(connect).collect::<Result<Vec<ConnectedRow>, Stop>>()
         })?;
         Ok(ConnectedEnds::new(rows, Some(lab), &self.conditions.directory))
+    }
+
+    /// Starts one agent in each host, zone and guest that has an end, several at a time.
+    fn start_agents<'e>(
+        &self,
+        lab: &Arc<Lab>,
+        ends: impl Iterator<Item = &'e Ends<LabEnd>>,
+    ) -> Result<BTreeMap<Name, Arc<Agent>>, Stop> {
+        let mut dialled: BTreeMap<Name, DialledEnd<Name>> = BTreeMap::new();
+        for end in ends.flat_map(|Ends { initiator, responder }| [initiator, responder]) {
+            if !dialled.contains_key(end.domain()) {
+                let (key, attachment) = (end.domain().clone(), place_of(lab, end)?.attach(true).or_infrastructure()?);
+                dialled.insert(key.clone(), DialledEnd { key, name: name_of(end), attachment });
+            }
+        }
+        let dialled: Vec<_> = dialled.into_values().collect();
+        Ok(connect_all(&dialled, self.agent, self.events)?.into_iter().collect())
     }
 
     /// Builds a lab and starts its agents by `connect`. If QEMU's TCG crashes in a guest's boot, tries once more.
@@ -89,33 +107,26 @@ impl RunSetup<'_> {
     }
 }
 
-struct AgentStarter<'a> {
-    lab: &'a Arc<Lab>,
-    program: &'a Path,
-    events: &'a RunEvents,
-    by_domain: BTreeMap<Name, Arc<Agent>>,
+fn connected_end(lab: &Arc<Lab>, end: &LabEnd, agents: &BTreeMap<Name, Arc<Agent>>) -> Result<ConnectedEnd, Stop> {
+    let place = place_of(lab, end)?;
+    let address = place.endpoint.address;
+    let (name, attachment) = (name_of(end), place.attach(true).or_infrastructure()?);
+    let agent = Arc::clone(&agents[end.domain()]);
+    let (is_lent, device, route, cid, pin, cpus) = Default::default();
+    Ok(ConnectedEnd { agent, name, address, is_lent, device, attachment, route, cid, pin, cpus })
 }
 
-impl AgentStarter<'_> {
-    fn end(&mut self, end: &LabEnd) -> Result<ConnectedEnd, Stop> {
-        let endpoint = endpoint(self.lab, end).or_infrastructure()?.clone();
-        let name = match end {
-            LabEnd::Host { host, .. } => format!("host {host}"),
-            LabEnd::Zone(zone) => format!("zone {zone}"),
-            LabEnd::Guest(guest) => format!("guest {guest}"),
-        };
-        let address = endpoint.address;
-        let attachment = LabPlace { lab: Arc::clone(self.lab), endpoint }.attach(true).or_infrastructure()?;
-        let agent = match self.by_domain.get(end.domain()) {
-            Some(agent) => Arc::clone(agent),
-            None => {
-                let agent = Arc::new(attachment.start_agent(&name, self.program, self.events)?);
-                self.by_domain.insert(end.domain().clone(), Arc::clone(&agent));
-                agent
-            }
-        };
-        let (is_lent, device, route, cid, pin, cpus) = Default::default();
-        Ok(ConnectedEnd { agent, name, address, is_lent, device, attachment, route, cid, pin, cpus })
+fn place_of(lab: &Arc<Lab>, end: &LabEnd) -> Result<LabPlace, Stop> {
+    let endpoint = endpoint(lab, end).or_infrastructure()?.clone();
+    Ok(LabPlace { lab: Arc::clone(lab), endpoint })
+}
+
+/// The name of the end for the user.
+fn name_of(end: &LabEnd) -> String {
+    match end {
+        LabEnd::Host { host, .. } => format!("host {host}"),
+        LabEnd::Zone(zone) => format!("zone {zone}"),
+        LabEnd::Guest(guest) => format!("guest {guest}"),
     }
 }
 

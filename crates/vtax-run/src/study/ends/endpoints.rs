@@ -22,6 +22,7 @@ use super::{
         machine::MachineEnd,
         namespace::HeldNamespace,
     },
+    dial::{DialledEnd, connect_all},
     domain_place::DomainPlace,
     end::{ConnectedEnd, ConnectedRow},
     loans::Loans,
@@ -73,7 +74,7 @@ pub(crate) struct EndpointConnector<'a> {
     pub(super) locations: &'a Locations,
     pub(super) events: &'a RunEvents,
     labs: Vec<Arc<Lab>>,
-    agents: BTreeMap<(Control, End), Arc<Agent>>,
+    agents: BTreeMap<AgentKey, Arc<Agent>>,
     /// The domains of libvirt, by their names.
     domains: BTreeMap<String, Rc<Domain>>,
     namespaces: BTreeMap<NamespaceEnd, Rc<HeldNamespace>>,
@@ -133,9 +134,8 @@ impl<'a> EndpointConnector<'a> {
         // Whatever would be refused is refused before an end gets an address.
         let guarded_ends = guarded.iter().map(guarded_endpoints).collect::<Vec<_>>();
         let of_rows = rows.iter().flat_map(|row| &row.pairs).copied();
-        for pair in of_rows.chain(guarded_ends.iter().map(|[from, to]| [from, to])) {
-            self.reach(pair)?;
-        }
+        let pairs: Vec<[&Endpoint; 2]> = of_rows.chain(guarded_ends.iter().map(|[from, to]| [from, to])).collect();
+        self.start_agents(&pairs)?;
         let mut connected = Vec::new();
         for RowPairs { row, mtu, pairs } in rows {
             let pairs = pairs.iter().map(|pair| self.pair(*pair)).collect::<Result<_, _>>()?;
@@ -164,8 +164,10 @@ impl<'a> EndpointConnector<'a> {
             }
             (_, Some(LabPlace { lab, endpoint })) => TuningHost::in_namespace(tuner, &lab.namespace_path(&endpoint)),
             (_, None) => {
+                let name = control.to_string();
                 let attachment = self.attach(&endpoint, None)?;
-                Ok(TuningHost::by_agent(self.agent(&endpoint, &*attachment)?))
+                let agent = attachment.dial(&name, self.program)?(self.events)?;
+                Ok(TuningHost::by_agent(Arc::new(agent)))
             }
         }
     }
@@ -208,18 +210,44 @@ impl<'a> EndpointConnector<'a> {
         Ok(ends.map(|end| ConnectedEnd { is_lent, ..end }))
     }
 
-    /// Starts the agents of two ends. Nothing is changed there.
+    /// Starts the agents of all these ends, several at a time. Nothing is changed there.
+    fn start_agents(&mut self, pairs: &[[&Endpoint; 2]]) -> Result<(), Stop> {
+        let mut ends: BTreeMap<AgentKey, DialledEnd<AgentKey>> = BTreeMap::new();
+        for endpoints in pairs {
+            for (endpoint, attachment) in endpoints.iter().zip(self.attachments(*endpoints)?) {
+                let key = agent_key(endpoint, &*attachment);
+                if !self.agents.contains_key(&key) {
+                    let name = endpoint.control.to_string();
+                    ends.entry(key.clone()).or_insert(DialledEnd { key, name, attachment });
+                }
+            }
+        }
+        let ends: Vec<_> = ends.into_values().collect();
+        self.agents.extend(connect_all(&ends, self.program, self.events)?);
+        Ok(())
+    }
+
+    /// Attaches two ends, and starts their agents unless they are started. Nothing is changed there.
     fn reach(&mut self, endpoints: [&Endpoint; 2]) -> Result<ReachedEnds, Stop> {
+        let attachment = self.attachments(endpoints)?;
+        let keys = [0, 1].map(|end| agent_key(endpoints[end], &*attachment[end]));
+        if !keys.iter().all(|key| self.agents.contains_key(key)) {
+            self.start_agents(&[endpoints])?;
+        }
+        let agents = keys.map(|key| Arc::clone(&self.agents[&key]));
+        Ok((attachment, agents))
+    }
+
+    /// Finds out where two ends are.
+    fn attachments(&mut self, endpoints: [&Endpoint; 2]) -> Result<[Box<dyn Attachment>; 2], Stop> {
         endpoints.into_iter().try_for_each(refuse_device)?;
-        let attachment = match self.domains_at(endpoints)? {
+        Ok(match self.domains_at(endpoints)? {
             Some(ends) => ends,
             None => {
                 let [here, there] = self.places(endpoints)?;
                 [self.attach(endpoints[0], here)?, self.attach(endpoints[1], there)?]
             }
-        };
-        let agents = [self.agent(endpoints[0], &*attachment[0])?, self.agent(endpoints[1], &*attachment[1])?];
-        Ok((attachment, agents))
+        })
     }
 
     /// The places in labs of the two endpoints that are in labs.
@@ -294,22 +322,19 @@ impl<'a> EndpointConnector<'a> {
         self.domains.insert(name.to_owned(), Rc::clone(&domain));
         Ok(domain)
     }
+}
 
-    fn agent(&mut self, endpoint: &Endpoint, attachment: &dyn Attachment) -> Result<Arc<Agent>, Stop> {
-        let end = if attachment.has_one_agent() { End::Responder } else { endpoint.end };
-        // Whichever NIC is measured, a logical domain has one agent.
-        let control = match &endpoint.control {
-            Control::Domain(end) => Control::Domain(DomainEnd { nic: None, ..end.clone() }),
-            control => control.clone(),
-        };
-        let key = (control, end);
-        if let Some(agent) = self.agents.get(&key) {
-            return Ok(Arc::clone(agent));
-        }
-        let agent = Arc::new(attachment.start_agent(&endpoint.control.to_string(), self.program, self.events)?);
-        self.agents.insert(key, Arc::clone(&agent));
-        Ok(agent)
-    }
+/// Ends with the same key have one agent.
+type AgentKey = (Control, End);
+
+fn agent_key(endpoint: &Endpoint, attachment: &dyn Attachment) -> AgentKey {
+    let end = if attachment.has_one_agent() { End::Responder } else { endpoint.end };
+    // Whichever NIC is measured, a logical domain has one agent.
+    let control = match &endpoint.control {
+        Control::Domain(end) => Control::Domain(DomainEnd { nic: None, ..end.clone() }),
+        control => control.clone(),
+    };
+    (control, end)
 }
 
 /// Attachments of two ends, and their agents.

@@ -4,9 +4,12 @@ use std::path::Path;
 
 use vtax_model::method::DomainKind;
 
-use super::{super::agent::Agent, Attachment, LabPlace, lab_guest::LabGuest};
+use super::{
+    super::{agent::Agent, dial::AgentConnection},
+    Attachment, LabPlace,
+    lab_guest::LabGuest,
+};
 use crate::{
-    events::RunEvents,
     labs,
     stop::{Blamed, Stop},
 };
@@ -25,9 +28,10 @@ impl LabPlace {
 }
 
 impl Attachment for LabDomain {
-    fn start_agent(&self, name: &str, program: &Path, _: &RunEvents) -> Result<Agent, Stop> {
+    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         let LabPlace { lab, endpoint } = &self.0;
-        labs::start_agent(name, lab, endpoint, program).and_then(Agent::greeted).or_infrastructure()
+        let child = labs::start_agent(lab, endpoint, program).or_infrastructure()?;
+        Ok(Box::new(move |_| Agent::of_child(name, child).or_infrastructure()))
     }
 
     fn place(&self) -> Option<&LabPlace> {

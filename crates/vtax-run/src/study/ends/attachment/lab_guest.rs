@@ -8,7 +8,10 @@ use vtax_lab::PlannedGuest;
 use vtax_model::{run::GuestMachine, units::Mtu};
 use vtax_wire::{link::AgentLink, protocol::LinkSetup};
 
-use super::{super::agent::Agent, Attachment, GuestProcess, LabPlace};
+use super::{
+    super::{agent::Agent, dial::AgentConnection},
+    Attachment, GuestProcess, LabPlace,
+};
 use crate::{
     events::RunEvents,
     labs::{self, wait_for_agent},
@@ -66,8 +69,8 @@ impl LabGuest {
 }
 
 impl Attachment for LabGuest {
-    fn start_agent(&self, name: &str, _: &Path, events: &RunEvents) -> Result<Agent, Stop> {
-        self.boot_agent(name, events).or_infrastructure()
+    fn dial<'a>(&'a self, name: &'a str, _: &'a Path) -> Result<AgentConnection<'a>, Stop> {
+        Ok(Box::new(|events| self.boot_agent(name, events).or_infrastructure()))
     }
 
     fn has_one_agent(&self) -> bool {

@@ -17,7 +17,7 @@ use vtax_model::{
 };
 
 use super::{
-    super::{agent::Agent, domain_place::DomainPlace},
+    super::{agent::Agent, dial::AgentConnection, domain_place::DomainPlace},
     Attachment, GuestProcess, HostStack,
     switch_end::SwitchEnd,
     told,
@@ -151,8 +151,9 @@ fn record(host: &DomainPlace, bound: &BoundDomain, port: &SwitchPort) -> DomainR
 }
 
 impl Attachment for LdmEnd {
-    fn start_agent(&self, name: &str, _: &Path, events: &RunEvents) -> Result<Agent, Stop> {
-        connect(&self.bound, name, events)
+    fn dial<'a>(&'a self, name: &'a str, _: &'a Path) -> Result<AgentConnection<'a>, Stop> {
+        let bound = &self.bound;
+        Ok(Box::new(move |events| connect(bound, name, events)))
     }
 
     fn has_one_agent(&self) -> bool {
@@ -220,8 +221,8 @@ impl PrimaryEnd {
 }
 
 impl Attachment for PrimaryEnd {
-    fn start_agent(&self, name: &str, program: &Path, events: &RunEvents) -> Result<Agent, Stop> {
-        self.stack.start_agent(name, program, events)
+    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
+        self.stack.dial(name, program)
     }
 
     fn switch_end(&self) -> Option<&SwitchEnd> {

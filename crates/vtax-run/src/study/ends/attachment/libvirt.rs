@@ -18,8 +18,11 @@ use vtax_model::{
 };
 use vtax_sys::process::ProcessId;
 
-use super::{super::agent::Agent, Attachment, GuestProcess, told};
-use crate::{events::RunEvents, stop::Stop};
+use super::{
+    super::{agent::Agent, dial::AgentConnection},
+    Attachment, GuestProcess, told,
+};
+use crate::stop::Stop;
 use host::{LibvirtQemu, neighbours};
 
 pub(in crate::study::ends) struct LibvirtEnd {
@@ -57,12 +60,14 @@ impl LibvirtEnd {
 
 impl Attachment for LibvirtEnd {
     /// ssh goes to an address that libvirt knows.
-    fn start_agent(&self, _: &str, program: &Path, events: &RunEvents) -> Result<Agent, Stop> {
+    fn dial<'a>(&'a self, _: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         let address = self.domain.entrance(self.given)?;
         let host = self.user.as_ref().map_or(address.to_string(), |user| format!("{user}@{address}"));
         let name = &self.domain.described.record.name;
-        events.tell(format_args!("connecting to libvirt:{name} over ssh:{host}"));
-        Agent::ssh(&host, program)
+        Ok(Box::new(move |events| {
+            events.tell(format_args!("connecting to libvirt:{name} over ssh:{host}"));
+            Agent::ssh(&host, program)
+        }))
     }
 
     fn measure_on(&mut self, address: IpAddr) {

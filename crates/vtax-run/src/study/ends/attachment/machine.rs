@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::{super::agent::Agent, Attachment};
-use crate::{
-    events::RunEvents,
-    stop::{Blamed, Stop},
+use super::{
+    super::{agent::Agent, dial::AgentConnection},
+    Attachment,
 };
+use crate::stop::{Blamed, Stop};
 
 pub(in crate::study::ends) enum MachineEnd {
     Local,
@@ -19,13 +19,13 @@ impl Attachment for MachineEnd {
         matches!(self, MachineEnd::Local)
     }
 
-    fn start_agent(&self, name: &str, program: &Path, events: &RunEvents) -> Result<Agent, Stop> {
-        match self {
-            MachineEnd::Local => Agent::local(program).or_infrastructure(),
-            MachineEnd::Ssh(host) => {
+    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
+        Ok(match self {
+            MachineEnd::Local => Box::new(|_| Agent::local(program).or_infrastructure()),
+            MachineEnd::Ssh(host) => Box::new(move |events| {
                 events.tell(format_args!("connecting to {name}"));
                 Agent::ssh(host, program)
-            }
-        }
+            }),
+        })
     }
 }

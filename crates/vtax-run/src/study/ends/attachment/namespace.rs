@@ -27,14 +27,12 @@ use vtax_sys::{
     netns::{NetNs, Outlive},
     process::{Pid, ProcessId},
 };
-use vtax_wire::link::AgentLink;
 
-use super::{super::agent::Agent, Attachment};
-use crate::{
-    events::RunEvents,
-    labs::GREETING,
-    stop::{Blamed, Stop},
+use super::{
+    super::{agent::Agent, dial::AgentConnection},
+    Attachment,
 };
+use crate::stop::{Blamed, Stop};
 
 /// Where `ip netns` pins namespaces (ip-netns(8)).
 const PINS: &str = "/run/netns";
@@ -115,14 +113,13 @@ impl HeldNamespace {
 }
 
 impl Attachment for NamespaceAttachment {
-    fn start_agent(&self, name: &str, program: &Path, _: &RunEvents) -> Result<Agent, Stop> {
+    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         let mut command = Command::new(program);
         command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.
         command.process_group(0);
         let child = self.held.namespace.spawn(command, Outlive::No).or_infrastructure()?;
-        let link = AgentLink::from_child(name, child, GREETING).or_infrastructure()?;
-        Agent::greeted(link).or_infrastructure()
+        Ok(Box::new(move |_| Agent::of_child(name, child).or_infrastructure()))
     }
 
     fn is_in_stack_of_vtax(&self) -> bool {

@@ -1,0 +1,37 @@
+//! Connects to the agents of several ends at the same time: a login alone may take half a minute.
+
+use std::{path::Path, sync::Arc};
+
+use vtax_wire::pool::dial_all;
+
+use super::{agent::Agent, attachment::Attachment};
+use crate::{events::RunEvents, stop::Stop};
+
+/// The rest of connecting to an agent. It takes time, and any thread can do it.
+pub(super) type AgentConnection<'a> = Box<dyn FnOnce(&RunEvents) -> Result<Agent, Stop> + Send + 'a>;
+
+/// An agent that is to be connected.
+pub(super) struct DialledEnd<K> {
+    pub(super) key: K,
+    /// The name of its end for errors.
+    pub(super) name: String,
+    pub(super) attachment: Box<dyn Attachment>,
+}
+
+/// Connects to all agents. An error tells about each end that can't be connected.
+pub(super) fn connect_all<K: Clone>(
+    ends: &[DialledEnd<K>],
+    program: &Path,
+    events: &RunEvents,
+) -> Result<Vec<(K, Arc<Agent>)>, Stop> {
+    let dials = ends.iter().map(|end| end.attachment.dial(&end.name, program)).collect();
+    let connected = dial_all(dials, |dial: Result<AgentConnection<'_>, Stop>| dial.and_then(|dial| dial(events)));
+    let (mut agents, mut failures) = (Vec::new(), Vec::new());
+    for (end, connected) in ends.iter().zip(connected) {
+        match connected {
+            Ok(agent) => agents.push((end.key.clone(), Arc::new(agent))),
+            Err(stop) => failures.push(stop),
+        }
+    }
+    Stop::of_all(failures).map_or(Ok(agents), Err)
+}
