@@ -4,16 +4,27 @@
 //! the other clock's reading lies between two of ours. Of several exchanges, the shortest gives the best
 //! bounds.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
 
 use vtax_model::suspension::ClockExchange;
 use vtax_sys::clock;
 pub(crate) use vtax_sys::clock::now_ns;
 
-use crate::link::{AgentError, AgentLink};
+use crate::{
+    link::{AgentError, AgentLink},
+    protocol::Request,
+};
 
 /// Number of clock readings.
 pub(crate) const EXCHANGES: usize = 16;
+/// The same if many clocks are read at the same time: each exchange takes as long as the slowest.
+const EXCHANGES_OF_MANY: usize = 4;
+const READING_OF_MANY: Duration = Duration::from_secs(3);
+const READ_CLOCK: &str = "clock";
 /// Time limit for reading an agent's clock.
 const READING: Duration = Duration::from_secs(10);
 
@@ -60,6 +71,11 @@ impl Offset {
         (exchange.sent_ns.saturating_sub(slack)..=exchange.received_ns.saturating_add(slack)).contains(&reading)
     }
 
+    /// Returns the offset some time after it was found: quartz clocks may have drifted apart by 100 ppm.
+    pub(crate) fn aged(self, by: Duration) -> Offset {
+        Offset { uncertainty: self.uncertainty + by / 10_000, ..self }
+    }
+
     pub(crate) fn better(self, other: Offset) -> Offset {
         if other.uncertainty < self.uncertainty { other } else { self }
     }
@@ -67,6 +83,50 @@ impl Offset {
 
 fn shifted(moment: u64, by: i128) -> u64 {
     (i128::from(moment) + by).clamp(0, u64::MAX.into()) as u64
+}
+
+/// Reads the clocks of many agents at the same time. Returns the offset of each, and its longest exchange.
+pub(crate) fn read_all(links: &[&AgentLink]) -> Vec<Result<(Offset, Duration), AgentError>> {
+    let mut known: Vec<Result<Option<(Offset, Duration)>, AgentError>> = links.iter().map(|_| Ok(None)).collect();
+    for _ in 0..EXCHANGES_OF_MANY {
+        read_once(links, &mut known);
+    }
+    let found = links.iter().zip(known).map(|(link, known)| {
+        let known = known?;
+        known.ok_or_else(|| link.late(READ_CLOCK, READING_OF_MANY))
+    });
+    found.collect()
+}
+
+/// Reads each clock once that hasn't failed.
+fn read_once(links: &[&AgentLink], known: &mut [Result<Option<(Offset, Duration)>, AgentError>]) {
+    let (answer_to, arrivals) = mpsc::channel();
+    let mut sent: BTreeMap<usize, u64> = BTreeMap::new();
+    for (tag, (link, known)) in links.iter().zip(&mut *known).enumerate().filter(|(_, (_, known))| known.is_ok()) {
+        sent.insert(tag, now_ns());
+        if let Err(error) = link.send(Request::Clock, answer_to.clone(), tag) {
+            sent.remove(&tag);
+            *known = Err(error);
+        }
+    }
+    let until = Instant::now() + READING_OF_MANY;
+    while !sent.is_empty() {
+        let Ok(arrival) = arrivals.recv_timeout(until.saturating_duration_since(Instant::now())) else { break };
+        let tag = arrival.tag;
+        let (Some(sent_ns), link) = (sent.remove(&tag), links[tag]) else { continue };
+        match link.open(READ_CLOCK, arrival).and_then(|reply| link.reading(sent_ns, reply)) {
+            Err(error) => known[tag] = Err(error),
+            Ok(exchange) => {
+                let (offset, took) = (Offset::of(&exchange), exchange.round_trip());
+                let before = known[tag].as_ref().ok().copied().flatten();
+                let (best, longest) = before.unwrap_or((offset, took));
+                known[tag] = Ok(Some((best.better(offset), longest.max(took))));
+            }
+        }
+    }
+    for tag in sent.into_keys() {
+        known[tag] = Err(links[tag].late(READ_CLOCK, READING_OF_MANY));
+    }
 }
 
 /// The clocks of several agents, each clock once.

@@ -31,6 +31,16 @@ impl<R: Read> Conversations<R> {
         Conversations { inner, pending: Vec::new(), ours: 0, over: false, chunk: vec![0; CHUNK].into() }
     }
 
+    /// The stream below.
+    pub(crate) fn stream(&self) -> &R {
+        &self.inner
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn stream_mut(&mut self) -> &mut R {
+        &mut self.inner
+    }
+
     /// Skips everything up to the beginning of the next conversation. False if the stream below ends before it.
     pub fn next_one(&mut self) -> io::Result<bool> {
         loop {

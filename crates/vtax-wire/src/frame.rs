@@ -86,6 +86,81 @@ pub fn read_frame(reader: &mut impl Read, most: ByteSize) -> Result<Option<Vec<u
     Ok(Some(body))
 }
 
+/// Frames that arrive in pieces. Memory follows the bytes that have come, never the claimed length of a frame.
+#[derive(Debug, Default)]
+pub struct FrameBuffer {
+    bytes: Vec<u8>,
+    /// Bytes at the beginning that were taken already.
+    taken: usize,
+}
+
+/// Capacity that an empty buffer keeps.
+const KEPT_CAPACITY: usize = 64 << 10;
+
+impl FrameBuffer {
+    /// Appends a piece of the stream.
+    pub fn push(&mut self, piece: &[u8]) {
+        if self.taken > self.bytes.len() / 2 {
+            self.bytes.drain(..self.taken);
+            self.taken = 0;
+            self.bytes.shrink_to(KEPT_CAPACITY.max(self.bytes.len()));
+        }
+        self.bytes.extend_from_slice(piece);
+    }
+
+    /// Takes the bytes before the first frame. Returns false if some of them haven't come yet. A wrong byte is
+    /// reported immediately.
+    pub fn take_magic(&mut self) -> Result<bool, FrameError> {
+        let come = &self.bytes[self.taken..];
+        let right = come.iter().zip(&MAGIC).take_while(|(byte, expected)| byte == expected).count();
+        match right {
+            _ if right == MAGIC.len() => {
+                self.taken += right;
+                Ok(true)
+            }
+            _ if right == come.len() => Ok(false),
+            _ => Err(not_vtax(&come[..right], &come[right..=right], &come[right + 1..])),
+        }
+    }
+
+    /// Takes the body of the next frame, if it is complete.
+    pub fn take_frame(&mut self, most: ByteSize) -> Result<Option<Vec<u8>>, FrameError> {
+        let Some((length, rest)) = self.claimed() else { return Ok(None) };
+        if length > most.0 {
+            return Err(FrameError::TooLong { length: ByteSize(length), most });
+        }
+        let length = length as usize;
+        let Some(body) = rest.get(..length).map(<[u8]>::to_vec) else { return Ok(None) };
+        self.taken += LENGTH_BYTES + length;
+        Ok(Some(body))
+    }
+
+    /// Returns an error if the stream ends inside a frame here.
+    pub fn check_end(&self) -> Result<(), FrameError> {
+        match self.claimed() {
+            Some((length, rest)) => Err(truncated(length, rest.len())),
+            None if self.is_empty() => Ok(()),
+            None => Err(truncated(LENGTH_BYTES as u64, self.bytes.len() - self.taken)),
+        }
+    }
+
+    /// Returns an error if the stream ends inside the bytes before the first frame here.
+    pub fn check_magic_end(&self) -> Result<(), FrameError> {
+        if self.is_empty() { Ok(()) } else { Err(not_vtax(&self.bytes[self.taken..], &[], &[])) }
+    }
+
+    /// Returns true if all bytes that have come were taken.
+    pub fn is_empty(&self) -> bool {
+        self.taken == self.bytes.len()
+    }
+
+    /// The claimed length of the next frame, and the bytes after it that have come.
+    fn claimed(&self) -> Option<(u64, &[u8])> {
+        let (head, rest) = self.bytes[self.taken..].split_first_chunk::<LENGTH_BYTES>()?;
+        Some((u32::from_le_bytes(*head).into(), rest))
+    }
+}
+
 /// Reads up to `count` bytes, fewer at the end of the stream. `Read::read_to_end` grows its buffer by what it
 /// has read, not by the limit.
 fn read_upto(reader: &mut impl Read, count: u64) -> io::Result<Vec<u8>> {
@@ -196,6 +271,45 @@ mod tests {
                 prop_assert!(body.len() + LENGTH_BYTES <= bytes.len());
                 let _ = parse::<serde_json::Value>(&body);
             }
+        }
+
+        /// Whatever the pieces, the same frames and the same error come out as when the stream is read at once.
+        #[test]
+        fn pieces_of_a_stream_are_read_like_the_whole(
+            texts in proptest::collection::vec(".{0,40}", 0..6), rest: Vec<u8>, magic: bool, cuts: Vec<u8>,
+        ) {
+            let frames = texts.iter().flat_map(|text| encode(text, REQUEST_MOST).expect("fits"));
+            let start: &[u8] = if magic { &MAGIC } else { b"" };
+            let stream: Vec<u8> = start.iter().copied().chain(frames).chain(rest).collect();
+            let mut whole = BufReader::new(&stream[..]);
+            let mut expected = Vec::new();
+            let end = read_magic(&mut whole).and_then(|magic| match magic {
+                Some(()) => loop {
+                    match read_frame(&mut whole, REQUEST_MOST)? {
+                        Some(body) => expected.push(body),
+                        None => return Ok(()),
+                    }
+                },
+                None => Ok(()),
+            });
+            let (mut buffer, mut begun, mut found) = (FrameBuffer::default(), false, Vec::new());
+            let (mut left, mut cuts) = (&stream[..], cuts.iter().cycle());
+            let mut read = || loop {
+                begun = begun || buffer.take_magic()?;
+                while begun && let Some(body) = buffer.take_frame(REQUEST_MOST)? {
+                    found.push(body);
+                }
+                if left.is_empty() {
+                    return if begun { buffer.check_end() } else { buffer.check_magic_end() };
+                }
+                let (piece, after) = left.split_at(usize::from(*cuts.next().unwrap_or(&7)).clamp(1, left.len()));
+                buffer.push(piece);
+                left = after;
+            };
+            let kind = |end: &Result<(), FrameError>| end.as_ref().err().map(std::mem::discriminant);
+            let ended = read();
+            prop_assert_eq!(kind(&ended), kind(&end), "{:?} {:?}", ended, end);
+            prop_assert_eq!(found, expected);
         }
 
         #[test]

@@ -13,5 +13,6 @@ pub mod guest;
 pub mod limits;
 pub mod link;
 pub mod measure;
+pub mod pool;
 pub mod protocol;
 pub mod ssh;

@@ -1,22 +1,27 @@
 //! The coordinator's side of one agent.
 //!
-//! Any thread may use a link, and waits for its own answer with its own deadline. One thread reads answers
-//! and passes each to its caller by the call's id. Another thread writes. So an agent that has stopped
-//! reading delays no caller. When the stream ends, every waiting caller gets the agent's exit status and its
-//! last output.
+//! Any thread may use a link, and waits for its own answer with its own deadline. One thread polls the streams
+//! of all links of the process and passes each answer to its caller by the call's id. What a stream doesn't
+//! take at once waits in a queue. So an agent that has stopped reading delays no caller. When the stream
+//! ends, every waiting caller gets the agent's exit status and its last output.
 
 mod dial;
 mod error;
 mod guest;
+mod inbound;
+mod poller;
 mod process;
+mod queue;
 mod tuning;
 mod watching;
 mod wire;
 
 use std::{
-    io::{Read, Write},
     net::IpAddr,
-    os::unix::{net::UnixStream, process::CommandExt},
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
     path::Path,
     process::{Child, Command, Stdio},
     sync::{
@@ -33,7 +38,7 @@ use vtax_model::{endpoint::DeviceName, run::Hop, suspension::ClockExchange};
 use vtax_tune::TuningOrder;
 pub use watching::Watching;
 use wire::ControlStream;
-pub(crate) use wire::{Incoming, Past};
+pub(crate) use wire::{AgentStream, Incoming, Past};
 
 use crate::{
     clock::{EXCHANGES, Offset, now_ns},
@@ -73,20 +78,24 @@ impl AgentLink {
         let streams = (child.stdout.take(), child.stdin.take());
         let process = ChildProcess::adopt(child);
         match streams {
-            (Some(reader), Some(writer)) => AgentLink::greet(name, reader, writer, process, Past::None, deadline),
+            (Some(reader), Some(writer)) => {
+                let (reader, unread, writer) = (reader.into(), Vec::new(), writer.into());
+                AgentLink::greet(name, AgentStream { reader, unread, writer, process, past: Past::None }, deadline)
+            }
             _ => Err(AgentError::NotPiped { name: name.into() }),
         }
     }
 
-    /// Greets an agent at the other end of a stream. Dropping the link leaves a thread behind that reads
-    /// until `reader` ends.
+    /// Greets an agent at the other end of a stream. From then on, all descriptors of the stream on this side don't block.
     pub fn from_streams(
         name: &str,
-        reader: impl Read + Send + 'static,
-        writer: impl Write + Send + 'static,
+        reader: impl Into<OwnedFd>,
+        writer: impl Into<OwnedFd>,
         deadline: Duration,
     ) -> Result<AgentLink, AgentError> {
-        AgentLink::greet(name, reader, writer, ChildProcess::without_child(None), Past::None, deadline)
+        let (reader, unread, writer) = (reader.into(), Vec::new(), writer.into());
+        let process = ChildProcess::without_child(None);
+        AgentLink::greet(name, AgentStream { reader, unread, writer, process, past: Past::None }, deadline)
     }
 
     /// Greets the agent in a guest, at the host's end of its port. This is a unix socket of QEMU, which need
@@ -111,19 +120,13 @@ impl AgentLink {
 
     fn greet_guest(name: &str, socket: UnixStream, deadline: Duration) -> Result<AgentLink, AgentError> {
         let clone = || socket.try_clone().map_err(|source| AgentError::Descriptor { name: name.into(), source });
-        let (reader, writer) = (clone()?, clone()?);
-        AgentLink::greet(name, reader, writer, ChildProcess::without_child(Some(socket)), Past::Unknown, deadline)
+        let (reader, unread, writer) = (clone()?.into(), Vec::new(), clone()?.into());
+        let process = ChildProcess::without_child(Some(socket));
+        AgentLink::greet(name, AgentStream { reader, unread, writer, process, past: Past::Unknown }, deadline)
     }
 
-    pub(crate) fn greet(
-        name: &str,
-        reader: impl Read + Send + 'static,
-        writer: impl Write + Send + 'static,
-        process: ChildProcess,
-        past: Past,
-        deadline: Duration,
-    ) -> Result<AgentLink, AgentError> {
-        let (wire, hello) = ControlStream::open(name, reader, writer, process, past, deadline)?;
+    pub(crate) fn greet(name: &str, stream: AgentStream, deadline: Duration) -> Result<AgentLink, AgentError> {
+        let (wire, hello) = ControlStream::open(name, stream, deadline)?;
         Ok(AgentLink { hello, calls: AtomicU64::new(1), sessions: AtomicU64::new(1), wire })
     }
 
@@ -194,6 +197,21 @@ impl AgentLink {
         }
     }
 
+    /// Returns how the agent was lost, if it was.
+    pub fn death(&self) -> Option<Death> {
+        self.wire.death()
+    }
+
+    /// Asks the agent to end, without waiting for that. No call can be made any more.
+    pub(crate) fn close(&self) {
+        self.wire.close();
+    }
+
+    /// Ends the link, and the process that carries it no later than this.
+    pub(crate) fn end_by(&self, deadline: Instant) {
+        self.wire.end_by(deadline);
+    }
+
     /// Ends the link for all who wait for answers: they hear that the agent is gone. For one of whom something else has told
     /// that it is.
     pub fn hang_up(&self) {
@@ -220,11 +238,15 @@ impl AgentLink {
 
     /// Reads the agent's monotonic clock, between two readings of this machine's.
     pub fn exchange(&self, deadline: Duration) -> Result<ClockExchange, AgentError> {
-        let sent = now_ns();
-        match self.call(Request::Clock)?.wait(deadline)? {
-            Reply::Clock { now_ns: theirs } => {
-                Ok(ClockExchange { sent_ns: sent, theirs_ns: theirs, received_ns: now_ns() })
-            }
+        let sent_ns = now_ns();
+        let reply = self.call(Request::Clock)?.wait(deadline)?;
+        self.reading(sent_ns, reply)
+    }
+
+    /// Returns the exchange that ends now with this reply.
+    pub(crate) fn reading(&self, sent_ns: u64, reply: Reply) -> Result<ClockExchange, AgentError> {
+        match reply {
+            Reply::Clock { now_ns: theirs_ns } => Ok(ClockExchange { sent_ns, theirs_ns, received_ns: now_ns() }),
             _ => Err(self.odd("clock")),
         }
     }
@@ -316,4 +338,4 @@ fn verb(request: &Request) -> &'static str {
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

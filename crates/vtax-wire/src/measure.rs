@@ -6,8 +6,10 @@
 
 mod error;
 mod party;
+mod wave;
 
 use std::{
+    ops::Range,
     sync::mpsc::{self, Receiver, Sender},
     time::{Duration, Instant},
 };
@@ -18,11 +20,12 @@ use vtax_model::{
     endpoint::End,
     measurement::EndReport,
     run::Skew,
-    station::{EndSetup, Schedule, Station, Target},
+    station::{EndSetup, Schedule, Station},
     units::ByteSize,
     workload::TestSpec,
 };
 use vtax_sys::token::Token;
+pub(crate) use wave::{Straggler, WaveSample};
 
 use crate::{
     clock::{ClockId, Clocks, Offset, now_ns},
@@ -227,31 +230,35 @@ impl<'link> Sample<'link> {
     }
 
     fn listen(&mut self) -> Result<(), MeasureError> {
-        self.ask(End::Responder, |party, AgentPair { order, .. }| Request::Listen {
+        (0..self.pairs.len()).for_each(|pair| self.ask_to_listen(pair));
+        self.settle(End::Responder, Limit::of(CONTROL))
+    }
+
+    fn connect(&mut self) -> Result<(), MeasureError> {
+        (0..self.pairs.len()).for_each(|pair| self.ask_to_connect(pair));
+        self.settle(End::Initiator, Limit::of(CONNECT))
+    }
+
+    fn ask_to_listen(&mut self, pair: usize) {
+        self.ask(pair, End::Responder, |party, order| Request::Listen {
             session: party.session,
             spec: order.spec,
             setup: order.responder.clone(),
             token: party.token,
         });
-        self.settle(End::Responder, Limit::of(CONTROL))
     }
 
-    fn connect(&mut self) -> Result<(), MeasureError> {
-        let targets: Vec<Option<Target>> = self.parties.iter_mut().map(|party| party.target.take()).collect();
-        self.ask(End::Responder, |party, _| Request::Finish { session: party.session });
-        let target = |party: &MeasuringAgent<'_>, order: &SampleOrder| {
-            // The responder's position is right after its initiator's.
-            let bound = targets[2 * party.pair + 1].clone().expect("every responder said where it listens");
-            bound.reached_at(&order.target)
-        };
-        self.ask(End::Initiator, |party, AgentPair { order, .. }| Request::Connect {
+    /// Asks the initiator to connect to its responder, which has said where it listens, and the responder for its report.
+    fn ask_to_connect(&mut self, pair: usize) {
+        let bound = self.parties[2 * pair + 1].target.take().expect("every responder said where it listens");
+        self.ask(pair, End::Responder, |party, _| Request::Finish { session: party.session });
+        self.ask(pair, End::Initiator, |party, order| Request::Connect {
             session: party.session,
             spec: order.spec,
             setup: order.initiator.clone(),
-            target: target(party, order),
+            target: bound.reached_at(&order.target),
             token: party.token,
         });
-        self.settle(End::Initiator, Limit::of(CONNECT))
     }
 
     fn run(
@@ -262,14 +269,10 @@ impl<'link> Sample<'link> {
     ) -> Result<(), MeasureError> {
         let begin = Instant::now() + margin;
         let start = now_ns().saturating_add(nanoseconds(margin));
-        self.ask(End::Initiator, |party, pair| {
-            let theirs = clocks.get(party.pair).map(|(_, offset)| offset.theirs(start));
-            let schedule = match (&pair.order.turns, theirs) {
-                (Some(turns), Some(start)) => turns.schedule(start),
-                (_, at) => Schedule { at, ..Schedule::default() },
-            };
-            Request::Start { session: party.session, schedule }
-        });
+        for pair in 0..self.pairs.len() {
+            let theirs = clocks.get(pair).map(|(_, offset)| offset.theirs(start));
+            self.ask_to_start(pair, theirs);
+        }
         on_start(begin);
         let longest = self.pairs.iter().map(|pair| pair.order.deadline()).max().unwrap_or(MARGIN);
         let limit = Limit::of(longest.saturating_add(margin));
@@ -277,12 +280,23 @@ impl<'link> Sample<'link> {
         self.settle(End::Responder, limit)
     }
 
-    /// Sends a request to all ends of one kind. An end to which it can't be sent has failed.
-    fn ask(&mut self, end: End, request: impl Fn(&MeasuringAgent<'_>, &AgentPair<'_>) -> Request) {
-        for (tag, party) in self.parties.iter_mut().enumerate().filter(|(_, party)| party.end == end) {
-            let request = request(party, &self.pairs[party.pair]);
-            party.ask(request, &self.answer_to, tag);
-        }
+    /// `at` is the time of the start by the initiator's clock. Without it, the initiator starts at once.
+    fn ask_to_start(&mut self, pair: usize, at: Option<u64>) {
+        self.ask(pair, End::Initiator, |party, order| {
+            let schedule = match (&order.turns, at) {
+                (Some(turns), Some(start)) => turns.schedule(start),
+                (_, at) => Schedule { at, ..Schedule::default() },
+            };
+            Request::Start { session: party.session, schedule }
+        });
+    }
+
+    /// Sends a request to an end of a pair. An end to which it can't be sent has failed.
+    fn ask(&mut self, pair: usize, end: End, request: impl FnOnce(&MeasuringAgent<'_>, &SampleOrder) -> Request) {
+        let tag = 2 * pair + usize::from(end == End::Responder);
+        let party = &mut self.parties[tag];
+        let request = request(party, &self.pairs[pair].order);
+        party.ask(request, &self.answer_to, tag);
     }
 
     /// Waits until all ends of one kind have answered. If one fails or the time is up, all are cancelled.
@@ -312,16 +326,26 @@ impl<'link> Sample<'link> {
 
     /// Cancels all sessions without waiting for answers. An agent that is gone needs no order.
     fn cancel(&self) {
-        for party in &self.parties {
+        (0..self.pairs.len()).for_each(|pair| self.cancel_pair(pair));
+    }
+
+    fn cancel_pair(&self, pair: usize) {
+        for party in &self.parties[2 * pair..=2 * pair + 1] {
             let _ = party.link.cancel(party.session);
         }
     }
 
     /// The error of the sample. `late` is the end that had not answered after `most`, if no end had failed before.
     fn verdict(&mut self, late: Option<Blame>, most: Duration) -> MeasureError {
+        let (pair, cause) = self.cause(0..self.parties.len(), late, most);
+        self.failure(pair, cause)
+    }
+
+    /// Returns the pair that caused the failure of these parties, and how. One of them has failed or was late.
+    fn cause(&mut self, parties: Range<usize>, late: Option<Blame>, most: Duration) -> (usize, SampleFailure) {
         let waited = late.as_ref().map(|_| most);
         let mut errors: Vec<Blame> = Vec::new();
-        for party in &mut self.parties {
+        for party in &mut self.parties[parties] {
             errors.extend(party.error(waited, GIVE_UP).map(|error| (party.pair, party.end, error)));
         }
         // All ends may have finished while they were being cancelled.
@@ -331,16 +355,19 @@ impl<'link> Sample<'link> {
         let (pair, end, error) = errors.remove(cause.expect("somebody failed or was late"));
         let in_pair = |(other, _, error): &Blame| *other == pair && !error.is_cancelled();
         let other = errors.into_iter().find(in_pair).map(|(_, _, error)| Box::new(error));
-        self.failure(pair, SampleFailure::End { end, error, other })
+        (pair, SampleFailure::End { end, error, other })
     }
 
     /// The error, with what every end has reported so far.
     fn failure(&self, pair: usize, cause: SampleFailure) -> MeasureError {
-        let partial = self.parties.chunks(2).map(|ends| Partial {
-            initiator: ends[0].seen().cloned().map(Box::new),
-            responder: ends[1].seen().cloned().map(Box::new),
-        });
+        let partial = (0..self.pairs.len()).map(|pair| self.partial(pair));
         MeasureError { pair, cause: Box::new(cause), partial: partial.collect() }
+    }
+
+    /// Returns what both ends of a pair have reported so far.
+    fn partial(&self, pair: usize) -> Partial {
+        let [initiator, responder] = [2 * pair, 2 * pair + 1].map(|party| self.parties[party].seen());
+        Partial { initiator: initiator.cloned().map(Box::new), responder: responder.cloned().map(Box::new) }
     }
 
     /// Checks that each file arrived as it was sent.

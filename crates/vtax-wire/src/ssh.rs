@@ -18,7 +18,6 @@ mod script;
 
 use std::{
     ffi::{OsStr, OsString},
-    io::Read,
     os::unix::process::CommandExt,
     path::Path,
     process::{Command, Stdio},
@@ -32,7 +31,7 @@ use program::AgentProgram;
 use script::{Script, ScriptProgress};
 
 use crate::{
-    link::{AgentLink, Past},
+    link::{AgentLink, AgentStream, Past},
     protocol::version_line,
 };
 
@@ -107,7 +106,9 @@ impl Ssh {
         let pipes = self.start(host, &script)?;
         let login = Login { host, program: &program, script: &script, deadline, pipes };
         let Pipes { process, stdout, stdin, unread, .. } = login.proceed()?;
-        Ok(AgentLink::greet(&name, unread.chain(stdout), stdin, process, Past::None, deadline)?)
+        let unread = unread.into_inner();
+        let (reader, writer) = (stdout.into(), stdin.into());
+        Ok(AgentLink::greet(&name, AgentStream { reader, unread, writer, process, past: Past::None }, deadline)?)
     }
 
     /// Starts it in its own process group. Ctrl-C in a terminal is for vtax, which ends its agents in order.

@@ -1,7 +1,7 @@
 //! The errors of an agent, as its coordinator sees them.
 
 use std::{fmt, io, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
-use vtax_model::foreign::ForeignText;
+use vtax_model::{foreign::ForeignText, units::ByteSize};
 
 use crate::{
     frame::FrameError,
@@ -49,6 +49,11 @@ pub enum AgentError {
     )]
     #[diagnostic(code("defect"))]
     OddReply { name: String, what: &'static str },
+    #[error(
+        "the agent of {name} has not read {waiting} of earlier requests; is it stopped, or the connection interrupted?"
+    )]
+    #[diagnostic(code("not-in-time"))]
+    Backlog { name: String, waiting: ByteSize },
     #[error("cannot send the request to the agent of {name}: {source}")]
     #[diagnostic(code("order-too-large"))]
     Unsendable { name: String, source: FrameError },

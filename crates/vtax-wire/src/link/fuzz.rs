@@ -1,6 +1,6 @@
 //! Messages of an agent, or another program in its place, to the coordinator.
 
-use std::io::{Cursor, sink};
+use std::io::Write;
 
 use vtax_fuzz::fuzz;
 use vtax_model::{measurement::EndReport, units::Span};
@@ -10,7 +10,7 @@ use vtax_change::Change;
 use vtax_journal::BatchId;
 use vtax_tune::{BatchStage, BatchStatus, KeptPlan, RevertReport, SettingStatus, TriedOut, TuningReply, TuningStatus};
 
-use super::*;
+use super::{tests::nobody, *};
 use crate::{
     frame::{HELLO_MOST, MAGIC, REPLY_MOST, encode},
     protocol::{Answer, Attached, Fault, FaultKind, Greeting, Introduction, ProgramOutput, Ran, Stream},
@@ -82,7 +82,12 @@ fn answers(outcomes: Vec<CallOutcome>) -> Vec<u8> {
 #[test]
 fn fuzz_hellos() {
     fuzz("hellos", &[hello()], |bytes| {
-        let link = AgentLink::from_streams("zone stage", Cursor::new(bytes.to_vec()), sink(), SOON);
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        // More than fits is cut off.
+        theirs.set_nonblocking(true).expect("set");
+        let _ = theirs.write_all(bytes);
+        drop(theirs);
+        let link = AgentLink::from_streams("zone stage", ours, nobody(), SOON);
         link.inspect_err(|error| assert!(error.to_string().contains("zone stage"), "{error}")).ok().map(drop)
     });
 }
@@ -95,7 +100,7 @@ fn fuzz_answers() {
     fuzz("answers", &seeds, |bytes| {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         theirs.write_all(&hello()).expect("there is room");
-        let link = AgentLink::from_streams("zone stage", ours, sink(), SOON).expect("greeted");
+        let link = AgentLink::from_streams("zone stage", ours, nobody(), SOON).expect("greeted");
         let running = link.start(&["true".to_owned()], b"", Span::from_millis(1)).expect("sent");
         let pending: Vec<_> = (0..4).map(|_| link.call(Request::Ping).expect("sent")).collect();
         // An agent that sends more than fits is cut off.

@@ -2,21 +2,31 @@
 
 use std::{
     collections::VecDeque,
-    io::Read,
+    io::{ErrorKind, Read},
     net::Shutdown,
-    os::unix::net::UnixStream,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
     process::{Child, ChildStderr, ExitStatus},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::{self, JoinHandle},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::{Duration, Instant},
 };
+
+use rustix::event::PollFlags;
 use vtax_model::foreign::ForeignText;
+
+use super::poller::{self, Polled};
 
 /// Bytes of standard error that are kept, from its end.
 const LAST_WORDS: usize = 4096;
 /// Time for an agent to exit after its stream is closed; then it is killed. It gives its sessions half a
 /// second to clean up.
-const GRACE: Duration = Duration::from_millis(1500);
+pub(super) const GRACE: Duration = Duration::from_millis(1500);
 /// Time to wait for the status of a process that has closed its stream. The kernel closes files before it
 /// tells the parent.
 const STATUS_SOON: Duration = Duration::from_millis(300);
@@ -31,23 +41,30 @@ pub(crate) struct ChildProcess {
     /// The socket at the other end of a link without a process; shut down when the link ends.
     socket: Option<UnixStream>,
     child: Mutex<Option<Child>>,
-    words: Arc<Mutex<VecDeque<u8>>>,
-    listener: Mutex<Option<JoinHandle<()>>>,
+    words: Arc<LastWords>,
+}
+
+/// The end of a process's standard error.
+#[derive(Debug, Default)]
+struct LastWords {
+    bytes: Mutex<VecDeque<u8>>,
+    /// True while more may come.
+    open: AtomicBool,
 }
 
 impl ChildProcess {
     /// For a link to a socket or to some other stream.
     pub(super) fn without_child(socket: Option<UnixStream>) -> ChildProcess {
-        let (words, listener) = (Arc::default(), Mutex::default());
-        ChildProcess { id: None, socket, child: Mutex::default(), words, listener }
+        ChildProcess { id: None, socket, child: Mutex::default(), words: Arc::default() }
     }
 
     pub(crate) fn adopt(mut child: Child) -> ChildProcess {
-        let words = Arc::<Mutex<VecDeque<u8>>>::default();
-        let stderr = child.stderr.take();
-        let listener = stderr.and_then(|stderr| listen(stderr, words.clone()));
-        let (id, listener) = (Some(child.id()), Mutex::new(listener));
-        ChildProcess { id, socket: None, child: Mutex::new(Some(child)), words, listener }
+        let words = Arc::<LastWords>::default();
+        if let Some(stderr) = child.stderr.take() {
+            // Without a thread nobody hears them.
+            let _ = StandardError::listen(stderr, &words);
+        }
+        ChildProcess { id: Some(child.id()), socket: None, child: Mutex::new(Some(child)), words }
     }
 
     pub(super) fn id(&self) -> Option<u32> {
@@ -62,21 +79,40 @@ impl ChildProcess {
     /// The end of its standard error; complete if the process has ended.
     pub(crate) fn last_words(&self) -> ForeignText {
         let deadline = Instant::now() + WORDS_SOON;
-        let speaks = || lock(&self.listener).as_ref().is_some_and(|listener| !listener.is_finished());
-        while speaks() && Instant::now() < deadline {
+        while self.words.open.load(Ordering::Acquire) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
-        let words: Vec<u8> = lock(&self.words).iter().copied().collect();
+        self.words_so_far()
+    }
+
+    fn words_so_far(&self) -> ForeignText {
+        let words: Vec<u8> = lock(&self.words.bytes).iter().copied().collect();
         String::from_utf8_lossy(&words).trim().into()
+    }
+
+    /// The exit status and the last words, after the stream ended so long ago. None if more may be known soon.
+    pub(super) fn autopsy(&self, ended: Duration) -> Option<(Option<ExitStatus>, ForeignText)> {
+        let child = lock(&self.child).as_mut().map(|child| child.try_wait().ok().flatten());
+        let alive = child == Some(None);
+        let speaks = self.words.open.load(Ordering::Acquire);
+        if (alive || speaks) && ended < STATUS_SOON {
+            return None;
+        }
+        Some((child.flatten(), self.words_so_far()))
     }
 
     /// Waits until the process has ended by itself, or kills it.
     pub(super) fn end(&self) {
+        self.end_by(Instant::now() + GRACE);
+    }
+
+    /// The same, and kills it at that time.
+    pub(super) fn end_by(&self, deadline: Instant) {
         if let Some(socket) = &self.socket {
             // This wakes the threads that read or write the socket. An error means that it is shut down already.
             let _ = socket.shutdown(Shutdown::Both);
         }
-        if self.wait(GRACE).is_some() {
+        if self.wait(deadline.saturating_duration_since(Instant::now())).is_some() {
             return;
         }
         if let Some(mut child) = lock(&self.child).take() {
@@ -105,18 +141,55 @@ impl Drop for ChildProcess {
     }
 }
 
-/// Reads standard error to its end; otherwise the process would stop when the pipe is full.
-fn listen(mut stderr: ChildStderr, words: Arc<Mutex<VecDeque<u8>>>) -> Option<JoinHandle<()>> {
-    let read = move || {
-        let mut buffer = [0; 1024];
-        while let Ok(count @ 1..) = stderr.read(&mut buffer) {
-            let mut words = lock(&words);
-            words.extend(&buffer[..count]);
-            let excess = words.len().saturating_sub(LAST_WORDS);
-            words.drain(..excess);
+/// Standard error, which is read to its end; otherwise the process would stop when the pipe is full.
+struct StandardError {
+    stderr: ChildStderr,
+    words: Arc<LastWords>,
+}
+
+impl StandardError {
+    fn listen(stderr: ChildStderr, words: &Arc<LastWords>) -> std::io::Result<()> {
+        poller::set_nonblocking(&stderr)?;
+        words.open.store(true, Ordering::Release);
+        poller::add(StandardError { stderr, words: Arc::clone(words) }).inspect_err(|_| words.close())
+    }
+}
+
+impl LastWords {
+    fn close(&self) {
+        self.open.store(false, Ordering::Release);
+    }
+
+    fn hear(&self, piece: &[u8]) {
+        let mut words = lock(&self.bytes);
+        words.extend(piece);
+        let excess = words.len().saturating_sub(LAST_WORDS);
+        words.drain(..excess);
+    }
+}
+
+impl Polled for StandardError {
+    fn interest(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        Some((self.stderr.as_fd(), PollFlags::IN))
+    }
+
+    fn turn(&mut self) -> bool {
+        let mut piece = [0; LAST_WORDS];
+        match self.stderr.read(&mut piece) {
+            Ok(count @ 1..) => self.words.hear(&piece[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Ok(_) | Err(_) => {
+                self.words.close();
+                return false;
+            }
         }
-    };
-    thread::Builder::new().name("agent-stderr".into()).spawn(read).ok()
+        true
+    }
+
+    /// A master of shared ssh connections may keep the stream open for hours.
+    fn is_over(&self) -> bool {
+        Arc::strong_count(&self.words) == 1
+    }
 }
 
 /// A thread that panicked while it held one of these locks left nothing half done.

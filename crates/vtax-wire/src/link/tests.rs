@@ -1,12 +1,13 @@
 use std::{
-    io::{BufReader, Cursor, sink},
+    fs::File,
+    io::{BufReader, Read, Write},
     os::unix::net::{UnixListener, UnixStream},
     thread,
 };
 
 use proptest::prelude::*;
 use serde_json::json;
-use vtax_model::units::Span;
+use vtax_model::units::{ByteSize, Span};
 
 use super::*;
 use crate::{
@@ -26,27 +27,48 @@ fn said(hello: &[u8]) -> Vec<u8> {
     [&MAGIC[..], hello].concat()
 }
 
+/// A stream that takes everything.
+pub(super) fn nobody() -> File {
+    File::options().write(true).open("/dev/null").expect("it is always there")
+}
+
 fn to_words(words: Vec<u8>) -> Result<AgentLink, AgentError> {
-    AgentLink::from_streams("zone stage", Cursor::new(words), sink(), SOON)
+    let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+    theirs.write_all(&words).expect("there is room");
+    drop(theirs);
+    AgentLink::from_streams("zone stage", ours, nobody(), SOON)
 }
 
 /// An agent's end of a stream, to be played by the test.
 fn stage() -> (AgentLink, UnixStream) {
+    stage_of("zone stage")
+}
+
+pub(crate) fn stage_of(name: &str) -> (AgentLink, UnixStream) {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair");
     let reader = ours.try_clone().expect("cloned");
     theirs.write_all(&hello()).expect("written");
-    let link = AgentLink::from_streams("zone stage", reader, ours, SOON).expect("greeted");
+    let link = AgentLink::from_streams(name, reader, ours, SOON).expect("greeted");
     read_magic(&mut BufReader::with_capacity(1, &theirs)).expect("magic").expect("some");
     read_frame(&mut theirs, HELLO_MOST).expect("whole").expect("a greeting");
     (link, theirs)
 }
 
 fn next_call(stream: &mut UnixStream) -> Call {
-    parse(&read_frame(stream, REQUEST_MOST).expect("whole").expect("a call")).expect("of the protocol")
+    try_next_call(stream).expect("a call")
+}
+
+/// None if the link was dropped.
+pub(crate) fn try_next_call(stream: &mut UnixStream) -> Option<Call> {
+    Some(parse(&read_frame(stream, REQUEST_MOST).ok()??).expect("of the protocol"))
 }
 
 fn answer(stream: &mut UnixStream, id: CallId, reply: Reply) {
-    let answer = Answer { id, outcome: CallOutcome::Done(reply) };
+    give(stream, id, CallOutcome::Done(reply));
+}
+
+pub(crate) fn give(stream: &mut UnixStream, id: CallId, outcome: CallOutcome) {
+    let answer = Answer { id, outcome };
     stream.write_all(&encode(&answer, REPLY_MOST).expect("small")).expect("written");
 }
 
@@ -188,6 +210,78 @@ fn outputs_beyond_the_window_end_the_link_and_not_the_memory() {
     }
 }
 
+/// One thread reads the streams of all agents.
+#[test]
+fn an_agent_that_floods_delays_nobody() {
+    let (flooded, mut flood) = stage();
+    let (link, mut agent) = stage();
+    let frame = encode(&Answer { id: CallId(77), outcome: CallOutcome::Done(Reply::Done) }, REPLY_MOST).expect("small");
+    let frames = frame.repeat(1000);
+    let flooding = thread::spawn(move || while flood.write_all(&frames).is_ok() {});
+    thread::scope(|scope| {
+        let pings = scope.spawn(|| (0..100).try_for_each(|_| link.ping(SOON).map(drop)));
+        for _ in 0..100 {
+            let call = next_call(&mut agent);
+            answer(&mut agent, call.id, Reply::Done);
+        }
+        pings.join().expect("no panic").expect("answered");
+    });
+    assert!(flooded.death().is_none(), "answers that nobody waits for are dropped");
+    drop(flooded);
+    flooding.join().expect("its stream has ended");
+}
+
+#[test]
+fn half_a_frame_delays_nobody() {
+    let (half, mut its_agent) = stage();
+    let (link, mut agent) = stage();
+    let waiting = half.call(Request::Ping).expect("sent");
+    let Call { id, .. } = next_call(&mut its_agent);
+    let frame = encode(&Answer { id, outcome: CallOutcome::Done(Reply::Done) }, REPLY_MOST).expect("small");
+    let (first, rest) = frame.split_at(frame.len() / 2);
+    its_agent.write_all(first).expect("written");
+    thread::scope(|scope| {
+        let ping = scope.spawn(|| link.ping(SOON));
+        let call = next_call(&mut agent);
+        answer(&mut agent, call.id, Reply::Done);
+        ping.join().expect("no panic").expect("answered");
+    });
+    its_agent.write_all(rest).expect("written");
+    assert_eq!(waiting.wait(SOON).expect("answered"), Reply::Done);
+}
+
+/// Its requests wait in memory, up to a limit. When it reads again, they are all there.
+#[test]
+fn an_agent_that_reads_nothing_fills_no_memory() {
+    let (link, mut agent) = stage();
+    let large = || Request::Prepare {
+        session: SessionId(1),
+        directory: "x".repeat(REQUEST_MOST.0 as usize / 2).into(),
+        size: ByteSize(1),
+    };
+    let mut sent = 0;
+    let refused = loop {
+        match link.call(large()) {
+            Ok(_) => sent += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, AgentError::Backlog { .. }) && (15..64).contains(&sent), "{sent}: {refused}");
+    assert!(refused.to_string().contains("zone stage"), "{refused}");
+    let (other, mut others_agent) = stage();
+    let waiting = other.call(Request::Ping).expect("sent");
+    let call = next_call(&mut others_agent);
+    answer(&mut others_agent, call.id, Reply::Done);
+    waiting.wait(SOON).expect("answered");
+    for _ in 0..sent {
+        assert!(matches!(next_call(&mut agent).request, Request::Prepare { .. }));
+    }
+    let waiting = link.call(Request::Ping).expect("there is room again");
+    let call = next_call(&mut agent);
+    answer(&mut agent, call.id, Reply::Done);
+    waiting.wait(SOON).expect("answered");
+}
+
 #[test]
 fn an_early_death_has_its_status_and_last_words() {
     let dies = AgentLink::spawn("zone stage", shell("echo no room here >&2; exit 3"), SOON).expect_err("dead");
@@ -221,11 +315,15 @@ fn a_child_without_pipes_is_refused_and_reaped() {
     assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
 }
 
+/// A program that greets like an agent, and then neither reads nor ends.
+pub(crate) fn program_that_hangs() -> Command {
+    let hello: String = hello().iter().map(|byte| format!("\\{byte:03o}")).collect();
+    shell(&format!("printf '{hello}'; exec sleep 1000"))
+}
+
 #[test]
 fn an_agent_that_ignores_the_end_is_killed_and_reaped() {
-    let script =
-        format!("printf '{}'; exec sleep 1000", hello().iter().map(|b| format!("\\{b:03o}")).collect::<String>());
-    let link = AgentLink::spawn("zone stage", shell(&script), SOON).expect("greeted");
+    let link = AgentLink::spawn("zone stage", program_that_hangs(), SOON).expect("greeted");
     let id = link.process_id().expect("a process");
     let start = Instant::now();
     drop(link);

@@ -1,29 +1,31 @@
-//! The threads behind a link, and the data that they share with its callers.
+//! A control stream, and the data that its callers share with the thread that polls it.
 
 use std::{
     collections::HashMap,
-    io::{self, BufReader, Read, Write},
     mem,
+    os::fd::OwnedFd,
     process::ExitStatus,
     sync::{
         Arc, Mutex,
-        mpsc::{self, Receiver, Sender},
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Sender},
     },
-    thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde::Serialize;
-use vtax_model::units::ByteSize;
+use vtax_model::{foreign::ForeignText, units::ByteSize};
 
 use super::{
     error::{AgentError, Death},
-    process::{ChildProcess, lock},
+    inbound::Inbound,
+    poller,
+    process::{ChildProcess, GRACE, lock},
+    queue::{QueueError, SendQueue},
 };
 use crate::{
-    conversations::Conversations,
-    frame::{self, FrameError, HELLO_MOST, REPLY_MOST, REQUEST_MOST},
-    protocol::{Answer, Call, CallId, CallOutcome, Greeting, Hello, Introduction, Opening, ProgramSpec, Request},
+    frame::{self, FrameError, HELLO_MOST, REQUEST_MOST},
+    protocol::{Answer, Call, CallId, CallOutcome, Hello, Opening, ProgramSpec, Request},
 };
 
 /// Allowed stream content before the agent's first bytes to us.
@@ -44,19 +46,30 @@ pub(crate) struct Incoming {
     pub(crate) outcome: Result<CallOutcome, Death>,
 }
 
+/// The two directions of a stream to an agent, and the process on this machine that carries it.
+pub(crate) struct AgentStream {
+    pub(crate) reader: OwnedFd,
+    /// Bytes that were read already.
+    pub(crate) unread: Vec<u8>,
+    pub(crate) writer: OwnedFd,
+    pub(crate) process: ChildProcess,
+    pub(crate) past: Past,
+}
+
 /// Both directions of a control stream.
 #[derive(Debug)]
 pub(super) struct ControlStream {
-    shared: Arc<Shared>,
-    frames: Sender<Vec<u8>>,
+    shared: Arc<SharedLink>,
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(super) struct SharedLink {
     /// The agent's name for the user.
-    name: String,
+    pub(super) name: String,
     callers: Mutex<Callers>,
-    process: ChildProcess,
+    pub(super) process: ChildProcess,
+    queue: Arc<SendQueue>,
+    hung_up: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -77,35 +90,26 @@ impl ControlStream {
     /// Greets the agent and waits for its hello.
     pub(super) fn open(
         name: &str,
-        reader: impl Read + Send + 'static,
-        writer: impl Write + Send + 'static,
-        process: ChildProcess,
-        past: Past,
+        stream: AgentStream,
         deadline: Duration,
     ) -> Result<(ControlStream, Hello), AgentError> {
-        let opening = Opening::ours();
-        let key = opening.key.clone();
+        let AgentStream { reader, unread, writer, process, past } = stream;
+        let nonblocking = poller::set_nonblocking(&reader).and_then(|()| poller::set_nonblocking(&writer));
+        nonblocking.map_err(|source| AgentError::Descriptor { name: name.to_owned(), source })?;
+        let (opening, queue) = (Opening::ours(), Arc::new(SendQueue::new(writer)));
         let callers = Mutex::new(Callers::Waiting(HashMap::new()));
-        let shared = Arc::new(Shared { name: name.to_owned(), callers, process });
-        let (frames, outbox) = mpsc::channel();
+        let (name, hung_up) = (name.to_owned(), AtomicBool::default());
+        let shared = Arc::new(SharedLink { name, callers, process, queue, hung_up });
+        let wire = ControlStream { shared: Arc::clone(&shared) };
         let (introduce, hello) = mpsc::channel();
-        let (for_reader, for_writer) = (shared.clone(), shared.clone());
-        let start_thread = |thread: &str, run: Box<dyn FnOnce() + Send>| {
-            let started = thread::Builder::new().name(thread.into()).spawn(run);
-            started.map_err(|source| AgentError::Thread { name: name.to_owned(), source })
-        };
-        let read = move || match past {
-            Past::None => read(BufReader::new(reader), &for_reader, &introduce),
-            Past::Unknown => read_ours(Conversations::new(reader), &key, &for_reader, &introduce),
-        };
-        start_thread("agent-reader", Box::new(read))?;
-        start_thread("agent-writer", Box::new(move || write(writer, &for_writer, &outbox)))?;
-        let wire = ControlStream { shared, frames };
+        let inbound = Inbound::new(reader, &unread, past, opening.key.clone(), introduce, Arc::clone(&shared));
+        poller::add(inbound).map_err(|source| AgentError::Thread { name: shared.name.clone(), source })?;
         wire.greet(&opening)?;
         match hello.recv_timeout(deadline) {
             Ok(hello) => Ok((wire, hello?)),
             Err(_) => {
-                Err(AgentError::Silent { name: name.to_owned(), deadline, stderr: wire.shared.process.last_words() })
+                let (name, stderr) = (shared.name.clone(), shared.process.last_words());
+                Err(AgentError::Silent { name, deadline, stderr })
             }
         }
     }
@@ -136,9 +140,46 @@ impl ControlStream {
         };
         let frame = self.encode(&Call { id, request }, REQUEST_MOST)?;
         self.shared.expect(id, Caller { answer_to, tag, window })?;
-        // If the writer has gone, every caller learns the reason now or soon.
-        let _ = self.frames.send(frame);
-        Ok(())
+        self.push(&frame)
+    }
+
+    /// Returns how the agent was lost, if it was.
+    pub(super) fn death(&self) -> Option<Death> {
+        match &*lock(&self.shared.callers) {
+            Callers::Waiting(_) => None,
+            Callers::Bereft(death) => Some(death.clone()),
+        }
+    }
+
+    /// Asks the agent to end, without waiting for that.
+    pub(super) fn close(&self) {
+        // Some agents don't see the end of the stream. For the others, closing the stream is enough.
+        let shutdown = Call { id: CallId(u64::MAX), request: Request::Shutdown };
+        if let Ok(frame) = frame::encode(&shutdown, REQUEST_MOST) {
+            let _ = self.shared.queue.push(&frame);
+        }
+        self.shared.queue.close();
+    }
+
+    /// Ends the link, and the process that carries it no later than this.
+    pub(super) fn end_by(&self, deadline: Instant) {
+        self.close();
+        self.shared.process.end_by(deadline);
+        self.shared.queue.abandon();
+        self.shared.hung_up.store(true, Ordering::Release);
+        poller::look_again();
+    }
+
+    /// If nobody reads any more, every caller learns the reason now or soon.
+    fn push(&self, frame: &[u8]) -> Result<(), AgentError> {
+        match self.shared.queue.push(frame) {
+            Ok(()) => Ok(()),
+            Err(QueueError::Full(waiting)) => Err(AgentError::Backlog { name: self.name().to_owned(), waiting }),
+            Err(QueueError::Stream(error)) => {
+                let stderr = self.shared.process.last_words();
+                Err(self.shared.died(self.shared.die(Some(FrameError::Io(error)), None, stderr)))
+            }
+        }
     }
 
     /// The caller has taken so many bytes of outputs, so the agent may send as many more.
@@ -152,8 +193,7 @@ impl ControlStream {
 
     fn greet(&self, opening: &Opening) -> Result<(), AgentError> {
         let opening = self.encode(opening, HELLO_MOST)?;
-        let _ = self.frames.send([&frame::MAGIC[..], &opening].concat());
-        Ok(())
+        self.push(&[&frame::MAGIC[..], &opening].concat())
     }
 
     fn encode(&self, body: &impl Serialize, most: ByteSize) -> Result<Vec<u8>, AgentError> {
@@ -163,19 +203,17 @@ impl ControlStream {
 }
 
 impl Drop for ControlStream {
-    /// Some agents don't see the end of the stream, so it sends the order to shut down. For the others,
-    /// closing the stream is enough.
     fn drop(&mut self) {
-        let shutdown = Call { id: CallId(u64::MAX), request: Request::Shutdown };
-        if let Ok(frame) = frame::encode(&shutdown, REQUEST_MOST) {
-            let _ = self.frames.send(frame);
-        }
-        self.frames = mpsc::channel().0;
-        self.shared.process.end();
+        self.end_by(Instant::now() + GRACE);
     }
 }
 
-impl Shared {
+impl SharedLink {
+    /// Returns true if nobody waits for answers any more.
+    pub(super) fn has_hung_up(&self) -> bool {
+        self.hung_up.load(Ordering::Acquire)
+    }
+
     fn expect(&self, id: CallId, caller: Caller) -> Result<(), AgentError> {
         match &mut *lock(&self.callers) {
             Callers::Waiting(callers) => {
@@ -188,7 +226,7 @@ impl Shared {
 
     /// An answer without a caller belongs to one that gave up, or to the last shutdown. A caller that gets an
     /// output goes on waiting. An output beyond the window is an error, or an agent could fill the memory.
-    fn deliver(&self, Answer { id, outcome }: Answer) -> Result<(), FrameError> {
+    pub(super) fn deliver(&self, Answer { id, outcome }: Answer) -> Result<(), FrameError> {
         let Callers::Waiting(callers) = &mut *lock(&self.callers) else { return Ok(()) };
         let send = |caller: &Caller, outcome| caller.answer_to.send(Incoming { tag: caller.tag, outcome: Ok(outcome) });
         // A sending that fails means that the caller gave up.
@@ -209,8 +247,8 @@ impl Shared {
 
     /// Tells every waiting caller, and keeps the cause for later calls. The first cause counts, because
     /// others follow from it.
-    fn die(&self, stream: Option<FrameError>) -> Death {
-        let death = self.autopsy(stream);
+    pub(super) fn die(&self, stream: Option<FrameError>, status: Option<ExitStatus>, stderr: ForeignText) -> Death {
+        let death = Death { stream: stream.map(Arc::new), status, stderr };
         let mut callers = lock(&self.callers);
         if let Callers::Bereft(earlier) = &*callers {
             return earlier.clone();
@@ -223,104 +261,7 @@ impl Shared {
         death
     }
 
-    fn died(&self, death: Death) -> AgentError {
+    pub(super) fn died(&self, death: Death) -> AgentError {
         AgentError::Died { name: self.name.clone(), death }
-    }
-
-    fn autopsy(&self, stream: Option<FrameError>) -> Death {
-        let status: Option<ExitStatus> = self.process.status_soon();
-        Death { stream: stream.map(Arc::new), status, stderr: self.process.last_words() }
-    }
-}
-
-/// The channel on which a caller waits for the hello.
-type Introduce = Sender<Result<Hello, AgentError>>;
-
-/// Reads the hello, then answers, until the stream ends.
-fn read(mut reader: BufReader<impl Read>, shared: &Shared, introduce: &Introduce) {
-    if present(read_hello(&mut reader), shared, introduce) {
-        follow(reader, shared);
-    }
-}
-
-/// The same for a stream that carried earlier conversations. Everything before the hello with our key belongs to them.
-fn read_ours(mut stream: Conversations<impl Read>, key: &str, shared: &Shared, introduce: &Introduce) {
-    let end = loop {
-        match stream.next_one() {
-            Ok(true) => {}
-            Ok(false) => break Ok(First::End),
-            Err(error) => break Err(error.into()),
-        }
-        let mut reader = BufReader::new(&mut stream);
-        match read_hello(&mut reader) {
-            Ok(First::Ours(introduction)) if introduction.key != key => {}
-            Ok(First::End) => {}
-            Err(FrameError::Truncated { .. } | FrameError::TooLong { .. } | FrameError::Malformed(_)) => {}
-            Err(error) => break Err(error),
-            Ok(first) => {
-                if present(Ok(first), shared, introduce) {
-                    follow(reader, shared);
-                }
-                return;
-            }
-        }
-    };
-    present(end, shared, introduce);
-}
-
-/// Passes the hello on to the waiting caller. False if there is no agent, or if the caller is gone.
-fn present(first: Result<First, FrameError>, shared: &Shared, introduce: &Introduce) -> bool {
-    let introduced = match first {
-        Ok(First::Ours(Introduction { hello, .. })) => Ok(hello),
-        Ok(First::Others(theirs)) => {
-            Err(AgentError::OtherVersion { name: shared.name.clone(), ours: Greeting::ours(), theirs })
-        }
-        Ok(First::End) => Err(shared.died(shared.die(None))),
-        Err(error) => Err(shared.died(shared.die(Some(error)))),
-    };
-    let goes_on = introduced.is_ok();
-    introduce.send(introduced).is_ok() && goes_on
-}
-
-fn follow(mut reader: BufReader<impl Read>, shared: &Shared) {
-    let end = read_answers(&mut reader, shared);
-    shared.die(end.err());
-}
-
-/// The beginning of an agent's stream.
-enum First {
-    Ours(Introduction),
-    /// An agent of another version; only its greeting is certain.
-    Others(Greeting),
-    End,
-}
-
-fn read_hello(reader: &mut BufReader<impl Read>) -> Result<First, FrameError> {
-    let Some(()) = frame::read_magic(reader)? else {
-        return Ok(First::End);
-    };
-    let Some(body) = frame::read_frame(reader, HELLO_MOST)? else {
-        return Ok(First::End);
-    };
-    let greeting: Greeting = frame::parse(&body)?;
-    if greeting == Greeting::ours() { Ok(First::Ours(frame::parse(&body)?)) } else { Ok(First::Others(greeting)) }
-}
-
-fn read_answers(reader: &mut impl Read, shared: &Shared) -> Result<(), FrameError> {
-    while let Some(body) = frame::read_frame(reader, REPLY_MOST)? {
-        shared.deliver(frame::parse(&body)?)?;
-    }
-    Ok(())
-}
-
-/// Writes frames until the link is dropped, which closes the stream, or until nobody reads. A dead agent
-/// shows as a broken pipe here; the reader knows more about the cause.
-fn write(mut writer: impl Write, shared: &Shared, outbox: &Receiver<Vec<u8>>) {
-    while let Ok(frame) = outbox.recv() {
-        match writer.write_all(&frame).and_then(|()| writer.flush()) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return,
-            Err(error) => return drop(shared.die(Some(FrameError::Io(error)))),
-        }
     }
 }

@@ -8,6 +8,7 @@ use std::{
 use vtax_model::{
     measurement::FileReport,
     options::TestOptions,
+    station::Target,
     units::Span,
     workload::{Transport, Warmup, Workload},
 };
@@ -215,7 +216,7 @@ fn an_initiator_is_late(late: Script) {
     let pairs = [AgentPair { initiator: &a, responder: &b, order: rr() }];
     let mut sample = Sample::of(&pairs);
     for end in [End::Initiator, End::Responder] {
-        sample.ask(end, |party, _| Request::Finish { session: party.session });
+        sample.ask(0, end, |party, _| Request::Finish { session: party.session });
     }
     let late = sample.settle(End::Initiator, Limit::of(Duration::from_millis(50))).expect_err("late");
     let SampleFailure::End { end: End::Initiator, error: AgentError::Deadline { .. }, other: None } = &*late.cause
