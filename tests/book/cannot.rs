@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
-const CANNOT: [(&str, &str); 51] = [
+const CANNOT: [(&str, &str); 52] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -52,6 +52,7 @@ const CANNOT: [(&str, &str); 51] = [
     ("vtax advise --p99 150us --measure", "the same"),
     ("vtax size", "needs stored runs with guests near the load; tests/cli and the unit tests have some"),
     ("vtax ldm serve", "reads orders of another vtax; the unit tests of vtax-run have some"),
+    ("vtax fleet", "needs hosts; tests/cli/fleet.rs and tests/kernel/fleet.rs have some"),
     ("vtax job", "vtax starts it itself, in the emulated server"),
     ("--agent agent.sh", "tells how a benchmark was made, with a script that isn't here"),
     ("--kernel kernel", "needs a kernel for guests"),

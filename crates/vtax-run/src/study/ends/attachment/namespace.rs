@@ -9,7 +9,7 @@ use std::{
     net::IpAddr,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     rc::Rc,
 };
 
@@ -109,6 +109,15 @@ impl HeldNamespace {
         (!self.is_own).then_some(&self.path)
     }
 
+    /// Starts an agent in it.
+    pub(in crate::study::ends) fn start(&self, program: &Path) -> Result<Child, Stop> {
+        let mut command = Command::new(program);
+        command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.
+        command.process_group(0);
+        self.namespace.spawn(command, Outlive::No).or_infrastructure()
+    }
+
     pub(in crate::study::ends) fn attach(self: &Rc<Self>) -> NamespaceAttachment {
         NamespaceAttachment { held: Rc::clone(self), host_links: Vec::new() }
     }
@@ -116,11 +125,7 @@ impl HeldNamespace {
 
 impl Attachment for NamespaceAttachment {
     fn start_agent(&self, name: &str, program: &Path, _: &RunEvents) -> Result<Agent, Stop> {
-        let mut command = Command::new(program);
-        command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.
-        command.process_group(0);
-        let child = self.held.namespace.spawn(command, Outlive::No).or_infrastructure()?;
+        let child = self.held.start(program)?;
         let link = AgentLink::from_child(name, child, GREETING).or_infrastructure()?;
         Agent::greeted(link).or_infrastructure()
     }
