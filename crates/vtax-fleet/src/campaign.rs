@@ -120,7 +120,7 @@ impl<Error> Campaign<'_, Error> {
     ) -> Result<(), Error> {
         for forward in [true, false] {
             if wave.is_empty() {
-                return Ok(());
+                break;
             }
             let directed = |[one, other]: &EndPair| match forward {
                 true => DirectedPair { from: *one, to: *other },

@@ -30,4 +30,4 @@ pub use name::{BadFleetName, FleetName};
 pub use report::{HostExclusion, MeshReport, MeshSchedule};
 pub use sample::{DirectedPair, EndId, MeshHeader, MeshSample, MeshStage};
 pub use schedule::{MeshPlan, MeshRound, UplinkLimits, pack_waves};
-pub use verdict::{MeshFinding, MeshVerdict};
+pub use verdict::{MeshDirection, MeshFinding, MeshVerdict};

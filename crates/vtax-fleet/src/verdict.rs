@@ -23,7 +23,8 @@ use crate::{
     sample::{EndId, MeshHeader, MeshSample, MeshStage},
 };
 pub(crate) use again::Again;
-pub(crate) use fit::{EndStanding, MeshDirection, RailFit};
+pub use fit::MeshDirection;
+pub(crate) use fit::{EndStanding, RailFit};
 pub(crate) use pairs::SlowPair;
 pub(crate) use unstable::Unstable;
 pub(crate) use uplinks::{SlowUplink, UplinkCause};

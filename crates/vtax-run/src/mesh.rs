@@ -22,7 +22,7 @@ use vtax_model::{
 use vtax_wire::{
     measure::SampleOrder,
     pool::{AgentDial, AgentId, AgentPool, PairFailure, PairId, PairSample, Wave, WavePair},
-    protocol::AgentFacts,
+    protocol::{AgentFacts, Reply, Request},
 };
 
 use crate::{
@@ -40,7 +40,7 @@ const MESSAGE: ByteSize = ByteSize(128 << 10);
 /// Time between two attempts to connect ends that were lost.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(30);
 
-/// How each test of a mesh is taken.
+/// Time and source ports of each test of a mesh.
 #[derive(Debug, Clone, Copy)]
 pub struct MeshTest {
     /// Measured time of each direction of a pair, over all source ports.
@@ -128,15 +128,24 @@ impl<'a> MeshAgents<'a> {
         hosts.iter().copied().filter(|host| connected.contains(&self.agents[host])).collect()
     }
 
+    /// Asks all agents for their addresses.
     fn find_stations(&mut self, failures: &BTreeMap<AgentId, String>) -> Result<(), Stop> {
+        let connected = self.agents.values().copied().filter(|id| !failures.contains_key(id));
+        let mut facts: BTreeMap<AgentId, Result<Box<AgentFacts>, String>> = BTreeMap::new();
+        for (id, reply) in self.pool.ask_all(connected, |_| Request::Describe, ANSWER) {
+            let found = match reply {
+                Ok(Reply::Facts(facts)) => Ok(facts),
+                Ok(_) => Err("its agent gave another answer".to_owned()),
+                Err(error) => Err(error.to_string()),
+            };
+            facts.insert(id, found);
+        }
         for (position, end) in self.ends.iter().enumerate() {
             let id = self.agents[&end.host];
-            let link = self.pool.agent(id).filter(|_| !failures.contains_key(&id));
-            let found = link.ok_or_else(|| failures.get(&id).cloned().unwrap_or_default());
-            let facts = found.and_then(|link| link.describe(ANSWER).map_err(|error| error.to_string()));
-            match facts {
-                Ok(facts) => drop(self.stations.insert(EndId(position), station(end, &facts).or_input()?)),
-                Err(why) => drop(self.unfit.insert(EndId(position), why)),
+            match facts.get(&id) {
+                Some(Ok(facts)) => drop(self.stations.insert(EndId(position), station(end, facts).or_input()?)),
+                Some(Err(why)) => drop(self.unfit.insert(EndId(position), why.clone())),
+                None => drop(self.unfit.insert(EndId(position), failures.get(&id).cloned().unwrap_or_default())),
             }
         }
         Ok(())
@@ -195,10 +204,7 @@ impl MeshAgents<'_> {
         let wave = Wave::new(orders).map_err(Stop::infrastructure)?;
         for (id, result) in self.pool.take_wave(&wave) {
             match result {
-                Ok(sample) => match outcomes.entry(id).or_insert_with(|| TestOutcome::Rates(Vec::new())) {
-                    TestOutcome::Rates(rates) => rates.push(rate(&sample)),
-                    TestOutcome::Failed { .. } => {}
-                },
+                Ok(sample) => add(rate(&sample), outcomes.entry(id).or_insert_with(|| TestOutcome::Rates(Vec::new()))),
                 Err(failure) => drop(outcomes.insert(id, self.failed(&failure))),
             }
         }
@@ -210,6 +216,17 @@ impl MeshAgents<'_> {
         let is_lost = |(_, end): &(usize, &MeshEnd)| of_agents.contains(&self.agents[&end.host]);
         let lost = self.ends.iter().enumerate().filter(is_lost).map(|(position, _)| EndId(position)).collect();
         TestOutcome::Failed { why: failure.to_string().into(), lost }
+    }
+}
+
+/// A source port over which nothing arrives fails the test: it has no rate that could be compared.
+fn add(rate: f64, outcome: &mut TestOutcome) {
+    match outcome {
+        TestOutcome::Rates(rates) if rate >= 1.0 => rates.push(rate),
+        TestOutcome::Rates(_) => {
+            *outcome = TestOutcome::Failed { why: "nothing was received".into(), lost: Vec::new() }
+        }
+        TestOutcome::Failed { .. } => {}
     }
 }
 

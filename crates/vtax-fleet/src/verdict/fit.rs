@@ -20,7 +20,7 @@ pub enum MeshDirection {
 }
 
 impl MeshDirection {
-    pub(crate) const BOTH: [MeshDirection; 2] = [MeshDirection::Sends, MeshDirection::Receives];
+    pub const BOTH: [MeshDirection; 2] = [MeshDirection::Sends, MeshDirection::Receives];
 
     /// Returns the end of a sample that has this direction, and the other one.
     pub(crate) fn ends(self, sample: &MeshSample) -> [EndId; 2] {

@@ -16,7 +16,10 @@ use vtax_fleet::{
 use vtax_model::{located::Source, units::Span};
 use vtax_run::{Interrupt, MeshAgents, MeshTest, study::random_seed};
 
-use super::{MeshForm, file::MeshFile};
+use super::{
+    MeshForm,
+    file::{self, MeshFile},
+};
 use crate::{
     cli::{Locations, answer},
     exit::{Blamed, Coded, Exit, Stop},
@@ -53,7 +56,7 @@ pub(crate) struct MeshArgs {
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     /// Print the plan without measuring: hosts, rounds, waves, time, and what it detects
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["csv", "openmetrics"])]
     dry_run: bool,
     #[command(flatten)]
     form: MeshForm,
@@ -165,7 +168,12 @@ impl PlannedMesh {
         let measured = Campaign { header: &header, ends, limits, tester: &mut agents, keep: &mut keep }.run(&self.plan);
         file.finish()?;
         tell!("samples: {}", file.path.display());
-        let report = MeshReport::of(&header, &measured?, HostExclusion::of(&self.list));
-        form.print(&report)
+        let (samples, exit) = match measured {
+            // What was measured before is worth a report.
+            Err(_) if interrupt.asked() => (file::read(&file.path)?.1, Some(Exit::Interrupted)),
+            measured => (measured?, None),
+        };
+        let told = form.print(&MeshReport::of(&header, &samples, HostExclusion::of(&self.list)))?;
+        Ok(exit.unwrap_or(told))
     }
 }
