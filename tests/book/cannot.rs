@@ -53,6 +53,7 @@ const CANNOT: [(&str, &str); 52] = [
     ("vtax advise --p99 150us --measure", "the same"),
     ("vtax size", "needs stored runs with guests near the load; tests/cli and the unit tests have some"),
     ("vtax ldm serve", "reads orders of another vtax; the unit tests of vtax-run have some"),
+    ("vtax fleet", "needs hosts; tests/cli/fleet.rs and tests/kernel/fleet.rs have some"),
     ("vtax job", "vtax starts it itself, in the emulated server"),
     ("--agent agent.sh", "tells how a benchmark was made, with a script that isn't here"),
     ("--kernel kernel", "needs a kernel for guests"),

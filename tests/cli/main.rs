@@ -4,6 +4,7 @@
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the kernel tests use more of it")]
 mod bench;
+mod fleet;
 mod ldm;
 mod measure;
 mod private;

@@ -27,6 +27,7 @@ mod domain_switches;
 mod domain_verbs;
 mod domains;
 mod ends;
+mod fleet;
 mod guests;
 mod host;
 mod journals;

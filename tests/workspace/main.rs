@@ -24,7 +24,7 @@ const LAYERS: [&[&str]; 11] = [
     &["vtax-fuzz", "vtax-plot", "vtax-stats", "vtax-suite"],
     &["vtax-model"],
     &["vtax-sys"],
-    &["vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic"],
+    &["vtax-fleet", "vtax-journal", "vtax-report", "vtax-store", "vtax-synthetic"],
     &[
         "vtax-change",
         "vtax-console",

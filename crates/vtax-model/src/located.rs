@@ -65,13 +65,13 @@ impl Source<'_> {
     }
 
     /// An error about the bytes `span` of this file, which has its own code.
-    pub(crate) fn refuse(&self, span: &Range<usize>, error: impl Diagnostic) -> FileError {
+    pub fn refuse(&self, span: &Range<usize>, error: impl Diagnostic) -> FileError {
         let code = error.code().map_or(String::new(), |code| code.to_string());
         self.coded(&code, span, error)
     }
 
     /// A sentence about the bytes `span` of this file, with the code by which `docs/errors` explains it.
-    pub(crate) fn coded(&self, code: &str, span: &Range<usize>, message: impl fmt::Display) -> FileError {
+    pub fn coded(&self, code: &str, span: &Range<usize>, message: impl fmt::Display) -> FileError {
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
         FileError {
             file: self.name.into(),

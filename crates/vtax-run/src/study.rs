@@ -28,7 +28,7 @@ pub(crate) use clock::seconds;
 pub use disks::DiskRequest;
 pub use draft::{available, random_seed, unavailable};
 pub use dry_run::{PlannedRun, dry_run};
-pub(crate) use ends::{Agent, EndpointConnector, is_link_local, lookup};
+pub(crate) use ends::{Agent, EndpointConnector, is_link_local, lookup, mesh_dial};
 pub use measure::{GivenSizes, MeasureRequest, Test};
 pub use options::{Changes, Congestion, read_bounded, read_endpoints, read_file, read_text};
 pub(crate) use precision::imprecise;

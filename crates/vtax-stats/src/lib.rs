@@ -11,6 +11,8 @@
 //! 4. [`holm()`]: the correction for many simultaneous comparisons.
 //! 5. [`judge_family`]: "slower", "faster", "not significant", "≤ x % worse" or "too noisy to tell".
 //!
+//! [`MedianPolish`] and [`RobustScale`] find the units of a table that are unlike the others, e.g. slow hosts of a fleet.
+//!
 //! [`BoundedMean`] has intervals that hold for several figures at the same time, for comparisons with targets.
 //!
 //! [`Steady`] detects the end of a warm-up; [`StoppingRule`] is netperf's rule for the end of sampling, which is a
@@ -35,9 +37,11 @@ pub mod floor;
 pub mod histogram;
 pub mod holm;
 pub mod level;
+pub mod outlying;
 pub mod p_value;
 pub mod paired;
 pub mod planning;
+pub mod polish;
 pub mod pooled;
 mod preference;
 pub mod regression;
@@ -60,8 +64,10 @@ pub use error::{Side, StatsError};
 pub use floor::NoiseFloor;
 pub use holm::holm;
 pub use level::{LevelChange, fewest_figures, level_changes, resemblance};
+pub use outlying::{OutlierTest, RobustScale, error_of_median};
 pub use p_value::{PValue, Significance};
 pub use paired::{Pair, PairedTax};
+pub use polish::{MedianPolish, TableCell};
 pub use pooled::PooledPercentiles;
 pub use preference::Preference;
 pub use regression::{LinearFit, LinearPrediction, RegressionError, RegressionRow};

@@ -83,14 +83,25 @@ impl AgentPool {
     pub fn connect(ends: Vec<AgentDial>) -> (AgentPool, Vec<(AgentId, SshError)>) {
         // If the limit is too low, the ends that don't fit are reported.
         let _ = raise_open_files(OTHER_FILES + FILES_OF_LINK * ends.len() as u64);
-        let (mut pool, mut failures) = (AgentPool::default(), Vec::new());
-        for (id, connected) in (0..).map(AgentId).zip(dial_all(ends, AgentDial::dial)) {
+        let mut pool = AgentPool::default();
+        let failures = pool.connect_again((0..).map(AgentId).zip(ends).collect());
+        (pool, failures)
+    }
+
+    /// Connects to ends whose agents are gone. Returns each end that can't be connected.
+    pub fn connect_again(&mut self, ends: Vec<(AgentId, AgentDial)>) -> Vec<(AgentId, SshError)> {
+        let (ids, dials): (Vec<AgentId>, Vec<AgentDial>) = ends.into_iter().unzip();
+        let mut failures = Vec::new();
+        for (id, connected) in ids.into_iter().zip(dial_all(dials, AgentDial::dial)) {
             match connected {
-                Ok(link) => drop(pool.agents.insert(id, PooledAgent { link, clock: None, is_mourned: false })),
+                Ok(link) => {
+                    self.stragglers.iter_mut().for_each(|ends| ends.agents.retain(|_, straggler| *straggler != id));
+                    self.agents.insert(id, PooledAgent { link, clock: None, is_mourned: false });
+                }
                 Err(error) => failures.push((id, error)),
             }
         }
-        (pool, failures)
+        failures
     }
 
     /// The link to an agent, for requests to it alone.

@@ -10,6 +10,7 @@ mod crosscheck;
 mod demo;
 mod examples;
 mod explain;
+mod fleet;
 mod guest_command;
 mod in_server;
 mod io;
@@ -102,6 +103,9 @@ enum Verb {
     Run(Box<run::RunArgs>),
     /// Measure a path between two endpoints (like netperf), or a disk (with fio)
     Measure(Box<measure::MeasureArgs>),
+    /// Measure many hosts with each other, and name the slow ones
+    #[command(subcommand)]
+    Fleet(fleet::FleetVerb),
     /// Check accuracy on this machine: clock, noise floor, reference cases
     Calibrate(calibrate::CalibrateArgs),
     /// Compare vtax's engine with iperf3, sockperf, qperf, netperf and neper, if installed
@@ -241,6 +245,7 @@ pub(crate) fn dispatch(line: CommandLine) -> Result<Exit, Stop> {
         Verb::Calibrate(args) => calibrate::calibrate(args, places),
         Verb::Crosscheck(args) => crosscheck::crosscheck(args, places),
         Verb::Measure(args) => measure::measure(*args, places, server),
+        Verb::Fleet(verb) => fleet::fleet(verb, places),
         Verb::Studies(args) => studies::studies(&args),
         Verb::Methods(args) => methods::methods(&args, places),
         Verb::Io(verb) => io::io(&verb),

@@ -17,6 +17,7 @@ mod guarded;
 mod load;
 mod loans;
 pub(crate) mod lookup;
+mod mesh_dial;
 mod mtu;
 pub(super) mod observe;
 mod path;
@@ -67,6 +68,7 @@ use end::{ConnectedEnd, ConnectedRow};
 pub(crate) use endpoints::{EndpointConnector, RowPairs, row_pairs};
 use load::{load_figures, under_load};
 use loans::Loans;
+pub(crate) use mesh_dial::mesh_dial;
 pub(crate) use path::room_of;
 
 /// vsock(7): the context identifier of the machine itself, and of any machine.

@@ -8,7 +8,7 @@ Exit status:
   0    Success
   1    A study ran, but cells failed, or --confidence or --show was not reached;
        or a comparison exceeded --fail-above; or no method meets the requirements;
-       or a domain cannot migrate
+       or a domain cannot migrate; or a mesh found slow hosts
   2    Invalid input; nothing was changed
   69   This machine lacks a requirement
   130  Interrupted by Ctrl-C; stored samples are kept";
@@ -196,6 +196,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax measure --engine all", "compare the four engines"),
             ("vtax measure --rate 10k", "10,000 requests/s (open loop)"),
             ("vtax measure --to ssh:vm1 --under tcp-stream", "latency that a TCP stream adds"),
+        ],
+    ),
+    (
+        "fleet",
+        &[
+            ("vtax fleet mesh --hosts fleet.toml --dry-run", "print the rounds, their time, and what they detect"),
+            ("vtax fleet mesh --hosts fleet.toml --show 5%", "name hosts that are 5 % slow"),
+            ("vtax fleet mesh --hosts fleet.toml --within leaf7", "only the hosts behind one uplink"),
         ],
     ),
     (

@@ -8,12 +8,12 @@ use super::PROGRAM;
 const TEXT: &str = "\
 Measure network and disk overhead of virtualization
 Usage: vtax [OPTIONS] COMMAND    (options: `vtax --help`, `vtax COMMAND -h`)
-
 Start here  demo         Compare zone attachment methods (about 2 min)
             methods      List I/O methods available on this host
             studies      List built-in studies and their run times
 Measure     run          Run or resume a study
             measure      Measure a single path or disk
+            fleet        Measure many hosts, and name the slow ones
             calibrate    Check accuracy: clock, noise floor, references
             crosscheck   Compare with iperf3, sockperf, qperf, netperf, neper
 Results     results      Manage stored results
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_overview_names_every_command_in_the_order_of_the_long_help() {
-        let named = TEXT.lines().skip(3).filter_map(|line| line.get(12..)?.split(' ').next());
+        let named = TEXT.lines().skip(2).filter_map(|line| line.get(12..)?.split(' ').next());
         let named: Vec<&str> = named.collect();
         let program = CommandLine::command();
         let commands = program.get_subcommands().filter(|command| !command.is_hide_set());

@@ -9,7 +9,7 @@ use std::{
     net::IpAddr,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     rc::Rc,
 };
 
@@ -107,6 +107,15 @@ impl HeldNamespace {
         (!self.is_own).then_some(&self.path)
     }
 
+    /// Starts an agent in it.
+    pub(in crate::study::ends) fn start(&self, program: &Path) -> Result<Child, Stop> {
+        let mut command = Command::new(program);
+        command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.
+        command.process_group(0);
+        self.namespace.spawn(command, Outlive::No).or_infrastructure()
+    }
+
     pub(in crate::study::ends) fn attach(self: &Rc<Self>) -> NamespaceAttachment {
         NamespaceAttachment { held: Rc::clone(self), host_links: Vec::new() }
     }
@@ -114,11 +123,7 @@ impl HeldNamespace {
 
 impl Attachment for NamespaceAttachment {
     fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
-        let mut command = Command::new(program);
-        command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.
-        command.process_group(0);
-        let child = self.held.namespace.spawn(command, Outlive::No).or_infrastructure()?;
+        let child = self.held.start(program)?;
         Ok(Box::new(move |_| Agent::of_child(name, child).or_infrastructure()))
     }
 

@@ -1,0 +1,101 @@
+use std::{collections::BTreeMap, convert::Infallible};
+
+use super::*;
+use crate::simulated::{SimulatedFleet, header, named};
+
+/// Waves that a call takes if an end doesn't answer in time.
+const LATE: u32 = 3;
+
+fn calm(dead: BTreeMap<EndId, (u32, u32)>) -> SimulatedFleet {
+    SimulatedFleet { noise: 0.02, dead, ..SimulatedFleet::default() }
+}
+
+fn measured(samples: &[MeshSample]) -> BTreeSet<DirectedPair> {
+    samples.iter().filter(|sample| sample.failure.is_none()).map(|sample| sample.pair).collect()
+}
+
+#[test]
+fn each_pair_is_measured_in_both_directions() {
+    for count in [3, 4, 9, 24] {
+        let ends = named(count, None);
+        let (_, samples) = calm(BTreeMap::new()).measured(&ends, None, 1);
+        assert_eq!(measured(&samples).len(), count * (count - 1), "{count}");
+        assert!(samples.iter().all(|sample| sample.stage == MeshStage::Rounds), "there are no suspects");
+    }
+}
+
+#[test]
+fn a_host_that_dies_ends_nothing_and_its_pairs_are_stored_as_missed() {
+    let ends = named(24, None);
+    let dead = BTreeMap::from([(EndId(5), (4, u32::MAX))]);
+    let (_, samples) = calm(dead).measured(&ends, None, 1);
+    let without: BTreeSet<DirectedPair> = measured(&samples);
+    let of_dead = |pair: &&DirectedPair| pair.from == EndId(5) || pair.to == EndId(5);
+    assert_eq!(without.iter().filter(|pair| !of_dead(pair)).count(), 23 * 22);
+    assert_eq!(without.iter().filter(of_dead).count(), 2 * 4, "four rounds before it died");
+    let missed = samples.iter().filter(|sample| sample.stage == MeshStage::Missed);
+    assert_eq!(missed.filter(|sample| sample.lost == [EndId(5)]).count(), 19);
+}
+
+#[test]
+fn a_host_that_comes_back_is_measured_with_all_others() {
+    let ends = named(24, None);
+    let dead = BTreeMap::from([(EndId(5), (4, 9)), (EndId(6), (2, 3))]);
+    let (_, samples) = calm(dead).measured(&ends, None, 1);
+    assert_eq!(measured(&samples).len(), 24 * 23);
+}
+
+/// The bound is the time without deaths; 2 % of the hosts die.
+#[test]
+fn the_dead_hardly_delay_the_others() {
+    let ends = named(100, None);
+    for seed in 0..10 {
+        let dead = BTreeMap::from([(EndId(seed), (10, u32::MAX)), (EndId(50 + seed), (40, u32::MAX))]);
+        let fleet = calm(dead);
+        let plan = MeshPlan::new(&ends, None, seed as u64);
+        let header = header(&ends, &plan, 0.1, seed as u64);
+        let (tests, samples) = fleet.run(&ends, &plan, &header, seed as u64);
+        let bound = 2 * plan.rounds.len() as u32;
+        let makespan = tests.calls + (LATE - 1) * tests.late;
+        assert!(f64::from(makespan) <= 1.1 * f64::from(bound), "{makespan} for {bound}");
+        let left = 100 * 99 - measured(&samples).len();
+        assert!(left <= 2 * (89 + 59), "{left} tests are missing");
+    }
+}
+
+/// Stops as its user does.
+#[test]
+fn an_error_of_the_store_ends_the_mesh() {
+    let (ends, fleet) = (named(6, None), calm(BTreeMap::new()));
+    let plan = MeshPlan::new(&ends, None, 1);
+    let header = header(&ends, &plan, 0.1, 1);
+    let (mut tests, _) = fleet.run(&ends, &plan, &header, 1);
+    let mut left = 7;
+    let mut keep = |_: &MeshSample| {
+        left -= 1;
+        if left > 0 { Ok(()) } else { Err("full") }
+    };
+    let limits = UplinkLimits::new();
+    let mut campaign = Campaign { header: &header, ends: &ends, limits: &limits, tester: &mut tests, keep: &mut keep };
+    assert_eq!(campaign.run(&plan), Err("full"));
+}
+
+#[test]
+fn uplinks_have_no_more_tests_than_allowed() {
+    let ends = named(16, Some(8));
+    let limits: UplinkLimits =
+        [("leaf0", 2), ("leaf1", 3)].map(|(name, most)| (name.parse().expect("a name"), most)).into();
+    let plan = MeshPlan::new(&ends, None, 1);
+    let header = header(&ends, &plan, 0.1, 1);
+    let fleet = calm(BTreeMap::new());
+    let (mut tests, _) = fleet.run(&ends, &plan, &header, 1);
+    let mut keep = |_: &MeshSample| Ok::<(), Infallible>(());
+    let mut campaign = Campaign { header: &header, ends: &ends, limits: &limits, tester: &mut tests, keep: &mut keep };
+    let Ok(samples) = campaign.run(&plan);
+    let mut crossing: BTreeMap<u32, BTreeSet<EndId>> = BTreeMap::new();
+    for sample in samples.iter().filter(|sample| (sample.pair.from.0 < 8) != (sample.pair.to.0 < 8)) {
+        crossing.entry(sample.wave).or_default().extend([sample.pair.from, sample.pair.to]);
+    }
+    assert!(crossing.values().all(|ends| ends.len() <= 4), "two tests have four ends");
+    assert_eq!(measured(&samples).len(), 16 * 15);
+}

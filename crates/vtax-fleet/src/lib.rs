@@ -1,0 +1,33 @@
+//! Meshes: which of many hosts is slow, in which direction, and how certain that is.
+//!
+//! Everything of a mesh that is data and arithmetic, in the order in which it happens:
+//!
+//! 1. [`HostList`]: the hosts, from a file of ours or from the output of Ansible, Slurm or Kubernetes.
+//! 2. [`MeshPlan`]: rounds in which no host is in two tests; [`MeshAim`] determines their number.
+//! 3. [`Campaign`]: takes the samples of the plan with a [`PairTester`], whatever hosts die meanwhile.
+//! 4. [`MeshVerdict`]: the slow hosts, directions, uplinks and paths among the samples.
+//! 5. [`MeshReport`]: the verdict as text and as data.
+//!
+//! Nothing here reads a file, a clock or the network.
+
+#![forbid(unsafe_code)]
+
+mod aim;
+mod campaign;
+mod hosts;
+mod name;
+mod report;
+mod sample;
+mod schedule;
+#[cfg(test)]
+mod simulated;
+mod verdict;
+
+pub use aim::{BadShare, Detection, MeshAim, Share};
+pub use campaign::{Campaign, PairTester, TestOutcome};
+pub use hosts::{FleetHost, FleetNic, HostList, HostListError, MeshEnd};
+pub use name::{BadFleetName, FleetName};
+pub use report::{HostExclusion, MeshReport, MeshSchedule};
+pub use sample::{DirectedPair, EndId, MeshHeader, MeshSample, MeshStage};
+pub use schedule::{MeshPlan, MeshRound, UplinkLimits, pack_waves};
+pub use verdict::{MeshDirection, MeshFinding, MeshVerdict};

@@ -1,0 +1,187 @@
+//! A verdict as data, and as text.
+
+mod metrics;
+mod schedule;
+mod table;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use schedule::MeshSchedule;
+use serde::Serialize;
+use vtax_model::foreign::ForeignText;
+use vtax_stats::{Confidence, median};
+
+use crate::{
+    aim::{Detection, Share},
+    hosts::HostList,
+    sample::{EndId, MeshHeader, MeshSample},
+    verdict::{MeshDirection, MeshFinding, MeshVerdict, Slowness},
+};
+
+/// Report of a mesh: `vtax.mesh/v1`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MeshReport {
+    schema: &'static str,
+    /// NICs that were to be measured, one of each host in most fleets.
+    ends: usize,
+    #[serde(skip)]
+    noun: &'static str,
+    /// Rounds that were planned for each rail, and those of all pairs.
+    rounds: u32,
+    all_rounds: u32,
+    /// Slowness that the mesh detects at the noise that it has measured.
+    detects: DetectionRecord,
+    /// Standard deviation of the tests of two ends, as a share of their rate.
+    noise: Option<f64>,
+    /// Rate of two usual ends in bits a second.
+    rate: Option<f64>,
+    findings: Vec<MeshFinding>,
+    /// Suspects that were as fast as the others when they were measured again.
+    cleared: Vec<ForeignText>,
+    /// Ends that no longer answered.
+    lost: Vec<LostEnd>,
+    /// Pairs of which a direction has no figure.
+    missed: Vec<[ForeignText; 2]>,
+    /// Hosts that were not measured.
+    excluded: Vec<HostExclusion>,
+    /// Every end in each direction.
+    figures: Vec<EndFigure>,
+}
+
+/// Slowness that is detected with a probability.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct DetectionRecord {
+    slowness: f64,
+    probability: f64,
+}
+
+impl From<Detection> for DetectionRecord {
+    fn from(Detection { slowness, probability }: Detection) -> DetectionRecord {
+        DetectionRecord { slowness: slowness.get(), probability }
+    }
+}
+
+impl From<DetectionRecord> for Detection {
+    fn from(DetectionRecord { slowness, probability }: DetectionRecord) -> Detection {
+        Detection { slowness: Share::of_share(slowness), probability }
+    }
+}
+
+/// A host of the list that was not measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HostExclusion {
+    pub host: ForeignText,
+    pub why: ForeignText,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct LostEnd {
+    end: ForeignText,
+    /// Number of the wave in which it did not answer, from 1.
+    since_wave: u32,
+}
+
+/// The figure of an end in a direction.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct EndFigure {
+    end: ForeignText,
+    direction: MeshDirection,
+    /// Median rate in bits a second.
+    rate: f64,
+    /// Slowness compared with the fleet; below zero if it is faster. None with a single partner.
+    #[serde(flatten)]
+    figure: Option<Slowness>,
+    score: f64,
+    suspect: bool,
+}
+
+impl MeshReport {
+    /// Schema of the JSON.
+    const SCHEMA: &'static str = "vtax.mesh/v1";
+
+    /// Creates the report of all samples of a mesh.
+    pub fn of(header: &MeshHeader, samples: &[MeshSample], excluded: Vec<HostExclusion>) -> MeshReport {
+        let verdict = MeshVerdict::of(header, samples);
+        let middle = |figures: Vec<f64>| (!figures.is_empty()).then(|| median(&figures));
+        let noise = middle(verdict.rails.iter().map(|rail| rail.noise).collect());
+        let show = Share::try_from(header.show).unwrap_or(Share::TENTH);
+        MeshReport {
+            schema: MeshReport::SCHEMA,
+            ends: header.ends.len(),
+            noun: text::noun(&header.ends),
+            rounds: header.rounds,
+            all_rounds: header.all_rounds,
+            detects: Detection::of(header.ends.len(), header.rounds, show, noise).into(),
+            noise,
+            rate: middle(verdict.rails.iter().map(|rail| rail.overall.exp()).collect()),
+            findings: verdict.findings(),
+            cleared: verdict.cleared(),
+            lost: lost(header, samples),
+            missed: missed(header, samples),
+            excluded,
+            figures: figures(&verdict),
+        }
+    }
+
+    /// Returns true if everything was measured and nothing is slow.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty() && self.lost.is_empty()
+    }
+}
+
+impl HostExclusion {
+    /// Returns the hosts of a list that are not measured.
+    pub fn of(list: &HostList) -> Vec<HostExclusion> {
+        let excluded = list
+            .hosts
+            .iter()
+            .filter_map(|host| Some(HostExclusion { host: host.name.as_str().into(), why: host.unavailable.clone()? }));
+        excluded.collect()
+    }
+}
+
+impl From<&HostExclusion> for ForeignText {
+    fn from(HostExclusion { host, why }: &HostExclusion) -> ForeignText {
+        format!("{host} ({why})").into()
+    }
+}
+
+/// The ends that did not answer and were not measured later.
+fn lost(header: &MeshHeader, samples: &[MeshSample]) -> Vec<LostEnd> {
+    let mut since: BTreeMap<EndId, u32> = BTreeMap::new();
+    for sample in samples {
+        match sample.failure {
+            None => [sample.pair.from, sample.pair.to].iter().for_each(|end| _ = since.remove(end)),
+            Some(_) => sample.lost.iter().for_each(|end| _ = since.entry(*end).or_insert(sample.wave + 1)),
+        }
+    }
+    since.into_iter().map(|(end, since_wave)| LostEnd { end: header.name(end).clone(), since_wave }).collect()
+}
+
+/// The pairs that failed in a direction, and did not succeed in it later.
+fn missed(header: &MeshHeader, samples: &[MeshSample]) -> Vec<[ForeignText; 2]> {
+    let of_rounds = || samples.iter().filter(|sample| sample.stage.is_of_rounds());
+    let measured: BTreeSet<_> =
+        of_rounds().filter(|sample| sample.failure.is_none()).map(|sample| sample.pair).collect();
+    let failed = of_rounds().filter(|sample| sample.failure.is_some() && !measured.contains(&sample.pair));
+    let pairs: BTreeSet<[EndId; 2]> =
+        failed.map(|sample| [sample.pair.from.min(sample.pair.to), sample.pair.from.max(sample.pair.to)]).collect();
+    pairs.into_iter().map(|pair| pair.map(|end| header.name(end).clone())).collect()
+}
+
+fn figures(verdict: &MeshVerdict<'_>) -> Vec<EndFigure> {
+    let of_rail = verdict.rails.iter().flat_map(|rail| rail.standings.values().map(move |standing| (rail, standing)));
+    let figure = of_rail.map(|(rail, standing)| EndFigure {
+        end: verdict.header.name(standing.end).clone(),
+        direction: standing.direction,
+        rate: (rail.overall + standing.effect).exp(),
+        figure: Slowness::of(&standing.values, Confidence::P95),
+        score: standing.score,
+        suspect: standing.is_suspect,
+    });
+    figure.collect()
+}
+
+#[cfg(test)]
+mod tests;

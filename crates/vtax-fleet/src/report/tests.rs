@@ -1,0 +1,73 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use super::*;
+use crate::{
+    aim::MeshAim,
+    schedule::UplinkLimits,
+    simulated::{SimulatedFleet, named},
+};
+
+/// A fleet with one of everything.
+fn report() -> MeshReport {
+    let slow = |end: usize, direction, share: f64| ((EndId(end), direction), -(-share).ln_1p());
+    let fleet = SimulatedFleet {
+        noise: 0.03,
+        bad_paths: 0.001,
+        slow: BTreeMap::from([
+            slow(44, MeshDirection::Receives, 0.46),
+            slow(7, MeshDirection::Sends, 0.2),
+            slow(7, MeshDirection::Receives, 0.2),
+        ]),
+        slow_uplinks: BTreeMap::from([(("leaf2".to_owned(), MeshDirection::Sends), 0.3)]),
+        unstable: BTreeMap::from([(EndId(60), 8.0)]),
+        dead: BTreeMap::from([(EndId(12), (9, u32::MAX))]),
+        ..SimulatedFleet::default()
+    };
+    let (header, samples) = fleet.measured(&named(80, Some(10)), Some(24), 9);
+    let excluded = vec![HostExclusion { host: "n2".into(), why: "state DOWN*\u{1b}[2J".into() }];
+    MeshReport::of(&header, &samples, excluded)
+}
+
+#[test]
+fn the_summary_tells_what_is_slow_and_how_sure_that_is() {
+    insta::assert_snapshot!(report().summary());
+}
+
+#[test]
+fn data_has_every_finding() {
+    let report = MeshReport { figures: Vec::new(), ..report() };
+    insta::assert_snapshot!(serde_json::to_string_pretty(&report).expect("JSON"));
+}
+
+#[test]
+fn tables_and_metrics_have_a_line_for_each_end_and_direction() {
+    let report = report();
+    let report = MeshReport { figures: report.figures[..3].to_vec(), ..report };
+    insta::assert_snapshot!(report.csv());
+    insta::assert_snapshot!(report.open_metrics());
+}
+
+#[test]
+fn a_fleet_without_slow_hosts_says_so() {
+    let fleet = SimulatedFleet { noise: 0.03, ..SimulatedFleet::default() };
+    let (header, samples) = fleet.measured(&named(24, None), None, 1);
+    let report = MeshReport::of(&header, &samples, Vec::new());
+    assert!(report.is_clean());
+    insta::assert_snapshot!(report.summary());
+    let nothing = MeshReport::of(&header, &[], Vec::new());
+    insta::assert_snapshot!(nothing.summary());
+}
+
+#[test]
+fn a_plan_tells_its_time_and_what_it_detects() {
+    let wave = Duration::from_millis(2800);
+    let told = |hosts: usize, aim: MeshAim, limits: UplinkLimits| {
+        let ends = named(hosts, Some(8));
+        let plan = aim.plan(&ends, &limits, 7);
+        let detects = Detection::of(hosts, plan.per_rail, aim.show, None);
+        MeshSchedule::of(&plan, &ends, &limits, wave, detects, Vec::new()).summary()
+    };
+    let aim = MeshAim { show: Share::TENTH, only_as_needed: false, budget: None, wave };
+    let limits = UplinkLimits::from([("leaf0".parse().expect("a name"), 1)]);
+    insta::assert_snapshot!([told(5, aim, limits), told(1000, aim, UplinkLimits::new())].join("\n"));
+}

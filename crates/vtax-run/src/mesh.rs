@@ -1,0 +1,272 @@
+//! Takes the waves of a mesh with agents on its ends.
+//!
+//! Each host has one agent. A wave starts at one moment on all ends, and nothing is sent to an agent meanwhile. An agent
+//! that is gone is connected again between the rounds.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use miette::miette;
+use vtax_fleet::{DirectedPair, EndId, MeshEnd, PairTester, TestOutcome};
+use vtax_model::{
+    endpoint::DeviceName,
+    options::TestOptions,
+    station::{EndSetup, Station},
+    units::{ByteSize, Span},
+    workload::{Direction, TestSpec, Transport, Warmup, Workload},
+};
+use vtax_wire::{
+    measure::SampleOrder,
+    pool::{AgentDial, AgentId, AgentPool, PairFailure, PairId, PairSample, Wave, WavePair},
+    protocol::{AgentFacts, Reply, Request},
+};
+
+use crate::{
+    interrupt::Interrupt,
+    stop::{Blamed, Stop},
+    study::mesh_dial,
+};
+
+/// Time for an agent's answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// A stream leaves slow start meanwhile, and empties the bucket of a policer.
+const WARMUP: Span = Span::from_millis(100);
+/// Bytes per send call.
+const MESSAGE: ByteSize = ByteSize(128 << 10);
+/// Time between two attempts to connect ends that were lost.
+const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(30);
+
+/// Time and source ports of each test of a mesh.
+#[derive(Debug, Clone, Copy)]
+pub struct MeshTest {
+    /// Measured time of each direction of a pair, over all source ports.
+    pub duration: Span,
+    /// Source ports of each direction, measured one after the other.
+    pub ports: u32,
+}
+
+impl MeshTest {
+    /// Time that a test takes in addition to what it measures: connecting, and the lead of the common start.
+    const OVERHEAD: Duration = Duration::from_millis(100);
+
+    /// Returns the time of a wave: both directions, each with all source ports.
+    pub fn wave_time(self) -> Duration {
+        2 * (self.duration.0 + self.ports * (WARMUP.0 + MeshTest::OVERHEAD))
+    }
+
+    fn spec(self) -> TestSpec {
+        TestSpec {
+            transport: Transport::Tcp,
+            workload: Workload::Stream { message: MESSAGE, direction: Direction::Forward },
+            streams: 1,
+            warmup: Warmup::For(WARMUP),
+            duration: Span(self.duration.0 / self.ports.max(1)),
+            slices: None,
+            options: TestOptions::default(),
+        }
+    }
+}
+
+/// Agents on the ends of a mesh.
+pub struct MeshAgents<'a> {
+    ends: &'a [MeshEnd],
+    program: PathBuf,
+    test: MeshTest,
+    interrupt: Interrupt,
+    pool: AgentPool,
+    /// The agent of each host.
+    agents: BTreeMap<usize, AgentId>,
+    /// The address and device of each end.
+    stations: BTreeMap<EndId, Station>,
+    /// Ends that cannot be measured, and why.
+    unfit: BTreeMap<EndId, String>,
+    attempted: Instant,
+}
+
+impl<'a> MeshAgents<'a> {
+    /// Connects to the hosts of all ends, several at a time. Those that cannot be connected are reported by
+    /// [`unfit`](Self::unfit); if none can, that is an error.
+    pub fn connect(
+        ends: &'a [MeshEnd],
+        program: &Path,
+        test: MeshTest,
+        interrupt: Interrupt,
+    ) -> Result<MeshAgents<'a>, Stop> {
+        let hosts: BTreeMap<usize, &MeshEnd> = ends.iter().map(|end| (end.host, end)).collect();
+        let dials = hosts.values().map(|end| mesh_dial(&end.control, program)).collect::<Result<Vec<_>, Stop>>()?;
+        let (pool, failures) = AgentPool::connect(dials);
+        let agents = hosts.keys().zip(0..).map(|(host, id)| (*host, AgentId(id))).collect();
+        let (stations, unfit, attempted) = (BTreeMap::new(), BTreeMap::new(), Instant::now());
+        let program = program.to_owned();
+        let mut all = MeshAgents { ends, program, test, interrupt, pool, agents, stations, unfit, attempted };
+        let why: BTreeMap<AgentId, String> = failures.iter().map(|(id, error)| (*id, error.to_string())).collect();
+        all.find_stations(&why)?;
+        match failures.into_iter().next() {
+            Some((_, error)) if all.stations.is_empty() => Err(Stop::infrastructure(error)),
+            _ => Ok(all),
+        }
+    }
+
+    /// Returns the ends that cannot be measured, each with the reason.
+    pub fn unfit(&self) -> impl Iterator<Item = (EndId, &str)> {
+        self.unfit.iter().map(|(end, why)| (*end, why.as_str()))
+    }
+
+    /// Connects agents that are gone again, and returns the hosts on which that succeeded.
+    fn connect_again(&mut self, hosts: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let end = |host: &usize| self.ends.iter().find(|end| end.host == *host);
+        let dial = |host: &usize| Some((self.agents[host], mesh_dial(&end(host)?.control, &self.program).ok()?));
+        let dials: Vec<(AgentId, AgentDial)> = hosts.iter().filter_map(dial).collect();
+        let mut connected: BTreeSet<AgentId> = dials.iter().map(|(id, _)| *id).collect();
+        for (id, _) in self.pool.connect_again(dials) {
+            connected.remove(&id);
+        }
+        hosts.iter().copied().filter(|host| connected.contains(&self.agents[host])).collect()
+    }
+
+    /// Asks all agents for their addresses.
+    fn find_stations(&mut self, failures: &BTreeMap<AgentId, String>) -> Result<(), Stop> {
+        let connected = self.agents.values().copied().filter(|id| !failures.contains_key(id));
+        let mut facts: BTreeMap<AgentId, Result<Box<AgentFacts>, String>> = BTreeMap::new();
+        for (id, reply) in self.pool.ask_all(connected, |_| Request::Describe, ANSWER) {
+            let found = match reply {
+                Ok(Reply::Facts(facts)) => Ok(facts),
+                Ok(_) => Err("its agent gave another answer".to_owned()),
+                Err(error) => Err(error.to_string()),
+            };
+            facts.insert(id, found);
+        }
+        for (position, end) in self.ends.iter().enumerate() {
+            let id = self.agents[&end.host];
+            match facts.get(&id) {
+                Some(Ok(facts)) => drop(self.stations.insert(EndId(position), station(end, facts).or_input()?)),
+                Some(Err(why)) => drop(self.unfit.insert(EndId(position), why.clone())),
+                None => drop(self.unfit.insert(EndId(position), failures.get(&id).cloned().unwrap_or_default())),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The local address of an end: the one of its list, or the one that it is reached at.
+fn station(end: &MeshEnd, facts: &AgentFacts) -> miette::Result<Station> {
+    let of_device = |device: &DeviceName| facts.addresses.iter().find(|own| own.link == device.as_str());
+    let known = end.nic.address.or_else(|| Some(of_device(end.nic.device.as_ref()?)?.address));
+    let address = known.or(facts.ssh_address).or_else(|| only_address(facts));
+    let (name, has) = (&end.name, &facts.addresses);
+    let list = || has.iter().map(|own| format!("{} ({})", own.address, own.link)).collect::<Vec<_>>().join(", ");
+    match (address, &end.nic.device) {
+        (None, _) => Err(miette!(code = "no-address", "{name}: set its `address`; it has {}", list())),
+        (Some(address), _) if !has.iter().any(|own| own.address == address) => {
+            Err(miette!(code = "no-such-address", "{name} has no address {address}; it has {}", list()))
+        }
+        (Some(address), None) => Ok(Station::Ip(address)),
+        (Some(address), Some(device)) => Ok(Station::Device { address, device: device.clone() }),
+    }
+}
+
+/// The only address of an end that is no loopback or link-local one; of IPv4 if there are such addresses.
+fn only_address(facts: &AgentFacts) -> Option<IpAddr> {
+    let is_global = |address: &IpAddr| !address.is_loopback() && !crate::study::is_link_local(*address);
+    let (old, new): (Vec<IpAddr>, Vec<IpAddr>) =
+        facts.addresses.iter().map(|own| own.address).filter(is_global).partition(IpAddr::is_ipv4);
+    let family = if old.is_empty() { new } else { old };
+    match family[..] {
+        [only] => Some(only),
+        _ => None,
+    }
+}
+
+impl MeshAgents<'_> {
+    fn order(&self, DirectedPair { from, to }: DirectedPair) -> Option<WavePair> {
+        let setup = |end: EndId| {
+            Some(EndSetup { station: self.stations.get(&end)?.clone(), cpus: Vec::new(), directory: None })
+        };
+        let agent = |end: EndId| self.agents[&self.ends[end.0].host];
+        let (initiator, responder) = (setup(from)?, setup(to)?);
+        let target = match &responder.station {
+            Station::Device { address, .. } => Station::Ip(*address),
+            station => station.clone(),
+        };
+        let order = SampleOrder { spec: self.test.spec(), initiator, responder, target, turns: None };
+        let id = PairId((from.0 as u64) << 32 | to.0 as u64);
+        Some(WavePair { id, initiator: agent(from), responder: agent(to), order })
+    }
+
+    /// Measures one source port of each pair. A pair that has failed before isn't measured.
+    fn take_port(&mut self, pairs: &[DirectedPair], outcomes: &mut BTreeMap<PairId, TestOutcome>) -> Result<(), Stop> {
+        let is_left = |pair: &WavePair| !matches!(outcomes.get(&pair.id), Some(TestOutcome::Failed { .. }));
+        let orders = pairs.iter().filter_map(|pair| self.order(*pair)).filter(is_left).collect();
+        let wave = Wave::new(orders).map_err(Stop::infrastructure)?;
+        for (id, result) in self.pool.take_wave(&wave) {
+            match result {
+                Ok(sample) => add(rate(&sample), outcomes.entry(id).or_insert_with(|| TestOutcome::Rates(Vec::new()))),
+                Err(failure) => drop(outcomes.insert(id, self.failed(&failure))),
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, failure: &PairFailure) -> TestOutcome {
+        let of_agents: BTreeSet<AgentId> = failure.lost().iter().copied().collect();
+        let is_lost = |(_, end): &(usize, &MeshEnd)| of_agents.contains(&self.agents[&end.host]);
+        let lost = self.ends.iter().enumerate().filter(is_lost).map(|(position, _)| EndId(position)).collect();
+        TestOutcome::Failed { why: failure.to_string().into(), lost }
+    }
+}
+
+/// A source port over which nothing arrives fails the test: it has no rate that could be compared.
+fn add(rate: f64, outcome: &mut TestOutcome) {
+    match outcome {
+        TestOutcome::Rates(rates) if rate >= 1.0 => rates.push(rate),
+        TestOutcome::Rates(_) => {
+            *outcome = TestOutcome::Failed { why: "nothing was received".into(), lost: Vec::new() }
+        }
+        TestOutcome::Failed { .. } => {}
+    }
+}
+
+fn rate(sample: &PairSample) -> f64 {
+    let received = &sample.responder;
+    if received.seconds > 0.0 { received.bytes as f64 * 8.0 / received.seconds } else { 0.0 }
+}
+
+impl PairTester for MeshAgents<'_> {
+    fn take(&mut self, wave: &[DirectedPair]) -> Vec<TestOutcome> {
+        let mut outcomes: BTreeMap<PairId, TestOutcome> = BTreeMap::new();
+        for _ in 0..self.test.ports {
+            if self.interrupt.asked() {
+                break;
+            }
+            if let Err(stop) = self.take_port(wave, &mut outcomes) {
+                let failed = |_: &DirectedPair| TestOutcome::Failed { why: stop.to_string().into(), lost: Vec::new() };
+                return wave.iter().map(failed).collect();
+            }
+        }
+        let outcome = |pair: &DirectedPair| {
+            let unfit = || {
+                let lost: Vec<EndId> =
+                    [pair.from, pair.to].into_iter().filter(|end| !self.stations.contains_key(end)).collect();
+                let why = lost.first().and_then(|end| self.unfit.get(end)).cloned();
+                TestOutcome::Failed { why: why.unwrap_or_else(|| "not measured".to_owned()).into(), lost }
+            };
+            outcomes.remove(&PairId((pair.from.0 as u64) << 32 | pair.to.0 as u64)).unwrap_or_else(unfit)
+        };
+        wave.iter().map(outcome).collect()
+    }
+
+    /// Connects lost ends again, not more often than every 30 seconds.
+    fn reached_again(&mut self, lost: &[EndId]) -> Vec<EndId> {
+        if self.attempted.elapsed() < BETWEEN_ATTEMPTS || self.interrupt.asked() {
+            return Vec::new();
+        }
+        self.attempted = Instant::now();
+        let hosts: BTreeSet<usize> = lost.iter().map(|end| self.ends[end.0].host).collect();
+        let hosts = self.connect_again(&hosts);
+        lost.iter().copied().filter(|end| hosts.contains(&self.ends[end.0].host)).collect()
+    }
+}

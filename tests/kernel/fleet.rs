@@ -1,0 +1,147 @@
+//! Meshes over namespaces on one bridge.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+use super::{Bench, assert_nothing_left};
+
+const HOSTS: usize = 6;
+/// Two source ports of 200 ms each.
+const SHORT: [&str; 4] = ["--duration", "400ms", "--ports", "2"];
+
+/// Namespaces on a bridge that is in another one. All send and receive at 100 Mb/s.
+struct Rack {
+    prefix: String,
+}
+
+impl Rack {
+    fn new() -> Rack {
+        let rack = Rack { prefix: format!("vtaxfleet{}", std::process::id()) };
+        shell(&format!(
+            "ip netns add {0}s; ip -n {0}s link add br0 type bridge; ip -n {0}s link set br0 up",
+            rack.prefix
+        ));
+        (1..=HOSTS).for_each(|host| rack.add(host));
+        rack
+    }
+
+    fn name(&self, host: usize) -> String {
+        format!("{}h{host}", self.prefix)
+    }
+
+    /// Its addresses are 198.18.9.HOST (RFC 2544).
+    fn add(&self, host: usize) {
+        let (name, switch) = (self.name(host), format!("{}s", self.prefix));
+        shell(&format!(
+            "ip netns add {name}; ip -n {name} link set lo up; \
+             ip -n {name} link add eth0 type veth peer name p{host} netns {switch}; \
+             ip -n {name} addr add 198.18.9.{host}/24 dev eth0; ip -n {name} link set eth0 up; \
+             ip -n {switch} link set p{host} master br0 up; \
+             tc -n {switch} qdisc add dev p{host} root tbf rate 100mbit burst 32kb latency 20ms"
+        ));
+        self.limit(host, 100);
+    }
+
+    /// Limits what a host sends, in Mb/s.
+    fn limit(&self, host: usize, rate: u32) {
+        let name = self.name(host);
+        shell(&format!("tc -n {name} qdisc replace dev eth0 root tbf rate {rate}mbit burst 32kb latency 20ms"));
+    }
+
+    fn file(&self) -> String {
+        let host = |host: usize| format!("[[host]]\nname = \"h{host}\"\ncontrol = \"netns:{}\"\n", self.name(host));
+        (1..=HOSTS).map(host).collect()
+    }
+}
+
+impl Drop for Rack {
+    fn drop(&mut self) {
+        for namespace in (1..=HOSTS).map(|host| self.name(host)).chain([format!("{}s", self.prefix)]) {
+            let _ = Command::new("ip").args(["netns", "delete", &namespace]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+fn shell(script: &str) {
+    assert!(Command::new("sh").args(["-ec", script]).status().expect("sh").success(), "{script}");
+}
+
+/// Half the rate in one direction: the host, its direction and no other are named, also from the stored samples.
+#[test]
+fn a_host_that_sends_at_half_the_rate_is_named_with_its_direction() {
+    let rack = Rack::new();
+    rack.limit(4, 50);
+    let bench = Bench::new().with("rack.toml", &rack.file());
+    let list = bench.path().join("rack.toml").display().to_string();
+    let output = bench.vtax(&[&["fleet", "mesh", "--hosts", &list, "--json", "--seed", "7"], &SHORT[..]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let findings = report["findings"].as_array().expect("findings");
+    let [only] = &findings[..] else { panic!("{report:#}") };
+    assert_eq!((&only["kind"], &only["end"]), (&"host".into(), &"h4".into()), "{only:#}");
+    let [slow] = &only["slow"].as_array().expect("directions")[..] else { panic!("{only:#}") };
+    assert_eq!((&slow["direction"], &slow["again"]["result"]), (&"sends".into(), &"slow".into()), "{slow:#}");
+    // Five partners and a busy machine make the interval wide.
+    let bound = |name: &str| slow["figure"][name].as_f64().expect("a figure");
+    assert!(bound("low") < 0.55 && 0.45 < bound("high"), "{slow:#}");
+    assert_eq!((&slow["figure"]["slow_partners"], &slow["figure"]["partners"]), (&5.into(), &5.into()));
+    let rate = report["rate"].as_f64().expect("a rate");
+    assert!((85e6..100e6).contains(&rate), "{rate}");
+    let [stored] = &files(&bench)[..] else { panic!("one file") };
+    let again = bench.vtax(&["fleet", "show", stored, "--json"]);
+    let again: Value = serde_json::from_slice(&again.stdout).expect("JSON");
+    assert_eq!(again, report);
+    assert_eq!(pairs_of(stored).len(), HOSTS * (HOSTS - 1));
+    assert_nothing_left(&bench);
+}
+
+fn files(bench: &Bench) -> Vec<String> {
+    let entries = fs::read_dir(bench.state().join("fleet")).expect("a directory").flatten();
+    entries.map(|entry| entry.path().display().to_string()).collect()
+}
+
+/// The pairs that were measured in the rounds, each in its direction.
+fn pairs_of(file: &str) -> BTreeSet<(u64, u64)> {
+    let text = fs::read_to_string(file).expect("stored");
+    let samples = text.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let of_rounds = samples.filter(|sample| sample["stage"] == "rounds");
+    of_rounds.map(|sample| (sample["from"].as_u64().expect("an end"), sample["to"].as_u64().expect("an end"))).collect()
+}
+
+/// The agent of a host is killed while the rounds run: the others are measured, and its missing pairs are listed.
+#[test]
+fn a_host_whose_agent_dies_ends_no_mesh() {
+    let rack = Rack::new();
+    let bench = Bench::new().with("rack.toml", &rack.file());
+    let list = bench.path().join("rack.toml").display().to_string();
+    let arguments = [&["fleet", "mesh", "--hosts", &list, "--json", "--seed", "7"], &SHORT[..]].concat();
+    let running = bench.command(&arguments).stdout(Stdio::piped()).spawn().expect("vtax");
+    super::bench::wait_until("a wave is stored", || files_if_any(&bench).iter().any(|file| has_samples(file)));
+    let pids = Command::new("ip").args(["netns", "pids", &rack.name(2)]).output().expect("ip").stdout;
+    let pids = String::from_utf8(pids).expect("numbers");
+    let [agent] = pids.split_whitespace().collect::<Vec<_>>()[..] else { panic!("one agent: {pids:?}") };
+    // Without its namespace, the host cannot come back.
+    shell(&format!("kill -9 {agent}; ip netns delete {}", rack.name(2)));
+    let output = running.wait_with_output().expect("it ends");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(output.status.code(), Some(1), "{report:#}");
+    assert_eq!(report["findings"], Value::Array(Vec::new()), "{report:#}");
+    assert_eq!(report["lost"][0]["end"], "h2", "{report:#}");
+    let missed = report["missed"].as_array().expect("pairs");
+    let of_dead = |pair: &Value| pair.as_array().expect("two").contains(&"h2".into());
+    assert!(!missed.is_empty() && missed.iter().all(of_dead), "{report:#}");
+    assert_nothing_left(&bench);
+}
+
+fn files_if_any(bench: &Bench) -> Vec<String> {
+    if bench.state().join("fleet").exists() { files(bench) } else { Vec::new() }
+}
+
+fn has_samples(file: &str) -> bool {
+    fs::read_to_string(file).is_ok_and(|text| text.lines().count() > 1)
+}
