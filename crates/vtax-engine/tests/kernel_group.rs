@@ -179,7 +179,7 @@ fn a_stranger_in_the_group_gets_nothing() {
     };
     thread::scope(|scope| {
         let streamed = scope.spawn(|| {
-            let outcomes = network.run(&spec(1, at(10_000_000)), IPV4, |port| disturb(port));
+            let outcomes = network.run(&spec(1, at(10_000_000)), IPV4, disturb);
             outcomes.map(|outcome| outcome.expect("a report"))
         });
         thread::sleep(Duration::from_millis(600));
