@@ -57,14 +57,14 @@ pub struct AgentPool {
 #[derive(Debug)]
 struct PooledAgent {
     link: AgentLink,
-    clock: Option<ClockReading>,
+    clock: Option<KnownClock>,
     /// True once its death was reported.
     is_mourned: bool,
 }
 
-/// The offset of an agent's clock, and the longest exchange when it was read.
+/// Offset of an agent's clock, and the longest exchange when it was read.
 #[derive(Debug, Clone, Copy)]
-struct ClockReading {
+struct KnownClock {
     offset: Offset,
     slowest: Duration,
     at: Instant,
@@ -148,7 +148,7 @@ impl AgentPool {
     /// sample has ended isn't measured.
     pub fn take_wave(&mut self, wave: &Wave) -> Vec<(PairId, Result<PairSample, PairFailure>)> {
         self.hear_stragglers();
-        let mut failures = self.read_clocks(wave);
+        let failures = self.read_clocks(wave);
         let fits: Vec<&WavePair> = wave.pairs().iter().filter(|pair| !failures.contains_key(&pair.id)).collect();
         let (taken, clocks) = self.measure(&fits);
         let mut results: BTreeMap<PairId, Result<PairSample, PairFailure>> = BTreeMap::new();
@@ -164,7 +164,7 @@ impl AgentPool {
         if !open.is_empty() {
             self.stragglers.push(Stragglers { agents: open, arrivals: taken.arrivals });
         }
-        results.extend(std::mem::take(&mut failures).into_iter().map(|(id, failure)| (id, Err(failure))));
+        results.extend(failures.into_iter().map(|(id, failure)| (id, Err(failure))));
         let in_order = wave.pairs().iter().filter_map(|pair| Some((pair.id, results.remove(&pair.id)?)));
         in_order.collect()
     }
@@ -179,7 +179,7 @@ impl AgentPool {
                 order: pair.order.clone(),
             })
             .collect();
-        let readings: Vec<ClockReading> = pairs.iter().filter_map(|pair| self.agents[&pair.initiator].clock).collect();
+        let readings: Vec<KnownClock> = pairs.iter().filter_map(|pair| self.agents[&pair.initiator].clock).collect();
         let clocks: Vec<Offset> = readings.iter().map(|reading| reading.offset.aged(reading.at.elapsed())).collect();
         let slowest = readings.iter().map(|reading| reading.slowest).max().unwrap_or_default();
         (WaveSample::take(&measured, &clocks, slowest), clocks)
@@ -216,7 +216,7 @@ impl AgentPool {
         for ((pair, id), read) in old.into_iter().zip(read) {
             match (read, self.agents.get_mut(&id)) {
                 (Ok((offset, slowest)), Some(agent)) => {
-                    agent.clock = Some(ClockReading { offset, slowest, at: Instant::now() });
+                    agent.clock = Some(KnownClock { offset, slowest, at: Instant::now() });
                 }
                 (Ok(_), None) => {}
                 (Err(error), _) => {

@@ -127,14 +127,14 @@ impl ConnectedEnds {
 
     /// Returns the machine of the guests that contain endpoints. `no_kvm` says why it isn't KVM, if that is known.
     pub(crate) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
-        let of_libvirt = || self.ends().find_map(|end| end.attachment.guest_machine());
+        let of_libvirt = || self.ends().find_map(ConnectedEnd::guest_machine);
         let of_lab =
             self.lab_guests().next().map(|machine| GuestMachine { no_kvm: no_kvm.map(ForeignText::from), ..machine });
         of_lab.or_else(of_libvirt)
     }
 
     fn lab_guests(&self) -> impl Iterator<Item = GuestMachine> {
-        self.ends().filter(|end| end.attachment.place().is_some()).filter_map(|end| end.attachment.guest_machine())
+        self.ends().filter(|end| end.attachment.place().is_some()).filter_map(ConnectedEnd::guest_machine)
     }
 
     /// Returns notes about the ends, a sentence each. Wrong labels are printed immediately.
@@ -162,7 +162,10 @@ impl ConnectedEnds {
     pub(crate) fn down(self) -> miette::Result<()> {
         let settings = self.steps.map_or(Ok(()), StepSwitch::end);
         let ends = self.rows.iter().flat_map(ConnectedRow::ends).chain(self.guarded.iter().flatten());
-        let on_switches = ends.filter(|end| end.attachment.switch_end().is_some_and(|end| end.port.nic.is_some()));
+        let has_nic = |end: &&ConnectedEnd| {
+            end.attachment.switched().is_some_and(|switched| switched.switch_end().port.nic.is_some())
+        };
+        let on_switches = ends.filter(has_nic);
         let loans = self.loans.give_back(on_switches.map(|end| &*end.agent));
         drop((self.rows, self.guarded));
         let lab = match self.lab.and_then(Arc::into_inner) {
@@ -323,7 +326,7 @@ impl NetSampler for ConnectedEnds {
     /// Agents here, and the QEMUs of guests that vtax did not start, such as libvirt's.
     fn processes(&self) -> Vec<Pid> {
         let agents = self.agents().into_iter().filter(|agent| agent.is_here()).map(|agent| agent.pid());
-        let guests = self.ends().filter_map(|end| end.attachment.qemu()).map(|qemu| qemu.process.pid);
+        let guests = self.ends().filter_map(ConnectedEnd::qemu).map(|qemu| qemu.process.pid);
         agents.chain(guests).collect()
     }
 

@@ -1,6 +1,8 @@
 use std::{
+    fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::unix::net::UnixStream,
+    path::PathBuf,
     process::Command,
     sync::{
         Arc, Condvar, Mutex,
@@ -192,6 +194,30 @@ fn the_death_of_an_agent_fails_its_pair_only() {
     assert_eq!(results[0].1.as_ref().expect_err("d is dead").lost(), [AgentId(3)]);
     assert!(results[1].1.is_ok(), "{results:?}");
     assert_eq!(pool.ask_all([AgentId(0), AgentId(9)], |_| Request::Ping, SOON).len(), 1);
+}
+
+/// Returns how many threads of this process poll streams. One that has ended may be seen for a moment.
+fn polling_threads() -> usize {
+    let threads = fs::read_dir("/proc/self/task").expect("proc is there").flatten();
+    let is_polling = |path: PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "agents");
+    threads.filter(|thread| is_polling(thread.path())).count()
+}
+
+#[test]
+fn hundreds_of_pairs_are_measured_and_one_thread_polls_their_agents() {
+    let agents = 600;
+    raise_open_files(OTHER_FILES + 4 * u64::from(agents)).expect("raised");
+    let mut pool = pool((0..agents).map(|_| agent("a", Part::Reports, &Log::default())));
+    let pairs: Vec<[u32; 2]> = (0..agents / 2).map(|pair| [2 * pair, 2 * pair + 1]).collect();
+    for _ in 0..2 {
+        let results = pool.take_wave(&wave(&pairs));
+        assert!(results.len() == pairs.len() && results.iter().all(|(_, result)| result.is_ok()), "{results:?}");
+    }
+    let until = Instant::now() + SOON;
+    while polling_threads() != 1 && Instant::now() < until {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(polling_threads(), 1);
 }
 
 /// It may still be sending.

@@ -20,16 +20,15 @@ use vtax_model::{
     guest::{Accelerator, Flavour},
     run::{DomainRecord, GuestMachine, Hop, PlacementNote},
     study::Row,
-    units::Mtu,
 };
 use vtax_sys::process::ProcessId;
-use vtax_wire::protocol::LinkSetup;
 
 pub(super) use self::lab_place::LabPlace;
-use self::{namespace::HeldNamespace, switch_end::SwitchEnd};
+use self::{lab_guest::LabGuest, namespace::HeldNamespace, switch_end::SwitchEnd};
 use super::dial::AgentConnection;
 use crate::stop::Stop;
 
+/// Attachment of an end. Abilities that only some ends have are traits and types of their own.
 pub(super) trait Attachment {
     /// Begins to connect to the agent of the end, which is started if it is a process of this machine: the kernel ends
     /// such a process with the thread that started it. `name` is the name of the end for errors, `program` the agent on
@@ -46,19 +45,19 @@ pub(super) trait Attachment {
         None
     }
 
-    /// The port of a virtual switch that it is at, if it is a logical domain or the host of one.
-    fn switch_end(&self) -> Option<&SwitchEnd> {
+    /// The guest in which the end is.
+    fn guest(&self) -> Option<&dyn GuestEnd> {
         None
     }
 
-    /// The stack of the host that has the switch.
-    fn host_stack(&self) -> Option<HostStack> {
+    /// The same, if the guest was built for this run, which may then change it.
+    fn own_guest(&self) -> Option<&LabGuest> {
         None
     }
 
-    /// Returns whether the end is in the network stack that vtax itself is in.
-    fn is_in_stack_of_vtax(&self) -> bool {
-        false
+    /// The end as one at a virtual switch, if it is a logical domain or the host of one.
+    fn switched(&self) -> Option<&dyn SwitchedEnd> {
+        None
     }
 
     /// The namespace of this machine that it is, if it is one that existed before, outside of labs.
@@ -66,9 +65,9 @@ pub(super) trait Attachment {
         None
     }
 
-    /// Name of its network stack where paths are shown. None if it has the name of its machine.
-    fn stack_name(&self) -> Option<&str> {
-        None
+    /// Returns whether the end is in the network stack that vtax itself is in.
+    fn is_in_stack_of_vtax(&self) -> bool {
+        false
     }
 
     /// Chooses the NIC that has the address on which the end is measured.
@@ -89,48 +88,42 @@ pub(super) trait Attachment {
         self.place()?.endpoint.flavour
     }
 
-    /// Returns the agent's NIC setup when the lab gets another MTU.
-    fn nic_setup(&self, _mtu: Mtu) -> Option<LinkSetup> {
-        None
-    }
-
-    /// The number of its virtual CPUs, if the run chooses their CPUs on the host.
-    fn vcpus(&self) -> Option<usize> {
-        None
-    }
-
-    fn pin_vcpus(&self, _cpus: &[u32]) -> miette::Result<()> {
-        Ok(())
-    }
-
-    /// The QEMU under the end, if its threads can be observed on this machine.
-    fn qemu(&self) -> Option<GuestProcess> {
-        None
-    }
-
-    /// The guest that serves the virtual switch of the end, if a guest does and its threads can be observed here.
-    fn switch_server(&self) -> Option<GuestProcess> {
-        None
-    }
-
-    /// Returns the machine that runs the end, if it is a guest.
-    fn guest_machine(&self) -> Option<GuestMachine> {
-        None
-    }
-
-    /// Why its guest has ended, with what the guest said last.
+    /// Why its guest or its process has ended, with what the guest said last.
     fn death(&self) -> Option<miette::Report> {
-        None
-    }
-
-    /// Returns the record of the end's domain.
-    fn domain(&self) -> Option<&DomainRecord> {
         None
     }
 
     /// Returns notes about the end as an end of `row`, a sentence each.
     fn notes(&self, _row: Row, _name: &str) -> Vec<PlacementNote> {
         Vec::new()
+    }
+}
+
+/// An end in a guest.
+pub(super) trait GuestEnd {
+    /// The QEMU under the end, if its threads can be observed on this machine.
+    fn qemu(&self) -> Option<GuestProcess>;
+
+    /// Returns the machine that runs the end.
+    fn machine(&self) -> Option<GuestMachine>;
+
+    /// Returns the record of the guest as a domain.
+    fn domain(&self) -> Option<&DomainRecord> {
+        None
+    }
+}
+
+/// An end at a port of a virtual switch.
+pub(super) trait SwitchedEnd {
+    /// The port that it is at.
+    fn switch_end(&self) -> &SwitchEnd;
+
+    /// The stack of the host that has the switch.
+    fn host_stack(&self) -> Option<HostStack>;
+
+    /// The guest that serves the switch, if a guest does and its threads can be observed here.
+    fn server(&self) -> Option<GuestProcess> {
+        None
     }
 }
 

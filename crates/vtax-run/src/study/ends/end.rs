@@ -5,14 +5,14 @@ use std::{net::IpAddr, sync::Arc};
 use vtax_lab::{Lab, LabEndpoint};
 use vtax_model::{
     endpoint::{DeviceName, Ends, Pinning},
-    run::{EndLocation, EndRecord, Hop, PairRecord, RowEnds},
+    run::{DomainRecord, EndLocation, EndRecord, GuestMachine, Hop, PairRecord, RowEnds},
     study::Row,
     units::Mtu,
 };
 
 use super::{
     agent::Agent,
-    attachment::{Attachment, namespace::HeldNamespace},
+    attachment::{Attachment, GuestProcess, SwitchedEnd, namespace::HeldNamespace},
 };
 use crate::{
     stop::Stop,
@@ -80,13 +80,33 @@ impl ConnectedEnd {
             address: self.address.to_string().into(),
             cpus: self.cpus.clone(),
             environment: self.agent.elsewhere().cloned(),
-            domain: self.attachment.domain().cloned(),
+            domain: self.domain().cloned(),
             namespace: self.attachment.namespace().map(|held| held.record.clone()),
         }
     }
 
+    /// Returns the machine that runs the end, if it is a guest.
+    pub(super) fn guest_machine(&self) -> Option<GuestMachine> {
+        self.attachment.guest()?.machine()
+    }
+
+    /// The QEMU under the end, if its threads can be observed on this machine.
+    pub(super) fn qemu(&self) -> Option<GuestProcess> {
+        self.attachment.guest()?.qemu()
+    }
+
+    /// Returns the record of the end's domain.
+    pub(super) fn domain(&self) -> Option<&DomainRecord> {
+        self.attachment.guest()?.domain()
+    }
+
+    /// The number of its virtual CPUs, if the run chooses their CPUs on the host.
+    pub(super) fn vcpus(&self) -> Option<usize> {
+        self.attachment.own_guest()?.vcpus()
+    }
+
     fn location(&self) -> EndLocation {
-        match (self.attachment.qemu(), self.attachment.guest_machine()) {
+        match (self.qemu(), self.guest_machine()) {
             (Some(_), _) => EndLocation::Guest,
             (None, Some(_)) => EndLocation::Unknown,
             (None, None) => EndLocation::Host,
@@ -100,7 +120,7 @@ impl ConnectedEnd {
             let host = TuningHost::by_agent(self.agent.clone());
             TunedPlace::other(host, &self.name, link)
         };
-        if let Some(stack) = self.attachment.host_stack() {
+        if let Some(stack) = self.attachment.switched().and_then(SwitchedEnd::host_stack) {
             let host = match &stack.namespace {
                 Some(path) => TunedPlace::namespace(tuner, path)?,
                 None => TunedPlace::machine(tuner, &stack.link),

@@ -17,7 +17,7 @@ use super::{
     addresses::{addresses, check_address, link_of, on_device, only_address, refuse_device},
     agent::{ANSWER, Agent},
     attachment::{
-        Attachment, LabPlace, lab_guest, ldm_domain,
+        Attachment, LabPlace, SwitchedEnd, lab_guest, ldm_domain,
         libvirt::{Domain, LibvirtEnd},
         machine::MachineEnd,
         namespace::HeldNamespace,
@@ -193,9 +193,9 @@ impl<'a> EndpointConnector<'a> {
 
     pub(super) fn pair(&mut self, endpoints: [&Endpoint; 2]) -> Result<[ConnectedEnd; 2], Stop> {
         let (attachment, agents) = self.reach(endpoints)?;
-        let on_switch = match (attachment[0].switch_end(), attachment[1].switch_end()) {
+        let on_switch = match (attachment[0].switched(), attachment[1].switched()) {
             (Some(from), Some(to)) if endpoints.iter().all(|endpoint| endpoint.address.is_none()) => {
-                Some(self.loans.on_switch([from, to], agents.each_ref(), self.events)?)
+                Some(self.loans.on_switch([from, to].map(SwitchedEnd::switch_end), agents.each_ref(), self.events)?)
             }
             _ => None,
         };
@@ -353,7 +353,8 @@ fn known_addresses(
     let known = |end: usize| -> Result<Option<IpAddr>, Stop> {
         let of_lab = attachment[end].place().map(|place| place.endpoint.address);
         let on_device = on_device(endpoints[end], &agents[end], endpoints[1 - end].address)?;
-        let of_switch = attachment[end].switch_end().and_then(|end_of| end_of.own_addresses(&agents[end]).next());
+        let of_switch = attachment[end].switched().map(SwitchedEnd::switch_end);
+        let of_switch = of_switch.and_then(|switch_end| switch_end.own_addresses(&agents[end]).next());
         let of_switch = of_switch.map(|net| net.addr());
         let ssh = agents[end].facts.ssh_address;
         let known = endpoints[end].address.or(on_device).or(of_lab).or(of_switch);
@@ -378,7 +379,7 @@ fn end(
 ) -> Result<ConnectedEnd, Stop> {
     let device = endpoint.device.clone().or_else(|| link_of(&agent, address));
     let mut route = agent.link.route(Some(address), peer, device.clone(), ANSWER).or_infrastructure()?;
-    if let Some(stack) = attachment.stack_name() {
+    if let Some(stack) = attachment.namespace().and_then(HeldNamespace::stack_name) {
         route.iter_mut().for_each(|hop| hop.domain = stack.into());
     }
     attachment.measure_on(address);

@@ -33,7 +33,7 @@ impl ConnectedEnds {
     }
 
     fn attach_guests(&self, mtu: Mtu) -> miette::Result<Vec<(&str, Result<Attached, AgentError>)>> {
-        let setup = |end: &ConnectedEnd| end.attachment.nic_setup(mtu);
+        let setup = |end: &ConnectedEnd| end.attachment.own_guest().map(|guest| guest.link_setup(mtu));
         let guests: BTreeMap<&str, (&AgentLink, LinkSetup)> =
             self.ends().filter_map(|end| Some((end.name.as_str(), (&end.agent.link, setup(end)?)))).collect();
         thread::scope(|scope| {

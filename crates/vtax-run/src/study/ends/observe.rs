@@ -77,8 +77,8 @@ impl Observed {
 /// switches between them.
 pub(super) fn observed(connected: &ConnectedRow) -> Vec<Observed> {
     let mut observed: Vec<Observed> = Vec::new();
-    let guests = connected.ends().filter_map(|end| Some((end.attachment.qemu()?, Some(end))));
-    let servers = connected.ends().filter_map(|end| Some((end.attachment.switch_server()?, None)));
+    let guests = connected.ends().filter_map(|end| Some((end.qemu()?, Some(end))));
+    let servers = connected.ends().filter_map(|end| Some((end.attachment.switched()?.server()?, None)));
     for (qemu, end) in guests.chain(servers) {
         if !observed.iter().any(|known| known.qemu.process == qemu.process) {
             observed.push(Observed { qemu, clock: end.and_then(clock), disks: None });

@@ -52,7 +52,7 @@ impl ConnectedEnds {
         let automatic = pins.policy == Pinning::Auto && pins.responder.is_none();
         let is_movable = |end: &ConnectedEnd| {
             let is_virtual = end.agent.facts.environment.hypervisor != "none";
-            end.agent.is_here() && is_virtual && end.attachment.vcpus().is_none() && end.pin.is_none()
+            end.agent.is_here() && is_virtual && end.vcpus().is_none() && end.pin.is_none()
         };
         let all = self.ends().all(is_movable);
         let one = PinWish { initiator: Some(1), ..PinWish::default() };
@@ -123,7 +123,7 @@ impl Pinner<'_> {
 
     /// The machine whose CPUs an end gets, with its identity: the host, for a guest whose vCPUs the run pins.
     fn machine<'a>(&'a self, end: &'a ConnectedEnd) -> (&'a str, &'a Machine) {
-        match end.attachment.vcpus() {
+        match end.vcpus() {
             Some(_) => (&self.boot_id, self.here),
             None => (end.agent.machine(), &end.agent.facts.machine),
         }
@@ -131,12 +131,13 @@ impl Pinner<'_> {
 
     /// Gives an end its CPUs. If the run pins the guest's vCPUs, those get the CPUs, and its threads get vCPUs.
     fn settle(&mut self, end: &mut ConnectedEnd, role: usize, cpus: Vec<u32>) -> Result<(), Stop> {
-        if cpus.is_empty() || end.attachment.vcpus().is_none() {
+        let guest = end.attachment.own_guest().filter(|guest| guest.vcpus().is_some() && !cpus.is_empty());
+        let Some(guest) = guest else {
             end.cpus = cpus;
             return Ok(());
-        }
+        };
         end.cpus = self.inside(end);
-        end.attachment.pin_vcpus(&cpus).or_infrastructure()?;
+        guest.pin_vcpus(&cpus).or_infrastructure()?;
         *self.vcpus.entry((role, cpus)).or_default() += 1;
         Ok(())
     }
@@ -165,7 +166,7 @@ impl Pinner<'_> {
         let first = &connected.pairs[*pair][*end];
         let machine = self.machine(first).1;
         let threads = self.threads(machine);
-        let needs = |[pair, end]: &[usize; 2]| connected.pairs[*pair][*end].attachment.vcpus().unwrap_or(threads);
+        let needs = |[pair, end]: &[usize; 2]| connected.pairs[*pair][*end].vcpus().unwrap_or(threads);
         let of_end = |end: usize| together.iter().filter(move |member| member[1] == end);
         let count = [0, 1].map(|end| of_end(end).count());
         let wish = |end: usize| Some(of_end(end).map(needs).sum()).filter(|threads| *threads > 0);
@@ -179,7 +180,7 @@ impl Pinner<'_> {
             dealt[*end] += 1;
         }
         let first = &connected.pairs[*pair][*end];
-        let elsewhere = first.agent.elsewhere().filter(|_| first.attachment.vcpus().is_none());
+        let elsewhere = first.agent.elsewhere().filter(|_| first.vcpus().is_none());
         let hostname = elsewhere.map(|environment| format!("{}: ", environment.hostname)).unwrap_or_default();
         Ok(plan.notes.into_iter().map(|note| format!("{hostname}{note}")).collect())
     }

@@ -44,7 +44,7 @@ fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> miette:
         let (was, name, address) = (format!("{} at {}", then.name, then.address), &now.name, now.address);
         return Err(other(header, &format!("the endpoint {was}, which is now {name} at {address}")));
     }
-    if let (Some(domain), Some(before)) = (now.attachment.domain(), &then.domain)
+    if let (Some(domain), Some(before)) = (now.domain(), &then.domain)
         && !domain.is_same_as(before)
     {
         return Err(other(header, &format!("the endpoint {}, whose machine or NIC has changed since", then.name)));

@@ -10,7 +10,7 @@ use vtax_wire::{link::AgentLink, protocol::LinkSetup};
 
 use super::{
     super::{agent::Agent, dial::AgentConnection},
-    Attachment, GuestProcess, LabPlace,
+    Attachment, GuestEnd, GuestProcess, LabPlace,
 };
 use crate::{
     events::RunEvents,
@@ -23,7 +23,7 @@ const GREETING: Duration = Duration::from_secs(20);
 /// Time that QEMU may take for an answer of its monitor.
 const MONITOR: Duration = Duration::from_secs(10);
 
-pub(super) struct LabGuest {
+pub(in crate::study::ends) struct LabGuest {
     place: LabPlace,
     guest: PlannedGuest,
     /// True if the lab was built for this run. The run changes the MTU of such a guest and pins its virtual CPUs.
@@ -63,8 +63,20 @@ impl LabGuest {
         greet().map_err(|error| self.death().unwrap_or(error))
     }
 
-    fn link_setup(&self, mtu: Mtu) -> LinkSetup {
+    /// Returns the setup of its NIC with this MTU.
+    pub(in crate::study::ends) fn link_setup(&self, mtu: Mtu) -> LinkSetup {
         LinkSetup { mac: self.guest.mac.to_string(), mtu, addresses: vec![self.guest.address] }
+    }
+
+    /// The number of its virtual CPUs, unless the user has said in the study where they run.
+    pub(in crate::study::ends) fn vcpus(&self) -> Option<usize> {
+        self.guest.pins.cpus.is_empty().then_some(self.guest.launch.vcpus as usize)
+    }
+
+    pub(in crate::study::ends) fn pin_vcpus(&self, cpus: &[u32]) -> miette::Result<()> {
+        let name = &self.guest.name;
+        let pins = GuestPins { cpus: cpus.to_vec(), ..GuestPins::default() };
+        self.place.lab.guest(name)?.pin(&pins, MONITOR).with_context(|| format!("pinning the vCPUs of {name}"))
     }
 }
 
@@ -81,31 +93,12 @@ impl Attachment for LabGuest {
         Some(&self.place)
     }
 
-    fn nic_setup(&self, mtu: Mtu) -> Option<LinkSetup> {
-        self.is_ours.then(|| self.link_setup(mtu))
+    fn guest(&self) -> Option<&dyn GuestEnd> {
+        Some(self)
     }
 
-    fn vcpus(&self) -> Option<usize> {
-        // The user may have said in the study where they run.
-        (self.is_ours && self.guest.pins.cpus.is_empty()).then_some(self.guest.launch.vcpus as usize)
-    }
-
-    fn pin_vcpus(&self, cpus: &[u32]) -> miette::Result<()> {
-        let name = &self.guest.name;
-        let pins = GuestPins { cpus: cpus.to_vec(), ..GuestPins::default() };
-        self.place.lab.guest(name)?.pin(&pins, MONITOR).with_context(|| format!("pinning the vCPUs of {name}"))
-    }
-
-    fn qemu(&self) -> Option<GuestProcess> {
-        // A guest that has ended can't take the sample either, and the sample's error says why.
-        let qemu = self.place.lab.guest(&self.guest.name).ok()?;
-        let (process, accel) = (qemu.process(), qemu.launch().accel);
-        Some(GuestProcess { name: self.guest.name.to_string(), process, accel })
-    }
-
-    fn guest_machine(&self) -> Option<GuestMachine> {
-        let launch = &self.guest.launch;
-        Some(GuestMachine { accel: launch.accel, no_kvm: None, qemu: launch.qemu.version.to_string().into() })
+    fn own_guest(&self) -> Option<&LabGuest> {
+        self.is_ours.then_some(self)
     }
 
     fn death(&self) -> Option<miette::Report> {
@@ -113,5 +106,19 @@ impl Attachment for LabGuest {
             Ok(qemu) => qemu.death(Duration::ZERO).map(Into::into),
             Err(error) => Some(error.into()),
         }
+    }
+}
+
+impl GuestEnd for LabGuest {
+    fn qemu(&self) -> Option<GuestProcess> {
+        // A guest that has ended can't take the sample either, and the sample's error says why.
+        let qemu = self.place.lab.guest(&self.guest.name).ok()?;
+        let (process, accel) = (qemu.process(), qemu.launch().accel);
+        Some(GuestProcess { name: self.guest.name.to_string(), process, accel })
+    }
+
+    fn machine(&self) -> Option<GuestMachine> {
+        let launch = &self.guest.launch;
+        Some(GuestMachine { accel: launch.accel, no_kvm: None, qemu: launch.qemu.version.to_string().into() })
     }
 }

@@ -18,7 +18,7 @@ use vtax_model::{
 
 use super::{
     super::{agent::Agent, dial::AgentConnection, domain_place::DomainPlace},
-    Attachment, GuestProcess, HostStack,
+    Attachment, GuestEnd, GuestProcess, HostStack, SwitchedEnd,
     switch_end::SwitchEnd,
     told,
 };
@@ -160,13 +160,12 @@ impl Attachment for LdmEnd {
         true
     }
 
-    fn switch_end(&self) -> Option<&SwitchEnd> {
-        Some(&self.end)
+    fn guest(&self) -> Option<&dyn GuestEnd> {
+        Some(self)
     }
 
-    fn host_stack(&self) -> Option<HostStack> {
-        let link = self.end.port.nic.as_ref()?.tap()?.into();
-        Some(HostStack { namespace: self.end.host.namespace_path(), link })
+    fn switched(&self) -> Option<&dyn SwitchedEnd> {
+        Some(self)
     }
 
     fn host_links(&self) -> &[Hop] {
@@ -177,31 +176,10 @@ impl Attachment for LdmEnd {
         self.record.nic.as_ref()?.backend
     }
 
-    fn qemu(&self) -> Option<GuestProcess> {
-        process(&self.bound)
-    }
-
-    fn switch_server(&self) -> Option<GuestProcess> {
-        let port = &self.end.port;
-        // Frames of a virtual function don't pass through a domain.
-        port.nic.as_ref()?.tap()?;
-        process(&self.end.host.server_of(&port.switch)?)
-    }
-
-    fn guest_machine(&self) -> Option<GuestMachine> {
-        let qemu = self.bound.qemu()?;
-        let launch = qemu.launch();
-        Some(GuestMachine { accel: launch.accel, no_kvm: None, qemu: launch.qemu.version.to_string().into() })
-    }
-
     fn death(&self) -> Option<miette::Report> {
         let domain = self.bound.name();
         let same = self.bound.qemu().is_some() && self.end.host.runs(&self.bound);
         (!same).then(|| miette!(code = "domain-state", "{domain} stopped or rebooted while it was measured"))
-    }
-
-    fn domain(&self) -> Option<&DomainRecord> {
-        Some(&self.record)
     }
 
     fn notes(&self, row: Row, name: &str) -> Vec<PlacementNote> {
@@ -220,18 +198,47 @@ impl PrimaryEnd {
     }
 }
 
+impl GuestEnd for LdmEnd {
+    fn qemu(&self) -> Option<GuestProcess> {
+        process(&self.bound)
+    }
+
+    fn machine(&self) -> Option<GuestMachine> {
+        let qemu = self.bound.qemu()?;
+        let launch = qemu.launch();
+        Some(GuestMachine { accel: launch.accel, no_kvm: None, qemu: launch.qemu.version.to_string().into() })
+    }
+
+    fn domain(&self) -> Option<&DomainRecord> {
+        Some(&self.record)
+    }
+}
+
+impl SwitchedEnd for LdmEnd {
+    fn switch_end(&self) -> &SwitchEnd {
+        &self.end
+    }
+
+    fn host_stack(&self) -> Option<HostStack> {
+        let link = self.end.port.nic.as_ref()?.tap()?.into();
+        Some(HostStack { namespace: self.end.host.namespace_path(), link })
+    }
+
+    fn server(&self) -> Option<GuestProcess> {
+        let port = &self.end.port;
+        // Frames of a virtual function don't pass through a domain.
+        port.nic.as_ref()?.tap()?;
+        process(&self.end.host.server_of(&port.switch)?)
+    }
+}
+
 impl Attachment for PrimaryEnd {
     fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         self.stack.dial(name, program)
     }
 
-    fn switch_end(&self) -> Option<&SwitchEnd> {
-        Some(&self.end)
-    }
-
-    fn host_stack(&self) -> Option<HostStack> {
-        let link = self.end.port.link.as_str().into();
-        Some(HostStack { namespace: self.end.host.namespace_path(), link })
+    fn switched(&self) -> Option<&dyn SwitchedEnd> {
+        Some(self)
     }
 
     fn is_in_stack_of_vtax(&self) -> bool {
@@ -240,5 +247,16 @@ impl Attachment for PrimaryEnd {
 
     fn has_links_of_its_own(&self) -> bool {
         false
+    }
+}
+
+impl SwitchedEnd for PrimaryEnd {
+    fn switch_end(&self) -> &SwitchEnd {
+        &self.end
+    }
+
+    fn host_stack(&self) -> Option<HostStack> {
+        let link = self.end.port.link.as_str().into();
+        Some(HostStack { namespace: self.end.host.namespace_path(), link })
     }
 }

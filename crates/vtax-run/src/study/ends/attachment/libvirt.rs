@@ -20,7 +20,7 @@ use vtax_sys::process::ProcessId;
 
 use super::{
     super::{agent::Agent, dial::AgentConnection},
-    Attachment, GuestProcess, told,
+    Attachment, GuestEnd, GuestProcess, told,
 };
 use crate::stop::Stop;
 use host::{LibvirtQemu, neighbours};
@@ -82,23 +82,29 @@ impl Attachment for LibvirtEnd {
         self.domain()?.nic.as_ref()?.backend
     }
 
+    fn guest(&self) -> Option<&dyn GuestEnd> {
+        Some(self)
+    }
+
+    fn notes(&self, row: Row, name: &str) -> Vec<PlacementNote> {
+        let Some(domain) = &self.measured else { return Vec::new() };
+        notes(row, domain).into_iter().chain(told::wrong_label(row, name, &domain.record)).collect()
+    }
+}
+
+impl GuestEnd for LibvirtEnd {
     fn qemu(&self) -> Option<GuestProcess> {
         let MeasuredDomain { record, process, .. } = self.measured.as_ref()?;
         Some(GuestProcess { name: record.name.to_string(), process: (*process)?, accel: record.accel })
     }
 
-    fn guest_machine(&self) -> Option<GuestMachine> {
+    fn machine(&self) -> Option<GuestMachine> {
         let qemu = self.domain.version.clone().unwrap_or_else(|| "unknown version".to_owned());
         Some(GuestMachine { accel: self.domain()?.accel, no_kvm: None, qemu: qemu.into() })
     }
 
     fn domain(&self) -> Option<&DomainRecord> {
         Some(&self.measured.as_ref()?.record)
-    }
-
-    fn notes(&self, row: Row, name: &str) -> Vec<PlacementNote> {
-        let Some(domain) = &self.measured else { return Vec::new() };
-        notes(row, domain).into_iter().chain(told::wrong_label(row, name, &domain.record)).collect()
     }
 }
 

@@ -102,6 +102,11 @@ impl HeldNamespace {
         Ok(HeldNamespace { name, path, namespace, process, record, is_own })
     }
 
+    /// The name of its network stack where paths are shown. None if vtax is in it: then it has the name of the machine.
+    pub(in crate::study::ends) fn stack_name(&self) -> Option<&str> {
+        (!self.is_own).then_some(&self.name)
+    }
+
     /// Where it is found while its process lives or its pin stays. None if vtax is in it.
     pub(in crate::study::ends) fn other_path(&self) -> Option<&Path> {
         (!self.is_own).then_some(&self.path)
@@ -133,10 +138,6 @@ impl Attachment for NamespaceAttachment {
 
     fn namespace(&self) -> Option<&HeldNamespace> {
         Some(&self.held)
-    }
-
-    fn stack_name(&self) -> Option<&str> {
-        (!self.held.is_own).then_some(&self.held.name)
     }
 
     /// The other end of its veth is a link of this machine, or the link below its macvlan is.
