@@ -33,6 +33,7 @@ mod journals;
 mod lab_guests;
 mod labs;
 mod measure;
+mod migrations;
 mod modes;
 mod packages;
 mod plans;

@@ -121,7 +121,7 @@ impl Workload {
 }
 
 impl TestSizes {
-    /// Returns the workload of a network test with these sizes. None for a disk test.
+    /// Returns the workload of a network test with these sizes. None for other tests.
     pub fn workload(self, kind: TestKind) -> Option<Workload> {
         let TestSizes { request, response, message, file } = self;
         Some(match kind {
@@ -132,7 +132,7 @@ impl TestSizes {
             TestKind::Maerts => Workload::Stream { message, direction: Direction::Reverse },
             TestKind::Bidirectional => Workload::Stream { message, direction: Direction::Both },
             TestKind::File => Workload::File { size: file },
-            TestKind::Random | TestKind::Sequential => return None,
+            TestKind::Random | TestKind::Sequential | TestKind::Migration => return None,
         })
     }
 }
