@@ -34,6 +34,7 @@ mod journals;
 mod lab_guests;
 mod labs;
 mod measure;
+mod migrations;
 mod modes;
 mod multicast;
 mod packages;

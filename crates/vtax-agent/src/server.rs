@@ -9,6 +9,7 @@ mod desk;
 mod engine;
 mod facts;
 mod loan;
+mod memory_load;
 mod orders;
 mod panics;
 mod program;

@@ -264,7 +264,7 @@ impl Role<'_> {
             }
             TestFamily::Streams if report.bytes == 0 && self.receivers() == 0 => Some("the kernel accepted no message"),
             TestFamily::Streams => (report.bytes == 0).then_some("no message arrived"),
-            TestFamily::Files => None,
+            TestFamily::Files | TestFamily::Migrations => None,
         };
         let duration = self.spec().duration.0;
         missing.map_or(Ok(()), |what| Err(EngineError::NothingMeasured { what, duration }))

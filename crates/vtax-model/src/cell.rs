@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr};
 
-pub use test::{BlockTest, CellTest, ColumnKey, DiskCell, Medium, NetBlock, NetCell, TestWork};
+pub use test::{BlockTest, CellTest, ColumnKey, DiskCell, Medium, MigrationCell, NetBlock, NetCell, TestWork};
 
 use crate::{disk::DiskTest, options::TestOptions, study::Row, units::Mtu, workload::TestKind};
 
@@ -75,7 +75,7 @@ impl Block {
     pub fn net(&self) -> Option<&NetBlock> {
         match &self.test {
             BlockTest::Net(net) => Some(net),
-            BlockTest::Disk(_) => None,
+            BlockTest::Disk(_) | BlockTest::Migration(_) => None,
         }
     }
 }
@@ -90,7 +90,7 @@ impl Cell {
     pub fn net(&self) -> Option<&NetCell> {
         match &self.test {
             CellTest::Net(net) => Some(net),
-            CellTest::Disk(_) => None,
+            CellTest::Disk(_) | CellTest::Migration(_) => None,
         }
     }
 
@@ -98,15 +98,23 @@ impl Cell {
     pub fn net_mut(&mut self) -> Option<&mut NetCell> {
         match &mut self.test {
             CellTest::Net(net) => Some(net),
-            CellTest::Disk(_) => None,
+            CellTest::Disk(_) | CellTest::Migration(_) => None,
         }
     }
 
     /// The test, if it is one of a disk. Its times are those of the plan.
     pub fn disk(&self) -> Option<&DiskTest> {
         match &self.test {
-            CellTest::Net(_) => None,
             CellTest::Disk(disk) => Some(&disk.disk),
+            CellTest::Net(_) | CellTest::Migration(_) => None,
+        }
+    }
+
+    /// Its migration, if it is of one.
+    pub fn migration(&self) -> Option<&MigrationCell> {
+        match &self.test {
+            CellTest::Migration(migration) => Some(migration),
+            CellTest::Net(_) | CellTest::Disk(_) => None,
         }
     }
 

@@ -431,6 +431,7 @@ impl GuestDefaults {
             | Row::Nic(_)
             | Row::Load(_)
             | Row::Disk(_)
+            | Row::Migration(_)
             | Row::AsIs
             | Row::Tuned { .. } => None,
         }

@@ -13,8 +13,9 @@ use crate::{
     workload::{TestFamily, Transport, Workload, WorkloadSizes},
 };
 
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("ip-instances", include_str!("../data/published/ip-instances.toml")),
+    ("migration", include_str!("../data/published/migration.toml")),
     ("ovm3-tuning", include_str!("../data/published/ovm3-tuning.toml")),
     ("sparc-t7-1", include_str!("../data/published/sparc-t7-1.toml")),
     ("vdisk", include_str!("../data/published/vdisk.toml")),
@@ -38,6 +39,8 @@ pub struct Published {
     pub peak: Option<PublishedPeak>,
     /// The tax of the response time, of a source without a table.
     pub tax_percent: Option<PublishedTax>,
+    /// Suspend time of a migration, of a source without a table.
+    pub suspend: Option<PublishedSuspend>,
     #[serde(default)]
     cell: Vec<PublishedCell>,
 }
@@ -60,6 +63,18 @@ pub struct PublishedTax {
     pub old_implementation_up_to: f64,
     /// Upper bound of the one that it presents.
     pub new_implementation_at_most: f64,
+}
+
+/// Suspend time of a migration that a source names.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedSuspend {
+    /// The least time that was seen.
+    pub seconds: f64,
+    /// The control domain's cores when it was seen.
+    pub cores: u32,
+    /// The control domain's cores for the least time, after the source's own source.
+    pub advised_cores: u32,
 }
 
 /// Entry of the file for a row: for the whole row, or for one test.
@@ -112,7 +127,7 @@ impl Published {
 
     /// Returns true if it has figures of the whole study, and not of its cells.
     pub fn is_of_whole_study(&self) -> bool {
-        self.peak.is_some() || self.tax_percent.is_some()
+        self.peak.is_some() || self.tax_percent.is_some() || self.suspend.is_some()
     }
 
     /// The machines of the source, each once; none is a source's only one, which it needn't name.
@@ -171,6 +186,7 @@ impl PublishedCell {
             TestFamily::Transactions => of_column(&self.rtt).or_else(latency),
             TestFamily::Streams => of_column(&self.bandwidth).or(self.gbps.map(|gbps| gbps * 1e3)),
             TestFamily::Files => self.real,
+            TestFamily::Migrations => None,
         };
         Some(PublishedFigure { system: self.system.clone(), value: value?, user: self.user, sys: self.sys })
     }
@@ -230,6 +246,12 @@ mod tests {
         assert_eq!((peak.throughput_gb_s * 1e9 / peak.iops).round(), 7333.0);
         let tax = published.tax_percent.expect("bounds");
         assert_eq!((tax.old_implementation_up_to, tax.new_implementation_at_most), (55.0, 4.0));
+    }
+
+    #[test]
+    fn the_migration_figures_are_those_of_the_article() {
+        let suspend = Published::of("migration").expect("listed").suspend.expect("it has them");
+        assert_eq!((suspend.seconds, suspend.cores, suspend.advised_cores), (0.1, 2, 3));
     }
 
     #[test]

@@ -44,7 +44,9 @@ pub use domain::{DomainKeeper, DomainNic, DomainRecord};
 pub use environment::{EmulatedServer, Environment, IdleFacts, IdleState};
 pub use experience::{Experience, Forecast, Resolution, Unreachable};
 pub use extend::ExtendError;
-pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, EndLocation, Figures, LoadFigures, RttFigures};
+pub use figures::{
+    BothEnds, CpuFigures, EndCpu, EndDetail, EndLocation, Figures, LoadFigures, MigrationFigures, RttFigures,
+};
 pub use goal::{Difference, Goal, NoDifference};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
 pub use namespace::{ContainerRecord, CpuQuota, NamespaceRecord, ProcessLimits};

@@ -5,6 +5,8 @@
 mod disk_row;
 mod disks;
 mod matrix;
+mod migration_row;
+mod migrations;
 mod network;
 mod nic_label;
 mod reader;
@@ -22,6 +24,8 @@ use serde_with::skip_serializing_none;
 pub use disk_row::{DiskLabel, DiskRow};
 pub use disks::{RowDisks, StudyDisks};
 pub use matrix::{MatrixPoint, NetMatrix};
+pub use migration_row::{MigrationWay, MigrationWayError};
+pub use migrations::StudyMigrations;
 pub use network::StudyNetwork;
 pub use nic_label::{BadNicLabel, NicLabel};
 pub use row::{GuestPath, IpType, Queueing, Row, UnknownRow};
@@ -30,7 +34,7 @@ pub use step::{BadStepName, StepName, StepRecord, TuningStep};
 pub use subject::StudySubject;
 
 use crate::{
-    cell::{Cell, ColumnKey, Instrument},
+    cell::{Cell, CellTest, Instrument, MigrationCell},
     foreign::ForeignText,
     guest::{Attach, GuestDefaults},
     located::{FileError, Source},
@@ -52,7 +56,7 @@ pub struct Study {
     pub rows: Vec<Row>,
     /// The row that the others are compared with.
     pub baseline: Row,
-    /// The network or the disks that it measures.
+    /// The network, the disks or the migrations that it measures.
     #[serde(flatten)]
     pub subject: StudySubject,
     /// Defaults of its rows' guests.
@@ -84,13 +88,17 @@ pub struct QuickMatrix {
     pub rows: Vec<Row>,
     /// Disk tests with these numbers of threads.
     pub threads: Vec<u32>,
+    /// Guests that migrate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub migrations: Vec<MigrationCell>,
 }
 
 impl QuickMatrix {
     fn has(&self, cell: &Cell) -> bool {
-        match cell.column() {
-            ColumnKey::Threads(threads) => self.threads.contains(&threads),
-            ColumnKey::Mtu(_) => true,
+        match &cell.test {
+            CellTest::Disk(disk) => self.threads.contains(&disk.disk.jobs.get()),
+            CellTest::Migration(migration) => self.migrations.contains(migration),
+            CellTest::Net(_) => true,
         }
     }
 }
@@ -142,13 +150,14 @@ impl Study {
     }
 
     /// The built-in studies, by name and text.
-    pub const BUILT_IN: [(&'static str, &'static str); 6] = [
+    pub const BUILT_IN: [(&'static str, &'static str); 7] = [
         ("demo", include_str!("../data/studies/demo.toml")),
         ("sparc-t7-1", include_str!("../data/studies/sparc-t7-1.toml")),
         ("ip-instances", include_str!("../data/studies/ip-instances.toml")),
         ("ovm3-tuning", include_str!("../data/studies/ovm3-tuning.toml")),
         ("vdisk", include_str!("../data/studies/vdisk.toml")),
         ("vmdq", include_str!("../data/studies/vmdq.toml")),
+        ("migration", include_str!("../data/studies/migration.toml")),
     ];
     /// More clients than that are more processes than a host can start at once, and no source has as many.
     pub const MOST_PAIRS: u32 = 64;

@@ -129,7 +129,7 @@ impl Workload {
 }
 
 impl TestSizes {
-    /// Returns the workload of a network test with these sizes. None for a disk test.
+    /// Returns the workload of a network test with these sizes. None for other tests.
     pub fn workload(self, kind: TestKind) -> Option<Workload> {
         let TestSizes { request, response, message, file } = self;
         Some(match kind {
@@ -141,7 +141,7 @@ impl TestSizes {
             TestKind::Bidirectional => Workload::Stream { message, direction: Direction::Both },
             TestKind::Multicast => Workload::Multicast { message },
             TestKind::File => Workload::File { size: file },
-            TestKind::Random | TestKind::Sequential => return None,
+            TestKind::Random | TestKind::Sequential | TestKind::Migration => return None,
         })
     }
 }

@@ -16,7 +16,7 @@ use super::{
     column_unit::{sized, sized_estimate},
     labels, meaning,
     number::{bound, brief_change, brief_interval, three_digits},
-    record::{is_of_disks, primary},
+    record::{is_of_disks, is_of_network, primary},
     tax::{at_most, most},
     view::{Section, SectionPart},
     words,
@@ -52,7 +52,7 @@ pub(crate) fn section(report: &Reported<'_>, all: bool) -> Option<Section> {
 /// answer names the few that don't.
 pub(crate) fn column_that_tells_all(document: &ResultDocument, blocks: &[&BlockCells<'_>]) -> Option<ColumnKey> {
     // Scaling over threads is the question with disks, so every number of threads is reported.
-    let effects = Effects::of(document, blocks).filter(|_| !is_of_disks(document))?;
+    let effects = Effects::of(document, blocks).filter(|_| is_of_network(document))?;
     let twins = effects.twins();
     let apart = twins.iter().filter(|(one, other)| !overlap(one.tax, other.tax)).count();
     effects.columns.first().copied().filter(|_| apart <= EXCEPTIONS && !twins.is_empty())

@@ -32,15 +32,15 @@ pub(crate) struct BlockCells<'a> {
 enum Swept {
     /// Index of the swept value.
     Variant(u32),
-    /// Operation that a thread performs on a disk, regardless of the test's index in the run.
-    Disk(BlockTest),
+    /// Test in any column, regardless of its index in the run: what a thread does with a disk, or a guest's memory.
+    Columns(BlockTest),
 }
 
 impl Swept {
     fn of(block: &Block) -> Swept {
         match block.test {
             BlockTest::Net(_) => Swept::Variant(block.variant),
-            test @ BlockTest::Disk(_) => Swept::Disk(test.in_any_column()),
+            test @ (BlockTest::Disk(_) | BlockTest::Migration(_)) => Swept::Columns(test.in_any_column()),
         }
     }
 }
@@ -101,11 +101,11 @@ impl<'a> BlockCells<'a> {
         }
     }
 
-    /// A run of disks has no other medium, and the operation already shows that disks are meant.
+    /// A run of disks or migrations has no other medium, and the operation already shows what is meant.
     fn told_medium(&self) -> Option<String> {
         match self.medium {
             Medium::Net(transport) => Some(transport.to_string()),
-            Medium::Disk => None,
+            Medium::Disk | Medium::Memory => None,
         }
     }
 
@@ -136,7 +136,7 @@ impl<'a> BlockCells<'a> {
         let cells: Vec<&Cell> =
             first.filter(|record| self.sizes_swept || !is_usual(record)).map(|record| &record.cell).collect();
         let mut all: Vec<ByteSize> = distinct(cells.iter().flat_map(|cell| sizes_of(cell)));
-        if self.sizes_swept && cells.len() > 1 && all.len() == 1 {
+        if self.sizes_swept && cells.len() > 1 && all.len() == 1 && self.medium != Medium::Memory {
             return all.pop().map(|size| format!("sizes of {size}")).into_iter().collect();
         }
         distinct(cells.into_iter().map(sizes).filter(|text| !text.is_empty()))
@@ -248,6 +248,7 @@ pub(crate) fn sizes(cell: &Cell) -> String {
     let workload = match cell.work() {
         TestWork::Net(workload) => workload,
         TestWork::Disk(disk) => return words::of_disk(&disk),
+        TestWork::Migration(memory) => return words::of_migration(memory),
     };
     match workload.sizes() {
         WorkloadSizes::Exchange { request, response } if request == response => {
@@ -264,6 +265,7 @@ fn sizes_of(cell: &Cell) -> Vec<ByteSize> {
     match cell.work() {
         TestWork::Net(workload) => workload.sizes().named().into_iter().map(|(_, size)| size).collect(),
         TestWork::Disk(disk) => vec![disk.block.get()],
+        TestWork::Migration(memory) => vec![memory],
     }
 }
 
@@ -287,6 +289,7 @@ pub(crate) fn rows_head(rows: &[Row]) -> &'static str {
         Some(Row::Nic(_)) => "NIC",
         Some(Row::Load(_)) => "load",
         Some(Row::Disk(_)) => "disk",
+        Some(Row::Migration(_)) => "migration",
         Some(Row::Method(_) | Row::Device(_) | Row::Queue(_)) | None => "method",
     }
 }

@@ -62,6 +62,7 @@ impl ColumnUnit {
     pub(crate) fn of_costs(metric: Metric, test: TestKind, cells: impl IntoIterator<Item = f64>) -> ColumnUnit {
         let stored = match metric.cost_unit(test) {
             CostUnit::Microseconds => FigureUnit::Microseconds,
+            CostUnit::Milliseconds => FigureUnit::Milliseconds,
             CostUnit::NanosecondsPerKb => FigureUnit::NanosecondsPerKb,
             CostUnit::Seconds => FigureUnit::Seconds,
         };

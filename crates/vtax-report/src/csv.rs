@@ -2,6 +2,7 @@
 //! an empty field where there is none.
 
 mod disks;
+mod migrations;
 
 use vtax_model::{
     metric::{Metric, ObservedCpu, SampleFigure},
@@ -198,25 +199,60 @@ const TAXES: [(&str, TaxField); 6] = [
     ("verdict", |tax| name(&tax.verdict)),
 ];
 
+/// Subject of a run, which determines the columns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CsvSubject {
+    Network,
+    Disks,
+    Migrations,
+}
+
+impl CsvSubject {
+    fn of(document: &ResultDocument) -> CsvSubject {
+        match (record::is_of_disks(document), record::is_of_migrations(document)) {
+            (true, _) => CsvSubject::Disks,
+            (_, true) => CsvSubject::Migrations,
+            _ => CsvSubject::Network,
+        }
+    }
+
+    fn has(self, test: TestKind) -> bool {
+        match self {
+            CsvSubject::Network => test.is_of_network(),
+            CsvSubject::Disks => test.is_of_disk(),
+            CsvSubject::Migrations => test == TestKind::Migration,
+        }
+    }
+
+    fn columns(self) -> &'static [&'static [Column]] {
+        match self {
+            CsvSubject::Network => &NETWORK,
+            CsvSubject::Disks => &disks::COLUMNS,
+            CsvSubject::Migrations => &migrations::COLUMNS,
+        }
+    }
+}
+
 /// Returns all columns. New columns are appended, for programs that address columns by position.
-fn columns(of_disks: bool) -> Vec<(String, Value)> {
-    let own = if of_disks { &disks::COLUMNS[..] } else { &NETWORK[..] };
-    let own = own.iter().copied().flatten();
+fn columns(subject: CsvSubject) -> Vec<(String, Value)> {
+    let own = subject.columns().iter().copied().flatten();
+    let of_disks = subject == CsvSubject::Disks;
+    let tests: Vec<TestKind> = TestKind::ALL.into_iter().filter(|test| subject.has(*test)).collect();
+    let is_mine = |metric: &Metric| tests.iter().any(|test| test.metrics().contains(metric));
     let mut columns: Vec<(String, Value)> = own.map(|(name, value)| ((*name).to_owned(), *value)).collect();
-    columns.extend(of_metric(Metric::Cpu));
+    columns.extend([Metric::Cpu].into_iter().filter(is_mine).flat_map(of_metric));
     let is_of_metric = |figure: SampleFigure| {
         let figures = |metric: Metric| TestKind::ALL.map(|test| metric.figure(test));
         Metric::secondary().any(|metric| figures(metric).contains(&figure))
     };
     let observed = ObservedCpu { machines: !of_disks, guests: true };
     let mine = |figure: &SampleFigure| {
-        let tests = TestKind::ALL.into_iter().filter(|test| test.is_of_disk() == of_disks);
         // Those of disks have columns of their own.
         let is_elsewhere = is_of_metric(*figure)
             || (of_disks && figure.is_part())
             // Columns that were added later.
             || SampleFigure::LOADS.contains(figure);
-        figure.is_told_alone() && !is_elsewhere && { tests }.any(|test| figure.is_known(test, observed))
+        figure.is_told_alone() && !is_elsewhere && tests.iter().any(|test| figure.is_known(*test, observed))
     };
     for figure in SampleFigure::ALL.into_iter().filter(mine) {
         if !columns.iter().any(|(name, _)| name == figure.name()) {
@@ -224,9 +260,9 @@ fn columns(of_disks: bool) -> Vec<(String, Value)> {
         }
     }
     // Metrics that were added later.
-    let later = Metric::secondary().filter(|metric| *metric != Metric::Cpu);
+    let later = Metric::secondary().filter(|metric| *metric != Metric::Cpu && is_mine(metric));
     columns.extend(later.flat_map(of_metric));
-    if !of_disks {
+    if subject == CsvSubject::Network {
         columns.extend(PACKETS.map(|(name, value)| (name.to_owned(), value)));
         columns.extend(SampleFigure::LOADS.map(|figure| (figure.name().to_owned(), Estimated(figure))));
     }
@@ -268,7 +304,7 @@ impl Value {
 
 /// Returns the cells of a run.
 pub(crate) fn cells(document: &ResultDocument) -> String {
-    let columns = columns(record::is_of_disks(document));
+    let columns = columns(CsvSubject::of(document));
     let fields = |line: &Line<'_>| {
         let fields = columns.iter().flat_map(|(_, value)| value.fields(line));
         fields.map(Option::unwrap_or_default).collect()

@@ -198,6 +198,6 @@ pub(crate) fn floor_name(blocks: &[BlockCells<'_>], floor: &FloorRecord) -> Stri
     let instruments = distinct(blocks.iter().map(|block| block.instrument));
     let instrument =
         if instruments.len() > 1 { format!(" ({})", words::of_instrument(instrument)) } else { String::new() };
-    let medium = if medium == Medium::Disk { String::new() } else { format!("{medium} ") };
+    let medium = if matches!(medium, Medium::Net(_)) { format!("{medium} ") } else { String::new() };
     format!("{medium}{quantity}{}{instrument}", rest.unwrap_or(parallel))
 }

@@ -171,6 +171,7 @@ fn is_time(of: Metric, test: TestKind) -> bool {
 fn unit(unit: CostUnit) -> FigureUnit {
     match unit {
         CostUnit::Microseconds => FigureUnit::Microseconds,
+        CostUnit::Milliseconds => FigureUnit::Milliseconds,
         CostUnit::NanosecondsPerKb => FigureUnit::NanosecondsPerKb,
         CostUnit::Seconds => FigureUnit::Seconds,
     }
@@ -185,6 +186,8 @@ pub(crate) fn each(record: &CellRecord, of: Metric) -> String {
         TestKind::Cc => format!("a {medium}connection"),
         TestKind::Random => "a random I/O".to_owned(),
         TestKind::File => "a file transfer".to_owned(),
+        TestKind::Migration if of == Metric::Migrate => "a migration".to_owned(),
+        TestKind::Migration => "the suspension of a guest".to_owned(),
         other => format!("a {medium}{other}"),
     };
     if of.percentile().is_some() { format!("the {} of {one}", of.noun()) } else { one }
@@ -201,6 +204,8 @@ pub(crate) fn subject(record: &CellRecord, of: Metric) -> String {
         TestKind::Random => "random I/Os".to_owned(),
         TestKind::File => "file transfers".to_owned(),
         TestKind::Sequential => "disk bandwidth".to_owned(),
+        TestKind::Migration if of == Metric::Migrate => "migrations".to_owned(),
+        TestKind::Migration => "suspend times".to_owned(),
         _ => format!("{medium}{}", test.quantity().full.to_lowercase()),
     };
     match of.family() {
@@ -222,7 +227,7 @@ pub(crate) fn subject(record: &CellRecord, of: Metric) -> String {
 pub(crate) fn medium(record: &CellRecord) -> String {
     match record.cell.medium() {
         Medium::Net(transport) => format!("{transport} "),
-        Medium::Disk => String::new(),
+        Medium::Disk | Medium::Memory => String::new(),
     }
 }
 

@@ -12,7 +12,7 @@ use vtax_model::{
     result::{CellRecord, Disturbance, ResultDocument},
     run::{EmulatedServer, EndRecord, Environment, GuestMachine, ImportedFrom, PairRecord, Placement, RunState},
     study::{Row, SamplingPlan, Slices},
-    workload::Warmup,
+    workload::{TestKind, Warmup},
 };
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
     column_unit::exact,
     disks,
     number::{counted, memory, span, waiting},
-    record::{is_of_disks, is_of_one_path},
+    record::{is_of_disks, is_of_network, is_of_one_path},
     steady, trouble,
     words::{self, named},
 };
@@ -129,7 +129,7 @@ fn all_facts(document: &ResultDocument) -> Vec<(FactKind, String)> {
         (FactKind::Guests, document.placement.guests.as_ref().map_or(String::new(), guests)),
         (FactKind::Machine, machine(&document.environment)),
         (FactKind::Kernel, kernel_of(document)),
-        (FactKind::Placement, if is_of_disks(document) { String::new() } else { placement(document) }),
+        (FactKind::Placement, if is_of_network(document) { placement(document) } else { String::new() }),
         (FactKind::WarmUp, steady::fact(document)),
         (FactKind::Load, load_of(document)),
         (FactKind::Command, document.command.to_string()),
@@ -179,9 +179,13 @@ fn brief_plan(document: &ResultDocument) -> String {
 
 fn plan_of(document: &ResultDocument, sampling: &SamplingPlan) -> String {
     let rounds = counted(sampling.samples, "round");
-    // A transfer lasts as long as its file takes to send.
-    if document.cells.iter().all(|record| record.cell.kind().is_file()) {
+    // A transfer lasts as long as its file takes to send, and a migration as long as its memory.
+    let all = |is: fn(TestKind) -> bool| document.cells.iter().all(|record| is(record.cell.kind()));
+    if all(TestKind::is_file) {
         return format!("{rounds}, a file in each");
+    }
+    if all(TestKind::is_unbounded) {
+        return format!("{rounds}, a migration in each");
     }
     let duration = span(sampling.duration);
     let mut text = match &sampling.slices {
@@ -239,6 +243,9 @@ fn family(document: &ResultDocument) -> String {
 pub(crate) fn ends(document: &ResultDocument) -> String {
     match (document.baseline, shared_pairs(document)) {
         (Row::Disk(_), None) => String::new(),
+        (Row::Migration(_), _) => {
+            "two QEMUs of this machine, each in its own network namespace, with a wire between them".into()
+        }
         (_, Some([_])) | (Row::Engine(_) | Row::Load(_) | Row::AsIs, None) => String::new(),
         (_, Some(pairs)) => format!("{} concurrent pairs", pairs.len()),
         (_, None) if are_named(document) => "existing endpoints, listed per row below".into(),

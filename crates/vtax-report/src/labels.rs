@@ -22,10 +22,11 @@ type Text = fn(&Cell) -> String;
 type Column = (&'static str, fn(&[&Cell]) -> bool, Text);
 
 /// Columns after the column of tests, which is always present.
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 12] = [
     ("load", |cells| differ(cells, |cell| cell.row.load()), load),
     ("size", |cells| differ(cells, size), size),
     ("threads", |cells| differ(cells, threads), threads),
+    ("dirty rate", |cells| differ(cells, dirty_rate), dirty_rate),
     ("disks", |cells| are_of_disks(cells) && differ(cells, Cell::parallel), |cell| cell.parallel().to_string()),
     ("flows", |cells| !are_of_disks(cells) && differ(cells, Cell::parallel), |cell| cell.parallel().to_string()),
     ("MTU", |cells| differ(cells, Cell::mtu), |cell| cell.mtu().map_or("—".into(), |mtu| mtu.to_string())),
@@ -80,7 +81,7 @@ pub(crate) fn name(document: &ResultDocument, cell: &Cell) -> String {
         ("due/s", text) => Some(format!("{text}/s due")),
         ("in flight", text) => Some(format!("{text} in flight")),
         ("size", text) => Some(text),
-        ("threads", _) => Some(cell.column().label()),
+        ("threads" | "dirty rate", _) => Some(cell.column().label()),
         ("disks", _) => Some(cell.medium().counted(cell.parallel())),
         (head, text) => Some(format!("{head} {text}")),
     };
@@ -117,15 +118,19 @@ fn differ<T: PartialEq>(cells: &[&Cell], value: impl Fn(&Cell) -> T) -> bool {
 }
 
 pub(crate) fn test(cell: &Cell) -> String {
-    match cell.disk() {
-        Some(_) => cell.kind().to_string(),
-        None => format!("{} {}", cell.medium(), cell.kind()),
+    match cell.net() {
+        Some(_) => format!("{} {}", cell.medium(), cell.kind()),
+        None => cell.kind().to_string(),
     }
 }
 
 /// Threads of a disk test; for a network they are an option.
 fn threads(cell: &Cell) -> String {
     cell.disk().map_or(String::new(), |disk| disk.jobs.to_string())
+}
+
+fn dirty_rate(cell: &Cell) -> String {
+    cell.migration().map_or(String::new(), |migration| format!("{} MB/s", migration.dirty_rate))
 }
 
 fn are_of_disks(cells: &[&Cell]) -> bool {
@@ -140,6 +145,7 @@ pub(crate) fn size(cell: &Cell) -> String {
     let workload = match cell.work() {
         TestWork::Net(workload) => workload,
         TestWork::Disk(disk) => return words::of_disk(&disk),
+        TestWork::Migration(memory) => return words::of_migration(memory),
     };
     match workload.sizes() {
         WorkloadSizes::Exchange { request, response } => both(request, response),

@@ -11,14 +11,14 @@ use super::{
     blocks::distinct,
     column_unit::exact,
     heading,
-    record::is_of_disks,
+    record::is_of_network,
     view::Section,
     words::{self, named},
 };
 
 /// Returns this machine's settings, then each other machine.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
-    let mut list = settings(&document.environment, !is_of_disks(document));
+    let mut list = settings(&document.environment, is_of_network(document));
     let rows = document.cells.iter().filter_map(|record| record.ends.as_ref());
     let ends = rows.flat_map(|ends| &ends.pairs).flat_map(|pair| [&pair.initiator, &pair.responder]);
     for (name, environment) in distinct(ends.filter_map(elsewhere)) {

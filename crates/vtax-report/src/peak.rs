@@ -1,8 +1,9 @@
 //! Published peak figures of a whole study, from a source without a table, next to those measured here.
 
 use vtax_model::{
+    cell::ColumnKey,
     metric::{FigureUnit, Metric, SampleFigure},
-    published::{Published, PublishedPeak, PublishedTax},
+    published::{Published, PublishedPeak, PublishedSuspend, PublishedTax},
     result::{CellRecord, ResultDocument, TaxRecord},
     study::Row,
 };
@@ -21,6 +22,7 @@ pub(crate) fn section(document: &ResultDocument, published: &Published) -> Optio
     let tables = [
         published.peak.map(|peak| most(peak, &cells)),
         published.tax_percent.and_then(|tax| taxes(document, tax, &cells)),
+        published.suspend.and_then(|suspend| shortest(document, suspend)),
     ];
     let mut parts: Vec<SectionPart> = tables.into_iter().flatten().map(SectionPart::Table).collect();
     if !parts.is_empty() {
@@ -104,6 +106,36 @@ fn taxes(document: &ResultDocument, published: PublishedTax, cells: &[&CellRecor
         labels: vec![rows_head(&rows).into()],
         groups: vec![Group::untitled([Column::left("tax [95 %]"), Column::right("threads")])],
         rows: theirs.into_iter().chain(ours).collect(),
+        ..Table::default()
+    })
+}
+
+/// Shortest mean suspend time of each row, and the guest that it is of.
+fn shortest(document: &ResultDocument, published: PublishedSuspend) -> Option<Table> {
+    let mean = |record: &CellRecord| Some(record.summary.as_ref()?.estimate(SampleFigure::Suspend)?.mean);
+    let least = |row: &Row| {
+        let of_row = document.cells.iter().filter(|record| record.cell.row == *row);
+        let (record, ms) = of_row
+            .filter_map(|record| Some((record, mean(record)?)))
+            .min_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        let memory = record.cell.migration()?.memory.to_string();
+        Some(TableRow::new(
+            vec![row.to_string()],
+            [Value::Figure(ms), memory.into(), record.cell.column().to_string().into()],
+        ))
+    };
+    let rows = distinct(document.cells.iter().map(|record| record.cell.row));
+    let ours: Vec<TableRow> = rows.iter().filter_map(least).collect();
+    let PublishedSuspend { seconds, cores, advised_cores } = published;
+    let theirs = TableRow::new(
+        vec![format!("published, control domain with {cores} cores; {advised_cores} advised")],
+        [Value::Figure(seconds * 1e3), "unpublished".into(), "very idle".into()],
+    );
+    (!ours.is_empty()).then(|| Table {
+        caption: "Shortest suspend time".into(),
+        labels: vec![rows_head(&rows).into()],
+        groups: vec![Group::right("", ["ms", "memory", ColumnKey::DirtyRate(0).head()])],
+        rows: std::iter::once(theirs).chain(ours).collect(),
         ..Table::default()
     })
 }

@@ -11,7 +11,7 @@ use vtax_model::{
 
 use super::{
     blocks::distinct,
-    record::is_of_disks,
+    record::is_of_network,
     view::{Column, Group, Section, Table, TableRow, Value},
     words,
 };
@@ -29,7 +29,7 @@ struct Used<'a> {
 
 /// Returns a line for each NUMA node; `None` for runs of an older vtax, which did not record the nodes.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
-    if is_of_disks(document) {
+    if !is_of_network(document) {
         return None;
     }
     let machines: Vec<Used<'_>> = std::iter::once(here(document)).chain(elsewhere(document)).collect();

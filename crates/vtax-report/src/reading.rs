@@ -11,7 +11,7 @@ use super::{
     Options, bars,
     blocks::{BlockCells, Reported, distinct},
     labels,
-    record::{is_of_disks, is_of_one_path, primary},
+    record::{is_of_disks, is_of_migrations, is_of_one_path, primary},
     series,
     view::{Section, SectionPart},
     words,
@@ -39,9 +39,18 @@ fn explained(report: &Reported<'_>) -> Vec<String> {
     let document = report.document;
     let baseline = document.baseline;
     let sent = Some(sent(&report.blocks)).filter(|text| !text.is_empty());
-    let what = if is_of_disks(document) { "Operations" } else { "Traffic" };
+    let (disks, migrations) = (is_of_disks(document), is_of_migrations(document));
+    let what = match (disks, migrations) {
+        (true, _) => "Operations",
+        (_, true) => "Guests",
+        _ => "Traffic",
+    };
     let mut lines: Vec<String> = sent.map(|text| format!("{what}: {text}")).into_iter().collect();
-    lines.extend(if is_of_disks(document) { of_disks(document) } else { of_transactions(document) });
+    lines.extend(match (disks, migrations) {
+        (true, _) => of_disks(document),
+        (_, true) => of_migrations(),
+        _ => of_transactions(document),
+    });
     lines.extend(of_lists(document));
     if document.cells.iter().any(|record| record.tax.is_some()) {
         lines.push(format!(
@@ -84,10 +93,21 @@ fn sent(blocks: &[BlockCells<'_>]) -> String {
         (block.medium, parallel, block.sizes())
     });
     let told = sizes.filter(|(.., sizes)| !sizes.is_empty()).map(|(medium, parallel, sizes)| match medium {
-        Medium::Disk => format!("{}{parallel}.", words::capital(&sizes)),
+        Medium::Disk | Medium::Memory => format!("{}{parallel}.", words::capital(&sizes)),
         Medium::Net(_) => format!("{medium}{parallel}: {sizes}."),
     });
     distinct(told).join(" ")
+}
+
+fn of_migrations() -> Vec<String> {
+    let texts = [
+        "Suspend time: from the stop of the virtual CPUs at the source to their start at the target, by the events of both \
+         QEMUs. Dirty rate: 10^6 bytes of its memory that the guest changes per second; a page that changes several times \
+         counts once in the measured rate.",
+        "Total time: from the order to migrate until the source has nothing left to send, without the start of QEMU at the \
+         target. The guest uses half of its memory, and has no NIC and no disk.",
+    ];
+    texts.map(str::to_owned).to_vec()
 }
 
 fn of_disks(document: &ResultDocument) -> Vec<String> {

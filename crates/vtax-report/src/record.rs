@@ -18,6 +18,16 @@ pub(crate) fn is_of_disks(document: &ResultDocument) -> bool {
     document.cells.iter().any(|record| record.cell.disk().is_some())
 }
 
+/// Returns `true` if a document is of migrations.
+pub(crate) fn is_of_migrations(document: &ResultDocument) -> bool {
+    document.cells.iter().any(|record| record.cell.migration().is_some())
+}
+
+/// Returns `true` if a document is of a network, and so has two endpoints.
+pub(crate) fn is_of_network(document: &ResultDocument) -> bool {
+    !is_of_disks(document) && !is_of_migrations(document)
+}
+
 /// Text of a table in place of a missing figure.
 pub(crate) fn absence(record: Option<&CellRecord>, notes: &mut Notes) -> Value {
     match record.map(|record| (record, &record.status)) {

@@ -56,8 +56,9 @@ static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
     let runs = [built_in("demo"), built_in("sparc-t7-1"), built_in("ip-instances"), with_failures(), many_streams()];
     let killed = (0..4).map(|rounds| killed_after(built_in("demo"), rounds));
     let measured = measured::all().into_iter().chain(guests::all()).chain(queues::all());
-    let others =
-        measured.chain([emulated::t7_1(), vtax_synthetic::disks(), vtax_synthetic::files()]).chain(instruments::all());
+    let others = measured
+        .chain([emulated::t7_1(), vtax_synthetic::disks(), vtax_synthetic::files(), vtax_synthetic::migrations()])
+        .chain(instruments::all());
     runs.into_iter().chain(others).chain(killed).collect()
 });
 
@@ -203,10 +204,10 @@ fn csv_has_a_line_for_each_cell_and_every_field_of_its_head() {
         for (line, record) in lines.iter().zip(&document.cells) {
             assert_eq!(&line[column("method")], record.cell.row.to_string());
             let rtt = record.summary.as_ref().and_then(|summary| summary.time_us()).map(|rtt| rtt.mean.mean);
-            assert_eq!(
-                line[column(if record.cell.disk().is_some() { "response_us" } else { "rtt_us" })].parse::<f64>().ok(),
-                rtt
-            );
+            if record.cell.migration().is_none() {
+                let time = if record.cell.disk().is_some() { "response_us" } else { "rtt_us" };
+                assert_eq!(line[column(time)].parse::<f64>().ok(), rtt);
+            }
             assert_eq!(&line[column("status")] == "measured", record.status == CellStatus::Measured);
         }
     }
@@ -225,14 +226,23 @@ fn the_csv_columns_are_those_of_the_page() {
     let described: Vec<&str> =
         page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`')).map(|(name, _)| name).collect();
     let (document, disks) = (analyse(&built_in("demo")), analyse(&vtax_synthetic::disks()));
+    let migrations = analyse(&vtax_synthetic::migrations());
     let options = Options { format: Format::Csv, ..TERMINAL };
     let tables = [
         render(&document, &options),
         render(&disks, &options),
         compare(&document, &document, None).render(&options).plain(),
+        render(&migrations, &options),
     ];
     let heads: Vec<&str> = tables.iter().flat_map(|table| table.lines().next().expect("a head").split(',')).collect();
     assert_eq!(described, heads);
+}
+
+#[test]
+fn migrations_with_their_published_figure() {
+    let document = analyse(&vtax_synthetic::migrations());
+    let options = Options { published: Some(true), explain: true, width: 120, ..TERMINAL };
+    snapshot("migrations", render(&document, &options));
 }
 
 #[test]

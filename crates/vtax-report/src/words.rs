@@ -6,6 +6,7 @@ use vtax_model::{
     cell::{Cell, Instrument},
     disk::{AccessPattern, DiskTest, QueueDepth, ReadShare},
     options::{ArrivalProcess, Engine, Manners, Sending, SocketOptions, TestOptions},
+    units::ByteSize,
     workload::TestKind,
 };
 
@@ -68,6 +69,11 @@ pub(crate) fn of_disk(test: &DiskTest) -> String {
         if test.direct { String::new() } else { "through the page cache".to_owned() },
     ];
     joined(parts, ", ")
+}
+
+/// Guest that migrates, e.g. `1 GiB of memory`.
+pub(crate) fn of_migration(memory: ByteSize) -> String {
+    format!("{memory} of memory")
 }
 
 /// All chosen options, in the order of the options.

@@ -12,6 +12,8 @@ mod forecast;
 mod foretell;
 mod measure;
 mod measured_path;
+mod migration_needs;
+mod migrations;
 mod options;
 mod others;
 mod precision;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod disks;
+mod migrations;
 
 use vtax_model::{
     cell::{Arm, Cell, Instrument},
@@ -20,6 +21,7 @@ use vtax_model::{
 use vtax_stats::histogram::Histogram;
 
 pub use disks::{disks, files};
+pub use migrations::migrations;
 
 /// Reason why a synthetic run has no cells of disks.
 const OF_A_NETWORK: &str = "made-up runs are of networks";
@@ -165,9 +167,10 @@ fn take_round(run: &mut Run, round: u32) {
         let cells = round as usize * header.study.cells.len() + turn.cell;
         let number = cells * 2 + usize::from(turn.arm == Arm::APrime);
         let jitter = 1.0 + 0.04 * (noise(round, number) - 0.5);
-        let figures = match cell.disk() {
-            Some(test) => disks::figures(test, cell.row, jitter, number),
-            None => figures(&cell, slowdown(cell.row) * jitter, number),
+        let figures = match (cell.disk(), cell.migration()) {
+            (Some(test), _) => disks::figures(test, cell.row, jitter, number),
+            (_, Some(test)) => migrations::figures(test, cell.row, jitter),
+            _ => figures(&cell, slowdown(cell.row) * jitter, number),
         };
         Sample { cell: turn.cell, arm: turn.arm, round, at: header.started.clone(), figures }
     });

@@ -327,6 +327,7 @@ fn verb(request: &Request) -> &'static str {
         Request::Attach { .. } => "set up its link",
         Request::Lend { .. } => "add an address",
         Request::TakeBack => "remove its addresses",
+        Request::Load(_) => "change its memory",
         Request::Run(_) => "run a program",
         Request::More { .. } => "send more of a program's output",
         Request::Signal { .. } => "signal a program",

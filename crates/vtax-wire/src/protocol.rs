@@ -123,6 +123,9 @@ pub enum Request {
     Lend { session: SessionId, loan: AddressLoan },
     /// Take back all that was lent. Answer: [`Reply::Done`].
     TakeBack,
+    /// Change memory of the agent's guest at a rate, until another load is set, also after this conversation. Answer:
+    /// [`Reply::Done`], once the memory is in use.
+    Load(MemoryLoad),
     /// Run a program in the agent's guest, in its own process group. It is a session until the program has
     /// ended. Answer: [`Reply::Ran`], and before that [`CallOutcome::Output`]s if there is a window.
     Run(ProgramSpec),
@@ -181,6 +184,16 @@ pub struct AddressLoan {
     pub mac: String,
     /// Address to add, with its prefix length, e.g. `198.18.0.1/30`.
     pub address: IpNet,
+}
+
+/// Memory of a guest that is to be in use, and to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryLoad {
+    /// Memory in use.
+    pub region: ByteSize,
+    /// Bytes per second that change, page by page, from the beginning of the region again and again.
+    pub per_second: ByteSize,
 }
 
 /// Default time limit of a program run by [`Request::Run`].

@@ -32,6 +32,7 @@ use super::{
     engine::{TestEngine, TestPart},
     facts,
     loan::{LoanError, OpenLoans},
+    memory_load::{self, MemoryLoadError},
     orders::{self, OrderSender, ProgramOrder},
     session::{self, Task},
     tuning::TuningThread,
@@ -52,7 +53,7 @@ enum OrderError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Limit(#[from] LimitError),
-    #[error("not an agent in a guest: it sets up no links and runs no programs")]
+    #[error("not an agent in a guest: it sets up no links, runs no programs and changes no memory")]
     #[diagnostic(code("not-a-guest"))]
     NotAGuest,
     #[error("this agent is not the first process of its machine, so it cannot power it off; use the machine's init")]
@@ -64,6 +65,9 @@ enum OrderError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Loan(#[from] LoanError),
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Memory(#[from] MemoryLoadError),
     #[error("cannot read the load of other programs: {0}")]
     #[diagnostic(transparent)]
     Load(SysError),
@@ -86,7 +90,7 @@ impl From<OrderError> for Fault {
         let kind = match error {
             OrderError::Misread(_) => FaultKind::BadRequest,
             OrderError::Session { .. } => FaultKind::Session,
-            OrderError::Loan(_) | OrderError::Load(_) => FaultKind::System,
+            OrderError::Loan(_) | OrderError::Memory(_) | OrderError::Load(_) => FaultKind::System,
             OrderError::Unsendable(_) => FaultKind::Engine,
             _ => FaultKind::Refused,
         };
@@ -251,7 +255,7 @@ impl<W: Write> SessionOwner<W> {
                 self.open(id, session, Task::Prepare { directory, size }, Line::None)
             }
             Request::Watch { session, watch } => self.open(id, session, Task::Watch(watch), Line::None),
-            Request::Attach { .. } | Request::Lend { .. } | Request::Run(_)
+            Request::Attach { .. } | Request::Lend { .. } | Request::Load(_) | Request::Run(_)
                 if self.standing == AgentRights::Visitor =>
             {
                 Err(OrderError::NotAGuest)
@@ -260,6 +264,10 @@ impl<W: Write> SessionOwner<W> {
             Request::Lend { session, loan } => self.open(id, session, Task::Lend(loan, self.loans.clone()), Line::None),
             Request::TakeBack => {
                 self.loans.take_back()?;
+                reply(Reply::Done)
+            }
+            Request::Load(load) => {
+                memory_load::set(load)?;
                 reply(Reply::Done)
             }
             Request::Run(program) => {

@@ -27,7 +27,7 @@ use vtax_wire::{
     conversations::Conversations,
     frame::{MAGIC, REPLY_MOST, encode},
     limits::{BUFFERS_MOST, FLOWS_MOST, Load},
-    protocol::{AddressLoan, ProgramSpec, Request, SessionId, Signal},
+    protocol::{AddressLoan, MemoryLoad, ProgramSpec, Request, SessionId, Signal},
 };
 
 use super::*;
@@ -84,6 +84,7 @@ fn orders() -> Vec<Request> {
         Request::Watch { session: SessionId(6), watch },
         Request::Lend { session: SessionId(5), loan },
         Request::TakeBack,
+        Request::Load(MemoryLoad { region: ByteSize(1 << 20), per_second: ByteSize(1) }),
         Request::Run(program),
         Request::More { session: SessionId(2), taken: ByteSize(1) },
         Request::Signal { session: SessionId(2), signal: Signal::Int },

@@ -1,4 +1,4 @@
-//! The test of a cell: of a network or of a disk. Only code that measures, and text for people, distinguishes them.
+//! The test of a cell: of a network, of a disk, or the migration of a guest. Only code that measures, and text for people, distinguishes them.
 
 mod written;
 
@@ -10,11 +10,11 @@ use crate::{
     disk::{AccessPattern, DiskTest, JobCount, TargetCount},
     options::{CongestionControl, Idle, TestOptions},
     study::SamplingPlan,
-    units::{Mtu, Span},
+    units::{ByteSize, Mtu, Span},
     workload::{Sliced, TestKind, TestSpec, Transport, Workload},
 };
 
-/// Test that a cell measures, with all parameters, over a network or on disks.
+/// Test that a cell measures, with all parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum CellTest {
@@ -22,6 +22,8 @@ pub enum CellTest {
     Net(NetCell),
     /// A test of a row's disks: reads, writes or both.
     Disk(DiskCell),
+    /// Migrations of a guest that changes its memory.
+    Migration(MigrationCell),
 }
 
 /// Parameters of a network test.
@@ -49,6 +51,16 @@ pub struct DiskCell {
     pub disk: DiskTest,
 }
 
+/// A guest that migrates, equal for all rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "written::WrittenMigration", into = "written::WrittenMigration")]
+pub struct MigrationCell {
+    /// Its memory, of which it uses half.
+    pub memory: ByteSize,
+    /// The 10^6 bytes of memory per second that it is to change.
+    pub dirty_rate: u32,
+}
+
 /// The test parameters shared by the cells of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -57,6 +69,8 @@ pub enum BlockTest {
     Net(NetBlock),
     /// A disk test, with all parameters: they are equal for all rows.
     Disk(DiskCell),
+    /// Migrations of a guest, equal for all rows.
+    Migration(MigrationCell),
 }
 
 /// The network test parameters shared by the cells of a block.
@@ -79,14 +93,18 @@ pub enum TestWork {
     Net(Workload),
     /// On a disk; of one thread and one disk.
     Disk(DiskTest),
+    /// Migrations of a guest with this memory, whatever it changes.
+    Migration(ByteSize),
 }
 
-/// Medium of a test: a transport, or the disk.
+/// Medium of a test: a transport, the disk, or a guest's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Medium {
     /// A disk, which keeps what a test writes.
     Disk,
+    /// A guest's memory, which migrates.
+    Memory,
     /// A network, by this protocol.
     #[serde(untagged)]
     Net(Transport),
@@ -99,6 +117,8 @@ pub enum ColumnKey {
     Mtu(Mtu),
     /// Threads that read and write a disk.
     Threads(u32),
+    /// The 10^6 bytes of memory per second that a guest changes.
+    DirtyRate(u32),
 }
 
 impl NetCell {
@@ -147,12 +167,23 @@ impl DiskCell {
     }
 }
 
+impl MigrationCell {
+    /// The guest's kernel and the agent need about half of this.
+    pub const MEMORY_LEAST: ByteSize = ByteSize(128 << 20);
+
+    /// The memory that the guest uses, and changes again and again.
+    pub fn used(&self) -> ByteSize {
+        ByteSize(self.memory.0 / 2)
+    }
+}
+
 impl CellTest {
     /// Kind of the test without its sizes, e.g. request and response.
     pub fn kind(&self) -> TestKind {
         match self {
             CellTest::Net(net) => net.workload.kind(),
             CellTest::Disk(disk) => disk.kind(),
+            CellTest::Migration(_) => TestKind::Migration,
         }
     }
 
@@ -161,6 +192,7 @@ impl CellTest {
         match self {
             CellTest::Net(net) => TestWork::Net(net.workload),
             CellTest::Disk(disk) => TestWork::Disk(DiskTest { targets: TargetCount::ONE, ..disk.of_one_thread() }),
+            CellTest::Migration(migration) => TestWork::Migration(migration.memory),
         }
     }
 
@@ -168,13 +200,14 @@ impl CellTest {
         match self {
             CellTest::Net(net) => BlockTest::Net(net.block()),
             CellTest::Disk(disk) => BlockTest::Disk(*disk),
+            CellTest::Migration(migration) => BlockTest::Migration(*migration),
         }
     }
 
     pub(super) fn can_be_sliced(&self) -> bool {
         match self {
             CellTest::Net(net) => net.can_be_sliced(),
-            CellTest::Disk(_) => false,
+            CellTest::Disk(_) | CellTest::Migration(_) => false,
         }
     }
 
@@ -191,22 +224,25 @@ impl BlockTest {
         match self {
             BlockTest::Net(net) => net.test,
             BlockTest::Disk(disk) => disk.kind(),
+            BlockTest::Migration(_) => TestKind::Migration,
         }
     }
 
-    /// Returns the transport, or the disk.
+    /// Returns the transport, the disk, or a guest's memory.
     pub fn medium(&self) -> Medium {
         match self {
             BlockTest::Net(net) => Medium::Net(net.transport),
             BlockTest::Disk(_) => Medium::Disk,
+            BlockTest::Migration(_) => Medium::Memory,
         }
     }
 
-    /// Flows at the same time, or disks.
+    /// Flows at the same time, or disks, or guests.
     pub fn parallel(&self) -> u32 {
         match self {
             BlockTest::Net(net) => net.streams,
             BlockTest::Disk(disk) => disk.disk.targets.get(),
+            BlockTest::Migration(_) => 1,
         }
     }
 
@@ -215,6 +251,7 @@ impl BlockTest {
         match self {
             BlockTest::Net(net) => ColumnKey::Mtu(net.mtu),
             BlockTest::Disk(disk) => ColumnKey::Threads(disk.disk.jobs.get()),
+            BlockTest::Migration(migration) => ColumnKey::DirtyRate(migration.dirty_rate),
         }
     }
 
@@ -224,6 +261,7 @@ impl BlockTest {
         match self {
             BlockTest::Net(net) => BlockTest::Net(NetBlock { mtu: Mtu::ETHERNET, ..*net }),
             BlockTest::Disk(disk) => BlockTest::Disk(DiskCell { disk: disk.of_one_thread() }),
+            BlockTest::Migration(migration) => BlockTest::Migration(MigrationCell { dirty_rate: 0, ..*migration }),
         }
     }
 
@@ -231,7 +269,7 @@ impl BlockTest {
     pub(super) fn setting(&self) -> Option<Mtu> {
         match self {
             BlockTest::Net(net) => Some(net.mtu),
-            BlockTest::Disk(_) => None,
+            BlockTest::Disk(_) | BlockTest::Migration(_) => None,
         }
     }
 }
@@ -247,11 +285,12 @@ impl Medium {
         self == Medium::Net(Transport::Tcp)
     }
 
-    /// So many of what it has at the same time: `4 streams`, `1 disk`.
+    /// So many of what it has at the same time, e.g. `4 streams` or `1 disk`.
     pub fn counted(self, count: u32) -> String {
         let what = match self {
             Medium::Net(_) => "stream",
             Medium::Disk => "disk",
+            Medium::Memory => "guest",
         };
         let plural = if count == 1 { "" } else { "s" };
         format!("{count} {what}{plural}")
@@ -263,6 +302,7 @@ impl fmt::Display for Medium {
         match self {
             Medium::Net(transport) => transport.fmt(f),
             Medium::Disk => f.write_str("disk"),
+            Medium::Memory => f.write_str("memory"),
         }
     }
 }
@@ -273,6 +313,7 @@ impl ColumnKey {
         match self {
             ColumnKey::Mtu(_) => "MTU",
             ColumnKey::Threads(_) => "threads",
+            ColumnKey::DirtyRate(_) => "dirty rate (MB/s)",
         }
     }
 
@@ -282,6 +323,7 @@ impl ColumnKey {
             ColumnKey::Mtu(mtu) => format!("MTU {mtu}"),
             ColumnKey::Threads(1) => "1 thread".to_owned(),
             ColumnKey::Threads(threads) => format!("{threads} threads"),
+            ColumnKey::DirtyRate(rate) => format!("{rate} MB/s dirty"),
         }
     }
 
@@ -296,6 +338,7 @@ impl ColumnKey {
             Some(ColumnKey::Mtu(_)) => format!("at MTU {all}"),
             Some(ColumnKey::Threads(_)) if texts == ["1"] => "with 1 thread".to_owned(),
             Some(ColumnKey::Threads(_)) => format!("with {all} threads"),
+            Some(ColumnKey::DirtyRate(_)) => format!("at a dirty rate of {all} MB/s"),
             None => String::new(),
         }
     }
@@ -307,6 +350,7 @@ impl fmt::Display for ColumnKey {
         match self {
             ColumnKey::Mtu(mtu) => mtu.fmt(f),
             ColumnKey::Threads(threads) => threads.fmt(f),
+            ColumnKey::DirtyRate(rate) => rate.fmt(f),
         }
     }
 }
@@ -331,6 +375,20 @@ mod tests {
             let block = serde_json::to_string(&cell.block()).expect("JSON");
             assert_eq!(serde_json::from_str::<crate::cell::Block>(&block).expect("the same"), cell.block());
         }
+    }
+
+    #[test]
+    fn a_cell_of_a_migration_is_read_as_it_was_written() {
+        let row = "migrate:tls".parse().expect("a row");
+        let migration = MigrationCell { memory: ByteSize(1 << 30), dirty_rate: 100 };
+        let test = CellTest::Migration(migration);
+        let cell = Cell { row, test, variant: 3, instrument: crate::cell::Instrument::System };
+        let json = serde_json::to_string(&cell).expect("JSON");
+        assert_eq!(serde_json::from_str::<Cell>(&json).expect("the same"), cell, "{json}");
+        let block = serde_json::to_string(&cell.block()).expect("JSON");
+        assert_eq!(serde_json::from_str::<crate::cell::Block>(&block).expect("the same"), cell.block());
+        assert_eq!((cell.column(), cell.medium().to_string()), (ColumnKey::DirtyRate(100), "memory".to_owned()));
+        assert_eq!(migration.used(), ByteSize(1 << 29));
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl EvidenceFinding {
     /// Returns the name of the test, e.g. `TCP RR` or `random`.
     pub fn test(&self) -> String {
         match self.cell.medium() {
-            Medium::Disk => self.cell.kind().to_string(),
+            Medium::Disk | Medium::Memory => self.cell.kind().to_string(),
             medium @ Medium::Net(_) => format!("{medium} {}", self.cell.kind()),
         }
     }

@@ -85,6 +85,14 @@ pub enum SampleFigure {
     LoadForward,
     /// Goodput of the load from the responders.
     LoadReverse,
+    /// Time for which a guest was suspended by its migration.
+    Suspend,
+    /// Time of a whole migration.
+    Migrate,
+    /// 10^6 bytes that a migration sent.
+    Sent,
+    /// 10^6 bytes of its memory that the guest changed per second before it migrated, as QEMU measured it.
+    DirtyRate,
 }
 
 /// CPU time that was observed beside that of the measuring threads.
@@ -134,7 +142,10 @@ impl SampleFigure {
 
     /// Returns true if the samples of this test have it.
     pub fn is_known(self, test: TestKind, observed: ObservedCpu) -> bool {
+        let is_migration = test == TestKind::Migration;
         let of_source = match self.entry().origin {
+            FigureOrigin::Migrations => is_migration,
+            _ if is_migration => false,
             FigureOrigin::Counts | FigureOrigin::Threads => true,
             FigureOrigin::Machines => observed.machines,
             FigureOrigin::Guests | FigureOrigin::Parts => observed.guests,

@@ -29,6 +29,10 @@ pub enum Metric {
     /// better.
     #[serde(rename = "host_cpu")]
     HostCpu,
+    /// Time for which a guest that migrates is suspended: lower is better.
+    Suspend,
+    /// Time of a whole migration: lower is better.
+    Migrate,
 }
 
 /// Unit in which a table shows the cost of a row above the baseline.
@@ -37,6 +41,9 @@ pub enum CostUnit {
     /// µs for a transaction.
     #[serde(rename = "us")]
     Microseconds,
+    /// ms for a migration.
+    #[serde(rename = "ms")]
+    Milliseconds,
     /// ns for 1,024 bytes of payload.
     #[serde(rename = "ns-per-kb")]
     NanosecondsPerKb,

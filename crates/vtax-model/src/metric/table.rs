@@ -236,6 +236,42 @@ pub(super) const METRICS: [MetricEntry; Metric::COUNT] = [
             less: ["takes", "less CPU time of the host"],
         },
     },
+    MetricEntry {
+        metric: Metric::Suspend,
+        name: "suspend",
+        column: "suspend",
+        direction: Preference::LowerIsBetter,
+        family: MetricFamily::Speed,
+        in_unit: std::convert::identity,
+        scales: [Scale::judged(SampleFigure::Suspend, CostUnit::Milliseconds); 2],
+        words: MetricWords {
+            noun: "suspend time",
+            described: "time from the stop of the virtual CPUs at the source to their start at the target",
+            title: None,
+            beside: Some((SampleFigure::DirtyRate, "measured dirty rate (MB/s)")),
+            head: ColumnHead::Test,
+            more: ["suspends the guest", "longer"],
+            less: ["suspends the guest", "for less time"],
+        },
+    },
+    MetricEntry {
+        metric: Metric::Migrate,
+        name: "migrate",
+        column: "migrate_s",
+        direction: Preference::LowerIsBetter,
+        family: MetricFamily::Speed,
+        in_unit: std::convert::identity,
+        scales: [Scale::judged(SampleFigure::Migrate, CostUnit::Seconds); 2],
+        words: MetricWords {
+            noun: "total time",
+            described: "time of the whole migration, by the source's QEMU",
+            title: Some(Title { network: "Total time", disk: "Total time" }),
+            beside: Some((SampleFigure::Sent, "sent (MB)")),
+            head: ColumnHead::Word("total"),
+            more: ["takes", "longer in total"],
+            less: ["takes", "less time in total"],
+        },
+    },
 ];
 
 /// The other percentiles differ from the median in figure and words.

@@ -27,6 +27,10 @@ pub enum FigureUnit {
     MegabytesPerSecond,
     /// 10^9 bytes a second.
     GigabytesPerSecond,
+    /// 10^6 bytes.
+    Megabytes,
+    /// 10^9 bytes.
+    Gigabytes,
     /// For 1,024 bytes.
     NanosecondsPerKb,
     /// For 1,024 bytes.
@@ -59,6 +63,7 @@ const BITS: Ladder =
     &[(FigureUnit::KilobitsPerSecond, 3), (FigureUnit::MegabitsPerSecond, 6), (FigureUnit::GigabitsPerSecond, 9)];
 const BYTES: Ladder =
     &[(FigureUnit::KilobytesPerSecond, 3), (FigureUnit::MegabytesPerSecond, 6), (FigureUnit::GigabytesPerSecond, 9)];
+const SIZES: Ladder = &[(FigureUnit::Megabytes, 6), (FigureUnit::Gigabytes, 9)];
 const TIMES_PER_KB: Ladder =
     &[(FigureUnit::NanosecondsPerKb, -9), (FigureUnit::MicrosecondsPerKb, -6), (FigureUnit::MillisecondsPerKb, -3)];
 const TIMES_PER_PACKET: Ladder = &[(FigureUnit::NanosecondsPerPacket, -9), (FigureUnit::MicrosecondsPerPacket, -6)];
@@ -81,6 +86,8 @@ impl FigureUnit {
             FigureUnit::KilobytesPerSecond => "kB/s",
             FigureUnit::MegabytesPerSecond => "MB/s",
             FigureUnit::GigabytesPerSecond => "GB/s",
+            FigureUnit::Megabytes => "MB",
+            FigureUnit::Gigabytes => "GB",
             FigureUnit::NanosecondsPerKb => "ns per KB",
             FigureUnit::MicrosecondsPerKb => "µs per KB",
             FigureUnit::MillisecondsPerKb => "ms per KB",
@@ -112,8 +119,18 @@ impl FigureUnit {
     }
 
     fn ladder(self) -> Ladder {
-        let all =
-            [COUNTS, TIMES, BITS, BYTES, TIMES_PER_KB, TIMES_PER_PACKET, CYCLES, CYCLES_PER_KB, CYCLES_PER_PACKET];
+        let all = [
+            COUNTS,
+            TIMES,
+            BITS,
+            BYTES,
+            SIZES,
+            TIMES_PER_KB,
+            TIMES_PER_PACKET,
+            CYCLES,
+            CYCLES_PER_KB,
+            CYCLES_PER_PACKET,
+        ];
         all.into_iter().find(|ladder| ladder.iter().any(|(unit, _)| *unit == self)).unwrap_or_default()
     }
 }

@@ -134,6 +134,7 @@ impl DomainNic {
             | Row::Nic(_)
             | Row::Load(_)
             | Row::Disk(_)
+            | Row::Migration(_)
             | Row::AsIs
             | Row::Tuned { .. } => None,
         }

@@ -117,6 +117,7 @@ impl RunHeader {
         let ends_alike = match (&self.study.subject, &earlier.study.subject) {
             (StudySubject::Network(one), StudySubject::Network(other)) => one.has_ends_of(other),
             (StudySubject::Disks(one), StudySubject::Disks(other)) => one.has_disks_of(other),
+            (StudySubject::Migrations(one), StudySubject::Migrations(other)) => one == other,
             _ => false,
         };
         let all_here = || self.study.cells.iter().filter(|cell| self.runs_here(cell.row));
@@ -159,7 +160,7 @@ fn nominal_seconds(cell: &Cell, plan: &SamplingPlan) -> Option<f64> {
     let passes = plan.slices.map_or(1, |slices| slices.passes);
     let measured = plan.duration_of(cell.kind()).0.as_secs_f64() * f64::from(passes);
     let starts = if cell.kind().is_of_disk() { PROGRAM_START } else { 0.0 };
-    (!cell.kind().is_file()).then_some(warmup.0.as_secs_f64() + measured + starts)
+    (!cell.kind().is_unbounded()).then_some(warmup.0.as_secs_f64() + measured + starts)
 }
 
 impl Study {

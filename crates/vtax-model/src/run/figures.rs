@@ -58,9 +58,28 @@ pub struct Figures {
     pub guarded: Vec<IntervalRtt>,
     /// The load under which it was taken, if there was one.
     pub load: Option<LoadFigures>,
+    /// Figures of the migration, if it is one.
+    pub migration: Option<MigrationFigures>,
     /// CPU usage of other programs on each machine since the previous reading; empty if it was not read after this sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<OtherPrograms>,
+}
+
+/// Figures of one migration of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct MigrationFigures {
+    /// Milliseconds from the stop of the virtual CPUs at the source to their start at the target.
+    pub suspend_ms: f64,
+    /// The same according to the source's QEMU, in whole milliseconds.
+    pub suspend_by_qemu_ms: f64,
+    /// Seconds from the order to migrate until the source had nothing left to send.
+    pub total_s: f64,
+    /// 10^6 bytes that the source sent.
+    pub sent_mb: f64,
+    /// Passes over the memory.
+    pub passes: u64,
+    /// 10^6 bytes of its memory that the guest changed per second before, each page counted once.
+    pub dirty_mb_per_s: f64,
 }
 
 /// Goodput of a load in the measured time, over all its flows, by direction.
@@ -252,6 +271,7 @@ impl Figures {
             slices: slices(kind, initiator, responder),
             guarded: Vec::new(),
             load: None,
+            migration: None,
             others: Vec::new(),
         }
     }
@@ -281,8 +301,26 @@ impl Figures {
             slices: Vec::new(),
             guarded: Vec::new(),
             load: None,
+            migration: None,
             others: Vec::new(),
         }
+    }
+
+    /// Returns a sample that consists of one migration, which has no other figures.
+    pub fn of_migration(migration: MigrationFigures) -> Figures {
+        let nothing = Figures::of_disk(&DiskReport::default());
+        Figures {
+            seconds: migration.total_s,
+            transactions: 1,
+            bytes: (migration.sent_mb * 1e6) as u64,
+            migration: Some(migration),
+            ..nothing
+        }
+    }
+
+    /// One figure of a migration; not a number if the sample isn't one.
+    pub(crate) fn migrated(&self, figure: impl Fn(&MigrationFigures) -> f64) -> f64 {
+        self.migration.as_ref().map_or(f64::NAN, figure)
     }
 
     /// Returns true if anything was transferred.

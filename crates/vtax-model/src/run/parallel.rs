@@ -117,6 +117,7 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
         slices: Vec::new(),
         guarded: Vec::new(),
         load: None,
+        migration: None,
         others: Vec::new(),
     }
 }

@@ -1,6 +1,7 @@
 //! From the text of a study file to the study: every error with its line.
 
 mod disks;
+mod migrations;
 mod sampling;
 mod steps;
 
@@ -95,6 +96,9 @@ pub(super) fn read(source: Source<'_>) -> Result<Study, FileError> {
     if disks::are_tested(source.text) {
         return disks::read(source);
     }
+    if migrations::are_tested(source.text) {
+        return migrations::read(source);
+    }
     Reader { source, file: source.parse()? }.read()
 }
 
@@ -169,8 +173,13 @@ impl Reader<'_> {
     fn check_row(&self, earlier: &[Row], row: Row, written: &Spanned<String>) -> Result<(), FileError> {
         let span = written.span();
         check_new(self.source, earlier, row, written)?;
-        if let Row::Disk(_) = row {
-            let message = format!("`{row}` requires disk tests; add a [[disk_test]], or remove it");
+        let missing = match row {
+            Row::Disk(_) => Some("disk tests; add a [[disk_test]]"),
+            Row::Migration(_) => Some("guests to migrate; add a [migration_test]"),
+            _ => None,
+        };
+        if let Some(missing) = missing {
+            let message = format!("`{row}` requires {missing}, or remove it");
             return Err(self.source.coded("options-clash", &span, message));
         }
         if let Some(other) = earlier.iter().find(|other| other.kind() != row.kind()) {

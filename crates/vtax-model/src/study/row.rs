@@ -5,7 +5,12 @@ use std::{fmt, str::FromStr};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use strum::{Display, EnumString, IntoStaticStr};
 
-use super::{disk_row::DiskRow, nic_label::NicLabel, step::StepName};
+use super::{
+    disk_row::DiskRow,
+    migration_row::{MIGRATE, MigrationWay, MigrationWayError},
+    nic_label::NicLabel,
+    step::StepName,
+};
 use crate::{
     address_family::AddressFamily,
     disk::{DiskAttachError, DiskDevice},
@@ -42,6 +47,8 @@ pub enum Row {
     Load(Option<StreamLoad>),
     /// Disks of the host or of a guest.
     Disk(DiskRow),
+    /// A guest that migrates in this way: `migrate:tls`.
+    Migration(MigrationWay),
     /// One path, with the settings that its machines have.
     AsIs,
     /// A path whose machines have settings of a tuning step.
@@ -118,6 +125,7 @@ impl fmt::Display for Row {
             Row::Load(None) => f.pad(IDLE),
             Row::Load(Some(load)) => f.pad(&format!("{UNDER}{load}")),
             Row::Disk(disk) => disk.fmt(f),
+            Row::Migration(way) => way.fmt(f),
             Row::AsIs => f.pad(AS_IS),
             Row::Tuned { path: None, step } => f.pad(&format!("+{step}")),
             Row::Tuned { path: Some(path), step } => f.pad(&format!("{path}+{step}")),
@@ -177,6 +185,7 @@ impl Row {
             | Row::Nic(_)
             | Row::Load(_)
             | Row::Disk(_)
+            | Row::Migration(_)
             | Row::AsIs
             | Row::Tuned { .. } => None,
         }
@@ -217,6 +226,7 @@ impl Row {
             Row::Nic(_) => RowKind::Nics,
             Row::Load(_) => RowKind::Loads,
             Row::Disk(_) => RowKind::Disks,
+            Row::Migration(_) => RowKind::Migrations,
             Row::AsIs | Row::Tuned { path: None, .. } => RowKind::Settings,
         }
     }
@@ -239,6 +249,8 @@ pub(super) enum RowKind {
     Loads,
     #[strum(to_string = "disks are read and written")]
     Disks,
+    #[strum(to_string = "guests migrate")]
+    Migrations,
     #[strum(to_string = "tuning steps share one path")]
     Settings,
 }
@@ -255,6 +267,9 @@ pub enum UnknownRow {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Load(StreamLoadError),
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Migration(MigrationWayError),
 }
 
 /// The name that is meant, or the whole list, which is long, if no name is near.
@@ -270,7 +285,7 @@ fn known_rows(text: &str) -> String {
     }
     format!(
         "it is an I/O method ({}), a kind of NIC of a guest ({}), a queueing of guests ({}), a path ({}), a pair of \
-         zones ({}), an engine ({}), or a way to a disk ({}, {})",
+         zones ({}), an engine ({}), a way to a disk ({}, {}), or a way to migrate ({MIGRATE}plain, {MIGRATE}tls)",
         methods.join(", "),
         devices.join(", "),
         queues.join(", "),
@@ -306,6 +321,9 @@ impl FromStr for Row {
         }
         if text == IDLE {
             return Ok(Row::Load(None));
+        }
+        if let Some(way) = text.strip_prefix(MIGRATE) {
+            return way.parse().map(Row::Migration).map_err(UnknownRow::Migration);
         }
         if let Some(load) = text.strip_prefix(UNDER) {
             return load.parse().map(|load| Row::Load(Some(load))).map_err(UnknownRow::Load);

@@ -1,9 +1,9 @@
-//! Subject of a study: a network or disks.
+//! Subject of a study: a network, disks, or migrations.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::{Row, Study, StudyDisks, StudyNetwork};
+use super::{Row, Study, StudyDisks, StudyMigrations, StudyNetwork};
 use crate::endpoint::{Control, Endpoint, Ends};
 
 /// Subject of a study, with everything specific to it.
@@ -14,6 +14,8 @@ pub enum StudySubject {
     Network(StudyNetwork),
     /// Disks of the host or of guests.
     Disks(StudyDisks),
+    /// Live migration of guests.
+    Migrations(StudyMigrations),
 }
 
 impl Study {
@@ -21,7 +23,7 @@ impl Study {
     pub fn network(&self) -> Option<&StudyNetwork> {
         match &self.subject {
             StudySubject::Network(network) => Some(network),
-            StudySubject::Disks(_) => None,
+            StudySubject::Disks(_) | StudySubject::Migrations(_) => None,
         }
     }
 
@@ -29,23 +31,31 @@ impl Study {
     pub fn network_mut(&mut self) -> Option<&mut StudyNetwork> {
         match &mut self.subject {
             StudySubject::Network(network) => Some(network),
-            StudySubject::Disks(_) => None,
+            StudySubject::Disks(_) | StudySubject::Migrations(_) => None,
         }
     }
 
     /// Its disks, if it is of disks.
     pub fn disks(&self) -> Option<&StudyDisks> {
         match &self.subject {
-            StudySubject::Network(_) => None,
             StudySubject::Disks(disks) => Some(disks),
+            StudySubject::Network(_) | StudySubject::Migrations(_) => None,
         }
     }
 
     /// Its disks, to change them.
     pub fn disks_mut(&mut self) -> Option<&mut StudyDisks> {
         match &mut self.subject {
-            StudySubject::Network(_) => None,
             StudySubject::Disks(disks) => Some(disks),
+            StudySubject::Network(_) | StudySubject::Migrations(_) => None,
+        }
+    }
+
+    /// Its migrations, if it is of those.
+    pub fn migrations(&self) -> Option<&StudyMigrations> {
+        match &self.subject {
+            StudySubject::Migrations(migrations) => Some(migrations),
+            StudySubject::Network(_) | StudySubject::Disks(_) => None,
         }
     }
 
@@ -72,22 +82,29 @@ impl Study {
 #[derive(Serialize, Deserialize)]
 struct StoredSubject {
     disks: Option<StudyDisks>,
+    migrations: Option<StudyMigrations>,
     #[serde(flatten)]
     network: StudyNetwork,
 }
 
 impl From<StoredSubject> for StudySubject {
-    fn from(StoredSubject { disks, network }: StoredSubject) -> StudySubject {
-        disks.map_or(StudySubject::Network(network), StudySubject::Disks)
+    fn from(StoredSubject { disks, migrations, network }: StoredSubject) -> StudySubject {
+        match (disks, migrations) {
+            (Some(disks), _) => StudySubject::Disks(disks),
+            (None, Some(migrations)) => StudySubject::Migrations(migrations),
+            (None, None) => StudySubject::Network(network),
+        }
     }
 }
 
 impl From<StudySubject> for StoredSubject {
     fn from(subject: StudySubject) -> StoredSubject {
-        match subject {
-            StudySubject::Network(network) => StoredSubject { disks: None, network },
-            StudySubject::Disks(disks) => StoredSubject { disks: Some(disks), network: StudyNetwork::default() },
-        }
+        let (disks, migrations, network) = match subject {
+            StudySubject::Network(network) => (None, None, network),
+            StudySubject::Disks(disks) => (Some(disks), None, StudyNetwork::default()),
+            StudySubject::Migrations(migrations) => (None, Some(migrations), StudyNetwork::default()),
+        };
+        StoredSubject { disks, migrations, network }
     }
 }
 

@@ -34,6 +34,8 @@ pub enum TestKind {
     Random,
     /// Blocks of a disk one after the other, as fast as they go: the bandwidth.
     Sequential,
+    /// A running guest to another QEMU: the time for which it is suspended.
+    Migration,
 }
 
 /// Kinds of test that have the same figures, and are told in one table.
@@ -45,6 +47,8 @@ pub enum TestFamily {
     Streams,
     /// They last for as long as a file takes, and tell the time as `time` does.
     Files,
+    /// They last for as long as a guest takes to another QEMU, and have figures of their own.
+    Migrations,
 }
 
 /// Unit of work of a test, for which its CPU time is reported.
@@ -205,6 +209,15 @@ const KINDS: [KindEntry; TestKind::COUNT] = [
         over: &[],
         ..STREAM
     },
+    KindEntry {
+        kind: TestKind::Migration,
+        quantity: TestQuantity { short: "Suspended", full: "Suspend time" },
+        metrics: &[Metric::Suspend, Metric::Migrate],
+        family: TestFamily::Migrations,
+        connects: false,
+        over: &[],
+        ..CONNECTION
+    },
 ];
 
 const _: () = {
@@ -243,7 +256,7 @@ impl TestKind {
     /// Returns the unit for which CPU time is reported: a transaction, a kilobyte, …
     pub fn work_unit(self) -> WorkUnit {
         match self.family() {
-            TestFamily::Transactions => WorkUnit::Transaction,
+            TestFamily::Transactions | TestFamily::Migrations => WorkUnit::Transaction,
             TestFamily::Streams | TestFamily::Files => WorkUnit::Kilobyte,
         }
     }
@@ -300,7 +313,17 @@ impl TestKind {
 
     /// Returns true if it reads and writes a disk, and sends nothing.
     pub fn is_of_disk(self) -> bool {
-        self.transports().is_empty()
+        matches!(self, TestKind::Random | TestKind::Sequential)
+    }
+
+    /// Returns true if it sends over a network.
+    pub fn is_of_network(self) -> bool {
+        !self.transports().is_empty()
+    }
+
+    /// Returns true if it ends when its work is done, rather than after a planned time.
+    pub fn is_unbounded(self) -> bool {
+        matches!(self.family(), TestFamily::Files | TestFamily::Migrations)
     }
 
     /// Returns the network transports that it runs over.
@@ -328,6 +351,6 @@ impl TestKind {
 
     /// Returns true if the responder sends the stream, rather than the initiator.
     pub fn is_reverse(self) -> bool {
-        self.is_stream() && !self.is_of_disk() && self.entry().counted_at == CountingEnd::Initiator
+        self.is_stream() && self.is_of_network() && self.entry().counted_at == CountingEnd::Initiator
     }
 }

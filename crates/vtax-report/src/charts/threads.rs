@@ -1,7 +1,8 @@
-//! Scaling of a disk over threads: IOPS, response time and their cost, a line for each row.
+//! Scaling over a number: of a disk over threads (IOPS, response time and their cost), of a migration over the dirty rate. A
+//! line for each row.
 
 use vtax_model::{
-    cell::ColumnKey,
+    cell::{ColumnKey, Medium},
     metric::{Metric, SampleFigure},
     result::{CellRecord, Estimate},
     study::Row,
@@ -12,8 +13,16 @@ use vtax_plot::{ChartLine, ChartPoint, Heading, Measured, Quantity, Reach, Scali
 use super::{Drawn, measured, of_block, percent};
 use crate::{blocks::BlockCells, finding, record::primary, tax};
 
+/// Quantity by which the tests of a block differ.
+fn axis(block: &BlockCells<'_>) -> Quantity {
+    match block.medium {
+        Medium::Memory => Quantity::new("Dirty rate", "MB/s"),
+        Medium::Disk | Medium::Net(_) => Quantity::new("Threads", ""),
+    }
+}
+
 impl Drawn<'_> {
-    /// Charts of a block whose tests differ by threads.
+    /// Charts of a block whose tests differ by a number.
     pub(super) fn by_threads(&self, block: &BlockCells<'_>, test: TestKind) -> Vec<Scaling> {
         let level = self.level(block, test);
         let tax = self.tax(block, test, &level);
@@ -23,7 +32,7 @@ impl Drawn<'_> {
 
     /// IOPS next to response times.
     fn beside(&self, block: &BlockCells<'_>, test: TestKind) -> Option<Scaling> {
-        let (figure, head) = Metric::of(test).beside()?;
+        let (figure, head) = Metric::of(test).beside().filter(|_| block.medium == Medium::Disk)?;
         let title = |records: &[&CellRecord]| finding::reached(self.document, records, test, (figure, head));
         let heading =
             self.heading_at_last(block, test, title, head, "I/Os completed per second by all threads together");
@@ -42,7 +51,8 @@ impl Drawn<'_> {
     fn tax(&self, block: &BlockCells<'_>, test: TestKind, level: &Scaling) -> Scaling {
         let (of, baseline) = (Metric::of(test), self.document.baseline);
         let against = format!("{} compared with {baseline}", test.quantity().short);
-        let summary = format!("Cost of each row compared with {baseline} at the same number of threads.");
+        let summary =
+            format!("Cost of each row compared with {baseline} at the same {}.", axis(block).name.to_lowercase());
         let records: Vec<&CellRecord> = block.records().filter(|record| record.cell.kind() == test).collect();
         let title = self.finding(&records, of).unwrap_or_default();
         let heading = Heading::new(self.titled(&title, block, None), summary);
@@ -56,7 +66,7 @@ impl Drawn<'_> {
         tax
     }
 
-    /// Heading whose title is of the cells with the most threads.
+    /// Heading whose title is of the cells with the largest number.
     fn heading_at_last(
         &self,
         block: &BlockCells<'_>,
@@ -68,7 +78,10 @@ impl Drawn<'_> {
         let last = tax::threads::columns(block, test).pop();
         let records = last.map(|column| of_block(block, test, column)).unwrap_or_default();
         let title = title(&records).unwrap_or_else(|| name.to_owned());
-        Heading::new(self.titled(&title, block, last), format!("{name} by threads: {what}."))
+        Heading::new(
+            self.titled(&title, block, last),
+            format!("{name} by {}: {what}.", axis(block).name.to_lowercase()),
+        )
     }
 
     fn scaling(
@@ -82,16 +95,16 @@ impl Drawn<'_> {
         let columns = tax::threads::columns(block, test);
         let line = |row| {
             let point = |column: &ColumnKey| {
-                let ColumnKey::Threads(threads) = column else { return None };
+                let (ColumnKey::Threads(number) | ColumnKey::DirtyRate(number)) = column else { return None };
                 let measured = value(block.cell(row, *column, test)?)?;
-                Some(ChartPoint { at: f64::from(*threads), measured })
+                Some(ChartPoint { at: f64::from(*number), measured })
             };
             ChartLine { name: row.to_string(), points: columns.iter().filter_map(point).collect() }
         };
         let lines = block.rows().into_iter().map(line).filter(|line| !line.points.is_empty());
         Scaling {
             heading,
-            count: Quantity::new("Threads", ""),
+            count: axis(block),
             quantity: Quantity::new(name, unit),
             lines: lines.collect(),
             slots: self.slots.clone(),
@@ -99,7 +112,7 @@ impl Drawn<'_> {
         }
     }
 
-    /// Widest noise floor over all numbers of threads.
+    /// Widest noise floor over all numbers.
     fn noise(&self, block: &BlockCells<'_>, test: TestKind, of: Metric) -> Option<Reach> {
         let floors = tax::threads::columns(block, test).into_iter().filter_map(|column| {
             let record = block.cell(self.document.baseline, column, test)?;

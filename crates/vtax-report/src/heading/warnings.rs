@@ -11,7 +11,7 @@ use crate::{
     blocks::{Reported, distinct},
     disks, labels,
     number::{counted, three_digits},
-    record::is_of_disks,
+    record::is_of_network,
     steady, trouble, words,
 };
 
@@ -31,7 +31,7 @@ pub(crate) fn warnings(report: &Reported<'_>) -> Vec<String> {
                 document.id
             )
         }),
-        unpinned(document).filter(|_| document.imported.is_none() && !is_of_disks(document)),
+        unpinned(document).filter(|_| document.imported.is_none() && is_of_network(document)),
         disks::warning(document),
         planted(document),
         not_reached(document),

@@ -1,4 +1,4 @@
-//! Tables of tests that differ only by the number of threads: one for each figure, with a column for each number.
+//! Tables of tests that differ only by a number, of threads or of MB that a guest changes per second: one for each figure, with a column for each number.
 
 use vtax_model::{
     cell::{ColumnKey, Medium},
@@ -32,17 +32,22 @@ enum Figure {
     Cost(ColumnUnit),
 }
 
-/// Returns `true` if a block has more numbers of threads in this test than a table can show with all figures of each.
+/// Returns `true` if a block has more numbers in this test than a table can show with all figures of each.
 pub(crate) fn has_many(block: &BlockCells<'_>, test: TestKind) -> bool {
-    block.medium == Medium::Disk && columns(block, test).len() > FEW
+    is_numbered(block) && columns(block, test).len() > FEW
 }
 
-/// Returns `true` if a block has more than one number of threads in this test, so that a chart can use them as an axis.
+/// Returns `true` if a block has more than one number in this test, so that a chart can use them as an axis.
 pub(crate) fn has_several(block: &BlockCells<'_>, test: TestKind) -> bool {
-    block.medium == Medium::Disk && columns(block, test).len() > 1
+    is_numbered(block) && columns(block, test).len() > 1
 }
 
-/// Numbers of threads of a test.
+/// Links have a few MTUs, which are no axis.
+fn is_numbered(block: &BlockCells<'_>) -> bool {
+    matches!(block.medium, Medium::Disk | Medium::Memory)
+}
+
+/// Numbers of a test.
 pub(crate) fn columns(block: &BlockCells<'_>, test: TestKind) -> Vec<ColumnKey> {
     let has = |column: &ColumnKey| block.rows().into_iter().any(|row| block.cell(row, *column, test).is_some());
     block.columns().into_iter().filter(has).collect()

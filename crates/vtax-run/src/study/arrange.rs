@@ -68,6 +68,7 @@ pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
     match &study.subject {
         StudySubject::Network(network) => builder.rows_of_network(study, network, rows),
         StudySubject::Disks(disks) => builder.rows_of_disks(disks, rows),
+        StudySubject::Migrations(_) => builder.rows_of_migrations(rows),
     }
     builder.arrangement
 }
@@ -112,7 +113,7 @@ impl Builder<'_> {
         match (row, nic) {
             (Row::Path(path), nic) => vec![self.path(path, nic)],
             // No study of a network has such a row.
-            (Row::Disk(_), _) => Vec::new(),
+            (Row::Disk(_) | Row::Migration(_), _) => Vec::new(),
             _ if pairs > 1 => self.behind_switch(row, nic, pairs),
             (_, Some(nic)) => vec![self.guests(row, nic, both)],
             (Row::Method(method), None) => vec![self.back_to_back(method, both)],
@@ -131,6 +132,12 @@ impl Builder<'_> {
                 self.disks(*row, *attach, disks.of_way(attach));
             }
         }
+    }
+
+    /// All guests migrate over one wire. They are no guests of the lab: each moves from QEMU to QEMU.
+    fn rows_of_migrations(&mut self, rows: &[Row]) {
+        let ends = self.one_wire();
+        self.arrangement.ends.extend(rows.iter().map(|row| (*row, vec![ends.clone()])));
     }
 
     fn back_to_back(&mut self, method: IoMethod, both: bool) -> Ends<LabEnd> {

@@ -19,7 +19,7 @@ use super::{
     arrange::topology,
     cabling::{cabling, of_guests_only},
     chosen_rounds::ChosenRounds,
-    clock,
+    clock, migration_needs,
     options::ChangedStudy,
 };
 use crate::stop::{Blamed, Coded, Stop};
@@ -67,6 +67,7 @@ pub(super) fn facts_for(study: &Study, world: &World, needs: &GuestNeeds) -> Res
     let needs = match &study.subject {
         StudySubject::Network(_) => needs.clone().of_study(study),
         StudySubject::Disks(_) => needs.clone().of_lab(&topology(study, &study.rows)),
+        StudySubject::Migrations(_) => needs.clone().with_driver(&study.guest.system, migration_needs::DRIVER),
     };
     Ok(Facts::gather(world).or_infrastructure()?.with_guests(world, &needs))
 }
@@ -76,6 +77,7 @@ pub fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
     let unsupported: &dyn Fn(Row) -> Option<Unsupported> = match &study.subject {
         StudySubject::Network(network) => &of_network(study, network, facts),
         StudySubject::Disks(disks) => &|row| of_disks(disks, row, facts).err(),
+        StudySubject::Migrations(_) => &|row| migration_needs::unsupported(study, row, facts),
     };
     let of_row = |row: &Row| Some(UnavailableRow { method: *row, unsupported: unsupported(*row)? });
     study.rows.iter().filter_map(of_row).collect()
@@ -130,9 +132,14 @@ fn needed(row: Row) -> Vec<IoMethod> {
         Row::Queue(_) => row.method().into_iter().collect(),
         // The switch outside the host is a bridge.
         Row::Zones { from, to } => vec![zone(from), zone(to), IoMethod::Bridge],
-        Row::Path(_) | Row::Engine(_) | Row::Nic(_) | Row::Load(_) | Row::Disk(_) | Row::AsIs | Row::Tuned { .. } => {
-            vec![IoMethod::Native]
-        }
+        Row::Path(_)
+        | Row::Engine(_)
+        | Row::Nic(_)
+        | Row::Load(_)
+        | Row::Disk(_)
+        | Row::Migration(_)
+        | Row::AsIs
+        | Row::Tuned { .. } => vec![IoMethod::Native],
     }
 }
 

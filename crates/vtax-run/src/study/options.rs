@@ -19,7 +19,7 @@ use vtax_model::{
     options::Idle,
     spelling::suggestion,
     study::{Row, SamplingPlan, SamplingPlanError, Slices, Study, StudyNetwork, StudySubject, is_lab_file},
-    topology::{Cable, NicName},
+    topology::{Cable, Name, NicName},
     units::{ByteSize, Mtu, Span},
     workload::{Transport, Warmup},
 };
@@ -220,6 +220,9 @@ impl Changes {
     }
 
     fn keep_mtus(&self, study: &mut Study) -> miette::Result<()> {
+        if !self.mtu.is_empty() {
+            network_of(study, "mtu")?;
+        }
         let has = |mtu: &Mtu| study.cells.iter().any(|cell| cell.mtu() == Some(*mtu));
         if let Some(missing) = self.mtu.iter().find(|mtu| !has(mtu)) {
             let (id, mtus) = (&study.id, listed(&mtus_of(&study.cells)));
@@ -365,15 +368,16 @@ fn no_row(study: &Study, option: &str, row: Row) -> miette::Report {
     miette!(code = "not-in-study", "--{option}: `{id}` has no row `{row}`; it has {rows}")
 }
 
+fn not_for(option: &str, study: &Name, tests: &str) -> miette::Report {
+    miette!(code = "option-not-for-this", "--{option} applies to network tests, and `{study}` has {tests}; omit it")
+}
+
 /// The network of a study, for an option that changes it.
 fn network_of<'a>(study: &'a mut Study, option: &str) -> miette::Result<&'a mut StudyNetwork> {
     match &mut study.subject {
         StudySubject::Network(network) => Ok(network),
-        StudySubject::Disks(_) => bail!(
-            code = "option-not-for-this",
-            "--{option} applies to network tests, and `{}` has disk tests; omit it",
-            study.id
-        ),
+        StudySubject::Disks(_) => Err(not_for(option, &study.id, "disk tests")),
+        StudySubject::Migrations(_) => Err(not_for(option, &study.id, "migrations")),
     }
 }
 

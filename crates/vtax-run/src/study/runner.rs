@@ -12,10 +12,10 @@ use std::{
 
 use miette::miette;
 use vtax_model::{
-    cell::{Arm, Cell, Turn, pass_orders},
+    cell::{Arm, Cell, MigrationCell, Turn, pass_orders},
     disk::DiskTest,
     run::{Failure, Figures, PartialRecord, RunReadings, RunState, Sample, SampleReading, stopping_figures},
-    study::{Row, StepName},
+    study::{Row, SamplingPlan, StepName},
     units::{Mtu, Span},
     workload::{TestSpec, WorkloadSizes},
 };
@@ -62,6 +62,12 @@ pub(crate) trait NetSampler {
 pub(crate) trait DiskSampler {
     /// One timed run over the disks of a row.
     fn sample(&mut self, row: Row, test: DiskTest) -> Result<Figures, SampleError>;
+}
+
+/// Takes the samples of migrations.
+pub(crate) trait MigrationSampler {
+    /// One migration of a guest, in the way of a row.
+    fn sample(&mut self, row: Row, test: MigrationCell, plan: &SamplingPlan) -> Result<Figures, SampleError>;
 }
 
 /// No row has a sample, because one of them failed.
@@ -370,6 +376,7 @@ impl Rounds<'_, '_> {
                 net.sampler.sample(row, &net.cells[turn.cell].spec(plan))
             }
             SampledCells::Disks { cells, sampler } => sampler.sample(row, cells[turn.cell].spec(plan)),
+            SampledCells::Migrations { cells, sampler } => sampler.sample(row, cells[turn.cell], plan),
         }
     }
 

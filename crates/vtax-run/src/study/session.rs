@@ -1,6 +1,7 @@
 //! One session of a run: privilege, ends, agents, rounds, result; and everything put back.
 
 mod of_disks;
+mod of_migrations;
 mod rounds;
 
 use std::{path::Path, time::Instant};
@@ -109,8 +110,10 @@ impl RunSetup<'_> {
     fn prepare(&self, source: RunSource) -> Result<PreparedRun, Stop> {
         match source {
             RunSource::Old(run) if run.header.study.disks().is_some() => self.resume_disks(*run),
+            RunSource::Old(run) if run.header.study.migrations().is_some() => self.resume_migrations(*run),
             RunSource::Old(run) => self.resume(*run),
             RunSource::Study(wanted) if wanted.study.disks().is_some() => self.begin_disks(*wanted),
+            RunSource::Study(wanted) if wanted.study.migrations().is_some() => self.begin_migrations(*wanted),
             RunSource::Study(wanted) => self.begin_study(*wanted),
             RunSource::Measure { asked, .. } => self.begin_measure(*asked),
         }

@@ -7,7 +7,8 @@ use vtax_sys::deadline::ProgramDeadline;
 
 use super::{AgentError, AgentLink, PendingReply};
 use crate::protocol::{
-    AddressLoan, Attached, CallOutcome, LinkSetup, ProgramSpec, Ran, Reply, Request, SessionId, Signal, Stream,
+    AddressLoan, Attached, CallOutcome, LinkSetup, MemoryLoad, ProgramSpec, Ran, Reply, Request, SessionId, Signal,
+    Stream,
 };
 
 /// Time for an agent to report that a link doesn't exist or has no carrier, with a margin.
@@ -16,6 +17,8 @@ const ATTACHED: Duration = Duration::from_secs(20);
 const MARGIN: Duration = Duration::from_secs(10);
 /// Time for an agent to note that it may send more, with a margin for a busy machine.
 const ATTENTIVE: Duration = Duration::from_secs(20);
+/// Time for an agent to use memory for the first time. A guest that is emulated fills 100 MB per second.
+const FILLED: Duration = Duration::from_secs(300);
 /// Number of bytes of a program's output that may be in flight. We ask for more when half of it is used, so
 /// the program never waits for a coordinator that is fast enough.
 const WINDOW: ByteSize = ByteSize(256 << 10);
@@ -45,6 +48,14 @@ impl AgentLink {
         match self.call(Request::TakeBack)?.wait(ATTACHED)? {
             Reply::Done => Ok(()),
             _ => Err(self.odd("remove its addresses")),
+        }
+    }
+
+    /// Changes memory of the guest at a rate, until another load is set. Returns when all of it is in use.
+    pub fn load_memory(&self, load: MemoryLoad) -> Result<(), AgentError> {
+        match self.call(Request::Load(load))?.wait(FILLED)? {
+            Reply::Done => Ok(()),
+            _ => Err(self.odd("change its memory")),
         }
     }
 

@@ -34,7 +34,7 @@ fn table(studies: &[Study]) -> String {
         Column::left("--quick"),
         Column::wrapped("QUESTION"),
     ];
-    let remark = "TIME: for all samples, if every row can run here; unknown for file tests until a file has been sent. \
+    let remark = "TIME: for all samples, if every row can run here; unknown for files and migrations until some were measured. \
                   `vtax run STUDY --dry-run` shows details, `vtax run STUDY` runs it. For custom studies, see \
                   docs/studies.md.";
     lists::list_with_remark(columns, studies.iter().map(row), remark.to_owned())

@@ -1,8 +1,8 @@
-//! A test of a disk in documents: its text, and the fields by which programs tell tests apart.
+//! A test of a disk or a migration in documents: its parameters, and the fields by which programs tell tests apart.
 
 use serde::{Deserialize, Serialize};
 
-use super::DiskCell;
+use super::{DiskCell, MigrationCell};
 use crate::{disk::DiskTest, units::ByteSize};
 
 /// Placeholder where a network test has its kind.
@@ -11,6 +11,7 @@ use crate::{disk::DiskTest, units::ByteSize};
 enum Kind {
     #[default]
     Disk,
+    Migration,
 }
 
 /// All fields but `disk` are of it: they are written, and not read.
@@ -48,5 +49,26 @@ impl From<DiskCell> for WrittenDisk {
 impl From<WrittenDisk> for DiskCell {
     fn from(written: WrittenDisk) -> DiskCell {
         DiskCell { disk: written.disk }
+    }
+}
+
+/// `test` is written, and not read.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(super) struct WrittenMigration {
+    #[serde(skip_deserializing)]
+    test: Kind,
+    memory_bytes: u64,
+    dirty_mb_per_s: u32,
+}
+
+impl From<MigrationCell> for WrittenMigration {
+    fn from(MigrationCell { memory, dirty_rate }: MigrationCell) -> WrittenMigration {
+        WrittenMigration { test: Kind::Migration, memory_bytes: memory.0, dirty_mb_per_s: dirty_rate }
+    }
+}
+
+impl From<WrittenMigration> for MigrationCell {
+    fn from(WrittenMigration { memory_bytes, dirty_mb_per_s, .. }: WrittenMigration) -> MigrationCell {
+        MigrationCell { memory: ByteSize(memory_bytes), dirty_rate: dirty_mb_per_s }
     }
 }

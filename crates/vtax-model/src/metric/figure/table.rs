@@ -36,6 +36,8 @@ pub(super) enum FigureOrigin {
     Packets,
     /// The same, of guests of which the host was observed.
     GuestsPackets,
+    /// Migrations only, which have no other figures.
+    Migrations,
 }
 
 pub(super) struct FigureEntry {
@@ -329,6 +331,28 @@ pub(super) const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         told: Told::Alone,
         value: Figures::load_reverse_mbps,
     },
+    FigureEntry { figure: SampleFigure::Suspend, value: |figures| figures.migrated(|one| one.suspend_ms), ..SUSPEND },
+    FigureEntry {
+        figure: SampleFigure::Migrate,
+        name: "migrate_s",
+        unit: FigureUnit::Seconds,
+        value: |figures| figures.migrated(|one| one.total_s),
+        ..SUSPEND
+    },
+    FigureEntry {
+        figure: SampleFigure::Sent,
+        name: "sent_mb",
+        unit: FigureUnit::Megabytes,
+        value: |figures| figures.migrated(|one| one.sent_mb),
+        ..SUSPEND
+    },
+    FigureEntry {
+        figure: SampleFigure::DirtyRate,
+        name: "dirty_mb_per_s",
+        unit: FigureUnit::MegabytesPerSecond,
+        value: |figures| figures.migrated(|one| one.dirty_mb_per_s),
+        ..SUSPEND
+    },
 ];
 
 const PART_PER_TRANSACTION: FigureEntry = FigureEntry {
@@ -364,4 +388,15 @@ const _: () = {
         assert!(FIGURES[index].figure as usize == index, "each entry stands at its variant");
         index += 1;
     }
+};
+
+/// The other figures of migrations differ in name, unit and value.
+const SUSPEND: FigureEntry = FigureEntry {
+    figure: SampleFigure::Suspend,
+    name: "suspend_ms",
+    unit: FigureUnit::Milliseconds,
+    per: Some(WorkUnit::Transaction),
+    origin: FigureOrigin::Migrations,
+    told: Told::Alone,
+    value: |figures| figures.migrated(|one| one.suspend_ms),
 };

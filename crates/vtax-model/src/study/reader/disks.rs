@@ -185,7 +185,9 @@ impl DiskReader<'_> {
             None => threads_of(cells).collect::<Vec<u32>>(),
         };
         let message = match threads_of(cells).any(|known| threads.contains(&known)) {
-            true if kept.contains(&baseline) => return Ok(Some(QuickMatrix { rows: kept, threads })),
+            true if kept.contains(&baseline) => {
+                return Ok(Some(QuickMatrix { rows: kept, threads, migrations: Vec::new() }));
+            }
             true => format!("[quick] omits the baseline `{baseline}`; add it to its methods"),
             false => "[quick] has none of the thread counts of the tests; add some of them".to_owned(),
         };
@@ -210,6 +212,6 @@ impl DiskReader<'_> {
 fn threads_of(cells: &[Cell]) -> impl Iterator<Item = u32> {
     cells.iter().filter_map(|cell| match cell.test {
         CellTest::Disk(disk) => Some(disk.disk.jobs.get()),
-        CellTest::Net(_) => None,
+        CellTest::Net(_) | CellTest::Migration(_) => None,
     })
 }

@@ -1,18 +1,19 @@
-//! The cells of a run with what takes their samples: all are of a network, or all are of disks.
+//! The cells of a run with what takes their samples: all are of a network, or of disks, or migrations.
 
 use miette::miette;
 use vtax_model::{
-    cell::{Cell, CellTest, DiskCell, NetCell, Turn},
+    cell::{Cell, CellTest, DiskCell, MigrationCell, NetCell, Turn},
     study::Study,
     units::Mtu,
 };
 
-use super::{DiskSampler, NetSampler, SampleError, Settings};
+use super::{DiskSampler, MigrationSampler, NetSampler, SampleError, Settings};
 
 /// Sampler of a run, by the kind of its path.
 pub(crate) enum Sampler<'a> {
     Net(&'a mut dyn NetSampler),
     Disks(&'a mut dyn DiskSampler),
+    Migrations(&'a mut dyn MigrationSampler),
 }
 
 pub(super) enum SampledCells<'a> {
@@ -21,6 +22,11 @@ pub(super) enum SampledCells<'a> {
         /// By their index in the study.
         cells: Vec<DiskCell>,
         sampler: &'a mut dyn DiskSampler,
+    },
+    Migrations {
+        /// By their index in the study.
+        cells: Vec<MigrationCell>,
+        sampler: &'a mut dyn MigrationSampler,
     },
 }
 
@@ -33,7 +39,7 @@ pub(super) struct NetCells<'a> {
 }
 
 impl<'a> SampledCells<'a> {
-    /// Refuses a plan that mixes both kinds of tests: no study can be written so, but a damaged record can.
+    /// Refuses a plan that mixes kinds of tests: no study can be written so, but a damaged record can.
     pub(super) fn of(study: &Study, sampler: Sampler<'a>) -> miette::Result<SampledCells<'a>> {
         let net = |cell: &Cell| if let CellTest::Net(net) = cell.test { Some(net) } else { None };
         let disk = |cell: &Cell| if let CellTest::Disk(disk) = cell.test { Some(disk) } else { None };
@@ -47,12 +53,17 @@ impl<'a> SampledCells<'a> {
             Sampler::Disks(sampler) => {
                 cells.iter().map(disk).collect::<Option<_>>().map(|cells| SampledCells::Disks { cells, sampler })
             }
+            Sampler::Migrations(sampler) => cells
+                .iter()
+                .map(|cell| cell.migration().copied())
+                .collect::<Option<_>>()
+                .map(|cells| SampledCells::Migrations { cells, sampler }),
         };
         sampled.ok_or_else(|| {
             let id = &study.id;
             miette!(
                 code = "results-damaged",
-                "the plan of this run of `{id}` mixes tests of a network and of disks; start a new run"
+                "the plan of this run of `{id}` mixes tests of networks, disks and migrations; start a new run"
             )
         })
     }
@@ -61,7 +72,7 @@ impl<'a> SampledCells<'a> {
     pub(super) fn network(&self) -> Option<&dyn NetSampler> {
         match self {
             SampledCells::Net(net) => Some(&*net.sampler),
-            SampledCells::Disks { .. } => None,
+            SampledCells::Disks { .. } | SampledCells::Migrations { .. } => None,
         }
     }
 }

@@ -31,6 +31,7 @@ const TESTS: [Choice<TestKind>; TestKind::ALL.len()] = [
     ("file", "File transfer", TestKind::File),
     ("random", "Random I/O of a disk", TestKind::Random),
     ("sequential", "Sequential I/O of a disk", TestKind::Sequential),
+    ("migration", "Live migration of a guest", TestKind::Migration),
 ];
 
 #[derive(Debug, Args)]

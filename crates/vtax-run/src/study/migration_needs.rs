@@ -1,0 +1,98 @@
+//! Requirements of a study of migrations on this machine.
+
+use std::{collections::BTreeSet, fs};
+
+use miette::miette;
+use vtax_lab::Facts;
+use vtax_model::{
+    method::Unsupported,
+    study::{MigrationWay, Row, Study},
+    units::ByteSize,
+};
+
+/// The module that drives the NIC of the project's own guests. These have none, but so they share their image.
+pub(super) const DRIVER: &str = "virtio_net";
+
+/// Why a row of a study of migrations can't run here.
+pub(super) fn unsupported(study: &Study, row: Row, facts: &Facts) -> Option<Unsupported> {
+    let guests = match &facts.guests {
+        Some(guests) => guests,
+        None => return Some(Unsupported::new("nothing is known of guests here", "report this as a defect")),
+    };
+    let boots = guests.qemu.as_ref().map(drop).map_err(Clone::clone);
+    let boots = boots.and_then(|()| guests.boot(&study.guest.system, DRIVER).map(drop));
+    if let Err(unsupported) = boots {
+        return Some(unsupported);
+    }
+    let Row::Migration(way) = row else { return None };
+    lacks_cores(way, guests.cpus.len()).or_else(|| refuses_post_copy(way, &userfaultfd()))
+}
+
+fn lacks_cores(way: MigrationWay, has: usize) -> Option<Unsupported> {
+    let cores = way.cores.filter(|cores| has < usize::from(cores.get()))?;
+    let why = format!("this machine has {has} CPUs, and the row confines QEMU's threads to {cores}");
+    Some(Unsupported { why, remedy: "use a machine with more CPUs".to_owned() })
+}
+
+/// QEMU runs without privilege, and fetches a page when the guest's kernel touches it, too.
+fn refuses_post_copy(way: MigrationWay, setting: &str) -> Option<Unsupported> {
+    (way.post_copy && setting.trim() == "0").then(|| {
+        Unsupported::new(
+            "QEMU's user may not use userfaultfd, by which a target fetches pages",
+            "allow it (sysctl vm.unprivileged_userfaultfd=1), which every user of this machine can then use",
+        )
+    })
+}
+
+/// The setting by which the kernel lets all users use userfaultfd; empty if it has none.
+fn userfaultfd() -> String {
+    fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap_or_default()
+}
+
+/// All guests run at the same time, and one of them has a second QEMU.
+pub(super) fn check_room(sizes: &[ByteSize], available: ByteSize) -> miette::Result<()> {
+    let distinct: BTreeSet<u64> = sizes.iter().map(|size| size.0).collect();
+    let needed = distinct.iter().chain(distinct.last()).fold(0, |sum: u64, size| sum.saturating_add(*size));
+    let mib = |bytes: u64| ByteSize(bytes >> 20 << 20);
+    match needed <= available.0 {
+        true => Ok(()),
+        false => Err(miette!(
+            code = "not-enough-memory",
+            "the guests of this study take {}, and {} are available; use --quick, or a study file with less `memory`",
+            mib(needed),
+            mib(available.0)
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(text: &str) -> MigrationWay {
+        text.parse().expect("a way")
+    }
+
+    #[test]
+    fn room_is_for_all_guests_and_a_second_one() {
+        let gib = |count: u64| ByteSize(count << 30);
+        let sizes = [gib(1), gib(1), gib(4)];
+        assert!(check_room(&sizes, gib(9)).is_ok());
+        let refused = check_room(&sizes, gib(8)).expect_err("one short").to_string();
+        assert!(refused.contains("take 9 GiB, and 8 GiB are available"), "{refused}");
+    }
+
+    #[test]
+    fn a_row_needs_its_cores_and_post_copy_a_setting() {
+        assert_eq!(lacks_cores(way("tls,cores=2"), 2), None);
+        assert!(lacks_cores(way("tls,cores=3"), 2).is_some_and(|lack| lack.why.contains("2 CPUs")));
+        for (text, setting, refused) in [
+            ("tls,post-copy", "0\n", true),
+            ("tls,post-copy", "1\n", false),
+            ("tls,post-copy", "", false),
+            ("tls", "0", false),
+        ] {
+            assert_eq!(refuses_post_copy(way(text), setting).is_some(), refused, "{text} {setting}");
+        }
+    }
+}
