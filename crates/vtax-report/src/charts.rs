@@ -46,6 +46,7 @@ enum ChartTopic {
     Latency,
     Bandwidth,
     Transfers,
+    Migrations,
     Distribution,
     CpuTime,
     OverTime,
@@ -64,6 +65,7 @@ impl ChartTopic {
             TestFamily::Transactions => ChartTopic::Latency,
             TestFamily::Streams => ChartTopic::Bandwidth,
             TestFamily::Files => ChartTopic::Transfers,
+            TestFamily::Migrations => ChartTopic::Migrations,
         }
     }
 
@@ -72,6 +74,7 @@ impl ChartTopic {
             ChartTopic::Latency => "Latency",
             ChartTopic::Bandwidth => "Bandwidth",
             ChartTopic::Transfers => "File transfers",
+            ChartTopic::Migrations => "Migrations",
             ChartTopic::Distribution => "Distribution",
             ChartTopic::CpuTime => "CPU time",
             ChartTopic::OverTime => "Over time",

@@ -60,7 +60,7 @@ fn load(record: &CellRecord) -> Option<(String, f64)> {
             let (size, unit) = if bits < 1e9 { (bits / 1e6, "Mb/s") } else { (bits / 1e9, "Gb/s") };
             Some((format!("{size} {unit} over {}", finding::medium(record).trim_end()), bits / 8.0 / 1024.0 * 1e-9))
         }
-        TestFamily::Streams | TestFamily::Files => None,
+        TestFamily::Streams | TestFamily::Files | TestFamily::Migrations => None,
     }
 }
 
