@@ -29,7 +29,7 @@ pub(crate) use pairs::SlowPair;
 pub(crate) use unstable::Unstable;
 pub(crate) use uplinks::{SlowUplink, UplinkCause};
 
-/// Verdict on a mesh.
+/// The fit of each rail, from which everything slow is found.
 #[derive(Debug, Clone)]
 pub struct MeshVerdict<'a> {
     pub(crate) header: &'a MeshHeader,
@@ -52,7 +52,6 @@ pub enum MeshFinding {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SlowHost {
     pub end: ForeignText,
-    /// Slow directions.
     pub slow: Vec<SlowDirection>,
 }
 

@@ -10,7 +10,7 @@ use super::MeshReport;
 use crate::verdict::{MeshDirection, MeshFinding};
 
 impl MeshReport {
-    /// Returns the metrics.
+    /// Returns gauges of the whole mesh, and of each end in each direction.
     pub fn open_metrics(&self) -> String {
         let mut text = String::new();
         gauge(&mut text, "vtax_mesh_ends", "NICs that were to be measured.", [(String::new(), self.ends as f64)]);

@@ -43,7 +43,10 @@ pub(super) fn found(verdict: &MeshVerdict<'_>, slow: &BTreeSet<EndId>) -> Vec<Un
     let spreads: Vec<f64> = residuals.values().map(|of_end| spread(of_end).ln()).collect();
     let Some(fleet) = RobustScale::of(&spreads) else { return Vec::new() };
     let threshold = OutlierTest::new(spreads.len(), spreads.len(), FALSE_ALARMS).threshold();
-    let is_unstable = |spread: f64| fleet.score(spread) > threshold && spread - fleet.centre > FACTOR.ln();
+    // What is too small to be named as slow is too small to be named as unstable.
+    let least = verdict.rails.iter().map(|rail| rail.least).fold(f64::INFINITY, f64::min);
+    let is_unstable =
+        |spread: f64| fleet.score(spread) > threshold && spread - fleet.centre > FACTOR.ln() && spread.exp() >= least;
     let ends = residuals.iter().zip(&spreads).filter(|((end, _), spread)| is_unstable(**spread) && !slow.contains(end));
     let named = ends.map(|((end, of_end), spread)| Unstable {
         end: verdict.header.name(*end).clone(),
