@@ -19,6 +19,7 @@ use vtax_model::{
     foreign::ForeignText,
     guest::{Accelerator, Flavour},
     run::{DomainRecord, GuestMachine, Hop, PlacementNote},
+    station::PublishedPorts,
     study::Row,
     units::Mtu,
 };
@@ -66,6 +67,11 @@ pub(super) trait Attachment {
 
     /// Name of its network stack where paths are shown. None if it has the name of its machine.
     fn stack_name(&self) -> Option<&str> {
+        None
+    }
+
+    /// The ports by which others reach a responder here, if they don't reach its own address.
+    fn published(&self) -> Option<&PublishedPorts> {
         None
     }
 
