@@ -15,6 +15,7 @@ use crate::{
     method::Unsupported,
     metric::Metric,
     nic::NicFacts,
+    station::PublishedPorts,
     study::{Row, SamplingPlan, StepRecord, Study},
     units::Mtu,
     workload::TestKind,
@@ -46,7 +47,7 @@ pub use experience::{Experience, Forecast, Resolution, Unreachable};
 pub use extend::ExtendError;
 pub use figures::{BothEnds, CpuFigures, EndCpu, EndDetail, EndLocation, Figures, LoadFigures, RttFigures};
 pub use goal::{Difference, Goal, NoDifference};
-pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
+pub use host_cpu::{ClockReading, GuestCpu, HostCpu, RelayCpu};
 pub use namespace::{ContainerRecord, CpuQuota, NamespaceRecord, ProcessLimits};
 pub use others::OtherPrograms;
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
@@ -305,6 +306,9 @@ pub struct EndRecord {
     pub domain: Option<DomainRecord>,
     /// The network namespace that it is, if it is one of this machine that existed before the run.
     pub namespace: Option<NamespaceRecord>,
+    /// The ports by which the other end reached it, if not by its address.
+    #[serde(default)]
+    pub published: Option<PublishedPorts>,
 }
 
 /// A row that can't run here.

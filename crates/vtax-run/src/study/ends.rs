@@ -333,7 +333,8 @@ impl NetSampler for ConnectedEnds {
     fn processes(&self) -> Vec<Pid> {
         let agents = self.agents().into_iter().filter(|agent| agent.is_here()).map(|agent| agent.pid());
         let guests = self.ends().filter_map(|end| end.attachment.qemu()).map(|qemu| qemu.process.pid);
-        agents.chain(guests).collect()
+        let relays = self.ends().flat_map(|end| end.attachment.relays()).map(|relay| relay.process.pid);
+        agents.chain(guests).chain(relays).collect()
     }
 
     /// An agent that doesn't answer fails the next sample, which says why.

@@ -15,6 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use vtax_lab::RelayProcess;
 use vtax_model::{
     foreign::ForeignText,
     guest::{Accelerator, Flavour},
@@ -122,7 +123,12 @@ pub(super) trait Attachment {
         None
     }
 
-    /// Why its guest has ended, with what the guest said last.
+    /// The programs of this machine that carry its traffic.
+    fn relays(&self) -> Vec<RelayProcess> {
+        Vec::new()
+    }
+
+    /// Why its guest has ended, with what the guest said last, or a program that carried its traffic.
     fn death(&self) -> Option<miette::Report> {
         None
     }

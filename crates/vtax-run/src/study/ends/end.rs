@@ -82,6 +82,7 @@ impl ConnectedEnd {
             environment: self.agent.elsewhere().cloned(),
             domain: self.attachment.domain().cloned(),
             namespace: self.attachment.namespace().map(|held| held.record.clone()),
+            published: self.attachment.published().cloned(),
         }
     }
 
@@ -89,6 +90,7 @@ impl ConnectedEnd {
         match (self.attachment.qemu(), self.attachment.guest_machine()) {
             (Some(_), _) => EndLocation::Guest,
             (None, Some(_)) => EndLocation::Unknown,
+            (None, None) if !self.attachment.relays().is_empty() => EndLocation::Relayed,
             (None, None) => EndLocation::Host,
         }
     }
