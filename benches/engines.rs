@@ -143,7 +143,8 @@ impl<'lab> Ring<'lab> {
         let (initiator, responder) = (setup(self.sut, 0), setup(self.peer, 1));
         let target = responder.station.clone();
         let [sut, peer] = &self.agents;
-        let (sent, received) = measure(sut, peer, &SampleOrder { spec, initiator, responder, target, turns: None })?;
+        let (sent, received) =
+            measure(sut, peer, &SampleOrder { spec, initiator, responder, target: target.into(), turns: None })?;
         Ok(Figures::join(&spec, true, &sent, &received))
     }
 }

@@ -6,7 +6,7 @@ set -eu
 packages_for() {
     case $1 in
     build) echo "gcc libc6-dev" ;;
-    test) echo "gcc libc6-dev openssh-server openssh-client python3 python3-venv python3-pip iperf3 sockperf qperf qemu-system-x86 busybox-static iproute2 chromium chromium-driver telnet expect fio syslinux mtools systemd podman crun netavark iptables" ;;
+    test) echo "gcc libc6-dev openssh-server openssh-client python3 python3-venv python3-pip iperf3 sockperf qperf qemu-system-x86 busybox-static iproute2 chromium chromium-driver telnet expect fio syslinux mtools systemd podman crun netavark iptables nftables passt slirp4netns" ;;
     kernel) echo "" ;;
     fuzz) echo "gcc g++ libc6-dev" ;;
     bench) echo "gcc libc6-dev iperf3 sockperf qperf iproute2 strace qemu-system-x86 fio" ;;

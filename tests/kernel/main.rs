@@ -6,6 +6,7 @@ mod advice;
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
 mod bench;
+mod container_networks;
 mod containers;
 #[path = "../crash.rs"]
 mod crash;

@@ -64,7 +64,7 @@ fn setup() -> EndSetup {
 }
 
 fn order(spec: TestSpec) -> SampleOrder {
-    SampleOrder { spec, initiator: setup(), responder: setup(), target: Station::Ip(LOOPBACK), turns: None }
+    SampleOrder { spec, initiator: setup(), responder: setup(), target: Station::Ip(LOOPBACK).into(), turns: None }
 }
 
 /// Returns the maximum memory that a process ever had, excluding the pages of its own file, in kB.

@@ -55,7 +55,7 @@ fn order(millis: u64) -> SampleOrder {
     };
     let loopback = Station::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let setup = EndSetup::new(loopback.clone());
-    SampleOrder { spec, initiator: setup.clone(), responder: setup, target: loopback, turns: None }
+    SampleOrder { spec, initiator: setup.clone(), responder: setup, target: loopback.into(), turns: None }
 }
 
 /// Stops the responder's process for that long, and returns when, by the monotonic clock.

@@ -43,7 +43,7 @@ impl Responder {
             file::check_room(directory(setup)?, all)?;
         }
         make_room(spec)?;
-        let listener = Listener::bind(spec, &setup.station, backlog(spec))?;
+        let listener = Listener::bind(spec, setup, backlog(spec))?;
         Ok(Responder { spec: *spec, setup: setup.clone(), token, listener })
     }
 

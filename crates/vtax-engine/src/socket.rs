@@ -16,7 +16,7 @@ use rustix::{
 };
 use socket2::{Domain, SockAddr, Socket, Type};
 use vtax_model::{
-    station::{Station, Target},
+    station::{EndSetup, Station, Target},
     workload::{TestSpec, Transport},
 };
 use vtax_sys::{
@@ -71,6 +71,14 @@ pub(crate) fn bind_device(socket: &Socket, station: &Station) -> Result<()> {
     let Station::Device { device, .. } = station else { return Ok(()) };
     let failed = |error| EngineError::Device { device: device.clone(), source: error };
     socket.bind_device(Some(device.as_str().as_bytes())).map_err(failed)
+}
+
+/// The address of a responder, with its port if it is given.
+fn own_port(setup: &EndSetup) -> Target {
+    match any_port(&setup.station) {
+        Target::Ip(address) => Target::Ip(SocketAddr::new(address.ip(), setup.port.unwrap_or(0))),
+        target => target,
+    }
 }
 
 /// The station as an address whose port the kernel chooses.
@@ -132,19 +140,25 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Binds to a port or a name. Flows may connect from now on.
-    pub(crate) fn bind(spec: &TestSpec, station: &Station, backlog: u32) -> Result<Listener> {
+    pub(crate) fn bind(spec: &TestSpec, setup: &EndSetup, backlog: u32) -> Result<Listener> {
+        let station = &setup.station;
         let socket = create(spec.transport, station)?;
         let (place, room) = match station {
             Station::Unix(directory) => {
                 let room = Room::below(directory.clone())?;
                 (Target::Unix(room.path.join("s")), Some(room))
             }
-            _ => (any_port(station), None),
+            _ => (own_port(setup), None),
         };
         options::apply(&socket, spec, &place)?;
         match spec.transport {
             Transport::Udp => bind_shared(&socket, &place)?,
             _ => {
+                // Connections of the sample before may still be in TIME_WAIT on a port that isn't the kernel's choice.
+                if setup.port.is_some() {
+                    let reused = socket.set_reuse_address(true);
+                    reused.map_err(|error| EngineError::local("SO_REUSEADDR", &place, error))?;
+                }
                 bind(&socket, &place)?;
                 let backlog = i32::try_from(backlog).unwrap_or(i32::MAX).max(128);
                 socket.listen(backlog).map_err(|error| EngineError::local("listen", &place, error))?;
@@ -248,8 +262,8 @@ mod tests {
     #[test]
     fn the_name_of_a_socket_goes_with_its_listener() {
         let directory = tempfile::tempdir().unwrap();
-        let station = Station::Unix(directory.path().to_owned());
-        let listener = Listener::bind(&spec(Transport::Unix), &station, 1).unwrap();
+        let setup = EndSetup::new(Station::Unix(directory.path().to_owned()));
+        let listener = Listener::bind(&spec(Transport::Unix), &setup, 1).unwrap();
         let Target::Unix(path) = listener.target.clone() else { panic!("{}", listener.target) };
         let mode = std::os::unix::fs::PermissionsExt::mode(&path.parent().unwrap().metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o700);
@@ -261,12 +275,12 @@ mod tests {
     #[test]
     fn the_directory_of_a_killed_test_is_removed_by_the_next() {
         let directory = tempfile::tempdir().unwrap();
-        let station = Station::Unix(directory.path().to_owned());
+        let setup = EndSetup::new(Station::Unix(directory.path().to_owned()));
         let left = directory.path().join(".vtax-left");
         fs::create_dir(&left).unwrap();
         fs::write(left.join("s"), "").unwrap();
-        let living = Listener::bind(&spec(Transport::Unix), &station, 1).unwrap();
-        let another = Listener::bind(&spec(Transport::Unix), &station, 1).unwrap();
+        let living = Listener::bind(&spec(Transport::Unix), &setup, 1).unwrap();
+        let another = Listener::bind(&spec(Transport::Unix), &setup, 1).unwrap();
         assert!(!left.exists());
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 2, "those of living tests stay");
         drop((living, another));
@@ -277,7 +291,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let deep = directory.path().join("d".repeat(100));
         fs::create_dir(&deep).unwrap();
-        let refused = Listener::bind(&spec(Transport::Unix), &Station::Unix(deep.clone()), 1).err().unwrap();
+        let refused =
+            Listener::bind(&spec(Transport::Unix), &EndSetup::new(Station::Unix(deep.clone())), 1).err().unwrap();
         assert!(refused.to_string().contains("name a socket"), "{refused}");
         assert_eq!(fs::read_dir(&deep).unwrap().count(), 0);
     }
@@ -287,13 +302,35 @@ mod tests {
         let on =
             |device: &str| Station::Device { address: "127.0.0.1".parse().unwrap(), device: device.parse().unwrap() };
         for transport in [Transport::Tcp, Transport::Udp] {
-            let listener = Listener::bind(&spec(transport), &on("lo"), 1).unwrap();
+            let listener = Listener::bind(&spec(transport), &EndSetup::new(on("lo")), 1).unwrap();
             assert_eq!(listener.socket.device().unwrap().as_deref(), Some(&b"lo"[..]));
             let dialling = dialling(&spec(transport), &on("lo"), &listener.target).unwrap();
             assert_eq!(dialling.device().unwrap().as_deref(), Some(&b"lo"[..]));
         }
         let told = create(Transport::Tcp, &on("nothing0")).err().unwrap().to_string();
         assert!(told.contains("the device nothing0"), "{told}");
+    }
+
+    #[test]
+    fn a_port_that_is_given_is_the_listener_s_again_after_a_connection() {
+        let mut setup = EndSetup::new(Station::Ip("127.0.0.1".parse().unwrap()));
+        let first = Listener::bind(&spec(Transport::Tcp), &setup, 1).unwrap();
+        let Target::Ip(free) = first.target else { panic!("{}", first.target) };
+        setup.port = Some(free.port());
+        drop(first);
+        for _ in 0..2 {
+            let listener = Listener::bind(&spec(Transport::Tcp), &setup, 1).unwrap();
+            assert_eq!(listener.target, Target::Ip(free));
+            let taken = Listener::bind(&spec(Transport::Tcp), &setup, 1).err().unwrap().to_string();
+            assert!(taken.starts_with(&format!("{free} or every port")), "{taken}");
+            let client = std::net::TcpStream::connect(free).unwrap();
+            listener.socket.set_nonblocking(false).unwrap();
+            // The end that closes first keeps the port in TIME_WAIT.
+            drop(listener.socket.accept().unwrap());
+            drop(client);
+        }
+        let over_udp = Listener::bind(&spec(Transport::Udp), &setup, 1).unwrap();
+        assert_eq!(over_udp.target, Target::Ip(free));
     }
 
     #[test]
@@ -311,7 +348,7 @@ mod tests {
 
     #[test]
     fn vsock_is_bound_where_the_kernel_has_it() {
-        match Listener::bind(&spec(Transport::Vsock), &Station::Vsock(u32::MAX), 1) {
+        match Listener::bind(&spec(Transport::Vsock), &EndSetup::new(Station::Vsock(u32::MAX)), 1) {
             Ok(listener) => assert!(matches!(listener.target, Target::Vsock { port, .. } if port != u32::MAX)),
             Err(error) => assert!(matches!(error, EngineError::NoVsock(NoVsock::Absent)), "{error}"),
         }

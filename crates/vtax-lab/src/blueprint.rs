@@ -12,6 +12,7 @@ use vtax_guest::{LinkName, launch::Launch, threads::GuestPins};
 use vtax_model::{
     guest::{Attach, Flavour, Mac},
     method::{DomainKind, IoMethod},
+    station::PublishedPorts,
     topology::{Name, Shape},
     units::Mtu,
 };
@@ -85,6 +86,9 @@ pub struct LabEndpoint {
     pub mtu: Mtu,
     /// The links from here to the wire's end, in this order.
     pub stack: Vec<Place>,
+    /// The ports of the host by which others reach a zone that isn't reached by its address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<PublishedPorts>,
 }
 
 /// A host's links on the tunnel of a zone.
@@ -170,9 +174,10 @@ impl fmt::Display for Blueprint {
 
 impl fmt::Display for LabEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LabEndpoint { name, method, flavour, address, mtu, stack, .. } = self;
+        let LabEndpoint { name, method, flavour, address, mtu, stack, published, .. } = self;
         let kind = flavour.map(|flavour| format!(":{flavour}")).unwrap_or_default();
         let stack = stack.iter().map(Place::to_string).collect::<Vec<_>>().join(" > ");
-        write!(f, "{name} {address} {method}{kind} mtu {mtu} by {stack}")
+        let published = published.as_ref().map(|ports| format!(", {ports}")).unwrap_or_default();
+        write!(f, "{name} {address} {method}{kind} mtu {mtu} by {stack}{published}")
     }
 }

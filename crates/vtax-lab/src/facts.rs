@@ -22,8 +22,12 @@ pub use pci::{Netdev, NoDevice, PciDevice, PciFacts};
 /// Facts about this machine. They are data, so that every plan can be tested anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// For each kind of link, and the qdisc that limits rates, the reason why none can be made, if there is one.
+    /// For each kind of link, the qdisc that limits rates and the translation of addresses, the reason why none can be
+    /// made, if there is one.
     pub kinds: BTreeMap<String, Option<String>>,
+    /// The programs in `PATH` that methods need, each with its path.
+    #[serde(default)]
+    pub programs: BTreeMap<String, PathBuf>,
     /// Address ranges that a lab must stay clear of.
     pub in_use: Vec<InUse>,
     /// Names of all labs, whatever their state is.
@@ -57,6 +61,11 @@ impl Facts {
     pub const KINDS: [&'static str; 5] = ["veth", "bridge", "macvlan", "ipvlan", "vxlan"];
     /// The qdisc that limits what a wire carries.
     pub const RATE_LIMIT: &'static str = "tbf";
+    /// The translation of addresses by the kernel.
+    pub const TRANSLATION: &'static str = "nat";
+    /// The programs that methods need, each with the Debian package that has it.
+    pub const PROGRAMS: [(&'static str, &'static str); 4] =
+        [("nft", "nftables"), ("docker-proxy", "docker.io"), ("pasta", "passt"), ("slirp4netns", "slirp4netns")];
 
     pub(crate) fn has_link_kind(&self, kind: &str) -> Result<(), Unsupported> {
         self.lacks(kind).map_or(Ok(()), |why| {
@@ -65,7 +74,25 @@ impl Facts {
         })
     }
 
-    /// Returns why no link or qdisc of this kind can be made here.
+    /// A program by its name.
+    pub(crate) fn program(&self, name: &str) -> Result<&Path, Unsupported> {
+        let package = Self::PROGRAMS.into_iter().find(|(known, _)| *known == name).map_or(name, |(_, package)| package);
+        self.programs.get(name).map(PathBuf::as_path).ok_or_else(|| {
+            let remedy = format!("install it (Debian: apt-get install {package}) in a directory of PATH");
+            Unsupported::new(format!("the program {name} is missing"), remedy)
+        })
+    }
+
+    pub(crate) fn can_translate(&self) -> Result<(), Unsupported> {
+        self.program("nft")?;
+        self.lacks(Self::TRANSLATION).map_or(Ok(()), |why| {
+            let remedy =
+                "load or install the modules `nf_tables` and `nft_chain_nat` (CONFIG_NF_TABLES, CONFIG_NFT_NAT)";
+            Err(Unsupported::new(why, remedy))
+        })
+    }
+
+    /// Returns why nothing of this kind can be made here.
     pub(crate) fn lacks(&self, kind: &str) -> Option<&str> {
         self.kinds.get(kind)?.as_deref()
     }

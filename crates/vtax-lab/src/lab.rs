@@ -8,7 +8,7 @@ use std::{
 
 use vtax_guest::process::Qemu;
 use vtax_model::{options::CongestionControl, run::Hop, topology::Name, units::Mtu};
-use vtax_step::{Place, mark_process};
+use vtax_step::{Place, RelayProcess, mark_process};
 use vtax_sys::{netlink::QdiscStats, netns::Outlive};
 
 use crate::{
@@ -80,6 +80,11 @@ impl Lab {
     /// A guest's QEMU: see [`LiveHolding::guest`].
     pub fn guest(&self, guest: &Name) -> Result<Qemu, LabError> {
         self.held.guest(guest)
+    }
+
+    /// The programs that carry the traffic of a zone, whether or not they still run.
+    pub fn relays(&self, zone: &Name) -> Vec<RelayProcess> {
+        self.held.site().parts().relays(zone).to_vec()
     }
 
     /// Checks that every guest still runs. The error has the last messages of the first that doesn't.

@@ -59,8 +59,8 @@ pub use inventory::{
 };
 pub use lab::Lab;
 pub use live_holding::LiveHolding;
-pub use nic::{availability, guest_availability, no_cable};
+pub use nic::{availability, family_support, guest_availability, no_cable};
 pub use plan::{NicError, Plan, PlanError, disk_availability, plan};
 pub use survey::GuestNeeds;
-pub use vtax_step::Place;
+pub use vtax_step::{Place, RelayProcess};
 pub use world::{Lifetime, World};

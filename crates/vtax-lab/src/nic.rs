@@ -10,12 +10,18 @@ mod guest;
 mod ipvlan;
 mod macvlan;
 mod method;
+mod nat;
 mod paravirtual;
+mod pasta;
+mod published;
+mod published_proxy;
 mod shared_ip;
+mod slirp4netns;
 mod veth;
 mod vxlan;
 
 use vtax_model::{
+    address_family::AddressFamily,
     guest::{Attach, EmulatedNic, System, VirtioNic},
     method::{IoMethod, Unsupported},
     vf::VfOptions,
@@ -25,7 +31,10 @@ use crate::facts::{Facts, PciDevice};
 
 pub(crate) use fitting::{Fitting, claim, fitting};
 pub(crate) use guest::{GuestAttachment, PlannedDisks};
-pub(crate) use method::{AddressOf, AttachZone, Claim, Far, Handler, Tunnel, Uplink, ZoneAttachment, ZoneMethod};
+use method::Need;
+pub(crate) use method::{
+    AddressOf, AttachZone, Claim, Far, Handler, Router, Tunnel, Uplink, ZoneAttachment, ZoneMethod,
+};
 
 enum Entry {
     Host,
@@ -45,6 +54,11 @@ fn entry(method: IoMethod) -> Entry {
         IoMethod::Ipvlan => Entry::Zone(&ipvlan::NIC),
         IoMethod::Vxlan => Entry::Zone(&vxlan::NIC),
         IoMethod::Exclusive => Entry::Zone(&exclusive::NIC),
+        IoMethod::Nat => Entry::Zone(&nat::NIC),
+        IoMethod::Published => Entry::Zone(&published::NIC),
+        IoMethod::PublishedProxy => Entry::Zone(&published_proxy::NIC),
+        IoMethod::Pasta => Entry::Zone(&pasta::NIC),
+        IoMethod::Slirp4netns => Entry::Zone(&slirp4netns::NIC),
         IoMethod::Assigned => Entry::Device(Some(&exclusive::NIC), Attach::Assigned),
         IoMethod::SrIov => Entry::Device(Some(&function::NIC), Attach::SrIov(VfOptions::default())),
         IoMethod::Paravirtual => Entry::Guest(Attach::Paravirtual(VirtioNic::default())),
@@ -59,13 +73,32 @@ pub(crate) fn supported(method: IoMethod, cable: bool, facts: &Facts) -> Result<
         wire(facts)?;
     }
     match entry(method) {
-        Entry::Zone(nic) => nic.link.map_or(Ok(nic), |kind| facts.has_link_kind(kind).map(|()| nic)),
+        Entry::Zone(nic) => nic.needs.iter().try_for_each(|need| meets(facts, *need)).map(|()| nic),
         Entry::Device(..) if !cable => Err(no_cable(method)),
         Entry::Device(Some(nic), _) => Ok(nic),
         Entry::Device(None, _) | Entry::Guest(_) => {
             Err(Unsupported::new(format!("`{method}` attaches guests, not zones"), "make it a guest"))
         }
         Entry::Host => Err(Unsupported::new("`native` is the host itself, not a zone", "use the host's own endpoint")),
+    }
+}
+
+fn meets(facts: &Facts, need: Need) -> Result<(), Unsupported> {
+    match need {
+        Need::Link(kind) => facts.has_link_kind(kind),
+        Need::Translation => facts.can_translate(),
+        Need::Program(name) => facts.program(name).map(drop),
+    }
+}
+
+/// Checks that a method works with addresses of this family.
+pub fn family_support(method: IoMethod, family: AddressFamily) -> Result<(), Unsupported> {
+    match (method, family) {
+        (IoMethod::Slirp4netns, AddressFamily::Ipv6) => {
+            let why = "slirp4netns has IPv6 for tests only, with addresses of its own";
+            Err(Unsupported::new(why, "use `pasta`, or IPv4 (family = \"ipv4\" of a lab, --family ipv4 of a study)"))
+        }
+        _ => Ok(()),
     }
 }
 

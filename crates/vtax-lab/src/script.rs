@@ -1,15 +1,25 @@
 //! The steps of a plan, and the blueprint that comes out of them, while both grow.
 
 use std::{
-    collections::{HashMap, HashSet},
-    net::IpAddr,
+    collections::{BTreeMap, HashMap, HashSet},
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
 };
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use vtax_change::pci::LinkState;
 use vtax_guest::LinkName;
-use vtax_model::{address_family::AddressFamily, method::IoMethod, topology::Name, units::Mtu};
-use vtax_step::{AddAddress, AddRoute, CreateLink, EnableLink, LinkRecipe, Place, SetSysctl, TakeNic};
+use vtax_model::{
+    address_family::AddressFamily,
+    method::IoMethod,
+    station::PublishedPorts,
+    topology::{Name, Zone},
+    units::Mtu,
+};
+use vtax_step::{
+    AddAddress, AddRoute, CreateLink, EnableLink, LinkRecipe, Place, Relay, SetSysctl, StartRelay, TakeNic,
+    TranslateAddresses, ZonePorts,
+};
 use vtax_sys::pci::PciAddress;
 
 use crate::{
@@ -33,17 +43,32 @@ pub(crate) struct PlanScript {
     pub(crate) steps: Vec<LabStep>,
     /// Number of vnets of each host so far.
     vnets: HashMap<Name, usize>,
+    /// Number of zones of each host with published ports so far.
+    published: HashMap<Name, u16>,
     /// The settings that a step makes already.
     sysctls: HashSet<(Name, &'static str)>,
     /// Range carried by tunnels, if any.
     tunnel_mtu: Option<Mtu>,
+    /// The programs that carry zones' traffic and translate their addresses, each with its path.
+    programs: BTreeMap<String, PathBuf>,
 }
+
+/// The first port of a host that leads to a zone. Ports that the kernel chooses itself are above.
+const PUBLISHED: u16 = 20_000;
+/// The first port of a zone that is published.
+const LISTEN: u16 = 8_080;
+/// A test, and the load on its path, use a port each.
+const PORTS: u16 = 2;
 
 impl PlanScript {
     /// `blueprint` has no links, wires, guests and endpoints yet.
-    pub(crate) fn new(blueprint: Blueprint, tunnel_mtu: Option<Mtu>) -> PlanScript {
-        let (steps, vnets, sysctls) = Default::default();
-        PlanScript { blueprint, steps, vnets, sysctls, tunnel_mtu }
+    pub(crate) fn new(
+        blueprint: Blueprint,
+        tunnel_mtu: Option<Mtu>,
+        programs: &BTreeMap<String, PathBuf>,
+    ) -> PlanScript {
+        let (steps, vnets, published, sysctls) = Default::default();
+        PlanScript { blueprint, steps, vnets, published, sysctls, tunnel_mtu, programs: programs.clone() }
     }
 
     /// The largest packet of a zone or guest of this method.
@@ -126,6 +151,44 @@ impl PlanScript {
         let next = self.vnets.entry(host.clone()).or_default();
         *next += 1;
         Place::vnet(host, *next - 1)
+    }
+
+    /// The bridge of one zone, and its port for that zone.
+    pub(crate) fn inner_bridge(&mut self, host: &Name) -> [Place; 2] {
+        let port = self.vnet(host);
+        [Place::inner_bridge(host, self.vnets[host] - 1), port]
+    }
+
+    /// The next free ports of a host.
+    pub(crate) fn publish(&mut self, host: &Name, address: IpAddr) -> PublishedPorts {
+        let before = self.published.entry(host.clone()).or_default();
+        let at = SocketAddr::new(address, PUBLISHED + *before * PORTS);
+        *before += 1;
+        PublishedPorts { at, listen: LISTEN, count: PORTS }
+    }
+
+    /// Gives the packets of a zone's network the address of the host's link by which they leave.
+    pub(crate) fn translate(&mut self, zone: &Zone, inner: IpNet, outer: &LinkName, published: Option<ZonePorts>) {
+        let table = format!("vtax-{}-{}", self.blueprint.lab, zone.name);
+        let (host, zone, outer, program) = (zone.host.clone(), zone.name.clone(), outer.clone(), self.program("nft"));
+        let step = TranslateAddresses { host, zone, program, table, inner, outer, published };
+        self.steps.push(LabStep::TranslateAddresses(step));
+    }
+
+    /// Starts a program that carries a zone's traffic.
+    pub(crate) fn relay(&mut self, zone: &Zone, program: &str, relay: Relay) {
+        let (host, zone, program) = (zone.host.clone(), zone.name.clone(), self.program(program));
+        self.steps.push(LabStep::StartRelay(StartRelay { host, zone, program, relay }));
+    }
+
+    /// A tap that a program makes.
+    pub(crate) fn plan_tap(&mut self, at: &Place, object: &Name) {
+        self.plan_link(at, "tun", 0, object);
+    }
+
+    /// It was found when the method was.
+    fn program(&self, name: &str) -> PathBuf {
+        self.programs.get(name).cloned().unwrap_or_else(|| name.into())
     }
 
     fn plan_link(&mut self, place: &Place, kind: &str, less: u32, object: &Name) {

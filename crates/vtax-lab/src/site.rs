@@ -80,6 +80,7 @@ impl Site {
             match &record.step {
                 LabStep::CreateNamespace { namespace } => self.parts.recall(namespace, receipt),
                 LabStep::StartGuest(StartGuest { launch, .. }) => self.parts.recall_guest(launch, receipt),
+                LabStep::StartRelay(step) => step.recall(receipt, &mut self.parts),
                 _ => {}
             }
         }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use vtax_model::{topology::Name, units::ByteSize};
 use vtax_step::{
     AddAddress, AddRoute, AssignDevice, ConfigureVf, CreateLink, CreateVfs, EnableLink, LendVf, LimitRate, PartStep,
-    ProbeVfs, SetSysctl, StartGuest, TakeNic,
+    ProbeVfs, SetSysctl, StartGuest, StartRelay, TakeNic, TranslateAddresses,
 };
 
 /// Step of a plan, as a lab's journal stores it.
@@ -30,6 +30,8 @@ pub enum LabStep {
     AddRoute(AddRoute),
     SetSysctl(SetSysctl),
     LimitRate(LimitRate),
+    TranslateAddresses(TranslateAddresses),
+    StartRelay(StartRelay),
     TakeNic(TakeNic),
     CreateVfs(CreateVfs),
     ProbeVfs(ProbeVfs),
@@ -63,6 +65,8 @@ impl LabStep {
             LabStep::AddRoute(step) => step,
             LabStep::SetSysctl(step) => step,
             LabStep::LimitRate(step) => step,
+            LabStep::TranslateAddresses(step) => step,
+            LabStep::StartRelay(step) => step,
             LabStep::TakeNic(step) => step,
             LabStep::CreateVfs(step) => step,
             LabStep::ProbeVfs(step) => step,

@@ -4,10 +4,12 @@ mod disks;
 mod guests;
 mod needs;
 mod pci;
+mod programs;
 mod vhost_user;
 
 use std::fs;
 
+use vtax_step::TranslateAddresses;
 use vtax_sys::{SysError, netlink::Rtnl, userns};
 
 pub use needs::GuestNeeds;
@@ -31,9 +33,14 @@ impl Facts {
             labs.iter().filter_map(|lab| Some(InUse { net: lab.addresses()?, by: format!("lab `{}`", lab.name) })),
         );
         let rate_limit = vtax_sys::netlink::probe_tbf().err().map(|error| error.to_string());
+        let programs = programs::found();
+        let probe = |nft| TranslateAddresses::probe(nft).err().map(|error| error.to_string());
+        let translation = programs.get("nft").and_then(|nft| probe(nft));
         let kinds = Self::KINDS.into_iter().map(|kind| (kind.to_owned(), why_not(kind)));
+        let others = [(Self::RATE_LIMIT, rate_limit), (Self::TRANSLATION, translation)];
         Ok(Facts {
-            kinds: kinds.chain([(Self::RATE_LIMIT.to_owned(), rate_limit)]).collect(),
+            kinds: kinds.chain(others.map(|(kind, why)| (kind.to_owned(), why))).collect(),
+            programs,
             in_use,
             labs: labs.into_iter().map(|lab| lab.name).collect(),
             most_namespaces: number("/proc/sys/user/max_net_namespaces").unwrap_or(u64::MAX),

@@ -65,6 +65,27 @@ pub enum IoMethod {
     Vxlan,
     /// A zone with its own stack and a wire of its own: the wire's end is moved into it.
     Exclusive,
+    /// A zone with its own stack behind a bridge of its own, whose packets leave with the host's address.
+    Nat,
+    /// The same, and the host passes on packets to some of its ports.
+    Published,
+    /// The same, and a process accepts connections to some of the host's ports and makes others to the zone.
+    PublishedProxy,
+    /// A zone with its own stack on a tap of pasta, which makes the zone's connections again as the host.
+    Pasta,
+    /// A zone with its own stack on a tap of slirp4netns, whose stack makes the zone's connections again as the host.
+    Slirp4netns,
+}
+
+/// Way in which another host opens a connection to a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reached {
+    /// By the domain's own address.
+    Directly,
+    /// By published ports of the domain's host.
+    ByPublishedPorts,
+    /// Not at all: the domain opens all connections.
+    Never,
 }
 
 /// Owner of an endpoint.
@@ -84,7 +105,7 @@ use DomainKind::{Guest, Primary, Zone};
 
 impl IoMethod {
     /// Every method, in the order of tables.
-    pub const ALL: [IoMethod; 13] = *IoMethod::VARIANTS.as_array().expect("there are thirteen");
+    pub const ALL: [IoMethod; 18] = *IoMethod::VARIANTS.as_array().expect("there are eighteen");
 
     /// One line for people.
     pub fn summary(self) -> &'static str {
@@ -99,6 +120,20 @@ impl IoMethod {
     /// Returns true if the domain is assigned a PCI device.
     pub fn is_hardware(self) -> bool {
         matches!(self, IoMethod::Assigned | IoMethod::SrIov | IoMethod::RootDomain)
+    }
+
+    /// Returns how others open connections to a domain that is attached this way.
+    pub fn reached(self) -> Reached {
+        match self {
+            IoMethod::Nat | IoMethod::Pasta | IoMethod::Slirp4netns => Reached::Never,
+            IoMethod::Published | IoMethod::PublishedProxy => Reached::ByPublishedPorts,
+            _ => Reached::Directly,
+        }
+    }
+
+    /// Returns true if the host's kernel translates addresses, which costs all packets of its network stack.
+    pub fn translates(self) -> bool {
+        matches!(self, IoMethod::Nat | IoMethod::Published | IoMethod::PublishedProxy)
     }
 
     /// Bytes of each packet that the domain can't use. VXLAN: Ethernet 14, VXLAN 8, UDP 8, and IP 20 or 40 (RFC 7348).
@@ -124,6 +159,11 @@ impl IoMethod {
             IoMethod::Ipvlan => ("own stack, the wire's MAC address (l2)", &[Zone]),
             IoMethod::Vxlan => ("own stack on a tunnel over the wire", &[Zone]),
             IoMethod::Exclusive => ("own stack, a wire's end moved into the zone", &[Zone]),
+            IoMethod::Nat => ("own stack behind a bridge, the host's address (masquerade)", &[Zone]),
+            IoMethod::Published => ("like nat, reached by ports of the host (DNAT)", &[Zone]),
+            IoMethod::PublishedProxy => ("like nat, reached by ports of a process (docker-proxy)", &[Zone]),
+            IoMethod::Pasta => ("own stack, connections made again by pasta", &[Zone]),
+            IoMethod::Slirp4netns => ("own stack, connections made again by slirp4netns", &[Zone]),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     method::Unsupported,
     metric::Metric,
     nic::NicFacts,
+    station::PublishedPorts,
     study::{Row, SamplingPlan, StepRecord, Study},
     units::Mtu,
     workload::TestKind,
@@ -48,7 +49,7 @@ pub use figures::{
     BothEnds, CpuFigures, EndCpu, EndDetail, EndLocation, Figures, LoadFigures, MigrationFigures, RttFigures,
 };
 pub use goal::{Difference, Goal, NoDifference};
-pub use host_cpu::{ClockReading, GuestCpu, HostCpu};
+pub use host_cpu::{ClockReading, GuestCpu, HostCpu, RelayCpu};
 pub use namespace::{ContainerRecord, CpuQuota, NamespaceRecord, ProcessLimits};
 pub use others::OtherPrograms;
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
@@ -307,6 +308,9 @@ pub struct EndRecord {
     pub domain: Option<DomainRecord>,
     /// The network namespace that it is, if it is one of this machine that existed before the run.
     pub namespace: Option<NamespaceRecord>,
+    /// The ports by which the other end reached it, if not by its address.
+    #[serde(default)]
+    pub published: Option<PublishedPorts>,
 }
 
 /// A row that can't run here.

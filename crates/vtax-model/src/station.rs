@@ -43,6 +43,25 @@ pub enum Target {
     },
 }
 
+/// Way in which an initiator reaches a responder: by the address of its machine, or at a port that is published for it elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ResponderReach {
+    pub station: Station,
+    /// The port over IP, if it isn't the one that the responder listens on.
+    pub port: Option<u16>,
+}
+
+/// Ports of one machine that lead to ports of a responder on another, with as many ports on each side.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PublishedPorts {
+    /// The first port, at the address to which initiators connect.
+    pub at: SocketAddr,
+    /// The first port that the responder listens on.
+    pub listen: u16,
+    /// Number of ports, at least 1. Tests that run at the same time need one each.
+    pub count: u16,
+}
+
 /// When an initiator starts and ends, in nanoseconds of its machine's monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Schedule {
@@ -69,16 +88,44 @@ impl Target {
     /// In errors: a socket without an address.
     pub const NOWHERE: Target = Target::Ip(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
 
-    /// The same responder, as an initiator reaches it at `station`. The responder knows its port. It doesn't
-    /// know an address that is translated on the way, nor its own context identifier. The target stays as it
-    /// is if it is a socket's name or if `station` is of another kind.
-    pub fn reached_at(self, station: &Station) -> Target {
+    /// The same responder, as an initiator reaches it. The responder knows the port that it listens on. It doesn't
+    /// know an address or a port that is translated on the way, nor its own context identifier. The target stays as it
+    /// is if it is a socket's name or if the station is of another kind.
+    pub fn reached_at(self, ResponderReach { station, port }: &ResponderReach) -> Target {
         match (self, station) {
             (Target::Ip(socket), Station::Ip(address) | Station::Device { address, .. }) => {
-                Target::Ip(SocketAddr::new(*address, socket.port()))
+                Target::Ip(SocketAddr::new(*address, port.unwrap_or(socket.port())))
             }
             (Target::Vsock { port, .. }, Station::Vsock(cid)) => Target::Vsock { cid: *cid, port },
             (target, _) => target,
+        }
+    }
+}
+
+impl From<Station> for ResponderReach {
+    fn from(station: Station) -> ResponderReach {
+        ResponderReach { station, port: None }
+    }
+}
+
+impl PublishedPorts {
+    /// Returns how an initiator reaches the `nth` port, and the port that the responder listens on then. None if there
+    /// aren't so many.
+    pub fn nth(&self, nth: u16) -> Option<(ResponderReach, u16)> {
+        let reach = ResponderReach { station: Station::Ip(self.at.ip()), port: Some(self.at.port().checked_add(nth)?) };
+        (nth < self.count).then_some((reach, self.listen.checked_add(nth)?))
+    }
+}
+
+impl fmt::Display for PublishedPorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PublishedPorts { at, listen, count } = self;
+        match count {
+            0 | 1 => write!(f, "{at} to port {listen}"),
+            _ => {
+                let last = |first: &u16| first.saturating_add(count - 1);
+                write!(f, "{at}-{} to ports {listen}-{}", last(&at.port()), last(listen))
+            }
         }
     }
 }
@@ -112,6 +159,9 @@ impl fmt::Display for Target {
 pub struct EndSetup {
     /// Local address of the endpoint.
     pub station: Station,
+    /// The port of a responder over IP. If absent, the kernel chooses one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
     /// Thread `i` is pinned to `cpus[i % len]`. If this is empty, no thread is pinned.
     pub cpus: Vec<u32>,
     /// The directory for the file of a file test; other tests need none.
@@ -119,9 +169,9 @@ pub struct EndSetup {
 }
 
 impl EndSetup {
-    /// An end without pins and without a directory.
+    /// An end on any port, without pins and without a directory.
     pub fn new(station: Station) -> EndSetup {
-        EndSetup { station, cpus: vec![], directory: None }
+        EndSetup { station, port: None, cpus: vec![], directory: None }
     }
 }
 
@@ -132,12 +182,26 @@ mod tests {
     #[test]
     fn a_target_is_reached_as_the_initiator_sees_it() {
         let bound = Target::Ip("0.0.0.0:4321".parse().unwrap());
-        let seen = bound.clone().reached_at(&Station::Ip("192.0.2.7".parse().unwrap()));
-        assert_eq!(seen.to_string(), "192.0.2.7:4321");
-        assert_eq!(bound.clone().reached_at(&Station::Vsock(3)), bound);
-        let machine = Target::Vsock { cid: u32::MAX, port: 9 }.reached_at(&Station::Vsock(3));
+        let at = |station: Station| ResponderReach::from(station);
+        let host = Station::Ip("192.0.2.7".parse().unwrap());
+        assert_eq!(bound.clone().reached_at(&at(host.clone())).to_string(), "192.0.2.7:4321");
+        let published = ResponderReach { port: Some(8080), ..at(host) };
+        assert_eq!(bound.clone().reached_at(&published).to_string(), "192.0.2.7:8080");
+        assert_eq!(bound.clone().reached_at(&at(Station::Vsock(3))), bound);
+        let machine = Target::Vsock { cid: u32::MAX, port: 9 }.reached_at(&at(Station::Vsock(3)));
         assert_eq!(machine.to_string(), "vsock 3:9");
         let socket = Target::Unix("/run/a".into());
-        assert_eq!(socket.clone().reached_at(&Station::Unix("/tmp".into())), socket);
+        assert_eq!(socket.clone().reached_at(&at(Station::Unix("/tmp".into()))), socket);
+    }
+
+    #[test]
+    fn published_ports_lead_to_as_many_of_the_responder() {
+        let ports = PublishedPorts { at: "192.0.2.7:18080".parse().unwrap(), listen: 8080, count: 2 };
+        let nth = |nth| ports.nth(nth).map(|(reach, listen)| (reach.port, listen));
+        assert_eq!([nth(0), nth(1), nth(2)], [Some((Some(18080), 8080)), Some((Some(18081), 8081)), None]);
+        assert_eq!(ports.to_string(), "192.0.2.7:18080-18081 to ports 8080-8081");
+        assert_eq!(PublishedPorts { count: 1, ..ports }.to_string(), "192.0.2.7:18080 to port 8080");
+        let last = PublishedPorts { at: "[2001:db8::1]:65535".parse().unwrap(), listen: 80, count: 2 };
+        assert_eq!(last.nth(1), None, "there is no port above");
     }
 }

@@ -152,6 +152,7 @@ impl Study {
     /// The built-in studies, by name and text.
     pub const BUILT_IN: [(&'static str, &'static str); 7] = [
         ("demo", include_str!("../data/studies/demo.toml")),
+        ("containers", include_str!("../data/studies/containers.toml")),
         ("sparc-t7-1", include_str!("../data/studies/sparc-t7-1.toml")),
         ("ip-instances", include_str!("../data/studies/ip-instances.toml")),
         ("ovm3-tuning", include_str!("../data/studies/ovm3-tuning.toml")),

@@ -289,11 +289,12 @@ fn only_pair(document: &ResultDocument) -> Option<&PairRecord> {
 
 /// Describes an endpoint, e.g. `ssh:root@vm1 at 10.0.0.2 on CPU 3, a 4 × EPYC`.
 pub(crate) fn end(end: &EndRecord) -> String {
-    let EndRecord { name, address, cpus: pinned, environment, .. } = end;
+    let EndRecord { name, address, cpus: pinned, environment, published, .. } = end;
     let machine =
         environment.as_ref().map(|machine| format!(", machine {}", or(&machine.hostname.to_string(), "name unknown")));
     let address = if address.is_empty() { String::new() } else { format!(" at {address}") };
-    format!("{name}{address} on {}{}", cpus(pinned), machine.unwrap_or_default())
+    let published = published.as_ref().map(|ports| format!(" (published: {ports})")).unwrap_or_default();
+    format!("{name}{address}{published} on {}{}", cpus(pinned), machine.unwrap_or_default())
 }
 
 /// Returns all known facts about a machine.

@@ -1,4 +1,4 @@
-//! Cost of guests as seen from their host: one line for each cell.
+//! Cost of guests and of relays as seen from their host: one line for each cell.
 
 use vtax_model::{
     guest::Accelerator,
@@ -43,18 +43,22 @@ pub(crate) const STACK: Part = part("host stack", |host| Some(host.host_stack));
 const VHOST: Part = part("vhost", |host| Some(host.vhost).filter(|vhost| vhost.mean > 0.0));
 pub(crate) const IOTHREAD: Part = part("iothread", |host| host.iothread);
 pub(crate) const DAEMON: Part = part("daemon", |host| host.daemon);
+const RELAY: Part = part("relay", |host| host.relay);
 pub(crate) const KERNEL: Part = Part { is_share: true, ..part("in kernel", |host| host.kernel) };
 const FIO: Part = Part { head: "fio", of: PartSource::OwnThreads, is_share: false };
 
-const OF_NETWORKS: [Part; 4] = [GUEST, VHOST, QEMU, STACK];
+const OF_NETWORKS: [Part; 5] = [GUEST, VHOST, QEMU, RELAY, STACK];
 const OF_DISKS: [Part; 7] = [FIO, GUEST, IOTHREAD, DAEMON, QEMU, KERNEL, STACK];
 
 /// Parts that a run has.
 fn parts(document: &ResultDocument) -> Vec<Part> {
     let all = if is_of_disks(document) { Vec::from(OF_DISKS) } else { Vec::from(OF_NETWORKS) };
-    // For networks, vhost is always listed, even if absent.
-    let is_shown =
-        |part: &Part| !is_of_disks(document) || document.cells.iter().any(|cell| value(part, cell).is_some());
+    let has_guests = document.cells.iter().filter_map(summary).any(|host| host.accel.is_some());
+    let is_shown = |part: &Part| match (part.head, is_of_disks(document)) {
+        // Next to guests, vhost is always listed, even if absent.
+        ("vhost", false) => has_guests,
+        _ => document.cells.iter().any(|cell| value(part, cell).is_some()),
+    };
     all.into_iter().filter(is_shown).collect()
 }
 
@@ -62,18 +66,29 @@ fn is_of_disks(document: &ResultDocument) -> bool {
     document.cells.iter().any(|record| record.cell.disk().is_some())
 }
 
-/// Returns `None` if no row has guests.
+/// Returns true if a row has guests, or zones whose traffic a program carries.
+fn is_observed(document: &ResultDocument) -> bool {
+    document.cells.iter().filter_map(summary).any(|host| host.accel.is_some() || host.relay.is_some())
+}
+
+/// Returns `None` if nothing was observed.
 pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     let records: Vec<&CellRecord> = document.cells.iter().filter(|record| summary(record).is_some()).collect();
     let all: Vec<&HostCpuSummary> = records.iter().filter_map(|record| summary(record)).collect();
-    let accel = all.iter().find_map(|host| host.accel)?;
+    if !is_observed(document) {
+        return None;
+    }
+    let accel = all.iter().find_map(|host| host.accel);
     let (transactions, streams): (Vec<&CellRecord>, Vec<&CellRecord>) =
         records.iter().copied().partition(|record| record.cell.kind().is_transactions());
     let parts = parts(document);
     let tables = [(&transactions, per(document)), (&streams, "KB")];
     let tables = tables.into_iter().filter_map(|(records, per)| table(records, &parts, accel, per));
     let mut told: Vec<SectionPart> = tables.map(SectionPart::Table).collect();
-    told.push(SectionPart::Paragraph(caveat(accel).into()));
+    told.extend(accel.map(|accel| SectionPart::Paragraph(caveat(accel).into())));
+    if all.iter().any(|host| host.relay.is_some()) {
+        told.push(SectionPart::Paragraph(RELAYS.into()));
+    }
     told.push(SectionPart::Paragraph(match is_of_disks(document) {
         true => reading_of_disks(document),
         false => reading(&all),
@@ -107,7 +122,7 @@ fn summary(record: &CellRecord) -> Option<&HostCpuSummary> {
     record.summary.as_ref()?.host_cpu.as_ref()
 }
 
-/// Chart of the host's CPU time per transaction. Returns `None` if no row has guests.
+/// Chart of the host's CPU time per transaction. Returns `None` if nothing was observed.
 pub(crate) fn chart(document: &ResultDocument) -> Option<Stacked> {
     let parts: Vec<Part> = parts(document).into_iter().filter(|part| !part.is_share).collect();
     let row = |record: &CellRecord| {
@@ -117,7 +132,9 @@ pub(crate) fn chart(document: &ResultDocument) -> Option<Stacked> {
     };
     let transactions = |record: &&CellRecord| record.cell.kind().is_transactions();
     let rows: Vec<StackedRow> = document.cells.iter().filter(transactions).filter_map(row).collect();
-    document.cells.iter().filter_map(summary).find_map(|host| host.accel)?;
+    if !is_observed(document) {
+        return None;
+    }
     let (what, unit) =
         (per(document), ColumnUnit::of(FigureUnit::Microseconds, rows.iter().map(|row| row.values.iter().sum())));
     let rows = rows.into_iter().map(|row| {
@@ -145,7 +162,7 @@ fn most(rows: &[StackedRow], unit: ColumnUnit) -> Option<String> {
     Some(format!("{} {more}: {} {}", most.name, three_digits(total(most)), unit.text()))
 }
 
-fn table(records: &[&CellRecord], parts: &[Part], accel: Accelerator, per: &str) -> Option<Table> {
+fn table(records: &[&CellRecord], parts: &[Part], accel: Option<Accelerator>, per: &str) -> Option<Table> {
     let times = records.iter().flat_map(|record| parts.iter().filter_map(|part| mean(part, record)));
     let unit = ColumnUnit::of(Metric::unit_of_cpu(records.first()?.cell.kind()), times);
     let title = match records.first()?.cell.kind().work_unit() {
@@ -157,7 +174,7 @@ fn table(records: &[&CellRecord], parts: &[Part], accel: Accelerator, per: &str)
     let heads = std::iter::once("row".to_owned()).chain(labels.heads());
     let counts = exits.then_some("exits").into_iter().chain(["interrupts"]);
     let head = |part: &Part| match (part.head, accel) {
-        ("guest", Accelerator::Tcg) => "guest (emulated)",
+        ("guest", Some(Accelerator::Tcg)) => "guest (emulated)",
         (head, _) => head,
     };
     Some(Table {
@@ -177,6 +194,9 @@ fn line(record: &CellRecord, (parts, unit): (&[Part], ColumnUnit), labels: &Labe
     let labels = std::iter::once(record.cell.row.to_string()).chain(labels.line(&record.cell));
     Some(TableRow::new(labels.collect(), figures))
 }
+
+const RELAYS: &str = "Relay: the programs that carry the traffic of a row's zone (pasta, slirp4netns, docker-proxy), in \
+                      user space and in the kernel.";
 
 fn caveat(accel: Accelerator) -> &'static str {
     match accel {

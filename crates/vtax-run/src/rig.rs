@@ -100,7 +100,7 @@ impl Rig {
             Ok(EndSetup { cpus: cpus.map(|cpus| vec![cpus[side]]).unwrap_or_default(), ..EndSetup::new(station) })
         };
         let (initiator, responder) = (setup(SUT, 0)?, setup(PEER, 1)?);
-        let target = responder.station.clone();
+        let target = responder.station.clone().into();
         Ok(SampleOrder { spec: *spec, initiator, responder, target, turns: None })
     }
 

@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf};
 
 use vtax_change::pci::PciChangeError;
 use vtax_guest::GuestError;
-use vtax_model::topology::Name;
+use vtax_model::{foreign::ForeignText, topology::Name};
 use vtax_sys::{SysError, pci::PciAddress, record::RecordError};
 
 use crate::place::Place;
@@ -39,6 +39,14 @@ pub enum StepError {
     #[error("link {place} does not have the rate that was set; take the lab down and up again")]
     #[diagnostic(code("link-changed"))]
     Rate { place: Place },
+    #[error(
+        "{namespace}: nft refused the rules that translate addresses: {says}; use a method without them, e.g. bridge"
+    )]
+    #[diagnostic(code("no-translation"))]
+    Rules { namespace: String, says: ForeignText },
+    #[error("{program} of zone `{zone}` {why}: {says}; try another version of it, or another method")]
+    #[diagnostic(code("relay-failed"))]
+    Relay { program: String, zone: Name, why: String, says: ForeignText },
     #[error("the namespace of `{namespace}` no longer exists or was replaced; take the lab down and up again")]
     #[diagnostic(code("namespace-replaced"))]
     Replaced { namespace: Name },

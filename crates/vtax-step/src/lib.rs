@@ -17,11 +17,14 @@ mod limit;
 mod link;
 mod part;
 mod place;
+mod relay;
+mod relay_process;
 mod site;
 mod stack;
 mod switch;
 #[cfg(test)]
 mod tests;
+mod translate;
 
 pub use device::{
     AssignDevice, AssignFunction, ConfigureVf, CreateVfs, DeviceClaim, DeviceClaims, LendVf, LentVf, PlugDevice,
@@ -33,6 +36,9 @@ pub use limit::bucket;
 pub use link::{AddAddress, AddRoute, CreateLink, EnableLink, LimitRate, LinkRecipe, SetSysctl};
 pub use part::{PartStep, StepReceipt};
 pub use place::Place;
+pub use relay::{Relay, StartRelay};
+pub use relay_process::RelayProcess;
 pub use site::{PROCESS_MARK, StepSite, StopFlag, mark_process};
 pub use stack::{Announcement, NetStack, PortVlanSet};
 pub use switch::{CreateSwitch, CreateTap, LendAddress, LimitTap, TakeUplink};
+pub use translate::{TranslateAddresses, ZonePorts};

@@ -40,6 +40,11 @@ impl Place {
         Place::new(host, LinkName::new(format!("vnet{index}")))
     }
 
+    /// The bridge of one zone alone, whose port is the host's `index`-th vnet.
+    pub fn inner_bridge(host: &Name, index: usize) -> Place {
+        Place::new(host, LinkName::new(format!("br{index}")))
+    }
+
     /// The host's own end of a tunnel.
     pub fn tunnel(host: &Name, vni: u32) -> Place {
         Place::new(host, LinkName::new(format!("vxlan{vni}")))

@@ -14,7 +14,7 @@ use vtax_guest::{launch::Launch, process::Qemu};
 use vtax_model::topology::Name;
 use vtax_sys::netns::NetNs;
 
-use crate::{error::StepError, part::StepReceipt, place::Place, stack::NetStack};
+use crate::{error::StepError, part::StepReceipt, place::Place, relay_process::RelayProcess, stack::NetStack};
 
 /// The variable that marks the processes of a lab; its value is the lab's name.
 pub const PROCESS_MARK: &str = "VTAX_LAB";
@@ -39,6 +39,8 @@ pub struct StepSite {
     stacks: HashMap<Option<Name>, NetStack>,
     /// Guests that were started, whether or not they still run.
     pub(crate) guests: HashMap<Name, Qemu>,
+    /// Programs that were started for zones, whether or not they still run.
+    relays: HashMap<Name, Vec<RelayProcess>>,
     stopped: StopFlag,
 }
 
@@ -69,9 +71,9 @@ impl StepSite {
     }
 
     fn of(lab: Option<&Name>, own: Option<Arc<NetNs>>) -> StepSite {
-        let (recorded, stacks, guests, stopped) = Default::default();
+        let (recorded, stacks, guests, relays, stopped) = Default::default();
         let (lab, directory, pins) = (lab.cloned(), None, PathBuf::new());
-        StepSite { lab, directory, pins, own, recorded, stacks, guests, stopped }
+        StepSite { lab, directory, pins, own, recorded, stacks, guests, relays, stopped }
     }
 
     /// Steps are taken until `stopped` is set.
@@ -145,6 +147,19 @@ impl StepSite {
     /// Takes a guest over that a journal recorded.
     pub fn recall_guest(&mut self, launch: &Launch, receipt: &StepReceipt) {
         self.guests.extend(receipt.process().map(|it| (launch.name.clone(), Qemu::attach(launch.clone(), it))));
+    }
+
+    /// The programs that carry the traffic of a zone, whether or not they still run.
+    pub fn relays(&self, zone: &Name) -> &[RelayProcess] {
+        self.relays.get(zone).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn remember_relay(&mut self, zone: &Name, relay: RelayProcess) {
+        self.relays.entry(zone.clone()).or_default().push(relay);
+    }
+
+    pub(crate) fn forget_relays(&mut self, zone: &Name) {
+        self.relays.remove(zone);
     }
 
     fn open(&self, name: Option<&Name>) -> Result<NetStack, StepError> {

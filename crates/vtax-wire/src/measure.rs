@@ -20,7 +20,7 @@ use vtax_model::{
     endpoint::End,
     measurement::EndReport,
     run::Skew,
-    station::{EndSetup, Schedule, Station},
+    station::{EndSetup, ResponderReach, Schedule, Station, Target},
     units::ByteSize,
     workload::TestSpec,
 };
@@ -57,8 +57,8 @@ pub struct SampleOrder {
     pub spec: TestSpec,
     pub initiator: EndSetup,
     pub responder: EndSetup,
-    /// The address at which the initiator reaches the responder's machine. The responder chooses the port or the name.
-    pub target: Station,
+    /// Way to the responder for the initiator. The responder chooses the port, unless its setup does, or the name.
+    pub target: ResponderReach,
     /// The times of this pair's slices, if the pairs alternate. Otherwise all pairs start together.
     pub turns: Option<Turns>,
 }

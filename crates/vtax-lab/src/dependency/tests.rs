@@ -65,7 +65,7 @@ fn the_table_of_capabilities_agrees_with_every_plan() {
             Failover::Switch | Failover::Host => matches!(ties.depends_on[..], [Dependency::Switch { .. }]),
             Failover::PhysicalFunction => matches!(ties.depends_on[..], [Dependency::PhysicalFunction { .. }]),
             Failover::RootPort | Failover::Nobody => ties.depends_on.is_empty(),
-            Failover::Backend => false,
+            Failover::Backend | Failover::Process => false,
         };
         assert!(agrees, "{variant}: {}", told(&ties));
     }

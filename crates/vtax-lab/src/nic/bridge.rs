@@ -2,11 +2,11 @@
 
 use vtax_step::LinkRecipe;
 
-use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneAttachment, ZoneMethod};
+use super::method::{AddressOf, AttachZone, Claim, Handler, Need, ZoneAttachment, ZoneMethod};
 use crate::script::PlanScript;
 
 pub(super) const NIC: ZoneMethod = ZoneMethod {
-    link: Some("bridge"),
+    needs: &[Need::Link("bridge")],
     address: AddressOf::Wire,
     claim: Claim::Receive(Handler::Bridge),
     attach: AttachZone::Plain(attach),

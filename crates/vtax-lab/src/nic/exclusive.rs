@@ -6,7 +6,7 @@
 use super::method::{AddressOf, AttachZone, Claim, ZoneMethod};
 
 pub(super) const NIC: ZoneMethod = ZoneMethod {
-    link: None,
+    needs: &[],
     address: AddressOf::Host,
     claim: Claim::All,
     attach: AttachZone::Plain(|zone, script| zone.at_wire(script)),

@@ -7,7 +7,7 @@ use super::method::{AddressOf, AttachZone, Claim, ZoneAttachment, ZoneMethod};
 use crate::{script::PlanScript, step::LabStep};
 
 pub(super) const NIC: ZoneMethod =
-    ZoneMethod { link: None, address: AddressOf::Wire, claim: Claim::Nothing, attach: AttachZone::Function(attach) };
+    ZoneMethod { needs: &[], address: AddressOf::Wire, claim: Claim::Nothing, attach: AttachZone::Function(attach) };
 
 fn attach(zone: &ZoneAttachment<'_>, function: &LentVf, script: &mut PlanScript) {
     let (name, link) = (&zone.zone.name, zone.link());

@@ -116,6 +116,7 @@ impl GuestAttachment<'_> {
             namespace: host.clone(),
             mtu: script.blueprint.mtu,
             stack,
+            published: None,
         });
         script.blueprint.guests.push(PlannedGuest {
             name: name.clone(),

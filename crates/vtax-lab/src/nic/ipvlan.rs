@@ -2,10 +2,10 @@
 
 use vtax_step::LinkRecipe;
 
-use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneMethod};
+use super::method::{AddressOf, AttachZone, Claim, Handler, Need, ZoneMethod};
 
 pub(super) const NIC: ZoneMethod = ZoneMethod {
-    link: Some("ipvlan"),
+    needs: &[Need::Link("ipvlan")],
     address: AddressOf::Wire,
     claim: Claim::Receive(Handler::Ipvlan),
     attach: AttachZone::Plain(|zone, script| {

@@ -2,10 +2,10 @@
 
 use vtax_step::LinkRecipe;
 
-use super::method::{AddressOf, AttachZone, Claim, Handler, ZoneMethod};
+use super::method::{AddressOf, AttachZone, Claim, Handler, Need, ZoneMethod};
 
 pub(super) const NIC: ZoneMethod = ZoneMethod {
-    link: Some("macvlan"),
+    needs: &[Need::Link("macvlan")],
     address: AddressOf::Wire,
     claim: Claim::Receive(Handler::Macvlan),
     attach: AttachZone::Plain(|zone, script| {

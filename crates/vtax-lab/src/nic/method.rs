@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vtax_model::{method::DomainKind, topology::Zone};
-use vtax_step::{LentVf, LinkRecipe, Place};
+use vtax_model::{method::DomainKind, station::PublishedPorts, topology::Zone};
+use vtax_step::{LentVf, LinkRecipe, Place, Relay, ZonePorts};
 
 use crate::{blueprint::LabEndpoint, script::PlanScript};
 
 /// Planning of zones of one method.
 pub(crate) struct ZoneMethod {
-    /// The kind of link that the kernel must have, in addition to the veth pair of the wire.
-    pub(super) link: Option<&'static str>,
+    /// Everything that the machine must have, in addition to the veth pair of the wire.
+    pub(super) needs: &'static [Need],
     pub(crate) address: AddressOf,
     /// Effect on the wire's end that the zone is attached to.
     pub(crate) claim: Claim,
@@ -19,11 +19,31 @@ pub(crate) struct ZoneMethod {
     pub(crate) attach: AttachZone,
 }
 
+/// Something that the machine must have for a method.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Need {
+    /// A kind of link.
+    Link(&'static str),
+    /// Translation of addresses by the kernel, and the program that makes its rules.
+    Translation,
+    /// A program by its name.
+    Program(&'static str),
+}
+
+/// The host of a zone that has no address on the wire.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Router {
+    /// The host's address towards the zone.
+    pub(crate) inner: IpNet,
+    /// The host's address on the wire.
+    pub(crate) outer: IpAddr,
+}
+
 /// Adds one zone to a plan. The variants differ in what the planner has to find for the zone before.
 pub(crate) enum AttachZone {
     Plain(fn(&ZoneAttachment<'_>, &mut PlanScript)),
-    /// The address of the host towards the zone.
-    Routed(fn(&ZoneAttachment<'_>, IpNet, &mut PlanScript)),
+    /// The host as the zone's router.
+    Routed(fn(&ZoneAttachment<'_>, Router, &mut PlanScript)),
     /// The zone's tunnel.
     Tunnel(fn(&ZoneAttachment<'_>, &Tunnel, &mut PlanScript)),
     /// The zone's virtual function.
@@ -39,8 +59,29 @@ pub(crate) enum AddressOf {
     Host,
     /// A network of two addresses for the zone alone. The host routes it.
     Routed,
+    /// A network for the zone alone, which no other host knows.
+    Private(PrivateNet),
     /// A network of two addresses inside the zone's tunnel.
     Tunnel,
+}
+
+/// The network of a zone behind its host, whose router has the host's address there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PrivateNet {
+    /// Two addresses.
+    Pair,
+    /// The least that slirp4netns(1) takes. The places of its own and of the zone's address in it are fixed.
+    Slirp,
+}
+
+impl PrivateNet {
+    /// Number of addresses, and the offsets of the router and the zone.
+    pub(crate) fn layout(self) -> (usize, [u32; 2]) {
+        match self {
+            PrivateNet::Pair => (2, [0, 1]),
+            PrivateNet::Slirp => (128, [2, 100]),
+        }
+    }
 }
 
 /// Effect of a method on the wire's end. It decides which methods can share one.
@@ -127,8 +168,55 @@ impl ZoneAttachment<'_> {
         self.endpoint(vec![self.uplink.wire.clone()], script);
     }
 
+    /// Adds a zone behind a bridge of its own, as a container network has one. The host routes and gives the zone's
+    /// packets its own address. Returns the links from the zone to the wire.
+    pub(super) fn behind_bridge(
+        &self,
+        router: Router,
+        published: Option<&PublishedPorts>,
+        script: &mut PlanScript,
+    ) -> Vec<Place> {
+        let (name, host, inner) = (&self.zone.name, &self.zone.host, self.link());
+        let [bridge, port] = script.inner_bridge(host);
+        script.namespace(name);
+        script.link(&bridge, LinkRecipe::Bridge, name);
+        script.enable(&bridge, None, name);
+        script.link(&port, LinkRecipe::Veth { peer: inner.clone() }, name);
+        script.enable(&port, Some(&bridge.link), name);
+        script.enable(&inner, None, name);
+        script.address(&bridge, router.inner);
+        script.address(&inner, self.address);
+        script.forward(host);
+        script.default_route(name, router.inner.addr());
+        let published = published.map(|ports| ZonePorts { ports: ports.clone(), zone: self.address.addr() });
+        script.translate(self.zone, self.address.trunc(), &self.uplink.stack[0].link, published);
+        self.uplink.below([inner, port, bridge])
+    }
+
+    /// Adds a zone on a tap that a program makes.
+    pub(super) fn on_tap_of(&self, program: &str, relay: Relay, router: Router, script: &mut PlanScript) {
+        let (name, inner) = (&self.zone.name, self.link());
+        script.namespace(name);
+        script.relay(self.zone, program, relay);
+        script.plan_tap(&inner, name);
+        script.enable(&inner, None, name);
+        script.address(&inner, self.address);
+        script.default_route(name, router.inner.addr());
+        self.endpoint(self.uplink.below([inner]), script);
+    }
+
     /// Adds the zone's endpoint. The first of the links has the address.
     pub(super) fn endpoint(&self, stack: Vec<Place>, script: &mut PlanScript) {
+        self.published_endpoint(stack, None, script);
+    }
+
+    /// Adds the endpoint of a zone with published ports.
+    pub(super) fn published_endpoint(
+        &self,
+        stack: Vec<Place>,
+        published: Option<PublishedPorts>,
+        script: &mut PlanScript,
+    ) {
         let zone = self.zone;
         let mtu = script.mtu(zone.method);
         script.blueprint.endpoints.push(LabEndpoint {
@@ -143,6 +231,7 @@ impl ZoneAttachment<'_> {
             namespace: stack[0].namespace.clone(),
             mtu,
             stack,
+            published,
         });
     }
 }

@@ -5,7 +5,7 @@ use super::method::{AddressOf, AttachZone, Claim, ZoneAttachment, ZoneMethod};
 use crate::script::PlanScript;
 
 pub(super) const NIC: ZoneMethod =
-    ZoneMethod { link: None, address: AddressOf::Wire, claim: Claim::Nothing, attach: AttachZone::Plain(attach) };
+    ZoneMethod { needs: &[], address: AddressOf::Wire, claim: Claim::Nothing, attach: AttachZone::Plain(attach) };
 
 fn attach(zone: &ZoneAttachment<'_>, script: &mut PlanScript) {
     script.address(&zone.uplink.stack[0], zone.address);

@@ -1,25 +1,24 @@
 //! `veth`: a pair of links between host and zone, and the host routes. The other stations of the wire need
 //! one route for all routed zones of a host; it is added when all zones are attached.
 
-use ipnet::IpNet;
 use vtax_step::LinkRecipe;
 
-use super::method::{AddressOf, AttachZone, Claim, ZoneAttachment, ZoneMethod};
+use super::method::{AddressOf, AttachZone, Claim, Router, ZoneAttachment, ZoneMethod};
 use crate::script::PlanScript;
 
 pub(super) const NIC: ZoneMethod =
-    ZoneMethod { link: None, address: AddressOf::Routed, claim: Claim::Nothing, attach: AttachZone::Routed(attach) };
+    ZoneMethod { needs: &[], address: AddressOf::Routed, claim: Claim::Nothing, attach: AttachZone::Routed(attach) };
 
-fn attach(zone: &ZoneAttachment<'_>, router: IpNet, script: &mut PlanScript) {
+fn attach(zone: &ZoneAttachment<'_>, router: Router, script: &mut PlanScript) {
     let (name, host) = (&zone.zone.name, &zone.zone.host);
     let (inner, outer) = (zone.link(), script.vnet(host));
     script.namespace(name);
     script.link(&outer, LinkRecipe::Veth { peer: inner.clone() }, name);
     script.enable(&outer, None, name);
     script.enable(&inner, None, name);
-    script.address(&outer, router);
+    script.address(&outer, router.inner);
     script.address(&inner, zone.address);
     script.forward(host);
-    script.default_route(name, router.addr());
+    script.default_route(name, router.inner.addr());
     zone.endpoint(zone.uplink.below([inner, outer]), script);
 }

@@ -6,11 +6,11 @@
 
 use vtax_step::{LinkRecipe, Place};
 
-use super::method::{AddressOf, AttachZone, Claim, Far, Tunnel, ZoneAttachment, ZoneMethod};
+use super::method::{AddressOf, AttachZone, Claim, Far, Need, Tunnel, ZoneAttachment, ZoneMethod};
 use crate::{blueprint::TunnelEnd, script::PlanScript};
 
 pub(super) const NIC: ZoneMethod = ZoneMethod {
-    link: Some("vxlan"),
+    needs: &[Need::Link("vxlan")],
     address: AddressOf::Tunnel,
     claim: Claim::Nothing,
     attach: AttachZone::Tunnel(attach),

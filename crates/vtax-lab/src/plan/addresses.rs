@@ -121,7 +121,18 @@ impl Offsets {
         self.zones.extend(on_wire.into_iter().zip(&mut addresses));
         for end in &segment.ends {
             self.routed(end, zones(end, AddressOf::Routed));
+            let here = members.iter().filter(|member| member.is_at(end));
+            here.for_each(|member| self.private(member));
         }
+    }
+
+    fn private(&mut self, member: &Member<'_>) {
+        let AddressOf::Private(net) = member.address else { return };
+        let (size, [router, zone]) = net.layout();
+        let network = self.network(size);
+        let slot = |place: u32| Slot { offset: network.offset + place, ..network };
+        self.gateways.insert(member.name.clone(), slot(router));
+        self.zones.insert(member.name.clone(), slot(zone));
     }
 
     fn routed(&mut self, end: &WireEnd, zones: Vec<Name>) {

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use ipnet::IpNet;
 use vtax_change::pci::LinkState;
 use vtax_model::{
+    address_family::AddressFamily,
     guest::Attach,
     method::{DomainKind, IoMethod},
     topology::{Guest, Host, Name, Topology, Wire, Zone},
@@ -27,7 +28,8 @@ use crate::{
     blueprint::{Blueprint, LabEndpoint, PlannedWire},
     facts::Facts,
     nic::{
-        self, AddressOf, AttachZone, Claim, Far, GuestAttachment, Handler, Tunnel, Uplink, ZoneAttachment, ZoneMethod,
+        self, AddressOf, AttachZone, Claim, Far, GuestAttachment, Handler, Router, Tunnel, Uplink, ZoneAttachment,
+        ZoneMethod,
     },
     script::PlanScript,
     step::LabStep,
@@ -61,8 +63,11 @@ impl<'a> Draft<'a> {
         checks::shapes(topology, facts)?;
         checks::places(topology)?;
         let ports = ports::ports(topology, facts)?;
-        let nics: Vec<_> =
-            topology.zones.iter().map(|zone| supported(zone, &ports, facts)).collect::<Result<_, _>>()?;
+        let nics: Vec<_> = topology
+            .zones
+            .iter()
+            .map(|zone| supported(zone, topology.family, &ports, facts))
+            .collect::<Result<_, _>>()?;
         let members = members(topology, &nics);
         checks::clashes(&members)?;
         checks::limits(topology, &members, facts)?;
@@ -78,7 +83,7 @@ impl<'a> Draft<'a> {
         checks::snooping(topology, |host| {
             uplinks.iter().any(|(end, uplink)| end.host == *host && uplink.stack.len() > 1)
         })?;
-        let script = PlanScript::new(blueprint(topology, layout.range), tunnel_mtu);
+        let script = PlanScript::new(blueprint(topology, layout.range), tunnel_mtu, &facts.programs);
         Ok(Draft { topology, nics, guests, segments, pairs, layout, uplinks, ports, functions, companions, script })
     }
 
@@ -209,6 +214,7 @@ impl<'a> Draft<'a> {
             namespace: end.host.clone(),
             mtu: self.topology.mtu,
             stack: uplink.stack,
+            published: None,
         });
     }
 
@@ -218,7 +224,10 @@ impl<'a> Draft<'a> {
         let attachment = ZoneAttachment { zone, uplink: &self.uplinks[&end], address };
         match nic.attach {
             AttachZone::Plain(attach) => attach(&attachment, &mut self.script),
-            AttachZone::Routed(attach) => attach(&attachment, self.layout.gateway(&zone.name), &mut self.script),
+            AttachZone::Routed(attach) => {
+                let router = Router { inner: self.layout.gateway(&zone.name), outer: self.layout.host(&end).addr() };
+                attach(&attachment, router, &mut self.script);
+            }
             AttachZone::Tunnel(attach) => attach(&attachment, &self.tunnel(&zone.name), &mut self.script),
             AttachZone::Function(attach) => attach(&attachment, self.functions.get(&zone.name), &mut self.script),
         }
@@ -333,7 +342,14 @@ fn wire_index(topology: &Topology, host: &Name, wire: &Name) -> usize {
     topology.wires.iter().filter(|other| other.ends.contains(host)).take_while(|other| other.name != *wire).count()
 }
 
-fn supported(zone: &Zone, ports: &HashMap<WireEnd, Port>, facts: &Facts) -> Result<&'static ZoneMethod, PlanError> {
+fn supported(
+    zone: &Zone,
+    family: AddressFamily,
+    ports: &HashMap<WireEnd, Port>,
+    facts: &Facts,
+) -> Result<&'static ZoneMethod, PlanError> {
     let cable = ports.contains_key(&WireEnd::of(&zone.host, &zone.wire));
-    nic::supported(zone.method, cable, facts).map_err(PlanError::unsupported("zone", &zone.name, zone.method))
+    let of_family = |nic| nic::family_support(zone.method, family).map(|()| nic);
+    let found = nic::supported(zone.method, cable, facts).and_then(of_family);
+    found.map_err(PlanError::unsupported("zone", &zone.name, zone.method))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use vtax_model::{guest::Accelerator, located::Source, method::IoMethod, topology::Topology, units::ByteSize};
-use vtax_step::{AddAddress, CreateLink, EnableLink, LinkRecipe, Place, StartGuest};
+use vtax_step::{AddAddress, CreateLink, EnableLink, LinkRecipe, Place, Relay, StartGuest, StartRelay};
 
 use super::*;
 use crate::{
@@ -23,6 +23,7 @@ pub(crate) mod nics;
 pub(crate) fn facts() -> Facts {
     Facts {
         kinds: Facts::KINDS.into_iter().map(|kind| (kind.to_owned(), None)).collect::<BTreeMap<_, _>>(),
+        programs: Facts::PROGRAMS.map(|(name, _)| (name.to_owned(), format!("/usr/bin/{name}").into())).into(),
         in_use: Vec::new(),
         labs: Vec::new(),
         most_namespaces: 10_000,
@@ -96,7 +97,7 @@ fn refused(text: &str) -> String {
     plan(&topology(text), &facts()).expect_err("a bad lab").to_string()
 }
 
-const ZONE_METHODS: [IoMethod; 7] = [
+const ZONE_METHODS: [IoMethod; 12] = [
     IoMethod::SharedIp,
     IoMethod::Veth,
     IoMethod::Bridge,
@@ -104,6 +105,11 @@ const ZONE_METHODS: [IoMethod; 7] = [
     IoMethod::Ipvlan,
     IoMethod::Vxlan,
     IoMethod::Exclusive,
+    IoMethod::Nat,
+    IoMethod::Published,
+    IoMethod::PublishedProxy,
+    IoMethod::Pasta,
+    IoMethod::Slirp4netns,
 ];
 
 #[test]
@@ -198,6 +204,42 @@ fn path(plan: &Plan, from: &LabEndpoint, to: &LabEndpoint) -> String {
 }
 
 #[test]
+fn zones_of_one_host_have_ports_of_their_own() {
+    let zones = zone("web", "sut", IoMethod::Published) + &zone("db", "sut", IoMethod::PublishedProxy);
+    let plan = planned(&format!("{TWO_HOSTS}{zones}"));
+    let ports = |name: &str| {
+        let zone = plan.blueprint.zone(&name.parse().expect("a name")).expect("a zone");
+        zone.published.clone().expect("ports").to_string()
+    };
+    assert_eq!(ports("web"), "198.18.0.1:20000-20001 to ports 8080-8081");
+    assert_eq!(ports("db"), "198.18.0.1:20002-20003 to ports 8080-8081");
+}
+
+#[test]
+fn what_a_container_network_lacks_is_named_with_its_package() {
+    let refused = |method: IoMethod, change: fn(&mut Facts)| {
+        let mut facts = facts();
+        change(&mut facts);
+        let planned = plan(&topology(&format!("{TWO_HOSTS}{}", zone("web", "sut", method))), &facts);
+        planned.expect_err("something is missing").to_string()
+    };
+    let without = |method| refused(method, |facts| facts.programs.clear());
+    assert_eq!(
+        without(IoMethod::Pasta),
+        "zone `web`: pasta is unavailable: the program pasta is missing; install it (Debian: apt-get install passt) in a \
+         directory of PATH"
+    );
+    assert!(without(IoMethod::Nat).contains("apt-get install nftables"), "{}", without(IoMethod::Nat));
+    let kernel = refused(IoMethod::Published, |facts| {
+        facts.kinds.insert(Facts::TRANSLATION.into(), Some("nft refused".into()));
+    });
+    assert!(kernel.contains("nft refused; load or install the modules `nf_tables`"), "{kernel}");
+    let ipv6 = TWO_HOSTS.replace("name = \"rack\"", "name = \"rack\"\nfamily = \"ipv6\"");
+    let slirp = plan(&topology(&format!("{ipv6}{}", zone("web", "sut", IoMethod::Slirp4netns))), &facts());
+    assert!(slirp.expect_err("IPv4 only").to_string().contains("use `pasta`, or IPv4"));
+}
+
+#[test]
 fn paths_lead_through_every_link() {
     let both = |method| format!("{TWO_HOSTS}{}{}", zone("web", "sut", method), zone("db", "peer", method));
     let zones = |method| {
@@ -214,6 +256,8 @@ fn paths_lead_through_every_link() {
     assert_eq!(zones(IoMethod::Macvlan), "web/eth0 sut/wire0 peer/wire0 db/eth0");
     assert_eq!(zones(IoMethod::Vxlan), "web/eth0 sut/wire0 peer/wire0 db/eth0");
     assert_eq!(zones(IoMethod::Exclusive), "web/eth0 db/eth0");
+    assert_eq!(zones(IoMethod::Nat), "web/eth0 sut/vnet0 sut/br0 sut/wire0 peer/wire0 peer/br0 peer/vnet0 db/eth0");
+    assert_eq!(zones(IoMethod::Pasta), "web/eth0 sut/wire0 peer/wire0 db/eth0");
 
     let plan = planned(&format!("{TWO_HOSTS}{}", zone("web", "sut", IoMethod::Vxlan)));
     let host = plan.blueprint.host(&"peer".parse().unwrap(), &"w0".parse().unwrap()).unwrap();
@@ -362,6 +406,13 @@ proptest! {
                     }
                 }
                 LabStep::EnableLink(EnableLink { at, .. }) => *links.get_mut(at).expect("it was made before") += 1,
+                LabStep::StartRelay(StartRelay {
+                    zone,
+                    relay: Relay::Pasta { link, .. } | Relay::Slirp4netns { link, .. },
+                    ..
+                }) => {
+                    prop_assert_eq!(links.insert(Place::new(zone, link.clone()), 0), None);
+                }
                 LabStep::StartGuest(StartGuest { launch, .. }) => {
                     let made = |tap: &LinkName| links.keys().any(|place: &Place| place.link == *tap);
                     let taps: Vec<_> = launch.nics.iter().filter_map(|nic| nic.kind.tap()).collect();

@@ -29,6 +29,7 @@ pub(super) fn summary(taken: &[Taken<'_>], transactions: bool) -> Option<HostCpu
         iothread: if_any(HostCpu::iothread),
         daemon: if_any(HostCpu::daemon),
         qemu: us(HostCpu::qemu)?,
+        relay: if_any(HostCpu::relay),
         kernel: each(&|host| Some(host.kernel()? * 1e6)).filter(|_| accel.is_some()),
         host_stack: us(HostCpu::host_stack)?,
         vm_exits: each(&|host| host.exits().map(|exits| exits as f64)).filter(|_| accel.is_some()),
@@ -109,8 +110,16 @@ mod tests {
         };
         let end = EndReport { seconds: 1.0, transactions: 1000, bytes: 2048, ..EndReport::default() };
         let (seconds, whole_sample) = (0.5, false);
-        let host =
-            HostCpu { seconds, whole_sample, softirq: 0.04, irq: 0.01, all_guests: 0.3, interrupts: 600, guests };
+        let host = HostCpu {
+            seconds,
+            whole_sample,
+            softirq: 0.04,
+            irq: 0.01,
+            all_guests: 0.3,
+            interrupts: 600,
+            guests,
+            relays: vec![],
+        };
         Figures { host_cpu: Some(host), ..Figures::join(&spec, true, &end, &end) }
     }
 

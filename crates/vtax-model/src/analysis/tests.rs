@@ -262,7 +262,16 @@ fn observed_guest(vcpus: f64) -> HostCpu {
         clock: None,
     };
     let guests = vec![guest];
-    HostCpu { seconds: 0.5, whole_sample: false, softirq: 0.0, irq: 0.0, all_guests: 0.0, interrupts: 0, guests }
+    HostCpu {
+        seconds: 0.5,
+        whole_sample: false,
+        softirq: 0.0,
+        irq: 0.0,
+        all_guests: 0.0,
+        interrupts: 0,
+        guests,
+        relays: vec![],
+    }
 }
 
 #[test]
@@ -282,6 +291,7 @@ fn the_guests_that_measure_are_no_other_programs() {
         environment,
         domain: None,
         namespace: None,
+        published: None,
     };
     let inside = || end(Some(run.header.environment.clone()));
     let ends = |run: &mut Run, initiator: EndRecord, responder: EndRecord| {

@@ -141,6 +141,8 @@ pub enum Failover {
     RootPort,
     /// No other domain can interrupt it.
     Nobody,
+    /// The process that carries its traffic.
+    Process,
 }
 
 /// Types of devices that can be attached this way.
@@ -167,6 +169,8 @@ pub enum HostWork {
     Qemu,
     /// The program that serves the rings.
     Backend,
+    /// A process that copies all data between sockets.
+    Process,
     /// None, except interrupts.
     Interrupts,
 }
@@ -333,6 +337,7 @@ impl Failover {
                 "without the service domain of its switch it has no network; a second vnet on another service domain's \
                  switch can take over",
             ),
+            Failover::Process => ("process", "without the process that carries its traffic it has no network"),
             Failover::Backend => ("backend", "without the program that serves its rings it has no network"),
             Failover::PhysicalFunction => {
                 ("PF", "a reset of the physical function or of its driver interrupts all its virtual functions")
@@ -363,6 +368,11 @@ impl HostWork {
             HostWork::Backend => {
                 ("backend", "another program copies each packet; most of them poll and occupy whole CPUs")
             }
+            HostWork::Process => (
+                "process",
+                "a process copies all data between sockets of the host and the zone; the host's network stack runs for \
+                 both sides",
+            ),
             HostWork::Interrupts => (
                 "none",
                 "the device reads and writes the guest's memory; without posted interrupts, the host passes on its \

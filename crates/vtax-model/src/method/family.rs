@@ -198,7 +198,7 @@ fn of_failover(failover: Failover) -> Vec<Point> {
             vec![Con("depends on the domain that has the root complex"), Avoid("availability has the highest priority")]
         }
         Failover::Nobody => vec![Pro("independent of all other domains, except for the console")],
-        Failover::Backend | Failover::Host => Vec::new(),
+        Failover::Backend | Failover::Process | Failover::Host => Vec::new(),
     }
 }
 

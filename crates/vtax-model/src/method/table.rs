@@ -189,3 +189,23 @@ pub(super) const LINK_OF_ZONE: Capabilities = Capabilities {
 };
 
 pub(super) const WIRE_OF_ZONE: Capabilities = Capabilities { count: GuestCount::Wires, ..LINK_OF_ZONE };
+
+/// A zone behind a bridge of its own, with the address of its host.
+pub(super) const TRANSLATED: Capabilities = Capabilities {
+    vlan: TrafficControl::No {
+        reason: "the host translates the zone's packets, so the zone sends no frames on the wire",
+    },
+    ..VETH
+};
+
+pub(super) const PROXIED: Capabilities =
+    Capabilities { failover: Failover::Process, host_cpu: HostWork::Process, ..TRANSLATED };
+
+/// A zone on a tap whose other end is a process.
+pub(super) const RELAYED: Capabilities = Capabilities {
+    vlan: TrafficControl::No {
+        reason: "a process makes the zone's connections again, so the zone sends no frames on the wire",
+    },
+    rate_limit: WITH_THE_WIRE,
+    ..PROXIED
+};

@@ -91,6 +91,9 @@ impl MethodVariant {
             IoMethod::Macvlan | IoMethod::Ipvlan => table::ON_WIRE,
             IoMethod::Vxlan => table::TUNNEL,
             IoMethod::Exclusive => table::WIRE_OF_ZONE,
+            IoMethod::Nat | IoMethod::Published => table::TRANSLATED,
+            IoMethod::PublishedProxy => table::PROXIED,
+            IoMethod::Pasta | IoMethod::Slirp4netns => table::RELAYED,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{foreign::ForeignText, guest::Accelerator};
 /// CPU. The host's stack overlaps with the others: see [`HostCpu`](crate::run::HostCpu).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HostCpuSummary {
-    /// Accelerator of the guests; absent for a row without guests, the host's own disk.
+    /// Accelerator of the guests; absent for a row without guests: of zones, or the host's own disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accel: Option<Accelerator>,
     /// The guests' instructions: under TCG their emulation.
@@ -24,6 +24,9 @@ pub struct HostCpuSummary {
     pub daemon: Option<Estimate>,
     /// The rest of QEMU.
     pub qemu: Estimate,
+    /// The programs that carry the traffic of zones; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<Estimate>,
     /// Part of the time of vhost, iothreads, daemons and QEMU spent in the host's kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Estimate>,

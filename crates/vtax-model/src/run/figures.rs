@@ -120,6 +120,8 @@ pub enum EndLocation {
     Host,
     /// In a guest whose host was observed.
     Guest,
+    /// In a zone of a host whose traffic a program carries, which was observed too.
+    Relayed,
 }
 
 /// Reports of each endpoint beyond the joined figures.
@@ -439,23 +441,23 @@ impl Figures {
     }
 
     /// CPUs that the hosts spent on both ends: the measuring threads on a host; of guests their vCPUs, vhost, iothreads,
-    /// storage daemons and the rest of QEMU. Interrupts that were served on the time of other programs are in none of
+    /// storage daemons and the rest of QEMU; the programs that carry the traffic of zones. Interrupts that were served on the time of other programs are in none of
     /// these, and neither is anything that other programs did. Not a number if the host of a guest wasn't observed.
     fn host_cpus(&self) -> f64 {
         let Ends { initiator, responder } = &self.locations;
         let locations = [(initiator, &self.cpu.initiator), (responder, &self.cpu.responder)];
         let of_end = |(location, end): (&EndLocation, &EndCpu)| match location {
-            EndLocation::Host => threads_per_second(end),
+            EndLocation::Host | EndLocation::Relayed => threads_per_second(end),
             EndLocation::Guest => 0.0,
             EndLocation::Unknown => f64::NAN,
         };
-        let has_guest = locations.iter().any(|(location, _)| **location == EndLocation::Guest);
-        let guests = match &self.host_cpu {
+        let is_observed = |location: &EndLocation| matches!(location, EndLocation::Guest | EndLocation::Relayed);
+        let others = match &self.host_cpu {
             Some(host) => host.spent() / host.seconds,
-            None if has_guest => f64::NAN,
+            None if locations.iter().any(|(location, _)| is_observed(location)) => f64::NAN,
             None => 0.0,
         };
-        locations.map(of_end).into_iter().sum::<f64>() + guests
+        locations.map(of_end).into_iter().sum::<f64>() + others
     }
 
     /// µs of the hosts' CPU for one transaction.

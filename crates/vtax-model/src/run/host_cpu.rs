@@ -31,6 +31,18 @@ pub struct HostCpu {
     pub interrupts: u64,
     /// Each guest of the row once, including those that serve the switches between its ends.
     pub guests: Vec<GuestCpu>,
+    /// Each program that carries the traffic of one of the row's zones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relays: Vec<RelayCpu>,
+}
+
+/// Cost of a program of the host that carries a zone's traffic, e.g. pasta, in CPU seconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RelayCpu {
+    pub program: ForeignText,
+    pub pid: u32,
+    /// All its threads, in user space and in the kernel.
+    pub busy: f64,
 }
 
 /// Host cost of one guest, in CPU seconds. The parts do not overlap.
@@ -107,9 +119,14 @@ impl HostCpu {
         self.sum(|guest| guest.qemu)
     }
 
-    /// All that was spent on the guests.
+    /// The programs that carry the traffic of zones.
+    pub fn relay(&self) -> f64 {
+        self.relays.iter().map(|relay| relay.busy).sum()
+    }
+
+    /// All that was spent on the guests, and by the programs that carry the traffic of zones.
     pub fn spent(&self) -> f64 {
-        self.guest() + self.vhost() + self.iothread() + self.daemon() + self.qemu()
+        self.guest() + self.vhost() + self.iothread() + self.daemon() + self.qemu() + self.relay()
     }
 
     /// Interrupts of the whole machine, both kinds.

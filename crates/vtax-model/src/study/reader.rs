@@ -74,6 +74,8 @@ struct Matrix {
     mtu: Spanned<Vec<Mtu>>,
     transports: Spanned<Vec<Transport>>,
     tests: Spanned<Vec<TestKind>>,
+    /// Tests over TCP alone, in addition to those.
+    tcp_tests: Option<Spanned<Vec<TestKind>>>,
     /// One flow if absent.
     streams: Option<Spanned<Vec<u32>>>,
     /// Swept: request and response of rr and crr, message of streams. In place of the four below.
@@ -266,8 +268,12 @@ impl Reader<'_> {
         let streams = matrix.streams.as_ref().map_or(Ok(vec![1]), |streams| self.distinct("streams", streams))?;
         self.check_size([mtus.len(), transports.len(), tests.len(), streams.len(), rows.len()])?;
         let sweep = self.sweep()?;
-        let tests: Vec<_> =
+        let of_tcp = matrix.tcp_tests.as_ref().map(|tests| self.distinct("tcp_tests", tests)).transpose()?;
+        let of_tcp = of_tcp.into_iter().flatten().map(|test| (Transport::Tcp, test));
+        let mut tests: Vec<_> =
             transports.iter().flat_map(|transport| tests.iter().map(|test| (*transport, *test))).collect();
+        let more: Vec<_> = of_tcp.filter(|test| !tests.contains(test)).collect();
+        tests.extend(more);
         let points = NetMatrix { tests: &tests, streams: &streams, sweep: &sweep, mtus: &mtus, rows }.points();
         points.map(|point| self.cell(point)).collect()
     }

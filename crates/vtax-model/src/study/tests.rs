@@ -41,6 +41,15 @@ fn refused_text(text: &str, from: &str, to: &str) -> String {
 }
 
 #[test]
+fn tests_over_tcp_alone_are_added_once() {
+    let both = parse(&STUDY.replace("tests = [\"rr\", \"stream\"]", "tests = [\"rr\"]\ntcp_tests = [\"crr\", \"rr\"]"));
+    let cells = both.expect("a study").cells;
+    let found: BTreeSet<String> =
+        cells.iter().map(|cell| format!("{:?} {:?}", cell.net().map(|net| net.transport), cell.kind())).collect();
+    assert_eq!((cells.len(), found.len()), (2 * 3, 3), "{found:?}");
+}
+
+#[test]
 fn every_built_in_study_reads() {
     for (id, text) in Study::BUILT_IN {
         let study = Study::parse(Source { name: id, text }).expect("a built-in study");

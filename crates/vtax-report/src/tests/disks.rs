@@ -114,6 +114,7 @@ fn the_hosts_cpu_time_is_split() {
             all_guests: 0.2,
             interrupts: 5000,
             guests: if row == "native-disk" { Vec::new() } else { vec![guest] },
+            relays: Vec::new(),
         });
     }
     let document = analyse(&run);

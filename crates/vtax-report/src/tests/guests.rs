@@ -63,6 +63,7 @@ fn host(accel: Accelerator, vhost: bool, index: u64) -> HostCpu {
         all_guests: if kvm { 0.4 } else { 0.0 },
         interrupts: 9_000 + 10 * index,
         guests: vec![guest("sut", 3_000), guest("peer", -350_000)],
+        relays: Vec::new(),
     }
 }
 

@@ -77,6 +77,7 @@ fn pair(name: &str, address: &str) -> PairRecord {
         environment: None,
         domain: None,
         namespace: None,
+        published: None,
     };
     let responder = EndRecord {
         name: name.into(),
@@ -85,6 +86,7 @@ fn pair(name: &str, address: &str) -> PairRecord {
         environment: Some(elsewhere(name)),
         domain: Some(domain(name)),
         namespace: None,
+        published: None,
     };
     PairRecord { initiator, responder }
 }

@@ -20,6 +20,7 @@ fn vmdq() -> Run {
         environment: None,
         domain: None,
         namespace: None,
+        published: None,
     };
     let pair = |row: &_, nth: u64| PairRecord {
         initiator: end(format!("host client-{nth}")),

@@ -9,7 +9,7 @@ use vtax_model::{
     disk::{DiskAttach, DiskPlace, DiskSet},
     endpoint::Ends,
     guest::{Attach, Backend, GuestDefaults, VirtioNic},
-    method::IoMethod,
+    method::{IoMethod, Reached},
     study::{DiskRow, GuestPath, IpType, Row, Study, StudyDisks, StudyNetwork, StudySubject},
     topology::{Cable, Guest, GuestDisk, Host, Name, Topology, Wire, Zone},
     units::Mtu,
@@ -140,13 +140,22 @@ impl Builder<'_> {
         self.arrangement.ends.extend(rows.iter().map(|row| (*row, vec![ends.clone()])));
     }
 
+    /// The other end of a method that isn't reached by its address is the host's own stack. It connects if it reaches
+    /// published ports, and is connected to if it reaches nothing.
     fn back_to_back(&mut self, method: IoMethod, both: bool) -> Ends<LabEnd> {
-        let [sut, peer] = self.two_hosts();
+        let [mut sut, peer] = self.two_hosts();
+        if method.translates() {
+            // A host that translates addresses tracks the packets of its whole stack, also those of other rows.
+            sut = self.host(&format!("{method}-host"), false);
+        }
         let wire = self.wire(&format!("{method}-wire"), &sut, &peer);
-        let initiator = self.end(method, &format!("{method}-{sut}"), &sut, &wire);
-        let far = if both { method } else { IoMethod::Native };
-        let responder = self.end(far, &format!("{method}-{peer}"), &peer, &wire);
-        Ends { initiator, responder }
+        let near = self.end(method, &format!("{method}-sut"), &sut, &wire);
+        let far = if both && method.reached() == Reached::Directly { method } else { IoMethod::Native };
+        let far = self.end(far, &format!("{method}-{peer}"), &peer, &wire);
+        match method.reached() {
+            Reached::ByPublishedPorts => Ends { initiator: far, responder: near },
+            Reached::Directly | Reached::Never => Ends { initiator: near, responder: far },
+        }
     }
 
     /// The guests of each row have a wire of their own, as zones have.
@@ -195,7 +204,11 @@ impl Builder<'_> {
                 (None, Row::Queue(_)) => self.end(IoMethod::SrIov, &domain, &sut, &uplink),
                 (None, _) => LabEnd::Host { host: sut.clone(), wire: uplink.clone() },
             };
-            Ends { initiator: LabEnd::Host { host: client, wire }, responder }
+            let client = LabEnd::Host { host: client, wire };
+            match row.method().map(IoMethod::reached) {
+                Some(Reached::Never) => Ends { initiator: responder, responder: client },
+                _ => Ends { initiator: client, responder },
+            }
         };
         (1..=pairs).map(pair).collect()
     }
@@ -356,6 +369,23 @@ mod tests {
         let demo = arranged("demo", true);
         assert_eq!(domains(&demo, "bridge"), ("bridge-sut".into(), "bridge-peer".into()));
         assert_eq!(domains(&demo, "native"), ("sut".into(), "peer".into()));
+    }
+
+    #[test]
+    fn the_end_that_reaches_the_other_one_connects() {
+        for both in [false, true] {
+            let containers = arranged("containers", both);
+            assert_eq!(domains(&containers, "nat"), ("nat-sut".into(), "peer".into()));
+            assert_eq!(domains(&containers, "published"), ("peer".into(), "published-sut".into()));
+            let hosts: Vec<&str> = containers.topology.hosts.iter().map(|host| host.name.as_str()).collect();
+            assert_eq!(hosts, ["sut", "peer", "nat-host", "published-host", "published-proxy-host"], "one for each");
+        }
+        let mut study = vtax_synthetic::study("demo");
+        study.rows = vec![Row::Method(IoMethod::Nat), Row::Method(IoMethod::Published)];
+        network(&mut study).pairs = 2;
+        let paired = arrange(&study, study.id.clone(), &study.rows);
+        let first = |row: &str| paired.ends[&row.parse::<Row>().expect("a row")][0].initiator.domain().to_string();
+        assert_eq!([first("nat"), first("published")], ["nat-1", "client-1"]);
     }
 
     #[test]

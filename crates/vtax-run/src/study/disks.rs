@@ -39,7 +39,7 @@ use super::{
     draft::available,
     ends::{
         ZoneOfDisks, lab_name,
-        observe::{Observed, UntoldTimes, observing},
+        observe::{Observed, ObservedRow, UntoldTimes, observing},
     },
     measured_path::MeasuredPath,
     runner::{DiskSampler, SampleError, Sampler},
@@ -293,8 +293,8 @@ impl MeasuredDisks {
         let job = job.map_err(|error| SampleError::cell(error.to_string()))?;
         let times = job.timed().map(|_| UntoldTimes { warmup: test.ramp.0, measured: test.duration.0 });
         let served = row.inside.as_ref().and_then(|inside| inside.served.as_ref());
-        let guests: Vec<Observed> = served.map(Observed::of_disks).into_iter().collect();
-        let (report, host_cpu) = observing(&guests, times, || match &row.inside {
+        let served = ObservedRow::of_guest(served.map(Observed::of_disks));
+        let (report, host_cpu) = observing(&served, times, || match &row.inside {
             Some(RowInside { fio, .. }) => fio.run(&job).map_err(|error| fio.blame(self.lab.as_deref(), error)),
             None => self.run_here(row, &job)?.map_err(|error| match error {
                 // It may still be at work when the next sample begins.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use miette::miette;
 use vtax_host::inspect;
-use vtax_lab::{Facts, GuestNeeds, World, availability, disk_availability, guest_availability};
+use vtax_lab::{Facts, GuestNeeds, World, availability, disk_availability, family_support, guest_availability};
 use vtax_model::{
     cell::Cell,
     disk::DiskDevice,
@@ -99,7 +99,9 @@ fn of_network(study: &Study, network: &StudyNetwork, facts: &Facts) -> impl Fn(R
         }
         match study.attach(row) {
             Some(nic) => guest_availability(&nic, &study.guest.system, facts).err(),
-            None => needed(row).iter().find_map(|method| methods[method].clone().err()),
+            None => needed(row).iter().find_map(|method| {
+                methods[method].clone().and_then(|()| family_support(*method, network.family)).err()
+            }),
         }
     }
 }

@@ -228,21 +228,30 @@ impl ConnectedEnds {
         self.rows.iter().find(fits).ok_or_else(|| miette!(code = "defect", "no endpoints for the row `{row}`"))
     }
 
-    fn pair<'a>(&self, [initiator, responder]: &'a [ConnectedEnd; 2], spec: &TestSpec) -> AgentPair<'a> {
+    fn pair<'a>(&self, ends: &'a [ConnectedEnd; 2], spec: &TestSpec) -> AgentPair<'a> {
+        self.nth_pair(ends, spec, 0)
+    }
+
+    /// The `nth` of several tests between two ends that run at the same time. If ports of the responder are published,
+    /// each has another one.
+    fn nth_pair<'a>(&self, [initiator, responder]: &'a [ConnectedEnd; 2], spec: &TestSpec, nth: u16) -> AgentPair<'a> {
         let one_machine = initiator.is_on_machine_of(responder);
-        let setup = |end: &ConnectedEnd| EndSetup {
+        let published = responder.attachment.published().filter(|_| spec.transport.is_ip());
+        let setup = |end: &ConnectedEnd, port: Option<u16>| EndSetup {
             station: self.station(end, spec.transport, one_machine),
+            port,
             cpus: match self.shared_cpu.filter(|_| spec.slices.is_some()) {
                 Some(cpu) => vec![cpu],
                 None => end.cpus.clone(),
             },
             directory: Some(self.directory.clone()),
         };
-        let target = match (spec.transport, one_machine) {
-            (Transport::Vsock, false) => Station::Vsock(responder.cid.unwrap_or(VSOCK_LOCAL)),
-            _ => self.station(responder, spec.transport, one_machine),
+        let (target, port) = match (published.and_then(|ports| ports.nth(nth)), spec.transport, one_machine) {
+            (Some((reach, port)), ..) => (reach, Some(port)),
+            (None, Transport::Vsock, false) => (Station::Vsock(responder.cid.unwrap_or(VSOCK_LOCAL)).into(), None),
+            (None, ..) => (self.station(responder, spec.transport, one_machine).into(), None),
         };
-        let (from, to) = (setup(initiator), setup(responder));
+        let (from, to) = (setup(initiator, None), setup(responder, port));
         let order = SampleOrder { spec: *spec, initiator: from, responder: to, target, turns: None };
         AgentPair { initiator: &initiator.agent.link, responder: &responder.agent.link, order }
     }
@@ -327,7 +336,8 @@ impl NetSampler for ConnectedEnds {
     fn processes(&self) -> Vec<Pid> {
         let agents = self.agents().into_iter().filter(|agent| agent.is_here()).map(|agent| agent.pid());
         let guests = self.ends().filter_map(ConnectedEnd::qemu).map(|qemu| qemu.process.pid);
-        agents.chain(guests).collect()
+        let relays = self.ends().flat_map(|end| end.attachment.relays()).map(|relay| relay.process.pid);
+        agents.chain(guests).chain(relays).collect()
     }
 
     /// An agent that doesn't answer fails the next sample, which says why.

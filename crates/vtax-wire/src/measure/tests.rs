@@ -8,7 +8,7 @@ use std::{
 use vtax_model::{
     measurement::FileReport,
     options::TestOptions,
-    station::Target,
+    station::{Station, Target},
     units::Span,
     workload::{Transport, Warmup, Workload},
 };
@@ -138,7 +138,7 @@ fn order(workload: Workload) -> SampleOrder {
         slices: None,
         options: TestOptions::default(),
     };
-    SampleOrder { spec, initiator: setup.clone(), responder: setup, target: station, turns: None }
+    SampleOrder { spec, initiator: setup.clone(), responder: setup, target: station.into(), turns: None }
 }
 
 fn rr() -> SampleOrder {

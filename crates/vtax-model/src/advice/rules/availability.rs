@@ -24,7 +24,7 @@ fn judge(candidate: &Candidate<'_>) -> RuleAnswer {
         Failover::PhysicalFunction if is_guest && candidate.inventory.failover == Some(true) => {
             RuleAnswer::AdmitsIf("failover requires a virtio NIC as the standby of each virtual function".to_owned())
         }
-        Failover::PhysicalFunction | Failover::RootPort | Failover::Backend | Failover::Host => {
+        Failover::PhysicalFunction | Failover::RootPort | Failover::Backend | Failover::Process | Failover::Host => {
             let relaxed = RelaxedTo::Dropped(Requirement::Availability);
             RuleAnswer::Excludes(Exclusion::new(relaxed, "failover", candidate.reason(Capability::Failover)))
         }

@@ -15,10 +15,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use vtax_lab::RelayProcess;
 use vtax_model::{
     foreign::ForeignText,
     guest::{Accelerator, Flavour},
     run::{DomainRecord, GuestMachine, Hop, PlacementNote},
+    station::PublishedPorts,
     study::Row,
 };
 use vtax_sys::process::ProcessId;
@@ -70,6 +72,11 @@ pub(super) trait Attachment {
         false
     }
 
+    /// The ports by which others reach a responder here, if they don't reach its own address.
+    fn published(&self) -> Option<&PublishedPorts> {
+        None
+    }
+
     /// Chooses the NIC that has the address on which the end is measured.
     fn measure_on(&mut self, _address: IpAddr) {}
 
@@ -88,7 +95,12 @@ pub(super) trait Attachment {
         self.place()?.endpoint.flavour
     }
 
-    /// Why its guest or its process has ended, with what the guest said last.
+    /// The programs of this machine that carry its traffic.
+    fn relays(&self) -> Vec<RelayProcess> {
+        Vec::new()
+    }
+
+    /// Why its guest or its process has ended, with what the guest said last, or a program that carried its traffic.
     fn death(&self) -> Option<miette::Report> {
         None
     }

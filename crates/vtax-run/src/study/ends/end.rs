@@ -82,6 +82,7 @@ impl ConnectedEnd {
             environment: self.agent.elsewhere().cloned(),
             domain: self.domain().cloned(),
             namespace: self.attachment.namespace().map(|held| held.record.clone()),
+            published: self.attachment.published().cloned(),
         }
     }
 
@@ -109,6 +110,7 @@ impl ConnectedEnd {
         match (self.qemu(), self.guest_machine()) {
             (Some(_), _) => EndLocation::Guest,
             (None, Some(_)) => EndLocation::Unknown,
+            (None, None) if !self.attachment.relays().is_empty() => EndLocation::Relayed,
             (None, None) => EndLocation::Host,
         }
     }

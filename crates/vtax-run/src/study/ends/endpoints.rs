@@ -6,7 +6,7 @@ use miette::miette;
 use vtax_lab::{Lab, LabEndpoint, World};
 use vtax_model::{
     endpoint::{Control, DomainEnd, End, Endpoint, Ends, NamespaceEnd, NoPairs, pairs},
-    method::DomainKind,
+    method::{DomainKind, Reached},
     study::Row,
     topology::Name,
     units::Mtu,
@@ -204,6 +204,7 @@ impl<'a> EndpointConnector<'a> {
             Some(addresses) => addresses,
             None => known_addresses(endpoints, &attachment, &agents)?,
         };
+        check_reached(endpoints, &attachment)?;
         let ([first, second], [initiator, responder]) = (agents, attachment);
         let ends =
             [end(endpoints[0], first, initiator, [from, to])?, end(endpoints[1], second, responder, [to, from])?];
@@ -342,6 +343,20 @@ type ReachedEnds = ([Box<dyn Attachment>; 2], [Arc<Agent>; 2]);
 
 fn guarded_endpoints(Ends { initiator, responder }: &Ends<Control>) -> [Endpoint; 2] {
     [(End::Initiator, initiator), (End::Responder, responder)].map(|(end, control)| Endpoint::new(end, control.clone()))
+}
+
+/// Refuses a responder that no other host can connect to.
+fn check_reached(endpoints: [&Endpoint; 2], attachment: &[Box<dyn Attachment>; 2]) -> Result<(), Stop> {
+    let Some(place) = attachment[1].place() else { return Ok(()) };
+    let (method, [from, to]) = (place.endpoint.method, endpoints.map(|endpoint| &endpoint.control));
+    match method.reached() {
+        Reached::Never => Err(Stop::input(miette!(
+            code = "not-reached",
+            "{to}: a zone of the method {method} only opens connections itself; measure from it to {from}, with the \
+             two ends swapped, or use the method published"
+        ))),
+        Reached::Directly | Reached::ByPublishedPorts => Ok(()),
+    }
 }
 
 /// The addresses that the ends have anyway.

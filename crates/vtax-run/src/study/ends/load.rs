@@ -25,7 +25,7 @@ impl ConnectedEnds {
         let ipv6 = connected.ends().any(|end| end.address.is_ipv6());
         let room = room_of(self.mtu.unwrap_or(Mtu::ETHERNET), ipv6);
         let pair = |ends| {
-            let mut pair = self.pair(ends, &load.spec(room, spec));
+            let mut pair = self.nth_pair(ends, &load.spec(room, spec), 1);
             pair.order.initiator.cpus.clear();
             pair.order.responder.cpus.clear();
             pair

@@ -1,4 +1,5 @@
-//! The CPU time that the guests of a row cost their host while a sample is taken.
+//! The CPU time that the guests of a row, and the programs that carry the traffic of its zones, cost their host while a
+//! sample is taken.
 //!
 //! A thread here reads the times of QEMU's threads and of the machine shortly after the begin and shortly before the
 //! end of the measured time, and sleeps in between, so that its own cost is not in the figures. Of a program that says
@@ -20,14 +21,15 @@ use vtax_guest::{
     launch::Launch,
     vdisk::DiskLaunch,
 };
+use vtax_lab::RelayProcess;
 use vtax_model::{
     guest::Accelerator,
-    run::{ClockReading, GuestCpu, HostCpu},
+    run::{ClockReading, GuestCpu, HostCpu, RelayCpu},
     workload::{TestSpec, Warmup},
 };
 use vtax_sys::{
     clock::now_ns,
-    cpu::{MachineTimes, TaskTimes, interrupts, kvm_exits, machine_times, task_times},
+    cpu::{MachineTimes, TaskTimes, interrupts, kvm_exits, machine_times, process_time, task_times},
     process::ProcessId,
 };
 use vtax_wire::measure::{AgentPair, MeasureError, ParallelReports, measure_watched};
@@ -46,6 +48,25 @@ pub(in crate::study) struct Observed {
     qemu: GuestProcess,
     clock: Option<ClockReading>,
     disks: Option<ServedDisks>,
+}
+
+/// The processes of this machine that serve a row, beside its agents.
+#[derive(Default)]
+pub(in crate::study) struct ObservedRow {
+    guests: Vec<Observed>,
+    /// The programs that carry the traffic of its zones.
+    relays: Vec<RelayProcess>,
+}
+
+impl ObservedRow {
+    /// A row with this guest alone, or with none.
+    pub(in crate::study) fn of_guest(guest: Option<Observed>) -> ObservedRow {
+        ObservedRow { guests: guest.into_iter().collect(), relays: Vec::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.guests.is_empty() && self.relays.is_empty()
+    }
 }
 
 /// The disks of a guest that a row measures.
@@ -75,7 +96,7 @@ impl Observed {
 
 /// The guests of a row whose QEMU can be observed, each once: those in which its ends are, and those that serve the
 /// switches between them.
-pub(super) fn observed(connected: &ConnectedRow) -> Vec<Observed> {
+pub(super) fn observed(connected: &ConnectedRow) -> ObservedRow {
     let mut observed: Vec<Observed> = Vec::new();
     let guests = connected.ends().filter_map(|end| Some((end.qemu()?, Some(end))));
     let servers = connected.ends().filter_map(|end| Some((end.attachment.switched()?.server()?, None)));
@@ -84,7 +105,7 @@ pub(super) fn observed(connected: &ConnectedRow) -> Vec<Observed> {
             observed.push(Observed { qemu, clock: end.and_then(clock), disks: None });
         }
     }
-    observed
+    ObservedRow { guests: observed, relays: connected.ends().flat_map(|end| end.attachment.relays()).collect() }
 }
 
 /// The clock of the end's machine, compared with ours. Read before a sample, for it takes some exchanges.
@@ -100,15 +121,15 @@ fn clock(end: &ConnectedEnd) -> Option<ClockReading> {
 pub(super) fn measure(
     pairs: &[AgentPair<'_>],
     spec: &TestSpec,
-    guests: &[Observed],
+    row: &ObservedRow,
 ) -> Result<(ParallelReports, Option<HostCpu>), MeasureError> {
-    if guests.is_empty() {
+    if row.is_empty() {
         return Ok((measure_watched(pairs, |_| ())?, None));
     }
     thread::scope(|scope| {
         let (tell, told) = channel();
         // Without the thread, the sample is taken without the costs of its guests.
-        let watcher = start_in(scope, "watcher", || watch(guests, spec, told)).ok();
+        let watcher = start_in(scope, "watcher", || watch(row, spec, told)).ok();
         // Nobody listens any more if the watcher has failed.
         let taken = measure_watched(pairs, |start| {
             let _ = tell.send(start);
@@ -130,7 +151,7 @@ pub(in crate::study) struct UntoldTimes {
 /// Runs such a program, and reads what the guests cost meanwhile. None if it has no times, or took so long to start and
 /// to end that little of the measured time is known to be that.
 pub(in crate::study) fn observing<T>(
-    guests: &[Observed],
+    row: &ObservedRow,
     times: Option<UntoldTimes>,
     run: impl FnOnce() -> T,
 ) -> (T, Option<HostCpu>) {
@@ -138,13 +159,13 @@ pub(in crate::study) fn observing<T>(
     thread::scope(|scope| {
         let (end, ended) = channel::<()>();
         let begun = Instant::now();
-        let watcher = start_in(scope, "watcher", move || times.glances(begun, &ended, || Reading::of(guests))).ok();
+        let watcher = start_in(scope, "watcher", move || times.glances(begun, &ended, || Reading::of(row))).ok();
         let ran = run();
         let over = Instant::now();
         drop(end);
         let readings = watcher.and_then(|watcher| watcher.join().expect("the watcher of guests doesn't panic"));
         let readings = readings.unwrap_or_default();
-        let cost = times.surely(begun, over, &readings).and_then(|[first, last]| last.since(first, guests, false));
+        let cost = times.surely(begun, over, &readings).and_then(|[first, last]| last.since(first, row, false));
         (ran, cost)
     })
 }
@@ -189,19 +210,19 @@ impl UntoldTimes {
 }
 
 /// Returns the cost of the guests. None if the sample ended early, or a guest did.
-fn watch(guests: &[Observed], spec: &TestSpec, told: Receiver<Instant>) -> Option<HostCpu> {
+fn watch(row: &ObservedRow, spec: &TestSpec, told: Receiver<Instant>) -> Option<HostCpu> {
     let start = told.recv().ok()?;
     let window = window(spec);
     if let Some((from, until)) = window {
         sleep(&told, start + from)?;
-        let before = Reading::of(guests)?;
+        let before = Reading::of(row)?;
         sleep(&told, start + until)?;
-        return Reading::of(guests)?.since(&before, guests, false);
+        return Reading::of(row)?.since(&before, row, false);
     }
-    let before = Reading::of(guests)?;
+    let before = Reading::of(row)?;
     // Waits for the end of the sample.
     let _ = told.recv();
-    Reading::of(guests)?.since(&before, guests, true)
+    Reading::of(row)?.since(&before, row, true)
 }
 
 /// Sleeps until then. None if the sample is over before.
@@ -225,6 +246,7 @@ struct Reading {
     machine: MachineTimes,
     interrupts: u64,
     guests: Vec<GuestReading>,
+    relays: Vec<Duration>,
 }
 
 /// The times of one guest's threads, by their numbers.
@@ -235,17 +257,24 @@ struct GuestReading {
 }
 
 impl Reading {
-    fn of(guests: &[Observed]) -> Option<Reading> {
+    fn of(row: &ObservedRow) -> Option<Reading> {
         let (at, machine, interrupts) = (Instant::now(), machine_times().ok()?, interrupts().ok()?);
-        let guests = guests.iter().map(GuestReading::read).collect::<Option<_>>()?;
-        Some(Reading { at, machine, interrupts, guests })
+        let guests = row.guests.iter().map(GuestReading::read).collect::<Option<_>>()?;
+        let relays = row.relays.iter().map(|relay| process_time(relay.process.pid.0).ok()).collect::<Option<_>>()?;
+        Some(Reading { at, machine, interrupts, guests, relays })
     }
 
     /// None if no time has passed.
-    fn since(&self, before: &Reading, guests: &[Observed], whole_sample: bool) -> Option<HostCpu> {
+    fn since(&self, before: &Reading, row: &ObservedRow, whole_sample: bool) -> Option<HostCpu> {
         let machine = self.machine.since(before.machine);
         let seconds = self.at.saturating_duration_since(before.at).as_secs_f64();
-        let spans = guests.iter().zip(&self.guests).zip(&before.guests);
+        let spans = row.guests.iter().zip(&self.guests).zip(&before.guests);
+        let relays = row.relays.iter().zip(&self.relays).zip(&before.relays);
+        let relay = |((relay, after), before): ((&RelayProcess, &Duration), &Duration)| RelayCpu {
+            program: relay.program.clone().into(),
+            pid: relay.process.pid.0,
+            busy: after.saturating_sub(*before).as_secs_f64(),
+        };
         (seconds > 0.0).then(|| HostCpu {
             seconds,
             whole_sample,
@@ -254,6 +283,7 @@ impl Reading {
             all_guests: (machine.guest + machine.guest_nice).as_secs_f64(),
             interrupts: self.interrupts.saturating_sub(before.interrupts),
             guests: spans.map(|((guest, after), before)| after.since(before, guest)).collect(),
+            relays: relays.map(relay).collect(),
         })
     }
 }

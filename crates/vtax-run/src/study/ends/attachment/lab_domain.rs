@@ -1,8 +1,10 @@
 //! A host of a lab, or a zone: processes in a network namespace of this machine.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
-use vtax_model::method::DomainKind;
+use miette::miette;
+use vtax_lab::RelayProcess;
+use vtax_model::{method::DomainKind, station::PublishedPorts};
 
 use super::{
     super::{agent::Agent, dial::AgentConnection},
@@ -13,6 +15,9 @@ use crate::{
     labs,
     stop::{Blamed, Stop},
 };
+
+/// Time during which a program whose end broke a connection may still appear to run. A living one is waited for as long.
+const DYING: Duration = Duration::from_millis(50);
 
 /// A host of a lab on one of its wires, or a zone.
 struct LabDomain(LabPlace);
@@ -36,6 +41,24 @@ impl Attachment for LabDomain {
 
     fn place(&self) -> Option<&LabPlace> {
         Some(&self.0)
+    }
+
+    fn published(&self) -> Option<&PublishedPorts> {
+        self.0.endpoint.published.as_ref()
+    }
+
+    fn relays(&self) -> Vec<RelayProcess> {
+        let LabPlace { lab, endpoint } = &self.0;
+        lab.relays(&endpoint.name)
+    }
+
+    fn death(&self) -> Option<miette::Report> {
+        let ended = self.relays().into_iter().find(|relay| !matches!(relay.process.wait_end(DYING), Ok(false)))?;
+        let (program, zone) = (ended.program, &self.0.endpoint.name);
+        Some(miette!(
+            code = "relay-ended",
+            "{program}, which carries the traffic of zone `{zone}`, has ended; run again, or take the lab down and up"
+        ))
     }
 
     fn has_links_of_its_own(&self) -> bool {

@@ -100,16 +100,17 @@ fn the_machine_is_read_at_both_edges() {
         ..MachineTimes::default()
     };
     let at = Instant::now();
-    let before = Reading { at, machine: tick(10, 20, 30), interrupts: 100, guests: vec![] };
-    let after = Reading { at: at + ms(500), machine: tick(60, 30, 230), interrupts: 350, guests: vec![] };
-    let found = after.since(&before, &[], false).expect("half a second");
+    let before = Reading { at, machine: tick(10, 20, 30), interrupts: 100, guests: vec![], relays: vec![] };
+    let after =
+        Reading { at: at + ms(500), machine: tick(60, 30, 230), interrupts: 350, guests: vec![], relays: vec![] };
+    let found = after.since(&before, &ObservedRow::default(), false).expect("half a second");
     assert_eq!((found.seconds, found.interrupts, found.all_guests), (0.5, 250, 0.2));
     near([found.softirq, found.irq, found.host_stack()], [0.05, 0.01, 0.06]);
-    assert_eq!(before.since(&before, &[], false), None);
+    assert_eq!(before.since(&before, &ObservedRow::default(), false), None);
 }
 
 fn at(at: Instant) -> Reading {
-    Reading { at, machine: MachineTimes::default(), interrupts: 0, guests: vec![] }
+    Reading { at, machine: MachineTimes::default(), interrupts: 0, guests: vec![], relays: vec![] }
 }
 
 const UNTOLD: UntoldTimes = UntoldTimes { warmup: Duration::from_millis(100), measured: Duration::from_millis(1000) };
@@ -165,24 +166,29 @@ fn threads_of_disks_are_told_apart_and_their_kernel_time_is_a_share() {
 
 #[test]
 fn a_sample_that_ends_early_was_not_observed() {
-    let guests = [observed(Accelerator::Tcg)];
+    let row = ObservedRow::of_guest(Some(observed(Accelerator::Tcg)));
     let (tell, told) = channel();
     tell.send(Instant::now()).expect("open");
     drop(tell);
-    assert_eq!(watch(&guests, &spec(RR, WARM), told), None);
+    assert_eq!(watch(&row, &spec(RR, WARM), told), None);
     let (tell, told) = channel::<Instant>();
     drop(tell);
-    assert_eq!(watch(&guests, &spec(RR, WARM), told), None, "it has not even begun");
+    assert_eq!(watch(&row, &spec(RR, WARM), told), None, "it has not even begun");
 }
 
 /// This process stands for a guest's: its threads have other names, so all of it is QEMU.
 #[test]
 fn a_sample_is_observed_between_its_edges() {
-    let guests = [observed(Accelerator::Tcg)];
+    let process = ProcessId::of(Pid::own()).expect("this process");
+    let relay = RelayProcess { program: "pasta".to_owned(), process };
+    let row = ObservedRow { relays: vec![relay], ..ObservedRow::of_guest(Some(observed(Accelerator::Tcg))) };
     let (tell, told) = channel();
     tell.send(Instant::now()).expect("open");
-    let seen = watch(&guests, &spec(RR, WARM), told).expect("observed");
+    let seen = watch(&row, &spec(RR, WARM), told).expect("observed");
     assert!(!seen.whole_sample && seen.seconds > 0.1 && seen.seconds < 5.0, "{seen:?}");
     assert_eq!((seen.guests.len(), seen.guests[0].guest, seen.guests[0].vhost), (1, 0.0, 0.0));
+    let RelayCpu { program, pid, busy } = &seen.relays[0];
+    assert!(*program == "pasta" && *pid == process.pid.0 && (0.0..5.0).contains(busy), "{seen:?}");
+    assert!((seen.spent() - seen.qemu() - busy).abs() < 1e-9, "{seen:?}");
     drop(tell);
 }

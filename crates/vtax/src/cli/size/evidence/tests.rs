@@ -37,7 +37,16 @@ fn guest(name: &str, accel: Accelerator, vhost: f64) -> GuestCpu {
 }
 
 fn host(guests: Vec<GuestCpu>) -> HostCpu {
-    HostCpu { seconds: 0.4, whole_sample: false, softirq: 0.0, irq: 0.0, all_guests: 0.0, interrupts: 0, guests }
+    HostCpu {
+        seconds: 0.4,
+        whole_sample: false,
+        softirq: 0.0,
+        irq: 0.0,
+        all_guests: 0.0,
+        interrupts: 0,
+        guests,
+        relays: Vec::new(),
+    }
 }
 
 fn is_guest(run: &Run, sample: &Sample) -> bool {

@@ -1,0 +1,17 @@
+//! `nat`: the zone is behind a bridge of its own, and its packets leave with the address of the host (masquerade), as those
+//! of a container do. No other host can open a connection to it.
+
+use super::method::{AddressOf, AttachZone, Claim, Need, PrivateNet, Router, ZoneAttachment, ZoneMethod};
+use crate::script::PlanScript;
+
+pub(super) const NIC: ZoneMethod = ZoneMethod {
+    needs: &[Need::Link("bridge"), Need::Translation],
+    address: AddressOf::Private(PrivateNet::Pair),
+    claim: Claim::Nothing,
+    attach: AttachZone::Routed(attach),
+};
+
+fn attach(zone: &ZoneAttachment<'_>, router: Router, script: &mut PlanScript) {
+    let stack = zone.behind_bridge(router, None, script);
+    zone.endpoint(stack, script);
+}
