@@ -98,14 +98,14 @@ fn groups_of_ipv6() {
     assert_nothing_left(&bench);
 }
 
-/// A fifth of the stream fits through the wire. On a busy machine the sender may be slower.
+/// A fiftieth of the stream fits through the wire, so most of it is lost even if a busy machine sends at a tenth of the rate.
 #[test]
 fn what_a_wire_has_no_room_for_is_lost() {
-    let bench = Bench::new().with("lab.toml", &lab("", "", "rate = \"20M\"\nqueue = 20000"));
+    let bench = Bench::new().with("lab.toml", &lab("", "", "rate = \"2M\"\nqueue = 5000"));
     let up = Up::new(&bench, "t-groups");
     let cell = streamed(&bench, "100M");
     let share = cell["summary"]["lost_share"].as_f64().expect("a share");
-    assert!((0.4..0.9).contains(&share), "{}", cell["summary"]);
+    assert!((0.5..1.0).contains(&share), "{}", cell["summary"]);
     drop(up);
     assert_nothing_left(&bench);
 }

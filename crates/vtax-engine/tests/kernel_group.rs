@@ -135,8 +135,8 @@ fn all_of_a_slow_stream_arrives_on_each_engine() {
 fn what_a_port_drops_is_lost() {
     let mut network = Network::new();
     let port = network.switch.existing_link(&"port2".parse().unwrap()).unwrap().index;
-    let rate = BitRate::new(10_000_000).unwrap();
-    network.switch.set_tbf(port, &Tbf { rate, burst: ByteSize(10_000), queue: ByteSize(20_000) }).unwrap();
+    let rate = BitRate::new(2_000_000).unwrap();
+    network.switch.set_tbf(port, &Tbf { rate, burst: ByteSize(10_000), queue: ByteSize(10_000) }).unwrap();
     let [sender, receiver] = network.stream(&spec(1, at(40_000_000)));
     let dropped = u64::from(network.switch.root_qdisc(port).unwrap().unwrap().stats.drops);
     let missing = sender.whole_flow - receiver.whole_flow;
