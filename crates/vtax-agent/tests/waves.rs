@@ -132,7 +132,7 @@ fn number([one, other]: [u32; 2]) -> PairId {
 fn wave(round: u32, spec: TestSpec) -> Wave {
     let pair = |ends: [u32; 2]| {
         let [initiator, responder] = ends.map(|host| EndSetup::new(Station::Ip(address(host))));
-        let order = SampleOrder { spec, target: responder.station.clone(), initiator, responder, turns: None };
+        let order = SampleOrder { spec, target: responder.station.clone().into(), initiator, responder, turns: None };
         WavePair { id: number(ends), initiator: AgentId(ends[0]), responder: AgentId(ends[1]), order }
     };
     Wave::new(pairs(round).into_iter().map(pair).collect()).expect("disjoint")

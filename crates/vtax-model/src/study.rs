@@ -150,7 +150,7 @@ impl Study {
     }
 
     /// The built-in studies, by name and text.
-    pub const BUILT_IN: [(&'static str, &'static str); 7] = [
+    pub const BUILT_IN: [(&'static str, &'static str); 8] = [
         ("demo", include_str!("../data/studies/demo.toml")),
         ("containers", include_str!("../data/studies/containers.toml")),
         ("sparc-t7-1", include_str!("../data/studies/sparc-t7-1.toml")),

@@ -184,7 +184,7 @@ fn only_address(facts: &AgentFacts) -> Option<IpAddr> {
 impl MeshAgents<'_> {
     fn order(&self, DirectedPair { from, to }: DirectedPair) -> Option<WavePair> {
         let setup = |end: EndId| {
-            Some(EndSetup { station: self.stations.get(&end)?.clone(), cpus: Vec::new(), directory: None })
+            Some(EndSetup { station: self.stations.get(&end)?.clone(), cpus: Vec::new(), directory: None, port: None })
         };
         let agent = |end: EndId| self.agents[&self.ends[end.0].host];
         let (initiator, responder) = (setup(from)?, setup(to)?);
@@ -192,7 +192,7 @@ impl MeshAgents<'_> {
             Station::Device { address, .. } => Station::Ip(*address),
             station => station.clone(),
         };
-        let order = SampleOrder { spec: self.test.spec(), initiator, responder, target, turns: None };
+        let order = SampleOrder { spec: self.test.spec(), initiator, responder, target: target.into(), turns: None };
         let id = PairId((from.0 as u64) << 32 | to.0 as u64);
         Some(WavePair { id, initiator: agent(from), responder: agent(to), order })
     }

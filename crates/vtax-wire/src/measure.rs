@@ -20,7 +20,7 @@ use vtax_model::{
     endpoint::End,
     measurement::EndReport,
     run::Skew,
-    station::{EndSetup, ResponderReach, Schedule, Station, Target},
+    station::{EndSetup, ResponderReach, Schedule},
     units::ByteSize,
     workload::TestSpec,
 };

@@ -179,7 +179,7 @@ impl ZoneAttachment<'_> {
         let (name, host, inner) = (&self.zone.name, &self.zone.host, self.link());
         let [bridge, port] = script.inner_bridge(host);
         script.namespace(name);
-        script.link(&bridge, LinkRecipe::Bridge, name);
+        script.link(&bridge, LinkRecipe::Bridge { snooping: None }, name);
         script.enable(&bridge, None, name);
         script.link(&port, LinkRecipe::Veth { peer: inner.clone() }, name);
         script.enable(&port, Some(&bridge.link), name);

@@ -118,7 +118,7 @@ fn order() -> SampleOrder {
         options: TestOptions::default(),
     };
     let setup = EndSetup::new(station.clone());
-    SampleOrder { spec, initiator: setup.clone(), responder: setup, target: station, turns: None }
+    SampleOrder { spec, initiator: setup.clone(), responder: setup, target: station.into(), turns: None }
 }
 
 fn pool(agents: impl IntoIterator<Item = AgentLink>) -> AgentPool {
