@@ -3,7 +3,7 @@
 //! A process is the lab's if it is in a namespace that the lab's journal names *and* has the lab's mark in its
 //! environment. Every program that is started through the lab gets the mark, and hands it on to its children.
 
-use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, time::Duration};
+use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, thread, time::Duration};
 
 use vtax_model::topology::Name;
 use vtax_step::PROCESS_MARK;
@@ -17,6 +17,8 @@ use vtax_sys::{
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A process may fork during the search, so the search is repeated.
 const ROUNDS: usize = 3;
+/// A process that a killed vtax was starting has no mark before it executes its program.
+const STARTING: Duration = Duration::from_millis(50);
 
 /// Namespaces with processes, found by one pass over all: a thousand zones must not take a thousand passes.
 #[derive(Debug)]
@@ -46,10 +48,11 @@ pub(crate) fn evict(namespace: &NetNs, lab: &Name) -> Result<Vec<String>, SysErr
     for _ in 0..ROUNDS {
         let (ours, strangers): (Vec<_>, Vec<_>) =
             namespace.processes()?.into_iter().partition(|process| is_marked(process.pid, lab));
-        if ours.is_empty() {
-            return Ok(strangers.iter().map(|process| holder(*process)).collect());
+        match (ours.is_empty(), strangers.is_empty()) {
+            (true, true) => return Ok(Vec::new()),
+            (true, false) => thread::sleep(STARTING),
+            (false, _) => kill_all(&ours, PATIENCE)?,
         }
-        kill_all(&ours, PATIENCE)?;
     }
     Ok(namespace.processes()?.into_iter().map(holder).collect())
 }
