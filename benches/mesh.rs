@@ -49,7 +49,14 @@ fn fleet(hosts: usize, noise: f64, percent: f64) -> SimulatedFleet {
     let (count, fall) = (hosts / 50, -(-percent / 100.0_f64).ln_1p());
     let slow = |nth: usize| ways[nth % 3].iter().map(move |way| ((EndId(nth * hosts / count), *way), fall));
     let slow: BTreeMap<_, _> = (0..count).flat_map(slow).collect();
-    SimulatedFleet { noise, disturbed: 0.05, bad_paths: 0.02, slow, ..SimulatedFleet::default() }
+    SimulatedFleet {
+        show: Some(percent / 100.0),
+        noise,
+        disturbed: 0.05,
+        bad_paths: 0.02,
+        slow,
+        ..SimulatedFleet::default()
+    }
 }
 
 fn measured(hosts: usize, fleet: &SimulatedFleet, rounds: u32, meshes: u64) -> Counted {

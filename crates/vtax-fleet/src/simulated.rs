@@ -19,6 +19,8 @@ const PORTS: usize = 4;
 /// A fleet and its faults.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SimulatedFleet {
+    /// Slowness that its meshes look for; 10 % if absent.
+    pub(crate) show: Option<f64>,
     /// Standard deviation of the logarithm of a test.
     pub(crate) noise: f64,
     /// Share of tests that are slowed down by something else, by 10 to 50 %.
@@ -75,7 +77,7 @@ pub(crate) fn header(ends: &[MeshEnd], plan: &MeshPlan, show: f64, seed: u64) ->
 impl SimulatedFleet {
     pub(crate) fn measured(&self, ends: &[MeshEnd], rounds: Option<u32>, seed: u64) -> (MeshHeader, Vec<MeshSample>) {
         let plan = MeshPlan::new(ends, rounds, seed);
-        let header = header(ends, &plan, 0.1, seed);
+        let header = header(ends, &plan, self.show.unwrap_or(0.1), seed);
         let samples = self.run(ends, &plan, &header, seed).1;
         (header, samples)
     }

@@ -13,8 +13,10 @@ use crate::{
     sample::{EndId, MeshSample, MeshStage},
 };
 
-/// Partners with which a suspect is measured again.
-const PARTNERS: usize = 12;
+/// Tests of a suspect with cleared ends, if there are few suspects.
+const TESTS: usize = 12;
+/// Tests beyond those that would decide if all of them were slow: some are disturbed.
+const SPARE: usize = 4;
 /// Pairs of cleared ends that are measured at the same time.
 const CONTROLS: usize = 4;
 /// With fewer new values, nothing is concluded.
@@ -75,7 +77,13 @@ pub(super) fn rounds(rail: &RailFit, lost: &BTreeSet<EndId>) -> Vec<StagedPairs>
         return Vec::new();
     }
     // Few partners are met several times.
-    (0..PARTNERS).map(|number| round(&suspects, &cleared, number)).collect()
+    (0..tests_of(suspects.len())).map(|number| round(&suspects, &cleared, number)).collect()
+}
+
+/// The tests of each of so many suspects. The signed-rank test of n values has no probability below 2^-n.
+fn tests_of(suspects: usize) -> usize {
+    let decisive = (suspects as f64 / LEVEL).log2().ceil() as usize;
+    TESTS.max(decisive + SPARE)
 }
 
 fn round(suspects: &[EndId], cleared: &[EndId], number: usize) -> StagedPairs {

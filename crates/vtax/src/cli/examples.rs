@@ -199,13 +199,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
-        "fleet",
+        "fleet mesh",
         &[
             ("vtax fleet mesh --hosts fleet.toml --dry-run", "print the rounds, their time, and what they detect"),
             ("vtax fleet mesh --hosts fleet.toml --show 5%", "name hosts that are 5 % slow"),
             ("vtax fleet mesh --hosts fleet.toml --within leaf7", "only the hosts behind one uplink"),
         ],
     ),
+    ("fleet show", &[("vtax fleet show mesh.jsonl --csv", "figures of each host from stored samples")]),
     (
         "explain",
         &[("vtax explain no-such-lab", "explain an error and its fix"), ("vtax explain", "list all error codes")],
