@@ -38,8 +38,8 @@ fn a_guest_migrates_there_and_back_for_each_sample() {
     assert_eq!((plain.len(), other.len()), (2, 1), "the baseline has two samples a round");
     for sample in plain.iter().chain(other) {
         let figure = |name: &str| sample["migration"][name].as_f64().unwrap_or_else(|| panic!("no {name}: {sample}"));
-        // QEMU tells whole milliseconds, and its suspension ends before the event of the start.
-        assert!(figure("suspend_ms") > 0.0 && figure("suspend_ms") >= figure("suspend_by_qemu_ms") - 3.0, "{sample}");
+        // Either may be longer: the guest may run before its source hears that it was loaded, or only afterwards.
+        assert!(figure("suspend_ms") > 0.0 && figure("suspend_by_qemu_ms") > 0.0, "{sample}");
         assert!(figure("total_s") * 1e3 >= figure("suspend_by_qemu_ms"), "{sample}");
         // Half of the memory is in use. A guest that gets little CPU changes less of it than it should.
         assert!(figure("sent_mb") > 128.0 && figure("passes") >= 2.0, "{sample}");
