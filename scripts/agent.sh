@@ -25,10 +25,11 @@ case $target in
 *-musl) set -- "${1-}" -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,-T,scripts/agent.ld ;;
 *) set -- "${1-}" ;;
 esac
-directory=${1:-target/$host/release}
+built=${CARGO_TARGET_DIR:-target}
+directory=${1:-$built/$host/release}
 shift
 cargo rustc --locked --profile agent --package vtax-agent --bin vtax-agent --target "$target" -- "$@"
-agent=target/$target/agent/vtax-agent
+agent=$built/$target/agent/vtax-agent
 size=$(wc -c <"$agent")
 if [ "$size" -ge "$most" ]; then
     echo "$agent is too large: $size bytes, the limit is $most; find what grew with nm --size-sort" >&2

@@ -5,12 +5,12 @@ mod distribution;
 mod rounds;
 mod threads;
 
-use strum::{EnumIter, IntoEnumIterator};
+use strum::IntoEnumIterator;
 use vtax_model::{
     cell::{Cell, ColumnKey},
     metric::{FigureUnit, Metric},
     result::{CellRecord, Estimate, ResultDocument, TaxRecord},
-    workload::{TestFamily, TestKind},
+    workload::TestKind,
 };
 use vtax_plot::{
     Bar, Bars, Chart, ChartLine, ChartPoint, Differences, Effect, Heading, Judgement, Measured, MethodSlots, Quantity,
@@ -25,9 +25,10 @@ use super::{
     column_unit::ColumnUnit,
     finding, host_cpu, labels,
     number::three_digits,
-    overview,
     record::{estimate, primary},
-    series, tax, words,
+    series, tax,
+    topic::{ChartGroup, ChartTopic},
+    words,
 };
 
 /// Maximum number of charts of a kind, and of groups of bars, that a reader can take in. The tables have all figures.
@@ -40,52 +41,9 @@ pub(crate) const DRAWN: f64 = 4.0;
 /// Figures on one axis differ by no more than this factor: a bar of a twentieth can still be read.
 const VISIBLE: f64 = 20.0;
 
-/// Question that charts answer. A page groups its charts by it, in this order.
-#[derive(Clone, Copy, PartialEq, Eq, EnumIter)]
-enum ChartTopic {
-    Latency,
-    Bandwidth,
-    Transfers,
-    Migrations,
-    Distribution,
-    CpuTime,
-    OverTime,
-}
-
-/// Charts of a page that answer the same question.
-pub(crate) struct ChartGroup {
-    /// Empty if the page has only these.
-    pub(crate) title: &'static str,
-    pub(crate) charts: Vec<Chart>,
-}
-
-impl ChartTopic {
-    fn of(test: TestKind) -> ChartTopic {
-        match test.family() {
-            TestFamily::Transactions => ChartTopic::Latency,
-            TestFamily::Streams => ChartTopic::Bandwidth,
-            TestFamily::Files => ChartTopic::Transfers,
-            TestFamily::Migrations => ChartTopic::Migrations,
-        }
-    }
-
-    fn title(self) -> &'static str {
-        match self {
-            ChartTopic::Latency => "Latency",
-            ChartTopic::Bandwidth => "Bandwidth",
-            ChartTopic::Transfers => "File transfers",
-            ChartTopic::Migrations => "Migrations",
-            ChartTopic::Distribution => "Distribution",
-            ChartTopic::CpuTime => "CPU time",
-            ChartTopic::OverTime => "Over time",
-        }
-    }
-}
-
-/// Returns all charts of a run but the overview, without those that would only repeat it.
-pub(crate) fn charts(report: &Reported<'_>) -> Vec<ChartGroup> {
-    let in_overview = overview::cells(report);
-    let mut charts = by_mode(report, |drawn| drawn.charts(&in_overview));
+/// Returns all charts of a run but the overview, without those that would only repeat its cells.
+pub(crate) fn charts(report: &Reported<'_>, in_overview: &[Cell]) -> Vec<ChartGroup> {
+    let mut charts = by_mode(report, |drawn| drawn.charts(in_overview));
     charts.extend(over_time(report.document).into_iter().map(|chart| (ChartTopic::OverTime, chart.into())));
     charts.extend(host_cpu::chart(report.document).map(|chart| (ChartTopic::CpuTime, chart.into())));
     let group = |topic: ChartTopic| {

@@ -11,7 +11,7 @@ use vtax_plot::{
 };
 
 use super::{
-    charts::ChartGroup,
+    topic::ChartGroup,
     view::{DrawnPath, PathLink, PathStation, Section, SectionPart, View},
 };
 

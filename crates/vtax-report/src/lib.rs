@@ -52,6 +52,7 @@ mod tax;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod topic;
 mod trend;
 mod trouble;
 mod two_samples;
@@ -149,7 +150,7 @@ pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink])
             id: document.id.clone(),
             view: study::view(&report, &options),
             overview: overview::overview(&report),
-            charts: charts::charts(&report),
+            charts: charts::charts(&report, &overview::cells(&report)),
         }
     };
     let title = match documents {
@@ -182,7 +183,7 @@ fn compared(first: &ResultDocument, others: &[ResultDocument]) -> Vec<Article> {
 /// Returns all charts of a run, the overview first.
 pub fn charts(document: &ResultDocument) -> Vec<Chart> {
     let report = Reported::of(document);
-    let others = charts::charts(&report).into_iter().flat_map(|group| group.charts);
+    let others = charts::charts(&report, &overview::cells(&report)).into_iter().flat_map(|group| group.charts);
     overview::overview(&report).map(Chart::from).into_iter().chain(others).collect()
 }
 

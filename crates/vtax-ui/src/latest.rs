@@ -2,13 +2,12 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use vtax_report::{self as report, html::escaped};
 use vtax_store::{Condition, RunSummary, Store};
-
-use super::pages::Service;
 
 /// Number of results whose figure is shown.
 const SHOWN: usize = 3;
@@ -23,12 +22,12 @@ pub(crate) struct DrawnFigures(Mutex<BTreeMap<String, Arc<str>>>);
 
 impl DrawnFigures {
     /// Returns the figure of a run, empty if it has none or can't be read.
-    fn of(&self, service: &Service, run: &RunSummary) -> Arc<str> {
+    fn of(&self, state_dir: &Path, run: &RunSummary) -> Arc<str> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(figure) = known().get(&run.id) {
             return Arc::clone(figure);
         }
-        let document = Store::reading(&service.state_dir, |store| store.document(&run.id));
+        let document = Store::reading(state_dir, |store| store.document(&run.id));
         let drawn = document.ok().and_then(|document| report::small_figure(&document).ok().flatten());
         let figure: Arc<str> = drawn.unwrap_or_default().into();
         let mut all = known();
@@ -40,17 +39,19 @@ impl DrawnFigures {
     }
 }
 
-/// Returns the runs in progress and the latest complete ones, each with its result.
-pub(crate) fn sections(service: &Service, all: &[RunSummary]) -> String {
-    let base = service.key.base();
-    let running: String =
-        all.iter().filter(|run| run.state == Condition::Running).map(|run| item(&base, run)).collect();
+/// Returns the runs in progress and the latest complete ones, each with its result. `base` begins the paths of all pages.
+pub(crate) fn sections(figures: &DrawnFigures, state_dir: &Path, base: &str, all: &[RunSummary]) -> String {
+    let running: String = all.iter().filter(|run| run.state == Condition::Running).map(|run| item(base, run)).collect();
     let running = match running.is_empty() {
         true => running,
         false => format!("<section aria-label=\"Running\">\n<h2>Running</h2>\n<ul>\n{running}</ul>\n</section>\n"),
     };
     let complete = all.iter().filter(|run| run.state == Condition::Complete && !run.brief.is_empty()).take(SHOWN);
-    let latest: String = complete.map(|run| card(service, &base, run)).collect();
+    let figure = |run: &RunSummary| match run.samples {
+        0..=SAMPLES_MOST => figures.of(state_dir, run),
+        _ => Arc::default(),
+    };
+    let latest: String = complete.map(|run| card(base, run, &figure(run))).collect();
     match latest.is_empty() {
         true => running,
         false => format!(
@@ -64,11 +65,7 @@ fn item(base: &str, run: &RunSummary) -> String {
     format!("<li>{} <small class=\"faint\">{} samples</small></li>\n", link(base, run), run.samples)
 }
 
-fn card(service: &Service, base: &str, run: &RunSummary) -> String {
-    let figure = match run.samples {
-        0..=SAMPLES_MOST => service.figures.of(service, run),
-        _ => Arc::default(),
-    };
+fn card(base: &str, run: &RunSummary, figure: &str) -> String {
     format!(
         "<div class=\"chart\">\n<h3>{}</h3>\n<p>{} <small class=\"faint\">{}</small></p>\n{figure}</div>\n",
         link(base, run),

@@ -50,8 +50,8 @@ pub(crate) fn page(service: &Service, chosen: &Chosen) -> Result<String, NoPage>
     if filter.is_everything() && number == 1 {
         let host = escaped(&uname().nodename().to_string_lossy());
         let _ = writeln!(text, "<h1>{host}</h1>");
-        text += &latest::sections(service, &all);
-        text += &machine::sections(service);
+        text += &latest::sections(&service.figures, &service.state_dir, &base, &all);
+        text += &machine::sections(&service.program, &service.state_dir);
         text += "<h2>All results</h2>\n";
     } else {
         text += "<h1>Results</h1>\n";

@@ -3,14 +3,11 @@
 use std::{
     path::Path,
     process::{Command, Stdio},
-    thread,
     time::Duration,
 };
 
 use vtax_report::html::escaped;
 use vtax_sys::{deadline::output_within, inherit::die_with_parent};
-
-use super::pages::Service;
 
 /// Time after which a command that lists something is given up, e.g. because a disk hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -30,13 +27,9 @@ const LISTS: [MachineList; 3] = [
     MachineList { title: "Changed settings", arguments: ["tune", "status"] },
 ];
 
-/// Returns a section for each list.
-pub(crate) fn sections(service: &Service) -> String {
-    let lists = thread::scope(|scope| {
-        let drawn = LISTS.each_ref().map(|list| scope.spawn(|| section(list, &service.program, &service.state_dir)));
-        drawn.map(|list| list.join().unwrap_or_default())
-    });
-    lists.concat()
+/// Returns a section for each list. `program` is vtax.
+pub(crate) fn sections(program: &Path, state_dir: &Path) -> String {
+    LISTS.iter().map(|list| section(list, program, state_dir)).collect()
 }
 
 fn section(list: &MachineList, program: &Path, state_dir: &Path) -> String {

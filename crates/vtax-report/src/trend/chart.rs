@@ -5,11 +5,12 @@ use vtax_plot::{Chart, Heading, Measured, PlotError, Quantity, Trend, TrendChang
 use super::{CellTrend, RunTrend, draw::unit};
 use crate::{
     blocks::grouped,
-    charts::ChartGroup,
     colours,
     column_unit::ColumnUnit,
     html::{self, Article},
-    labels, words,
+    labels,
+    topic::ChartGroup,
+    words,
 };
 use vtax_model::{method::IoMethod, study::Row};
 
