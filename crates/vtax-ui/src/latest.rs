@@ -70,8 +70,13 @@ fn card(base: &str, run: &RunSummary, figure: &str) -> String {
         "<div class=\"chart\">\n<h3>{}</h3>\n<p>{} <small class=\"faint\">{}</small></p>\n{figure}</div>\n",
         link(base, run),
         escaped(&run.brief),
-        escaped(&run.started)
+        escaped(&minute(&run.started))
     )
+}
+
+/// Returns the date and the minute of a time in RFC 3339.
+fn minute(time: &str) -> String {
+    format!("{} UTC", time.get(..16).unwrap_or(time).replace('T', " "))
 }
 
 fn link(base: &str, run: &RunSummary) -> String {
