@@ -70,7 +70,7 @@ fn rows_alternate_under_controlled_conditions() {
 /// The load of `--under` needs a second published port.
 #[test]
 fn a_published_port_is_measured_from_outside_and_a_zone_without_one_is_refused() {
-    let bench = Bench::alone().with("lab.toml", LAB);
+    let bench = Bench::new().with("lab.toml", LAB);
     let up = Up::new(&bench, "t-networks");
     let to = |zone: &str| ["measure", "--from", "zone:t-networks/peer", "--to", zone].map(str::to_owned);
     let web = to("zone:t-networks/web");
