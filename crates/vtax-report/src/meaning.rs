@@ -11,9 +11,9 @@ use super::{column_unit::ColumnUnit, finding, number::three_digits, record::prim
 /// Transactions per second for which cores are stated.
 const TRANSACTIONS: f64 = 10_000.0;
 
-/// Returns e.g. `vxlan adds 3.95 µs [3.92, 3.98] to a TCP round trip. 10 Gb/s over TCP take 0.0512 cores [0.0451, 0.0572]
-/// more with vxlan than with native.` `cells` are those of one row. Those of a test that the row has with several options are
-/// left out, because the sentence doesn't name these. `None` if no cost is shown.
+/// Returns e.g. `vxlan adds 3.95 µs [3.92, 3.98] to a TCP round trip. At 10 Gb/s over TCP, the endpoints' threads take
+/// 0.0512 cores [0.0451, 0.0572] more with vxlan than with native.` `cells` are those of one row. Those of a test that the
+/// row has with several options are left out, because the sentence doesn't name these. `None` if no cost is shown.
 pub(crate) fn of_row(document: &ResultDocument, cells: &[&CellRecord]) -> Option<String> {
     let row = cells.first()?.cell.row;
     let test = |record: &CellRecord| (record.cell.kind(), record.cell.medium());
@@ -35,16 +35,19 @@ fn added_time(record: &CellRecord) -> Option<String> {
     Some(format!("{value} {} [{low}, {high}] to {}", unit.text(), finding::each(record, tax.of)))
 }
 
-/// Returns e.g. `10 Gb/s over TCP take 0.0512 cores [0.0451, 0.0572] more with vxlan than with native.`
+/// Returns e.g. `At 10 Gb/s over TCP, the endpoints' threads take 0.0512 cores [0.0451, 0.0572] more with vxlan than with
+/// native.` Where the hosts were observed, their time includes that of guests and of processes on the way.
 fn cores(document: &ResultDocument, record: &CellRecord) -> Option<String> {
-    let delta = [Metric::HostCpu, Metric::Cpu].into_iter().find_map(|of| shown(record, of)?.delta)?;
+    let shown = |of: Metric, whose: &'static str| Some((shown(record, of)?.delta?, whose));
+    let (delta, whose) =
+        shown(Metric::HostCpu, "the hosts").or_else(|| shown(Metric::Cpu, "the endpoints' threads"))?;
     let (load, units) = load(record)?;
     let Delta { delta, delta_low, delta_high, .. } = delta;
     let (size, other) = if delta < 0.0 { (-1.0, "less") } else { (1.0, "more") };
     let [one, value, another] = [delta_low, delta, delta_high].map(|cost| three_digits(cost * size * units));
     let [low, high] = if delta < 0.0 { [another, one] } else { [one, another] };
     let (row, baseline) = (record.cell.row, document.baseline);
-    Some(format!("{load} take {value} cores [{low}, {high}] {other} with {row} than with {baseline}."))
+    Some(format!("At {load}, {whose} take {value} cores [{low}, {high}] {other} with {row} than with {baseline}."))
 }
 
 /// Round load of about the size that was measured, with the factor from a cost per unit of work to cores.
