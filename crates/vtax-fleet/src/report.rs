@@ -15,7 +15,7 @@ use vtax_stats::{Confidence, median};
 use crate::{
     aim::{Detection, Share},
     hosts::HostList,
-    sample::{EndId, MeshHeader, MeshSample},
+    sample::{EndId, MeshHeader, MeshSample, MeshStage},
     verdict::{MeshDirection, MeshFinding, MeshVerdict, Slowness},
 };
 
@@ -30,6 +30,9 @@ pub struct MeshReport {
     /// Rounds that were planned for each rail, and those of all pairs.
     rounds: u32,
     all_rounds: u32,
+    /// Waves of these rounds that were measured, and that were planned.
+    waves: u32,
+    planned_waves: Option<u32>,
     /// Slowness that the mesh detects at the noise that it has measured.
     detects: DetectionRecord,
     /// Standard deviation of the tests of two ends, as a share of their rate.
@@ -112,6 +115,8 @@ impl MeshReport {
             noun: text::noun(&header.ends),
             rounds: header.rounds,
             all_rounds: header.all_rounds,
+            waves: samples.iter().filter(|it| it.stage == MeshStage::Rounds).map(|it| it.wave + 1).max().unwrap_or(0),
+            planned_waves: header.waves,
             detects: Detection::of(header.ends.len(), header.rounds, show, noise).into(),
             noise,
             rate: middle(verdict.rails.iter().map(|rail| rail.overall.exp()).collect()),
@@ -126,7 +131,13 @@ impl MeshReport {
 
     /// Returns true if everything was measured and nothing is slow.
     pub fn is_clean(&self) -> bool {
-        self.findings.is_empty() && self.lost.is_empty()
+        self.findings.is_empty() && self.lost.is_empty() && self.stopped().is_none()
+    }
+
+    /// Returns the number of planned waves, if the mesh was stopped before the last of them. The last wave of a mesh that has
+    /// lost hosts may be empty.
+    fn stopped(&self) -> Option<u32> {
+        self.planned_waves.filter(|planned| self.waves < *planned && self.lost.is_empty())
     }
 }
 

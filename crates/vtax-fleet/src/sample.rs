@@ -77,6 +77,8 @@ pub struct MeshHeader {
     pub rounds: u32,
     /// Rounds of all pairs.
     pub all_rounds: u32,
+    /// Waves of all planned rounds. A mesh with fewer was stopped.
+    pub waves: Option<u32>,
     /// The slowness that the mesh looks for, as a share: 0.1.
     pub show: f64,
     /// Seed of the order of the hosts.

@@ -69,6 +69,7 @@ pub(crate) fn header(ends: &[MeshEnd], plan: &MeshPlan, show: f64, seed: u64) ->
         rails: vec![None; ends.len()],
         rounds: plan.per_rail,
         all_rounds: plan.all_rounds,
+        waves: None,
         show,
         seed,
     }

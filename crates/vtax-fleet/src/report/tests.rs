@@ -59,6 +59,19 @@ fn a_fleet_without_slow_hosts_says_so() {
 }
 
 #[test]
+fn a_mesh_that_was_stopped_does_not_say_that_nothing_is_slow() {
+    let fleet = SimulatedFleet { noise: 0.03, ..SimulatedFleet::default() };
+    let (header, mut samples) = fleet.measured(&named(24, None), None, 1);
+    let header = MeshHeader { waves: Some(23), ..header };
+    assert!(MeshReport::of(&header, &samples, Vec::new()).is_clean());
+    samples.retain(|sample| sample.stage == MeshStage::Rounds && sample.wave < 9);
+    let report = MeshReport::of(&header, &samples, Vec::new());
+    assert!(!report.is_clean());
+    let summary = report.summary();
+    assert!(summary.contains("stopped after 9 of 23 waves") && summary.contains("is slow so far"), "{summary}");
+}
+
+#[test]
 fn a_plan_tells_its_time_and_what_it_detects() {
     let wave = Duration::from_millis(2800);
     let told = |hosts: usize, aim: MeshAim, limits: UplinkLimits| {

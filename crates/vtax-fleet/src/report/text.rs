@@ -26,7 +26,8 @@ impl MeshReport {
             let _ = writeln!(text, "{finding}");
         }
         if self.findings.is_empty() && self.rate.is_some() {
-            let _ = writeln!(text, "no host, uplink or pair is slow");
+            let so_far = if self.stopped().is_some() { " so far" } else { "" };
+            let _ = writeln!(text, "no host, uplink or pair is slow{so_far}");
         }
         let is_lost = |end: &ForeignText| self.lost.iter().any(|lost| lost.end == *end);
         let is_there = |pair: &&[ForeignText; 2]| !pair.iter().any(is_lost);
@@ -56,6 +57,9 @@ impl MeshReport {
                 let _ = writeln!(text, "{}", Detection::from(self.detects));
             }
             _ => text.push_str("; no test succeeded\n"),
+        }
+        if let Some(planned) = self.stopped() {
+            let _ = writeln!(text, "stopped after {} of {planned} waves: what is slow may be missing", self.waves);
         }
         text
     }

@@ -145,6 +145,7 @@ impl PlannedMesh {
             rails: self.ends.iter().map(|end| end.nic.rail.as_ref().map(text)).collect(),
             rounds: self.plan.per_rail,
             all_rounds: self.plan.all_rounds,
+            waves: u32::try_from(self.plan.waves(&self.ends, &self.list.limits)).ok(),
             show: self.show.get(),
             seed: self.seed,
         }

@@ -10,6 +10,7 @@ fn header() -> MeshHeader {
         rails: vec![None; 3],
         rounds: 3,
         all_rounds: 3,
+        waves: Some(3),
         show: 0.1,
         seed: 7,
     }
