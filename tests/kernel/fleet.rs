@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     fs,
     process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use serde_json::Value;
@@ -21,7 +22,10 @@ struct Rack {
 
 impl Rack {
     fn new() -> Rack {
-        let rack = Rack { prefix: format!("vtaxfleet{}", std::process::id()) };
+        // Tests of one process have racks at the same time.
+        static RACKS: AtomicU32 = AtomicU32::new(0);
+        let number = RACKS.fetch_add(1, Ordering::Relaxed);
+        let rack = Rack { prefix: format!("vtaxfleet{}r{number}", std::process::id()) };
         shell(&format!(
             "ip netns add {0}s; ip -n {0}s link add br0 type bridge; ip -n {0}s link set br0 up",
             rack.prefix
