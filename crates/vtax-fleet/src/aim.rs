@@ -29,7 +29,7 @@ const DISTURBED: f64 = 0.07;
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Share(f64);
 
-/// A text that is no share between 0.1 % and 90 %.
+/// A text that is not a share between 0.1 % and 90 %.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("invalid share `{}`; use percent from 0.1 to 90, e.g. 10%", .0.escape_debug())]
 #[diagnostic(code("bad-share"))]

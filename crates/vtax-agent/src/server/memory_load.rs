@@ -1,7 +1,7 @@
 //! Memory of the agent's guest that changes at a given rate, for measurements of live migration.
 //!
 //! It outlives the conversation that ordered it: when the guest has migrated, the next conversation is by the port of
-//! another QEMU, and what is measured is the migration of a guest that goes on changing its memory.
+//! another QEMU, and what is measured is the migration of a guest that keeps changing its memory.
 
 use std::{
     fs, io,

@@ -9,7 +9,7 @@ pub struct MigrationWay {
     pub tls: bool,
     /// Connections for the memory; one for everything if absent.
     pub channels: Option<NonZeroU8>,
-    /// True if the guest goes on at the target before all of its memory is there.
+    /// True if the guest continues at the target before all of its memory is there.
     pub post_copy: bool,
     /// CPUs of each side that QEMU's threads may use, without those that run the guest; all if absent.
     pub cores: Option<NonZeroU8>,

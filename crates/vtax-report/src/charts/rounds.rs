@@ -7,7 +7,7 @@ use vtax_stats::median;
 use super::{Drawn, MOST, of_block};
 use crate::{blocks::BlockCells, finding, number::three_digits};
 
-/// Minimum number of rounds: of fewer, none can be told from the others.
+/// Minimum number of rounds: of fewer, none can be distinguished from the others.
 const FEWEST: u32 = 4;
 /// Rounds that differ by less, in percent, are alike.
 const ALIKE: f64 = 2.0;
