@@ -129,6 +129,17 @@ impl Drop for Bench {
     }
 }
 
+/// Returns the command that a wrapper executes, e.g. nsenter(1), with its arguments, environment and directory.
+pub(crate) fn wrapped(wrapper: &[&str], vtax: &Command) -> Command {
+    let mut command = Command::new(wrapper[0]);
+    command.args(&wrapper[1..]).arg(vtax.get_program()).args(vtax.get_args()).stdin(Stdio::null());
+    command.envs(vtax.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = vtax.get_current_dir() {
+        command.current_dir(folder);
+    }
+    command
+}
+
 /// Standard output of a vtax that has ended well.
 pub(crate) fn printed(output: &Output) -> String {
     let told = String::from_utf8_lossy(&output.stderr);

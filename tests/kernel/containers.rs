@@ -11,7 +11,12 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Bench, assert_nothing_left, bench::printed, packages, studies::assert_schema};
+use super::{
+    Bench, assert_nothing_left,
+    bench::{printed, wrapped},
+    packages,
+    studies::assert_schema,
+};
 
 const SHORT: [&str; 6] = ["--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
 
@@ -61,23 +66,21 @@ impl Engine<'_> {
         self.shell(&format!("podman run --cgroups=disabled {limits} {words}"))
     }
 
-    fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args([&format!("--target={}", self.holder.id()), "--mount", "--net", "--"]).arg(program);
+    /// Returns the command as it is in the engine's namespaces.
+    fn within(&self, command: &Command) -> Command {
+        let holder = self.holder.id().to_string();
+        let mut command = wrapped(&["nsenter", "--mount", "--net", "--target", &holder, "--"], command);
         let path = format!("{}:{}", self.bench.path().join("bin").display(), std::env::var("PATH").unwrap_or_default());
-        command.env("PATH", path).stdin(Stdio::null()).current_dir(self.bench.path());
+        command.env("PATH", path).current_dir(self.bench.path());
         command
     }
 
     fn shell(&self, script: &str) -> String {
-        printed(&self.command(Path::new("sh")).args(["-ec", script]).output().expect("nsenter"))
+        printed(&self.within(Command::new("sh").args(["-ec", script])).output().expect("nsenter"))
     }
 
     fn vtax(&self, arguments: &[&str]) -> Command {
-        let vtax = self.bench.command(arguments);
-        let mut command = self.command(Path::new(vtax.get_program()));
-        command.args(vtax.get_args()).envs(vtax.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command
+        self.within(&self.bench.command(arguments))
     }
 
     fn measured(&self, ends: &[&str]) -> Value {
@@ -98,7 +101,7 @@ impl Engine<'_> {
 
 impl Drop for Engine<'_> {
     fn drop(&mut self) {
-        let _ = self.command(Path::new("podman")).args(["rm", "--all", "--force", "--time", "0"]).output();
+        let _ = self.within(Command::new("podman").args(["rm", "--all", "--force", "--time", "0"])).output();
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }

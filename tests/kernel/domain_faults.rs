@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     Bench,
-    bench::{printed, wait_until},
+    bench::{printed, wait_until, wrapped},
     crash::{Ending, kill_at},
     domains::{Host, kill},
 };
@@ -97,12 +97,10 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     // No block is left.
     let _ = fs::write(full.join("fill"), vec![1; 1 << 20]);
     for words in ["set-vsw mtu=9000 vsw0", "rm-vsw vsw0", "add-vsw vsw1 primary"] {
-        let plain = host.command(words);
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", script]).args([&full, &kept(&host)]);
-        command.arg(plain.get_program()).args(plain.get_args()).current_dir(bench.path());
-        command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let output = command.output().expect("unshare runs");
+        let (plain, kept) = (host.command(words), kept(&host));
+        let [full, kept] = [&full, &kept].map(|path| path.to_str().expect("text"));
+        let wrapper = ["unshare", "--mount", "sh", "-c", script, full, kept];
+        let output = wrapped(&wrapper, &plain).output().expect("unshare runs");
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
             !output.status.success() && told.contains("state.json") && told.contains("No space left"),
@@ -183,9 +181,7 @@ fn one_broken_domain_stops_no_other() {
 
     // The boot time in another time namespace is different.
     let list = host.command("list --json mars");
-    let mut elsewhere = Command::new("unshare");
-    elsewhere.args(["--time", "--boottime", "100000", "--fork"]).arg(list.get_program()).args(list.get_args());
-    elsewhere.envs(list.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(bench.path());
+    let mut elsewhere = wrapped(&["unshare", "--time", "--boottime", "100000", "--fork"], &list);
     let seen = printed(&elsewhere.output().expect("unshare runs"));
     assert!(seen.contains("\"state\": \"active\""), "{seen}");
 

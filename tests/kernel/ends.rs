@@ -4,61 +4,89 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
 };
 
 use serde_json::Value;
 
-use super::{Bench, assert_nothing_left, json, studies::assert_schema};
+use super::{
+    Bench, assert_nothing_left,
+    bench::{printed, wrapped},
+    studies::assert_schema,
+};
 
 const SHORT: [&str; 7] = ["measure", "--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
 
-/// A network namespace, pinned by a path, that is connected with the test's own by a veth.
+/// Two connected network namespaces: the one in which vtax runs, and one that is pinned by a path.
+///
+/// Nothing is added to the namespace that all tests share: another one may compare it with what it was.
 struct Connected {
     pin: PathBuf,
-    /// The process that is in it.
+    /// The process in vtax's namespace.
+    near: Child,
+    /// The process in the pinned namespace.
     holder: Child,
-    near: String,
 }
 
 impl Connected {
-    /// `nth` tells the tests' networks apart: 198.18.NTH.0/24 (RFC 2544).
-    fn new(bench: &Bench, nth: u8) -> Connected {
-        let (pin, near) = (bench.path().join("pinned"), format!("vtaxends{nth}"));
+    fn new(bench: &Bench) -> Connected {
+        let pin = bench.path().join("pinned");
         fs::write(&pin, "").expect("a file of the test");
+        let (near, _) = namespace("ip link set lo up; exec sleep 1000");
         let script = format!(
-            "mount --bind /proc/self/ns/net {pin}; ip link set lo up; ip addr add 198.18.{nth}.2/24 dev inner; \
+            "mount --bind /proc/self/ns/net {pin}; read go; ip link set lo up; ip addr add 198.18.0.2/24 dev inner; \
              ip link set inner up; echo ready; exec sleep 1000",
             pin = pin.display()
         );
-        // The link is made from outside: the namespace must be there first.
-        let waiting = format!("read go; {script}");
-        let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-ec", &waiting]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut holder = command.spawn().expect("unshare");
-        await_namespace(&holder);
-        let link = format!(
-            "ip link add {near} type veth peer name inner netns {pid}; ip addr add 198.18.{nth}.1/24 dev {near}; \
-             ip link set {near} up",
-            pid = holder.id()
-        );
-        shell(&link);
+        let (mut holder, output) = namespace(&script);
+        let connected = |script: &str| shell(&format!("nsenter --net --target {} {script}", near.id()));
+        // The link is created from outside: both namespaces must exist first.
+        connected(&format!("ip link add near type veth peer name inner netns {}", holder.id()));
+        connected("ip addr add 198.18.0.1/24 dev near");
+        connected("ip link set near up");
         holder.stdin.take().expect("piped").write_all(b"go\n").expect("it reads");
         let mut line = String::new();
-        let output = holder.stdout.take().expect("piped");
         BufReader::new(output).read_line(&mut line).expect("a line");
         assert_eq!(line, "ready\n");
-        Connected { pin, holder, near }
+        Connected { pin, near, holder }
+    }
+
+    fn vtax(&self, bench: &Bench, arguments: &[&str]) -> Command {
+        let near = self.near.id().to_string();
+        wrapped(&["nsenter", "--net", "--target", &near], &bench.command(arguments))
+    }
+
+    fn measured(&self, bench: &Bench, arguments: &[&str]) -> Value {
+        let mut command = self.vtax(bench, &[&SHORT[..], &["--json"], arguments].concat());
+        as_measured(&printed(&command.output().expect("nsenter")))
+    }
+
+    fn refused(&self, bench: &Bench, arguments: &[&str]) -> String {
+        let output = self.vtax(bench, &[&SHORT[..], arguments].concat()).output().expect("nsenter");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        told
     }
 }
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
+        for holder in [&mut self.near, &mut self.holder] {
+            let _ = holder.kill();
+            let _ = holder.wait();
+        }
         let _ = Command::new("umount").arg(&self.pin).stderr(Stdio::null()).status();
-        let _ = Command::new("ip").args(["link", "delete", &self.near]).stderr(Stdio::null()).status();
     }
+}
+
+/// Starts a shell in a network namespace of its own, and waits until it is there.
+fn namespace(script: &str) -> (Child, ChildStdout) {
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-ec", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = command.spawn().expect("unshare");
+    await_namespace(&holder);
+    let output = holder.stdout.take().expect("piped");
+    (holder, output)
 }
 
 /// Until then `unshare` is in our own namespace.
@@ -73,11 +101,11 @@ fn shell(script: &str) {
     assert!(Command::new("sh").args(["-ec", script]).status().expect("sh").success(), "{script}");
 }
 
-fn measured(bench: &Bench, arguments: &[&str]) -> Value {
-    let result = json(bench, &[&SHORT[..], &["--json"], arguments].concat());
+fn as_measured(output: &str) -> Value {
+    let result: Value = serde_json::from_str(output).expect("JSON");
     assert_schema(&result);
     let cells = result["cells"].as_array().expect("cells");
-    assert!(cells.iter().all(|cell| cell["status"] == "measured"), "{arguments:?}: {}", result["failures"]);
+    assert!(cells.iter().all(|cell| cell["status"] == "measured"), "{}", result["failures"]);
     result
 }
 
@@ -90,19 +118,19 @@ fn links(result: &Value) -> Vec<String> {
 #[test]
 fn a_namespace_is_an_endpoint_by_its_path_and_by_a_process() {
     let bench = Bench::new();
-    let connected = Connected::new(&bench, 1);
+    let connected = Connected::new(&bench);
     let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
     for end in [format!("netns:{}", connected.pin.display()), format!("pid:{}", connected.holder.id())] {
-        let result = measured(&bench, &["--to", &end, "--test", "tcp-rr,udp-stream"]);
+        let result = connected.measured(&bench, &["--to", &end, "--test", "tcp-rr,udp-stream"]);
         let pair = &result["cells"][0]["ends"]["pairs"][0];
         assert_eq!(
             (&pair["initiator"]["address"], &pair["responder"]["address"]),
-            (&"198.18.1.1".into(), &"198.18.1.2".into())
+            (&"198.18.0.1".into(), &"198.18.0.2".into())
         );
         assert_eq!(pair["responder"]["name"], end.as_str());
-        assert_eq!(links(&result), [format!("{} {}", host.trim(), connected.near), format!("{end} inner")]);
-        let back = measured(&bench, &["--from", &end]);
-        assert_eq!(back["cells"][0]["ends"]["pairs"][0]["initiator"]["address"], "198.18.1.2");
+        assert_eq!(links(&result), [format!("{} near", host.trim()), format!("{end} inner")]);
+        let back = connected.measured(&bench, &["--from", &end]);
+        assert_eq!(back["cells"][0]["ends"]["pairs"][0]["initiator"]["address"], "198.18.0.2");
     }
     assert_nothing_left(&bench);
 }
@@ -111,15 +139,15 @@ fn a_namespace_is_an_endpoint_by_its_path_and_by_a_process() {
 #[test]
 fn an_address_of_several_has_to_be_chosen() {
     let bench = Bench::new();
-    let connected = Connected::new(&bench, 2);
+    let connected = Connected::new(&bench);
     let end = format!("pid:{}", connected.holder.id());
-    shell(&format!("nsenter --net={} ip addr add 198.18.2.3/24 dev inner", connected.pin.display()));
-    let told = bench.refused(&[&SHORT[..], &["--to", &end]].concat());
-    assert!(told.contains("several-addresses") && told.contains("198.18.2.2 (inner), 198.18.2.3 (inner)"), "{told}");
-    let result = measured(&bench, &["--to", &end, "--to-address", "198.18.2.3"]);
-    assert_eq!(result["cells"][0]["ends"]["pairs"][0]["responder"]["address"], "198.18.2.3");
+    shell(&format!("nsenter --net={} ip addr add 198.18.0.3/24 dev inner", connected.pin.display()));
+    let told = connected.refused(&bench, &["--to", &end]);
+    assert!(told.contains("several-addresses") && told.contains("198.18.0.2 (inner), 198.18.0.3 (inner)"), "{told}");
+    let result = connected.measured(&bench, &["--to", &end, "--to-address", "198.18.0.3"]);
+    assert_eq!(result["cells"][0]["ends"]["pairs"][0]["responder"]["address"], "198.18.0.3");
     shell(&format!("nsenter --net={} ip addr flush dev inner", connected.pin.display()));
-    let told = bench.refused(&[&SHORT[..], &["--to", &end]].concat());
+    let told = connected.refused(&bench, &["--to", &end]);
     assert!(told.contains("no-address") && told.contains("--to-address"), "{told}");
 }
 
@@ -142,7 +170,8 @@ fn what_is_no_namespace_is_refused() {
 #[test]
 fn a_process_of_the_host_is_measured_on_the_loopback() {
     let bench = Bench::new();
-    let result = measured(&bench, &["--to", &format!("pid:{}", std::process::id())]);
+    let end = format!("pid:{}", std::process::id());
+    let result = as_measured(&bench.printed(&[&SHORT[..], &["--json", "--to", &end]].concat()));
     assert_eq!(result["cells"][0]["ends"]["pairs"][0]["responder"]["address"], "127.0.0.1");
     assert_eq!(result["cells"][0]["path"]["hops"][0]["link"], "lo");
 }
@@ -150,21 +179,21 @@ fn a_process_of_the_host_is_measured_on_the_loopback() {
 #[test]
 fn settings_of_a_namespace_are_checked_there() {
     let bench = Bench::new();
-    let connected = Connected::new(&bench, 3);
+    let connected = Connected::new(&bench);
     let end = format!("netns:{}", connected.pin.display());
-    let checked = bench.vtax(&["tune", "check", "--host", &end, "--json"]);
+    let checked = connected.vtax(&bench, &["tune", "check", "--host", &end, "--json"]).output().expect("nsenter");
     let told = String::from_utf8_lossy(&checked.stdout).into_owned();
-    assert!(told.contains("inner") && !told.contains(&connected.near), "{told}");
+    assert!(told.contains("inner") && !told.contains("near"), "{told}");
     assert_nothing_left(&bench);
 }
 
 #[test]
 fn an_end_that_stops_ends_the_run() {
     let bench = Bench::new();
-    let mut connected = Connected::new(&bench, 4);
+    let mut connected = Connected::new(&bench);
     let end = format!("pid:{}", connected.holder.id());
-    let run = bench
-        .command(&["measure", "--to", &end, "--samples", "100", "--duration", "100ms"])
+    let run = connected
+        .vtax(&bench, &["measure", "--to", &end, "--samples", "100", "--duration", "100ms"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn();
@@ -175,7 +204,7 @@ fn an_end_that_stops_ends_the_run() {
     connected.holder.kill().expect("it runs");
     connected.holder.wait().expect("it ends");
     // As an engine does when a container stops.
-    shell(&format!("ip link delete {}", connected.near));
+    shell(&format!("nsenter --net --target {} ip link delete near", connected.near.id()));
     let output = run.wait_with_output().expect("it ends");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(69) && told.contains("end-stopped"), "{told}");

@@ -4,7 +4,7 @@ use std::process::{Child, Command};
 
 use serde_json::Value;
 
-use super::{Bench, assert_nothing_left, json, labs::Up, studies::assert_schema};
+use super::{Bench, assert_nothing_left, bench::wrapped, json, labs::Up, studies::assert_schema};
 
 const SHORT: [&str; 6] = ["--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
 /// While other tests run, both ends of a busy-poll test may wait for a CPU for tens of milliseconds.
@@ -115,10 +115,7 @@ fn a_link_local_address_is_measured_on_its_link() {
     let bench = Bench::new();
     let inside = |arguments: &[&str]| {
         let vtax = bench.command(&[&["measure", "--json"], &SHORT[..], arguments].concat());
-        let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-ec", LINKS]).arg(vtax.get_program()).args(vtax.get_args());
-        command.envs(vtax.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(bench.path());
-        command.output().expect("unshare")
+        wrapped(&["unshare", "--net", "sh", "-ec", LINKS], &vtax).output().expect("unshare")
     };
     let output = inside(&["--to-address", "fe80::77%near", "--test", "tcp-rr,udp-stream"]);
     let result: Value = serde_json::from_str(&crate::bench::printed(&output)).expect("JSON");

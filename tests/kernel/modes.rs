@@ -8,7 +8,12 @@ use std::{
     process::Command,
 };
 
-use super::{Bench, bench::printed, lab_guests::GUEST, labs::lab_file};
+use super::{
+    Bench,
+    bench::{printed, wrapped},
+    lab_guests::GUEST,
+    labs::lab_file,
+};
 
 /// Labs and domains of a user whose home is in the bench.
 struct Careless {
@@ -25,10 +30,8 @@ impl Careless {
     }
 
     fn command(&self, words: &str) -> Command {
-        let vtax = self.bench.command(&[]);
-        let mut command = Command::new("sh");
-        command.args(["-c", "umask 0; exec \"$@\"", "sh"]).arg(vtax.get_program()).args(words.split(' '));
-        command.envs(vtax.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let vtax = self.bench.command(&words.split(' ').collect::<Vec<_>>());
+        let mut command = wrapped(&["sh", "-c", "umask 0; exec \"$@\"", "sh"], &vtax);
         // Without it, root's changes of settings would be the machine's.
         command.env("VTAX_STATE", self.state()).env_remove("XDG_CACHE_HOME");
         // The kernel for guests is in the cache of the user who runs the tests.

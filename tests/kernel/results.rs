@@ -1,15 +1,10 @@
 //! Verbs that only read results: no file is made or changed, and a read-only medium is enough.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Stdio};
 
 use super::{
     Bench,
-    bench::{printed, wait_until},
+    bench::{printed, wait_until, wrapped},
 };
 
 /// Every reading verb.
@@ -46,11 +41,9 @@ fn files(bench: &Bench) -> BTreeMap<PathBuf, Vec<u8>> {
 fn on_read_only_medium(bench: &Bench, arguments: &[&str]) -> String {
     const MOUNTED: &str =
         r#"mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && ! touch "$0/x" 2>/dev/null && exec "$@""#;
-    let vtax = bench.command(arguments);
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", MOUNTED]).arg(bench.state()).arg(vtax.get_program()).args(vtax.get_args());
-    command.envs(vtax.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    printed(&command.output().expect("unshare runs"))
+    let state = bench.state();
+    let wrapper = ["unshare", "--mount", "sh", "-c", MOUNTED, state.to_str().expect("text")];
+    printed(&wrapped(&wrapper, &bench.command(arguments)).output().expect("unshare runs"))
 }
 
 fn assert_only_reads(bench: &Bench, first: &str) {

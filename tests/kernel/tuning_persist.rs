@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::{
     Bench,
+    bench::wrapped,
     crash::{Ending, kill_at},
     crashes::step,
     tuning::{SMALL, WMEM},
@@ -55,11 +56,8 @@ impl Alone {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let vtax = self.bench.command(arguments);
-        let mut command = self.inside(vtax.get_program().to_str().expect("text"));
-        command.args(vtax.get_args()).current_dir(self.bench.path());
-        command.envs(vtax.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command
+        let shell = self.shell.id().to_string();
+        wrapped(&["nsenter", "--mount", "--net", "--target", &shell], &self.bench.command(arguments))
     }
 
     fn vtax(&self, arguments: &[&str]) -> Output {
@@ -208,9 +206,10 @@ fn what_is_changed_in_another_network_namespace_is_not_kept() {
     let alone = Alone::new();
     let vtax = alone.bench.command(&[&APPLY[..], &["--dry-run", "--json"]].concat());
     let spoil = format!("mount -t sysfs none /sys && sysctl -qw {WMEM}='{SMALL}' && exec \"$@\"");
-    let mut command = alone.inside("unshare");
-    command.args(["--net", "--mount", "sh", "-c", &spoil, "sh", vtax.get_program().to_str().expect("text")]);
-    command.args(vtax.get_args()).envs(vtax.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let shell = alone.shell.id().to_string();
+    let entered = ["nsenter", "--mount", "--net", "--target", &shell, "--"];
+    let spoiled = ["unshare", "--net", "--mount", "sh", "-c", &spoil, "sh"];
+    let mut command = wrapped(&[&entered[..], &spoiled].concat(), &vtax);
     let output = command.output().expect("it runs");
     let dry: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
     assert_eq!(dry["changes"].as_array().map(Vec::len), Some(1), "{dry}");
