@@ -1,4 +1,4 @@
-//! A plan before it is carried out (`--dry-run`).
+//! A plan before it is executed (`--dry-run`).
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     schedule::{MeshPlan, UplinkLimits, pack_waves},
 };
 
-/// Ends up to which the text lists the pairs.
+/// Maximum number of ends for which the text lists the pairs.
 const LISTED: usize = 32;
 
 /// Plan of a mesh: `vtax.mesh-plan/v1`.

@@ -1,4 +1,4 @@
-//! Reasons why a guest has not migrated.
+//! Errors of migrations.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use vtax_model::{foreign::ForeignText, topology::Name, units::ByteSize};
 
 use crate::{error::GuestError, process::Qemu};
 
-/// Reason why a guest has not migrated. [`MigrationError::is_undone`] says whether it runs at the source as before.
+/// Reason why a guest has not migrated. [`MigrationError::is_undone`] tells if it runs at the source as before.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum MigrationError {
     #[error("guest `{guest}` cannot migrate: {why}")]
@@ -68,10 +68,10 @@ pub enum MigrationError {
 }
 
 impl MigrationError {
-    /// A command that QEMU refuses has changed nothing.
+    /// A command refused by QEMU has changed nothing.
     pub(super) fn of_command(error: GuestError) -> MigrationError {
         match error {
-            // QEMU has no class of errors for this.
+            // QEMU has no error class for this.
             GuestError::Refused { guest, description, .. } if description.raw().contains("serfaultfd") => {
                 MigrationError::NoPostcopy { guest }
             }
@@ -90,8 +90,8 @@ impl MigrationError {
         }
     }
 
-    /// Returns true if QEMU has confirmed that the guest is at the source as before the attempt. Otherwise that is to be found
-    /// out.
+    /// Returns true if QEMU has confirmed that the guest is at the source as before the attempt. Otherwise the caller
+    /// has to find out.
     pub fn is_undone(&self) -> bool {
         matches!(
             self,
