@@ -91,7 +91,7 @@ impl fmt::Display for Down {
                 write!(f, "{domain} was stopped: its system rebooted repeatedly; see its console log for the reason")
             }
             Down::Console { domain, port } => {
-                write!(f, "nobody listens on port {port} of {domain}: the console service is down; {STARTED}")
+                write!(f, "nothing listens on port {port} of {domain}: the console service is down; {STARTED}")
             }
         }
     }

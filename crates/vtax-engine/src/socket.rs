@@ -195,7 +195,7 @@ impl Room {
         const TRIES: usize = 10;
         let room = (0..TRIES).find_map(|_| Room::make(&directory).transpose());
         let room = room.unwrap_or_else(|| Err(Errno::BUSY.into()));
-        room.map_err(|source| EngineError::File { operation: "make the socket's directory", directory, source })
+        room.map_err(|source| EngineError::File { operation: "create the socket's directory", directory, source })
     }
 
     /// None if another test has removed it.

@@ -59,7 +59,7 @@ impl MeshReport {
             _ => text.push_str("; no test succeeded\n"),
         }
         if let Some(planned) = self.stopped() {
-            let _ = writeln!(text, "stopped after {} of {planned} waves: what is slow may be missing", self.waves);
+            let _ = writeln!(text, "stopped after {} of {planned} waves: slow hosts may be missing", self.waves);
         }
         text
     }

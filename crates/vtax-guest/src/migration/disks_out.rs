@@ -195,7 +195,7 @@ impl DiskMirrors {
                 "the target has closed the connection".into()
             }
             Some((job, None)) => return Ok(job),
-            None => "QEMU has no such job any more".into(),
+            None => "QEMU no longer has this job".into(),
         };
         Err(MigrationError::DiskNotCopied { guest, disk, said: why })
     }

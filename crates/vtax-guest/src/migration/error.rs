@@ -18,7 +18,7 @@ pub enum MigrationError {
     )]
     #[diagnostic(code("migration-no-postcopy"))]
     NoPostcopy { guest: Name },
-    #[error("migration of guest `{guest}` cancelled; it runs on here")]
+    #[error("migration of guest `{guest}` cancelled; it keeps running here")]
     #[diagnostic(code("migration-cancelled"))]
     Cancelled { guest: Name },
     #[error(
@@ -29,16 +29,18 @@ pub enum MigrationError {
     )]
     #[diagnostic(code("migration-no-convergence"))]
     NoConvergence { guest: Name, within: Duration, remaining: ByteSize, dirty_rate: ByteSize },
-    #[error("migration of guest `{guest}` failed: {said}; it runs on here: look at the target's messages")]
+    #[error("migration of guest `{guest}` failed: {said}; it keeps running here: see the target's messages")]
     #[diagnostic(code("migration-target-lost"))]
     TargetLost { guest: Name, said: ForeignText },
     #[error(
-        "disk `{disk}` of guest `{guest}` could not be copied: {said}; it runs on here: look at the target's messages, and \
+        "disk `{disk}` of guest `{guest}` could not be copied: {said}; it keeps running here: see the target's messages, and \
          at the space it has"
     )]
     #[diagnostic(code("migration-disk"))]
     DiskNotCopied { guest: Name, disk: Name, said: ForeignText },
-    #[error("migration of guest `{guest}` made no progress for {silent:?}: check the connection; it runs on here")]
+    #[error(
+        "migration of guest `{guest}` made no progress for {silent:?}: check the connection; it keeps running here"
+    )]
     #[diagnostic(code("migration-wire-cut"))]
     WireCut { guest: Name, silent: Duration },
     #[error(
