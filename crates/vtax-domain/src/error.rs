@@ -302,7 +302,7 @@ impl BindError {
         move |error| wrong(error).into()
     }
 
-    /// Returns true if the user's input is at fault, and not the host.
+    /// Returns true if the cause is the user's input, not the host.
     pub fn is_of_input(&self) -> bool {
         use BindError::*;
         if let Libvirt(error) = self {
