@@ -82,7 +82,7 @@ pub fn pin_current_thread(cpus: &[u32]) -> Result<()> {
     }
 }
 
-/// Returns the CPUs that a thread may run on, like [`allowed_cpus`]. None if there is no such thread.
+/// Returns the CPUs that a thread may run on, like [`allowed_cpus`]. None if the thread doesn't exist.
 pub fn thread_cpus(tid: Pid) -> Result<Option<CpuSet>> {
     match affinity::allowed(raw(tid)?) {
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(None),

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_no_path() {
+    fn an_address_is_not_a_path() {
         let root = tempfile::tempdir().unwrap();
         write(root.path(), "sys/bus/pci/devices/x/irq", "1\n");
         for address in ["..", "../devices/x", "", "/etc", "y"] {

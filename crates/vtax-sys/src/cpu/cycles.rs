@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_counts_what_it_executes_itself() {
+    fn a_thread_counts_only_its_own_cycles() {
         let counter = CycleCounter::of(TASK_CLOCK).expect("every kernel with perf events has it");
         let opened = counter.read().expect("open");
         std::thread::spawn(|| spin(30)).join().expect("it ends");

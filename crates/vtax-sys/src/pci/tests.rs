@@ -257,7 +257,7 @@ fn a_device_that_is_not_there_is_named() {
 }
 
 #[test]
-fn virtual_functions_are_made_and_removed() {
+fn virtual_functions_are_created_and_removed() {
     let made = Made::new();
     let tree = made.tree();
     tree.set_numvfs(pf(), 1).unwrap();

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_segments_come_as_one_with_gro() {
+    fn ten_segments_arrive_as_one_with_gro() {
         let (sender, receiver) = udp_pair();
         set_udp_segment(&sender, SEGMENT as u16).unwrap();
         set_udp_gro(&receiver, true).unwrap();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_segments_come_as_ten_without() {
+    fn ten_segments_arrive_as_ten_without_gro() {
         let (sender, receiver) = udp_pair();
         set_udp_segment(&sender, SEGMENT as u16).unwrap();
         assert_eq!(sender.send(&payload()).unwrap(), payload().len());
