@@ -46,7 +46,7 @@ fn the_estimate_follows_the_bandwidth(host: &Host<'_>) {
 }
 
 #[test]
-fn all_reasons_against_a_migration_are_told_at_once() {
+fn all_reasons_against_a_migration_are_reported_at_once() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-mig");
     let at_peer = |words: &str| {
@@ -249,7 +249,7 @@ fn a_running_domain_moves_there_and_back_with_its_memory_and_nic() {
     assert_eq!(host.try_ldm("exec venus -- ls /marker").status.code(), Some(1));
 }
 
-/// The domain's clock has stood still between the events, and nobody heard from the domain meanwhile.
+/// The domain's clock has stood still between the events, and nobody heard from the domain in the meantime.
 fn assert_sides_agree(document: &Value) {
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("a number: {document}"));
     let clock = number(&document["suspended_guest_clock_ms"]);

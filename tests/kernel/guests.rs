@@ -91,7 +91,7 @@ fn other_qemu(bench: &Bench, does: &str) -> PathBuf {
     script
 }
 
-/// It was heard only after all guests had been given up, after three minutes. The moments lie in the survey, in the
+/// It was heard only after all guests had been abandoned, after three minutes. The moments lie in the survey, in the
 /// building of the lab, and in the wait for the guests, whose processors stand still.
 #[test]
 fn ctrl_c_at_any_moment_ends_a_run_that_waits_for_guests() {

@@ -206,7 +206,7 @@ impl Drop for Ended {
 
 /// Short processes that do nothing but copy in the kernel, and are none of vtax's.
 #[test]
-fn the_work_of_others_in_the_kernel_is_told_with_slices_and_without() {
+fn the_work_of_others_in_the_kernel_is_reported_with_slices_and_without() {
     let study = r#"
 id = "others"
 title = "A path and its host"

@@ -1,6 +1,6 @@
 //! Operations on domains: bind, start, stop, unbind.
 //!
-//! [`LockedDomains`] changes them, so that two simultaneous commands run one after the other. A domain's resources are
+//! [`LockedDomains`] changes them, so that two simultaneous commands run one after another. A domain's resources are
 //! claimed through its journal: all of them, or none.
 
 use std::{

@@ -4,7 +4,7 @@
 //!
 //! 1. [`HostList`]: the hosts, from a rack file or from the output of Ansible, Slurm or Kubernetes.
 //! 2. [`MeshPlan`]: rounds in which no host is in two tests; [`MeshAim`] determines their number.
-//! 3. [`Campaign`]: takes the samples of the plan with a [`PairTester`], whatever hosts die meanwhile.
+//! 3. [`Campaign`]: takes the samples of the plan with a [`PairTester`], whatever hosts die in the meantime.
 //! 4. [`MeshVerdict`]: the slow hosts, directions, uplinks and paths among the samples.
 //! 5. [`MeshReport`]: the verdict as text and as data.
 //!

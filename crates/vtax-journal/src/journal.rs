@@ -205,7 +205,7 @@ impl<S: Step> Journal<S> {
         ExecuteError { step: self.records[failed].step.describe(), index: failed, cause, left }
     }
 
-    /// Marks the job as one that may outlive this process, until somebody undoes it by name. This holds for the batches
+    /// Marks the job as one that may outlive this process, until someone undoes it by name. This holds for the batches
     /// so far.
     pub fn keep(&mut self) -> Result<(), JournalError> {
         self.log.seal([JournalLine::Kept])?;
@@ -250,8 +250,8 @@ impl<S: Step> Journal<S> {
 
     /// Undoes all steps, the last first, and removes the file. A kept journal isn't kept any more.
     ///
-    /// Steps without a `done` line are undone as well, because they may have begun. The report has what an interrupted call
-    /// before has undone, and leaves out the batches that had been undone before that.
+    /// Steps without a `done` line are undone as well, because they may have begun. The report has what an interrupted
+    /// call before has undone, and omits the batches that had been undone before that.
     ///
     /// # Errors
     /// Lists every step that failed. The file stays; another undo continues from there.

@@ -145,7 +145,7 @@ fn batch(number: usize) -> BatchId {
 }
 
 #[test]
-fn a_failure_undoes_its_own_batch_and_the_journal_goes_on() {
+fn a_failure_undoes_its_own_batch_and_the_journal_continues() {
     for read_back in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let mut world = World::new(directory.path());
@@ -270,7 +270,7 @@ fn keeping_holds_for_the_batches_before_it() {
 
 /// Undone in the other order, the value of the first batch came back at the end, and not the one from before.
 #[test]
-fn a_value_that_two_batches_changed_is_brought_back_by_the_later_one_first() {
+fn a_value_that_two_batches_changed_is_restored_by_the_later_one_first() {
     let directory = tempfile::tempdir().unwrap();
     let mut world = World::new(directory.path());
     let mut journal = create(directory.path());

@@ -20,7 +20,7 @@ const ROUNDS: usize = 3;
 /// A process being started by a killed vtax has no mark until it executes its program.
 const STARTING: Duration = Duration::from_millis(50);
 
-/// Namespaces with processes, found by one pass over all: a thousand zones must not take a thousand passes.
+/// Namespaces with processes, found by one skip all: a thousand zones must not take a thousand passes.
 #[derive(Debug)]
 pub(crate) struct Census {
     occupied: HashSet<String>,

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Text that somebody else wrote. It is stored as it came, and printed in one line as [`visible`] text.
+/// Text that someone else wrote. It is stored as it came, and printed in one line as [`visible`] text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ForeignText(String);

@@ -26,7 +26,7 @@ pub struct FinishedJob {
     pub state_dir: PathBuf,
 }
 
-/// Does the job on this machine, or on an emulated server if one is asked for or if the run was begun on one.
+/// Does the job on this machine, or on an emulated server if one is requested or if the run was begun on one.
 pub fn carry_out(
     job: &Job,
     server: Option<ServerSpec>,

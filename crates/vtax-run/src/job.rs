@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_read_as_it_was_written() {
+    fn a_job_is_read_back_as_written() {
         let folder = tempfile::tempdir().expect("a directory");
         let congestion = Some("system".parse().expect("a word"));
         let changes = Changes { congestion, idle: Some(Idle::Poll), ..Changes::default() };
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_run_that_goes_on_is_with_the_job() {
+    fn the_run_that_continues_is_with_the_job() {
         let folder = tempfile::tempdir().expect("a directory");
         let store = store(folder.path());
         let mut writer = store.create_run(&header("demo-1", "2026-01-01T00:00:00Z")).expect("begun");

@@ -45,7 +45,7 @@ const MACHINE: &str = "machine.json";
 /// Lifetime of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stay {
-    /// Until somebody takes it down.
+    /// Until someone takes it down.
     Kept,
     /// For one command. A kept server serves it too.
     Command,

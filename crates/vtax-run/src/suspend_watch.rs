@@ -171,7 +171,7 @@ fn echo_watch(
 }
 
 /// Returns an address of this host at one of the switches, and one of the domain in the same network. Others would be
-/// reached by a router, or could belong to somebody else.
+/// reached by a router, or could belong to someone else.
 fn neighbors(here: &[LinkAddress], switches: &[&str], there: &[LinkAddress]) -> Option<(IpAddr, IpAddr)> {
     let at_switch = |own: &&LinkAddress| own.running && switches.contains(&own.link.raw());
     here.iter().filter(at_switch).find_map(|own| {
@@ -205,7 +205,7 @@ mod tests {
             watched(&[at("lo", "127.0.0.1", 8), neighbor.clone()]),
             Some("198.51.100.1 198.51.100.9".to_owned())
         );
-        // It is reached by a router, or is somebody else's at another link of this host.
+        // It is reached by a router, or is someone else's at another link of this host.
         assert_eq!(watched(&[at("eth0", "203.0.113.9", 24), at("eth0", "192.0.2.9", 24)]), None);
         assert_eq!(watched(&[LinkAddress { running: false, ..neighbor }]), None);
         assert_eq!(watched(&[at("eth0", "198.51.100.1", 24)]), None, "this host's own address");

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_there_is_refused_even_beside_one_that_is() {
+    fn a_cpu_that_does_not_exist_is_refused_even_next_to_one_that_does() {
         let first = allowed_cpus().unwrap().iter().next().unwrap();
         let error = pin_current_thread(&[first, 8000]).unwrap_err();
         assert!(error.to_string().contains("8000"), "{error}");

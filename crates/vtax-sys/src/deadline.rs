@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_works_gets_more_time_but_not_for_ever() {
+    fn a_program_that_works_gets_more_time_but_not_forever() {
         let (begun, limit) = (Instant::now(), Duration::from_millis(200));
         let late = shell("while :; do :; done", limit).expect_err("it never ends");
         assert!(matches!(late, OutputError::Late(_)), "{late}");

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_not_there_is_described_by_nothing() {
+    fn a_link_that_does_not_exist_is_described_by_nothing() {
         assert_eq!(describe(&"no-such-link".parse().unwrap()), NicFacts::default());
     }
 }

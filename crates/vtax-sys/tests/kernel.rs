@@ -481,7 +481,7 @@ fn a_copy_of_the_pin_elsewhere_goes_with_the_file() {
     assert!(gone, "the copy keeps the namespace alive");
 }
 
-/// The kernel removes namespaces in the background, one after the other.
+/// The kernel removes namespaces in the background, one after another.
 fn eventually(condition: impl FnMut() -> bool) -> bool {
     let mut condition = condition;
     let deadline = Instant::now() + PATIENCE;

@@ -111,8 +111,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device: Option<DeviceName>,
     },
-    /// Read or change settings of the agent's machine. Orders are carried out one after another, while sessions
-    /// continue. Answer: [`Reply::Tuned`].
+    /// Read or change settings of the agent's machine. Orders are executed one after another, while sessions continue.
+    /// Answer: [`Reply::Tuned`].
     Tune(TuningOrder),
     /// Set up a link of the agent's guest. If it is set up again with another MTU or more addresses, only
     /// these change. It is a session until the link has a carrier. Answer: [`Reply::Link`].

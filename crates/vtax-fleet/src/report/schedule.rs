@@ -29,7 +29,7 @@ pub struct MeshSchedule {
     seconds: f64,
     detects: DetectionRecord,
     excluded: Vec<HostExclusion>,
-    /// Pairs of each wave. Both directions of a pair are measured, one after the other.
+    /// Pairs of each wave. Both directions of a pair are measured, one after another.
     waves: Vec<Vec<[ForeignText; 2]>>,
 }
 

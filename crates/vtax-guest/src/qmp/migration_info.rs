@@ -66,7 +66,7 @@ pub struct MigrationRam {
     pub page_size: u64,
     /// Throughput in Mbit/s.
     pub mbps: f64,
-    /// Number of passes over the memory.
+    /// Number of skips the memory.
     pub dirty_sync_count: u64,
 }
 

@@ -26,7 +26,7 @@ pub struct HostLink {
     pub lower: Vec<ForeignText>,
     /// True if it is a bridge itself.
     pub is_bridge: bool,
-    /// 10^6 bits a second, as negotiated.
+    /// 10^6 bits per second, as negotiated.
     pub speed_mbps: Option<u32>,
     pub rx_queues: Vec<RxQueue>,
     pub tx_queues: Vec<TxQueue>,

@@ -204,7 +204,7 @@ fn path(plan: &Plan, from: &LabEndpoint, to: &LabEndpoint) -> String {
 }
 
 #[test]
-fn zones_of_one_host_have_ports_of_their_own() {
+fn zones_of_one_host_have_their_own_ports() {
     let zones = zone("web", "sut", IoMethod::Published) + &zone("db", "sut", IoMethod::PublishedProxy);
     let plan = planned(&format!("{TWO_HOSTS}{zones}"));
     let ports = |name: &str| {

@@ -80,7 +80,7 @@ fn seen(run: &RunByCell) -> Option<f64> {
 /// The machines while rows took turns, of each round of each block. All rows of a block go on from its beginning
 /// to its end, so that each of their ends has seen the whole machine, and together they are what is ours of it.
 ///
-/// A block in which one of the rows has guests is left out: what QEMU did for them wasn't observed.
+/// A block in which one of the rows has guests is omitted: what QEMU did for them wasn't observed.
 fn blocks(run: &RunByCell) -> Vec<Watched> {
     let cells = &run.header.study.cells;
     let in_guests = |sample: &SampleReading| run.header.study.attach(cells[sample.cell].row).is_some();

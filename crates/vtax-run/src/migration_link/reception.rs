@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_s_reason_is_told_unless_the_user_has_cancelled() {
+    fn the_target_s_reason_is_reported_unless_the_user_has_cancelled() {
         let heard: Arc<Mutex<Vec<DomainNotice>>> = Arc::default();
         let sink = Arc::clone(&heard);
         let hear: Hear = Arc::new(move |notice| sink.lock().expect("no panic").push(notice));

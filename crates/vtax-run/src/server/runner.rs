@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vtax_that_ends_in_the_middle_of_a_line_is_told() {
+    fn a_vtax_that_ends_in_the_middle_of_a_line_is_reported() {
         let Home { folder: _folder, events, .. } = home();
         let mut arriving = ArrivingRun::new(&events, None);
         assert!(arriving.hears(&beginning()) && arriving.hears(b"{\"sample\":{"));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_goes_on_is_not_begun_again() {
+    fn a_run_that_continues_is_not_begun_again() {
         let Home { folder, store, events } = home();
         let mut first = ArrivingRun::new(&events, None);
         assert!(first.hears(&beginning()));
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_vtax_in_the_server_says_is_told_line_by_line_and_never_held() {
+    fn what_the_vtax_in_the_server_says_is_reported_line_by_line_and_never_held() {
         #[derive(Clone, Default)]
         struct Told(Arc<Mutex<Vec<String>>>);
         impl EventSink for Told {

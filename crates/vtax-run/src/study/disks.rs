@@ -237,7 +237,7 @@ impl MeasuredDisks {
         }
         let folder = guest::lent()?;
         // Anyone who gives a guest a device looks first that nobody has it for itself, this run included. It is taken
-        // again below, and if somebody else was quicker, that is refused.
+        // again below, and if someone else was quicker, that is refused.
         self.held.clear();
         arranged.topology.guests.iter_mut().for_each(|guest| guest.lent = Some(folder.clone()));
         let (lab, inside) = setup.with_lab(&arranged.topology, |lab| {

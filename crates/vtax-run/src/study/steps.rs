@@ -194,9 +194,9 @@ impl StepSwitch {
         }
     }
 
-    /// Restores the previous settings, the last place first: an earlier one may have changed the same setting of
-    /// the machine. What another program has changed meanwhile ends the run: from then on the samples would not be of the
-    /// same machine.
+    /// Restores the previous settings, the last place first: an earlier one may have changed the same setting of the
+    /// machine. What another program has changed in the meantime ends the run: from then on the samples would not be of
+    /// the same machine.
     fn revert(&mut self) -> Result<bool, SampleError> {
         let Some((step, made)) = self.in_force.take() else { return Ok(false) };
         for MadeBatch { place, batch } in made.into_iter().rev() {

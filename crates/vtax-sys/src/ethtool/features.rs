@@ -1,4 +1,4 @@
-//! Features of a link: offloads and the like, each of which is on or off (`ethtool -k`).
+//! Features of a link: offloads and similar, each of which is on or off (`ethtool -k`).
 
 use std::collections::BTreeMap;
 use std::io;

@@ -33,7 +33,7 @@ pub enum DriverSetting {
     RxChannels,
     /// Send-only queues.
     TxChannels,
-    /// Queues for link interrupts and the like.
+    /// Queues for link interrupts and similar.
     OtherChannels,
     /// Queues that do both.
     CombinedChannels,

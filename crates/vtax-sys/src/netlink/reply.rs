@@ -26,7 +26,7 @@ pub(super) struct Expected {
 pub(super) enum NetlinkReply<'a> {
     /// One object. `interrupted` means that its list changed in the meantime.
     Object { body: &'a [u8], interrupted: bool },
-    /// The request was carried out, or the list is complete.
+    /// The request was executed, or the list is complete.
     Done { interrupted: bool },
     /// The kernel refused the request.
     Refused(KernelRefusal),

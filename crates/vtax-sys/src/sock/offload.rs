@@ -10,7 +10,7 @@ use super::message::{self, ControlMessages};
 use super::{set_bytes, set_int};
 use crate::error::{Result, SysError};
 
-/// Result of one receive call: datagrams of `segment` bytes, one after the other. The last may be shorter.
+/// Result of one receive call: datagrams of `segment` bytes, one after another. The last may be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segmented {
     /// Bytes in the buffer.

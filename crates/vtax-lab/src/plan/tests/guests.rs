@@ -292,7 +292,7 @@ fn without_a_look_at_the_machine_there_are_no_guests() {
 }
 
 #[test]
-fn guests_of_a_lab_have_addresses_of_their_own() {
+fn guests_of_a_lab_have_their_own_addresses() {
     let plan = planned(&with("count = 40\nmemory = \"96 MiB\""));
     let macs: std::collections::BTreeSet<_> = plan.blueprint.guests.iter().map(|guest| guest.mac).collect();
     assert_eq!(macs.len(), 40);

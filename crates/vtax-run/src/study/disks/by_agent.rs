@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_whose_disk_hangs_is_told_of_as_this_machine_is() {
+    fn a_guest_whose_disk_hangs_is_reported_as_this_machine_is() {
         let limit = Span(Duration::from_secs(31));
         let refused = |code: &str| {
             let fault = Fault::new(FaultKind::System, code, "`/vtax/lent/ld.so` was killed in the guest".to_owned());

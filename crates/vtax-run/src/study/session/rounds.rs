@@ -85,7 +85,7 @@ impl PreparedRun {
         begun.checked_add(goal.map_or(header.plan.limit, Goal::budget)?.0)
     }
 
-    /// Takes the first rounds. Some if the run ended with them. The plan on the disk stays whole meanwhile.
+    /// Takes the first rounds. Some if the run ended with them. The plan on the disk stays whole in the meantime.
     fn pilot(&mut self, around: &mut RunSurroundings<'_>) -> Option<Ended> {
         let planned = self.run.header.clone();
         let plans = [Some(&mut self.run.header.plan), self.run.header.path_plan.as_mut()];

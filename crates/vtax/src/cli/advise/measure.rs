@@ -91,7 +91,7 @@ pub(super) fn print_commands(commands: &[DecidingCommand], budget: Option<Span>)
     Ok(Exit::Done)
 }
 
-/// Runs the commands one after the other. Returns how this command ends, if the user has stopped it.
+/// Runs the commands one after another. Returns how this command ends, if the user has stopped it.
 ///
 /// Each is a process: a process can enter the namespaces of an unprivileged user's labs only once.
 pub(super) fn carry_out(

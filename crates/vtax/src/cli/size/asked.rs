@@ -1,4 +1,4 @@
-//! Sizes that are asked for: the load, what carries it, and what is proposed for it.
+//! Requested sizes: the load, what carries it, and what is proposed for it.
 
 use std::{path::Path, str::FromStr};
 
@@ -119,7 +119,7 @@ impl WantedSize {
     }
 }
 
-/// A size that was asked for. The last one is kept for `vtax size prove --last`.
+/// A size that was requested. The last one is kept for `vtax size prove --last`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct AskedSize {
     pub(super) target: SizeTarget,

@@ -50,7 +50,7 @@ fn of_ancestors(proc: &Path, process: u32) -> BTreeSet<IpAddr> {
         parent.trim().parse().ok()
     };
     let connection = |process: u32| {
-        // Somebody else's can't be read, and isn't ours then.
+        // Someone else's can't be read, and isn't ours then.
         let environment = fs::read(proc.join(process.to_string()).join("environ")).ok()?;
         let mut variables = environment.split(|byte| *byte == 0);
         let value =

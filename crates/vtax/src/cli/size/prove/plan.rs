@@ -49,7 +49,7 @@ pub(super) struct ProofRun {
     pub(super) offered: f64,
     /// Words of the command.
     pub(super) command: Vec<String>,
-    /// Words of the command that loads the other service meanwhile, if the target has one.
+    /// Words of the command that loads the other service in the meantime, if the target has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) meanwhile: Option<Vec<String>>,
 }
