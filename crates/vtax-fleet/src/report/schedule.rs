@@ -67,7 +67,7 @@ impl MeshSchedule {
     pub fn summary(&self) -> String {
         let time = Span(Duration::from_secs(self.seconds.round() as u64));
         let mut text = format!(
-            "{}, {} of {} rounds, {}, about {time}, then suspects again\n{}\n",
+            "{}, {} of {} rounds, {}, about {time}, plus retests of suspects\n{}\n",
             counted(self.ends.len(), noun(&self.ends)),
             grouped(self.rounds as usize),
             grouped(self.all_rounds as usize),

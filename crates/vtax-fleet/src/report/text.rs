@@ -71,7 +71,7 @@ impl std::fmt::Display for Detection {
         let (probability, meshes) = (self.probability * 100.0, (1.0 / FALSE_ALARMS).round());
         match self.slowness.get() < STANDSTILL {
             true => write!(f, "detects a host that is {} slow with {probability:.0} % probability", self.slowness),
-            false => f.write_str("so few hosts or rounds that only a host at a standstill is detected"),
+            false => f.write_str("too few hosts or rounds: only a host at a standstill would be detected"),
         }?;
         write!(f, "; names a fast host in at most 1 of {meshes} meshes")
     }
