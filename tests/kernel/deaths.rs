@@ -17,7 +17,7 @@ use super::{
 const LONG: [&str; 10] =
     ["run", "demo", "--methods", "bridge,veth", "--mode", "controlled", "--samples", "3", "--mtu", "1500"];
 
-/// A run that has taken some samples and goes on.
+/// A run that has taken some samples and continues.
 fn under_way(bench: &Bench, arguments: &[&str], samples: u64) -> Child {
     let mut command = bench.command(arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");

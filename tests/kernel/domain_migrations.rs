@@ -318,7 +318,7 @@ fn nothing_changes_a_domain_that_moves_and_a_cancelled_one_stays() {
     signal(moving.id(), "-INT");
     let ended = moving.wait_with_output().expect("vtax runs");
     assert_eq!(ended.status.code(), Some(130), "{ended:?}");
-    assert!(told(&ended).contains("it runs on here"), "{ended:?}");
+    assert!(told(&ended).contains("it keeps running here"), "{ended:?}");
     hosts.assert_alive(hosts.settled("Ctrl-C"), "Ctrl-C");
     assert!(names(&host));
     assert!(host.ldm(&format!("migrate-domain mars {}", hosts.target)).starts_with("mars now runs on"));
@@ -397,7 +397,7 @@ fn a_qemu_that_is_killed_leaves_the_domain_at_its_source() {
     kill(hosts.peer.qemu("mars"));
     let ended = moving.wait_with_output().expect("vtax runs");
     assert_eq!(ended.status.code(), Some(69), "{ended:?}");
-    assert!(told(&ended).contains("it runs on here"), "{ended:?}");
+    assert!(told(&ended).contains("it keeps running here"), "{ended:?}");
     let stayed = hosts.settled("the target's QEMU was killed");
     assert_eq!(stayed.name, "sut");
     hosts.assert_alive(stayed, "the target's QEMU was killed");

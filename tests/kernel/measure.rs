@@ -127,7 +127,7 @@ fn a_link_local_address_is_measured_on_its_link() {
 }
 
 #[test]
-fn what_is_swept_is_told_apart() {
+fn swept_values_are_distinguished() {
     let bench = Bench::new();
     let sizes = measured(&bench, &["--sizes", "64,256,1024", "--test", "tcp-rr,tcp-stream"]);
     let of = |cell: &Value| cell["request_bytes"].as_u64().or(cell["message_bytes"].as_u64()).expect("a size");

@@ -128,7 +128,7 @@ impl<R: Read> Relay<R> {
         }
     }
 
-    /// Reads a conversation to its end, even if nobody takes its bytes any more. Cuts it off if far too many bytes are
+    /// Reads a conversation to its end, even if its bytes are no longer taken. Cuts it off if far too many bytes are
     /// waiting.
     fn relay_one(&mut self) -> io::Result<()> {
         let (pieces, taken) = mpsc::channel();
@@ -152,7 +152,7 @@ impl<R: Read> Relay<R> {
 struct Pieces {
     taken: Receiver<Vec<u8>>,
     piece: io::Cursor<Vec<u8>>,
-    /// Number of bytes that nobody has taken yet.
+    /// Number of bytes not taken yet.
     waiting: Arc<AtomicUsize>,
 }
 

@@ -197,7 +197,7 @@ fn an_agent_that_is_killed_fails_its_pairs_and_is_named() {
     }
 }
 
-/// It may go on at any time. Until it has said that it has stopped measuring, it isn't measured.
+/// It may continue at any time. Until it has reported that it has stopped measuring, it isn't measured.
 #[test]
 fn an_agent_that_is_stopped_has_a_deadline_and_proves_that_it_has_ended() {
     let mut hosts = Hosts::new();

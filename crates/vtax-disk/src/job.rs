@@ -45,7 +45,7 @@ pub enum FioJobError {
     Name { path: PathBuf, why: &'static str },
 }
 
-/// Blocks that fill the range: large, since nobody measures how fast it is filled.
+/// Blocks that fill the range: large, since the speed of filling is not measured.
 const FILL_BLOCK: u64 = 1 << 20;
 /// Number of them in flight.
 const FILL_DEPTH: u32 = 16;

@@ -265,7 +265,7 @@ pub enum BindError {
     MigrationTarget { target: String, why: String },
     #[error(
         "{target} may have {domain}, and cannot be asked ({why}), so {domain} waits here, suspended if the switchover had \
-         begun; restore the connection: vtax asks again every minute, and lets it run on here or removes it"
+         begun; restore the connection: vtax asks again every minute, and lets it continue here or removes it"
     )]
     #[diagnostic(code("migration-unsettled"))]
     Unsettled { domain: Name, target: String, why: String },

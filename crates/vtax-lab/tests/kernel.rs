@@ -163,7 +163,7 @@ fn flood(lab: &str, from: &LabEndpoint, to: &LabEndpoint, packets: u64) -> u64 {
     sender.send(b"x").expect("it is sent");
     receiver.recv(&mut [0]).expect("it arrives");
     for _ in 0..packets {
-        sender.send(&[0; 1000]).expect("a packet that is dropped is no error for UDP");
+        sender.send(&[0; 1000]).expect("a dropped packet is not an error for UDP");
     }
     receiver.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
     let arrived = (0..packets).take_while(|_| receiver.recv(&mut [0; 1000]).is_ok());

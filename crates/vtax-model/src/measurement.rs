@@ -274,8 +274,8 @@ impl MachineCpu {
     }
 
     /// A machine can't have worked less than its measuring threads did, of whose time a part may be stolen: the
-    /// scheduler's clock goes on in the meantime, unless the kernel is told (PARAVIRT_TIME_ACCOUNTING). Marked if it is
-    /// more than what reading two clocks one after another may make.
+    /// scheduler's clock continues in the meantime, unless the kernel is told (PARAVIRT_TIME_ACCOUNTING). Marked if it
+    /// is more than what reading two clocks one after another may make.
     pub fn at_least(self, threads: f64) -> MachineCpu {
         const SLACK: f64 = 0.001;
         let least = threads - self.steal;
@@ -297,7 +297,7 @@ pub struct FileReport {
     pub user: f64,
     /// CPU seconds of this end's process in the kernel.
     pub sys: f64,
-    /// XXH3-64 of the file on this end's disk, taken outside the measured time. 0 if nobody has taken it.
+    /// XXH3-64 of the file on this end's disk, taken outside the measured time. 0 if it was not computed.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub checksum: u64,
 }

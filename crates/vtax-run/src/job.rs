@@ -67,7 +67,7 @@ pub enum NewRun {
 pub struct Conditions {
     /// The disk directory of file tests, and where Unix sockets are made.
     pub directory: PathBuf,
-    /// The CPUs of a new run. A run that goes on has its own.
+    /// The CPUs of a new run. A resumed run has its own.
     #[serde_as(as = "DisplayFromStr")]
     pub pins: Pins,
     /// The kernel that guests boot, unless the study names one.
@@ -136,7 +136,7 @@ impl Job {
 const HANDED: &str = ".job.json";
 
 /// A job in a file, for another vtax: in the background, or in an emulated server, which sees this machine's files. The
-/// first line is the job, the rest is the run that goes on, if one does. The file is removed when this is dropped.
+/// first line is the job, the rest is the resumed run, if any. The file is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct HandedJob {
     pub(crate) path: PathBuf,

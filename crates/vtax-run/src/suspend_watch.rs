@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const ANSWER: Duration = Duration::from_secs(2);
 /// The time between two requests.
 const EVERY: Span = Span::from_millis(1);
-/// When a watch ends if nobody ends it: no migration takes longer.
+/// When a watch ends unless it is ended: no migration takes longer.
 const LONGEST: Span = Span::from_millis(24 * 3_600_000);
 
 /// Observation of a domain that is about to move.
@@ -57,7 +57,7 @@ pub struct SuspendWatch {
     peer: Option<(Agent, EchoWatch)>,
 }
 
-/// Reads a guest's clock in the background, until the guest does not answer any more: a migration must not wait for it.
+/// Reads a guest's clock in the background, until the guest stops answering: a migration must not wait for it.
 struct ClockReader {
     guest: Arc<AgentLink>,
     read: Receiver<ClockExchange>,

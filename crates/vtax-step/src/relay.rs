@@ -244,7 +244,7 @@ fn lists(table: &str, port: u16) -> bool {
 }
 
 impl StepSite {
-    /// A file for the messages of a program of a zone. It has no name any more, and vanishes with the program.
+    /// A file for the messages of a program of a zone. It has been unlinked, and vanishes with the program.
     fn nameless_file(&self, zone: &Name) -> Result<File, StepError> {
         let path = self.pins().with_file_name(format!("{zone}.said"));
         let open = || -> io::Result<File> {

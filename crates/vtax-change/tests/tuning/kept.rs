@@ -99,7 +99,7 @@ fn lines_are_found_by_their_files_if_the_journal_is_empty() {
 }
 
 #[test]
-fn what_somebody_else_writes_into_the_file_stays() {
+fn lines_of_another_program_in_the_file_stay() {
     let machine = machine();
     apply(&machine, "net.core.rmem_max", "1000000");
     apply(&machine, "net.core.wmem_max", "2000000");

@@ -23,7 +23,7 @@ pub enum MigrationError {
     Cancelled { guest: Name },
     #[error(
         "guest `{guest}` did not migrate within {within:?}: {} MiB are left, and it changes {} MiB/s of its memory; raise the \
-         bandwidth or the maximum suspend time, or use auto-converge or post-copy; it runs on here",
+         bandwidth or the maximum suspend time, or use auto-converge or post-copy; it keeps running here",
         remaining.0 >> 20,
         dirty_rate.0 >> 20
     )]

@@ -337,7 +337,7 @@ fn a_migration_that_does_not_converge_is_cancelled_with_its_figures() {
     assert_eq!(
         error.to_string(),
         "guest `web` did not migrate within 300ms: 7 MiB are left, and it changes 2 MiB/s of its memory; raise the bandwidth or \
-         the maximum suspend time, or use auto-converge or post-copy; it runs on here"
+         the maximum suspend time, or use auto-converge or post-copy; it keeps running here"
     );
 }
 

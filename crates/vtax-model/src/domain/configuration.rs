@@ -371,8 +371,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// Changes a console service: the ports that it may take, and who may use its consoles (if nobody is named, everybody).
-    /// Only what is present is changed.
+    /// Changes a console service: the ports that it may take, and who may use its consoles (everybody by default). Only
+    /// what is present is changed.
     pub fn set_console_service(
         &mut self,
         name: &Name,

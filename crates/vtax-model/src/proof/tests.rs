@@ -212,7 +212,7 @@ fn one_step_is_compared_with_another_in_the_same_rounds() {
     assert!(comparison.worse().0 > 0.0, "{comparison:?}");
 }
 
-/// As a run goes on, it ends at the first planned look at which every difference is shown.
+/// A run ends at the first planned look at which every difference is shown.
 fn ends_after(run: &RunReadings) -> u32 {
     let all = run.header.rounds();
     let at = |round: u32| {

@@ -11,7 +11,7 @@ use vtax_model::foreign::ForeignText;
 
 use super::Hear;
 
-/// Time within which a reception ends that is of no use any more. It may have to wait for the lock of the target's domains.
+/// Time limit for ending a useless reception. It may have to wait for the lock of the target's domains.
 const ENDED: Duration = Duration::from_secs(10);
 
 /// A reception in the background.

@@ -8,7 +8,7 @@ use super::runner::label;
 /// Maximum number of cells named. The others are only counted.
 const NAMED: usize = 4;
 
-/// The warning that `--confidence` and `--width` were not reached, and where. None for a run that can go on.
+/// The warning that `--confidence` and `--width` were not reached, and where. None for a run that can be resumed.
 pub(crate) fn imprecise(run: &RunReadings) -> Option<String> {
     let rule = run.header.stopping.as_ref().filter(|_| run.state == RunState::Complete)?;
     let outcome = stopping_outcome(run);

@@ -93,7 +93,7 @@ impl CycleCounter {
         Ok(CycleCounter(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 
-    /// Returns the cycles so far; none if the kernel cannot count them any more.
+    /// Returns the cycles so far; none if the kernel can no longer count them.
     pub fn read(&self) -> Option<CycleReading> {
         let mut bytes = [0; 24];
         (&self.0).read_exact(&mut bytes).ok()?;

@@ -65,7 +65,7 @@ impl AgentError {
         matches!(self, AgentError::Refused { fault: Fault { kind: FaultKind::Cancelled, .. }, .. })
     }
 
-    /// Returns true if the agent can't be used any more.
+    /// Returns true if the agent can no longer be used.
     pub fn is_death(&self) -> bool {
         matches!(self, AgentError::Died { .. })
     }

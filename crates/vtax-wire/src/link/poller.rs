@@ -36,7 +36,7 @@ pub(super) trait Polled: Send {
     /// Does what can be done without waiting. Returns false if nothing is left to do.
     fn turn(&mut self) -> bool;
 
-    /// Returns true if nobody needs it any more.
+    /// Returns true if it is no longer needed.
     fn is_over(&self) -> bool;
 }
 

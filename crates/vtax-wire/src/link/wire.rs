@@ -209,7 +209,7 @@ impl Drop for ControlStream {
 }
 
 impl SharedLink {
-    /// Returns true if nobody waits for answers any more.
+    /// Returns true if answers are no longer waited for.
     pub(super) fn has_hung_up(&self) -> bool {
         self.hung_up.load(Ordering::Acquire)
     }

@@ -130,7 +130,7 @@ pub(super) fn measure(
         let (tell, told) = channel();
         // Without the thread, the sample is taken without the costs of its guests.
         let watcher = start_in(scope, "watcher", || watch(row, spec, told)).ok();
-        // Nobody listens any more if the watcher has failed.
+        // There is no listener if the watcher has failed.
         let taken = measure_watched(pairs, |start| {
             let _ = tell.send(start);
         });
