@@ -21,7 +21,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const ROUNDS: usize = 20;
 /// Largest allowed distance of an interval's bounds from 1.
 const MARGIN: f64 = 0.02;
-/// A test, and what somebody who doesn't know vtax would write for it.
+/// A test, and what someone who doesn't know vtax would write for it.
 const TESTS: [(&str, &str); 3] = [
     (
         "random:reads=60,block=8KiB,jobs=4,range=512MiB,duration=2s,ramp=500ms",

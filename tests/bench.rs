@@ -252,7 +252,7 @@ pub(crate) fn processes_marked(mark: &[u8]) -> Vec<u32> {
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_marked).collect()
 }
 
-/// When a wait is given up. It ends a hang, and says nothing about speed: a machine that has other work, too, takes as
+/// When a wait is abandoned. It ends a hang, and says nothing about speed: a machine that has other work, too, takes as
 /// long as it takes.
 pub(crate) const HANGS: Duration = Duration::from_secs(300);
 

@@ -72,7 +72,7 @@ fn go_on(thread: Pid, signal: Option<Signal>) {
     let _ = ptrace::syscall(thread, signal);
 }
 
-/// Starts a shell that stops, and becomes the program when it goes on.
+/// Starts a shell that stops, and becomes the program when continued.
 #[expect(clippy::zombie_processes, reason = "kill_at waits for it")]
 fn start_stopped(command: &Command) -> Pid {
     let mut shell = Command::new("sh");

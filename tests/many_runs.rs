@@ -1,4 +1,4 @@
-//! A store with as many runs as somebody has after years.
+//! A store with as many runs as someone has after years.
 
 use std::path::Path;
 

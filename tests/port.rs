@@ -101,7 +101,7 @@ impl Port {
 }
 
 impl Frame {
-    /// None if somebody else sent it.
+    /// None if someone else sent it.
     fn read(bytes: &[u8]) -> Option<Frame> {
         let (tag, rest) = untagged(bytes)?;
         Some(Frame::new(tag, rest.strip_prefix(&ETHERTYPE)?))

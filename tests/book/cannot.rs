@@ -2,7 +2,7 @@
 
 use super::page::Mention;
 
-/// Words of the commands, each with the reason. A command has them if they stand in it one after the other.
+/// Words of the commands, each with the reason. A command has them if they stand in it one after another.
 const CANNOT: [(&str, &str); 53] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),

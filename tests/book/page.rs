@@ -15,7 +15,7 @@ pub(crate) struct Mention {
     pub(crate) is_partial: bool,
 }
 
-/// Folders and files with pages, from the top of the project.
+/// Directories and files with pages, from the top of the project.
 const PAGES: [&str; 4] = ["docs", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 /// Each page's name and text.

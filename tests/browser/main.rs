@@ -190,7 +190,7 @@ fn charts_answer_the_mouse_and_are_there_without_scripts() {
 }
 
 #[test]
-fn a_run_that_goes_on_changes_its_page_and_becomes_its_report() {
+fn a_run_that_continues_changes_its_page_and_becomes_its_report() {
     run(async || {
         let bench = Bench::new();
         let whole = named(vtax_synthetic::built_in("demo"), "demo-20260104-000000-dddd", "2026-01-04T00:00:00Z");

@@ -132,7 +132,7 @@ fn two_networks_never_become_one_switch() {
 }
 
 #[test]
-fn disks_that_are_left_out_are_named_by_what_is_behind_them() {
+fn disks_that_are_omitted_are_named_by_what_is_behind_them() {
     let (told, _) = imported(include_str!("libvirt/odd-disks.xml"));
     assert!(told.contains("the disk vda (the NVMe controller 0000:01:00.0, namespace 1), its boot device: "), "{told}");
     assert!(told.contains("the disk vdb (the vhost-user server at /run/vhost.0): "), "{told}");
@@ -140,7 +140,7 @@ fn disks_that_are_left_out_are_named_by_what_is_behind_them() {
 }
 
 #[test]
-fn each_setting_that_is_lost_is_told() {
+fn each_setting_that_is_lost_is_reported() {
     let (told, _) = imported(include_str!("libvirt/tuned.xml"));
     for lost in [
         "the firmware UEFI",

@@ -147,7 +147,7 @@ fn a_code_that_an_error_shows_is_explained() {
 }
 
 #[test]
-fn the_time_of_each_study_is_told() {
+fn the_time_of_each_study_is_reported() {
     let text = Bench::new().printed(&["studies"]);
     let line = text.lines().find(|line| line.contains("sparc-t7-1")).expect("the study");
     assert!(line.contains(" h ") && line.contains(" min"), "{line}");
@@ -259,7 +259,7 @@ fn what_another_program_has_measured_is_a_result() {
 
 /// They are compared like any result, without a verdict: a single value has no interval.
 #[test]
-fn published_figures_stand_beside_one_s_own() {
+fn published_figures_stand_next_to_one_s_own() {
     let table = include_str!("../../crates/vtax-model/data/published/sparc-t7-1.toml");
     let bench = Bench::new().with("t7-1.toml", table);
     fs::write(bench.path().join("slower.toml"), table.replace("= 91", "= 182")).expect("kept");
@@ -284,7 +284,7 @@ fn published_figures_stand_beside_one_s_own() {
 }
 
 #[test]
-fn a_trend_is_told_and_wrong_questions_are_refused() {
+fn a_trend_is_reported_and_wrong_questions_are_refused() {
     let bench = Bench::new();
     history(&bench);
     insta::assert_snapshot!("trend", bench.printed(&["results", "trend", "--study", "demo"]));
@@ -343,7 +343,7 @@ fn a_refused_run_leaves_nothing() {
 }
 
 #[test]
-fn an_agent_that_is_not_there_is_named() {
+fn an_agent_that_does_not_exist_is_named() {
     let told = Bench::new().refused(&["run", "demo", "--agent", "/nowhere/vtax-agent"]);
     assert!(told.contains("/nowhere/vtax-agent"), "{told}");
 }

@@ -119,7 +119,7 @@ fn a_congestion_control_that_the_kernel_lacks_is_refused_before_the_run() {
 }
 
 #[test]
-fn an_agent_that_is_not_there_is_named_with_its_option() {
+fn an_agent_that_does_not_exist_is_named_with_its_option() {
     assert!(refused(&["--agent", "/nonexistent"]).contains("--agent names /nonexistent"));
 }
 

@@ -37,7 +37,7 @@ fn a_load_that_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn an_unknown_cost_is_no_figure() {
+fn an_unknown_cost_is_not_a_figure() {
     let bench = Bench::new();
     let prove = ["size", "prove", "--net", "10G", "--to", "ldm:mars"];
     for words in [&["size", "--net", "10G"][..], &["size", "--iops", "40k", "--json"], &prove] {

@@ -66,7 +66,7 @@ impl SentFrame {
 }
 
 impl SeenFrame {
-    /// None if somebody else sent it. The kernel takes the tag out of a frame before a socket sees it.
+    /// None if someone else sent it. The kernel takes the tag out of a frame before a socket sees it.
     fn of(tag: Option<u16>, frame: &[u8]) -> Option<SeenFrame> {
         let payload = frame.get(HEADER..).filter(|_| frame[12..HEADER] == ETHERTYPE)?;
         let text = String::from_utf8_lossy(payload);

@@ -119,8 +119,8 @@ samples = 4
 duration = "200ms"
 "#;
 
-/// Measured in the server, kept outside: what had landed when vtax was killed, too. The lab that it left in the
-/// server, with the function in it, is removed by who goes on.
+/// Measured in the server, kept outside: what had landed when vtax was killed, too. The lab that it left in the server,
+/// with the function in it, is removed by whoever resumes the run.
 pub(crate) fn study(server: &Server) {
     let bench = server.bench();
     fs::write(bench.path().join("tiny.toml"), STUDY).expect("a file of the test");

@@ -1,5 +1,5 @@
 //! The networks of domains, captured on the wire and in the domains: the article's matrix of VLANs, the MTU of a
-//! switch, nested interfaces with addresses of their own, and frames from addresses that are somebody else's.
+//! switch, nested interfaces with addresses of their own, and frames from addresses that are someone else's.
 //!
 //! This program sends and listens at the far end of the cable, which is the wire, and in the domains.
 

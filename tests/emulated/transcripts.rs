@@ -19,7 +19,7 @@ const SLOT: [(&str, &str); 1] = [("/SYS/MB/NET2", "pci_1/slot2")];
 /// This machine has two root complexes. The article's machine has four in parts 8 and 9.
 const LAST_BUS: [(&str, &str); 1] = [("pci_3", "pci_1")];
 
-/// Parts 8, 9 and 10, one after the other.
+/// Parts 8, 9 and 10, one after another.
 pub(crate) fn physical_io(server: &Server) {
     let before = server.inventory();
     let domain = Domain { server };

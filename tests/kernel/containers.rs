@@ -107,8 +107,8 @@ impl Drop for Engine<'_> {
     }
 }
 
-/// Not by `fs::write` alone: a child that another test starts meanwhile would inherit the descriptor that is open for
-/// writing, and the program could not be executed until then (ETXTBSY).
+/// Not by `fs::write` alone: a child that another test starts in the meantime would inherit the descriptor that is open
+/// for writing, and the program could not be executed until then (ETXTBSY).
 fn program(path: &Path, text: &str) {
     let script = path.with_extension("sh");
     fs::write(&script, text).expect("a file of the test");

@@ -29,7 +29,7 @@ struct Case<'a> {
     sample: usize,
 }
 
-/// Each how many-th moment is tried, if somebody has said it.
+/// Each how many-th moment is tried, if someone has said it.
 pub(super) fn step() -> Option<usize> {
     env::var("VTAX_CRASH").ok().map(|step| step.parse().expect("VTAX_CRASH is a number"))
 }

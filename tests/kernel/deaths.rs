@@ -17,7 +17,7 @@ use super::{
 const LONG: [&str; 10] =
     ["run", "demo", "--methods", "bridge,veth", "--mode", "controlled", "--samples", "3", "--mtu", "1500"];
 
-/// A run that has taken some samples and goes on.
+/// A run that has taken some samples and continues.
 fn under_way(bench: &Bench, arguments: &[&str], samples: u64) -> Child {
     let mut command = bench.command(arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
@@ -178,7 +178,7 @@ impl Drop for Tmpfs<'_> {
 }
 
 #[test]
-fn no_room_for_the_file_is_told_before_it_is_sent() {
+fn no_room_for_the_file_is_reported_before_it_is_sent() {
     let bench = Bench::new();
     let disk = bench.path().join("disk");
     fs::create_dir(&disk).expect("a directory");
@@ -260,7 +260,7 @@ control = "local"
 "#;
 
 #[test]
-fn a_run_on_endpoints_goes_on_between_the_same_ends_only() {
+fn a_run_on_endpoints_continues_between_the_same_ends_only() {
     let bench = Bench::new().with("ends.toml", ENDPOINTS);
     let child = under_way(&bench, &["run", "ends.toml"], 3);
     signal(child.id(), "-INT");

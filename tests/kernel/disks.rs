@@ -95,7 +95,7 @@ fn what_is_on_a_disk_is_not_lost_unless_the_user_says_so() {
 
 /// Ctrl-C in a sample of a minute, then a kill, then the rest.
 #[test]
-fn a_stopped_run_ends_fio_at_once_and_goes_on() {
+fn a_stopped_run_ends_fio_at_once_and_continues() {
     let (bench, folder) = (Bench::new(), folder());
     let path = folder.path().join("disk").display().to_string();
     let long =
@@ -160,7 +160,7 @@ warmup = "50ms"
 "#;
 
 #[test]
-fn guests_disks_are_measured_beside_the_hosts_and_nothing_is_left() {
+fn guests_disks_are_measured_next_to_the_hosts_and_nothing_is_left() {
     let (bench, folder) = (Bench::new(), folder());
     let (file, directory) = (folder.path().join("study.toml"), folder.path().display().to_string());
     fs::write(&file, STUDY).expect("ours");

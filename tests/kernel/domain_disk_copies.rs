@@ -70,7 +70,7 @@ impl<'a> Disks<'a> {
         child
     }
 
-    /// Fails unless mars runs on at its source without a job, and nothing of its disk is at the target.
+    /// Fails unless mars keeps running at its source without a job, and nothing of its disk is at the target.
     fn assert_stayed(&self, why: &str) {
         let stayed = self.hosts.settled(why);
         assert_eq!(stayed.name, "sut", "{why}");

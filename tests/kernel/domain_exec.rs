@@ -103,7 +103,7 @@ fn ask_and_die(socket: &Path) {
 
 /// QEMU loses a buffer of the port with each of them, and the port has 128. Afterwards a domain never answered again.
 #[test]
-fn a_domain_goes_on_answering_however_many_have_died_while_it_answered() {
+fn a_domain_continues_answering_however_many_have_died_while_it_answered() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-m");
     host.ldm("add-vsw vsw0 primary");

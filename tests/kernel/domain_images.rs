@@ -68,7 +68,7 @@ pub(super) fn disk(folder: &Path, agent: &Path, more: &[&str]) -> PathBuf {
 }
 
 #[test]
-fn a_command_runs_in_a_system_of_its_own_that_starts_the_agent() {
+fn a_command_runs_in_its_own_system_that_starts_the_agent() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-own");
     host.ldm("add-vsw vsw0 primary");

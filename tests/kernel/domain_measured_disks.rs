@@ -104,7 +104,7 @@ impl Measuring {
 }
 
 #[test]
-fn a_domains_disk_is_measured_beside_its_file_on_the_host() {
+fn a_domains_disk_is_measured_next_to_its_file_on_the_host() {
     let bench = Bench::new();
     let host = with_mars(&bench, "t-ldm-disk");
     let other = bench.path().join("host.img").display().to_string();
@@ -159,7 +159,7 @@ fn refusals(host: &Host<'_>) {
         ["measure", "--in", within, "--destroy-data", "--disk", "ldm:mars/data", "--disk-test", "random:range=9MiB"];
     told(&large, "disk-too-small", "has 8 MiB");
 
-    // Meanwhile, mars swaps to a disk that it got.
+    // In the meantime, mars swaps to a disk that it got.
     let swap = add_disk(host, "swap");
     wait_until("mars sees it", || inside(host, "ls /sys/block").contains("vdb"));
     inside(host, "mkswap /dev/vdb && swapon /dev/vdb");
@@ -188,7 +188,7 @@ fn refusals(host: &Host<'_>) {
 
 /// Ctrl-C, a kill, a domain that is stopped: fio ends, the run reports why, and can be resumed later.
 #[test]
-fn nothing_goes_on_in_a_domain_when_its_run_has_ended() {
+fn nothing_continues_in_a_domain_when_its_run_has_ended() {
     let bench = Bench::new();
     let host = with_mars(&bench, "t-ldm-disk-end");
     let long = words("t-ldm-disk-end/sut", &["ldm:mars/data"], &LONG);

@@ -46,7 +46,7 @@ fn the_estimate_follows_the_bandwidth(host: &Host<'_>) {
 }
 
 #[test]
-fn all_reasons_against_a_migration_are_told_at_once() {
+fn all_reasons_against_a_migration_are_reported_at_once() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-mig");
     let at_peer = |words: &str| {
@@ -249,7 +249,7 @@ fn a_running_domain_moves_there_and_back_with_its_memory_and_nic() {
     assert_eq!(host.try_ldm("exec venus -- ls /marker").status.code(), Some(1));
 }
 
-/// The domain's clock has stood still between the events, and nobody heard from the domain meanwhile.
+/// The domain's clock has stood still between the events, and nobody heard from the domain in the meantime.
 fn assert_sides_agree(document: &Value) {
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("a number: {document}"));
     let clock = number(&document["suspended_guest_clock_ms"]);
@@ -318,7 +318,7 @@ fn nothing_changes_a_domain_that_moves_and_a_cancelled_one_stays() {
     signal(moving.id(), "-INT");
     let ended = moving.wait_with_output().expect("vtax runs");
     assert_eq!(ended.status.code(), Some(130), "{ended:?}");
-    assert!(told(&ended).contains("it runs on here"), "{ended:?}");
+    assert!(told(&ended).contains("it keeps running here"), "{ended:?}");
     hosts.assert_alive(hosts.settled("Ctrl-C"), "Ctrl-C");
     assert!(names(&host));
     assert!(host.ldm(&format!("migrate-domain mars {}", hosts.target)).starts_with("mars now runs on"));
@@ -397,7 +397,7 @@ fn a_qemu_that_is_killed_leaves_the_domain_at_its_source() {
     kill(hosts.peer.qemu("mars"));
     let ended = moving.wait_with_output().expect("vtax runs");
     assert_eq!(ended.status.code(), Some(69), "{ended:?}");
-    assert!(told(&ended).contains("it runs on here"), "{ended:?}");
+    assert!(told(&ended).contains("it keeps running here"), "{ended:?}");
     let stayed = hosts.settled("the target's QEMU was killed");
     assert_eq!(stayed.name, "sut");
     hosts.assert_alive(stayed, "the target's QEMU was killed");

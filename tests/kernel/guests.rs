@@ -91,7 +91,7 @@ fn other_qemu(bench: &Bench, does: &str) -> PathBuf {
     script
 }
 
-/// It was heard only after all guests had been given up, after three minutes. The moments lie in the survey, in the
+/// It was heard only after all guests had been abandoned, after three minutes. The moments lie in the survey, in the
 /// building of the lab, and in the wait for the guests, whose processors stand still.
 #[test]
 fn ctrl_c_at_any_moment_ends_a_run_that_waits_for_guests() {
@@ -158,7 +158,7 @@ fn a_study_measures_in_guests_and_leaves_none() {
     let output = bench.vtax(&["run", "tiny.toml"]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{told}");
-    for phase in ["initramfs made", "QEMU started", "agents answered", "first sample begun"] {
+    for phase in ["initramfs created", "QEMU started", "agents answered", "first sample started"] {
         assert!(told.contains(phase), "{phase}: {told}");
     }
     let table = String::from_utf8_lossy(&output.stdout);

@@ -203,7 +203,7 @@ fn a_journal_that_was_emptied_or_removed_loses_nothing() {
     assert!(told.contains("its journal is missing"), "{told}");
 }
 
-/// The mark is not the name: what lies among a lab's namespaces without the mark is somebody else's.
+/// The mark is not the name: what lies among a lab's namespaces without the mark is someone else's.
 #[test]
 fn what_only_looks_like_a_labs_is_left_and_named() {
     let scene = Scene::new();
@@ -293,9 +293,9 @@ fn a_journal_of_an_earlier_version_is_undone() {
     }
 }
 
-/// Its lab was called kept for ever.
+/// Its lab was called kept forever.
 #[test]
-fn a_killed_down_is_gone_on_with() {
+fn a_killed_down_is_resumed() {
     let scene = Scene::new();
     let whole = scene.up();
     fs::write(scene.journal(), [&whole[..], b"068b5930 \"undoing\"\n"].concat()).expect("ours");
@@ -304,7 +304,7 @@ fn a_killed_down_is_gone_on_with() {
 
 /// A program in the lab ends with it, one that was started elsewhere doesn't.
 #[test]
-fn programs_are_told_by_their_mark_and_their_namespace() {
+fn programs_are_identified_by_their_mark_and_their_namespace() {
     let scene = Scene::new();
     scene.up();
     let mut inside = scene.bench.command(&["lab", "exec", "t-cut", "web-1", "--", "sleep", "60"]);

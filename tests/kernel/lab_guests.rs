@@ -261,7 +261,7 @@ fn a_dry_run_prints_what_qemu_gets() {
 }
 
 #[test]
-fn a_kernel_that_is_not_there_is_named() {
+fn a_kernel_that_does_not_exist_is_named() {
     let bench = Bench::new().with("lab.toml", &lab_file("t-kernel", GUEST));
     let told = bench.refused(&["lab", "up", "lab.toml", "--kernel", "/no/such/vmlinuz"]);
     assert!(told.contains("/no/such/vmlinuz") && told.contains("db"), "{told}");

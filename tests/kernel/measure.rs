@@ -127,7 +127,7 @@ fn a_link_local_address_is_measured_on_its_link() {
 }
 
 #[test]
-fn what_is_swept_is_told_apart() {
+fn swept_values_are_distinguished() {
     let bench = Bench::new();
     let sizes = measured(&bench, &["--sizes", "64,256,1024", "--test", "tcp-rr,tcp-stream"]);
     let of = |cell: &Value| cell["request_bytes"].as_u64().or(cell["message_bytes"].as_u64()).expect("a size");
@@ -206,7 +206,7 @@ impl Drop for Ended {
 
 /// Short processes that do nothing but copy in the kernel, and are none of vtax's.
 #[test]
-fn the_work_of_others_in_the_kernel_is_told_with_slices_and_without() {
+fn the_work_of_others_in_the_kernel_is_reported_with_slices_and_without() {
     let study = r#"
 id = "others"
 title = "A path and its host"

@@ -60,7 +60,7 @@ fn arrived(bench: &Bench, host: &str) -> u64 {
     line.split_whitespace().nth(1).expect("a column").parse().expect("a number")
 }
 
-/// Datagrams that arrived in the measured time of a stream, and packets that reached another host meanwhile.
+/// Datagrams that arrived in the measured time of a stream, and packets that reached another host in the meantime.
 fn spread(bench: &Bench) -> [u64; 2] {
     let before = arrived(bench, "other");
     let cell = streamed(bench, "20M");
@@ -80,7 +80,7 @@ fn a_switch_spares_the_other_hosts_if_it_snoops() {
     drop(up);
     let bench = bench.with("lab.toml", &lab("", "snooping = true", ""));
     let up = Up::new(&bench, "t-groups");
-    // It asks for members first, and sends to all ports meanwhile.
+    // It asks for members first, and sends to all ports in the meantime.
     wait_until("the switch snoops", || {
         let [to_the_group, to_the_other] = spread(&bench);
         to_the_other < to_the_group / 4

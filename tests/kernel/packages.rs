@@ -1,5 +1,5 @@
-//! Installation: below a directory, and as a Debian package, which is installed, used and removed. Everything is in
-//! a folder of the test, which has its own list of packages.
+//! Installation: below a directory, and as a Debian package, which is installed, used and removed. Everything is in a
+//! directory of the test, which has its own list of packages.
 
 use std::{
     collections::BTreeSet,

@@ -36,7 +36,7 @@ fn rounds(bench: &Bench) -> u64 {
 }
 
 #[test]
-fn what_a_plan_can_show_is_told_by_the_first_rounds_and_then_by_the_last_run() {
+fn what_a_plan_can_show_is_reported_by_the_first_rounds_and_then_by_the_last_run() {
     let bench = Bench::new().with("pair.toml", PAIR);
     let first = told(&bench, &["run", "pair.toml"], 0);
     assert!(first.contains("plan: 7 rounds, about") && first.contains("reported after the first 6 rounds"), "{first}");
@@ -116,7 +116,7 @@ fn a_pilot_that_finds_no_number_of_rounds_ends_with_1() {
 }
 
 #[test]
-fn kill_9_in_a_pilot_is_gone_on_with_until_the_rounds_are_chosen() {
+fn kill_9_in_a_pilot_is_resumed_until_the_rounds_are_chosen() {
     let bench = Bench::new().with("pair.toml", PAIR);
     let mut command = bench.command(&["run", "pair.toml", "--budget", "10s"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs");

@@ -66,7 +66,7 @@ fn a_small_buffer_is_proved_to_cost_bandwidth_and_its_change_is_kept() {
 }
 
 #[test]
-fn a_killed_proof_leaves_no_setting_changed_and_goes_on() {
+fn a_killed_proof_leaves_no_setting_changed_and_continues() {
     let bench = bench("t-prove-kill");
     let _up = Up::new(&bench, "t-prove-kill");
     spoil(&bench, "t-prove-kill");
@@ -131,7 +131,7 @@ fn the_round_trip_of_another_zone_is_measured_meanwhile() {
 }
 
 #[test]
-fn what_a_budget_can_show_is_told_before_the_first_sample_that_counts() {
+fn what_a_budget_can_show_is_reported_before_the_first_sample_that_counts() {
     let bench = bench("t-prove-told");
     let _up = Up::new(&bench, "t-prove-told");
     spoil(&bench, "t-prove-told");

@@ -201,7 +201,7 @@ fn a_disk_is_copied_over_ssh_and_the_copy_ends_when_the_wire_is_cut() {
     wire("down");
     let cut = moving.wait_with_output().expect("vtax runs");
     assert_eq!(cut.status.code(), Some(69), "{}", told(&cut));
-    assert!(told(&cut).contains("it runs on here"), "{}", told(&cut));
+    assert!(told(&cut).contains("it keeps running here"), "{}", told(&cut));
     // Its writes don't wait for the target any more.
     pair.near("exec mars -- dd if=/dev/urandom of=/dev/vda bs=1M seek=20 count=1 conv=fsync");
     // By itself: no vtax has been run there.

@@ -29,8 +29,8 @@ fn bench_of_root() -> Bench {
     fs::create_dir(&programs).expect("a directory");
     let built = std::path::Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a directory");
     for program in ["vtax", "vtax-agent"] {
-        // Not by `fs::copy`: a process that another test starts meanwhile would inherit the descriptor that is open for
-        // writing, and the program could not be executed until then (ETXTBSY).
+        // Not by `fs::copy`: a process that another test starts in the meantime would inherit the descriptor that is
+        // open for writing, and the program could not be executed until then (ETXTBSY).
         let copied = Command::new("cp").args([built.join(program), programs.join(program)]).status();
         assert!(copied.expect("cp runs").success());
     }
@@ -145,7 +145,7 @@ fn a_lab_without_root_whose_journal_is_gone_or_damaged_is_cleaned() {
             true => fs::write(&journal, &whole[1..]).expect("ours"),
             false => fs::remove_file(&journal).expect("ours"),
         }
-        // The keeper looks three times a second.
+        // The keeper looks three times per second.
         std::thread::sleep(std::time::Duration::from_secs(1));
         let cleaned = super::bench::printed(&vtax(&bench, &["lab", "clean"]));
         assert!(cleaned.contains("removed mine"), "{cleaned}");

@@ -82,7 +82,7 @@ fn bad_settings_of_a_zone_are_found_changed_and_brought_back() {
 }
 
 #[test]
-fn a_value_that_somebody_else_has_set_since_is_left_alone() {
+fn a_value_that_another_program_has_set_since_is_left_alone() {
     let bench = bench("t-foreign");
     let _up = Up::new(&bench, "t-foreign");
     spoil(&bench, "t-foreign");
@@ -167,7 +167,7 @@ fn unconfirmed_within(bench: &Bench, zone: &str, within: &str) -> std::process::
 }
 
 #[test]
-fn what_nobody_confirms_is_brought_back() {
+fn what_nobody_confirms_is_restored() {
     let bench = bench("t-confirm");
     let _up = Up::new(&bench, "t-confirm");
     spoil(&bench, "t-confirm");
@@ -198,7 +198,7 @@ fn guard_of(vtax: &std::process::Child) -> Pid {
 }
 
 #[test]
-fn what_nobody_can_confirm_is_brought_back_whatever_holds_vtax_up() {
+fn what_nobody_can_confirm_is_restored_whatever_holds_vtax_up() {
     let bench = bench("t-guard");
     let _up = Up::new(&bench, "t-guard");
     spoil(&bench, "t-guard");
@@ -218,7 +218,7 @@ fn what_nobody_can_confirm_is_brought_back_whatever_holds_vtax_up() {
 }
 
 #[test]
-fn one_process_tunes_at_a_time_and_what_a_killed_one_left_is_brought_back() {
+fn one_process_tunes_at_a_time_and_what_a_killed_one_left_is_restored() {
     let bench = bench("t-killed");
     let _up = Up::new(&bench, "t-killed");
     spoil(&bench, "t-killed");

@@ -110,7 +110,7 @@ fn what_is_confirmed_stays_and_the_rest_goes_with_its_connection() {
 }
 
 #[test]
-fn a_host_that_its_change_has_cut_off_brings_everything_back_by_itself() {
+fn a_host_that_its_change_has_cut_off_restores_everything_by_itself() {
     let bench = remote::bench("t-tune-cut");
     let far = spoilt(&bench, "t-tune-cut");
     let mut vtax = unconfirmed(&far, "tcp-buffers", "3s");
@@ -136,7 +136,7 @@ fn agent(folder: &Path) -> u32 {
 }
 
 #[test]
-fn what_a_killed_agent_has_left_is_brought_back_by_the_next() {
+fn what_a_killed_agent_has_left_is_restored_by_the_next() {
     let bench = remote::bench("t-tune-killed");
     let far = spoilt(&bench, "t-tune-killed");
     for by in ["apply", "revert"] {

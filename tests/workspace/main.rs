@@ -176,7 +176,7 @@ fn only_vtax_sys_has_unsafe_code() {
 
 /// At the limit of processes the kernel refuses a thread. These calls panic then; a `Builder` gives the error.
 #[test]
-fn a_thread_that_the_kernel_refuses_is_no_panic() {
+fn a_thread_that_the_kernel_refuses_is_not_a_panic() {
     let metadata = metadata();
     for package in metadata.workspace_packages() {
         let root = package.manifest_path.parent().expect("a manifest is in a folder").join("src");

@@ -16,7 +16,7 @@ const FOLDER: &str = ".vtax-";
 /// Reasons why a copy cannot remove itself.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum CarriedError {
-    #[error("{} was not removed: its directory was not made by vtax; omit --carried", path.display())]
+    #[error("{} was not removed: its directory was not created by vtax; omit --carried", path.display())]
     #[diagnostic(code("not-a-copy"))]
     NotOurs { path: PathBuf },
     #[error("cannot remove {}: {source}", path.display())]
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_goes_with_its_folder_and_nothing_else() {
+    fn a_copy_goes_with_its_directory_and_nothing_else() {
         let tree = tempfile::tempdir().expect("made");
         let [folder, other] = [".vtax-1", "bin"].map(|name| tree.path().join(name));
         for folder in [&folder, &other] {

@@ -53,7 +53,7 @@ pub enum PortError {
     #[error("cannot open the virtio-serial port {name} ({device}): {source}{}", busy(source))]
     #[diagnostic(code("agent-port-unusable"))]
     Unusable { name: String, device: String, source: io::Error },
-    #[error("cannot read the virtio-serial port any more: {0}")]
+    #[error("can no longer read the virtio-serial port: {0}")]
     #[diagnostic(code("agent-port-unusable"))]
     Lost(#[from] io::Error),
 }
@@ -128,7 +128,7 @@ impl<R: Read> Relay<R> {
         }
     }
 
-    /// Reads a conversation to its end, even if nobody takes its bytes any more. Cuts it off if far too many bytes are
+    /// Reads a conversation to its end, even if its bytes are no longer taken. Cuts it off if far too many bytes are
     /// waiting.
     fn relay_one(&mut self) -> io::Result<()> {
         let (pieces, taken) = mpsc::channel();
@@ -152,7 +152,7 @@ impl<R: Read> Relay<R> {
 struct Pieces {
     taken: Receiver<Vec<u8>>,
     piece: io::Cursor<Vec<u8>>,
-    /// Number of bytes that nobody has taken yet.
+    /// Number of bytes not taken yet.
     waiting: Arc<AtomicUsize>,
 }
 

@@ -53,7 +53,7 @@ pub enum ServeError {
 /// Ownership of the agent's machine, which decides what the agent may change on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentRights {
-    /// Somebody else's machine: the agent measures, and changes only settings that can be restored.
+    /// Someone else's machine: the agent measures, and changes only settings that can be restored.
     Visitor,
     /// A guest that exists for measurements: on request, the agent sets up its links and runs programs.
     Guest,

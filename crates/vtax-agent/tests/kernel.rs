@@ -138,7 +138,7 @@ fn a_link_without_a_carrier_is_named() {
 }
 
 #[test]
-fn a_missing_link_is_told_with_those_that_are_there() {
+fn a_missing_link_is_reported_with_those_that_are_there() {
     let guest = guest();
     let missing = guest.attach("02:00:00:00:be:ef", 1500, &[]).expect_err("no such link");
     let AgentError::Refused { fault, .. } = &missing else { panic!("{missing:?}") };

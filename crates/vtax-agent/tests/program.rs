@@ -154,7 +154,7 @@ fn one_agent_can_be_both_ends() {
 
 /// A timer wakes an endpoint up to 60 µs before a request is due. That was once included in the path's cost.
 #[test]
-fn waiting_for_exact_moments_is_no_cost_of_the_path() {
+fn waiting_for_exact_moments_is_not_a_cost_of_the_path() {
     for engine in [Engine::Blocking, Engine::Epoll, Engine::IoUring] {
         let options = TestOptions { engine, gap: Some(Span::from_millis(1)), ..TestOptions::default() };
         let both = agent("host");

@@ -104,9 +104,10 @@ fn a_stopped_responder_is_silent_for_as_long() {
     assert!(attempts.take(ATTEMPTS).any(|found| found));
 }
 
-/// A stopped process is no suspended machine: its clock goes on. The silence is the same, but the clock shows no suspension.
+/// A stopped process is not a suspended machine: its clock continues. The silence is the same, but the clock shows no
+/// suspension.
 #[test]
-fn the_clock_of_a_stopped_process_goes_on() {
+fn the_clock_of_a_stopped_process_continues() {
     let (initiator, responder) = (agent("peer"), agent("stopped"));
     let read = || (0..16).map(|_| responder.exchange(SOON).expect("it lives")).collect::<Vec<ClockExchange>>();
     let mut exchanges = read();

@@ -116,7 +116,7 @@ fn an_agent_of_this_version_in_the_path_is_taken() {
 }
 
 #[test]
-fn an_agent_of_another_version_in_the_path_is_passed_over() {
+fn an_agent_of_another_version_in_the_path_is_skipped() {
     for line in ["vtax-agent 0.0.1 (protocol 3)".to_owned(), format!("vtax-agent {VERSION} (protocol {PROTOCOL})x")] {
         let host = Host::new();
         host.install("vtax-agent", &format!("echo '{line}'"));
@@ -126,7 +126,7 @@ fn an_agent_of_another_version_in_the_path_is_passed_over() {
 }
 
 #[test]
-fn a_banner_is_passed_over() {
+fn a_banner_is_skipped() {
     let host = Host::that("echo Welcome to stage; echo; printf 'no end of line '");
     host.connect().expect("an agent").ping(SOON).expect("alive");
     let chatterbox = Host::that("yes welcome | head -c 100000");
@@ -136,7 +136,7 @@ fn a_banner_is_passed_over() {
 }
 
 #[test]
-fn a_login_that_fails_is_told_in_its_own_words() {
+fn a_login_that_fails_is_reported_in_its_own_words() {
     let error = Host { login: "echo Permission denied >&2; exit 255".into(), ..Host::new() }.refusal();
     assert!(matches!(error, SshError::Ended { stage: SshStep::Login, .. }), "{error:?}");
     let text = error.to_string();
@@ -169,7 +169,7 @@ fn another_machine_is_named_before_anything_is_sent() {
 /// The unsuitable places come first: one is not writable, and the mount of another forbids running files. The script
 /// removes the files that it tried there.
 #[test]
-fn a_place_that_wont_do_is_passed_over() {
+fn a_place_that_wont_do_is_skipped() {
     let host = Host::that("mount -t tmpfs -o noexec none \"$XDG_RUNTIME_DIR\" && mount -t tmpfs -o ro none /dev/shm");
     let private = Host { login: format!("exec unshare -m sh -c '{}' sh \"$1\"", host.login), tree: host.tree };
     let link = private.connect().expect("an agent");
@@ -180,7 +180,7 @@ fn a_place_that_wont_do_is_passed_over() {
 }
 
 #[test]
-fn no_place_at_all_is_told_place_by_place() {
+fn no_place_at_all_is_reported_place_by_place() {
     let places = ["\"$XDG_RUNTIME_DIR\"", "/dev/shm", "/tmp", "/var/tmp", "\"$HOME\""];
     let full = |place: &str| format!("mount -t tmpfs -o size=64k none {place}");
     let mounts = places.map(full).join(" && ");
@@ -206,7 +206,7 @@ fn a_copy_that_is_cut_leaves_nothing() {
 
 /// Only the script, waiting for a copy that doesn't arrive.
 #[test]
-fn a_script_that_is_killed_in_the_copy_removes_its_folder() {
+fn a_script_that_is_killed_in_the_copy_removes_its_directory() {
     let host = Host { login: "printf %s \"$1\" >\"$HOME/script\"; exit 1".into(), ..Host::new() };
     host.refusal();
     let script = fs::read_to_string(host.path("home/script")).expect("kept");

@@ -197,7 +197,7 @@ fn an_agent_that_is_killed_fails_its_pairs_and_is_named() {
     }
 }
 
-/// It may go on at any time. Until it has said that it has stopped measuring, it isn't measured.
+/// It may continue at any time. Until it has reported that it has stopped measuring, it isn't measured.
 #[test]
 fn an_agent_that_is_stopped_has_a_deadline_and_proves_that_it_has_ended() {
     let mut hosts = Hosts::new();
@@ -222,7 +222,7 @@ fn an_agent_that_is_stopped_has_a_deadline_and_proves_that_it_has_ended() {
 
 /// It was stopped before the wave, which the others don't wait for.
 #[test]
-fn an_agent_that_does_not_get_ready_is_left_out() {
+fn an_agent_that_does_not_get_ready_is_omitted() {
     let mut hosts = Hosts::new();
     all_succeed(&hosts.pool.take_wave(&wave(0, short_stream())));
     hosts.signal(2, Signal::STOP);

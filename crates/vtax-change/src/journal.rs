@@ -28,8 +28,8 @@ const KIND: &str = "tuning";
 /// The machine's own, which survives a reboot.
 const MACHINE: &str = "/var/lib/vtax/tuning";
 
-/// The folder of what tuning has changed. Root's is the machine's, unless another is named: whoever becomes root finds it.
-/// None if the user has no home.
+/// The directory of what tuning has changed. Root's is the machine's, unless another is named: whoever becomes root
+/// finds it. None if the user has no home.
 pub fn tuning_folder(state: Option<&Path>) -> Option<PathBuf> {
     match state::named(state).is_none() && userns::have_net_admin() {
         true => Some(PathBuf::from(MACHINE)),

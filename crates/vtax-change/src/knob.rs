@@ -47,8 +47,8 @@ pub struct ValueChange<K: Knob> {
     pub value: K::Value,
     /// The previous value.
     pub was: K::Value,
-    /// The kernel's name of the boot in which the change was planned. If it is another one now, the kernel has forgotten
-    /// the change: whatever is found was put there by somebody else, even if it is equal.
+    /// The kernel's name of the boot in which the change was planned. If it is another one now, the kernel has
+    /// forgotten the change: whatever is found was put there by someone else, even if it is equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<String>,
 }

@@ -3,7 +3,7 @@
 //! A [`Change`] is a step of a [journal](vtax_journal). It has the previous value, which was read when the change was
 //! planned, so that value is on disk before the new one is written. Then:
 //!
-//! - It is made only if the previous value is still there. Otherwise another program has changed it meanwhile.
+//! - It is made only if the previous value is still there. Otherwise another program has changed it in the meantime.
 //! - It is read back. The kernel limits some values silently.
 //! - It is undone only if the new value is still there. If neither the new nor the previous value is there,
 //!   another program has changed it since: that value is left alone and reported.

@@ -15,7 +15,7 @@ use vtax_sys::SysError;
 
 use crate::host::HostAccess;
 
-/// The first line of each. A file without it is somebody else's.
+/// The first line of each. A file without it is someone else's.
 pub(crate) const HEADER: &str = "# Written by `vtax tune apply --persist`; `vtax tune revert` removes its lines.";
 /// No file of ours is longer.
 const LONGEST: u64 = 1 << 20;
@@ -102,7 +102,7 @@ impl OwnFile {
         Ok(removed)
     }
 
-    /// Removes what a killed vtax has left beside the files. Nothing reads it: its name has another ending.
+    /// Removes what a killed vtax has left next to the files. Nothing reads it: its name has another ending.
     pub(crate) fn tidy(host: &HostAccess) {
         for file in OwnFile::ALL {
             let _ = fs::remove_file(draft(&host.place(file.path())));

@@ -1,4 +1,4 @@
-//! Changes on an invented machine: a folder with `proc` and `sys`. Needs no privilege.
+//! Changes on an invented machine: a directory with `proc` and `sys`. Needs no privilege.
 
 use std::{collections::BTreeSet, fs, os::unix::fs::symlink, path::Path};
 
@@ -191,7 +191,7 @@ fn after_a_reboot_nothing_is_taken_for_ours() {
     let mut journal = machine.create();
     let steps = plan(&mut machine.host());
     journal.execute(steps, &mut machine.host()).unwrap();
-    // The boot brought two values back. The other two were set by somebody else, who wants the same.
+    // The boot brought two values back. The other two were set by someone else, who wants the same.
     machine.put(RMEM, "4096\t131072\t6291456\n");
     machine.put(RPS, "00000000,00000000\n");
     machine.put(BOOT_ID, "33333333-4444\n");
@@ -229,7 +229,7 @@ fn no_path_leads_out_of_sysfs() {
         let error = Change::plan_sysfs(host, None, path, "gone").expect_err(path).to_string();
         assert!(error.contains(why), "{path}: {error}");
     }
-    // As somebody could write it into a journal.
+    // As someone could write it into a journal.
     let text = r#"{"change":"sysfs","path":"../secret","value":"gone","was":"precious"}"#;
     let change: Change = serde_json::from_str(text).unwrap();
     assert!(change.apply(host).is_err() && change.undo(None, host).is_err());
@@ -254,7 +254,7 @@ fn a_batch_that_another_one_stands_on_is_not_undone_before_it() {
     assert_eq!(machine.get(RMEM), "4096\t131072\t6291456");
 }
 
-/// A copy of a folder with small files.
+/// A copy of a directory with small files.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().flatten() {
@@ -300,7 +300,7 @@ proptest! {
 
     /// Whatever another program writes at whatever time, its value stays, and ours goes.
     #[test]
-    fn a_value_of_somebody_else_is_never_overwritten(
+    fn a_value_of_another_program_is_never_overwritten(
         others in proptest::collection::vec((0..4_usize, "[1-9]"), 0..6),
         early in 0..6_usize,
     ) {

@@ -22,7 +22,7 @@ fn name(text: &str) -> IfName {
     text.parse().unwrap()
 }
 
-/// A pinned namespace with a veth pair, and a folder for its pin and for journals.
+/// A pinned namespace with a veth pair, and a directory for its pin and for journals.
 struct Lab {
     folder: tempfile::TempDir,
     rtnl: Rtnl,

@@ -13,7 +13,7 @@ pub trait Attendant: Send + Sync + 'static {
     /// Returns the reason why the break could not be sent.
     fn send_break(&self, domain: &Name) -> Result<(), ForeignText>;
 
-    /// Receives an event. Threads of the server wait meanwhile, so it must not call the server.
+    /// Receives an event. Threads of the server wait in the meantime, so it must not call the server.
     fn hear(&self, event: &ServerEvent);
 }
 

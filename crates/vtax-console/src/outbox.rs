@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_given_up_and_lost_nothing_is_told_nothing() {
+    fn who_was_abandoned_and_lost_nothing_is_told_nothing() {
         let outbox = Outbox::new(10).expect("an eventfd");
         outbox.put(b"0123456789", 10);
         outbox.give_up();

@@ -83,8 +83,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a directory");
         let [text, path] = ["script", "podman"].map(|name| folder.path().join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
-        // Not by `fs::copy`: a child that another test starts meanwhile would inherit the descriptor that is open for
-        // writing, and the program could not be executed until then (ETXTBSY, execve(2)).
+        // Not by `fs::copy`: a child that another test starts in the meantime would inherit the descriptor that is open
+        // for writing, and the program could not be executed until then (ETXTBSY, execve(2)).
         let copied = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
         assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
         let directory = Some(folder.path().to_owned());

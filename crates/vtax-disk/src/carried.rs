@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_runs_from_its_folder_alone() {
+    fn a_program_runs_from_its_directory_alone() {
         let cache = tempfile::tempdir().expect("a folder");
         // fio needs too long to be copied in each test; any program will do.
         let parts = Parts::of(Path::new("/bin/ls")).expect("it can be carried");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_youngest_folders_are_kept() {
+    fn only_the_youngest_directories_are_kept() {
         let cache = tempfile::tempdir().expect("a folder");
         let names = ["fio-1", "fio-2", "fio-3", "fio-4", "fio-5", "other"].map(|name| cache.path().join(name));
         for (name, age) in names.iter().zip([50, 40, 30, 20, 10, 60]) {

@@ -1,7 +1,7 @@
 //! A guest's report on a disk: its driver, and any users in the guest.
 //!
-//! A script asks the guest's own kernel, by the shell that is there. What it prints is somebody else's word: names are
-//! compared with the one that was asked for, and all else is foreign text.
+//! A script asks the guest's own kernel, by the shell that is there. What it prints is someone else's word: names are
+//! compared with the one that was requested, and all else is foreign text.
 
 use vtax_model::{
     disk::{BlockIdentity, BlockSize, DiskTest, WriteCache},

@@ -45,7 +45,7 @@ pub enum FioJobError {
     Name { path: PathBuf, why: &'static str },
 }
 
-/// Blocks that fill the range: large, since nobody measures how fast it is filled.
+/// Blocks that fill the range: large, since the speed of filling is not measured.
 const FILL_BLOCK: u64 = 1 << 20;
 /// Number of them in flight.
 const FILL_DEPTH: u32 = 16;
@@ -240,7 +240,7 @@ fn check_name(path: &Path) -> Result<(), FioJobError> {
         None => wrong("its name is not UTF-8"),
         Some(_) if !path.is_absolute() => wrong("it is not an absolute path"),
         Some(text) if text.contains('\\') => wrong("its name contains a backslash"),
-        // fio takes `$jobnum` and the like in names for its own keywords.
+        // fio takes `$jobnum` and similar in names for its own keywords.
         Some(text) if text.contains('$') => wrong("its name contains a dollar sign"),
         Some(text) if text.chars().any(char::is_control) => wrong("its name contains a control character"),
         Some(_) => Ok(()),

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_is_no_prefix_of_a_longer_name() {
+    fn a_mount_is_not_a_prefix_of_a_longer_name() {
         let found = identity("/database/disk");
         assert_eq!(found.filesystem.expect("the root's").kind, "ext4");
     }

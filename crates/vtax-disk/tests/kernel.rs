@@ -111,7 +111,7 @@ fn checksums_hold_on_a_good_disk_and_are_missed_on_a_bad_one() {
 }
 
 #[test]
-fn a_file_system_that_fills_is_told_before_or_by_the_kernel() {
+fn a_file_system_that_fills_is_reported_before_or_by_the_kernel() {
     let mut disk = LoopDevice::new(64 << 20, &[]);
     let path = disk.mount().join("disk");
     let test = test("random:range=128MiB,duration=1s");
@@ -281,7 +281,7 @@ fn is_named(path: &Path) -> bool {
 }
 
 #[test]
-fn fio_runs_with_nothing_but_its_folder() {
+fn fio_runs_with_nothing_but_its_directory() {
     let cache = folder();
     let carried = CarriedProgram::fio(cache.path()).expect("fio is installed");
     assert_eq!(CarriedProgram::fio(cache.path()).expect("it is there"), carried);

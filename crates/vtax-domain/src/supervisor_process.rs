@@ -29,7 +29,7 @@ pub(crate) fn start(domain: &Name, command: io::Result<Command>) -> Result<(), B
 /// Ends the supervisor of a domain. The domain keeps running.
 pub(crate) fn end(directory: &Path) {
     if let Ok(Some(process)) = recorded(directory) {
-        // It may have exited on its own meanwhile.
+        // It may have exited on its own in the meantime.
         let _ = process.signal(Signal::KILL);
         let _ = process.wait_end(KILLED);
     }

@@ -1,8 +1,7 @@
-//! Takes the samples of a mesh, whatever hosts die meanwhile.
+//! Takes the samples of a mesh even if hosts die in the meantime.
 //!
-//! A test that fails doesn't end the plan. An end that is lost is left out of the waves that follow until it answers
-//! again; pairs that were missed are measured after the last round, if both ends are there. Then the suspects are
-//! measured again.
+//! A test that fails doesn't end the plan. A lost end is skipped in later waves until it answers again; missed pairs
+//! are measured after the last round, if both ends are available. Then the suspects are measured again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,17 +16,17 @@ use crate::{
 
 /// Takes samples of pairs.
 pub trait PairTester {
-    /// Tests each pair in its direction, all at the same time. Returns the outcome of each, in their order.
+    /// Tests each pair in its direction, all concurrently. Returns the outcomes in the order of the pairs.
     fn take(&mut self, wave: &[DirectedPair]) -> Vec<TestOutcome>;
 
-    /// Tries to reach ends that were lost, and returns those that answer.
+    /// Tries to reach lost ends, and returns those that answer.
     fn reached_again(&mut self, lost: &[EndId]) -> Vec<EndId>;
 }
 
 /// Outcome of one test of a wave.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TestOutcome {
-    /// Rate of each source port, in bits a second.
+    /// Rate of each source port, in bits per second.
     Rates(Vec<f64>),
     Failed {
         why: ForeignText,
@@ -55,11 +54,11 @@ struct Progress {
     wave: u32,
 }
 
-/// Pairs, each with the part of the mesh that it belongs to.
+/// Pairs, each with its stage of the mesh.
 pub(crate) type StagedPairs = Vec<(MeshStage, EndPair)>;
 
 impl<Error> Campaign<'_, Error> {
-    /// Measures all rounds, then what was missed, then the suspects. Returns all samples.
+    /// Measures all rounds, then the missed pairs, then the suspects. Returns all samples.
     pub fn run(&mut self, plan: &MeshPlan) -> Result<Vec<MeshSample>, Error> {
         let mut progress = Progress::default();
         for round in &plan.rounds {
@@ -97,7 +96,7 @@ impl<Error> Campaign<'_, Error> {
         Ok(())
     }
 
-    /// A pair that is missed again for want of an end is stored as such.
+    /// A pair that is missed again because an end is lost is stored as such.
     fn miss(&mut self, pair: EndPair, stage: MeshStage, progress: &mut Progress) -> Result<(), Error> {
         if stage == MeshStage::Rounds {
             progress.missed.push(pair);

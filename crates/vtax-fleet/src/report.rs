@@ -23,36 +23,36 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeshReport {
     schema: &'static str,
-    /// NICs that were to be measured, one of each host in most fleets.
+    /// NICs to be measured; one per host in most fleets.
     ends: usize,
     #[serde(skip)]
     noun: &'static str,
-    /// Rounds that were planned for each rail, and those of all pairs.
+    /// Rounds planned for each rail, and the rounds of all pairs.
     rounds: u32,
     all_rounds: u32,
-    /// Waves of these rounds that were measured, and that were planned.
+    /// Waves of these rounds: measured and planned.
     waves: u32,
     planned_waves: Option<u32>,
-    /// Slowness that the mesh detects at the noise that it has measured.
+    /// Slowness that the mesh detects at the measured noise.
     detects: DetectionRecord,
     /// Standard deviation of the tests of two ends, as a share of their rate.
     noise: Option<f64>,
-    /// Rate of two usual ends in bits a second.
+    /// Rate between two usual ends in bits per second.
     rate: Option<f64>,
     findings: Vec<MeshFinding>,
     /// Suspects that were as fast as the others when they were measured again.
     cleared: Vec<ForeignText>,
     /// Ends that no longer answered.
     lost: Vec<LostEnd>,
-    /// Pairs of which a direction has no figure.
+    /// Pairs with no figure for a direction.
     missed: Vec<[ForeignText; 2]>,
     /// Hosts that were not measured.
     excluded: Vec<HostExclusion>,
-    /// Every end in each direction.
+    /// All ends in each direction.
     figures: Vec<EndFigure>,
 }
 
-/// Slowness that is detected with a probability.
+/// Slowness that is detected with a given probability.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct DetectionRecord {
     slowness: f64,
@@ -90,9 +90,9 @@ struct LostEnd {
 struct EndFigure {
     end: ForeignText,
     direction: MeshDirection,
-    /// Median rate in bits a second.
+    /// Median rate in bits per second.
     rate: f64,
-    /// Slowness compared with the fleet; below zero if it is faster. None with a single partner.
+    /// Slowness compared with the fleet; negative if it is faster. None with a single partner.
     #[serde(flatten)]
     figure: Option<Slowness>,
     score: f64,
@@ -103,7 +103,7 @@ impl MeshReport {
     /// Schema of the JSON.
     const SCHEMA: &'static str = "vtax.mesh/v1";
 
-    /// Creates the report of all samples of a mesh.
+    /// Creates the report from all samples of a mesh.
     pub fn of(header: &MeshHeader, samples: &[MeshSample], excluded: Vec<HostExclusion>) -> MeshReport {
         let verdict = MeshVerdict::of(header, samples);
         let middle = |figures: Vec<f64>| (!figures.is_empty()).then(|| median(&figures));
@@ -134,8 +134,8 @@ impl MeshReport {
         self.findings.is_empty() && self.lost.is_empty() && self.stopped().is_none()
     }
 
-    /// Returns the number of planned waves, if the mesh was stopped before the last of them. The last wave of a mesh that has
-    /// lost hosts may be empty.
+    /// Returns the number of planned waves if the mesh was stopped before the last one. The last wave of a mesh that
+    /// has lost hosts may be empty.
     fn stopped(&self) -> Option<u32> {
         self.planned_waves.filter(|planned| self.waves < *planned && self.lost.is_empty())
     }
@@ -158,7 +158,7 @@ impl From<&HostExclusion> for ForeignText {
     }
 }
 
-/// The ends that did not answer and were not measured later.
+/// The ends that stopped answering and weren't measured later.
 fn lost(header: &MeshHeader, samples: &[MeshSample]) -> Vec<LostEnd> {
     let mut since: BTreeMap<EndId, u32> = BTreeMap::new();
     for sample in samples {
@@ -170,7 +170,7 @@ fn lost(header: &MeshHeader, samples: &[MeshSample]) -> Vec<LostEnd> {
     since.into_iter().map(|(end, since_wave)| LostEnd { end: header.name(end).clone(), since_wave }).collect()
 }
 
-/// The pairs that failed in a direction, and did not succeed in it later.
+/// The pairs that failed in a direction and didn't succeed later.
 fn missed(header: &MeshHeader, samples: &[MeshSample]) -> Vec<[ForeignText; 2]> {
     let of_rounds = || samples.iter().filter(|sample| sample.stage.is_of_rounds());
     let measured: BTreeSet<_> =

@@ -28,7 +28,7 @@ pub enum MeshStage {
     Missed,
     /// Suspects with cleared ends.
     Suspects,
-    /// Cleared ends with each other while suspects are measured: what the fleet does at that time.
+    /// Cleared ends with each other while suspects are measured: the state of the fleet at that time.
     Controls,
     /// Pairs that were slower than their ends explain.
     Pairs,
@@ -43,9 +43,9 @@ pub struct MeshSample {
     pub wave: u32,
     #[serde(flatten)]
     pub pair: DirectedPair,
-    /// Rate of each source port in turn, in bits a second. Empty if the test failed.
+    /// Rate of each source port in turn, in bits per second. Empty if the test failed.
     pub rates: Vec<f64>,
-    /// Why the test failed.
+    /// Reason for the failure.
     pub failure: Option<ForeignText>,
     /// The ends that did not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -53,7 +53,7 @@ pub struct MeshSample {
 }
 
 impl MeshSample {
-    /// Returns the logarithm of the median rate, which one slow path of several doesn't change.
+    /// Returns the logarithm of the median rate, which a single slow path doesn't change.
     pub fn log_rate(&self) -> Option<f64> {
         let is_rate = |rate: &f64| rate.is_finite() && *rate >= 1.0;
         let logs: Vec<f64> = self.rates.iter().filter(|rate| is_rate(rate)).map(|rate| rate.ln()).collect();
@@ -73,7 +73,7 @@ pub struct MeshHeader {
     pub uplinks: Vec<Option<ForeignText>>,
     /// The rail of each end, if it has one.
     pub rails: Vec<Option<ForeignText>>,
-    /// Rounds that are planned for each rail.
+    /// Rounds planned for each rail.
     pub rounds: u32,
     /// Rounds of all pairs.
     pub all_rounds: u32,

@@ -32,7 +32,7 @@ pub struct Batch<'a, S: Step> {
 pub enum BatchState {
     /// All steps are done.
     Done,
-    /// Somebody was interrupted while it was done or undone, or not all of it could be undone. Undo it.
+    /// Someone was interrupted while it was done or undone, or not all of it could be undone. Undo it.
     Partial,
     /// Nothing of it is left.
     Undone,

@@ -205,7 +205,7 @@ impl<S: Step> Journal<S> {
         ExecuteError { step: self.records[failed].step.describe(), index: failed, cause, left }
     }
 
-    /// Marks the job as one that may outlive this process, until somebody undoes it by name. This holds for the batches
+    /// Marks the job as one that may outlive this process, until someone undoes it by name. This holds for the batches
     /// so far.
     pub fn keep(&mut self) -> Result<(), JournalError> {
         self.log.seal([JournalLine::Kept])?;
@@ -248,15 +248,15 @@ impl<S: Step> Journal<S> {
         Ok(())
     }
 
-    /// Undoes all steps, the last first, and removes the file. A kept journal isn't kept any more.
+    /// Undoes all steps in reverse order, and removes the file. A kept journal is then no longer kept.
     ///
-    /// Steps without a `done` line are undone as well, because they may have begun. The report has what an interrupted call
-    /// before has undone, and leaves out the batches that had been undone before that.
+    /// Steps without a `done` line are undone as well, because they may have begun. The report has what an interrupted
+    /// call before has undone, and omits the batches that had been undone before that.
     ///
     /// # Errors
     /// Lists every step that failed. The file stays; another undo continues from there.
     pub fn undo(mut self, world: &mut S::World) -> Result<UndoReport, UndoErrors<S::Error>> {
-        // From here on nobody keeps it: if this process is killed, the next recovery goes on. If the disk is full, the
+        // From here on it is not kept: if this process is killed, the next recovery continues. If the disk is full, the
         // line is lost, which leaves a kept journal kept.
         let _ = self.log.append([JournalLine::Undoing]);
         if !self.undoing {
@@ -271,7 +271,7 @@ impl<S: Step> Journal<S> {
         self.left(steps, file).map_or(Ok(report), Err)
     }
 
-    /// Undoes these steps, the last first, and goes on after an error.
+    /// Undoes these steps in reverse order, and continues after an error.
     fn undo_steps(&mut self, steps: Range<usize>, world: &mut S::World) -> (UndoReport, Vec<UndoError<S::Error>>) {
         let mut report = UndoReport::default();
         let mut errors = Vec::new();

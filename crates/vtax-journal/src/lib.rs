@@ -9,9 +9,9 @@
 //! batch can be undone alone, or the journal as a whole. A batch that is half done or half undone, because a process was
 //! killed, is known by its lines ([`BatchState::Partial`]).
 //!
-//! If a step finds neither its change nor what was there before, somebody else has changed it since. The step leaves it
-//! alone and says what it has found ([`Undone::Foreign`]); the result of the undoing lists it. That is no error: nothing
-//! of ours is left.
+//! If a step finds neither its change nor what was there before, someone else has changed it since. The step leaves it
+//! alone and says what it has found ([`Undone::Foreign`]); the result of the undoing lists it. That is not an error:
+//! nothing of ours is left.
 //!
 //! The `done` lines are not synced. What the steps make (namespaces, links, sysctls) lives in the kernel's
 //! memory. A power cut removes it together with the lines that are not synced. A killed process loses no

@@ -28,8 +28,8 @@
 //! there were several, and an older vtax can undo one with more, as a whole.
 //!
 //! Format 3 had no seal: its lines were appended one by one, so that a cut is not seen. Format 2 had no
-//! `{"foreign":{"found":…}}` in its `undone` lines either, and format 1 no checksums. Their files are still read, and go on
-//! in their own form.
+//! `{"foreign":{"found":…}}` in its `undone` lines either, and format 1 no checksums. Their files are still read, and
+//! continue in their own form.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, path::Path};
 

@@ -194,8 +194,8 @@ fn content<S: Step>(header: &Header, body: &[u8], form: LineForm) -> Result<Vec<
     Ok(content)
 }
 
-/// Writes a file beside, locks and syncs it, and puts it in the place of the journal. Whoever looks meanwhile waits for the
-/// directory's lock, so that nobody finds the journal without its lock.
+/// Writes a file next to it, locks and syncs it, and puts it in the place of the journal. Whoever looks in the meantime
+/// waits for the directory's lock, so that nobody finds the journal without its lock.
 fn renamed(directory: &Directory, path: &Path, content: &[u8]) -> Result<File, JournalError> {
     let (mut file, draft) = directory.begin_draft()?;
     let written = directory::claim(&file, &draft)

@@ -14,7 +14,7 @@ pub struct UndoReport {
     pub already_gone: usize,
     /// Steps whose change disappeared with the object that contained it.
     pub contained: usize,
-    /// Steps whose change somebody else has replaced by another, which was left as it is.
+    /// Steps whose change someone else has replaced by another, which was left as it is.
     pub foreign: Vec<ForeignChange>,
 }
 

@@ -29,7 +29,7 @@ pub struct Snapshot<S: Step> {
 pub enum JournalState {
     /// A living process has locked it.
     Alive,
-    /// It is meant to outlive its process, until somebody undoes it by name. Once that has begun, it is alive or
+    /// It is meant to outlive its process, until someone undoes it by name. Once that has begun, it is alive or
     /// abandoned as any other.
     Kept,
     /// Its owner is dead, and what it made must be undone.

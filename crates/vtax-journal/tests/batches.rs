@@ -145,7 +145,7 @@ fn batch(number: usize) -> BatchId {
 }
 
 #[test]
-fn a_failure_undoes_its_own_batch_and_the_journal_goes_on() {
+fn a_failure_undoes_its_own_batch_and_the_journal_continues() {
     for read_back in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let mut world = World::new(directory.path());
@@ -270,7 +270,7 @@ fn keeping_holds_for_the_batches_before_it() {
 
 /// Undone in the other order, the value of the first batch came back at the end, and not the one from before.
 #[test]
-fn a_value_that_two_batches_changed_is_brought_back_by_the_later_one_first() {
+fn a_value_that_two_batches_changed_is_restored_by_the_later_one_first() {
     let directory = tempfile::tempdir().unwrap();
     let mut world = World::new(directory.path());
     let mut journal = create(directory.path());
@@ -301,7 +301,7 @@ enum Event {
     },
     UndoBatch(usize),
     Keep,
-    /// Another process goes on.
+    /// Another process continues.
     Reopen,
 }
 
@@ -408,7 +408,7 @@ proptest! {
 
 /// An undoing that another process ends reports what the first one has found.
 #[test]
-fn what_somebody_else_has_changed_is_left_alone_and_reported() {
+fn changes_by_another_program_are_kept_and_reported() {
     let directory = tempfile::tempdir().unwrap();
     let mut world = World::new(directory.path());
     let mut journal = create(directory.path());
@@ -419,7 +419,7 @@ fn what_somebody_else_has_changed_is_left_alone_and_reported() {
     // The value is looked at once, so that a later one isn't taken for the one that was found.
     (world.fail_undo, world.values) = (None, Values::from([(0, 1000), (1, 78), (2, 2), (3, 3)]));
     let journal = open(directory.path());
-    let report = journal.undo(&mut world).expect("that is no error");
+    let report = journal.undo(&mut world).expect("that is not an error");
     let foreign = [ForeignChange { step: "set 1 to 1001".to_owned(), found: "77".to_owned() }];
     assert_eq!((report.reverted, report.foreign.as_slice()), (2, foreign.as_slice()));
     assert_eq!(world.values, Values::from([(0, 0), (1, 78), (2, 2), (3, 3)]));
@@ -435,7 +435,7 @@ fn a_batch_that_was_undone_before_is_not_reported_again() {
         journal.execute(world.plan(&[number], number.into()), &mut world).expect("nothing fails");
     }
     world.values.insert(1, 77);
-    let report = journal.undo_batch(batch(2), &mut world).expect("that is no error");
+    let report = journal.undo_batch(batch(2), &mut world).expect("that is not an error");
     assert_eq!(report.foreign, [ForeignChange { step: "set 1 to 2000".to_owned(), found: "77".to_owned() }]);
     assert_eq!(states(&journal), [BatchState::Done, BatchState::Undone, BatchState::Done]);
     drop(journal);

@@ -302,7 +302,7 @@ fn what_is_no_regular_file_is_damage() {
     }
 }
 
-/// It was still called kept, and nobody went on.
+/// Regression test: it still counted as kept, and recovery did not continue.
 #[test]
 fn a_kept_job_whose_undoing_was_killed_is_abandoned() {
     let directory = tempfile::tempdir().unwrap();

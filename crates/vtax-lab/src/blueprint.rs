@@ -1,6 +1,6 @@
 //! The lab as planned: its hosts, zones, guests, links, wires and endpoints.
 //!
-//! It is stored with the lab's journal, so that a later vtax knows what the lab consists of.
+//! It is stored with the lab's journal, so that a later vtax knows the lab's parts.
 
 mod path;
 
@@ -30,10 +30,10 @@ pub struct Blueprint {
     pub zones: Vec<Name>,
     #[serde(default)]
     pub guests: Vec<PlannedGuest>,
-    /// Its links. A link comes after the links that it stands on.
+    /// Its links. A link comes after its lower links.
     pub links: Vec<PlannedLink>,
     pub wires: Vec<PlannedWire>,
-    /// The hosts, zones and guests as they are addressed on their wires.
+    /// The hosts, zones and guests with their addresses on the wires.
     pub endpoints: Vec<LabEndpoint>,
     /// For each zone whose tunnel ends at a host: the links of the host on that tunnel.
     pub tunnels: Vec<TunnelEnd>,
@@ -55,7 +55,7 @@ pub struct PlannedLink {
 pub struct PlannedWire {
     /// Name of the wire in the topology that the lab is built from.
     pub name: Name,
-    /// The links at its ends. An end is in the zone or guest if that has the end to itself.
+    /// The links at its ends. An end is in the zone or guest if it is exclusive to that.
     pub ends: [Place; 2],
     /// For each end that is on a switch: the bridge that it is a port of.
     pub switches: [Option<Place>; 2],
@@ -86,7 +86,7 @@ pub struct LabEndpoint {
     pub mtu: Mtu,
     /// The links from here to the wire's end, in this order.
     pub stack: Vec<Place>,
-    /// The ports of the host by which others reach a zone that isn't reached by its address.
+    /// The ports of the host through which others reach a zone that isn't reachable by its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<PublishedPorts>,
 }
@@ -108,9 +108,9 @@ pub struct PlannedGuest {
     pub host: Name,
     /// NIC definition. For a paravirtual NIC, the backend is filled in.
     pub attach: Attach,
-    /// The address of its NIC, by which the agent in the guest finds it.
+    /// The address of its NIC, by which the guest's agent finds it.
     pub mac: Mac,
-    /// The address that the guest is to give its NIC. The lab itself changes nothing inside guests.
+    /// The address for the guest's NIC. The lab itself changes nothing inside guests.
     pub address: IpNet,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
@@ -121,7 +121,7 @@ pub struct PlannedGuest {
 }
 
 impl LabEndpoint {
-    /// The end of the wire by which its packets leave.
+    /// The end of the wire through which its packets leave.
     pub fn wire_end(&self) -> &Place {
         self.stack.last().expect("a stack ends at the wire")
     }
@@ -133,7 +133,7 @@ impl PlannedLink {
 }
 
 impl Blueprint {
-    /// Returns whether a link is one end of a cable and a guest has the other end to itself.
+    /// Returns true if a link is one end of a cable whose other end is exclusive to a guest.
     pub(crate) fn ends_in_guest(&self, place: &Place) -> bool {
         let far = |wire: &PlannedWire| {
             let end = wire.ends.iter().position(|end| end == place)?;

@@ -1,7 +1,7 @@
 //! Guests' dependencies, and whether they could migrate live.
 //!
-//! As with `ldm`, a guest can only move if all its I/O is virtual. QEMU can't read the state of a device that
-//! vfio-pci handed over, and refuses to move such a guest. vtax says so before.
+//! As with `ldm`, a guest can only move if all its I/O is virtual. QEMU can't read the state of a device assigned
+//! through vfio-pci, and refuses to move such a guest. vtax reports that in advance.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ use crate::{
 /// Link between a guest and its lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ties {
-    /// Without any one of these the guest has no network, or isn't started.
+    /// Without any of these the guest has no network, or isn't started.
     pub depends_on: Vec<Dependency>,
     /// Live migration capability.
     pub migration: Migration,
@@ -163,7 +163,8 @@ fn blocker(what: String, attach: &Attach, remedy: &str) -> Option<Blocker> {
     Some(Blocker { what, why: format!("{reason}; {remedy}") })
 }
 
-/// Requirements that not every machine meets. A seed blocks no migration: the guest may not write to it (`vvfat_open`).
+/// Requirements that not every machine meets. A seed doesn't block a migration: the guest may not write to it
+/// (`vvfat_open`).
 fn needs(launch: &Launch) -> Vec<String> {
     let processor = (launch.accel == Accelerator::Kvm).then_some("a CPU with all features of this one (-cpu host)");
     let pages = launch.hugepages.then_some("the same amount of free huge pages");

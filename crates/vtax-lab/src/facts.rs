@@ -22,15 +22,14 @@ pub use pci::{Netdev, NoDevice, PciDevice, PciFacts};
 /// Facts about this machine. They are data, so that every plan can be tested anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// For each kind of link, the qdisc that limits rates and the translation of addresses, the reason why none can be
-    /// made, if there is one.
+    /// The reason, if any, why a kind of link, the rate-limiting qdisc or address translation can't be created.
     pub kinds: BTreeMap<String, Option<String>>,
-    /// The programs in `PATH` that methods need, each with its path.
+    /// The programs in `PATH` that methods require, each with its path.
     #[serde(default)]
     pub programs: BTreeMap<String, PathBuf>,
     /// Address ranges that a lab must stay clear of.
     pub in_use: Vec<InUse>,
-    /// Names of all labs, whatever their state is.
+    /// Names of all labs, in any state.
     pub labs: Vec<Name>,
     /// Maximum number of network namespaces of this user (`user.max_net_namespaces`).
     pub most_namespaces: u64,
@@ -59,11 +58,11 @@ pub struct InUse {
 impl Facts {
     /// The kinds of links that labs are made of.
     pub const KINDS: [&'static str; 5] = ["veth", "bridge", "macvlan", "ipvlan", "vxlan"];
-    /// The qdisc that limits what a wire carries.
+    /// The qdisc that limits a wire's rate.
     pub const RATE_LIMIT: &'static str = "tbf";
     /// The translation of addresses by the kernel.
     pub const TRANSLATION: &'static str = "nat";
-    /// The programs that methods need, each with the Debian package that has it.
+    /// The programs that methods require, each with its Debian package.
     pub const PROGRAMS: [(&'static str, &'static str); 4] =
         [("nft", "nftables"), ("docker-proxy", "docker.io"), ("pasta", "passt"), ("slirp4netns", "slirp4netns")];
 
@@ -92,7 +91,7 @@ impl Facts {
         })
     }
 
-    /// Returns why nothing of this kind can be made here.
+    /// Returns why an object of this kind can't be created here.
     pub(crate) fn lacks(&self, kind: &str) -> Option<&str> {
         self.kinds.get(kind)?.as_deref()
     }

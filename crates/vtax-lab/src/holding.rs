@@ -17,7 +17,7 @@ pub(crate) enum Holding {
     /// A lab, as planned.
     #[serde(rename = "blueprint")]
     Lab(Box<Blueprint>),
-    /// Virtual functions that were made by hand (`vtax io create-vf`).
+    /// Virtual functions created manually (`vtax io create-vf`).
     Functions(MadeVfs),
     /// An emulated server: one guest, which is a whole machine.
     Server(ServerSpec),
@@ -25,14 +25,14 @@ pub(crate) enum Holding {
     Files(MadeFiles),
 }
 
-/// Virtual functions that were made by hand.
+/// Virtual functions created manually.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeVfs {
     pub device: PciAddress,
     pub count: u32,
 }
 
-/// Files that a run has made to measure them as disks.
+/// Files created by a run to be measured as disks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeFiles {
     /// The run's id.
@@ -44,7 +44,7 @@ pub struct MadeFiles {
 pub(crate) struct HoldingRecord {
     #[serde(flatten)]
     pub(crate) holding: Holding,
-    /// The process whose namespaces it lives in, for a user without privilege who keeps it.
+    /// The process whose namespaces it lives in, for an unprivileged user who keeps it.
     keeper: Option<String>,
 }
 
@@ -83,7 +83,7 @@ impl HoldingRecord {
         HoldingRecord::deserialize(&header.about).map_err(|error| unreadable(error.to_string()))
     }
 
-    /// The state of what the journal holds. What is kept dies with the process whose namespaces it lives in.
+    /// The state of the journal's object. A kept one ends with the process whose namespaces it lives in.
     pub(crate) fn state(&self, journal: JournalState) -> JournalState {
         let dead = self.keeper.as_ref().is_some_and(|keeper| !keeper.parse().is_ok_and(world::lives));
         if journal == JournalState::Kept && dead { JournalState::Abandoned } else { journal }

@@ -1,4 +1,4 @@
-//! All that this user's journals hold, labs and others, and the removal of what killed processes left.
+//! Everything in this user's journals, labs and others, and the removal of what killed processes left.
 
 mod summary;
 
@@ -17,7 +17,7 @@ use crate::{
 
 pub use summary::{GuestState, GuestSummary, HoldingSummary, HoldingWhat, LabState, LabSummary};
 
-/// The kind of a journal that is made for a removal.
+/// The kind of a journal that is created for a removal.
 const UNKNOWN: &str = "unknown";
 
 /// Labs and leftovers that `clean` removed or skipped.
@@ -35,7 +35,7 @@ pub struct CleanReport {
 pub enum CleanNote {
     /// The journal can't be read. It is kept under another name.
     Damaged { lab: Name, error: JournalError, kept: PathBuf },
-    /// The journal didn't know all that was there.
+    /// The journal was incomplete.
     Lost { lab: Name },
     /// There was no journal.
     Missing { lab: Name },
@@ -43,7 +43,7 @@ pub enum CleanNote {
 
 impl fmt::Display for CleanNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by_marks = "what the lab had made was found by its marks and removed";
+        let by_marks = "the lab's objects were found by their marks and removed";
         match self {
             CleanNote::Damaged { lab, error, kept } => write!(
                 f,
@@ -64,7 +64,8 @@ pub fn list(world: &World) -> Result<Vec<HoldingSummary>, LabError> {
     Ok(found.into_iter().filter_map(summary).collect())
 }
 
-/// Removes labs whose process was killed, or only the one named `only`, and what killed probes of KVM left. The report has what could not be removed.
+/// Removes labs whose process was killed, or only the one named `only`, and remains of killed KVM probes. The report
+/// lists what could not be removed.
 pub fn clean(world: &World, only: Option<&Name>) -> Result<CleanReport, LabError> {
     accel::remove_abandoned();
     let mut report = CleanReport::default();
@@ -96,7 +97,7 @@ impl CleanReport {
                 self.removed.push(name.clone());
                 self.notes.extend(note);
             }
-            // A living process has it, or another vtax has removed it meanwhile.
+            // Owned by a living process, or already removed by another vtax.
             Err(LabError::Journal(JournalError::Busy { .. })) => {
                 self.left.push(HoldingSummary { state: LabState::Alive, ..HoldingSummary::unknown(name.clone()) });
             }
@@ -106,8 +107,8 @@ impl CleanReport {
     }
 }
 
-/// Makes this process the keeper of an unprivileged user's kept labs. Returns when no lab needs it any more. A lab
-/// whose journal is damaged or gone needs it until it is cleaned: its marks are in the keeper's namespaces.
+/// Makes this process the keeper of an unprivileged user's kept labs. Returns when no lab needs it. A lab whose journal
+/// is damaged or missing needs it until it is cleaned: its marks are in the keeper's namespaces.
 pub fn keeper_main() -> Result<(), LabError> {
     World::keep(|world| {
         let labs = list(world)?;
@@ -116,10 +117,10 @@ pub fn keeper_main() -> Result<(), LabError> {
     })
 }
 
-/// Removes an abandoned lab, or one whose journal is damaged. The note says if the journal didn't tell all.
+/// Removes an abandoned lab, or one whose journal is damaged. The note says if the journal was incomplete.
 fn remove(world: &World, name: &Name) -> Result<Option<CleanNote>, LabError> {
     let mut site = Site::new(name, &world.lab_directory(name));
-    // This comes first: opening a journal cuts off a torn line, and a living lab's stays as it is.
+    // This comes first: opening a journal truncates a torn line, and a living lab's must stay unchanged.
     site.claim()?;
     match Journal::<LabStep>::open_any(&world.journals(), name.as_str())? {
         Opened::Whole(journal) => {
@@ -136,8 +137,8 @@ fn remove_by_marks(name: &Name, site: &mut Site, damaged: DamagedJournal) -> Res
     Ok(CleanNote::Damaged { lab: name.clone(), error, kept })
 }
 
-/// Removes a lab that has a directory and no journal. It gets an empty journal meanwhile, so that nobody else takes
-/// its name. None if there is nothing to remove.
+/// Removes a lab that has a directory but no journal. It has an empty journal in the meantime, so that nobody else
+/// takes its name. None if there is nothing to remove.
 fn remove_without_journal(world: &World, name: &Name) -> Result<Option<CleanNote>, LabError> {
     let journal = match Journal::create(&world.journals(), name.as_str(), UNKNOWN, &()) {
         Err(JournalError::Taken { .. } | JournalError::Format { .. } | JournalError::OtherVersion { .. }) => {

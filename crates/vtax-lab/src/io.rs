@@ -45,7 +45,7 @@ pub struct IoEntry {
     pub bus: String,
     /// The domain that has it: `primary`, another logical domain, or `LAB/DOMAIN`. If its functions have several domains, commas separate them.
     pub domain: String,
-    /// Its status, if there is something to say.
+    /// Its status, if notable.
     pub status: Option<IoStatus>,
     /// For a virtual function: the domain that has its physical function, if that is another one.
     pub depends_on: Option<String>,
@@ -79,7 +79,7 @@ pub enum IoStatus {
     Occ,
     /// Nothing is in it.
     Emp,
-    /// It can't be used: it has no driver, and without an IOMMU group no guest can have it.
+    /// Unusable: it has no driver, and without an IOMMU group it can't be assigned to a guest.
     Inv,
 }
 
@@ -105,7 +105,7 @@ impl IoList {
         self.facts.find(name).map(|device| self.named(&device.name))
     }
 
-    /// The facts that the list was made of.
+    /// The facts behind the list.
     pub fn facts(&self) -> &PciFacts {
         &self.facts
     }

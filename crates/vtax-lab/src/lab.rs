@@ -22,7 +22,7 @@ use crate::{
     world::{Lifetime, World},
 };
 
-/// A lab that is up. When this is dropped, it is taken down unless it is kept. [`Lab::down`] reports failures.
+/// A lab that is up. When this is dropped, the lab is removed unless it is kept. [`Lab::down`] reports failures.
 #[derive(Debug)]
 pub struct Lab {
     blueprint: Blueprint,
@@ -47,7 +47,7 @@ impl Lab {
         self.held.keep()
     }
 
-    /// Opens a lab that is up, to run programs in it, to look at it or to take it down.
+    /// Opens a lab that is up, to run programs in it, to inspect it or to remove it.
     pub fn open(world: &World, name: &Name) -> Result<Lab, LabError> {
         let (held, holding) = LiveHolding::open_as(world, name)?;
         let Holding::Lab(blueprint) = holding else {
@@ -57,7 +57,7 @@ impl Lab {
         Ok(Lab { blueprint: *blueprint, held })
     }
 
-    /// Takes the lab down: see [`LiveHolding::down`].
+    /// Removes the lab: see [`LiveHolding::down`].
     pub fn down(self) -> Result<(), LabError> {
         self.held.down()
     }
@@ -104,24 +104,24 @@ impl Lab {
         verify::carriers(self.held.site().parts(), &self.blueprint, &places)
     }
 
-    /// The links from one endpoint to the other, as they are now.
+    /// The current links from one endpoint to the other.
     pub fn path(&self, from: &LabEndpoint, to: &LabEndpoint) -> Result<Vec<Hop>, LabError> {
         path::hops(self.held.site().parts(), &self.blueprint, from, to)
     }
 
-    /// Gives the wires this MTU and every other link of the lab the MTU that follows from it, and reads all of them
-    /// back. It is an error if a link has another MTU afterwards, or if a guest doesn't run any more.
+    /// Gives the wires this MTU and every other link of the lab the resulting MTU, and reads all of them back. It is an
+    /// error if a link has a different MTU afterwards, or if a guest no longer runs.
     pub fn set_mtu(&self, mtu: Mtu) -> Result<(), LabError> {
         self.check_guests()?;
         let set = verify::set_mtu(self.held.site().parts(), &self.blueprint, mtu);
-        // A tap has no carrier after its guest has ended. The end of the guest is the better message.
+        // A tap has no carrier after its guest has exited. That exit is the better message.
         set.or_else(|error| self.check_guests().and(Err(error)))
     }
 
-    /// Makes all TCP connections between two hosts on a wire use this congestion control, whichever program
-    /// opens them. It is done by routes: `net.ipv4.tcp_congestion_control` of a namespace takes only what the
-    /// machine allows to everybody (`tcp_allowed_congestion_control`), and cubic need not be among that. Call
-    /// this once for a pair of hosts.
+    /// Makes all TCP connections between two hosts on a wire use this congestion control, whichever program opens them.
+    /// This uses routes: `net.ipv4.tcp_congestion_control` of a namespace accepts only algorithms that the machine
+    /// allows to everybody (`tcp_allowed_congestion_control`), which may not include cubic. Call this once for a pair
+    /// of hosts.
     pub fn set_congestion(&self, ends: [&LabEndpoint; 2], name: CongestionControl) -> Result<(), LabError> {
         let mut site = self.held.site();
         for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
@@ -131,8 +131,9 @@ impl Lab {
         Ok(())
     }
 
-    /// Returns the packets passed and dropped by a link's root qdisc since the lab is up: at a limited wire's end (see
-    /// [`LabEndpoint::wire_end`]) every lost packet. It is an error if no qdisc counts, as on a link without a rate.
+    /// Returns the packets passed and dropped by a link's root qdisc since the lab was built: at a limited wire's end
+    /// (see [`LabEndpoint::wire_end`]) every lost packet. It is an error if no qdisc counts, as on a link without a
+    /// rate.
     pub fn qdisc_drops(&self, link: &Place) -> Result<QdiscStats, LabError> {
         let qdisc =
             self.held.site().parts().at(link)?.qdisc(link.link.as_str())?.filter(|qdisc| qdisc.kind != "noqueue");
@@ -142,8 +143,8 @@ impl Lab {
 
     /// Starts a program where the endpoint's processes live.
     ///
-    /// The kernel kills the program when the *thread* that calls this ends. So call it from a thread that
-    /// lives as long as the program should. Whatever the program starts ends with the lab.
+    /// The kernel kills the program when the *thread* that calls this exits. So call it from a thread that lives as
+    /// long as the program should. All descendants of the program end with the lab.
     pub fn spawn(&self, endpoint: &LabEndpoint, mut command: Command) -> Result<Child, LabError> {
         mark_process(&mut command, &self.blueprint.lab);
         let namespace = self.held.site().parts().namespace(&endpoint.namespace)?;
@@ -166,7 +167,8 @@ impl Lab {
     }
 }
 
-/// Each open namespace takes two descriptors. A hard limit below that makes the build fail later, by name.
+/// Each open namespace takes two descriptors. A hard limit below that makes the build fail later, with an error that
+/// names it.
 fn reserve_files(blueprint: &Blueprint) {
     let namespaces = blueprint.hosts.len() + blueprint.zones.len();
     let _ = vtax_sys::process::raise_open_files(OTHER_FILES + 2 * namespaces as u64);

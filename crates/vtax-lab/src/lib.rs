@@ -1,10 +1,9 @@
 //! Labs: hosts, wires and domains, planned as data and built through the journal.
 //!
-//! A lab begins as a [`Topology`](vtax_model::topology::Topology), which says what is to be
-//! there. [`plan()`](plan::plan) makes a [`Plan`] of it, without touching anything: the steps
-//! of the executor, the endpoints that will come out and the links on every path. The plan
-//! can be printed, stored and tested. [`Lab::up`] carries it out through the journal, so that
-//! whatever happens to this process, [`clean`] finds exactly what it made.
+//! A lab begins as a [`Topology`](vtax_model::topology::Topology), which describes its parts. [`plan()`](plan::plan)
+//! converts it into a [`Plan`], without touching anything: the steps of the executor, the resulting endpoints and the
+//! links on every path. The plan can be printed, stored and tested. [`Lab::up`] executes it through the journal, so
+//! that whatever happens to this process, [`clean`] finds exactly the objects that it created.
 //!
 //! ```no_run
 //! use vtax_lab::{Facts, Lab, Lifetime, World, plan};

@@ -16,14 +16,14 @@ use crate::{
     world::{Lifetime, World},
 };
 
-/// Something that is up and has a journal. When this is dropped, it is taken down unless it is kept. [`LiveHolding::down`]
+/// An object that is up and has a journal. When this is dropped, it is removed unless it is kept. [`LiveHolding::down`]
 /// reports failures.
 #[derive(Debug)]
 pub struct LiveHolding {
     world: World,
     name: Name,
     site: Mutex<Site>,
-    /// Held until it is kept. The journal's lock says that a living process owns it.
+    /// Held until it is kept. The journal's lock shows that a living process owns it.
     journal: Option<Journal<LabStep>>,
 }
 
@@ -50,21 +50,22 @@ impl LiveHolding {
         Ok(LiveHolding { world: world.clone(), name: name.clone(), site: Mutex::new(site), journal: Some(journal) })
     }
 
-    /// Ends what another thread is building: the thread takes no further step, and its guests are killed, so that it waits
-    /// for none. What it has built is removed as after a step that failed. Nothing is built in this world any more.
+    /// Stops another thread from building: the thread takes no further step, and its guests are killed, so that it
+    /// waits for none. What it has built is removed as after a failed step. Nothing can be built in this world
+    /// afterwards.
     pub fn stop_building(world: &World, name: &Name) -> Result<(), LabError> {
-        // This comes first. The thread looks at it after it has started a guest: so it doesn't wait for one that is started
-        // too late to be found here.
+        // This comes first. The thread checks it after it has started a guest: so it doesn't wait for one that is
+        // started too late to be found here.
         world.stopped().set();
         Site::new(name, &world.lab_directory(name)).kill_guests()
     }
 
-    /// Opens what is up, to look at it or to take it down.
+    /// Opens an object that is up, to inspect or remove it.
     pub fn open(world: &World, name: &Name) -> Result<LiveHolding, LabError> {
         LiveHolding::open_as(world, name).map(|(held, _)| held)
     }
 
-    /// As [`LiveHolding::open`], with what it is.
+    /// Like [`LiveHolding::open`], with its kind.
     pub(crate) fn open_as(world: &World, name: &Name) -> Result<(LiveHolding, Holding), LabError> {
         let snapshot = Snapshot::<LabStep>::read(&world.journals(), name.as_str())?;
         let record = HoldingRecord::read(name.as_str(), &snapshot.header)?;
@@ -78,9 +79,8 @@ impl LiveHolding {
         Ok((held, record.holding))
     }
 
-    /// Makes it permanent until somebody takes it down by name. Call this once everything in it is there, its guests
-    /// too: before, `clean` removes what a killed process has made. If the journal can't be written, nothing has
-    /// changed.
+    /// Makes it permanent until it is removed by name. Call this once it is complete, guests included: before, `clean`
+    /// removes the objects of a killed process. If the journal can't be written, nothing has changed.
     pub fn keep(&mut self) -> Result<(), LabError> {
         if let Some(journal) = &mut self.journal {
             journal.keep()?;
@@ -90,8 +90,8 @@ impl LiveHolding {
         Ok(())
     }
 
-    /// Takes it down and ends the processes that were started in it. [`LabError::Remove`] has all that could not be
-    /// removed; the next `clean` or `down` tries it again. What another living process holds and doesn't keep stays.
+    /// Removes it and ends the processes that were started in it. [`LabError::Remove`] lists what could not be removed;
+    /// the next `clean` or `down` retries. An unkept object of another living process stays.
     pub fn down(mut self) -> Result<(), LabError> {
         let journal = match self.journal.take() {
             Some(journal) => journal,
@@ -100,8 +100,8 @@ impl LiveHolding {
         site::undo(journal, &mut self.site()).map(drop)
     }
 
-    /// The QEMU of one of its guests. Each call gives a separate handle, so that several guests can be waited for at
-    /// once.
+    /// The QEMU of one of its guests. Each call returns a separate handle, so that several guests can be waited for
+    /// concurrently.
     pub fn guest(&self, guest: &Name) -> Result<Qemu, LabError> {
         let site = self.site();
         let found = site.guest(guest).map(|qemu| Qemu::attach(qemu.launch().clone(), qemu.process()));
@@ -117,13 +117,13 @@ impl LiveHolding {
 impl Drop for LiveHolding {
     fn drop(&mut self) {
         if let Some(journal) = self.journal.take() {
-            // What could not be undone stays in the journal for the next `clean`.
+            // Steps that could not be undone stay in the journal for the next `clean`.
             let _ = site::undo(journal, &mut self.site());
         }
     }
 }
 
-/// Takes the name and the addresses. No other vtax of this user can take any at the same time.
+/// Reserves the name and the addresses. No other vtax of this user can reserve any at the same time.
 fn register(world: &World, name: &Name, holding: Holding, lifetime: Lifetime) -> Result<Journal<LabStep>, LabError> {
     let _admission = world.admission()?;
     if let Some(range) = holding.addresses() {
@@ -141,8 +141,8 @@ fn register(world: &World, name: &Name, holding: Holding, lifetime: Lifetime) ->
     Ok(Journal::create(&world.journals(), name.as_str(), kind, &HoldingRecord::new(holding, keeper))?)
 }
 
-/// Carries out the steps. If one fails, nothing of them is left. What could not be undone stays in the journal for the
-/// next `clean`.
+/// Executes the steps. If one fails, all are undone; those that could not be undone stay in the journal for the next
+/// `clean`.
 fn build(
     mut journal: Journal<LabStep>,
     steps: Vec<LabStep>,

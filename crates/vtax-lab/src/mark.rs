@@ -1,11 +1,11 @@
 //! The mark of a lab's links and namespaces: an alias, which `ip link` shows.
 //!
-//! A namespace has it on its `lo` before anybody can find the namespace. A link of a namespace with a mark is the lab's
-//! wherever the link came from, except a NIC of the machine, which the lab only borrows.
+//! A namespace has it on its `lo` before the namespace can be found. A link in a marked namespace is the lab's wherever
+//! it came from, except a NIC of the machine, which the lab only borrows.
 
 use vtax_model::topology::Name;
 
-/// The mark of what is for `object`, a host, zone, guest or wire.
+/// The mark of an object created for `object`, a host, zone, guest or wire.
 pub(crate) fn mark(lab: &Name, object: &Name) -> String {
     format!("vtax:{lab}:{object}")
 }

@@ -1,5 +1,5 @@
-//! The registry of I/O methods. A method has a dedicated file with a pure function, which adds to a plan
-//! what attaches one zone or guest.
+//! The registry of I/O methods. Each method has its own file with a pure function, which adds the steps for attaching
+//! one zone or guest to a plan.
 
 mod bridge;
 mod emulated;
@@ -40,7 +40,7 @@ enum Entry {
     Host,
     Zone(&'static ZoneMethod),
     Guest(Attach),
-    /// A PCI device: how a zone gets it, if it can, and how a guest gets it.
+    /// A PCI device: how it is assigned to a zone, if possible, and to a guest.
     Device(Option<&'static ZoneMethod>, Attach),
 }
 
@@ -95,14 +95,14 @@ fn meets(facts: &Facts, need: Need) -> Result<(), Unsupported> {
 pub fn family_support(method: IoMethod, family: AddressFamily) -> Result<(), Unsupported> {
     match (method, family) {
         (IoMethod::Slirp4netns, AddressFamily::Ipv6) => {
-            let why = "slirp4netns has IPv6 for tests only, with addresses of its own";
+            let why = "slirp4netns supports IPv6 for tests only, with its own addresses";
             Err(Unsupported::new(why, "use `pasta`, or IPv4 (family = \"ipv4\" of a lab, --family ipv4 of a study)"))
         }
         _ => Ok(()),
     }
 }
 
-/// Returns whether each method can be used on this machine. The planner gives the same answer. For the methods of
+/// Returns the availability of each method on this machine. The planner gives the same answer. For the methods of
 /// guests, the facts must have been gathered [`with guests`](Facts::with_guests).
 pub fn availability(facts: &Facts) -> Vec<(IoMethod, Result<(), Unsupported>)> {
     let answer = |method| match entry(method) {
@@ -184,7 +184,7 @@ mod tests {
         assert!(refused.why.contains("may assign PCI devices") && refused.remedy.contains("run as root"), "{refused}");
     }
 
-    /// Where each domain takes the wire's end with its device, the table limits the number of domains by those.
+    /// If each domain takes the wire's end with its device, the table limits the number of domains by those.
     #[test]
     fn the_table_of_capabilities_counts_what_the_plan_claims() {
         for variant in MethodVariant::all() {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lacks_is_said() {
+    fn missing_kernel_features_are_reported() {
         let mut facts = facts();
         facts.kinds.insert("ipvlan".into(), Some("this kernel has no link kind ipvlan".into()));
         let text: Vec<String> = availability(&facts)
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn without_veth_nothing_can_be_had() {
+    fn without_veth_nothing_is_available() {
         let mut facts = facts();
         facts.kinds.insert("veth".into(), Some("no".into()));
         assert!(availability(&facts).iter().all(|(_, answer)| answer.is_err()));

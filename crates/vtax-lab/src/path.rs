@@ -8,7 +8,7 @@ use crate::{
     error::LabError,
 };
 
-/// Asks the kernel for every link from one endpoint to the other.
+/// Queries the kernel for every link from one endpoint to the other.
 pub(crate) fn hops(
     site: &mut StepSite,
     blueprint: &Blueprint,
@@ -17,7 +17,7 @@ pub(crate) fn hops(
 ) -> Result<Vec<Hop>, LabError> {
     let places =
         blueprint.path(from, to).ok_or_else(|| LabError::NoPath { from: from.name.clone(), to: to.name.clone() })?;
-    // The agent in a guest tells of the links there.
+    // The agent in a guest reports the links there.
     let ours = places.into_iter().filter(|place| blueprint.links.iter().any(|link| link.place == *place));
     ours.map(|place| hop(site, blueprint, place)).collect()
 }

@@ -1,7 +1,7 @@
 //! Planned steps, as data.
 //!
-//! [`plan()`] is pure: the same topology and facts give the same plan, and the kernel is asked nothing.
-//! Everything that can be refused is refused here, before the first step.
+//! [`plan()`] is pure: the same topology and facts give the same plan, and the kernel isn't queried. Everything that
+//! can be refused is refused here, before the first step.
 
 mod addresses;
 mod checks;

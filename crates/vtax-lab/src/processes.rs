@@ -1,7 +1,7 @@
 //! The processes that live in a lab: those of the lab, which end with it, and foreign ones.
 //!
-//! A process is the lab's if it is in a namespace that the lab's journal names *and* has the lab's mark in its
-//! environment. Every program that is started through the lab gets the mark, and hands it on to its children.
+//! A process is the lab's if it is in a namespace of the lab's journal *and* has the lab's mark in its environment.
+//! Every program that is started through the lab has the mark, and passes it on to its children.
 
 use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, thread, time::Duration};
 
@@ -13,14 +13,14 @@ use vtax_sys::{
     process::{Pid, ProcessId, kill_all},
 };
 
-/// A killed process ends within this time, unless the kernel holds it.
+/// Time for a killed process to exit, unless the kernel blocks it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A process may fork during the search, so the search is repeated.
 const ROUNDS: usize = 3;
-/// A process that a killed vtax was starting has no mark before it executes its program.
+/// A process being started by a killed vtax has no mark until it executes its program.
 const STARTING: Duration = Duration::from_millis(50);
 
-/// Namespaces with processes, found by one pass over all: a thousand zones must not take a thousand passes.
+/// Namespaces with processes, found by one skip all: a thousand zones must not take a thousand passes.
 #[derive(Debug)]
 pub(crate) struct Census {
     occupied: HashSet<String>,

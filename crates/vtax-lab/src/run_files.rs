@@ -1,4 +1,4 @@
-//! Files that a run makes to measure them as disks. A journal knows them, so that none is left behind.
+//! Files that a run creates to measure them as disks. They are recorded in a journal, so that none is left behind.
 
 use std::path::PathBuf;
 
@@ -12,8 +12,8 @@ use crate::{
     world::{Lifetime, World},
 };
 
-/// Makes files of these sizes, where none are. They are removed with the result, or by the next `clean` if this process is
-/// killed.
+/// Creates files of these sizes, which must not exist yet. They are removed when the result is dropped, or by the next
+/// `clean` if this process is killed.
 pub fn make(
     world: &World,
     name: &Name,

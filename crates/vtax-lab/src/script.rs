@@ -1,4 +1,4 @@
-//! The steps of a plan, and the blueprint that comes out of them, while both grow.
+//! The steps of a plan and the resulting blueprint, as both are built up.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -37,7 +37,7 @@ const IPV6: [(&str, &str); 4] = [
     ("net.ipv6.conf.default.disable_ipv6", "0"),
 ];
 
-/// Steps and blueprint of a lab. What adds a link adds the step that makes it too.
+/// Steps and blueprint of a lab. Adding a link also adds the step that creates it.
 pub(crate) struct PlanScript {
     pub(crate) blueprint: Blueprint,
     pub(crate) steps: Vec<LabStep>,
@@ -45,7 +45,7 @@ pub(crate) struct PlanScript {
     vnets: HashMap<Name, usize>,
     /// Number of zones of each host with published ports so far.
     published: HashMap<Name, u16>,
-    /// The settings that a step makes already.
+    /// The settings that have a step already.
     sysctls: HashSet<(Name, &'static str)>,
     /// Range carried by tunnels, if any.
     tunnel_mtu: Option<Mtu>,
@@ -81,7 +81,8 @@ impl PlanScript {
         self.steps.push(step);
     }
 
-    /// A namespace in which links have IPv6 only if the lab does. Its addresses are used at once and come from nobody else.
+    /// A namespace in which links have IPv6 only if the lab does. Its addresses are used immediately and only come from
+    /// the lab.
     pub(crate) fn namespace(&mut self, namespace: &Name) {
         self.steps.push(LabStep::CreateNamespace { namespace: namespace.clone() });
         if self.family() == AddressFamily::Ipv6 {
@@ -104,7 +105,7 @@ impl PlanScript {
         AddressFamily::of(self.blueprint.addresses.addr())
     }
 
-    /// A link, or both ends of a veth pair. The mark says that it is for `object`.
+    /// A link, or both ends of a veth pair. The mark names `object` as its purpose.
     pub(crate) fn link(&mut self, at: &Place, kind: LinkRecipe, object: &Name) {
         let method = if matches!(kind, LinkRecipe::Vxlan { .. }) { IoMethod::Vxlan } else { IoMethod::Native };
         let mtu = self.mtu(method);
@@ -153,7 +154,7 @@ impl PlanScript {
         Place::vnet(host, *next - 1)
     }
 
-    /// The bridge of one zone, and its port for that zone.
+    /// The bridge of one zone, with its port for that zone.
     pub(crate) fn inner_bridge(&mut self, host: &Name) -> [Place; 2] {
         let port = self.vnet(host);
         [Place::inner_bridge(host, self.vnets[host] - 1), port]
@@ -167,7 +168,8 @@ impl PlanScript {
         PublishedPorts { at, listen: LISTEN, count: PORTS }
     }
 
-    /// Gives the packets of a zone's network the address of the host's link by which they leave.
+    /// Translates the source address of packets from a zone's network to that of the host link through which they
+    /// leave.
     pub(crate) fn translate(&mut self, zone: &Zone, inner: IpNet, outer: &LinkName, published: Option<ZonePorts>) {
         let table = format!("vtax-{}-{}", self.blueprint.lab, zone.name);
         let (host, zone, outer, program) = (zone.host.clone(), zone.name.clone(), outer.clone(), self.program("nft"));

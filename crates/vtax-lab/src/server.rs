@@ -79,7 +79,7 @@ pub struct ServerPlan {
     launch: Launch,
 }
 
-/// Plans a server. What it and its guests boot is put into the cache, since unpacking takes long in the server.
+/// Plans a server. Boot files for it and its guests are put into the cache, since unpacking takes long in the server.
 pub fn plan(
     name: &Name,
     spec: &ServerSpec,
@@ -89,7 +89,8 @@ pub fn plan(
 ) -> Result<ServerPlan, ServerError> {
     let system = System::default();
     let needs = GuestNeeds::new(agent, kernel).of_methods();
-    // The drivers of a NIC that a guest in the server gets, and of a virtual function of one; and those of a logical domain.
+    // The drivers for a NIC assigned to a guest in the server, and for one of its virtual functions; and those of a
+    // logical domain.
     let domain = [&DOMAIN_DRIVERS[..], &["-igb", "-igbvf"]].concat().join(",");
     let needs = ["igb", "igbvf", &domain].into_iter().fold(needs, |needs, driver| needs.with_driver(&system, driver));
     let facts = GuestFacts::gather(world, &needs);
@@ -137,7 +138,7 @@ fn with_initramfs(boot: Boot, initramfs: PathBuf) -> Boot {
 
 fn launch(spec: &ServerSpec, engine: GuestEngine, directory: PathBuf) -> Launch {
     let size = GuestSize { vcpus: spec.cpus, memory: spec.memory, ..GuestSize::default() };
-    // Its events tell whether it boots again.
+    // Its events show whether it reboots.
     Launch { server: Some(*spec), has_events: true, ..Launch::new(name(GUEST), directory, engine, &size) }
 }
 
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_lacks_is_said_with_what_mends_it() {
+    fn missing_requirements_are_reported_with_a_remedy() {
         let refuse = |spec: &str, facts: &GuestFacts| {
             check(&spec.parse().expect("a server"), facts).expect_err("unavailable").to_string()
         };
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_one_guest_in_a_namespace_of_its_own() {
+    fn it_is_one_guest_in_a_separate_namespace() {
         let spec = ServerSpec::default();
         let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
         let qemu = facts().qemu.expect("there is one");

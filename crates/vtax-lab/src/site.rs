@@ -1,4 +1,4 @@
-//! The kernel as a lab's steps see it: its namespaces, each with an open netlink connection, and its guests.
+//! The kernel as seen by a lab's steps: its namespaces, each with an open netlink connection, and its guests.
 
 mod apply;
 mod devices;
@@ -43,10 +43,10 @@ pub struct Site {
     /// [`LabStep::Verify`] compares the kernel with it. It is not needed to remove a lab.
     blueprint: Option<Arc<Blueprint>>,
     directory: PathBuf,
-    /// The lock of the lab's directory, while this process builds the lab, has it for itself, or removes it. It tells
-    /// a living lab from an abandoned one even if the journal is gone.
+    /// The lock of the lab's directory, held while this process builds, exclusively owns or removes the lab. It
+    /// distinguishes a living lab from an abandoned one even without the journal.
     lock: Option<File>,
-    /// Its namespaces and guests, on which most steps work.
+    /// Its namespaces and guests, on which most steps operate.
     parts: StepSite,
     census: Option<Census>,
 }
@@ -67,7 +67,7 @@ impl Site {
         self
     }
 
-    /// Steps are taken until `stopped` is set.
+    /// Executes steps until `stopped` is set.
     pub(crate) fn until(mut self, stopped: &StopFlag) -> Site {
         self.parts.until(stopped);
         self
@@ -91,7 +91,7 @@ impl Site {
         self.claim()
     }
 
-    /// Locks the lab's directory. It is an error if a living process has it.
+    /// Locks the lab's directory. It is an error if a living process holds it.
     pub(crate) fn claim(&mut self) -> Result<(), LabError> {
         if self.lock.is_some() {
             return Ok(());
@@ -115,7 +115,7 @@ impl Site {
         self.lock = None;
     }
 
-    /// Removes the lab's directory if it is empty. Otherwise the steps that failed have named what is left.
+    /// Removes the lab's directory if it is empty. Otherwise the failed steps have reported the remains.
     pub(crate) fn remove_directory(&self) {
         self.remove_drafts();
         let _ = fs::remove_dir(self.parts.pins());
@@ -147,7 +147,7 @@ impl Site {
         Ok(if removed { Undone::Reverted } else { Undone::AlreadyGone })
     }
 
-    /// Ends the processes in a namespace. What the lab didn't make stays: `remove_at` reports it.
+    /// Ends the processes in a namespace. Objects that the lab didn't create stay: `remove_at` reports them.
     fn evict(&mut self, name: &Name, path: &Path, expected: Option<NsId>) -> Result<(), LabError> {
         let Ok(namespace) = NetNs::open(path) else { return Ok(()) };
         let ours = expected.is_none_or(|id| id == namespace.id());
@@ -158,11 +158,11 @@ impl Site {
         if holders.is_empty() { Ok(()) } else { Err(LabError::Occupied { namespace: name.clone(), holders }) }
     }
 
-    /// Makes the kernel see a wire's carrier at once.
+    /// Makes the kernel notice a wire's carrier immediately.
     ///
     /// The kernel delays events that are not urgent by up to a second. Until then the link counts as down, and as a
-    /// bridge's port it forwards nothing. The first links of two namespaces have the same index. So the kernel takes a
-    /// veth link for one that stands on itself, and its event for not urgent unless its queue is about to change
+    /// bridge's port it forwards nothing. The first links of two namespaces have the same index. So the kernel
+    /// considers a veth link to be its own lower link, and its event as not urgent unless its queue is about to change
     /// (`linkwatch_urgent_event`). When a link is opened for the second time, its queue changes.
     fn hasten(&mut self, at: &Place) -> Result<(), LabError> {
         let wires = self.blueprint.iter().flat_map(|blueprint| &blueprint.wires);
@@ -200,7 +200,7 @@ fn furnish(mark: &str) -> Result<Rtnl, SysError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(setting)(error)),
         _ => {}
     }
-    // The root of the namespace may open ICMP sockets. At first nobody may, not even root.
+    // Allows the root of the namespace to open ICMP sockets. Initially nobody may, not even root.
     let range = "/proc/sys/net/ipv4/ping_group_range";
     fs::write(range, "0 0").map_err(failed(range))?;
     let mut rtnl = Rtnl::open()?;

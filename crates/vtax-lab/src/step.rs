@@ -1,8 +1,8 @@
 //! The steps that a lab is built of, as data.
 //!
-//! Most steps make a part, and carry themselves out ([`PartStep`]); `site` carries out the others. Links that a plan makes
-//! are in namespaces that the same plan makes. So undoing means to remove the namespaces: the kernel removes what is in
-//! them. Guests are stopped before that. Devices of the machine are given back as they were.
+//! Most steps create a part, and execute themselves ([`PartStep`]); `site` executes the others. Links created by a plan
+//! are in namespaces created by the same plan. So undoing means removing the namespaces: the kernel removes their
+//! contents. Guests are stopped first. Devices of the machine are returned in their previous state.
 
 use std::{
     fmt,
@@ -38,7 +38,7 @@ pub enum LabStep {
     ConfigureVf(ConfigureVf),
     LendVf(LendVf),
     AssignDevice(AssignDevice),
-    /// Makes a file of this size that has no data, where none is.
+    /// Creates a sparse file of this size, which must not exist yet.
     MakeFile {
         path: PathBuf,
         size: ByteSize,
@@ -49,7 +49,7 @@ pub enum LabStep {
 }
 
 impl LabStep {
-    /// Returns whether it changes a PCI device of the machine in a way that has to be undone.
+    /// Returns true if it changes a PCI device of the machine in a way that has to be undone.
     pub(crate) fn changes_device(&self) -> bool {
         matches!(self, LabStep::TakeNic(_) | LabStep::CreateVfs(_) | LabStep::LendVf(_) | LabStep::AssignDevice(_))
     }

@@ -1,4 +1,4 @@
-//! Looks at this machine, so that a plan can be made from data alone.
+//! Inspects this machine, so that a plan can be created from data alone.
 
 mod disks;
 mod guests;
@@ -24,8 +24,8 @@ use crate::{
 };
 
 impl Facts {
-    /// Looks at this machine. To find out which kinds of links can be made, it makes one of each in
-    /// namespaces that vanish at once.
+    /// Inspects this machine. To determine the supported kinds of links, it creates one of each in temporary
+    /// namespaces.
     pub fn gather(world: &World) -> Result<Facts, LabError> {
         let labs = inventory::list(world)?;
         let mut in_use = own_networks().map_err(LabError::kernel("this machine"))?;
@@ -51,7 +51,7 @@ impl Facts {
         })
     }
 
-    /// Looks at what this machine has for guests too, unless none are needed.
+    /// Also inspects what this machine has for guests, unless none are required.
     #[must_use]
     pub fn with_guests(self, world: &World, needs: &GuestNeeds) -> Facts {
         let guests = (!needs.is_empty()).then(|| GuestFacts::gather(world, &needs.clone().resolved(&self.pci)));

@@ -1,6 +1,6 @@
-//! Checks that a lab's links are as they should be, and sets their MTU.
+//! Checks that a lab's links have their intended state, and sets their MTU.
 //!
-//! The kernel is asked for one list of links per namespace, however many links of the lab are in it.
+//! The kernel is queried for one list of links per namespace, regardless of the number of the lab's links in it.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use crate::{
 
 /// A kernel thread (`linkwatch`) handles carrier changes, at most a second late.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The NICs at both ends of a cable agree on a speed first. They do it again after each change of an MTU.
+/// The NICs at both ends of a cable negotiate a speed first, and again after each change of an MTU.
 const PATIENCE_WITH_NICS: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -37,18 +37,18 @@ pub(crate) fn await_all(site: &mut StepSite, blueprint: &Blueprint, mtu: Mtu) ->
     }
 }
 
-/// Checks that these links carry packets, whatever their MTU is now.
+/// Checks that these links carry packets, whatever their current MTU.
 pub(crate) fn carriers(site: &mut StepSite, blueprint: &Blueprint, places: &[Place]) -> Result<(), LabError> {
     let found = Found::look(site, blueprint)?;
     let mut passed = blueprint.links.iter().filter(|planned| places.contains(&planned.place));
     passed.try_for_each(|planned| found.carries(planned, blueprint).map(|_| ()))
 }
 
-/// Gives every link the MTU that goes with this one of the wires.
+/// Gives every link the MTU that corresponds to this one of the wires.
 ///
-/// A link can't have a larger MTU than the link that it stands on. So a larger MTU is set from the wires
-/// upwards, and a smaller one from the zones downwards. The kernel makes some of the changes automatically: a
-/// bridge takes the least MTU of its ports, and a macvlan shrinks with its wire. That does no harm.
+/// A link can't have a larger MTU than its lower link. So a larger MTU is set from the wires upwards, and a smaller one
+/// from the zones downwards. The kernel makes some of the changes automatically: a bridge takes the smallest MTU of its
+/// ports, and a macvlan shrinks with its wire. That is harmless.
 pub(crate) fn set_mtu(site: &mut StepSite, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
     let found = Found::look(site, blueprint)?;
     let now = |planned: &PlannedLink| found.get(&planned.place).map_or(0, |link| link.mtu);
@@ -114,7 +114,7 @@ impl Found {
 
     fn check(&self, planned: &PlannedLink, blueprint: &Blueprint, mtu: Mtu) -> Result<(), LabError> {
         let link = match self.carries(planned, blueprint) {
-            // It gets a carrier when the guest that has the NIC at the other end is up.
+            // It has a carrier once the guest with the NIC at the other end is up.
             Err(_) if blueprint.ends_in_guest(&planned.place) => self.marked(planned, blueprint)?,
             link => link?,
         };

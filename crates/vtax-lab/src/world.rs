@@ -1,13 +1,13 @@
-//! Privilege: where labs live.
+//! Privilege, and where labs live.
 //!
 //! Root's labs live in the machine's own mount namespace, pinned below `/run/vtax`. An unprivileged user's labs live in
-//! a user namespace, and so in one of its mount namespaces. Nobody else sees that, and it is gone with its last
-//! process. For labs that outlive the command that made them, a process of the user, the *keeper*, holds these
+//! a user namespace, and so in one of its mount namespaces, which is invisible to others and ends with its last
+//! process. For labs that outlive the command that created them, a process of the user, the *keeper*, holds these
 //! namespaces, and every later command joins them. Inside, everything works as for root: there is one way to build a
 //! lab.
 //!
-//! `/run` (or the user's run-time directory) is the right place for journals too: it is emptied by
-//! the reboot that takes everything that they tell of.
+//! `/run` (or the user's run-time directory) is the right place for journals too: a reboot empties it, and ends
+//! everything that they describe.
 
 mod keeper;
 mod run_directory;
@@ -26,13 +26,14 @@ use crate::error::LabError;
 /// Lifetime of a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// As long as the [`Lab`](crate::Lab), or until the next `clean` if the process is killed. Also to look at labs.
+    /// As long as the [`Lab`](crate::Lab), or until the next `clean` if the process is killed. Also for inspecting
+    /// labs.
     Ephemeral,
-    /// From [`Lab::keep`](crate::Lab::keep) on until somebody takes it down by name; before, as an ephemeral one.
+    /// From [`Lab::keep`](crate::Lab::keep) on until it is removed by name; before, as an ephemeral one.
     Kept,
 }
 
-/// Place where this process builds and finds labs, with the privilege that it takes.
+/// Place where this process builds and finds labs, with the required privilege.
 #[derive(Debug, Clone)]
 pub struct World {
     run: PathBuf,
@@ -42,8 +43,8 @@ pub struct World {
 }
 
 impl World {
-    /// Gets the privilege to build labs: root's as it is; otherwise the user's keeper is joined if it lives, and if
-    /// not, it is started ([`Lifetime::Kept`]) or a user namespace is entered for this process alone.
+    /// Acquires the privilege to build labs: root already has it; otherwise this joins the user's keeper if it is
+    /// alive, and if not, starts it ([`Lifetime::Kept`]) or enters a user namespace for this process alone.
     ///
     /// Call this before any thread is started: a process with threads can't change its user
     /// namespace (setns(2), unshare(2)).
@@ -65,7 +66,7 @@ impl World {
         Ok(World::of(run, keeper))
     }
 
-    /// For what needs no privilege: files of the user. Nothing is entered.
+    /// For operations without privilege on the user's files. No namespace is entered.
     pub fn without_privilege() -> Result<World, LabError> {
         let run = if userns::have_net_admin() { run_directory::of_root() } else { run_directory::of_user() };
         Ok(World::below(run?))
@@ -84,7 +85,7 @@ impl World {
         &self.stopped
     }
 
-    /// Becomes the keeper, and stays it until `is_needed` says that no lab needs one any more.
+    /// Becomes the keeper, and remains it until `is_needed` reports that no lab needs one.
     pub(crate) fn keep(is_needed: impl Fn(&World) -> Result<bool, LabError>) -> Result<(), LabError> {
         let (run, own) = keeper::begin()?;
         let world = World::of(run, Some(own));
@@ -141,7 +142,7 @@ impl World {
         run_directory::lock(&self.run)
     }
 
-    /// The keeper. It is an error if it has ended, since a kept lab needs it.
+    /// The keeper. It is an error if it has exited, since a kept lab needs it.
     pub(crate) fn living_keeper(&self) -> Result<Option<ProcessId>, LabError> {
         match self.keeper {
             Some(keeper) if !keeper::lives(keeper) => Err(LabError::Keeper { why: "just exited".to_owned() }),

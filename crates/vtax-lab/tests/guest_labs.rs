@@ -1,6 +1,5 @@
-//! Labs with guests, on the running kernel. These tests need root, QEMU, a kernel for guests
-//! (`make kernel`, or `VTAX_KERNEL`), `/dev/net/tun` and the agent (`cargo build`, or `VTAX_AGENT`);
-//! without them they fail.
+//! Labs with guests, on the running kernel. These tests require root, QEMU, a kernel for guests (`make kernel`, or
+//! `VTAX_KERNEL`), `/dev/net/tun` and the agent (`cargo build`, or `VTAX_AGENT`); without them they fail.
 
 #[path = "../../vtax-guest/tests/shared/agent.rs"]
 mod agent;
@@ -87,7 +86,7 @@ fn up(world: &World, topology: &Topology, lifetime: Lifetime) -> Lab {
 }
 
 #[test]
-fn guests_come_with_their_lab_and_go_with_it() {
+fn guests_start_and_end_with_their_lab() {
     let world = world();
     let topology = topology("guests", "vcpus = 2\nqueues = 2\ncpus = [0]");
     let mut lab = up(&world, &topology, Lifetime::Kept);
@@ -112,7 +111,7 @@ fn guests_come_with_their_lab_and_go_with_it() {
     lab.keep().expect("the disk has room");
     drop(lab);
 
-    // Another process finds the same guests by the journal.
+    // Another process finds the same guests through the journal.
     let lab = Lab::open(&world, &name("guests")).expect("it is kept");
     assert_eq!(lab.guest(&name("web")).expect("known").process(), web.process());
     assert!(lab.guest(&name("web")).expect("known").launch().agent_socket().exists());
@@ -175,7 +174,7 @@ fn workers(lab: &str) -> usize {
 }
 
 #[test]
-fn disks_of_a_guest_come_and_go_with_their_lab() {
+fn disks_of_a_guest_are_created_and_removed_with_their_lab() {
     let world = world();
     let file = file_of_a_disk();
     let topology = with_disks("disked", file.path());
@@ -211,7 +210,7 @@ fn storage_daemons_of_a_killed_process_are_removed() {
 }
 
 #[test]
-fn a_disk_that_is_not_there_is_told_before_anything_is_built() {
+fn a_missing_disk_is_reported_before_anything_is_built() {
     let world = world();
     let topology = with_disks("no-disk", Path::new("/no/such/disk"));
     let error = plan(&topology, &facts(&world, &topology)).expect_err("no disk").to_string();
@@ -257,7 +256,7 @@ fn start_actor_with(lab: &str, file: Option<&Path>) -> Reaped {
     Reaped(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("this test again"))
 }
 
-/// Kills the maker of eight guests when it has said this, and cleans.
+/// Kills the creator of eight guests when it has printed this, and cleans up.
 fn guests_of_a_killed_process_go(lab: &str, when: &str) {
     let world = world();
     let mut actor = start_actor(lab);
@@ -305,7 +304,7 @@ fn a_guest_that_was_never_written_down_is_found_by_its_mark() {
 }
 
 #[test]
-fn a_kernel_that_is_not_there_is_told_before_anything_is_built() {
+fn a_missing_kernel_is_reported_before_anything_is_built() {
     let world = world();
     let text = "kernel = \"/no/such/vmlinuz\"";
     let topology = topology("no-kernel", text);

@@ -1,7 +1,7 @@
-//! Labs on the running kernel. These tests need root and fail without it.
+//! Labs on the running kernel. These tests require root and fail without it.
 //!
-//! Each uses its own names and looks only at what carries them, so that they can run
-//! simultaneously, and alongside other labs of this machine.
+//! Each uses its own names and only inspects objects with them, so that they can run simultaneously, and alongside
+//! other labs of this machine.
 
 #[path = "shared/build.rs"]
 mod build;
@@ -65,7 +65,7 @@ fn mtu(bytes: i64) -> Mtu {
     Mtu::try_from(bytes).expect("a usual MTU")
 }
 
-/// Two hosts with a wire, and what else the test wants.
+/// Two hosts with a wire, and further parts for the test.
 fn topology(lab: &str, more: &str) -> Topology {
     let text = format!(
         r#"
@@ -156,14 +156,14 @@ fn full_packets_cross_by_every_method_at_every_mtu() {
     }
 }
 
-/// Sends more than a slow wire's queue takes, at once, and counts what arrives.
+/// Sends more at once than a slow wire's queue holds, and counts what arrives.
 fn flood(lab: &str, from: &LabEndpoint, to: &LabEndpoint, packets: u64) -> u64 {
     let (sender, receiver) = (socket(lab, from, to), socket(lab, to, from));
     // So that neighbours are known, and their questions don't wait in the queue that is counted.
     sender.send(b"x").expect("it is sent");
     receiver.recv(&mut [0]).expect("it arrives");
     for _ in 0..packets {
-        sender.send(&[0; 1000]).expect("a packet that is dropped is no error for UDP");
+        sender.send(&[0; 1000]).expect("a dropped packet is not an error for UDP");
     }
     receiver.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
     let arrived = (0..packets).take_while(|_| receiver.recv(&mut [0; 1000]).is_ok());
@@ -171,7 +171,7 @@ fn flood(lab: &str, from: &LabEndpoint, to: &LabEndpoint, packets: u64) -> u64 {
 }
 
 #[test]
-fn what_a_slow_wire_drops_is_counted_exactly() {
+fn drops_of_a_slow_wire_are_counted_exactly() {
     let world = world();
     for (method, far) in [(IoMethod::Bridge, 0), (IoMethod::Exclusive, 1)] {
         let lab_name = format!("slow-{method}");
@@ -344,7 +344,7 @@ fn a_name_and_a_range_that_are_taken_are_refused() {
     other.addresses = Some(lab.blueprint().addresses);
     let error = plan(&other, &facts).unwrap_err();
     assert!(matches!(&error, PlanError::RangeInUse { by, .. } if by.contains("taken")), "{error}");
-    // A plan that was made before the other lab was up is refused as well.
+    // A plan created before the other lab was up is refused as well.
     let mut stale = facts.clone();
     (stale.in_use, stale.labs) = (Vec::new(), Vec::new());
     let late = Lab::up(&world, plan(&other, &stale).expect("nothing is known"), Lifetime::Ephemeral).unwrap_err();
@@ -394,7 +394,7 @@ fn a_dropped_lab_is_taken_down_with_its_processes() {
     assert_nothing_left("dropped");
 }
 
-/// A shell with a child that does not die with whoever started the shell.
+/// A shell with a child that doesn't exit with the process that started the shell.
 fn daemon() -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", "sleep 60 & exec sleep 61"]);
@@ -436,7 +436,7 @@ impl Drop for Reaped {
     }
 }
 
-/// Not a test of its own: what [`a_killed_process_leaves_what_clean_removes`] starts and kills.
+/// Not a separate test: started and killed by [`clean_removes_the_remains_of_a_killed_process`].
 #[test]
 #[ignore = "it is started by another test"]
 fn actor() {
@@ -457,7 +457,7 @@ fn start_actor(lab: &str) -> Reaped {
 }
 
 #[test]
-fn a_killed_process_leaves_what_clean_removes() {
+fn clean_removes_the_remains_of_a_killed_process() {
     let world = world();
     let other = up(&world, &topology("bystander", &zone("web", "sut", IoMethod::Bridge)), Lifetime::Ephemeral);
     for moment in 0..12 {
@@ -504,7 +504,7 @@ fn a_link_that_was_changed_behind_our_back_is_named() {
 }
 
 #[test]
-fn a_hundred_zones_come_and_go() {
+fn a_hundred_zones_are_built_and_removed() {
     let world = world();
     let topology = topology("hundred", &(zone("web", "sut", IoMethod::Bridge) + "count = 100\n"));
     let begun = Instant::now();

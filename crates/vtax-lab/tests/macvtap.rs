@@ -1,5 +1,5 @@
-//! Guests on macvtaps, on the running kernel: these tests need what `guest_labs` needs, and to be root
-//! of the machine, with a `/dev` that the kernel keeps.
+//! Guests on macvtaps, on the running kernel: these tests have the requirements of `guest_labs`, and need the machine's
+//! own root, with a devtmpfs at `/dev`.
 
 #[path = "../../vtax-guest/tests/shared/agent.rs"]
 mod agent;
@@ -99,8 +99,8 @@ fn open_queues(lab: &Lab, guest: &str) -> Vec<PathBuf> {
     targets.filter(|target| target.to_string_lossy().starts_with("/dev/tap")).collect()
 }
 
-/// Returns whether a full packet from the host's own stack comes to the guest, in some seconds: its kernel answers
-/// one for a port that nobody has.
+/// Returns true if a full packet from the host's own stack reaches the guest within a few seconds: its kernel answers
+/// one for an unused port.
 fn reaches(host: &str, guest: IpAddr, bytes: i64, seconds: u32) -> bool {
     let pin = in_run_directory("labs/macvtaps/netns").join(host);
     let socket = NetNs::open(&pin).and_then(|namespace| namespace.run(|| UdpSocket::bind("0.0.0.0:0")));

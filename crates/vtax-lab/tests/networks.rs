@@ -1,4 +1,4 @@
-//! Networks of containers as methods of labs, on the running kernel. These tests need root and fail without it.
+//! Networks of containers as methods of labs, on the running kernel. These tests require root and fail without it.
 
 #[path = "shared/build.rs"]
 mod build;
@@ -84,14 +84,14 @@ fn ends(lab: &Lab) -> [LabEndpoint; 3] {
     [lab.blueprint().zone(&name("web")).expect("the zone").clone(), host("sut"), host("peer")]
 }
 
-/// Runs where the endpoint's processes live.
+/// Runs a closure where the endpoint's processes live.
 fn at<T: Send>(lab: &Lab, end: &LabEndpoint, work: impl FnOnce() -> T + Send) -> T {
     let namespace = NetNs::open(&lab.namespace_path(end)).expect("a namespace");
     namespace.run(work).expect("inside")
 }
 
-/// Opens a connection from one end to a listener of the other, and a datagram's way there and back. Returns the
-/// addresses from which they seem to come, over TCP and over UDP.
+/// Opens a connection from one end to a listener at the other, and exchanges datagrams. Returns the addresses from
+/// which they seem to come, over TCP and over UDP.
 fn seen(lab: &Lab, from: &LabEndpoint, to: &LabEndpoint, listen: u16, reached: SocketAddr) -> [SocketAddr; 2] {
     let own = SocketAddr::new(to.address, listen);
     let (listener, datagrams) =
@@ -210,7 +210,7 @@ fn a_program_that_was_killed_is_known_to_have_ended() {
     }
 }
 
-/// Not a test of its own: what [`a_killed_process_leaves_what_clean_removes`] starts and kills.
+/// Not a separate test: started and killed by [`clean_removes_the_remains_of_a_killed_process`].
 #[test]
 #[ignore = "it is started by another test"]
 fn actor() {
@@ -237,7 +237,7 @@ fn start_actor(lab: &str, method: IoMethod) -> Reaped {
 }
 
 #[test]
-fn a_killed_process_leaves_what_clean_removes() {
+fn clean_removes_the_remains_of_a_killed_process() {
     let world = world();
     for method in methods(&world) {
         // The last one is killed when its lab is up.

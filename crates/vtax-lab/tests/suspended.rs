@@ -1,5 +1,4 @@
-//! A guest that is suspended for a known time, and what is seen of it from outside. This test needs what `guest_labs`
-//! needs.
+//! A guest that is suspended for a known time, observed from outside. This test has the requirements of `guest_labs`.
 
 #[path = "../../vtax-guest/tests/shared/agent.rs"]
 mod agent;
@@ -76,7 +75,7 @@ fn peer() -> AgentLink {
     AgentLink::spawn("peer", command, SOON).expect("an agent")
 }
 
-/// Results of both ways, and the least and the most that the guest was suspended.
+/// Results of both methods, and the bounds of the guest's suspension.
 #[derive(Debug)]
 struct Found {
     suspension: Suspension,
@@ -93,7 +92,7 @@ impl Found {
     }
 }
 
-/// Reads the guest's clock again and again.
+/// Reads the guest's clock repeatedly.
 fn read_clock(guest: &AgentLink, ended: &AtomicBool) -> Vec<ClockExchange> {
     let mut exchanges = Vec::new();
     while !ended.load(Ordering::SeqCst) {

@@ -66,7 +66,7 @@ pub struct LibvirtVlans {
     pub tagged: Vec<u32>,
 }
 
-/// Devices that are no loss: every domain of vtax has the like, or needs none.
+/// Devices that are no loss: every domain of vtax has similar ones, or needs none.
 const USUAL: [&str; 9] =
     ["emulator", "controller", "input", "serial", "console", "memballoon", "audio", "video", "panic"];
 /// Devices with their own lines.

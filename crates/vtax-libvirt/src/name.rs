@@ -58,7 +58,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_is_read_as_it_is_written(text in "libvirt:.*") {
+        fn a_name_is_read_back_as_written(text in "libvirt:.*") {
             if let Ok(name) = text.parse::<LibvirtName>() {
                 prop_assert_eq!(name.to_string(), text);
             }

@@ -156,8 +156,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a directory");
         let [text, path] = ["script", "virsh"].map(|name| folder.path().join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
-        // Nothing can be run that somebody has open for writing (ETXTBSY, execve(2)), and what this program
-        // has open, a child that another test starts just now has too until it runs its own program.
+        // Nothing can be run that someone has open for writing (ETXTBSY, execve(2)), and what this program has open, a
+        // child that another test starts just now has too until it runs its own program.
         let copied = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
         assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
         (folder, VirshProgram { program: path.into(), patience })
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_told_in_virsh_s_words() {
+    fn no_answer_is_reported_in_virsh_s_words() {
         let (_folder, virsh) = fake("echo some; echo 'error: no'; echo 'error: it is not there' >&2; exit 1", PATIENCE);
         let Err(VirshRefusal::Said(said)) = virsh.ask(Question::Names) else { panic!("it failed") };
         assert_eq!(words(&said), "it is not there");

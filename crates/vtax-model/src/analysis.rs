@@ -76,7 +76,7 @@ pub fn analyse<S: SampleSource>(run: &Run<S>) -> Result<ResultDocument, S::Error
     Ok(document(run, &pooled))
 }
 
-/// The figures of a run that goes on, by what is held of it: no percentiles, no times of stages.
+/// The figures of a running run, from the data held of it: no percentiles, no times of stages.
 pub fn analyse_readings(run: &RunReadings) -> ResultDocument {
     let mut readings: Vec<Vec<SampleReading>> = vec![Vec::new(); run.header.study.cells.len()];
     for reading in &run.samples {

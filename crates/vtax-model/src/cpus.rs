@@ -133,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(cpus in proptest::collection::btree_set(0..CpuSet::MOST, 0..50)) {
+        fn written_messages_are_read_back(cpus in proptest::collection::btree_set(0..CpuSet::MOST, 0..50)) {
             let set: CpuSet = cpus.iter().copied().collect();
             prop_assert_eq!(set.to_string().parse::<CpuSet>().unwrap(), set.clone());
             prop_assert_eq!(set.iter().collect::<std::collections::BTreeSet<u32>>(), cpus);

@@ -1,8 +1,8 @@
 //! Text from elsewhere: agents, guests, remote hosts, other programs, files.
 //!
-//! Whoever wrote it may want the reader of a terminal to see something else than what is there: by control characters,
-//! by characters that turn the direction of writing or have no width, or by the beginning of a line that looks like one
-//! of ours. So such text is kept as [`ForeignText`], which can be printed only as one line of visible characters.
+//! Its author may want to deceive the reader of a terminal: by control characters, by characters that turn the
+//! direction of writing or have no width, or by the beginning of a line that looks like one of ours. So such text is
+//! kept as [`ForeignText`], which can be printed only as one line of visible characters.
 
 use std::{
     borrow::Cow,
@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Text that somebody else wrote. It is stored as it came, and printed in one line as [`visible`] text.
+/// Text that someone else wrote. It is stored as it came, and printed in one line as [`visible`] text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ForeignText(String);

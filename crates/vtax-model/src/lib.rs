@@ -40,7 +40,7 @@ pub mod units;
 pub mod vf;
 pub mod workload;
 
-/// Records leave out values that are the usual ones.
+/// Records omit values that are the usual ones.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -1,4 +1,4 @@
-//! Masters: what somebody depends on is started first. Guests of labs and domains have them.
+//! Masters: what someone depends on is started first. Guests of labs and domains have them.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ pub(crate) fn masters_first<'a>(
 
 struct Walk<'a, M> {
     masters: M,
-    /// From somebody to its master, to that one's master, and so on.
+    /// From someone to its master, to that one's master, and so on.
     way: Vec<&'a Name>,
     seen: HashSet<&'a Name>,
     ordered: Vec<&'a Name>,
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_told_without_the_way_to_it() {
+    fn a_cycle_is_reported_without_the_way_to_it() {
         assert_eq!(order(&["a: b", "b: c", "c: b"]), Err("b c b".to_owned()));
         assert_eq!(order(&["a: a"]), Err("a a".to_owned()));
     }

@@ -69,7 +69,7 @@ pub struct EndReport {
     pub machine: MachineCpu,
     /// File transfers: what `time` would have printed, and the checksum.
     pub file: Option<FileReport>,
-    /// One entry an interval, if a series was asked for; the first begins with the measured time.
+    /// One entry an interval, if a series was requested; the first begins with the measured time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Interval>,
     /// The longest silences of the other end, the longest first, if the test endures an outage (initiator).
@@ -110,8 +110,8 @@ pub struct Slice {
     pub retransmits: u64,
 }
 
-/// CPU time of a test that is cut into slices from its beginning to its end: warm-up, slices, and the time
-/// between them, in which other rows have their turns. Tells what else took the CPUs meanwhile.
+/// CPU time of a test that is cut into slices from its beginning to its end: warm-up, slices, and the time between
+/// them, in which other rows have their turns. Tells what else took the CPUs in the meantime.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionCpu {
@@ -238,9 +238,9 @@ pub struct ThreadCpu {
 pub struct MachineCpu {
     /// CPUs online.
     pub cpus: u32,
-    /// User space, niced or not, guests left out.
+    /// User space, niced or not, guests omitted.
     pub user: f64,
-    /// Kernel, interrupts left out.
+    /// Kernel, interrupts omitted.
     pub system: f64,
     /// Hard interrupts.
     pub irq: f64,
@@ -274,8 +274,8 @@ impl MachineCpu {
     }
 
     /// A machine can't have worked less than its measuring threads did, of whose time a part may be stolen: the
-    /// scheduler's clock goes on meanwhile, unless the kernel is told (PARAVIRT_TIME_ACCOUNTING). Marked if it is more
-    /// than what reading two clocks one after the other may make.
+    /// scheduler's clock continues in the meantime, unless the kernel is told (PARAVIRT_TIME_ACCOUNTING). Marked if it
+    /// is more than what reading two clocks one after another may make.
     pub fn at_least(self, threads: f64) -> MachineCpu {
         const SLACK: f64 = 0.001;
         let least = threads - self.steal;
@@ -297,7 +297,7 @@ pub struct FileReport {
     pub user: f64,
     /// CPU seconds of this end's process in the kernel.
     pub sys: f64,
-    /// XXH3-64 of the file on this end's disk, taken outside the measured time. 0 if nobody has taken it.
+    /// XXH3-64 of the file on this end's disk, taken outside the measured time. 0 if it was not computed.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub checksum: u64,
 }
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(MACHINE.at_least(0.84), MACHINE, "some of the threads' time was stolen");
         let raised = MACHINE.at_least(1.05);
         assert_eq!((raised.busy, raised.raised), (Some(1.0), true));
-        // Two clocks that were read one after the other.
+        // Two clocks that were read one after another.
         let slightly = MACHINE.at_least(0.8505);
         assert!(!slightly.raised && slightly.busy() > 0.8);
     }

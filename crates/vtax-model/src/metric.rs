@@ -149,7 +149,7 @@ impl Metric {
         self.entry().words.noun
     }
 
-    /// A figure that is told beside it, with the head of its column: for response times, the IOPS.
+    /// A figure that is told next to it, with the head of its column: for response times, the IOPS.
     pub fn beside(self) -> Option<(SampleFigure, &'static str)> {
         self.entry().words.beside
     }

@@ -22,7 +22,7 @@ pub struct NicFacts {
     pub firmware: Option<ForeignText>,
     /// Where it is plugged in, as `0000:3b:00.1`.
     pub bus: Option<ForeignText>,
-    /// 10^6 bits a second, as negotiated.
+    /// 10^6 bits per second, as negotiated.
     pub speed_mbps: Option<u32>,
     /// The NUMA node that it is plugged into.
     pub numa_node: Option<u32>,
@@ -47,7 +47,7 @@ pub struct Channels {
     pub rx: u32,
     /// Transmit only.
     pub tx: u32,
-    /// Link interrupts and the like.
+    /// Link interrupts and similar.
     pub other: u32,
     /// Both ways.
     pub combined: u32,

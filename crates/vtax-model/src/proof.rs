@@ -1,7 +1,7 @@
 //! Results of a proving run for each setting.
 //!
-//! A step is kept if it helps by more than a margin, and if nothing else is worse for it. The margin is compared with the
-//! end of the interval, not with the estimate: of a gain of 5 % [1, 9] nobody knows that it is more than 2 %.
+//! A step is kept if it helps by more than a margin, and if nothing else is worse for it. The margin is compared with
+//! the end of the interval, not with the estimate: a gain of 5 % [1, 9] is not known to exceed 2 %.
 
 mod guard;
 

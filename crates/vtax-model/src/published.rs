@@ -1,4 +1,4 @@
-//! The published figures of the classic studies, to stand beside ours.
+//! The published figures of the classic studies, to stand next to ours.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub struct Published {
 pub struct PublishedPeak {
     /// I/O operations completed per second.
     pub iops: f64,
-    /// 10^9 bytes a second.
+    /// 10^9 bytes per second.
     pub throughput_gb_s: f64,
 }
 

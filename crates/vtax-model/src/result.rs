@@ -422,10 +422,10 @@ pub struct RttSummary {
     /// True if the mean is the inverse of the rate.
     #[serde(default)]
     pub by_rate: bool,
-    /// Absent if nobody kept the times.
+    /// Absent if the times were not stored.
     #[serde(flatten)]
     pub times: Option<RttTimes>,
-    /// Further percentiles, ascending. Empty if nobody kept the times, and in documents of vtax before it had them.
+    /// Further percentiles, ascending. Empty if the times were not stored, and in documents of vtax before it had them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distribution: Vec<DistributionPoint>,
 }

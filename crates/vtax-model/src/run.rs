@@ -125,7 +125,7 @@ impl<S: SampleSource> Run<S> {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum RunState {
-    /// Under way, or killed: `vtax run --resume` goes on.
+    /// Running, or killed: `vtax run --resume` resumes it.
     Running,
     /// Stopped by the user or by an error, with what was measured kept; can be resumed.
     Stopped,

@@ -55,7 +55,7 @@ impl fmt::Display for ServerDisk {
     }
 }
 
-/// Why `--server` can't be as it was asked for.
+/// Why the requested `--server` is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum BadServer {
     #[error(
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_named() {
+    fn unavailable_things_are_named() {
         for (text, named) in [
             ("real", "invalid server `real`"),
             ("emulated:nic=2", "unknown setting `nic=2` of an emulated server; use nics, vfs, nvmes, disks,"),

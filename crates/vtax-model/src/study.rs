@@ -172,7 +172,7 @@ impl Study {
         Some(study.expect("a test reads every built-in study"))
     }
 
-    /// Leaves out what `--quick` doesn't measure; of rows only if nobody has chosen them.
+    /// Omits what `--quick` doesn't measure; rows only if none were chosen.
     pub fn shorten(&mut self, rows_are_chosen: bool) {
         let Some(quick) = self.quick_matrix.take() else { return };
         self.cells.retain(|cell| quick.has(cell) && (rows_are_chosen || quick.rows.contains(&cell.row)));

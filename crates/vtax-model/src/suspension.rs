@@ -76,8 +76,9 @@ pub enum SuspensionUnknown {
     },
 }
 
-/// Returns how long a machine was suspended within `around`, a time of our clock that contains the suspension. Exchanges
-/// that were under way in that time are ignored, since nobody knows on which side of the suspension the clock was read.
+/// Returns how long a machine was suspended within `around`, a time of our clock that contains the suspension.
+/// Exchanges that were under way in that time are ignored, since the clock may have been read on either side of the
+/// suspension.
 pub fn suspension(exchanges: &[ClockExchange], around: &RangeInclusive<u64>) -> Result<Suspension, SuspensionUnknown> {
     let before = exchanges.iter().filter(|exchange| exchange.received_ns < *around.start());
     let pairs = before.flat_map(|first| {

@@ -126,7 +126,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Bytes of the Ethernet header, which an MTU leaves out.
+    /// Bytes of the Ethernet header, which an MTU omits.
     pub const HEADER: u32 = 14;
 }
 
@@ -173,10 +173,10 @@ pub struct Guest {
     /// [`MOST_MASTERS`](crate::masters::MOST_MASTERS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
-    /// Its disks beside the one that it boots, in the order of its ports for disks.
+    /// Its disks in addition to the boot disk, in the order of its ports for disks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<GuestDisk>,
-    /// A folder of the host that its agent can read, such as a program with its libraries.
+    /// A directory of the host that its agent can read, such as a program with its libraries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lent: Option<PathBuf>,
 }
@@ -346,7 +346,7 @@ method = "paravirtual"
     }
 
     #[test]
-    fn virtual_functions_have_options_of_their_own() {
+    fn virtual_functions_have_their_own_options() {
         let zone =
             RACK.replace("\"bridge\"\ncount = 3", "\"sr-iov\"\nmac = \"02:00:5e:10:00:01\"\nvlan = 7\nrate = \"100M\"");
         let zones = parse(&zone).expect("a good file").zones;

@@ -223,7 +223,7 @@ pub(crate) const RATE_FACTORS: [(&str, u64); 8] = [
 ];
 
 impl BitRate {
-    /// From bits a second; none of them is no rate.
+    /// From bits per second; none of them is no rate.
     pub const fn new(bits: u64) -> Option<BitRate> {
         if bits == 0 { None } else { Some(BitRate(bits)) }
     }
@@ -233,7 +233,7 @@ impl BitRate {
         self.0
     }
 
-    /// Whole bytes a second.
+    /// Whole bytes per second.
     pub const fn bytes(self) -> u64 {
         self.0 / 8
     }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn what_is_not_a_size_is_refused() {
         for text in ["", "MiB", "-1", "1.5M", "1 TiB", "0x10", "99999999999999999999", "18446744073709551615K"] {
             assert!(text.parse::<ByteSize>().is_err(), "{text}");
         }
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn an_mtu_with_a_letter_is_no_size() {
+    fn an_mtu_with_a_letter_is_not_a_size() {
         let told = "1500x".parse::<Mtu>().expect_err("no number").to_string();
         assert!(told.starts_with("invalid MTU `1500x`"), "{told}");
     }

@@ -93,7 +93,7 @@ impl VfOptions {
 pub struct BadRate(BitRate);
 
 /// The Linux module that drives the virtual functions of a NIC whose own module is `physical`. The kernel doesn't say
-/// it before there is a function. Some modules drive both, others have a module beside them (`drivers/net/ethernet`).
+/// it before there is a function. Some modules drive both, others have a module next to them (`drivers/net/ethernet`).
 pub fn driver_of_functions(physical: &str) -> Option<&str> {
     match physical {
         "igb" => Some("igbvf"),

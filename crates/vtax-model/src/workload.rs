@@ -122,7 +122,7 @@ impl Workload {
         }
     }
 
-    /// The flows that a test with so many streams has.
+    /// The number of flows of a test with this many streams.
     pub fn flows(&self, streams: u32) -> u32 {
         if self.kind().is_both_ways() { streams.saturating_mul(2) } else { streams }
     }

@@ -26,7 +26,7 @@ pub(crate) fn section(document: &ResultDocument) -> Option<Section> {
     Section::bullets(title, seen.iter().map(line).collect())
 }
 
-/// Returns e.g. `after 0.42 s: 4,210 transactions; not used` for the sample that got furthest.
+/// Returns e.g. `ended after 0.42 s with 4,210 transactions; not counted` for the sample that got furthest.
 fn partial(failures: &[&Failure]) -> Option<String> {
     let ends = failures.iter().filter_map(|failure| failure.partial.as_ref());
     let ends: Vec<&EndReport> = ends.flat_map(|partial| [&partial.initiator, &partial.responder]).flatten().collect();
@@ -36,8 +36,8 @@ fn partial(failures: &[&Failure]) -> Option<String> {
         (0, bytes) => format!("{} bytes", grouped(*bytes)),
         (transactions, _) => format!("{} transactions", grouped(*transactions)),
     };
-    let which = if failures.len() > 1 { "the one that got furthest " } else { "" };
-    Some(format!("{which}after {seconds:.2} s: {what}; not used"))
+    let which = if failures.len() > 1 { "the furthest one " } else { "" };
+    Some(format!("{which}ended after {seconds:.2} s with {what}; not counted"))
 }
 
 /// Returns e.g. `4 samples of TCP RR, UDP RR in rounds 5, 10`.

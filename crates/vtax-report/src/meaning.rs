@@ -12,8 +12,8 @@ use super::{column_unit::ColumnUnit, finding, number::three_digits, record::prim
 const TRANSACTIONS: f64 = 10_000.0;
 
 /// Returns e.g. `vxlan adds 3.95 µs [3.92, 3.98] to a TCP round trip. At 10 Gb/s over TCP, the endpoints' threads take
-/// 0.0512 cores [0.0451, 0.0572] more with vxlan than with native.` `cells` are those of one row. Those of a test that the
-/// row has with several options are left out, because the sentence doesn't name these. `None` if no cost is shown.
+/// 0.0512 cores [0.0451, 0.0572] more with vxlan than with native.` `cells` are those of one row. Those of a test that
+/// the row has with several options are omitted, because the sentence doesn't name these. `None` if no cost is shown.
 pub(crate) fn of_row(document: &ResultDocument, cells: &[&CellRecord]) -> Option<String> {
     let row = cells.first()?.cell.row;
     let test = |record: &CellRecord| (record.cell.kind(), record.cell.medium());
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_is_told_as_a_time_and_as_cores() {
+    fn a_cost_is_reported_as_a_time_and_as_cores() {
         insta::assert_snapshot!(told(None, |_| true).expect("differences are shown"));
         insta::assert_snapshot!(told(None, TestKind::is_transactions).expect("differences are shown"));
     }

@@ -144,12 +144,12 @@ fn failed_samples_and_cells() {
 }
 
 #[test]
-fn several_streams_and_other_sizes_have_blocks_of_their_own() {
+fn several_streams_and_other_sizes_have_their_own_blocks() {
     snapshot("streams", render(&analyse(&many_streams()), &Options { detail: true, ..TERMINAL }));
 }
 
 #[test]
-fn killed_runs_say_how_to_go_on() {
+fn killed_runs_say_how_to_continue() {
     snapshot("killed_before_the_first_sample", render(&analyse(&killed_after(built_in("demo"), 0)), &TERMINAL));
     snapshot("killed_after_one_round", render(&analyse(&killed_after(built_in("demo"), 1)), &TERMINAL));
     let three = render(&analyse(&killed_after(built_in("demo"), 3)), &TERMINAL);
@@ -281,7 +281,7 @@ fn take(sample: &mut Sample, times: f64) {
 }
 
 #[test]
-fn a_baseline_that_differs_from_itself_is_told_of() {
+fn a_baseline_that_differs_from_itself_is_reported() {
     let mut run = built_in("demo");
     let cells = run.header.study.cells.clone();
     let is_biased = |sample: &Sample| {

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_goes_on_is_told_from_its_first_sample() {
+    fn a_run_that_continues_is_reported_from_its_first_sample() {
         let progress =
             RunProgress { total: 120, round: 1, next: Some("native TCP RR".into()), ..RunProgress::default() };
         let mut run = begun(1);

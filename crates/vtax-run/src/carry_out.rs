@@ -26,7 +26,7 @@ pub struct FinishedJob {
     pub state_dir: PathBuf,
 }
 
-/// Does the job on this machine, or on an emulated server if one is asked for or if the run was begun on one.
+/// Does the job on this machine, or on an emulated server if one is requested or if the run was begun on one.
 pub fn carry_out(
     job: &Job,
     server: Option<ServerSpec>,
@@ -72,7 +72,7 @@ pub fn carry_out_handed(file: &Path, locations: &Locations, events: &RunEvents) 
     LocalRunner { locations, store: None, events }.run(source, &conditions)
 }
 
-/// The server on which to measure, if this machine isn't one. A run goes on where it was begun.
+/// The server on which to measure, if this machine isn't one. A run is resumed where it was started.
 fn server_of(old: Option<&RunReadings>, asked: Option<ServerSpec>) -> miette::Result<Option<ServerSpec>> {
     let Some(run) = old else { return Ok(asked) };
     let begun = run.header.environment.server.as_ref().map(|server| server.spec.raw().parse()).transpose()?;

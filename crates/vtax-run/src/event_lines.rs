@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_line_is_told() {
+    fn a_half_line_is_reported() {
         let mut reader = LineReader::default();
         let stream = stream();
         let lines = reader.push(&stream[..stream.len() - 3]).expect("two good lines");

@@ -27,7 +27,7 @@ pub enum RunEvent<'a> {
     Progress(SampleProgress),
     /// A line for the user.
     Told(Cow<'a, str>),
-    /// The run has ended, or it was stopped and can go on later.
+    /// The run has ended, or it was stopped and can be resumed.
     End(SessionEnd),
 }
 
@@ -89,7 +89,7 @@ impl RunEvents {
         self.0.iter().try_for_each(|sink| sink.take(event))
     }
 
-    /// Prints a line for the user. If it can't be told, the work goes on without it.
+    /// Prints a line for the user. If that fails, the work continues without it.
     pub fn tell(&self, line: impl Display) {
         let _ = self.send(&RunEvent::Told(line.to_string().into()));
     }

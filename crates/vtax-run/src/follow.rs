@@ -43,7 +43,7 @@ impl RunFollower {
     }
 }
 
-/// None for a run that goes on.
+/// None for a resumed run.
 fn end(news: &RunNews) -> Option<SessionEnd> {
     let state = match news.state {
         Condition::Running => return None,

@@ -67,7 +67,7 @@ pub enum NewRun {
 pub struct Conditions {
     /// The disk directory of file tests, and where Unix sockets are made.
     pub directory: PathBuf,
-    /// The CPUs of a new run. A run that goes on has its own.
+    /// The CPUs of a new run. A resumed run has its own.
     #[serde_as(as = "DisplayFromStr")]
     pub pins: Pins,
     /// The kernel that guests boot, unless the study names one.
@@ -136,7 +136,7 @@ impl Job {
 const HANDED: &str = ".job.json";
 
 /// A job in a file, for another vtax: in the background, or in an emulated server, which sees this machine's files. The
-/// first line is the job, the rest is the run that goes on, if one does. The file is removed when this is dropped.
+/// first line is the job, the rest is the resumed run, if any. The file is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct HandedJob {
     pub(crate) path: PathBuf,
@@ -171,7 +171,7 @@ impl HandedJob {
                 let file = path.display();
                 return Err(Stop::input(miette!(
                     code = "file",
-                    "reading {file}: it lacks the run {run}, which goes on"
+                    "reading {file}: it lacks the run {run}, which is to be resumed"
                 )));
             }
         };
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_read_as_it_was_written() {
+    fn a_job_is_read_back_as_written() {
         let folder = tempfile::tempdir().expect("a directory");
         let congestion = Some("system".parse().expect("a word"));
         let changes = Changes { congestion, idle: Some(Idle::Poll), ..Changes::default() };
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_run_that_goes_on_is_with_the_job() {
+    fn the_run_that_continues_is_with_the_job() {
         let folder = tempfile::tempdir().expect("a directory");
         let store = store(folder.path());
         let mut writer = store.create_run(&header("demo-1", "2026-01-01T00:00:00Z")).expect("begun");

@@ -1,4 +1,4 @@
-//! Keeps a run in the store while it goes on.
+//! Stores a run while it is running.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ pub(crate) struct RunKeeper(Mutex<Keeping>);
 
 struct Keeping {
     store: Store,
-    /// The id of the run that goes on, and its number of rounds in all, if it gets more.
+    /// The id of the resumed run, and its new total number of rounds, if extended.
     old: Option<(String, Option<u32>)>,
     /// The run that is written, and its id.
     writer: Option<(String, RunWriter)>,

@@ -152,7 +152,7 @@ pub(crate) fn start_agent(lab: &Lab, endpoint: &LabEndpoint, program: &Path) -> 
     lab.spawn(endpoint, command)
 }
 
-/// Waits until the agent of a guest has opened its port. Meanwhile the user is told the last line of its console.
+/// Waits until the agent of a guest has opened its port. In the meantime the user is told the last line of its console.
 pub fn wait_for_agent(qemu: &mut Qemu, patience: Option<Duration>, events: &RunEvents) -> Result<(), GuestError> {
     let (guest, usual) = (qemu.launch().name.clone(), qemu.launch().patience());
     let tell = |waited: Duration, line: &ForeignText| {

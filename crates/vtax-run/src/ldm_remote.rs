@@ -1,12 +1,12 @@
 //! Orders to a host of domains on another machine.
 //!
-//! `vtax ldm serve --stdio` runs there, started by ssh. Each side sends the magic of vtax's control streams and a hello,
-//! which are the same in every version; so each can name the other's. Then each frame to the server is an order. It is
-//! answered by any number of notices, and its end. Orders are carried out one after another.
+//! `vtax ldm serve --stdio` runs there, started by ssh. Each side sends the magic of vtax's control streams and a
+//! hello, which are the same in every version; so each can name the other's. Then each frame to the server is an order.
+//! It is answered by any number of notices, and its end. Orders are executed one after another.
 //!
-//! Neither side can do more to the other than an order says. The server carries out [`DomainOrder`]s only: it starts no
-//! program of the other's choice, and reads no file for it but a domain's own. The client prints what
-//! it gets, and does nothing else with it: a reply names no file that the client would open.
+//! Neither side can do more to the other than an order says. The server executes [`DomainOrder`]s only: it starts no
+//! program of the other's choice, and reads no file for it but a domain's own. The client prints what it gets, and does
+//! nothing else with it: a reply names no file that the client would open.
 
 use std::{
     io::{BufReader, Read, Write},
@@ -112,7 +112,7 @@ fn next<T: DeserializeOwned>(reader: &mut impl Read, most: ByteSize) -> Result<O
     frame::read_frame(reader, most)?.map(|body| frame::parse(&body)).transpose()
 }
 
-/// Side that carries out orders.
+/// Side that executes orders.
 #[derive(Debug)]
 pub struct OrderServer<W> {
     writer: Mutex<W>,
@@ -123,9 +123,9 @@ impl<W: Write> OrderServer<W> {
         OrderServer { writer: Mutex::new(writer) }
     }
 
-    /// Passes on what happens while an order is carried out.
+    /// Passes on what happens while an order is executed.
     pub fn notice(&self, notice: DomainNotice) {
-        // Without a reader, the order is still carried out.
+        // Without a reader, the order is still executed.
         let _ = self.send(&OrderFrame::Notice(notice));
     }
 
@@ -191,7 +191,7 @@ impl<R: Read, W: Write> OrderLink<R, W> {
                 None => {
                     return Err(Stop::infrastructure(miette!(
                         code = "agent-lost",
-                        "vtax at {} ended before the order did; look there at what it has done (vtax ldm list)",
+                        "vtax at {} exited before the command was complete; check its effects there (vtax ldm list)",
                         self.name
                     )));
                 }
@@ -275,7 +275,7 @@ mod tests {
         DomainOrder::Change(Box::new(DomainChange::Unbind { which: ChosenDomains::All }))
     }
 
-    /// Returns what a server writes that reads these bytes, and the orders that it has carried out.
+    /// Returns what a server writes that reads these bytes, and the orders that it has executed.
     fn served(input: &[u8]) -> (Result<(), Stop>, Vec<u8>, Vec<DomainOrder>) {
         let (server, mut orders) = (OrderServer::new(Vec::new()), Vec::new());
         let ended = server.serve(input, |order| {
@@ -334,7 +334,7 @@ mod tests {
         assert!(error.to_string().contains("Welcome!"), "{error}");
     }
 
-    /// Anything else is refused, and the next order is carried out.
+    /// Anything else is refused, and the next order is executed.
     #[test]
     fn hostile_orders_are_refused() {
         let hostile = [

@@ -1,4 +1,4 @@
-//! A run as its events tell of it, for those who show it while it goes on.
+//! A run as described by its events, for displaying it while it runs.
 
 use std::time::Duration;
 

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_is_named_has_the_tuning_too() {
+    fn a_directory_that_is_named_has_the_tuning_too() {
         let locations = Locations { state: Some("/tmp/here".into()), agent: None };
         assert_eq!(locations.tuning_dir().expect("it is named"), PathBuf::from("/tmp/here/tuning"));
     }

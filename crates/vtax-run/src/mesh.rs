@@ -1,7 +1,7 @@
 //! Takes the waves of a mesh with agents on its ends.
 //!
-//! Each host has one agent. A wave starts at one moment on all ends, and nothing is sent to an agent meanwhile. An agent
-//! that is gone is connected again between the rounds.
+//! Each host has one agent. A wave starts at one moment on all ends, and nothing is sent to an agent in the meantime.
+//! An agent that is gone is connected again between the rounds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +33,7 @@ use crate::{
 
 /// Time for an agent's answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// A stream leaves slow start meanwhile, and empties the bucket of a policer.
+/// A stream leaves slow start in the meantime, and empties the bucket of a policer.
 const WARMUP: Span = Span::from_millis(100);
 /// Bytes per send call.
 const MESSAGE: ByteSize = ByteSize(128 << 10);
@@ -45,7 +45,7 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(30);
 pub struct MeshTest {
     /// Measured time of each direction of a pair, over all source ports.
     pub duration: Span,
-    /// Source ports of each direction, measured one after the other.
+    /// Source ports of each direction, measured one after another.
     pub ports: u32,
 }
 

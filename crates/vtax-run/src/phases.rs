@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_phase_is_told_with_its_seconds() {
+    fn a_phase_is_reported_with_its_seconds() {
         let told = line("agents answered", Duration::from_millis(4250), Duration::from_millis(5060));
         assert_eq!(told, "agents answered in 4.2 s, 5.1 s since the start");
     }

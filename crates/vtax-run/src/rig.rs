@@ -141,7 +141,7 @@ impl Rig {
     }
 }
 
-/// The lab's name has the number of this process in it, so that two commands can go on at the same time.
+/// The lab's name has the number of this process in it, so that two commands can run at the same time.
 fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> miette::Result<Topology> {
     let ends: [Name; 2] = [SUT.parse()?, PEER.parse()?];
     let wire = |(name, shape): &(&str, Option<Shape>)| -> miette::Result<Wire> {

@@ -33,7 +33,7 @@ impl Stop {
         Stop { blame: Blame::Input, error: error.into() }
     }
 
-    /// An error that somebody can mend who changes the machine.
+    /// An error that someone can mend who changes the machine.
     pub fn infrastructure(error: impl Into<Report>) -> Stop {
         Stop { blame: Blame::Infrastructure, error: error.into() }
     }
@@ -105,7 +105,7 @@ pub(crate) fn told(error: &Report) -> String {
     })
 }
 
-/// Two errors, one after the other. The code is that of the first.
+/// Two errors, one after another. The code is that of the first.
 pub(crate) fn and_then(first: Report, next: Report) -> Report {
     let text = format!("{}; and then: {}", told(&first), told(&next));
     first.wrap_err(text)
@@ -155,11 +155,11 @@ fn is_of_machine(error: &PlanError) -> bool {
     }
 }
 
-/// Tells who can mend the error: the user, or somebody who changes the machine.
+/// Tells who can mend the error: the user, or someone who changes the machine.
 pub trait Blamed<T> {
     /// The user can mend it.
     fn or_input(self) -> Result<T, Stop>;
-    /// Somebody can mend it who changes the machine.
+    /// Someone can mend it who changes the machine.
     fn or_infrastructure(self) -> Result<T, Stop>;
 }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_errors_both_are_told_and_the_first_one_s_code_counts() {
+    fn of_two_errors_both_are_reported_and_the_first_one_s_code_counts() {
         let first = miette!(code = "disk-full", "no room").wrap_err("writing x");
         let both = and_then(first, miette!(code = "not-removed", "the lab stays"));
         assert_eq!(told(&both), "writing x: no room; and then: the lab stays");

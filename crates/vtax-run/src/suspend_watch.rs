@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const ANSWER: Duration = Duration::from_secs(2);
 /// The time between two requests.
 const EVERY: Span = Span::from_millis(1);
-/// When a watch ends if nobody ends it: no migration takes longer.
+/// When a watch ends unless it is ended: no migration takes longer.
 const LONGEST: Span = Span::from_millis(24 * 3_600_000);
 
 /// Observation of a domain that is about to move.
@@ -57,7 +57,7 @@ pub struct SuspendWatch {
     peer: Option<(Agent, EchoWatch)>,
 }
 
-/// Reads a guest's clock in the background, until the guest does not answer any more: a migration must not wait for it.
+/// Reads a guest's clock in the background, until the guest stops answering: a migration must not wait for it.
 struct ClockReader {
     guest: Arc<AgentLink>,
     read: Receiver<ClockExchange>,
@@ -171,7 +171,7 @@ fn echo_watch(
 }
 
 /// Returns an address of this host at one of the switches, and one of the domain in the same network. Others would be
-/// reached by a router, or could belong to somebody else.
+/// reached by a router, or could belong to someone else.
 fn neighbors(here: &[LinkAddress], switches: &[&str], there: &[LinkAddress]) -> Option<(IpAddr, IpAddr)> {
     let at_switch = |own: &&LinkAddress| own.running && switches.contains(&own.link.raw());
     here.iter().filter(at_switch).find_map(|own| {
@@ -205,7 +205,7 @@ mod tests {
             watched(&[at("lo", "127.0.0.1", 8), neighbor.clone()]),
             Some("198.51.100.1 198.51.100.9".to_owned())
         );
-        // It is reached by a router, or is somebody else's at another link of this host.
+        // It is reached by a router, or is someone else's at another link of this host.
         assert_eq!(watched(&[at("eth0", "203.0.113.9", 24), at("eth0", "192.0.2.9", 24)]), None);
         assert_eq!(watched(&[LinkAddress { running: false, ..neighbor }]), None);
         assert_eq!(watched(&[at("eth0", "198.51.100.1", 24)]), None, "this host's own address");

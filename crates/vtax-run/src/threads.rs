@@ -14,7 +14,7 @@ pub fn start_in<'scope, T: Send + 'scope>(
     started.coded("no-thread", || format!("starting a thread: {name}"))
 }
 
-/// Starts a thread that nobody waits for.
+/// Starts a detached thread.
 pub fn start(name: &'static str, work: impl FnOnce() + Send + 'static) -> miette::Result<()> {
     let started = Builder::new().name(name.to_owned()).spawn(work).map(drop);
     started.coded("no-thread", || format!("starting a thread: {name}"))

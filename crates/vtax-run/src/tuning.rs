@@ -155,7 +155,7 @@ impl TuningHost {
         }
     }
 
-    /// Restores what a damaged file still tells. Only on this machine: there somebody can look at what stays.
+    /// Restores what a damaged file still tells. Only on this machine: there someone can look at what stays.
     pub fn revert_by_force(&self) -> Result<ForcedReport, Stop> {
         match &self.0 {
             Reached::Here { tuner, .. } => told(tuner.lock().revert_by_force()),

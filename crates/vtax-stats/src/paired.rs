@@ -1,7 +1,7 @@
 //! Tax: the cost of a cell compared with its baseline, from rounds that contain both.
 //!
-//! A machine drifts: temperature, neighbours, memory layout. Comparing two arms measured one after the other mistakes
-//! the drift for a difference (at 6 % drift, 47 % of ten-against-ten comparisons by Mann-Whitney call equal arms
+//! A machine drifts: temperature, neighbours, memory layout. Comparing two arms measured one after another mistakes the
+//! drift for a difference (at 6 % drift, 47 % of ten-against-ten comparisons by Mann-Whitney call equal arms
 //! different). Within a round both arms see the same machine, so the round's log ratio is the figure, and the order
 //! within the round is random.
 //!

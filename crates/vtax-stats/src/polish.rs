@@ -5,7 +5,7 @@
 
 use super::{StatsError, error::finite, median};
 
-/// The most sweeps. The fit converges within a few, and may alternate between two equally good ones for ever.
+/// The most sweeps. The fit converges within a few, and may alternate between two equally good ones forever.
 const SWEEPS: usize = 30;
 /// Largest change of an effect that counts as none.
 const UNCHANGED: f64 = 1e-9;

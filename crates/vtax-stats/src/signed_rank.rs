@@ -160,7 +160,7 @@ mod tests {
 
     /// Pratt: the zero has rank 1, and the sums of 2, 3, 4 that are at most 2 are 0 and 2.
     #[test]
-    fn zeros_are_ranked_and_left_out() {
+    fn zeros_are_ranked_and_omitted() {
         assert_eq!(p(&[0.0, -1.0, 2.0, 3.0]), 2.0 * 2.0 / 8.0);
     }
 

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_level() {
+    fn nothing_is_not_a_level() {
         assert_eq!(accepted([0.0; 200]), None);
         let begins_late = [0.0; 40].into_iter().chain([500.0; 20]);
         assert_eq!(accepted(begins_late), Some((49, 40)));

@@ -149,7 +149,7 @@ mod tests {
     /// B1 of the review: a cell of -99.9 % with p = 0.00098 was "no difference shown", because the noise floor
     /// was 110 % and no loss is larger than 100 %.
     #[test]
-    fn a_loss_of_99_9_percent_beside_a_floor_of_110_percent_is_shown() {
+    fn a_loss_of_99_9_percent_next_to_a_floor_of_110_percent_is_shown() {
         let floor = floor_of(&[0.3, 2.5, 0.4, 2.6, 0.5, 3.0, 0.4, 2.7, 1.0, 0.5, 2.6]);
         assert!(floor.floor.gain() > 1.0, "{floor:?}");
         let tax = tax_of(&steady(0.001, 0.1));

@@ -193,7 +193,7 @@ pub struct LentVf {
     pub was: Option<VfState>,
 }
 
-/// A virtual function before somebody else has it.
+/// A virtual function before someone else has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VfState {
     /// The settings that its NIC enforced.

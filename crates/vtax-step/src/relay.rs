@@ -141,7 +141,7 @@ impl StartRelay {
         while !self.is_ready(child.id(), site)? {
             let ended = child.try_wait().map_err(StepError::file("wait for", &self.program))?;
             if let Some(status) = ended {
-                return Err(self.failed(format!("ended at once ({status})"), message(said)));
+                return Err(self.failed(format!("exited immediately ({status})"), message(said)));
             }
             if Instant::now() > deadline {
                 return Err(self.failed(format!("was not ready after {} s", READY.as_secs()), message(said)));
@@ -244,7 +244,7 @@ fn lists(table: &str, port: u16) -> bool {
 }
 
 impl StepSite {
-    /// A file for the messages of a program of a zone. It has no name any more, and vanishes with the program.
+    /// A file for the messages of a program of a zone. It has been unlinked, and vanishes with the program.
     fn nameless_file(&self, zone: &Name) -> Result<File, StepError> {
         let path = self.pins().with_file_name(format!("{zone}.said"));
         let open = || -> io::Result<File> {

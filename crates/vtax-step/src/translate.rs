@@ -67,7 +67,7 @@ impl TranslateAddresses {
         apply_rules(program, &scratch, "a new namespace", &TranslateAddresses::example("ip"))
     }
 
-    /// The commands of `nft`, of which it carries out all or none.
+    /// The commands of `nft`, of which it executes all or none.
     fn rules(&self) -> String {
         let TranslateAddresses { table, inner, outer, published, .. } = self;
         let family = if inner.addr().is_ipv4() { "ip" } else { "ip6" };

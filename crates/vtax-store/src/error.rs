@@ -96,7 +96,7 @@ pub enum StoreError {
     Sqlite { doing: &'static str, file: PathBuf, source: rusqlite::Error },
 }
 
-/// The process may have ended meanwhile, or be in another pid namespace.
+/// The process may have ended in the meantime, or be in another pid namespace.
 fn blocker(by: &Option<LockHolder>, file: &Path) -> String {
     match by {
         Some(holder) => format!("{holder}: wait until it is done, or end it, and try again"),

@@ -4,7 +4,7 @@
 //! One database per state directory, one row per sample, one transaction per row: in WAL mode with `synchronous=FULL` a
 //! commit has reached the disk when it returns (<https://www.sqlite.org/wal.html>, "Performance Considerations").
 //! Figures are recomputed from the samples each time, so old runs benefit from a better analysis. The samples are read
-//! one after the other and never held.
+//! one after another and never held.
 //!
 //! Readers ([`Store::read`]) create and change no file, so that results on a read-only medium are readable too.
 //!
@@ -151,7 +151,7 @@ impl Store {
         Ok(Store { place, connection, alone: stamp.filter(|_| access == Access::Alone) })
     }
 
-    /// Reads from the store in `dir`, and once more if another vtax began to write to it meanwhile.
+    /// Reads from the store in `dir`, and once more if another vtax began to write to it in the meantime.
     pub fn reading<T>(dir: &Path, read: impl Fn(&Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
         match read(&Store::read(dir)?) {
             Err(StoreError::Changed { .. }) => read(&Store::read(dir)?),
@@ -164,7 +164,7 @@ impl Store {
         self.with_run(id, |run| run.readings())
     }
 
-    /// Passes the readings of several runs to `take`, one after the other; `take` may keep what it needs. `ids` are
+    /// Passes the readings of several runs to `take`, one after another; `take` may keep what it needs. `ids` are
     /// exact. A store whose runs are read one by one is opened once.
     pub fn each<T>(&self, ids: &[String], take: impl Fn(RunReadings) -> T) -> Result<Vec<T>, StoreError> {
         ids.iter().map(|id| self.load(id).map(&take)).collect()

@@ -15,8 +15,8 @@ const TABLES: [&str; 5] = [
     "DELETE FROM run WHERE id = ?1",
 ];
 
-/// Number of runs removed in one transaction, each of which waits for the disk. A lock of each is open meanwhile, and a
-/// process may have 1,024 open files.
+/// Number of runs removed in one transaction, each of which waits for the disk. A lock of each is open in the meantime,
+/// and a process may have 1,024 open files.
 const TOGETHER: usize = 256;
 
 /// Number of samples removed in one transaction if the disk is full.

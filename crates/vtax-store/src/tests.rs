@@ -97,7 +97,7 @@ fn each_field_of_a_listed_run_is_the_runs_own() {
 }
 
 #[test]
-fn a_failed_sample_that_lands_later_is_no_failure() {
+fn a_failed_sample_that_lands_later_is_not_a_failure() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");
     let failure = |error: &str| Failure { cell: 0, arm: Arm::A, round: 1, error: error.into(), partial: None };
@@ -236,7 +236,7 @@ fn the_list_has_the_newest_first_and_tells_live_from_killed() {
 }
 
 #[test]
-fn resuming_goes_on_and_adds_up_the_time() {
+fn resuming_continues_and_adds_up_the_time() {
     let dir = folder();
     let (store, writer) = new_run(dir.path(), "demo-1");
     writer.finish(RunState::Stopped, 10.0).expect("ends");

@@ -41,7 +41,7 @@ impl Store {
         let id = self.find(id)?;
         let mut writer = RunWriter::begin(&self.place, &id)?;
         let doing = self.place.doing("resuming a run");
-        // No other process can change the state any more.
+        // No other process can change the state from here on.
         let (state, seconds) = state_of(&writer.connection, &id, &doing)?
             .ok_or_else(|| StoreError::NotFound { id: id.clone(), similar: Vec::new() })?;
         if state == RunState::Complete {
@@ -59,7 +59,7 @@ impl Store {
         let mut writer = RunWriter::begin(&self.place, &id)?;
         let doing = self.place.doing("extending a run");
         let step = writer.connection.transaction().map_err(&doing)?;
-        // No other process can change the plan any more.
+        // No other process can change the plan from here on.
         let run = read_run(&step, &self.place, &id)?.readings()?;
         let header = match run.extended(rounds) {
             Ok(header) => header,

@@ -178,7 +178,7 @@ mod tests {
     static CHILDREN: Mutex<()> = Mutex::new(());
 
     #[test]
-    fn a_report_is_read_as_it_is_written() {
+    fn a_report_is_read_back_as_written() {
         let report = Report { cpu: Duration::from_micros(1_500_000), left: vec!["7 sleep 60".into()] };
         assert_eq!(report.text(), "1500000\n7 sleep 60\n");
         assert_eq!(Report::parse(&report.text()), Some(report));

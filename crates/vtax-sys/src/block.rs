@@ -340,7 +340,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_has_no_backslash_stays(text in "[ -\\[\\]-~]{0,20}") {
+        fn text_without_backslashes_is_unchanged(text in "[ -\\[\\]-~]{0,20}") {
             prop_assert_eq!(unescaped(&text), PathBuf::from(&text));
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! The first process of a machine must wait for every process whose parent is gone, or zombies fill the process table.
 //! But a thread that waits for *any* child takes the status of a child for which another thread waits (waitpid(2)). So
-//! a register lists the children that somebody waits for. The reaping thread looks at dead children without taking them
-//! (`WNOWAIT`), and leaves those in the register alone.
+//! a register lists the children that are being waited for. The reaping thread looks at dead children without taking
+//! them (`WNOWAIT`), and leaves those in the register alone.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -42,7 +42,7 @@ impl Kept {
         let program = command.get_program().to_string_lossy().into_owned();
         command.process_group(0);
         reset_signals(command);
-        // The register stays locked meanwhile, because the child may end before its pid is in it.
+        // The register stays locked in the meantime, because the child may exit before its pid is in it.
         let mut register = register();
         let child = command.spawn().map_err(|errno| SysError::os("start program", program, errno))?;
         register.kept.insert(child.id());
@@ -82,7 +82,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         if !self.ended {
             self.kill_group();
-            // This fails only if somebody else has reaped the child.
+            // This fails only if another thread has reaped the child.
             let _ = self.child.wait();
         }
         register().kept.remove(&self.child.id());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn a_missing_program_is_named() {
         let error = Kept::spawn(&mut Command::new("/no/such/program")).unwrap_err();
         assert!(error.to_string().contains("/no/such/program"), "{error}");
     }

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn each_process_has_a_user_of_its_own_in_the_range() {
+    fn each_process_has_a_unique_user_in_the_range() {
         let users = OwnUsers { first: UNUSED.start };
         assert_ne!(users.of(1), users.of(2));
         let last = OwnUsers { first: UNUSED.end - USERS }.of(USERS - 1);

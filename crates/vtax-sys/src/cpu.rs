@@ -82,7 +82,7 @@ pub fn pin_current_thread(cpus: &[u32]) -> Result<()> {
     }
 }
 
-/// Returns the CPUs that a thread may run on, like [`allowed_cpus`]. None if there is no such thread.
+/// Returns the CPUs that a thread may run on, like [`allowed_cpus`]. None if the thread doesn't exist.
 pub fn thread_cpus(tid: Pid) -> Result<Option<CpuSet>> {
     match affinity::allowed(raw(tid)?) {
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(None),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_there_is_refused_even_beside_one_that_is() {
+    fn a_cpu_that_does_not_exist_is_refused_even_next_to_one_that_does() {
         let first = allowed_cpus().unwrap().iter().next().unwrap();
         let error = pin_current_thread(&[first, 8000]).unwrap_err();
         assert!(error.to_string().contains("8000"), "{error}");

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn both_outputs_and_the_status_are_told() {
+    fn both_outputs_and_the_status_are_returned() {
         let output = shell("echo out; echo err >&2; exit 3", SOON).expect("it ends");
         assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
         assert_eq!(output.status.code(), Some(3));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_works_gets_more_time_but_not_for_ever() {
+    fn a_program_that_works_gets_more_time_but_not_forever() {
         let (begun, limit) = (Instant::now(), Duration::from_millis(200));
         let late = shell("while :; do :; done", limit).expect_err("it never ends");
         assert!(matches!(late, OutputError::Late(_)), "{late}");
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_leaves_behind_is_not_waited_for() {
+    fn remaining_descendants_are_not_waited_for() {
         let begun = Instant::now();
         let output = shell("sleep 61 & echo $!", SOON * 2).expect("it ends");
         assert!(begun.elapsed() < SOON);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_told() {
+    fn a_missing_program_is_reported() {
         let error = output_within(&mut Command::new("/no/such/program"), SOON).expect_err("it isn't there");
         assert!(matches!(error, OutputError::Start(_)), "{error}");
     }

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_user_can_change_on_the_way_is_refused() {
+    fn a_path_that_another_user_can_change_is_refused() {
         let base = tempfile::tempdir().unwrap();
         let [home, link] = ["home", "link"].map(|name| base.path().join(name));
         fs::create_dir(&home).unwrap();

@@ -14,7 +14,7 @@ use crate::ring::NoRing;
 /// Result type of this crate's functions.
 pub type Result<T, E = SysError> = std::result::Result<T, E>;
 
-/// Reasons why a request to the kernel was not carried out.
+/// Reasons why a request to the kernel was not executed.
 ///
 /// The kernel's answer is a field named `errno`, not an error `source`, because
 /// the message already contains it.

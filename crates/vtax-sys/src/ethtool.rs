@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_not_there_tells_nothing() {
+    fn a_link_that_does_not_exist_tells_nothing() {
         let none = Ethtool::open(&"no-such-link".parse().unwrap()).unwrap();
         assert_eq!((none.driver(), none.offloads(), none.speed_mbps()), (Driver::default(), BTreeMap::new(), None));
         assert_eq!((none.setting(DriverSetting::RxRing).unwrap(), none.feature("rx-gro").unwrap()), (None, None));

@@ -16,7 +16,6 @@ use crate::{
     sysctl::SysctlKey,
 };
 
-/// Checks that a parsed value survives being written and parsed again.
 #[track_caller]
 fn survives<T: FromStr + Display + PartialEq + Debug>(text: &str) -> Option<()> {
     let read = text.parse::<T>().ok()?;

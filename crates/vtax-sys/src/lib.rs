@@ -1,6 +1,6 @@
 //! The Linux interfaces that vtax uses. This is the only crate of the workspace with `unsafe` code. Everything is
-//! synchronous: a lab of a hundred zones is built by a few thousand small requests, one after the other, and a
-//! measuring thread must not share its CPU with an async runtime.
+//! synchronous: a lab of a hundred zones is built by a few thousand small requests, one after another, and a measuring
+//! thread must not share its CPU with an async runtime.
 //!
 //! No function decides policy: the caller provides names, addresses, ownership marks and the programs to run.
 //!

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_holds_what_it_has_locked() {
+    fn this_process_is_the_holder_of_its_locks() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         assert_eq!(LockHolder::of(file.path()), None);
         file.as_file().lock().expect("nobody else has it");
@@ -264,7 +264,7 @@ mod tests {
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     #[test]
-    fn who_waits_is_told_once_for_whom() {
+    fn a_waiter_is_informed_once_about_the_holder() {
         tell_waits(|wait| TOLD.lock().expect("nobody panics with it").push(wait.to_string()));
         let held = tempfile::NamedTempFile::new().expect("a file");
         let open = || File::open(held.path()).expect("it is there");

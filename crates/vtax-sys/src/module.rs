@@ -55,7 +55,7 @@ mod tests {
 
     /// Without the privilege, or on a kernel without modules, the kernel refuses before it reads the file.
     #[test]
-    fn a_file_that_is_no_module_is_named() {
+    fn a_file_that_is_not_a_module_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let error = load(file.path(), "").unwrap_err();
         assert!(error.to_string().contains(file.path().to_str().unwrap()), "{error}");

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_is_not_there_and_a_root_that_is_none_are_named() {
+    fn a_share_that_does_not_exist_and_a_root_that_is_none_are_named() {
         let directory = tempfile::tempdir().unwrap();
         let error = nine_p("vtax-none", directory.path()).unwrap_err();
         assert!(error.to_string().starts_with("cannot mount the share vtax-none on"), "{error}");

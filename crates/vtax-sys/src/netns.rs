@@ -191,7 +191,7 @@ impl NetNs {
     pub fn processes(&self) -> Result<Vec<ProcessId>> {
         let pids = crate::process::all_pids()?;
         let inside = pids.into_iter().filter(|pid| self.holds(*pid));
-        // Processes that have ended meanwhile are skipped.
+        // Processes that have exited in the meantime are skipped.
         Ok(inside.filter_map(|pid| ProcessId::of(pid).ok()).collect())
     }
 
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_nothing_is_no_error() {
+    fn removing_nothing_is_not_an_error() {
         let directory = tempfile::tempdir().unwrap();
         assert!(!NetNs::remove_at(&directory.path().join("none"), None).unwrap());
     }

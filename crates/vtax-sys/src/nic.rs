@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_no_path() {
+    fn an_address_is_not_a_path() {
         let root = tempfile::tempdir().unwrap();
         write(root.path(), "sys/bus/pci/devices/x/irq", "1\n");
         for address in ["..", "../devices/x", "", "/etc", "y"] {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_not_there_is_described_by_nothing() {
+    fn a_link_that_does_not_exist_is_described_by_nothing() {
         assert_eq!(describe(&"no-such-link".parse().unwrap()), NicFacts::default());
     }
 }

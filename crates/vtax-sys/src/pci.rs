@@ -90,7 +90,7 @@ impl PciTree {
         self.bus.join("devices").join(address.to_string())
     }
 
-    /// Reads a device. None if it disappears meanwhile.
+    /// Reads a device. None if it disappears in the meantime.
     fn read(&self, address: PciAddress, slots: &[PciSlot]) -> Option<Device> {
         Device::read(address, &self.directory(address), slots)
     }

@@ -82,7 +82,7 @@ impl ProcessId {
         }
     }
 
-    /// Returns the exit status if the process has ended and is an unreaped child of this process.
+    /// Returns the exit status if the process has exited and is an unreaped child of this process.
     pub fn ending(self) -> Option<ExitStatus> {
         let asked = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = rustix::process::waitid(WaitId::Pid(self.known()?), asked).ok()??;
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn the_limit_on_files_is_never_lowered() {
         let before = raise_open_files(0).unwrap();
-        // Other tests of this process raise the limit meanwhile.
+        // Other tests of this process raise the limit in the meantime.
         assert!(raise_open_files(1).unwrap() >= before);
         assert!(raise_open_files(before.saturating_add(1)).unwrap() >= before);
     }

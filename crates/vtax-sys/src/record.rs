@@ -1,7 +1,7 @@
 //! Files in which vtax keeps its state and configuration: journals, configurations, locks, process numbers.
 //!
 //! All of them are regular files written by this program. Anything else with such a name (a FIFO, a device, a link, a
-//! directory) was put there by somebody else: opening a FIFO would wait forever, a device may be endless, and a link
+//! directory) was put there by someone else: opening a FIFO would wait forever, a device may be endless, and a link
 //! leads to another file. So each record is opened by this module, which checks the file type before and after opening,
 //! and reads no more than the record's bound, whatever size the file system reports.
 
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_named_and_never_opened() {
+    fn files_that_are_not_regular_are_named_and_never_opened() {
         for (kind, put) in strange() {
             let base = tempfile::tempdir().expect("a directory");
             let path = base.path().join("record");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_replaced_as_a_whole_and_a_draft_of_a_killed_process_is_no_hindrance() {
+    fn a_record_is_replaced_atomically_despite_a_killed_processs_draft() {
         let base = tempfile::tempdir().expect("a directory");
         let path = base.path().join("record");
         assert!(read(&path, MOST).expect("nothing is wrong").is_none());

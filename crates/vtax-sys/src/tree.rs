@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_nobody_may_write_is_told() {
+    fn a_read_only_file_is_reported() {
         let (base, tree) = tree();
         let file = base.path().join("sys/devices/eth0/mtu");
         assert_eq!(tree.is_writable("class/eth0/mtu").unwrap(), Some(true));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_nothing_and_is_never_made() {
+    fn a_missing_file_is_none_and_is_never_created() {
         let (base, tree) = tree();
         for path in ["class/eth1/mtu", "devices/eth0/mtu/x", "new"] {
             assert_eq!(tree.read(path).unwrap(), None, "{path}");

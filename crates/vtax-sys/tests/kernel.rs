@@ -164,7 +164,7 @@ fn a_datagram_beyond_the_mtu_is_refused_and_not_fragmented() {
 }
 
 #[test]
-fn links_of_each_kind_are_made_and_read_back() {
+fn links_of_each_kind_are_created_and_read_back() {
     let ns = scratch();
     let mut rtnl = Rtnl::open_in(&ns).unwrap();
     rtnl.create_link(&NewLink::new(name("v0"), veth("v1", None))).unwrap();
@@ -219,7 +219,7 @@ fn a_vxlan_carries_datagrams_over_the_wire() {
 }
 
 #[test]
-fn a_link_is_made_in_another_namespace_on_a_parent_in_this_one() {
+fn a_link_is_created_in_another_namespace_on_a_parent_in_this_one() {
     let (host, zone) = (scratch(), scratch());
     let mut rtnl = Rtnl::open_in(&host).unwrap();
     rtnl.create_link(&NewLink::new(name("v0"), veth("v1", None))).unwrap();
@@ -307,7 +307,7 @@ fn connections_on_a_route_have_its_congestion_control() {
 }
 
 #[test]
-fn the_link_of_the_default_route_is_told() {
+fn the_link_of_the_default_route_is_reported() {
     let (left, _right) = wired();
     configure(&left, "w0", "192.0.2.1/30");
     let mut rtnl = Rtnl::open_in(&left).unwrap();
@@ -344,7 +344,7 @@ fn the_kernels_own_words_reach_the_user() {
 }
 
 #[test]
-fn links_that_are_not_there_are_told_apart_from_errors() {
+fn missing_links_differ_from_errors() {
     let ns = scratch();
     let mut rtnl = Rtnl::open_in(&ns).unwrap();
     assert_eq!(rtnl.link(&name("none")).unwrap(), None);
@@ -442,7 +442,7 @@ fn a_pinned_namespace_lasts_until_it_is_removed() {
 }
 
 #[test]
-fn what_an_interrupted_removal_left_is_removed() {
+fn remains_of_an_interrupted_removal_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("zone");
     fs::write(&path, "").unwrap();
@@ -481,7 +481,7 @@ fn a_copy_of_the_pin_elsewhere_goes_with_the_file() {
     assert!(gone, "the copy keeps the namespace alive");
 }
 
-/// The kernel removes namespaces in the background, one after the other.
+/// The kernel removes namespaces in the background, one after another.
 fn eventually(condition: impl FnMut() -> bool) -> bool {
     let mut condition = condition;
     let deadline = Instant::now() + PATIENCE;

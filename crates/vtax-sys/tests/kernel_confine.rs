@@ -53,7 +53,7 @@ fn status(confinement: Confinement) -> HashMap<String, String> {
 const SETS: [&str; 5] = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
 
 #[test]
-fn a_program_has_a_user_of_its_own_and_no_right_of_ours() {
+fn a_program_has_a_dedicated_user_and_none_of_our_privileges() {
     let folder = folder();
     let found = status(confinement(folder.path()));
     for set in SETS {
@@ -97,7 +97,7 @@ fn only_reading_all_files_may_be_left() {
 }
 
 #[test]
-fn what_one_program_writes_another_can_not_read() {
+fn files_of_one_program_are_unreadable_for_another() {
     let (one, two) = (folder(), folder());
     let script = "echo mine >file; cat file";
     assert_eq!(printed(confinement(one.path()), script), "mine\n");

@@ -44,7 +44,7 @@ fn macvtap(parent: IfIndex, mac: MacAddr) -> NewMacvtap {
 }
 
 #[test]
-fn a_macvtap_gives_frames_to_the_one_who_opened_it() {
+fn a_macvtap_delivers_frames_to_its_opener() {
     let (ns, mut rtnl, parent) = wired();
     let index = macvtap(parent, mac(1)).create(&mut rtnl).unwrap();
     let link = rtnl.existing_link(&name("vnet0")).unwrap();
@@ -79,7 +79,7 @@ fn a_macvtap_gives_frames_to_the_one_who_opened_it() {
 }
 
 #[test]
-fn of_two_with_one_address_each_has_a_file_of_its_own() {
+fn two_macvtaps_with_one_index_have_separate_files() {
     let ((_ns, mut rtnl, parent), (_other_ns, mut other, other_parent)) = (wired(), wired());
     assert_eq!(parent, other_parent, "namespaces count alike");
     let first = macvtap(parent, mac(2)).create(&mut rtnl).unwrap();
@@ -119,6 +119,6 @@ fn the_file_goes_with_the_namespace() {
 }
 
 #[test]
-fn the_probe_finds_that_they_can_be_had() {
+fn the_probe_finds_them_available() {
     probe_macvtap().expect("these tests need root and a devtmpfs");
 }

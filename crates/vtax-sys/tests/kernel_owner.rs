@@ -25,7 +25,7 @@ fn client_of(user: u32, port: u16) -> Child {
 }
 
 #[test]
-fn the_owner_of_a_connection_is_told_while_its_program_holds_it() {
+fn the_owner_of_a_connection_is_reported_while_its_program_holds_it() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     for user in [0, 12345] {

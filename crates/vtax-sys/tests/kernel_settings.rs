@@ -36,7 +36,7 @@ fn features_are_switched_off_and_on() {
 /// veth has channels, of which it accepts as many as it has queues, and neither rings nor delays: only real NICs have
 /// those.
 #[test]
-fn channels_are_set_and_what_a_driver_lacks_is_refused() {
+fn channels_are_set_and_unsupported_settings_are_refused() {
     let (ns, _rtnl) = veth();
     let link = ns.run(|| Ethtool::open(&name("set0"))).unwrap().unwrap();
     assert_eq!(link.setting(DriverSetting::RxChannels).unwrap(), Some(1));
@@ -92,6 +92,6 @@ fn the_cookie_of_a_namespace_is_its_own() {
     assert!(cookie(&one).is_some() && cookie(&one) == cookie(&one) && cookie(&one) != cookie(&other));
     let old = cookie(&one);
     drop(one);
-    // The kernel gives this one the smallest free number, often that of the previous one.
+    // The kernel assigns this one the smallest free number, often that of the previous one.
     assert!(cookie(&NetNs::scratch().unwrap()) != old);
 }

@@ -252,7 +252,7 @@ fn snooping_of_a_bridge_is_set() {
 
 /// A kernel either has them, or makes a bridge without them: then that is reported and nothing is left.
 #[test]
-fn a_kernel_without_vlan_filtering_is_told() {
+fn a_kernel_without_vlan_filtering_is_reported() {
     let mut rtnl = Rtnl::open_in(&silent()).unwrap();
     let bridge = NewVlanBridge { name: name("vsw0"), mtu: 9000, mac: Some(MINE), multicast_snooping: false };
     let made = rtnl.create_vlan_bridge(&bridge);

@@ -26,7 +26,7 @@ fn a_tap_stays_in_its_namespace_without_a_program() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_not_taken_over() {
+fn a_name_in_use_is_not_taken_over() {
     let ns = NetNs::scratch().expect("these tests need root");
     let tap = NewTap { name: name("tap"), multi_queue: true };
     tap.create_in(&ns).unwrap();

@@ -85,7 +85,7 @@ fn visitor() {
     assert_eq!(std::env::current_dir().unwrap().to_str(), Some("/proc"));
     let wire = Rtnl::open().unwrap().link(&name("w0")).unwrap();
     assert_eq!(wire.unwrap().kind.as_deref(), Some("veth"));
-    // It is no error if it is already there.
+    // It is not an error if it already exists.
     userns::join(keeper).unwrap();
 }
 

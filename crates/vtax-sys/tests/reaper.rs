@@ -1,5 +1,5 @@
-//! Orphans are reaped, and children for which somebody waits are not. This is a separate process, because its reaper
-//! would take the children of other tests.
+//! Orphans are reaped, but not children that are being waited for. This is a separate process, because its reaper would
+//! take the children of other tests.
 
 use std::fs;
 use std::path::Path;

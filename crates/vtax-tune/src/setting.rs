@@ -184,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(setting in settings(), now in "\\PC{0,12}") {
+        fn written_messages_are_read_back(setting in settings(), now in "\\PC{0,12}") {
             let proposal = setting.instead_of(now);
             let text = serde_json::to_string(&proposal).unwrap();
             prop_assert_eq!(serde_json::from_str::<Proposal>(&text).unwrap(), proposal.clone());

@@ -9,7 +9,7 @@ use std::{
 use vtax_report::html::escaped;
 use vtax_sys::{deadline::output_within, inherit::die_with_parent};
 
-/// Time after which a command that lists something is given up, e.g. because a disk hangs.
+/// Time after which a command that lists something is abandoned, e.g. because a disk hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum length of a list in characters.
 const LONGEST: usize = 20_000;

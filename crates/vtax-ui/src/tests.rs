@@ -166,7 +166,7 @@ fn an_empty_store_says_where_to_begin() {
 }
 
 #[test]
-fn a_broken_store_is_told() {
+fn a_broken_store_is_reported() {
     let dir = tempfile::tempdir().expect("a folder");
     std::fs::write(dir.path().join("results.db"), "no database, but long enough to look like one".repeat(99))
         .expect("kept");
@@ -187,7 +187,7 @@ fn the_start_page_lists_what_commands_print() {
 
 /// A command that hangs or is missing leaves the rest of the page as it is.
 #[test]
-fn a_command_that_cannot_run_is_told() {
+fn a_command_that_cannot_run_is_reported() {
     let dir = tempfile::tempdir().expect("a folder");
     let ui = Ui::bind(dir.path().to_owned(), dir.path().join("missing"), 0).expect("a port");
     let (at, base) = (ui.address, ui.key.base());

@@ -313,7 +313,7 @@ struct RunningContest<'a> {
 
 struct RunningTool {
     tool: &'static Tool,
-    /// The server, if it serves clients one after the other.
+    /// The server, if it serves clients one after another.
     server: Option<ToolProcess>,
     /// The figure expected next. It determines the amount of work for a short turn.
     expected: f64,
@@ -410,7 +410,7 @@ impl RunningTool {
     }
 }
 
-/// Returns the figure of vtax's engine, and the load by others meanwhile.
+/// Returns the figure of vtax's engine, and the load by others in the meantime.
 fn ours(rig: &Rig, contest: &Contest) -> miette::Result<(f64, Disturbance)> {
     let mut meter = LoadMeter::open()?;
     let begun = meter.read()?;

@@ -73,7 +73,7 @@ fn end_all() {
     for process in &others {
         let _ = process.wait_end(until.saturating_duration_since(Instant::now()));
     }
-    // Also ends processes that were started meanwhile.
+    // Also ends processes that were started in the meantime.
     let _ = kill_all(&self::others(), KILLED);
 }
 

@@ -10,9 +10,9 @@
 //!   first bytes may have arrived while the port still reports that nobody is connected. The agent believes
 //!   this only when the port has reported it for a while.
 //! - QEMU buffers what it reads from its socket until the guest has opened the port, so nothing is lost.
-//! - QEMU (10.0) loses one of the port's 128 output buffers each time a coordinator closes its side while an answer to it
-//!   is half sent. When all of them are lost, the port looks full for ever. Only a reset of the device restores them, which
-//!   its driver does when it is unbound and bound again.
+//! - QEMU (10.0) loses one of the port's 128 output buffers each time a coordinator closes its side while an answer to
+//!   it is half sent. When all of them are lost, the port looks full forever. Only a reset of the device restores them,
+//!   which its driver does when it is unbound and bound again.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -260,7 +260,7 @@ impl Renew for PortWriter {
     fn renew(&mut self) -> io::Result<()> {
         let mut port = [PollFd::new(&self.file, PollFlags::OUT)];
         let polled = poll(&mut port, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        // A slow guest learns late that somebody has connected. Until then its port isn't full.
+        // A slow guest learns late that someone has connected. Until then its port isn't full.
         if polled.is_err() || port[0].revents().intersects(PollFlags::HUP | PollFlags::OUT) {
             return Ok(());
         }

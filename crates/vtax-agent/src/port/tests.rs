@@ -149,7 +149,7 @@ fn the_agent_stays_for_the_next_coordinator() {
 }
 
 #[test]
-fn a_coordinator_that_is_cut_off_is_no_hindrance_to_the_next() {
+fn a_coordinator_that_is_cut_off_is_not_a_hindrance_to_the_next() {
     let whole = call(1, Request::Ping);
     for ends in [Ends::Seen, Ends::Missed] {
         let guest = guest(ends);
@@ -269,7 +269,7 @@ fn a_lost_port_is_an_error() {
     }
     let nobody = StandWriter(Arc::default());
     let lost = serve(Unplugged, nobody, Measuring::default, AgentRights::Guest, |_| {}).expect_err("no device");
-    assert!(lost.to_string().contains("cannot read the virtio-serial port any more"), "{lost}");
+    assert!(lost.to_string().contains("can no longer read the virtio-serial port"), "{lost}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// Time limit for restoring settings that were tried out. A driver that resets its link takes seconds.
 const PUT_BACK: Duration = Duration::from_secs(60);
 
-/// Reasons why a call cannot be carried out.
+/// Reasons why a call cannot be executed.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 enum OrderError {
     #[error(transparent)]
@@ -110,7 +110,7 @@ pub(super) enum OwnerEvent {
     News { session: SessionId, news: CallOutcome },
     /// The last event of a session.
     SessionEnded { session: SessionId, outcome: CallOutcome },
-    /// A tuning order was carried out.
+    /// A tuning order was executed.
     Tuned { id: CallId, outcome: CallOutcome },
     /// The tuning thread sends no more events: trial settings that weren't kept are reverted, or the thread has
     /// panicked.

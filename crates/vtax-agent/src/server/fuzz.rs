@@ -1,4 +1,4 @@
-//! Fuzz targets for input from a coordinator, or from somebody in its place.
+//! Fuzz targets for input from a coordinator, or from someone in its place.
 
 use std::{
     io::{self, BufReader, Cursor},
@@ -202,7 +202,7 @@ impl TunedMachine for Untouched {
     fn expire(&mut self) {}
 }
 
-/// The whole agent on somebody else's machine, with its threads. It must answer in frames of the protocol.
+/// The whole agent on someone else's machine, with its threads. It must answer in frames of the protocol.
 #[test]
 fn fuzz_agents() {
     fuzz("agents", &[conversation(&orders())], |bytes| {

@@ -124,7 +124,7 @@ mod tests {
         }
         assert!(begun.elapsed() >= Duration::from_millis(40), "256 pages take 50 ms: {:?}", begun.elapsed());
         set(MemoryLoad { region, per_second: ByteSize(0) }).expect("the same memory");
-        // A burst that has begun may go on for a moment.
+        // A burst that has begun may continue for a moment.
         thread::sleep(4 * TICK);
         let then = changed();
         thread::sleep(10 * TICK);

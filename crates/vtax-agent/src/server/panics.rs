@@ -21,7 +21,7 @@ type Report = Box<dyn FnOnce(CallOutcome) + Send>;
 static WORK: Mutex<Vec<(ThreadId, Report)>> = Mutex::new(Vec::new());
 static HOOK: Once = Once::new();
 
-/// Runs `work` and reports its outcome. If this thread panics meanwhile, reports that and never returns.
+/// Runs `work` and reports its outcome. If this thread panics in the meantime, reports that and never returns.
 ///
 /// If a thread of a test's flows panics, all work in progress has failed, because the thread's owner is unknown. A
 /// panic anywhere else ends the process.

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_writing_after_the_end_isnt_waited_for() {
+    fn what_continues_writing_after_the_end_isnt_waited_for() {
         let script = "{ trap 'exit 0' TERM; while :; do echo x; done; } & echo $! >&2; sleep 0.2";
         let mut writer = Vec::new();
         watch(script, 64 << 10, |sender, output| {
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_beyond_the_limit_is_cut_and_the_program_goes_on() {
+    fn an_output_beyond_the_limit_is_cut_and_the_program_continues() {
         let ran = shell(r"head -c 3000000 /dev/zero | tr '\0' x; printf '\377' >&2; exit 4", SOON).expect("it runs");
         assert_eq!((ran.status, ran.stdout.raw().len() as u64, ran.stderr.raw()), (4, OUTPUT_MOST.0, "\u{fffd}"));
     }

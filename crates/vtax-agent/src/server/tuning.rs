@@ -1,5 +1,5 @@
-//! Tuning of the agent's machine, on a separate thread: a change of a link may take seconds, and meanwhile the agent
-//! measures and answers.
+//! Tuning of the agent's machine, on a separate thread: a change of a link may take seconds, and in the meantime the
+//! agent measures and answers.
 
 use std::{
     io,

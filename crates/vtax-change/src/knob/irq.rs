@@ -37,8 +37,8 @@ impl IrqAffinity {
     }
 
     /// Returns the CPUs to write before these. An interrupt that may go to more CPUs than before stays where it is
-    /// (`assign_vector_locked`, arch/x86/kernel/apic/vector.c): if it is to be as before, it must first go back. Should vtax
-    /// be killed in between, the next one finds a value that may be somebody else's, leaves it alone and tells it.
+    /// (`assign_vector_locked`, arch/x86/kernel/apic/vector.c): if it is to be as before, it must first go back. Should
+    /// vtax be killed in between, the next one finds a value that may be someone else's, leaves it alone and tells it.
     fn first_to(&self, cpus: &CpuSet) -> Option<&CpuSet> {
         self.chosen.as_ref().filter(|chosen| *chosen != cpus && chosen.iter().all(|cpu| cpus.contains(cpu)))
     }

@@ -70,7 +70,7 @@ impl Knob for KeptLine {
     }
 
     fn write(&self, host: &mut HostAccess, value: &KeptText) -> Result<(), ChangeError> {
-        // It may come from a journal that somebody wrote by hand.
+        // It may come from a journal that someone wrote by hand.
         let all = [&self.before, &self.after, value.0.as_ref().unwrap_or(&self.after)];
         if let Some(odd) = all.into_iter().find(|text| text.contains(|c: char| c.is_control())) {
             let (value, why) = (odd.clone(), "it has a control character");

@@ -51,7 +51,7 @@ impl Knob for SysfsFile {
     type Value = KernelText;
 
     fn read(&self, host: &mut HostAccess) -> Result<Option<KernelText>, ChangeError> {
-        // The path comes from a journal, which somebody may have written by hand.
+        // The path comes from a journal, which someone may have written by hand.
         check(&self.path)?;
         if self.link(host)? != self.link {
             return Ok(None);

@@ -31,7 +31,7 @@ impl DriverState {
             let (driver, only) = (self.driver.as_deref(), self.driver_override.as_deref());
             tree.rebind(device, driver, only, DRIVER_PATIENCE).map_err(&wrong)?;
             if self.has_disk {
-                // Whoever had the device meanwhile may have removed the disk from it.
+                // Whoever had the device in the meantime may have removed the disk from it.
                 tree.await_block(device, DRIVER_PATIENCE);
             }
         }

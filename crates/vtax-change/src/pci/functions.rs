@@ -72,7 +72,7 @@ pub fn probe_vfs(device: PciAddress, mtu: Option<Mtu>) -> Result<(), PciChangeEr
     Ok(())
 }
 
-/// Removes the `made` virtual functions of a NIC, unless their number has changed: then somebody else made them.
+/// Removes the `made` virtual functions of a NIC, unless their number has changed: then someone else made them.
 /// `autoprobe` says whether the kernel gave new functions a driver before.
 pub fn destroy_vfs(device: PciAddress, made: u32, autoprobe: bool) -> Result<Undone, PciChangeError> {
     let (tree, wrong) = (PciTree::live(), PciChangeError::kernel(device));

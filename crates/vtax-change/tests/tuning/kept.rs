@@ -83,7 +83,7 @@ fn a_line_that_is_changed_again_gets_its_earlier_value_back() {
     assert_eq!(lines(&machine).unwrap(), ["net.core.rmem_max = 1000000"]);
 }
 
-/// The journal was empty, and the lines stayed for ever.
+/// The journal was empty, and the lines stayed forever.
 #[test]
 fn lines_are_found_by_their_files_if_the_journal_is_empty() {
     let machine = machine();
@@ -99,7 +99,7 @@ fn lines_are_found_by_their_files_if_the_journal_is_empty() {
 }
 
 #[test]
-fn what_somebody_else_writes_into_the_file_stays() {
+fn lines_of_another_program_in_the_file_stay() {
     let machine = machine();
     apply(&machine, "net.core.rmem_max", "1000000");
     apply(&machine, "net.core.wmem_max", "2000000");
@@ -176,7 +176,7 @@ fn after_a_restart_a_value_that_is_not_that_of_the_line_stays() {
     assert_eq!((machine.values()[0].as_str(), place(&machine).exists()), ("77", false));
 }
 
-/// Somebody has removed the file, so the value isn't from there.
+/// Someone has removed the file, so the value isn't from there.
 #[test]
 fn after_a_restart_a_value_without_its_line_stays() {
     let machine = machine();
@@ -189,7 +189,7 @@ fn after_a_restart_a_value_without_its_line_stays() {
     assert_eq!(machine.values()[0], "1000000");
 }
 
-/// With what is on the disk then: the old file, beside it perhaps a draft of the new one, or the new file.
+/// With what is on the disk then: the old file, next to it perhaps a draft of the new one, or the new file.
 #[test]
 fn a_kill_at_any_point_is_undone() {
     let machine = machine();
@@ -262,7 +262,7 @@ fn a_confirmed_change_is_kept_as_a_part_of_it_or_not_at_all() {
 }
 
 #[test]
-fn a_file_of_somebody_else_and_a_folder_that_nothing_reads_are_obstacles() {
+fn a_file_of_another_program_and_a_directory_that_nothing_reads_are_obstacles() {
     let machine = machine();
     let obstacle = |file: OwnFile| file.obstacle(&machine.host()).unwrap();
     assert_eq!(obstacle(OwnFile::Sysctl), None);
@@ -274,7 +274,7 @@ fn a_file_of_somebody_else_and_a_folder_that_nothing_reads_are_obstacles() {
     assert!(OwnFile::Sysctl.obstacle(&machine.host()).is_err());
 }
 
-/// As somebody could write it into a journal.
+/// As someone could write it into a journal.
 #[test]
 fn no_second_line_is_written() {
     let machine = machine();

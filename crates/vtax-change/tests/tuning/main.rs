@@ -241,7 +241,7 @@ fn a_change_that_fails_leaves_the_earlier_ones() {
     assert_eq!(report, ["sysctl net.core.rmem_max of this machine: 212992 -> 1000000 found 77"]);
 }
 
-/// Takes all back, and lists what was somebody else's.
+/// Takes all back, and lists what was someone else's.
 fn machine_report(journal: ChangeJournal, machine: &Machine) -> Vec<String> {
     drop(journal);
     let report = machine.past().revert_all().unwrap();
@@ -258,7 +258,7 @@ fn after_a_reboot_the_journal_ends_and_what_is_there_stays() {
     ];
     journal.apply(changes).unwrap();
     drop(journal);
-    // The machine starts with its own value of one, and somebody's sysctl.conf has the other.
+    // The machine starts with its own value of one, and someone's sysctl.conf has the other.
     machine.put("kernel/random/boot_id", "33333333-4444");
     machine.put("net/core/wmem_max", "212992");
     let seen = ChangesSnapshot::read(&machine.directory(), &mut machine.host()).unwrap().expect("a journal");
@@ -365,7 +365,7 @@ fn a_directory_that_others_can_write_is_refused() {
 }
 
 #[test]
-fn a_batch_that_is_not_there_is_named() {
+fn a_batch_that_does_not_exist_is_named() {
     let machine = Machine::new();
     let mut journal = machine.start();
     let changes = rmem(&mut journal, "1000000");

@@ -58,7 +58,7 @@ fn who_is_refused_takes_no_place() {
 }
 
 #[test]
-fn a_session_ends_when_its_user_may_not_go_on() {
+fn a_session_ends_when_its_user_may_not_continue() {
     let (rig, port) = Rig::of(Bounds::default(), "mars", &["mars"]);
     let mut mars = rig.guest("mars");
     let mut client = Client::to(port);

@@ -27,7 +27,7 @@ pub(super) fn check(path: &Path, files: &KernelFiles, test: &DiskTest) -> Result
     check_size(path, &device, test)
 }
 
-/// Takes it, so that nothing in the kernel and no other program that asks can take it meanwhile.
+/// Takes it, so that nothing in the kernel and no other program that asks can take it in the meantime.
 pub(super) fn hold(path: &Path) -> Result<File, TargetError> {
     let claimed = claim(path).map_err(TargetError::unusable(path))?;
     claimed.ok_or_else(|| TargetError::Busy { path: path.to_owned() })

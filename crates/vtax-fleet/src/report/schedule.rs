@@ -1,4 +1,4 @@
-//! A plan before it is carried out (`--dry-run`).
+//! A plan before it is executed (`--dry-run`).
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     schedule::{MeshPlan, UplinkLimits, pack_waves},
 };
 
-/// Ends up to which the text lists the pairs.
+/// Maximum number of ends for which the text lists the pairs.
 const LISTED: usize = 32;
 
 /// Plan of a mesh: `vtax.mesh-plan/v1`.
@@ -29,7 +29,7 @@ pub struct MeshSchedule {
     seconds: f64,
     detects: DetectionRecord,
     excluded: Vec<HostExclusion>,
-    /// Pairs of each wave. Both directions of a pair are measured, one after the other.
+    /// Pairs of each wave. Both directions of a pair are measured, one after another.
     waves: Vec<Vec<[ForeignText; 2]>>,
 }
 
@@ -67,7 +67,7 @@ impl MeshSchedule {
     pub fn summary(&self) -> String {
         let time = Span(Duration::from_secs(self.seconds.round() as u64));
         let mut text = format!(
-            "{}, {} of {} rounds, {}, about {time}, then suspects again\n{}\n",
+            "{}, {} of {} rounds, {}, about {time}, plus retests of suspects\n{}\n",
             counted(self.ends.len(), noun(&self.ends)),
             grouped(self.rounds as usize),
             grouped(self.all_rounds as usize),

@@ -13,13 +13,13 @@ use crate::{
     },
 };
 
-/// Slowness that isn't worth promising to detect.
+/// Slowness from which a detection limit isn't worth stating.
 const STANDSTILL: f64 = 0.9;
-/// Names that a line lists at most.
+/// Maximum number of names in a line.
 const NAMES_MOST: usize = 12;
 
 impl MeshReport {
-    /// Returns the summary: what was measured, what it detects, what is slow.
+    /// Returns the summary: measurements, detection limit, findings.
     pub fn summary(&self) -> String {
         let mut text = self.heading();
         for finding in &self.findings {
@@ -59,19 +59,19 @@ impl MeshReport {
             _ => text.push_str("; no test succeeded\n"),
         }
         if let Some(planned) = self.stopped() {
-            let _ = writeln!(text, "stopped after {} of {planned} waves: what is slow may be missing", self.waves);
+            let _ = writeln!(text, "stopped after {} of {planned} waves: slow hosts may be missing", self.waves);
         }
         text
     }
 }
 
-/// "detects a host that is 10 % slow with 99 % probability", and the promise about false alarms.
+/// Prints "detects a host that is 10 % slow with 99 % probability" and the rate of false alarms.
 impl std::fmt::Display for Detection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (probability, meshes) = (self.probability * 100.0, (1.0 / FALSE_ALARMS).round());
         match self.slowness.get() < STANDSTILL {
             true => write!(f, "detects a host that is {} slow with {probability:.0} % probability", self.slowness),
-            false => f.write_str("so few hosts or rounds that only a host at a standstill is detected"),
+            false => f.write_str("too few hosts or rounds: only a host at a standstill would be detected"),
         }?;
         write!(f, "; names a fast host in at most 1 of {meshes} meshes")
     }
@@ -176,7 +176,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Formats bits a second with three digits: `94.1 Mbit/s`.
+/// Formats bits per second with three digits: `94.1 Mbit/s`.
 fn bit_rate(bits: f64) -> String {
     let units = [(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
     let (factor, unit) = units.into_iter().find(|(factor, _)| bits >= *factor).unwrap_or((1.0, "bit/s"));
@@ -185,7 +185,7 @@ fn bit_rate(bits: f64) -> String {
     format!("{number:.decimals$} {unit}")
 }
 
-/// Returns what the ends are: hosts, unless a host has several.
+/// Returns the noun for the ends: hosts, unless a host has several.
 pub(super) fn noun(ends: &[ForeignText]) -> &'static str {
     if ends.iter().any(|end| end.raw().contains('/')) { "NIC" } else { "host" }
 }

@@ -1,4 +1,4 @@
-//! The fit of one rail, and where each end stands in it.
+//! The fit of one rail, and the standing of each end in it.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub enum MeshDirection {
 impl MeshDirection {
     pub const BOTH: [MeshDirection; 2] = [MeshDirection::Sends, MeshDirection::Receives];
 
-    /// Returns the end of a sample that has this direction, and the other one.
+    /// Returns the end of a sample that has this direction, and the other end.
     pub(crate) fn ends(self, sample: &MeshSample) -> [EndId; 2] {
         let pair = sample.pair;
         match self {
@@ -44,7 +44,7 @@ impl MeshDirection {
 pub(crate) struct EndStanding {
     pub(crate) end: EndId,
     pub(crate) direction: MeshDirection,
-    /// Logarithm of the rate with each partner, less what the partner explains and less the fleet's.
+    /// Logarithm of the rate with each partner, minus the partner's effect and the fleet's level.
     pub(crate) values: Vec<f64>,
     /// Their median.
     pub(crate) effect: f64,
@@ -55,7 +55,7 @@ pub(crate) struct EndStanding {
 /// Standing of the ends of one rail in the rounds.
 #[derive(Debug, Clone)]
 pub(crate) struct RailFit {
-    /// Logarithm of the rate of two usual ends.
+    /// Logarithm of the rate between two usual ends.
     pub(crate) overall: f64,
     /// Scale of the residuals: the noise of one test.
     pub(crate) noise: f64,
@@ -100,7 +100,7 @@ impl RailFit {
         let effects: Vec<f64> = values.values().map(|values| median(values)).collect();
         let counts: Vec<f64> = values.values().map(|values| values.len() as f64).collect();
         let Some(scale) = RobustScale::of(&effects) else { return };
-        // The scale of few ends may be small by chance, but not smaller than the noise of their tests explains.
+        // The scale of few ends may be small by chance, but not below what the noise of their tests explains.
         let scale = scale.at_least(error_of_median(self.noise, median(&counts) as u32));
         let threshold = suspicion(values.len(), all_ends).threshold();
         for ((end, mut values), effect) in values.into_iter().zip(effects) {
@@ -117,7 +117,7 @@ impl RailFit {
         self.standings.values().filter(|standing| standing.is_suspect).collect()
     }
 
-    /// Returns the ends of the rail that are slow in neither direction.
+    /// Returns the ends of the rail that aren't slow in either direction.
     pub(crate) fn cleared(&self) -> Vec<EndId> {
         let is_fast = |end: EndId| {
             MeshDirection::BOTH.iter().all(|way| self.standings.get(&(end, *way)).is_some_and(|own| !own.is_suspect))
@@ -130,7 +130,7 @@ impl RailFit {
         Some(self.standings.get(&(end, direction))?.effect)
     }
 
-    /// Returns what neither end of a sample explains.
+    /// Returns the part that neither end of a sample explains.
     pub(crate) fn residual(&self, sample: &MeshSample) -> Option<f64> {
         Some(sample.log_rate()? - self.expected(sample)?)
     }

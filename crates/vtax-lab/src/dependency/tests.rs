@@ -11,7 +11,7 @@ use crate::{
     plan::{plan, tests::nics},
 };
 
-/// Every guest's ties, as they are started.
+/// Every guest's dependencies as started.
 fn ties(plan: &Plan) -> Vec<Ties> {
     of_plan(plan).into_iter().map(|guest| guest.ties).collect()
 }
@@ -27,7 +27,7 @@ fn told(ties: &Ties) -> String {
 }
 
 #[test]
-fn a_guest_depends_on_who_serves_it_and_on_its_masters() {
+fn a_guest_depends_on_its_servers_and_masters() {
     let guests = nics::domain("guest", "web", "sut", "paravirtual")
         + &nics::domain("guest", "db", "peer", "sr-iov")
         + "masters = [\"web\"]\n";
@@ -72,7 +72,7 @@ fn the_table_of_capabilities_agrees_with_every_plan() {
 }
 
 #[test]
-fn what_the_other_machine_must_have_blocks_nothing() {
+fn requirements_of_the_other_machine_block_nothing() {
     let plan = planned(&nics::facts(), &nics::domain("guest", "web", "sut", "paravirtual"));
     let mut launch = plan.blueprint.guests[0].launch.clone();
     let migration = |launch: &Launch| Ties::of(launch, &plan.blueprint, &plan.steps).migration;

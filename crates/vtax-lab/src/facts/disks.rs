@@ -14,10 +14,10 @@ use vtax_model::{
 };
 use vtax_sys::pci::PciAddress;
 
-/// The files, block devices and ways to attach them that somebody has asked for.
+/// The requested files, block devices and attachment methods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskFacts {
-    /// By the paths that were asked for: what is there, or why it can't be used.
+    /// By requested path: what it is, or why it can't be used.
     pub backends: BTreeMap<PathBuf, Result<DiskBackendFacts, String>>,
     /// The ways that QEMU or the kernel can't do.
     pub lacking: Vec<(DiskAttach, Unsupported)>,
@@ -40,7 +40,7 @@ impl DiskFacts {
         found.as_ref().map_err(Clone::clone)
     }
 
-    /// Checks that QEMU and the kernel can do this, as far as somebody has tried it.
+    /// Checks that QEMU and the kernel support this, as far as probed.
     pub(crate) fn can(&self, attach: &DiskAttach) -> Result<(), Unsupported> {
         let alike = |other: &DiskAttach| tried(other) == tried(attach);
         match self.lacking.iter().find(|(other, _)| alike(other)) {

@@ -17,7 +17,7 @@ use super::DiskFacts;
 pub struct GuestFacts {
     pub qemu: Result<QemuFacts, Unsupported>,
     pub tap: Result<(), Unsupported>,
-    /// Ok if macvtaps can be made, and opened.
+    /// Ok if macvtaps can be created and opened.
     pub macvtap: Result<(), Unsupported>,
     /// Ok if the kernel serves rings of virtio-net; otherwise the reason.
     pub vhost: Result<(), Unsupported>,
@@ -25,7 +25,7 @@ pub struct GuestFacts {
     pub vhost_user: Vec<String>,
     /// The agent's program, which goes into guests.
     pub agent: PathBuf,
-    /// Bootable systems: one entry for each system and driver that a plan needs.
+    /// Bootable systems: one entry per system and driver required by a plan.
     pub systems: Vec<SystemFacts>,
     /// Memory that programs can get without swapping (`MemAvailable`).
     pub memory: ByteSize,
@@ -57,7 +57,7 @@ impl QemuFacts {
 /// A system for guests with a certain NIC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemFacts {
-    /// The system that the user asked for.
+    /// The system requested by the user.
     pub system: System,
     /// The module that drives the NIC, or several with commas between them.
     pub driver: String,

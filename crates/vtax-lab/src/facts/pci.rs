@@ -1,4 +1,4 @@
-//! The PCI devices of this machine: their names, which of them a lab may take, and which must stay.
+//! The PCI devices of this machine: their names, those available to a lab, and those that must stay.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -60,7 +60,7 @@ pub struct PciDevice {
     /// Class, subclass and programming interface.
     pub class: u32,
     pub driver: Option<String>,
-    /// The only driver that may take it, if somebody set `driver_override`.
+    /// The only driver that may take it, if `driver_override` is set.
     pub driver_override: Option<String>,
     /// Its IOMMU group. The number may change at each boot.
     pub group: Option<u32>,
@@ -74,7 +74,8 @@ pub struct PciDevice {
     pub physfn: Option<PciAddress>,
     pub virtfns: Vec<PciAddress>,
     pub sriov: Option<Sriov>,
-    /// For a virtual function: what its physical function enforces, if the link of that is in this namespace.
+    /// For a virtual function: the settings enforced by its physical function, if the link of that is in this
+    /// namespace.
     pub vf: Option<Vf>,
     /// Reason why it must not be taken from the host.
     pub kept: Option<String>,
@@ -86,7 +87,7 @@ pub struct Netdev {
     pub name: String,
     pub mac: Option<MacAddr>,
     pub mtu: u32,
-    /// The largest MTU that its driver takes, if the driver says it.
+    /// The largest MTU that its driver accepts, if reported.
     pub max_mtu: Option<u32>,
     pub up: bool,
     pub addresses: Vec<IpNet>,
@@ -147,7 +148,7 @@ impl PciFacts {
         self.devices.iter().filter(|device| device.is_nic()).map(called).collect()
     }
 
-    /// Checks that guests can have PCI devices here; the error says why not.
+    /// Checks that PCI devices can be assigned to guests here; the error gives the reason why not.
     pub fn for_guests(&self) -> Result<(), Unsupported> {
         if !self.iommu {
             return Err(Unsupported::new(
@@ -200,7 +201,7 @@ impl Netdev {
         }
     }
 
-    /// An address that somebody gave it: the kernel itself gives each link an IPv6 link-local one.
+    /// A configured address: the kernel itself gives each link an IPv6 link-local one.
     pub(crate) fn given_address(&self) -> Option<&IpNet> {
         self.addresses.iter().find(|net| !matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local()))
     }
@@ -219,7 +220,7 @@ impl PciDevice {
 }
 
 impl Default for PciFacts {
-    /// The facts of a machine that nobody has looked at.
+    /// The facts of a machine that was not inspected.
     fn default() -> PciFacts {
         let unknown = Unsupported::new("VFIO was not examined on this machine", "run `vtax io list`");
         PciFacts { iommu: false, vfio: Err(unknown), roots: Vec::new(), slots: Vec::new(), devices: Vec::new() }

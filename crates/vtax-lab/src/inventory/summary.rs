@@ -30,7 +30,7 @@ pub struct HoldingSummary {
 pub enum HoldingWhat {
     /// A lab built from a topology, with its zones and guests.
     Lab(LabSummary),
-    /// Virtual functions that were made by hand (`vtax io create-vf`).
+    /// Virtual functions created manually (`vtax io create-vf`).
     Functions(MadeVfs),
     /// An emulated server.
     Server {
@@ -41,7 +41,7 @@ pub enum HoldingWhat {
     },
     /// Files whose disks a run measures.
     Files(MadeFiles),
-    /// Its journal doesn't say.
+    /// Unknown from its journal.
     Unknown,
 }
 
@@ -63,7 +63,7 @@ pub struct GuestSummary {
     /// QEMU's process, as long as it runs.
     pub pid: Option<u32>,
     pub memory: ByteSize,
-    /// The host's memory that QEMU takes in addition to the guest's RAM, while QEMU runs.
+    /// The host's memory that QEMU uses in addition to the guest's RAM, while QEMU runs.
     pub overhead: Option<ByteSize>,
     pub vcpus: u32,
     /// The host's CPUs that they are pinned to.
@@ -92,7 +92,7 @@ pub enum GuestState {
 pub enum LabState {
     /// A living process holds its journal.
     Alive,
-    /// It stays until it is taken down by name.
+    /// It stays until it is removed by name.
     Kept,
     /// Its maker is dead; `clean` removes it.
     Abandoned,
@@ -120,7 +120,7 @@ impl HoldingSummary {
         }
     }
 
-    /// Something of which nothing but its name is known.
+    /// An object of which only the name is known.
     pub(super) fn unknown(name: Name) -> HoldingSummary {
         HoldingSummary { name, state: LabState::Abandoned, owner: None, what: HoldingWhat::Unknown }
     }

@@ -1,4 +1,4 @@
-//! Devices that a logical domain can own, and what it gets with each.
+//! Devices that a logical domain can own, and what each includes.
 
 use vtax_model::{domain::DeviceKind, method::Unsupported, spelling::nearest, topology::Name};
 use vtax_step::VFIO;
@@ -175,7 +175,8 @@ impl IoList {
         physical.virtfns.iter().filter_map(|function| self.facts.device(*function))
     }
 
-    /// Returns why the host cannot spare a device, if it cannot. What is on vfio-pci already was spared by somebody.
+    /// Returns why the host cannot spare a device, if so. A device already bound to vfio-pci was spared by an
+    /// administrator.
     fn use_by_host(&self, function: &PciDevice) -> Option<String> {
         match function.driver.as_deref() {
             Some(VFIO) => function.kept.clone(),

@@ -1,7 +1,7 @@
-//! Virtual functions that a user makes and removes by hand, as `ldm create-vf` and `destroy-vf` do.
+//! Virtual functions that a user creates and removes manually, like `ldm create-vf` and `destroy-vf`.
 //!
-//! A record next to those of labs says what was made and what the previous state was. To remove the functions is to
-//! undo the record. What a killed vtax left is found and removed as with any lab.
+//! A record next to those of labs contains the changes and the previous state. Removing the functions means undoing the
+//! record. Remains of a killed vtax are found and removed as with any lab.
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ use crate::{
     world::{Lifetime, World},
 };
 
-/// Request for virtual functions. The driver's own setting stays where one is absent.
+/// Request for virtual functions. Absent settings keep the driver's values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewVfs {
@@ -52,12 +52,12 @@ impl NewVfs {
     }
 }
 
-/// New virtual functions, checked and not yet made.
+/// New virtual functions, checked but not yet created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VfPlan {
     pub made: MadeVfs,
     pub name: String,
-    /// Reason why somebody may notice that they are made, if there is a reason.
+    /// Reason why creating them may be noticeable, if any.
     pub warning: Option<String>,
     pub steps: Vec<LabStep>,
 }
@@ -69,11 +69,11 @@ pub struct Removal {
     pub device: PciAddress,
     /// The names of the functions. The list is empty if only the record is left.
     pub names: Vec<String>,
-    /// The record, if vtax made them.
+    /// The record, if vtax created them.
     record: Option<HoldingSummary>,
 }
 
-/// Reason why virtual functions cannot be made or removed. Nothing has been changed.
+/// Reason why virtual functions cannot be created or removed. Nothing has been changed.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 pub enum VfError {
     #[error(transparent)]
@@ -199,7 +199,7 @@ impl IoList {
         let addressed = link.and_then(|link| Some(format!("{} has the address {}", link.name, link.given_address()?)));
         let below = link.and_then(|link| Some(format!("{} is on top of {}", link.upper.as_ref()?, link.name)));
         let away = match (link, function.driver.as_deref()) {
-            // Whether a guest runs can't be seen, and the kernel would wait until it has ended.
+            // A running guest can't be detected, and the kernel would wait until it has exited.
             (_, Some(VFIO)) => Some(format!("{VFIO} holds it for a guest")),
             (None, Some(driver)) if function.is_nic() => {
                 Some(format!("its {driver} link is in another network namespace"))
@@ -211,7 +211,7 @@ impl IoList {
 }
 
 impl VfPlan {
-    /// Makes them, and leaves them there. Returns them as they are now. After an error in making them, all is as before.
+    /// Creates them permanently. Returns them as they are now. If this fails, the previous state is restored.
     pub fn make(self, world: &World) -> Result<Vec<PciDevice>, LabError> {
         let (device, name) = (self.made.device, record(self.made.device));
         cleaned(world, &name)?;
@@ -222,7 +222,7 @@ impl VfPlan {
 }
 
 impl Removal {
-    /// Removes them. If vtax made them, the previous state is restored.
+    /// Removes them. If vtax created them, the previous state is restored.
     pub fn carry_out(&self, world: &World) -> Result<(), LabError> {
         if !self.is_as_recorded() {
             PciTree::live().set_numvfs(self.device, 0).map_err(LabError::kernel(self.device))?;
@@ -234,7 +234,7 @@ impl Removal {
         }
     }
 
-    /// Returns whether the functions are those that vtax made. If not, somebody has removed those and made others.
+    /// Returns true if the functions are those that vtax created. If not, they were removed and others created.
     fn is_as_recorded(&self) -> bool {
         let made = self.record.as_ref().and_then(HoldingSummary::functions);
         made.is_some_and(|made| made.count as usize == self.names.len())
@@ -275,7 +275,7 @@ fn possible(device: &PciDevice, sriov: Sriov, wanted: u32) -> Result<(), VfError
     }
 }
 
-/// The settings of each function. What the user doesn't ask for stays as the driver has it.
+/// The settings of each function. Unrequested settings keep the driver's values.
 fn settings(device: &PciDevice, wish: &NewVfs) -> Result<VfSettings, VfError> {
     let options = wish.options();
     let rate = options.rate_mbit().map_err(VfError::Rate)?;

@@ -37,7 +37,7 @@ pub(super) struct FunctionOwner {
 }
 
 impl Owners {
-    /// The devices of a lab with an unreadable journal are found by the marks of its devices.
+    /// The devices of a lab with an unreadable journal are found by their marks.
     pub(super) fn look(world: &World) -> Result<Owners, LabError> {
         let mut owners = Owners::default();
         for (id, snapshot) in scan::<LabStep>(&world.journals())? {
@@ -63,7 +63,7 @@ impl Owners {
         self.0.insert(device, FunctionOwner { lab: None, domain, at: None });
     }
 
-    /// The marks don't say which guest has a device.
+    /// The marks don't identify the guest that has a device.
     fn take_marked(&mut self, lab: &Name, site: &Site) -> Result<(), LabError> {
         let unknown: Name = "unknown".parse().expect("a name");
         for (_, step) in site.marked_devices()? {
@@ -108,7 +108,7 @@ impl Owners {
         self.0.keys().map(|device| (*device, self.domain(*device))).collect()
     }
 
-    /// Adds what the links that are in labs tell. A link that can't be reached is omitted.
+    /// Adds information from links inside labs. An unreachable link is omitted.
     pub(super) fn look_into(&self, world: &World, facts: &mut PciFacts) {
         for (device, owner) in &self.0 {
             let (Some(at), Some(lab)) = (&owner.at, &owner.lab) else { continue };
@@ -131,7 +131,7 @@ impl Owners {
     }
 }
 
-/// The virtual functions and whole NICs of a guest, and what goes with those NICs.
+/// The virtual functions and whole NICs of a guest, and the devices assigned along with those NICs.
 fn devices(launch: &Launch) -> impl Iterator<Item = PciAddress> {
     let nics = launch.nics.iter().filter_map(|nic| match &nic.kind {
         NicKind::Vfio { device, .. } => Some(*device),

@@ -7,7 +7,7 @@ fn at(text: &str) -> PciAddress {
     text.parse().expect("an address")
 }
 
-/// A step as it stands in a journal.
+/// A step as stored in a journal.
 fn taken(device: &str, host: &str) -> LabStep {
     LabStep::TakeNic(TakeNic {
         device: at(device),
@@ -61,7 +61,7 @@ fn the_list_has_complexes_then_slots_and_endpoints_then_functions() {
 }
 
 #[test]
-fn what_a_lab_has_is_its_domains_and_a_virtual_function_depends_on_the_physical_one() {
+fn devices_of_a_lab_belong_to_its_domains_and_a_virtual_function_depends_on_the_physical_one() {
     let owners = owners(&[taken("0000:01:00.0", "sut"), taken("0000:01:10.0", "web"), taken("0000:81:00.0", "peer")]);
     let list = IoList::of(facts(), &owners);
     let entry = |name: &str| list.entries.iter().find(|entry| entry.name == name).expect("an entry");
@@ -94,7 +94,7 @@ fn a_device_without_driver_and_group_is_of_no_use() {
 }
 
 #[test]
-fn a_name_selects_what_is_below_it() {
+fn a_name_selects_everything_below_it() {
     let list = IoList::of(facts(), &Owners::default());
     let select = |name: &str| lines(&list.select(name).expect("entries"));
     assert_eq!(select("pci_0/slot2/PF0").len(), 3);
@@ -132,7 +132,7 @@ fn domain(name: &str) -> vtax_model::topology::Name {
     name.parse().expect("a name")
 }
 
-/// As on a machine where guests can have devices: each function has a separate IOMMU group, and the host uses none.
+/// As on a machine that can assign devices to guests: each function has a separate IOMMU group, and the host uses none.
 fn spare() -> PciFacts {
     let mut facts = facts();
     (facts.iommu, facts.vfio) = (true, Ok(()));
@@ -154,21 +154,21 @@ fn assigned(facts: PciFacts, owners: &Owners, name: &str) -> Result<Vec<String>,
 }
 
 #[test]
-fn a_domain_gets_all_functions_of_what_it_is_given() {
+fn a_domain_gets_all_functions_of_its_device() {
     let functions = |name| assigned(spare(), &Owners::default(), name);
     assert_eq!(functions("pci_0/slot2/PF0.VF0"), Ok(vec!["0000:01:10.0".to_owned()]));
     assert_eq!(functions("0000:01:10.0"), functions("pci_0/slot2/PF0.VF0"));
     assert_eq!(functions("pci_0/1f").map(|found| found.len()), Ok(2));
     assert_eq!(functions("pci_0/1f/F2").map(|found| found.len()), Ok(1));
     assert_eq!(functions("pci_1"), functions("pci_1/01.0-00"));
-    // What the domain has already is not an obstacle.
+    // Devices that the domain already has are not an obstacle.
     let mut own = Owners::default();
     own.claim(at("0000:01:10.0"), domain("mars"));
     assert_eq!(assigned(spare(), &own, "pci_0/slot2/PF0.VF0"), functions("pci_0/slot2/PF0.VF0"));
 }
 
 #[test]
-fn what_a_domain_cannot_have_is_named_with_the_reason() {
+fn unavailable_devices_are_named_with_the_reason() {
     let told = |facts, owners: &Owners, name: &str| {
         format!("{name}: {}", assigned(facts, owners, name).expect_err("it is refused"))
     };

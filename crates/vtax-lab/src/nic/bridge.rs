@@ -1,4 +1,4 @@
-//! `bridge`: the zone's link and the wire are ports of the host's virtual switch, which is made with the wire's end.
+//! `bridge`: the zone's link and the wire are ports of the host's virtual switch, which is created with the wire's end.
 
 use vtax_step::LinkRecipe;
 

@@ -20,7 +20,7 @@ use vtax_guest::launch::GuestEngine;
 pub(crate) struct Fitting {
     pub(crate) engine: GuestEngine,
     pub(crate) agent: PathBuf,
-    /// The NIC as the user asked for it, with the backend that is used here.
+    /// The requested NIC, with the backend used here.
     pub(crate) attach: Attach,
     /// Absent if the NIC is a PCI device.
     pub(crate) flavour: Option<Flavour>,

@@ -1,5 +1,5 @@
-//! Planning of guests: with a tap on the host's virtual switch, or with a macvtap on the wire's end,
-//! or with a PCI device. The switch belongs to the wire's end and is made with it.
+//! Planning of guests: with a tap on the host's virtual switch, or with a macvtap on the wire's end, or with a PCI
+//! device. The switch belongs to the wire's end and is created with it.
 
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ pub(crate) struct GuestAttachment<'a> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PlannedDisks {
     pub(crate) disks: Vec<DiskLaunch>,
-    /// The controllers that it gets whole.
+    /// The controllers assigned to it completely.
     pub(crate) controllers: Vec<PciDevice>,
 }
 
@@ -93,7 +93,7 @@ impl GuestAttachment<'_> {
         self.start(nic, Vec::new(), self.uplink.below([tap]), script);
     }
 
-    /// Adds the guest itself, once all that it opens is there. The last step starts QEMU.
+    /// Adds the guest itself, after everything that it opens. The last step starts QEMU.
     fn start(&self, nic: NicKind, devices: Vec<PciAddress>, stack: Vec<Place>, script: &mut PlanScript) {
         let GuestAttachment { guest, fitting, address, mac, .. } = self;
         let (name, host, pins) = (&guest.name, &guest.host, GuestPins::of(&guest.size));

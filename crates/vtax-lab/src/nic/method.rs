@@ -10,7 +10,7 @@ use crate::{blueprint::LabEndpoint, script::PlanScript};
 
 /// Planning of zones of one method.
 pub(crate) struct ZoneMethod {
-    /// Everything that the machine must have, in addition to the veth pair of the wire.
+    /// Requirements for the machine, in addition to the veth pair of the wire.
     pub(super) needs: &'static [Need],
     pub(crate) address: AddressOf,
     /// Effect on the wire's end that the zone is attached to.
@@ -24,13 +24,13 @@ pub(crate) struct ZoneMethod {
 pub(super) enum Need {
     /// A kind of link.
     Link(&'static str),
-    /// Translation of addresses by the kernel, and the program that makes its rules.
+    /// Address translation by the kernel, and the program that creates its rules.
     Translation,
     /// A program by its name.
     Program(&'static str),
 }
 
-/// The host of a zone that has no address on the wire.
+/// The host of a zone without an address on the wire.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Router {
     /// The host's address towards the zone.
@@ -39,7 +39,7 @@ pub(crate) struct Router {
     pub(crate) outer: IpAddr,
 }
 
-/// Adds one zone to a plan. The variants differ in what the planner has to find for the zone before.
+/// Adds one zone to a plan. The variants differ in what the planner has to provide for the zone first.
 pub(crate) enum AttachZone {
     Plain(fn(&ZoneAttachment<'_>, &mut PlanScript)),
     /// The host as the zone's router.
@@ -59,7 +59,7 @@ pub(crate) enum AddressOf {
     Host,
     /// A network of two addresses for the zone alone. The host routes it.
     Routed,
-    /// A network for the zone alone, which no other host knows.
+    /// A network for the zone alone, unknown to other hosts.
     Private(PrivateNet),
     /// A network of two addresses inside the zone's tunnel.
     Tunnel,
@@ -70,7 +70,7 @@ pub(crate) enum AddressOf {
 pub(crate) enum PrivateNet {
     /// Two addresses.
     Pair,
-    /// The least that slirp4netns(1) takes. The places of its own and of the zone's address in it are fixed.
+    /// The minimum that slirp4netns(1) requires. Its own and the zone's address have fixed places in it.
     Slirp,
 }
 
@@ -89,7 +89,7 @@ impl PrivateNet {
 pub(crate) enum Claim {
     /// Nothing that another method would notice.
     Nothing,
-    /// It takes the device's only receive handler, for a bridge, macvlans or ipvlans (`netdev_rx_handler_register`).
+    /// It takes the device's only receive handler, as for a bridge, macvlans or ipvlans (`netdev_rx_handler_register`).
     Receive(Handler),
     /// It takes the end away from the host.
     All,
@@ -118,7 +118,7 @@ impl Uplink {
     }
 }
 
-/// A tunnel as one of its zones sees it.
+/// A tunnel as seen by one of its zones.
 #[derive(Debug, Clone)]
 pub(crate) struct Tunnel {
     pub(crate) vni: u32,
@@ -131,7 +131,7 @@ pub(crate) struct Tunnel {
 pub(crate) enum Far {
     /// A zone, which makes that end itself.
     Zone,
-    /// A host. Its end must be made together with the zone's.
+    /// A host. Its end must be created together with the zone's.
     Host {
         uplink: Uplink,
         /// The host's address in the tunnel.
@@ -162,14 +162,14 @@ impl ZoneAttachment<'_> {
         self.endpoint(vec![link, self.uplink.wire.clone()], script);
     }
 
-    /// Adds a zone that has the wire's end to itself. That end was made in the zone with the other wires.
+    /// Adds a zone to which the wire's end is exclusive. That end was created in the zone with the other wires.
     pub(super) fn at_wire(&self, script: &mut PlanScript) {
         script.address(&self.uplink.wire, self.address);
         self.endpoint(vec![self.uplink.wire.clone()], script);
     }
 
-    /// Adds a zone behind a bridge of its own, as a container network has one. The host routes and gives the zone's
-    /// packets its own address. Returns the links from the zone to the wire.
+    /// Adds a zone behind a dedicated bridge, like a container network. The host routes and translates the zone's
+    /// packets to its own address. Returns the links from the zone to the wire.
     pub(super) fn behind_bridge(
         &self,
         router: Router,

@@ -1,5 +1,5 @@
-//! `nat`: the zone is behind a bridge of its own, and its packets leave with the address of the host (masquerade), as those
-//! of a container do. No other host can open a connection to it.
+//! `nat`: the zone is behind a dedicated bridge, and its packets leave with the address of the host (masquerade), like
+//! those of a container. No other host can open a connection to it.
 
 use super::method::{AddressOf, AttachZone, Claim, Need, PrivateNet, Router, ZoneAttachment, ZoneMethod};
 use crate::script::PlanScript;

@@ -8,7 +8,7 @@ use vtax_model::{
 use crate::facts::GuestFacts;
 
 impl GuestFacts {
-    /// The backend that is asked for, or else the best of this machine.
+    /// The requested backend, or else the best of this machine.
     pub fn backend(&self, nic: &VirtioNic) -> Result<Backend, Unsupported> {
         match nic.backend {
             None if self.vhost.is_ok() => Ok(Backend::Vhost),
@@ -19,7 +19,7 @@ impl GuestFacts {
     }
 }
 
-/// vhost-user takes the place of tap and switch. No known backend can be connected to a lab's wire yet.
+/// vhost-user replaces tap and switch. No known backend can be connected to a lab's wire yet.
 fn vhost_user(machine: &GuestFacts) -> Unsupported {
     let lacking = match machine.vhost_user.as_slice() {
         [] => "none is installed (looked for passt and ovs-vswitchd)".to_owned(),

@@ -1,5 +1,5 @@
-//! `pasta`: a rootless network. The zone has a tap whose other end is the program pasta. It makes each connection of the
-//! zone again as a socket of the host, without a network stack of its own.
+//! `pasta`: a rootless network. The zone has a tap whose other end is the program pasta. It recreates each connection
+//! of the zone as a socket of the host, without its own network stack.
 
 use vtax_step::Relay;
 

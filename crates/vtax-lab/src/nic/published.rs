@@ -1,5 +1,5 @@
-//! `published`: like `nat`, and the host's kernel passes on what arrives at some of the host's ports (DNAT), as it does for
-//! a container's published ports.
+//! `published`: like `nat`, and the host's kernel forwards traffic to some of the host's ports (DNAT), as for a
+//! container's published ports.
 
 use super::method::{AddressOf, AttachZone, Claim, Need, PrivateNet, Router, ZoneAttachment, ZoneMethod};
 use crate::script::PlanScript;

@@ -1,5 +1,5 @@
-//! `published-proxy`: like `nat`, and docker-proxy accepts connections to some of the host's ports and makes others to the
-//! zone, as it does where Docker may not change the host's rules.
+//! `published-proxy`: like `nat`, and docker-proxy accepts connections to some of the host's ports and opens others to
+//! the zone, as it does if Docker may not change the host's rules.
 
 use std::net::SocketAddr;
 

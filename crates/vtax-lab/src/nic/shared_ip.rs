@@ -1,5 +1,5 @@
-//! `shared-ip`: the zone's processes live on the host's stack and bind to an address of
-//! their own, as a non-global zone with `ip-type=shared` does.
+//! `shared-ip`: the zone's processes use the host's stack and bind to a separate address, like a non-global zone with
+//! `ip-type=shared`.
 
 use super::method::{AddressOf, AttachZone, Claim, ZoneAttachment, ZoneMethod};
 use crate::script::PlanScript;

@@ -1,5 +1,5 @@
-//! `slirp4netns`: a rootless network. The zone has a tap whose other end is the program slirp4netns. Its own network stack
-//! ends each connection of the zone, and it makes another as a socket of the host.
+//! `slirp4netns`: a rootless network. The zone has a tap whose other end is the program slirp4netns. Its own network
+//! stack terminates each connection of the zone, and it opens another one as a socket of the host.
 
 use vtax_step::Relay;
 

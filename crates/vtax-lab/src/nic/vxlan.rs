@@ -1,8 +1,8 @@
-//! `vxlan`: the zone has a tunnel over the wire. The link is made from the host's namespace into the
-//! zone's: its outer datagrams keep going through the host's stack.
+//! `vxlan`: the zone has a tunnel over the wire. The link is created from the host's namespace into the zone's: its
+//! outer datagrams continue to use the host's stack.
 //!
-//! If the other end is a host and not a zone, that host gets a link of the same tunnel. The zone's default
-//! route leads there, so that the zone also reaches the host by the address that the host has on the wire.
+//! If the other end is a host and not a zone, that host gets a link of the same tunnel. The zone's default route leads
+//! there, so that the zone also reaches the host by the address that the host has on the wire.
 
 use vtax_step::{LinkRecipe, Place};
 

@@ -157,7 +157,7 @@ impl Offsets {
         };
     }
 
-    /// The next free network that has room for so many addresses.
+    /// The next free network with space for this many addresses.
     fn network(&mut self, addresses: usize) -> Slot {
         let size = u32::try_from(addresses.next_power_of_two()).expect("a lab has a thousand zones at most");
         let offset = self.end.next_multiple_of(size);
@@ -166,7 +166,7 @@ impl Offsets {
     }
 }
 
-/// Returns the bits that number so many addresses.
+/// Returns the number of bits required for this many addresses.
 fn bits_for(addresses: u32) -> u8 {
     let bits = addresses.max(1).next_power_of_two().trailing_zeros();
     u8::try_from(bits).expect("a number of 32 bits has no more zeros")

@@ -14,7 +14,7 @@ use crate::{
     nic::{Claim, Handler},
 };
 
-/// A file is checked when it is read. A topology that a program made is checked here.
+/// A file is checked when it is read. A topology created by a program is checked here.
 pub(super) fn places(topology: &Topology) -> Result<(), PlanError> {
     let zones = topology.zones.iter().map(|zone| (&zone.name, &zone.host, &zone.wire));
     let guests = topology.guests.iter().map(|guest| (&guest.name, &guest.host, &guest.wire));

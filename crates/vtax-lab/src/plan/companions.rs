@@ -1,4 +1,4 @@
-//! The devices that a guest gets together with its NIC.
+//! The devices assigned to a guest together with its NIC.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::facts::{Facts, PciDevice};
 
-/// For each guest with a whole NIC, the other devices that it gets.
+/// For each guest with a whole NIC, the other devices assigned to it.
 #[derive(Debug, Default)]
 pub(super) struct Companions(HashMap<Name, Vec<PciDevice>>);
 
@@ -62,7 +62,7 @@ impl Companions {
     }
 }
 
-/// The guest that gets the whole NIC at this end.
+/// The guest to which the whole NIC at this end is assigned.
 fn owner<'a>(topology: &'a Topology, end: &WireEnd) -> Option<&'a Guest> {
     let whole = |guest: &&Guest| matches!(guest.attach, Attach::Assigned | Attach::RootDomain);
     topology.guests.iter().filter(whole).find(|guest| guest.host == end.host && guest.wire == end.wire)

@@ -19,7 +19,7 @@ use crate::{
     nic::PlannedDisks,
 };
 
-/// If no storage daemon answers for these seconds, the guest gets an error: nobody starts a daemon of a lab again.
+/// If no storage daemon answers for this many seconds, the guest gets an error: a lab's daemons are not restarted.
 const TIMEOUT: u32 = 10;
 /// The class of NVMe controllers (PCI Code and ID Assignment Specification).
 const NVME: u32 = 0x01_0802;
@@ -81,7 +81,7 @@ pub(super) fn admit(guest: &Guest, facts: &Facts) -> Result<PlannedDisks, PlanEr
     Ok(planned)
 }
 
-/// Each way has the same blocks, so none may keep a copy in the host's memory or lock them.
+/// All paths have the same blocks, so none may cache them in the host's memory or lock them.
 fn source(device: DiskDevice, backend: &DiskBackendFacts) -> DiskSource {
     let file = DiskFile {
         path: backend.path.clone(),

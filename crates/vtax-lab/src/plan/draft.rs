@@ -35,7 +35,7 @@ use crate::{
     step::LabStep,
 };
 
-/// A lab that is laid out: nothing about it can be refused any more.
+/// A lab that is laid out: nothing about it can be refused from here on.
 pub(super) struct Draft<'a> {
     topology: &'a Topology,
     nics: Vec<&'static ZoneMethod>,
@@ -44,7 +44,7 @@ pub(super) struct Draft<'a> {
     pairs: Vec<TunnelEnds>,
     layout: Layout,
     uplinks: HashMap<WireEnd, Uplink>,
-    /// The NICs at the ends of wires that are cables.
+    /// The NICs at the ends of cables.
     ports: HashMap<WireEnd, Port>,
     functions: Functions,
     companions: Companions,
@@ -52,7 +52,7 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Checks all that can be refused.
+    /// Checks everything that can be refused.
     pub(super) fn begin(topology: &'a Topology, facts: &Facts) -> Result<Draft<'a>, PlanError> {
         if facts.labs.contains(&topology.name) {
             return Err(PlanError::NameTaken { lab: topology.name.clone() });
@@ -87,7 +87,7 @@ impl<'a> Draft<'a> {
         Ok(Draft { topology, nics, guests, segments, pairs, layout, uplinks, ports, functions, companions, script })
     }
 
-    /// Adds all steps in the order in which they are taken.
+    /// Adds all steps in the order of execution.
     pub(super) fn build(mut self) -> Result<PlanScript, PlanError> {
         let topology = self.topology;
         topology.hosts.iter().for_each(|host| self.script.namespace(&host.name));
@@ -133,7 +133,7 @@ impl<'a> Draft<'a> {
         self.script.blueprint.wires.push(PlannedWire { name: wire.name.clone(), ends, switches, shape: wire.shape });
     }
 
-    /// The link of a NIC. If a guest gets the NIC, the host has no link of it.
+    /// The link of a NIC. If the NIC is assigned to a guest, the host has no link for it.
     fn cable_end(&mut self, host: &Name, wire: &Wire, at: &Place) {
         if self.is_in_guest(at) {
             return;
@@ -261,7 +261,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Limits what each end of a wire with a rate sends.
+    /// Limits the send rate of each end of a wire with a rate.
     fn limits(&mut self) {
         let Blueprint { wires, mtu, .. } = self.script.blueprint.clone();
         for wire in wires {

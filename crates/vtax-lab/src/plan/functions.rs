@@ -1,4 +1,4 @@
-//! Virtual functions: which one each zone and guest gets.
+//! Assignment of virtual functions to zones and guests.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use crate::facts::{Facts, PciDevice};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Functions {
-    /// The NICs that get new functions, in the order of wires.
+    /// The NICs on which functions are created, in the order of wires.
     pub(super) made: Vec<Made>,
     by_domain: HashMap<Name, LentVf>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Made {
     pub(super) autoprobe: bool,
 }
 
-/// A zone or guest that is to get a function.
+/// A zone or guest that requires a function.
 struct Wanting<'a> {
     name: &'a Name,
     mac: Option<Mac>,
@@ -113,7 +113,7 @@ fn wanting<'a>(topology: &'a Topology, end: &WireEnd) -> Vec<Wanting<'a>> {
 
 type Free = (u32, PciAddress, Option<VfState>);
 
-/// As many functions as are wanted. A NIC without functions gets new ones; otherwise unused ones are taken.
+/// As many functions as required. A NIC without functions gets new ones; otherwise unused ones are taken.
 fn free(port: &Port, wanted: usize, facts: &Facts) -> Result<Vec<Free>, NicError> {
     let sriov = port.nic.sriov.as_ref().ok_or(NicError::NoSriov)?;
     let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! The NICs at the ends of wires that are cables, and whether a lab may have them.
+//! The NICs at the ends of cables, and whether they are available to a lab.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +19,7 @@ pub(super) struct Port {
     /// Its name as the user wrote it.
     name: NicName,
     pub(super) nic: PciDevice,
-    /// Its link, which is there and unused.
+    /// Its link, which exists and is unused.
     pub(super) netdev: Netdev,
 }
 

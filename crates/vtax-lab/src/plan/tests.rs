@@ -19,7 +19,7 @@ use vtax_guest::{
 mod guests;
 pub(crate) mod nics;
 
-/// A machine that has every kind of link and nothing in use, and what guests need except KVM.
+/// A machine that has every kind of link, nothing in use, and all requirements of guests except KVM.
 pub(crate) fn facts() -> Facts {
     Facts {
         kinds: Facts::KINDS.into_iter().map(|kind| (kind.to_owned(), None)).collect::<BTreeMap<_, _>>(),
@@ -204,7 +204,7 @@ fn path(plan: &Plan, from: &LabEndpoint, to: &LabEndpoint) -> String {
 }
 
 #[test]
-fn zones_of_one_host_have_ports_of_their_own() {
+fn zones_of_one_host_have_their_own_ports() {
     let zones = zone("web", "sut", IoMethod::Published) + &zone("db", "sut", IoMethod::PublishedProxy);
     let plan = planned(&format!("{TWO_HOSTS}{zones}"));
     let ports = |name: &str| {
@@ -216,7 +216,7 @@ fn zones_of_one_host_have_ports_of_their_own() {
 }
 
 #[test]
-fn what_a_container_network_lacks_is_named_with_its_package() {
+fn missing_programs_of_container_networks_are_named_with_their_package() {
     let refused = |method: IoMethod, change: fn(&mut Facts)| {
         let mut facts = facts();
         change(&mut facts);
@@ -292,7 +292,7 @@ fn methods_that_clash_are_named_with_the_remedy() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_refused_with_the_remedy() {
+fn impossible_plans_are_refused_with_a_remedy() {
     let with = |from: &str, to: &str| refused(&TWO_HOSTS.replace(from, to));
     insta::assert_snapshot!(with("name = \"rack\"", "name = \"rack\"\naddresses = \"10.0.0.0/31\""));
     let vxlan = zone("web", "sut", IoMethod::Vxlan);
@@ -329,7 +329,7 @@ fn snooping_is_a_setting_of_virtual_switches() {
 }
 
 #[test]
-fn a_range_in_use_is_refused_if_named_and_passed_over_if_not() {
+fn a_range_in_use_is_refused_if_named_and_skipped_otherwise() {
     let mut facts = facts();
     facts.in_use = vec![
         InUse { net: "192.0.2.0/24".parse().unwrap(), by: "address 192.0.2.2/24 of eth0".into() },
@@ -390,8 +390,8 @@ fn arbitrary_lab() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// No address is given twice, every address lies in the lab's range, and every link that
-    /// is made is enabled exactly once and after it is made.
+    /// No address is assigned twice, every address is in the lab's range, and every link is enabled exactly once, after
+    /// its creation.
     #[test]
     fn any_lab_is_consistent(text in arbitrary_lab()) {
         let plan = planned(&text);
@@ -437,8 +437,8 @@ proptest! {
     }
 }
 
-/// The lab of a file, on a machine with all that labs need: it is planned or refused, and what is planned can be kept
-/// in a journal.
+/// The lab of a file, on a machine with everything that labs require: it is planned or refused, and a plan can be
+/// stored in a journal.
 #[test]
 fn fuzz_plans() {
     let model = |name: &str| {
@@ -459,7 +459,7 @@ fn fuzz_plans() {
     });
 }
 
-/// A step as a journal has it, and what it does in words.
+/// A step as stored in a journal, and its description.
 #[test]
 fn fuzz_steps() {
     let text = format!("{TWO_HOSTS}{}{}", zone("web", "sut", IoMethod::Vxlan), zone("db", "peer", IoMethod::Macvlan));

@@ -13,7 +13,7 @@ use super::{
     segment::{Segment, WireEnd},
 };
 
-/// Two ends; the first is a zone's, the second a zone's or the host's own.
+/// Two ends; the first is a zone's, the second a zone's or the host's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TunnelEnds {
     pub(super) ends: [WireEnd; 2],
@@ -31,7 +31,7 @@ pub(super) fn pairs(topology: &Topology, segments: &[Segment]) -> Result<Vec<Tun
             let Some(zone) = zones.first() else { continue };
             let far = other_end(index, zone, &zones_at)?;
             let (far_end, partners) = &zones_at[far];
-            // The end that comes first has made the pairs of both ends already.
+            // The first end has already made the pairs of both ends.
             let unpaired = if far < index { partners.len().min(zones.len()) } else { 0 };
             pairs.extend(zones.iter().enumerate().skip(unpaired).map(|(nth, zone)| TunnelEnds {
                 ends: [(*end).clone(), (*far_end).clone()],

@@ -65,8 +65,8 @@ impl Step for LabStep {
     }
 }
 
-/// Undoes a lab's journal. If the journal has lost lines, what it doesn't know is removed first, by its marks; then the
-/// result is true.
+/// Undoes a lab's journal. If the journal has lost lines, unrecorded objects are removed first, by their marks; the
+/// result is then true.
 pub(crate) fn undo(journal: Journal<LabStep>, site: &mut Site) -> Result<bool, LabError> {
     site.claim()?;
     let has_lost = site.has_more_than(journal.records())?;

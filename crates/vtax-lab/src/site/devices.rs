@@ -24,7 +24,7 @@ impl Site {
         self.directory.join("devices")
     }
 
-    /// Marks the device that a step is about to change. It needn't be synced: a power cut undoes what the step does.
+    /// Marks the device that a step is about to change. It needn't be synced: a power failure undoes the step.
     pub(super) fn mark_device(&self, step: &LabStep) -> Result<(), LabError> {
         if !step.changes_device() {
             return Ok(());
@@ -37,7 +37,7 @@ impl Site {
         Ok(record::replace(&path, &checksum::line(&content))?)
     }
 
-    /// Removes the mark of a step that is undone, and what a killed process has left of one.
+    /// Removes the mark of a step that is undone, and remains of a mark from a killed process.
     pub(super) fn unmark_device(&self, step: &LabStep) -> Result<(), LabError> {
         if !step.changes_device() {
             return Ok(());
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_found_in_the_order_of_the_steps_and_go_with_them() {
+    fn marks_are_found_in_step_order_and_removed_with_the_steps() {
         let base = tempfile::tempdir().expect("a folder");
         let site = Site::new(&"rack".parse().expect("a name"), base.path());
         let steps: Vec<LabStep> = (0..12).map(|slot| step(&format!("0000:01:{slot:02x}.0"))).collect();
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(marked(&site).len(), 1);
     }
 
-    /// A cut mark was taken for that of a device that nobody had changed, and removed.
+    /// Regression test: a truncated mark was taken for that of an unchanged device, and removed.
     #[test]
     fn a_mark_that_is_cut_at_any_byte_is_kept_and_named() {
         let base = tempfile::tempdir().expect("a folder");

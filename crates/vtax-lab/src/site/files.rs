@@ -17,11 +17,11 @@ use vtax_step::StepReceipt;
 
 use crate::error::LabError;
 
-/// Makes a file with room for so much, and no data. A file that is there already is an error.
+/// Creates a sparse file of this size. An existing file is an error.
 pub(super) fn make_file(path: &Path, size: ByteSize) -> Result<StepReceipt, LabError> {
     let file = File::create_new(path).map_err(LabError::file("create", path))?;
     match fallocate(&file, FallocateFlags::empty(), 0, size.0) {
-        // The file system finds room as blocks are written.
+        // The file system allocates space as blocks are written.
         Err(Errno::OPNOTSUPP) => file.set_len(size.0),
         room => room.map_err(io::Error::from),
     }
@@ -30,7 +30,7 @@ pub(super) fn make_file(path: &Path, size: ByteSize) -> Result<StepReceipt, LabE
     Ok(StepReceipt(Some(identity(&made))))
 }
 
-/// Removes the file, unless another one has taken its place.
+/// Removes the file, unless another one has replaced it.
 pub(super) fn remove_file(path: &Path, receipt: Option<&StepReceipt>) -> Result<Undone, LabError> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::AlreadyGone),
@@ -38,7 +38,7 @@ pub(super) fn remove_file(path: &Path, receipt: Option<&StepReceipt>) -> Result<
     };
     let is_ours = match receipt {
         Some(StepReceipt(made)) => *made == Some(identity(&found)),
-        // Whoever made it was killed in doing so, before it had any data.
+        // Its creator was killed before the file had any data.
         None => found.is_file() && !has_data(path).map_err(LabError::file("read", path))?,
     };
     if !is_ours {
@@ -48,7 +48,7 @@ pub(super) fn remove_file(path: &Path, receipt: Option<&StepReceipt>) -> Result<
     Ok(Undone::Reverted)
 }
 
-/// The kernel may give the number to a new file once this one is gone, and then the time tells them apart.
+/// The kernel may reuse the inode number for a new file, which the time then distinguishes.
 fn identity(file: &Metadata) -> String {
     let born = file.created().ok().and_then(|born| born.duration_since(std::time::UNIX_EPOCH).ok());
     format!("{}:{}:{}", file.dev(), file.ino(), born.map_or(0, |born| born.as_nanos()))
@@ -68,7 +68,7 @@ mod tests {
     const SIZE: ByteSize = ByteSize(1 << 20);
 
     #[test]
-    fn a_file_is_made_whole_and_removed() {
+    fn a_file_is_created_at_full_size_and_removed() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("disk.img");
         let receipt = make_file(&path, SIZE).expect("made");
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_is_nobodys_to_take() {
+    fn an_existing_file_is_not_taken() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("disk.img");
         let receipt = make_file(&path, SIZE).expect("made");

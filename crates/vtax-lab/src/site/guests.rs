@@ -1,5 +1,5 @@
-//! Guests of a lab. Each works below the lab's directory, so that it can be found there even if the journal doesn't know
-//! it.
+//! Guests of a lab. Each has its working directory below the lab's, so that it can be found there even if the journal
+//! doesn't record it.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ impl Site {
         end_below(&self.guests_directory()).map_err(LabError::kernel(&self.lab))
     }
 
-    /// Kills them, and doesn't wait for their ends.
+    /// Kills them without waiting for their exit.
     pub(crate) fn kill_guests(&self) -> Result<(), LabError> {
         kill_below(&self.guests_directory()).map(drop).map_err(LabError::kernel(&self.lab))
     }

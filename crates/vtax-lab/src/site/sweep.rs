@@ -1,4 +1,4 @@
-//! Removes a lab without its journal, by the marks of what the lab has made.
+//! Removes a lab without its journal, by the marks of its objects.
 //!
 //! | object | its mark |
 //! |---|---|
@@ -22,13 +22,14 @@ use crate::{error::LabError, mark, step::LabStep};
 
 /// A file among the pins of a lab.
 enum Pin {
-    /// A namespace with the mark of the lab, or an empty file, which is left where a namespace was to be pinned.
+    /// A namespace with the lab's mark, or an empty file left where a namespace was to be pinned.
     Ours(Name),
     Foreign,
 }
 
 impl Site {
-    /// Returns whether the lab's directory has anything that these steps haven't made: then the journal has lost lines.
+    /// Returns true if the lab's directory contains anything not created by these steps: then the journal has lost
+    /// lines.
     pub(super) fn has_more_than(&self, records: &[Record<LabStep>]) -> Result<bool, LabError> {
         let steps = || records.iter().map(|record| &record.step);
         let is_namespace = |name: &str| {
@@ -43,7 +44,7 @@ impl Site {
             || !self.marked_devices()?.iter().all(|(_, mark)| is_device(mark)))
     }
 
-    /// Checks that nothing of another lab is where the namespaces of a new lab will be.
+    /// Checks that nothing of another lab occupies the places of a new lab's namespaces.
     pub(crate) fn check_empty(&self) -> Result<(), LabError> {
         match names_in(self.parts.pins())?.first() {
             Some(name) => Err(LabError::Unrecorded { lab: self.lab.clone(), path: self.parts.pins().join(name) }),
@@ -115,7 +116,7 @@ impl Site {
         for guest in names_in(&path)? {
             let Ok(name) = Name::try_from(guest) else { continue };
             let own = path.join(name.as_str());
-            // QEMU's directory is that of the guest, or below it next to those of its storage daemons.
+            // QEMU's directory is the guest's, or below it next to those of its storage daemons.
             let below = own.join(paths::QEMU);
             paths::unmount(&own);
             [below, own].iter().try_for_each(|directory| home::remove_of(&name, directory))?;

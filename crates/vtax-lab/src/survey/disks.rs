@@ -1,4 +1,5 @@
-//! Looks at the files and block devices that guests get as disks, and tries the ways to attach them that not every machine has.
+//! Inspects the files and block devices for guests' disks, and probes attachment methods that not every machine
+//! supports.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,7 +65,7 @@ fn backend(path: &Path) -> Result<DiskBackendFacts, String> {
         ));
     }
     let flags = if is_device { OFlags::EXCL } else { OFlags::empty() };
-    // Only a look: a disk may be read-only for this user.
+    // Only an inspection: a disk may be read-only for this user.
     match File::options().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(&path) {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             return Err("it is mounted, or another program holds it exclusively; end that first".to_owned());
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_disk_is_named() {
+    fn files_that_are_not_disks_are_named() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("disk");
         let refused = |path: &Path| backend(path).expect_err("no disk");

@@ -1,5 +1,6 @@
-//! Looks for what guests need. This is done only if a plan has guests: QEMU is asked, an initramfs is made
-//! for each kernel and NIC, and once per boot of the machine a guest is started to see whether KVM works.
+//! Determines the requirements of guests on this machine. This is done only if a plan has guests: it queries QEMU,
+//! builds an initramfs for each kernel and NIC, and starts a guest once per boot of the machine to check whether KVM
+//! works.
 
 use std::{
     fs::{self, OpenOptions},
@@ -57,7 +58,7 @@ impl GuestFacts {
 }
 
 impl QemuFacts {
-    /// Asks QEMU, and tries KVM with the first system that can be booted.
+    /// Queries QEMU, and probes KVM with the first bootable system.
     fn gather(needs: &GuestNeeds, systems: &[SystemFacts]) -> Result<QemuFacts, GuestError> {
         let program = QemuProgram::find()?;
         let devices = program.devices()?;
@@ -67,7 +68,7 @@ impl QemuFacts {
     }
 }
 
-/// The trial needs a kernel and an initramfs, which is made if all guests have their own disks.
+/// The probe requires a kernel and an initramfs, which is built if all guests have their own disks.
 fn why_no_kvm(program: &QemuProgram, needs: &GuestNeeds, systems: &[SystemFacts]) -> Option<String> {
     let own = systems.iter().find_map(|facts| match (&facts.system, &facts.boot) {
         (System::Own { kernel }, Ok(Boot::Kernel { initramfs, .. })) => Some((kernel.clone(), initramfs.clone())),
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn reason_and_remedy_are_told_apart_by_the_error() {
+    fn reason_and_remedy_follow_from_the_error() {
         let missing = MissingForGuests::NoQemu { looked: vec!["/bin; x".into()] };
         let text = GuestError::from(missing).to_string();
         let Unsupported { why, remedy } = refused(MissingForGuests::NoQemu { looked: vec!["/bin; x".into()] }.into());

@@ -21,17 +21,17 @@ pub struct GuestNeeds {
     /// Each system, with the module that drives a guest's NIC in it.
     pub(super) systems: BTreeSet<(System, String)>,
     pub(super) disks: BTreeSet<GuestDisk>,
-    /// NICs of the machine that guests get. Their drivers are found out when the machine is looked at.
+    /// NICs of the machine to be assigned to guests. Their drivers are determined by the inspection of the machine.
     devices: Vec<Device>,
 }
 
-/// A NIC that guests get, or virtual functions of it.
+/// A NIC to be assigned to guests, or its virtual functions.
 #[derive(Debug, Clone)]
 struct Device {
     system: System,
     nic: NicName,
     functions: bool,
-    /// The other modules that the guest needs, each with a comma before it.
+    /// The other modules required by the guest, each preceded by a comma.
     others: String,
 }
 
@@ -41,14 +41,14 @@ impl GuestNeeds {
         self.kernel.as_ref().is_some_and(|kernel| !kernel.exists())
     }
 
-    /// No needs yet. `agent` is the program that becomes the first process of guests. `kernel` is for guests
-    /// that do not name a kernel; if it is absent, a kernel is looked for.
+    /// No needs yet. `agent` is the program that becomes the first process of guests. `kernel` is for guests that do
+    /// not name a kernel; if it is absent, a kernel is searched for.
     pub fn new(agent: &Path, kernel: Option<&Path>) -> GuestNeeds {
         let (systems, disks, devices) = Default::default();
         GuestNeeds { agent: agent.to_owned(), kernel: kernel.map(Path::to_owned), systems, disks, devices }
     }
 
-    /// Adds what a lab's guests need: their systems, disks, and the drivers of their NICs.
+    /// Adds the requirements of a lab's guests: their systems, disks, and the drivers of their NICs.
     #[must_use]
     pub fn of_lab(self, topology: &Topology) -> GuestNeeds {
         topology.guests.iter().fold(self, |needs, guest| {
@@ -68,8 +68,8 @@ impl GuestNeeds {
         nics.fold(self, |needs, nic| needs.with(&study.guest.system, &nic, &cabled))
     }
 
-    /// Requirements of every kind of NIC, as [`availability`](crate::availability) and
-    /// [`guest_availability`](crate::guest_availability) tell of them.
+    /// Requirements of every kind of NIC, for [`availability`](crate::availability) and
+    /// [`guest_availability`](crate::guest_availability).
     #[must_use]
     pub fn of_methods(self) -> GuestNeeds {
         let defaults = GuestDefaults::default();
@@ -82,14 +82,14 @@ impl GuestNeeds {
         self.systems.is_empty() && self.devices.is_empty()
     }
 
-    /// Adds what a guest needs if this module drives its NIC, or these with commas between them.
+    /// Adds the requirements of a guest whose NIC is driven by this module, or by these, separated by commas.
     #[must_use]
     pub fn with_driver(mut self, system: &System, driver: &str) -> GuestNeeds {
         self.systems.insert((system.clone(), driver.to_owned()));
         self
     }
 
-    /// Adds what a guest needs. `cabled` are the NICs that it may get.
+    /// Adds the requirements of a guest. `cabled` are the NICs that it may get.
     pub(super) fn with(self, system: &System, attach: &Attach, cabled: &[NicName]) -> GuestNeeds {
         self.with_modules(system, attach, cabled, "")
     }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl PciFacts {
-    /// Looks at this machine, as it is seen from the network namespace of the calling thread.
+    /// Inspects this machine, as seen from the network namespace of the calling thread.
     pub fn gather() -> Result<PciFacts, LabError> {
         let seen = Seen::gather(&PciTree::live()).map_err(LabError::kernel("the PCI devices"))?;
         Ok(PciFacts::of(&seen))

@@ -1,4 +1,4 @@
-//! The programs that methods of zones need.
+//! Programs that methods of zones require.
 
 use std::{
     collections::BTreeMap,

@@ -1,12 +1,12 @@
-//! Programs that could serve the rings of virtio-net, and the reason why a lab can't use them. A backend
-//! takes the place of tap and switch, so the backend itself must be connected to the wire.
+//! Programs that could serve the rings of virtio-net, and the reason why a lab can't use them. A backend replaces tap
+//! and switch, so the backend itself must be connected to the wire.
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
 };
 
-/// A program, and how vtax finds out whether it has the option that a lab would need.
+/// A program, and how vtax detects the option that a lab would require.
 struct Backend {
     program: &'static str,
     /// This text is in the program's file if it was built with the option.
@@ -32,7 +32,7 @@ const BACKENDS: [Backend; 2] = [
     },
 ];
 
-/// The installed programs, each with what it lacks.
+/// The installed programs, each with its missing features.
 pub(super) fn backends() -> Vec<String> {
     let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
     let found = |backend: &Backend| {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_known_by_what_it_was_built_with() {
+    fn a_program_is_recognized_by_its_build_options() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("passt");
         let said = |contents: &[u8]| {

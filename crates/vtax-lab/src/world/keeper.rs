@@ -18,7 +18,7 @@ use vtax_sys::{
 use super::run_directory;
 use crate::error::LabError;
 
-/// The argument that makes a keeper of vtax.
+/// The argument that turns vtax into a keeper.
 const VERB: &str = "lab-keeper";
 /// A keeper without labs waits this long for its first.
 const GRACE: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ pub(crate) fn lives(keeper: ProcessId) -> bool {
     !keeper.wait_end(Duration::ZERO).unwrap_or_else(|_| !keeper.exists())
 }
 
-/// Starts this program again as a keeper.
+/// Restarts this program as a keeper.
 pub(super) fn start(run: &Path) -> Result<ProcessId, LabError> {
     let failed = |why: String| LabError::Keeper { why };
     let program = env::current_exe().map_err(|error| failed(format!("has no program ({error})")))?;
@@ -50,7 +50,7 @@ pub(super) fn begin() -> Result<(PathBuf, ProcessId), LabError> {
     let run = run_directory::of_user()?;
     let own = ProcessId::of(Pid::own()).map_err(LabError::kernel("the keeper"))?;
     userns::enter_own().map_err(|error| LabError::Privilege(Box::new(error)))?;
-    // Only now: a process that reads the keeper's name joins its namespaces at once.
+    // Only now: a process that reads the keeper's name joins its namespaces immediately.
     register(&run, own)?;
     background::say_ready();
     Ok((run, own))
@@ -61,7 +61,7 @@ pub(super) fn stay(run: &Path, is_needed: impl Fn() -> Result<bool, LabError>) -
     let mut was_needed = false;
     loop {
         thread::sleep(GLANCE);
-        // A process that is about to make a lab holds this lock. It finds out that the keeper has gone.
+        // A process that is about to build a lab holds this lock. It will notice that the keeper has exited.
         let _admission = run_directory::lock(run)?;
         let needed = is_needed()?;
         if !needed && (was_needed || begun.elapsed() > GRACE) {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_killed_keeper_that_nobody_asked_for_is_dead() {
+    fn a_killed_unreaped_keeper_is_dead() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("a program");
         let keeper = ProcessId::of(Pid(child.id())).expect("it runs");
         assert!(lives(keeper));

@@ -12,10 +12,10 @@ use vtax_sys::{SysError, directory, lock, record};
 use crate::error::LabError;
 
 const ROOT: &str = "/run/vtax";
-/// Names another directory, so that labs in it neither see nor disturb those of the usual one.
+/// Variable that selects another directory, so that labs in it neither see nor disturb those of the usual one.
 const VARIABLE: &str = "VTAX_RUN";
 
-/// Held by the one process of this user that may take names and addresses for a lab.
+/// Held by the only process of this user that may reserve names and addresses for a lab.
 #[derive(Debug)]
 pub(crate) struct Admission {
     _lock: File,

@@ -3,8 +3,8 @@
 use vtax_lab::{Facts, Lab, LabError, Lifetime, World, clean, plan};
 use vtax_model::topology::Topology;
 
-/// Removes first what a killed test has left of this lab. Another lab may take the range that was free a moment ago; the error
-/// says to start again.
+/// Removes first what a killed test has left of this lab. Another lab may have taken the range in the meantime; the
+/// error says to start again.
 pub(crate) fn try_up(
     world: &World,
     topology: &Topology,

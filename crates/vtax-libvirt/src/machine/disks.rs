@@ -136,7 +136,7 @@ fn other(what: &str) -> LibvirtBootDevice {
     LibvirtBootDevice::Other(what.to_owned().into())
 }
 
-/// A drive with nothing in it is passed over.
+/// A drive with nothing in it is skipped.
 fn first_with_something(
     mut found: impl Iterator<Item = LibvirtBootDevice>,
     disks: &[LibvirtDisk],

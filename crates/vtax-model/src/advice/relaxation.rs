@@ -22,7 +22,7 @@ pub enum RelaxedTo {
     Dropped(Requirement),
     /// No more guests than these.
     Guests(u32),
-    /// This part of the system or of the hardware need not be exclusive any more, but that one.
+    /// This part of the system or of the hardware need no longer be exclusive, but that one.
     Isolation(Isolation),
     /// The device is attached by another method.
     WithoutDevice(RequiredDevice),

@@ -93,7 +93,7 @@ fn an_interval_that_holds_alone_may_not_hold_among_many() {
 }
 
 #[test]
-fn one_guest_is_no_evidence_for_twelve() {
+fn one_guest_is_not_evidence_for_twelve() {
     let requirements = required("guests = 12\np99 = \"150us\"\n");
     let single = figure("paravirtual:vhost", FigureRole::P99, 31.0, [30.0, 32.0]);
     let report = advised(&requirements, std::slice::from_ref(&single));

@@ -70,17 +70,17 @@ pub(super) fn disturbance(run: &RunByCell) -> Disturbance {
     }
 }
 
-/// Returns the share of all machines' CPUs that other programs used between samples. None if nobody looked.
+/// Returns the share of all machines' CPUs that other programs used between samples. None if not observed.
 fn seen(run: &RunByCell) -> Option<f64> {
     let looks = || run.samples.iter().flatten().flat_map(|sample| &sample.others);
     let available: f64 = looks().map(|look| f64::from(look.cpus) * look.seconds).sum();
     (available > 0.0).then(|| looks().map(|look| look.cpu).sum::<f64>() / available)
 }
 
-/// The machines while rows took turns, of each round of each block. All rows of a block go on from its beginning
-/// to its end, so that each of their ends has seen the whole machine, and together they are what is ours of it.
+/// The machines while rows alternated, for each round of each block. All rows of a block run from its beginning to its
+/// end, so that each of their ends has seen the whole machine, and together they are what is ours of it.
 ///
-/// A block in which one of the rows has guests is left out: what QEMU did for them wasn't observed.
+/// A block in which one of the rows has guests is omitted: what QEMU did for them wasn't observed.
 fn blocks(run: &RunByCell) -> Vec<Watched> {
     let cells = &run.header.study.cells;
     let in_guests = |sample: &SampleReading| run.header.study.attach(cells[sample.cell].row).is_some();

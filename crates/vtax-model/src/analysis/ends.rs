@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_told_apart_over_the_samples() {
+    fn pairs_are_distinguished_over_the_samples() {
         let rtt = |p50| Some(IntervalRtt { p50, p90: p50, p99: 2 * p50, max: 3 * p50 });
         let pair = |transactions, p50| PairFigures { seconds: 0.5, transactions, bytes: 0, lost: 1, rtt_ns: rtt(p50) };
         let sample = |skew_us, p50| {

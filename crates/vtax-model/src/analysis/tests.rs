@@ -198,7 +198,7 @@ fn the_share_of_lost_datagrams_is_of_those_sent() {
 }
 
 #[test]
-fn what_others_took_is_told_and_is_not_ours() {
+fn what_others_took_is_reported_and_is_not_ours() {
     let mut run = demo_run();
     for sample in &mut run.samples {
         sample.figures.cpu.initiator.machine.user = 0.6;
@@ -246,7 +246,7 @@ fn rows_that_take_turns_are_looked_at_as_one() {
     assert!((found.stolen.expect("known") - 0.01).abs() < 1e-9 && found.is_much());
 }
 
-/// A guest of which QEMU used 0.05 s beside its vCPUs' time, in half a second.
+/// A guest of which QEMU used 0.05 s next to its vCPUs' time, in half a second.
 fn observed_guest(vcpus: f64) -> HostCpu {
     let guest = GuestCpu {
         name: "web".into(),

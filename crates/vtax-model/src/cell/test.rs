@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_of_a_disk_is_read_as_it_was_written() {
+    fn a_cell_of_a_disk_is_read_back_as_written() {
         for text in ["random:reads=60,block=8KiB,jobs=4", "sequential:block=1MiB,depth=8,targets=2"] {
             let cell = disk(text);
             let json = serde_json::to_string(&cell).expect("JSON");
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_of_a_migration_is_read_as_it_was_written() {
+    fn a_cell_of_a_migration_is_read_back_as_written() {
         let row = "migrate:tls".parse().expect("a row");
         let migration = MigrationCell { memory: ByteSize(1 << 30), dirty_rate: 100 };
         let test = CellTest::Migration(migration);

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_to_attach_a_disk_is_read_as_it_is_written() {
+    fn a_way_to_attach_a_disk_is_read_back_as_written() {
         for device in DiskDevice::ALL {
             assert_eq!(device.to_string().parse(), Ok(DiskAttach::plain(device)));
             assert_eq!(DiskAttach::plain(device).to_string(), device.to_string());

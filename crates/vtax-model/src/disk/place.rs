@@ -1,4 +1,4 @@
-//! Where a disk is that somebody names: on this machine, in a zone, or in a guest.
+//! Where a disk is that someone names: on this machine, in a zone, or in a guest.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 

@@ -56,7 +56,7 @@ fn what_can_not_be_run_is_named() {
 }
 
 #[test]
-fn jobs_that_would_meet_have_parts_of_their_own() {
+fn jobs_that_would_meet_have_their_own_parts() {
     let parts = |text: &str| {
         let test = test(text).expect("it can be run");
         (test.has_parts(), test.part().0, test.used().0)
@@ -90,7 +90,7 @@ fn figures_are_totals_over_the_measured_time() {
 }
 
 #[test]
-fn nothing_done_is_no_figure() {
+fn nothing_done_is_not_a_figure() {
     assert_eq!(DiskReport::default().both(), None);
     assert_eq!(DiskReport::default().cpu_per_io(), None);
     assert_eq!(direction(0, 0.0, 0.0).iops(), 0.0);

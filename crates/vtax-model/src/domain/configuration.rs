@@ -41,13 +41,13 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// The most domains beside `primary`.
+    /// Maximum number of domains besides `primary`.
     pub const MOST_DOMAINS: usize = 512;
     /// The most switches, console services, or disk services.
     pub const MOST_SERVICES: usize = 512;
     /// The most volumes of all disk services.
     pub const MOST_VOLUMES: usize = 16_384;
-    /// The most devices that domains have, that `primary` has given up, or of which something else is said.
+    /// The most devices that domains have, that `primary` has released, or that have other settings.
     pub const MOST_DEVICES: usize = 4_096;
 
     /// A host without domains.
@@ -187,7 +187,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Takes a variable away. It is no error if it isn't set.
+    /// Takes a variable away. It is not an error if it isn't set.
     pub fn remove_variable(&mut self, name: &Name, variable: Variable) -> Result<(), DomainError> {
         self.guest_mut(name)?.variables.remove(&variable);
         Ok(())
@@ -371,8 +371,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// Changes a console service: the ports that it may take, and who may use its consoles (if nobody is named, everybody).
-    /// Only what is present is changed.
+    /// Changes a console service: the ports that it may take, and who may use its consoles (everybody by default). Only
+    /// what is present is changed.
     pub fn set_console_service(
         &mut self,
         name: &Name,

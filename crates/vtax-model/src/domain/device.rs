@@ -95,7 +95,7 @@ pub struct HostDevices {
     /// Devices released by `primary`, available to other domains.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub released: BTreeSet<String>,
-    /// The root complexes for which somebody said whether domains may have what is below.
+    /// The root complexes for which someone said whether domains may have what is below.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub iov: BTreeMap<String, bool>,
     /// The settings of virtual functions, by name.
@@ -269,7 +269,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Gives `primary` back what it has given up.
+    /// Returns the devices to `primary` that it has released.
     pub fn return_device(&mut self, name: &str) -> Result<(), DomainError> {
         let primary: Name = PRIMARY.parse().expect("a name");
         self.check_free(name, &primary)?;

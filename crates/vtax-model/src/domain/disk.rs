@@ -1,8 +1,8 @@
 //! Virtual disks of domains, and the services that export what is behind them.
 //!
-//! A disk service (vds) exports volumes. A volume is a file, a block device, or a part of one. A virtual disk (vdisk) of a
-//! domain is one volume; if the volume is in a multipath group (mpgroup), all volumes of the group are paths to the same
-//! blocks, and the disk goes on by the next one if one fails.
+//! A disk service (vds) exports volumes. A volume is a file, a block device, or a part of one. A virtual disk (vdisk)
+//! of a domain is one volume; if the volume is in a multipath group (mpgroup), all volumes of the group are paths to
+//! the same blocks, and the disk continues on the next one if one fails.
 
 mod changes;
 mod exports;

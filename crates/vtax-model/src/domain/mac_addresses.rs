@@ -41,9 +41,9 @@ impl MacOwners {
         }
     }
 
-    /// An address that nobody has. A NIC of the same name in the same domain gets the same again, even after it was
-    /// removed, unless somebody has taken it meanwhile. So what knows the domain by its address, such as a DHCP
-    /// server, goes on to know it.
+    /// An unused address. A NIC of the same name in the same domain gets the same again, even after it was removed,
+    /// unless someone has taken it in the meantime. So what knows the domain by its address, such as a DHCP server,
+    /// continues to know it.
     pub(super) fn free(&self, nic: &str, domain: &Name, also_taken: &[Mac]) -> Mac {
         let numbered = |number: u32| {
             let number = number.to_string();

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_list_that_is_not_there_is_refused() {
+    fn a_part_of_a_list_that_does_not_exist_is_refused() {
         let vid = Property::<VirtualNic>::of_verb(PropertyVerb::Add).find(|it| it.key == "vid").expect("vid");
         let mut change = VnetChange::default();
         assert!(vid.parse(&mut change, PropertyVerb::Add, "-44").is_err());

@@ -13,8 +13,8 @@ impl Configuration {
         other.domains.iter().try_for_each(|(name, domain)| self.rebuild_domain(name, domain, &mut taken))
     }
 
-    /// The same, made anew by one change after the other for a host. So what somebody has written by hand is checked
-    /// as a command is.
+    /// The same, made anew by one change after the other for a host. So what someone has written by hand is checked as
+    /// a command is.
     pub fn rebuilt(self, host: &str) -> Result<Configuration, DomainError> {
         let mut all = Configuration::new(host);
         all.add_all_of(self)?;

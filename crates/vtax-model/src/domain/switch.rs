@@ -91,7 +91,7 @@ impl Configuration {
         self.mac_owners().free(&format!("switch {switch}"), domain, &[])
     }
 
-    /// The VLANs in which somebody at this switch sends or receives frames, but for its default one.
+    /// The VLANs in which someone at this switch sends or receives frames, but for its default one.
     pub fn vlans_of(&self, name: &Name, switch: &Switch) -> BTreeSet<Vlan> {
         let vnets = self.domains.values().flat_map(|domain| &domain.vnets).filter(|vnet| vnet.switch == *name);
         let of_vnets = vnets.flat_map(|vnet| vnet.vlans.vids.iter().copied().chain([vnet.pvid_on(switch)]));
@@ -99,7 +99,7 @@ impl Configuration {
     }
 }
 
-/// A switch as it is asked for.
+/// A switch as requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewSwitch {
     pub name: Name,

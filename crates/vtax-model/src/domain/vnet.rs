@@ -77,7 +77,7 @@ pub enum VnetProtection {
     Off,
 }
 
-/// A further address of a vnet, as it is asked for.
+/// A further address of a vnet, as requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AltMac {
@@ -87,7 +87,7 @@ pub enum AltMac {
     Given(Mac),
 }
 
-/// A vnet as it is asked for.
+/// A vnet as requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewVnet {
     pub name: Name,
@@ -135,7 +135,7 @@ impl VirtualNic {
     pub const MOST: u32 = 16;
     /// The PCI slot of the vnet with number 0.
     pub const FIRST_SLOT: u32 = 12;
-    /// The most addresses of a vnet beside its own.
+    /// Maximum number of addresses of a vnet besides its own.
     pub const MOST_ALT_MACS: usize = 32;
 
     /// Its own addresses.

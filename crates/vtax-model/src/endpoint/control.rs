@@ -114,8 +114,8 @@ fn meant(text: &str) -> String {
     }
 }
 
-/// The host may come from a file of somebody else. It is given to ssh, whose own configuration may run a shell with it (`ProxyCommand`), and
-/// it is printed.
+/// The host may come from a file of someone else. It is given to ssh, whose own configuration may run a shell with it
+/// (`ProxyCommand`), and it is printed.
 fn ssh(text: &str) -> Result<Control, &'static str> {
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "._-@:%[]+".contains(letter);
     match () {

@@ -1,4 +1,4 @@
-//! A path beside the one that a study measures.
+//! A path next to the one that a study measures.
 
 use std::{fmt, str::FromStr};
 

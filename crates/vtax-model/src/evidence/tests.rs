@@ -82,7 +82,7 @@ fn tcg_stands_for_tcg_only() {
 }
 
 #[test]
-fn one_guest_is_no_evidence_of_twelve_without_a_remark() {
+fn one_guest_is_not_evidence_of_twelve_without_a_remark() {
     let twelve = EvidenceSetting { together: 12, ..setting() };
     let found = standing(&setting(), &twelve, Some(Duration::from_secs(100 * 24 * 3600)));
     let remarks: Vec<String> = found.verdict().expect("it stands").iter().map(ToString::to_string).collect();

@@ -24,7 +24,7 @@ pub const SILENCES_KEPT: usize = 8;
 pub struct Silence {
     /// When the last answer before it came; for the first silence, when the measured time began.
     pub from_ns: u64,
-    /// When the first answer after it came; without one, when nobody waited for one any longer.
+    /// When the first answer after it came; without one, when it was no longer waited for.
     pub to_ns: u64,
     /// When the last request that was answered before it was due.
     pub last_due_ns: u64,
@@ -58,7 +58,7 @@ pub struct EchoWatch {
     pub target: IpAddr,
     /// Time between two requests, at least [`ECHO_LEAST`].
     pub every: Span,
-    /// When the watch ends, if nobody ends it before.
+    /// When the watch ends, unless it is ended before.
     pub most: Span,
 }
 

@@ -95,7 +95,7 @@ pub enum SampleFigure {
     DirtyRate,
 }
 
-/// CPU time that was observed beside that of the measuring threads.
+/// CPU time that was observed next to that of the measuring threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObservedCpu {
     /// The machines' own CPU time is known for all samples.

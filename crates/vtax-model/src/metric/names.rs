@@ -1,4 +1,4 @@
-//! The names of the metrics and of the units of costs, for what only has to tell them apart.
+//! The names of the metrics and of the units of costs, for what only has to distinguishes them.
 
 use serde::{Deserialize, Serialize};
 use strum::VariantArray;

@@ -32,7 +32,8 @@ impl SamplePercentile {
         (SamplePercentile::MISSED.ln() / self.share().ln()).ceil() as u64
     }
 
-    /// Returns the percentile in µs; not a number if the sample has too few transactions, or nobody kept their times.
+    /// Returns the percentile in µs; not a number if the sample has too few transactions, or their times were not
+    /// stored.
     pub(super) fn of(self, rtt: Option<&RttFigures>) -> f64 {
         let ns = |rtt: &RttFigures| match self {
             SamplePercentile::P50 => rtt.p50,

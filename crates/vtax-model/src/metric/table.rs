@@ -36,7 +36,7 @@ pub(super) struct MetricWords {
     pub(super) described: &'static str,
     /// The title of a table before the test, if that isn't the test's own quantity.
     pub(super) title: Option<Title>,
-    /// Another figure of the same samples that tables tell beside it, and the head of its column.
+    /// Another figure of the same samples that tables tell next to it, and the head of its column.
     pub(super) beside: Option<(SampleFigure, &'static str)>,
     /// The head of a column of its values.
     pub(super) head: ColumnHead,

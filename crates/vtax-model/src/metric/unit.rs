@@ -15,17 +15,17 @@ pub enum FigureUnit {
     Milliseconds,
     /// Time of a file transfer.
     Seconds,
-    /// 10^3 bits a second.
+    /// 10^3 bits per second.
     KilobitsPerSecond,
-    /// 10^6 bits a second.
+    /// 10^6 bits per second.
     MegabitsPerSecond,
-    /// 10^9 bits a second.
+    /// 10^9 bits per second.
     GigabitsPerSecond,
-    /// 10^3 bytes a second.
+    /// 10^3 bytes per second.
     KilobytesPerSecond,
-    /// 10^6 bytes a second.
+    /// 10^6 bytes per second.
     MegabytesPerSecond,
-    /// 10^9 bytes a second.
+    /// 10^9 bytes per second.
     GigabytesPerSecond,
     /// 10^6 bytes.
     Megabytes,

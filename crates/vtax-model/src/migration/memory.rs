@@ -28,7 +28,7 @@ pub struct GuestMemory {
     pub accel: Accelerator,
 }
 
-/// Memory that changed in one second and in two, measured one after the other. Each page counts once, so the second
+/// Memory that changed in one second and in two, measured one after another. Each page counts once, so the second
 /// second adds less than the first if the same pages change again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

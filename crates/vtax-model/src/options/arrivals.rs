@@ -36,7 +36,7 @@ pub enum ArrivalProcess {
 pub struct RequestRate(NonZeroU32);
 
 impl RequestRate {
-    /// From requests a second; none of them is no rate.
+    /// From requests per second; none of them is no rate.
     pub const fn new(per_second: u32) -> Option<RequestRate> {
         match NonZeroU32::new(per_second) {
             Some(rate) => Some(RequestRate(rate)),

@@ -136,7 +136,7 @@ fn a_step_that_slows_a_guarded_path_is_harmful() {
     assert_eq!(broken.and_then(|guard| guard.path), Some("zone:web-2".into()));
 }
 
-/// A step that trebled the bandwidth was given up, as 0.5 % of the packets were sent again where none was before.
+/// A step that trebled the bandwidth was not adopted, as 0.5 % of the packets were sent again where none was before.
 #[test]
 fn a_few_packets_sent_again_are_no_harm_and_many_are() {
     let verdict = |share: f64| {
@@ -212,7 +212,7 @@ fn one_step_is_compared_with_another_in_the_same_rounds() {
     assert!(comparison.worse().0 > 0.0, "{comparison:?}");
 }
 
-/// As a run goes on, it ends at the first planned look at which every difference is shown.
+/// A run ends at the first planned look at which every difference is shown.
 fn ends_after(run: &RunReadings) -> u32 {
     let all = run.header.rounds();
     let at = |round: u32| {
@@ -223,7 +223,7 @@ fn ends_after(run: &RunReadings) -> u32 {
 }
 
 #[test]
-fn a_run_ends_at_a_planned_look_if_all_is_decided_and_goes_on_if_not() {
+fn a_run_ends_at_a_planned_look_if_all_is_decided_and_continues_if_not() {
     let large = run(&["helps"], 50, 5, |row, _| if row == Row::AsIs { SAME } else { faster(0.2) });
     assert_eq!(large.header.looks(), [22, 36, 50]);
     assert_eq!(ends_after(&large), 22);
@@ -234,7 +234,7 @@ fn a_run_ends_at_a_planned_look_if_all_is_decided_and_goes_on_if_not() {
 /// As in a trial of an MTU: its gain was shown at the first look, 6.3 % [1.7, 11], and was thrown away because that may be less
 /// than the margin. The rounds that were left would have told.
 #[test]
-fn a_run_goes_on_while_a_gain_may_be_more_or_less_than_the_margin() {
+fn a_run_continues_while_a_gain_may_be_more_or_less_than_the_margin() {
     let run = run(&["helps"], 50, 5, |row, _| if row == Row::AsIs { SAME } else { faster(0.03) });
     let with_margin = |margin: Option<&str>| {
         let margin = margin.map(|text| text.parse().expect("a difference"));

@@ -101,7 +101,7 @@ pub struct FloorRecord {
     pub delta: Option<Delta>,
     /// The far end of that interval, as a share. A shown difference that is smaller is told with a warning.
     pub floor: f64,
-    /// The smallest difference that so many rounds show in four of five studies; absent if there is none.
+    /// The smallest difference that this many rounds show in four of five studies; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_shown: Option<f64>,
     /// Rounds with both arms.

@@ -96,7 +96,7 @@ pub struct DomainNic {
     pub packed: bool,
     /// The VLAN of its frames without a tag, if that is known.
     pub vlan: Option<Vlan>,
-    /// The most bits a second that it sends, and the most that it receives.
+    /// The most bits per second that it sends, and the most that it receives.
     pub maxbw: Option<BitRate>,
     /// Its MTU, if it is told.
     pub mtu: Option<u32>,

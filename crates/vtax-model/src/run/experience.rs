@@ -51,7 +51,7 @@ pub struct Resolution {
     pub smallest: Option<f64>,
 }
 
-/// Why no number of rounds does what was asked for.
+/// Why no number of rounds meets the request.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum Unreachable {
     #[error("{0}: only the baseline is measured, so nothing is compared; omit it")]

@@ -4,7 +4,7 @@ use super::{ImportedFrom, RunHeader, RunReadings, RunState, stopping_outcome};
 use crate::{cell::Instrument, foreign::ForeignText};
 use vtax_stats::{Decision, StatsError, StoppingRule, planning::MOST_ROUNDS};
 
-/// Why a run can't get so many rounds.
+/// Why a run can't have this many rounds.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum ExtendError {
     #[error("--samples {asked}: must be more than {planned}, the number of rounds of the run {id}")]
@@ -32,7 +32,8 @@ pub enum ExtendError {
 }
 
 impl RunHeader {
-    /// Gives the answering instrument so many rounds. Their order stays: it depends on seed and round alone.
+    /// Sets the number of rounds of the answering measurement mode. Their order stays: it depends on seed and round
+    /// alone.
     pub fn set_rounds(&mut self, rounds: u32) {
         match (self.study.answering(), &mut self.path_plan) {
             (Instrument::Path, Some(plan)) => plan.samples = rounds,

@@ -420,9 +420,9 @@ impl Figures {
         }
     }
 
-    /// The mean round-trip time in µs: the inverse of the rate where that is one, as netperf and
-    /// sparc-t7-1 have it, else from the histogram. Where nobody kept the times, one transaction followed the other.
-    /// Not a number for a test without transactions.
+    /// The mean round-trip time in µs: the inverse of the rate where that is one, as netperf and sparc-t7-1 have it,
+    /// else from the histogram. Where the times were not stored, one transaction followed the other. Not a number for a
+    /// test without transactions.
     pub fn rtt_us(&self) -> f64 {
         let counted = if self.transactions > 0 { self.seconds * 1e6 / self.transactions as f64 } else { f64::NAN };
         let whole = self.rtt_ns.as_ref().map_or(counted, |rtt| rtt.by_rate.unwrap_or(rtt.mean) / 1e3);

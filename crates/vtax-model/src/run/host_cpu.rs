@@ -77,7 +77,7 @@ pub struct GuestCpu {
     pub clock: Option<ClockReading>,
 }
 
-/// A guest's monotonic clock beside its host's.
+/// A guest's monotonic clock next to its host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockReading {
     /// When, in nanoseconds of the host's.

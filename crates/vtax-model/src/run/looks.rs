@@ -24,8 +24,8 @@ impl Study {
 }
 
 impl RunHeader {
-    /// The rounds after which the run may end. The last is that of the plan. A look so early that nothing can be shown yet
-    /// is left out, since each look makes it harder for the others to show something.
+    /// The rounds after which the run may end. The last is that of the plan. A look so early that nothing can be shown
+    /// yet is omitted, since each look makes it harder for the others to show something.
     pub fn looks(&self) -> Vec<u32> {
         let family = self.family(self.study.answering());
         let last = |count: usize| -> Vec<u32> {

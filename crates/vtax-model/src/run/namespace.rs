@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_in_words() {
+    fn limits_are_reported_in_words() {
         let quota = |millis| CpuQuota::new(Duration::from_millis(millis), Duration::from_millis(100));
         let limits = ProcessLimits {
             cpu: quota(50),

@@ -7,8 +7,8 @@ use crate::cell::Arm;
 use vtax_stats::Decision;
 
 /// Results of a run's stopping rule for each cell of the measurement mode that answers the study, by the cell's index;
-/// nothing if the run has no rule. Cells of rows that can't run here are left out. [`Decision::Continue`] is said of
-/// a cell that has fewer samples than the rule allows and isn't known well enough yet.
+/// nothing if the run has no rule. Cells of rows that can't run here are omitted. [`Decision::Continue`] is said of a
+/// cell that has fewer samples than the rule allows and isn't known well enough yet.
 pub fn stopping_outcome(run: &RunReadings) -> Vec<(usize, Decision)> {
     let Some(rule) = &run.header.stopping else { return Vec::new() };
     let mut figures = stopping_figures(run);

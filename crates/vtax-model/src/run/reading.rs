@@ -209,7 +209,7 @@ impl EndReading {
     }
 }
 
-/// A metric of two arms, round by round. Rounds without a figure above zero in both are left out.
+/// A metric of two arms, round by round. Rounds without a figure above zero in both are omitted.
 pub(crate) fn pairs<'a>(
     of: Metric,
     test: TestKind,

@@ -160,7 +160,7 @@ fn a_precision_that_was_not_reached_is_an_outcome() {
 }
 
 #[test]
-fn a_cell_that_was_given_up_has_not_reached_its_precision() {
+fn a_cell_that_was_abandoned_has_not_reached_its_precision() {
     let mut run = run(ruled(3, 6), |_, _, round| f64::from(100 + round % 2));
     run.samples.retain(|sample| sample.cell != 2 || sample.round == 1);
     assert_eq!(stopping_outcome(&run)[2], (2, Decision::Continue));
@@ -203,7 +203,7 @@ fn only_the_instrument_that_answers_gets_more_rounds() {
     assert_eq!((longer.rounds_of(Instrument::Path), longer.rounds_of(Instrument::System)), (60, 8));
 }
 
-/// `sparc-t7-1` stays as it was published: what is asked for changes its plan, and not the further block's.
+/// `sparc-t7-1` stays as it was published: what is requested changes its plan, and not the further block's.
 #[test]
 fn a_study_that_is_answered_as_the_machine_runs_gets_more_of_these_rounds() {
     let both = header(&format!("answer = \"system\"\n{THREE_ROWS}{PATH}"));
@@ -212,7 +212,7 @@ fn a_study_that_is_answered_as_the_machine_runs_gets_more_of_these_rounds() {
     assert_eq!((longer.rounds_of(Instrument::Path), longer.rounds_of(Instrument::System)), (50, 60));
 }
 
-/// A precision is asked for of the cells that answer the study.
+/// A precision is requested of the cells that answer the study.
 #[test]
 fn a_stopping_rule_is_of_the_instrument_that_answers() {
     let mut both = header(&format!("answer = \"system\"\n{THREE_ROWS}{PATH}"));

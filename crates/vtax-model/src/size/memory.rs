@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_memory_is_no_figure() {
+    fn unknown_memory_is_not_a_figure() {
         assert_eq!(need(SizeTarget::default(), MemoryFacts::default()), None);
         let absurd = MemoryFacts { pss: Some(ByteSize(u64::MAX)), page_cache: None };
         assert!(matches!(MemoryNeed::of(&guests(1), absurd), Err(SizeError::TooMuchMemory(_))));

@@ -56,7 +56,8 @@ pub enum ProofVerdict {
     Undecided,
 }
 
-/// Figures of one service at one load. All other services of the target have the same share of their load meanwhile.
+/// Figures of one service at one load. All other services of the target have the same share of their load in the
+/// meantime.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProofRow {
     pub service: SizedService,

@@ -126,7 +126,7 @@ fn the_proposed_cores_suffice() {
 
 /// The cost of a request at 300 per second is twice that at 3,839.
 #[test]
-fn a_low_rate_is_no_evidence() {
+fn a_low_rate_is_not_evidence() {
     let cost = |rate: f64| rate * (70e-6 + 73e-6 * (-rate / 900.0).exp());
     let measured = |rates: &[f64]| {
         let point = |rate: &f64| point(vnet(*rate, *rate * 100.0), cost(*rate));
@@ -140,7 +140,7 @@ fn a_low_rate_is_no_evidence() {
     // Nor is a rate that is much higher.
     let high = ServiceNeed::of(&load, &measured(&[1000.0, 1500.0, 2000.0, 40_000.0]));
     assert!(matches!(high, Err(SizeError::BeyondMeasured { .. })), "{high:?}");
-    // The low rates don't count beside enough others.
+    // The low rates don't count if there are enough others.
     let near = ServiceNeed::of(&load, &measured(&[100.0, 300.0, 2000.0, 3000.0, 4000.0])).expect("a cost");
     assert!((near.cores.estimate / cost(3839.0) - 1.0).abs() < 0.1, "{near:?}");
     assert_eq!((near.points, near.rates, near.one_message_size), (6, 3, true));

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_of_disks_is_read_as_it_is_written() {
+    fn a_row_of_disks_is_read_back_as_written() {
         for text in ["native-disk", "virtio-blk:aio=native", "disk:web/data"] {
             assert_eq!(text.parse::<DiskRow>().map(|row| row.to_string()), Ok(text.to_owned()));
         }

@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_way_is_read_as_it_is_written(tls: bool, channels: Option<NonZeroU8>, post: bool, cores: Option<NonZeroU8>) {
+        fn a_way_is_read_back_as_written(tls: bool, channels: Option<NonZeroU8>, post: bool, cores: Option<NonZeroU8>) {
             let way = MigrationWay { tls, channels, post_copy: post && channels.is_none(), cores };
             let text = way.to_string();
             prop_assert_eq!(text.strip_prefix(MIGRATE).expect("it begins so").parse(), Ok(way));

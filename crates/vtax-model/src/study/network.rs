@@ -17,7 +17,7 @@ use crate::{
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StudyNetwork {
-    /// Rows that are left out on cables between real NICs, of which each row takes one, unless somebody asks for them.
+    /// Rows that are omitted on cables between real NICs, of which each row takes one, unless someone asks for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<Row>,
     /// True if the method is used at both ends of the wire, rather than at `sut` only with a native peer.

@@ -68,7 +68,7 @@ struct StudyFile {
 #[serde(deny_unknown_fields)]
 struct Matrix {
     methods: Vec<Spanned<String>>,
-    /// The methods that are left out on cables between real NICs unless somebody asks for them.
+    /// The methods that are omitted on cables between real NICs unless someone asks for them.
     #[serde(default)]
     extra: Vec<Spanned<String>>,
     mtu: Spanned<Vec<Mtu>>,

@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tuned_row_is_read_as_it_is_written() {
+    fn a_tuned_row_is_read_back_as_written() {
         for text in ["as-is", "+gro", "+rps,xps", "host-to-guest+tcp-buffers"] {
             assert_eq!(text.parse::<Row>().map(|row| row.to_string()), Ok(text.to_owned()));
         }
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nic_is_read_as_it_is_written() {
+    fn a_nic_is_read_back_as_written() {
         assert_eq!("nic:net0".parse::<Row>().map(|row| row.to_string()), Ok("nic:net0".to_owned()));
         for text in ["nic:", "nic:net 0", "nic", "nic:abcdefghijklmnopqrstuvwxyz-0123456"] {
             assert!(text.parse::<Row>().is_err(), "{text}");

@@ -25,9 +25,9 @@ pub struct SamplingPlan {
     pub limit: Option<Span>,
 }
 
-/// A sample that is cut into slices. All rows of a block connect at the beginning of a round and warm up one
-/// after the other. Then they alternate, `passes` times and each time in another random order, and each turn
-/// is a slice. What is compared is so measured within milliseconds.
+/// A sample that is cut into slices. All rows of a block connect at the beginning of a round and warm up one after
+/// another. Then they alternate, `passes` times and each time in another random order, and each turn is a slice. What
+/// is compared is so measured within milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slices {
     /// Slices of a sample.

@@ -32,7 +32,7 @@ pub enum TestKind {
     File,
     /// Blocks of a disk in any order: the response time.
     Random,
-    /// Blocks of a disk one after the other, as fast as they go: the bandwidth.
+    /// Blocks of a disk one after another, as fast as they go: the bandwidth.
     Sequential,
     /// A running guest to another QEMU: the time for which it is suspended.
     Migration,

@@ -12,7 +12,7 @@ pub enum WorkloadSizes {
         /// Bytes of each response.
         response: ByteSize,
     },
-    /// Messages one after the other.
+    /// Messages one after another.
     Messages(ByteSize),
     /// Transfer of a file of this size.
     File(ByteSize),

@@ -51,7 +51,7 @@ fn two_runs_that_were_made_alike_cause_no_misgivings() {
 
 /// A complete run was compared with a stopped and disturbed one, and neither was reported.
 #[test]
-fn a_run_that_is_not_whole_or_was_disturbed_is_told() {
+fn a_run_that_is_not_whole_or_was_disturbed_is_reported() {
     let whole = analyse(&small("demo-1"));
     let mut broken = small("demo-2");
     broken.state = vtax_model::run::RunState::Stopped;
@@ -69,7 +69,7 @@ fn a_run_that_is_not_whole_or_was_disturbed_is_told() {
 }
 
 #[test]
-fn another_kernel_plan_or_instrument_is_told() {
+fn another_kernel_plan_or_instrument_is_reported() {
     let mut first = analyse(&small("demo-1"));
     let mut second = small("demo-2");
     (first.environment.kernel, second.header.environment.kernel) = ("6.18".into(), "6.19".into());
@@ -89,7 +89,7 @@ fn another_kernel_plan_or_instrument_is_told() {
 }
 
 #[test]
-fn another_kind_of_nic_is_told() {
+fn another_kind_of_nic_is_reported() {
     let [mut first, mut second] = ["demo-1", "demo-2"].map(|id| analyse(&small(id)));
     first.cells[0].backend = Some(Flavour::Backend(Backend::Vhost));
     second.cells[0].backend = Some(Flavour::Model(EmulatedNic::E1000e));
@@ -97,7 +97,7 @@ fn another_kind_of_nic_is_told() {
 }
 
 #[test]
-fn the_two_instruments_have_tables_of_their_own() {
+fn the_two_instruments_have_their_own_tables() {
     let both = |id: &str| {
         let mut run = small(id);
         run.header.path_plan = Some(run.header.plan);

@@ -98,7 +98,7 @@ fn a_real_machine_has_no_caveat() {
 }
 
 #[test]
-fn published_figures_are_beside_ours_where_both_are_known() {
+fn published_figures_are_next_to_ours_where_both_are_known() {
     let whole = |rows: &[&str]| analyse(&vtax_synthetic::whole("sparc-t7-1", rows));
     let shows = |document: &ResultDocument, published| {
         render(document, &Options { published, ..TERMINAL }).contains("published tax")

@@ -88,7 +88,7 @@ fn guests_cost_their_host() {
 }
 
 #[test]
-fn only_a_clock_that_drifts_is_told_of() {
+fn only_a_clock_that_drifts_is_reported() {
     let text = shown(&with_guests(Accelerator::Tcg), &Options { width: 1000, ..TERMINAL });
     assert!(text.contains("The clock of guest peer is 350 ppm") && text.contains("slow relative to"), "{text}");
     assert!(!text.contains("guest sut"), "3 ppm are nothing: {text}");

@@ -45,7 +45,7 @@ pub(super) fn all() -> Vec<Run> {
 }
 
 #[test]
-fn the_path_s_own_cost_beside_the_machine_as_it_runs() {
+fn the_path_s_own_cost_next_to_the_machine_as_it_runs() {
     let document = analyse(&both());
     snapshot("instruments_80", render(&document, &Options { width: 80, ..TERMINAL }));
     snapshot("instruments_120", render(&document, &Options { width: 120, ..TERMINAL }));
@@ -59,7 +59,7 @@ fn the_path_s_own_cost_beside_the_machine_as_it_runs() {
 
 /// An unprivileged user cannot disable idle states. The run continues, and the figures must not be mislabelled.
 #[test]
-fn idle_states_that_were_not_held_off_are_told() {
+fn idle_states_that_were_not_held_off_are_reported() {
     let mut run = both();
     for sample in &mut run.samples {
         if run.header.study.cells[sample.cell].instrument == Instrument::Path {

@@ -16,7 +16,7 @@ fn drawn(run: &RunReadings, lab: Option<&str>, options: &Options) -> String {
 }
 
 #[test]
-fn a_run_is_told_before_it_begins() {
+fn a_run_is_reported_before_it_begins() {
     let lab = Some("2 hosts, 7 wires, 6 zones in 80 steps");
     snapshot("planned", drawn(&demo(), lab, &TERMINAL));
     for width in [80, 60] {

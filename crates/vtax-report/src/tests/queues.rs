@@ -53,7 +53,7 @@ pub(super) fn all() -> Vec<Run> {
 }
 
 #[test]
-fn queues_of_guests_as_bars_beside_the_published() {
+fn queues_of_guests_as_bars_next_to_the_published() {
     let document = analyse(&vmdq());
     let text = render(&document, &TERMINAL);
     assert!(text.contains("4 concurrent clients"), "{text}");
@@ -76,7 +76,7 @@ fn part(text: &str, title: &str) -> String {
 }
 
 #[test]
-fn every_pair_is_told_of_on_demand() {
+fn every_pair_is_reported_on_demand() {
     let document = analyse(&vmdq());
     let text = render(&document, &Options { detail: true, ..TERMINAL });
     assert!(text.contains("4: host client-4 to queue-per-guest 4"), "{text}");
@@ -99,7 +99,7 @@ fn csv_has_the_skew_and_the_extremes_of_pairs() {
 }
 
 #[test]
-fn paths_beside_the_published_of_two_machines() {
+fn paths_next_to_the_published_of_two_machines() {
     let document = analyse(&built_in("ovm3-tuning"));
     let text = render(&document, &TERMINAL);
     assert_eq!(text, render(&document, &Options { published: Some(true), ..TERMINAL }), "both are known");

@@ -144,7 +144,7 @@ fn broken_documents_are_refused() {
 
 /// Unauthenticated peers, and CPU figures that are lower bounds.
 #[test]
-fn strangers_and_raised_cpu_times_are_told_and_fit_the_schema() {
+fn strangers_and_raised_cpu_times_are_reported_and_fit_the_schema() {
     let mut run = built_in("demo");
     let sample = &mut run.samples[0].figures;
     sample.ends.responder.strangers = 124;

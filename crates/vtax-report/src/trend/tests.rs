@@ -62,7 +62,7 @@ fn shown(trend: &RunTrend, width: usize) -> String {
 }
 
 #[test]
-fn a_change_is_told_with_its_time_its_size_and_what_changed_with_it() {
+fn a_change_is_reported_with_its_time_its_size_and_what_changed_with_it() {
     insta::assert_snapshot!("changed_80", shown(&of(&changed()), 80));
     insta::assert_snapshot!("changed_120", shown(&of(&changed()), 120));
 }

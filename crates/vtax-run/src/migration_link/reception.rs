@@ -11,7 +11,7 @@ use vtax_model::foreign::ForeignText;
 
 use super::Hear;
 
-/// Time within which a reception ends that is of no use any more. It may have to wait for the lock of the target's domains.
+/// Time limit for ending a useless reception. It may have to wait for the lock of the target's domains.
 const ENDED: Duration = Duration::from_secs(10);
 
 /// A reception in the background.
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_s_reason_is_told_unless_the_user_has_cancelled() {
+    fn the_target_s_reason_is_reported_unless_the_user_has_cancelled() {
         let heard: Arc<Mutex<Vec<DomainNotice>>> = Arc::default();
         let sink = Arc::clone(&heard);
         let hear: Hear = Arc::new(move |notice| sink.lock().expect("no panic").push(notice));

@@ -45,7 +45,7 @@ pub fn receive_disk(
 ) -> Result<(), Stop> {
     let pulse = SourcePulse::default();
     let disks = host.open_disks(name, id, &pulse)?;
-    // The source disconnects when it has completed the copy. If it has died, nothing arrives any more, on any connection.
+    // The source disconnects when it has completed the copy. If it has died, nothing more arrives on any connection.
     relay((input, output), disks.into(), &pulse, || {})?;
     Ok(host.await_disks(name, id, &pulse)?)
 }

@@ -101,7 +101,7 @@ fn failure(ssh: &mut Child) -> Option<ForeignText> {
     let mut told = Vec::new();
     if let Some(mut errors) = ssh.stderr.take() {
         let _ = errors.by_ref().take(ERRORS_MOST).read_to_end(&mut told);
-        // It must not wait for somebody who reads the rest.
+        // It must not wait for someone who reads the rest.
         let _ = std::io::copy(&mut errors, &mut std::io::sink());
     }
     let has_failed = !ssh.wait().is_ok_and(|status| status.success());
@@ -136,7 +136,7 @@ impl Drop for SshTarget {
     fn drop(&mut self) {
         for (reception, ssh) in &self.receptions {
             if !reception.wait() {
-                // It may have ended meanwhile.
+                // It may have ended in the meantime.
                 let _ = ssh.signal(Signal::KILL);
             }
         }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_told_in_the_words_of_the_other_side_up_to_a_limit() {
+    fn a_failure_is_reported_in_the_words_of_the_other_side_up_to_a_limit() {
         let run = |script: &str| {
             let mut command = Command::new("sh");
             let child = command.args(["-c", script]).stderr(Stdio::piped()).spawn();

@@ -37,7 +37,7 @@ pub(crate) struct ServerRunner<'a> {
 const SAID_MOST: usize = 64 << 10;
 
 enum AttemptEnd {
-    /// The user stopped it before it began or went on.
+    /// The user stopped it before it started or resumed.
     NotBegun(Option<RunReadings>),
     Over(RanJob),
     /// The server or a guest in it is lost. What arrived before is kept.
@@ -45,7 +45,7 @@ enum AttemptEnd {
 }
 
 impl ServerRunner<'_> {
-    /// The run goes on in another server if one is lost.
+    /// The run continues in another server if one is lost.
     pub(crate) fn run(&self, job: &Job, mut old: Option<RunReadings>) -> Result<RanJob, Stop> {
         if let Some(run) = &old {
             // Before a server is booted: only one vtax may resume a run.
@@ -87,7 +87,7 @@ impl ServerRunner<'_> {
             HandedJob::write(self.state_dir, job, old.as_ref().map(|run| (run, self.store))).or_infrastructure()?;
         let command = ServerCommand::of_job(&handed.path).or_input()?;
         let Some(server) = request.server(site)? else { return Ok(AttemptEnd::NotBegun(old)) };
-        // A run that was begun on this server goes on only on one of the same kind.
+        // A run that was started on this server is resumed only on one of the same kind.
         (request.spec, request.exact) = (server.spec, true);
         let mut arriving = ArrivingRun::new(request.events, old);
         let ran = server.run(command.words(), &[], &site.interrupt, |stream, bytes| arriving.take(stream, bytes));
@@ -111,7 +111,7 @@ struct ArrivingRun<'a> {
     reader: LineReader,
     /// The beginning of a line of standard error.
     said: Vec<u8>,
-    /// The run as far as it has arrived. Its plan comes again when the run goes on or its rounds are chosen.
+    /// The run as received so far. Its plan is sent again when the run is resumed or its rounds are chosen.
     run: Option<RunReadings>,
     end: Option<SessionEnd>,
     error: Option<miette::Report>,
@@ -154,7 +154,7 @@ impl<'a> ArrivingRun<'a> {
     }
 
     fn send_event(&mut self, event: RunEvent<'static>) -> miette::Result<()> {
-        // The job isn't over yet: the run may have to go on in another server.
+        // The job isn't over yet: the run may have to continue in another server.
         if let RunEvent::End(end) = event {
             self.end = Some(end);
             return Ok(());
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vtax_that_ends_in_the_middle_of_a_line_is_told() {
+    fn a_vtax_that_ends_in_the_middle_of_a_line_is_reported() {
         let Home { folder: _folder, events, .. } = home();
         let mut arriving = ArrivingRun::new(&events, None);
         assert!(arriving.hears(&beginning()) && arriving.hears(b"{\"sample\":{"));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_goes_on_is_not_begun_again() {
+    fn a_run_that_continues_is_not_begun_again() {
         let Home { folder, store, events } = home();
         let mut first = ArrivingRun::new(&events, None);
         assert!(first.hears(&beginning()));
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_vtax_in_the_server_says_is_told_line_by_line_and_never_held() {
+    fn what_the_vtax_in_the_server_says_is_reported_line_by_line_and_never_held() {
         #[derive(Clone, Default)]
         struct Told(Arc<Mutex<Vec<String>>>);
         impl EventSink for Told {

@@ -17,14 +17,14 @@ use crate::threads::start_in;
 
 /// Time that its agent may be silent while a command runs: the guests of a command may take all its CPUs.
 const SILENCE: Duration = Duration::from_secs(150);
-/// Interval at which the agent is polled meanwhile.
+/// Interval at which the agent is polled in the meantime.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// An event may come as long as the command runs, or never.
 const EVER: Duration = Duration::from_secs(3600);
 
 impl EmulatedServerUp {
-    /// Does `work`, and kills the server if its agent no longer answers meanwhile. If the server reboots, the link
-    /// ends, and that is the error.
+    /// Does `work`, and kills the server if its agent no longer answers in the meantime. If the server reboots, the
+    /// link ends, and that is the error.
     pub(super) fn watched<T>(&self, work: impl FnOnce() -> T) -> miette::Result<T> {
         let (over, booted) = (AtomicBool::new(false), AtomicBool::new(false));
         // Without it, only the silence of the agent tells.

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_share_the_cable_of_native_and_others_are_left_out() {
+    fn functions_share_the_cable_of_native_and_others_are_omitted() {
         let three = vec![on("native", 0), on("assigned", 1), on("sr-iov", 0), on("paravirtual", 2)];
         assert_eq!(cabled("sparc-t7-1", 3, &ROWS), (three, vec![]));
         let one = (vec![on("native", 0), on("sr-iov", 0)], vec!["assigned".to_owned(), "paravirtual".to_owned()]);

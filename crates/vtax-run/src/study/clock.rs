@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_left_is_told_in_the_unit_that_fits() {
+    fn time_left_is_reported_in_the_unit_that_fits() {
         let told = |seconds| minutes(Duration::from_secs(seconds));
         assert_eq!(told(9), "9 s");
         assert_eq!(told(65), "1 min 05 s");

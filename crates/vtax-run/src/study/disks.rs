@@ -77,7 +77,7 @@ pub(super) struct MeasuredDisks {
     wanted: BTreeMap<PathBuf, ByteSize>,
     /// They, once they are made.
     made: Option<LiveHolding>,
-    /// The block devices, so that nobody mounts them while they are measured.
+    /// The block devices, held so that they can't be mounted while they are measured.
     held: Vec<File>,
     first_sample: Option<Instant>,
     /// Seed of the order of the I/Os.
@@ -91,7 +91,7 @@ impl MeasuredDisks {
     pub(super) fn look(disks: &StudyDisks, header: &RunHeader, goes_on: bool) -> Result<MeasuredDisks, Stop> {
         let cancel = ProgramCancel::new().coded("kernel", || "making an eventfd").or_infrastructure()?;
         let fio = FioProgram::user().ended_by(cancel.clone());
-        // A run that goes on has written to them already.
+        // A resumed run has already written to them.
         let destroy = disks.destroy_data || goes_on;
         let mut found = MeasuredDisks {
             rows: Vec::new(),
@@ -237,7 +237,7 @@ impl MeasuredDisks {
         }
         let folder = guest::lent()?;
         // Anyone who gives a guest a device looks first that nobody has it for itself, this run included. It is taken
-        // again below, and if somebody else was quicker, that is refused.
+        // again below, and if someone else was quicker, that is refused.
         self.held.clear();
         arranged.topology.guests.iter_mut().for_each(|guest| guest.lent = Some(folder.clone()));
         let (lab, inside) = setup.with_lab(&arranged.topology, |lab| {

@@ -129,7 +129,7 @@ fn too_few(header: &RunHeader, goal: Option<Goal>) -> Option<String> {
 }
 
 pub(super) struct Piloted {
-    /// A line to print while the run goes on.
+    /// A line to print while the run continues.
     pub(super) line: Option<String>,
     /// Why no number of rounds reaches what the user asked for.
     pub(super) shortfall: Option<String>,

@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Knows which settings it was asked for, and which rows were measured.
+    /// Knows which settings were requested, and which rows were measured.
     #[derive(Default)]
     struct Path(Vec<Settings>, Vec<Row>);
 

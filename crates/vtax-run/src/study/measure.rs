@@ -346,7 +346,7 @@ impl MeasureRequest {
     }
 
     fn workload(&self, way: KnownPath, test: Test, size: Option<ByteSize>) -> Result<Workload, WorkloadError> {
-        // Datagrams in flight are told apart by a number, which needs room.
+        // Datagrams in flight are distinguished by a number, which needs room.
         let several = self.options.burst.get() > 1 || self.options.arrivals.is_some();
         let least = if test.transport.is_datagram() && several { NUMBER } else { BYTE };
         let usual = if test.transport.is_datagram() { self.datagram(way) } else { STREAM_MESSAGE };

@@ -51,7 +51,7 @@ use crate::{
 };
 use moving::{MigrationHost, MovingGuest};
 
-/// Time before the guest goes on at the target with `post-copy`. An idle guest has migrated by then.
+/// Time before the guest continues at the target with `post-copy`. An idle guest has migrated by then.
 const POST_COPY_AFTER: Duration = Duration::from_millis(200);
 /// Seconds in which QEMU measures the dirty rate.
 const DIRTY_RATE_SECONDS: u8 = 1;

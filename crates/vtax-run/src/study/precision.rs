@@ -8,7 +8,7 @@ use super::runner::label;
 /// Maximum number of cells named. The others are only counted.
 const NAMED: usize = 4;
 
-/// The warning that `--confidence` and `--width` were not reached, and where. None for a run that can go on.
+/// The warning that `--confidence` and `--width` were not reached, and where. None for a run that can be resumed.
 pub(crate) fn imprecise(run: &RunReadings) -> Option<String> {
     let rule = run.header.stopping.as_ref().filter(|_| run.state == RunState::Complete)?;
     let outcome = stopping_outcome(run);
@@ -74,7 +74,7 @@ mod tests {
 
     /// It ended at --max without a word, and with exit status 0.
     #[test]
-    fn a_precision_that_was_not_reached_is_told_with_what_was() {
+    fn a_precision_that_was_not_reached_is_reported_with_what_was() {
         let told = imprecise(&ruled(30)).expect("it was not reached");
         insta::assert_snapshot!(told, @"NOT PRECISE ENOUGH: after 30 rounds the 95 % interval is wider than 10 % in 1 of 1 cells: native TCP RR 1 B MTU 1500: no figure; take more rounds with: vtax run --resume demo-1 --samples 60");
         let stopped = Run { state: RunState::Stopped, ..ruled(30) };

@@ -194,9 +194,9 @@ impl StepSwitch {
         }
     }
 
-    /// Restores the previous settings, the last place first: an earlier one may have changed the same setting of
-    /// the machine. What another program has changed meanwhile ends the run: from then on the samples would not be of the
-    /// same machine.
+    /// Restores the previous settings, the last place first: an earlier one may have changed the same setting of the
+    /// machine. What another program has changed in the meantime ends the run: from then on the samples would not be of
+    /// the same machine.
     fn revert(&mut self) -> Result<bool, SampleError> {
         let Some((step, made)) = self.in_force.take() else { return Ok(false) };
         for MadeBatch { place, batch } in made.into_iter().rev() {
@@ -267,7 +267,7 @@ fn nothing_found(step: &TuningStep, seen: &[HostCheck]) -> Unsupported {
     Unsupported {
         why: format!("nothing to change: {why}"),
         remedy: match advice {
-            true => "vtax cannot fix what it found: vtax tune check shows what to do".to_owned(),
+            true => "vtax cannot fix this: vtax tune check shows what to do".to_owned(),
             false => "no changes needed".to_owned(),
         },
     }

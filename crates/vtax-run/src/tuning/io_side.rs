@@ -1,9 +1,9 @@
 //! Confinement of an I/O domain to whole cores, to measure what they carry.
 //!
-//! The threads of the I/O side get the cores, and the guests' virtual CPUs and this process, which starts the load, get the
-//! others. The I/O side is confined by a cpuset, which also holds the threads that it starts meanwhile, or by affinities
-//! where cpusets are unavailable. All of it is one batch of the tuning journal: whatever dies, the guard or the next vtax
-//! restores it.
+//! The threads of the I/O side get the cores, and the guests' virtual CPUs and this process, which starts the load, get
+//! the others. The I/O side is confined by a cpuset, which also holds the threads that it starts in the meantime, or by
+//! affinities where cpusets are unavailable. All of it is one batch of the tuning journal: whatever dies, the guard or
+//! the next vtax restores it.
 
 use std::{
     collections::BTreeSet,
@@ -237,7 +237,7 @@ fn outside(host: &mut HostAccess, tasks: &[HostTask], cpus: &CpuSet) -> Result<V
     Ok(changes)
 }
 
-/// None for a thread that has ended meanwhile.
+/// None for a thread that has ended in the meantime.
 fn there(change: Result<Change, ChangeError>) -> Result<Option<Change>, ChangeError> {
     match change {
         Err(ChangeError::Missing { .. }) => Ok(None),

@@ -145,7 +145,7 @@ fn two_changes_are_both_found() {
 
 /// One run that went wrong is not a level, and neither are the last four; five are.
 #[test]
-fn an_outlier_is_no_change() {
+fn an_outlier_is_not_a_change() {
     let mut figures: Vec<f64> = (0..30).map(|run| f64::from(run * 7 % 11)).collect();
     figures[14] = 1e9;
     assert_eq!(changes(&figures), [0; 0]);
@@ -172,7 +172,7 @@ fn fewest_figures_are_enough_and_one_less_is_not() {
 }
 
 #[test]
-fn nothing_and_one_figure_have_no_change_and_what_is_no_figure_is_refused() {
+fn nothing_and_one_figure_have_no_change_and_what_is_not_a_figure_is_refused() {
     assert_eq!(changes(&[]), [0; 0]);
     assert_eq!(changes(&[1.0]), [0; 0]);
     assert_eq!(changes(&[1.0; 50]), [0; 0]);

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_somebody_has_changed_is_named() {
+    fn a_modified_claim_is_named() {
         let base = tempfile::tempdir().expect("a folder");
         let claims = DeviceClaims { folder: base.path().to_owned() };
         claims.take(&claim("mars")).expect("it is free");

@@ -166,7 +166,7 @@ impl NetStack {
         let mut removed = self.rtnl.fdb(bridge).map_err(self.wrong(port))?;
         removed.retain(gone);
         for entry in &removed {
-            // An entry that has moved meanwhile is no longer at this port.
+            // An entry that has moved in the meantime is no longer at this port.
             self.rtnl.delete_fdb(entry.port, entry.mac, entry.vlan).map_err(self.wrong(port))?;
         }
         Ok(removed)

@@ -91,7 +91,7 @@ fn one_that_empties_the_log_names_the_reader_that_keeps_it() {
     let (store, mut writer) = new_run(dir.path(), "demo-1");
     let holder = Holder::new(dir.path(), "BEGIN; SELECT count(*) FROM run; SELECT * FROM run");
     told_of(&holder);
-    writer.samples(&[sample(0, Arm::A, 1)]).expect("a reader is in nobody's way");
+    writer.samples(&[sample(0, Arm::A, 1)]).expect("a reader doesn't block the writer");
     let _ = store.empty_log();
     assert_eq!(told_of(&holder).len(), 1);
 }

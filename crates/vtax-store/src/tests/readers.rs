@@ -81,7 +81,7 @@ fn end(mut child: Child) {
 }
 
 #[test]
-fn reading_makes_and_changes_no_file_beside_a_writer_nor_after_a_kill() {
+fn reading_makes_and_changes_no_file_next_to_a_writer_nor_after_a_kill() {
     let dir = folder();
     let child = with_stopped_writer(dir.path());
     let beside = |ending: &str| dir.path().join(format!("results.db-{ending}"));
@@ -108,7 +108,7 @@ fn reading_makes_and_changes_no_file_beside_a_writer_nor_after_a_kill() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_empty_and_is_not_made() {
+fn a_store_that_does_not_exist_is_empty_and_is_not_made() {
     let dir = folder();
     let absent = dir.path().join("absent");
     assert!(Store::read(&absent).expect("nothing to read").list().expect("empty").is_empty());
@@ -164,7 +164,7 @@ fn little_is_held_of_a_sample() {
 }
 
 #[test]
-fn histograms_are_kept_beside_the_other_figures() {
+fn histograms_are_kept_next_to_the_other_figures() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");
     let samples = [timed(1), sample(0, Arm::APrime, 1), timed(2)];

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_tick_has_found_is_busy_all_the_same() {
+    fn time_missed_by_ticks_counts_as_busy() {
         // By ticks, the result would be 70 ms.
         assert_eq!(span(120, None).busy(), ms(180));
         assert_eq!(span(120, Some(124)).busy(), ms(176));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_of_this_machine_is_what_its_cpus_have() {
+    fn the_accounted_time_is_that_of_all_cpus() {
         let meter = MachineMeter::open().unwrap();
         let opened = meter.read().unwrap();
         std::thread::sleep(ms(50));

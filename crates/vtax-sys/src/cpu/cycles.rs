@@ -93,7 +93,7 @@ impl CycleCounter {
         Ok(CycleCounter(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 
-    /// Returns the cycles so far; none if the kernel cannot count them any more.
+    /// Returns the cycles so far; none if the kernel can no longer count them.
     pub fn read(&self) -> Option<CycleReading> {
         let mut bytes = [0; 24];
         (&self.0).read_exact(&mut bytes).ok()?;
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_counts_what_it_executes_itself() {
+    fn a_thread_counts_only_its_own_cycles() {
         let counter = CycleCounter::of(TASK_CLOCK).expect("every kernel with perf events has it");
         let opened = counter.read().expect("open");
         std::thread::spawn(|| spin(30)).join().expect("it ends");

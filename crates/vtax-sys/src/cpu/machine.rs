@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_a_kernel_to_come_are_ignored() {
+    fn columns_of_future_kernels_are_ignored() {
         assert!(parse("cpu  1 2 3 4 5 6 7 8 0 0 11 12\n", 100).is_some());
     }
 

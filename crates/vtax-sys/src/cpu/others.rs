@@ -158,7 +158,7 @@ mod tests {
         });
         shell.kill().and_then(|()| shell.wait()).expect("ours");
         assert!(worked >= Duration::from_millis(400), "{worked:?}");
-        // The two meters are read one after the other, on a machine with other work.
+        // The two meters are read one after another, on a machine with other work.
         assert!(
             all >= worked && all - others.min(all) >= worked / 2,
             "{all:?}, {others:?} of others, {worked:?} of ours"

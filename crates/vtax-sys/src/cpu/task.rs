@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_this_process_is_told_from_the_others() {
+    fn the_time_of_one_thread_excludes_others() {
         let busy = std::thread::spawn(|| {
             let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
             let end = Instant::now() + Duration::from_millis(120);
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_is_passed_over(
+        fn any_name_is_skipped(
             name in proptest::collection::vec(any::<u8>(), 0..16),
             user in 0..u64::MAX / 100, system in 0..u64::MAX / 100, guest in 0..u64::MAX / 100,
         ) {

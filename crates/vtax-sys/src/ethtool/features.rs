@@ -1,4 +1,4 @@
-//! Features of a link: offloads and the like, each of which is on or off (`ethtool -k`).
+//! Features of a link: offloads and similar, each of which is on or off (`ethtool -k`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -134,7 +134,7 @@ mod tests {
     const IMPOSSIBLE: Feature = Feature { possible: false, on: false };
 
     #[test]
-    fn offloads_are_those_that_bear_on_speed_and_can_be_had() {
+    fn only_available_offloads_that_affect_speed_are_listed() {
         let names = ["tx-checksum-ipv4", "highdma", "rx-gro", "tx-fcoe-segmentation", "tx-udp-segmentation", "rx-lro"];
         let states = [ON, ON, OFF, ON, ON, IMPOSSIBLE];
         let found = select_offloads(&names.map(str::to_owned), &states);

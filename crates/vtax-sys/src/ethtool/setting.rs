@@ -33,7 +33,7 @@ pub enum DriverSetting {
     RxChannels,
     /// Send-only queues.
     TxChannels,
-    /// Queues for link interrupts and the like.
+    /// Queues for link interrupts and similar.
     OtherChannels,
     /// Queues that do both.
     CombinedChannels,
@@ -86,7 +86,7 @@ mod tests {
     use strum::IntoEnumIterator;
 
     #[test]
-    fn each_setting_has_a_word_of_its_own_that_can_be_set() {
+    fn each_setting_has_its_own_settable_word() {
         let places: Vec<_> = DriverSetting::iter().map(DriverSetting::place).collect();
         assert!(places.iter().all(|(command, at)| (1..command.words).contains(at) && command.setter.is_some()));
         let own: BTreeSet<(u32, usize)> = places.iter().map(|(command, at)| (command.number, *at)).collect();

@@ -204,10 +204,10 @@ impl Rtnl {
 
     /// Sets whether a bridge sends frames to a group only to ports that have joined it.
     ///
-    /// A bridge snoops only if somebody asks for members, so it asks itself: at first it sends to all ports for another
+    /// A bridge snoops only if there is a querier, so it acts as one itself: at first it sends to all ports for another
     /// second, in which members answer.
     pub fn set_multicast_snooping(&mut self, bridge: IfIndex, on: bool) -> Result<()> {
-        /// In hundredths of a second. The kernel waits for as long as it has when it begins to ask.
+        /// In hundredths of a second. The kernel waits for this long when it starts to query.
         const ANSWER_WITHIN: u64 = 100;
         let first = vec![InfoBridge::MulticastSnooping(on), InfoBridge::MulticastQueryResponseInterval(ANSWER_WITHIN)];
         for data in [first, vec![InfoBridge::MulticastQuerier(on)]] {
@@ -221,7 +221,7 @@ impl Rtnl {
         Ok(())
     }
 
-    /// Returns whether the link is what the request said. The kernel gives the same error if it isn't, and if it has no
+    /// Returns true if the link is what the request said. The kernel gives the same error if it isn't, and if it has no
     /// VLANs.
     fn is_on_bridge(&mut self, end: VlanEnd) -> Result<bool> {
         let bridge = match end {
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_nic_with_a_switch_reports_is_no_port() {
+    fn reports_of_a_nic_with_a_switch_are_not_ports() {
         let list = vec![AfSpecBridge::Flags(BridgeFlag::LowerDev), info(5, BridgeVlanInfoFlags::empty())];
         assert_eq!(PortVlans::parse(&reported(3, list)), Some((Some(IfIndex(3)), None)));
     }

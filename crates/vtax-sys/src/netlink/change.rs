@@ -15,7 +15,7 @@ use crate::netns::NetNs;
 /// Longest alias that the kernel accepts: `IFALIASZ` without its zero.
 const LONGEST_ALIAS: usize = 255;
 
-/// Changes to a link; `None` leaves a setting as it is.
+/// Changes to a link; `None` leaves a setting unchanged.
 #[derive(Debug, Clone, Default)]
 pub struct LinkChange<'a> {
     pub up: Option<bool>,

@@ -191,7 +191,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_asked_for_is_read_alike(index in 1..u32::MAX, octets: [u8; 6], number in 1..=4094_u16) {
+        fn requests_are_read_back_identically(index in 1..u32::MAX, octets: [u8; 6], number in 1..=4094_u16) {
             let (port, mac) = (IfIndex(index), MacAddr(octets));
             for vlan in [None, Some(vlan(number))] {
                 let expected = FdbEntry { port, mac, vlan, origin: FdbOrigin::Dynamic };

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_infiniband_address_is_no_ethernet_address() {
+    fn an_infiniband_address_is_not_an_ethernet_address() {
         let link = Link::parse(&bytes(vec![
             LinkAttribute::IfName("ib0".into()),
             LinkAttribute::Mtu(2044),

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_which_file_and_what_mends_it() {
+    fn a_refusal_names_the_file_and_the_remedy() {
         let name = "vnet0".parse().unwrap();
         for (errno, remedy) in [(libc::ENOENT, "devtmpfs"), (libc::EACCES, "as root of the machine")] {
             let error = refused(&name, Path::new("/dev/tap9"), io::Error::from_raw_os_error(errno));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_tap_is_told() {
+    fn a_file_that_is_not_a_tap_is_reported() {
         let file = tempfile::tempfile().unwrap();
         assert_eq!(owner(&file).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
     }

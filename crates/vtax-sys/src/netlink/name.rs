@@ -21,7 +21,7 @@ impl IfName {
         &self.0
     }
 
-    /// Converts a name reported by the kernel. Somebody else may have chosen bytes that we would refuse; they are shown
+    /// Converts a name reported by the kernel. Someone else may have chosen bytes that we would refuse; they are shown
     /// as `?`.
     pub(super) fn reported(bytes: &[u8]) -> Self {
         let letters = bytes.iter().take_while(|byte| **byte != 0);

@@ -273,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_asked_for_is_what_is_read(bits in 8..1_u64 << 42, burst in 1..1_u64 << 26, queue in 0..1_u64 << 32) {
+        fn requested_settings_match_those_read_back(bits in 8..1_u64 << 42, burst in 1..1_u64 << 26, queue in 0..1_u64 << 32) {
             let asked = tbf(bits, burst, queue);
             // At a very low rate, the kernel's field for the burst's time is too small.
             prop_assume!(ticks(bytes_per_second(asked.rate), burst) < u32::MAX);

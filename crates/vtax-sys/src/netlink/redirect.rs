@@ -26,7 +26,7 @@ const TCA_ACT_OPTIONS: u16 = 2;
 const TCA_MIRRED_PARMS: u16 = 2;
 const TC_ACT_STOLEN: u32 = 4;
 const TCA_EGRESS_REDIR: u32 = 1;
-/// Action that is carried out first.
+/// Action that is executed first.
 const FIRST: u16 = 1;
 /// Length of `struct tc_u32_sel` without keys, and the offset of the numbers in `struct tc_mirred`.
 const SELECTOR: usize = 16;
@@ -61,7 +61,7 @@ impl Rtnl {
     }
 
     /// Ends the redirection: frames take the direct path again. Call this before deleting the other link, because
-    /// otherwise all frames would be lost meanwhile.
+    /// otherwise all frames would be lost in the meantime.
     ///
     /// # Errors
     /// `ENOENT` or `EINVAL` if the link has no redirection.

@@ -24,9 +24,9 @@ pub(super) struct Expected {
 /// Meaning of one message for the request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NetlinkReply<'a> {
-    /// One object. `interrupted` means that its list changed meanwhile.
+    /// One object. `interrupted` means that its list changed in the meantime.
     Object { body: &'a [u8], interrupted: bool },
-    /// The request was carried out, or the list is complete.
+    /// The request was executed, or the list is complete.
     Done { interrupted: bool },
     /// The kernel refused the request.
     Refused(KernelRefusal),
@@ -193,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_is_no_refusal() {
+    fn an_acknowledgement_is_not_a_refusal() {
         let bytes = message(NLMSG_ERROR, 0, 7, &[0; 20]);
         assert_eq!(only(&bytes), Ok(NetlinkReply::Done { interrupted: false }));
     }
 
     #[test]
-    fn answers_to_others_are_left_out() {
+    fn answers_to_others_are_omitted() {
         let bytes = message(NLMSG_ERROR, 0, 6, &refusal_body(libc::EPERM));
         assert_eq!(only(&bytes), Ok(NetlinkReply::NotOurs));
     }

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_what_would_be_read() {
+    fn a_requested_route_matches_the_one_read_back() {
         let via = "10.1.0.1".parse().unwrap();
         let asked = route("10.2.3.4/16", NextHop::Via(via));
         let read = Route::parse(&bytes(&asked.message()), AddressFamily::Inet);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_for_own_addresses_are_left_out() {
+    fn routes_for_own_addresses_are_omitted() {
         let mut message = route("10.0.0.1/32", NextHop::Link(IfIndex(1))).message();
         message.header.kind = RouteType::Local;
         assert_eq!(Route::parse(&bytes(&message), AddressFamily::Inet), Ok(None));

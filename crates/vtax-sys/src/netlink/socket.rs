@@ -14,14 +14,14 @@ use super::request::NetlinkRequest;
 use crate::error::{Result, SysError};
 use crate::netns::NetNs;
 
-/// Time limit for an answer. The kernel carries a request out before `send` returns, so its answer is available
+/// Time limit for an answer. The kernel executes a request before `send` returns, so its answer is available
 /// immediately. The limit guards against an answer that never comes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Buffer size; the kernel writes at most 32 KiB at a time (`netlink_dump`).
 const BUFFER: usize = 64 * 1024;
 
-/// Number of attempts to read a list that changes meanwhile.
+/// Number of attempts to read a list that changes in the meantime.
 const DUMP_ATTEMPTS: u32 = 16;
 
 pub(super) const CREATE: u16 = NLM_F_CREATE | NLM_F_EXCL;
@@ -120,7 +120,8 @@ impl Channel {
         }
     }
 
-    /// Reads the whole list, again if it changed meanwhile. `parse` returns `Ok(None)` for objects that aren't needed.
+    /// Reads the whole list, again if it changed in the meantime. `parse` returns `Ok(None)` for objects that aren't
+    /// needed.
     pub(super) fn dump<T>(
         &mut self,
         request: &NetlinkRequest,
@@ -166,8 +167,8 @@ impl Channel {
         retry(|| self.socket.send_to(bytes, &kernel, 0)).map(drop).map_err(|e| subject.os(e))
     }
 
-    /// Reads answers until the last one. Returns whether the list changed meanwhile. If an object is malformed, the
-    /// rest of the list is still read, so that the next request doesn't find it.
+    /// Reads answers until the last one. Returns true if the list changed in the meantime. If an object is malformed,
+    /// the rest of the list is still read, so that the next request doesn't find it.
     fn collect(
         &mut self,
         expected: Expected,

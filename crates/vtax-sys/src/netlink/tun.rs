@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_what_mends_it() {
+    fn a_refusal_names_the_remedy() {
         for (errno, remedy) in [(libc::ENOENT, "CONFIG_TUN"), (libc::EACCES, "as root"), (libc::EBUSY, "another name")]
         {
             let text = refused("open", DEVICE, io::Error::from_raw_os_error(errno)).to_string();

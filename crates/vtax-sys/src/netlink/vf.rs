@@ -59,7 +59,7 @@ pub enum VfLinkState {
     Disable,
 }
 
-/// Changes to a virtual function; `None` leaves a setting as it is.
+/// Changes to a virtual function; `None` leaves a setting unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VfChange {
     /// MAC address; all zero lets it choose its own again.
@@ -121,7 +121,7 @@ impl VfChange {
     }
 }
 
-/// Adds a remedy, because the kernel gives no text for these errors.
+/// Adds a remedy, because the kernel has no text for these errors.
 fn explain(mut error: SysError) -> SysError {
     if let SysError::Os { operation, errno, remedy, .. } = &mut error {
         *remedy = match errno.raw_os_error() {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_does_not_tell_is_absent() {
+    fn unreported_values_are_absent() {
         let mut info = report(0, &VfChange { mac: Some(MAC), spoof_check: Some(true), ..VfChange::default() }).0;
         let untold: Vec<u8> = [0_u32, u32::MAX].into_iter().flat_map(u32::to_ne_bytes).collect();
         info.retain(|info| !matches!(info, VfInfo::SpoofCheck(_)));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_to_change_is_asked_for() {
+    fn only_changed_settings_are_requested() {
         let change = VfChange { vlan: Some((5, 0)), ..VfChange::default() };
         let requests: Vec<_> = change.requests(2).collect();
         assert_eq!(requests, [("set the VLAN of", VfInfo::Vlan(VfInfoVlan::new(2, 5, 0)))]);

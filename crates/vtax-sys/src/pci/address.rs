@@ -99,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_the_kernel_would_not_print_is_refused() {
+    fn forms_that_the_kernel_does_not_print_are_refused() {
         for text in [
             "",
             "3b:00.1",

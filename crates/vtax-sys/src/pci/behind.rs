@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_stand_on_each_other_come_to_an_end() {
+    fn circular_devices_terminate() {
         let made = Made::new();
         made.link("dev/block/253:0", "devices/virtual/block/dm-0");
         made.link("devices/virtual/block/dm-0/slaves/dm-1", "devices/virtual/block/dm-1");

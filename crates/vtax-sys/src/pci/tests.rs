@@ -243,7 +243,7 @@ fn drivers_that_do_not_move_are_noticed_in_time() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_named() {
+fn a_device_that_does_not_exist_is_named() {
     let (made, gone) = (Made::new(), address("0000:05:00.0"));
     let tree = made.tree();
     for error in [
@@ -257,7 +257,7 @@ fn a_device_that_is_not_there_is_named() {
 }
 
 #[test]
-fn virtual_functions_are_made_and_removed() {
+fn virtual_functions_are_created_and_removed() {
     let made = Made::new();
     let tree = made.tree();
     tree.set_numvfs(pf(), 1).unwrap();

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_made_taken_in_and_used() {
+    fn a_connection_is_opened_accepted_and_used() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut slots = Slots::new(3, 4, 4).unwrap();
         slots.attach(2, &listener).unwrap();

@@ -128,7 +128,7 @@ mod tests {
 
         /// Written by hand, with the padding that CMSG_SPACE has.
         #[test]
-        fn what_is_written_is_read(messages in proptest::collection::vec((any::<i32>(), any::<i32>(), proptest::collection::vec(any::<u8>(), 0..30)), 0..5)) {
+        fn written_messages_are_read_back(messages in proptest::collection::vec((any::<i32>(), any::<i32>(), proptest::collection::vec(any::<u8>(), 0..30)), 0..5)) {
             let mut bytes = Vec::new();
             for (level, kind, data) in &messages {
                 bytes.extend((HEADER + data.len()).to_ne_bytes());

@@ -10,7 +10,7 @@ use super::message::{self, ControlMessages};
 use super::{set_bytes, set_int};
 use crate::error::{Result, SysError};
 
-/// Result of one receive call: datagrams of `segment` bytes, one after the other. The last may be shorter.
+/// Result of one receive call: datagrams of `segment` bytes, one after another. The last may be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segmented {
     /// Bytes in the buffer.
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_segments_come_as_one_with_gro() {
+    fn ten_segments_arrive_as_one_with_gro() {
         let (sender, receiver) = udp_pair();
         set_udp_segment(&sender, SEGMENT as u16).unwrap();
         set_udp_gro(&receiver, true).unwrap();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_segments_come_as_ten_without() {
+    fn ten_segments_arrive_as_ten_without_gro() {
         let (sender, receiver) = udp_pair();
         set_udp_segment(&sender, SEGMENT as u16).unwrap();
         assert_eq!(sender.send(&payload()).unwrap(), payload().len());

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn granted_space_is_told_in_the_callers_terms() {
+    fn granted_space_is_reported_in_the_callers_terms() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert_eq!(set_send_space(&socket, 65536).unwrap(), 65536);
         assert_eq!(set_receive_space(&socket, 65536).unwrap(), 65536);

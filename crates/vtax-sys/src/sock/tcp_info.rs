@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn each_counter_is_there_from_the_kernel_on_that_has_it() {
+    fn each_counter_is_present_since_the_kernel_that_introduced_it() {
         let mut bytes = [0; 208];
         for (offset, value) in [(136, 7_u32), (140, 8), (152, 5), (156, 6)] {
             bytes[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kinds_of_stamps_are_told_apart() {
+    fn the_kinds_of_timestamps_are_distinguished() {
         let error = |info| ExtendedError { origin: ORIGIN_TIMESTAMPING, code: 0, info, data: 9 };
         let stage = |info| sent_stamp(error(info), 5).map(|stamp| (stamp.stage, stamp.ns));
         assert_eq!(stage(SENT), Some((SentStage::Software, 5)));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_send_over_tcp_is_told_of_once_and_as_copied_on_loopback() {
+    fn every_send_over_tcp_is_reported_once_and_as_copied_on_loopback() {
         let (client, mut server) = tcp_pair();
         let buffer = pattern(200_000);
         let expected = buffer.repeat(5);

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_rule_can_find_or_set_is_told_with_a_way_out() {
+    fn what_no_rule_can_find_or_set_is_reported_with_a_way_out() {
         let facts = facts(&[]);
         let ring = HostSetting::LinkRxRing { link: "eno1".into(), value: 512 };
         for (setting, told) in [
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_of_somebody_else_sets_stays_its() {
+    fn what_a_file_of_another_program_sets_stays_its() {
         let theirs = [("etc/systemd/network/10-lan.link", "[Link]\nMTUBytes=1400\n")];
         let told = rule(&facts(&theirs), true, mtu("eno1"));
         assert!(told.starts_with("/etc/systemd/network/10-lan.link:2 sets MTUBytes, "), "{told}");

@@ -35,7 +35,7 @@ pub(super) const RULE: TuningRule = TuningRule {
 /// and 4 MB to send, since Linux 3.4).
 const BUFFERS: [(&str, u64); 2] = [("net.ipv4.tcp_rmem", 6_291_456), ("net.ipv4.tcp_wmem", 4_194_304)];
 const SCALING: &str = "net.ipv4.tcp_window_scaling";
-/// Below this part of the kernel's own limit, somebody has chosen a small one.
+/// Below this part of the kernel's own limit, someone has chosen a small one.
 const SMALL: u64 = 8;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {

@@ -136,7 +136,7 @@ fn names_of_links_can_forge_nothing() {
     assert!(!text.contains(|c: char| c.is_control() && c != '\n') && !text.contains("\nGood"), "{text}");
 }
 
-/// Files of a real folder, as the kernel and a disk have them.
+/// Files of a real directory, as the kernel and a disk have them.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -165,7 +165,7 @@ impl Folder {
 }
 
 #[test]
-fn files_that_are_too_long_or_fail_are_told() {
+fn files_that_are_too_long_or_fail_are_reported() {
     let folder = Folder::new();
     let long = fs::File::create(folder.0.path().join("proc/cmdline")).expect("a file");
     long.set_len(300 << 20).expect("a file with a hole");

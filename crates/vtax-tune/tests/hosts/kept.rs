@@ -78,7 +78,7 @@ fn a_file_that_has_our_name_and_is_not_ours_is_left_alone() {
 }
 
 #[test]
-fn interrupts_and_settings_of_modules_are_told_with_what_would_keep_them() {
+fn interrupts_and_settings_of_modules_are_reported_with_what_would_keep_them() {
     let mut host = spoilt();
     host.put("proc/sys/net/netfilter/nf_conntrack_count", "250000");
     host.all_interrupts_to("8");

@@ -59,7 +59,7 @@ impl Machine {
         machine
     }
 
-    /// Writes what `proposals` change and the files of `/etc` below a folder. Links and threads are not among them.
+    /// Writes what `proposals` change and the files of `/etc` below a directory. Links and threads are not among them.
     pub(crate) fn write_to(&self, root: &Path, proposals: &[Proposal]) {
         let changed: BTreeSet<String> = proposals.iter().filter_map(file).collect();
         let wanted = |path: &String| path.starts_with("etc/") || path.ends_with("/ifindex") || changed.contains(path);
@@ -267,7 +267,7 @@ impl Machine {
     }
 
     /// Two sockets of eight CPUs; a port of 25 Gb/s on node 1 under a bridge; libvirt with a guest whose threads are
-    /// beside it; Docker.
+    /// next to it; Docker.
     pub(crate) fn kvm_host() -> Machine {
         let mut machine = Machine::with_cpus(2, 8);
         machine.put("proc/sys/kernel/hostname", "kvm1");

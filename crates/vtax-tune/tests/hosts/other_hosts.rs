@@ -214,7 +214,7 @@ fn changes_use_the_cpus_that_are_free() {
     }
 }
 
-/// Somebody has given a guest isolated CPUs, on another node than the NIC's.
+/// Someone has given a guest isolated CPUs, on another node than the NIC's.
 #[test]
 fn threads_on_isolated_cpus_are_not_moved() {
     let mut machine = Machine::kvm_host();

@@ -29,7 +29,7 @@ pub enum AgentError {
     #[error("cannot start a thread for the agent of {name}: {source}")]
     #[diagnostic(code("too-many-threads"))]
     Thread { name: String, source: io::Error },
-    #[error("the agent of {name} did not answer the greeting within {deadline:?}{}", quoted(stderr))]
+    #[error("the agent of {name} did not answer the greeting within {:.1} s{}", deadline.as_secs_f64(), quoted(stderr))]
     #[diagnostic(code("not-in-time"))]
     Silent { name: String, deadline: Duration, stderr: ForeignText },
     #[error("the agent of {name} is vtax-agent {} (protocol {}), this is vtax {} (protocol {}); install the same version of both", theirs.version, theirs.protocol, ours.version, ours.protocol)]
@@ -38,7 +38,7 @@ pub enum AgentError {
     #[error("the agent of {name} exited: {death}")]
     #[diagnostic(code("agent-lost"))]
     Died { name: String, death: Death },
-    #[error("the agent of {name} did not answer `{what}` within {deadline:?}")]
+    #[error("the agent of {name} did not answer `{what}` within {:.1} s", deadline.as_secs_f64())]
     #[diagnostic(code("not-in-time"))]
     Deadline { name: String, what: &'static str, deadline: Duration },
     #[error("the agent of {name} failed to {what}: {fault}")]
@@ -60,12 +60,12 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// Returns true if this only says that the call was cancelled.
+    /// Returns true if the call was merely cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, AgentError::Refused { fault: Fault { kind: FaultKind::Cancelled, .. }, .. })
     }
 
-    /// Returns true if the agent can't be used any more.
+    /// Returns true if the agent can no longer be used.
     pub fn is_death(&self) -> bool {
         matches!(self, AgentError::Died { .. })
     }

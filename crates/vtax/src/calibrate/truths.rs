@@ -67,7 +67,7 @@ pub(crate) struct TruthRecord {
     pub(crate) interval: Option<[f64; 2]>,
     pub(crate) accepted: [f64; 2],
     pub(crate) verdict: TruthVerdict,
-    /// The load by other programs meanwhile.
+    /// The load by other programs in the meantime.
     pub(crate) load: Disturbance,
     pub(crate) detail: String,
 }

@@ -19,9 +19,9 @@ use mesh::MeshArgs;
 pub(crate) enum FleetVerb {
     /// Measure each host with many others in rounds, and name slow hosts, uplinks and paths
     Mesh(Box<MeshArgs>),
-    /// Report on the samples of a mesh again
+    /// Report on the stored samples of a mesh
     Show {
-        /// File with the samples, e.g. the one that `vtax fleet mesh` has named
+        /// File of samples, as named by `vtax fleet mesh`, e.g. mesh.jsonl
         #[arg(value_name = "FILE")]
         samples: PathBuf,
         #[command(flatten)]
@@ -39,7 +39,7 @@ pub(super) struct MeshForm {
     /// Print the figures of each host and direction as CSV
     #[arg(long)]
     csv: bool,
-    /// Print metrics in OpenMetrics text, for the textfile collector of Prometheus' node_exporter
+    /// Print metrics in OpenMetrics format, for the textfile collector of Prometheus' node_exporter
     #[arg(long)]
     openmetrics: bool,
 }

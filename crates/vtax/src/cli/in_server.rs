@@ -13,7 +13,7 @@ use crate::{
     remote_command::{read_input_for, show},
 };
 
-/// Has this process's command line carried out in the server. A vtax in a server ignores `--server`.
+/// Runs this process's command line in the server. A vtax in a server ignores `--server`.
 pub(super) fn carry_out(spec: ServerSpec, stay: Stay, places: &Locations, has_input: bool) -> Result<Exit, Stop> {
     run(spec, stay, places, ServerCommand::of_vtax(called_as::words().into_iter().skip(1)), has_input)
 }

@@ -15,7 +15,7 @@ use vtax_model::{
     server::ServerSpec,
     study::Study,
 };
-use vtax_report::{self as report, Format};
+use vtax_report::{self as report, Format, waiting};
 use vtax_run::{Conditions, FinishedJob, Job, NewRun, RanJob, Work, study};
 use vtax_store::Store;
 
@@ -291,7 +291,7 @@ fn epilogue(FinishedJob { ran: RanJob { run, shortfalls, .. }, state_dir, .. }: 
     let (id, count, wall) = (&run.header.id, run.samples.len(), run.wall_seconds);
     let measured: f64 = run.samples.iter().map(|sample| sample.seconds).sum();
     match measured > 0.0 {
-        true => tell!("{count} samples, {measured:.1} s measured in {wall:.1} s ({:.2} x)", wall / measured),
+        true => tell!("{count} samples: {measured:.1} s of measured time in {}", waiting(wall)),
         false => tell!("no samples taken in {wall:.1} s"),
     }
     tell!("saved as {id} in {}", state_dir.display());

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_turn_is_told_as_what_is_done_in_it() {
+    fn a_short_turn_is_reported_as_what_is_done_in_it() {
         let short = Contest::all(Span::from_millis(100), 2);
         assert_eq!((short[0].length(20.0), short[0].warmup), (Length::Count(5000), Span::from_millis(0)));
         assert_eq!(short[4].length(8000.0), Length::Count(100_000_000));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn contests_have_names_of_their_own() {
+    fn contests_have_their_own_names() {
         let names: Vec<String> = Contest::all(Span::from_millis(1000), 2).iter().map(Contest::to_string).collect();
         assert_eq!(
             names,

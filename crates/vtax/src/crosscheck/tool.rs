@@ -33,7 +33,7 @@ pub(crate) type ToolCommand = Vec<String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerLifetime {
-    /// It serves clients one after the other.
+    /// It serves clients one after another.
     Contest,
     /// It ends with its client.
     Client,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_of_whole_seconds_is_left_out_of_short_turns_only() {
+    fn a_tool_of_whole_seconds_is_omitted_in_short_turns_only() {
         let qperf = &tools::qperf::TOOL;
         let [short, long] = [100, 1000].map(|span| Contest::all(Span::from_millis(span), 2)[0]);
         assert_eq!((qperf.takes(&short), qperf.left_out(&short).is_some()), (false, true));

@@ -25,7 +25,7 @@ fn steps_of(list: &IoList, wish: &NewVfs) -> String {
 }
 
 #[test]
-fn what_is_made_is_recorded_by_its_physical_function() {
+fn new_functions_are_recorded_by_their_physical_function() {
     let plan = list(|_| {}).new_vfs(PF, &some(2)).expect("they can be made");
     assert_eq!((record(plan.made.device).as_str(), plan.made.count), ("io-0000-01-00-1", 2));
     assert_eq!((plan.name.as_str(), plan.warning), (PF, None));
@@ -39,7 +39,7 @@ fn settings_are_made_before_a_driver_reads_them() {
     let configured = steps_of(&list(|_| {}), &one);
     let all = NewVfs { count: None, ..tagged };
     let all = steps_of(&list(|_| {}), &all);
-    // Whoever has switched drivers off for new ones gets them without.
+    // With automatic probing disabled, new functions have no driver.
     let unprobed = list(|facts| device(facts, PF).sriov.as_mut().expect("a PF").autoprobe = false);
     let unprobed = steps_of(&unprobed, &some(1));
     insta::assert_snapshot!([plain, configured, all, unprobed].join("\n"));
@@ -53,7 +53,7 @@ fn a_nic_with_the_default_route_may_have_some_with_a_warning() {
 }
 
 #[test]
-fn what_cant_be_made_is_refused_with_why() {
+fn impossible_functions_are_refused_with_a_reason() {
     let refused = |change: fn(&mut PciDevice), wish: NewVfs| {
         let list = list(|facts| change(device(facts, PF)));
         list.new_vfs(PF, &wish).expect_err("it can't be").to_string()

@@ -33,7 +33,7 @@ fn refused_by(change: impl FnOnce(&mut GuestFacts), text: &str) -> String {
     plan(&topology(text), &facts).expect_err("a bad lab").to_string()
 }
 
-/// QEMU's arguments have golden tests of their own.
+/// QEMU's arguments have separate golden tests.
 fn without_arguments(plan: &Plan) -> String {
     let cut = |line: &str| line.split_once(" -name ").map_or(line, |(before, _)| before).to_owned();
     plan.to_string().lines().map(cut).collect::<Vec<_>>().join("\n")
@@ -95,7 +95,7 @@ fn disks_of_a_guest_have_the_blocks_of_the_host() {
 }
 
 #[test]
-fn disks_that_this_machine_cannot_have_are_refused_with_what_to_do() {
+fn unavailable_disks_are_refused_with_a_remedy() {
     let refused = |disks: &[(&str, &str)]| plan(&with_disks(disks), &with_backends()).expect_err("refused").to_string();
     let told = [
         refused(&[("/gone", "virtio-blk")]),
@@ -292,7 +292,7 @@ fn without_a_look_at_the_machine_there_are_no_guests() {
 }
 
 #[test]
-fn guests_of_a_lab_have_addresses_of_their_own() {
+fn guests_of_a_lab_have_their_own_addresses() {
     let plan = planned(&with("count = 40\nmemory = \"96 MiB\""));
     let macs: std::collections::BTreeSet<_> = plan.blueprint.guests.iter().map(|guest| guest.mac).collect();
     assert_eq!(macs.len(), 40);
@@ -302,7 +302,7 @@ fn guests_of_a_lab_have_addresses_of_their_own() {
     assert_eq!(serde_json::from_str::<Plan>(&journal).unwrap(), plan);
 }
 
-/// Nothing of a kernel is asked for, and of no other system.
+/// Requires neither a kernel nor any other system.
 #[test]
 fn a_guest_with_a_disk_image_gets_a_seed_and_needs_no_kernel() {
     let system = System::Disk { image: "debian.qcow2".into() };

@@ -1,4 +1,4 @@
-//! Cables between NICs, and what of them zones and guests get.
+//! Cables between NICs, and their assignment to zones and guests.
 
 use vtax_sys::{
     netlink::{MacAddr, Vf},
@@ -8,8 +8,8 @@ use vtax_sys::{
 use super::*;
 use crate::facts::{Netdev, PciDevice, PciFacts};
 
-/// Two NICs on each of two root complexes, one of each pair cabled to one of the other; a disk next to the
-/// second pair, and what IOMMU and VFIO need.
+/// Two NICs on each of two root complexes, one of each pair cabled to one of the other; a disk next to the second pair,
+/// and the requirements of IOMMU and VFIO.
 pub(crate) fn facts() -> Facts {
     let nics = ["0000:01:00.0", "0000:02:00.0", "0000:81:00.0", "0000:82:00.0"];
     let mut devices: Vec<PciDevice> = nics.iter().zip(0..).map(|(address, nth)| nic(address, nth)).collect();
@@ -62,7 +62,7 @@ fn nic(device: &str, nth: u8) -> PciDevice {
     }
 }
 
-/// Two hosts on a cable, and what more there is.
+/// Two hosts on a cable, and additional parts.
 pub(crate) fn cable(more: &str) -> String {
     format!("{TWO_HOSTS}nics = [\"eno1\", \"0000:81:00.0\"]\n{more}")
 }
@@ -131,7 +131,7 @@ fn a_whole_nic_goes_to_a_zone_or_a_guest() {
 }
 
 #[test]
-fn what_the_iommu_does_not_tell_apart_goes_along() {
+fn devices_in_one_iommu_group_are_assigned_together() {
     let mut facts = facts();
     facts.pci.devices[1].group = facts.pci.devices[0].group;
     let text = cable(&domain("guest", "web", "sut", "assigned"));
@@ -183,7 +183,7 @@ fn functions_that_are_there_are_used_and_put_back() {
 }
 
 #[test]
-fn what_cant_be_handed_over_is_refused_with_why() {
+fn devices_that_cannot_be_assigned_are_refused_with_a_reason() {
     let zone = domain("zone", "web", "sut", "sr-iov");
     let function = domain("guest", "web", "sut", "sr-iov");
     let whole = domain("guest", "web", "sut", "assigned");
@@ -235,7 +235,7 @@ fn what_cant_be_handed_over_is_refused_with_why() {
 
 /// Devices of a domain of this or another lab are named with it.
 #[test]
-fn nobody_gets_what_another_domain_has() {
+fn devices_of_another_domain_are_not_assigned() {
     let second = |more: &str| {
         format!(
             "[[wire]]\nname = \"w1\"\nends = [\"sut\", \"peer\"]\nnics = [\"eno2\", \"eno4\"]\n{more}wire = \"w1\"\n"

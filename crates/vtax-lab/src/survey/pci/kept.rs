@@ -45,7 +45,7 @@ fn keep(kept: &mut BTreeMap<PciAddress, String>, seen: &Seen, link: IfIndex, why
     }
 }
 
-/// The ports of a bridge or bond, and what a VLAN or macvlan stands on.
+/// The ports of a bridge or bond, and the base device of a VLAN or macvlan.
 fn below(seen: &Seen, link: &SeenLink) -> impl Iterator<Item = IfIndex> {
     let ports = seen.links.iter().filter(|port| port.master == Some(link.index)).map(|port| port.index);
     ports.chain(link.parent)

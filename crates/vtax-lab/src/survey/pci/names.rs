@@ -1,6 +1,6 @@
-//! Names that don't change when the machine boots again.
+//! Names that persist across reboots.
 //!
-//! Bus numbers, IOMMU groups and the names of links all may. What stays is how the machine is wired: root complexes are
+//! Bus numbers, IOMMU groups and the names of links may change. The wiring of the machine doesn't: root complexes are
 //! numbered in the order of their buses, and below one of them a device is known by its slot (`pci_0/slot2`) or, where
 //! the board doesn't name slots, by device and function of each bridge on the way to it, and its own device number
 //! (`pci_1/01.0-00`). A device's functions are `PF0`, `PF1`, … if they can have virtual functions and `F0`, `F1`, …
@@ -68,7 +68,7 @@ impl<'a> Names<'a> {
         let physical = device.physfn.and_then(|pf| self.seen.devices.iter().find(|device| device.address == pf));
         if let Some(pf) = physical {
             let number = pf.virtfns.iter().position(|vf| *vf == device.address);
-            // Its physical function doesn't know it only while it goes.
+            // Its physical function doesn't list it only while it is being removed.
             return format!("{}.VF{}", self.function(pf), number.map_or("?".to_owned(), |number| number.to_string()));
         }
         let function = device.address.function;

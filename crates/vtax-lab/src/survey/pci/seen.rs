@@ -128,8 +128,8 @@ fn in_use(tree: &PciTree) -> Vec<(PciAddress, String)> {
         let devices = tree.behind_block(disk.major, disk.minor);
         found.extend(devices.into_iter().map(|device| (device, disk.why.clone())));
     }
-    // If a share is the root of the file system that we see, no list of mounts has it. Shares that aren't
-    // mounted are kept too.
+    // If a share is the root of the file system that we see, it isn't in any list of mounts. Unmounted shares are kept
+    // too.
     for driver in ["9pnet_virtio", "virtiofs"] {
         let shares = tree.behind_virtio(driver);
         found.extend(shares.into_iter().map(|device| (device, "it provides the outer machine's files".to_owned())));

@@ -1,5 +1,5 @@
-//! A server made of data: two root complexes, a NIC of two ports with virtual functions in a slot,
-//! one without a slot behind a bridge, a disk, and a virtio NIC.
+//! A synthetic server: two root complexes, a NIC of two ports with virtual functions in a slot, one without a slot
+//! behind a bridge, a disk, and a virtio NIC.
 
 use vtax_sys::{
     netlink::{IfIndex, MacAddr, Vf},
@@ -210,7 +210,7 @@ fn a_name_of_none_or_several_comes_with_those_that_could_be_meant() {
 }
 
 #[test]
-fn a_virtual_function_has_what_its_physical_one_keeps_it_to() {
+fn a_virtual_function_has_the_settings_enforced_by_its_physical_one() {
     let facts = PciFacts::of(&server());
     let device = facts.find("pci_0/slot2/PF0.VF1").expect("a VF");
     assert_eq!(device.vf, Some(vf(1)));
@@ -219,7 +219,7 @@ fn a_virtual_function_has_what_its_physical_one_keeps_it_to() {
 }
 
 #[test]
-fn groups_and_complexes_hold_what_goes_together() {
+fn groups_and_complexes_contain_related_devices() {
     let facts = PciFacts::of(&server());
     let addresses = |devices: Vec<&PciDevice>| devices.iter().map(|it| it.device.to_string()).collect::<Vec<_>>();
     assert_eq!(addresses(facts.group_of(at("0000:01:00.0")).collect()), ["0000:01:00.1"]);
@@ -229,7 +229,7 @@ fn groups_and_complexes_hold_what_goes_together() {
     assert_eq!(facts.below("pci_0").count(), 7);
 }
 
-/// A VLAN on a bond on a bridge's port: the way down ends at both ports of the bond.
+/// A VLAN on a bond on a bridge's port: the path down ends at both ports of the bond.
 #[test]
 fn the_default_route_keeps_every_device_below_it() {
     let mut seen = server();
@@ -249,7 +249,7 @@ fn the_default_route_keeps_every_device_below_it() {
 }
 
 #[test]
-fn a_session_keeps_its_nic_and_what_a_virtual_function_needs_stays_with_it() {
+fn a_session_keeps_its_nic_and_a_virtual_function_keeps_its_physical_one() {
     let mut seen = server();
     seen.links[4].netdev.addresses = vec!["192.0.2.7/24".parse().expect("a network")];
     seen.links[1].netdev.addresses = vec!["192.0.2.8/24".parse().expect("a network")];
@@ -272,7 +272,7 @@ fn a_disk_in_use_is_kept_with_its_first_reason() {
 
 /// A bridge that is its own port, as no kernel allows, must not hang us.
 #[test]
-fn links_that_stand_on_each_other_come_to_an_end() {
+fn circular_links_terminate() {
     let mut seen = server();
     seen.links[2].parent = Some(IfIndex(4));
     seen.links[3].parent = Some(IfIndex(3));
@@ -281,7 +281,7 @@ fn links_that_stand_on_each_other_come_to_an_end() {
 }
 
 #[test]
-fn vfio_is_refused_with_what_mends_it() {
+fn vfio_is_refused_with_a_remedy() {
     let refusal = |seen: Seen| PciFacts::of(&seen).vfio.unwrap_err().to_string();
     assert_eq!(PciFacts::of(&server()).vfio, Ok(()));
     assert!(refusal(Seen { iommu: false, ..server() }).contains("intel_iommu=on"));

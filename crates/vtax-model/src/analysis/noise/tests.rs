@@ -8,7 +8,7 @@ use crate::{
     workload::{TestKind, Transport},
 };
 
-/// On a machine where nobody else works.
+/// On an otherwise idle machine.
 fn quiet_run() -> Run {
     let mut run = demo_run();
     run.samples.iter_mut().for_each(|sample| sample.figures.cpu.initiator.machine.user = 0.0);

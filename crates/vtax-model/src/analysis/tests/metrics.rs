@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The path's cells beside the machine's, with threads that took 20 µs of each transaction in `bridge` and 10 in the
+/// The path's cells next to the machine's, with threads that took 20 µs of each transaction in `bridge` and 10 in the
 /// others.
 fn run_of_two_instruments() -> Run {
     let mut run = demo_run();

@@ -1,4 +1,4 @@
-//! A test of a disk or a migration in documents: its parameters, and the fields by which programs tell tests apart.
+//! A test of a disk or a migration in documents: its parameters, and the fields by which programs distinguishes tests.
 
 use serde::{Deserialize, Serialize};
 

@@ -32,7 +32,7 @@ pub enum VolumeOption {
     Ro,
     /// The backend is a partition of a disk.
     Slice,
-    /// No other program can use the backend meanwhile.
+    /// No other program can use the backend in the meantime.
     Excl,
 }
 

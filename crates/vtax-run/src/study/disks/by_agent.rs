@@ -120,7 +120,7 @@ impl AgentFio {
         Ok(output::read(stdout.raw().as_bytes(), stderr.raw().as_bytes()).map_err(FioError::from)?)
     }
 
-    /// An agent that doesn't answer any more ends the run, and if its guest has died that is the better reason.
+    /// An agent that stops answering ends the run, and if its guest has died that is the better reason.
     pub(super) fn blame(&self, lab: Option<&Lab>, error: GuestFioError) -> SampleError {
         match (&self.guest, error) {
             (MeasuredGuest::Lab(name), GuestFioError::Agent(error)) if error.is_death() => {
@@ -192,7 +192,7 @@ impl LentMount {
 impl Drop for LentMount {
     fn drop(&mut self) {
         let words = ["/bin/sh", "-c", "umount \"$1\"", "vtax", LENT].map(str::to_owned);
-        // A domain that has ended has nothing mounted any more.
+        // A domain that has stopped no longer has anything mounted.
         let _ = self.0.link.run(&words, &[], SOON);
     }
 }
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_whose_disk_hangs_is_told_of_as_this_machine_is() {
+    fn a_guest_whose_disk_hangs_is_reported_as_this_machine_is() {
         let limit = Span(Duration::from_secs(31));
         let refused = |code: &str| {
             let fault = Fault::new(FaultKind::System, code, "`/vtax/lent/ld.so` was killed in the guest".to_owned());

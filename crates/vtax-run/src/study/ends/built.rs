@@ -90,7 +90,7 @@ impl RunSetup<'_> {
         topology: &Topology,
         connect: &impl Fn(&Arc<Lab>) -> Result<T, Stop>,
     ) -> Result<(Arc<Lab>, T), Stop> {
-        // If this run goes on after its vtax was killed, that vtax may have left the lab.
+        // If this run is resumed after its vtax was killed, that vtax may have left the lab.
         let world = self.in_world()?;
         self.interrupt.only_note();
         labs::remove_abandoned(world, &topology.name, self.events)?;
@@ -136,8 +136,8 @@ pub(in crate::study) fn agent_of_guest(lab: &Arc<Lab>, guest: &Name, events: &Ru
     only_agent(&LabPlace { lab: Arc::clone(lab), endpoint }, &format!("guest {guest}"), events)
 }
 
-/// The name of a run's lab. It has the random part of the run's id, so that two runs of one study can go on at the same
-/// time.
+/// The name of a run's lab. It has the random part of the run's id, so that two runs of one study can be active at the
+/// same time.
 pub(in crate::study) fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
     let suffix = header.id.rsplit('-').next().unwrap_or_default();
     format!("run-{suffix}").parse().or_infrastructure()

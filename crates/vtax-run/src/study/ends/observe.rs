@@ -50,7 +50,7 @@ pub(in crate::study) struct Observed {
     disks: Option<ServedDisks>,
 }
 
-/// The processes of this machine that serve a row, beside its agents.
+/// The processes of this machine that serve a row, next to its agents.
 #[derive(Default)]
 pub(in crate::study) struct ObservedRow {
     guests: Vec<Observed>,
@@ -117,7 +117,7 @@ fn clock(end: &ConnectedEnd) -> Option<ClockReading> {
     Some(ClockReading { at_ns, ahead_ns: i64::try_from(ahead).ok()?, uncertainty_ns: u64::try_from(uncertainty).ok()? })
 }
 
-/// Takes a sample, and reads what its guests cost meanwhile.
+/// Takes a sample, and reads what its guests cost in the meantime.
 pub(super) fn measure(
     pairs: &[AgentPair<'_>],
     spec: &TestSpec,
@@ -130,7 +130,7 @@ pub(super) fn measure(
         let (tell, told) = channel();
         // Without the thread, the sample is taken without the costs of its guests.
         let watcher = start_in(scope, "watcher", || watch(row, spec, told)).ok();
-        // Nobody listens any more if the watcher has failed.
+        // There is no listener if the watcher has failed.
         let taken = measure_watched(pairs, |start| {
             let _ = tell.send(start);
         });
@@ -148,8 +148,8 @@ pub(in crate::study) struct UntoldTimes {
     pub(in crate::study) measured: Duration,
 }
 
-/// Runs such a program, and reads what the guests cost meanwhile. None if it has no times, or took so long to start and
-/// to end that little of the measured time is known to be that.
+/// Runs such a program, and reads what the guests cost in the meantime. None if it has no times, or took so long to
+/// start and to end that little of the measured time is known to be that.
 pub(in crate::study) fn observing<T>(
     row: &ObservedRow,
     times: Option<UntoldTimes>,

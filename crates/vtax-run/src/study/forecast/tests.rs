@@ -89,7 +89,7 @@ fn asked(text: &str) -> RunHeader {
 }
 
 #[test]
-fn a_plan_is_told_with_what_it_can_show_by_the_last_run() {
+fn a_plan_is_reported_with_what_it_can_show_by_the_last_run() {
     let earlier = measured(plan(20));
     insta::assert_snapshot!(lines(&plan(50), Some(&earlier)), @"plan: 50 rounds, about 1 min 40 s; detectable (80 % power): about 0.6 % in TCP RR (from your run three-1)");
     insta::assert_snapshot!(lines(&plan(50), None), @"plan: 50 rounds, about 35 s; detectable differences are reported after the first 6 rounds");
@@ -101,7 +101,7 @@ fn a_plan_is_told_with_what_it_can_show_by_the_last_run() {
 
 /// `--quick` had 3 rounds, by its own plan.
 #[test]
-fn a_plan_that_can_show_nothing_is_told_before_it_starts() {
+fn a_plan_that_can_show_nothing_is_reported_before_it_starts() {
     insta::assert_snapshot!(lines(&plan(3), None), @r"
     plan: 3 rounds, about 2 s
     warning: 3 rounds cannot show any difference: 2 comparisons need at least 7 (--samples 7)
@@ -155,7 +155,7 @@ fn a_pilot_whose_samples_are_too_short_for_a_percentile_says_so() {
 
 /// It is not a failure: there is a result, of as many rounds as a pilot has.
 #[test]
-fn a_budget_that_a_pilot_has_used_up_is_told() {
+fn a_budget_that_a_pilot_has_used_up_is_reported() {
     let mut run = read(measured(RunHeader { unsettled: asked("1s").unsettled, ..plan(PILOT) }));
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
     insta::assert_snapshot!(line.expect("told"), @r"
@@ -165,7 +165,7 @@ fn a_budget_that_a_pilot_has_used_up_is_told() {
     assert!(shortfall.is_none() && run.header.rounds() == PILOT && run.header.unsettled.is_none());
 }
 
-/// A round may take minutes, and six of them far more than was asked for.
+/// A round may take minutes, and six of them far more than was requested.
 #[test]
 fn a_budget_without_time_for_a_pilot_ends_the_run_after_the_rounds_that_fit() {
     let mut header = RunHeader { unsettled: asked("10m").unsettled, ..plan(PILOT) };
@@ -197,7 +197,7 @@ fn a_quick_run_ends_after_the_rounds_that_fit_into_its_limit() {
 }
 
 #[test]
-fn a_pilot_whose_samples_failed_is_told() {
+fn a_pilot_whose_samples_failed_is_reported() {
     let mut run = read(measured(RunHeader { unsettled: asked("1%").unsettled, ..plan(PILOT) }));
     run.samples.retain(|sample| sample.round < 3);
     let Piloted { shortfall, .. } = settle_by_pilot(&mut run);
@@ -214,7 +214,7 @@ fn per_cents_have_two_digits_at_most() {
 }
 
 #[test]
-fn what_quick_leaves_out_is_told() {
+fn what_quick_leaves_out_is_reported() {
     let mut header = plan(11);
     header.study.path = Some(header.plan);
     assert!(!lines(&header, None).contains("--mode controlled"));

@@ -201,7 +201,7 @@ fn remade(directory: &Path) -> miette::Result<()> {
 
 impl Drop for OwnedQemu {
     fn drop(&mut self) {
-        // A guest that has left, or is of no use any more, has nothing to save.
+        // A guest that has left, or is useless, has nothing to save.
         let _ = self.0.process().signal(Signal::KILL);
         let _ = self.0.stop(STOP);
         // What stays is removed with the lab.

@@ -174,7 +174,7 @@ fn vmdq_holds_a_queue_per_guest_against_the_shared_queue() {
 }
 
 #[test]
-fn cables_leave_out_what_a_study_only_adds() {
+fn cables_omit_what_a_study_only_adds() {
     let cables = vec!["eno1,eno2".parse().expect("a cable")];
     let rows = |methods: &[&str]| {
         let methods = methods.iter().map(|method| row(method)).collect();

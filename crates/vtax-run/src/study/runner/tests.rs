@@ -184,7 +184,7 @@ proptest! {
 }
 
 #[test]
-fn a_cell_that_keeps_failing_is_given_up_and_the_others_go_on() {
+fn a_cell_that_keeps_failing_is_abandoned_and_the_others_continue() {
     let mut run = fresh("demo", 5);
     let bridge = Row::Method(IoMethod::Bridge);
     let broken = run.header.study.cells.iter().find(|cell| cell.row == bridge).expect("a cell of the row");
@@ -197,7 +197,7 @@ fn a_cell_that_keeps_failing_is_given_up_and_the_others_go_on() {
 }
 
 #[test]
-fn a_row_without_a_sample_is_given_up_and_the_others_go_on() {
+fn a_row_without_a_sample_is_abandoned_and_the_others_continue() {
     let bridge = Row::Method(IoMethod::Bridge);
     let mut machine = Machine::new(move |_, row| match row == bridge {
         true => Err(SampleError::cell("no answer")),
@@ -211,7 +211,7 @@ fn a_row_without_a_sample_is_given_up_and_the_others_go_on() {
 }
 
 #[test]
-fn a_row_that_has_a_sample_now_and_then_is_not_given_up() {
+fn a_row_that_has_a_sample_now_and_then_is_not_abandoned() {
     let bridge = Row::Method(IoMethod::Bridge);
     let mut tries = 0;
     let mut machine = Machine::new(move |_, row| {
@@ -265,7 +265,7 @@ fn a_full_disk_ends_the_run() {
 }
 
 #[test]
-fn a_sample_broken_by_ctrl_c_is_no_failure() {
+fn a_sample_broken_by_ctrl_c_is_not_a_failure() {
     let asked = Cell::new(false);
     let mut run = fresh("demo", 2);
     let mut machine = Machine::new(|_, _| {
@@ -345,7 +345,7 @@ fn rows_of_a_block_take_turns_and_land_together() {
 }
 
 #[test]
-fn a_row_that_fails_in_its_turn_is_left_out_and_the_others_are_measured() {
+fn a_row_that_fails_in_its_turn_is_omitted_and_the_others_are_measured() {
     let vxlan: Row = "vxlan".parse().expect("a row");
     let mut run = sliced(4);
     let mut machine = Machine::new(|_, row| match row == vxlan {

@@ -42,7 +42,7 @@ impl RunSetup<'_> {
         Ok(PreparedRun { needs_pilot: outlook.needs_pilot, ..prepared })
     }
 
-    /// The files of a study whose disks nobody has named.
+    /// The files of a study without named disks.
     fn name_files(&self, header: &mut RunHeader) {
         let study = &mut header.study;
         let count = study.cells.iter().filter_map(|cell| cell.disk()).map(|disk| disk.targets.get()).max();

@@ -33,7 +33,7 @@ impl PreparedRun {
         let ended = self.rounds(around);
         // Only now: nothing is printed while a sample is taken.
         if let Some(at) = self.path.first_sample().filter(|_| self.path.has_lab_guests()) {
-            phases.done_at("first sample begun", at);
+            phases.done_at("first sample started", at);
         }
         let PreparedRun { mut run, path, shortfalls, .. } = self;
         // First, so that the host is as it was, whatever error the disk gives.
@@ -85,7 +85,7 @@ impl PreparedRun {
         begun.checked_add(goal.map_or(header.plan.limit, Goal::budget)?.0)
     }
 
-    /// Takes the first rounds. Some if the run ended with them. The plan on the disk stays whole meanwhile.
+    /// Takes the first rounds. Some if the run ended with them. The plan on the disk stays whole in the meantime.
     fn pilot(&mut self, around: &mut RunSurroundings<'_>) -> Option<Ended> {
         let planned = self.run.header.clone();
         let plans = [Some(&mut self.run.header.plan), self.run.header.path_plan.as_mut()];

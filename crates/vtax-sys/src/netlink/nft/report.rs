@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_is_found_behind_what_others_keep() {
+    fn a_comment_is_found_after_other_data() {
         assert_eq!(comment(b"\x07\x02xy\0\x05vtax\0"), Some("vtax".into()));
         assert_eq!(comment(b""), None);
         assert_eq!(comment(b"\0\x06vtax\0"), None, "it is cut off");

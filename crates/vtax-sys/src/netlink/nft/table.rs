@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_made_as_the_kernel_reads_it() {
+    fn a_table_has_the_format_of_the_kernel() {
         assert_eq!(
             lines(&creation("vtax-a", "b")),
             [

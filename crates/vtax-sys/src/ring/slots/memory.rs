@@ -3,7 +3,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// The buffers of all slots, one after the other. They are used only through pointers. A reference to all of them would
+/// The buffers of all slots, one after another. They are used only through pointers. A reference to all of them would
 /// also cover bytes that the kernel is writing.
 pub(super) struct Memory {
     start: NonNull<u8>,

@@ -73,7 +73,7 @@ fn buffers_in_flight_are_not_handed_out_nor_used_twice() {
 }
 
 #[test]
-fn what_is_outside_is_refused() {
+fn out_of_range_requests_are_refused() {
     let (ours, _theirs) = pairs(1);
     let mut slots = Slots::new(1, 4, 4).unwrap();
     assert_eq!(slots.submit_send(0, 0..4, false).unwrap_err().kind(), io::ErrorKind::NotConnected);
@@ -91,7 +91,7 @@ fn what_is_outside_is_refused() {
 }
 
 #[test]
-fn timers_come_in_the_order_of_their_times() {
+fn timers_expire_in_order() {
     let mut slots = Slots::new(3, 0, 0).unwrap();
     let start = now_ns();
     for (slot, ms) in [(0, 240), (1, 80), (2, 160)] {
@@ -118,7 +118,7 @@ fn a_wait_ends_at_its_timeout() {
 
 /// Even without waiting, the kernel's deferred work must be noticed.
 #[test]
-fn spinning_sees_what_comes() {
+fn spinning_receives_data() {
     let (ours, theirs) = pairs(1);
     let mut slots = attached(&ours, 0, 1);
     slots.submit_receive(0, 0..1).unwrap();

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_no_failure_of_the_tool() {
+    fn a_busy_machine_is_not_a_failure_of_the_tool() {
         let near = [4.5, 5.5];
         assert_eq!(verdict(5.4, Some([5.1, 5.9]), near, 0.5), TruthVerdict::Holds);
         assert_eq!(verdict(5.7, Some([5.6, 5.9]), near, 0.01), TruthVerdict::DoesNotHold);

@@ -84,9 +84,8 @@ impl AdvisedMachine {
 
     fn notes(&self, places: &Locations) -> Result<Vec<String>, Stop> {
         let translated = (self.setting.accelerator == Some(Accelerator::Tcg)).then(|| {
-            "guests of this machine run under TCG: their figures show function, not speed, and hold for no machine with \
-             KVM"
-            .to_owned()
+            "guests of this machine run under TCG: their figures show function, not speed, and are not valid with KVM"
+                .to_owned()
         });
         let without = Store::reading(&places.state_dir()?, Store::runs_without_findings)?;
         let without = (without > 0).then(|| {

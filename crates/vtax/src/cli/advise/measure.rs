@@ -91,7 +91,7 @@ pub(super) fn print_commands(commands: &[DecidingCommand], budget: Option<Span>)
     Ok(Exit::Done)
 }
 
-/// Runs the commands one after the other. Returns how this command ends, if the user has stopped it.
+/// Runs the commands one after another. Returns how this command ends, if the user has stopped it.
 ///
 /// Each is a process: a process can enter the namespaces of an unprivileged user's labs only once.
 pub(super) fn carry_out(
@@ -114,7 +114,7 @@ pub(super) fn carry_out(
             return Ok(Some(Exit::Interrupted));
         }
         if !matches!(code, Some(0 | 1)) {
-            tell!("warning: `{command}` failed; what it would have decided remains open");
+            tell!("warning: `{command}` failed; the requirements that it would have decided remain open");
         }
     }
     Ok(None)

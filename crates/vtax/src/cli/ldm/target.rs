@@ -1,4 +1,4 @@
-//! Host that carries out a verb's order.
+//! Host that executes a verb's order.
 
 use std::{cell::RefCell, path};
 

@@ -34,7 +34,7 @@ pub(super) struct EvidenceSearch<'a> {
     pub(super) now: Timestamp,
 }
 
-/// Costs found, and what was left out.
+/// Costs found, and what was omitted.
 #[derive(Debug, Default)]
 pub(super) struct SizeEvidence {
     pub(super) costs: Vec<CostPoint>,

@@ -56,7 +56,7 @@ pub(super) struct SizeMeasuring {
     pub(super) measure: bool,
     #[command(flatten)]
     ends: SizeEnds,
-    /// Print the commands of --measure and how long they take, without running them
+    /// Print the commands of --measure and their duration, without running them
     #[arg(long, requires = "measure", help_heading = "Measurement")]
     pub(super) dry_run: bool,
 }
@@ -270,7 +270,7 @@ pub(super) fn add_sampling(words: &mut Vec<String>, samples: u32, label: String)
     add(words, [("--label", label)]);
 }
 
-/// Adds a single sample that lasts longer than whatever is measured meanwhile.
+/// Adds a single sample that lasts longer than whatever is measured in the meantime.
 pub(super) fn add_background(words: &mut Vec<String>) {
     let (duration, warmup) = (format!("{BACKGROUND_SECONDS}s"), format!("{WARMUP_SECONDS}s"));
     add(words, [("--samples", "1".to_owned()), ("--duration", duration), ("--warmup", warmup)]);

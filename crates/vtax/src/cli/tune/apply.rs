@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// Types these pieces before the time is over. The input stays open meanwhile.
+    /// Types these pieces before the time is over. The input stays open in the meantime.
     fn is_confirmed_by(typed: &[&str]) -> bool {
         let (input, mut writer) = io::pipe().expect("a pipe");
         typed.iter().for_each(|piece| writer.write_all(piece.as_bytes()).expect("there is room"));

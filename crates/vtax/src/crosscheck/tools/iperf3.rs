@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_error_is_told() {
+    fn its_own_error_is_reported() {
         let json = r#"{"end":{},"error":"unable to connect"}"#;
         assert_eq!(read(&contest("udp-stream-1472"), json), Err("unable to connect".to_owned()));
     }

@@ -15,7 +15,7 @@ use vtax_sys::ssh;
 const ESTABLISHED: &str = "01";
 /// The port of ssh, in hexadecimal.
 const SSH: &str = "0016";
-/// Processes come and go while they are read, so that a number may stand in a circle.
+/// Processes start and exit while they are read, so a number may appear in a cycle.
 const ANCESTORS_MOST: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) struct Disk {
     pub(super) why: String,
 }
 
-/// Block devices of swap, and of mounted file systems as the first process sees them, if we may look.
+/// Block devices used for swap and for file systems mounted in the first process's namespace, if we may read that.
 pub(super) fn disks() -> Vec<Disk> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mounts = fs::read_to_string("/proc/1/mountinfo").unwrap_or_else(|_| read("/proc/self/mountinfo"));
@@ -34,7 +34,7 @@ pub(super) fn disks() -> Vec<Disk> {
     disks
 }
 
-/// This machine's addresses that ssh sessions go to: our own, on whatever port, and all on the usual one.
+/// This machine's addresses used by ssh sessions: that of our own, on whatever port, and all on the standard port.
 pub(super) fn sessions() -> BTreeSet<IpAddr> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
     let listed = tables.iter().flat_map(|table| table.lines().filter_map(session));
@@ -50,7 +50,7 @@ fn of_ancestors(proc: &Path, process: u32) -> BTreeSet<IpAddr> {
         parent.trim().parse().ok()
     };
     let connection = |process: u32| {
-        // Somebody else's can't be read, and isn't ours then.
+        // Someone else's can't be read, and isn't ours then.
         let environment = fs::read(proc.join(process.to_string()).join("environ")).ok()?;
         let mut variables = environment.split(|byte| *byte == 0);
         let value =
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_told_by_the_list_of_connections() {
+    fn sessions_are_found_in_the_list_of_connections() {
         let word = |octets: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(octets));
         let line = |address: &str, port: &str, state: &str| {
             format!("   1: {address}:{port} 010200C0:C822 {state} 00000000:00000000 02:0 0 0")

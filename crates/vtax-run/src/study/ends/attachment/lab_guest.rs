@@ -59,7 +59,7 @@ impl LabGuest {
             link.attach(&self.link_setup(self.place.endpoint.mtu))?;
             Agent::greeted(link)
         };
-        // If the guest has died meanwhile, its death is the better reason.
+        // If the guest has died in the meantime, its death is the better reason.
         greet().map_err(|error| self.death().unwrap_or(error))
     }
 

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_container_and_the_limits_of_its_processes_are_told() {
+    fn a_container_and_the_limits_of_its_processes_are_reported() {
         let limits = ProcessLimits { no_raw_sockets: true, ..ProcessLimits::default() };
         let container = ContainerRecord {
             engine: ContainerEngine::Podman,

@@ -148,7 +148,7 @@ fn readings_end_with_the_program_or_with_its_time() {
 }
 
 #[test]
-fn threads_of_disks_are_told_apart_and_their_kernel_time_is_a_share() {
+fn threads_of_disks_are_distinguished_and_their_kernel_time_is_a_share() {
     let with_kernel = |run, system| TaskTimes { system: ms(system), ..times(run, 0) };
     let after = [
         (1, GuestThreadRole::Qemu, with_kernel(10, 4)),

@@ -34,7 +34,7 @@ fn samples_are_read_as_they_were_stored() {
 }
 
 #[test]
-fn a_line_that_was_cut_is_left_out_and_any_other_damage_is_refused() {
+fn a_line_that_was_cut_is_omitted_and_any_other_damage_is_refused() {
     let path = Path::new("mesh.jsonl");
     let whole = line(&header()) + &line(&sample(0, 0, 1));
     let cut = whole.clone() + "{\"stage\":\"rou";

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_that_are_copied_are_told_with_their_sizes() {
+    fn disks_that_are_copied_are_reported_with_their_sizes() {
         let (names, disk) = (names(), "data".parse().expect("a name"));
         let copied = [CopiedDisk { disk, bytes: ByteSize(8 << 30) }];
         let estimate = MigrationEstimate::new(MemoryMeasurement::NotRunning, &MigrationSettings::default());

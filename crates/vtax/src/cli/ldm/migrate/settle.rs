@@ -57,7 +57,7 @@ pub(in crate::cli::ldm) fn settle(
     background::say_ready();
     let Some(record) = host.await_mover(domain, mover)? else { return Ok(Exit::Done) };
     let (begun, mut pause) = (Instant::now(), PAUSES.0);
-    // The user may have settled it meanwhile, and even have started another migration.
+    // The user may have settled it in the meantime, and even have started another migration.
     while host.departure(domain)?.is_some_and(|now| now.id == record.id) {
         match settle_once(host, &record, places) {
             Err(stop) if begun.elapsed() >= PATIENCE => return Err(stop),

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pending_stands_beside_what_is_now() {
+    fn what_is_pending_stands_next_to_what_is_now() {
         let (all, now) = changed_since();
         insta::assert_snapshot!(blocks(&[row()], &all, &now, &PathsByDisk::new(), Resource::ALL, true));
         insta::assert_snapshot!(super::super::parseable::domains(

@@ -22,7 +22,7 @@ pub(crate) struct CpuArgs {
 }
 
 impl CpuArgs {
-    /// Returns the demand, in virtual CPUs unless cores are asked for.
+    /// Returns the demand, in virtual CPUs unless cores are requested.
     pub(in crate::cli::ldm) fn demand(&self) -> CpuDemand {
         if self.cores { CpuDemand::Cores(self.count) } else { CpuDemand::Vcpus(self.count) }
     }

@@ -338,7 +338,7 @@ fn a_method_is_chosen_for_its_service_only() {
 }
 
 #[test]
-fn reasons_are_told_with_their_number() {
+fn reasons_are_reported_with_their_number() {
     let mut found = SizeEvidence::default();
     assert_eq!(found.told(), "");
     found.refused.insert("without an observed guest (zones have no I/O domain)".to_owned(), 3);

@@ -1,5 +1,5 @@
 //! Runs of a proof: the load as round trips or as I/Os, at a rate. If the target has networks and disks, one of them is
-//! measured while the other has its load in the background, and then the other way round.
+//! measured while the other has its load in the background, and then vice versa.
 
 use serde::Serialize;
 use vtax_model::{
@@ -49,7 +49,7 @@ pub(super) struct ProofRun {
     pub(super) offered: f64,
     /// Words of the command.
     pub(super) command: Vec<String>,
-    /// Words of the command that loads the other service meanwhile, if the target has one.
+    /// Words of the command that loads the other service in the meantime, if the target has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) meanwhile: Option<Vec<String>>,
 }

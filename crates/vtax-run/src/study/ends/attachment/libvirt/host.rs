@@ -40,7 +40,7 @@ impl LibvirtQemu {
         all.find(|qemu| qemu.is(uuid) && qemu.process.exists())
     }
 
-    /// The QEMU of an entry of /proc. None if the entry isn't a process, or the process ends meanwhile.
+    /// The QEMU of an entry of /proc. None if the entry isn't a process, or the process ends in the meantime.
     fn read(folder: &Path) -> Option<LibvirtQemu> {
         let pid = folder.file_name()?.to_str()?.parse().ok()?;
         let process = ProcessId::of(Pid(pid)).ok()?;

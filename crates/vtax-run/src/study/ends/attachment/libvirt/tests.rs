@@ -145,7 +145,7 @@ fn the_nic_is_the_one_with_the_address() {
 }
 
 #[test]
-fn domains_are_told_and_a_wrong_label_loudly() {
+fn domains_are_reported_and_a_wrong_label_loudly() {
     let fake = Fake { addresses: [Ok(ONE), Ok(TWO), Ok("")], ..Fake::of("db", VHOST) };
     let domain = Domain::of(&fake, "db").expect("it is there");
     let (open, vhost) = (domain.at(address("192.0.2.1")), domain.at(address("198.51.100.1")));
