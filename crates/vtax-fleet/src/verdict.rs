@@ -20,7 +20,8 @@ use vtax_stats::{Centre, Confidence};
 use crate::{
     aim::Share,
     campaign::StagedPairs,
-    sample::{EndId, MeshHeader, MeshSample, MeshStage},
+    header::MeshHeader,
+    sample::{EndId, MeshSample, MeshStage},
 };
 pub(crate) use again::Again;
 pub use fit::MeshDirection;
@@ -106,6 +107,11 @@ impl<'a> MeshVerdict<'a> {
         let mut rounds: Vec<StagedPairs> = self.rails.iter().flat_map(|rail| again::rounds(rail, lost)).collect();
         rounds.extend(pairs::rounds(self, lost));
         rounds
+    }
+
+    /// Returns the smallest slowness that is named, as a fall of the logarithm.
+    pub(crate) fn least(&self) -> f64 {
+        self.rails.iter().map(|rail| rail.least).fold(0.0, f64::max)
     }
 
     /// Returns everything that is slow, the slowest hosts first.
