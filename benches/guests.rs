@@ -213,7 +213,7 @@ fn memory(world: &World, measuring: u64) -> Outcome<()> {
 
 /// From `guests: first sample begun in 0.3 s, 0.4 s since the start`.
 fn first_sample(told: &str) -> Option<f64> {
-    let line = told.lines().find(|line| line.contains("first sample begun"))?;
+    let line = told.lines().find(|line| line.contains("first sample started"))?;
     line.split(", ").nth(1)?.split(' ').next()?.parse().ok()
 }
 

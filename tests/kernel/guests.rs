@@ -158,7 +158,7 @@ fn a_study_measures_in_guests_and_leaves_none() {
     let output = bench.vtax(&["run", "tiny.toml"]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{told}");
-    for phase in ["initramfs made", "QEMU started", "agents answered", "first sample begun"] {
+    for phase in ["initramfs created", "QEMU started", "agents answered", "first sample started"] {
         assert!(told.contains(phase), "{phase}: {told}");
     }
     let table = String::from_utf8_lossy(&output.stdout);

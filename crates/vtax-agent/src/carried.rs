@@ -16,7 +16,7 @@ const FOLDER: &str = ".vtax-";
 /// Reasons why a copy cannot remove itself.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum CarriedError {
-    #[error("{} was not removed: its directory was not made by vtax; omit --carried", path.display())]
+    #[error("{} was not removed: its directory was not created by vtax; omit --carried", path.display())]
     #[diagnostic(code("not-a-copy"))]
     NotOurs { path: PathBuf },
     #[error("cannot remove {}: {source}", path.display())]

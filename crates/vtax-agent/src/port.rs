@@ -53,7 +53,7 @@ pub enum PortError {
     #[error("cannot open the virtio-serial port {name} ({device}): {source}{}", busy(source))]
     #[diagnostic(code("agent-port-unusable"))]
     Unusable { name: String, device: String, source: io::Error },
-    #[error("cannot read the virtio-serial port any more: {0}")]
+    #[error("can no longer read the virtio-serial port: {0}")]
     #[diagnostic(code("agent-port-unusable"))]
     Lost(#[from] io::Error),
 }

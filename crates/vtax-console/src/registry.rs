@@ -276,7 +276,7 @@ fn start_console(console: &Console, registry: &Registry) -> io::Result<Arc<Hub>>
 }
 
 impl Sessions {
-    /// Sessions of root don't use up the slots of others, nor the other way round.
+    /// Sessions of root don't use up the slots of others, nor vice versa.
     fn have_room_for(&self, user: Option<UserId>, bounds: &Bounds) -> bool {
         let count =
             |counts: &dyn Fn(Option<UserId>) -> bool| self.places.values().filter(|place| counts(place.user)).count();

@@ -67,7 +67,7 @@ pub enum TargetError {
     #[diagnostic(code("disk-in-use"))]
     Busy { path: PathBuf },
     #[error(
-        "{} is not empty: it has {what}, which a test overwrites; if nobody needs it, add --destroy-data",
+        "{} is not empty: it has {what}, which a test overwrites; if it is not needed, add --destroy-data",
         path.display()
     )]
     #[diagnostic(code("disk-not-empty"))]

@@ -1,4 +1,4 @@
-//! Backend of a volume on this host: a file or a block device that nobody else uses.
+//! Backend of a volume on this host: a file or block device without other users.
 
 mod host_use;
 mod image;

@@ -13,8 +13,8 @@ const PAUSES: [Duration; 8] = {
     [seconds(0), seconds(1), seconds(2), seconds(4), seconds(8), seconds(16), seconds(30), seconds(30)]
 };
 
-/// Maximum number of immediate reboots in a row. Like systemd's start limit (systemd.unit(5)), it ends a loop that
-/// nobody watches.
+/// Maximum number of immediate reboots in a row. Like systemd's start limit (systemd.unit(5)), it ends an unattended
+/// loop.
 #[derive(Debug, Default)]
 pub(crate) struct RebootLimit {
     in_a_row: usize,
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_that_runs_for_a_while_begins_anew() {
+    fn a_system_that_runs_for_a_while_resets_the_count() {
         let mut limit = RebootLimit::default();
         for _ in 0..100 {
             assert!((0..5).all(|_| limit.pause(Duration::from_secs(1)).is_some()));

@@ -46,7 +46,7 @@ pub struct Bindings {
 /// Backend of a virtual disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundDisk {
-    /// The disk as the domain has it.
+    /// The disk as seen by the domain.
     #[serde(flatten)]
     pub disk: VirtualDisk,
     /// Group of volumes that are its paths. In this case each path has its own storage daemon; otherwise the domain's

@@ -57,7 +57,7 @@ pub struct BoundDomain {
 /// Record of a domain's start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Started {
-    /// Time since the host's boot.
+    /// When it started, as time since the host's boot.
     pub(crate) at: Duration,
     /// True if the system in the domain has responded.
     pub(crate) is_up: bool,
@@ -165,7 +165,7 @@ impl Started {
         read.map(Some).map_err(|error| RecordError::Damaged { path, why: error.to_string() })
     }
 
-    /// Replaces the file as a whole: `list` may read it at any moment.
+    /// Replaces the file atomically: `list` may read it at any moment.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), BindError> {
         let written = FileDraft::write(directory, Started::FILE, "new", self).and_then(FileDraft::commit);
         written.map_err(BindError::file("write", &directory.join(Started::FILE)))
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_is_active_while_it_should_run_and_somebody_runs_or_restarts_it() {
+    fn a_domain_is_active_while_it_should_run_and_is_running_or_being_restarted() {
         let all = configuration();
         let no_qemu = || DomainJournal::new(&mars(&all));
         let own = ProcessId::of(Pid::own()).expect("it lives").to_string();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_must_be_mended_if_a_part_of_its_record_is_unfinished_or_was_not_kept() {
+    fn a_domain_must_be_repaired_if_a_part_of_its_record_is_unfinished_or_missing() {
         let all = configuration();
         let whole = || DomainJournal::new(&mars(&all)).started(&all);
         let more = || plug(&mars(&all), &all, "net0", 0);
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Taken for missing, it would start a second supervisor, or a domain that should not run.
+    /// If treated as missing, it would cause a second supervisor, or a domain that should not run.
     #[test]
     fn a_damaged_file_of_a_domain_is_named() {
         let all = configuration();

@@ -1,4 +1,4 @@
-//! Resources of this machine that can be shared out to domains.
+//! Resources of this machine that can be assigned to domains.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 

@@ -63,7 +63,7 @@ impl CarrierFollower {
         self.nics.is_empty()
     }
 
-    /// Passes on carriers that have changed since. What QEMU refuses is retried the next time.
+    /// Forwards carrier changes since the last call. Updates that QEMU refuses are retried the next time.
     pub(crate) fn follow(
         &mut self,
         mut show: impl FnMut(&str, bool) -> Result<(), BindError>,
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_changes_is_shown_and_what_failed_is_tried_again() {
+    fn only_changes_are_forwarded_and_failures_retried() {
         let nic = FollowingNic { id: nic_id(1), uplink: "eno1".to_owned() };
         let mut shown = BTreeMap::new();
         let mut told = Vec::new();

@@ -1,5 +1,5 @@
-//! Domains and switches with unreadable records. They keep their resources, and nobody treats them as having none,
-//! until the user orders their release: then their resources are found by their marks.
+//! Domains and switches with unreadable records. They keep their resources, and are never treated as having none, until
+//! the user orders their release: then their resources are found by their marks.
 
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,8 @@ impl DomainSurvey {
         }
     }
 
-    /// Returns the resources of all domains, which a new one must not get. Fails if they are unknown for one of them.
+    /// Returns the resources of all domains, which are unavailable to a new one. Fails if they are unknown for one of
+    /// them.
     pub(crate) fn holdings(self) -> Result<Vec<Bindings>, BindError> {
         let mut holdings: Vec<Bindings> = self.bound.into_iter().map(|bound| bound.bindings).collect();
         for mut unreadable in self.unreadable {
@@ -151,7 +152,7 @@ impl LockedDomains<'_> {
     }
 }
 
-/// Gives all devices of a domain whose journal cannot be read back to the host.
+/// Returns all devices of a domain with an unreadable journal to the host.
 fn give_back_all(world: &World, domain: &Name) -> Result<(), BindError> {
     let claims = world.device_claims();
     let own = claims.all()?.into_iter().filter(|claim| claim.owner == *domain);

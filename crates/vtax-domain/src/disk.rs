@@ -74,7 +74,7 @@ pub(crate) fn bound_path(name: &VolumeName, volume: &Volume, backend: &DiskBacke
     }
 }
 
-/// Checks that no other domain has the blocks, unless nobody can write to them.
+/// Checks that no other domain uses the blocks, unless they are read-only for all.
 pub(crate) fn check_others(path: &BoundPath, volume: &Volume, others: &[Bindings]) -> Result<(), BackendError> {
     let reads = volume.has(VolumeOption::Ro) && !volume.has(VolumeOption::Excl);
     for other in others {
@@ -90,8 +90,8 @@ pub(crate) fn check_others(path: &BoundPath, volume: &Volume, others: &[Bindings
     Ok(())
 }
 
-/// Checks that all paths lead to the same blocks. vtax can tell for two names of one file or device; for two devices it
-/// can only compare their sizes.
+/// Checks that all paths lead to the same blocks. For two names of one file or device, this is certain; for two
+/// devices, only their sizes can be compared.
 fn check_paths(group: &Name, paths: &[(BoundPath, DiskBackend)]) -> Result<(), BackendError> {
     let (first, rest) = paths.split_first().expect("a disk has a path");
     for (path, backend) in rest {

@@ -324,11 +324,12 @@ impl LockedDomains<'_> {
         self.check_settled(domain)?;
         let is_changed = wanted.configuration.domain(domain)? != &bound.bindings.constraints;
         if is_changed {
-            // The user who starts it can fix what is unavailable. A domain that reboots must continue with what it has.
+            // The user who starts it can fix what is unavailable. A rebooting domain must continue with its current
+            // resources.
             self.plan(domain, wanted)?;
         }
         if bound.qemu().is_none() || is_changed {
-            // It has ended on its own while nobody watched it, or its constraints have changed.
+            // It has exited while unsupervised, or its constraints have changed.
             self.renew(domain, wanted, AfterRenewal::Stopped)?;
         }
         self.start_supervisor(domain)

@@ -1,4 +1,4 @@
-//! Processes that should run for the bound domains, but don't.
+//! Missing processes of bound domains.
 
 use std::fmt;
 
@@ -21,9 +21,9 @@ pub enum Down {
         /// Domain whose CPUs are stopped until QEMU is continued.
         domain: Name,
     },
-    /// Nobody watches a running domain.
+    /// A running domain without a supervisor.
     Supervisor {
-        /// Domain that wouldn't boot again, and whose failure wouldn't be noticed.
+        /// Domain that wouldn't be rebooted, and whose failure would go unnoticed.
         domain: Name,
     },
     /// The system of a domain rebooted repeatedly, so the domain was stopped.
@@ -31,7 +31,7 @@ pub enum Down {
         /// Domain that is now bound, with its console log.
         domain: Name,
     },
-    /// Nobody listens on the port of a console.
+    /// Nothing listens on a console's port.
     Console {
         /// Domain whose console is unreachable over telnet.
         domain: Name,
@@ -91,7 +91,7 @@ impl fmt::Display for Down {
                 write!(f, "{domain} was stopped: its system rebooted repeatedly; see its console log for the reason")
             }
             Down::Console { domain, port } => {
-                write!(f, "nobody listens on port {port} of {domain}: the console service is down; {STARTED}")
+                write!(f, "nothing listens on port {port} of {domain}: the console service is down; {STARTED}")
             }
         }
     }

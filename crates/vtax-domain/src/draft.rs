@@ -1,4 +1,4 @@
-//! Files that are replaced as a whole: readers always find the old one or the new one, even after a kill or a power
+//! Files that are replaced atomically: readers always find the old or the new one, even after a kill or a power
 //! failure.
 //!
 //! Everything that can fail for lack of space fails while the draft is written. So writing the draft first, then acting
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_as_before_until_its_draft_is_committed() {
+    fn a_file_is_unchanged_until_its_draft_is_committed() {
         let folder = tempfile::tempdir().expect("a folder");
         let read = || fs::read_to_string(folder.path().join("state.json")).unwrap_or_default();
         let files = || fs::read_dir(folder.path()).expect("it is there").count();

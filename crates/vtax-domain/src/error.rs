@@ -257,9 +257,7 @@ pub enum BindError {
     #[error("{domain} is not expected here: its migration was cancelled, or never prepared")]
     #[diagnostic(code("not-expected"))]
     NotExpected { domain: Name },
-    #[error(
-        "{domain} runs on here: {target} has received its memory, but could not take it; look at the messages there"
-    )]
+    #[error("{domain} keeps running here: {target} received its memory, but could not load it; see the messages there")]
     #[diagnostic(code("migration-target-lost"))]
     NotTaken { domain: Name, target: String },
     #[error("cannot give an order to {target}: {why}")]
@@ -304,7 +302,7 @@ impl BindError {
         move |error| wrong(error).into()
     }
 
-    /// Returns true if the user's input is at fault, and not the host.
+    /// Returns true if the cause is the user's input, not the host.
     pub fn is_of_input(&self) -> bool {
         use BindError::*;
         if let Libvirt(error) = self {

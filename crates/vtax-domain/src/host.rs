@@ -48,7 +48,7 @@ impl HostNet {
         StepSite::of_host(&self.namespace, self.lab.as_ref())
     }
 
-    /// Runs `work` in this network, and starts the programs there that it starts. Elsewhere, a thread enters it.
+    /// Runs `work` in this network, including the programs that it starts. If necessary, a thread enters it.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let is_here = NetNs::current()?.id() == self.namespace.id();
         if is_here { Ok(work()) } else { self.namespace.run(work) }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_host_has_folders_of_its_own() {
+    fn each_host_has_separate_directories() {
         let here = DomainHost { within: None };
         let sut = DomainHost { within: Some("rack/sut".parse().expect("a host")) };
         assert_eq!((here.folder(), sut.folder()), ("domains".to_owned(), "domains.rack.sut".to_owned()));

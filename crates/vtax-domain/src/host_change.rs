@@ -1,8 +1,8 @@
 //! Common path of all orders that change domains.
 //!
 //! An order sees the host only under its lock, together with everything its decisions depend on. Before the order acts,
-//! what runs is reconciled with what should run; afterwards, even if the order fails, the console service runs if there
-//! is a console.
+//! the actual state is reconciled with the intended one; afterwards, even if the order fails, the console service runs
+//! if there is a console.
 
 use std::slice;
 
@@ -135,7 +135,7 @@ impl HostChange<'_> {
         Ok(HostChange { host: self.host, locked: self.locked, state, domains: self.domains })
     }
 
-    /// Refuses a state in which a domain that migrates is another one.
+    /// Refuses a state that changes a migrating domain.
     fn check_moving(&self, state: &StoredState) -> Result<(), BindError> {
         let (was, now) = (&self.state.configuration.domains, &state.configuration.domains);
         let moving = self.locked.moving()?.into_iter().find(|(domain, _)| was.get(domain) != now.get(domain));
@@ -213,7 +213,7 @@ impl HostChange<'_> {
         }
     }
 
-    /// Reports what cannot be repaired now; the order still does everything it can.
+    /// Reports problems that can't be repaired now; the order still does everything it can.
     fn reconcile(&self) {
         let Some(domains) = self.domains else { return };
         let agent = self.host.agent().unwrap_or_default();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_sees_what_another_has_stored_before_it_got_the_lock() {
+    fn an_order_sees_changes_stored_before_it_acquired_the_lock() {
         let host = TestHost::of_user();
         host.store(&configuration());
         host.change(|change| change.edit(set_memory(mib(512))).map(drop));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_edit_leaves_the_stored_state_as_it_was() {
+    fn a_refused_edit_leaves_the_stored_state_unchanged() {
         let host = TestHost::of_user();
         host.store(&configuration());
         let refused = host.host.edit(|all| {
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_change_of_a_killed_vtax_is_completed_before_an_order_decides() {
+    fn a_killed_vtaxs_change_is_completed_before_an_order_decides() {
         let was = configuration();
         let (mut now, mut other) = (was.clone(), was.clone());
         add_vnet(&mut now, "net1", VnetChange::default());

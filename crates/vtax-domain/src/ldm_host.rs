@@ -1,4 +1,4 @@
-//! A host with its domains, and all that an order to it needs.
+//! A host with its domains, and everything that an order to it requires.
 
 use std::{
     ffi::OsString,

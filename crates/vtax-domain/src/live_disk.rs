@@ -1,5 +1,5 @@
-//! Changes of the virtual disks of bound or running domains, as [`hot_plug`](crate::hot_plug) has them for NICs. Each
-//! disk has its own port, so every disk can be added and removed while its domain runs.
+//! Changes of the virtual disks of bound or running domains, as in [`hot_plug`](crate::hot_plug) for NICs. Each disk
+//! has its own port, so every disk can be added and removed while its domain runs.
 
 use vtax_model::{
     domain::{Configuration, VirtualDisk},

@@ -31,8 +31,8 @@ impl Domains {
         self.folder().join("loans")
     }
 
-    /// Reserves a network of two addresses that neither the host nor anyone in `in_use` has. If `host_link` is a link
-    /// of the host, that link gets the first of the two.
+    /// Reserves a network of two addresses that is unused by the host and not in `in_use`. If `host_link` is a link of
+    /// the host, that link gets the first of the two.
     pub fn lend(&self, host_link: Option<&str>, in_use: &[IpNet]) -> Result<LentNet, BindError> {
         let mut site = self.site();
         self.end_abandoned_loans(&mut site)?;
@@ -63,7 +63,7 @@ impl Domains {
         }
     }
 
-    /// Removes what killed measurements have left on links of the host.
+    /// Removes addresses left by killed measurements on links of the host.
     pub(crate) fn end_abandoned_loans(&self, site: &mut StepSite) -> Result<(), BindError> {
         if !self.loans().exists() {
             return Ok(());
@@ -86,7 +86,7 @@ impl Domains {
                 }
                 damaged.set_aside()?;
             }
-            // Another process has just ended it, or started it again.
+            // Another process has just released it, or reserved it again.
             Err(JournalError::Missing { .. } | JournalError::Busy { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -135,7 +135,7 @@ fn journal_of(net: Ipv4Net) -> String {
     net.network().to_string().replace('.', "-")
 }
 
-/// Returns the network of a journal with this name, which says it even if the journal is damaged.
+/// Returns the network of a journal with this name, which is known even if the journal is damaged.
 fn net_of(journal: &str) -> Option<Ipv4Net> {
     let network = journal.replace('-', ".").parse().ok()?;
     Some(Ipv4Net::new(network, PREFIX).expect("a prefix of IPv4"))
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_somebody_has_is_passed_over() {
+    fn a_network_in_use_is_skipped() {
         assert_eq!(first(&[]).as_deref(), Some("198.19.255.252/30"));
         assert_eq!(first(&["198.19.255.254/30", "10.0.0.0/8"]).as_deref(), Some("198.19.255.248/30"));
         assert_eq!(first(&["198.19.255.253/32"]).as_deref(), Some("198.19.255.248/30"), "one of its addresses");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_journal_of_a_loan_says_by_its_name_which_network_it_is_of() {
+    fn the_name_of_a_damaged_loan_journal_identifies_its_network() {
         for net in ["198.18.0.0/30", "198.19.255.252/30"] {
             let net: Ipv4Net = net.parse().expect("a network");
             assert_eq!(net_of(&journal_of(net)), Some(net));
@@ -200,7 +200,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
-        fn no_network_is_lent_that_meets_one_in_use(
+        fn a_network_that_overlaps_one_in_use_is_not_assigned(
             taken in prop::collection::vec((any::<u32>(), 8u8..33, any::<bool>()), 0..12),
         ) {
             let nets = taken.into_iter().map(|(address, prefix, is_near)| {

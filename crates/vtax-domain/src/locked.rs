@@ -6,8 +6,8 @@ use vtax_model::domain::Configuration;
 
 use crate::{domains::Domains, store::LockedStore};
 
-/// The domains while no other process changes them. Only this can change them, and its holder inspects them under the
-/// lock, so that a decision still holds when it is carried out.
+/// The domains while no other process changes them. Only the lock's holder can change them, and inspects them under the
+/// lock, so that a decision is still valid when it is executed.
 #[derive(Debug, Clone, Copy)]
 pub struct LockedDomains<'a> {
     domains: &'a Domains,

@@ -1,10 +1,11 @@
 //! Migration of a domain to another host.
 //!
-//! The source describes the domain in a [`MigrationOffer`] and finds what keeps it there. The target compares the offer
-//! with its own resources and answers with a [`MigrationVerdict`]. Both only look, so nothing is locked or changed.
+//! The source describes the domain in a [`MigrationOffer`] and finds obstacles on its side. The target compares the
+//! offer with its own resources and answers with a [`MigrationVerdict`]. Both only inspect, so nothing is locked or
+//! changed.
 //!
-//! An offer comes from another machine. The target checks it as it checks a configuration, compares it with what it has,
-//! and opens one file that it names: the domain's boot image or kernel, whose size it reads.
+//! An offer comes from another machine. The target checks it like a configuration, compares it with its own resources,
+//! and opens only one of the files named there: the domain's boot image or kernel, whose size it reads.
 //!
 //! ```text
 //!  source (depart)                                     target (arrive)
@@ -58,12 +59,11 @@ pub use self::{
     record::DepartureRecord,
 };
 
-/// Answer of the target to an offer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MigrationVerdict {
     /// Reasons against the migration. Without any, it would succeed.
     pub obstacles: Vec<Obstacle>,
-    /// Disks that are copied before the memory moves.
+    /// Disks to be copied before the memory moves.
     pub copies: Vec<DiskCopy>,
 }

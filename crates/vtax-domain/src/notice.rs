@@ -1,4 +1,4 @@
-//! Notices of an order while it is carried out.
+//! Notices about the execution of an order.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use vtax_model::{foreign::ForeignText, topology::Name, units::ByteSize};
 
 use crate::store::PrimaryChange;
 
-/// Something that happened, or did not, on the way to an order's end.
+/// An event during the execution of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DomainNotice {

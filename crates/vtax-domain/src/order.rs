@@ -1,7 +1,7 @@
-//! Orders to a host of domains: all that can be asked of one, as data.
+//! Orders to a host of domains: every request to it, as data.
 //!
-//! A command line, a program or another vtax makes a [`DomainOrder`]; [`LdmHost::execute`] carries it out under the
-//! host's lock. What happens on the way is a [`DomainNotice`], and the end a [`DomainReply`] or an error.
+//! A command line, a program or another vtax creates a [`DomainOrder`]; [`LdmHost::execute`] executes it under the
+//! host's lock. Events during execution are [`DomainNotice`]s, and the result is a [`DomainReply`] or an error.
 
 mod console;
 mod devices;
@@ -80,7 +80,7 @@ pub enum DomainOrder {
     CancelMigration {
         domain: Name,
     },
-    /// Measures how fast a domain changes its memory.
+    /// Measures how fast a domain dirties its memory.
     MeasureMigration {
         domain: Name,
     },
@@ -147,7 +147,6 @@ pub enum DomainChange {
         force: bool,
         only_services: bool,
     },
-    /// Assigns a device of the host to a domain, or returns it to `primary`.
     AddDevice {
         device: String,
         domain: Name,
@@ -202,7 +201,7 @@ pub enum DomainChange {
     Bind {
         domains: Vec<Name>,
     },
-    /// Takes the resources of domains back.
+    /// Releases the resources of domains.
     Unbind {
         which: ChosenDomains,
     },
@@ -229,7 +228,7 @@ pub enum DomainChange {
     },
 }
 
-/// Domains that an order is for.
+/// Domains to which an order applies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChosenDomains {
@@ -247,7 +246,7 @@ pub enum AddedDomains {
     Started,
 }
 
-/// End of an order that was carried out.
+/// Result of an executed order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DomainReply {
@@ -256,7 +255,7 @@ pub enum DomainReply {
     View(Box<HostView>),
     /// Answer to [`DomainOrder::ListDevices`].
     Devices(Box<IoList>),
-    /// Answer to [`DomainOrder::OfferMigration`], with what keeps the domain at its host.
+    /// Answer to [`DomainOrder::OfferMigration`], with the obstacles at its host.
     Offer {
         offer: Box<MigrationOffer>,
         obstacles: Vec<Obstacle>,
@@ -276,7 +275,7 @@ pub enum DomainReply {
 }
 
 impl LdmHost {
-    /// Carries out an order in the host's network.
+    /// Executes an order in the host's network.
     pub fn execute(&self, order: DomainOrder) -> Result<DomainReply, BindError> {
         self.run(|| match order {
             DomainOrder::Look { depth } => Ok(DomainReply::View(Box::new(self.look(depth)?))),

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_not_in_force_is_pending() {
+    fn only_changes_not_in_effect_are_pending() {
         let none = SwitchChange::default;
         let alt = || VnetChange { alt_macs: Some([AltMac::Auto].into()), ..VnetChange::default() };
         assert!(!is_pending(true, alt(), none()), "it changes immediately");

@@ -1,5 +1,5 @@
-//! Reconciles what runs with what should run. Each command that changes something starts with this, and one domain that
-//! can't be repaired affects neither the others nor the command.
+//! Reconciles the actual state with the intended one. Each command that changes something starts with this, and a
+//! domain that can't be repaired affects neither the others nor the command.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl LockedDomains<'_> {
         // If there is no survey, that was already reported.
         let Ok(survey) = self.survey() else { return };
         let running = survey.bound.iter().filter(|bound| bound.state() == DomainState::Active);
-        // Whoever moves a domain ends its supervisor, and starts it again if the domain stays.
+        // The process that moves a domain ends its supervisor, and restarts it if the domain stays.
         for bound in running.filter(|bound| !bound.has_supervisor() && !self.is_leaving(bound.name())) {
             troubles.extend(self.supervise_again(bound).err());
         }

@@ -1,4 +1,4 @@
-//! Parts of a bound domain according to its journal: its QEMU, and what was plugged in or unplugged since it was bound.
+//! Parts of a bound domain according to its journal: its QEMU, and parts plugged in or unplugged since it was bound.
 
 use vtax_guest::launch::{Launch, NicLaunch};
 use vtax_journal::{Batch, BatchId, BatchState, Record, Snapshot};
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_has_what_was_plugged_in_and_not_what_was_unplugged() {
+    fn a_domain_has_plugged_parts_and_not_unplugged_ones() {
         let (own, all, steps) = parts();
         let record = DomainJournal::new(&own).started(&all);
         assert_eq!((has(&record.read()), record.read().devices_moved), ((vec!["vf0"], vec!["vol1"]), false));
@@ -199,9 +199,9 @@ mod tests {
         }
     }
 
-    /// The batch is what is undone when the part is unplugged.
+    /// The batch is undone when the part is unplugged.
     #[test]
-    fn what_was_plugged_in_is_known_with_its_batch() {
+    fn plugged_parts_are_recorded_with_their_batch() {
         let (own, all, [function, _, disk, _]) = parts();
         let bound = DomainJournal::new(&own)
             .started(&all)

@@ -79,7 +79,7 @@ impl LockedDomains<'_> {
         Ok(())
     }
 
-    /// Its system need not release what was plugged in.
+    /// Its system need not release plugged-in parts.
     pub(crate) fn end_qemu(&self, domain: &Name) -> Result<(), BindError> {
         match self.existing(domain)?.qemu() {
             Some(mut qemu) => Ok(qemu.stop(STOP)?),

@@ -192,7 +192,7 @@ c0001000-eebfffff : PCI Bus 0000:00
 
     /// An unprivileged user sees only zeros.
     #[test]
-    fn without_addresses_only_what_is_known_is_there() {
+    fn without_addresses_only_known_memory_is_listed() {
         let map = MemoryMap::of("00000000-00000000 : System RAM\n  00000000-00000000 : Kernel code\nnonsense\n-: x\n");
         assert_eq!(map, MemoryMap::default());
         let devices = HostResources::new(&capacity(), &map, &[]);
@@ -214,7 +214,7 @@ c0001000-eebfffff : PCI Bus 0000:00
     proptest! {
         /// Domains can't have more than there is.
         #[test]
-        fn the_pieces_of_memory_are_all_that_there_is(sizes in prop::collection::vec(0u64..300, 0..4), available in 0u64..1001) {
+        fn the_pieces_of_memory_add_up_to_the_total(sizes in prop::collection::vec(0u64..300, 0..4), available in 0u64..1001) {
             let bound: Vec<Bindings> =
                 sizes.iter().zip(0..).map(|(size, number)| bindings(&format!("d{number}"), &[], mib(*size))).collect();
             let all: u64 = sizes.iter().sum();

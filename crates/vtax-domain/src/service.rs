@@ -52,8 +52,8 @@ impl Domains {
         service.set_len(0).map_err(BindError::file("write", &self.folder().join(SERVICE)))
     }
 
-    /// Returns true if nobody listens on a port that no domain has. After a domain was unbound, the service still does
-    /// for a moment.
+    /// Returns true if nothing listens on an unassigned port. After a domain was unbound, the service still does for a
+    /// moment.
     pub(crate) fn is_free(&self, port: u16) -> bool {
         let until = Instant::now() + RELEASED;
         loop {
@@ -76,8 +76,8 @@ impl Domains {
         record::read_word(&path).ok().flatten().or_else(holder)
     }
 
-    /// Starts the console service in the background, if a domain has a console and nobody serves it. The service exits
-    /// on its own when no domain is bound. A domain with an unreadable record has no console, and doesn't prevent the
+    /// Starts the console service in the background, if a domain has a console that isn't served. The service exits on
+    /// its own when no domain is bound. A domain with an unreadable record has no console, and doesn't prevent the
     /// others from having one.
     pub fn keep_service(&self, configuration: &Configuration) -> Result<(), BindError> {
         let is_needed = !configuration.consoles.is_empty() && self.survey()?.bound.iter().any(BoundDomain::has_console);
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_listens_at_the_ports_of_its_own_sockets() {
+    fn a_process_listens_on_the_ports_of_its_own_sockets() {
         let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listening.local_addr().expect("it has one").port();
         assert!(listens(Pid::own(), port));

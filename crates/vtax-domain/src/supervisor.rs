@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn qemu_says_why_it_ends() {
+    fn qemu_reports_why_it_ends() {
         let shutdown = |reason| ending_of(&event(&format!(r#"{{"event":"SHUTDOWN","data":{{"reason":"{reason}"}}}}"#)));
         assert_eq!(shutdown("guest-reset"), Ending::Reboot);
         assert_eq!(shutdown("guest-shutdown"), Ending::Shutdown);

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_name_becomes_a_short_one_of_its_own() {
+    fn a_long_name_becomes_a_unique_short_one() {
         let name = |text: &str| -> Name { text.parse().expect("a name") };
         assert_eq!(link_name(&name("admin-vsw")), "admin-vsw");
         let long = ["production-network-1", "production-network-2"].map(|text| link_name(&name(text)));

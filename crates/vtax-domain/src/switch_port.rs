@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_do_not_meet_are_told_with_what_keeps_them_apart() {
+    fn unreachable_ends_are_reported_with_the_reason() {
         let primary = [port(PRIMARY, "none", "vsw0", 1)];
         let told = |ones: &[SwitchPort], others: &[SwitchPort]| paired(ones, others).expect_err("apart");
         insta::assert_snapshot!(told(&primary, &[port("mars", "net0", "vsw0", 33)]));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nic_that_the_domain_does_not_have_yet_is_told_from_one_that_does_not_exist() {
+    fn a_pending_nic_differs_from_a_nonexistent_one() {
         let was = configuration();
         let mut now = was.clone();
         add_vnet(&mut now, "net1", VnetChange::default());

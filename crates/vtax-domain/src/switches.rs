@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl Domains {
-    /// Returns how many frames each NIC of a domain has sent from foreign addresses. They were dropped. Empty if this
-    /// kernel's switches don't check addresses.
+    /// Returns the number of frames that each NIC of a domain has sent from foreign addresses, which were dropped.
+    /// Empty if this kernel's switches don't check addresses.
     pub fn dropped(&self, bindings: &Bindings) -> Result<Vec<(Name, u64)>, BindError> {
         let mut site = self.site();
         let mut dropped = Vec::new();

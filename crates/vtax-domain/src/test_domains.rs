@@ -1,5 +1,5 @@
-//! Hosts, domains and journals for tests. None of them needs a privilege: what the kernel would have made is only
-//! recorded.
+//! Hosts, domains and journals for tests. None of them requires privilege: objects that the kernel would create are
+//! only recorded.
 
 use std::{
     fs,

@@ -181,7 +181,7 @@ mod tests {
     use crate::test_domains::name;
 
     #[test]
-    fn what_is_used_is_a_share_of_the_cpus() {
+    fn utilization_is_a_share_of_the_cpus() {
         let ms = Duration::from_millis;
         assert_eq!(percent(ms(100), ms(200), 1), Some(50.0));
         assert_eq!(percent(ms(100), ms(200), 4), Some(12.5));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_domains_is_not_that_of_the_host_and_a_domain_needs_two_readings() {
+    fn the_time_of_domains_is_not_the_hosts_and_a_domain_needs_two_readings() {
         let ms = Duration::from_millis;
         let used = |domains: &[(&str, u64)]| UsedSoFar {
             machine: None,
@@ -227,7 +227,7 @@ mod tests {
 
     /// Not averaged since boot: a busy loop shows immediately.
     #[test]
-    fn the_host_shows_what_it_does_now() {
+    fn the_host_shows_its_current_load() {
         let spinning = thread::spawn(|| {
             let begun = std::time::Instant::now();
             while begun.elapsed() < 2 * WATCHED {}

@@ -1,9 +1,9 @@
 //! Counters and their times.
 //!
-//! The large state, above all a histogram, exists once a thread ([`ThreadCounts`]), never once a flow. A
-//! workload tells its thread's [`ThreadRecorder`] that it has begun and what it completed. It asks whether
-//! the warm-up goes on and when the measured time ends. [`Shared`] is what the threads of one end have in
-//! common, and [`report`] joins their counts to the end's report.
+//! The large state, above all a histogram, exists once per thread ([`ThreadCounts`]), never once per flow. A workload
+//! reports its start and completed work to its thread's [`ThreadRecorder`], and asks whether the warm-up continues and
+//! when the measured time ends. [`Shared`] is the state common to the threads of one end, and [`report`] merges their
+//! counts into the end's report.
 //!
 //! **Windows.** The first flow of a thread that has warmed up opens the thread's window: the thread reads its
 //! counters then. The window closes `duration` later for all flows of the thread. Each flow's own time runs

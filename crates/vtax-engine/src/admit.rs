@@ -32,7 +32,7 @@ pub(crate) fn admission(flows: u32) -> Duration {
     arrival(flows) + Duration::from_secs(2)
 }
 
-/// Waits before the test wake this often to check [`Cancel`]; they are not on the measured path.
+/// Interval at which waits before the test check [`Cancel`]; they are not on the measured path.
 const TICK: Duration = Duration::from_millis(50);
 
 /// File descriptors that a process needs besides those of its flows.
@@ -41,8 +41,8 @@ const OTHERS: u64 = 64;
 /// The default maximum of open files in a process (fs.nr_open).
 const WANTED: u64 = 1 << 20;
 
-/// Raises the limit on open files as far as possible, for this process may run several ends. Fails if this
-/// many flows don't fit.
+/// Raises the limit of open files as far as possible, because this process may run several ends. Fails if this many
+/// flows don't fit.
 pub(crate) fn make_room(flows: u32) -> Result<()> {
     let needed = u64::from(flows) + OTHERS;
     let limit = raise_open_files(WANTED)?;

@@ -14,7 +14,7 @@ use crate::error::EngineError;
 
 /// A switch that makes a running test return [`Cancelled`](crate::EngineError::Cancelled) soon.
 ///
-/// Clones are the same switch. Nothing resets it: a test that is started with it afterwards returns immediately.
+/// Clones share it, and it can't be reset: a test that is started with it afterwards returns immediately.
 #[derive(Clone, Default)]
 pub struct Cancel(Arc<State>);
 
@@ -28,12 +28,12 @@ struct State {
 struct Watched {
     /// Weak references, so that a finished flow closes its socket although this list still names it.
     sockets: Vec<Weak<Socket>>,
-    /// At this length of the list, closed sockets are removed from it.
+    /// Length of the list at which closed sockets are removed.
     full: usize,
 }
 
 impl Cancel {
-    /// A switch that nobody has used yet.
+    /// Creates an unused switch.
     pub fn new() -> Cancel {
         Cancel::default()
     }
@@ -46,12 +46,12 @@ impl Cancel {
         }
     }
 
-    /// Returns whether [`cancel`](Self::cancel) was called.
+    /// Returns true if [`cancel`](Self::cancel) was called.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::SeqCst)
     }
 
-    /// Lets [`cancel`](Self::cancel) wake threads that are blocked on `socket`.
+    /// Registers `socket`, so that [`cancel`](Self::cancel) wakes threads that are blocked on it.
     pub(crate) fn watch(&self, socket: &Arc<Socket>) {
         let mut watched = self.watched();
         if watched.sockets.len() >= watched.full {
@@ -59,13 +59,13 @@ impl Cancel {
             watched.full = 2 * watched.sockets.len() + 16;
         }
         watched.sockets.push(Arc::downgrade(socket));
-        // `cancel` may have gone through the list before this socket was on it.
+        // `cancel` may have processed the list before this socket was added.
         if self.is_cancelled() {
             interrupt(socket);
         }
     }
 
-    /// Replaces an error that came after the cancellation, which caused it.
+    /// Replaces an error caused by the cancellation.
     pub(crate) fn explain(&self, error: EngineError) -> EngineError {
         if self.is_cancelled() { EngineError::Cancelled } else { error }
     }
@@ -77,8 +77,8 @@ impl Cancel {
 
 /// Wakes every thread that is blocked on `socket`; later calls on it return immediately.
 ///
-/// Linux wakes the sleepers of an unconnected UDP socket too, although shutdown(2) then fails with ENOTCONN.
-/// Any other failure means that the socket is already dead, which has the same effect.
+/// Linux wakes the sleepers of an unconnected UDP socket too, although shutdown(2) then fails with ENOTCONN. Any other
+/// failure means that the socket is already dead, with the same effect.
 pub(crate) fn interrupt(socket: &Socket) {
     let _ = socket.shutdown(Shutdown::Both);
 }

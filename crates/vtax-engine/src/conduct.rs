@@ -1,9 +1,9 @@
 //! The common window of tests whose flows have no marks (crr, cc).
 //!
-//! One connection is admitted next to those of the test, as any flow is. The initiator uses it to tell the
-//! responder when the window opens and when it is over. It is over when every flow has finished the
-//! connection that was under way at the window's end. So both windows hold the same connections without a
-//! common clock, and the responder serves as long as flows still connect.
+//! One additional connection is admitted like any flow. The initiator uses it to signal the start and the end of the
+//! window to the responder. It ends when every flow has finished the connection in progress at the window's end. So
+//! both windows hold the same connections without a common clock, and the responder serves as long as flows still
+//! connect.
 
 use std::{
     thread,
@@ -28,8 +28,8 @@ use crate::{
 const TICK: Duration = Duration::from_millis(100);
 /// Interval at which the initiator checks whether the warm-up, or the last connection, is over.
 const GLANCE: Duration = Duration::from_millis(2);
-/// The connections that are under way at the window's end may take this long, all together. Each of their
-/// waits has its own deadline, so the flow that waits for a dead peer reports it.
+/// Time limit for all connections in progress at the window's end together. Each of their waits has its own deadline,
+/// so the flow that waits for a dead peer reports it.
 const LAST_CONNECTIONS: Duration = Duration::from_secs(60);
 
 /// The initiator's part: opens the window when the flows are warm, and informs the responder when every flow

@@ -1,4 +1,4 @@
-//! The threads of one end: they are made, pinned, started together and joined.
+//! The threads of one end: created, pinned, started together and joined.
 
 use std::{
     num::NonZeroU64,
@@ -25,15 +25,15 @@ use crate::{
     task::accept::FlowPlaces,
 };
 
-/// Prefix of the names of threads that run a test's flows.
+/// Name prefix of threads that run a test's flows.
 pub const FLOW_THREAD: &str = "flows-";
 
-/// Time before a common start, in nanoseconds, at which a thread wakes. It spins until the start.
+/// Time before a common start, in nanoseconds, at which a thread wakes up to spin until the start.
 const START_EARLY: u64 = 100_000;
 
 /// Runs the tasks of an end on its threads and `conduct` on this thread, and joins the threads' counts.
 ///
-/// No thread begins before all of them run and the schedule's start has come. The first error ends them all.
+/// No thread begins before all of them run and the scheduled start time is reached. The first error ends them all.
 pub(crate) fn run(
     role: &Role<'_>,
     setup: &EndSetup,
@@ -42,7 +42,7 @@ pub(crate) fn run(
 ) -> Result<EndReport, Failed> {
     let threads = threads(role, setup)?;
     let spec = &role.session.spec;
-    // Holds idle states off until all threads are joined.
+    // Keeps idle states disabled until all threads are joined.
     let (_hold, idle_not_held) = match (spec.options.idle == Idle::Poll).then(idle::hold).transpose() {
         Ok(hold) => (hold, None),
         Err(error) => (None, Some(error.to_string())),
@@ -55,7 +55,7 @@ pub(crate) fn run(
     finish(accounts, &shared, role)
 }
 
-/// The report; or the error with what was counted until then.
+/// The report, or the error with the counts so far.
 fn finish(accounts: Vec<Account<'_>>, shared: &Shared, role: &Role<'_>) -> Result<EndReport, Failed> {
     let merged = merge(accounts, shared);
     match (shared.take_failure(), merged) {
@@ -69,8 +69,7 @@ fn finish(accounts: Vec<Account<'_>>, shared: &Shared, role: &Role<'_>) -> Resul
     }
 }
 
-/// The number of threads. The options may set it. Otherwise it is one for each task (blocking), or one for
-/// each CPU of this end.
+/// The number of threads: set by the options, or else one per task (blocking), or one per CPU of this end.
 fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize> {
     let width = role.width();
     Ok(match (role.engine(), role.session.spec.options.threads) {
@@ -86,9 +85,9 @@ struct Crew<'a> {
     shared: &'a Shared,
     cpus: &'a [u32],
     threads: usize,
-    /// True if all threads could be made.
+    /// True if all threads could be created.
     made: OnceLock<bool>,
-    /// All threads and the thread that made them pass this together.
+    /// Passed by all threads together with the thread that created them.
     begins: Barrier,
 }
 
@@ -98,7 +97,7 @@ impl<'a> Crew<'a> {
     fn run(&self, conduct: impl FnOnce(&Shared) -> Result<()>) -> Result<Vec<Account<'a>>> {
         thread::scope(|scope| {
             let made = (0..self.threads).map(|index| self.spawn(scope, index)).collect::<Result<Vec<_>, _>>();
-            // If a thread could not be made, this ends those before it.
+            // If a thread could not be created, this ends the earlier ones.
             self.made.get_or_init(|| made.is_ok());
             let made = made?;
             self.begins.wait();
@@ -133,8 +132,8 @@ impl<'a> Crew<'a> {
         let tasks: Vec<usize> = (thread..self.role.tasks(self.threads)).step_by(self.threads).collect();
         let flows: Vec<&'a Flow> = tasks.iter().filter_map(|index| self.role.flows.get(*index)).collect();
         let senders = flows.iter().copied().filter(|flow| self.role.is_sender(flow)).collect();
-        // Only the first thread reads the machine's counters, or they would be counted once a thread. In a
-        // sliced sample no thread does, because other rows run between the slices.
+        // Only the first thread reads the machine's counters, or they would be counted once per thread. In a sliced
+        // sample no thread does, because other rows run between the slices.
         let machine = (thread == 0 && !self.shared.is_sliced()).then(MachineMeter::open).transpose();
         let (machine, opened) = machine.map_or_else(|error| (None, Err(error)), |machine| (machine, Ok(())));
         let cycles = self.shared.session.spec.options.cycles.then(CycleCounter::open).transpose();
@@ -154,7 +153,7 @@ impl<'a> Crew<'a> {
         Some((ledger, meter))
     }
 
-    /// Runs the tasks. Returns the CPU time if the test is cut into slices.
+    /// Runs the tasks. Returns the CPU time if the test is sliced.
     fn drive_session(&self, thread: usize, tasks: &[usize], desk: &ThreadRecorder<'_>) -> Result<Option<SessionCpu>> {
         let begun = self.shared.is_sliced().then(|| Begun::now(thread == 0)).transpose()?;
         self.drive(tasks, desk)?;

@@ -1,15 +1,13 @@
 //! Interface between a workload and its engine.
 //!
-//! A workload is an `async fn`, straight-line code for one flow: send, receive, sleep. A [`Poller`] makes it
-//! wait. On [`blocking`] every call is the system call itself and no future is ever pending, so the compiler
-//! leaves a plain loop. On [`ready`] the thread turns to another flow when a call would block. On [`uring`]
-//! each call is a request to the kernel. There is no runtime and no waker: the engine knows which flow it
-//! polls.
+//! A workload is an `async fn`, straight-line code for one flow: send, receive, sleep. A [`Poller`] makes it wait. On
+//! [`blocking`] every call is the system call itself and no future is ever pending, so it compiles to a plain loop. On
+//! [`ready`] the thread switches to another flow when a call would block. On [`uring`] each call is a request to the
+//! kernel. There is no runtime and no waker: the engine knows which flow it polls.
 //!
-//! Nobody looks at message bodies, and they are all alike. So each thread has one buffer to send from and one
-//! to receive into, unless the kernel keeps buffers while other flows run. A flow holds only its
-//! [head](crate::wire::Head). Results are raw error numbers; `EAGAIN` stands for a wait that was too long.
-//! [`Flow`](crate::flow::Flow) turns them into named errors.
+//! Message bodies are identical and never inspected. So each thread has one send and one receive buffer, unless the
+//! kernel keeps buffers while other flows run. A flow holds only its [head](crate::wire::Head). Results are raw error
+//! numbers; `EAGAIN` means a timeout. [`Flow`](crate::flow::Flow) converts them into named errors.
 
 pub(crate) mod any;
 pub(crate) mod blocking;
@@ -42,19 +40,19 @@ pub(crate) trait Poller {
     where
         Self: 'a;
 
-    /// The calls of a flow's socket. The flow has this slot on the thread. It may use several sockets one
-    /// after the other, never two at the same time, and drops this value before it closes the socket.
+    /// The calls of a flow's socket. The flow has this slot on the thread. It may use several sockets one after
+    /// another, never two at the same time, and drops this value before it closes the socket.
     fn io<'a>(&'a self, slot: usize, socket: &'a Socket, habit: Habit) -> Self::Io<'a>;
 
-    /// Immediately ends what the flow in this slot waits for with [`WaitUntil::Patience`]. An engine with a
-    /// thread for each flow can't do that.
+    /// Immediately ends the wait of the flow in this slot with [`WaitUntil::Patience`]. Not supported by an engine with
+    /// a thread per flow.
     fn give_up(&self, _slot: usize) {}
 }
 
-/// When data comes, seen from a flow's receive calls: whether an immediate try saves a call or wastes one.
+/// Expected arrival of data for a flow's receive calls: whether trying immediately saves or wastes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Habit {
-    /// A receive call finds nothing at first: the flow has just sent what the other end is to answer.
+    /// A receive call finds nothing at first: the flow has just sent the message to be answered.
     Turns,
     /// A receive call probably finds more data.
     Flood,
@@ -63,33 +61,32 @@ pub(crate) enum Habit {
 /// A socket on an engine.
 #[allow(async_fn_in_trait, reason = "nothing here is sent to another thread")]
 pub(crate) trait Io {
-    /// Hands a part of the message to the kernel, at least one byte; a datagram whole.
+    /// Hands a part of the message to the kernel, at least one byte; a datagram as a whole.
     async fn send(&self, message: Message<'_>) -> Result<usize, Errno>;
 
     /// Takes up to `most` bytes and passes them to `look`; no bytes mean the end of the connection.
     async fn receive<R>(&self, most: usize, until: WaitUntil, look: impl FnOnce(&[u8]) -> R) -> Result<R, Errno>;
 
-    /// Sends by a system call of the workload's own. The call gets the thread's send buffer. While it returns
-    /// `EAGAIN`, it is made again as soon as the socket has room. A call without flags needs a non-blocking
-    /// socket where the flags would say so. An engine that hands its requests to the kernel has no such
-    /// calls.
+    /// Sends with the workload's own system call, which receives the thread's send buffer. While it returns `EAGAIN`,
+    /// it is repeated as soon as the socket has space. A call without flags requires a nonblocking socket where flags
+    /// would request that. Not supported by an engine that queues requests to the kernel.
     async fn send_by<R>(&self, _call: impl SendCall<R>) -> Result<R, Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Receives by a system call of the workload's own, in the way in which [`send_by`](Self::send_by) sends.
+    /// Receives with the workload's own system call, like [`send_by`](Self::send_by).
     async fn receive_by<R>(&self, _until: WaitUntil, _call: impl ReceiveCall<R>) -> Result<R, Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Tells the engine that a transaction is over and whether it counts; some engines examine each one
-    /// afterwards. True if that took time, which then belongs to no transaction.
+    /// Tells the engine that a transaction is over and whether it counts; some engines examine each one afterwards.
+    /// Returns true if that took time, which then belongs to no transaction.
     fn look_back(&self, _counts: bool) -> bool {
         false
     }
 
-    /// Sends as [`send`](Self::send) does. If the socket has no room, it takes what has arrived. A wrapper
-    /// whose workloads have only one message under way has neither this call nor `connect`.
+    /// Sends like [`send`](Self::send). If the socket has no space, it receives. A wrapper whose workloads have only
+    /// one message in flight has neither this call nor `connect`.
     async fn send_or_receive<R>(
         &self,
         _message: Message<'_>,
@@ -99,8 +96,8 @@ pub(crate) trait Io {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Waits for a moment of [`now_ns`](vtax_sys::clock::now_ns). It spins through the last [`SPIN`](exact::SPIN), to
-    /// be exact.
+    /// Waits for a moment of [`now_ns`](vtax_sys::clock::now_ns). For accuracy, it spins for the last
+    /// [`SPIN`](exact::SPIN).
     async fn sleep(&self, until: u64) -> Result<(), Errno>;
 
     /// Connects a new socket.
@@ -114,13 +111,13 @@ pub(crate) trait Io {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Waits until the patience that was set is over.
+    /// Waits until the configured patience is over.
     async fn nap(&self) -> Result<(), Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Sets the time that calls with [`WaitUntil::Patience`] may take from now. It is coarse: a call may wait
-    /// longer, never shorter.
+    /// Sets the time limit of calls with [`WaitUntil::Patience`] from now. It is coarse: a call may wait longer, never
+    /// shorter.
     fn set_patience(&self, patience: Duration);
 }
 
@@ -140,13 +137,13 @@ pub(crate) enum Either<R> {
     Received(R),
 }
 
-/// When a wait is over.
+/// The end of a wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WaitUntil {
-    /// When the patience that was set is over. Costs no system call.
+    /// When the configured patience is over. Costs no system call.
     Patience,
-    /// At a moment of [`now_ns`](vtax_sys::clock::now_ns). Costs system calls. A moment in the past asks only
-    /// for what is already there.
+    /// At a time of [`now_ns`](vtax_sys::clock::now_ns). Costs system calls. A time in the past only checks for
+    /// available data.
     Moment(u64),
 }
 
@@ -178,8 +175,8 @@ pub(crate) struct Buffers {
     incoming: RefCell<Pages>,
 }
 
-/// Memory that begins at a page boundary, as an application's own large buffers do. The allocator's large
-/// memory begins 16 bytes into a page, and the kernel's copies from and to it are slower.
+/// Page-aligned memory, like an application's own large buffers. The allocator's large memory begins 16 bytes into a
+/// page, which slows down the kernel's copies.
 struct Pages {
     bytes: Vec<u8>,
     from: usize,
@@ -214,17 +211,17 @@ impl DerefMut for Pages {
 
 /// With smaller reads, a stream's receiver would need more calls than there are messages waiting.
 const INCOMING_LEAST: usize = 128 << 10;
-/// Larger reads fall out of the CPU's cache before the next one.
+/// Larger reads are evicted from the CPU's cache before the next one.
 const INCOMING_MOST: usize = 1 << 20;
-/// The most bytes of messages that the threads of an end write to memory, so that sends read real pages.
+/// Maximum number of message bytes that the threads of an end write to memory, so that sends read real pages.
 const WRITTEN_MOST: usize = 256 << 20;
-/// The longest handshake that a workload sends or takes, and one byte more to notice a longer one.
+/// The longest handshake that a workload sends or receives, plus one byte to detect a longer one.
 const SMALLEST: usize = 64;
 
 impl Buffers {
-    /// Writes the send buffer once, so that it has pages of its own. Fresh memory that nobody has written is
-    /// all one page of zeros in the kernel, which is always in cache. The buffer stays unwritten if those of
-    /// all threads together would take too much memory.
+    /// Writes the send buffer once, so that it has real pages. Memory that was never written is a single zero page in
+    /// the kernel, which is always cached. The buffer stays unwritten if those of all threads together would use too
+    /// much memory.
     pub(crate) fn new(spec: &TestSpec) -> Buffers {
         let (outgoing, incoming) = Buffers::lengths(spec);
         let fill = if outgoing * spec.streams as usize <= WRITTEN_MOST { 0x55 } else { 0 };

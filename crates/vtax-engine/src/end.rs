@@ -31,7 +31,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Binds to a port or a name. Flows may connect from now; [`serve`](Self::serve) answers them.
+    /// Binds to a port or a name. Flows may connect from then on; [`serve`](Self::serve) answers them.
     ///
     /// # Errors
     /// If this end can't run the test because of its sizes, options, address, directory, disk space or open files.
@@ -47,7 +47,7 @@ impl Responder {
         Ok(Responder { spec: *spec, setup: setup.clone(), token, listener })
     }
 
-    /// Returns the address that the initiator must connect to, as this end knows it: see [`Target::reached_at`].
+    /// Returns the address that the initiator must connect to, as known to this end: see [`Target::reached_at`].
     pub fn target(&self) -> Target {
         self.listener.target.clone()
     }
@@ -127,11 +127,10 @@ impl Initiator {
         Ok(Initiator { session, setup: setup.clone(), target: target.clone(), flows })
     }
 
-    /// Runs the test at the times that the schedule gives.
+    /// Runs the test at the scheduled times.
     ///
-    /// A file test sends `source`, whose size must be the test's. Without a source it makes a file first,
-    /// outside of the measured time. `cancel` must be the one that [`connect`](Self::connect) got; calling it
-    /// ends the test.
+    /// A file test sends `source`, whose size must be the test's. Without a source it creates a file first, outside of
+    /// the measured time. `cancel` must be the one passed to [`connect`](Self::connect); calling it ends the test.
     pub fn run(self, schedule: Schedule, source: Option<&SourceFile>, cancel: &Cancel) -> Result<EndReport, Failed> {
         self.flows.iter().for_each(|flow| cancel.watch(&flow.socket));
         let own = match (self.session.spec.workload.file(), source) {
@@ -169,12 +168,12 @@ impl Initiator {
 /// The kernel's default limit of a listener's queue (net.core.somaxconn).
 const BACKLOG: u32 = 4096;
 
-/// Makes room for the flows, or for the connections that are open at the same time.
+/// Makes room for the flows, or for the concurrent connections.
 fn make_room(spec: &TestSpec) -> Result<()> {
     admit::make_room(admitted_flows(spec).max(spec.streams))
 }
 
-/// Length of the listener's queue. If unauthenticated peers may connect during the test, the queue has room for them
+/// Length of the listener's queue. If unauthenticated peers may connect during the test, the queue has space for them
 /// too. When the queue is full, the kernel drops a SYN, and the client sends it again a second later.
 fn backlog(spec: &TestSpec) -> u32 {
     if has_common_window(spec) { spec.streams.max(BACKLOG) } else { admitted_flows(spec) }

@@ -34,12 +34,12 @@ use crate::{
 /// Bytes of each read, write, send and receive.
 const CHUNK: usize = 128 << 10;
 
-/// The receiver's answer when it has written everything.
+/// The receiver's acknowledgement that everything is written.
 const WRITTEN: u8 = 0x06;
 
-/// A file of pseudo-random bytes to be sent. Several samples may use it.
+/// A file of pseudo-random bytes to be sent, possibly by several samples.
 ///
-/// It has no name in its directory. The disk space is free again when this is dropped.
+/// It has no name in its directory. Its disk space is released when this is dropped.
 pub struct SourceFile {
     file: File,
     directory: PathBuf,
@@ -60,13 +60,13 @@ impl SourceFile {
         Ok(source)
     }
 
-    /// Bytes that are sent of the file.
+    /// Number of bytes of the file to be sent.
     pub fn size(&self) -> ByteSize {
         self.size
     }
 
     fn fill(&self, cancel: &Cancel) -> Result<()> {
-        // Random content, so that no compression on the way makes it smaller.
+        // Random content, so that compression on the path can't shrink it.
         let mut noise = SplitMix64::seed_from_u64(Token::random().seed());
         let mut chunk = vec![0; CHUNK];
         let mut written = 0;
@@ -87,7 +87,7 @@ impl SourceFile {
     }
 }
 
-/// Refuses a file that can't fit, before a byte is written.
+/// Refuses a file that can't fit, before anything is written.
 pub(crate) fn check_room(directory: &Path, needed: ByteSize) -> Result<()> {
     let free = ByteSize(disk_free(directory)?);
     if free < needed {
@@ -121,7 +121,7 @@ pub(crate) fn send(flow: &Flow, desk: FlowRecorder<'_>, source: &SourceFile) -> 
     report(desk, source.size, [start, end], checksum(&source.file, &source.directory, source.size)?)
 }
 
-/// Writes what comes into a new file, which is removed when this returns.
+/// Writes received data to a new file, which is removed when this returns.
 pub(crate) fn receive(flow: &Flow, desk: FlowRecorder<'_>, directory: &Path, size: ByteSize) -> Result<()> {
     let mut file = nameless(directory)?;
     let pipe = Pipe::new(flow)?;
@@ -151,7 +151,7 @@ fn report(desk: FlowRecorder<'_>, size: ByteSize, [start, end]: [u64; 2], checks
     Ok(())
 }
 
-/// A connection with blocking calls, whatever the engine: what is measured here is the disk.
+/// A connection with blocking calls, whatever the engine: the disk is what is measured here.
 struct Pipe<'a> {
     flow: &'a Flow,
     patience: Duration,
@@ -172,7 +172,7 @@ impl<'a> Pipe<'a> {
         Ok(())
     }
 
-    /// Receives what is there, at least one byte.
+    /// Receives available data, at least one byte.
     fn receive_some(&self, buffer: &mut [u8]) -> Result<usize> {
         match retry_on_intr(|| net::recv(&*self.flow.socket, &mut *buffer, RecvFlags::empty())) {
             Ok((0, _)) => Err(self.flow.ended("receive")),

@@ -1,4 +1,4 @@
-//! A flow: a socket that both ends have agreed on. This file also names its errors.
+//! A flow: a socket that both ends have agreed on. It also names its errors.
 
 use std::{
     io,
@@ -51,7 +51,7 @@ impl Session {
         Arc::new(Session { spec: *spec, token, patience, cancel: cancel.clone(), stopped, supply: Supply::default() })
     }
 
-    /// Returns whether the test is over, or somebody has used [`Cancel`].
+    /// Returns true if the test is over or [`Cancel`] was used.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || self.cancel.is_cancelled()
     }
@@ -61,7 +61,7 @@ impl Session {
         if self.is_stopped() { Err(EngineError::Cancelled) } else { Ok(()) }
     }
 
-    /// Sleeps until this moment of [`now_ns`], and wakes now and then to check whether the test is over.
+    /// Sleeps until this time of [`now_ns`], and wakes periodically to check whether the test is over.
     pub(crate) fn sleep_until(&self, moment: u64) -> Result<()> {
         while let Some(left @ 1..) = moment.checked_sub(now_ns()) {
             self.check_stopped()?;
@@ -71,11 +71,11 @@ impl Session {
     }
 }
 
-/// One connection or pair of UDP sockets. The responder has admitted it or is about to.
+/// One connection or pair of UDP sockets, which the responder has admitted or is about to.
 pub(crate) struct Flow {
     pub(crate) index: u32,
     pub(crate) socket: Arc<Socket>,
-    /// Sockets on which this end says and hears greetings: `socket`, except in a group.
+    /// Sockets for greetings of this end: `socket`, except in a group.
     says: Arc<Socket>,
     pub(crate) hears: Arc<Socket>,
     /// The group to which the datagrams of the test go.
@@ -92,8 +92,8 @@ impl Flow {
         Flow { index, socket, says, hears, group: None, peer, session: session.clone() }
     }
 
-    /// The same flow, whose test goes to a group. Its own socket remains connected to the peer, for what the receiver
-    /// says; `in_group` is the sender's socket to the group, or the receiver's in it.
+    /// The same flow, with its test sent to a group. Its own socket remains connected to the peer, for the receiver's
+    /// messages; `in_group` is the sender's socket to the group, or the receiver's in it.
     pub(crate) fn in_group(self, group: Target, in_group: Socket, sends: bool) -> Flow {
         let (socket, direct) = (Arc::new(in_group), self.socket);
         self.session.cancel.watch(&socket);
@@ -110,8 +110,8 @@ impl Flow {
         interrupt(&self.socket);
     }
 
-    /// Names an error of this flow's socket after the handshake. `waited` is the timeout that was set on the
-    /// socket; EAGAIN means that it is over.
+    /// Names an error of this flow's socket after the handshake. `waited` is the timeout set on the socket; EAGAIN
+    /// means that it has expired.
     #[cold]
     pub(crate) fn failed(&self, operation: &'static str, errno: Errno, waited: Duration) -> EngineError {
         // Lazy sends report only to a later call that a datagram was too large.
@@ -123,13 +123,13 @@ impl Flow {
         failed(&self.peer, operation, errno, waited)
     }
 
-    /// The error for a connection that the other end has closed.
+    /// The error for a connection closed by the other end.
     #[cold]
     pub(crate) fn ended(&self, operation: &'static str) -> EngineError {
         ended(&self.peer, operation)
     }
 
-    /// The error for a peer that doesn't follow the protocol of this engine.
+    /// The error for a peer that violates this engine's protocol.
     #[cold]
     pub(crate) fn strange(&self, what: &'static str) -> EngineError {
         EngineError::Protocol { peer: self.peer.clone(), what }
@@ -149,7 +149,7 @@ impl Flow {
         self.option("SO_KEEPALIVE", self.socket.set_tcp_keepalive(&keepalive))
     }
 
-    /// Tells the initiator that all flows are there and that this one's thread runs.
+    /// Tells the initiator that all flows have arrived and that this flow's thread is running.
     pub(crate) fn say_ready(&self) -> Result<()> {
         match self.transport() {
             Transport::Udp => {
@@ -160,7 +160,7 @@ impl Flow {
         }
     }
 
-    /// Drops what came in before the socket was connected: anybody may have sent it. The initiator sends only
+    /// Drops data that arrived before the socket was connected: anybody may have sent it. The initiator sends only
     /// hellos before it learns that this flow is ready.
     fn drain(&self) {
         for _ in 0..256 {
@@ -170,13 +170,13 @@ impl Flow {
         }
     }
 
-    /// Sends a byte on a connection that has carried next to nothing, so there is room for it.
+    /// Sends a byte on a connection that has carried next to nothing, so it has space.
     pub(crate) fn say(&self, byte: u8) -> Result<()> {
         let said = retry_on_intr(|| send(&*self.socket, &[byte], SendFlags::NOSIGNAL | SendFlags::DONTWAIT));
         said.map(drop).map_err(|errno| self.failed("handshake", errno, Duration::ZERO))
     }
 
-    /// Says hello to a responder. A group cannot hear the first one, because the receiver joins after it.
+    /// Sends a hello to a responder. A group cannot receive the first one, because the receiver joins after it.
     pub(crate) fn say_hello(&self, is_heard: bool) -> Result<()> {
         if !is_heard && self.group.is_some() {
             self.greet_on(&self.hears, self.index, FlowGreeting::Hello)?;
@@ -184,7 +184,7 @@ impl Flow {
         self.greet(FlowGreeting::Hello)
     }
 
-    /// Sends a greeting. If the socket has no room for it, that counts as a loss on the way.
+    /// Sends a greeting. If the socket has no space for it, that counts as loss on the path.
     pub(crate) fn greet(&self, greeting: FlowGreeting) -> Result<()> {
         self.greet_with(self.index, greeting)
     }
@@ -206,7 +206,7 @@ impl Flow {
         FlowGreeting::read(datagram, &self.session.token) == Some((self.index, greeting))
     }
 
-    /// Reads all that has come in, and returns this flow's greetings.
+    /// Reads everything that has arrived, and returns this flow's greetings.
     pub(crate) fn greetings(&self) -> Result<Vec<FlowGreeting>> {
         let mut heard = vec![];
         for _ in 0..256 {
@@ -228,7 +228,7 @@ impl Flow {
         Ok(self.greetings()?.contains(&greeting))
     }
 
-    /// Returns whether the receiver of this connection's stream has said that it has enough, or has closed.
+    /// Returns true if the receiver of this connection's stream has reported that it has enough, or has closed.
     pub(crate) fn is_told_to_stop(&self) -> bool {
         let mut byte = [0];
         match recv(&*self.socket, &mut byte, RecvFlags::DONTWAIT) {
@@ -284,7 +284,7 @@ impl Flow {
     }
 }
 
-/// Names an error of a connected socket. `waited` is the timeout that EAGAIN stands for.
+/// Names an error of a connected socket. `waited` is the timeout meant by EAGAIN.
 #[cold]
 pub(crate) fn failed(peer: &Target, operation: &'static str, errno: Errno, waited: Duration) -> EngineError {
     match errno {

@@ -1,10 +1,10 @@
-//! The group of a multicast stream: its address, and the sockets with which an end sends to it and hears it.
+//! The group of a multicast stream: its address, and the sockets with which an end sends to it and receives from it.
 //!
 //! Both ends derive the address from the responder's, so that all samples of a path use the same group: switches that
-//! snoop keep a group for minutes after its last member has left. Each flow has a group of its own.
+//! snoop keep a group for minutes after its last member has left. Each flow has a separate group.
 //!
-//! Only the sender sends to the group. The receiver answers to the sender's own address: its answers are of no concern to
-//! other members.
+//! Only the sender sends to the group. The receiver answers to the sender's own address: other members have no use for
+//! the answers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -78,8 +78,8 @@ impl StreamGroup {
         Ok(socket)
     }
 
-    /// Returns a socket that has joined the group, and hears only what is sent to it. It isn't connected, because the
-    /// sender's port isn't known: the token distinguishes the stream from what others send to the group.
+    /// Returns a socket that has joined the group, and receives only what is sent to it. It isn't connected, because
+    /// the sender's port is unknown: the token distinguishes the stream from other traffic to the group.
     pub(crate) fn receiving(&self, spec: &TestSpec) -> Result<Socket> {
         let target = self.target();
         let socket = socket::create(spec.transport, &self.station)?;
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flow_has_a_group_of_the_local_scope() {
+    fn each_flow_has_a_group_of_local_scope() {
         let loopback = "127.0.0.1:9";
         assert_eq!(group("10.9.8.7:4321", 0, loopback).unwrap(), "239.255.8.7:4321");
         assert_eq!(group("10.9.8.7:4321", 250, loopback).unwrap(), "239.255.9.1:4321");

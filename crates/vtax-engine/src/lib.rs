@@ -1,9 +1,9 @@
 //! The measuring data path: plain threads on sockets.
 //!
 //! Two ends run one [`TestSpec`](vtax_model::workload::TestSpec). The *responder* is bound first, because the
-//! *initiator* needs its [`Target`](vtax_model::station::Target) to connect to it and drive the test. The caller passes
-//! the target on: this crate knows no agent and no control protocol. It knows only a [`Token`](vtax_sys::token::Token)
-//! that both ends hold. Every flow must show it before the responder answers.
+//! *initiator* needs its [`Target`](vtax_model::station::Target) to connect to it and drive the test. The caller
+//! transfers the target: this crate has no agents and no control protocol, only a [`Token`](vtax_sys::token::Token)
+//! shared by both ends. Every flow must show it before the responder answers.
 //!
 //! Modules, from the outside in: `end` has the two ends. `socket`, `options` and `admit` make flows. `crew`
 //! runs the threads of an end; each has an engine of `drive`, which waits for the sockets, and a recorder of

@@ -15,16 +15,16 @@ use vtax_sys::sock::{
 
 use crate::error::{EngineError, Result};
 
-/// Receive buffer wanted for a UDP stream, so that a short pause of the receiver's thread causes no loss, and for a test
-/// that endures an outage, whose requests wait until a stopped responder continues.
+/// Requested receive buffer for a UDP stream, so that a short pause of the receiver's thread causes no loss, and for a
+/// test that endures an outage, whose requests wait until a stopped responder continues.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// Send buffer wanted for a test that endures an outage: more than the kernel keeps for a next hop that doesn't answer
-/// (`unres_qlen_bytes`, 208 KiB), so that sending doesn't wait for it.
+/// Requested send buffer for a test that endures an outage: more than the kernel keeps for a next hop that doesn't
+/// answer (`unres_qlen_bytes`, 208 KiB), so that sending doesn't wait for it.
 const SEND_BUFFER: usize = 1 << 20;
 
-/// Sets what the test asks for. Call this before a socket connects or listens: the buffers at that time
-/// decide a connection's window scale, and accepted sockets inherit everything.
+/// Sets the options of the test. Call this before a socket connects or listens: the buffers at that time determine a
+/// connection's window scale, and accepted sockets inherit everything.
 pub(crate) fn apply(socket: &Socket, spec: &TestSpec, place: &Target) -> Result<()> {
     let SocketOptions { send_buffer, receive_buffer, congestion, dscp, pacing, busy_poll, .. } = spec.options.socket;
     if spec.transport == Transport::Tcp {
@@ -49,14 +49,14 @@ pub(crate) fn apply(socket: &Socket, spec: &TestSpec, place: &Target) -> Result<
     Ok(())
 }
 
-/// Returns true if so many datagrams may come at once that they need a large buffer.
+/// Returns true if so many datagrams may arrive together that they need a large buffer.
 fn receives_bursts(spec: &TestSpec) -> bool {
     let is_stream = spec.workload.kind().is_stream();
     spec.transport == Transport::Udp && (is_stream || spec.options.outage.is_some())
 }
 
-/// Enlarges the buffer beyond `net.core.rmem_max` if the process may (CAP_NET_ADMIN), else up to that limit.
-/// A failure is ignored: a small buffer shows as loss, which is reported.
+/// Enlarges the buffer beyond `net.core.rmem_max` if the process may (CAP_NET_ADMIN), otherwise up to that limit. A
+/// failure is ignored: a small buffer shows as loss, which is reported.
 fn enlarge_receive_buffer(socket: &Socket) {
     let forced = sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER);
     let _ = forced.or_else(|_| sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_set() {
+    fn requested_options_are_set() {
         let wanted = SocketOptions {
             send_buffer: Some(ByteSize(100_000)),
             receive_buffer: Some(ByteSize(50_000)),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_congestion_control_is_named_with_those_that_are_there() {
+    fn an_unknown_congestion_control_is_named_with_the_available_ones() {
         let wanted = SocketOptions { congestion: Some("no_such_one".parse().unwrap()), ..SocketOptions::default() };
         let error = applied(Transport::Tcp, wanted).unwrap_err();
         assert!(matches!(error, EngineError::NoCongestionControl(_)), "{error}");

@@ -1,5 +1,5 @@
-//! Timeouts of each end, derived from the test. No wait is without end, and a peer that the test itself
-//! makes slow isn't taken for dead.
+//! Timeouts of each end, derived from the test. No wait is unlimited, and a peer that is slow because of the test isn't
+//! considered dead.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use vtax_model::{
 
 use crate::segments::segments;
 
-/// Time that a responder waits for the first message. The initiator may start later, so that several pairs
-/// begin together.
+/// Time that a responder waits for the first message. The initiator may start later, so that several pairs start
+/// together.
 const FIRST: Duration = Duration::from_secs(30);
 
 /// Time that the peer of a connection may be silent. Keepalive finds a dead host sooner.
@@ -21,24 +21,24 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Time that a UDP peer may be silent. UDP has no end of a connection, so only this shows that a peer is dead.
 const SILENCE_UDP: Duration = Duration::from_secs(2);
 
-/// After this time a response over UDP counts as lost. If a response comes later on a path, the time doubles
+/// Time after which a response over UDP counts as lost. If a response arrives later on a path, the time is doubled
 /// there, up to [`LOST_LATEST`].
 const LOST_AFTER: Duration = Duration::from_millis(100);
 const LOST_LATEST: Duration = Duration::from_secs(1);
 
-/// For how long at least a sender goes on after its own window: the receiver's window began a little later,
-/// and datagrams may have been lost at its start.
+/// Minimum time for which a sender continues after its own window: the receiver's window began a little later, and
+/// datagrams may have been lost at its start.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A Poisson gap is longer than this many times its mean once in 10^9 cases.
 const LONGEST_GAP: u32 = 21;
 
-/// The waits of one test.
+/// The timeouts of one test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Patience {
     /// Wait for the first message after the handshake.
     pub(crate) first: Duration,
-    /// Wait for any other message, before the peer counts as dead.
+    /// Wait for any other message before the peer counts as dead.
     pub(crate) silence: Duration,
     /// Wait for a response in the open loop over UDP, which other responses may overtake. An outage may last longer.
     pub(crate) answer: Duration,
@@ -47,7 +47,7 @@ pub(crate) struct Patience {
     pub(crate) lost_latest: Duration,
     /// Wait until the receiver of a stream has enough.
     pub(crate) grace: Duration,
-    /// After this much silence the receiver of a stream takes it as ended, if it has said that it has enough.
+    /// Silence after which the receiver of a stream considers it ended, if it has reported that it has enough.
     pub(crate) quiet: Duration,
 }
 
@@ -60,7 +60,6 @@ impl Patience {
         let lost_after = LOST_AFTER + spec.options.responder.delay.map_or(Duration::ZERO, |delay| delay.0);
         let uneven = match spec.warmup {
             Warmup::For(_) => Duration::ZERO,
-            // Each end finds its own steady state.
             Warmup::UntilSteady { most } => most.0,
         };
         Patience {
@@ -75,12 +74,12 @@ impl Patience {
     }
 }
 
-/// Returns the time that a flow may be silent before its slice begins.
+/// Returns the maximum silence of a flow before its slice begins.
 fn turns(spec: &TestSpec) -> Duration {
     spec.slices.map_or(Duration::ZERO, |slices| slices.span.0)
 }
 
-/// Returns the time that the responder is instructed to wait or stall besides answering.
+/// Returns the time that the responder is instructed to wait or stall in addition to answering.
 fn slowed(options: &TestOptions) -> Duration {
     let of = |span: Option<vtax_model::units::Span>| span.map_or(Duration::ZERO, |span| span.0);
     of(options.responder.delay) + of(options.responder.stall)
@@ -107,8 +106,8 @@ fn pauses(spec: &TestSpec) -> Duration {
 }
 
 /// Returns the time that an end of a file test may wait for the other end's disk. The receiver waits while the sender
-/// makes the file, and a full page cache stops the receiver for as long as its disk takes. A peer that dies
-/// is noticed long before, by the end of the connection or by keepalive.
+/// creates the file, and a full page cache stops the receiver for as long as its disk takes. A peer that dies is
+/// noticed long before, by the end of the connection or by keepalive.
 fn for_disk(size: ByteSize) -> Duration {
     const SLOWEST_DISK: u64 = 10_000_000;
     FIRST + Duration::from_secs(size.0 / SLOWEST_DISK)

@@ -41,8 +41,8 @@ pub(crate) enum Connections<'a> {
     At(&'a Socket),
 }
 
-/// Checks here again what came from another machine: sizes bound the memory of this process. The path's MTU
-/// is known only when the sockets are connected.
+/// Repeats checks on data from another machine: sizes bound the memory of this process. The path's MTU is known only
+/// when the sockets are connected.
 pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     spec.check(Mtu::MAX)?;
     if spec.options.engine == Kind::IoUring {
@@ -51,8 +51,8 @@ pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     pipelined::check(spec)
 }
 
-/// Returns whether the flows of a test carry no marks. Then both ends agree on the window over one more
-/// connection: see [`conduct`](crate::conduct).
+/// Returns true if the flows of a test carry no marks. Both ends then agree on the window over one more connection: see
+/// [`conduct`](crate::conduct).
 pub(crate) fn has_common_window(spec: &TestSpec) -> bool {
     spec.transport == Transport::Icmp || spec.workload.kind().connects()
 }
@@ -68,7 +68,7 @@ impl Role<'_> {
         &self.session.spec
     }
 
-    /// Returns the number of flows that are served at the same time.
+    /// Returns the number of flows served concurrently.
     pub(crate) fn width(&self) -> usize {
         match &self.connections {
             None => self.flows.len(),
@@ -76,8 +76,8 @@ impl Role<'_> {
         }
     }
 
-    /// Number of tasks that this end has on this number of threads. There is one for each flow. A responder of
-    /// connections has for each thread one task that keeps it running, and its places for connections.
+    /// Number of tasks of this end on this number of threads: one per flow. A responder of connections has one task per
+    /// thread that keeps it running, and its places for connections.
     pub(crate) fn tasks(&self, threads: usize) -> usize {
         match &self.connections {
             Some(Connections::At(_)) => threads * (1 + accept::places(self.spec(), threads)),
@@ -85,8 +85,8 @@ impl Role<'_> {
         }
     }
 
-    /// The engine of this end. It is never blocking where it accepts connections: a client that connects and
-    /// sends nothing would keep a thread in a blocking call.
+    /// The engine of this end. It is never the blocking one if it accepts connections: a client that connects and sends
+    /// nothing would keep a thread in a blocking call.
     pub(crate) fn engine(&self) -> Kind {
         match (self.spec().options.engine, &self.connections) {
             (Kind::Blocking, Some(Connections::At(_))) => Kind::Epoll,
@@ -107,13 +107,13 @@ impl Role<'_> {
         self.flows.iter().for_each(Flow::stop);
     }
 
-    /// Returns the number of flows that bring bytes to this end.
+    /// Returns the number of flows that receive bytes at this end.
     pub(crate) fn receivers(&self) -> usize {
         let comes = |flow: &&Flow| self.spec().workload.kind().is_stream() && !self.sends(flow);
         self.flows.iter().filter(comes).count()
     }
 
-    /// Returns the number of flows of this end that must have finished their windows before the end goes on.
+    /// Returns the number of flows of this end that must have finished their windows before the end continues.
     pub(crate) fn awaited(&self) -> usize {
         match self.connections {
             Some(Connections::To(_)) => self.width(),
@@ -232,7 +232,7 @@ impl Role<'_> {
         }
     }
 
-    /// The flow on the engine. A responder says that it is ready.
+    /// The flow on the engine. A responder announces that it is ready.
     fn line<'a, E: Poller>(
         &self,
         engine: &'a E,
@@ -247,8 +247,8 @@ impl Role<'_> {
         Ok(line)
     }
 
-    /// One receive call takes one datagram, but everything that a connection has. The datagrams of a stream
-    /// come without a pause, and with several requests in flight several come together.
+    /// One receive call returns one datagram, but everything available on a connection. The datagrams of a stream
+    /// arrive without a pause, and with several requests in flight several arrive together.
     fn habit(&self, flow: &Flow) -> Habit {
         let several = self.spec().workload.kind().is_stream() || is_pipelined(self.spec());
         if flow.transport() == Transport::Udp && several { Habit::Flood } else { Habit::Turns }

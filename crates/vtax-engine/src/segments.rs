@@ -2,12 +2,12 @@
 
 use vtax_model::workload::TestSpec;
 
-/// The most bytes that one UDP send call takes, even if the kernel cuts them into several datagrams: what one
-/// IPv4 packet holds, udp(7).
+/// Maximum number of bytes of one UDP send call, even if the kernel splits them into several datagrams: the size of one
+/// IPv4 packet, udp(7).
 const DATAGRAM_MOST: u64 = 65_507;
 
-/// Number of datagrams that one send call of this test hands to the kernel: as many as the test asks for, but no
-/// more than 65,507 bytes hold. 1 for tests that send no datagrams or one datagram a call.
+/// Number of datagrams per send call of this test: as requested, but no more than fit into 65,507 bytes. 1 for tests
+/// without datagrams or with one datagram per call.
 pub(crate) fn segments(spec: &TestSpec) -> usize {
     match (spec.workload.message(), spec.options.gso) {
         (Some(message), Some(segments)) => (DATAGRAM_MOST / message.0.max(1)).clamp(1, segments.get().into()) as usize,
@@ -26,7 +26,7 @@ mod tests {
     };
 
     #[test]
-    fn as_many_datagrams_as_fit_go_with_a_call() {
+    fn a_call_carries_as_many_datagrams_as_fit() {
         let count = |message, gso: Option<u32>| {
             let gso = gso.map(|gso| Segments::try_from(gso).unwrap());
             segments(&TestSpec {

@@ -2,13 +2,13 @@
 
 /// Range in which a late datagram can be distinguished from a duplicate, in sequence numbers.
 ///
-/// 65536 datagrams of 1472 bytes are 96 MB in flight: more than any socket buffer holds. A datagram that
-/// comes even later stays counted as lost.
+/// 65536 datagrams of 1472 bytes are 96 MB in flight: more than any socket buffer holds. A datagram that arrives even
+/// later stays counted as lost.
 pub(crate) const HORIZON: u64 = 1 << 16;
 
 const WORDS: usize = (HORIZON / 64) as usize;
 
-/// Which sequence numbers arrived, and how many of the window were lost or reordered.
+/// The sequence numbers that arrived, and how many of the window were lost or reordered.
 pub(crate) struct Sequence {
     /// Bit `n % HORIZON` is set when `n` has arrived, for the `HORIZON` numbers below `next`.
     seen: Box<[u64; WORDS]>,
@@ -26,14 +26,14 @@ impl Sequence {
         Sequence { seen: Box::new([u64::MAX; WORDS]), next: 0, opened: 0, lost: 0, reordered: 0 }
     }
 
-    /// Starts the window: numbers that are missing already don't count as its losses.
+    /// Starts the window: numbers already missing don't count as its losses.
     pub(crate) fn open(&mut self) {
         self.opened = self.next;
         self.lost = 0;
         self.reordered = 0;
     }
 
-    /// Counts `number`. False if it is a duplicate, or too old to tell.
+    /// Counts `number`. Returns false if it is a duplicate, or too old to decide.
     #[inline]
     pub(crate) fn arrived(&mut self, number: u64) -> bool {
         if number == self.next && number != u64::MAX {
@@ -44,8 +44,8 @@ impl Sequence {
         self.out_of_order(number)
     }
 
-    /// Returns the number of numbers of the window that have not arrived, or arrived too late to be told from
-    /// duplicates.
+    /// Returns the number of sequence numbers of the window that haven't arrived, or arrived too late to be
+    /// distinguished from duplicates.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
@@ -58,7 +58,7 @@ impl Sequence {
     #[cold]
     fn out_of_order(&mut self, number: u64) -> bool {
         match number {
-            // No sender gets so far, and one more would overflow.
+            // No sender gets this far, and one more would overflow.
             u64::MAX => false,
             _ if number > self.next => self.skip_to(number),
             _ => self.fill(number),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_lost_until_it_is_filled() {
+    fn a_gap_counts_as_lost_until_it_is_filled() {
         let mut sequence = Sequence::new();
         let fresh: Vec<bool> = [0, 1, 4, 2, 2, 5].into_iter().map(|n| sequence.arrived(n)).collect();
         assert_eq!(fresh, [true, true, true, true, false, true]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_before_the_window_is_not_its_loss() {
+    fn losses_before_the_window_do_not_count() {
         let mut sequence = Sequence::new();
         for number in [0, 5] {
             sequence.arrived(number);

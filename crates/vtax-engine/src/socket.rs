@@ -1,4 +1,4 @@
-//! Sockets of every transport: how they are made, bound and listened on.
+//! Sockets of every transport: creating, binding and listening.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -73,7 +73,7 @@ pub(crate) fn bind_device(socket: &Socket, station: &Station) -> Result<()> {
     socket.bind_device(Some(device.as_str().as_bytes())).map_err(failed)
 }
 
-/// The address of a responder, with its port if it is given.
+/// The address of a responder, with its port if specified.
 fn own_port(setup: &EndSetup) -> Target {
     match any_port(&setup.station) {
         Target::Ip(address) => Target::Ip(SocketAddr::new(address.ip(), setup.port.unwrap_or(0))),
@@ -81,7 +81,7 @@ fn own_port(setup: &EndSetup) -> Target {
     }
 }
 
-/// The station as an address whose port the kernel chooses.
+/// The station as an address whose port is chosen by the kernel.
 fn any_port(station: &Station) -> Target {
     match station {
         Station::Ip(address) | Station::Device { address, .. } => Target::Ip(SocketAddr::new(*address, 0)),
@@ -91,7 +91,7 @@ fn any_port(station: &Station) -> Target {
     }
 }
 
-/// The address in the form in which the kernel takes it.
+/// The address in the kernel's form.
 pub(crate) fn address(target: &Target) -> Result<SockAddr> {
     match target {
         Target::Ip(address) => Ok((*address).into()),
@@ -100,7 +100,7 @@ pub(crate) fn address(target: &Target) -> Result<SockAddr> {
     }
 }
 
-/// A socket with which an initiator will connect to `target`.
+/// A socket for connecting an initiator to `target`.
 pub(crate) fn dialling(spec: &TestSpec, station: &Station, target: &Target) -> Result<Socket> {
     let socket = create(spec.transport, station)?;
     options::apply(&socket, spec, target)?;
@@ -129,7 +129,7 @@ pub(crate) fn read_address(address: &SockAddr) -> Option<Target> {
     address.as_socket().map(Target::Ip).or_else(vsock)
 }
 
-/// A socket to which flows connect. If it has a name, dropping it removes the name.
+/// A listening socket. If it has a name, dropping it removes the name.
 pub(crate) struct Listener {
     pub(crate) socket: Arc<Socket>,
     pub(crate) target: Target,
@@ -139,7 +139,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Binds to a port or a name. Flows may connect from now on.
+    /// Binds to a port or a name. Flows may connect from then on.
     pub(crate) fn bind(spec: &TestSpec, setup: &EndSetup, backlog: u32) -> Result<Listener> {
         let station = &setup.station;
         let socket = create(spec.transport, station)?;
@@ -154,7 +154,7 @@ impl Listener {
         match spec.transport {
             Transport::Udp => bind_shared(&socket, &place)?,
             _ => {
-                // Connections of the sample before may still be in TIME_WAIT on a port that isn't the kernel's choice.
+                // Connections of the previous sample may still be in TIME_WAIT on a fixed port.
                 if setup.port.is_some() {
                     let reused = socket.set_reuse_address(true);
                     reused.map_err(|error| EngineError::local("SO_REUSEADDR", &place, error))?;
@@ -179,8 +179,8 @@ pub(crate) fn bind_shared(socket: &Socket, place: &Target) -> Result<()> {
     bind(socket, place)
 }
 
-/// A directory that only this user may enter, so that nobody else sees the socket's name. It is locked as long as its
-/// process lives: another test removes it after that, if a killed process has left it.
+/// A directory that only this user may enter, so that nobody else sees the socket's name. It is locked while its
+/// process lives; if a killed process has left it, another test removes it.
 struct Room {
     path: PathBuf,
     _lock: File,
@@ -191,11 +191,11 @@ const ROOM_PREFIX: &str = ".vtax-";
 impl Room {
     fn below(directory: PathBuf) -> Result<Room> {
         remove_left_rooms(&directory);
-        // Another test may remove it in the moment before it is locked.
+        // Another test may remove it before it is locked.
         const TRIES: usize = 10;
         let room = (0..TRIES).find_map(|_| Room::make(&directory).transpose());
         let room = room.unwrap_or_else(|| Err(Errno::BUSY.into()));
-        room.map_err(|source| EngineError::File { operation: "make the socket's directory", directory, source })
+        room.map_err(|source| EngineError::File { operation: "create the socket's directory", directory, source })
     }
 
     /// None if another test has removed it.
@@ -212,12 +212,12 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // Nobody can be told of a failure here; the next test tries again.
+        // A failure can't be reported here; the next test tries again.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes the rooms of processes that were killed. What can't be removed, as another user's, stays.
+/// Removes directories left by killed processes. Those that can't be removed, e.g. another user's, stay.
 fn remove_left_rooms(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let is_room = entry.file_name().as_encoded_bytes().starts_with(ROOM_PREFIX.as_bytes());
@@ -227,7 +227,7 @@ fn remove_left_rooms(directory: &Path) {
     }
 }
 
-/// Locks a directory. None if a process holds it.
+/// Locks a directory. None if another process holds the lock.
 fn lock(directory: &Path) -> io::Result<Option<File>> {
     let file = openat(CWD, directory, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_socket_goes_with_its_listener() {
+    fn the_name_of_a_socket_is_removed_with_its_listener() {
         let directory = tempfile::tempdir().unwrap();
         let setup = EndSetup::new(Station::Unix(directory.path().to_owned()));
         let listener = Listener::bind(&spec(Transport::Unix), &setup, 1).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_given_is_the_listener_s_again_after_a_connection() {
+    fn a_fixed_port_can_be_bound_again_after_a_connection() {
         let mut setup = EndSetup::new(Station::Ip("127.0.0.1".parse().unwrap()));
         let first = Listener::bind(&spec(Transport::Tcp), &setup, 1).unwrap();
         let Target::Ip(free) = first.target else { panic!("{}", first.target) };
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_do_not_fit_are_named() {
+    fn mismatched_address_kinds_are_named() {
         let v4 = Station::Ip("127.0.0.1".parse().unwrap());
         let refused = check_family(Transport::Udp, &v4, Some(&Target::Ip("[::1]:7".parse().unwrap()))).unwrap_err();
         assert_eq!(
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn vsock_is_bound_where_the_kernel_has_it() {
+    fn vsock_is_bound_if_the_kernel_supports_it() {
         match Listener::bind(&spec(Transport::Vsock), &EndSetup::new(Station::Vsock(u32::MAX)), 1) {
             Ok(listener) => assert!(matches!(listener.target, Target::Vsock { port, .. } if port != u32::MAX)),
             Err(error) => assert!(matches!(error, EngineError::NoVsock(NoVsock::Absent)), "{error}"),

@@ -1,4 +1,4 @@
-//! Data that the flows of an end send without copying. It is created once, when the first flow asks for it.
+//! Data that the flows of an end send without copying. It is created once, when the first flow requests it.
 
 use std::{
     fs::File,
@@ -10,13 +10,13 @@ use std::{
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// The byte that all messages of this engine consist of.
+/// The byte that fills all messages of this engine.
 const FILL: u8 = 0x55;
 
-/// Length of the pieces in which the file is written.
+/// Size of the pieces in which the file is written.
 const PIECE: usize = 64 << 10;
 
-/// A message in memory and one in the page cache. All threads share them, since nobody changes them.
+/// A message in memory and one in the page cache. All threads share them, since they are never changed.
 #[derive(Default)]
 pub(crate) struct Supply {
     memory: OnceLock<Arc<[u8]>>,
@@ -29,8 +29,8 @@ impl Supply {
         self.memory.get_or_init(|| repeat_n(FILL, len).collect()).clone()
     }
 
-    /// A message of this test in a memory file. If two threads make it at the same time, one of the two files
-    /// is dropped.
+    /// A message of this test in a memory file. If two threads create it at the same time, one of the two files is
+    /// dropped.
     pub(crate) fn file(&self, len: usize) -> io::Result<&File> {
         if self.file.get().is_none() {
             let _ = self.file.set(filled(len)?);
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_are_a_message_and_made_once() {
+    fn both_hold_a_message_and_are_created_once() {
         let supply = Supply::default();
         for len in [1, PIECE, PIECE + 1, 3 * PIECE - 1] {
             let mut bytes = vec![0; len];

@@ -35,12 +35,12 @@ pub(crate) fn bytes(size: ByteSize) -> usize {
     usize::try_from(size.0).expect("a message of a checked test is at most 64 MiB")
 }
 
-/// The longest datagram of a test, and one byte more to notice a longer one.
+/// The longest datagram of a test, plus one byte to detect a longer one.
 fn longest_datagram(expected: usize) -> usize {
     expected.max(crate::wire::GREETING_LEN) + 1
 }
 
-/// Returns whether a test has several requests of a flow under way.
+/// Returns true if a test has several requests per flow in flight.
 pub(crate) fn is_pipelined(spec: &TestSpec) -> bool {
     spec.options.burst.get() > 1 || spec.options.arrivals.is_some()
 }

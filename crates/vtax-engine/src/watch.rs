@@ -1,8 +1,8 @@
 //! Watching an address from outside: ICMP echo requests at a fixed rate, and the silences between the answers.
 //!
-//! The kernel of the other machine answers, so no program of ours need run there. It may be suspended and continue on
-//! another host meanwhile, which ends every connection with an agent in it. So there is no handshake, no warm-up and no
-//! responder, and a watch ends when it is told to.
+//! The other machine's kernel answers, so no program of ours has to run there. The machine may be suspended and
+//! continue on another host in the meantime, which ends every connection to an agent in it. So there is no handshake,
+//! no warm-up and no responder, and a watch ends on request.
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
@@ -35,9 +35,9 @@ const NAP: Duration = Duration::from_millis(50);
 /// Payload of a request and of its answer: the stamp and the token.
 const PAYLOAD: usize = TOKEN_END;
 
-/// Watches an address until the watch is cancelled or its time is over, which are no errors. The report has the silences,
-/// the round-trip times from when each request was due, and the number of lost requests; requests that are under way at
-/// the end are neither answered nor lost.
+/// Watches an address until the watch is cancelled or its time is over, neither of which is an error. The report has
+/// the silences, the round-trip times from when each request was due, and the number of lost requests; requests in
+/// flight at the end are neither answered nor lost.
 pub fn watch(watch: &EchoWatch, cancel: &Cancel) -> Result<EndReport> {
     let peer = Target::Ip(SocketAddr::new(watch.target, 0));
     socket::check_family(vtax_model::workload::Transport::Icmp, &watch.station, Some(&peer))?;
@@ -64,7 +64,7 @@ struct Echoes {
     start: u64,
     every: u64,
     ends: u64,
-    /// Number of the request that was sent last, from 1 up.
+    /// Number of the last request sent, from 1.
     sent: u64,
     pending: VecDeque<Pending>,
     stretch: u32,
@@ -101,7 +101,6 @@ impl Echoes {
         }
     }
 
-    /// When the next request is due.
     fn due(&self) -> u64 {
         self.start.saturating_add(self.sent.saturating_mul(self.every))
     }
@@ -139,7 +138,7 @@ impl Echoes {
         }
     }
 
-    /// Receives everything that has come.
+    /// Receives everything that has arrived.
     fn receive(&mut self) -> Result<()> {
         let mut message = [0; HEADER + PAYLOAD + 1];
         loop {
@@ -153,7 +152,7 @@ impl Echoes {
         }
     }
 
-    /// Takes an answer; messages of others are ignored.
+    /// Handles an answer; messages of other programs are ignored.
     fn take(&mut self, message: &[u8]) {
         let payload = self.types.payload(message);
         if payload.len() == PAYLOAD && shows_token(payload, &self.token) {
@@ -177,7 +176,7 @@ impl Echoes {
         }
     }
 
-    /// Forgets requests that are answered, or that nobody waits for any longer.
+    /// Forgets requests that are answered or no longer waited for.
     fn drop_lost(&mut self, now: u64) {
         while let Some(first) = self.pending.front().copied() {
             if !first.answered && now < after(first.sent, ECHO_LOST_AFTER) {

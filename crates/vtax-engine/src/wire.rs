@@ -10,7 +10,7 @@ use vtax_sys::token::{TOKEN_LEN, Token};
 /// Token and index of the flow: the first bytes of each connection.
 pub(crate) const HELLO_LEN: usize = TOKEN_LEN + 4;
 
-/// Responder, on a connection: all flows are there.
+/// Responder, on a connection: all flows have arrived.
 pub(crate) const READY: u8 = 0x06;
 /// Initiator, on a connection whose bytes come from the responder: begin.
 pub(crate) const GO: u8 = 0x07;
@@ -41,22 +41,23 @@ pub(crate) const GREETING_LEN: usize = TOKEN_LEN + 5;
 pub(crate) enum FlowGreeting {
     /// Initiator: I am this flow.
     Hello = 1,
-    /// Responder: all flows are there.
+    /// Responder: all flows have arrived.
     Ready = 2,
-    /// Receiver of a stream: it is enough.
+    /// Receiver of a stream: I have enough.
     Done = 3,
-    /// Responder: I have heard this flow, but others are missing. Receiver of a stream: its datagrams arrive.
+    /// Responder: I have received this flow's hello, but others are missing. Receiver of a stream: its datagrams
+    /// arrive.
     Heard = 4,
-    /// Initiator of a stream that comes from the responder: begin.
+    /// Initiator of a stream sent by the responder: begin.
     Go = 5,
-    /// Sender of a stream: nothing comes after this.
+    /// Sender of a stream: nothing follows.
     End = 6,
-    /// Receiver of a stream: I know that.
+    /// Receiver of a stream: end acknowledged.
     Ended = 7,
     /// Sender of a stream: this slice ends here. It has the slice's number instead of the flow's index, and so has the
     /// answer: a repetition may arrive late.
     Pause = 8,
-    /// Receiver of a stream: I know that, and have received all that came before.
+    /// Receiver of a stream: end of the slice acknowledged, with everything before it received.
     Paused = 9,
 }
 
@@ -106,7 +107,7 @@ impl Stamp {
         Stamp(sequence << MARK_BITS | mark as u64)
     }
 
-    /// Returns whether `message` starts with this stamp; a short message is compared as far as it goes.
+    /// Returns true if `message` starts with this stamp; a short message is compared up to its length.
     #[inline]
     pub(crate) fn leads(self, message: &[u8]) -> bool {
         let len = message.len().min(Stamp::LEN);
@@ -123,7 +124,7 @@ impl Stamp {
         8 * len.min(Stamp::LEN) as u32 - MARK_BITS
     }
 
-    /// The sequence number of a stamp that was cut to `message`, modulo the numbers that it can tell apart.
+    /// The sequence number of a stamp that was cut to `message`, modulo the numbers that it can distinguish.
     pub(crate) fn sequence_of(message: &[u8]) -> u64 {
         let len = message.len().min(Stamp::LEN);
         let mut bytes = [0; Stamp::LEN];
@@ -132,19 +133,19 @@ impl Stamp {
     }
 }
 
-/// Position of the token in a datagram: after the sequence number, if the message has room.
+/// Position of the token in a datagram: after the sequence number, if the message has space.
 const TOKEN_PLACE: std::ops::Range<usize> = Stamp::LEN..Stamp::LEN + TOKEN_LEN;
 
 /// Length of the shortest message with a stamp and a token.
 pub(crate) const TOKEN_END: usize = TOKEN_PLACE.end;
 
-/// Returns whether a datagram shows the token, or is too short for it.
+/// Returns true if a datagram shows the token, or is too short for it.
 #[inline]
 pub(crate) fn shows_token(message: &[u8], token: &Token) -> bool {
     message.get(TOKEN_PLACE).is_none_or(|shown| token.is(shown))
 }
 
-/// The first bytes of a message; the others are the same in every message.
+/// The first bytes of a message; the others are identical in every message.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
     bytes: [u8; TOKEN_PLACE.end],
@@ -157,7 +158,7 @@ impl Head {
         Head { bytes: [0; TOKEN_PLACE.end], len: message.min(Stamp::LEN) as u8 }
     }
 
-    /// The head of a datagram: with the token, if the datagram has room for it.
+    /// The head of a datagram: with the token, if it fits.
     pub(crate) fn with_token(message: usize, token: &Token) -> Head {
         let mut head = Head::plain(message);
         if message >= TOKEN_PLACE.end {
@@ -178,7 +179,7 @@ impl Head {
         self.bytes[..Stamp::LEN].copy_from_slice(&number.to_le_bytes());
     }
 
-    /// Copies the stamp of the request that is answered, as far as the response has room.
+    /// Copies the stamp of the answered request, as far as it fits into the response.
     #[inline]
     pub(crate) fn echo(&mut self, request: &[u8]) {
         let len = request.len().min(Stamp::LEN);
@@ -198,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_stamp_is_read_back_as_far_as_there_is_room(sequence in 0u64..1 << 62, mark in 0usize..4, len in 1usize..40) {
+        fn a_stamp_is_read_back_as_far_as_it_fits(sequence in 0u64..1 << 62, mark in 0usize..4, len in 1usize..40) {
             let mark = [Mark::None, Mark::Open, Mark::Close, Mark::Pause][mark];
             let mut head = Head::plain(len);
             head.stamp(Stamp::new(sequence, mark));
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_looked_for_where_there_is_room() {
+    fn a_token_is_expected_where_it_fits() {
         let (token, other) = (Token::random(), Token::random());
         let head = Head::with_token(24, &token);
         assert!(shows_token(head.bytes(), &token));

@@ -1,4 +1,4 @@
-//! Tests on links of MTU 1500, in their own network namespaces. They need root.
+//! Tests on links of MTU 1500, in their own network namespaces. They require root.
 
 use std::{
     fs,
@@ -76,7 +76,7 @@ fn stream(message: u64) -> Workload {
 }
 
 #[test]
-fn a_datagram_that_fills_the_mtu_goes() {
+fn a_datagram_that_fills_the_mtu_is_sent() {
     let report = over_ethernet(stream(1472)).unwrap();
     assert!(report.bytes > 0);
 }
@@ -100,7 +100,7 @@ fn over_a_wire(spec: &TestSpec) -> [EndReport; 2] {
     Wire::new().run(spec)
 }
 
-/// Two namespaces, of the initiator and the responder, with a wire between them.
+/// Two namespaces, for the initiator and the responder, with a wire between them.
 struct Wire {
     namespaces: [NetNs; 2],
     setups: [EndSetup; 2],
@@ -140,7 +140,7 @@ impl Wire {
         })
     }
 
-    /// Disables the offloads that put several packets into one.
+    /// Disables the offloads that combine several packets into one.
     fn cut_everything(&self) {
         for (namespace, device) in self.devices() {
             let link = namespace.run(|| Ethtool::open(&device.parse().unwrap())).unwrap().unwrap();
@@ -187,7 +187,7 @@ fn segments_that_fill_the_mtu_cross_a_wire() {
 
 /// A virtual wire has no network card that could read the sender's pages, so the kernel copies them and reports that.
 #[test]
-fn what_is_lent_to_a_virtual_wire_is_copied() {
+fn zero_copy_sends_on_a_virtual_wire_are_copied() {
     let options = TestOptions { sending: Sending::ZeroCopy, ..TestOptions::default() };
     let [sender, receiver] = over_a_wire(&across(Transport::Tcp, stream(64 << 10), options));
     assert!(sender.zerocopy_sends > 0 && receiver.bytes > 0);
@@ -199,7 +199,7 @@ fn a_wire_has_stages() {
     let options = TestOptions { stages: true, ..TestOptions::default() };
     for transport in [Transport::Tcp, Transport::Udp] {
         let rr = Workload::Rr { request: ByteSize(8), response: ByteSize(8) };
-        // The kernel switches stamping of received packets on in the background.
+        // The kernel enables receive timestamping in the background.
         let warmup = Warmup::For(Span::from_millis(300));
         let [initiator, responder] = over_a_wire(&TestSpec { warmup, ..across(transport, rr, options) });
         let [there, back] = [initiator.stages.unwrap(), responder.stages.unwrap()];
@@ -268,7 +268,7 @@ fn exhausted_ports_are_named_with_the_remedy() {
 
 /// The link goes down in the middle of each test: both ends notice, and neither hangs.
 #[test]
-fn a_network_that_is_cut_is_noticed() {
+fn a_network_failure_is_noticed() {
     let rr = Workload::Rr { request: ByteSize(8), response: ByteSize(8) };
     for (transport, workload) in [(Transport::Tcp, rr), (Transport::Udp, rr), (Transport::Udp, stream(1000))] {
         let (namespace, loopback) = alone();
@@ -288,7 +288,7 @@ fn a_network_that_is_cut_is_noticed() {
     }
 }
 
-/// This must also work where only a later call learns the result of a send.
+/// This must also work if only a later call learns the result of a send.
 #[test]
 fn a_path_that_becomes_too_narrow_is_named() {
     let rr = Workload::Rr { request: ByteSize(1450), response: ByteSize(1) };
@@ -322,7 +322,7 @@ fn run_test(
         workload,
         streams,
         warmup: Warmup::For(Span::from_millis(10)),
-        // So long that it ends in time only if the end is noticed.
+        // Long enough to end in time only if the failure is noticed.
         duration: Span::from_millis(600_000),
         options: TestOptions { engine, ..TestOptions::default() },
     };
@@ -365,7 +365,7 @@ fn the_kernel_answers_echo_requests() {
 }
 
 #[test]
-fn who_may_not_open_icmp_sockets_is_told_what_to_do() {
+fn missing_permission_for_icmp_sockets_is_reported_with_a_remedy() {
     let refused = ethernet().run(|| run(Transport::Icmp, echo(1))).unwrap().unwrap_err();
     assert!(refused.to_string().contains("net.ipv4.ping_group_range"), "{refused}");
 }
@@ -402,16 +402,15 @@ fn echoes_that_are_not_answered_are_lost() {
     assert!(report.seconds > 0.35, "the wait for what was lost counts: {}", report.seconds);
 }
 
-/// Without a warm-up, the measured time is nearly all of the test.
 fn counted(transport: Transport, workload: Workload) -> TestSpec {
     let bitrate = matches!(workload, Workload::Stream { .. }).then(|| BitRate::new(100_000_000)).flatten();
     let options = TestOptions { bitrate, ..TestOptions::default() };
     TestSpec { warmup: Warmup::NONE, duration: Span::from_millis(2_000), ..across(transport, workload, options) }
 }
 
-/// Both ends' counts of what they sent agree with those of their devices.
+/// Both ends' counts of what they sent match those of their devices.
 #[test]
-fn packets_are_those_of_the_devices() {
+fn packets_match_the_counts_of_the_devices() {
     const ETHERNET: u64 = 14;
     let wire = Wire::new();
     wire.cut_everything();
@@ -437,7 +436,7 @@ fn packets_are_those_of_the_devices() {
     }
 }
 
-/// A segment that is cut nowhere, because a virtual wire doesn't need that, counts as the packets that it stands for.
+/// An unsplit segment, as on a virtual wire, counts as the packets that it stands for.
 #[test]
 fn a_large_segment_counts_as_its_packets() {
     let wire = Wire::new();

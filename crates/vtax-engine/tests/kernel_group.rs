@@ -1,4 +1,4 @@
-//! Multicast streams between hosts on a switch, each in a namespace of its own. Requires root.
+//! Multicast streams between hosts on a switch, each in a separate namespace. Requires root.
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -23,10 +23,10 @@ use vtax_sys::{
 };
 
 const MESSAGE: u64 = 1000;
-/// Greetings that may be lost as datagrams of the stream are: the end is repeated 50 times at most.
+/// Greetings that may be lost like datagrams of the stream: the end is repeated at most 50 times.
 const GREETINGS: u64 = 60;
 
-/// The sender, the receiver and a stranger on one switch.
+/// The sender, the receiver and an outsider on one switch.
 struct Network {
     hosts: [NetNs; 3],
     between: NetNs,
@@ -118,9 +118,9 @@ fn at(bitrate: u64) -> TestOptions {
     TestOptions { bitrate: BitRate::new(bitrate), ..TestOptions::default() }
 }
 
-/// The receive buffer has room for all of it, so nothing is lost however busy the machine is.
+/// The receive buffer has space for everything, so nothing is lost however busy the machine is.
 #[test]
-fn all_of_a_slow_stream_arrives_on_each_engine() {
+fn a_slow_stream_arrives_completely_on_each_engine() {
     let network = Network::new();
     for (engine, addresses) in Engine::ALL.into_iter().flat_map(|engine| [(engine, IPV4), (engine, IPV6)]) {
         let spec = spec(2, TestOptions { engine, ..at(10_000_000) });
@@ -132,7 +132,7 @@ fn all_of_a_slow_stream_arrives_on_each_engine() {
 }
 
 #[test]
-fn what_a_port_drops_is_lost() {
+fn datagrams_dropped_by_a_port_are_lost() {
     let mut network = Network::new();
     let port = network.switch.existing_link(&"port2".parse().unwrap()).unwrap().index;
     let rate = BitRate::new(2_000_000).unwrap();
@@ -146,7 +146,7 @@ fn what_a_port_drops_is_lost() {
 }
 
 #[test]
-fn what_the_receiver_s_socket_drops_is_lost() {
+fn datagrams_dropped_by_the_receivers_socket_are_lost() {
     let network = Network::new();
     let socket = SocketOptions { receive_buffer: Some(ByteSize(2_304)), ..SocketOptions::default() };
     let [sender, receiver] = network.stream(&spec(1, TestOptions { socket, ..TestOptions::default() }));
@@ -155,9 +155,9 @@ fn what_the_receiver_s_socket_drops_is_lost() {
     assert!((missing..=missing + GREETINGS).contains(&receiver.socket_drops), "{missing} missing, {receiver:?}");
 }
 
-/// Anybody may send to a group. What doesn't show the token is neither counted nor answered.
+/// Anybody may send to a group. Datagrams without the token are neither counted nor answered.
 #[test]
-fn a_stranger_in_the_group_gets_nothing() {
+fn an_outsider_in_the_group_gets_no_answer() {
     let network = Network::new();
     let over = AtomicBool::new(false);
     let disturb = |port| {

@@ -1,4 +1,4 @@
-//! An outage of the network between two hosts, each in a namespace of its own, with a switch in a third one. Requires
+//! An outage of the network between two hosts, each in a separate namespace, with a switch in a third one. Requires
 //! root.
 
 use std::{
@@ -116,12 +116,12 @@ fn has_found(silence: &Silence, lost: u64, [asked, apart, back, joined]: [u64; 4
     let (least, most) = (Duration::from_nanos(back - apart), Duration::from_nanos(joined - asked) + MOST_EXCESS);
     println!("outage {least:?}, silence {:?}, {} lost", silence.length(), silence.lost);
     assert!(silence.length() >= least);
-    // A request each millisecond; some may be under way when the outage begins or ends.
+    // One request per millisecond; some may be in flight when the outage begins or ends.
     silence.length() <= most && silence.lost.abs_diff(least.as_millis() as u64) <= 5 && silence.lost == lost
 }
 
 #[test]
-fn an_interrupted_network_is_silent_for_as_long() {
+fn the_silence_lasts_as_long_as_the_interruption() {
     for engine in [Engine::Blocking, Engine::Epoll, Engine::IoUring] {
         let mut network = Network::new();
         let attempts = std::iter::repeat_with(|| {
@@ -135,8 +135,8 @@ fn an_interrupted_network_is_silent_for_as_long() {
     }
 }
 
-/// It lasts longer than the 2 s after which a peer without this option is dead, and longer than a request is waited for.
-/// Meanwhile nobody answers for the responder's address any longer, so its own kernel refuses to send.
+/// It lasts longer than the 2 s after which a peer without this option is dead, and longer than a request is waited
+/// for. In the meantime nobody answers for the responder's address, so its own kernel refuses to send.
 #[test]
 fn a_long_outage_is_endured() {
     let outage = Duration::from_millis(4_500);

@@ -1,4 +1,4 @@
-//! Memory of this process that a flow needs. It is a separate program, because other tests would be counted, too.
+//! Memory that a flow needs in this process. It is a separate program, because other tests would be counted, too.
 
 use std::{fs, net::IpAddr, thread};
 
@@ -11,7 +11,7 @@ use vtax_model::{
 };
 use vtax_sys::token::Token;
 
-/// The most memory that the process had while a test with this number of flows ran, both ends of it.
+/// Peak memory of the process during a test with this number of flows, both ends included.
 fn peak(engine: Engine, flows: u32) -> u64 {
     // Resets the high-water mark, proc(5).
     fs::write("/proc/self/clear_refs", "5").unwrap();

@@ -1,4 +1,4 @@
-//! A process that can have no io_uring. It is a separate program, because the limit holds for the whole process.
+//! A process that can't use io_uring. It is a separate program, because the limit applies to the whole process.
 
 use std::{
     io::ErrorKind,
@@ -17,7 +17,7 @@ use vtax_sys::token::Token;
 
 /// No file descriptor is left for a ring. Both ends refuse before anything is sent.
 #[test]
-fn an_end_without_io_uring_says_why_and_what_to_do() {
+fn an_end_without_io_uring_reports_the_reason_and_a_remedy() {
     let one = ByteSize(1);
     let spec = TestSpec {
         slices: None,

@@ -12,17 +12,18 @@ use crate::{
 
 /// Share of meshes of equally fast hosts in which any host becomes a suspect by noise.
 pub(crate) const FALSE_ALARMS: f64 = 0.05;
-/// Probability with which a mesh is to detect what it looks for.
+/// Probability with which a mesh should detect the slowness it looks for.
 const DETECTED: f64 = 0.99;
-/// Up to so many ends, all pairs are measured by default.
+/// Up to this number of ends, all pairs are measured by default.
 const ALL_PAIRS: usize = 64;
 /// With fewer partners, the median of a host follows a few disturbed tests.
 const FEWEST_ROUNDS: u32 = 8;
-/// Standard deviation of the logarithm of one test's rate before anything is measured: iperf3 over 100 GbE has 2 to 5 %.
+/// Assumed standard deviation of the logarithm of one test's rate before anything is measured: iperf3 over 100 GbE has
+/// 2 to 5 %.
 const NOISE: f64 = 0.05;
-/// Noise that no fleet falls below.
+/// Lower bound of the noise of any fleet.
 const LEAST_NOISE: f64 = 1e-4;
-/// Share of tests that something else slows down, which moves medians.
+/// Share of tests disturbed by other causes, which shifts medians.
 const DISTURBED: f64 = 0.07;
 
 /// A share in percent: `10%`.
@@ -49,7 +50,7 @@ impl Share {
         -(-self.0).ln_1p()
     }
 
-    /// A slowness that was found, not one that a user asks for.
+    /// A measured slowness, not one that a user asks for.
     pub(crate) fn of_share(share: f64) -> Share {
         Share(share)
     }
@@ -96,7 +97,7 @@ impl fmt::Display for Share {
 pub struct MeshAim {
     /// The slowness to look for.
     pub show: Share,
-    /// True if the number of rounds follows from `show` also for few hosts.
+    /// True if the number of rounds follows from `show` even for few hosts.
     pub only_as_needed: bool,
     /// Time limit of the rounds, if there is one.
     pub budget: Option<Duration>,
@@ -114,8 +115,8 @@ impl MeshAim {
         MeshPlan::new(ends, rounds, seed)
     }
 
-    /// Returns the number of rounds for each rail of `ends` ends; None for all. `waves` is how many waves a round has
-    /// at most, and `rails` the number of rails.
+    /// Returns the number of rounds for each rail of `ends` ends; None for all. `waves` is the maximum number of waves
+    /// per round, and `rails` the number of rails.
     fn rounds(self, ends: usize, waves: u32, rails: u32) -> Option<u32> {
         if let Some(budget) = self.budget {
             let round = self.wave.saturating_mul(waves.max(1)).saturating_mul(rails.max(1));
@@ -135,8 +136,8 @@ pub struct Detection {
 }
 
 impl Detection {
-    /// Returns what `rounds` rounds of `ends` ends detect: the slowness asked for, if that is likely enough, otherwise
-    /// the one that is. `noise` is the standard deviation of the logarithm of one test's rate, if it is known.
+    /// Returns what `rounds` rounds of `ends` ends detect: the requested slowness, if that is likely enough, otherwise
+    /// the slowness that is. `noise` is the standard deviation of the logarithm of one test's rate, if known.
     pub fn of(ends: usize, rounds: u32, show: Share, noise: Option<f64>) -> Detection {
         let error = error_of_figure(noise.unwrap_or(NOISE).max(LEAST_NOISE), rounds);
         let test = suspicion(ends, ends);
@@ -162,7 +163,7 @@ fn error_of_figure(noise: f64, rounds: u32) -> f64 {
     error_of_median(noise.hypot(of_partner), rounds) / (1.0 - DISTURBED)
 }
 
-/// The test that makes one of `of_rail` ends a suspect, in one of two directions. All ends are `ends`.
+/// The test that makes one of `of_rail` ends a suspect in one of two directions. `ends` is the number of all ends.
 pub(crate) fn suspicion(of_rail: usize, ends: usize) -> OutlierTest {
     OutlierTest::new(of_rail, 2 * ends, FALSE_ALARMS)
 }
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_percents() {
+    fn shares_are_percentages() {
         assert_eq!("10%".parse(), Ok(Share::TENTH));
         assert_eq!("2.5 %".parse::<Share>().map(Share::get), Ok(0.025));
         for text in ["", "%", "0%", "100%", "-5%", "1e1%", "nan", "ten"] {
@@ -185,7 +186,7 @@ mod tests {
     fn few_hosts_are_measured_with_all_others_and_many_with_as_many_as_needed() {
         let aim = MeshAim { show: Share::TENTH, only_as_needed: false, budget: None, wave: Duration::from_secs(2) };
         assert_eq!(aim.rounds(64, 1, 1), None);
-        // (7.4 σ / effect)² is 14 for what is found in 97 % of meshes.
+        // (7.4 σ / effect)² is 14 for what is detected in 97 % of meshes.
         let needed = aim.rounds(1000, 1, 1).expect("a number");
         assert!((14..=22).contains(&needed), "{needed}");
         assert_eq!(MeshAim { budget: Some(Duration::from_secs(60)), ..aim }.rounds(1000, 3, 2), Some(5));
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promised_fits_the_rounds() {
+    fn the_promised_detection_matches_the_rounds() {
         let of = |ends, rounds| Detection::of(ends, rounds, Share::TENTH, None);
         assert_eq!(of(1000, 24).slowness, Share::TENTH);
         let few = of(1000, 8);

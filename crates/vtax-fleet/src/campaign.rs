@@ -1,8 +1,7 @@
-//! Takes the samples of a mesh, whatever hosts die meanwhile.
+//! Takes the samples of a mesh even if hosts die in the meantime.
 //!
-//! A test that fails doesn't end the plan. An end that is lost is left out of the waves that follow until it answers
-//! again; pairs that were missed are measured after the last round, if both ends are there. Then the suspects are
-//! measured again.
+//! A test that fails doesn't end the plan. A lost end is skipped in later waves until it answers again; missed pairs
+//! are measured after the last round, if both ends are available. Then the suspects are measured again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +16,10 @@ use crate::{
 
 /// Takes samples of pairs.
 pub trait PairTester {
-    /// Tests each pair in its direction, all at the same time. Returns the outcome of each, in their order.
+    /// Tests each pair in its direction, all concurrently. Returns the outcomes in the order of the pairs.
     fn take(&mut self, wave: &[DirectedPair]) -> Vec<TestOutcome>;
 
-    /// Tries to reach ends that were lost, and returns those that answer.
+    /// Tries to reach lost ends, and returns those that answer.
     fn reached_again(&mut self, lost: &[EndId]) -> Vec<EndId>;
 }
 
@@ -36,7 +35,7 @@ pub enum TestOutcome {
     },
 }
 
-/// What happens while a mesh is measured.
+/// Event of a mesh that is being measured.
 #[derive(Debug, Clone, Copy)]
 pub enum MeshEvent<'a> {
     /// Waves of a stage follow.
@@ -66,7 +65,7 @@ struct Progress {
     wave: u32,
 }
 
-/// Pairs, each with the part of the mesh that it belongs to.
+/// Pairs, each with its stage of the mesh.
 pub(crate) type StagedPairs = Vec<(MeshStage, EndPair)>;
 
 impl<Error> Campaign<'_, Error> {

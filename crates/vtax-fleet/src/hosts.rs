@@ -53,7 +53,7 @@ pub struct FleetNic {
 }
 
 impl FleetHost {
-    /// A host that ssh reaches by its name, of which nothing else is known.
+    /// A host about which only its ssh name is known.
     fn named(name: FleetName) -> FleetHost {
         let control = Control::Ssh(name.to_string());
         let nics = vec![FleetNic::default()];
@@ -119,12 +119,12 @@ impl From<&HostExclusion> for ForeignText {
 }
 
 impl HostList {
-    /// More than any list is meant to have.
+    /// More than in any intended list.
     pub const MOST: usize = 20_000;
     /// With two hosts, either could be the slow one.
     const FEWEST: usize = 3;
 
-    /// Reads a list. Its format is recognized by its text: a rack file, an Ansible inventory (INI or the JSON of
+    /// Reads a list. The format is detected from the text: a rack file, an Ansible inventory (INI or the JSON of
     /// `ansible-inventory --list`), `scontrol show nodes`, `kubectl get nodes -o json`, or names, one per line.
     pub fn parse(source: Source<'_>) -> Result<HostList, FileError> {
         let line = |found: &str| source.text.lines().any(|line| line.trim_start().starts_with(found));
@@ -234,7 +234,7 @@ fn with_parents(own: Vec<FleetName>, parents: &Parents) -> Vec<FleetName> {
     found
 }
 
-/// Sets what variables of an inventory say about a host: Ansible's own, and ours with `vtax_` before them.
+/// Applies variables of an inventory to a host: Ansible's own, and ours with the prefix `vtax_`.
 fn describe(host: &mut FleetHost, variables: &Variables) -> Result<(), String> {
     let known = |name: &str| variables.get(name);
     let named =

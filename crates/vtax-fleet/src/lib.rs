@@ -1,8 +1,8 @@
 //! Meshes: which of many hosts is slow, in which direction, and how certain that is.
 //!
-//! Everything of a mesh that is data and arithmetic, in the order in which it happens:
+//! The data and arithmetic of a mesh, in the order of use:
 //!
-//! 1. [`HostList`]: the hosts, from a file of ours or from the output of Ansible, Slurm or Kubernetes.
+//! 1. [`HostList`]: the hosts, from a rack file or from the output of Ansible, Slurm or Kubernetes.
 //! 2. [`MeshPlan`]: rounds in which no host is in two tests; [`MeshAim`] determines their number.
 //! 3. [`Campaign`]: takes the samples of the plan with a [`PairTester`], whatever hosts die meanwhile.
 //! 4. [`MeshVerdict`]: the slow hosts, directions, uplinks and paths among the samples.

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
-/// Name of a host or of a part of a fleet. It can be printed, and passed to ssh.
+/// Name of a host or of a part of a fleet. It is printable and safe to pass to ssh.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct FleetName(String);
 

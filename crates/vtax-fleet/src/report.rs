@@ -33,13 +33,13 @@ pub struct MeshReport {
     ends: usize,
     #[serde(skip)]
     noun: &'static str,
-    /// Rounds that were planned for each rail, and those of all pairs.
+    /// Rounds planned for each rail, and the rounds of all pairs.
     rounds: u32,
     all_rounds: u32,
-    /// Waves of these rounds that were measured, and that were planned.
+    /// Waves of these rounds: measured and planned.
     waves: u32,
     planned_waves: Option<u32>,
-    /// Slowness that the mesh detects at the noise that it has measured.
+    /// Slowness that the mesh detects at the measured noise.
     detects: DetectionRecord,
     /// Standard deviation of the tests of two ends, as a share of their value.
     noise: Option<f64>,
@@ -50,15 +50,15 @@ pub struct MeshReport {
     cleared: Vec<ForeignText>,
     /// Ends that no longer answered.
     lost: Vec<LostEnd>,
-    /// Pairs of which a direction has no figure.
+    /// Pairs with no figure for a direction.
     missed: Vec<[ForeignText; 2]>,
     /// Hosts that were not measured.
     excluded: Vec<HostExclusion>,
-    /// Every end in each direction.
+    /// All ends in each direction.
     figures: Vec<EndFigure>,
 }
 
-/// Slowness that is detected with a probability.
+/// Slowness that is detected with a given probability.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct DetectionRecord {
     slowness: f64,
@@ -135,8 +135,8 @@ impl MeshReport {
         self.findings.is_empty() && self.lost.is_empty() && self.stopped().is_none()
     }
 
-    /// Returns the number of planned waves, if the mesh was stopped before the last of them. The last wave of a mesh that has
-    /// lost hosts may be empty.
+    /// Returns the number of planned waves if the mesh was stopped before the last one. The last wave of a mesh that
+    /// has lost hosts may be empty.
     fn stopped(&self) -> Option<u32> {
         self.planned_waves.filter(|planned| self.waves < *planned && self.lost.is_empty())
     }
@@ -154,7 +154,7 @@ fn lost(header: &MeshHeader, samples: &[MeshSample]) -> Vec<LostEnd> {
     since.into_iter().map(|(end, since_wave)| LostEnd { end: header.name(end).clone(), since_wave }).collect()
 }
 
-/// The pairs that failed in a direction, and did not succeed in it later.
+/// The pairs that failed in a direction and didn't succeed later.
 fn missed(header: &MeshHeader, samples: &[MeshSample]) -> Vec<[ForeignText; 2]> {
     let of_rounds = || samples.iter().filter(|sample| sample.stage.is_of_rounds());
     let measured: BTreeSet<_> =

@@ -30,7 +30,7 @@ pub enum MeshStage {
     Missed,
     /// Suspects with cleared ends.
     Suspects,
-    /// Cleared ends with each other while suspects are measured: what the fleet does at that time.
+    /// Cleared ends with each other while suspects are measured: the state of the fleet at that time.
     Controls,
     /// Pairs that were slower than their ends explain.
     Pairs,

@@ -1,8 +1,8 @@
-//! Rounds of disjoint pairs, and the waves of a round that share no NIC and no more of an uplink than allowed.
+//! Rounds of disjoint pairs, and the waves of a round, which share no NIC and respect the limits of uplinks.
 //!
-//! The circle method of tournaments (Kirkman, 1847): n - 1 rounds for an even number, n for an odd one, in each of which
-//! one rests; each pair once. Ends are shuffled first: neighbours in the list of hosts are often neighbours in a rack,
-//! and a few rounds of the unshuffled circle would measure racks with their neighbours only.
+//! The circle method of tournaments (Kirkman, 1847): n - 1 rounds for an even number, n for an odd one, with one end
+//! idle in each; each pair once. Ends are shuffled first: neighbours in the host list are often neighbours in a rack,
+//! and a few rounds of the unshuffled circle would only measure racks with their neighbours.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,7 +17,7 @@ pub type UplinkLimits = BTreeMap<FleetName, u32>;
 /// Two ends that are measured with each other, in both directions.
 pub(crate) type EndPair = [EndId; 2];
 
-/// Pairs of which no two have an end in common.
+/// Pairs that have no end in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeshRound {
     pub pairs: Vec<[EndId; 2]>,
@@ -27,9 +27,9 @@ pub struct MeshRound {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeshPlan {
     pub rounds: Vec<MeshRound>,
-    /// Rounds of each rail that are planned.
+    /// Rounds planned for each rail.
     pub per_rail: u32,
-    /// Rounds of the largest rail in which each pair is measured.
+    /// Rounds in which each pair of the largest rail is measured.
     pub all_rounds: u32,
 }
 
@@ -67,14 +67,14 @@ pub(crate) fn circle_rounds(ends: usize) -> u32 {
     }
 }
 
-/// A round of the circle. The pairs of two NICs of one host are left out: a test within a host isn't of the network.
+/// A round of the circle. Pairs of two NICs of one host are omitted: a test within a host doesn't measure the network.
 fn of_circle(ends: &[EndId], round: u32, all: &[MeshEnd]) -> MeshRound {
     let pairs = circle_pairs(ends.len(), round as usize).map(|pair| pair.map(|position| ends[position]));
     let is_of_one_host = |[one, other]: &EndPair| all[one.0].host == all[other.0].host;
     MeshRound { pairs: pairs.filter(|pair| !is_of_one_host(pair)).collect() }
 }
 
-/// The pairs of a round: everybody moves by one place, and one stays where it is.
+/// The pairs of a round: each end moves by one place, except one that stays.
 fn circle_pairs(count: usize, round: usize) -> impl Iterator<Item = [usize; 2]> {
     let places = count + count % 2;
     let moving = places.saturating_sub(1).max(1);

@@ -34,9 +34,9 @@ pub(crate) struct SimulatedFleet {
     pub(crate) slow: BTreeMap<(EndId, MeshDirection), f64>,
     /// Slowness of uplinks in the direction from and to their hosts.
     pub(crate) slow_uplinks: BTreeMap<(String, MeshDirection), f64>,
-    /// Fall of one of the four paths of a pair.
+    /// Fall of the rate of one of the four paths of a pair.
     pub(crate) slow_path_of: BTreeMap<DirectedPair, f64>,
-    /// Ends with so many times the noise.
+    /// Ends with a multiple of the noise.
     pub(crate) unstable: BTreeMap<EndId, f64>,
     /// Waves (of both directions) in which an end doesn't answer: from, to.
     pub(crate) dead: BTreeMap<EndId, (u32, u32)>,
@@ -50,7 +50,7 @@ pub(crate) struct SimulatedTests<'a> {
     seed: u64,
     /// Calls so far; two for each wave.
     pub(crate) calls: u32,
-    /// Calls that took longer, because an end did not answer.
+    /// Calls that took longer because an end didn't answer.
     pub(crate) late: u32,
 }
 

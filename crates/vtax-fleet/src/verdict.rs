@@ -1,9 +1,9 @@
 //! The slow hosts, directions, uplinks and paths among the samples of a mesh.
 //!
-//! Each rail is fitted on its own: rows are senders, columns receivers, the values logarithms of rates (median polish).
-//! The figure of an end in a direction is the median over its partners of what their effects don't explain. It is a
-//! suspect if it is far below the other ends' figures, in units of their scale, and by at least half of what the mesh
-//! looks for. Suspects are named once they were slow again, with cleared partners.
+//! Each rail is fitted separately by median polish: rows are senders, columns receivers, values logarithms of rates.
+//! The figure of an end in a direction is the median over its partners of the part that their effects don't explain. It
+//! is a suspect if it is far below the other ends' figures, in units of their scale, and by at least half of the
+//! slowness that the mesh looks for. Suspects are named once they were slow again with cleared partners.
 
 mod again;
 mod fit;
@@ -30,7 +30,7 @@ pub(crate) use pairs::SlowPair;
 pub(crate) use unstable::Unstable;
 pub(crate) use uplinks::{SlowUplink, UplinkCause};
 
-/// The fit of each rail, from which everything slow is found.
+/// The fit of each rail, from which all findings are derived.
 #[derive(Debug, Clone)]
 pub struct MeshVerdict<'a> {
     pub(crate) header: &'a MeshHeader,
@@ -62,7 +62,7 @@ pub struct SlowDirection {
     pub direction: MeshDirection,
     /// Its slowness over all rounds.
     pub figure: Slowness,
-    /// Distance from the fleet's middle, in units of the fleet's scale.
+    /// Distance from the fleet's centre, in units of the fleet's scale.
     pub score: f64,
     /// Result of measuring it again with cleared partners.
     pub again: Again,
@@ -81,7 +81,7 @@ pub struct Slowness {
 }
 
 impl Slowness {
-    /// Computes the slowness from what each partner leaves unexplained.
+    /// Computes the slowness from the unexplained part for each partner.
     pub(crate) fn of(values: &[f64], confidence: Confidence) -> Option<Slowness> {
         let Centre { value, low, high } = Centre::of(values, confidence).ok()?;
         let share = |log: f64| Share::of_log(-log).get();
@@ -102,7 +102,7 @@ impl<'a> MeshVerdict<'a> {
         MeshVerdict { header, samples, rails: RailFit::of_rails(header, samples) }
     }
 
-    /// Returns the rounds in which suspects are measured with cleared ends, and doubtful pairs by themselves.
+    /// Returns the rounds in which suspects are measured with cleared ends, and doubtful pairs separately.
     pub(crate) fn measured_again(&self, lost: &BTreeSet<EndId>) -> Vec<StagedPairs> {
         let mut rounds: Vec<StagedPairs> = self.rails.iter().flat_map(|rail| again::rounds(rail, lost)).collect();
         rounds.extend(pairs::rounds(self, lost));
@@ -127,7 +127,7 @@ impl<'a> MeshVerdict<'a> {
         hosts.chain(of_uplinks).chain(pairs).chain(unstable).collect()
     }
 
-    /// The suspects that were not cleared by measuring them again.
+    /// The suspects that weren't cleared when measured again.
     fn slow_ends(&self, rail: &RailFit) -> Vec<(EndId, SlowDirection)> {
         let suspects = rail.suspects();
         let judged = suspects.iter().filter_map(|standing| {
@@ -150,7 +150,7 @@ impl<'a> MeshVerdict<'a> {
         hosts
     }
 
-    /// Returns the names of suspects that were fast when they were measured again.
+    /// Returns the names of suspects that were fast when measured again.
     pub(crate) fn cleared(&self) -> Vec<ForeignText> {
         let mut cleared = BTreeSet::new();
         for rail in &self.rails {
@@ -169,7 +169,7 @@ impl SlowHost {
 }
 
 impl MeshStage {
-    /// Returns true for samples of the rounds, which all ends have.
+    /// Returns true for samples of the rounds, which cover all ends.
     pub(crate) fn is_of_rounds(self) -> bool {
         matches!(self, MeshStage::Rounds | MeshStage::Missed)
     }

@@ -1,8 +1,8 @@
-//! Test if KVM runs a guest here.
+//! Checks whether KVM can run a guest here.
 //!
-//! The file `/dev/kvm` alone says little. In a virtual machine without nesting, or on a host that emulates
-//! only a part of it, the file opens and the first calls work, and then no guest gets to its first process.
-//! So one guest is started and waited for. The result holds until the next boot and is stored until then.
+//! The file `/dev/kvm` alone says little. In a virtual machine without nesting, or on a host that emulates it only
+//! partly, the file opens and the first calls succeed, but no guest reaches its first process. So one guest is booted
+//! as a test. The result holds until the next boot and is stored until then.
 
 use std::{
     env,
@@ -43,8 +43,7 @@ const PREFIX: &str = "vtax-probe-";
 const GUEST: &str = "guest";
 const MEMORY: ByteSize = ByteSize(256 << 20);
 
-/// Returns why KVM runs no guests here; nothing if it does. Starts a guest to find out, once after each boot of the
-/// machine.
+/// Returns the reason why KVM can't run guests here, if any. Boots a guest to find out, once per boot of the machine.
 pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Option<String>, GuestError> {
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
         return Ok(Some(unusable(&error)));
@@ -54,7 +53,7 @@ pub fn probe(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Op
     }
     remove_abandoned();
     let memory = image::cache().ok().map(|cache| cache.join("kvm"));
-    // Of several that start at the same time, one tries and the others learn from it.
+    // If several processes start at the same time, one probes and the others reuse its result.
     let _turn = memory.as_deref().and_then(|memory| take_turn(memory).ok());
     let key = key(qemu);
     if let Some(why_not) = memory.as_deref().and_then(|memory| recall(memory, &key)) {
@@ -105,12 +104,12 @@ fn patience() -> Duration {
     if is_translated() { TRANSLATED_PATIENCE } else { PATIENCE }
 }
 
-/// Returns whether this machine's own CPUs are translated by QEMU: everything takes many times as long.
+/// Returns whether this machine's own CPUs are translated by QEMU: everything is many times slower.
 pub(super) fn is_translated() -> bool {
     fs::read_to_string("/proc/cpuinfo").unwrap_or_default().contains("QEMU TCG CPU")
 }
 
-/// A kernel that reports a panic has run. So KVM works, and the problem is another one.
+/// A kernel that reports a panic has run. So KVM works, and the problem lies elsewhere.
 fn is_panic(error: &GuestError) -> bool {
     matches!(error, GuestError::Ended { words, .. } if words.console.iter().any(|line| line.raw().contains("Kernel panic")))
 }
@@ -130,7 +129,7 @@ fn brief(error: &GuestError) -> String {
     }
 }
 
-/// Key of the answer: this boot of this kernel, and QEMU.
+/// Cache key of the result: the boot, the kernel and QEMU.
 fn key(qemu: &QemuProgram) -> String {
     let read = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     format!("{} {} {} {}", read("random/boot_id").trim(), read("osrelease").trim(), qemu.version, qemu.path.display())
@@ -147,7 +146,7 @@ fn recall(memory: &Path, key: &str) -> Option<Option<String>> {
     }
 }
 
-/// A lock on the file of the result. The file is empty until there is one.
+/// Locks the result file, which is empty until there is a result.
 fn take_turn(memory: &Path) -> io::Result<File> {
     memory.parent().map(image::make_folder).transpose().map_err(io::Error::other)?;
     let file = open_private(memory, File::options().create(true).append(true))?;
@@ -155,15 +154,15 @@ fn take_turn(memory: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// If the result can't be written, the next vtax tries again.
+/// If the result can't be written, the next vtax probes again.
 fn remember(memory: &Path, key: &str, why: Option<&str>) {
     let why = why.unwrap_or_default().replace('\n', " ");
     let opened = create_private_file(memory);
     let _ = opened.and_then(|mut file| write!(file, "{key}\n{why}\n"));
 }
 
-/// A private directory for a probe, with a name that nobody can guess. It is in `/tmp`, because the paths of sockets
-/// must be short. The lock on it tells a probe that runs from one that was killed.
+/// A private directory for a probe, with an unpredictable name. It is in `/tmp`, because socket paths must be short. A
+/// lock on it distinguishes running probes from killed ones.
 pub(super) struct Scratch {
     folder: TempDir,
     _lock: File,
@@ -175,7 +174,7 @@ impl Scratch {
         loop {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).map_err(fail())?;
             let lock = File::open(folder.path()).and_then(|lock| lock.lock().map(|()| lock));
-            // Another vtax may have taken it for an abandoned one before it was locked.
+            // Another vtax may have removed it as abandoned before it was locked.
             if folder.path().exists() {
                 return Ok(Scratch { folder, _lock: lock.map_err(fail())? });
             }
@@ -190,12 +189,11 @@ impl Scratch {
     }
 }
 
-/// Removes the directories that killed probes of this user have left.
+/// Removes directories left by killed probes of this user.
 pub fn remove_abandoned() {
     remove_old(&env::temp_dir());
 }
 
-/// Objects that cannot be removed stay.
 fn remove_old(parent: &Path) {
     let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_probe_has_left_is_removed_by_the_next() {
+    fn the_remains_of_a_killed_probe_are_removed_by_the_next() {
         let base = tempfile::tempdir().expect("a folder");
         let other = tempfile::tempdir().expect("a folder");
         let made = |name: &str| fs::create_dir(base.path().join(name)).expect("a folder");
@@ -253,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn why_there_is_no_kvm_is_told() {
+    fn the_reason_for_missing_kvm_is_reported() {
         let why = |kind: io::ErrorKind| unusable(&io::Error::from(kind));
         assert_eq!(why(io::ErrorKind::NotFound), "/dev/kvm does not exist");
         assert!(why(io::ErrorKind::PermissionDenied).contains("join its group"));

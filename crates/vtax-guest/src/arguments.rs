@@ -1,8 +1,8 @@
 //! The arguments of QEMU, as a pure function of the launch.
 //!
-//! The machine is a bare q35. It has only what a measurement needs, so that it boots fast and nothing else
-//! wakes its threads. QEMU has a dedicated user, so it gets files open that only root may open, and its own files
-//! have names relative to its working directory, above which it may not look.
+//! The machine is a bare q35. It has only the devices that a measurement needs, so that it boots fast and nothing else
+//! wakes its threads. QEMU runs as a dedicated user, so it receives files that only root may open as open descriptors,
+//! and its own files have names relative to its working directory, outside of which it has no access.
 
 mod device;
 mod disks;
@@ -36,28 +36,29 @@ pub(super) const AGENT_CHARDEV: &str = "agent";
 /// The label of the serial console's character device in QEMU.
 pub(super) const CONSOLE_CHARDEV: &str = "console";
 
-/// The first number of an open file that QEMU gets, in what is printed and stored.
+/// The first descriptor number passed to QEMU, as printed and stored.
 const FIRST_FILE: RawFd = 10;
 
-/// QEMU refuses to itself all system calls that it needs only for features that no guest here has: old ones, to become
-/// another user, to start programs, and to change its own priority. All devices that guests get here work with that.
+/// QEMU denies itself all system calls required only by features that no guest here uses: obsolete ones, changing
+/// users, starting programs, and changing its priority. All devices of these guests work with that.
 pub(super) const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
-/// A CPU with these two features has the kernel and the C library clear and copy memory with one instruction (`rep stosb`), which
-/// the translator carries out byte by byte. Without them they have loops over whole words, which take a fraction of the time.
+/// With these two features, the kernel and the C library clear and copy memory with one instruction (`rep stosb`),
+/// which the translator executes byte by byte. Without them they loop over whole words, which takes a fraction of the
+/// time.
 const TRANSLATED_CPU: &str = "max,-erms,-fsrm";
 
-/// The arguments without the program. Open files have numbers from 10 up here, and their real ones at the start.
+/// The arguments without the program. Descriptors are numbered from 10 here, and get their real numbers at the start.
 pub fn arguments(launch: &Launch) -> Vec<String> {
     arguments_with(launch, &QemuFiles::counted(launch, FIRST_FILE))
 }
 
-/// The files that QEMU gets open: their numbers in [`arguments`], and their names.
+/// The descriptors passed to QEMU: their numbers in [`arguments`], and their names.
 pub fn open_files(launch: &Launch) -> impl Iterator<Item = (RawFd, String)> {
     (FIRST_FILE..).zip(QemuFiles::named(launch).into_all())
 }
 
-/// The arguments with the numbers of the open files.
+/// The arguments with the numbers of the descriptors.
 pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<String> {
     let mut list = Arguments::default();
     identity(&mut list, launch);
@@ -88,17 +89,17 @@ pub(super) fn arguments_with(launch: &Launch, files: &QemuFiles<RawFd>) -> Vec<S
     list.list
 }
 
-/// The name by which QEMU's monitor knows the `index`-th NIC.
+/// The id of the `index`-th NIC in QEMU's monitor.
 pub fn nic_id(index: usize) -> String {
     format!("nic{index}")
 }
 
-/// The name of the `port`-th empty slot.
+/// The id of the `port`-th empty slot.
 pub(super) fn spare_id(port: u32) -> String {
     format!("spare{port}")
 }
 
-/// The name by which QEMU's monitor knows the host's side of the `index`-th NIC.
+/// The id of the host side of the `index`-th NIC in QEMU's monitor.
 pub(super) fn netdev_id(index: usize) -> String {
     format!("net{index}")
 }
@@ -116,7 +117,7 @@ impl Arguments {
         self.list.push(value.into());
     }
 
-    /// The name by which QEMU opens one of these files (`/dev/fdset/N`).
+    /// The name under which QEMU opens one of these files (`/dev/fdset/N`).
     fn file_set(&mut self, numbers: &[RawFd]) -> String {
         self.sets += 1;
         let set = self.sets;
@@ -137,7 +138,7 @@ fn identity(list: &mut Arguments, launch: &Launch) {
         list.list.push("-S".to_owned());
     }
     if launch.incoming {
-        // The monitor says from where, when capabilities and keys are set.
+        // The monitor sets the source address, after capabilities and keys.
         list.add("-incoming", "defer");
     }
     if launch.qemu.sandbox {
@@ -151,13 +152,13 @@ fn machine(list: &mut Arguments, launch: &Launch, kvm: Option<RawFd>) {
         Some(_) => server::MACHINE,
         None => ",memory-backend=ram",
     };
-    // These devices of a q35 make a guest's boot longer: a SATA and an SMBus controller, and keyboard and mouse,
-    // which Linux waits for.
+    // These q35 devices prolong a guest's boot: a SATA and an SMBus controller, and the keyboard and mouse, which Linux
+    // waits for.
     let bare = match launch.qemu.version >= Version::NO_I8042 {
         true => ",vmport=off,sata=off,smbus=off,i8042=off",
         false => ",vmport=off,sata=off,smbus=off",
     };
-    // A BIOS that finds no screen uses the serial console, and the boot loader uses it through the BIOS.
+    // A BIOS without a screen uses the serial console, and so does the boot loader through the BIOS.
     let firmware = if matches!(launch.boot, Boot::Disk { .. }) { ",graphics=off" } else { "" };
     let (accelerator, cpu) = match (launch.accel, &launch.server) {
         (Accelerator::Kvm, _) => ("kvm", "host".to_owned()),
@@ -239,16 +240,17 @@ fn boot(list: &mut Arguments, launch: &Launch, files: &BootFiles<RawFd>) {
             let images = images_of(list, images);
             list.add("-drive", format!("if=none,id=disk,format={format},snapshot={snapshot}{images}"));
             list.add("-device", pci("virtio-blk-pci,drive=disk,bootindex=0"));
-            // If the disk doesn't boot, the BIOS tries nothing else and starts again. QEMU is told to end at that.
+            // If the disk doesn't boot, the BIOS tries nothing else and restarts. QEMU exits then.
             list.add("-boot", "strict=on,reboot-timeout=0");
-            // Unlike the agent's kernel, the image's programs may need random numbers before they have collected any.
+            // Unlike the agent's kernel, the image's programs may need random numbers before enough entropy is
+            // collected.
             list.add("-device", pci("virtio-rng-pci"));
         }
         _ => unreachable!("the files were opened for this boot"),
     }
 }
 
-/// Each image is in a set of open files, from which QEMU takes the one that it may write to if it needs that.
+/// Each image is in a set of descriptors, from which QEMU takes the writable one if necessary.
 fn images_of(list: &mut Arguments, images: &[ImageFile<RawFd>]) -> String {
     let mut options = String::new();
     for (depth, image) in images.iter().enumerate() {
@@ -264,40 +266,40 @@ fn images_of(list: &mut Arguments, images: &[ImageFile<RawFd>]) -> String {
     options
 }
 
-/// An open file, for what doesn't know sets.
+/// A single descriptor, for options that don't support sets.
 fn own_file(number: RawFd) -> String {
     format!("/proc/self/fd/{number}")
 }
 
-/// The kernel's parameters: without what makes a short boot longer. None changes the path of a packet.
+/// Kernel parameters that shorten the boot. None changes the path of a packet.
 fn command_line(launch: &Launch, append: &[String]) -> String {
     let hostname = format!("hostname={}", launch.name);
     let quick = [
         "console=ttyS0",
         "quiet",
         "loglevel=4",
-        // At a panic the kernel restarts at once, and QEMU is told to end instead of restarting.
+        // After a panic the kernel restarts at once, and QEMU exits instead of rebooting it.
         "panic=-1",
-        // So that a failure policy of logical domains can stop a guest with a panic.
+        // Allows a failure policy of logical domains to stop a guest with a panic.
         "unknown_nmi_panic",
         "reboot=t",
         "net.ifnames=0",
         "random.trust_cpu=on",
         "no_timer_check",
-        // ACPI reports all root buses. Without this the kernel asks each slot of 256 buses, and each question leaves
-        // the guest.
+        // ACPI reports all root buses. Without this the kernel probes each slot of 256 buses, and each probe is a VM
+        // exit.
         "pci=lastbus=0",
         "cryptomgr.notests",
         "8250.nr_uarts=1",
-        // As agents have it on hosts: see `vtax_sys::layout`.
+        // As for agents on hosts: see `vtax_sys::layout`.
         "nokaslr",
         "norandmaps",
     ];
     let steady: &[&str] = match launch.accel {
         Accelerator::Kvm => &[],
-        // Under TCG the guest has the host's time stamp counter. Without this parameter Linux measures it
-        // against a timer that QEMU serves late, calls the counter unstable and uses another clock, and each
-        // reading of that leaves the guest.
+        // Under TCG the guest has the host's time stamp counter. Without this parameter Linux checks it against a timer
+        // that QEMU serves late, marks the counter as unstable and uses another clock, each reading of which is a VM
+        // exit.
         Accelerator::Tcg => &["tsc=reliable"],
     };
     let own = quick.iter().chain(steady).copied().chain([hostname.as_str()]);
@@ -315,7 +317,7 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
     append.chain(own).chain(["--"]).chain(for_agent).collect::<Vec<_>>().join(" ")
 }
 
-/// QEMU shows a directory as a FAT disk. cloud-init finds it by its volume name.
+/// QEMU presents a directory as a FAT disk. cloud-init finds it by its volume label.
 fn seed_disk(list: &mut Arguments) {
     list.add(
         "-drive",
@@ -324,7 +326,7 @@ fn seed_disk(list: &mut Arguments) {
     list.add("-device", pci(&format!("virtio-blk-pci,drive=seed,serial={SEED_SERIAL}")));
 }
 
-/// The guest sees a directory of the host, and can't change it.
+/// Shares a directory of the host with the guest, read-only.
 fn lend(list: &mut Arguments, folder: RawFd) {
     let path = own_file(folder);
     list.add("-fsdev", format!("local,id=lent,path={path},security_model=none,readonly=on,multidevs=remap"));
@@ -341,8 +343,8 @@ fn network(list: &mut Arguments, index: usize, nic: &NicLaunch, files: &NicFiles
     list.add("-device", device.to_string());
 }
 
-/// An empty slot: a port that is one function of the slot below those of the disks. A server's NICs have the lower numbers of a
-/// chassis.
+/// An empty slot: a port that is one function of the slot below those of the disks. A server's NICs have the lower
+/// chassis numbers.
 fn spare_port(list: &mut Arguments, port: u32) {
     const FIRST_CHASSIS: u32 = 100;
     let number = FIRST_CHASSIS + port;
@@ -356,7 +358,7 @@ pub(super) fn plugged_id(port: u32) -> String {
     format!("plugged{port}")
 }
 
-/// A device of the host in that slot.
+/// A host device in that slot.
 pub(super) fn plugged(port: u32, device: pci::PciAddress) -> DeviceOptions {
     assigned(device).with("id", plugged_id(port)).with("bus", spare_id(port))
 }
@@ -378,7 +380,7 @@ pub(super) fn device(index: usize, nic: &NicLaunch, version: Version) -> DeviceO
     }
 }
 
-/// The host's side of the `index`-th NIC: the open queues of a tap or a macvtap, by their numbers or names. The host's
+/// The host's side of the `index`-th NIC: the queue descriptors of a tap or macvtap, by number or name. The host's
 /// kernel serves the NIC's rings if there are files of vhost.
 pub(super) fn netdev<F: Display>(index: usize, files: &NicFiles<F>) -> DeviceOptions {
     let of = |one: &'static str, several: &'static str, files: &[F]| {
@@ -410,7 +412,7 @@ fn virtio(device: DeviceOptions, nic: &VirtioNic, version: Version) -> DeviceOpt
     off.iter().copied().flatten().fold(device, |device, offload| device.with(offload, false))
 }
 
-/// Unless the user gives a number, a vector for each queue and two for the rest, so that none is shared.
+/// Unless specified by the user: one vector per queue and two for the rest, so that none is shared.
 fn vectors(nic: &VirtioNic) -> u32 {
     nic.vectors.unwrap_or(2 * nic.queues + 2)
 }
@@ -430,7 +432,7 @@ const OFFLOADS: [&str; 11] = [
     "guest_ufo",
 ];
 
-/// Only later versions of QEMU know segmentation of UDP.
+/// Only newer versions of QEMU support segmentation of UDP.
 const USO: [&str; 3] = ["host_uso", "guest_uso4", "guest_uso6"];
 
 /// A virtio device of the current standard.
@@ -438,7 +440,7 @@ fn pci(device: &str) -> String {
     format!("{device},disable-legacy=on")
 }
 
-/// It has no boot ROM: only a BIOS that looks for a disk on the network would run one.
+/// It has no boot ROM: only a BIOS booting from the network would run it.
 fn assigned(device: pci::PciAddress) -> DeviceOptions {
     DeviceOptions::new("vfio-pci").with("host", device.to_string()).with("rombar", 0)
 }

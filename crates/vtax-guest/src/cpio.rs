@@ -1,5 +1,4 @@
-//! An initramfs as the kernel unpacks it: an archive in cpio's "newc" format
-//! (Documentation/driver-api/early-userspace/buffer-format.rst).
+//! An initramfs: an archive in cpio's "newc" format (Documentation/driver-api/early-userspace/buffer-format.rst).
 
 /// Type bits of a mode, inode(7).
 const DIRECTORY: u32 = 0o040_000;
@@ -22,7 +21,7 @@ struct Entry<'a> {
 }
 
 impl Archive {
-    /// Adds a directory that everybody can read. The directory above must be there already.
+    /// Adds a world-readable directory. Its parent must exist already.
     pub(super) fn directory(&mut self, name: &str) {
         self.entry(&Entry { name, mode: DIRECTORY | 0o755, ..Entry::default() });
     }
@@ -48,7 +47,7 @@ impl Archive {
         self.bytes
     }
 
-    /// The same content gives the same bytes: there are no times, and inode numbers count up.
+    /// The same content gives the same bytes: there are no times, and inode numbers are consecutive.
     fn entry(&mut self, entry: &Entry<'_>) {
         self.entries += 1;
         let size = u32::try_from(entry.data.len()).expect("nothing of 4 GiB goes into an initramfs");

@@ -18,7 +18,7 @@ use crate::{
     qmp::{Monitor, PATIENCE},
 };
 
-/// Limit on the start of QEMU without a machine. It takes a tenth of a second.
+/// Time limit for starting QEMU without a machine, which takes a tenth of a second.
 const START: Duration = Duration::from_secs(20);
 const EXPANSION: &str = "query-cpu-model-expansion";
 
@@ -33,7 +33,7 @@ struct ExpandedModel {
     props: Map<String, Value>,
 }
 
-/// Answer to `query-migrate`, of which the reasons against a migration are used.
+/// Answer to `query-migrate`; only the reasons against a migration are used.
 #[derive(Deserialize)]
 struct MigrationInfo {
     #[serde(rename = "blocked-reasons", default)]
@@ -49,14 +49,14 @@ fn model(accel: Accelerator) -> Value {
     json!({ "type": "full", "model": { "name": name } })
 }
 
-/// The enabled properties of a model. Those that begin with `x-` are QEMU's own.
+/// The enabled properties of a model. Those that begin with `x-` are internal to QEMU.
 fn enabled(expansion: Expansion) -> BTreeSet<ForeignText> {
     let is_on = |(name, value): &(String, Value)| *value == Value::Bool(true) && !name.starts_with("x-");
     expansion.model.props.into_iter().filter(is_on).map(|(name, _)| name.into()).collect()
 }
 
 impl Monitor {
-    /// Returns the features that the guest's CPUs have.
+    /// Returns the CPU features visible to the guest.
     pub fn cpu_features(&mut self, accel: Accelerator) -> Result<BTreeSet<ForeignText>, GuestError> {
         self.ask(EXPANSION, model(accel), Instant::now() + PATIENCE).map(enabled)
     }
@@ -68,7 +68,7 @@ impl Monitor {
 }
 
 impl QemuProgram {
-    /// Returns the features that CPUs of guests on this machine would have. Starts QEMU without a machine for it.
+    /// Returns the CPU features that guests on this machine would have. Starts QEMU without a machine for it.
     pub fn cpu_features(&self, accel: Accelerator) -> Result<BTreeSet<ForeignText>, GuestError> {
         let accelerator = match accel {
             Accelerator::Kvm => "kvm",
@@ -83,7 +83,7 @@ impl QemuProgram {
         ];
         let text: String = requests.iter().map(|request| format!("{request}\n")).collect();
         let fail = |why: String| GuestError::from(MissingForGuests::Qemu { path: self.path.clone(), why: why.into() });
-        // A pipe has room for all of it.
+        // The pipe's buffer is large enough for everything.
         let (reader, mut writer) = pipe().map_err(|error| fail(error.to_string()))?;
         writer.write_all(text.as_bytes()).map_err(|error| fail(error.to_string()))?;
         drop(writer);
@@ -95,7 +95,7 @@ impl QemuProgram {
     }
 }
 
-/// Reads the features from the lines of a monitor.
+/// Reads the features from a monitor's output.
 fn features(lines: &str) -> Option<BTreeSet<ForeignText>> {
     #[derive(Deserialize)]
     struct Answer {

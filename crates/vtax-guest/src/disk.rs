@@ -1,12 +1,13 @@
-//! Opens the disk image that a guest boots, and those that it is based on.
+//! Opens a guest's boot image and its backing files.
 //!
-//! vtax opens them with its own rights, often root's, and QEMU gets them open. Which other files an image needs is said in the
-//! image, and whoever has written that must not so get a file of the host. So a base is opened only if it is next to
-//! the image that names it, and every user or the owner of that image may read it. Other names than those of files are
-//! refused, and so are images whose data are in another file. A chain of external snapshots is one of bases.
+//! vtax opens them with its own privilege, often root's, and passes descriptors to QEMU. An image names its backing
+//! files, and whoever wrote it must not gain access to a host file in this way. So a backing file is opened only if it
+//! is next to the image that names it, and every user or the image's owner may read it. Names other than those of files
+//! are refused, and so are images with an external data file. A chain of external snapshots is a chain of backing
+//! files.
 //!
-//! Before a lab is built, the images are opened as well, to check them: QEMU would report a wrong format later, when the lab must
-//! be taken down again. With a file that is not a disk, vtax would only wait for the guest.
+//! Images are also opened before a lab is built, to check them: QEMU would report a wrong format later, when the lab
+//! must be removed again. With a file that isn't a disk, vtax would only wait for the guest.
 
 use std::{
     ffi::OsStr,
@@ -27,30 +28,30 @@ use super::{
     launch::DiskFormat,
 };
 
-/// Magic number of a qcow2.
+/// Magic number of qcow2 files.
 const MAGIC: &[u8] = b"QFI\xfb";
-/// The bit of the incompatible features that says that the data are in another file.
+/// Incompatible feature bit of an external data file.
 const EXTERNAL_DATA: u64 = 1 << 2;
-/// The header extension with the name of the base's format.
+/// The header extension with the name of the backing file's format.
 const BASE_FORMAT: u32 = 0xe279_2aca;
-/// QEMU writes some five header extensions.
+/// QEMU writes about five header extensions.
 const EXTENSIONS: usize = 64;
 /// Every user may read the file.
 const READABLE: u32 = 0o004;
-/// A sector. The magic numbers of all kinds of images lie in the first one.
+/// A sector. The magic numbers of all image formats are in the first one.
 const SECTOR: usize = 512;
 /// The end of the first sector of a disk that a BIOS boots, and of one for UEFI (UEFI specification, 5.2.3).
 const BOOT_RECORD: &[u8] = &[0x55, 0xaa];
-/// The longest chain of images that are each based on the next. A longer one is most likely a circle.
+/// The longest chain of backing files. A longer one is most likely a cycle.
 const CHAIN: usize = 64;
-/// The longest name of a file that a qcow2 is based on (docs/interop/qcow2.rst in QEMU).
+/// The longest backing file name in a qcow2 (docs/interop/qcow2.rst in QEMU).
 const NAME: u32 = 1023;
 const CONVERT: &str = "convert it: qemu-img convert -O qcow2 IMAGE disk.qcow2";
 const BESIDE: &str =
     "put the base next to the image, or make the image standalone: qemu-img convert -O qcow2 IMAGE disk.qcow2";
 const UNPACK: &str = "unpack it";
 
-/// Other kinds of files: the offset of the magic number, the number, what the file is, and the remedy.
+/// Other file formats: the offset of the magic number, the number, the format's name, and the remedy.
 const OTHERS: [(usize, &[u8], &str, &str); 13] = [
     (0, b"KDMV", "is in VMware's format (VMDK)", CONVERT),
     (0, b"# Disk DescriptorFile", "is in VMware's format (VMDK)", CONVERT),
@@ -67,7 +68,7 @@ const OTHERS: [(usize, &[u8], &str, &str); 13] = [
     (257, b"ustar", "is a tar archive", "unpack it and name the image in it"),
 ];
 
-/// An image, and what tells its users apart.
+/// An image, and the metadata that determine who may read it.
 #[derive(Debug)]
 pub(super) struct DiskImage {
     pub(super) path: PathBuf,
@@ -88,8 +89,8 @@ pub fn inspect(image: &Path) -> Result<(PathBuf, DiskFormat), GuestError> {
     Ok((top.path, top.format))
 }
 
-/// Opens an image of this format, and then those that it is based on, each on the next. All are open for reading. One that was
-/// raw stays raw, whatever its guest has written to it since.
+/// Opens an image of this format, followed by its chain of backing files. All are opened for reading. A raw image stays
+/// raw, whatever its guest has written to it since.
 pub(super) fn open(image: &Path, format: DiskFormat) -> Result<Vec<DiskImage>, GuestError> {
     open_chain(image, Some(format)).map_err(|problem| refuse(image, problem))
 }
@@ -130,7 +131,7 @@ fn open_chain(disk: &Path, format: Option<DiskFormat>) -> Result<Vec<DiskImage>,
     Ok(chain)
 }
 
-/// Opens a file or a block device, whose format isn't known yet. Opening a pipe doesn't wait for a writer.
+/// Opens a file or block device of unknown format. Opening a pipe doesn't wait for a writer.
 fn open_one(path: &Path) -> io::Result<DiskImage> {
     let path = fs::canonicalize(path)?;
     let no_wait = OFlags::NONBLOCK.bits().cast_signed();
@@ -146,7 +147,7 @@ fn open_one(path: &Path) -> io::Result<DiskImage> {
     Ok(DiskImage { path, file, format: DiskFormat::Raw, found })
 }
 
-/// Opens what an image names, if whoever has written the image may read it.
+/// Opens a backing file if whoever wrote the image may read it.
 fn open_base(image: &DiskImage, name: &[u8], format: Option<Vec<u8>>) -> Result<DiskImage, Problem> {
     const BASE: &str = "restore the base, or make the image standalone: qemu-img rebase -b ''";
     let told = ForeignText::from(String::from_utf8_lossy(name));
@@ -189,7 +190,7 @@ fn kind(sector: &[u8]) -> Kind {
     }
 }
 
-/// The format of an image that is to boot.
+/// The format of a boot image.
 fn check(disk: &File) -> io::Result<Result<DiskFormat, Problem>> {
     Ok(match kind(&first_sector(disk)?) {
         Kind::Qcow2 => Ok(DiskFormat::Qcow2),
@@ -223,7 +224,7 @@ fn described(image: &DiskImage, chain: &[DiskImage], why: String) -> String {
 /// References to other files in a qcow2 (docs/interop/qcow2.rst in QEMU).
 #[derive(Default)]
 struct Qcow2 {
-    /// The name of the image that it is based on.
+    /// The name of the backing file.
     base: Option<Vec<u8>>,
     format: Option<Vec<u8>>,
 }
@@ -260,7 +261,7 @@ impl Qcow2 {
     }
 }
 
-/// The format of the base, among the extensions that begin at `at`.
+/// The backing file's format, among the extensions that begin at `at`.
 fn base_format(file: &File, mut at: u64) -> io::Result<Option<Vec<u8>>> {
     for _ in 0..EXTENSIONS {
         let mut head = [0; 8];
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_disk_is_refused_with_what_helps() {
+    fn files_that_are_not_disks_are_refused_with_a_remedy() {
         let folder = Folder::new();
         let refused = |content: &[u8]| folder.refused(content);
         assert!(refused(b"").contains("neither qcow2 nor a disk with a boot record"));
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_named() {
+    fn unreadable_images_are_named() {
         let refused = |path: &str| inspect(Path::new(path)).expect_err("no file").to_string();
         assert_eq!(
             refused("/no/such.qcow2"),
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_image_is_based_on_must_be_there() {
+    fn backing_files_must_exist() {
         let folder = Folder::new();
         let top = folder.put("top.qcow2", &qcow2(3, "middle.qcow2", 0));
         let refused = || inspect(&top).expect_err("a gap").to_string();
@@ -421,13 +422,13 @@ mod tests {
     }
 
     #[test]
-    fn a_base_that_the_image_s_owner_may_not_read_is_refused() {
+    fn a_backing_file_that_the_images_owner_may_not_read_is_refused() {
         let folder = Folder::new();
         let (top, base) = (folder.put("top.qcow2", &qcow2(3, "base", 0)), folder.put("base", &raw()));
         let mode = |mode| fs::set_permissions(&base, fs::Permissions::from_mode(mode)).expect("ours");
         mode(0o600);
         inspect(&top).expect("both have one owner");
-        // Only root can give a file away.
+        // Only root can change a file's owner.
         if chown(&top, Some(12345), None).is_ok() {
             let told = inspect(&top).expect_err("a secret of root's").to_string();
             assert!(told.contains("is readable neither by every user nor by the owner of the image"), "{told}");
@@ -437,10 +438,10 @@ mod tests {
     }
 
     #[test]
-    fn the_base_has_the_format_that_the_image_says() {
+    fn a_backing_file_has_the_format_named_by_the_image() {
         let folder = Folder::new();
         let mut top = qcow2(3, "base", 0);
-        // A header of 104 bytes, and one extension behind it.
+        // A header of 104 bytes, followed by one extension.
         top[100..104].copy_from_slice(&104_u32.to_be_bytes());
         top[104..108].copy_from_slice(&BASE_FORMAT.to_be_bytes());
         top[108..112].copy_from_slice(&3_u32.to_be_bytes());
@@ -455,7 +456,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_file_makes_it_panic(mut content in proptest::collection::vec(any::<u8>(), 0..600), magic in any::<bool>()) {
+        fn no_image_makes_the_reader_panic(mut content in proptest::collection::vec(any::<u8>(), 0..600), magic in any::<bool>()) {
             if magic && content.len() > 4 {
                 content[..4].copy_from_slice(b"QFI\xfb");
             }
@@ -464,7 +465,7 @@ mod tests {
         }
     }
 
-    /// The first sectors of what a user calls a disk, and the images that it says it is based on.
+    /// The first sectors of a file that a user gives as a disk, and the backing files that it names.
     #[test]
     fn fuzz_disks() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,8 +1,8 @@
 //! The backend of a disk, opened and locked.
 //!
-//! QEMU gets the file open, since its user may not open it. With the file it gets vtax's lock (flock), which is there
-//! as long as QEMU has the file, whatever becomes of vtax. A guest that migrates here gets it when its other QEMU has
-//! ended: until then that one has the lock.
+//! QEMU receives an open descriptor, since its user may not open the file. With it QEMU receives vtax's lock (flock),
+//! which lasts as long as QEMU has the file open, whatever happens to vtax. A guest that migrates here gets the lock
+//! when its source QEMU has exited: until then the source holds it.
 
 use std::{
     fs::{self, File},
@@ -26,20 +26,20 @@ use super::{
 };
 
 impl DiskLaunch {
-    /// The file that QEMU gets, if it has one itself.
+    /// The descriptor that QEMU receives, if it opens the disk itself.
     pub(super) fn open(&self, guest: &Name) -> Result<Option<OwnedFd>, GuestError> {
         self.file().map(|file| file.open(guest, self.read_only, file.direct)).transpose()
     }
 
-    /// The same for a guest that migrates here.
+    /// The same for an incoming guest.
     pub(super) fn open_unlocked(&self) -> Result<Option<OwnedFd>, GuestError> {
         self.file().map(|file| file.open_unlocked(self.read_only)).transpose()
     }
 }
 
 impl Qemu {
-    /// Locks the disks of a guest that has migrated here, once the QEMU that it came from has ended. A lock that it has
-    /// stays as it is.
+    /// Locks the disks of a guest that has migrated here, once the source QEMU has exited. Locks that it already holds
+    /// are kept.
     pub fn lock_disks(&self) -> Result<(), GuestError> {
         let launch = self.launch();
         let mut files = launch.disks.disks.iter().filter_map(DiskLaunch::file);
@@ -48,15 +48,16 @@ impl Qemu {
 }
 
 impl DiskFile {
-    /// Opens it and locks it for the domain. The lock belongs to the open file, whoever has that. QEMU takes an open file only
-    /// with the very flags that it would open it with itself.
+    /// Opens it and locks it for the domain. The lock belongs to the open file description, whichever process has it.
+    /// QEMU accepts a descriptor only with exactly the flags with which it would open the file itself.
     pub(super) fn open(&self, guest: &Name, read_only: bool, direct: bool) -> Result<OwnedFd, GuestError> {
         let mut options = File::options();
         options.read(true).write(!read_only);
         let taken = |why| GuestError::DiskTaken { guest: guest.clone(), path: self.path.clone(), why };
         let mut flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
         if self.is_device && !self.shared && (!read_only || self.exclusive) {
-            // The kernel refuses mounts and other such users meanwhile, and this if there is one.
+            // While it is open, the kernel refuses mounts and other exclusive users, and it refuses this if there is
+            // one.
             flags |= OFlags::EXCL;
         }
         let open = |flags: OFlags| {
@@ -67,7 +68,7 @@ impl DiskFile {
             })
         };
         if self.is_device && self.shared {
-            // Several have it, but nobody for himself.
+            // Shared by several guests, and exclusive to none.
             drop(open(OFlags::EXCL)?);
         }
         let file = OwnedFd::from(open(flags)?);
@@ -75,8 +76,8 @@ impl DiskFile {
         Ok(file)
     }
 
-    /// Opens it for a guest that migrates here. It never gets a device exclusively: the kernel grants
-    /// that only on opening, when the other QEMU may have it.
+    /// Opens it for an incoming guest, which never gets a device exclusively: the kernel grants that only on opening,
+    /// when the source QEMU may still hold it.
     fn open_unlocked(&self, read_only: bool) -> Result<OwnedFd, GuestError> {
         let flags = if self.direct { OFlags::DIRECT } else { OFlags::empty() };
         let mut options = File::options();
@@ -94,12 +95,12 @@ impl DiskFile {
                 let why = "another program has locked it";
                 Err(GuestError::DiskTaken { guest: guest.clone(), path: self.path.clone(), why })
             }
-            // A file system without such locks has QEMU's at most.
+            // A file system without such locks has at most QEMU's.
             _ => Ok(()),
         }
     }
 
-    /// Locks the open file that a process has: all its duplicates are that file.
+    /// Locks a process's open file: all its duplicates share the lock.
     fn lock_in(&self, guest: &Name, process: u32) -> Result<(), GuestError> {
         let wrong = || GuestError::file("lock", &self.path);
         let own = fs::metadata(&self.path).map_err(wrong())?;
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_it_alone_is_alone() {
+    fn an_exclusive_lock_excludes_others() {
         let guest: Name = "mars".parse().expect("a name");
         let backing = tempfile::NamedTempFile::new().expect("a file");
         let shared = file(backing.path(), false);
@@ -152,7 +153,7 @@ mod tests {
         shared.open(&guest, true, false).expect_err("somebody has it alone");
     }
     #[test]
-    fn a_guest_that_has_migrated_gets_the_lock_when_its_other_qemu_has_ended() {
+    fn a_migrated_guest_gets_the_lock_when_its_source_qemu_has_exited() {
         let guest: Name = "mars".parse().expect("a name");
         let backing = tempfile::NamedTempFile::new().expect("a file");
         let alone = file(backing.path(), true);

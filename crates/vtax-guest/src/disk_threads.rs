@@ -1,4 +1,4 @@
-//! The host's threads that serve a guest's disks.
+//! Host threads that serve a guest's disks.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use vtax_sys::{SysError, process::ProcessId};
 
 use super::{launch::Launch, paths, threads::tasks, vdisk::DiskLaunch};
 
-/// Threads by the ports of the disks that they serve. All numbers are those of `/proc`. What has no thread here is served by
-/// QEMU's main loop, and in each case by threads that wait for blocking calls.
+/// Threads by the ports of the disks that they serve. All numbers are those of `/proc`. Disks without a thread here are
+/// served by QEMU's main loop, and in each case by workers for blocking calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DiskThreads {
-    /// The threads of QEMU that serve one disk alone. They are among [`Threads::others`](super::threads::Threads::others), too.
+    /// QEMU threads that serve a single disk. They are also among [`Threads::others`](super::threads::Threads::others).
     pub iothreads: BTreeMap<u32, u32>,
     /// All threads of the storage daemon that serves a disk.
     pub daemons: BTreeMap<u32, Vec<u32>>,
 }
 
 impl DiskThreads {
-    /// The threads now, by the names that QEMU gives them and by what is kept of the daemons. No monitor is asked, so a sample
-    /// isn't disturbed.
+    /// The current threads, by QEMU's thread names and by the stored state of the daemons. The monitor isn't used, so a
+    /// sample isn't disturbed.
     pub fn of(launch: &Launch, qemu: ProcessId) -> Result<DiskThreads, SysError> {
         let of_qemu = tasks(qemu.pid.0)?;
         let disks = &launch.disks.disks;

@@ -6,7 +6,7 @@ use object::{
     read::elf::{ElfFile64, ProgramHeader as _, SectionHeader as _},
 };
 
-/// A file of this machine's kind. The library checks all offsets and sizes in it against its length.
+/// A file of this machine's kind. The library checks all offsets and sizes against the file's length.
 pub(super) struct Elf<'a>(ElfFile64<'a, LittleEndian>);
 
 impl<'a> Elf<'a> {
@@ -27,13 +27,13 @@ impl<'a> Elf<'a> {
     pub(super) fn has_note(&self, owner: &[u8], kind: u32) -> bool {
         let sections = self.0.elf_section_table().iter();
         let notes = sections.filter_map(|section| section.notes(LittleEndian, self.0.data()).ok()?);
-        // A damaged list of notes ends at its first damaged note.
+        // A damaged note list ends at its first damaged note.
         let mut notes = notes.flat_map(|mut notes| std::iter::from_fn(move || notes.next().ok()?));
         notes.any(|note| note.name() == owner && note.n_type(LittleEndian).0 == kind)
     }
 }
 
-/// An object of one section, for tests that need a kernel module or a kernel.
+/// An object with one section, for tests that need a kernel module or a kernel.
 #[cfg(test)]
 pub(super) fn object(section: &str, content: &[u8]) -> Vec<u8> {
     use object::elf::{EM_X86_64, SHT_NOTE, SHT_PROGBITS, SHT_STRTAB};
@@ -45,7 +45,7 @@ pub(super) fn object(section: &str, content: &[u8]) -> Vec<u8> {
     let (names_at, content_at) = (HEADER, HEADER + names.len());
     let table = content_at + content.len();
     bytes[40..48].copy_from_slice(&(table as u64).to_le_bytes());
-    // The size of a section's header, the number of the headers, and the one of the names.
+    // The size of a section header, the number of headers, and the index of the names.
     bytes[58..64].copy_from_slice(&[64, 0, 3, 0, 1, 0]);
     bytes.extend_from_slice(names.as_bytes());
     bytes.extend_from_slice(content);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_static_program_is_told_from_one_that_needs_a_loader() {
+    fn a_static_program_differs_from_one_that_needs_a_loader() {
         let own = std::fs::read("/proc/self/exe").expect("this test");
         assert!(!Elf::parse(&own).expect("a program").needs_loader(), "everything here is linked statically");
         let shell = std::fs::read("/bin/sh").expect("a shell");

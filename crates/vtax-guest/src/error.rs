@@ -7,7 +7,7 @@ use vtax_sys::{SysError, process::Signal, record::RecordError};
 
 use super::{last_words::LastWords, launch::Version};
 
-/// Reason why a guest cannot be made, started or talked to.
+/// Error of creating, starting or communicating with a guest.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum GuestError {
     #[error("{why}; {}", why.remedy())]
@@ -95,7 +95,7 @@ impl GuestError {
         move |error| GuestError::Process { guest, error: Box::new(error) }
     }
 
-    /// Returns whether QEMU crashed: an assertion failed, or it accessed memory that it must not.
+    /// Returns whether QEMU crashed: an assertion failed, or it accessed invalid memory.
     pub fn is_crash(&self) -> bool {
         const FAULTS: [Signal; 5] = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE];
         let GuestError::Ended { status: Some(status), .. } = self else { return false };
@@ -103,7 +103,7 @@ impl GuestError {
     }
 }
 
-/// Missing requirement for guests: the reason alone. [`MissingForGuests::remedy`] says what to do.
+/// A missing requirement for guests: only the reason. [`MissingForGuests::remedy`] has the fix.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum MissingForGuests {
     #[error("guests need QEMU, but `qemu-system-x86_64` was not found in {}", paths(.looked))]

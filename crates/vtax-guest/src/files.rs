@@ -1,5 +1,5 @@
-//! The files that QEMU gets open, since its user may not open them itself: what the guest boots, the queues of its
-//! taps, and the devices of KVM and vhost.
+//! Open files passed to QEMU, since its user may not open them: boot files, tap queues, and the devices of KVM and
+//! vhost.
 
 use std::{
     fs::{self, File},
@@ -23,7 +23,7 @@ use super::{
 
 const KVM: &str = "/dev/kvm";
 const VHOST: &str = "/dev/vhost-net";
-/// Everybody may read the file.
+/// The file is world-readable.
 const READABLE: u32 = 0o004;
 
 /// The files, open (`F` is [`OwnedFd`]) or by their numbers ([`RawFd`]).
@@ -35,7 +35,7 @@ pub(super) struct QemuFiles<F> {
     pub(super) nics: Vec<NicFiles<F>>,
     /// The directory shared with the guest.
     pub(super) lent: Option<F>,
-    /// One for each disk that QEMU has itself.
+    /// One for each disk that QEMU opens itself.
     pub(super) disks: Vec<F>,
 }
 
@@ -45,14 +45,14 @@ pub(super) enum BootFiles<F> {
         kernel: F,
         initramfs: F,
     },
-    /// The disk's image, and then those that it is based on, each on the next.
+    /// The disk's image, followed by its backing files.
     Disk(Vec<ImageFile<F>>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ImageFile<F> {
     pub(super) read: F,
-    /// The same file for writing. QEMU opens an image that is kept in both ways.
+    /// The same file for writing. QEMU opens an image that is kept both ways.
     pub(super) write: Option<F>,
     pub(super) is_device: bool,
     pub(super) format: DiskFormat,
@@ -67,7 +67,7 @@ pub(super) struct NicFiles<F> {
 }
 
 impl QemuFiles<OwnedFd> {
-    /// Opens all files but the queues, which the caller has opened where their links are.
+    /// Opens all files except the queues, which the caller has opened in the namespaces of their links.
     pub(super) fn open(launch: &Launch, queues: Vec<Vec<OwnedFd>>) -> Result<QemuFiles<OwnedFd>, GuestError> {
         let queues = queues.into_iter().chain(std::iter::repeat_with(Vec::new));
         let nics = launch.nics.iter().enumerate().zip(queues);
@@ -95,8 +95,7 @@ impl QemuFiles<OwnedFd> {
 }
 
 impl QemuFiles<RawFd> {
-    /// Numbers from `first` up, for what is printed and stored. Only the start looks for the images that a disk is
-    /// based on.
+    /// Numbers from `first`, for printing and storing. Backing files of disks are resolved only at the start.
     pub(super) fn counted(launch: &Launch, first: RawFd) -> QemuFiles<RawFd> {
         let mut numbers = first..;
         QemuFiles::named(launch).map(&mut |_: &String| numbers.next().unwrap_or(first))
@@ -104,7 +103,7 @@ impl QemuFiles<RawFd> {
 }
 
 impl QemuFiles<String> {
-    /// Their names: paths, and for queues the link. In the order in which [`QemuFiles::counted`] counts.
+    /// Their names: paths, or the link for queues. In the order in which [`QemuFiles::counted`] counts.
     pub(super) fn named(launch: &Launch) -> QemuFiles<String> {
         let path = |path: &Path| path.display().to_string();
         let boot = match &launch.boot {
@@ -165,7 +164,7 @@ impl<F> QemuFiles<F> {
 }
 
 impl NicFiles<OwnedFd> {
-    /// Opens what vhost needs, in addition to the queues that the caller has opened.
+    /// Opens the files for vhost, in addition to the queues opened by the caller.
     pub(super) fn open(
         guest: &Name,
         index: usize,
@@ -194,7 +193,7 @@ impl<F> NicFiles<F> {
     }
 }
 
-/// Opens a directory, which QEMU opens again by its number (`/proc/self/fd`).
+/// Opens a directory, which QEMU reopens by its number (`/proc/self/fd`).
 fn folder(path: &Path) -> Result<OwnedFd, GuestError> {
     let folder = File::open(path).map_err(GuestError::file("open", path))?;
     match folder.metadata().map_err(GuestError::file("look at", path))?.is_dir() {
@@ -227,7 +226,7 @@ impl BootFiles<OwnedFd> {
 impl ImageFile<OwnedFd> {
     fn open(image: DiskImage, writable: bool) -> Result<ImageFile<OwnedFd>, GuestError> {
         let (is_device, format) = (image.is_device(), image.format);
-        // The file that was looked at, whatever has its name now.
+        // The file that was examined, even if its name now refers to another.
         let own = format!("/proc/self/fd/{}", image.file.as_raw_fd());
         let write = writable.then(|| File::options().write(true).read(true).open(own)).transpose();
         let write = write.map_err(GuestError::file("open", image.path))?.map(OwnedFd::from);
@@ -235,8 +234,8 @@ impl ImageFile<OwnedFd> {
     }
 }
 
-/// An open file that QEMU opens again by its number (`/proc/self/fd`): it can't read a kernel in another way. For that,
-/// its user must be allowed to read it. If not everybody is, QEMU gets a copy.
+/// An open file that QEMU reopens by its number (`/proc/self/fd`), its only way to read a kernel. For that, its user
+/// must be allowed to read it. If it isn't world-readable, QEMU receives a copy.
 fn readable(path: &Path) -> Result<OwnedFd, GuestError> {
     let mut file = File::open(path).map_err(GuestError::file("open", path))?;
     let mode = file.metadata().map_err(GuestError::file("look at", path))?.mode();
@@ -246,7 +245,7 @@ fn readable(path: &Path) -> Result<OwnedFd, GuestError> {
     copy(&mut file).map_err(GuestError::file("copy", path))
 }
 
-/// Everybody who gets the copy may read it, and it has no name.
+/// The copy is world-readable, but has no name.
 fn copy(file: &mut File) -> io::Result<OwnedFd> {
     let mut copy = File::from(memfd_create("vtax-boot", MemfdFlags::CLOEXEC)?);
     io::copy(file, &mut copy)?;
@@ -258,7 +257,7 @@ fn takes_kvm(launch: &Launch) -> bool {
     launch.accel == Accelerator::Kvm && launch.qemu.version >= Version::OPEN_KVM
 }
 
-/// Returns why a QEMU of this version cannot use KVM as a dedicated user; nothing if it can.
+/// Returns the reason why a QEMU of this version cannot use KVM as a dedicated user, if any.
 pub(super) fn kvm_is_closed(version: Version) -> Option<String> {
     let closed = version < Version::OPEN_KVM && kvm_group().is_none() && !fs::metadata(KVM).is_ok_and(is_for_all);
     closed.then(|| {
@@ -270,7 +269,7 @@ pub(super) fn kvm_is_closed(version: Version) -> Option<String> {
     })
 }
 
-/// The group that may use KVM, which an older QEMU must be in.
+/// The group with access to KVM, which an older QEMU must be in.
 pub(super) fn kvm_group() -> Option<u32> {
     let found = fs::metadata(KVM).ok()?;
     (found.mode() & 0o060 == 0o060 && found.gid() != 0).then_some(found.gid())

@@ -1,4 +1,4 @@
-//! The host's threads of a guest, by what they do for it.
+//! Host threads of a guest, by role.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use vtax_sys::{SysError, process::ProcessId};
 
 use super::{disk_threads::DiskThreads, launch::Launch, threads::Threads};
 
-/// Role of a thread of a guest's host.
+/// Role of a guest's host thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestThreadRole {
     Vcpu,
     /// Worker of vhost.
     Vhost,
-    /// Thread of QEMU that serves one disk alone.
+    /// QEMU thread that serves a single disk.
     Iothread,
     /// Storage daemon of a disk.
     Daemon,
@@ -20,8 +20,8 @@ pub enum GuestThreadRole {
     Qemu,
 }
 
-/// Returns the threads of a guest by their numbers in `/proc`. Iothreads and daemons are told apart only for the disks of
-/// `launch`. No monitor is asked.
+/// Returns the threads of a guest by their numbers in `/proc`. Iothreads and daemons are recognized only for the disks
+/// of `launch`. The monitor isn't used.
 pub fn guest_threads(process: ProcessId, launch: Option<&Launch>) -> Result<BTreeMap<u32, GuestThreadRole>, SysError> {
     let Threads { main, vcpus, vhost, others } = Threads::by_name(process)?;
     let DiskThreads { iothreads, daemons } =

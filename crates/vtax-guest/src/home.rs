@@ -1,8 +1,8 @@
 //! The host resources of one guest's QEMU: a dedicated directory and cgroup, the rights of its user, and the nodes
 //! of its devices.
 //!
-//! The directory is a small file system in memory. So what a guest writes to its console, and what QEMU says, is
-//! bounded by the kernel, even if nobody reads it and vtax has long ended. A log that is full keeps its beginning.
+//! The directory is a small tmpfs. So the kernel limits the output of the guest's console and of QEMU, even if nobody
+//! reads it and vtax has long exited. A full log keeps its beginning.
 
 use std::{
     env,
@@ -36,9 +36,9 @@ use super::{
     seed,
 };
 
-/// The most that the console's log and QEMU's messages take together.
+/// Maximum size of the console log and QEMU's messages together.
 pub const MOST_LOGGED: u64 = 1 << 20;
-/// Room for QEMU's messages, which a guest can't fill by its console.
+/// Space for QEMU's messages, which a guest can't fill through its console.
 const MESSAGES: u64 = 64 << 10;
 
 /// Launch inputs of QEMU in addition to its arguments.
@@ -51,7 +51,7 @@ pub(super) struct Home {
     pub(super) other_tmpdir: bool,
 }
 
-/// Makes the guest's directory and cgroup. [`remove`] removes them, whatever has been made.
+/// Creates the guest's directory and cgroup. [`remove`] removes whatever was created.
 pub(super) fn make(launch: &Launch) -> Result<Home, GuestError> {
     let directory = &launch.directory;
     let fail = |error| GuestError::process(&launch.name)(error);
@@ -73,19 +73,19 @@ pub(super) fn make(launch: &Launch) -> Result<Home, GuestError> {
     Ok(Home { confinement, messages, other_tmpdir })
 }
 
-/// Returns whether every user can get to the directory and make files there.
+/// Returns true if every user can enter the directory and create files in it.
 fn is_for_all(directory: &Path) -> bool {
     let allows = |path: &Path, bits| fs::metadata(path).is_ok_and(|found| found.mode() & bits == bits);
     allows(directory, 0o003) && directory.ancestors().skip(1).all(|parent| allows(parent, 0o001))
 }
 
-/// Removes what `make` has made: the directory stays, and is empty. The guest must have ended.
+/// Undoes `make`: the directory stays, and is empty. The guest must have exited.
 pub fn remove(launch: &Launch) -> Result<(), GuestError> {
     launch.assigned().filter_map(vfio_node).for_each(|node| return_node(&node));
     remove_of(&launch.name, &launch.directory)
 }
 
-/// As [`remove`], and removes the directory, too. It is not an error if there is none.
+/// Like [`remove`], but also removes the directory. A missing directory is not an error.
 pub fn remove_all(launch: &Launch) -> Result<(), GuestError> {
     remove(launch)?;
     match fs::remove_dir_all(&launch.directory) {
@@ -96,7 +96,7 @@ pub fn remove_all(launch: &Launch) -> Result<(), GuestError> {
     }
 }
 
-/// Removes the cgroup and the file system of a guest of which only this is known. The guest must have ended.
+/// Removes the cgroup and file system of a guest known only by these. The guest must have exited.
 pub fn remove_of(guest: &Name, directory: &Path) -> Result<(), GuestError> {
     if let Some(cgroup) = GuestCgroup::of(guest, directory) {
         cgroup.remove();
@@ -105,7 +105,7 @@ pub fn remove_of(guest: &Name, directory: &Path) -> Result<(), GuestError> {
 }
 
 /// Returns the mechanism that limits the guest's memory, if it exited because it reached the limit. The kernel counts
-/// what it kills in a cgroup. A resource limit only refuses memory, and QEMU says so as it ends.
+/// the processes that it kills in a cgroup. A resource limit only denies memory, which QEMU reports as it exits.
 pub(super) fn over_memory(launch: &Launch, words: &LastWords) -> Option<&'static str> {
     match GuestCgroup::of(&launch.name, &launch.directory).filter(GuestCgroup::exists) {
         Some(cgroup) => cgroup.ran_out().then_some("its cgroup's memory.max"),
@@ -116,7 +116,7 @@ pub(super) fn over_memory(launch: &Launch, words: &LastWords) -> Option<&'static
 fn confinement(launch: &Launch) -> Result<Confinement, GuestError> {
     let users = OwnUsers::find();
     let limits = Limits::of(launch);
-    // A machine that has such cgroups may still not let vtax make one, as in a container.
+    // Even with such cgroups, a machine may not let vtax create one, e.g. in a container.
     let cgroup = GuestCgroup::of(&launch.name, &launch.directory).and_then(|cgroup| cgroup.make(&limits).ok());
     let directory = &launch.directory;
     let opened = File::open(directory).map_err(GuestError::file("open", directory))?;
@@ -133,20 +133,20 @@ fn confinement(launch: &Launch) -> Result<Confinement, GuestError> {
             .collect(),
         limits: limits.of_process(cgroup.is_some(), users.is_some()),
         cgroup,
-        // An emulated server shows its guest the host's files.
+        // An emulated server shares the host's files with its guest.
         reads_all_files: launch.server.is_some(),
     })
 }
 
-/// The node by which VFIO gives out the device's IOMMU group, which QEMU opens by its name. It exists as long as vfio-pci
-/// drives a device of the group.
+/// The VFIO node of the device's IOMMU group, which QEMU opens by name. It exists while vfio-pci drives a device of the
+/// group.
 fn vfio_node(device: pci::PciAddress) -> Option<PathBuf> {
     let group = fs::read_link(format!("/sys/bus/pci/devices/{device}/iommu_group")).ok()?;
     let node = Path::new("/dev/vfio").join(group.file_name()?);
     node.exists().then_some(node)
 }
 
-/// Lets a running QEMU open a device that it gets later.
+/// Allows a running QEMU to open a device that is plugged in later.
 pub(super) fn admit(qemu: Pid, device: pci::PciAddress) -> Result<(), SysError> {
     let Some(node) = vfio_node(device) else { return Ok(()) };
     let user = fs::metadata(format!("/proc/{qemu}")).map(|found| (found.uid(), found.gid()));
@@ -154,15 +154,15 @@ pub(super) fn admit(qemu: Pid, device: pci::PciAddress) -> Result<(), SysError> 
     given.map_err(|errno| SysError::plain("give to a guest's user", node.display(), errno))
 }
 
-/// Takes back what [`admit`] gave.
+/// Undoes [`admit`].
 pub(super) fn dismiss(device: pci::PciAddress) {
     vfio_node(device).iter().for_each(|node| return_node(node));
 }
 
-/// Gives the node back to root, unless it has never been a guest's.
+/// Returns the node to root, unless it was never assigned to a guest.
 fn return_node(node: &Path) {
     if fs::metadata(node).is_ok_and(|found| OwnUsers::may_be(found.uid())) {
-        // If it can't be given back, it belongs to a user that no process has.
+        // If this fails, it belongs to a user that no process has.
         let _ = std::os::unix::fs::chown(node, Some(0), Some(0));
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_for_all_only_if_all_can_get_there() {
+    fn a_directory_is_for_all_only_if_all_can_reach_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let inner = folder.path().join("inner");
         fs::create_dir(&inner).expect("ours");

@@ -1,7 +1,7 @@
-//! A guest's boot image in addition to the kernel: an initramfs with the agent as its first process.
+//! The initramfs of a guest, with the agent as its first process.
 //!
-//! It has nothing else but the drivers of the guest's devices. The kernel unpacks it before it starts the
-//! agent, so each byte makes the boot longer. It isn't compressed, because copying is faster than unpacking.
+//! Apart from that it only contains the drivers of the guest's devices. The kernel unpacks it before it starts the
+//! agent, so each byte prolongs the boot. It isn't compressed, because copying is faster than unpacking.
 
 use std::{
     env,
@@ -25,15 +25,15 @@ use super::{
     modules,
 };
 
-/// The modules that the agent loads in this order, a path a line. One with a `-` in front may fail to load.
+/// The modules that the agent loads, in this order, one path per line. Those with a leading `-` may fail to load.
 const LIST: &str = "etc/vtax/modules";
 /// Maximum number of cached images (about 6 MB each), for the last kernels, agents and sets of drivers. An emulated
-/// server boots its guests from this directory of its host, so one that it uses must not become surplus while it is up.
+/// server boots its guests from this directory of its host, so images in use must not be pruned while it runs.
 const KEPT: usize = 64;
-/// The shell and tools that a guest gets on request.
+/// The shell and tools that a guest has on request.
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 
-/// Programs in a guest in addition to those it needs.
+/// Additional programs in a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tools {
     /// The agent only.
@@ -42,8 +42,8 @@ pub enum Tools {
     Busybox,
 }
 
-/// Makes the initramfs for a kernel in the cache. `agent` is the program that becomes `/init`; `drivers` are
-/// names of modules, as [`closure`](modules::closure) takes them. If the files are the same, the initramfs of an earlier call is used.
+/// Creates the initramfs for a kernel in the cache. `agent` is the program that becomes `/init`; `drivers` are names of
+/// modules, as for [`closure`](modules::closure). An initramfs built earlier from the same files is reused.
 pub fn build(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Result<PathBuf, GuestError> {
     let folder = cache()?.join("images");
     let made_of = made_of(kernel, agent, tools);
@@ -55,11 +55,11 @@ pub fn build(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> R
     }
 }
 
-/// Size and time of each file that an image is made of, and of the program of this process. If the kernel's modules
-/// change, their index or their directory changes too.
+/// Size and time of each input file of an image, and of this process's program. If the kernel's modules change, their
+/// index or their directory changes too.
 ///
-/// The contents aren't read: in an emulated server that would take a minute. Where a file is doesn't matter, so that such a
-/// server, which has a copy of vtax and its agent, finds the images that were made outside.
+/// The contents aren't read: in an emulated server that would take a minute. Paths don't matter, so that such a server,
+/// which has a copy of vtax and its agent, finds the images created outside.
 fn made_of(kernel: &Kernel, agent: &Path, tools: Tools) -> Vec<Option<(u64, SystemTime)>> {
     let modules = ["", "modules.builtin", "modules.dep"].map(|file| kernel.modules.join(file));
     let mut files = vec![agent.to_owned(), env::current_exe().unwrap_or_default()];
@@ -71,7 +71,7 @@ fn made_of(kernel: &Kernel, agent: &Path, tools: Tools) -> Vec<Option<(u64, Syst
     files.into_iter().map(seen).collect()
 }
 
-/// The directory for files that can be made again (XDG Base Directory Specification).
+/// The directory for files that can be recreated (XDG Base Directory Specification).
 pub fn cache() -> Result<PathBuf, GuestError> {
     let folder = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
@@ -80,8 +80,8 @@ pub fn cache() -> Result<PathBuf, GuestError> {
     Ok(cache)
 }
 
-/// Makes a directory of the cache that only this user can read. An emulated server has the cache of the user who
-/// started it, and nobody else is in there.
+/// Creates a cache directory that only this user can read. An emulated server uses the cache of the user who started
+/// it, and has no other users.
 pub(super) fn make_folder(folder: &Path) -> Result<(), GuestError> {
     match is_emulated_server() {
         true => fs::create_dir_all(folder).map_err(GuestError::file("create", folder)),
@@ -89,8 +89,8 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), GuestError> {
     }
 }
 
-/// The directory of the programs of this machine that are carried into guests. It is in the cache, which nobody else
-/// can enter; guests' QEMUs, which have dedicated users, get it open.
+/// The directory with copies of this machine's programs for guests. It is in the cache, which no other user can enter;
+/// guests' QEMUs, which run as dedicated users, receive it as an open descriptor.
 pub fn carried() -> Result<PathBuf, GuestError> {
     let folder = cache()?.join("carried");
     let made = match fs::create_dir(&folder) {
@@ -125,7 +125,7 @@ fn archive(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> Res
     Ok(archive.finish())
 }
 
-/// The agent's program, if it runs in any system.
+/// The agent's program, if it runs on any system.
 pub fn agent(path: &Path) -> Result<Vec<u8>, GuestError> {
     let program = fs::read(path).map_err(GuestError::file("read", path))?;
     let why = match Elf::parse(&program) {
@@ -146,9 +146,9 @@ pub(super) fn is_emulated_server() -> bool {
     Path::new(EmulatedServer::FILE).exists()
 }
 
-/// A file of the cache that is there already. The file's time is set to now, if it is older than a quarter of an hour.
-/// One that others can write isn't taken. In an emulated server the time isn't set: the cache is below an overlay there,
-/// and the first write to a file copies it, which takes many seconds for a kernel.
+/// Returns a cached file if it exists. Its time is set to now if it is older than a quarter of an hour. A file that
+/// others can write isn't used. In an emulated server the time isn't set: the cache is below an overlay there, and the
+/// first write to a file copies it, which takes many seconds for a kernel.
 pub(super) fn recall(path: &Path) -> Option<PathBuf> {
     const RECENT: Duration = Duration::from_secs(900);
     let found = fs::symlink_metadata(path).ok().filter(|found| found.is_file() && found.mode() & 0o022 == 0)?;
@@ -164,17 +164,17 @@ pub(super) fn recall(path: &Path) -> Option<PathBuf> {
     Some(path.to_owned())
 }
 
-/// Puts a file into a directory of the cache in one step, and keeps only the `kept` youngest there.
+/// Stores a file in a cache directory atomically, and keeps only the `kept` newest files there.
 pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> Result<PathBuf, GuestError> {
     let path = folder.join(name);
     make_folder(folder)?;
-    // No other writer has this name, in this process or another.
+    // No other writer uses this name, in this process or another.
     static WRITERS: AtomicU32 = AtomicU32::new(0);
     let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
     let partial = folder.join(format!("{}-{writer}.part", std::process::id()));
     let written = write_shared(&partial, content).and_then(|()| fs::rename(&partial, &path));
     if let Err(error) = written {
-        // The first error is the important one. Half a file is removed later with the oldest files.
+        // The first error is the important one. A partial file is removed later with the oldest files.
         let _ = fs::remove_file(&partial);
         return Err(GuestError::file("write", &path)(error));
     }
@@ -182,9 +182,10 @@ pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> R
     Ok(path)
 }
 
-/// Writes a new file, whatever the umask: QEMU's user must be able to read what it gets open, and nobody else to write it.
+/// Writes a new file regardless of the umask: QEMU's user must be able to read it through its descriptor, and nobody
+/// else may write it.
 fn write_shared(path: &Path, content: &[u8]) -> io::Result<()> {
-    // A vtax that had this number may have been killed.
+    // A killed vtax may have had this process id.
     let _ = fs::remove_file(path);
     let mut file = File::create_new(path)?;
     file.set_permissions(fs::Permissions::from_mode(0o644))?;
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn another_agent_or_index_of_modules_makes_another_image() {
+    fn another_agent_or_module_index_gives_another_image() {
         let base = tempfile::tempdir().expect("a folder");
         let (agent, kernel) = (base.path().join("agent"), kernel(base.path()));
         fs::write(&agent, "1").expect("a file");

@@ -1,4 +1,4 @@
-//! The kernel that guests boot, with the modules that belong to it.
+//! The kernel that guests boot, with its modules.
 
 use std::{
     env, fs,
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{GuestError, MissingForGuests};
 
-/// The variable that names a tree as an unpacked kernel package has it: `boot/vmlinuz-*` and `lib/modules/*`.
+/// The variable that names the directory of an unpacked kernel package: `boot/vmlinuz-*` and `lib/modules/*`.
 const VARIABLE: &str = "VTAX_KERNEL";
 
 /// A kernel and its modules.
@@ -26,9 +26,9 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Finds the kernel for guests. The first of these is taken: the image or the tree of an unpacked package
-    /// that `explicit` names; the one that `VTAX_KERNEL` names; the running kernel, if its image can be read;
-    /// the kernel that `make kernel` put into the cache. If a tree has several kernels, the newest is taken.
+    /// Finds the kernel for guests. Uses the first of these: the image or the tree of an unpacked package that
+    /// `explicit` names; the one that `VTAX_KERNEL` names; the running kernel, if its image can be read; the kernel
+    /// that `make kernel` put into the cache. If a tree has several kernels, the newest is used.
     pub fn find(explicit: Option<&Path>) -> Result<Kernel, GuestError> {
         Places::here().find(explicit)
     }
@@ -73,7 +73,7 @@ impl Places {
         if path.is_dir() { self.tree(path) } else { self.image(path) }
     }
 
-    /// The newest kernel of a tree that can be used.
+    /// The newest usable kernel of a tree.
     fn tree(&self, tree: &Path) -> Result<Kernel, String> {
         let boot = tree.join("boot");
         let entries = fs::read_dir(&boot).map_err(|error| missing(&error))?;
@@ -84,11 +84,11 @@ impl Places {
         newest.ok_or_else(|| why.unwrap_or_else(|| "has no boot/vmlinuz-*".to_owned()))
     }
 
-    /// An image, with the modules of the tree that it lies in, or those of this system.
+    /// An image, with the modules of its tree, or those of this system.
     fn image(&self, image: &Path) -> Result<Kernel, String> {
         let release = release(image)?;
         let tree = image.parent().and_then(Path::parent);
-        // Since Debian 13 a kernel's package has its modules below `usr`.
+        // Since Debian 13, kernel packages have their modules below `usr`.
         let parents = tree.into_iter().chain([self.root.as_path()]);
         let candidates = parents.flat_map(|parent| [parent.join("lib/modules"), parent.join("usr/lib/modules")]);
         let candidates: Vec<PathBuf> = candidates.map(|modules| modules.join(&release)).collect();
@@ -109,9 +109,9 @@ fn missing(error: &io::Error) -> String {
     }
 }
 
-/// The release of a bzImage: 0x20e has its distance from 0x200 (Documentation/arch/x86/boot.rst).
+/// The release of a bzImage: 0x20e holds its offset from 0x200 (Documentation/arch/x86/boot.rst).
 fn release(image: &Path) -> Result<String, String> {
-    // The text is in the part for real mode, which has at most 64 sectors.
+    // The text is in the real-mode part, which has at most 64 sectors.
     let mut setup = Vec::new();
     let file = File::open(image).map_err(|error| missing(&error))?;
     file.take(64 * 512).read_to_end(&mut setup).map_err(|error| missing(&error))?;
@@ -129,7 +129,7 @@ pub(super) fn parse_release(setup: &[u8]) -> Option<String> {
     Some(release.to_owned())
 }
 
-/// Orders releases by their numbers, so that 6.12 comes after 6.9.
+/// Orders releases numerically, so that 6.12 comes after 6.9.
 fn age(release: &str) -> (Vec<u64>, String) {
     let numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
     (numbers.collect(), release.to_owned())
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_a_tree_is_taken_by_its_numbers() {
+    fn the_newest_kernel_of_a_tree_is_chosen_numerically() {
         let base = tempfile::tempdir().expect("a folder");
         for release in ["6.9.1-cloud-amd64", "6.12.9+deb13-amd64", "5.10.0"] {
             put(&base.path().join("cache"), release, "usr/lib/modules");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_kernel_every_place_is_named_with_what_to_do() {
+    fn without_a_kernel_every_place_is_named_with_a_remedy() {
         let base = tempfile::tempdir().expect("a folder");
         let error = places(base.path()).find(None).expect_err("there is none").to_string();
         assert!(error.contains("boot/vmlinuz-6.1.0 does not exist"), "{error}");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_one_that_is_useless_is_not_replaced_by_another() {
+    fn an_unusable_named_kernel_is_not_replaced_by_another() {
         let base = tempfile::tempdir().expect("a folder");
         put(&base.path().join("cache"), "6.12.0", "lib/modules");
         let bare = base.path().join("vmlinuz");

@@ -34,18 +34,18 @@ impl LastWords {
         LastWords { console: tail(&log), is_full, qemu: tail(&launch.stderr_log()) }
     }
 
-    /// Returns whether QEMU got no more memory, in GLib's words.
+    /// Returns true if QEMU ran out of memory, according to GLib's message.
     pub(super) fn lacks_memory(&self) -> bool {
         self.qemu.iter().any(|line| line.raw().contains("failed to allocate"))
     }
 
-    /// Returns whether the guest's kernel waits for a processor whose timer has stopped, in its own words.
+    /// Returns true if the guest's kernel reports that it waits for a processor whose timer has stopped.
     pub(super) fn has_lost_timer(&self) -> bool {
         self.console.iter().any(|line| line.raw().contains("kthread timer wakeup didn't happen"))
     }
 
-    /// Returns why the guest has ended, if its kernel says so, to follow "ended": Linux panics when it must kill the
-    /// agent.
+    /// Returns the cause of the guest's end, if its kernel reports one, to follow "ended": Linux panics when it must
+    /// kill the agent.
     pub(super) fn cause(&self) -> &'static str {
         let said = |part: &str| self.console.iter().any(|line| line.raw().contains(part));
         if said("Kernel panic - not syncing: System is deadlocked on memory") {
@@ -76,12 +76,12 @@ impl fmt::Display for LastWords {
     }
 }
 
-/// The last lines of a log, without control sequences. A log that isn't there has no lines.
+/// The last lines of a log, without control sequences. A missing log has no lines.
 fn tail(path: &Path) -> Vec<ForeignText> {
     let text = read_tail(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let mut lines: Vec<String> = text.lines().map(printable).filter(|line| !line.is_empty()).collect();
-    // A screen of registers follows this line.
+    // A register dump follows this line.
     if let Some(panic) = lines.iter().position(|line| line.contains("Kernel panic")) {
         lines.truncate(panic + 1);
     }
@@ -98,7 +98,7 @@ fn read_tail(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Leaves out control characters and escape sequences: the firmware clears the screen.
+/// Omits control characters and escape sequences: the firmware clears the screen.
 fn printable(line: &str) -> String {
     let mut kept = String::new();
     let mut letters = line.chars().peekable();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn escape_sequences_of_the_firmware_are_left_out() {
+    fn escape_sequences_of_the_firmware_are_omitted() {
         assert_eq!(printable("\x1bc\x1b[?7l\x1b[2J\x1b[0mSeaBIOS (version 1.16)\r"), "SeaBIOS (version 1.16)");
         assert_eq!(printable("\x1b[12"), "");
         assert_eq!(printable("\x1b"), "");

@@ -1,8 +1,8 @@
 //! Launch parameters of a guest, as data.
 //!
-//! A [`Launch`] says everything that QEMU is told, so that a plan can store it, print it and test it. Its
-//! directory has the sockets and logs of the running guest under fixed names, so that another process finds
-//! them after this one has ended.
+//! A [`Launch`] determines everything that QEMU is given, so that a plan can store, print and test it. Its directory
+//! has the sockets and logs of the running guest under fixed names, so that another process finds them after this one
+//! has exited.
 
 mod difference;
 mod version;
@@ -29,25 +29,25 @@ use crate::{
     vdisk::{DiskLaunch, DiskSource},
 };
 
-/// The name of the virtio-serial port of the agent in a guest.
+/// The name of the agent's virtio-serial port in a guest.
 pub const AGENT_PORT: &str = "org.vtax.agent.0";
-/// The name by which QEMU's monitor knows that port.
+/// The id of that port in QEMU's monitor.
 pub const AGENT_PORT_ID: &str = "port";
-/// The name by which a server mounts the host's files.
+/// The tag under which a server mounts the host's files.
 pub const ROOT_TAG: &str = "vtax-root";
-/// The name by which a guest mounts the directory shared with it.
+/// The tag under which a guest mounts the directory shared with it.
 pub const LENT_TAG: &str = "vtax-lent";
-/// The modules that a guest needs for that directory.
+/// The modules required for that directory in a guest.
 pub const LENT_DRIVERS: [&str; 2] = ["9p", "9pnet_virtio"];
-/// The modules that drive the agent's port in a guest: its bus and the device.
+/// The modules for the agent's port in a guest: its bus and the device.
 pub const PORT_DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
-/// The modules that a logical domain needs for virtio NICs and disks, for VLANs with tags in them, for nested interfaces with
-/// addresses of `alt-mac-addrs`, and for the directory with carried programs. Each domain has them, since all these
-/// come while it runs. A kernel may lack all but the first.
+/// The modules for a logical domain's virtio NICs and disks, for tagged VLANs, for nested interfaces with addresses of
+/// `alt-mac-addrs`, and for the directory with carried programs. Each domain loads them, since all of these may be
+/// added while it runs. A kernel may lack all but the first.
 pub const DOMAIN_DRIVERS: [&str; 6] = ["virtio_net", "-virtio_blk", "-8021q", "-macvlan", "-9p", "-9pnet_virtio"];
-/// The modules that a server needs for the host's files, and for links, NICs and its own guests. Nothing
-/// loads them later, since the host's files have no modules of this kernel. A module with a `-` in front may
-/// be missing, or fail because it is for other CPUs.
+/// The modules that a server needs for the host's files, and for links, NICs and its own guests. They can't be loaded
+/// later, since the host's files have no modules of this kernel. Modules with a leading `-` may be missing, or fail
+/// because they are for other CPUs.
 const SERVER_DRIVERS: [&str; 39] = [
     "9p",
     "9pnet_virtio",
@@ -69,7 +69,7 @@ const SERVER_DRIVERS: [&str; 39] = [
     "dummy",
     "sch_tbf",
     "sch_netem",
-    // Without it libcrc32c fails, which nf_tables needs: no module names the other.
+    // libcrc32c requires it, and so does nf_tables: no module declares the dependency.
     "-crc32c_generic",
     "-nf_tables",
     "-nft_meta_bridge",
@@ -79,12 +79,11 @@ const SERVER_DRIVERS: [&str; 39] = [
     "-act_mirred",
     "-kvm_amd",
     "-kvm_intel",
-    // The disk of its state. ext4 needs crc32c_generic, too.
+    // For the state disk. ext4 requires crc32c_generic, too.
     "-virtio_blk",
     "-ext4",
     "-pvpanic_pci",
-    // Block devices to be measured and for logical domains, and what stands on them: slow ones, such as fail, and such as
-    // have less room than they say.
+    // Block devices for measurements and for logical domains, and their layers: slow ones, failing ones, and thin ones.
     "-nvme",
     "-null_blk",
     "-brd",
@@ -100,13 +99,13 @@ pub(super) const CONSOLE_LOG: &str = "console.log";
 pub(super) const QMP_SOCKET: &str = "qmp.sock";
 pub(super) const EVENTS_SOCKET: &str = "events.sock";
 pub(super) const SEED: &str = "seed";
-/// The serial number of the seed's disk, by which it is found in the guest.
+/// The serial number of the seed disk, by which the guest finds it.
 pub(super) const SEED_SERIAL: &str = "vtax-seed";
-/// The file behind a server's disk of state.
+/// The file behind a server's state disk.
 pub(super) const STATE_DISK: &str = "state.img";
 /// Its serial number, by which the agent finds it.
 pub(super) const STATE_SERIAL: &str = "vtax-state";
-/// Its size. The file has holes: it takes what the server has written. So have those of its NVMe controllers.
+/// Its size. The file is sparse, and so are those of the NVMe controllers.
 const STATE_MOST: u64 = 256 << 20;
 
 /// The QEMU of this machine.
@@ -114,10 +113,10 @@ const STATE_MOST: u64 = 256 << 20;
 pub struct QemuProgram {
     pub path: PathBuf,
     pub version: Version,
-    /// True if it can refuse system calls of its own (`-sandbox`), which is an option of its build and of the kernel.
+    /// True if it supports `-sandbox`, which is an option of its build and of the kernel.
     #[serde(default)]
     pub sandbox: bool,
-    /// The machine that its alias `q35` stands for, if it reports that. Later versions mean later machines by it.
+    /// The machine behind its alias `q35`, if reported. The alias changes with each version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub q35: Option<MachineType>,
 }
@@ -136,21 +135,20 @@ pub struct Launch {
     #[serde(default = "LaunchVersion::first", skip_serializing_if = "LaunchVersion::is_first")]
     pub version: LaunchVersion,
     pub name: Name,
-    /// The guest's own directory, which must exist: QEMU makes its sockets and logs there, on a file system of the
-    /// guest's own.
+    /// The guest's directory, which must exist: QEMU creates its sockets and logs there, on a separate file system.
     pub directory: PathBuf,
     pub qemu: QemuProgram,
     pub accel: Accelerator,
-    /// The machine, which a guest keeps when it migrates. If absent, it is what QEMU's alias `q35` stands for.
+    /// The machine type, which a guest keeps when it migrates. If absent, it is QEMU's alias `q35`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineType>,
-    /// The CPU model. If absent, it is the host's own CPU under KVM, and under TCG all that QEMU can translate.
+    /// The CPU model. If absent, it is the host's own CPU under KVM, and under TCG everything that QEMU can emulate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuModel>,
     /// The number of virtual CPUs, at least 1. They are cores of one socket with one thread each.
     pub vcpus: u32,
     pub memory: ByteSize,
-    /// True if the RAM is in huge pages of the default size. QEMU ends at once if there are too few.
+    /// True if the RAM is in huge pages of the default size. QEMU exits immediately if there are too few.
     #[serde(default)]
     pub hugepages: bool,
     /// The NUMA node of the host that the RAM is bound to.
@@ -167,43 +165,42 @@ pub struct Launch {
     pub server: Option<ServerSpec>,
     /// Files that install the agent in a disk image.
     pub seed: Option<Seed>,
-    /// A directory of the host that the guest sees read-only, such as a program with its libraries. Everybody must be
-    /// allowed to read what is in it, since QEMU's user reads it; the directories above it may be closed.
+    /// A directory of the host that the guest sees read-only, such as a program with its libraries. Its contents must
+    /// be world-readable, since QEMU's user reads them; the directories above it may be inaccessible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lent: Option<PathBuf>,
-    /// True if its system mounts that directory only when it is told to, and not at its boot.
+    /// True if its system mounts that directory only on request, not at boot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lent_later: bool,
-    /// Number of empty slots for NICs that are plugged in while it runs
-    /// ([`Qemu::plug`](super::process::Qemu::plug)).
+    /// Number of empty slots for NICs plugged in at run time ([`Qemu::plug`](super::process::Qemu::plug)).
     #[serde(default)]
     pub spare_ports: u32,
-    /// Devices of the host that are in the first of those slots from the start, so that they can be pulled out
+    /// Host devices in the first of those slots from the start, so that they can be unplugged
     /// ([`Qemu::unplug_device`](super::process::Qemu::unplug_device)). Each is bound to vfio-pci.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removable: Vec<pci::PciAddress>,
-    /// Its disks in addition to the one that it boots.
+    /// Its disks in addition to the boot disk.
     #[serde(default, skip_serializing_if = "GuestDisks::is_none")]
     pub disks: GuestDisks,
     /// True if its processors are stopped until [`Monitor::resume`](super::qmp::Monitor::resume).
     #[serde(default)]
     pub paused: bool,
-    /// True if it has a second monitor, for one who stays connected to hear its events.
+    /// True if it has a second monitor, for a client that stays connected to receive events.
     #[serde(default)]
     pub has_events: bool,
-    /// True if it does not boot, but waits for a guest that migrates to it ([`migration`](crate::migration)). With `paused`, its
-    /// processors stay stopped when the guest has arrived.
+    /// True if it doesn't boot, but waits for an incoming guest ([`migration`](crate::migration)). With `paused`, its
+    /// processors stay stopped after the guest has arrived.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub incoming: bool,
 }
 
-/// The disks of a guest in addition to the one that it boots.
+/// A guest's disks in addition to the boot disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestDisks {
-    /// Number of its ports for disks. One that is empty can get a disk while the guest runs
+    /// Number of its ports for disks. Empty ones accept a disk while the guest runs
     /// ([`Qemu::plug_disk`](super::process::Qemu::plug_disk)).
     pub ports: u32,
-    /// Those that it is started with.
+    /// The disks attached at the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<DiskLaunch>,
 }
@@ -214,7 +211,7 @@ impl GuestDisks {
     }
 }
 
-/// The contents of a second, small disk with the volume name `CIDATA`: cloud-init's seed.
+/// The contents of a small second disk with the volume label `CIDATA`: cloud-init's seed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seed {
     /// The agent's program.
@@ -227,12 +224,12 @@ pub struct Seed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "boot", rename_all = "kebab-case")]
 pub enum Boot {
-    /// A kernel with an initramfs of ours, whose first process is the agent.
+    /// A kernel with our initramfs, whose first process is the agent.
     Kernel {
-        /// A bzImage, or what [`Kernel::bootable`](super::kernel::Kernel::bootable) makes of it.
+        /// A bzImage, or the result of [`Kernel::bootable`](super::kernel::Kernel::bootable).
         kernel: PathBuf,
         initramfs: PathBuf,
-        /// More kernel parameters, before those of ours.
+        /// Additional kernel parameters, before our own.
         #[serde(default)]
         append: Vec<String>,
     },
@@ -240,7 +237,7 @@ pub enum Boot {
     Disk {
         disk: PathBuf,
         format: DiskFormat,
-        /// True if the guest's writes stay in the image, and not in a temporary file.
+        /// True if the guest's writes are kept in the image, instead of a temporary file.
         #[serde(default)]
         keep: bool,
     },
@@ -251,9 +248,9 @@ pub enum Boot {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum DiskFormat {
-    /// QEMU's own.
+    /// QEMU's own format.
     Qcow2,
-    /// Plain blocks.
+    /// Raw blocks.
     Raw,
 }
 
@@ -264,17 +261,17 @@ pub struct NicLaunch {
     pub mac: MacAddr,
     /// Virtio with its backend, an emulated model, or a function of the host.
     pub kind: NicKind,
-    /// Its slot on the first root complex, such as 16. QEMU gives the lowest free slots to the devices before it, so a
-    /// fixed one has to be above those. Without it QEMU chooses.
+    /// Its slot on the first root complex, such as 16. QEMU assigns the lowest free slots to the devices before it, so
+    /// a fixed slot has to be above those. If absent, QEMU chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u8>,
-    /// The largest MTU that a virtio NIC tells the guest's driver.
+    /// The largest MTU that a virtio NIC advertises to the guest's driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_mtu: Option<Mtu>,
 }
 
 impl NicLaunch {
-    /// One in a slot that QEMU chooses.
+    /// A NIC in a slot that QEMU chooses.
     pub fn new(mac: MacAddr, kind: NicKind) -> NicLaunch {
         NicLaunch { mac, kind, slot: None, host_mtu: None }
     }
@@ -286,24 +283,25 @@ impl NicLaunch {
 pub enum NicKind {
     /// virtio-net on a tap.
     Virtio {
-        /// A tap in the namespace that QEMU is started in. It has a virtio-net header, and has `multi_queue` exactly if
-        /// there are several queues. With [`Vnet::Macvtap`] it is a macvtap, and QEMU gets its open queues.
+        /// A tap in the namespace in which QEMU is started. It has a virtio-net header, and `multi_queue` if and only
+        /// if there are several queues. With [`Vnet::Macvtap`] it is a macvtap, and QEMU receives its queue
+        /// descriptors.
         tap: LinkName,
         /// The device. The host's kernel serves its rings if the backend is vhost; otherwise QEMU's main loop does.
         nic: VirtioNic,
     },
     /// A hardware NIC emulated by QEMU, on a tap.
     Emulated {
-        /// A tap as for virtio-net, with one queue.
+        /// A single-queue tap as for virtio-net.
         tap: LinkName,
         model: EmulatedNic,
     },
-    /// A PCI function of the host, physical or virtual, that the guest drives itself.
+    /// A PCI function of the host, physical or virtual, driven by the guest.
     Vfio { device: pci::PciAddress, driver: String },
 }
 
 impl Launch {
-    /// A guest of this size that runs from the start on, without NICs and devices.
+    /// A guest of this size that starts running immediately, without NICs and devices.
     pub fn new(name: Name, directory: PathBuf, engine: GuestEngine, size: &GuestSize) -> Launch {
         let GuestEngine { qemu, accel, boot } = engine;
         Launch {
@@ -364,8 +362,8 @@ impl Launch {
         self.directory.join("qemu.log")
     }
 
-    /// The files behind a server's disks, and their sizes: of the one on which it keeps its state when it boots again, and of
-    /// its empty ones. They go with the directory.
+    /// The files behind a server's disks, and their sizes: those of the state disk, which persists across reboots, and
+    /// of the empty ones. They are removed with the directory.
     pub(super) fn server_disks(&self) -> impl Iterator<Item = (PathBuf, u64)> {
         let state = |_: &ServerSpec| (self.directory.join(STATE_DISK), STATE_MOST);
         let empty = |disk| (self.directory.join(server_disk(disk)), ServerSpec::DISK_SIZE.0);
@@ -373,18 +371,19 @@ impl Launch {
         self.server.as_ref().map(state).into_iter().chain(disks)
     }
 
-    /// The directory that the guest sees as the seed's disk.
+    /// The directory presented to the guest as the seed disk.
     pub fn seed_directory(&self) -> PathBuf {
         self.directory.join(SEED)
     }
 
-    /// Time limit on a busy machine: our kernel needs seconds, a distribution starts many programs first.
+    /// Time limit on a busy machine: our kernel takes seconds; a distribution starts many programs first.
     pub fn patience(&self) -> Duration {
         let slow = matches!((&self.boot, self.accel), (Boot::Disk { .. }, Accelerator::Tcg));
         Duration::from_secs(if slow { 900 } else { 180 })
     }
 
-    /// Returns the number of open queues of taps and macvtaps QEMU gets for each NIC. Its user may not open them.
+    /// Returns the number of tap and macvtap queue descriptors that QEMU receives for each NIC. Its user may not open
+    /// them.
     pub fn handed_queues(&self) -> Vec<u32> {
         self.nics.iter().map(|nic| nic.kind.queues()).collect()
     }
@@ -394,7 +393,7 @@ impl Launch {
         self.nics.iter().map(|nic| nic.kind.vhost_threads()).sum()
     }
 
-    /// The devices of this machine that the guest drives itself.
+    /// Host devices driven by the guest itself.
     pub(super) fn assigned(&self) -> impl Iterator<Item = pci::PciAddress> {
         let of_nic = |nic: &NicLaunch| match nic.kind {
             NicKind::Vfio { device, .. } => Some(device),
@@ -420,7 +419,7 @@ pub fn server_drivers() -> Vec<&'static str> {
 }
 
 impl NicKind {
-    /// Returns the number of queues of its tap or macvtap QEMU gets open.
+    /// Returns the number of queue descriptors that QEMU receives for its tap or macvtap.
     pub fn queues(&self) -> u32 {
         match self {
             NicKind::Virtio { nic, .. } => nic.queues,
@@ -429,7 +428,7 @@ impl NicKind {
         }
     }
 
-    /// Returns the number of host kernel threads that serve its rings: one for each pair of queues.
+    /// Returns the number of host kernel threads that serve its rings: one per queue pair.
     pub(super) fn vhost_threads(&self) -> u32 {
         match self {
             NicKind::Virtio { nic, .. } if nic.backend == Some(Backend::Vhost) => nic.queues,
@@ -442,7 +441,7 @@ impl NicKind {
         matches!(self, NicKind::Virtio { nic, .. } if nic.vnet == Vnet::Macvtap)
     }
 
-    /// The tap or macvtap that it is attached to, if there is one.
+    /// The tap or macvtap that it is attached to, if any.
     pub fn tap(&self) -> Option<&LinkName> {
         match self {
             NicKind::Virtio { tap, .. } | NicKind::Emulated { tap, .. } => Some(tap),

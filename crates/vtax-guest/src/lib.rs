@@ -1,9 +1,8 @@
 //! Guests: virtual machines under QEMU, from a kernel to an agent that answers.
 //!
-//! QEMU is a process with a user, a cgroup and files of its own. Nothing here knows of labs, plans or
-//! journals, and nothing makes a tap: a [`Launch`](launch::Launch) comes in, and a running guest with an
-//! agent's socket comes out. What QEMU is told is a pure function of the launch
-//! ([`arguments()`](arguments::arguments)).
+//! QEMU is a process with a dedicated user, cgroup and directory. Nothing here depends on labs, plans or journals, and
+//! nothing creates a tap: the input is a [`Launch`](launch::Launch), and the output a running guest with an agent's
+//! socket. QEMU's arguments are a pure function of the launch ([`arguments()`](arguments::arguments)).
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! Limits for a guest's QEMU: memory and processes.
 //!
-//! A cgroup limits all memory that QEMU causes, so it is used where this machine lets vtax make one (version 2 of
-//! cgroups, with its controllers of memory and of processes). Elsewhere resource limits of the process do it, which
-//! know only private memory.
+//! A cgroup limits all memory caused by QEMU, so it is used if this machine lets vtax create one (cgroup version 2,
+//! with the memory and pids controllers). Otherwise resource limits of the process are used, which only cover private
+//! memory.
 
 use std::{
     fs::{self, File},
@@ -27,24 +27,24 @@ use super::{launch::Launch, vdisk::DiskLaunch};
 const OWN: u64 = 512 << 20;
 /// TCG's buffer of translated code is at most this large.
 const TRANSLATED: u64 = 1 << 30;
-/// Requirements of each NIC or other device for its queues.
+/// Memory of each NIC or other device for its queues.
 const DEVICE: u64 = 16 << 20;
 /// VFIO locks the RAM, and this much for each device's own addresses.
 const LOCKED: u64 = 1 << 30;
-/// The stack of a thread counts as private memory, even where it was never used.
+/// The stack of a thread counts as private memory, even if it was never used.
 const STACK: u64 = 8 << 20;
-/// QEMU's threads in addition to those of CPUs and queues: up to 64 that work at disks and files, and a few others.
+/// QEMU's threads in addition to those of CPUs and queues: up to 64 workers for disks and files, and a few others.
 const THREADS: u64 = 96;
-/// The most threads that work for one of QEMU's loops.
+/// The maximum number of workers of one of QEMU's loops.
 const POOL: u64 = 64;
 
 /// Time for which a cgroup may stay busy after its last process exits.
 const BUSY: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
-/// The controllers that a cgroup needs to limit a guest.
+/// The controllers required to limit a guest by a cgroup.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// The most that a guest's QEMU may take.
+/// Limits of a guest's QEMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) memory: ByteSize,
@@ -71,8 +71,8 @@ impl Limits {
         }
     }
 
-    /// Those of the process. A crash leaves no core. `cgroup` says whether a cgroup limits the rest, and `own_user`
-    /// whether QEMU has a dedicated user: the kernel counts the processes of a user.
+    /// Limits of the process. A crash leaves no core dump. `cgroup` says whether a cgroup limits the rest, and
+    /// `own_user` whether QEMU has a dedicated user: the kernel counts the processes of a user.
     pub(super) fn of_process(&self, cgroup: bool, own_user: bool) -> Vec<(Resource, u64)> {
         let mut list = vec![(Resource::Core, 0)];
         list.extend(self.locked.map(|most| (Resource::Memlock, most.0)));
@@ -86,13 +86,13 @@ impl Limits {
     }
 }
 
-/// A thread that serves one disk has up to 64 others that work for it, and so has io_uring, for which the kernel makes them.
+/// A thread that serves one disk has up to 64 workers, and so has io_uring, whose workers the kernel creates.
 fn threads_of(disk: &DiskLaunch) -> u64 {
     let own = disk.iothread().is_some();
     u64::from(own) + POOL * (u64::from(own) + u64::from(disk.aio() == HostAio::IoUring))
 }
 
-/// Raises the limit of locked memory of a running QEMU, for a device that it gets later.
+/// Raises a running QEMU's limit of locked memory, for a device plugged in later.
 pub(super) fn lock_all(qemu: Pid, launch: &Launch) -> Result<(), SysError> {
     let devices = u64::from(launch.spare_ports) + launch.assigned().count() as u64;
     let most = Some(launch.memory.0.saturating_add(devices * LOCKED));
@@ -111,7 +111,6 @@ impl GuestCgroup {
         Some(GuestCgroup(GuestCgroup::root()?.join(name(guest, directory))))
     }
 
-    /// Returns whether vtax may make some.
     pub(super) fn can_be() -> bool {
         GuestCgroup::root().is_some_and(|root| access(&root, Access::WRITE_OK).is_ok())
     }
@@ -124,7 +123,7 @@ impl GuestCgroup {
         CONTROLLERS.iter().all(limits).then_some(root)
     }
 
-    /// Makes it, and returns the file through which a process joins it. If that can't be done, nothing is left of it.
+    /// Creates it, and returns the file through which a process joins it. On failure, nothing is left.
     pub(super) fn make(&self, limits: &Limits) -> io::Result<OwnedFd> {
         match fs::create_dir(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -144,18 +143,18 @@ impl GuestCgroup {
         self.0.exists()
     }
 
-    /// Returns whether the kernel has killed one of its processes for memory.
+    /// Returns true if the kernel has killed one of its processes for lack of memory.
     pub(super) fn ran_out(&self) -> bool {
         let events = fs::read_to_string(self.0.join("memory.events")).unwrap_or_default();
         kills(&events) > 0
     }
 
-    /// Ends what is in it and removes it. What can't be removed now is removed with the next guest of this name.
+    /// Kills its processes and removes it. If it can't be removed now, it is removed with the next guest of this name.
     pub(super) fn remove(&self) {
         if !self.exists() {
             return;
         }
-        // Before Linux 5.14 there is no such file.
+        // This file exists since Linux 5.14.
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
         let until = Instant::now() + BUSY;
         while let Err(error) = fs::remove_dir(&self.0) {
@@ -167,7 +166,7 @@ impl GuestCgroup {
     }
 }
 
-/// Its name is ours, and differs for each directory. So it is found without a record of it.
+/// Its name is ours, and unique to each directory. So it is found without a record.
 fn name(guest: &Name, directory: &Path) -> String {
     format!("vtax-{guest}-{:016x}", xxh3_64(directory.as_os_str().as_bytes()))
 }
@@ -201,20 +200,20 @@ mod tests {
     }
 
     #[test]
-    fn each_directory_has_a_cgroup_of_its_own() {
+    fn each_directory_has_a_separate_cgroup() {
         let guest: Name = "web".parse().expect("a name");
         let of = |lab: &str| name(&guest, &Path::new("/run/vtax/labs").join(lab).join("guests/web"));
         assert!(of("a").starts_with("vtax-web-") && of("a") == of("a") && of("a") != of("b"));
     }
 
     #[test]
-    fn what_the_kernel_killed_is_counted() {
+    fn processes_killed_by_the_kernel_are_counted() {
         assert_eq!(kills("low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n"), 2);
         assert_eq!(kills(""), 0);
     }
 
     #[test]
-    fn a_process_is_limited_by_what_no_cgroup_limits() {
+    fn resource_limits_apply_where_no_cgroup_does() {
         let limits = Limits { memory: ByteSize(1 << 30), processes: 100, locked: Some(ByteSize(5)) };
         assert_eq!(limits.of_process(true, false), [(Resource::Core, 0), (Resource::Memlock, 5)]);
         let all = limits.of_process(false, true);

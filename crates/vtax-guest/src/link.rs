@@ -1,10 +1,10 @@
-//! The links that guests hang on.
+//! Links that guests are attached to.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of a link, such as `vnet0`. Whoever makes one keeps it short enough for the kernel.
+/// The name of a link, such as `vnet0`. Whoever creates one keeps it short enough for the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LinkName(String);

@@ -13,12 +13,12 @@ pub const VARIABLE: &str = "VTAX_AGENT";
 
 const PROGRAM: &str = "vtax-agent";
 
-/// There is no agent program to start.
+/// No agent program was found.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[error("{unsupported}")]
 #[diagnostic(code("no-agent-program"))]
 pub struct LocateError {
-    /// True if the user has named the program. Then no other program is used instead.
+    /// True if the user named the program. No other program is tried then.
     pub named: bool,
     /// The error and the remedy, as separate texts.
     pub unsupported: Unsupported,
@@ -37,7 +37,7 @@ impl LocateError {
     }
 }
 
-/// The reason why a file isn't usable as a program.
+/// The reason why a file isn't usable as the program.
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
     #[error("can't be read ({0})")]
@@ -48,8 +48,8 @@ enum Unusable {
     NotExecutable,
 }
 
-/// Finds the agent's program: `named` (by an option, for example), or the value of [`VARIABLE`], or a file
-/// beside the running program, or one in `../libexec/vtax` from there.
+/// Finds the agent's program: `named` (by an option, for example), or the value of [`VARIABLE`], or a file next to the
+/// running program, or one in `../libexec/vtax` relative to it.
 pub fn agent_program(named: Option<&Path>) -> Result<PathBuf, LocateError> {
     let variable = env::var_os(VARIABLE).map(PathBuf::from);
     let running = env::current_exe().ok();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cant_be_started_is_said() {
+    fn a_file_that_cannot_be_started_is_reported() {
         let tree = tempfile::tempdir().expect("made");
         let file = tree.path().join("file");
         program(&file, 0o644);

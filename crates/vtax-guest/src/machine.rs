@@ -1,7 +1,7 @@
-//! The names that QEMU has for the machine and the CPU of a guest.
+//! QEMU's names for a guest's machine type and CPU model.
 //!
-//! A guest that migrates must find the machine and the CPU that it was started with. An alias such as `q35` stands for another
-//! machine in each version of QEMU, so the machine behind it is recorded.
+//! A guest that migrates must find the machine and CPU with which it was started. An alias such as `q35` means a
+//! different machine in each version of QEMU, so the machine behind it is recorded.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -10,7 +10,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 /// The alias of the machine that guests have.
 pub(crate) const MACHINE_ALIAS: &str = "q35";
 
-/// A machine of one version, such as `pc-q35-10.0`.
+/// A versioned machine type, such as `pc-q35-10.0`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct MachineType(String);
 
@@ -19,12 +19,14 @@ impl MachineType {
         &self.0
     }
 
-    /// The machines of a list such as that of `-machine help`, which has a heading.
+    /// The machines in the output of `-machine help`, which has a heading.
     pub(crate) fn listed(help: &str) -> BTreeSet<MachineType> {
         help.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next()?.parse().ok()).collect()
     }
 
-    /// The machine that an alias stands for in such a list: `q35  Standard PC (Q35 + ICH9, 2009) (alias of pc-q35-10.0)`.
+    /// The machine behind an alias in such a list: `q35
+    ///
+    /// Standard PC (Q35 + ICH9, 2009) (alias of pc-q35-10.0)`.
     pub(crate) fn behind_alias(help: &str, alias: &str) -> Option<MachineType> {
         let line = help.lines().find(|line| line.split_ascii_whitespace().next() == Some(alias))?;
         let (_, behind) = line.split_once("(alias of ")?;
@@ -70,13 +72,13 @@ impl FromStr for CpuModel {
     }
 }
 
-/// The name becomes a part of an argument of QEMU, in which a comma begins the next option.
+/// The name becomes a part of a QEMU argument, in which a comma begins the next option.
 fn is_name(text: &str, others: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.chars().all(|letter| letter.is_ascii_alphanumeric() || others.contains(letter))
 }
 
-/// A text that cannot be a name of QEMU's. The error does not repeat the text, which may be long.
+/// A text that isn't a valid QEMU name. The error doesn't repeat the text, which may be long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[error("invalid {kind}: use the name that QEMU lists (qemu-system-x86_64 -machine help, -cpu help)")]
 #[diagnostic(code("bad-machine-name"))]

@@ -1,5 +1,5 @@
-//! The host's memory that a guest's RAM takes, and what QEMU takes in addition: because of it fewer guests fit than their RAM
-//! says.
+//! Host memory used by a guest's RAM and, in addition, by QEMU, because of which fewer guests fit than their RAM
+//! suggests.
 
 use std::{fs, io};
 
@@ -11,13 +11,13 @@ use super::{error::GuestError, launch::Launch};
 /// A mapping in `/proc/PID/smaps` (proc_pid_smaps(5)).
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Mapping {
-    /// The mapping is private, has no file, and is neither executable nor a guard.
+    /// True if the mapping is private, has no file, and is neither executable nor a guard.
     plain: bool,
     executable: bool,
     size: u64,
     /// Resident, or swapped out.
     used: u64,
-    /// The resident part that belongs to no file, or no longer to one.
+    /// The resident part without a file, or detached from it.
     anonymous: u64,
 }
 
@@ -26,9 +26,9 @@ pub fn overhead(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestEr
     Ok(ByteSize(beside_ram(&read(launch, process)?, launch.memory.0)))
 }
 
-/// The guest's RAM that it has used since its start. All of it, if pages are allocated at the start or the RAM isn't found.
+/// The part of the guest's RAM used since its start. All of it, if pages are preallocated or the RAM isn't found.
 pub fn used_ram(launch: &Launch, process: ProcessId) -> Result<ByteSize, GuestError> {
-    // Huge pages aren't in the figures of smaps.
+    // Huge pages aren't included in smaps.
     if launch.hugepages {
         return Ok(launch.memory);
     }
@@ -42,13 +42,13 @@ fn read(launch: &Launch, process: ProcessId) -> Result<Vec<Mapping>, GuestError>
     Ok(mappings(&text))
 }
 
-/// RAM may be a file in memory. Translated code can be as large, and is executable.
+/// RAM may be a memory file. Translated code can be as large, and is executable.
 fn ram(mappings: &[Mapping], size: u64) -> u64 {
     let likely = mappings.iter().filter(|mapping| !mapping.executable && mapping.size == size);
     likely.map(|mapping| mapping.used).max().unwrap_or(size).min(size)
 }
 
-/// RAM that isn't a file is the mapping of exactly its size, of several the one with the most resident memory.
+/// RAM without a file is the mapping of exactly its size; if there are several, the one with the most resident memory.
 fn beside_ram(mappings: &[Mapping], ram: u64) -> u64 {
     let all = mappings.iter().fold(0_u64, |sum, mapping| sum.saturating_add(mapping.anonymous));
     let likely = mappings.iter().filter(|mapping| mapping.plain && mapping.size == ram);
@@ -110,11 +110,11 @@ Anonymous:         20000 kB
 ";
 
     #[test]
-    fn ram_is_the_mapping_of_its_size_and_not_what_was_translated() {
+    fn ram_is_the_mapping_of_its_size_and_not_translated_code() {
         let mappings = mappings(SMAPS);
         assert_eq!(mappings.len(), 4);
         assert_eq!(beside_ram(&mappings, 256 << 20), 23_000 << 10);
-        // RAM of a file: nothing is taken off.
+        // RAM backed by a file: nothing is subtracted.
         assert_eq!(beside_ram(&mappings, 512 << 20), 123_000 << 10);
     }
 
@@ -127,7 +127,7 @@ Anonymous:         20000 kB
     }
 
     #[test]
-    fn figures_that_overflow_are_as_much_as_can_be_said() {
+    fn overflowing_figures_saturate() {
         let most = format!("Size: {0} kB\nAnonymous: {0} kB\n", u64::MAX);
         let text = format!("1-2 rw-p 0 0:0 0\n{most}").repeat(2);
         assert_eq!(beside_ram(&mappings(&text), 1), u64::MAX);

@@ -1,7 +1,7 @@
 //! Live migration of one guest from one QEMU to another.
 //!
-//! The two ends know nothing of each other but a connected socket or an address, and a key. The caller brings them together,
-//! decides who may run, and ends the QEMU that must not.
+//! All that the two ends share is a connected socket or an address, and a key. The caller brings them together, decides
+//! who may run, and ends the QEMU that must not.
 //!
 //! ```text
 //!  source: Departure::of                              target: IncomingGuest::listen
@@ -22,17 +22,18 @@
 //!  the caller ends this QEMU when the guest runs at the target
 //! ```
 //!
-//! **Without a return path "completed" means only that all was sent**: if the target cannot load it, both guests are gone. With
-//! it the target has loaded everything before the source completes. Until `migrate-continue` the source can cancel, and its guest
-//! runs on. After it only QEMU's answer says which side has the guest, so a target that was started with its processors stopped
-//! ([`Launch::paused`](crate::launch::Launch::paused)) must not be resumed before the source has completed.
+//! **Without a return path "completed" means only that all was sent**: if the target cannot load it, both guests are
+//! gone. With it the target has loaded everything before the source completes. Until `migrate-continue` the source can
+//! cancel, and its guest continues to run. Afterwards only QEMU's answer shows which side has the guest, so a target
+//! that was started with its processors stopped ([`Launch::paused`](crate::launch::Launch::paused)) must not be resumed
+//! before the source has completed.
 //!
-//! Every wait has an end. QEMU notices a target that exits, but not a connection that is cut: it waits for ever. So the source
-//! cancels when nothing moves for [`SILENCE_MOST`]. The target sees no progress, so the caller tells it of the source's
-//! ([`SourcePulse`]).
+//! Every wait has a timeout. QEMU notices a target that exits, but not a broken connection: it waits forever. So the
+//! source cancels when there is no progress for [`SILENCE_MOST`]. The target can't see progress, so the caller reports
+//! the source's progress to it ([`SourcePulse`]).
 //!
-//! Disks that the target hasn't got are copied first ([`DiskMirrors`]): each write of the guest goes to both
-//! sides, and when all are in sync the memory follows, until the vCPUs are stopped. Then the copies are completed
+//! Disks that the target doesn't have are copied first ([`DiskMirrors`]): each write of the guest goes to both sides,
+//! and when all are in sync the memory follows, until the vCPUs are stopped. Then the copies are completed
 //! ([`MigrationWatcher::before_switchover`]), and the target ends its NBD server before the guest runs ([`end_disks`]).
 //!
 //! QEMU's checks are no substitute for [`Launch::differences`](crate::launch::Launch::differences).
@@ -63,12 +64,12 @@ pub use signals::{MigrationCancel, SourcePulse};
 pub use suspend_times::SuspendTimes;
 pub use wire::MigrationWire;
 
-/// A migration in which nothing moves for so long has lost its connection.
+/// A migration without progress for this time has lost its connection.
 pub const SILENCE_MOST: Duration = Duration::from_secs(10);
-/// The pause between two looks at a migration, and so the time in which a cancellation is noticed. Events end it.
+/// Polling interval of a migration, and so the delay until a cancellation is noticed. Events end it early.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The name of the node with a copy of the disk at a port: at the source it is QEMU's connection to the target.
+/// The node name for the copy of the disk at a port: at the source it is QEMU's connection to the target.
 fn copy_node(port: u32) -> String {
     format!("copy{port}")
 }

@@ -1,8 +1,8 @@
-//! The drivers that a guest needs: which modules they are in, and in which order they load.
+//! A guest's drivers: their modules, in loading order.
 //!
-//! A module's dependencies are read from the module itself: the kernel's build writes `depends=` into its
-//! section `.modinfo`. `modules.dep` isn't read, since depmod(8) makes it when a package is installed, and a
-//! package that is only unpacked lacks it.
+//! A module's dependencies are read from the module itself: the kernel's build writes `depends=` into its section
+//! `.modinfo`. `modules.dep` isn't used, since depmod(8) creates it when a package is installed, and a merely unpacked
+//! package lacks it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use super::{
     kernel::Kernel,
 };
 
-/// No module is that large. The limit is for damaged files, which may unpack to anything.
+/// No module is this large. The limit guards against damaged files, which may unpack to anything.
 const LARGEST: u64 = 64 << 20;
 /// The directories of a kernel's modules in the order of depmod.d(5): added modules come first.
 const FOLDERS: [&str; 3] = ["updates", "extra", "kernel"];
@@ -29,17 +29,17 @@ const FOLDERS: [&str; 3] = ["updates", "extra", "kernel"];
 /// A module, ready to be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
-    /// Its name, with `_` and not `-`.
+    /// Its name, with `_` instead of `-`.
     pub name: String,
-    /// The object, not compressed.
+    /// The uncompressed object.
     pub object: Vec<u8>,
     /// True if it may fail to load.
     pub optional: bool,
 }
 
-/// The modules `wanted` and all modules that they depend on. A module comes after those that it needs. What
-/// is built into the kernel is omitted. A name that begins with `-` is omitted as well if there is no such
-/// module; it and what only such modules need come last and are optional.
+/// The modules `wanted` and all modules that they depend on. A module comes after its dependencies. Built-in ones are
+/// omitted. A name that begins with `-` is also omitted if there is no such module; such modules and their exclusive
+/// dependencies come last and are optional.
 pub fn closure(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestError> {
     let stock = Stock::of(kernel)?;
     let mut search = Search { stock, seen: BTreeSet::new(), ordered: Vec::new(), optional: false };
@@ -119,7 +119,7 @@ impl Stock<'_> {
     }
 }
 
-/// A directory that isn't there has no modules.
+/// A missing directory has no modules.
 fn collect(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<(), GuestError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -137,13 +137,13 @@ fn collect(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<(), G
     Ok(())
 }
 
-/// The module that a file holds, by its name: `…/virtio_net.ko.xz`.
+/// The module name of a file: `…/virtio_net.ko.xz`.
 fn name_of(path: &Path) -> Option<String> {
     let (name, ending) = path.file_name()?.to_str()?.split_once(".ko")?;
     matches!(ending, "" | ".xz" | ".zst" | ".gz").then(|| plain(name))
 }
 
-/// The kernel treats `-` and `_` in a module's name as the same.
+/// The kernel treats `-` and `_` in module names as equal.
 fn plain(name: &str) -> String {
     name.replace('-', "_")
 }
@@ -164,11 +164,11 @@ pub(super) fn unpack(path: &Path, bytes: &[u8]) -> io::Result<Vec<u8>> {
 pub(super) struct About {
     /// The module can't be loaded without these.
     depends: Vec<String>,
-    /// The module uses these if they are there. Only modprobe(8) loads them with it.
+    /// The module uses these if available. Only modprobe(8) loads them with it.
     soft: Vec<String>,
 }
 
-/// Reads `.modinfo`: texts `key=value`, each with a zero byte behind it.
+/// Parses `.modinfo`: texts `key=value`, each terminated by a zero byte.
 pub(super) fn about(object: &[u8]) -> About {
     let mut about = About::default();
     let section = Elf::parse(object).and_then(|elf| elf.section(".modinfo")).unwrap_or_default();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn each_comes_behind_what_it_needs_and_built_in_ones_are_left_out() {
+    fn modules_follow_their_dependencies_and_built_in_ones_are_omitted() {
         let base = tempfile::tempdir().expect("a folder");
         let kernel = kernel(
             base.path(),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_fail_comes_last_and_may_be_missing() {
+    fn optional_modules_come_last_and_may_be_missing() {
         let base = tempfile::tempdir().expect("a folder");
         let kernel = kernel(
             base.path(),
@@ -270,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_itself_ends() {
+    fn circular_dependencies_terminate() {
         let base = tempfile::tempdir().expect("a folder");
         let kernel = kernel(base.path(), "", &[("a.ko", "depends=b"), ("b.ko", "depends=a")]);
         assert_eq!(names(&closure(&kernel, &["a"]).expect("both")), ["b", "a"]);
     }
 
     #[test]
-    fn soft_dependencies_are_taken_if_they_are_there() {
+    fn soft_dependencies_are_included_if_available() {
         let info = object(".modinfo", b"softdep=pre: a-b c post: d\0depends=\0softdep=pre: e\0");
         assert_eq!(about(&info).soft, ["a_b", "c", "e"]);
     }

@@ -1,8 +1,8 @@
-//! The paths of a disk: storage daemons of which one serves the disk, and the others stand by.
+//! The paths of a disk: storage daemons, one of which serves the disk while the others stand by.
 //!
-//! QEMU is connected to a socket by its name. If the daemon that serves it ends, QEMU tries to connect again, and sends again what
-//! wasn't answered. [`serve`] makes another daemon serve the disk under the same name then. Only one daemon has the file at a time:
-//! what a daemon still wrote after another had begun would destroy what that has written. So the old one has ended before.
+//! QEMU connects to a socket by name. If the daemon that serves it exits, QEMU reconnects, and repeats unanswered
+//! requests. [`serve`] then makes another daemon serve the disk under the same name. Only one daemon has the file open
+//! at a time: late writes of an old daemon would overwrite those of the new one. So the old one has exited before.
 //!
 //! The state of the paths is a file next to the daemons' directories, which are next to that of the guest's QEMU.
 
@@ -30,16 +30,16 @@ use super::{
     vdisk::{DiskLaunch, DiskPaths, DiskSource},
 };
 
-/// The name of the directory of a guest's QEMU, if those of its daemons are next to it.
+/// The directory name of a guest's QEMU, if those of its daemons are next to it.
 pub const QEMU: &str = "qemu";
-/// A killed daemon ends within this time, unless the kernel waits for its disk.
+/// A killed daemon exits within this time, unless the kernel waits for its disk.
 const KILLED: Duration = Duration::from_secs(60);
-/// A daemon that doesn't answer for so long hangs: its main loop does nothing but short things.
+/// A daemon that doesn't answer for this time hangs: its main loop has only short tasks.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same on a machine whose CPUs are translated.
 const TRANSLATED_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Condition of one of a disk's paths.
+/// State of one of a disk's paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -48,7 +48,7 @@ pub enum PathState {
     Active,
     /// It can serve the disk if another one fails.
     Standby,
-    /// Its daemon doesn't run, or its backend returned an error when it served the disk last.
+    /// Its daemon doesn't run, or its backend returned an error when it last served the disk.
     Failed,
 }
 
@@ -57,7 +57,7 @@ pub enum PathState {
 pub enum PathFault {
     /// Its daemon doesn't answer.
     Silent,
-    /// The guest's QEMU got an error from it, or was cut off because of one.
+    /// The guest's QEMU received an error from it, or was disconnected because of one.
     Errors,
 }
 
@@ -67,7 +67,7 @@ struct Kept {
     active: usize,
     /// The daemons.
     processes: Vec<Option<String>>,
-    /// True if the path returned an error when it served the disk last.
+    /// True if the path returned an error when it last served the disk.
     #[serde(default)]
     bad: Vec<bool>,
 }
@@ -80,8 +80,8 @@ struct Paths<'a> {
     paths: &'a DiskPaths,
 }
 
-/// Starts the daemons of a disk that has several paths, and makes the first one serve it. The directory of the guest's QEMU is
-/// there.
+/// Starts the daemons of a disk with several paths, and makes the first one serve it. The directory of the guest's QEMU
+/// exists.
 pub(super) fn begin(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
     let Some(paths) = Paths::of(launch, disk) else { return Ok(()) };
     let count = paths.paths.files.len();
@@ -92,7 +92,7 @@ pub(super) fn begin(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError
     paths.activate(0, &mut kept)
 }
 
-/// Makes another path serve a disk if the one that does so has ended or has a fault. What hangs is killed first.
+/// Makes another path serve a disk if the current one has exited or has a fault. A hung daemon is killed first.
 pub fn serve(launch: &Launch, disk: &DiskLaunch, fault: Option<PathFault>) -> Result<(), GuestError> {
     let Some(paths) = Paths::of(launch, disk) else { return Ok(()) };
     let mut kept = paths.read()?;
@@ -108,7 +108,7 @@ pub fn serve(launch: &Launch, disk: &DiskLaunch, fault: Option<PathFault>) -> Re
     }
 }
 
-/// Starts the daemons again that have ended, to stand by.
+/// Restarts daemons that have exited, as standby.
 pub fn stand_by(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
     let Some(paths) = Paths::of(launch, disk) else { return Ok(()) };
     let mut kept = paths.read()?;
@@ -123,14 +123,14 @@ pub fn stand_by(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
 /// Returns whether the daemon that serves a disk answers, if it runs. One that is stopped or hangs doesn't.
 pub fn answers(launch: &Launch, disk: &DiskLaunch) -> bool {
     let Some(paths) = Paths::of(launch, disk) else { return true };
-    // What isn't known isn't ended.
+    // A daemon of unknown state isn't killed.
     let Ok(kept) = paths.read() else { return true };
     let patience = if accel::is_translated() { TRANSLATED_PATIENCE } else { PATIENCE };
     !kept.is_alive(kept.active) || storage::answers(&launch.name, &paths.directory(kept.active), patience)
 }
 
-/// Returns whether the daemon that serves a disk has failed to read. The guest's QEMU doesn't get such an error: the
-/// daemon cuts it off (`nbd_co_send_sparse_read` of QEMU), QEMU connects again and sends the request again, and so on.
+/// Returns true if the daemon that serves a disk has failed to read. The guest's QEMU doesn't receive such an error:
+/// the daemon disconnects (`nbd_co_send_sparse_read` of QEMU), QEMU reconnects and repeats the request, and so on.
 pub fn has_failed_to_read(launch: &Launch, disk: &DiskLaunch) -> bool {
     let Some(paths) = Paths::of(launch, disk) else { return false };
     paths.read().is_ok_and(|kept| storage::has_failed_to_read(&paths.directory(kept.active)))
@@ -145,7 +145,7 @@ pub fn end(launch: &Launch, disk: &DiskLaunch) -> Result<(), GuestError> {
     remove_file(&paths.state())
 }
 
-/// Ends all daemons of a guest, whose QEMU has ended, also those of disks that were plugged in.
+/// Ends all daemons of a guest whose QEMU has exited, including those of disks plugged in later.
 pub fn end_all(guest: &Name, qemu: &Path) -> Result<(), GuestError> {
     let Some(beside) = qemu.parent() else { return Ok(()) };
     for entry in fs::read_dir(beside).into_iter().flatten().flatten() {
@@ -160,7 +160,7 @@ pub fn end_all(guest: &Name, qemu: &Path) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// Returns the current state of each path of a disk; nothing if it has no daemons.
+/// Returns the current state of each path of a disk; empty without daemons.
 pub fn states(launch: &Launch, disk: &DiskLaunch) -> Vec<PathState> {
     let Some(paths) = Paths::of(launch, disk) else { return Vec::new() };
     let Ok(kept) = paths.read() else { return Vec::new() };
@@ -172,13 +172,13 @@ pub fn states(launch: &Launch, disk: &DiskLaunch) -> Vec<PathState> {
     (0..paths.paths.files.len()).map(state).collect()
 }
 
-/// The daemon that serves a disk at the moment, if the disk has one.
+/// The daemon currently serving a disk, if any.
 pub(super) fn active(launch: &Launch, disk: &DiskLaunch) -> Option<ProcessId> {
     let kept = Paths::of(launch, disk)?.read().ok()?;
     kept.process(kept.active)
 }
 
-/// Prefix of the names of the daemons' directories and of the state.
+/// Name prefix of the daemons' directories and of the state file.
 const PREFIX: &str = "paths";
 
 impl<'a> Paths<'a> {
@@ -216,7 +216,7 @@ impl<'a> Paths<'a> {
         Ok(kept)
     }
 
-    /// Replaces the file as a whole: `list` may read it at any moment.
+    /// Replaces the file atomically: `list` may read it at any moment.
     fn write(&self, kept: &Kept) -> Result<(), GuestError> {
         let path = self.state();
         let written = || {
@@ -227,7 +227,7 @@ impl<'a> Paths<'a> {
         written().map_err(GuestError::file("write", &path))
     }
 
-    /// Starts the daemon of a path. It stands by.
+    /// Starts the daemon of a path on standby.
     fn start(&self, number: usize, kept: &mut Kept) -> Result<(), GuestError> {
         self.end_process(number, kept)?;
         let process = storage::start(self.guest, &self.directory(number), &self.launch.qemu)?;
@@ -235,8 +235,8 @@ impl<'a> Paths<'a> {
         self.write(kept)
     }
 
-    /// Makes another path serve the disk instead of the one that served it, or that one again if no other can. Those without
-    /// errors come first, and of these those that stand by.
+    /// Makes another path serve the disk instead of the current one, or the same again if no other can. Paths without
+    /// errors come first, among them those on standby.
     fn take_over(&self, kept: &mut Kept) -> Result<(), GuestError> {
         let count = self.paths.files.len();
         let mut order: Vec<usize> = (1..=count).map(|step| (kept.active + step) % count).collect();
@@ -255,7 +255,7 @@ impl<'a> Paths<'a> {
         last
     }
 
-    /// Makes a path serve the disk. All other daemons that had the file have ended before.
+    /// Makes a path serve the disk. All other daemons that had the file open have exited before.
     fn activate(&self, number: usize, kept: &mut Kept) -> Result<(), GuestError> {
         if kept.active != number {
             self.end_process(kept.active, kept)?;
@@ -263,7 +263,7 @@ impl<'a> Paths<'a> {
         let (file, socket) = (&self.paths.files[number], self.launch.directory.join(self.disk.socket()));
         let served = storage::serve(self.guest, &self.directory(number), self.disk, file, &socket);
         if let Err(error) = served {
-            // It may have the file, or a part of what it needs. It is started again.
+            // It may have opened the file, or other resources. It is restarted.
             self.end_process(number, kept)?;
             self.write(kept)?;
             return Err(error);
@@ -273,7 +273,7 @@ impl<'a> Paths<'a> {
         self.write(kept)
     }
 
-    /// Ends a daemon. When this returns, it writes nothing more.
+    /// Ends a daemon. When this returns, it no longer writes anything.
     fn end_process(&self, number: usize, kept: &mut Kept) -> Result<(), GuestError> {
         if let Some(process) = kept.process(number) {
             let fail = || GuestError::process(self.guest);
@@ -283,7 +283,7 @@ impl<'a> Paths<'a> {
             }
             process.reap();
         }
-        // One that a killed vtax has started may not be written down.
+        // A daemon started by a killed vtax may be unrecorded.
         storage::end(self.guest, &self.directory(number))?;
         kept.processes[number] = None;
         Ok(())
@@ -300,7 +300,7 @@ impl Kept {
     }
 }
 
-/// It is not an error if there is none.
+/// A missing file is not an error.
 fn remove_file(path: &Path) -> Result<(), GuestError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GuestError::file("remove", path)(error)),
@@ -308,11 +308,11 @@ fn remove_file(path: &Path) -> Result<(), GuestError> {
     }
 }
 
-/// Lets go of what is mounted in the directories of daemons that have ended, of a guest of which only this is known.
+/// Unmounts the directories of a guest's exited daemons.
 pub fn unmount(beside: &Path) {
     for entry in fs::read_dir(beside).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) {
-            // What stays mounted is reported when the directory is removed.
+            // Remaining mounts are reported when the directory is removed.
             let _ = unmount_all(&entry.path());
         }
     }

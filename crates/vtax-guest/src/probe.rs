@@ -1,8 +1,8 @@
 //! Host requirements of disk attachments, in addition to QEMU devices.
 //!
-//! A build of QEMU may lack ways to have I/Os in flight. With io_uring it reports this only when it reads a block, and
-//! continues with threads then; and the kernel may refuse io_uring to users other than root. So a storage daemon, which
-//! has a dedicated user as a guest's QEMU has, is made to serve a file of ours in this way and to read a block.
+//! A build of QEMU may lack asynchronous I/O methods. For io_uring it reports this only when it reads a block, and then
+//! falls back to threads; and the kernel may deny io_uring to users other than root. So a storage daemon, which like a
+//! guest's QEMU runs as a dedicated user, serves a test file in this way and reads a block.
 
 use std::{env, fs, fs::File};
 
@@ -22,12 +22,12 @@ use super::{
 /// The size of the file.
 const SIZE: u64 = 1 << 20;
 
-/// Returns whether somebody has to try: all builds of QEMU can do the rest.
+/// Returns true if the method must be tried: all builds of QEMU support the others.
 pub fn is_needed(attach: &DiskAttach) -> bool {
     attach.aio != HostAio::Threads || attach.device == DiskDevice::VhostUserBlk
 }
 
-/// Returns why QEMU cannot serve a disk in this way here, in its own words; nothing if it can.
+/// Returns the reason why QEMU cannot serve a disk in this way here, in its own words, if any.
 pub fn attachable(qemu: &QemuProgram, attach: &DiskAttach) -> Result<Option<String>, GuestError> {
     let scratch = Scratch::new(&env::temp_dir())?;
     let directory = scratch.guest()?;
@@ -40,7 +40,7 @@ pub fn attachable(qemu: &QemuProgram, attach: &DiskAttach) -> Result<Option<Stri
         slice: None,
         exclusive: false,
         shared: false,
-        // Only io_submit(2) needs it, and not every file system has it.
+        // Only io_submit(2) needs it, and some file systems lack it.
         direct: attach.aio == HostAio::Native,
     };
     let source = DiskSource::Paths(DiskPaths { files: vec![file.clone()], timeout: None });

@@ -36,25 +36,25 @@ use super::{
 
 /// `sun_path` with its zero, unix(7).
 const LONGEST_PATH: usize = 107;
-/// A guest gets this much time to end when it is removed. What it has to save, it has saved before.
+/// Time for a guest to exit when it is removed. It has saved its data before.
 pub const STOP: Duration = Duration::from_secs(4);
-/// QEMU needs seconds with a PCI device: it maps all memory in the IOMMU, in an emulated server page by page.
+/// With a PCI device, QEMU needs seconds to map all memory in the IOMMU, page by page in an emulated server.
 const READY: Duration = Duration::from_secs(180);
-/// The pause between two looks for a socket that QEMU has not made yet.
+/// Polling interval for a socket that QEMU hasn't created yet.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The time between two messages to somebody who waits for a guest.
+/// Interval of messages about a guest that is being waited for.
 const OFTEN: Duration = Duration::from_secs(15);
-/// A guest that boots uses more CPU time than this in [`OFTEN`], even next to ten other busy programs. One that waits uses
+/// A booting guest uses more CPU time than this per [`OFTEN`], even next to ten other busy programs. A waiting one uses
 /// about a tenth of it.
 const IDLE: Duration = Duration::from_millis(500);
-/// A process ends within this time after SIGKILL, a part of which frees the guest's memory.
+/// Time for a process to exit after SIGKILL; part of it frees the guest's memory.
 const KILLED: Duration = Duration::from_secs(10);
 /// The kernel frees a guest's memory within this time, even if VFIO has locked it.
 const FREED: Duration = Duration::from_secs(60);
-/// Time within which QEMU exits after it closes its monitor.
+/// Time for QEMU to exit after it closes its monitor.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// A guest's QEMU. Dropping this value doesn't end QEMU: a lab outlives the process that made it.
+/// A guest's QEMU. Dropping this value doesn't end QEMU: a lab outlives the process that created it.
 #[derive(Debug)]
 pub struct Qemu {
     launch: Launch,
@@ -64,10 +64,10 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// Starts a guest, as a dedicated user and without privilege. `queues` are open queues for QEMU: for each NIC as
-    /// many as [`Launch::handed_queues`] says. No other program gets them. `prepare` may add what takes privilege to
-    /// the command, such as to enter a namespace. [`home::remove`] removes what this leaves when the guest has ended,
-    /// and when this fails.
+    /// Starts a guest, as a dedicated user and without privilege. `queues` are queue descriptors for QEMU: for each NIC
+    /// as many as [`Launch::handed_queues`] returns. No other program inherits them. `prepare` may add privileged steps
+    /// to the command, such as entering a namespace. [`home::remove`] cleans up when the guest has exited, or if this
+    /// fails.
     pub fn start(
         launch: Launch,
         queues: Vec<Vec<OwnedFd>>,
@@ -100,7 +100,7 @@ impl Qemu {
         Ok(Qemu { launch, process, started_here: true })
     }
 
-    /// A guest that another process has started, or this process earlier.
+    /// A guest that was started by another process, or by this one earlier.
     pub fn attach(launch: Launch, process: ProcessId) -> Qemu {
         Qemu { launch, process, started_here: false }
     }
@@ -115,7 +115,7 @@ impl Qemu {
         self.process
     }
 
-    /// Returns whether QEMU runs.
+    /// Returns true if QEMU is running.
     pub fn is_alive(&self) -> bool {
         matches!(self.process.wait_end(Duration::ZERO), Ok(false))
     }
@@ -125,7 +125,7 @@ impl Qemu {
         self.process.wait_end(patience).unwrap_or(false).then(|| self.ended())
     }
 
-    /// Waits until QEMU answers at its monitor and the guest starts to boot. The error has the last messages.
+    /// Waits until QEMU answers at its monitor and the guest starts to boot. An error includes the last messages.
     pub fn wait_ready(&mut self, patience: Duration) -> Result<(), GuestError> {
         self.first_monitor(Instant::now() + patience, patience).map(|_| ())
     }
@@ -139,13 +139,13 @@ impl Qemu {
         }
     }
 
-    /// Waits until the agent in the guest has opened its port. The error has the last messages.
+    /// Waits until the agent in the guest has opened its port. An error includes the last messages.
     pub fn wait_agent(&mut self, patience: Duration) -> Result<(), GuestError> {
         self.wait_agent_telling(patience, |_, _| {})
     }
 
-    /// As [`Qemu::wait_agent`]. Every 15 seconds `tell` gets the time that has passed and the console's last line. If QEMU
-    /// seems to have lost the timer of a processor, the guest is reset once.
+    /// Like [`Qemu::wait_agent`]. Every 15 seconds `tell` receives the elapsed time and the console's last line. If
+    /// QEMU seems to have lost the timer of a processor, the guest is reset once.
     pub fn wait_agent_telling(
         &mut self,
         patience: Duration,
@@ -158,8 +158,8 @@ impl Qemu {
         let mut monitor = self.first_monitor(deadline, patience)?;
         let mut is_reset = false;
         loop {
-            // QEMU is asked again after each event, so that the answers are current. One event says that the
-            // port has been opened (VSERPORT_CHANGE), and another that the processors stand still (STOP).
+            // QEMU's state is queried after each event, so that it is current. One event means that the port was opened
+            // (VSERPORT_CHANGE), another that the processors have stopped (STOP).
             let now = monitor.is_port_open(AGENT_CHARDEV).and_then(|open| Ok((open, monitor.status()?)));
             match now.map_err(|error| self.explain(error))? {
                 (true, _) if is_reset => return monitor.end_at_reboot().map_err(|error| self.explain(error)),
@@ -187,32 +187,32 @@ impl Qemu {
         }
     }
 
-    /// Under TCG, about one boot in several hundred hangs: a processor gets no timer interrupt any more. (Seen in
-    /// QEMU 10.0; the cause isn't known.) What waits for that processor waits for ever. Late in the boot, the kernel
-    /// says so; early, all processors are idle and nothing is said. A guest that boots its own system isn't reset: its
-    /// disk could suffer.
+    /// Under TCG, about one boot in several hundred hangs: a processor no longer receives timer interrupts. (Seen in
+    /// QEMU 10.0; the cause is unknown.) Whatever waits for that processor waits forever. Late in the boot, the kernel
+    /// reports it; early, all processors are idle and nothing is reported. A guest that boots its own system isn't
+    /// reset: its disk could suffer.
     fn may_lose_timers(&self) -> bool {
         self.launch.accel == Accelerator::Tcg && matches!(self.launch.boot, Boot::Kernel { .. })
     }
 
-    /// Returns the CPU time that QEMU has used, 0 if it has ended.
+    /// Returns the CPU time used by QEMU, or 0 if it has exited.
     fn cpu_time(&self) -> Duration {
         process_time(self.process.pid.0).unwrap_or_default()
     }
 
-    /// A connection to the monitor. Nobody else can connect until it is dropped.
+    /// A connection to the monitor. No other client can connect until it is dropped.
     pub fn monitor(&mut self, patience: Duration) -> Result<Monitor, GuestError> {
         let monitor = Monitor::connect(&self.launch.name, &self.launch.qmp_socket(), patience);
         monitor.map_err(|error| self.explain(error))
     }
 
-    /// The host's threads that the guest is made of.
+    /// Host threads of the guest.
     pub fn threads(&mut self, patience: Duration) -> Result<Threads, GuestError> {
         let mut monitor = self.monitor(patience)?;
         Threads::of(&self.launch.name, self.process, &mut monitor).map_err(|error| self.explain(error))
     }
 
-    /// Pins its threads, once QEMU is [ready](Qemu::wait_ready). It is an error if some of vhost's are missing.
+    /// Pins its threads, once QEMU is [ready](Qemu::wait_ready). Missing vhost threads are an error.
     pub fn pin(&mut self, pins: &GuestPins, patience: Duration) -> Result<(), GuestError> {
         let threads = self.threads(patience)?;
         threads.pin(&self.launch.name, pins)?;
@@ -223,24 +223,24 @@ impl Qemu {
         Ok(())
     }
 
-    /// The memory that QEMU takes in addition to the guest's RAM, see [`memory::overhead`].
+    /// Memory of QEMU in addition to the guest's RAM, see [`memory::overhead`].
     pub fn overhead(&self) -> Result<ByteSize, GuestError> {
         memory::overhead(&self.launch, self.process)
     }
 
-    /// The RAM that the guest has used, see [`memory::used_ram`].
+    /// RAM used by the guest, see [`memory::used_ram`].
     pub fn used_ram(&self) -> Result<ByteSize, GuestError> {
         memory::used_ram(&self.launch, self.process)
     }
 
-    /// Stops QEMU. First it is asked to quit; after half of `patience` it gets SIGTERM, and at the end SIGKILL.
-    /// A guest whose disk is kept should have been powered off before. It is not an error if QEMU has ended
-    /// already. It fails only if not even SIGKILL ends it.
+    /// Stops QEMU: a request to quit, SIGTERM after half of `patience`, and finally SIGKILL. A guest whose disk is kept
+    /// should be powered off first. It is not an error if QEMU has already exited. This fails only if not even SIGKILL
+    /// ends it.
     pub fn stop(&mut self, patience: Duration) -> Result<(), GuestError> {
         let start = Instant::now();
         if self.is_alive() {
             let quit = self.monitor(patience / 4).and_then(|mut monitor| monitor.quit());
-            // If QEMU doesn't take the command, there is nothing to wait for.
+            // If QEMU doesn't accept the command, there is nothing to wait for.
             let left = (patience / 2).saturating_sub(start.elapsed());
             let ended = quit.is_ok() && self.wait_end(left)?;
             if !ended && !self.end_by(Signal::TERM, patience.saturating_sub(start.elapsed()))? {
@@ -274,7 +274,7 @@ impl Qemu {
         }
     }
 
-    /// If the monitor fails because QEMU has just ended, that end is the better error.
+    /// If the monitor fails because QEMU has just exited, its exit is the better error.
     pub(super) fn explain(&self, error: GuestError) -> GuestError {
         let by_death = matches!(error, GuestError::Monitor { .. } | GuestError::Process { .. });
         if by_death { self.death(CLOSING).unwrap_or(error) } else { error }
@@ -314,7 +314,7 @@ impl Qemu {
     }
 }
 
-/// Stops a guest. If nobody knows its QEMU, the guest's directory tells it. True if it ran.
+/// Stops a guest. If its QEMU is unknown, it is found by the guest's directory. Returns true if it was running.
 pub fn end(launch: &Launch, known: Option<Qemu>) -> Result<bool, GuestError> {
     let Some(mut qemu) = known else {
         return end_below(&launch.directory).map_err(GuestError::process(&launch.name));
@@ -324,29 +324,29 @@ pub fn end(launch: &Launch, known: Option<Qemu>) -> Result<bool, GuestError> {
     Ok(was_alive)
 }
 
-/// Kills the QEMUs that work in this directory or below it, wherever they run: a guest's QEMU never leaves the guest's
-/// directory. They may hold a device, whose driver would wait. True if there was one.
+/// Kills the QEMUs whose working directory is this one or below it: a guest's QEMU never leaves the guest's directory.
+/// They may hold a device, whose driver would wait. Returns true if there was one.
 pub fn end_below(directory: &Path) -> Result<bool, SysError> {
     let killed = kill_below(directory)?;
     kill_all(&killed, FREED)?;
     Ok(!killed.is_empty())
 }
 
-/// As [`end_below`], but doesn't wait for their ends. Returns those that it has killed.
+/// Like [`end_below`], but doesn't wait for them to exit. Returns the killed processes.
 pub fn kill_below(directory: &Path) -> Result<Vec<ProcessId>, SysError> {
     let is_guest = |pid: &Pid| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|word| word.starts_with(b"guest="))
             && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(directory))
     };
-    // A process that has exited meanwhile is omitted.
+    // A process that has exited in the meantime is omitted.
     let running: Vec<ProcessId> =
         all_pids()?.into_iter().filter(is_guest).filter_map(|pid| ProcessId::of(pid).ok()).collect();
     kill_all(&running, Duration::ZERO)?;
     Ok(running)
 }
 
-/// QEMU is in a separate process group, so that Ctrl-C at the terminal reaches only vtax.
+/// QEMU has a separate process group, so that Ctrl-C in the terminal reaches only vtax.
 fn command(launch: &Launch, files: QemuFiles<OwnedFd>, messages: File) -> Result<Command, GuestError> {
     let copy = messages.try_clone().map_err(GuestError::file("use", launch.stderr_log()))?;
     let mut command = Command::new(&launch.qemu.path);

@@ -1,4 +1,4 @@
-//! The QEMU program of this machine: where it is, how old, and what it can emulate.
+//! This machine's QEMU: its location, version and devices.
 
 use std::{
     collections::BTreeSet,
@@ -21,19 +21,19 @@ use super::{
 };
 
 const PROGRAM: &str = "qemu-system-x86_64";
-/// A kernel with filters of system calls has this file (seccomp(2)).
+/// Exists if the kernel supports system call filters (seccomp(2)).
 const SECCOMP: &str = "/proc/sys/kernel/seccomp/actions_avail";
-/// Makes QEMU list its machines.
+/// Arguments that make QEMU list its machines.
 const MACHINES: [&str; 2] = ["-machine", "help"];
-/// Names the program, in place of the one in `PATH`.
+/// Variable that names the program, instead of the one in `PATH`.
 const VARIABLE: &str = "VTAX_QEMU";
-/// QEMU answers in milliseconds; a cold disk and a busy machine are allowed for.
+/// Timeout for QEMU's answer: it takes milliseconds, plus a margin for a cold disk and a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Kept answers: three to each of a few programs.
+/// Cached answers: three for each of a few programs.
 const KEPT: usize = 16;
 
 impl QemuProgram {
-    /// The one that `VTAX_QEMU` names, or else the first in `PATH`.
+    /// The program named by `VTAX_QEMU`, or else the first in `PATH`.
     pub fn find() -> Result<QemuProgram, GuestError> {
         if let Some(path) = env::var_os(VARIABLE) {
             return QemuProgram::at(Path::new(&path));
@@ -45,7 +45,7 @@ impl QemuProgram {
         }
     }
 
-    /// This very one.
+    /// The program at this path.
     pub fn at(path: &Path) -> Result<QemuProgram, GuestError> {
         let sandboxed = ask(path, &["-sandbox", SANDBOX, "--version"]).ok();
         let sandbox = sandboxed.is_some() && Path::new(SECCOMP).exists();
@@ -61,12 +61,12 @@ impl QemuProgram {
             let (path, least) = (path.to_owned(), Version::LEAST);
             return Err(MissingForGuests::OldQemu { path, version, least }.into());
         }
-        // One that does not list its machines is used without a pinned one.
+        // A QEMU that doesn't list its machines is used without a pinned one.
         let q35 = ask(path, &MACHINES).ok().and_then(|help| MachineType::behind_alias(&help, MACHINE_ALIAS));
         Ok(QemuProgram { path: path.to_owned(), version, sandbox, q35 })
     }
 
-    /// The machines that it can emulate. A guest can migrate only to a QEMU that has the guest's machine.
+    /// The machines that it can emulate. A guest can migrate only to a QEMU that supports the guest's machine.
     pub fn machines(&self) -> Result<BTreeSet<MachineType>, GuestError> {
         Ok(MachineType::listed(&ask(&self.path, &MACHINES)?))
     }
@@ -83,8 +83,8 @@ fn device_names(help: &str) -> BTreeSet<String> {
     help.lines().filter_map(name).collect()
 }
 
-/// Returns the program's output. In an emulated server a start of QEMU takes a second, so there the answers of a program
-/// are kept for as long as the program stays the same.
+/// Returns the program's output. In an emulated server, starting QEMU takes a second, so answers are cached there for
+/// as long as the program doesn't change.
 fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
     match image::is_emulated_server() {
         true => kept(&image::cache()?.join("qemu"), path, arguments),
@@ -92,7 +92,7 @@ fn ask(path: &Path, arguments: &[&str]) -> Result<String, GuestError> {
     }
 }
 
-/// Device, inode, size and times of change of a program.
+/// Device, inode, size and change times of a program.
 fn identity(path: &Path) -> io::Result<[i128; 5]> {
     let file = fs::metadata(path)?;
     let changed = i128::from(file.ctime()) * 1_000_000_000 + i128::from(file.ctime_nsec());
@@ -100,7 +100,7 @@ fn identity(path: &Path) -> io::Result<[i128; 5]> {
     Ok([file.dev().into(), file.ino().into(), file.len().into(), changed, modified])
 }
 
-/// The kept answer of this very program, or else a new one.
+/// The cached answer of exactly this program, or else a new one.
 fn kept(folder: &Path, program: &Path, arguments: &[&str]) -> Result<String, GuestError> {
     let Ok(identity) = identity(program) else { return asked(program, arguments) };
     let question = format!("{identity:?} {arguments:?}");
@@ -109,7 +109,7 @@ fn kept(folder: &Path, program: &Path, arguments: &[&str]) -> Result<String, Gue
         return Ok(answer);
     }
     let answer = asked(program, arguments)?;
-    // If it can't be kept, the next vtax asks again.
+    // If it can't be cached, the next vtax asks again.
     let _ = image::store(folder, &name, answer.as_bytes(), KEPT);
     Ok(answer)
 }
@@ -141,11 +141,11 @@ fn broken(path: &Path, why: String) -> GuestError {
 mod tests {
     use super::*;
 
-    /// A program that answers as QEMU would.
+    /// A program that answers like QEMU.
     fn stand_in(folder: &Path, script: &str) -> PathBuf {
         let path = folder.join(PROGRAM);
-        // Written by another process: a concurrent test may be about to start a program
-        // just now, and would for a moment hold the file open, which execve(2) refuses.
+        // Written by another process: a concurrent test may be about to start a program, and would briefly hold the
+        // file open, which makes execve(2) fail.
         let mut writer = Command::new("sh");
         writer.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\""]).arg(&path).arg(script);
         assert!(writer.status().expect("a shell").success());
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_kept_for_this_program_and_this_question() {
+    fn an_answer_is_cached_for_this_program_and_this_question() {
         let folder = tempfile::tempdir().expect("a directory");
         let answers = folder.path().join("answers");
         let path = stand_in(folder.path(), "echo $* >>$0.asked; echo first");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_built_without_seccomp_is_taken_as_it_is() {
+    fn a_qemu_built_without_seccomp_is_accepted() {
         let folder = tempfile::tempdir().expect("a folder");
         let found = |refuses: &str| {
             let script = format!("case $1 in {refuses}) exit 1;; esac; echo QEMU emulator version 10.0.2");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_one_is_refused_by_its_version() {
+    fn an_old_qemu_is_refused_by_its_version() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = stand_in(folder.path(), "echo QEMU emulator version 5.2.0");
         let error = QemuProgram::at(&path).expect_err("too old").to_string();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_or_is_not_there_is_named() {
+    fn a_failing_or_missing_qemu_is_named() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = stand_in(folder.path(), "exit 3");
         let error = QemuProgram::at(&path).expect_err("it fails").to_string();

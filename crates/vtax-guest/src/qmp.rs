@@ -1,9 +1,9 @@
 //! QEMU's monitor: the QEMU Machine Protocol over its socket.
 //!
-//! Both sides send one JSON object per line. QEMU greets, and the client answers with `qmp_capabilities`.
-//! Then each command has a reply with the command's `id`, and events come in between (docs/interop/qmp-spec
-//! in QEMU). The socket serves one client at a time; others wait without any answer. So a [`Monitor`] should
-//! be short-lived, and every wait has a deadline.
+//! Both sides send one JSON object per line. QEMU greets, and the client answers with `qmp_capabilities`. Each command
+//! then has a reply with the command's `id`, with events in between (docs/interop/qmp-spec in QEMU). The socket serves
+//! one client at a time; others wait without any answer. So a [`Monitor`] should be short-lived, and every wait has a
+//! deadline.
 
 mod blocks;
 mod devices;
@@ -35,14 +35,14 @@ use vtax_model::{foreign::ForeignText, topology::Name};
 
 use super::{arguments::CONSOLE_CHARDEV, error::GuestError};
 
-/// Timeout for an answer of QEMU. It takes microseconds, unless its main loop is starved.
+/// Timeout for QEMU's answer, which takes microseconds unless its main loop is starved.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest line that is read. No reply to the commands here is nearly as long.
+/// The longest line accepted. No reply to the commands here is nearly as long.
 const LONGEST: usize = 1 << 20;
-/// Maximum number of events kept until somebody asks for them. Older ones are dropped.
+/// Maximum number of buffered events. Older ones are dropped.
 const KEPT: usize = 256;
 
-/// A connection to a guest's monitor. A command fails if QEMU refuses it, is late, or has closed the monitor.
+/// A connection to a guest's monitor. A command fails if QEMU refuses it, times out, or has closed the monitor.
 #[derive(Debug)]
 pub struct Monitor {
     guest: Name,
@@ -52,18 +52,18 @@ pub struct Monitor {
     last: u64,
 }
 
-/// Ends a connection to a monitor when it is dropped, while another thread reads from that.
+/// Ends a connection to a monitor when dropped, while another thread reads from it.
 #[derive(Debug)]
 pub struct HangUp(UnixStream);
 
 impl Drop for HangUp {
     fn drop(&mut self) {
-        // An error means that it has ended.
+        // An error means that it has ended already.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
-/// Something that happened in QEMU.
+/// An event in QEMU.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct QmpEvent {
     /// Its name, such as `SHUTDOWN` or `VSERPORT_CHANGE`.
@@ -76,13 +76,13 @@ pub struct QmpEvent {
 }
 
 impl QmpEvent {
-    /// The time at which it happened, by the clock of QEMU's host. QEMU may not know it.
+    /// The time of the event, on the clock of QEMU's host, if QEMU knows it.
     pub fn at(&self) -> Option<HostTime> {
         self.timestamp.and_then(QmpTimestamp::time)
     }
 }
 
-/// Reply of `query-status`: whether the guest's processors run.
+/// Reply to `query-status`: whether the guest's processors run.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Status {
     /// True if they run.
@@ -92,10 +92,10 @@ pub struct Status {
 }
 
 impl Status {
-    /// The state of a guest whose processors have not run yet.
+    /// The state of a guest whose processors haven't started.
     const STARTING: &str = "prelaunch";
 
-    /// Returns true if the guest's processors have not run yet.
+    /// Returns true if the guest's processors haven't started.
     pub fn is_starting(&self) -> bool {
         self.status == Status::STARTING
     }
@@ -107,7 +107,7 @@ pub struct Vcpu {
     /// Its number in the guest, from 0.
     #[serde(rename = "cpu-index")]
     pub index: u32,
-    /// The thread of the host that runs it.
+    /// The host thread that runs it.
     #[serde(rename = "thread-id")]
     pub thread: u32,
 }
@@ -168,37 +168,37 @@ impl Monitor {
         self.query("query-cpus-fast")
     }
 
-    /// Returns whether a program in the guest has opened the serial port of a character device.
+    /// Returns true if a program in the guest has opened the serial port of a character device.
     pub fn is_port_open(&mut self, chardev: &str) -> Result<bool, GuestError> {
         let ports: Vec<Port> = self.query("query-chardev")?;
         Ok(ports.iter().any(|port| port.label == chardev && port.open))
     }
 
-    /// Returns whether somebody is at the serial console's socket, which serves one client at a time.
+    /// Returns true if the serial console's socket has a client; it serves one at a time.
     pub fn is_console_taken(&mut self) -> Result<bool, GuestError> {
         let ports: Vec<Port> = self.query("query-chardev")?;
-        // For a socket without a client, QEMU puts that into its name (`char-socket.c`).
+        // For a socket without a client, QEMU adds this to its name (`char-socket.c`).
         let free = |port: &Port| port.filename.starts_with("disconnected:");
         Ok(ports.iter().any(|port| port.label == CONSOLE_CHARDEV && !free(port)))
     }
 
-    /// Pulls the plug of a NIC ([`nic_id`](super::arguments::nic_id)) or puts it back.
+    /// Disconnects or reconnects the cable of a NIC ([`nic_id`](super::arguments::nic_id)).
     pub fn set_link(&mut self, nic: &str, up: bool) -> Result<(), GuestError> {
         self.command("set_link", json!({ "name": nic, "up": up }))
     }
 
-    /// Lets the guest's processors run, after a start with [`paused`](super::launch::Launch::paused) or after
+    /// Starts the guest's processors, after a start with [`paused`](super::launch::Launch::paused) or after
     /// [`Monitor::pause`].
     pub fn resume(&mut self) -> Result<(), GuestError> {
         self.command("cont", json!({}))
     }
 
-    /// Stops the guest's processors. The guest notices nothing but a jump of its clocks.
+    /// Stops the guest's processors. The guest only notices a jump of its clocks.
     pub fn pause(&mut self) -> Result<(), GuestError> {
         self.command("stop", json!({}))
     }
 
-    /// Presses the guest's power button. Its system may power itself off then, which ends QEMU, or ignore the button.
+    /// Presses the guest's power button. Its system may then power itself off, which ends QEMU, or ignore the button.
     pub fn power_down(&mut self) -> Result<(), GuestError> {
         self.command("system_powerdown", json!({}))
     }
@@ -213,17 +213,17 @@ impl Monitor {
         self.command("system_reset", json!({}))
     }
 
-    /// Lets the guest boot again when it resets itself. Otherwise QEMU ends then (`-no-reboot`).
+    /// Lets the guest reboot when it resets itself. Otherwise QEMU exits (`-no-reboot`).
     pub fn let_reboot(&mut self) -> Result<(), GuestError> {
         self.command("set-action", json!({ "reboot": "reset" }))
     }
 
-    /// Ends QEMU again when the guest resets itself.
+    /// Makes QEMU exit again when the guest resets itself.
     pub(super) fn end_at_reboot(&mut self) -> Result<(), GuestError> {
         self.command("set-action", json!({ "reboot": "shutdown" }))
     }
 
-    /// Sends all processors of the guest a non-maskable interrupt. Linux panics at it if it has been told to
+    /// Sends all processors of the guest a non-maskable interrupt. Linux panics on it if so configured
     /// (`unknown_nmi_panic`).
     pub fn inject_nmi(&mut self) -> Result<(), GuestError> {
         self.command("inject-nmi", json!({}))
@@ -234,7 +234,7 @@ impl Monitor {
         self.command("chardev-send-break", json!({ "id": CONSOLE_CHARDEV }))
     }
 
-    /// The next event that has come or comes before the deadline. `None` means that no event came.
+    /// The next event before the deadline. `None` means that there was none.
     pub fn event(&mut self, deadline: Instant) -> Result<Option<QmpEvent>, GuestError> {
         while self.events.is_empty() {
             let Some(line) = self.receive("event", deadline)? else { return Ok(None) };
@@ -243,7 +243,7 @@ impl Monitor {
         Ok(self.events.pop_front())
     }
 
-    /// Something whose end wakes who waits for an event, with an error.
+    /// A handle that, when dropped, wakes a waiter for events with an error.
     pub fn hang_up(&self) -> io::Result<HangUp> {
         self.stream.try_clone().map(HangUp)
     }
@@ -267,7 +267,7 @@ impl Monitor {
         self.answer(command, by)
     }
 
-    /// Sends a command for whose answer the caller has to do something.
+    /// Sends a command; the caller has to do something before QEMU can answer.
     fn begin(&mut self, command: &str, arguments: &Value) -> Result<(), GuestError> {
         let request = self.request(command, arguments);
         self.send(command, request.as_bytes(), Instant::now() + PATIENCE)
@@ -278,7 +278,7 @@ impl Monitor {
         self.answer(command, Instant::now() + PATIENCE)
     }
 
-    /// The line of a command, with its own number.
+    /// The line of a command, with a unique number.
     fn request(&mut self, command: &str, arguments: &Value) -> String {
         self.last += 1;
         format!("{}\n", json!({ "execute": command, "arguments": arguments, "id": self.last }))
@@ -290,7 +290,7 @@ impl Monitor {
             let line: Line = self.line(command, by)?;
             match line {
                 Line { event: Some(event), .. } => self.keep(Some(event)),
-                // This is the reply to a command that nobody waits for any longer.
+                // The reply to an abandoned command.
                 Line { id, .. } if id != Some(self.last) => {}
                 Line { error: Some(Refusal { class, desc: description }), .. } => {
                     let (guest, command) = (self.guest.clone(), command.to_owned());
@@ -309,7 +309,6 @@ impl Monitor {
         sent.map_err(|error| self.takes_nothing(command, &error))
     }
 
-    /// Writing fails after the deadline.
     fn write_until(&self, deadline: Instant) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         self.stream.set_write_timeout(Some(left))
@@ -363,7 +362,7 @@ impl Monitor {
     }
 
     fn fill(&mut self, patience: Duration) -> io::Result<usize> {
-        // Zero would mean to wait for ever.
+        // Zero would mean no timeout.
         self.stream.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
         let mut bytes = [0; 4096];
         let count = self.stream.read(&mut bytes)?;

@@ -1,11 +1,11 @@
-//! Installation of the agent into a user's disk image: by a second, small disk of the form that
-//! cloud-init looks for (its data source NoCloud).
+//! Installs the agent into a user's disk image by means of a small second disk for cloud-init (its data source
+//! NoCloud).
 //!
-//! Nothing else in that system is changed, and no user, password or key is added. The NIC gets the lab's
-//! address at once, because a system whose NIC has no address waits for one for minutes while it boots.
+//! Nothing else in that system is changed, and no user, password or key is added. The NIC gets the lab's address
+//! immediately, because a system whose NIC has no address waits for one for minutes at boot.
 //!
-//! A system without cloud-init doesn't look at the disk. If an agent runs in the system already, it stays:
-//! the port has room for one agent, and the second one ends.
+//! A system without cloud-init ignores the disk. If an agent already runs in the system, it stays: the port accepts one
+//! agent, and the second one exits.
 
 use std::{
     fmt::{self, Write},
@@ -19,17 +19,18 @@ use super::{
     launch::{Launch, SEED_SERIAL, Seed},
 };
 
-/// The name of the agent's program on the disk. Any FAT file system can hold it.
+/// The name of the agent's program on the disk, valid on any FAT file system.
 const AGENT: &str = "AGENT";
-/// The other files take less room than this.
+/// The other files take less space than this.
 const TEXTS: u64 = 64 << 10;
 const PAGE: u64 = 4096;
-/// The file from which the kernel gives random identities, random(4).
+/// The kernel's source of random UUIDs, random(4).
 const UUID: &str = "/proc/sys/kernel/random/uuid";
 /// The name of the lab's NIC in the guest.
 const NIC: &str = "vtax0";
-/// The name of the file that netplan makes of it. The first file by name wins. Images have rules for all NICs, mostly
-/// DHCP, under names such as `all-en`; such a rule also matches a NIC that was called `en*` before it was renamed.
+/// The name of the file that netplan generates from it. The first file by name wins. Images have rules for all NICs,
+/// mostly DHCP, under names such as `all-en`; such a rule also matches a NIC that was called `en*` before it was
+/// renamed.
 const ENTRY: &str = "0vtax";
 
 /// Maximum size of the directory.
@@ -39,7 +40,7 @@ pub(super) fn size(launch: &Launch) -> Result<u64, GuestError> {
     Ok(program.len().next_multiple_of(PAGE) + TEXTS)
 }
 
-/// Fills the directory that the guest sees as a disk. Does nothing if the launch has no seed.
+/// Fills the directory that is presented to the guest as a disk. Does nothing if the launch has no seed.
 pub(super) fn write(launch: &Launch) -> Result<(), GuestError> {
     let Some(seed) = &launch.seed else { return Ok(()) };
     let directory = launch.seed_directory();
@@ -47,7 +48,7 @@ pub(super) fn write(launch: &Launch) -> Result<(), GuestError> {
     let program = directory.join(AGENT);
     fs::copy(&seed.agent, &program).map_err(GuestError::file("copy the agent to", &program))?;
     readable(&program)?;
-    // cloud-init takes a system with another identity for a new one, and does there everything that it does once.
+    // cloud-init treats a system with another identity as new, and repeats all its one-time steps there.
     let identity = fs::read_to_string(UUID).map_err(GuestError::file("read", Path::new(UUID)))?;
     for (name, content) in files(launch, seed, identity.trim_end()) {
         let path = directory.join(name);
@@ -57,7 +58,7 @@ pub(super) fn write(launch: &Launch) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// QEMU reads the file as a dedicated user, in a directory that nobody else can enter.
+/// QEMU reads the file as a dedicated user, in a directory that no other user can enter.
 fn readable(path: &Path) -> Result<(), GuestError> {
     fs::set_permissions(path, Permissions::from_mode(0o644)).map_err(GuestError::file("share", path))
 }
@@ -81,9 +82,8 @@ fn user_data() -> String {
     text
 }
 
-/// Starts the agent from the seed's disk in any system: as a unit of systemd if that runs, otherwise as a
-/// dedicated process. A copy is run, since the disk may be mounted so that no program on it can be run. The
-/// same may be true of `/run`.
+/// Starts the agent from the seed disk on any system: as a systemd unit if systemd runs, otherwise as a separate
+/// process. A copy is run, since the disk may be mounted `noexec`. So may `/run`.
 pub fn script() -> String {
     format!(
         r#"modprobe -q virtio_console 2>/dev/null
@@ -106,7 +106,7 @@ fi
     )
 }
 
-/// Version 2 of cloud-init's own format, which is also netplan's.
+/// Version 2 of cloud-init's format, which is also netplan's.
 fn network(launch: &Launch, seed: &Seed) -> String {
     let mut text = "version: 2\nethernets:\n".to_owned();
     for nic in &launch.nics[..launch.nics.len().min(1)] {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn each_start_is_of_another_system_and_brings_the_agent() {
+    fn each_launch_has_a_new_identity_and_the_agent() {
         let folder = tempfile::tempdir().expect("a folder");
         let agent = folder.path().join("vtax-agent");
         fs::write(&agent, "a program").expect("ours");
@@ -186,9 +186,9 @@ mod tests {
         assert!(write(&missing).expect_err("no agent").to_string().contains("cannot copy the agent to"));
     }
 
-    /// A shell checks the syntax here. A test with a guest checks what the commands do.
+    /// A shell checks the syntax here. A test with a guest checks the effects.
     #[test]
-    fn the_script_is_one() {
+    fn the_script_has_valid_syntax() {
         let checked = std::process::Command::new("sh").args(["-n", "-c", &script()]).status().expect("a shell");
         assert!(checked.success());
     }

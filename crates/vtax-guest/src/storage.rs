@@ -1,9 +1,9 @@
-//! Storage daemons: each opens one file or block device and serves it on a Unix socket, to a guest's QEMU by NBD, or to the
-//! guest itself by vhost-user.
+//! Storage daemons: each opens one file or block device and serves it on a Unix socket, to a guest's QEMU over NBD, or
+//! to the guest itself over vhost-user.
 //!
-//! A daemon is a QEMU without a machine. It has the block layer and the NBD server of `qemu-storage-daemon`, and other than that
-//! it takes open files: so it needs no right to open a file of the host, and has a dedicated user like a guest's QEMU.
-//! At its start it has nothing. It gets its file when it is to serve ([`serve`]).
+//! A daemon is a QEMU without a machine. It has the block layer and the NBD server of `qemu-storage-daemon`, but unlike
+//! that it accepts open descriptors: so it needs no permission to open host files, and runs as a dedicated user like a
+//! guest's QEMU. It starts with nothing, and receives its file when it is to serve ([`serve`]).
 
 use std::{
     fs::{self, File},
@@ -39,23 +39,23 @@ use super::{
     vdisk::{DiskFile, DiskLaunch, EXPORT},
 };
 
-/// The most that a daemon's messages take.
+/// Maximum size of a daemon's messages.
 const MESSAGES: u64 = 1 << 20;
-/// A daemon's own memory, and that of its threads' stacks.
+/// A daemon's own memory, including its threads' stacks.
 const MEMORY: u64 = 1 << 30;
-/// Up to 64 threads work at its file.
+/// Up to 64 threads work on its file.
 const THREADS: u64 = 96;
-/// A daemon is there within this time, also on a busy machine.
+/// Time limit for a daemon's start, even on a busy machine.
 const THERE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(5);
 const NODE: &str = "blocks";
 const LISTENER: &str = "listener";
 /// The file of its messages.
 const LOG: &str = "qemu.log";
-/// Message of its NBD server on a read error.
+/// Message of its NBD server about a read error.
 const NOT_READ: &str = "reading from file failed";
 
-/// Starts a daemon that serves nothing yet, in a dedicated directory.
+/// Starts a daemon that serves nothing yet, in a separate directory.
 pub(super) fn start(guest: &Name, directory: &Path, qemu: &QemuProgram) -> Result<ProcessId, GuestError> {
     directory::create_private(directory).map_err(GuestError::file("create", directory))?;
     let fail = |error| GuestError::process(guest)(error);
@@ -77,7 +77,7 @@ pub(super) fn start(guest: &Name, directory: &Path, qemu: &QemuProgram) -> Resul
     Ok(process)
 }
 
-/// It has no processors. The buffer for translated code of guests is as small as can be.
+/// It has no processors. The buffer for translated code is as small as possible.
 fn arguments(guest: &Name, qemu: &QemuProgram) -> Vec<String> {
     let name = format!("guest={guest},process=vtax-{guest},debug-threads=on");
     let socket = format!("socket,id=qmp,path={QMP_SOCKET},server=on,wait=off");
@@ -123,18 +123,18 @@ fn wait(guest: &Name, directory: &Path, process: ProcessId) -> Result<(), GuestE
     Ok(())
 }
 
-/// Returns whether a daemon answers in time.
+/// Returns true if a daemon answers in time.
 pub(super) fn answers(guest: &Name, directory: &Path, patience: Duration) -> bool {
     Monitor::connect(guest, &directory.join(QMP_SOCKET), patience).is_ok()
 }
 
-/// Returns whether a daemon has said since its start that it couldn't read its file.
+/// Returns true if a daemon has reported since its start that it couldn't read its file.
 pub(super) fn has_failed_to_read(directory: &Path) -> bool {
     fs::read_to_string(directory.join(LOG)).is_ok_and(|said| said.contains(NOT_READ))
 }
 
-/// Makes a daemon open the file and serve it at a socket. Whoever connects to the socket's name so far gets to this daemon from
-/// now on. The caller has ended who served it before.
+/// Makes a daemon open the file and serve it at a socket. Connections to the socket's name now reach this daemon. The
+/// caller has ended the previous one.
 pub(super) fn serve(
     guest: &Name,
     directory: &Path,
@@ -143,7 +143,7 @@ pub(super) fn serve(
     socket: &Path,
 ) -> Result<(), GuestError> {
     let read_only = disk.read_only;
-    // What one path has in the host's memory, another one of another device wouldn't see.
+    // Blocks cached in the host's memory for one path wouldn't be seen through another path's device.
     let direct = file.is_device || file.direct;
     let opened = file.open(guest, read_only, direct)?;
     let mut monitor = Monitor::connect(guest, &directory.join(QMP_SOCKET), PATIENCE)?;
@@ -163,16 +163,16 @@ pub(super) fn serve(
     fs::rename(&fresh, socket).map_err(GuestError::file("put in place", socket))
 }
 
-/// Makes a daemon that serves a file read a block of it.
+/// Makes a daemon that serves a file read one of its blocks.
 pub(super) fn read_block(guest: &Name, directory: &Path) -> Result<(), GuestError> {
     Monitor::connect(guest, &directory.join(QMP_SOCKET), PATIENCE)?.read_block(NODE)
 }
 
-/// A socket in the directory of a guest's QEMU. Only that QEMU's user can get to the directory, so every user may connect. The
-/// directory isn't ours any more, so it is made sure that it is the socket which is changed.
+/// A socket in the directory of a guest's QEMU. Only that QEMU's user can enter the directory, so every user may
+/// connect. The directory no longer belongs to us, so this makes sure that it is the socket whose mode is changed.
 pub(super) fn listen(path: &Path) -> Result<UnixListener, GuestError> {
     let fail = || GuestError::file("listen at", path);
-    // One may be left of a vtax that was killed.
+    // A killed vtax may have left one.
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path).map_err(fail())?;
     let found = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
@@ -185,7 +185,7 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, GuestError> {
     Ok(listener)
 }
 
-/// Ends the daemon of a directory, whoever has started it, and removes the directory.
+/// Ends the daemon of a directory, whoever started it, and removes the directory.
 pub(super) fn end(guest: &Name, directory: &Path) -> Result<(), GuestError> {
     end_below(directory).map_err(GuestError::process(guest))?;
     unmount_all(directory).map_err(GuestError::process(guest))?;

@@ -1,4 +1,4 @@
-//! The host's threads that run a guest's instructions and move its packets: pinned, and their CPU time counted.
+//! Host threads that run a guest's vCPUs and move its packets: pinning, and CPU time.
 
 use std::{collections::BTreeMap, fmt, fs, io};
 
@@ -12,29 +12,29 @@ use super::{
     qmp::{Monitor, Vcpu},
 };
 
-/// Threads by what they do. All numbers are those of `/proc`.
+/// Threads by role. All numbers are those of `/proc`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Threads {
     /// QEMU's main loop. It serves virtio-net without vhost, and all emulated NICs.
     pub main: u32,
-    /// The virtual CPUs, by their numbers in the guest.
+    /// The virtual CPUs, by their number in the guest.
     pub vcpus: Vec<Vcpu>,
-    /// vhost's workers. Since Linux 6.4 they are threads of QEMU, before kernel threads.
+    /// vhost's workers. They are threads of QEMU since Linux 6.4, and were kernel threads before.
     pub vhost: Vec<u32>,
     /// The rest: workers for blocking calls, RCU.
     pub others: Vec<u32>,
 }
 
-/// The CPUs that a guest's threads are pinned to. A thread without CPUs runs anywhere.
+/// The CPUs that a guest's threads are pinned to. An empty list means any CPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestPins {
-    /// For virtual CPUs: each gets one of these in turn, and the list starts again if there are more virtual CPUs.
+    /// For virtual CPUs: each gets the next CPU of this list, cyclically.
     #[serde(default)]
     pub cpus: Vec<u32>,
     /// For QEMU's other threads: each may run on all of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub io_cpus: Vec<u32>,
-    /// For vhost's threads, of which each pair of queues has one: each gets one of these in turn.
+    /// For vhost's threads, one per queue pair: each gets the next CPU of this list, cyclically.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vhost_cpus: Vec<u32>,
 }
@@ -42,11 +42,11 @@ pub struct GuestPins {
 /// Work of one of QEMU's threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThreadRole {
-    /// The virtual CPU of this number.
+    /// The virtual CPU with this number.
     Vcpu(u32),
     /// QEMU's own.
     Io,
-    /// vhost's worker of this pair of queues.
+    /// vhost's worker of this queue pair.
     Vhost(u32),
 }
 
@@ -59,13 +59,13 @@ pub struct ThreadPlace {
 }
 
 impl GuestPins {
-    /// The CPUs that a lab's file names.
+    /// The CPUs named in a lab file.
     pub fn of(size: &GuestSize) -> GuestPins {
         let GuestSize { cpus, io_cpus, vhost_cpus, .. } = size.clone();
         GuestPins { cpus, io_cpus, vhost_cpus }
     }
 
-    /// Returns whether nothing is pinned.
+    /// Returns true if nothing is pinned.
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()
     }
@@ -99,7 +99,8 @@ fn list(cpus: &[u32]) -> String {
 }
 
 impl Threads {
-    /// The threads now. vhost's are made when QEMU opens the device (`VHOST_SET_OWNER`), before its monitor answers.
+    /// The current threads. vhost's are created when QEMU opens the device (`VHOST_SET_OWNER`), before its monitor
+    /// answers.
     pub fn of(guest: &Name, process: ProcessId, monitor: &mut Monitor) -> Result<Threads, GuestError> {
         let mut vcpus = monitor.vcpus()?;
         vcpus.sort_by_key(|vcpu| vcpu.index);
@@ -107,7 +108,7 @@ impl Threads {
         Ok(Threads::classified(process.pid.0, vcpus, &tasks))
     }
 
-    /// The threads now, by the names that QEMU gives them. The monitor isn't asked, so a sample isn't disturbed.
+    /// The current threads, by QEMU's thread names. The monitor isn't used, so a sample isn't disturbed.
     pub fn by_name(process: ProcessId) -> Result<Threads, SysError> {
         let tasks = tasks(process.pid.0)?;
         let vcpus = tasks.iter().filter_map(|(tid, name)| Some(Vcpu { index: vcpu(name)?, thread: *tid })).collect();
@@ -129,7 +130,7 @@ impl Threads {
         std::iter::once(self.main).chain(vcpus).chain(rest).collect()
     }
 
-    /// Pins the threads that exist. The CPUs that the kernel gave to each are read back.
+    /// Pins the existing threads, and reads back the CPUs that the kernel granted to each.
     pub fn pin(&self, guest: &Name, pins: &GuestPins) -> Result<(), GuestError> {
         for (role, thread) in self.roles() {
             let cpus = pins.of_role(role);
@@ -140,7 +141,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Current CPUs of each thread. A thread that has exited meanwhile is omitted.
+    /// Current CPUs of each thread. A thread that has exited in the meantime is omitted.
     pub fn places(&self) -> Vec<ThreadPlace> {
         let place = |(role, thread)| Some(ThreadPlace { role, thread, cpus: allowed(thread).ok()? });
         self.roles().filter_map(place).collect()
@@ -149,14 +150,14 @@ impl Threads {
     fn roles(&self) -> impl Iterator<Item = (ThreadRole, u32)> {
         let vcpus = self.vcpus.iter().map(|vcpu| (ThreadRole::Vcpu(vcpu.index), vcpu.thread));
         let own = std::iter::once(&self.main).chain(&self.others);
-        // The threads are made queue by queue, and the kernel counts their numbers up.
+        // Threads are created queue by queue, with ascending numbers.
         let vhost = (0..).zip(&self.vhost).map(|(queue, thread)| (ThreadRole::Vhost(queue), *thread));
         vcpus.chain(own.map(|thread| (ThreadRole::Io, *thread))).chain(vhost)
     }
 }
 
 impl GuestPins {
-    /// The CPUs that a thread is to run on. It runs anywhere if the list is empty.
+    /// The CPUs for a thread; any CPU if empty.
     fn of_role(&self, role: ThreadRole) -> &[u32] {
         let in_turn = |cpus: &'_ [u32], index: u32| index as usize % cpus.len().max(1);
         match role {
@@ -176,7 +177,7 @@ pub(super) fn tasks(pid: u32) -> Result<BTreeMap<u32, String>, SysError> {
     let mut tasks = BTreeMap::new();
     for entry in fs::read_dir(&folder).map_err(fail)? {
         let entry = entry.map_err(fail)?;
-        // A thread that has ended since has no name.
+        // A thread that has exited since has no name.
         if let (Some(tid), Ok(name)) = (number(&entry), fs::read_to_string(entry.path().join("comm"))) {
             tasks.insert(tid, name.trim_end().to_owned());
         }
@@ -262,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_told_apart_by_monitor_and_name() {
+    fn threads_are_identified_by_monitor_and_name() {
         let tasks = [
             (100, "vtax-web"),
             (101, "call_rcu"),
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thread_has_its_turn() {
+    fn pinning_cycles_through_the_cpus() {
         let pins = GuestPins { cpus: vec![4, 5], io_cpus: vec![0, 1], vhost_cpus: vec![6] };
         let of = |role| pins.of_role(role).to_vec();
         assert_eq!([0, 1, 2].map(|vcpu| of(ThreadRole::Vcpu(vcpu))), [[4], [5], [4]]);
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn where_threads_may_run_is_read_back() {
+    fn allowed_cpus_are_read_back() {
         let guest: Name = "web".parse().expect("a name");
         let allowed = sched_getaffinity(None).expect("ours");
         let first = (0..).find(|cpu| allowed.is_set(*cpu as usize)).expect("we run somewhere");

@@ -1,8 +1,7 @@
-//! The kernel as it is in memory, taken out of its bzImage.
+//! The uncompressed kernel, extracted from its bzImage.
 //!
-//! A bzImage unpacks itself, and under TCG that is a third of the time that a guest takes to its
-//! first process. QEMU also starts the bare ELF file, at the entry that the PVH boot protocol
-//! names (Xen's docs/misc/pvh.pandoc), so it is unpacked here, once.
+//! A bzImage unpacks itself, which under TCG is a third of a guest's time to its first process. QEMU can also start the
+//! plain ELF file, at the entry of the PVH boot protocol (Xen's docs/misc/pvh.pandoc), so it is unpacked here once.
 
 use std::{
     fs,
@@ -19,7 +18,7 @@ use super::{elf::Elf, error::GuestError, image, kernel::Kernel};
 
 /// A kernel has tens of MiB.
 const LARGEST: u64 = 512 << 20;
-/// Kernels are large: the one of today and the one before.
+/// Kernels are large: the current one and the previous one.
 const KEPT: usize = 2;
 /// `XEN_ELFNOTE_PHYS32_ENTRY`.
 const PVH_ENTRY: u32 = 18;
@@ -50,7 +49,7 @@ fn unpack(image: &[u8]) -> Option<Vec<u8>> {
     if number(0x202)? != u32::from_le_bytes(*b"HdrS") {
         return None;
     }
-    // Zero sectors of set-up mean four.
+    // Zero set-up sectors mean four.
     let sectors = match usize::from(*image.get(0x1f1)?) {
         0 => 4,
         sectors => sectors,
@@ -60,7 +59,7 @@ fn unpack(image: &[u8]) -> Option<Vec<u8>> {
     read(image.get(start..start.checked_add(length)?)?).ok()
 }
 
-/// Unpacks the kernel by its first bytes. The build puts the unpacked length behind the packed data.
+/// Unpacks the kernel according to its first bytes. The build appends the unpacked length to the packed data.
 fn read(payload: &[u8]) -> io::Result<Vec<u8>> {
     let mut reader: Box<dyn Read + '_> = match payload {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(StreamingDecoder::new(payload).map_err(io::Error::other)?),
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_booted_as_they_are() {
+    fn other_kernels_are_booted_unchanged() {
         let base = tempfile::tempdir().expect("a folder");
         assert_eq!(bootable(&image(&object(".notes", &note(7))), base.path()).expect("read"), None);
         assert_eq!(bootable(&image(b"no kernel"), base.path()).expect("read"), None);
@@ -134,7 +133,7 @@ mod tests {
         }
     }
 
-    /// Bare, packed, or in a bzImage: the first byte says as what it is read.
+    /// Plain, compressed, or in a bzImage: the first byte selects the reader.
     #[test]
     fn fuzz_boot_files() {
         use crate::{kernel, modules};

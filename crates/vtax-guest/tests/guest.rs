@@ -1,6 +1,5 @@
-//! Real guests under a real QEMU. These tests need QEMU, a kernel for guests (`make kernel`, or
-//! `VTAX_KERNEL`), the agent (`cargo build`, or `VTAX_AGENT`) and the right to make network
-//! namespaces and taps; without them they fail.
+//! Real guests under a real QEMU. These tests need QEMU, a kernel for guests (`make kernel`, or `VTAX_KERNEL`), the
+//! agent (`cargo build`, or `VTAX_AGENT`) and permission to create network namespaces and taps; without them they fail.
 
 #[path = "shared/agent.rs"]
 mod agent;
@@ -45,7 +44,7 @@ use vtax_sys::{
     process::Signal,
 };
 
-/// A guest under TCG on a machine that is busy with other tests.
+/// Timeout for a guest under TCG on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(600);
 const END: Duration = Duration::from_secs(30);
 
@@ -60,7 +59,7 @@ impl Bench {
     fn new() -> Bench {
         let folder = tempfile::Builder::new().prefix("vtax-guest").tempdir_in("/tmp").expect("a folder");
         fs::create_dir(folder.path().join("web")).expect("ours");
-        // Only the guest's own directory keeps others out.
+        // Only the guest's own directory keeps other users out.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("ours");
         Bench {
             folder,
@@ -84,7 +83,7 @@ impl Bench {
         launch
     }
 
-    /// A tap is made as it is opened, in the namespace.
+    /// A tap is created by opening it, in the namespace.
     fn queues(&self, nic: &NicLaunch) -> Vec<OwnedFd> {
         let tap = nic.kind.tap().expect("each has one").as_str().parse().expect("a name");
         open_tap(&self.namespace, &tap, nic.kind.queues()).expect("the right to make taps")
@@ -96,7 +95,7 @@ impl Bench {
     }
 }
 
-/// A guest that ends with its test, however that ends.
+/// A guest that ends with its test, whatever the test's outcome.
 struct Guest(Qemu);
 
 impl Guest {
@@ -129,7 +128,7 @@ fn nic(index: u32, kind: NicKind) -> NicLaunch {
     NicLaunch::new(format!("02:00:5e:10:00:{index:02x}").parse().expect("an address"), kind)
 }
 
-/// Every kind of NIC that needs no other program, and that this QEMU has.
+/// Every kind of NIC that requires no other program and that this QEMU supports.
 fn all_nics() -> Vec<NicLaunch> {
     let devices = QemuProgram::find().and_then(|qemu| qemu.devices()).expect("QEMU");
     let several = VirtioNic { queues: 2, packed: true, offloads: false, mrg_rxbuf: false, ..Default::default() };
@@ -147,7 +146,7 @@ fn all_nics() -> Vec<NicLaunch> {
 }
 
 #[test]
-fn a_guest_with_every_kind_of_nic_comes_up_is_known_by_its_threads_and_ends() {
+fn a_guest_with_every_kind_of_nic_boots_has_known_threads_and_exits() {
     let bench = Bench::new();
     let mut guest = bench.start(bench.launch(&agent(), all_nics()));
     guest.0.wait_agent(PATIENCE).expect("the agent opens its port");
@@ -184,7 +183,7 @@ fn a_guest_with_every_kind_of_nic_comes_up_is_known_by_its_threads_and_ends() {
 }
 
 #[test]
-fn nics_come_and_go_in_a_guest_that_was_started_with_its_processors_stopped() {
+fn nics_are_plugged_and_unplugged_in_a_guest_started_with_stopped_processors() {
     let bench = Bench::new();
     let virtio = |index| nic(index, NicKind::Virtio { tap: tap(index), nic: VirtioNic::default() });
     let mtu = Some(9000.try_into().expect("an MTU"));
@@ -202,14 +201,14 @@ fn nics_come_and_go_in_a_guest_that_was_started_with_its_processors_stopped() {
     let error = guest.0.plug(0, 2, &second, open(&second), END).expect_err("the slot is taken");
     assert!(matches!(error, GuestError::Refused { .. }), "{error}");
     guest.0.plug(1, 2, &second, open(&second), END).expect("nothing is left of the first try");
-    // The guest's system lets a NIC go only if it has seen it.
+    // The guest's system can release a NIC only after detecting it.
     guest.0.unplug(1, PATIENCE).expect("the guest lets it go");
     guest.0.unplug(2, PATIENCE).expect("the guest lets it go");
     guest.0.plug(0, 1, &virtio(1), open(&virtio(1)), END).expect("the slot is empty again");
     guest.0.stop(END).expect("it ends");
 }
 
-/// Each thread has a dedicated user, no privilege and a filter of system calls, and nobody else has its files.
+/// Each thread has a dedicated user, no privilege and a system call filter, and no other user has access to its files.
 fn assert_confined(qemu: &Qemu) {
     let pid = qemu.process().pid.0;
     let own = fs::metadata(format!("/proc/{pid}")).expect("it runs").uid();
@@ -248,7 +247,7 @@ fn assert_confined(qemu: &Qemu) {
     }
 }
 
-/// Error for the user of another guest.
+/// Error that the user of another guest gets.
 fn opened_by_another(file: &Path) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let another = Confinement {
@@ -266,10 +265,10 @@ fn opened_by_another(file: &Path) -> String {
     String::from_utf8(shell.output().expect("a shell").stdout).expect("text")
 }
 
-/// A boot that prints endlessly: the log is full after a moment, and all else goes on. The disk is a qcow2 that
-/// is based on another image, and only root may read both.
+/// The boot prints endlessly: the log is full after a moment, and everything else works. The disk is a qcow2 with a
+/// backing file, and only root may read both.
 #[test]
-fn a_console_without_end_fills_no_more_than_its_bound() {
+fn an_endless_console_stays_within_its_limit() {
     let bench = Bench::new();
     // mov dx, 0x3f8; mov al, 'x'; out dx, al; jmp to the out
     let mut launch = disk(&bench, Some(&[0xba, 0xf8, 0x03, 0xb0, b'x', 0xee, 0xeb, 0xfd]));
@@ -294,9 +293,9 @@ fn a_console_without_end_fills_no_more_than_its_bound() {
     assert_eq!(fs::read_dir(&guest.0.launch().directory).expect("it stays").count(), 0, "all is gone with the guest");
 }
 
-/// By QEMU's own monitor, which can be told to take memory.
+/// Through QEMU's own monitor, which can be told to allocate memory.
 #[test]
-fn a_guest_over_its_limit_of_memory_is_named() {
+fn a_guest_over_its_memory_limit_is_named() {
     let bench = Bench::new();
     let mut guest = bench.start(disk(&bench, Some(&[0xfa, 0xf4, 0xeb, 0xfd])));
     guest.0.wait_ready(PATIENCE).expect("QEMU answers");
@@ -304,7 +303,7 @@ fn a_guest_over_its_limit_of_memory_is_named() {
     let ring = r#"{"execute": "chardev-add", "arguments": {"id": "NAME", "backend": {"type": "ringbuf", "data": {"size": 1073741824}}}}"#;
     monitor.write_all(br#"{"execute": "qmp_capabilities"}"#).expect("QEMU listens");
     for ring in ["one", "two", "three"].map(|name| ring.replace("NAME", name)) {
-        // QEMU may have ended already.
+        // QEMU may have exited already.
         let _ = monitor.write_all(ring.as_bytes());
     }
     let death = guest.0.death(PATIENCE).expect("it ends");
@@ -313,9 +312,9 @@ fn a_guest_over_its_limit_of_memory_is_named() {
     assert!(told.starts_with("guest `web` exited: it exceeded its memory limit of 1"), "{told}");
 }
 
-/// It takes what is written, nobody else can read it, and it goes with the guest, whoever removes that.
+/// It accepts writes, no other user can read it, and it is removed with the guest, whoever removes that.
 #[test]
-fn a_server_has_a_disk_of_state_until_it_is_removed() {
+fn a_server_has_a_state_disk_until_it_is_removed() {
     let bench = Bench::new();
     let server = Launch {
         server: Some("emulated:nics=2,nodes=1,memory=1GiB".parse().expect("a server")),
@@ -336,7 +335,7 @@ fn a_server_has_a_disk_of_state_until_it_is_removed() {
 }
 
 #[test]
-fn a_guest_is_stopped_by_who_did_not_start_it() {
+fn a_guest_can_be_stopped_by_another_process() {
     let bench = Bench::new();
     let mut guest = bench.start(bench.launch(&agent(), Vec::new()));
     guest.0.wait_ready(PATIENCE).expect("QEMU answers");
@@ -347,7 +346,7 @@ fn a_guest_is_stopped_by_who_did_not_start_it() {
     assert!(matches!(guest.0.wait_ready(END), Err(GuestError::Ended { .. })));
 }
 
-/// This test as the first process, which can't be: it ends, and so the kernel panics.
+/// This test as the first process, which can't work: it exits, and so the kernel panics.
 #[test]
 fn a_panic_is_noticed_with_the_last_words_of_the_console() {
     let bench = Bench::new();
@@ -358,9 +357,9 @@ fn a_panic_is_noticed_with_the_last_words_of_the_console() {
     assert!(told.contains("(its kernel panicked)") && told.contains("Attempted to kill init"), "{told}");
 }
 
-/// It waits for a disk that it hasn't, for ever, and no processor hangs.
+/// It waits forever for a disk that doesn't exist, and no processor hangs.
 #[test]
-fn a_guest_that_hangs_at_boot_is_given_up_at_the_deadline() {
+fn a_guest_that_hangs_at_boot_is_abandoned_at_the_deadline() {
     let bench = Bench::new();
     let mut launch = bench.launch(&agent(), Vec::new());
     let Boot::Kernel { append, .. } = &mut launch.boot else { unreachable!("it boots a kernel") };
@@ -374,7 +373,7 @@ fn a_guest_that_hangs_at_boot_is_given_up_at_the_deadline() {
     assert!(error.to_string().contains("`web` has no agent on its port within 3s"), "{error}");
 }
 
-/// Its processors are idle, as those of a guest that gets no timer interrupt any more.
+/// Its processors are idle, like those of a guest without timer interrupts.
 #[test]
 fn a_guest_that_waits_at_boot_is_reset_once() {
     let bench = Bench::new();
@@ -396,7 +395,7 @@ fn a_guest_that_waits_at_boot_is_reset_once() {
 }
 
 #[test]
-fn a_guest_that_hangs_is_late_and_a_killed_one_is_gone() {
+fn a_hung_guest_is_late_and_a_killed_one_has_exited() {
     let bench = Bench::new();
     let mut guest = bench.start(bench.launch(&agent(), Vec::new()));
     guest.0.wait_ready(PATIENCE).expect("QEMU answers");
@@ -408,9 +407,9 @@ fn a_guest_that_hangs_is_late_and_a_killed_one_is_gone() {
     assert!(error.to_string().contains("was killed by signal 9"), "{error}");
 }
 
-/// As KVM does to a guest with an instruction that it can't run.
+/// As KVM does to a guest with an instruction that it can't execute.
 #[test]
-fn a_guest_that_qemu_stops_is_told_from_one_that_is_slow() {
+fn a_guest_stopped_by_qemu_differs_from_a_slow_one() {
     let bench = Bench::new();
     let mut guest = bench.start(bench.launch(&agent(), Vec::new()));
     guest.0.wait_ready(PATIENCE).expect("QEMU answers");
@@ -426,7 +425,7 @@ fn a_guest_that_qemu_stops_is_told_from_one_that_is_slow() {
 }
 
 #[test]
-fn a_disk_that_is_gone_is_named() {
+fn a_missing_disk_is_named() {
     let bench = Bench::new();
     let mut launch = bench.launch(&agent(), Vec::new());
     launch.boot = Boot::Disk { disk: "/no/such.qcow2".into(), format: DiskFormat::Qcow2, keep: false };
@@ -435,15 +434,15 @@ fn a_disk_that_is_gone_is_named() {
 }
 
 #[test]
-fn a_driver_that_no_kernel_has_is_named() {
+fn an_unknown_driver_is_named() {
     let kernel = Kernel::find(None).expect("a kernel for guests");
     let error = image::build(&kernel, &agent(), &["virtio_console", "no_such_nic"], Tools::None).expect_err("none");
     assert!(error.to_string().contains(&format!("kernel {} has no driver `no_such_nic`", kernel.release)), "{error}");
 }
 
-/// The answer of the probe is the truth: a guest starts under what it names.
+/// The probe's answer is true: a guest starts with the accelerator that it names.
 #[test]
-fn what_the_probe_finds_runs_a_guest() {
+fn the_probed_accelerator_runs_a_guest() {
     let bench = Bench::new();
     let mut launch = bench.launch(&agent(), Vec::new());
     let Boot::Kernel { initramfs, .. } = &launch.boot else { unreachable!("it boots a kernel") };
@@ -462,7 +461,7 @@ fn drivers(launch: &Launch) -> Vec<&str> {
     ["virtio_pci", "virtio_console"].into_iter().chain(launch.nics.iter().map(driver)).collect()
 }
 
-/// On a raw disk of 1 MiB, what a BIOS starts: it finds this in the first sector if that is marked so.
+/// On a raw disk of 1 MiB, the code that a BIOS starts from the first sector if that has a boot signature.
 fn disk(bench: &Bench, boot: Option<&[u8]>) -> Launch {
     let disk = bench.folder.path().join("disk,1.raw");
     let mut content = vec![0; 1 << 20];
@@ -477,8 +476,8 @@ fn disk(bench: &Bench, boot: Option<&[u8]>) -> Launch {
     launch
 }
 
-/// A qcow2 without data of its own, based on the raw disk (docs/interop/qcow2.rst in QEMU). Its clusters are the header,
-/// the table of reference counts, the only block of that, and the first-level table.
+/// A qcow2 without data, backed by the raw disk (docs/interop/qcow2.rst in QEMU). Its clusters are the header, the
+/// refcount table, the only refcount block, and the L1 table.
 fn overlay(bench: &Bench) -> PathBuf {
     const CLUSTER: u64 = 1 << 16;
     let (base, overlay) = (bench.folder.path().join("disk,1.raw"), bench.folder.path().join("top.qcow2"));
@@ -511,9 +510,9 @@ fn overlay(bench: &Bench) -> PathBuf {
     overlay
 }
 
-/// All options of the least machine are known to this QEMU; it needs no kernel to say so.
+/// All options of the smallest machine are valid for this QEMU; it needs no kernel to check them.
 #[test]
-fn a_disk_whose_system_says_nothing_keeps_its_guest_waiting() {
+fn a_disk_whose_system_is_silent_keeps_its_guest_waiting() {
     let bench = Bench::new();
     // cli; hlt; jmp to the hlt
     let launch = disk(&bench, Some(&[0xfa, 0xf4, 0xeb, 0xfd]));

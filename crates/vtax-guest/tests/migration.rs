@@ -1,4 +1,4 @@
-//! Real guests that migrate between two QEMUs of this machine. These tests need what `guest.rs` needs.
+//! Real guests that migrate between two QEMUs of this machine. These tests have the same requirements as `guest.rs`.
 
 #[path = "shared/agent.rs"]
 mod agent;
@@ -40,12 +40,12 @@ use vtax_sys::{
     process::Signal,
 };
 
-/// A guest under TCG on a machine that is busy with other tests.
+/// Timeout for a guest under TCG on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(600);
 const END: Duration = Duration::from_secs(30);
-/// The time for which a guest is held suspended.
+/// The time for which a guest is kept suspended.
 const HOLD: Duration = Duration::from_millis(500);
-/// The most by which both suspend times may differ.
+/// The maximum difference of both suspend times.
 const APART_MOST: Duration = Duration::from_millis(3);
 
 /// Test resources in addition to the guests; dropping it removes their directories.
@@ -103,7 +103,7 @@ impl Bench {
     }
 }
 
-/// A guest that ends with its test, however that ends.
+/// A guest that ends with its test, whatever the test's outcome.
 struct Guest(Qemu);
 
 impl Guest {
@@ -115,7 +115,7 @@ impl Guest {
         self.0.monitor(END).and_then(|mut monitor| monitor.status()).expect("QEMU answers").running
     }
 
-    /// Its kernel takes an interrupt that it panics at, and says so on the console of this QEMU.
+    /// Its kernel receives an interrupt on which it panics, and prints that on the console of this QEMU.
     fn assert_alive(&mut self) {
         assert!(self.is_running());
         self.0.wait_agent(PATIENCE).expect("the agent has its port open");
@@ -133,7 +133,8 @@ impl Drop for Guest {
     }
 }
 
-/// Tells the target of the source's progress, and does what a test wants at the first sign of memory and at the switchover.
+/// Informs the target of the source's progress, and runs a test's actions at the first sign of memory and at the
+/// switchover.
 #[derive(Default)]
 struct Watch<'a> {
     pulse: SourcePulse,
@@ -207,7 +208,7 @@ fn encrypted() -> MigrationOptions {
     MigrationOptions { key: Some(MigrationKey::random()), ..MigrationOptions::default() }
 }
 
-/// So slow that a test can act meanwhile.
+/// Slow enough for a test to act in the meantime.
 fn slow() -> MigrationOptions {
     let limits = MigrationLimits { bandwidth: Some(ByteSize(2 << 20)), ..MigrationLimits::default() };
     MigrationOptions { limits, ..MigrationOptions::default() }
@@ -252,7 +253,7 @@ fn a_running_guest_migrates_plain_and_encrypted_over_a_socket_and_an_address() {
 }
 
 #[test]
-fn a_guest_runs_on_after_each_attempt_that_fails_and_can_then_migrate() {
+fn a_guest_survives_failed_attempts_and_can_then_migrate() {
     let bench = Bench::new();
     let mut source = bench.source();
     let never = MigrationCancel::default();
@@ -297,7 +298,7 @@ fn a_guest_runs_on_after_each_attempt_that_fails_and_can_then_migrate() {
     target.assert_alive();
 }
 
-/// Passes on so many bytes, and then nothing more, as a wire does that is cut: no end is told.
+/// Forwards this many bytes and then nothing more, like a cut cable: no end is signalled.
 fn cut_after(bytes: u64) -> Ends {
     let ((near, ours), (theirs, far)) = (UnixStream::pair().expect("a pair"), UnixStream::pair().expect("a pair"));
     let mut back = (theirs.try_clone().expect("a copy"), ours.try_clone().expect("a copy"));
@@ -319,7 +320,7 @@ fn cut_after(bytes: u64) -> Ends {
 }
 
 #[test]
-fn a_cut_wire_ends_the_attempt_at_both_sides() {
+fn a_broken_connection_ends_the_attempt_on_both_sides() {
     let bench = Bench::new();
     let mut source = bench.source();
     let mut target = bench.target(1);
@@ -333,9 +334,10 @@ fn a_cut_wire_ends_the_attempt_at_both_sides() {
     source.assert_alive();
 }
 
-/// A planted hold is found by both ways. Other load can only add to their difference, so the least of some attempts counts.
+/// An injected suspension is measured by both methods. Other load can only increase their difference, so the smallest
+/// of several attempts counts.
 #[test]
-fn the_suspend_time_is_found_by_two_ways() {
+fn the_suspend_time_is_measured_by_two_methods() {
     const ATTEMPTS: u32 = 5;
     let bench = Bench::new();
     let mut source = bench.source();
@@ -359,15 +361,16 @@ fn the_suspend_time_is_found_by_two_ways() {
     panic!("the two suspend times differ by {apart:?}");
 }
 
-/// Returns whether every user may use userfaultfd on this machine.
+/// Returns true if every user may use userfaultfd on this machine.
 fn has_userfaultfd() -> bool {
     let for_all = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|value| value.trim() == "1");
     for_all || fs::metadata("/dev/userfaultfd").is_ok_and(|found| found.permissions().mode() & 0o006 == 0o006)
 }
 
-/// The guest goes on at the target while most of its memory is still at the source, if this machine lets QEMU's user.
+/// The guest continues at the target while most of its memory is still at the source, if this machine permits that to
+/// QEMU's user.
 #[test]
-fn a_guest_goes_on_before_its_memory_has_come() {
+fn a_guest_resumes_before_its_memory_has_arrived() {
     let bench = Bench::new();
     let mut target = bench.target(1);
     let method = MigrationMethod { postcopy_after: Some(Duration::ZERO), ..MigrationMethod::default() };
@@ -387,9 +390,9 @@ fn a_guest_goes_on_before_its_memory_has_come() {
     target.assert_alive();
 }
 
-/// A target whose processors wait to be told has the guest, and does not run it, until then.
+/// A target whose processors wait for a command has the guest, but doesn't run it until then.
 #[test]
-fn a_held_target_runs_only_when_it_is_told_to() {
+fn a_held_target_runs_only_on_command() {
     let bench = Bench::new();
     let mut source = bench.source();
     let mut target = bench.start(Launch { incoming: true, paused: true, ..bench.launch(1) });

@@ -1,6 +1,6 @@
-//! The seed by which a system on a disk of its own gets the agent, in a real guest. There is no such
-//! system here; a shell does what its cloud-init would do: it runs the seed's script. Needs QEMU, a
-//! kernel for guests, a static busybox and the agent, as the tests of guests do.
+//! The seed that installs the agent into a system on a separate disk, in a real guest. There is no such system here; a
+//! shell does what its cloud-init would do: it runs the seed's script. Requires QEMU, a kernel for guests, a static
+//! busybox and the agent, like the guest tests.
 
 #[path = "shared/agent.rs"]
 mod agent;
@@ -22,11 +22,11 @@ use vtax_guest::{
 use vtax_model::guest::{Accelerator, GuestSize};
 use vtax_sys::netns::Outlive;
 
-/// A guest under TCG on a machine that is busy with other tests.
+/// Timeout for a guest under TCG on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(600);
 const END: Duration = Duration::from_secs(30);
 
-/// A first process that is a system as bare as can be. It runs the script twice.
+/// The first process of a minimal system. It runs the script twice.
 fn system() -> String {
     format!(
         "#!/bin/busybox sh\n\
@@ -54,7 +54,7 @@ fn entry(name: &str, mode: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Ends with its test, however that ends.
+/// A guest that ends with its test, whatever the test's outcome.
 struct Guest(Qemu);
 
 impl Drop for Guest {
@@ -64,7 +64,7 @@ impl Drop for Guest {
     }
 }
 
-/// Returns its output, once it contains this text.
+/// Returns its output once it contains this text.
 fn console(guest: &Qemu, awaited: &str) -> String {
     let until = Instant::now() + END;
     loop {
@@ -78,7 +78,7 @@ fn console(guest: &Qemu, awaited: &str) -> String {
 }
 
 #[test]
-fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
+fn a_system_installs_the_agent_from_the_seed_and_runs_it() {
     let folder = tempfile::Builder::new().prefix("vtax-seed").tempdir_in("/tmp").expect("a folder");
     let kernel = Kernel::find(None).expect("a kernel for guests");
     let drivers = ["virtio_pci", "virtio_console", "virtio_blk", "vfat", "nls_cp437", "nls_ascii"];
@@ -108,7 +108,7 @@ fn a_system_gets_the_agent_from_the_seed_and_runs_it() {
     guest.0.wait_agent(PATIENCE).expect("the agent opens its port");
     let said = console(&guest.0, "vtax-agent: ready");
     assert!(said.contains("vtax-agent 0."), "the copy tells its version before: {said}");
-    // As in an image that starts its own agent: the second finds the port taken, and ends.
+    // As in an image that starts its own agent: the second one finds the port in use, and exits.
     console(&guest.0, "in use by another process");
     guest.0.wait_agent(PATIENCE).expect("the first one still has the port open");
 }

@@ -10,7 +10,7 @@ use crate::{
     pin::{Machine, PinWish, pin_plan},
 };
 
-/// The files that are read, each with what it may say.
+/// The files read, each with plausible contents.
 const FILES: [(&str, &str); 45] = [
     ("proc/sys/kernel/osrelease", "6.12.1"),
     ("proc/sys/kernel/version", "#1 SMP PREEMPT_DYNAMIC"),
@@ -59,10 +59,10 @@ const FILES: [(&str, &str); 45] = [
     ("proc/sys/net/ipv4/tcp_wmem", "4096 16384 4194304"),
 ];
 
-/// The files follow each other, each up to a byte that no text has.
+/// Separates the files: a byte that no text contains.
 const END: u8 = 0xff;
 
-/// No driver tells anything.
+/// A driver that reports nothing.
 struct Silent;
 
 impl NicSource for Silent {
@@ -86,7 +86,7 @@ fn fuzz_machine_files() {
     });
 }
 
-/// The CPUs of a machine as its agent tells them, and how many threads each end has.
+/// The CPUs of a machine as reported by its agent, and each end's number of threads.
 #[test]
 fn fuzz_pins() {
     let seeds = [
@@ -103,7 +103,7 @@ fn fuzz_pins() {
     });
 }
 
-/// A plan uses CPUs that may be used, and no more than there are threads.
+/// A plan uses only allowed CPUs, and no more CPUs than threads.
 fn check(machine: &Machine, threads: [Option<u8>; 2]) {
     let allowed: BTreeSet<u32> = machine.cpus.iter().filter(|cpu| cpu.allowed).map(|cpu| cpu.number).collect();
     for nic_node in [None, Some(1)] {

@@ -1,7 +1,7 @@
 //! Facts about the host that vtax runs on, and the choice of CPUs for measurements.
 //!
-//! A result without the machine's description can't be compared with another one, so each run has one. Files
-//! of `/proc` and `/sys` are read below a root directory that a test can replace.
+//! A result can't be compared with others without a description of its machine, so each run has one. Files of `/proc`
+//! and `/sys` are read below a root directory that a test can replace.
 
 #![forbid(unsafe_code)]
 

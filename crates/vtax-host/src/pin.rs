@@ -1,8 +1,8 @@
 //! Chooses the CPUs to which the two ends of a measurement are pinned.
 //!
-//! Placement is often the largest single effect on a round-trip time: whether the ends share a CPU, a core or
-//! a NUMA node, and whether these CPUs handle interrupts. [`pin_plan`] is a pure function, so tests can try
-//! it on machines that nobody has.
+//! Placement is often the largest single effect on a round-trip time: whether the ends share a CPU, a core or a NUMA
+//! node, and whether these CPUs handle interrupts. [`pin_plan`] is a pure function, so tests can use machines that
+//! don't exist.
 
 mod machine;
 #[cfg(test)]
@@ -30,11 +30,11 @@ pub struct PinWish {
 /// The CPUs to which each end is pinned.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PinPlan {
-    /// In ascending order; empty if the end isn't here or shall not be pinned.
+    /// In ascending order; empty if the end isn't here or isn't to be pinned.
     pub initiator: Vec<u32>,
-    /// In ascending order; empty if the end isn't here or shall not be pinned.
+    /// In ascending order; empty if the end isn't here or isn't to be pinned.
     pub responder: Vec<u32>,
-    /// A sentence for each wish that this machine can't fulfil.
+    /// A sentence for each wish that can't be met on this machine.
     pub notes: Vec<String>,
 }
 
@@ -42,8 +42,8 @@ pub struct PinPlan {
 /// a core. All CPUs are on the NIC's node, or else on one node. None is the CPU that handles the most
 /// interrupts.
 ///
-/// If they can't all be fulfilled, the wishes are given up in this order: the quiet CPU, the single node,
-/// separate cores. After that, threads share CPUs. If there is only one CPU, both ends use it.
+/// If they can't all be met, wishes are dropped in this order: the quiet CPU, the single node, separate cores. After
+/// that, threads share CPUs. If there is only one CPU, both ends use it.
 pub fn pin_plan(machine: &Machine, wish: &PinWish) -> PinPlan {
     let threads = [wish.initiator, wish.responder].map(Option::unwrap_or_default);
     if threads == [0, 0] {
@@ -71,7 +71,7 @@ struct Keep {
     quiet: bool,
 }
 
-/// From all wishes down to none.
+/// From all preferences down to none.
 const CONCESSIONS: [Keep; 8] = [
     Keep { cores: true, node: true, quiet: true },
     Keep { cores: true, node: true, quiet: false },
@@ -90,15 +90,15 @@ struct Room<'a> {
     machine: &'a Machine,
     wish: &'a PinWish,
     threads: [usize; 2],
-    /// The CPU that handles the most interrupts. An agent may tell of thousands of CPUs, so it is looked for once.
+    /// The CPU that handles the most interrupts. An agent may report thousands of CPUs, so it is determined once.
     busiest: Option<&'a Cpu>,
 }
 
 type Ends = [Vec<u32>; 2];
 
 impl Room<'_> {
-    /// Gives up as few wishes as possible so that each thread has a CPU. If there are not enough CPUs, uses
-    /// all of them.
+    /// Drops as few wishes as possible so that each thread has a CPU. If there aren't enough CPUs, all of them are
+    /// used.
     fn choose(&self) -> Ends {
         let each_thread = |ends: &Ends| ends.iter().zip(self.threads).all(|(cpus, threads)| cpus.len() == threads);
         let each_end = |ends: &Ends| ends.iter().zip(self.threads).all(|(cpus, n)| n == 0 || !cpus.is_empty());
@@ -107,7 +107,7 @@ impl Room<'_> {
         full.or_else(fewer).unwrap_or_default()
     }
 
-    /// One choice for each node that is possible.
+    /// One choice for each possible node.
     fn choices(&self, keep: Keep) -> impl Iterator<Item = Ends> {
         self.pools(keep).into_iter().map(move |pool| {
             let [initiator, responder] = deal(groups(&pool, keep.cores), self.threads);
@@ -115,7 +115,7 @@ impl Room<'_> {
         })
     }
 
-    /// CPUs to choose from, the best first.
+    /// Candidate CPUs, the best first.
     fn pools(&self, keep: Keep) -> Vec<Vec<&Cpu>> {
         let mut all: Vec<&Cpu> = self.machine.allowed().filter(|cpu| !keep.quiet || !self.is_busiest(cpu)).collect();
         all.sort_by_key(|cpu| (self.is_off_nic(cpu), self.noise(cpu), cpu.number));
@@ -132,7 +132,7 @@ impl Room<'_> {
         self.busiest.is_some_and(|busiest| busiest.number == cpu.number)
     }
 
-    /// Disturbance of this CPU by interrupts: work on one thread of a core slows down the other thread.
+    /// Disturbance of this CPU by interrupts: work on one hardware thread slows down its siblings.
     fn noise(&self, cpu: &Cpu) -> u32 {
         match self.busiest {
             Some(busiest) if busiest.number == cpu.number => 2,
@@ -145,7 +145,7 @@ impl Room<'_> {
         self.wish.nic_node.is_some_and(|node| node != cpu.node)
     }
 
-    /// The wishes that the choice doesn't fulfil.
+    /// The wishes that the choice doesn't meet.
     fn unmet(&self, ends: [&[u32]; 2]) -> Vec<String> {
         let mut notes = Vec::new();
         for ((name, cpus), threads) in ["initiator", "responder"].into_iter().zip(ends).zip(self.threads) {
@@ -200,8 +200,8 @@ fn groups(pool: &[&Cpu], cores: bool) -> Vec<Vec<u32>> {
     groups
 }
 
-/// Gives each group to the end that has the fewest groups for its number of threads. No end gets more groups
-/// than it has threads.
+/// Gives each group to the end with the fewest groups relative to its number of threads. No end gets more groups than
+/// threads.
 fn deal(groups: Vec<Vec<u32>>, threads: [usize; 2]) -> [Vec<Vec<u32>>; 2] {
     let mut dealt = [Vec::new(), Vec::new()];
     for group in groups {
@@ -217,7 +217,7 @@ fn deal(groups: Vec<Vec<u32>>, threads: [usize; 2]) -> [Vec<Vec<u32>>; 2] {
     dealt
 }
 
-/// Takes one CPU of each core before it takes a second one of any core.
+/// Takes one CPU of each core before taking a second CPU of any core.
 fn fill(groups: &[Vec<u32>], threads: usize) -> Vec<u32> {
     let deepest = groups.iter().map(Vec::len).max().unwrap_or(0);
     let in_turn = (0..deepest).flat_map(|turn| groups.iter().filter_map(move |group| group.get(turn)));

@@ -1,4 +1,4 @@
-//! Tests with the running kernel, in a namespace that ends with the test. They need root.
+//! Tests with the running kernel, in a temporary namespace. They require root.
 
 use std::{
     net::{IpAddr, UdpSocket},
@@ -20,7 +20,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn the_way_out_is_told_with_the_links_below() {
+fn the_outgoing_link_is_reported_with_the_links_below() {
     let ns = NetNs::scratch().expect("these tests need root");
     let mut rtnl = Rtnl::open_in(&ns).expect("a connection");
     let veth = LinkKind::Veth { peer: name("far"), peer_ns: None, peer_mtu: None };
@@ -47,10 +47,10 @@ fn the_way_out_is_told_with_the_links_below() {
     assert_eq!(ask(Some("198.51.100.1"), "203.0.113.1"), []);
 }
 
-/// Linux sends by the link whose route it prefers, not by the one with the source address. The reported link
-/// must be the one whose own counters grow.
+/// Linux uses the link whose route it prefers, not by the one with the source address. The reported link must be the
+/// one whose own counters grow.
 #[test]
-fn of_two_links_on_one_network_the_one_that_is_used_is_told() {
+fn of_two_links_on_one_network_the_used_one_is_reported() {
     let here = NetNs::scratch().expect("these tests need root");
     let there = NetNs::scratch().expect("another");
     wire(&here, &there, ["a0", "b0"], ["192.0.2.1/24", "192.0.2.9/24"]);
@@ -74,7 +74,7 @@ fn of_two_links_on_one_network_the_one_that_is_used_is_told() {
     }
 }
 
-/// Two links wired to each other, the first one in `here`, each with its address.
+/// Two connected links, the first one in `here`, each with its address.
 fn wire(here: &NetNs, there: &NetNs, links: [&str; 2], addresses: [&str; 2]) {
     let mut rtnl = Rtnl::open_in(here).expect("a connection");
     let kind = LinkKind::Veth { peer: name(links[1]), peer_ns: Some(there), peer_mtu: None };
@@ -90,6 +90,6 @@ fn wire(here: &NetNs, there: &NetNs, links: [&str; 2], addresses: [&str; 2]) {
 fn sent_bytes(ns: &NetNs, link: &str) -> u64 {
     let table = ns.run(|| std::fs::read_to_string("/proc/thread-self/net/dev")).expect("inside").expect("it is there");
     let counters = table.lines().find_map(|line| line.trim().strip_prefix(link)?.strip_prefix(':'));
-    // The first eight columns are about received packets.
+    // The first eight columns count received packets.
     counters.and_then(|counters| counters.split_whitespace().nth(8)?.parse().ok()).expect("a counter")
 }

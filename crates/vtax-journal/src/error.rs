@@ -66,7 +66,7 @@ impl JournalError {
 
 /// ` (made by pid 12, `vtax run demo`)`.
 fn whose(owner: &Option<Box<Owner>>) -> String {
-    owner.as_ref().map_or(String::new(), |owner| format!(" (made by pid {}, `{}`)", owner.pid, owner.command))
+    owner.as_ref().map_or(String::new(), |owner| format!(" (created by pid {}, `{}`)", owner.pid, owner.command))
 }
 
 fn whom(by: &Option<LockHolder>) -> String {

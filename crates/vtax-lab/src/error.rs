@@ -45,14 +45,14 @@ pub enum LabError {
     #[error("lab `{lab}`: link {place} has no queue that counts losses; set a rate on its wire")]
     #[diagnostic(code("loss-not-counted"))]
     Uncounted { lab: Name, place: Place },
-    #[error("lab `{lab}` was made by another version of vtax ({why}); use that one")]
+    #[error("lab `{lab}` was created by another version of vtax ({why}); use that one")]
     #[diagnostic(code("journal-version"))]
     Blueprint { lab: String, why: String },
     #[error("lab `{lab}` is {state}: {remedy}")]
     #[diagnostic(code("lab-abandoned"))]
     State { lab: Name, state: JournalState, remedy: &'static str },
     #[error(
-        "{path} is among the namespaces of lab `{lab}` but lacks the lab's mark: another program made it; it was left \
+        "{path} is among the namespaces of lab `{lab}` but lacks the lab's mark: another program created it; it was left \
          as it is, remove it by hand"
     )]
     #[diagnostic(code("namespace-unknown"))]
@@ -105,7 +105,7 @@ impl LabError {
 /// Remedy for a journal error, as the end of a message.
 fn remedy_for(error: &JournalError) -> &'static str {
     match error.is_damage() {
-        true => "; vtax lab clean removes what the lab made and keeps the file",
+        true => "; vtax lab clean removes the lab's objects and keeps the file",
         false => "",
     }
 }

@@ -43,7 +43,7 @@ pub enum CleanNote {
 
 impl fmt::Display for CleanNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by_marks = "what the lab had made was found by its marks and removed";
+        let by_marks = "the lab's objects were found by their marks and removed";
         match self {
             CleanNote::Damaged { lab, error, kept } => write!(
                 f,

@@ -95,7 +95,7 @@ fn meets(facts: &Facts, need: Need) -> Result<(), Unsupported> {
 pub fn family_support(method: IoMethod, family: AddressFamily) -> Result<(), Unsupported> {
     match (method, family) {
         (IoMethod::Slirp4netns, AddressFamily::Ipv6) => {
-            let why = "slirp4netns has IPv6 for tests only, with addresses of its own";
+            let why = "slirp4netns supports IPv6 for tests only, with its own addresses";
             Err(Unsupported::new(why, "use `pasta`, or IPv4 (family = \"ipv4\" of a lab, --family ipv4 of a study)"))
         }
         _ => Ok(()),

@@ -162,8 +162,8 @@ impl IoMethod {
             IoMethod::Nat => ("own stack behind a bridge, the host's address (masquerade)", &[Zone]),
             IoMethod::Published => ("like nat, reached by ports of the host (DNAT)", &[Zone]),
             IoMethod::PublishedProxy => ("like nat, reached by ports of a process (docker-proxy)", &[Zone]),
-            IoMethod::Pasta => ("own stack, connections made again by pasta", &[Zone]),
-            IoMethod::Slirp4netns => ("own stack, connections made again by slirp4netns", &[Zone]),
+            IoMethod::Pasta => ("own stack, connections terminated by pasta", &[Zone]),
+            IoMethod::Slirp4netns => ("own stack, connections terminated by slirp4netns", &[Zone]),
         }
     }
 }

@@ -277,7 +277,7 @@ impl RunComparison {
 
     fn all_warnings(&self) -> Vec<String> {
         let caveat = self.caveat.iter().map(|caveat| format!("{}.", words::capital(caveat)));
-        let at_different_times = "The two runs were made at different times: anything else that changed on the machine \
+        let at_different_times = "The two runs took place at different times: anything else that changed on the machine \
                                   is part of every difference below. To judge a change, measure both variants in one \
                                   run.";
         caveat.chain(self.warnings.iter().cloned()).chain([at_different_times.to_owned()]).collect()

@@ -92,7 +92,7 @@ fn withheld(blocks: &[&BlockCells<'_>]) -> Option<String> {
         format!("{} ({} transactions)", of.noun(), grouped(percentile.least_transactions()))
     };
     let told = words::list(percentiles.filter(is_withheld).map(told), ", ")?;
-    Some(format!("Omitted where a sample has too few transactions: {told}. Longer samples (--duration) have more."))
+    Some(format!("Omitted if a sample has too few transactions: {told}. Longer samples (--duration) have more."))
 }
 
 /// Blocks with more columns than a level: figures of several published machines, and times of files.

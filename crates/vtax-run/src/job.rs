@@ -171,7 +171,7 @@ impl HandedJob {
                 let file = path.display();
                 return Err(Stop::input(miette!(
                     code = "file",
-                    "reading {file}: it lacks the run {run}, which goes on"
+                    "reading {file}: it lacks the run {run}, which is to be resumed"
                 )));
             }
         };

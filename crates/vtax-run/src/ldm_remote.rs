@@ -191,7 +191,7 @@ impl<R: Read, W: Write> OrderLink<R, W> {
                 None => {
                     return Err(Stop::infrastructure(miette!(
                         code = "agent-lost",
-                        "vtax at {} ended before the order did; look there at what it has done (vtax ldm list)",
+                        "vtax at {} exited before the command was complete; check its effects there (vtax ldm list)",
                         self.name
                     )));
                 }

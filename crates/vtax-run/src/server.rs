@@ -169,7 +169,7 @@ impl ServerRequest<'_> {
         let agent = self.locations.agent_program()?;
         let plan = server::plan(&name, &self.spec, world, &agent, self.kernel).or_infrastructure()?;
         let no_kvm = plan.qemu.no_kvm.clone();
-        phases.done("images made");
+        phases.done("images created");
         let held = plan.up(world, lifetime).or_infrastructure()?;
         let mut qemu = server::server(&held).or_infrastructure()?;
         wait_for_agent(&mut qemu, None, self.events).or_infrastructure()?;

@@ -181,8 +181,7 @@ mod tests {
             }
         }
 
-        /// An estimate that excludes 1 next to a p that doesn't, or the other way round, would be two verdicts on one
-        /// row.
+        /// An estimate that excludes 1 next to a p that doesn't, or vice versa, would be two verdicts on one row.
         #[test]
         fn interval_and_p_agree(noise in prop::collection::vec(-1.0..1.0f64, 6..100), shift in -0.6..0.6f64) {
             let differences: Vec<f64> = noise.iter().map(|noise| noise + shift).collect();

@@ -141,7 +141,7 @@ impl StartRelay {
         while !self.is_ready(child.id(), site)? {
             let ended = child.try_wait().map_err(StepError::file("wait for", &self.program))?;
             if let Some(status) = ended {
-                return Err(self.failed(format!("ended at once ({status})"), message(said)));
+                return Err(self.failed(format!("exited immediately ({status})"), message(said)));
             }
             if Instant::now() > deadline {
                 return Err(self.failed(format!("was not ready after {} s", READY.as_secs()), message(said)));

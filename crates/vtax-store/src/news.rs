@@ -43,7 +43,7 @@ impl Store {
     /// Returns the events of a run since `seen`, which is updated; `id` as in [`Store::load`].
     pub fn news(&self, id: &str, seen: &mut RunSeen) -> Result<RunNews, StoreError> {
         let id = &self.find(id)?;
-        let doing = self.place.doing("reading what is new in a run");
+        let doing = self.place.doing("reading new samples of a run");
         let snapshot = self.connection.unchecked_transaction().map_err(&doing)?;
         let query = "SELECT header, state, wall_seconds FROM run JOIN plan ON plan.run = run.id WHERE run.id = ?1";
         let (text, state, wall_seconds): (String, String, f64) =

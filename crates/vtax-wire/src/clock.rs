@@ -21,7 +21,7 @@ use crate::{
 
 /// Number of clock readings.
 pub(crate) const EXCHANGES: usize = 16;
-/// The same if many clocks are read at the same time: each exchange takes as long as the slowest.
+/// Number of readings if many clocks are read concurrently: each exchange takes as long as the slowest.
 const EXCHANGES_OF_MANY: usize = 4;
 const READING_OF_MANY: Duration = Duration::from_secs(3);
 const READ_CLOCK: &str = "clock";
@@ -46,17 +46,17 @@ impl Offset {
         self.uncertainty
     }
 
-    /// Converts a moment of our clock to the other clock.
+    /// Converts a time on our clock to the other clock.
     pub fn theirs(&self, ours: u64) -> u64 {
         shifted(ours, self.ahead)
     }
 
-    /// Converts a moment of the other clock to ours.
+    /// Converts a time on the other clock to ours.
     pub fn ours(&self, theirs: u64) -> u64 {
         shifted(theirs, -self.ahead)
     }
 
-    /// The offset by one exchange: the other clock was read in its middle, give or take half of the round trip.
+    /// The offset from one exchange: the other clock was read in its middle, plus or minus half the round trip.
     pub(crate) fn of(exchange: &ClockExchange) -> Offset {
         let took = exchange.round_trip();
         let middle = i128::from(exchange.sent_ns) + (took / 2).as_nanos() as i128;
@@ -64,7 +64,7 @@ impl Offset {
         Offset { ahead: i128::from(exchange.theirs_ns) - middle, uncertainty }
     }
 
-    /// Returns true if a clock with this offset could have given this reading.
+    /// Returns true if a clock with this offset can have produced this reading.
     fn agrees(&self, exchange: &ClockExchange) -> bool {
         let slack = u64::try_from(self.uncertainty.as_nanos()).unwrap_or(u64::MAX);
         let reading = self.ours(exchange.theirs_ns);
@@ -98,7 +98,7 @@ pub(crate) fn read_all(links: &[&AgentLink]) -> Vec<Result<(Offset, Duration), A
     found.collect()
 }
 
-/// Reads each clock once that hasn't failed.
+/// Reads once each clock that hasn't failed.
 fn read_once(links: &[&AgentLink], known: &mut [Result<Option<(Offset, Duration)>, AgentError>]) {
     let (answer_to, arrivals) = mpsc::channel();
     let mut sent: BTreeMap<usize, u64> = BTreeMap::new();
@@ -152,9 +152,8 @@ impl Clocks {
         self.known[id.0].1
     }
 
-    /// The identity of an agent's clock. The same boot id alone doesn't prove that two agents read the same clock:
-    /// machines that were copied while they ran share it, but have their own clocks. So the reading must
-    /// agree, too.
+    /// Identifies an agent's clock. Equal boot ids alone don't prove that two agents read the same clock: machines that
+    /// were cloned while running share it, but have their own clocks. So the readings must agree, too.
     pub(crate) fn of(&mut self, link: &AgentLink) -> Result<ClockId, AgentError> {
         let exchange = link.exchange(READING)?;
         self.slowest = self.slowest.max(exchange.round_trip());
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_cant_have_read_that_is_another() {
+    fn an_impossible_reading_means_another_clock() {
         let beyond = exchange(1_000, 2_001, 2_000);
         assert!(Offset::NONE.agrees(&exchange(1_000, 1_500, 2_000)));
         assert!(!Offset::NONE.agrees(&beyond));
@@ -199,9 +198,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the two directions take, the true offset is within the uncertainty.
+        /// Holds however long either direction takes.
         #[test]
-        fn the_truth_is_within_the_uncertainty(
+        fn the_true_offset_is_within_the_uncertainty(
             sent in 0..u64::MAX / 4, there in 0..1_000_000_000_u64, back in 0..1_000_000_000_u64, ahead in 0..u64::MAX / 4,
         ) {
             let offset = Offset::of(&exchange(sent, sent + there + ahead, sent + there + back));

@@ -1,22 +1,21 @@
 //! A stream that carries one conversation after another.
 //!
-//! A serial port has no connections. So bytes that were sent to or by an earlier coordinator may still be in
-//! the stream, cut anywhere. But each conversation begins with the [`MAGIC`], which ends with a newline. A
-//! frame never contains the magic: its JSON has no newline, and the length before the JSON is shorter than
-//! the magic.
+//! A serial port has no connections. So bytes that were sent to or by an earlier coordinator may still be in the
+//! stream, truncated anywhere. But each conversation begins with the [`MAGIC`], which ends with a newline. A frame
+//! never contains the magic: its JSON has no newline, and the length before the JSON is shorter than the magic.
 
 use std::io::{self, Read};
 
 use crate::frame::MAGIC;
 
-/// Size of one read of the stream below, in bytes.
+/// Bytes per read of the underlying stream.
 const CHUNK: usize = 32 << 10;
 
 /// Reads one conversation after another; [`Read`] reports an end after each.
 #[derive(Debug)]
 pub struct Conversations<R> {
     inner: R,
-    /// Bytes that were read from the stream but not returned yet.
+    /// Bytes read from the stream but not yet returned.
     pending: Vec<u8>,
     /// Bytes of `pending` that certainly belong to this conversation.
     ours: usize,
@@ -31,17 +30,17 @@ impl<R: Read> Conversations<R> {
         Conversations { inner, pending: Vec::new(), ours: 0, over: false, chunk: vec![0; CHUNK].into() }
     }
 
-    /// The stream below.
+    /// The underlying stream.
     pub(crate) fn stream(&self) -> &R {
         &self.inner
     }
 
-    /// The same, to be changed.
     pub(crate) fn stream_mut(&mut self) -> &mut R {
         &mut self.inner
     }
 
-    /// Skips everything up to the beginning of the next conversation. False if the stream below ends before it.
+    /// Skips everything up to the beginning of the next conversation. Returns false if the underlying stream ends
+    /// before it.
     pub fn next_one(&mut self) -> io::Result<bool> {
         loop {
             self.pending.drain(..self.ours);
@@ -57,8 +56,8 @@ impl<R: Read> Conversations<R> {
         }
     }
 
-    /// Reads what has come. False at the end of the stream below; it drops the pending bytes, because their
-    /// conversation is over.
+    /// Reads available bytes. Returns false at the end of the underlying stream, and drops the pending bytes, because
+    /// their conversation is over.
     fn fill(&mut self) -> io::Result<bool> {
         match self.inner.read(&mut self.chunk)? {
             0 => {
@@ -73,8 +72,8 @@ impl<R: Read> Conversations<R> {
         }
     }
 
-    /// Finds out how many bytes belong to this conversation: up to the next magic, or up to what may be the
-    /// beginning of one.
+    /// Determines how many bytes belong to this conversation: up to the next magic, or up to what may be the beginning
+    /// of one.
     fn measure(&mut self, from: usize) {
         let rest = &self.pending[from..];
         let next = rest.windows(MAGIC.len()).position(|window| window == MAGIC);
@@ -83,8 +82,8 @@ impl<R: Read> Conversations<R> {
     }
 }
 
-/// Returns how many of the last bytes may be the beginning of a magic. 0 after whole frames: the last byte of JSON
-/// isn't part of the magic.
+/// Returns how many of the last bytes may be the beginning of a magic. This is 0 after whole frames: the last byte of
+/// JSON isn't part of the magic.
 fn begun(bytes: &[u8]) -> usize {
     let most = bytes.len().min(MAGIC.len() - 1);
     (1..=most).rev().find(|count| bytes.ends_with(&MAGIC[..*count])).unwrap_or(0)
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns its pieces one by one. An empty piece is an end after which more comes.
+    /// Returns its pieces one by one. An empty piece is an end of stream after which more follows.
     struct Pieces(Vec<Vec<u8>>);
 
     impl Read for Pieces {
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn stale_bytes_before_a_conversation_are_passed_over() {
+    fn stale_bytes_before_a_conversation_are_skipped() {
         let mut stream = pieces(&["half a frame}VTAXC", "TL\nhello", " you"]);
         assert!(stream.next_one().expect("no error"));
         assert_eq!(rest(&mut stream), "VTAXCTL\nhello you");
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_of_a_conversation_is_left_behind() {
+    fn unread_bytes_of_a_conversation_are_discarded() {
         let mut stream = pieces(&["VTAXCTL\none", "and onVTAXCTL\ntwo"]);
         assert!(stream.next_one().expect("no error"));
         stream.read_exact(&mut [0; 3]).expect("there");
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_below_is_an_end_with_nothing_kept() {
+    fn the_end_of_the_stream_discards_pending_bytes() {
         let mut stream = pieces(&["VTAXCTL\none", "VTAX", "", "CTL\nVTAXCTL\ntwo"]);
         assert!(stream.next_one().expect("no error"));
         assert_eq!(rest(&mut stream), "VTAXCTL\none");
@@ -169,9 +168,9 @@ mod tests {
         assert_eq!(rest(&mut stream), "VTAXCTL\ntwo");
     }
 
-    /// Otherwise an order would be held back until the next one comes.
+    /// Otherwise an order would be delayed until the next one arrives.
     #[test]
-    fn a_whole_frame_is_never_held_back() {
+    fn a_whole_frame_is_never_delayed() {
         let mut stream = pieces(&["VTAXCTL\n", "\u{b}\0\0\0{\"V\":\"VTAX\"}", "more"]);
         assert!(stream.next_one().expect("no error"));
         let mut buffer = [0; 64];
@@ -181,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cuts_change_nothing(mut talks: Vec<Vec<u8>>, cuts: Vec<u8>) {
+        fn split_points_do_not_matter(mut talks: Vec<Vec<u8>>, cuts: Vec<u8>) {
             talks.iter_mut().for_each(|talk| talk.push(b'}'));
             let stream: Vec<u8> = talks.iter().flat_map(|talk| [&MAGIC[..], talk].concat()).collect();
             let mut pieces = Vec::new();

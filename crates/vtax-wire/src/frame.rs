@@ -1,17 +1,17 @@
 //! Frames: a length in four bytes, little-endian, then that many bytes of JSON.
 //!
-//! The other side may be anything: a login shell that prints a greeting, another program in the agent's
-//! place, or an attacker. So a length is only a claim. It is compared with a limit first. Memory grows with
-//! the bytes that have really come, never with the claim.
+//! The peer may be anything: a login shell that prints a greeting, another program in the agent's place, or an
+//! attacker. So a length is only a claim. It is compared with a limit first. Memory grows with the bytes that have
+//! actually arrived, never with the claim.
 
 use std::io::{self, BufReader, Read};
 
 use serde::{Serialize, de::DeserializeOwned};
 use vtax_model::{foreign::ForeignText, units::ByteSize};
 
-/// The first bytes of each side, before any frame. They distinguish an agent from a login banner.
+/// The first bytes from each side, before any frame. They distinguish an agent from a login banner.
 pub const MAGIC: [u8; 8] = *b"VTAXCTL\n";
-/// The largest hello in either direction, in every version of the protocol.
+/// The largest hello frame in either direction, in every version of the protocol.
 pub const HELLO_MOST: ByteSize = ByteSize(64 << 10);
 /// The largest frame to an agent.
 pub const REQUEST_MOST: ByteSize = ByteSize(1 << 20);
@@ -45,8 +45,8 @@ pub enum FrameError {
     Io(#[from] io::Error),
 }
 
-/// Reads the bytes before the first frame, one by one, because a stranger may never send a second byte.
-/// `None` if the stream ended without any.
+/// Reads the bytes before the first frame, one by one, because an unknown peer may never send a second byte. `None` if
+/// the stream ended before any.
 pub fn read_magic<R: Read>(reader: &mut BufReader<R>) -> Result<Option<()>, FrameError> {
     for (position, expected) in MAGIC.into_iter().enumerate() {
         let next = read_upto(reader, 1)?;
@@ -59,14 +59,14 @@ pub fn read_magic<R: Read>(reader: &mut BufReader<R>) -> Result<Option<()>, Fram
     Ok(Some(()))
 }
 
-/// Quotes all that has come already, because it is the best hint at the sender.
+/// Quotes everything received so far: the best hint at who the sender is.
 fn not_vtax(right: &[u8], wrong: &[u8], buffered: &[u8]) -> FrameError {
     let shown = &buffered[..buffered.len().min(64)];
     let found = [right, wrong, shown].concat();
     FrameError::NotVtax { found: found.escape_ascii().to_string() }
 }
 
-/// The body of the next frame. `None` if the stream ends between two frames.
+/// Reads the body of the next frame. `None` if the stream ends between two frames.
 pub fn read_frame(reader: &mut impl Read, most: ByteSize) -> Result<Option<Vec<u8>>, FrameError> {
     let head = read_upto(reader, LENGTH_BYTES as u64)?;
     if head.is_empty() {
@@ -86,11 +86,11 @@ pub fn read_frame(reader: &mut impl Read, most: ByteSize) -> Result<Option<Vec<u
     Ok(Some(body))
 }
 
-/// Frames that arrive in pieces. Memory follows the bytes that have come, never the claimed length of a frame.
+/// Frames that arrive in pieces. Memory grows with the bytes received, never with the claimed length of a frame.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
-    /// Bytes at the beginning that were taken already.
+    /// Bytes at the beginning that are already consumed.
     taken: usize,
 }
 
@@ -108,7 +108,7 @@ impl FrameBuffer {
         self.bytes.extend_from_slice(piece);
     }
 
-    /// Takes the bytes before the first frame. Returns false if some of them haven't come yet. A wrong byte is
+    /// Takes the bytes before the first frame. Returns false if some of them haven't arrived yet. A wrong byte is
     /// reported immediately.
     pub fn take_magic(&mut self) -> Result<bool, FrameError> {
         let come = &self.bytes[self.taken..];
@@ -149,20 +149,20 @@ impl FrameBuffer {
         if self.is_empty() { Ok(()) } else { Err(not_vtax(&self.bytes[self.taken..], &[], &[])) }
     }
 
-    /// Returns true if all bytes that have come were taken.
+    /// Returns true if all received bytes are consumed.
     pub fn is_empty(&self) -> bool {
         self.taken == self.bytes.len()
     }
 
-    /// The claimed length of the next frame, and the bytes after it that have come.
+    /// The claimed length of the next frame, and the bytes received after it.
     fn claimed(&self) -> Option<(u64, &[u8])> {
         let (head, rest) = self.bytes[self.taken..].split_first_chunk::<LENGTH_BYTES>()?;
         Some((u32::from_le_bytes(*head).into(), rest))
     }
 }
 
-/// Reads up to `count` bytes, fewer at the end of the stream. `Read::read_to_end` grows its buffer by what it
-/// has read, not by the limit.
+/// Reads up to `count` bytes, fewer at the end of the stream. `Read::read_to_end` grows its buffer with what it has
+/// read, not to the limit.
 fn read_upto(reader: &mut impl Read, count: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.by_ref().take(count).read_to_end(&mut bytes)?;
@@ -173,7 +173,7 @@ fn truncated(expected: u64, got: usize) -> FrameError {
     FrameError::Truncated { expected: ByteSize(expected), got: ByteSize(got as u64) }
 }
 
-/// serde_json quotes what the other side wrote.
+/// serde_json quotes what the peer sent.
 fn malformed(error: serde_json::Error) -> FrameError {
     FrameError::Malformed(error.to_string().into())
 }
@@ -183,7 +183,7 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     serde_json::from_slice(body).map_err(malformed)
 }
 
-/// A whole frame, which one call can write.
+/// Encodes a whole frame, to be sent by one write.
 pub fn encode(body: &impl Serialize, most: ByteSize) -> Result<Vec<u8>, FrameError> {
     let mut frame = vec![0; LENGTH_BYTES];
     serde_json::to_writer(&mut frame, body).map_err(malformed)?;
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Counts the bytes that it is asked for, and never ends.
+    /// Counts the bytes requested, and never ends.
     struct Endless {
         asked: usize,
         largest: usize,
@@ -226,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_follows_the_bytes_and_not_the_claim() {
+    fn memory_grows_with_the_bytes_and_not_the_claim() {
         let short = read_upto(&mut &b"only this"[..], u64::from(u32::MAX)).expect("no error");
         assert!(short.capacity() < 1024, "{} bytes held for 9", short.capacity());
     }
 
     #[test]
-    fn a_cut_inside_a_frame_is_told_from_the_end() {
+    fn truncation_inside_a_frame_differs_from_the_end() {
         let frame = encode(&"hello", REQUEST_MOST).expect("fits");
         for cut in 1..frame.len() {
             let read = read_frame(&mut &frame[..cut], REQUEST_MOST);
@@ -273,7 +273,7 @@ mod tests {
             }
         }
 
-        /// Whatever the pieces, the same frames and the same error come out as when the stream is read at once.
+        /// However the stream is split, the same frames and the same error result as from reading it whole.
         #[test]
         fn pieces_of_a_stream_are_read_like_the_whole(
             texts in proptest::collection::vec(".{0,40}", 0..6), rest: Vec<u8>, magic: bool, cuts: Vec<u8>,

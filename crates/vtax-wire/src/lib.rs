@@ -1,8 +1,8 @@
-//! The control stream between vtax and its agents: what travels on it, and the coordinator's side.
+//! The control stream between vtax and its agents: its messages, and the coordinator's side.
 //!
-//! [`protocol`], [`frame`], [`conversations`] and [`limits`] are what both sides agree on; they open nothing and wait
-//! for nothing. [`ssh`] and [`link`] reach an agent, and [`measure`] takes samples with pairs of agents. The agent's
-//! side, which measures, is the crate `vtax-agent`: nothing here needs the engine.
+//! [`protocol`], [`frame`], [`conversations`] and [`limits`] are common to both sides; they open nothing and never
+//! block. [`ssh`] and [`link`] reach an agent, and [`measure`] takes samples with pairs of agents. The agent's side,
+//! which measures, is the crate `vtax-agent`: nothing here needs the engine.
 
 #![forbid(unsafe_code)]
 

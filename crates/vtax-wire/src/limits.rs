@@ -1,7 +1,7 @@
 //! The limits of what an agent accepts.
 //!
-//! An agent may be on a machine that others use, and its coordinator may be wrong. So no order can make it
-//! start threads, use memory or run without a limit.
+//! An agent may be on a machine that others use, and its coordinator may be faulty. So no order can make it start
+//! threads, use memory or run without a limit.
 
 use std::{thread::available_parallelism, time::Duration};
 
@@ -14,37 +14,36 @@ use vtax_model::{
 
 use crate::protocol::ProgramSpec;
 
-/// The most sessions at the same time: those that run, and those whose report nobody has fetched yet.
+/// The maximum number of concurrent sessions: running ones, and those whose report hasn't been fetched.
 pub const SESSIONS_MOST: usize = 1024;
-/// The most orders to tune that may wait while one is carried out. A coordinator waits for each answer.
+/// The maximum number of tuning orders that may wait while one is executed. A coordinator waits for each answer.
 pub const TUNING_ORDERS_MOST: usize = 8;
-/// The most flows of all running sessions: both ends of the largest test. A flow is a socket, and a thread
-/// with the engine `blocking`; the program raises its limit of open files accordingly.
+/// The maximum number of flows of all running sessions: both ends of the largest test. A flow is a socket, plus a
+/// thread with the engine `blocking`; the program raises its open-file limit accordingly.
 pub const FLOWS_MOST: u32 = 2 * options::FLOWS_MOST;
-/// The most message buffers of all running sessions.
+/// Upper limit of message buffers of all running sessions.
 pub const BUFFERS_MOST: ByteSize = ByteSize(1 << 30);
 /// The longest warm-up and measured time of one session together.
 pub const TIME_MOST: Span = Span(Duration::from_secs(24 * 60 * 60));
 /// The largest file that an agent sends.
 pub const FILE_MOST: ByteSize = ByteSize(1 << 40);
-/// The most bytes on the standard input of a program. They come in one frame with the order to run it
+/// The maximum number of bytes on a program's standard input. They arrive in one frame with the order to run it
 /// ([`REQUEST_MOST`](crate::frame::REQUEST_MOST)).
 pub const INPUT_MOST: ByteSize = ByteSize(512 << 10);
-/// Bytes of each output of a program that the agent keeps, from the beginning. It keeps nothing of
-/// outputs that it sends as they come.
+/// Bytes of each output of a program that the agent keeps, from the beginning. It keeps nothing of streamed outputs.
 pub const OUTPUT_MOST: ByteSize = ByteSize(1 << 20);
-/// The largest window for outputs that are sent as they come.
+/// The largest window for streamed outputs.
 pub const WINDOW_MOST: ByteSize = ByteSize(1 << 20);
-/// Time limit of a program whose outputs are sent as they come. It is long, because somebody sees the outputs.
+/// Time limit of a program whose outputs are streamed. It is long, because a user is watching.
 pub const WATCHED_MOST: Span = Span(Duration::from_secs(30 * 24 * 60 * 60));
 /// The buffer for sending or receiving a file.
 const FILE_BUFFER: ByteSize = ByteSize(1 << 20);
 /// The receive buffer is at least this large, however short the messages are, and at most the next constant.
 const INCOMING_LEAST: ByteSize = ByteSize(128 << 10);
 const INCOMING_MOST: ByteSize = ByteSize(1 << 20);
-/// An end's memory for each flow, beside its messages.
+/// An endpoint's memory per flow, in addition to its messages.
 const FLOW_STATE: ByteSize = ByteSize(4 << 10);
-/// The most CPUs in a setup: as many as Linux supports (`NR_CPUS`).
+/// The maximum number of CPUs in a setup: as many as Linux supports (`NR_CPUS`).
 pub const CPUS_MOST: usize = 8192;
 
 /// The reason why an order exceeds the limits.
@@ -124,7 +123,7 @@ impl Load {
         Load::NONE.plus(Load { flows, buffers: ByteSize(messages.saturating_add(state)) })
     }
 
-    /// The load of making a file, or of sending one.
+    /// The load of creating or sending a file.
     pub fn of_file(size: ByteSize) -> Result<Load, LimitError> {
         if size > FILE_MOST {
             return Err(LimitError::File { asked: size });
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warmup_without_end_is_refused() {
+    fn an_endless_warmup_is_refused() {
         let most = Span(Duration::from_secs(u64::MAX));
         let endless = TestSpec { warmup: Warmup::UntilSteady { most }, ..stream(1, 1, 1) };
         assert!(matches!(Load::of(&endless), Err(LimitError::Time { .. })));
@@ -313,7 +312,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_on_is_within_the_limits(message: u64, streams: u32, seconds: u64) {
+        fn accepted_load_is_within_the_limits(message: u64, streams: u32, seconds: u64) {
             if let Ok(load) = Load::of(&stream(message, streams, seconds)) {
                 prop_assert!(load.flows <= FLOWS_MOST && load.buffers <= BUFFERS_MOST);
                 prop_assert!(seconds <= TIME_MOST.0.as_secs());

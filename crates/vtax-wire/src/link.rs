@@ -1,9 +1,9 @@
 //! The coordinator's side of one agent.
 //!
-//! Any thread may use a link, and waits for its own answer with its own deadline. One thread polls the streams
-//! of all links of the process and passes each answer to its caller by the call's id. What a stream doesn't
-//! take at once waits in a queue. So an agent that has stopped reading delays no caller. When the stream
-//! ends, every waiting caller gets the agent's exit status and its last output.
+//! Any thread may use a link, and waits for its own answer with its own deadline. One thread polls the streams of all
+//! links of the process and passes each answer to its caller by the call's id. Data that a stream doesn't accept
+//! immediately is queued. So an agent that has stopped reading doesn't block any caller. When the stream ends, every
+//! waiting caller gets the agent's exit status and its last output.
 
 mod dial;
 mod error;
@@ -45,7 +45,7 @@ use crate::{
     protocol::{AgentFacts, CallId, CallOutcome, Hello, Reply, Request, SessionId},
 };
 
-/// Time to wait for the answer to a greeting before a new attempt.
+/// Time to wait for the answer to a greeting before retrying.
 const GREETING: Duration = Duration::from_secs(5);
 
 /// A connected agent of this program's version. Dropping it ends the agent: it closes the stream, and kills
@@ -61,8 +61,8 @@ pub struct AgentLink {
 impl AgentLink {
     /// Starts an agent and greets it. `name` is its name in errors, such as "zone bridge-sut".
     ///
-    /// The agent gets its own process group. Ctrl-C in a terminal goes to the whole foreground group, and an
-    /// agent must live on for as long as the coordinator needs to stop cleanly.
+    /// The agent gets its own process group. Ctrl-C in a terminal goes to the whole foreground group, and an agent must
+    /// outlive it until the coordinator has stopped cleanly.
     pub fn spawn(name: &str, mut command: Command, deadline: Duration) -> Result<AgentLink, AgentError> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0);
@@ -72,8 +72,8 @@ impl AgentLink {
         AgentLink::from_child(name, child, deadline)
     }
 
-    /// Greets an agent that was started by other means, for example in a namespace. Its standard input and
-    /// output must be pipes, and its standard error should be one.
+    /// Greets an agent that was started in some other way, e.g. in a namespace. Its standard input and output must be
+    /// pipes, and its standard error should be one.
     pub fn from_child(name: &str, mut child: Child, deadline: Duration) -> Result<AgentLink, AgentError> {
         let streams = (child.stdout.take(), child.stdin.take());
         let process = ChildProcess::adopt(child);
@@ -86,7 +86,8 @@ impl AgentLink {
         }
     }
 
-    /// Greets an agent at the other end of a stream. From then on, all descriptors of the stream on this side don't block.
+    /// Greets an agent at the other end of a stream. From then on, all descriptors of the stream on this side are
+    /// nonblocking.
     pub fn from_streams(
         name: &str,
         reader: impl Into<OwnedFd>,
@@ -98,9 +99,9 @@ impl AgentLink {
         AgentLink::greet(name, AgentStream { reader, unread, writer, process, past: Past::None }, deadline)
     }
 
-    /// Greets the agent in a guest, at the host's end of its port. This is a unix socket of QEMU, which need
-    /// not exist yet. Dropping the link closes the socket, and the agent stays in its guest. QEMU takes one
-    /// connection at a time: while another link is open, nobody answers this one.
+    /// Greets the agent in a guest, at the host's end of its port. This is a unix socket of QEMU, which need not exist
+    /// yet. Dropping the link closes the socket, and the agent stays in its guest. QEMU takes one connection at a time:
+    /// while another link is open, this one gets no answer.
     pub fn connect_unix(name: &str, path: &Path, deadline: Duration) -> Result<AgentLink, AgentError> {
         let until = Instant::now() + deadline;
         loop {
@@ -145,7 +146,7 @@ impl AgentLink {
         self.wire.process_id()
     }
 
-    /// Sends a request, without waiting for anything.
+    /// Sends a request without waiting for the answer.
     pub fn call(&self, request: Request) -> Result<PendingReply<'_>, AgentError> {
         let (sender, arrivals) = mpsc::channel();
         let (id, what) = self.send(request, sender, 0)?;
@@ -167,7 +168,7 @@ impl AgentLink {
         self.call(Request::CancelAll)
     }
 
-    /// Measures how long an answer takes.
+    /// Measures the time to an answer.
     pub fn ping(&self, deadline: Duration) -> Result<Duration, AgentError> {
         let start = Instant::now();
         self.call(Request::Ping)?.wait(deadline)?;
@@ -182,8 +183,8 @@ impl AgentLink {
         }
     }
 
-    /// The link by which packets `to` an address leave the agent's domain, if they leave by one. This is at
-    /// most one hop, as seen from inside. `device` is the one to which the sender is bound, if it is bound to one.
+    /// The link through which packets `to` an address leave the agent's domain, if any. This is at most one hop, as
+    /// seen from inside. `device` is the device to which the sender is bound, if any.
     pub fn route(
         &self,
         from: Option<IpAddr>,
@@ -202,23 +203,23 @@ impl AgentLink {
         self.wire.death()
     }
 
-    /// Asks the agent to end, without waiting for that. No call can be made any more.
+    /// Asks the agent to exit, without waiting for it. No calls are possible afterwards.
     pub(crate) fn close(&self) {
         self.wire.close();
     }
 
-    /// Ends the link, and the process that carries it no later than this.
+    /// Ends the link, and the process that carries it by this deadline.
     pub(crate) fn end_by(&self, deadline: Instant) {
         self.wire.end_by(deadline);
     }
 
-    /// Ends the link for all who wait for answers: they hear that the agent is gone. For one of whom something else has told
-    /// that it is.
+    /// Ends the link for all callers that wait for answers: they get the error that the agent is gone. For use if that
+    /// is known from another source.
     pub fn hang_up(&self) {
         self.wire.hang_up();
     }
 
-    /// By how much the agent's monotonic clock is ahead of this machine's, from several exchanges.
+    /// The lead of the agent's monotonic clock over this machine's, from several exchanges.
     pub fn clock_offset(&self, deadline: Duration) -> Result<Offset, AgentError> {
         let mut best = Offset::of(&self.exchange(deadline)?);
         for _ in 1..EXCHANGES {
@@ -227,8 +228,8 @@ impl AgentLink {
         Ok(best)
     }
 
-    /// Returns the CPUs of the agent's machine, and the CPU time of all programs there since they began, except the agent, the
-    /// processes `ours`, and their descendants.
+    /// Returns the CPUs of the agent's machine, and the CPU time of all programs there since they started, except the
+    /// agent, the processes `ours`, and their descendants.
     pub fn other_programs(&self, ours: Vec<u32>, deadline: Duration) -> Result<(u32, Duration), AgentError> {
         match self.call(Request::OtherPrograms { ours })?.wait(deadline)? {
             Reply::OtherPrograms { cpus, cpu_ns } => Ok((cpus, Duration::from_nanos(cpu_ns))),
@@ -251,8 +252,8 @@ impl AgentLink {
         }
     }
 
-    /// Sends a request. Its answer goes to the caller's channel, marked with `tag`. Returns the call's id, and what it
-    /// asks for, in words.
+    /// Sends a request. Its answer goes to the caller's channel, marked with `tag`. Returns the call's id and a
+    /// description of the request.
     pub(crate) fn send(
         &self,
         request: Request,
@@ -284,7 +285,7 @@ impl AgentLink {
     }
 }
 
-/// A request that isn't answered yet.
+/// A request without an answer so far.
 #[derive(Debug)]
 pub struct PendingReply<'link> {
     link: &'link AgentLink,

@@ -1,8 +1,8 @@
-//! Takes one sample, with a responder on one agent and an initiator on another or the same one; or several
-//! such samples that start at the same moment.
+//! Takes one sample, with a responder on one agent and an initiator on another or the same one; or several such samples
+//! that start simultaneously.
 //!
-//! All pairs do the same steps together: prepare, listen, connect, run. The coordinator asks the responders
-//! for their reports as soon as they are bound, so it learns at once when either end fails.
+//! All pairs do the same steps together: prepare, listen, connect, run. The coordinator asks the responders for their
+//! reports as soon as they are bound, so it learns immediately when either end fails.
 
 mod error;
 mod party;
@@ -35,20 +35,20 @@ use crate::{
 
 /// Time limit for an agent's step that doesn't measure.
 const CONTROL: Duration = Duration::from_secs(10);
-/// Time limit for connecting all flows. The engine gives up earlier and says why.
+/// Time limit for connecting all flows. The engine gives up earlier, with a reason.
 const CONNECT: Duration = Duration::from_secs(40);
 /// Additional time allowed for a test: for the last responses, and on a busy machine.
 const MARGIN: Duration = Duration::from_secs(20);
 /// Time for the other endpoints to stop after one has failed.
 const GIVE_UP: Duration = Duration::from_secs(3);
-/// The slowest path for which a file test waits, in bytes a second: 8 Mb/s. The file is also written before
-/// the transfer and read after it.
+/// The slowest path for which a file test waits, in bytes per second: 8 Mb/s. The file is also written before the
+/// transfer and read after it.
 const FILE_PACE: u64 = 1_000_000;
 /// Lead time of the orders before a common start, in addition to the time that they take.
 const START_MARGIN: Duration = Duration::from_millis(50);
-/// The same for pairs that alternate. They start often, and a start that is too late counts as an overrun.
+/// The same for alternating pairs. They start often, and a late start counts as an overrun.
 const TURNS_MARGIN: Duration = Duration::from_millis(5);
-/// The most time for the orders to arrive, because a responder doesn't wait for ever.
+/// Upper limit of the time for the orders to arrive, because a responder doesn't wait forever.
 const START_MOST: Duration = Duration::from_secs(5);
 
 /// A sample to be taken.
@@ -57,7 +57,7 @@ pub struct SampleOrder {
     pub spec: TestSpec,
     pub initiator: EndSetup,
     pub responder: EndSetup,
-    /// Way to the responder for the initiator. The responder chooses the port, unless its setup does, or the name.
+    /// Address or name of the responder for the initiator. The responder chooses the port, unless its setup does, or the name.
     pub target: ResponderReach,
     /// The times of this pair's slices, if the pairs alternate. Otherwise all pairs start together.
     pub turns: Option<Turns>,
@@ -70,7 +70,7 @@ pub struct Turns {
     pub warmup: Duration,
     /// Start of each slice.
     pub slices: Vec<Duration>,
-    /// The time of a slice, with everything that belongs to it.
+    /// Time of a slice with its overhead.
     pub slot: Duration,
     /// End of the last slice of any pair.
     pub ends: Duration,
@@ -128,13 +128,13 @@ pub fn measure(
     Ok(all.reports.pop().expect("one report of each end for each pair"))
 }
 
-/// Takes a sample with each pair, all at the same time. If one fails, they all fail: figures under only a
-/// part of the load are useless.
+/// Takes a sample with each pair, all at the same time. If one fails, they all fail: figures under partial load are
+/// useless.
 pub fn measure_all(pairs: &[AgentPair<'_>]) -> Result<ParallelReports, MeasureError> {
     measure_watched(pairs, |_| ())
 }
 
-/// Like [`measure_all`]. Once all initiators are asked to start, it calls `on_start` with the time of the start.
+/// Like [`measure_all`]. Once all initiators have been asked to start, it calls `on_start` with the time of the start.
 pub fn measure_watched(
     pairs: &[AgentPair<'_>],
     on_start: impl FnOnce(Instant),
@@ -172,7 +172,7 @@ type Blame = (usize, End, AgentError);
 /// The clock of an initiator. Equal ids mean the same clock.
 type ClockOf = (ClockId, Offset);
 
-/// Both ends of all pairs, and how far they are.
+/// Both ends of all pairs, and their progress.
 struct Sample<'link> {
     pairs: &'link [AgentPair<'link>],
     /// Initiator and responder of one pair after another. Their answers are tagged with their positions here.
@@ -193,8 +193,8 @@ impl<'link> Sample<'link> {
         Sample { pairs, parties, answer_to, arrivals }
     }
 
-    /// Makes the files before any end waits for them, once for all samples that send them. It makes one after
-    /// the other, because pairs may share an agent and so the file.
+    /// Creates the files before any end waits for them, once for all samples that send them, and one at a time, because
+    /// pairs may share an agent and so the file.
     fn prepare(&self) -> Result<(), MeasureError> {
         for (index, AgentPair { initiator, order, .. }) in self.pairs.iter().enumerate() {
             let (Some(size), Some(directory)) = (order.spec.workload.file(), &order.initiator.directory) else {
@@ -203,7 +203,7 @@ impl<'link> Sample<'link> {
             let session = initiator.new_session();
             let pending = initiator.call(Request::Prepare { session, directory: directory.clone(), size });
             if let Err(error) = pending.and_then(|pending| pending.wait(CONTROL + file_time(size))) {
-                // The answer may only be late, so the agent must stop making the file.
+                // The answer may merely be late, so the agent must stop creating the file.
                 let _ = initiator.cancel(session);
                 return Err(self.failure(index, SampleFailure::alone(End::Initiator, error)));
             }
@@ -211,8 +211,8 @@ impl<'link> Sample<'link> {
         Ok(())
     }
 
-    /// Reads the clocks of the initiators. Returns them, and how long before the common start the orders must
-    /// be sent. A single pair starts at once and needs neither.
+    /// Reads the clocks of the initiators. Returns them, and how long before the common start the orders must be sent.
+    /// A single pair starts immediately and needs neither.
     fn read_clocks(&self) -> Result<(Vec<ClockOf>, Duration), MeasureError> {
         let take_turns = self.pairs.iter().any(|pair| pair.order.turns.is_some());
         if self.pairs.len() == 1 && !take_turns {
@@ -248,7 +248,7 @@ impl<'link> Sample<'link> {
         });
     }
 
-    /// Asks the initiator to connect to its responder, which has said where it listens, and the responder for its report.
+    /// Asks the initiator to connect to the responder's listening address, and the responder for its report.
     fn ask_to_connect(&mut self, pair: usize) {
         let bound = self.parties[2 * pair + 1].target.take().expect("every responder said where it listens");
         self.ask(pair, End::Responder, |party, _| Request::Finish { session: party.session });
@@ -280,7 +280,7 @@ impl<'link> Sample<'link> {
         self.settle(End::Responder, limit)
     }
 
-    /// `at` is the time of the start by the initiator's clock. Without it, the initiator starts at once.
+    /// `at` is the time of the start by the initiator's clock. Without it, the initiator starts immediately.
     fn ask_to_start(&mut self, pair: usize, at: Option<u64>) {
         self.ask(pair, End::Initiator, |party, order| {
             let schedule = match (&order.turns, at) {
@@ -427,7 +427,7 @@ fn joint_uncertainty(clocks: Vec<ClockOf>) -> Duration {
 }
 
 /// Returns how likely an error is the cause of the others. An end whose peer has died reports an error too, and a
-/// cancelled end only did as it was told.
+/// cancelled end only followed its order.
 fn weight(error: &AgentError) -> u8 {
     match error {
         error if error.is_cancelled() => 0,

@@ -2,7 +2,7 @@
 //!
 //! [`AgentPool::connect`] connects to all of them, and [`AgentPool::take_wave`] measures disjoint pairs. An agent that
 //! dies or hangs fails the pairs that it is in, and nothing else. Each agent ends when its control stream does, so none
-//! outlives the pool for long, however that ends.
+//! outlives the pool for long, however the pool ends.
 
 mod dial;
 mod pairs;
@@ -27,13 +27,13 @@ use crate::{
     ssh::SshError,
 };
 
-/// File descriptors of a link: three pipes, and one for a moment while it is made.
+/// File descriptors of a link: three pipes, and temporarily one more while it is created.
 const FILES_OF_LINK: u64 = 4;
 /// File descriptors that the process needs besides.
 const OTHER_FILES: u64 = 256;
-/// Time for which a clock's offset is used.
+/// Maximum age of a clock's offset.
 const CLOCK_AGE_MOST: Duration = Duration::from_secs(60);
-/// Time for agents to end after their streams are closed; then their processes on this machine are killed.
+/// Time for agents to exit after their streams are closed; after that their processes on this machine are killed.
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// An agent of a pool: its position among the ends that were connected.
@@ -70,7 +70,7 @@ struct KnownClock {
     at: Instant,
 }
 
-/// Ends of one wave that haven't said that they have stopped, by the marks of their answers.
+/// Ends of a wave that haven't reported that they have stopped, by the tags of their answers.
 #[derive(Debug)]
 struct Stragglers {
     agents: BTreeMap<usize, AgentId>,
@@ -88,7 +88,7 @@ impl AgentPool {
         (pool, failures)
     }
 
-    /// Connects to ends whose agents are gone. Returns each end that can't be connected.
+    /// Reconnects to ends whose agents are gone. Returns each end that can't be connected.
     pub fn connect_again(&mut self, ends: Vec<(AgentId, AgentDial)>) -> Vec<(AgentId, SshError)> {
         let (ids, dials): (Vec<AgentId>, Vec<AgentDial>) = ends.into_iter().unzip();
         let mut failures = Vec::new();
@@ -114,7 +114,7 @@ impl AgentPool {
         self.agents.iter().map(|(id, agent)| (*id, &agent.link))
     }
 
-    /// Returns the deaths that this hasn't returned before.
+    /// Returns the deaths not returned before.
     pub fn deaths(&mut self) -> Vec<(AgentId, Death)> {
         let unknown = self.agents.iter_mut().filter(|(_, agent)| !agent.is_mourned);
         let died = unknown.filter_map(|(id, agent)| {
@@ -144,8 +144,8 @@ impl AgentPool {
 
     /// Takes a sample with each pair of the wave, all at the same time. Returns them in the order of the wave.
     ///
-    /// Nothing is sent to any agent while a pair measures. A pair of which an agent hasn't said yet that an earlier
-    /// sample has ended isn't measured.
+    /// Nothing is sent to any agent while a pair measures. A pair isn't measured if one of its agents hasn't reported
+    /// the end of an earlier sample.
     pub fn take_wave(&mut self, wave: &Wave) -> Vec<(PairId, Result<PairSample, PairFailure>)> {
         self.hear_stragglers();
         let failures = self.read_clocks(wave);
@@ -228,14 +228,14 @@ impl AgentPool {
         failures
     }
 
-    /// Returns why an agent can't measure now, as far as is known.
+    /// Returns why an agent can't measure now, if a reason is known.
     fn unfit(&self, id: AgentId) -> Option<PairFailure> {
         let Some(agent) = self.agents.get(&id) else { return Some(PairFailure::NotConnected { agent: id }) };
         let is_busy = self.stragglers.iter().any(|ends| ends.agents.values().any(|straggler| *straggler == id));
         is_busy.then(|| PairFailure::NotStopped { agent: id, name: agent.link.name().to_owned() })
     }
 
-    /// Hears which ends of earlier waves have stopped.
+    /// Receives reports of ends of earlier waves that have stopped.
     fn hear_stragglers(&mut self) {
         for ends in &mut self.stragglers {
             for arrival in ends.arrivals.try_iter() {

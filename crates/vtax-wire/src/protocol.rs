@@ -48,8 +48,7 @@ pub struct Call {
     pub request: Request,
 }
 
-/// The orders that an agent can get. A `session` is new on this agent, unless the text says that it belongs
-/// to another call.
+/// The orders that an agent accepts. A `session` is new on this agent, unless stated that it belongs to another call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
@@ -62,9 +61,9 @@ pub enum Request {
         #[serde(with = "token_on_wire")]
         token: Token,
     },
-    /// Make the file that file tests from `directory` send, and keep it until another one is made. Making it
-    /// takes longer than sending it, and a responder doesn't wait that long. It is a session until the file
-    /// is made. Answer: [`Reply::Done`].
+    /// Create the file that file tests from `directory` send, and keep it until another one is created. This takes
+    /// longer than sending it, and a responder doesn't wait that long. It is a session until the file exists. Answer:
+    /// [`Reply::Done`].
     Prepare { session: SessionId, directory: PathBuf, size: ByteSize },
     /// Answer when the responder of a [`Request::Listen`]'s session is done. Answer: [`Reply::Report`].
     Finish { session: SessionId },
@@ -78,8 +77,8 @@ pub enum Request {
         #[serde(with = "token_on_wire")]
         token: Token,
     },
-    /// Run the connected initiator of a [`Request::Connect`]'s session to its end. It starts at a moment of
-    /// the agent's monotonic clock, or at once if that is past. Answer: [`Reply::Report`].
+    /// Run the connected initiator of a [`Request::Connect`]'s session to its end. It starts at a moment of the agent's
+    /// monotonic clock, or immediately if that has passed. Answer: [`Reply::Report`].
     Start {
         session: SessionId,
         #[serde(default)]
@@ -88,8 +87,8 @@ pub enum Request {
     /// Watch an address in a new session until the session is cancelled, which is not a failure, or until its time is
     /// over. Answer: [`Reply::Report`].
     Watch { session: SessionId, watch: EchoWatch },
-    /// Cancel a session. The call that waits for it is answered with [`FaultKind::Cancelled`]. It is no fault
-    /// if there is no such session: it may just have ended. Answer: [`Reply::Done`].
+    /// Cancel a session. The call that waits for it is answered with [`FaultKind::Cancelled`]. A session that doesn't
+    /// exist is not a fault: it may just have ended. Answer: [`Reply::Done`].
     Cancel { session: SessionId },
     /// [`Request::Cancel`] for every session. Answer: [`Reply::Done`].
     CancelAll,
@@ -102,8 +101,8 @@ pub enum Request {
     OtherPrograms { ours: Vec<u32> },
     /// Describe where the agent runs. Answer: [`Reply::Facts`].
     Describe,
-    /// Describe the link by which packets to an address leave, with any source address or a given one.
-    /// Answer: [`Reply::Route`].
+    /// Describe the link through which packets to an address leave, with any source address or a given one. Answer:
+    /// [`Reply::Route`].
     Route {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<IpAddr>,
@@ -112,39 +111,38 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device: Option<DeviceName>,
     },
-    /// Read or change settings of the agent's machine. Orders are carried out one after another, while sessions go on.
-    /// Answer: [`Reply::Tuned`].
+    /// Read or change settings of the agent's machine. Orders are carried out one after another, while sessions
+    /// continue. Answer: [`Reply::Tuned`].
     Tune(TuningOrder),
     /// Set up a link of the agent's guest. If it is set up again with another MTU or more addresses, only
     /// these change. It is a session until the link has a carrier. Answer: [`Reply::Link`].
     Attach { session: SessionId, attachment: LinkSetup },
-    /// Give a link of the agent's guest an address, until [`Request::TakeBack`] or the end of the conversation. It is a
-    /// session until the link has a carrier. Answer: [`Reply::Link`].
+    /// Temporarily assign an address to a link of the agent's guest, until [`Request::TakeBack`] or the end of the
+    /// conversation. It is a session until the link has a carrier. Answer: [`Reply::Link`].
     Lend { session: SessionId, loan: AddressLoan },
-    /// Take back all that was lent. Answer: [`Reply::Done`].
+    /// Remove all temporarily assigned addresses. Answer: [`Reply::Done`].
     TakeBack,
-    /// Change memory of the agent's guest at a rate, until another load is set, also after this conversation. Answer:
+    /// Dirty memory of the agent's guest at a rate, until another load is set, even after this conversation. Answer:
     /// [`Reply::Done`], once the memory is in use.
     Load(MemoryLoad),
     /// Run a program in the agent's guest, in its own process group. It is a session until the program has
     /// ended. Answer: [`Reply::Ran`], and before that [`CallOutcome::Output`]s if there is a window.
     Run(ProgramSpec),
-    /// The coordinator has taken this many bytes of the outputs of a [`Request::Run`] with a window, so the
-    /// agent may send as many more. It is no fault if there is no such session: it may just have ended.
-    /// Answer: [`Reply::Done`].
+    /// The coordinator has consumed this many bytes of output of a [`Request::Run`] with a window, so the agent may
+    /// send as many more. A session that doesn't exist is not a fault: it may just have ended. Answer: [`Reply::Done`].
     More { session: SessionId, taken: ByteSize },
-    /// Send a signal to the process group of a [`Request::Run`]'s program. It is no fault if there is no such
-    /// session: it may just have ended. Answer: [`Reply::Done`].
+    /// Send a signal to the process group of a [`Request::Run`]'s program. A session that doesn't exist is not a fault:
+    /// it may just have ended. Answer: [`Reply::Done`].
     Signal { session: SessionId, signal: Signal },
     /// [`Request::CancelAll`], then end the conversation. An agent on a port stays for the next coordinator;
     /// others exit. Answer: [`Reply::Done`].
     Shutdown,
-    /// [`Request::CancelAll`], then switch the machine off. Only an agent that is the machine's first process
-    /// does that. Answer: [`Reply::Done`].
+    /// [`Request::CancelAll`], then power the machine off. Only an agent that is the machine's first process does that.
+    /// Answer: [`Reply::Done`].
     PowerOff,
 }
 
-/// A program that an agent shall run in its guest.
+/// A program for an agent to run in its guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSpec {
@@ -158,9 +156,9 @@ pub struct ProgramSpec {
     /// Time limit. After that, its process group is killed.
     #[serde(default = "run_limit")]
     pub limit: Span,
-    /// Bytes of its outputs that may be in flight, at most [`WINDOW_MOST`](crate::limits::WINDOW_MOST).
-    /// The agent sends the outputs as they come, and takes no more from the program until it gets a
-    /// [`Request::More`]. Without a window, the outputs come with the reply.
+    /// Bytes of its outputs that may be in flight, at most [`WINDOW_MOST`](crate::limits::WINDOW_MOST). The agent
+    /// streams the outputs, and reads no more from the program until it gets a [`Request::More`]. Without a window, the
+    /// outputs come with the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<ByteSize>,
 }
@@ -176,7 +174,7 @@ pub struct LinkSetup {
     pub addresses: Vec<IpNet>,
 }
 
-/// An address for a link of a guest. A link that is off is switched on as long as it has the address.
+/// An address for a link of a guest. A link that is down is up for as long as it has the address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddressLoan {
@@ -186,13 +184,13 @@ pub struct AddressLoan {
     pub address: IpNet,
 }
 
-/// Memory of a guest that is to be in use, and to change.
+/// Memory of a guest to be in use and dirtied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryLoad {
     /// Memory in use.
     pub region: ByteSize,
-    /// Bytes per second that change, page by page, from the beginning of the region again and again.
+    /// Bytes per second dirtied, page by page, from the beginning of the region over and over.
     pub per_second: ByteSize,
 }
 
@@ -227,11 +225,11 @@ pub enum CallOutcome {
     Done(Reply),
     /// The agent didn't do what it was asked.
     Failed(Fault),
-    /// A program has just written this; the call's answer comes later.
+    /// Output of a program; the call's answer comes later.
     Output(ProgramOutput),
 }
 
-/// A piece of a program's output, sent as it comes.
+/// A piece of a program's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramOutput {
     pub stream: Stream,
@@ -260,18 +258,18 @@ pub enum Reply {
     /// The initiator is connected and waits for [`Request::Start`].
     Connected,
     Report(Box<EndReport>),
-    /// The agent's monotonic clock when the answer was made.
+    /// The agent's monotonic clock when the answer was created.
     Clock {
         now_ns: u64,
     },
-    /// CPUs online, and CPU time of other programs since they began.
+    /// CPUs online, and CPU time of other programs since they started.
     OtherPrograms {
         cpus: u32,
         cpu_ns: u64,
     },
     /// The agent's environment.
     Facts(Box<AgentFacts>),
-    /// The link by which packets to that address leave, if they leave by one.
+    /// The link through which packets to that address leave, if any.
     Route(Vec<Hop>),
     /// The link is up and has a carrier.
     Link(Attached),
@@ -296,8 +294,8 @@ pub struct Attached {
 pub struct Ran {
     /// Its exit status, or 128 plus the number of the signal that killed it.
     pub status: i32,
-    /// The first [`OUTPUT_MOST`](crate::limits::OUTPUT_MOST) of its standard output; U+FFFD replaces bytes
-    /// that are not UTF-8. Empty if it was sent as it came.
+    /// The first [`OUTPUT_MOST`](crate::limits::OUTPUT_MOST) of its standard output; U+FFFD replaces bytes that are not
+    /// UTF-8. Empty if it was streamed.
     pub stdout: ForeignText,
     /// The same for standard error.
     pub stderr: ForeignText,
@@ -322,14 +320,14 @@ impl Fault {
         Fault { kind, message: message.into(), code: Some(code.into()), partial: None }
     }
 
-    /// A fault with the error's message and code. The code of a cancelled session also tells the kind.
+    /// A fault with the error's message and code. The code of a cancelled session also determines the kind.
     pub fn of(kind: FaultKind, error: &impl Diagnostic) -> Fault {
         let code = error.code().map(|code| code.to_string());
         let kind = if code.as_deref() == Some("cancelled") { FaultKind::Cancelled } else { kind };
         Fault { kind, message: error.to_string().into(), code: code.map(ForeignText::from), partial: None }
     }
 
-    /// Returns true if it is this error of `docs/errors`.
+    /// Returns true if it has this error code (`docs/errors`).
     pub fn has_code(&self, code: &str) -> bool {
         self.code.as_ref().is_some_and(|own| own.raw() == code)
     }
@@ -347,7 +345,7 @@ impl Diagnostic for Fault {
 pub enum FaultKind {
     /// A frame that isn't a request of this protocol.
     BadRequest,
-    /// A test beyond the agent's limits (see [`limits`](crate::limits)).
+    /// An order beyond the agent's limits (see [`limits`](crate::limits)).
     Refused,
     /// A session id that is in use or unknown, or whose outcome another call already waits for.
     Session,
@@ -363,7 +361,7 @@ pub enum FaultKind {
     Panicked,
 }
 
-/// The facts of an agent's environment that affect the figures.
+/// Facts about an agent's environment that affect the figures.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AgentFacts {
     /// The machine, as a result describes it.
@@ -378,8 +376,8 @@ pub struct AgentFacts {
     pub cpus_allowed: Vec<u32>,
     /// The IP addresses of its network namespace.
     pub addresses: Vec<LinkAddress>,
-    /// The address to which ssh's client connected, if ssh started the agent. The client reaches this host at
-    /// this address, unless the connection was forwarded on the way.
+    /// The address to which the ssh client connected, if ssh started the agent. The client reaches this host at this
+    /// address, unless the connection was forwarded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh_address: Option<IpAddr>,
     /// CPUs, nodes and interrupts, for a pin plan.
@@ -395,7 +393,7 @@ pub struct LinkAddress {
     pub mac: Option<ForeignText>,
     pub address: IpAddr,
     pub prefix: u8,
-    /// True if the interface is on and has a carrier.
+    /// True if the interface is up and has a carrier.
     pub running: bool,
 }
 

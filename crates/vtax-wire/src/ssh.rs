@@ -1,15 +1,14 @@
-//! Starts an agent on a remote host, which need not have one.
+//! Starts an agent on a remote host, which need not have one installed.
 //!
-//! The user's own ssh logs in, so `~/.ssh/config` decides about names, keys, ports and jump hosts. Only what
-//! a control stream needs is set: no terminal, because it would change bytes, and no questions.
+//! The user's own ssh logs in, so names, keys, ports and jump hosts come from `~/.ssh/config`. Only what a control
+//! stream requires is set: no terminal, because it would alter bytes, and no prompts.
 //!
 //! ssh runs a script there that looks for a vtax-agent of exactly this version. If there is none, the script
 //! asks for one, gets its bytes on standard input and starts it. The copy removes itself when it starts (`carried` in
 //! vtax-agent).
 //!
-//! The script reports its progress in lines that begin with a mark made for this login; all other lines are
-//! ignored. No bytes of the protocol are sent before the script is done, so a tool that reads too far can't
-//! swallow any.
+//! The script reports its progress in lines that begin with a mark unique to this login; all other lines are ignored.
+//! No bytes of the protocol are sent before the script is done, so a tool that reads ahead can't swallow any.
 
 mod error;
 mod pipes;
@@ -35,20 +34,20 @@ use crate::{
     protocol::version_line,
 };
 
-/// Limit on other output before the script's first report, in bytes.
+/// Limit of other output before the script's first report, in bytes.
 const NOISE_MOST: usize = 64 << 10;
 /// Maximum number of copies sent: one per place that the script tries.
 const COPIES_MOST: usize = 5;
 
-/// Logs in to `host`, as ssh takes it, and starts an agent there. It uses the agent in the PATH if that has
-/// this version, or else a copy of `program` that leaves no trace.
+/// Logs in to `host`, as ssh interprets it, and starts an agent there. It uses the agent in the PATH if that has this
+/// version, or else a copy of `program` that leaves no trace.
 ///
 /// `deadline` applies to each stage, and starts again with every part of the copy that is sent.
 pub fn connect(host: &str, program: &Path, deadline: Duration) -> Result<AgentLink, SshError> {
     Ssh::user().connect(host, program, deadline)
 }
 
-/// Checks that ssh may be given this name.
+/// Checks that it is safe to pass this name to ssh.
 pub fn check(host: &str) -> Result<(), SshHostError> {
     let owned = || host.to_owned();
     if host.is_empty() {
@@ -76,20 +75,20 @@ impl Ssh {
         Ssh::by("ssh", ["-T", "-o", "BatchMode=yes"])
     }
 
-    /// Another program. After these arguments it gets the host and the command, as ssh does.
+    /// Another program. After these arguments it gets the host and the command, like ssh.
     pub fn by<A: Into<OsString>>(program: impl Into<OsString>, arguments: impl IntoIterator<Item = A>) -> Ssh {
         Ssh { program: program.into(), arguments: arguments.into_iter().map(Into::into).collect() }
     }
 
-    /// Returns ssh that gives up within 10 s if the host doesn't answer, or no longer does. Without this it waits for as
-    /// long as TCP does, which is a quarter of an hour.
+    /// Returns an ssh that gives up within 10 s if the host doesn't answer, or stops answering. Otherwise TCP would
+    /// wait for about a quarter of an hour.
     pub fn noticing_cuts(mut self) -> Ssh {
         let options = ["ConnectTimeout=10", "ServerAliveInterval=3", "ServerAliveCountMax=3"];
         self.arguments.extend(options.iter().flat_map(|option| ["-o".into(), option.into()]));
         self
     }
 
-    /// Returns ssh with a command of the remote host's login shell.
+    /// Returns ssh with a command for the remote host's login shell.
     pub fn remote(&self, host: &str, words: impl AsRef<OsStr>) -> Result<Command, SshHostError> {
         check(host)?;
         let mut command = Command::new(&self.program);
@@ -111,7 +110,7 @@ impl Ssh {
         Ok(AgentLink::greet(&name, AgentStream { reader, unread, writer, process, past: Past::None }, deadline)?)
     }
 
-    /// Starts it in its own process group. Ctrl-C in a terminal is for vtax, which ends its agents in order.
+    /// Starts it in its own process group: Ctrl-C in a terminal is for vtax, which stops its agents in order.
     fn start(&self, host: &str, script: &Script) -> Result<Pipes, SshError> {
         let mut command = self.remote(host, script.command())?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ssh_would_take_for_an_option_is_refused() {
+    fn a_host_that_ssh_would_read_as_an_option_is_refused() {
         for host in ["-oProxyCommand=reboot", "root@-oProxyCommand=reboot"] {
             assert_eq!(check(host), Err(SshHostError::Option { host: host.into() }));
         }

@@ -103,7 +103,7 @@ enum Verb {
     Run(Box<run::RunArgs>),
     /// Measure a path between two endpoints (like netperf), or a disk (with fio)
     Measure(Box<measure::MeasureArgs>),
-    /// Measure many hosts with each other, and name the slow ones
+    /// Measure many hosts against each other, and name the slow ones
     #[command(subcommand)]
     Fleet(fleet::FleetVerb),
     /// Check accuracy on this machine: clock, noise floor, reference cases
@@ -120,10 +120,11 @@ enum Verb {
     /// Find the I/O methods that meet requirements, from measurements on this machine
     ///
     /// A method meets a target if the whole interval of its figure does. Figures are those of stored runs on this
-    /// machine, with its kernel, MTU and accelerator, of as many guests as required. What was not measured remains
-    /// open, with the command that decides it; `--measure` runs these commands.
+    /// machine, with its kernel, MTU and accelerator, of as many guests as required. Unmeasured requirements remain
+    /// open, with the command that decides each; `--measure` runs these commands.
     ///
-    /// The exit status is 0 if a method meets all requirements, 1 if none is shown to, and 69 if nothing was measured.
+    /// The exit status is 0 if a method meets all requirements, 1 if none is shown to do so, and 69 if nothing was
+    /// measured.
     Advise(Box<advise::AdviseArgs>),
     /// Size an I/O domain: cores and memory for a load, from measured costs
     Size(Box<size::SizeArgs>),
@@ -142,7 +143,7 @@ enum Verb {
     ///
     /// QEMU emulates a whole machine with SR-IOV NICs, cabled in pairs. A command with --server emulated runs in the
     /// server and sees this machine's files. It uses the running server (`vtax server up`); if there is none, vtax
-    /// boots one for this command. A SPEC such as emulated:nics=2,memory=2GiB changes the server to boot.
+    /// boots one for this command. A SPEC such as emulated:nics=2,memory=2GiB configures the server to boot.
     #[command(subcommand)]
     Server(server::ServerVerb),
     /// Check the agent on another host

@@ -269,7 +269,7 @@ fn a_lost_port_is_an_error() {
     }
     let nobody = StandWriter(Arc::default());
     let lost = serve(Unplugged, nobody, Measuring::default, AgentRights::Guest, |_| {}).expect_err("no device");
-    assert!(lost.to_string().contains("cannot read the virtio-serial port any more"), "{lost}");
+    assert!(lost.to_string().contains("can no longer read the virtio-serial port"), "{lost}");
 }
 
 #[test]

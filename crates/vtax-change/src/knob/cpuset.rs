@@ -83,7 +83,7 @@ impl CpusetGroup {
         let (directory, parent) = (&self.directory, self.parent());
         match fs::create_dir(directory) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(SysError::plain("make the control group", directory.display(), error).into());
+                return Err(SysError::plain("create the control group", directory.display(), error).into());
             }
             _ => {}
         }

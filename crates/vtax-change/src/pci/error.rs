@@ -16,7 +16,7 @@ pub enum PciChangeError {
     #[diagnostic(code("functions-moved"))]
     Moved { device: PciAddress, wanted: String, found: String },
     #[error(
-        "{device} has {found} virtual functions, but this lab created {made}: they belong to another program and are left alone; remove them with vtax io destroy-vf, then clean again"
+        "{device} has {found} virtual functions, but this lab created {made}: they belong to another program and remain; remove them with vtax io destroy-vf, then clean again"
     )]
     #[diagnostic(code("functions-not-ours"))]
     OtherVfs { device: PciAddress, made: u32, found: u32 },

@@ -28,7 +28,7 @@ pub(super) struct WantedUse {
     pub(super) arrives: bool,
 }
 
-/// Returns who uses a file of this host; None if nobody does.
+/// Returns the user of a file on this host, if any.
 pub(super) fn of_file(path: &Path, wanted: WantedUse) -> Option<String> {
     let files = KernelFiles::own();
     if let Some((name, _)) = files.loops().into_iter().find(|(_, backing)| backing == path) {
@@ -40,7 +40,7 @@ pub(super) fn of_file(path: &Path, wanted: WantedUse) -> Option<String> {
     if wanted.arrives { None } else { locked(path, wanted) }
 }
 
-/// Returns who uses a block device of this host; None if nobody does.
+/// Returns the user of a block device of this host, if any.
 pub(super) fn of_device(path: &Path, number: u64, wanted: WantedUse) -> io::Result<Option<String>> {
     let files = KernelFiles::own();
     let user = files.block(DeviceNumber::of(number)).map_or(Ok(None), |device| files.user(&device))?;
@@ -61,7 +61,7 @@ pub(super) fn of_device(path: &Path, number: u64, wanted: WantedUse) -> io::Resu
     })
 }
 
-/// Returns who has locked it: with flock, or as QEMU does.
+/// Returns the holder of a lock on it: flock, or QEMU's kind.
 fn locked(path: &Path, wanted: WantedUse) -> Option<String> {
     let file = File::open(path).ok()?;
     let lock =

@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_header_makes_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn no_header_makes_the_reader_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             let _ = parse(&bytes);
             bytes.splice(..0, MAGIC.iter().copied());
             let _ = parse(&bytes);

@@ -41,7 +41,7 @@ fn a_file_is_as_large_as_its_disk() {
 }
 
 #[test]
-fn a_raw_disk_stays_raw_whatever_a_domain_writes_to_it() {
+fn a_raw_disk_stays_raw_whatever_a_domain_writes() {
     let folder = tempfile::tempdir().expect("a folder");
     let put = |name: &str, content: &[u8]| {
         let path = folder.path().join(name);
@@ -64,7 +64,7 @@ fn a_raw_disk_stays_raw_whatever_a_domain_writes_to_it() {
 }
 
 #[test]
-fn a_file_that_can_not_be_filled_is_refused() {
+fn a_file_that_cannot_be_filled_is_refused() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let check = |volume: &Volume| DiskBackend::look(volume).expect("a disk").check_free(volume, false);
     file.as_file().set_len(1 << 20).expect("a small file");

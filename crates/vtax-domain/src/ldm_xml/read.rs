@@ -146,7 +146,7 @@ fn of_item(
     Ok(())
 }
 
-/// Reads a service, or what is said of the host's devices.
+/// Reads a service, or a setting of the host's devices.
 fn of_host(item: &mut LdmItem<'_, '_>, domain: &Name, all: &mut Configuration) -> Result<(), LdmXmlError> {
     if kind::OF_HOST.contains(&item.kind) && domain.as_str() != PRIMARY {
         return Err(item.error(format!("is in {domain}; only {PRIMARY} can have it")));

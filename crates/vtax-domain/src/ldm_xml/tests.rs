@@ -97,7 +97,7 @@ fn add_disks(all: &mut Configuration) {
 }
 
 #[test]
-fn a_document_is_like_that_of_ldm_and_is_read_again() {
+fn a_document_is_like_that_of_ldm_and_is_read_back() {
     let text = write(&planets());
     insta::assert_snapshot!(text);
     assert_eq!(read(&text), Ok(planets()));
@@ -117,7 +117,7 @@ fn with(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn errors_are_reported_with_their_line() {
     let told = [
         refused(""),
         refused("{}"),
@@ -226,7 +226,7 @@ fn configured(domains: &[AnyDomain]) -> Configuration {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(domains in prop::collection::vec(any_domain(), 0..6)) {
+    fn written_documents_are_read_back(domains in prop::collection::vec(any_domain(), 0..6)) {
         let all = configured(&domains);
         let again = read(&write(&all));
         prop_assert_eq!(again.clone(), Ok(anywhere(all.clone())));

@@ -1,4 +1,4 @@
-//! The target's side of a migration: it prepares for a domain, receives its memory, and owns it or gives it up.
+//! The target's side of a migration: it prepares for a domain, receives its memory, and takes ownership or abandons it.
 
 use std::{
     fs,
@@ -38,16 +38,16 @@ use crate::{
 
 /// The key of a migration, in the domain's directory until the guest has arrived.
 const KEY: &str = "migration-key";
-/// The last sign of the source, for all processes that receive something of it.
+/// The last sign of progress of the source, shared by all processes that receive parts of it.
 const PULSE: &str = "migration-pulse";
 /// The socket of the NBD server, in the domain's directory.
 const DISKS: &str = "disks.sock";
-/// Time within which a target is prepared: it may have to clear the guest's memory.
+/// Time limit for preparing a target, which may have to clear the guest's memory.
 const PREPARED: Duration = Duration::from_secs(600);
-/// The pause between two looks at a record.
+/// Polling interval of a record.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Domain that a target prepares for.
+/// Domain for which a target prepares.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct IncomingDomain {
@@ -55,7 +55,7 @@ pub struct IncomingDomain {
     /// Its name at the target.
     pub name: Name,
     pub id: MigrationId,
-    /// Encrypts its memory on the way.
+    /// Encrypts its memory in transit.
     pub key: Option<MigrationKey>,
 }
 
@@ -64,15 +64,15 @@ pub struct IncomingDomain {
 #[serde(deny_unknown_fields)]
 pub struct MigrationAnswer {
     pub owner: GuestOwner,
-    /// The time at which the vCPUs were started just now.
+    /// The time at which the vCPUs were just started.
     pub(super) resumed_at: Option<HostTime>,
-    /// Boot of the target's machine: clocks of one machine agree.
+    /// Boot ID of the target's machine: clocks of one machine agree.
     pub(super) boot: String,
 }
 
 impl LdmHost {
-    /// Waits until this host is prepared for a domain, receives its memory, and waits until the source has decided. If
-    /// anything fails, this host gives the guest up, unless it owns it.
+    /// Waits until this host is prepared for a domain, receives its memory, and waits for the source's decision. On
+    /// failure, this host abandons the guest, unless it owns it.
     pub fn receive_guest(
         &self,
         name: &Name,
@@ -83,7 +83,7 @@ impl LdmHost {
     ) -> Result<(), BindError> {
         let unknown = || BindError::NotExpected { domain: name.clone() };
         let Some(record) = self.await_preparation(id, cancel)? else {
-            // The source's order to prepare has failed, which it knows.
+            // The source's order to prepare has failed, as it knows.
             return if cancel.is_cancelled() { self.give_up(name, id).map(drop) } else { Err(unknown()) };
         };
         let load = || {
@@ -105,8 +105,8 @@ impl LdmHost {
         }
     }
 
-    /// Connects to the NBD server with the disks of a domain that this host is prepared for. There is one connection for each
-    /// disk.
+    /// Connects to the NBD server with the disks of a domain that this host is prepared for. There is one connection
+    /// per disk.
     pub fn open_disks(&self, name: &Name, id: &MigrationId, pulse: &SourcePulse) -> Result<OwnedFd, BindError> {
         let unknown = || BindError::NotExpected { domain: name.clone() };
         let record = self.store().arrival(id)?.filter(|record| record.phase == ArrivalPhase::Prepared);
@@ -116,7 +116,7 @@ impl LdmHost {
         Ok(UnixStream::connect(&path).map_err(BindError::file("connect to", &path))?.into())
     }
 
-    /// Waits for the end of an attempt whose disks are copied. If nothing arrives any more, this host gives it up.
+    /// Waits for the end of an attempt whose disks are copied. If data stops arriving, this host abandons it.
     pub fn await_disks(&self, name: &Name, id: &MigrationId, pulse: &SourcePulse) -> Result<(), BindError> {
         while self.store().arrival(id)?.is_some_and(|record| record.phase == ArrivalPhase::Prepared) {
             if pulse.silent() >= SILENCE_MOST {
@@ -145,12 +145,12 @@ impl LdmHost {
             }
             thread::sleep(GLANCE);
         }
-        // The record is written first. Whoever prepares holds the lock until all is done, or undone.
+        // The record is written first. The preparing process holds the lock until everything is done or undone.
         let record = self.change_as_is(|host| Ok(host.store().arrival(id)?))?;
         Ok(record.filter(|record| record.phase == ArrivalPhase::Prepared))
     }
 
-    /// Waits until the source has asked this host to take the loaded guest, or to give it up. Returns false if it does
+    /// Waits until the source has asked this host to take the loaded guest, or to abandon it. Returns false if it does
     /// neither.
     fn await_end(&self, id: &MigrationId) -> Result<bool, BindError> {
         let deadline = Instant::now() + SILENCE_MOST;
@@ -168,14 +168,14 @@ impl LdmHost {
         self.end_migration(name, id, MigrationEnd::GiveUp)
     }
 
-    /// Ends an attempt. The question may come late, or twice.
+    /// Ends an attempt. The request may arrive late, or twice.
     pub(crate) fn end_migration(
         &self,
         name: &Name,
         id: &MigrationId,
         asked: MigrationEnd,
     ) -> Result<MigrationAnswer, BindError> {
-        // Reconciliation would give up what is about to be taken, if the process that prepared it has died.
+        // Reconciliation would abandon a guest that is about to be taken, if the process that prepared it has died.
         self.change_as_is(|host| host.end_arrival(name, id, asked))
     }
 }
@@ -245,14 +245,14 @@ impl HostChange<'_> {
         Ok(copied.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Ends that before the guest runs.
+    /// Ends the NBD server before the guest runs.
     fn close_disks(&self, record: &ArrivalRecord, bound: &BoundDomain, qemu: &mut Qemu) {
         if record.copies.is_empty() {
             return;
         }
         let _ = self.domains().map(|domains| fs::remove_file(domains.directory(&record.domain).join(DISKS)));
         let ports: Vec<u32> = record.copied(bound).map(|disk| disk.id).collect();
-        // The source has disconnected, and nobody else has the key.
+        // The source has disconnected, and no one else has the key.
         if let Err(error) = end_disks(qemu, &ports) {
             self.tell_trouble(&error.into());
         }
@@ -261,7 +261,7 @@ impl HostChange<'_> {
     fn end_arrival(&self, name: &Name, id: &MigrationId, asked: MigrationEnd) -> Result<MigrationAnswer, BindError> {
         let record = self.store().arrival(id)?.filter(|record| record.domain == *name);
         let phase = record.as_ref().map(|record| record.phase);
-        // A target that is asked to give up must not wait for the monitor of its QEMU.
+        // A target that is asked to abandon the guest must not wait for the monitor of its QEMU.
         let guest = match (&record, asked) {
             (Some(record), MigrationEnd::Take) => self.guest_of(record),
             _ => TargetGuest::Incomplete,
@@ -274,7 +274,7 @@ impl HostChange<'_> {
                 answer(GuestOwner::Source, None)
             }
             (TargetAction::Answer(owner), record) => {
-                // Whoever has recorded that this host owns it may have died before it ran.
+                // The process that recorded this host's ownership may have died before the guest ran.
                 if let Some(Err(error)) = record.map(|record| self.start_owned(&record)) {
                     self.tell_trouble(&error);
                 }
@@ -295,7 +295,7 @@ impl HostChange<'_> {
         is_loaded().map_or(TargetGuest::Incomplete, |()| TargetGuest::Loaded)
     }
 
-    /// Records that this host owns the guest, and lets it run. From the record on, the source never resumes it.
+    /// Records that this host owns the guest, and lets it run. From then on, the source never resumes it.
     fn own(&self, mut record: ArrivalRecord) -> Result<Option<HostTime>, BindError> {
         let announcements = if record.is_live { self.announcements(&record.domain) } else { Vec::new() };
         record.phase = ArrivalPhase::Owned;
@@ -304,7 +304,7 @@ impl HostChange<'_> {
             return Ok(None);
         }
         let resumed_at = self.run_arrived(&record, announcements);
-        // It is this host's domain now, whatever becomes of it.
+        // It is this host's domain now, whatever happens to it.
         resumed_at.or_else(|error| {
             self.tell_trouble(&error);
             Ok(None)
@@ -332,8 +332,8 @@ impl HostChange<'_> {
         Ok(arrival.resumed_at)
     }
 
-    /// Prepares to announce the addresses of a domain's vnets. Without an announcement they are found when the domain
-    /// first sends, so a failure doesn't prevent anything.
+    /// Prepares to announce the addresses of a domain's vnets. Without an announcement, switches learn them when the
+    /// domain first sends, so a failure is not fatal.
     fn announcements(&self, name: &Name) -> Vec<Announcement> {
         let prepare = || {
             let (domains, all) = (self.domains()?, self.configuration());
@@ -354,7 +354,7 @@ impl HostChange<'_> {
         })
     }
 
-    /// Announces the addresses of a domain that runs since a moment ago, several times as each frame may be lost.
+    /// Announces the addresses of a domain that has just started to run, several times because each frame may be lost.
     fn announce(&self, mut announcements: Vec<Announcement>, running: Instant) {
         let Ok(domains) = self.domains() else { return };
         let mut site = domains.site();
@@ -371,14 +371,14 @@ impl HostChange<'_> {
         }
     }
 
-    /// Releases what was prepared for a domain that does not arrive.
+    /// Releases the resources prepared for a domain that doesn't arrive.
     fn abandon(&self, record: &ArrivalRecord) -> Result<(), BindError> {
         let domains = self.domains()?;
         if domains.find(&record.domain)?.is_some() {
             domains.take_back(&record.domain)?;
         }
         self.remove_moved(&record.domain)?;
-        // Its QEMU, which wrote to them, has ended.
+        // Its QEMU, which wrote to them, has exited.
         record.copies.iter().try_for_each(DiskCopy::discard)?;
         Ok(self.store().remove_arrival(&record.id)?)
     }
@@ -392,8 +392,8 @@ impl HostChange<'_> {
         .map(drop)
     }
 
-    /// Completes what a killed vtax or a reboot has left of arrivals: what nobody will take is given up, and what this
-    /// host owns runs.
+    /// Completes arrivals interrupted by a killed vtax or a reboot: guests that no one will take are abandoned, and
+    /// guests that this host owns are run.
     pub(crate) fn finish_arrivals(&self) -> Result<(), BindError> {
         let arrivals = self.store().arrivals()?;
         let mut finished = Ok(());
@@ -408,7 +408,7 @@ impl HostChange<'_> {
         finished
     }
 
-    /// Lets a guest run that this host owns and that was never started here.
+    /// Runs a guest that this host owns and that was never started here.
     fn start_owned(&self, record: &ArrivalRecord) -> Result<(), BindError> {
         let name = &record.domain;
         if !record.is_live || record.is_of_other_boot() {
@@ -427,12 +427,12 @@ impl HostChange<'_> {
         self.run_arrived(record, self.announcements(name)).map(drop)
     }
 
-    /// The source knows that this host owns the guest, and its QEMU there has ended.
+    /// The source knows that this host owns the guest, and its QEMU there has exited.
     pub(crate) fn forget_migration(&self, id: &MigrationId) -> Result<(), BindError> {
         let Some(record) = self.store().arrival(id)?.filter(|record| record.phase == ArrivalPhase::Owned) else {
             return Ok(());
         };
-        // Without its record, nobody would know that it has still to be started.
+        // Without its record, no one would know that it must still be started.
         self.start_owned(&record)?;
         let qemu = self.domains()?.find(&record.domain)?.and_then(|bound| bound.qemu());
         if let Some(Err(error)) = qemu.filter(|_| record.is_live).map(|qemu| qemu.lock_disks()) {
@@ -442,7 +442,7 @@ impl HostChange<'_> {
     }
 }
 
-/// Returns how the QEMU of the target starts, if the guest would not see a difference.
+/// Returns how the target's QEMU is started, if the guest would not notice a difference.
 fn incoming(name: &Name, here: &Launch, mut there: Launch) -> Result<Launch, BindError> {
     // The running kernel has read its parameters. Some of them describe the source's CPU; the next boot gets this one's.
     if let (Boot::Kernel { append: had, .. }, Boot::Kernel { append, .. }) = (&here.boot, &mut there.boot) {

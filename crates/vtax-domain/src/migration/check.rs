@@ -1,4 +1,4 @@
-//! Comparison of an offer with a host: a pure function, apart from looks at files and ports.
+//! Comparison of an offer with a host: a pure function, apart from inspecting files and ports.
 
 mod disks;
 mod network;
@@ -19,7 +19,8 @@ use crate::{
     plan::{self, BindRequest},
 };
 
-/// Returns what prevents the domain of a checked offer from moving to this host under this name, and what else would move.
+/// Returns the obstacles to moving the domain of a checked offer to this host under this name, and what else would
+/// move.
 pub(super) fn verdict(
     offer: &MigrationOffer,
     name: &Name,
@@ -55,7 +56,7 @@ fn services(offer: &MigrationOffer, name: &Name, facts: &TargetFacts<'_>) -> Vec
     found
 }
 
-/// Returns the resources that it would be bound with and that are missing here.
+/// Returns the missing resources of this host for binding it.
 fn resources(
     offer: &MigrationOffer,
     name: &Name,
@@ -114,20 +115,19 @@ fn refused(error: BindError, constraints: &Constraints) -> Result<Obstacle, Bind
     })
 }
 
-/// Errors have the other owners after a colon.
+/// Errors name the other owners after a colon.
 fn plain(who: &str) -> ForeignText {
     who.trim_start_matches(": ").into()
 }
 
-/// Returns the differences of the processors that a running system does not survive. Another adapts to new ones at its
-/// start.
+/// Returns the processor differences that a running system doesn't survive. A stopped one adapts at its start.
 fn processor(guest: &OfferedGuest, guests: &TargetGuests) -> Vec<Obstacle> {
     let mut found = Vec::new();
     let (needs, has) = (guest.launch.qemu.version, guests.qemu);
     found.extend((has < needs).then_some(ProcessorObstacle::Machine { needs, has }));
     let (here, there) = (guest.launch.accel, guests.accel);
     if here != there {
-        // The features of the two have nothing to do with each other.
+        // The features of the two are unrelated.
         found.push(ProcessorObstacle::Accelerator { here, there });
     } else {
         let missing: Vec<_> = guest.features.difference(&guests.features).cloned().collect();

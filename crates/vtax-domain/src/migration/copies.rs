@@ -1,8 +1,8 @@
 //! Files of a target to which disks are copied.
 //!
-//! vtax writes only to a file that this host exports under the name of the disk's volume, that has the size of the disk, and
-//! that has no data. So nothing can be lost, whatever becomes of the attempt, and one that fails leaves the file without
-//! data again.
+//! vtax writes only to a file that this host exports under the name of the disk's volume, that has the size of the
+//! disk, and that has no data. So nothing can be lost, whatever the outcome, and a failed attempt leaves the file empty
+//! again.
 
 use std::{
     fs::{self, File, Metadata},
@@ -39,7 +39,7 @@ impl DiskCopy {
         DiskCopy { disk: disk.clone(), size: to.size, path: to.path.clone(), id: to.id }
     }
 
-    /// Returns true if no part of the file has data. A file system that cannot tell has data everywhere.
+    /// Returns true if no part of the file has data. If the file system cannot report this, everything counts as data.
     pub(super) fn is_empty(path: &Path) -> io::Result<bool> {
         match seek(File::open(path)?, SeekFrom::Data(0)) {
             Err(Errno::NXIO) => Ok(true),
@@ -48,13 +48,13 @@ impl DiskCopy {
         }
     }
 
-    /// Returns the space of the file's file system that users of this host may take.
+    /// Returns the free space on the file's file system for users of this host.
     pub(super) fn free(path: &Path) -> io::Result<ByteSize> {
         let system = statvfs(path)?;
         Ok(ByteSize(system.f_bavail.saturating_mul(system.f_frsize)))
     }
 
-    /// Removes the data of a copy that is of no use, if it is still the file to which it was made.
+    /// Removes the data of a failed copy, if it is still the same file.
     pub(super) fn discard(&self) -> Result<(), BindError> {
         let options = || {
             let mut options = File::options();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_of_no_use_leaves_the_file_without_data() {
+    fn a_failed_copy_leaves_the_file_empty() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("data.img");
         let file = File::create(&path).expect("ours");
@@ -109,7 +109,7 @@ mod tests {
         let path = folder.path().join("data.img");
         let made = File::create(&path).expect("ours");
         let copy = copy(&path);
-        // It has the number of the other file as long as that is open.
+        // It has the other file's inode number as long as that is open.
         fs::remove_file(&path).expect("ours");
         fs::write(&path, "kept").expect("ours");
         copy.discard().expect("nothing to do");

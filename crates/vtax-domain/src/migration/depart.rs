@@ -1,4 +1,4 @@
-//! The source's side of a migration: it moves a domain, and afterwards lets it run on or removes it.
+//! The source's side of a migration: it moves a domain, and afterwards lets it continue or removes it.
 
 use std::{
     fs,
@@ -36,11 +36,11 @@ use crate::{
 
 /// File in the domain's directory that cancels its migration.
 const CANCEL: &str = "cancel-migration";
-/// The pause between two looks at a record.
+/// Polling interval of a record.
 const GLANCE: Duration = Duration::from_millis(50);
 /// Interval at which a guardian wakes up.
 const MOVES: Duration = Duration::from_secs(3600);
-/// Time within which a cancelled attempt ends: QEMU and the target have their deadlines.
+/// Time limit for a cancelled attempt to end: QEMU and the target have their own deadlines.
 const CANCELLED: Duration = Duration::from_secs(60);
 
 /// Migration of a domain, once it is complete.
@@ -50,7 +50,7 @@ pub struct Migrated {
     pub suspend: SuspendTimes,
     /// Figures of QEMU. None for a domain that did not run.
     pub info: Option<MigrationInfo>,
-    /// Time from the first order to the end.
+    /// Total time from the first order.
     pub total: Duration,
 }
 
@@ -70,7 +70,7 @@ struct Taken {
 
 impl LdmHost {
     /// Moves a domain to another host. If that fails, the domain is here as before, unless the error says otherwise.
-    /// `hear` receives QEMU's figures meanwhile.
+    /// `hear` receives QEMU's figures during the migration.
     pub fn migrate(
         &self,
         request: &MigrationRequest,
@@ -82,7 +82,7 @@ impl LdmHost {
         let MigrationRequest { domain, new_name, target, .. } = request;
         let id = MigrationId::random();
         let record = DepartureRecord::new(id, domain.clone(), new_name.clone(), target.clone())?;
-        // Before the record exists: without a guardian, nobody would settle it.
+        // Before the record exists: without a guardian, it would never be settled.
         self.start_guardian(&record)?;
         let record = self.change(|host| host.begin_departure(record))?;
         match self.send(request, &record, link, (cancel, hear)) {
@@ -128,7 +128,8 @@ impl LdmHost {
             id: record.id.clone(),
             key: options.key.clone(),
         };
-        // The process that receives the memory is there first, so that it gives up what is prepared if the wire breaks.
+        // The process that receives the memory is started first, so that it releases the preparations if the connection
+        // breaks.
         let wire = match record.is_live {
             true => Some(link.connect(&record.new_name, &record.id)?),
             false => None,
@@ -172,13 +173,13 @@ impl LdmHost {
         Ok(self.store().departure(domain)?)
     }
 
-    /// Waits until the process has ended that moves a domain. Returns the record of what it has left unsettled.
+    /// Waits for the process that moves a domain to exit. Returns the record that it left unsettled.
     pub fn await_mover(&self, domain: &Name, mover: ProcessId) -> Result<Option<DepartureRecord>, BindError> {
         while matches!(mover.wait_end(MOVES), Ok(false)) {}
         Ok(self.departure(domain)?.filter(|record| record.mover == mover))
     }
 
-    /// Ends a migration whose process has died: asks the target, and lets the domain run on here or removes it.
+    /// Ends a migration whose process has died: asks the target, and lets the domain continue here or removes it.
     pub fn settle_migration(&self, domain: &Name, link: &mut dyn TargetLink) -> Result<GuestOwner, BindError> {
         match self.departure(domain)? {
             Some(record) if record.has_mover() => {
@@ -207,7 +208,7 @@ impl LdmHost {
         Ok(if status == MigrationStatus::Completed { SourceGuest::Sent } else { SourceGuest::Here })
     }
 
-    /// Does what follows from the target's answer. It can be repeated.
+    /// Acts on the target's answer. This can be repeated.
     fn end_departure(
         &self,
         record: &DepartureRecord,
@@ -222,7 +223,7 @@ impl LdmHost {
         if owner == GuestOwner::Target
             && let Err(error) = link.order(DomainOrder::ForgetMigration { id: record.id.clone() })
         {
-            // Its record stays there, and does no harm.
+            // Its record there remains, harmlessly.
             self.tell_trouble(&error);
         }
         Ok(())
@@ -255,7 +256,7 @@ impl LdmHost {
 }
 
 impl HostChange<'_> {
-    /// Records that a domain leaves. From now on nothing else changes it.
+    /// Records that a domain is leaving. From now on nothing else changes it.
     fn begin_departure(&self, mut record: DepartureRecord) -> Result<DepartureRecord, BindError> {
         let domain = &record.domain;
         self.configuration().domain(domain)?;
@@ -263,13 +264,13 @@ impl HostChange<'_> {
         domains.check_settled(domain)?;
         let bound = domains.find(domain)?;
         record.is_live = bound.as_ref().is_some_and(|bound| bound.state() == DomainState::Active);
-        // One that was left by an earlier attempt.
+        // Left by an earlier attempt.
         let _ = fs::remove_file(domains.directory(domain).join(CANCEL));
         self.store().write_departure(&record)?;
         Ok(record)
     }
 
-    /// Returns false if another process has settled it meanwhile.
+    /// Returns false if another process has settled it in the meantime.
     fn departure_of(&self, record: &DepartureRecord) -> Result<bool, BindError> {
         Ok(self.store().departure(&record.domain)?.is_some_and(|now| now.id == record.id))
     }
@@ -284,8 +285,8 @@ impl HostChange<'_> {
                 let ports: Vec<u32> = bound.bindings.disks.iter().map(|bound| bound.disk.id).collect();
                 end_mirrors(&mut qemu, &ports)?;
             }
-            // The moving process may have died while it ended the supervisor, which may seem alive for a moment.
-            // One without a QEMU is the supervisor's, which binds it anew.
+            // The moving process may have died while it was ending the supervisor, which may seem alive for a moment. A
+            // domain without a QEMU is left to the supervisor, which rebinds it.
             if record.is_live && bound.state() == DomainState::Active && bound.qemu().is_some() {
                 supervisor_process::end(&domains.directory(&record.domain));
                 domains.supervise_again(&bound)?;
@@ -332,7 +333,7 @@ fn ask(record: &DepartureRecord, end: MigrationEnd, link: &mut dyn TargetLink) -
     }
 }
 
-/// Lets the vCPUs of a guest run again that has not left.
+/// Resumes the vCPUs of a guest that has not left.
 fn run_on(qemu: &mut Qemu) -> Result<(), BindError> {
     let mut monitor = qemu.monitor(PATIENCE)?;
     let deadline = Instant::now() + SILENCE_MOST;
@@ -344,14 +345,14 @@ fn run_on(qemu: &mut Qemu) -> Result<(), BindError> {
             | MigrationStatus::Completed
             | MigrationStatus::Cancelled
             | MigrationStatus::Failed => {
-                // QEMU resumes it by itself after a failure, but not once all was sent.
+                // QEMU resumes it by itself after a failure, but not once everything was sent.
                 return Ok(monitor.resume()?);
             }
             _ if Instant::now() >= deadline => {
                 let (guest, awaited) = (qemu.launch().name.clone(), "the end of the cancelled migration");
                 return Err(MigrationError::Late { guest, awaited, waited: SILENCE_MOST }.into());
             }
-            // It may have ended meanwhile, and refuses then.
+            // It may have exited in the meantime, and then refuses.
             _ => drop(monitor.cancel_migration()),
         }
         thread::sleep(GLANCE);
@@ -368,14 +369,14 @@ fn migrated(taken: &Taken, begun: Instant) -> Migrated {
     }
 }
 
-/// Follows QEMU, for the target and the user.
+/// Follows QEMU's progress, for the target and the user.
 struct DepartureWatch<'a> {
     link: &'a mut dyn TargetLink,
     cancel: &'a MigrationCancel,
     hear: &'a mut dyn FnMut(MigrationProgress<'_>),
     /// The domain's directory.
     directory: PathBuf,
-    /// The disks that are copied, which ends when this is dropped.
+    /// The copies of disks, which end when this is dropped.
     mirrors: Option<DiskMirrors>,
     /// The reason why they could not be completed.
     failed: Option<MigrationError>,
@@ -421,7 +422,7 @@ impl MigrationWatcher for DepartureWatch<'_> {
         self.link.beat();
     }
 
-    /// From now on QEMU may end only because of the migration, which is no failure of the domain.
+    /// From now on QEMU may exit only because of the migration, which is not a failure of the domain.
     fn before_switchover(&mut self, monitor: &mut Monitor) -> ControlFlow<()> {
         supervisor_process::end(&self.directory);
         self.link.beat();

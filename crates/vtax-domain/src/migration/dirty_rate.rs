@@ -1,4 +1,4 @@
-//! Memory of a domain, and how fast it changes.
+//! A domain's memory, and the rate at which it changes.
 
 use vtax_guest::{
     GuestError,
@@ -15,7 +15,7 @@ use vtax_model::{
 use crate::{error::BindError, ldm_host::LdmHost};
 
 impl LdmHost {
-    /// Measures for three seconds how much of its memory a running domain changes. QEMU only reads it.
+    /// Measures for three seconds how much memory a running domain dirties. QEMU only reads it.
     pub(crate) fn measure_migration(&self, domain: &Name) -> Result<MemoryMeasurement, BindError> {
         if domain.as_str() == PRIMARY {
             return Err(DomainError::Primary.into());
@@ -33,7 +33,7 @@ impl LdmHost {
 
 fn measure(mut qemu: Qemu) -> Result<MemoryMeasurement, GuestError> {
     let mut changed_in = |seconds: u8| -> Result<Option<ByteSize>, GuestError> {
-        // Others need the monitor, too, and get it in between.
+        // The monitor is released in between for others.
         let rate = qemu.monitor(PATIENCE)?.measure_dirty_rate(seconds)?;
         Ok(rate.map(|DirtyRate { per_second }| ByteSize(per_second.0.saturating_mul(seconds.into()))))
     };

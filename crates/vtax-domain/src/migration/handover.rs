@@ -1,41 +1,42 @@
-//! Which of the two hosts has the guest: pure decisions.
+//! Decides which of the two hosts has the guest, by pure functions.
 //!
-//! One write decides. The target records that it owns the guest, if it is asked to take it and has loaded all of it.
-//! Before that write the guest may run at the source only, and afterwards at the target only:
+//! One write decides. The target records that it owns the guest when it is asked to take it and has loaded all of it.
+//! Before that write the guest may run only at the source, and afterwards only at the target:
 //!
 //! - The target lets the vCPUs run only after it has recorded that it owns the guest.
-//! - The source lets vCPUs that it has stopped run again only after the target has answered that it does not own the
-//!   guest, and never will: it has no record of the attempt any more.
 //!
-//! So a source that has stopped its guest and cannot reach the target waits. That is the price for never running twice.
+//! - The source resumes vCPUs that it has stopped only after the target has answered that it doesn't own the guest and
+//!   never will: it no longer has a record of the attempt.
+//!
+//! So a source that has stopped its guest and cannot reach the target waits. That is the price of never running twice.
 
 use serde::{Deserialize, Serialize};
 
-/// Guest at the source, as its QEMU describes it.
+/// Guest at the source, as described by its QEMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SourceGuest {
-    /// Not all of it was sent.
+    /// Not everything was sent.
     Here,
     /// The target has confirmed that it has loaded all of it.
     Sent,
-    /// There is no QEMU any more, or none that answers.
+    /// There is no QEMU, or it doesn't answer.
     Gone,
 }
 
-/// Guest at the target, as its QEMU describes it.
+/// Guest at the target, as described by its QEMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TargetGuest {
     Incomplete,
     Loaded,
 }
 
-/// Question to a target, which ends the attempt either way.
+/// Request to a target, which ends the attempt either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MigrationEnd {
-    /// Own the guest if all of it is loaded; else give it up.
+    /// Take ownership of the guest if it is fully loaded; otherwise abandon it.
     Take,
-    /// Give the guest up, unless it is owned already.
+    /// Abandon the guest, unless it is already owned.
     GiveUp,
 }
 
@@ -47,7 +48,7 @@ pub enum GuestOwner {
     Target,
 }
 
-/// Durable state of an attempt at its target. None exists before it is prepared, and after it was given up.
+/// Durable state of an attempt at its target. None exists before it is prepared, or after it was abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ArrivalPhase {
@@ -62,16 +63,17 @@ pub(super) enum TargetAction {
     Own,
     /// Ends its QEMU, and forgets the attempt.
     Abandon,
-    /// Changes nothing: it was decided before.
+    /// Changes nothing: it was already decided.
     Answer(GuestOwner),
 }
 
 impl SourceGuest {
-    /// Returns what a source asks of the target to end an attempt. A guest that can run on here does.
+    /// Returns the source's request to the target for ending an attempt. If the guest can continue here, the request is
+    /// to abandon it.
     pub(super) fn question(self) -> MigrationEnd {
         match self {
             SourceGuest::Here => MigrationEnd::GiveUp,
-            // It cannot run on here, but may be whole there.
+            // It cannot continue here, but may be complete there.
             SourceGuest::Sent | SourceGuest::Gone => MigrationEnd::Take,
         }
     }
@@ -104,8 +106,8 @@ mod tests {
         Dead,
     }
 
-    /// Both QEMUs, both records, and the message between the hosts. Who moves the domain isn't part of it: anybody may ask at
-    /// any time, and whoever has asked may die before the answer.
+    /// Both QEMUs, both records, and the message between the hosts. The process that moves the domain isn't part of it:
+    /// any process may ask at any time, and may die before the answer.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     struct World {
         source: Side,
@@ -114,7 +116,7 @@ mod tests {
         departure: bool,
         question: Option<MigrationEnd>,
         kills: u8,
-        /// A QEMU was killed that alone had the guest, or soon would have.
+        /// A QEMU was killed that had, or was about to have, the only guest.
         may_be_lost: bool,
     }
 
@@ -144,13 +146,13 @@ mod tests {
                 next.push(World { source: Side::Stopped, ..self });
             }
             if self.source == Side::Stopped && self.target == Side::Stopped {
-                // The last byte arrives; the confirmation may still get lost.
+                // The last byte arrives; the confirmation may still be lost.
                 next.push(World { target: Side::Complete, ..self });
             }
             if self.source == Side::Stopped && self.target == Side::Complete {
                 next.push(World { source: Side::Complete, ..self });
             }
-            // QEMU resumes a guest whose target has gone before the migration was complete.
+            // QEMU resumes a guest if its target exits before the migration is complete.
             if self.source == Side::Stopped && self.target == Side::Dead {
                 next.push(World { source: Side::Runs, ..self });
             }
@@ -171,11 +173,11 @@ mod tests {
                 TargetAction::Abandon => (World { arrival: None, target: Side::Dead, ..then }, GuestOwner::Source),
                 TargetAction::Answer(owner) => (then, owner),
             };
-            // The answer arrives, or is lost together with whoever has asked.
+            // The answer arrives, or is lost together with the process that asked.
             vec![after.hears(owner), after]
         }
 
-        /// Returns the state after the source has got an answer.
+        /// Returns the state after the source has received an answer.
         fn hears(self, owner: GuestOwner) -> World {
             let source = match (owner, self.source) {
                 (_, Side::Dead) | (GuestOwner::Target, _) => Side::Dead,
@@ -184,8 +186,8 @@ mod tests {
             World { source, departure: false, ..self }
         }
 
-        /// Returns the states after an action of the target alone: its guest runs once it owns it, and it may give up what
-        /// it does not own.
+        /// Returns the states after an action of the target alone: its guest runs once it owns it, and it may abandon
+        /// an unowned one.
         fn target_alone(self) -> Vec<World> {
             let mut next = Vec::new();
             if self.arrival == Some(ArrivalPhase::Owned) && self.target == Side::Complete {
@@ -197,7 +199,7 @@ mod tests {
             next
         }
 
-        /// Returns all that can happen without a kill.
+        /// Returns all possible events except kills.
         fn events(self) -> Vec<World> {
             let asks = self.asks().into_iter().collect();
             [self.transfers(), asks, self.answers(), self.target_alone()].concat()

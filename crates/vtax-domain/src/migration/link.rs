@@ -1,4 +1,4 @@
-//! Connection of a migration to its target, wherever that is.
+//! Connection to the target of a migration, wherever it is.
 
 use std::os::fd::OwnedFd;
 
@@ -13,31 +13,32 @@ use crate::{
 
 /// Connection to the target of a migration.
 pub trait TargetLink {
-    /// Gives the target an order, and waits for its end. If the connection is lost, the next order makes a new one.
+    /// Gives the target an order, and waits for it to complete. If the connection is lost, the next order makes a new
+    /// one.
     fn order(&mut self, order: DomainOrder) -> Result<DomainReply, BindError>;
 
-    /// Returns a connected socket that leads to the QEMU of the target, which need not be prepared yet.
+    /// Returns a socket connected to the target's QEMU, which need not be prepared yet.
     fn connect(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError>;
 
-    /// Returns a connected socket that leads to the disks of the prepared target ([`LdmHost::open_disks`]).
+    /// Returns a socket connected to the disks of the prepared target ([`LdmHost::open_disks`]).
     ///
     /// [`LdmHost::open_disks`]: crate::LdmHost::open_disks
     fn connect_disks(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError>;
 
-    /// Tells the target that the source makes progress. Called several times a second.
+    /// Informs the target that the source makes progress. Called several times per second.
     fn beat(&mut self);
 }
 
-/// Domain that is to move.
+/// Domain to be moved.
 #[derive(Debug, Clone)]
 pub struct MigrationRequest {
     pub domain: Name,
     /// Its name at the target.
     pub new_name: Name,
-    /// The target, as the user has written it. [`LdmHost::departure`](crate::LdmHost::departure) returns it later.
+    /// The target, as written by the user. [`LdmHost::departure`](crate::LdmHost::departure) returns it later.
     pub target: String,
     pub options: MigrationOptions,
-    /// True if disks that the target hasn't got are copied.
+    /// True if disks missing at the target are copied.
     pub copy_disks: bool,
     /// Domains that move to the same target afterwards, and may have this one as a master.
     pub following: Vec<Name>,

@@ -1,4 +1,4 @@
-//! Reasons why a domain cannot move, each with the object that it concerns and a remedy.
+//! Reasons why a domain cannot move, each with the object concerned and a remedy.
 
 mod disk;
 mod network;
@@ -25,7 +25,7 @@ pub use self::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Obstacle {
-    /// It keeps the domain where it is, whatever the target.
+    /// It prevents any migration, whatever the target.
     Source(SourceObstacle),
     Network(NetworkObstacle),
     Resource(ResourceObstacle),
@@ -39,7 +39,7 @@ pub enum Obstacle {
 pub struct MigrationNames {
     /// Name of the domain at the source.
     pub domain: Name,
-    /// The target, as the user has written it.
+    /// The target, as written by the user.
     pub target: String,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for ObstacleText {
 }
 
 impl Obstacle {
-    /// Returns true if it is only the order in which these domains move to the target, one after another.
+    /// Returns true if it is resolved by the order in which these domains move to the target, one after another.
     pub fn is_resolved_by(&self, moving: &[Name]) -> bool {
         match self {
             Obstacle::Source(SourceObstacle::IsMaster { slave }) => moving.contains(slave),

@@ -14,7 +14,7 @@ use vtax_model::{
 
 use crate::{backend::BackendId, error::BindError};
 
-/// A domain, as its host describes it to another.
+/// A domain, as described by its host to another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MigrationOffer {
@@ -29,7 +29,7 @@ pub struct MigrationOffer {
     pub configuration: Box<Configuration>,
     /// Its masters, which aren't part of the configuration.
     pub masters: Vec<Name>,
-    /// True if disks that the target hasn't got are to be copied.
+    /// True if disks missing at the target are to be copied.
     pub copy_disks: bool,
     /// Its disks, as they are at the source.
     pub disks: Vec<OfferedDisk>,
@@ -91,7 +91,7 @@ impl MigrationOffer {
         self.guest.as_ref().filter(|_| self.state == DomainState::Active)
     }
 
-    /// Checks what another machine has sent, as strictly as a configuration that somebody has written by hand.
+    /// Checks what another machine has sent, as strictly as a hand-written configuration.
     pub(super) fn check(&self) -> Result<(), BindError> {
         if self.format != MigrationOffer::FORMAT {
             return Err(self.bad("it has another format; install the same vtax on both hosts"));

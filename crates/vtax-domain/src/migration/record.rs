@@ -1,7 +1,7 @@
 //! Records of migrations, next to the stored constraints: they persist across reboots.
 //!
-//! The source has one for each domain that leaves, as long as the target may own it. The target has one for each
-//! attempt, by its identity: of a guest that it owns, until the source has said that it knows.
+//! The source has one for each departing domain, as long as the target may own it. The target has one for each attempt,
+//! by its identity: for a guest that it owns, until the source has confirmed that it knows.
 
 use std::{fs, io, path::PathBuf, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     store::{ARRIVALS, DEPARTURES, DomainStore, DomainStoreError, LockedStore, boot, read_json, replace, sync},
 };
 
-/// Record of a domain that leaves this host.
+/// Record of a domain that is leaving this host.
 #[serde_as]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,7 +30,7 @@ pub struct DepartureRecord {
     pub domain: Name,
     /// Its name at the target.
     pub new_name: Name,
-    /// The target, as the user has written it.
+    /// The target, as written by the user.
     pub target: String,
     /// True if its memory moves with it.
     pub(super) is_live: bool,
@@ -40,7 +40,7 @@ pub struct DepartureRecord {
     boot: String,
 }
 
-/// Record of a domain that arrives at this host, or has arrived.
+/// Record of a domain that is arriving at this host, or has arrived.
 #[serde_as]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,7 +54,7 @@ pub(crate) struct ArrivalRecord {
     /// Its disks that are copied here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) copies: Vec<DiskCopy>,
-    /// The process that acts for the source here.
+    /// The process acting for the source here.
     #[serde_as(as = "DisplayFromStr")]
     holder: ProcessId,
     boot: String,
@@ -77,7 +77,7 @@ impl ArrivalRecord {
         Ok(ArrivalRecord { id, domain, phase, is_live, copies: Vec::new(), holder, boot: boot() })
     }
 
-    /// Returns true if nobody will end this attempt: its holder has died, or the host has rebooted.
+    /// Returns true if no process will end this attempt: its holder has died, or the host has rebooted.
     pub(super) fn is_abandoned(&self) -> bool {
         self.phase == ArrivalPhase::Prepared && (self.is_of_other_boot() || !is_alive(self.holder))
     }
@@ -93,7 +93,7 @@ impl ArrivalRecord {
     }
 }
 
-/// A process that nobody has reaped is dead.
+/// A zombie counts as dead.
 fn is_alive(process: ProcessId) -> bool {
     matches!(process.wait_end(Duration::ZERO), Ok(false))
 }
@@ -103,7 +103,7 @@ fn own_process() -> Result<ProcessId, BindError> {
 }
 
 impl DomainStore {
-    /// Returns the record of a domain that leaves this host.
+    /// Returns the record of a domain that is leaving this host.
     pub(crate) fn departure(&self, domain: &Name) -> Result<Option<DepartureRecord>, DomainStoreError> {
         read_json(&self.departure_path(domain))
     }
@@ -120,7 +120,7 @@ impl DomainStore {
         self.records(ARRIVALS)
     }
 
-    /// Returns the domains that leave this host or arrive here, with their target.
+    /// Returns the domains leaving this host or arriving here, with their target.
     pub(crate) fn moving(&self) -> Result<Vec<(Name, String)>, DomainStoreError> {
         let leaving = self.departures()?.into_iter().map(|record| (record.domain, record.target));
         let arriving = self.arrivals()?.into_iter().filter(|record| record.phase == ArrivalPhase::Prepared);
@@ -149,21 +149,21 @@ impl DomainStore {
 }
 
 impl LockedDomains<'_> {
-    /// Refuses to change a domain that migrates.
+    /// Refuses to change a migrating domain.
     pub(crate) fn check_settled(&self, domain: &Name) -> Result<(), BindError> {
         let moving = self.store.moving()?.into_iter().find(|(moving, _)| moving == domain);
         moving.map_or(Ok(()), |(domain, target)| Err(BindError::Migrates { domain, target }))
     }
 
-    /// Returns true if a domain arrives with its memory, and this host doesn't own it yet.
+    /// Returns true if a domain is arriving with its memory, and this host doesn't own it yet.
     pub(crate) fn is_arriving(&self, domain: &Name) -> Result<bool, BindError> {
         let is_it = |record: &ArrivalRecord| record.domain == *domain && record.phase == ArrivalPhase::Prepared;
         Ok(self.store.arrivals()?.iter().any(|record| is_it(record) && record.is_live))
     }
 
-    /// Returns true if a domain leaves this host.
+    /// Returns true if a domain is leaving this host.
     pub(crate) fn is_leaving(&self, domain: &Name) -> bool {
-        // A record that cannot be read is reported by what changes the domain.
+        // An unreadable record is reported by commands that change the domain.
         self.store.departure(domain).ok().flatten().is_some()
     }
 }

@@ -1,4 +1,4 @@
-//! The source's side: the offer, and what keeps the domain here.
+//! The source's side: the offer, and the obstacles here.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl LdmHost {
-    /// Describes a domain to another host, and finds what keeps it here.
+    /// Describes a domain to another host, and finds the obstacles here.
     pub(crate) fn offer_migration(&self, domain: &Name) -> Result<(MigrationOffer, Vec<Obstacle>), BindError> {
         if domain.as_str() == PRIMARY {
             return Err(DomainError::Primary.into());
@@ -42,7 +42,7 @@ impl LdmHost {
     }
 }
 
-/// Returns what keeps the domain here according to the configuration.
+/// Returns the obstacles here according to the configuration.
 pub(super) fn obstacles(domain: &Name, now: &Constraints, state: &StoredState) -> Vec<SourceObstacle> {
     let all = &state.configuration;
     let mut found: Vec<SourceObstacle> = Vec::new();
@@ -60,8 +60,8 @@ fn clients(switch: &Name, all: &Configuration) -> Vec<Name> {
     all.domains.iter().filter(|(_, constraints)| uses(constraints)).map(|(name, _)| name.clone()).collect()
 }
 
-/// Describes the domain's disks, and the file that it boots. Those that cannot be read are omitted: the target compares
-/// what it finds, and so proves nothing about them.
+/// Describes the domain's disks, and the file that it boots. Unreadable ones are omitted: the target then has no
+/// evidence about them.
 fn disks(constraints: &Constraints, all: &Configuration) -> Vec<OfferedDisk> {
     let own =
         constraints.disks.iter().filter_map(|disk| Some((disk.name.clone(), all.volume(&disk.volume).ok()?.clone())));

@@ -24,21 +24,21 @@ use crate::{
     switch::SwitchAbilities,
 };
 
-/// The target, as far as an offer is compared with it.
+/// Facts about the target with which an offer is compared.
 pub(super) struct TargetFacts<'a> {
     pub(super) state: &'a StoredState,
     /// Resources of the bound domains there.
     pub(super) others: &'a [Bindings],
     pub(super) capacity: &'a HostCapacity,
     pub(super) abilities: SwitchAbilities,
-    /// QEMU there, or why it has none that can be used.
+    /// QEMU there, or why it has no usable one.
     pub(super) guests: Result<TargetGuests, ForeignText>,
     /// Boot of its machine.
     pub(super) boot: &'a str,
     pub(super) look: &'a dyn Fn(&Volume) -> Result<DiskBackend, BackendError>,
     /// Returns true if a file has no data.
     pub(super) is_empty: &'a dyn Fn(&Path) -> bool,
-    /// Returns the space that is left on the file system of a file.
+    /// Returns the free space on a file's file system.
     pub(super) free: &'a dyn Fn(&Path) -> ByteSize,
     /// Ports on which no other program listens.
     pub(super) is_free: &'a dyn Fn(u16) -> bool,
@@ -66,7 +66,7 @@ impl LdmHost {
             guests: self.target_guests(&domains, offer.running().is_some())?,
             boot: &boot(),
             look: &DiskBackend::look,
-            // A file that cannot be read is reported as one with data, and a file system that cannot be asked as a full one.
+            // An unreadable file is reported as one with data, and an inaccessible file system as full.
             is_empty: &|path| DiskCopy::is_empty(path).unwrap_or(false),
             free: &|path| DiskCopy::free(path).unwrap_or(ByteSize(0)),
             is_free: &|port| domains.is_free(port),

@@ -45,7 +45,7 @@ fn configuration(host: &str, domains: Value) -> Configuration {
     serde_json::from_value(all).expect("a configuration")
 }
 
-/// mars as the articles have it: two vCPUs, a vnet and a disk.
+/// mars as in Oracle's articles: two vCPUs, a vnet and a disk.
 fn mars() -> Value {
     json!({
         "cpus": { "vcpus": 2 },
@@ -78,7 +78,7 @@ fn offer(mars: Value) -> MigrationOffer {
     offer
 }
 
-/// The target; a test changes what it is about.
+/// The target; each test changes one aspect of it.
 struct Target {
     state: Value,
     others: Vec<Bindings>,
@@ -173,7 +173,7 @@ fn a_host_with_everything_takes_the_domain() {
 }
 
 #[test]
-fn each_network_obstacle_is_told_with_its_remedy() {
+fn each_network_obstacle_is_reported_with_its_remedy() {
     only("admin-vsw: hostb has no switch of this name, which net0 requires; create it there", |target| {
         target.state["configuration"]["switches"] = json!({});
     });
@@ -193,7 +193,7 @@ fn each_network_obstacle_is_told_with_its_remedy() {
 }
 
 #[test]
-fn each_resource_that_is_missing_is_told() {
+fn each_missing_resource_is_reported() {
     only("memory: mars has 1 GiB, and hostb has 512 MiB available", |target| target.available = 768 << 20);
     only("CPU: mars has 2 CPUs, and hostb has 1 available: pluto has 3 CPUs", |target| {
         target.others = vec![bindings("pluto", &[1, 2, 3], SIZE)];
@@ -215,7 +215,7 @@ fn each_resource_that_is_missing_is_told() {
 }
 
 #[test]
-fn each_difference_of_the_processors_is_told() {
+fn each_processor_difference_is_reported() {
     only("CPU: hostb lacks avx512f, which is exposed to mars; stop it first", |target| {
         let guests = target.guests.as_mut().expect("it has QEMU");
         guests.features = ["aes"].map(Into::into).into();
@@ -231,7 +231,7 @@ fn each_difference_of_the_processors_is_told() {
 }
 
 #[test]
-fn each_difference_of_the_disks_is_told() {
+fn each_disk_difference_is_reported() {
     only("disk0: hostb exports no volume data@vds0; export the same storage there", |target| {
         target.state["configuration"]["disk_services"] = json!({});
     });
@@ -248,7 +248,7 @@ fn each_difference_of_the_disks_is_told() {
     assert_eq!(Target::new().told(&offer(image)), [""; 0]);
 }
 
-/// Between two machines, nothing shows that they have the same storage.
+/// Between two machines, there is no evidence of shared storage.
 fn copying(mars: Value) -> (MigrationOffer, Target) {
     let mut offer = offer(mars);
     offer.copy_disks = true;
@@ -266,7 +266,7 @@ fn a_disk_that_only_the_source_has_is_copied() {
 }
 
 #[test]
-fn each_reason_against_a_copy_is_told() {
+fn each_reason_against_a_copy_is_reported() {
     let only = |why: &str, change: &dyn Fn(&mut Target, &mut MigrationOffer)| {
         let (mut offer, mut target) = copying(mars());
         change(&mut target, &mut offer);
@@ -323,7 +323,7 @@ fn all_copies_on_a_file_system_share_its_space() {
 }
 
 #[test]
-fn each_service_that_is_missing_is_told() {
+fn each_missing_service_is_reported() {
     only("venus: it is a master of mars, and hostb has no such domain", |target| {
         target.state["configuration"]["domains"] = json!({});
     });
@@ -346,7 +346,7 @@ fn each_service_that_is_missing_is_told() {
     });
 }
 
-/// All reasons at once, sorted by object.
+/// All reasons together, sorted by object.
 #[test]
 fn nothing_hides_behind_the_first_reason() {
     let mut target = Target::new();
@@ -371,7 +371,7 @@ fn a_domain_that_does_not_run_needs_no_processor_and_an_inactive_one_no_resource
 }
 
 #[test]
-fn what_keeps_a_domain_at_its_source_is_told() {
+fn obstacles_at_the_source_are_reported() {
     let mut all = configuration("hosta", json!({ "mars": mars(), "venus": {}, "pluto": { "masters": ["mars"] } }));
     let vnet = json!({ "name": "net0", "switch": "inner", "mac": "00:14:4f:f9:c4:99", "id": 0 });
     all.switches = serde_json::from_value(json!({
@@ -444,9 +444,9 @@ fn an_offer_survives_the_wire_and_a_hostile_one_is_refused() {
 }
 
 proptest! {
-    /// Whatever one text of the offer is replaced by, it is refused, or is one visible line for each obstacle.
+    /// If any text of the offer is replaced, the offer is refused, or each obstacle is one visible line.
     #[test]
-    fn no_text_of_an_offer_becomes_more_than_its_line(feature in ".{0,64}") {
+    fn no_text_of_an_offer_exceeds_its_line(feature in ".{0,64}") {
         let mut hostile = offer(mars());
         hostile.guest.as_mut().expect("it runs").features = [feature.as_str().into()].into();
         if hostile.check().is_ok() {

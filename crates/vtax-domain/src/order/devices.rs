@@ -44,7 +44,7 @@ impl HostChange<'_> {
         }
         let found = list.assignable(device).map_err(Box::new)?;
         let add = |all: &mut Configuration| all.add_device(domain, &found.name, found.kind);
-        // A conflict between domains says more than a part of the device that is in use.
+        // A conflict between domains is more informative than a part of the device that is in use.
         self.edited(add)?;
         list.check_assignable(&found, domain).map_err(Box::new)?;
         self.change_device(domain, &found.name, dry_run, add)
@@ -81,7 +81,7 @@ impl HostChange<'_> {
             let (name, wanted) = (found.name, "root complex or slot; virtual functions leave primary without rm-io");
             return Err(Box::new(AssignError::OtherKind { name, wanted }).into());
         }
-        // A conflict between domains says more than a part of the device that is in use.
+        // A conflict between domains is more informative than a part of the device that is in use.
         self.reconfiguring()?.remove_device(primary, &found.name)?;
         list.check_spared(&found, None).map_err(Box::new)?;
         self.change_device(primary, &found.name, dry_run, |all| all.remove_device(primary, &found.name))
@@ -239,7 +239,7 @@ mod tests {
         serde_json::from_value(json!({ "entries": entries, "facts": facts })).expect("a list")
     }
 
-    /// mars has the function, if it has it in these constraints.
+    /// mars has the function if these constraints assign it.
     fn owners(device: Option<&str>, released: Option<&str>) -> Configuration {
         let mut all = configuration();
         let settings = FunctionSettings::default();

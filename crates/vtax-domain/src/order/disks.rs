@@ -18,7 +18,7 @@ use crate::{
 pub struct NewVolume {
     /// Absolute path of a file or a block device.
     pub backend: String,
-    /// Format of the backend; that which it has if absent.
+    /// Format of the backend; detected if absent.
     pub format: Option<VolumeFormat>,
     pub change: VolumeChange,
     /// True if the backend is only checked when a domain is bound.

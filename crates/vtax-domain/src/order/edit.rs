@@ -63,7 +63,7 @@ impl DomainEdit {
         })
     }
 
-    /// Refuses what this host doesn't have, where the configuration alone doesn't show it.
+    /// Refuses requests for what this host doesn't have, where the configuration alone doesn't show it.
     pub(crate) fn check_host(&self) -> Result<(), BindError> {
         match self {
             DomainEdit::SetCpus { cpus, .. } | DomainEdit::ChangeCpus { change: SizeChange::Add, by: cpus, .. } => {

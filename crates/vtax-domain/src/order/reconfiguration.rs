@@ -1,4 +1,5 @@
-//! Orders of a delayed reconfiguration of `primary`: started, cancelled, or applied without a reboot as far as possible.
+//! Orders about a delayed reconfiguration of `primary`: starting, cancelling, or applying it without a reboot as far as
+//! possible.
 
 use std::collections::BTreeSet;
 
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_host_uses_and_an_iommu_that_is_off_need_a_boot() {
+    fn only_devices_in_use_and_a_disabled_iommu_need_a_reboot() {
         let iov = PrimaryChange::Iov { bus: "pci_0".to_owned(), on: true };
         let why = why_boot(&iov, &list(false)).expect("there is no IOMMU");
         assert!(why.contains("no IOMMU is active; boot with intel_iommu=on"), "{why}");

@@ -356,7 +356,7 @@ fn a_volume_is_in_use_if_another_path_of_its_group_is() {
 }
 
 #[test]
-fn only_what_the_host_does_not_have_is_refused_before_the_configuration_is_asked() {
+fn only_missing_host_features_are_refused_before_the_configuration_is_consulted() {
     let host = TestHost::of_user();
     host.store(&configuration());
     let cores = |ids: &[u32]| DomainEdit::SetCpus {
@@ -385,7 +385,7 @@ fn only_what_the_host_does_not_have_is_refused_before_the_configuration_is_asked
 
 /// The other side may be another version, and must not misread an order that it doesn't know.
 #[test]
-fn an_order_with_a_word_that_is_unknown_is_refused() {
+fn an_order_with_an_unknown_word_is_refused() {
     for text in [
         r#"{"look":{"depth":"stored","more":1}}"#,
         r#"{"change":{"bind":{"domains":["mars"],"force":true}}}"#,

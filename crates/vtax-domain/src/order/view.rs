@@ -1,4 +1,4 @@
-//! A host as it is shown. It is read without the lock, so no change may be based on it.
+//! A host for display. It is read without the lock, so no change may be based on it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
     utilization::Utilization,
 };
 
-/// Parts of a host to look at; each includes those before it.
+/// Parts of a host to inspect; each includes the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ViewDepth {
@@ -62,7 +62,7 @@ pub struct DomainView {
     /// True if the system in it has responded.
     pub is_up: bool,
     pub uptime: Option<Duration>,
-    /// Constraints that correspond to what it has now.
+    /// Constraints that correspond to its current resources.
     pub now: Constraints,
     /// Paths of its disks that have several.
     pub paths: Vec<(Name, Vec<DiskPath>)>,

@@ -57,7 +57,7 @@ fn a_domain_gets_the_cores_that_it_names_or_nothing() {
 }
 
 #[test]
-fn a_domain_without_cpus_or_memory_is_told_how_to_get_some() {
+fn the_error_for_missing_cpus_or_memory_names_the_remedy() {
     for (all, why) in [
         (mars_with(|mars| mars.cpus = None), "mars has no CPUs yet; add some: vtax ldm set-vcpu 1 mars"),
         (mars_with(|mars| mars.memory = None), "mars has no memory yet; add some: vtax ldm set-memory 1G mars"),
@@ -69,7 +69,7 @@ fn a_domain_without_cpus_or_memory_is_told_how_to_get_some() {
 
 /// 700 MiB are available, of which the host keeps 256.
 #[test]
-fn memory_is_limited_to_what_is_available_and_what_the_domain_has_already() {
+fn memory_is_limited_to_available_memory_and_the_domains_own() {
     let venus = [bound("venus", &[], mib(64))];
     let own = bound("mars", &[], mib(100));
     for (own, wanted, is_enough) in
@@ -96,9 +96,9 @@ fn demand() -> impl Strategy<Value = CpuDemand> {
 }
 
 proptest! {
-    /// Domains are bound one after the other, and those that don't fit are left out.
+    /// Domains are bound one after another, and those that don't fit are skipped.
     #[test]
-    fn whatever_is_bound_no_core_has_two_owners_and_the_host_keeps_one(demands in prop::collection::vec(demand(), 1..8)) {
+    fn no_core_ever_has_two_owners_and_the_host_keeps_one(demands in prop::collection::vec(demand(), 1..8)) {
         let mut others: Vec<Bindings> = Vec::new();
         for (number, demand) in demands.into_iter().enumerate() {
             let all = mars_with(|mars| {
@@ -174,7 +174,7 @@ fn port_of(wanted: VirtualConsole, others: &[Bindings], reserved: bool) -> Resul
 }
 
 #[test]
-fn a_console_gets_the_port_that_is_specified_that_of_its_group_or_the_first_free_one() {
+fn a_console_gets_its_specified_port_its_groups_or_the_first_free_one() {
     let (a, venus) = (|| Some("a"), [console_at("a", "venus", 5000)]);
     let cases = [
         (asking(None, None, None), &[][..], false, Ok(None), "two services, and none is named"),
@@ -257,7 +257,7 @@ fn a_limit_follows_its_tap_through_a_link_of_the_same_number() {
     }
 }
 
-/// A guest that serves a switch forwards frames of others, in any VLAN of the switch.
+/// A guest that serves a switch forwards other domains' frames, in any VLAN of the switch.
 #[test]
 fn the_port_of_a_guest_that_serves_a_switch_is_in_all_vlans_and_sends_from_any_address() {
     let mut all = configuration();
@@ -306,7 +306,7 @@ fn the_number_of_a_vnet_is_its_slot_whatever_was_removed_before_it() {
     assert_eq!(number(&all), before);
 }
 
-/// Parts that were plugged in while it ran come back by its constraints.
+/// Parts that were plugged in while it ran are restored through its constraints.
 #[test]
 fn a_domain_is_started_only_with_the_parts_that_it_was_bound_with() {
     let mut all = configuration();
@@ -328,7 +328,7 @@ fn a_domain_is_started_only_with_the_parts_that_it_was_bound_with() {
 }
 
 #[test]
-fn a_vnet_whose_switch_is_gone_prevents_the_start() {
+fn a_vnet_without_its_switch_prevents_the_start() {
     let all = configuration();
     let own = mars(&all);
     let gone = Configuration::new("sun");
@@ -337,7 +337,7 @@ fn a_vnet_whose_switch_is_gone_prevents_the_start() {
 }
 
 #[test]
-fn a_served_switch_has_another_address_than_every_vnet() {
+fn the_address_of_a_served_switch_differs_from_every_vnets() {
     let mut all = configuration();
     let change = SwitchChange { net_dev: Some("eth1".to_owned()), ..SwitchChange::default() };
     add_switch(&mut all, "lan", "mars", change);

@@ -38,7 +38,7 @@ pub enum DomainStoreError {
     FactoryDefault,
 }
 
-/// Reason why a change wasn't made.
+/// Reason why a change was refused.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum EditError {
     #[error(transparent)]

@@ -16,7 +16,7 @@ fn store() -> (TempDir, DomainStore) {
 }
 
 #[test]
-fn what_was_asked_for_is_kept_and_a_refused_change_is_not() {
+fn requested_changes_are_kept_and_refused_ones_are_not() {
     let (_folder, store) = store();
     let locked = store.lock().expect("it is free");
     locked.edit("sun", |all| all.add_domain(&name("mars"))).expect("it is new");
@@ -53,7 +53,7 @@ fn configurations_are_saved_under_names() {
 }
 
 #[test]
-fn a_file_that_is_cut_changed_or_too_new_is_named_and_left() {
+fn a_truncated_changed_or_newer_file_is_named_and_kept() {
     let (_folder, store) = store();
     store.lock().expect("free").edit("sun", |all| all.add_domain(&name("mars"))).expect("it is new");
     let path = store.folder().join(STATE);
@@ -76,7 +76,7 @@ fn a_file_that_is_cut_changed_or_too_new_is_named_and_left() {
 }
 
 #[test]
-fn a_state_that_is_cut_at_any_byte_is_named_and_left() {
+fn a_state_truncated_at_any_byte_is_named_and_kept() {
     let (_folder, store) = store();
     store.lock().expect("free").edit("sun", |all| all.add_domain(&name("mars"))).expect("it is new");
     let path = store.folder().join(STATE);
@@ -97,7 +97,7 @@ type Put<'a> = &'a dyn Fn(&Path);
 
 /// Regression test: a FIFO was waited for, and a file of 2 GiB read.
 #[test]
-fn what_is_no_regular_file_is_named() {
+fn files_that_are_not_regular_are_named() {
     use std::os::unix::fs::symlink;
 
     use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
@@ -129,7 +129,7 @@ fn what_is_no_regular_file_is_named() {
 }
 
 #[test]
-fn what_primary_changes_in_a_delayed_reconfiguration_is_in_force_at_the_next_boot() {
+fn changes_in_a_delayed_reconfiguration_take_effect_at_the_next_boot() {
     let (_folder, store) = store();
     let locked = store.lock().expect("it is free");
     let edit = |change: &dyn Fn(&mut Configuration) -> Result<(), DomainError>| locked.edit("sun", |all| change(all));
@@ -167,7 +167,7 @@ fn what_primary_changes_in_a_delayed_reconfiguration_is_in_force_at_the_next_boo
 }
 
 #[test]
-fn a_folder_that_others_can_write_is_refused() {
+fn a_directory_writable_by_others_is_refused() {
     let (_folder, store) = store();
     drop(store.lock().expect("free"));
     fs::set_permissions(store.folder(), fs::Permissions::from_mode(0o777)).expect("ours");
@@ -176,7 +176,7 @@ fn a_folder_that_others_can_write_is_refused() {
 }
 
 #[test]
-fn two_at_once_lose_nothing() {
+fn two_concurrent_changes_lose_nothing() {
     let (_folder, store) = store();
     thread::scope(|scope| {
         for domain in 0..16 {

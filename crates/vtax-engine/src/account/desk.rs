@@ -53,7 +53,7 @@ impl<'a> ThreadRecorder<'a> {
         FlowRecorder { thread: self, slot }
     }
 
-    /// The thread has sent or received its first message.
+    /// Records that the thread has sent or received its first message.
     pub(crate) fn begun(&self, now: u64) {
         let mut ledger = self.ledger.borrow_mut();
         if ledger.begun == 0 {
@@ -61,20 +61,20 @@ impl<'a> ThreadRecorder<'a> {
         }
     }
 
-    /// Counts what was completed at `now`, before the window. False if it is time to open the window.
+    /// Counts work completed at `now`, before the window. Returns false when it is time to open the window.
     #[inline]
     pub(crate) fn warming(&self, now: u64, units: u64) -> bool {
         let ThreadCounts { begun, watch, .. } = &mut *self.ledger.borrow_mut();
         self.shared.warming.goes_on(self.thread, *begun, now, units, watch)
     }
 
-    /// When the warm-up ends at the latest: for a flow that must wait before it can complete anything.
+    /// The latest end of the warm-up: for a flow that must wait before it can complete anything.
     pub(crate) fn warms_until(&self) -> u64 {
         after(self.ledger.borrow().begun, self.shared.session.spec.warmup.most().0)
     }
 
     fn open_thread(&self, ledger: &mut ThreadCounts) -> Result<()> {
-        // A sender on a path without loss that pauses between slices may stay in slow start for ever.
+        // A sender on a path without loss that pauses between slices may stay in slow start forever.
         if !self.shared.is_sliced() {
             ledger.in_slow_start = self.meter.in_slow_start()?;
         }
@@ -94,14 +94,14 @@ impl<'a> ThreadRecorder<'a> {
         self.shared.session.spec.duration.0
     }
 
-    /// When each slice of a sliced sample begins. A slice without a time in the schedule begins immediately.
+    /// Start times of the slices of a sliced sample. A slice without a time in the schedule begins immediately.
     pub(crate) fn turns(&self) -> Vec<u64> {
         let starts = &self.shared.schedule.slices;
         let passes = self.shared.session.spec.slices.map_or(0, |slices| slices.passes as usize);
         (0..passes).map(|pass| starts.get(pass).copied().unwrap_or(0)).collect()
     }
 
-    /// Everything that belongs to the slice that was to begin at `start` was over at `now`.
+    /// Records that everything belonging to the slice due at `start` was over at `now`.
     pub(crate) fn slot_ended(&self, start: u64, now: u64) {
         let slot = self.shared.schedule.slot;
         if slot > 0 && start > 0 {
@@ -110,7 +110,7 @@ impl<'a> ThreadRecorder<'a> {
         }
     }
 
-    /// When the thread's window was opened and when it ends.
+    /// The thread's window: its start and its end.
     pub(crate) fn window(&self) -> (u64, u64) {
         let ledger = self.ledger.borrow();
         (ledger.start, ledger.closes)
@@ -123,7 +123,7 @@ impl<'a> ThreadRecorder<'a> {
         due && !std::mem::replace(&mut ledger.stalled, due)
     }
 
-    /// Records how long a transaction of the open loop took from the moment of its actual send.
+    /// Records the time of an open-loop transaction, from its actual send.
     #[inline]
     pub(crate) fn sent_and_answered(&self, rtt: u64) {
         if let Some(histogram) = &mut self.ledger.borrow_mut().report.rtt_from_send {
@@ -131,12 +131,12 @@ impl<'a> ThreadRecorder<'a> {
         }
     }
 
-    /// The part of the report that the workloads themselves count.
+    /// The part of the report counted by the workloads themselves.
     pub(crate) fn report(&self) -> RefMut<'_, EndReport> {
         RefMut::map(self.ledger.borrow_mut(), |ledger| &mut ledger.report)
     }
 
-    /// Records the moments of a message of the window, if stages were asked for.
+    /// Records the timestamps of a message in the window, if stages were requested.
     pub(crate) fn passage(&self, moments: &Moments) {
         let initiates = matches!(self.shared.unit, Counted::Transactions(_));
         stages::record(self.ledger.borrow_mut().report.stages.get_or_insert_default(), moments, initiates);
@@ -150,7 +150,7 @@ impl<'a> ThreadRecorder<'a> {
         }
     }
 
-    /// Reads the counters at the end of the thread's window, if this is the first flow to get there.
+    /// Reads the counters at the end of the thread's window, if this flow is the first to reach it.
     pub(crate) fn close(&self) -> Result<()> {
         let mut ledger = self.ledger.borrow_mut();
         self.close_thread(&mut ledger)?;
@@ -212,7 +212,7 @@ impl<'a> ThreadRecorder<'a> {
         })
     }
 
-    /// The thread's counts; to be called on the thread itself. A window that is still open ends now.
+    /// The thread's counts; must be called on the thread itself. A window that is still open ends now.
     pub(crate) fn into_ledger(self) -> (ThreadCounts, Meter<'a>) {
         // If the counters can't be read, the report has no costs. The caller knows already that it ended early.
         let _ = self.close();
@@ -223,8 +223,8 @@ impl<'a> ThreadRecorder<'a> {
 }
 
 impl FlowRecorder<'_> {
-    /// Opens a flow's window, and the thread's window if no flow has opened it yet. Returns when the flow's
-    /// window begins.
+    /// Opens a flow's window, and the thread's window if no flow has opened it yet. Returns the start of the flow's
+    /// window.
     pub(crate) fn open(&self, way: Sender) -> Result<u64> {
         let mut ledger = self.ledger.borrow_mut();
         ledger.openers.0 += 1;
@@ -245,8 +245,8 @@ impl FlowRecorder<'_> {
         self.ledger.borrow_mut().counts[self.slot].start = start;
     }
 
-    /// The other end answered the opening mark, but the answer was lost, so the window begins again. If other
-    /// flows of the thread have opened theirs, the thread's counters stay as they are.
+    /// The other end answered the opening mark, but the answer was lost, so the window restarts. If other flows of the
+    /// thread have opened theirs, the thread's counters stay unchanged.
     pub(crate) fn reopen(&self) -> Result<()> {
         let mut ledger = self.ledger.borrow_mut();
         if ledger.openers == (1, self.slot) {
@@ -296,7 +296,7 @@ impl FlowRecorder<'_> {
         Ok(())
     }
 
-    /// Ends a flow's time here, and not with its last transaction.
+    /// Ends a flow's time here, instead of at its last transaction.
     pub(crate) fn ends(&self, now: u64) {
         self.ledger.borrow_mut().counts[self.slot].last = now;
     }

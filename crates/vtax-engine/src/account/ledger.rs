@@ -16,9 +16,9 @@ use super::{
 #[derive(Default)]
 pub(crate) struct ThreadCounts {
     pub(super) unit: Counted,
-    /// When the thread sent or received its first message; 0 before.
+    /// Time of the thread's first message; 0 before.
     pub(super) begun: u64,
-    /// When the thread's window begins; 0 before it is open.
+    /// Start of the thread's window; 0 before it is open.
     pub(super) start: u64,
     pub(super) closes: u64,
     pub(super) opened: Option<Reading>,
@@ -31,20 +31,20 @@ pub(crate) struct ThreadCounts {
     pub(crate) report: EndReport,
     pub(super) in_slow_start: Option<u32>,
     pub(super) series: Option<Series>,
-    /// When the present interval of the series ends; `u64::MAX` without a series.
+    /// End of the current interval of the series; `u64::MAX` without a series.
     pub(super) turn: u64,
     pub(super) watch: Option<Watch>,
-    /// True if a responder that is instructed to stall has done so.
+    /// True if the responder has performed its instructed stall.
     pub(super) stalled: bool,
     pub(super) cost: Cost,
 }
 
-/// Cost to the thread of the slices that have ended.
+/// Cost of the completed slices to the thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cost {
     pub(super) cpu: ThreadCpu,
     pub(super) retransmits: u64,
-    /// TCP's packets, if they are known of all slices.
+    /// TCP's packets, if known for all slices.
     pub(super) packets: Option<WireCounts>,
     /// Messages lost until the last slice ended; the next slice's own losses are the difference.
     pub(super) lost: u64,
@@ -61,14 +61,14 @@ pub(super) struct TcpCost {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Count {
     pub(super) start: u64,
-    /// When the last counted unit ended.
+    /// End of the last counted unit.
     pub(super) last: u64,
     /// Number of units, see [`Counted`].
     pub(super) done: u64,
     pub(super) way: Sender,
 }
 
-/// Which way the bytes of a flow go, seen from this end.
+/// The direction of a flow's bytes, as seen from this end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Sender {
     #[default]
@@ -118,14 +118,13 @@ impl ThreadCounts {
         }
     }
 
-    /// When a flow's time begins if it opens its window at `now`, after other flows of its thread. If the
-    /// thread's window is over by then, the flow was stuck during all of it, and that time counts as the
-    /// flow's.
+    /// Start of a flow's time if it opens its window at `now`, after other flows of its thread. If the thread's window
+    /// is over by then, the flow was stuck during all of it, and that time counts as the flow's.
     pub(super) fn begins(&self, now: u64) -> u64 {
         if now >= self.closes { self.start } else { now }
     }
 
-    /// Makes a slice of what was counted since the window was opened, and leaves the thread without a window.
+    /// Converts the counts since the window was opened into a slice, and leaves the thread without a window.
     pub(super) fn end_slice(&mut self, slot: usize, cpu: f64, used: ThreadCpu, tcp: TcpCost) {
         let count = &mut self.counts[slot];
         let (done, seconds) = (std::mem::take(&mut count.done), super::seconds(count.start, count.last));
@@ -170,7 +169,7 @@ impl ThreadCounts {
         }
     }
 
-    /// Starts a flow's window again: what the flow did before doesn't belong to it.
+    /// Restarts a flow's window, discarding its earlier work.
     pub(super) fn restart(&mut self, slot: usize, now: u64) {
         let count = &mut self.counts[slot];
         self.done -= count.done;
@@ -192,7 +191,7 @@ impl ThreadCounts {
         self.counts.iter().filter(|count| count.way == way).map(|count| count.done).sum()
     }
 
-    /// Adds the values of the series' present interval to the whole histogram.
+    /// Adds the values of the series' current interval to the whole histogram.
     pub(super) fn gather(&mut self) {
         let totals = self.totals();
         if let (Some(series), Some(rtt)) = (&mut self.series, &mut self.report.rtt) {

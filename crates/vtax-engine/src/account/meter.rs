@@ -13,8 +13,8 @@ use vtax_sys::{
 use super::{ledger::TcpCost, packets::TcpReading};
 use crate::{drive::exact::waited, error::Result, flow::Flow};
 
-/// Reads what a thread costs: its CPU time, the machine's CPU time (first thread only, or it would be counted
-/// once a thread), and TCP's counters of its flows.
+/// Reads the costs of a thread: its CPU time, the machine's CPU time (first thread only, or it would be counted once
+/// per thread), and TCP's counters of its flows.
 pub(crate) struct Meter<'a> {
     pub(crate) flows: Vec<&'a Flow>,
     /// The flows that this end sends on.
@@ -39,8 +39,8 @@ pub(crate) struct Reading {
 }
 
 impl<'a> Meter<'a> {
-    /// Takes some microseconds, and half a microsecond for each TCP flow. So call it on the thread itself,
-    /// and not while a transaction is timed.
+    /// Takes some microseconds, and half a microsecond for each TCP flow. So call it on the thread itself, but not
+    /// while a transaction is being timed.
     pub(crate) fn read(&self) -> Result<Reading> {
         let machine = self.machine.as_ref().map(MachineMeter::read).transpose()?;
         let (retransmits, tcp) = self.tcp()?;
@@ -56,7 +56,7 @@ impl<'a> Meter<'a> {
         })
     }
 
-    /// Segments that TCP has sent again since the flows began, and its packets.
+    /// Segments retransmitted by TCP since the flows began, and its packets.
     fn tcp(&self) -> Result<(u64, Option<TcpReading>)> {
         let (mut retransmits, mut packets) = (0, vec![]);
         for flow in over_tcp(&self.flows) {
@@ -68,7 +68,7 @@ impl<'a> Meter<'a> {
         Ok((retransmits, sum.flatten()))
     }
 
-    /// Segments that TCP has sent again since the flows began.
+    /// Segments retransmitted by TCP since the flows began.
     pub(super) fn retransmits(&self) -> Result<u64> {
         Ok(self.tcp()?.0)
     }
@@ -85,8 +85,8 @@ impl<'a> Meter<'a> {
         })
     }
 
-    /// Number of TCP senders with a congestion window that still grows with each acknowledgement. Transactions
-    /// may stay in that state for ever, because they never fill the window.
+    /// Number of TCP senders with a congestion window that still grows with each acknowledgement. Transactions may stay
+    /// in that state forever, because they never fill the window.
     pub(super) fn in_slow_start(&self) -> Result<Option<u32>> {
         let mut slow = None;
         let streams = |flow: &&Flow| flow.session.spec.workload.kind().is_stream();
@@ -122,7 +122,7 @@ fn is_in_slow_start(info: &TcpInfo) -> bool {
 }
 
 impl Reading {
-    /// CPU seconds of the thread, without its waiting for exact moments.
+    /// CPU seconds of the thread, without the time spent waiting for exact moments.
     pub(crate) fn cpu_since(&self, opened: &Reading) -> f64 {
         (self.thread.since(opened.thread).total.as_secs_f64() - self.waited_since(opened)).max(0.0)
     }
@@ -131,7 +131,7 @@ impl Reading {
         (self.waited - opened.waited) as f64 / 1e9
     }
 
-    /// Cycles of the thread. They include those of waiting, which are no cost of the path: with waiting there are none.
+    /// Cycles of the thread. They include waiting, which isn't a cost of the path: with waiting there are none.
     fn cycles_since(&self, opened: &Reading) -> Option<u64> {
         let cycles = self.cycles?.since(opened.cycles?)?;
         (self.waited == opened.waited).then_some(cycles)
@@ -142,7 +142,7 @@ impl Reading {
         TcpCost { retransmits: self.retransmits.wrapping_sub(opened.retransmits), packets }
     }
 
-    /// CPU seconds of the machine; none on all threads but the first.
+    /// CPU seconds of the machine; none on threads other than the first.
     pub(crate) fn machine_since(&self, opened: &Reading) -> Option<MachineCpu> {
         Some(in_seconds(&self.machine?.since(&opened.machine?)))
     }
@@ -164,8 +164,9 @@ pub(super) fn in_seconds(span: &MachineSpan) -> MachineCpu {
     }
 }
 
-/// By how many nanoseconds CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, which stands still while the machine
-/// is suspended, clock_gettime(2). A program can't read two clocks at the same time, so this is a least and a most.
+/// By how many nanoseconds CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, which stands still while the machine is
+/// suspended, clock_gettime(2). A program can't read two clocks at the same time, so this is a lower and an upper
+/// bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ahead {
     least: i64,
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_suspension_shows_in_the_distance_of_two_clocks() {
+    fn a_suspension_shows_in_the_difference_of_two_clocks() {
         let awake = Ahead { least: 5_000, most: 9_000_000 };
         // The thread was preempted while it read the clocks, in both readings.
         assert_eq!(Ahead { least: 4_000, most: 80_000_000 }.grown_since(awake), None);

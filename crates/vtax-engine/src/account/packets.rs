@@ -12,7 +12,7 @@ use super::ledger::Counted;
 use crate::flow::Flow;
 
 /// TCP's counters of the flows of a thread at one moment. The kernel counts segments in 32 bits, and so is their sum:
-/// only the difference of two readings tells anything, and that up to 4,294,967,295 packets of a thread.
+/// only the difference of two readings is meaningful, up to 4,294,967,295 packets of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TcpReading {
     sent: DirectionReading,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_of_32_bits_may_begin_again() {
+    fn counters_of_32_bits_may_wrap() {
         let opened = reading(u32::MAX - 1, Some(1_000)).plus(reading(u32::MAX, Some(5)));
         let closed = reading(98, Some(2_000)).plus(reading(19, Some(25)));
         let sent = closed.since(opened).sent;

@@ -1,4 +1,4 @@
-//! The report of an end, from the ledgers of its threads.
+//! Creates an end's report from the ledgers of its threads.
 
 use vtax_model::{
     foreign::ForeignText,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::error::{Result, compare_checksums};
 
-/// Joins the threads of one end. Counts and CPU times are added; the time is [`common_time`].
+/// Merges the threads of one end. Counts and CPU times are added; the time is [`common_time`].
 pub(crate) fn merge(threads: Vec<(ThreadCounts, Meter<'_>)>, shared: &Shared) -> Result<EndReport> {
     let mut sum = EndReport::default();
     let (mut counts, mut bins, mut packets) = (vec![], vec![], vec![]);
@@ -69,7 +69,7 @@ fn add_costs(sum: &mut EndReport, ledger: &ThreadCounts, meter: &Meter<'_>) {
     }
 }
 
-/// The packets of a thread. None if they are not known.
+/// The packets of a thread. None if unknown.
 fn wire(ledger: &ThreadCounts, meter: &Meter<'_>, spec: &TestSpec) -> Option<WireCounts> {
     if let Some(headers) = meter.datagram_headers() {
         return ledger.udp_work().datagrams(spec.workload.sizes(), headers);
@@ -80,13 +80,13 @@ fn wire(ledger: &ThreadCounts, meter: &Meter<'_>, spec: &TestSpec) -> Option<Wir
     }
 }
 
-/// The time of the flows that bring bytes here; if there are none, of the flows that take bytes away.
+/// The time of the flows that receive bytes here; without any, of the flows that send bytes.
 fn end_time(counts: &[Count]) -> f64 {
     let of = |way| common_time(counts.iter().filter(|count| count.way == way));
     of(Sender::Here).or_else(|| of(Sender::There)).unwrap_or(0.0)
 }
 
-/// The time in which all flows, at the sum of their rates, would have done what they did. None if they did nothing.
+/// The time in which all flows, at the sum of their rates, would have done their work. None if they did nothing.
 fn common_time<'a>(counts: impl Iterator<Item = &'a Count>) -> Option<f64> {
     let (mut done, mut rate) = (0.0, 0.0);
     for count in counts {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_joined_by_their_rates() {
+    fn flows_are_merged_by_their_rates() {
         // 10/s for 1 s and 20/s for 3 s: 70 units at 30/s.
         let time = end_time(&[count(10, 1, Sender::Here), count(60, 3, Sender::Here)]);
         assert!((time - 70.0 / 30.0).abs() < 1e-12, "{time}");

@@ -43,13 +43,13 @@ impl Series {
         Series { length, planned, rtt: IntervalHistogram::new(), bins: vec![], start, before }
     }
 
-    /// When the next interval begins. The last interval lasts until the window is closed, however late that is.
+    /// Start of the next interval. The last interval lasts until the window is closed, however late that is.
     pub(super) fn turn(&self) -> u64 {
         let bins = self.bins.len();
         if bins + 1 >= self.planned { u64::MAX } else { self.start + (bins as u64 + 1) * self.length }
     }
 
-    /// Ends every interval that is over at `now`. The first of them gets all that was completed; the others are empty.
+    /// Ends every interval that is over at `now`. The first of them receives all completed work; the others are empty.
     pub(super) fn turn_over(&mut self, now: u64, totals: Totals, rtt: SparseHistogram) {
         let mut rtt = Some(rtt);
         while now >= self.turn() {
@@ -68,7 +68,7 @@ impl Series {
         self.bins.push(Bin { seconds: length as f64 / 1e9, totals: totals.since(&before), rtt });
     }
 
-    /// Adds to the last interval what was due in the window but completed after it was closed.
+    /// Adds to the last interval work that was due in the window but completed after it closed.
     pub(super) fn add_late(&mut self, totals: Totals, rtt: &SparseHistogram) {
         let Some(last) = self.bins.last_mut() else { return };
         last.totals.transactions += totals.transactions - self.before.transactions;
@@ -78,7 +78,7 @@ impl Series {
     }
 }
 
-/// Joins the series of an end's threads, interval by interval.
+/// Merges the series of an end's threads, interval by interval.
 pub(super) fn join(length: f64, threads: Vec<Vec<Bin>>) -> Vec<Interval> {
     let mut joined: Vec<Bin> = vec![];
     for thread in threads {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_in_which_nothing_ended_is_there_and_empty() {
+    fn an_interval_without_completions_is_present_and_empty() {
         let mut series = series();
         assert_eq!(series.turn(), 1_100);
         series.turn_over(1_230, totals(5), rtt(&[10; 5]));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_joined_before_percentiles_are_taken() {
+    fn threads_are_merged_before_percentiles_are_computed() {
         let thread = |count, value| {
             let mut series = series();
             series.turn_over(1_100, totals(count), rtt(&vec![value; count as usize]));

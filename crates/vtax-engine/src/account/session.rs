@@ -1,4 +1,4 @@
-//! The CPU time of a test that is cut into slices, from its beginning to its end.
+//! The CPU time of a sliced test, from start to end.
 
 use vtax_model::measurement::{MachineCpu, SessionCpu};
 use vtax_sys::{
@@ -9,11 +9,11 @@ use vtax_sys::{
 use super::{meter::in_seconds, seconds};
 use crate::error::Result;
 
-/// The counters at the beginning, read on a measuring thread.
+/// The counters at the start, read on a measuring thread.
 pub(crate) struct Begun {
     at: u64,
     thread: CpuTimes,
-    /// Only on the first thread of the end, or the machine would be counted once a thread.
+    /// Only on the first thread of the end, or the machine would be counted once per thread.
     machine: Option<(MachineMeter, MachineReading)>,
 }
 
@@ -24,7 +24,7 @@ impl Begun {
         Ok(Begun { at: now_ns(), thread: thread_times(), machine: machine.map(|(reading, meter)| (meter, reading)) })
     }
 
-    /// The CPU time from then until now.
+    /// The CPU time since then.
     pub(crate) fn ended(self) -> Result<SessionCpu> {
         let machine = match &self.machine {
             Some((meter, begun)) => in_seconds(&meter.read()?.since(begun)),
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_burns_is_its_own() {
+    fn the_cpu_time_of_a_thread_excludes_others() {
         let begun = Begun::now(true).unwrap();
         let until = now_ns() + 200_000_000;
         while now_ns() < until {}

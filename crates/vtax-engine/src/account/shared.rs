@@ -14,19 +14,19 @@ pub(crate) struct Shared {
     pub(crate) session: Arc<Session>,
     pub(crate) unit: Counted,
     pub(crate) warming: Warming,
-    /// Number of flows that have not finished their window yet. At a receiving end, the others go on reading until
-    /// this is 0, so that all flows are measured under the same load. An initiator of connections tells the
-    /// responder when this is 0.
+    /// Number of flows that have not finished their window yet. At a receiving end, the others continue reading until
+    /// this is 0, so that all flows are measured under the same load. An initiator of connections tells the responder
+    /// when this is 0.
     unfinished: AtomicUsize,
     failure: Mutex<Option<EngineError>>,
-    /// If flows carry no marks (crr, cc), another thread opens the window for all of them; at
-    /// the responder it closes the window, too. Moments are in this machine's clock.
+    /// If flows carry no marks (crr, cc), another thread opens the window for all of them; at the responder it closes
+    /// the window, too. Times are on this machine's clock.
     warm: AtomicBool,
     opens: AtomicU64,
     closes: AtomicU64,
     /// Empty at a responder.
     pub(crate) schedule: Schedule,
-    /// Why idle states could not be disabled, if the test asked for that.
+    /// Why idle states could not be disabled, if the test requested that.
     pub(crate) idle_not_held: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl Shared {
         self.unfinished.load(Ordering::Relaxed) > 0
     }
 
-    /// Keeps the first error, because later ones are its consequences, and ends the other threads.
+    /// Keeps the first error, because later ones are consequences, and ends the other threads.
     pub(crate) fn fail(&self, error: EngineError) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         self.stop();
@@ -79,7 +79,7 @@ impl Shared {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Says that it is time to open the common window.
+    /// Reports that it is time to open the common window.
     pub(crate) fn has_warmed_up(&self) {
         self.warm.store(true, Ordering::Relaxed);
     }
@@ -97,7 +97,7 @@ impl Shared {
         self.closes.store(now, Ordering::Release);
     }
 
-    /// When the common window was opened and when it closes; `u64::MAX` for a moment that isn't known yet.
+    /// Start and end of the common window; `u64::MAX` if not known yet.
     #[inline]
     pub(crate) fn window(&self) -> (u64, u64) {
         (self.opens.load(Ordering::Acquire), self.closes.load(Ordering::Acquire))

@@ -3,29 +3,27 @@
 use vtax_model::measurement::Stages;
 use vtax_stats::histogram::Histogram;
 
-/// The moments of a message sent and of one received, in nanoseconds of CLOCK_REALTIME. None where the kernel
-/// didn't report a moment.
+/// Timestamps of a sent and a received message, in nanoseconds of CLOCK_REALTIME. None if the kernel didn't report one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Moments {
-    /// When the send call began.
+    /// Start of the send call.
     pub(crate) send: Option<u64>,
-    /// When the message sent entered the qdisc, and when the driver took it.
+    /// When the sent message entered the qdisc, and when the driver took it.
     pub(crate) qdisc: Option<u64>,
     pub(crate) driver: Option<u64>,
-    /// When the message received came to the stack, and when the receive call returned.
+    /// When the received message reached the stack, and when the receive call returned.
     pub(crate) arrival: Option<u64>,
     pub(crate) received: Option<u64>,
 }
 
 impl Moments {
-    /// Returns whether the kernel has reported all that it reports about what was sent.
+    /// Returns true if the kernel has reported all timestamps of the sent message.
     pub(crate) fn are_told(&self) -> bool {
         self.qdisc.is_some() && self.driver.is_some()
     }
 
-    /// The times between the moments, in the order of the message's way at this end. None if a moment is
-    /// missing or earlier than the one before it: then somebody set the clock, or a stamp belongs to another
-    /// message.
+    /// The times between the timestamps, in the order of the message's path at this end. None if a timestamp is missing
+    /// or earlier than the previous one: then the clock was set, or a timestamp belongs to another message.
     fn stages(&self, initiates: bool) -> Option<[u64; 4]> {
         let (sent, came) = ([self.send?, self.qdisc?, self.driver?], [self.arrival?, self.received?]);
         let way = match initiates {
@@ -40,7 +38,7 @@ impl Moments {
     }
 }
 
-/// Adds a message of this end; `initiates` says which end it is.
+/// Adds a message of this end; `initiates` is true for the initiator.
 pub(super) fn record(stages: &mut Stages, moments: &Moments, initiates: bool) {
     let Some(times) = moments.stages(initiates) else {
         stages.without += 1;
@@ -109,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_a_responder_begin_with_what_comes() {
+    fn the_stages_of_a_responder_begin_with_the_arrival() {
         let mut stages = Stages::default();
         let answered = Moments { arrival: Some(10), received: Some(60), ..SENT };
         record(&mut stages, &answered, false);
@@ -119,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_lacks_a_stamp_or_goes_backwards_is_in_no_histogram() {
+    fn messages_with_missing_or_reversed_timestamps_are_in_no_histogram() {
         let mut stages = Stages::default();
         for moments in [
             Moments { arrival: None, ..SENT },

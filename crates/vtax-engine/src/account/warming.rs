@@ -1,5 +1,4 @@
-//! When the warm-up is over: after a fixed time, or when what all threads of this end complete has
-//! become steady.
+//! The end of the warm-up: after a fixed time, or when the rate of all threads of this end has become steady.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -8,19 +7,19 @@ use vtax_stats::steady::{Steady, SteadyState};
 
 use super::after;
 
-/// Length in nanoseconds of one value of the series; longer if nothing completes in time.
+/// Length in nanoseconds of one bin of the series; longer if nothing completes in time.
 const BIN: u64 = 10_000_000;
 
 /// State of the common warm-up of an end's threads.
 pub(crate) struct Warming {
     plan: Warmup,
     completed: Box<[Counter]>,
-    /// True if a thread looked at the series. A responder of transactions doesn't: it follows the initiator.
+    /// True if a thread examined the series. A responder of transactions doesn't: it follows the initiator.
     watched: AtomicBool,
     steady: AtomicBool,
 }
 
-/// A counter with its own cache line, because the threads count at the same time.
+/// A counter on its own cache line, because the threads count concurrently.
 #[derive(Default)]
 #[repr(align(64))]
 struct Counter(AtomicU64);
@@ -38,13 +37,13 @@ impl Warming {
         Warming { plan, completed, watched: AtomicBool::new(false), steady: AtomicBool::new(false) }
     }
 
-    /// Returns whether the series was steady at the end of the warm-up. None if no thread looked at it.
+    /// Returns whether the series was steady at the end of the warm-up. None if no thread examined it.
     pub(crate) fn outcome(&self) -> Option<bool> {
         self.watched.load(Ordering::Relaxed).then(|| self.steady.load(Ordering::Relaxed))
     }
 
-    /// Counts the units that a thread has completed at `now`; the thread began at `begun`. False if the
-    /// warm-up is over.
+    /// Counts the units that a thread has completed at `now`; the thread began at `begun`. Returns false if the warm-up
+    /// is over.
     #[inline]
     pub(super) fn goes_on(&self, thread: usize, begun: u64, now: u64, units: u64, watch: &mut Option<Watch>) -> bool {
         let in_time = now < after(begun, self.plan.most().0);
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_settles_is_given_up_and_said() {
+    fn an_unsteady_warm_up_times_out_and_is_reported() {
         let warming = Warming::new(Warmup::UntilSteady { most: Span::from_millis(300) }, 1);
         let mut watch = None;
         let ended = (1u64..100).find(|bin| !warming.goes_on(0, 0, bin * BIN, 1 << bin.min(&40), &mut watch));

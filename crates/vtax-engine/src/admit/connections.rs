@@ -27,15 +27,15 @@ use crate::{
     wire::{HELLO_LEN, READY, hello, read_hello},
 };
 
-/// Time that a connection may take to show its token. TCP sends a lost segment for the fourth time after 1 + 2
-/// + 4 s (RFC 6298), and this is a little more. A NIC whose MTU has just changed may still lose packets.
+/// Time limit for a connection to show its token. TCP sends a lost segment for the fourth time after 1 + 2 + 4 s (RFC
+/// 6298), and this is slightly more. A NIC whose MTU has just changed may still lose packets.
 const SHOW_TOKEN: Duration = Duration::from_secs(8);
 
-/// Connections that have not shown a token yet. Beyond this number, the oldest is dropped. An initiator has
-/// fewer under way.
+/// Connections that have not shown a token yet. Beyond this number, the oldest is dropped. An initiator has fewer in
+/// progress.
 const PENDING_MOST: usize = 1024;
 
-/// Connections that an initiator has under way: fewer than the listener's queue holds.
+/// Concurrent connection attempts of an initiator: fewer than the listener's queue holds.
 const UNDER_WAY: usize = 100;
 
 /// The listener's number among the watched sockets.
@@ -43,8 +43,8 @@ const LISTENER: u64 = 0;
 
 // --- responder ---
 
-/// Waits until every flow of the test has shown the token. Unauthenticated peers are dropped without an answer, and no
-/// wait is for one of them.
+/// Waits until every flow of the test has shown the token. Unauthenticated peers are dropped without an answer, and
+/// none of them is waited for.
 pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> Result<Vec<Flow>> {
     let deadline = Instant::now() + arrival(flows);
     let mut admission = Admission::new(listener, flows, session)?;
@@ -98,7 +98,7 @@ impl<'a> Admission<'a> {
         EngineError::FlowsMissing { address, arrived: expected - self.missing, expected, waited }
     }
 
-    /// Accepts only a few connections at a time. Then the pending ones are read, even during a flood.
+    /// Accepts only a few connections at a time, so that pending ones are read even during a flood.
     fn accept_waiting(&mut self) -> Result<()> {
         for _ in 0..UNDER_WAY {
             match self.listener.socket.accept() {
@@ -273,7 +273,7 @@ impl Dialling<'_> {
 enum Begun {
     Connected(Socket),
     UnderWay(Socket),
-    /// The queue of a Unix domain listener is full. Nothing reports when it has room again.
+    /// The queue of a Unix domain listener is full. Nothing signals when it has space again.
     QueueFull,
 }
 

@@ -1,10 +1,9 @@
 //! UDP flows.
 //!
-//! The responder's first socket is not connected and hears the hellos. For each flow the responder makes
-//! another socket on the same port, connected to the initiator's socket. The kernel prefers that one for
-//! datagrams from there (`compute_score` in net/ipv4/udp.c). The first socket stays open until the test is
-//! over, but nobody reads it any more. So an unauthenticated peer's datagram finds a socket, and gets neither an answer
-//! nor a refusal by ICMP.
+//! The responder's first socket is unconnected and receives the hellos. For each flow the responder creates another
+//! socket on the same port, connected to the initiator's socket. The kernel prefers that one for datagrams from there
+//! (`compute_score` in net/ipv4/udp.c). The first socket stays open until the test is over, but is no longer read. So
+//! an unauthenticated peer's datagram finds a socket, and gets neither an answer nor a refusal by ICMP.
 
 use std::{
     sync::Arc,
@@ -29,10 +28,10 @@ use crate::{
     wire::{FlowGreeting, GREETING_LEN},
 };
 
-/// A flow repeats its hello after this time, until it is answered.
+/// Interval at which a flow repeats its hello until it is answered.
 const HELLO_EVERY: Duration = Duration::from_millis(50);
 
-/// Hellos sent without a pause: as many as an ordinary receive buffer holds.
+/// Hellos sent without a pause: as many as a default receive buffer holds.
 const HELLOS: usize = 100;
 
 /// Datagrams read without a pause before deadlines are checked.
@@ -46,7 +45,7 @@ const HELLO_SPACE: usize = 4 << 20;
 /// Waits until every flow of the test has said hello with the right token.
 pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> Result<Vec<Flow>> {
     let deadline = Instant::now() + arrival(flows);
-    // A smaller buffer would do too: flows repeat their hellos.
+    // A smaller buffer would work too: flows repeat their hellos.
     let _ = set_receive_space(&*listener.socket, HELLO_SPACE);
     let mut watched = Watched::new()?;
     watched.add(&*listener.socket, 0, EventFlags::IN)?;
@@ -62,8 +61,7 @@ pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> 
         watched.wait(deadline - now, &session.cancel)?;
         for _ in 0..BATCH {
             let Some((index, peer)) = hear_hello(listener, session)? else { break };
-            // The index belongs to the first socket that shows it. Repeated hellos from there go to the
-            // flow's own socket.
+            // The index belongs to the first socket that shows it. Its repeated hellos go to the flow's own socket.
             if let Some(place @ None) = admitted.get_mut(index as usize) {
                 *place = Some(admit_one(listener, index, peer, session)?);
                 missing -= 1;
@@ -73,7 +71,7 @@ pub(crate) fn admit(listener: &Listener, flows: u32, session: &Arc<Session>) -> 
     Ok(admitted.into_iter().flatten().collect())
 }
 
-/// The next hello that shows the token. None if there is nothing more to read.
+/// The next hello that shows the token. None if there is nothing left to read.
 fn hear_hello(listener: &Listener, session: &Session) -> Result<Option<(u32, Target)>> {
     for _ in 0..BATCH {
         let mut datagram = [0; GREETING_LEN + 1];
@@ -111,7 +109,7 @@ fn admit_one(listener: &Listener, index: u32, peer: Target, session: &Arc<Sessio
 
 // --- initiator ---
 
-/// Says hello for every flow until the responder has heard it, and then until it is ready.
+/// Sends hellos for every flow until the responder has received them, and then until it is ready.
 pub(crate) fn connect(flows: u32, station: &Station, target: &Target, session: &Arc<Session>) -> Result<Vec<Flow>> {
     let begun = Instant::now();
     let connect = |index| connect_one(index, station, target, session);
@@ -122,8 +120,8 @@ pub(crate) fn connect(flows: u32, station: &Station, target: &Target, session: &
     Ok(connected)
 }
 
-/// An immediate refusal means that nothing listens. A later one comes from a responder that has given up: it
-/// heard hellos and answered none, so it waits for another token.
+/// An immediate refusal means that nothing listens. A later one comes from a responder that has given up: it received
+/// hellos but answered none, so it expects another token.
 fn absent(target: &Target, waited: Duration, error: EngineError) -> EngineError {
     let target = target.clone();
     match error {
@@ -177,8 +175,8 @@ impl<'a> Waiting<'a> {
                 let (target, waited) = (flow.peer.clone(), self.patience);
                 return Err(EngineError::Unanswered { target, flow: flow.index, waited });
             }
-            // The message that a flow is ready may get lost. The flow's own socket at the responder repeats
-            // it after another hello. Losses are rare, so these flows say hello in one turn of ten only.
+            // The message that a flow is ready may get lost. The flow's own socket at the responder repeats it after
+            // another hello. Losses are rare, so these flows send a hello only every tenth time.
             self.say_hello(turn % 10 == 9)?;
             turn += 1;
             let pause = Instant::now() + HELLO_EVERY;
@@ -215,7 +213,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Reads greetings until one says that the flow is ready.
+/// Reads greetings until one reports that the flow is ready.
 fn hear(flow: &Flow, mut state: State) -> Result<State> {
     for _ in 0..BATCH {
         let mut datagram = [0; GREETING_LEN + 1];

@@ -1,7 +1,7 @@
-//! All engines as one type, for workloads that gain nothing from code of their own for each engine.
+//! All engines as one type, for workloads that don't benefit from specialized code for each engine.
 //!
-//! A workload on [`AnyIo`] is compiled once instead of three times. Each of its calls first asks which engine it is:
-//! some nanoseconds, which don't show where a transaction makes and closes a socket, or reads its timestamps.
+//! A workload on [`AnyIo`] is compiled once instead of three times. Each of its calls first selects the engine: a few
+//! nanoseconds, negligible if a transaction creates and closes a socket, or reads its timestamps.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A thread for each flow, with blocking calls: a request and its response are two system calls.
 //!
-//! A coarse wait is the socket's own timeout, which costs nothing; only an exact wait costs a ppoll(2). To
-//! end such a thread, another one shuts its socket down.
+//! A coarse wait is the socket's own timeout, which costs nothing; only an exact wait costs a ppoll(2). To end such a
+//! thread, another thread shuts down its socket.
 
 use std::{
     cell::Cell,
@@ -63,7 +63,7 @@ impl Poller for Blocking<'_> {
 pub(crate) struct BlockingIo<'a> {
     engine: &'a Blocking<'a>,
     socket: &'a Socket,
-    /// The timeout that was set on the socket here; zero before that.
+    /// The timeout last set on the socket here; zero initially.
     patience: Cell<Duration>,
 }
 
@@ -134,7 +134,7 @@ impl Io for BlockingIo<'_> {
 }
 
 impl BlockingIo<'_> {
-    /// The flags of a receive call. Waits first until it is time for the call.
+    /// The flags of a receive call. First waits until the call is due.
     #[inline]
     fn flags(&self, until: WaitUntil) -> Result<RecvFlags, Errno> {
         match until {
@@ -143,7 +143,7 @@ impl BlockingIo<'_> {
         }
     }
 
-    /// Returns when there is something to receive or the connection has ended; `EAGAIN` at the moment.
+    /// Returns when there is something to receive or the connection has ended; `EAGAIN` at that time.
     fn wait_readable(&self, moment: u64) -> Result<(), Errno> {
         let mut fds = [PollFd::new(self.socket, PollFlags::IN)];
         loop {

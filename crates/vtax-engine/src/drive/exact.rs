@@ -1,8 +1,8 @@
-//! Waiting for an exact moment, and what that costs.
+//! Waiting for an exact time, and its cost.
 //!
-//! A timer wakes a thread some tens of µs late, so the last part of such a wait is spent on the CPU. That is work of
-//! the instrument, and so is the timer's own, which on a virtual machine takes as long as a round trip. Each thread
-//! counts both, and its reports have them apart from what the path costs.
+//! A timer wakes a thread some tens of µs late, so the last part of such a wait is spent on the CPU. That is overhead
+//! of the measurement, and so is the timer's own, which on a virtual machine takes as long as a round trip. Each thread
+//! counts both, and its reports keep them separate from the cost of the path.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ thread_local! {
     static WAITED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A sleep that a timer ends, unless something comes before.
+/// A sleep ended by a timer unless something else happens first.
 #[derive(Clone, Copy)]
 pub(crate) struct TimedSleep {
     cpu: u64,
@@ -27,23 +27,23 @@ impl TimedSleep {
         TimedSleep { cpu: thread_cpu_ns() }
     }
 
-    /// Counts what the thread has used since then: it was the timer that woke it.
+    /// Counts the CPU time since then: the timer woke the thread.
     pub(crate) fn ended_in_time(self) {
         WAITED.set(WAITED.get() + thread_cpu_ns().saturating_sub(self.cpu));
     }
 }
 
-/// Returns the CPU time in nanoseconds that this thread has spent waiting for exact moments.
+/// Returns the CPU time in nanoseconds that this thread has spent waiting for exact times.
 pub(crate) fn waited() -> u64 {
     WAITED.get()
 }
 
-/// Counts the time since `begun` as such a wait. If the thread was preempted meanwhile, this is too much.
+/// Counts the time since `begun` as such a wait. If the thread was preempted in the meantime, this overestimates.
 pub(crate) fn has_waited_since(begun: u64) {
     WAITED.set(WAITED.get() + now_ns().saturating_sub(begun).min(SPIN));
 }
 
-/// Spins until the moment and counts the time.
+/// Spins until the given time and counts the duration.
 pub(crate) fn wait_until(moment: u64) {
     let begun = now_ns();
     spin_until(moment);
@@ -52,8 +52,8 @@ pub(crate) fn wait_until(moment: u64) {
 
 /// Waits exactly, by spinning. It keeps a CPU busy all the time.
 ///
-/// It doesn't use the CPU's pause instruction. A hypervisor takes the CPU away from a virtual CPU that pauses
-/// again and again (pause-loop exiting), and gives it back some tens of µs too late.
+/// It doesn't use the CPU's pause instruction: a hypervisor deschedules a virtual CPU that pauses repeatedly
+/// (pause-loop exiting), and resumes it some tens of µs too late.
 pub(crate) fn spin_until(moment: u64) {
     while now_ns() < moment {}
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_counted_and_no_more_of_it_than_is_ever_spun() {
+    fn a_wait_is_counted_up_to_the_longest_spin() {
         let counted = |wait: &dyn Fn()| {
             let before = waited();
             wait();

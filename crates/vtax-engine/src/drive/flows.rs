@@ -1,4 +1,4 @@
-//! The flows of one thread, polled without wakers: the engine knows which flow can go on.
+//! The flows of one thread, polled without wakers: the engine knows which flow can continue.
 
 use std::{
     future::Future,
@@ -13,7 +13,7 @@ pub(crate) trait FlowTask: Future<Output = Result<()>> {}
 
 impl<F: Future<Output = Result<()>>> FlowTask for F {}
 
-/// The flows that are not over; the n-th flow is in slot n.
+/// The unfinished flows; the n-th flow is in slot n.
 pub(crate) struct Flows<F> {
     left: Vec<Option<Pin<Box<F>>>>,
     alive: usize,
@@ -27,7 +27,7 @@ impl<F: FlowTask> Flows<F> {
         Flows { alive: left.len(), left, led: false }
     }
 
-    /// Flows that are all over when the first one is.
+    /// Flows that all end when the first one does.
     pub(crate) fn led(flows: impl Iterator<Item = F>) -> Flows<F> {
         Flows { led: true, ..Flows::new(flows) }
     }
@@ -36,7 +36,7 @@ impl<F: FlowTask> Flows<F> {
         self.alive == 0 || self.led && self.left.first().is_some_and(Option::is_none)
     }
 
-    /// Polls a flow if it isn't over.
+    /// Polls a flow unless it has ended.
     #[inline]
     pub(crate) fn poll(&mut self, slot: usize) -> Result<()> {
         let Some(flow) = &mut self.left[slot] else { return Ok(()) };

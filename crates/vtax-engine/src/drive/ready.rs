@@ -1,12 +1,11 @@
-//! Many flows on a thread: a flow that can't go on lets another run.
+//! Many flows on a thread: a flow that can't continue yields to another.
 //!
-//! *epoll*: the thread sleeps until a socket is ready, a moment has come or a tick is over. The events are
-//! level-triggered. So a socket whose data was not all taken is reported again, and a flow need not receive
-//! until `EAGAIN`. A transaction costs one send call, one receive call and a share of an epoll_wait(2).
+//! *epoll*: the thread sleeps until a socket is ready, a time is reached or a tick is over. The events are
+//! level-triggered. So a socket with unread data is reported again, and a flow need not receive until `EAGAIN`. A
+//! transaction costs one send call, one receive call and a share of an epoll_wait(2).
 //!
-//! *busy-poll*: the same, but the thread never sleeps. It tries the sockets of a few flows directly, again
-//! and again. With more than [`SWEEP_MOST`] flows it spins on epoll_wait(2), which finds the ready ones
-//! sooner.
+//! *busy-poll*: the same, but the thread never sleeps. It repeatedly tries the sockets of a few flows directly. With
+//! more than [`SWEEP_MOST`] flows it spins on epoll_wait(2), which finds the ready ones sooner.
 
 mod io;
 
@@ -43,7 +42,7 @@ use crate::{
     flow::Session,
 };
 
-/// Calls that a flow makes in a row while others wait.
+/// Consecutive calls of a flow while others wait.
 const FUEL: u32 = 32;
 
 /// Events taken by one epoll_wait(2).
@@ -68,12 +67,12 @@ pub(crate) struct EpollPoller<'a> {
     /// True if the thread tries the sockets themselves, without epoll.
     sweeps: bool,
     slots: Vec<Slot>,
-    /// Flows that let others run although they could go on.
+    /// Flows that yielded although they could continue.
     again: RefCell<Vec<usize>>,
     waits: Waits,
-    /// The socket that accepts connections, if the flows of this test accept any. `acceptors` are the flows
-    /// that wait for a connection. The last to come gets the next one: its data is still in the CPU's cache.
-    /// `listening` says whether epoll watches the listener.
+    /// The socket that accepts connections, if the flows of this test accept any. `acceptors` are the flows that wait
+    /// for a connection. The flow that waited last gets the next one: its data is still in the CPU's cache. `listening`
+    /// says whether epoll watches the listener.
     listener: Option<&'a Socket>,
     acceptors: RefCell<Vec<usize>>,
     listening: Cell<bool>,
@@ -85,7 +84,7 @@ pub(crate) struct EpollPoller<'a> {
 /// A flow's place on the thread.
 #[derive(Default)]
 struct Slot {
-    /// The events for which the present socket is watched; none if it isn't watched.
+    /// The events for which the current socket is watched; none if it isn't watched.
     watched: Cell<Option<EventFlags>>,
     fuel: Cell<u32>,
     queued: Cell<bool>,
@@ -170,8 +169,8 @@ impl<'a> EpollPoller<'a> {
         }
     }
 
-    /// Lets one of the waiting flows accept. If there are more connections, epoll reports them again. If no
-    /// flow waits, the connections must, and epoll must not report them all the time.
+    /// Lets one of the waiting flows accept. If there are more connections, epoll reports them again. If no flow waits,
+    /// connections must wait, and epoll must not keep reporting them.
     fn hand_out_connection(&self, flows: &mut Flows<impl FlowTask>) -> Result<()> {
         let Some(slot) = self.acceptors.borrow_mut().pop() else {
             self.listening.set(false);
@@ -182,15 +181,15 @@ impl<'a> EpollPoller<'a> {
         self.poll(flows, slot)
     }
 
-    /// Sleeps, if the thread may, until there are events, a moment is near or the tick is over.
+    /// Sleeps, if permitted, until there are events, a deadline is near or the tick is over.
     fn await_events(&self, events: &mut Vec<Event>, idle: bool, next_tick: u64) -> Result<()> {
         let timer = self.waits.next_moment();
         let may_sleep = idle && !self.spins;
-        // Since when the thread has only been waiting for a moment that is near.
+        // Since when the thread has only been waiting for an imminent deadline.
         let mut awaited = None;
         if let (true, Some(moment)) = (may_sleep, timer) {
-            // epoll_wait(2) counts in milliseconds. epoll_pwait2(2) counts finer, but the kernels of many
-            // guests are older than it.
+            // epoll_wait(2) has a resolution of milliseconds. epoll_pwait2(2) is finer, but newer than the kernels of
+            // many guests.
             let now = now_ns();
             let left = moment.min(next_tick).saturating_sub(now).saturating_sub(SPIN);
             awaited = (left == 0).then_some(now);
@@ -211,7 +210,7 @@ impl<'a> EpollPoller<'a> {
         Ok(())
     }
 
-    /// Wakes the flows that have waited for as long as their patience allows.
+    /// Wakes the flows whose patience is over.
     fn tick(&self, flows: &mut Flows<impl FlowTask>) -> Result<()> {
         self.session.check_stopped()?;
         let mut expired = vec![];
@@ -220,8 +219,8 @@ impl<'a> EpollPoller<'a> {
     }
 }
 
-/// A timer that fires at each tick. A timeout in each wait instead would set the CPU's timer in each
-/// transaction, which makes work for the hypervisor on a virtual machine.
+/// A timer that fires at each tick. A timeout for each wait would instead set the CPU's timer in each transaction,
+/// which costs VM exits on a virtual machine.
 fn ticker(epoll: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -231,7 +230,7 @@ fn ticker(epoll: &OwnedFd) -> Result<OwnedFd, Errno> {
     Ok(timer)
 }
 
-/// Reads the timer: one that isn't read doesn't fire again, timerfd_create(2).
+/// Reads the timer: an unread timer doesn't fire again, timerfd_create(2).
 fn heed(timer: &OwnedFd) -> Result<(), Errno> {
     match rustix::io::read(timer, &mut [0; 8]) {
         Ok(_) | Err(Errno::AGAIN) => Ok(()),

@@ -1,9 +1,9 @@
-//! A socket that keeps the moments of its messages. The workload is the same as without; the kernel reports
-//! when it saw each packet.
+//! A socket with timestamps for its messages. The workload is unchanged; the kernel reports when it processed each
+//! packet.
 //!
-//! The stamps of what was sent come on the socket's error queue. They are read between two transactions. The
-//! stamps of a request are there by then, because its response has come. The stamps of a response may come
-//! later, if the qdisc holds it back. They are looked for once more.
+//! Transmit timestamps arrive on the socket's error queue. They are read between two transactions. Those of a request
+//! are available by then, because its response has arrived. Those of a response may be delayed by the qdisc, so they
+//! are read a second time.
 
 use std::{cell::RefCell, mem, time::Duration};
 
@@ -35,7 +35,7 @@ impl<'a, I: Io> StampedFlow<'a, I> {
     }
 }
 
-/// State of the message in flight, and of an earlier one that still waits for its stamps.
+/// State of the message in flight, and of an earlier one whose timestamps are missing.
 #[derive(Default)]
 struct Trace {
     /// The number of the next datagram, or the position of the next byte in a connection.
@@ -54,7 +54,7 @@ struct Passage {
 }
 
 impl Trace {
-    /// Notes what was sent by a call that began at `moment`.
+    /// Records a message sent by a call that began at `moment`.
     fn sent(&mut self, moment: u64, ids: u32, begins: bool) {
         if begins {
             self.now.moments.send = Some(moment);
@@ -68,15 +68,15 @@ impl Trace {
         self.now.moments.received = Some(moment);
     }
 
-    /// Assigns the stamps that were found to their messages.
+    /// Assigns the timestamps read to their messages.
     fn sort(&mut self) {
         for stamp in self.found.drain(..) {
             if stamp.stage == SentStage::Acked {
                 continue;
             }
             if is_behind(self.now.id, stamp.id) {
-                // The socket has sent more than we counted: a repeated message of the handshake, or bytes
-                // that were not acknowledged yet when stamping began.
+                // The socket has sent more than we counted: a repeated message of the handshake, or bytes that were
+                // unacknowledged when timestamping began.
                 self.next = stamp.id.wrapping_add(1);
                 self.now.id = stamp.id;
                 (self.now.moments.qdisc, self.now.moments.driver) = (None, None);
@@ -87,7 +87,7 @@ impl Trace {
         }
     }
 
-    /// The messages that can be counted now. The message under way is over.
+    /// The messages that can be counted now. The current message is complete.
     fn finish(&mut self, counts: bool) -> impl Iterator<Item = Moments> {
         self.sort();
         let earlier = self.earlier.take();
@@ -102,7 +102,7 @@ impl Trace {
 }
 
 impl Passage {
-    /// Takes the first stamp of a stage: TCP stamps a segment again when it sends it again.
+    /// Takes the first timestamp of a stage: TCP timestamps a segment again when it is retransmitted.
     fn take(&mut self, stamp: SentStamp) {
         let moment = match stamp.stage {
             _ if stamp.id != self.id => return,
@@ -140,7 +140,7 @@ impl<I: Io> Io for StampedFlow<'_, I> {
         self.io.receive_by(until, call).await
     }
 
-    /// If stamps can't be read, they are missing, and that is counted.
+    /// Timestamps that can't be read are missing, and counted as such.
     fn look_back(&self, counts: bool) -> bool {
         let mut trace = self.trace.borrow_mut();
         let _ = sent_stamps(&*self.flow.socket, &mut trace.found);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_go_to_the_last_byte_of_a_message() {
+    fn timestamps_belong_to_the_last_byte_of_a_message() {
         let mut trace = Trace::default();
         trace.sent(10, 100, true);
         trace.sent(20, 28, false);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_whose_stamps_are_late_is_looked_at_once_more() {
+    fn a_message_with_late_timestamps_is_checked_once_more() {
         let mut trace = Trace::default();
         trace.sent(10, 1, true);
         trace.found.push(stamp(0, SentStage::Scheduled, 11));
@@ -194,14 +194,14 @@ mod tests {
         trace.found.push(stamp(0, SentStage::Software, 12));
         let late = finished(&mut trace, true);
         assert_eq!(late, [Moments { send: Some(10), qdisc: Some(11), driver: Some(12), ..Moments::default() }]);
-        // The stamps of the second message never came. It is counted all the same, without them.
+        // The timestamps of the second message never arrived. It is counted without them.
         let second = finished(&mut trace, false);
         assert_eq!(second, [Moments { send: Some(20), ..Moments::default() }]);
         assert_eq!(finished(&mut trace, false), []);
     }
 
     #[test]
-    fn what_does_not_count_leaves_nothing() {
+    fn uncounted_messages_leave_no_state() {
         let mut trace = Trace::default();
         trace.sent(10, 1, true);
         trace.found.push(stamp(0, SentStage::Scheduled, 11));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn sends_that_were_not_seen_here_do_not_part_messages_from_their_stamps() {
+    fn unseen_sends_do_not_shift_timestamps() {
         let mut trace = Trace { next: u32::MAX, ..Trace::default() };
         trace.sent(10, 1, true);
         // One more datagram was sent before it, and the numbers wrap.

@@ -1,4 +1,4 @@
-//! The engine hands requests to the kernel and takes their completions, io_uring(7).
+//! The engine submits requests to the kernel and reaps their completions, io_uring(7).
 //!
 //! A call of a flow queues a request and leaves the flow pending. When all flows are pending, one
 //! io_uring_enter(2) hands over what is queued and waits until something is complete. So a transaction of one
@@ -9,9 +9,9 @@
 //! stream, each send waits for the one before. So both ends of the window are one message early, and the
 //! figures are the same. The last send of a connection isn't lazy.
 //!
-//! A receive whose time is over stays with the kernel, and the flow's next receive takes its result; it is
-//! cancelled only after a loss. Coarse waits use a timer on the ring. A timeout for each wait would set the
-//! machine's timer in each transaction.
+//! A receive that times out stays with the kernel, and the flow's next receive takes its result; it is cancelled only
+//! after a loss. Coarse waits use a timer on the ring. A timeout for each wait would set the machine's timer in each
+//! transaction.
 //!
 //! The kernel uses the buffers while other flows run, so each flow has its own, as small as its messages.
 
@@ -49,7 +49,7 @@ use crate::{
 
 use place::{FlowSlot, SendProgress};
 
-/// The most bytes of all buffers of a thread in one direction. A flow gets at least [`LEAST_STREAM`] all the same.
+/// Maximum size of all buffers of a thread in one direction. A flow gets at least [`LEAST_STREAM`] nevertheless.
 const BUFFERS_MOST: usize = 64 << 20;
 const LEAST_STREAM: usize = 16 << 10;
 
@@ -60,7 +60,7 @@ pub(crate) struct Uring<'a> {
     slots: RefCell<Slots>,
     places: Vec<FlowSlot>,
     waits: Waits,
-    /// Flows that can go on.
+    /// Flows that can continue.
     woken: RefCell<Vec<usize>>,
     ticked: Cell<bool>,
     /// The socket that accepts connections, if the flows of this test accept any.
@@ -114,7 +114,7 @@ impl<'a> Uring<'a> {
         }
     }
 
-    /// The one system call: hands over what is queued, and waits until something is complete or a moment is near.
+    /// The only system call: submits queued requests, and waits for a completion or until a deadline is near.
     fn enter(&self, done: &mut Vec<Completion>) -> Result<()> {
         let moment = self.waits.next_moment();
         let now = if moment.is_some() { now_ns() } else { 0 };
@@ -143,7 +143,7 @@ impl<'a> Uring<'a> {
         Ok(())
     }
 
-    /// Keeps the result of a request, and wakes the flow that waits for it.
+    /// Stores the result of a request, and wakes the flow that waits for it.
     fn note(&self, completion: Completion) {
         let Completion { slot, operation, result } = completion;
         let Some(place) = self.places.get(slot) else { return self.ticked.set(true) };
@@ -175,7 +175,7 @@ impl<'a> Uring<'a> {
         }
     }
 
-    /// Wakes the flows that have waited for as long as their patience allows.
+    /// Wakes the flows whose patience is over.
     fn tick(&self) -> Result<()> {
         self.session.check_stopped()?;
         let mut woken = self.woken.borrow_mut();
@@ -187,7 +187,7 @@ impl<'a> Uring<'a> {
         self.slots.borrow_mut().submit_timer(self.places.len(), now_ns() + TICK).map_err(failed)
     }
 
-    /// Waits for the last sends. A flow is over when its last message is queued, and this one must be sent, too.
+    /// Waits for the last sends. A flow is over when its last message is queued, which must still be sent.
     fn see_off(&self, done: &mut Vec<Completion>) -> Result<()> {
         let latest = after(now_ns(), self.session.patience.silence);
         while self.places.iter().any(FlowSlot::is_sending) && now_ns() < latest {
@@ -203,7 +203,7 @@ impl<'a> Uring<'a> {
     }
 }
 
-/// The lengths of a slot's buffers to send and to receive. With very many connections, long messages are sent in parts.
+/// The lengths of a slot's buffers to send and to receive. With very many connections, long messages are split.
 fn lengths(spec: &TestSpec, flows: usize) -> (usize, usize) {
     let (send, receive) = Buffers::lengths(spec);
     let most = match spec.transport.is_datagram() {

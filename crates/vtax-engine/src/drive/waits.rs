@@ -1,4 +1,4 @@
-//! Which flows of a thread wait, and until when. Coarse waits count ticks; exact moments are in a heap.
+//! Waiting flows of a thread, and their deadlines. Coarse waits count ticks; exact times are in a heap.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,7 +13,7 @@ use vtax_sys::clock::now_ns;
 
 use crate::{account::nanoseconds, drive::WaitUntil};
 
-/// The unit of coarse waits in nanoseconds. A thread also notices this soon that it must stop.
+/// The unit of coarse waits in nanoseconds. A thread also notices within this time that it must stop.
 pub(crate) const TICK: u64 = 20_000_000;
 
 /// The waits of a thread's flows. Each flow has a slot and waits for one thing at a time.
@@ -28,7 +28,7 @@ struct Wait {
     since: Cell<u64>,
     patience: Cell<u64>,
     expired: Cell<bool>,
-    /// The moment for which the flow waits. Other entries of the slot in the heap are outdated.
+    /// The time for which the flow waits. Other entries of the slot in the heap are outdated.
     armed: Cell<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Waits {
         self.slots[slot].patience.set(ticks(patience));
     }
 
-    /// Forgets what the slot waited for before.
+    /// Forgets the slot's previous waits.
     #[inline]
     pub(crate) fn begin(&self, slot: usize) {
         self.slots[slot].since.set(NOT_WAITING);
@@ -94,7 +94,7 @@ impl Waits {
         wait.expired.set(wait.since.get() != NOT_WAITING);
     }
 
-    /// A slot waits for one moment only: the last one given.
+    /// A slot waits for one time only: the last one given.
     fn arm(&self, slot: usize, moment: u64) {
         if self.slots[slot].armed.replace(moment) != moment {
             self.timers.borrow_mut().push(Reverse((moment, slot)));
@@ -113,7 +113,7 @@ impl Waits {
         }
     }
 
-    /// The next slot whose moment has come.
+    /// The next slot whose time has come.
     pub(crate) fn take_due(&self, now: u64) -> Option<usize> {
         self.next_moment().filter(|moment| *moment <= now)?;
         let Reverse((_, slot)) = self.timers.borrow_mut().pop()?;
@@ -135,7 +135,7 @@ impl Waits {
     }
 }
 
-/// Rounds up, and adds one because the present tick has begun already.
+/// Rounds up, and adds one because the current tick has already begun.
 fn ticks(patience: Duration) -> u64 {
     nanoseconds(patience).div_ceil(TICK) + 1
 }
@@ -151,10 +151,9 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_never_shorter_than_told() {
+    fn patience_is_never_shorter_than_configured() {
         let waits = Waits::new(2, Duration::from_nanos(TICK));
         waits.wait(1, WaitUntil::Patience);
-        // The first tick may come immediately.
         assert!(expired(&waits).is_empty() && expired(&waits).is_empty());
         assert!(!waits.is_over(1, WaitUntil::Patience));
         assert_eq!(expired(&waits), [1]);
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_come_in_order_and_the_last_one_told_counts() {
+    fn deadlines_expire_in_order_and_the_last_one_set_counts() {
         let waits = Waits::new(3, Duration::ZERO);
         for (slot, moment) in [(0, 300), (1, 200), (2, 100), (2, 250), (1, 200)] {
             waits.wait(slot, WaitUntil::Moment(moment));
@@ -173,7 +172,7 @@ mod tests {
         assert_eq!(waits.next_moment(), Some(200));
         assert_eq!(waits.take_due(199), None);
         assert_eq!([(); 4].map(|()| waits.take_due(300)), [Some(1), Some(2), Some(0), None]);
-        // A moment may lie in the past, too.
+        // A time may also be in the past.
         waits.wait(0, WaitUntil::Moment(0));
         assert_eq!(waits.take_due(1), Some(0));
     }

@@ -1,11 +1,11 @@
 //! The responder of connections that carry one transaction or none. [`connections`](super::connections) has
 //! the initiator.
 //!
-//! Anybody can connect to the responder's port. Until a connection has shown the token, it counts as a
-//! unauthenticated peer's. Each connection takes one of the thread's places, and no thread waits for a single
-//! connection, whatever the engine of the test. So an unauthenticated peer that sends nothing only takes a place; it
-//! doesn't slow the measured connections. When few places are left, the thread closes the connections of the oldest
-//! unauthenticated peers. It sends nothing before the token was shown. Unauthenticated peers are counted.
+//! Anybody can connect to the responder's port. Until a connection has shown the token, it counts as an unauthenticated
+//! peer's. Each connection takes one of the thread's places, and no thread waits for a single connection, whatever the
+//! engine of the test. So an unauthenticated peer that sends nothing only occupies a place; it doesn't slow down the
+//! measured connections. When few places are left, the thread closes the connections of the oldest unauthenticated
+//! peers. It sends nothing before the token was shown. Unauthenticated peers are counted.
 //!
 //! One task of each thread, its *keeper*, serves no connection: it opens and closes the thread's window, and
 //! releases unauthenticated peers.
@@ -41,14 +41,14 @@ const STRANGERS: usize = 1024;
 /// The same with io_uring, where each place needs buffers of its own in the kernel.
 const STRANGERS_URING: usize = 256;
 
-/// Least number of a thread's places for the test's own connections, if the test has that number. This is more
-/// than the thread's share, because the kernel doesn't spread connections evenly.
+/// Minimum number of a thread's places for the test's own connections, if the test has that many. This is more than the
+/// thread's share, because the kernel doesn't distribute connections evenly.
 const OWN_LEAST: usize = 64;
 
 /// File descriptors of the process that stay free for other uses.
 const OTHERS: u64 = 256;
 
-/// In nanoseconds. A connection younger than this isn't released as an unauthenticated peer's: the token comes in the
+/// In nanoseconds. A connection younger than this isn't released as an unauthenticated peer's: the token arrives in the
 /// segment after the handshake.
 const GIVE_UP_AFTER: u64 = 20_000_000;
 
@@ -68,7 +68,7 @@ pub(crate) struct FlowPlaces {
     all: Cell<usize>,
     /// Number of places that wait for a connection.
     idle: Cell<usize>,
-    /// The places whose connection hasn't shown the token yet, and since when it is there; the oldest first.
+    /// Places whose connection hasn't shown the token yet, with its start time; the oldest first.
     unproven: RefCell<VecDeque<(usize, u64)>>,
 }
 
@@ -90,8 +90,7 @@ impl FlowPlaces {
         }
     }
 
-    /// When less than a quarter of the places is free, releases as many unauthenticated peers as needed to free a
-    /// quarter.
+    /// If less than a quarter of the places are free, releases enough unauthenticated peers to free a quarter.
     fn make_room(&self, engine: &impl Poller, now: u64) {
         let missing = (self.all.get() / 4).saturating_sub(self.idle.get());
         let unproven = self.unproven.borrow();
@@ -103,14 +102,14 @@ impl FlowPlaces {
 /// State that a thread needs to accept connections.
 pub(crate) struct Door<'a> {
     pub(crate) listener: &'a Socket,
-    /// The keeper's recorder, which counts everything that the thread answers.
+    /// The keeper's recorder, which counts all answers of the thread.
     pub(crate) desk: FlowRecorder<'a>,
     pub(crate) places: &'a FlowPlaces,
     pub(crate) sizes: MessageSizes,
 }
 
 impl Door<'_> {
-    /// The keeper's task. When it is over, the thread's other tasks are, too.
+    /// The keeper's task. When it ends, the thread's other tasks do, too.
     pub(crate) async fn keep<E: Poller>(&self, engine: &E) -> Result<()> {
         let io = engine.io(KEEPER, self.listener, Habit::Turns);
         io.set_patience(Duration::ZERO);
@@ -138,7 +137,7 @@ impl Door<'_> {
         self.desk.window().0 > 0
     }
 
-    /// A place's task: serves one connection after the other.
+    /// A place's task: serves one connection after another.
     pub(crate) async fn serve<E: Poller>(&self, engine: &E, slot: usize) -> Result<()> {
         let io = engine.io(slot, self.listener, Habit::Flood);
         self.places.all.set(self.places.all.get() + 1);
@@ -161,7 +160,7 @@ impl Door<'_> {
         }
     }
 
-    /// accept(2) failed: the test is over if its window is closed, because then the listener is shut down.
+    /// accept(2) failed: the test is over if its window is closed, because the listener is then shut down.
     fn ended(&self, engine: &impl Poller, errno: Errno) -> Result<()> {
         if self.desk.shared.window().1 == u64::MAX {
             return Err(failed(&Target::NOWHERE, "accept", errno, Duration::ZERO));
@@ -190,7 +189,7 @@ impl Door<'_> {
         Some(())
     }
 
-    /// Waits for the token. Returns how many bytes of the request are still to come.
+    /// Waits for the token. Returns the number of outstanding bytes of the request.
     async fn token(&self, io: &impl Io) -> Option<usize> {
         let mut shown = [0; HELLO_LEN];
         let (mut received, wanted) = (0, HELLO_LEN + self.sizes.request);

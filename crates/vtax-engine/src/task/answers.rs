@@ -1,8 +1,8 @@
 //! The responder of request and response.
 //!
-//! Each flow's window lies between its marks, so it holds the same transactions as the initiator's. The first
-//! mark that opens a window, and the first that closes one, make the thread read its counters. A sliced
-//! sample has a window for each slice.
+//! Each flow's window lies between its marks, so it holds the same transactions as the initiator's. The first mark that
+//! opens a window, and the first that closes one, cause the thread to read its counters. A sliced sample has a window
+//! for each slice.
 
 use rustix::io::Errno;
 use vtax_model::options::Manners;
@@ -55,7 +55,7 @@ struct Answers<'a, I> {
     sizes: MessageSizes,
     head: Head,
     manners: Option<Manners>,
-    /// When the request came in; needed for an answer that is late on purpose.
+    /// Arrival time of the request; needed for a deliberately late answer.
     received: u64,
 }
 
@@ -85,8 +85,8 @@ impl<'a, I: Io> Answers<'a, I> {
         Stamp::mark_of(&[first]).ok_or_else(|| self.line.flow.strange("an unknown mark"))
     }
 
-    /// Notices a silent peer. Answers a repeated hello, whose answer was lost. Ignores everything else that
-    /// isn't part of the test.
+    /// Detects a silent peer. Answers a repeated hello, whose answer was lost. Ignores anything else that isn't part of
+    /// the test.
     #[inline]
     async fn request_datagram(&mut self) -> Result<Mark> {
         let session = &self.line.flow.session;
@@ -123,14 +123,14 @@ impl<'a, I: Io> Answers<'a, I> {
         }
     }
 
-    /// Known truths for calibration: an answer late by an exact time, or a thread that stalls for a while.
+    /// Known reference cases for calibration: an answer late by an exact time, or a thread that stalls for a while.
     #[cold]
     fn misbehave(&mut self, manners: Manners) {
         if let Some(delay) = manners.delay {
             spin_until(after(self.received, delay.0));
         }
         if let Some(stall) = manners.stall.filter(|_| self.line.desk.is_time_to_stall(now_ns())) {
-            // If the test ends meanwhile, the next call notices it.
+            // If the test ends in the meantime, the next call notices it.
             let _ = self.line.flow.session.sleep_until(after(now_ns(), stall.0));
         }
     }

@@ -1,12 +1,12 @@
 //! The initiator of connections that carry one transaction or none. [`accept`](super::accept) has the responder.
 //!
-//! *crr*: a flow connects, sends the token, the flow's index and the request in one call, receives the
-//! response, and closes. *cc*: a flow connects, sends the token and the index, waits for the end of the
-//! connection, and closes. The responder neither answers nor soon closes a connection without the token, so
-//! these 20 bytes are part of cc's figures. In both tests the responder closes first, with the last segment of the
-//! response. So closed connections stay in TIME_WAIT at its side, where they take no port that another connection
-//! needs. The time of a transaction runs from before socket(2) until the socket is closed, as in netperf's TCP_CRR: so
-//! the mean of these times is the inverse of a flow's rate, and percentiles are of the same times.
+//! *crr*: a flow connects, sends the token, the flow's index and the request in one call, receives the response, and
+//! closes. *cc*: a flow connects, sends the token and the index, waits for the end of the connection, and closes. The
+//! responder neither answers nor promptly closes a connection without the token, so these 20 bytes are part of cc's
+//! figures. In both tests the responder closes first, with the last segment of the response. So closed connections stay
+//! in TIME_WAIT on its side, where they don't occupy a port needed by another connection. The time of a transaction
+//! runs from before socket(2) until the socket is closed, as in netperf's TCP_CRR: so the mean of these times is the
+//! inverse of a flow's rate, and percentiles are of the same times.
 //!
 //! The window opens for all flows at the same time, and the responder serves until all of them have finished their
 //! windows: see [`conduct`](crate::conduct).
@@ -45,7 +45,7 @@ pub(crate) struct Dial<'a> {
     pub(crate) sizes: MessageSizes,
 }
 
-/// Makes one connection after the other: see [`transactions`].
+/// Makes one connection after another: see [`transactions`].
 pub(crate) async fn initiate<E: Poller>(engine: &E, desk: FlowRecorder<'_>, index: u32, dial: &Dial<'_>) -> Result<()> {
     transactions::run(desk, &mut Connecting { engine, slot: desk.slot, index, dial }).await
 }

@@ -1,10 +1,9 @@
 //! ICMP echo requests, as ping(8) sends them: the initiator. The other end's kernel answers them, so the
 //! responder only counts the CPU time of its machine.
 //!
-//! The socket is the unprivileged one of icmp(7), "ICMP sockets". The kernel writes the identifier and the
-//! checksum, and passes on only replies with that identifier. The payload begins with the stamp of a UDP
-//! request, and has its token if there is room. So the initiator recognizes a reply that is late or comes
-//! from somebody else.
+//! The socket is the unprivileged one of icmp(7), "ICMP sockets". The kernel writes the identifier and the checksum,
+//! and delivers only replies with that identifier. The payload begins with the stamp of a UDP request, and includes its
+//! token if there is space. So the initiator recognizes a reply that is late or from another source.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -86,7 +85,7 @@ impl Types {
 /// Bytes of the stamp and the token.
 const HEAD_MOST: usize = 24;
 
-/// Sends one request after the other, on its own socket.
+/// Sends one request after another, on its own socket.
 pub(crate) async fn initiate<E: Poller>(engine: &E, desk: FlowRecorder<'_>, index: u32, dial: &Dial<'_>) -> Result<()> {
     let Target::Ip(address) = dial.target else { unreachable!("ICMP was checked to have an IP address") };
     let types = Types::of(address.ip());

@@ -1,4 +1,4 @@
-//! Methods of passing a stream's bytes to the kernel; each of its calls is one of these.
+//! Methods of passing a stream's bytes to the kernel.
 
 use std::{fs::File, mem, time::Duration};
 
@@ -27,22 +27,22 @@ use crate::{
     wire::Head,
 };
 
-/// After how many sends completions are read. Reading one at a time would cost a system call for each send.
-/// With a larger number they would fill the room that the kernel has for them.
+/// Number of sends after which completions are read. Reading them singly would cost a system call per send; with a
+/// larger number they would fill the kernel's space for them.
 const REAP_EVERY: u64 = 32;
 
-/// Time that a sender waits before it tries again, if the kernel takes no more pages.
+/// Time until a sender retries if the kernel accepts no more pages.
 const LENT_WAIT: Duration = Duration::from_micros(200);
 
-/// Time that a sender that has ended waits for the kernel to release its pages. It keeps them until the peer
-/// has received everything.
+/// Time that a finished sender waits for the kernel to release its pages. The kernel keeps them until the peer has
+/// received everything.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Passes a message to the kernel, or as much of it as the kernel takes at once.
+/// Passes a message to the kernel, or as much of it as the kernel accepts at once.
 pub(super) enum Handover<'a> {
     /// send(2), which copies bytes.
     Copied,
-    /// send(2) of one datagram, or of several that the kernel cuts apart (UDP_SEGMENT).
+    /// send(2) of one datagram, or of several that the kernel splits (UDP_SEGMENT).
     Datagrams(Datagrams),
     /// MSG_ZEROCOPY.
     Lent(Lent<'a>),
@@ -51,7 +51,7 @@ pub(super) enum Handover<'a> {
 }
 
 impl<'a> Handover<'a> {
-    /// The way that the test asks for. Prepares the socket for it.
+    /// The method requested by the test. Prepares the socket for it.
     pub(super) fn new(flow: &'a Flow, message: usize) -> Result<Handover<'a>> {
         if flow.transport() == Transport::Udp {
             return Ok(Handover::Datagrams(Datagrams::new(flow, message)?));
@@ -84,8 +84,8 @@ impl<'a> Handover<'a> {
         }
     }
 
-    /// Ends the stream: no more messages follow. Turns UDP segmentation off, or the kernel would cut a
-    /// greeting that is longer than a segment.
+    /// Ends the stream: no more messages follow. Disables UDP segmentation, or the kernel would split a greeting longer
+    /// than a segment.
     pub(super) fn end(&mut self, flow: &Flow) -> Result<()> {
         match self {
             Handover::Datagrams(Datagrams { count: 2.., .. }) => Ok(set_udp_segment(&*flow.socket, 0)?),
@@ -98,8 +98,8 @@ impl<'a> Handover<'a> {
         if let Handover::Datagrams(datagrams) = self { datagrams.sequence } else { 0 }
     }
 
-    /// Waits a moment for the kernel to release the pages. Returns the number of sends, and how many of them
-    /// the kernel copied.
+    /// Briefly waits for the kernel to release the pages. Returns the number of sends, and how many of them were copied
+    /// by the kernel.
     pub(super) async fn settle<I: Io>(&mut self, line: &FlowOnPoller<'a, I>) -> (u64, u64) {
         match self {
             Handover::Lent(lent) => lent.settle(line).await,
@@ -155,7 +155,7 @@ impl Datagrams {
     }
 }
 
-/// udp(7): the kernel calls a segment that exceeds the path's MTU an invalid argument.
+/// udp(7): the kernel reports EINVAL for a segment that exceeds the path's MTU.
 #[cold]
 fn not_segmented<I: Io>(line: &FlowOnPoller<'_, I>, message: usize, errno: Errno) -> EngineError {
     match errno {
@@ -220,14 +220,14 @@ impl<'a> Lent<'a> {
                 Ok(len)
             }
             Err(errno) => {
-                // epoll reports completions that are not read again and again.
+                // epoll keeps reporting completions until they are read.
                 self.sender().reap().map_err(errno_of)?;
                 Err(errno)
             }
         }
     }
 
-    /// Waits until the kernel may have given up some pages.
+    /// Waits until the kernel may have released some pages.
     #[cold]
     async fn wait<I: Io>(&mut self, line: &FlowOnPoller<'a, I>) -> Result<()> {
         if !self.blocks {
@@ -248,8 +248,8 @@ impl<'a> Lent<'a> {
     }
 }
 
-/// A zero-copy sender waits for its memory when it is dropped. Many flows whose peer reads no more would wait
-/// one after the other. So the memory is left to the kernel instead: one message, which all flows share.
+/// A zero-copy sender waits for its memory when it is dropped. Many flows whose peer no longer reads would wait one
+/// after another. So the memory is left to the kernel instead: one message, which all flows share.
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         let Some(mut sender) = self.sender.take() else { return };
@@ -261,7 +261,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// sendfile(2) has no flag against SIGPIPE, which a peer's end causes; programs in Rust ignore that signal.
+/// sendfile(2) has no flag to suppress SIGPIPE, which is caused by the peer's exit; Rust programs ignore that signal.
 async fn send_file<I: Io>(line: &FlowOnPoller<'_, I>, file: &File, message: usize) -> Result<usize> {
     let call = |socket: &Socket, _: &mut [u8], _| sendfile(socket, file, Some(&mut 0), message);
     line.io.send_by(call).await.map_err(|errno| line.failed("sendfile", errno))

@@ -35,13 +35,12 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
         line
     }
 
-    /// The same flow, with its socket's calls wrapped.
     pub(crate) fn with_io<J>(self, wrap: impl FnOnce(I) -> J) -> FlowOnPoller<'a, J> {
         let FlowOnPoller { io, flow, desk, patience } = self;
         FlowOnPoller { io: wrap(io), flow, desk, patience }
     }
 
-    /// The same flow; the kernel stamps each of its messages from now on. Call this after the handshake.
+    /// The same flow, with kernel timestamps for each message from now on. Call this after the handshake.
     pub(crate) fn stamped(self) -> Result<FlowOnPoller<'a, StampedFlow<'a, I>>> {
         enable_stamps(&*self.flow.socket)?;
         let (flow, desk) = (self.flow, self.desk);
@@ -57,7 +56,7 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
         self.io.set_patience(patience);
     }
 
-    /// The first message has come: from now on a silent peer counts as dead.
+    /// The first message has arrived: from now on a silent peer counts as dead.
     pub(crate) fn has_begun(&self) {
         self.set_patience(self.flow.session.patience.silence);
     }

@@ -1,17 +1,15 @@
-//! Flows with several requests under way: bursts and the open loop.
+//! Flows with several requests in flight: bursts and the open loop.
 //!
-//! *Burst*: the initiator sends a number of requests, then one more for each response. Each round trip is
-//! timed from its own send. Each place in flight is its own closed loop and ends as the loop of
-//! [`rr`](super::rr) does. The request that is under way at the window's end counts, with all of its time,
-//! and the place's time ends with its response or its loss. The flow's time is the mean of its places' times.
-//! So neither the mean round-trip time nor the rate is biased, and both contain an outage that lasts beyond
-//! the window.
+//! *Burst*: the initiator sends a number of requests, then one more for each response. Each round trip is timed from
+//! its own send. Each place in flight is its own closed loop and ends like the loop of [`rr`](super::rr). The request
+//! in flight at the window's end counts with its full time, and the place's time ends with its response or its loss.
+//! The flow's time is the mean of its places' times. So neither the mean round-trip time nor the rate is biased, and
+//! both contain an outage that lasts beyond the window.
 //!
-//! *Open loop*: each request is due at its own moment, whether or not responses have come. It is timed from
-//! the moment at which it was *due*, so every request that was due during a stall shows the stall (no
-//! coordinated omission). It is also timed from its send, as a closed loop does. Requests that were due in
-//! the window and are under way at its end are waited for and count. Those that are never answered count as
-//! lost.
+//! *Open loop*: each request is due at its own moment, whether or not responses have arrived. It is timed from the
+//! moment at which it was *due*, so every request that was due during a stall shows the stall (no coordinated
+//! omission). It is also timed from its send, as in a closed loop. Requests that were due in the window and are in
+//! flight at its end are waited for and count. Those that are never answered count as lost.
 //!
 //! An open loop that endures an outage also records the longest silences ([`SilenceLog`]). They are in the report as
 //! soon as they end, so a test that is cancelled reports them, too.
@@ -45,7 +43,7 @@ use crate::{
 /// Number of overdue requests that are sent in a row before responses are received.
 const STRETCH: u32 = 8;
 
-/// Fails if a UDP test's stamps have no room for the numbers of all requests under way.
+/// Fails if the stamps of a UDP test have no space for the numbers of all requests in flight.
 pub(crate) fn check(spec: &TestSpec) -> Result<()> {
     let Workload::Rr { request, response } = spec.workload else { return Ok(()) };
     let under_way = match spec.options.arrivals {
@@ -57,8 +55,8 @@ pub(crate) fn check(spec: &TestSpec) -> Result<()> {
         }
     };
     let bits = number_bits(MessageSizes::new(request, response));
-    // One request in flight differs from the one before in any number of bits. With more, half of the numbers
-    // may be under way while responses with the other half's numbers are late.
+    // One request in flight differs from the one before in any number of bits. With more, half of the numbers may be in
+    // flight while responses with the other half's numbers are late.
     if under_way > 1 && under_way > 1 << (bits - 1) {
         let why = "messages this short cannot number each request in flight; \
                    use requests and responses of 8 bytes or more";
@@ -95,27 +93,26 @@ struct Pipeline<'a, I> {
     /// In the order of sending; the first request has the number `first`.
     pending: VecDeque<Pending>,
     first: u64,
-    /// Number of pending requests that are not answered. There may be answered ones behind a lost one.
+    /// Number of pending requests that are not answered. Answered ones may follow a lost one.
     unanswered: usize,
     /// The most requests that may be pending. With more, their numbers would be ambiguous.
     pending_most: usize,
     /// Number of bytes received of the first pending response.
     partly: usize,
-    /// When the last response came; before that, when the first request was sent.
+    /// Time of the last response; before that, of the first request.
     heard: u64,
     /// No request that is due later than this is sent.
     ends: u64,
     /// True if requests that end now are counted.
     counted: bool,
-    /// When the window is over. `outlasted` is by how much the requests that were under way then lasted
-    /// longer, summed up.
+    /// End of the window. `outlasted` is the total time by which requests in flight at that time lasted longer.
     closes: u64,
     outlasted: u64,
     completed: u64,
     /// None if the test endures no outage, and outside of the window.
     silences: Option<SilenceLog>,
     stretch: u32,
-    /// After this time a request over UDP is lost, and the peer of a connection is dead.
+    /// Time after which a request over UDP is lost, and the peer of a connection dead.
     timeout: Duration,
 }
 
@@ -133,9 +130,9 @@ struct Pending {
 
 /// Result of a receive call.
 enum Came {
-    /// So many bytes of a connection.
+    /// This many bytes of a connection.
     Bytes(usize),
-    /// The response to the request with this number, cut to the bits that its stamp has room for.
+    /// The response to the request with this number, cut to the bits that fit into its stamp.
     Answer(u64),
     Other,
 }
@@ -232,8 +229,8 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    /// Sends requests that were due in the window but could not be sent in it, for as long as a silent peer
-    /// is waited for. Those that can't be sent by then are lost.
+    /// Sends requests that were due in the window but could not be sent in it, for as long as a silent peer is waited
+    /// for. Those that can't be sent by then are lost.
     async fn catch_up(&mut self, closes: u64) -> Result<()> {
         let latest = after(closes, self.requests.line.flow.session.patience.silence);
         while self.due(now_ns()).is_some() && now_ns() < latest {
@@ -248,7 +245,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         Ok(())
     }
 
-    /// Waits for the requests under way; those without a response are lost.
+    /// Waits for the requests in flight; those without a response are lost.
     async fn drain(&mut self) -> Result<()> {
         self.ends = 0;
         while let Some(first) = self.pending.front() {
@@ -259,7 +256,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         Ok(())
     }
 
-    /// When the next request is due; none if that is after `now`.
+    /// Due time of the next request; none if after `now`.
     fn due(&self, now: u64) -> Option<u64> {
         let due = match &self.load {
             Load::Burst(most) => (self.unanswered < *most && self.pending.len() < self.pending_most).then_some(now)?,
@@ -326,7 +323,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    /// The most bytes that may come; at least 1, to see the end of a connection.
+    /// Maximum number of bytes that may arrive; at least 1, to detect the end of a connection.
     fn most(&self) -> usize {
         match self.requests.line.is_datagram() {
             true => longest_datagram(self.requests.sizes.response),
@@ -398,7 +395,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         }
     }
 
-    /// Records by how much this end itself is behind: that much of a silence may be its own.
+    /// Records by how much this end itself is late: that much of a silence may be its own.
     fn note_lateness(&mut self, now: u64) {
         if let (Some(silences), Load::Open(schedule)) = (&mut self.silences, &self.load)
             && schedule.due() < self.ends
@@ -424,7 +421,7 @@ impl<'a, I: Io> Pipeline<'a, I> {
         Ok(())
     }
 
-    /// Drops requests that are lost, which makes room for others. Nothing is lost over a connection.
+    /// Drops lost requests to make room for others. Nothing is lost over a connection.
     fn drop_lost(&mut self, now: u64) {
         if !self.requests.line.is_datagram() {
             return;

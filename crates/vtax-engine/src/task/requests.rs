@@ -19,13 +19,13 @@ pub(crate) enum TransactionOutcome {
     Lost,
 }
 
-/// A flow's requests, one after the other.
+/// A flow's requests, one after another.
 pub(crate) struct Requests<'a, I> {
     pub(super) line: FlowOnPoller<'a, I>,
     pub(super) sizes: MessageSizes,
     pub(super) head: Head,
     pub(super) sequence: u64,
-    /// When a response over UDP counts as lost.
+    /// Time after which a response over UDP counts as lost.
     timeout: Duration,
     /// The time since the last response, in timeouts of lost requests.
     silent: Duration,
@@ -74,7 +74,7 @@ impl<'a, I: Io> Requests<'a, I> {
     async fn await_response(&mut self, stamp: Stamp) -> Result<TransactionOutcome> {
         let mut patience = None;
         loop {
-            // For other datagrams, only the length is needed.
+            // For other datagrams, only the length matters.
             let look = |datagram: &[u8]| if self.answers(stamp, datagram) { Ok(()) } else { Err(datagram.len()) };
             match self.line.io.receive(longest_datagram(self.sizes.response), WaitUntil::Patience, look).await {
                 Ok(Ok(())) => return Ok(TransactionOutcome::Answered),
@@ -82,7 +82,7 @@ impl<'a, I: Io> Requests<'a, I> {
                 Err(Errno::AGAIN) => return Ok(TransactionOutcome::Lost),
                 Err(errno) => return Err(self.line.failed("receive", errno)),
             }
-            // Each receive call has its own timeout, so datagrams that are ignored could prolong the wait for ever.
+            // Each receive call has its own timeout, so ignored datagrams could prolong the wait forever.
             if Instant::now() >= *patience.get_or_insert_with(|| Instant::now() + self.timeout) {
                 return Ok(TransactionOutcome::Lost);
             }
@@ -103,7 +103,7 @@ impl<'a, I: Io> Requests<'a, I> {
         datagram.len() == self.sizes.response && shows_token(datagram, token) && !is_greeting
     }
 
-    /// A response that comes after it was counted as lost shows that the timeout is too short for this path.
+    /// A response that arrives after it was counted as lost shows that the timeout is too short for this path.
     #[cold]
     fn ignore(&mut self, len: usize) -> Result<()> {
         if len == 0 && self.line.flow.session.is_stopped() {
@@ -127,9 +127,9 @@ impl<'a, I: Io> Requests<'a, I> {
         Ok(TransactionOutcome::Lost)
     }
 
-    /// Tells the responder that the window is over, and repeats that until it is answered. Over datagrams
-    /// this can't be certain: if the answer is lost, the responder may be gone before it hears the
-    /// repetition. So a failure here counts as success.
+    /// Tells the responder that the window is over, and repeats that until it is answered. Over datagrams there is no
+    /// certainty: if the answer is lost, the responder may have exited before it receives the repetition. So a failure
+    /// here counts as success.
     pub(crate) async fn finish(&mut self) -> Result<()> {
         if !self.line.is_datagram() {
             return self.exchange(Mark::Close).await.map(drop);

@@ -1,9 +1,9 @@
 //! Request and response, one in flight: measures the round-trip time.
 //!
-//! The end of one transaction is the start of the next. So a transaction costs one reading of the clock, and
-//! the flow's time divided by its transactions is exactly the mean round-trip time. This isn't so with a gap
-//! before each request, nor with stages, whose stamps are read between two transactions. There only the
-//! histogram has the round-trip times.
+//! The end of one transaction is the start of the next. So a transaction costs one reading of the clock, and the flow's
+//! time divided by its transactions is exactly the mean round-trip time. This isn't so with a gap before each request,
+//! nor with stages, whose timestamps are read between two transactions. In these cases only the histogram has the
+//! round-trip times.
 //!
 //! The transaction that is in flight at the window's end counts as a whole. The flow's time ends with it, or
 //! with the wait for it if it is lost. So the figures show an outage that lasts to the end of a

@@ -1,4 +1,4 @@
-//! When the requests of an open loop are due.
+//! Due times of the requests of an open loop.
 
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
@@ -15,7 +15,7 @@ pub(crate) struct DueTimes {
     process: ArrivalProcess,
     random: Xoshiro256PlusPlus,
     start: u64,
-    /// When the next request is due, in nanoseconds after the start; 53 bits are exact for 104 days.
+    /// Due time of the next request, in nanoseconds after the start; 53 bits are exact for 104 days.
     next: f64,
     sent: u64,
 }
@@ -45,13 +45,12 @@ impl DueTimes {
         };
     }
 
-    /// When the next request is due.
     #[inline]
     pub(crate) fn due(&self) -> u64 {
         self.start + self.next as u64
     }
 
-    /// Moves on to the request after the one that was sent.
+    /// Advances to the next request.
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.sent += 1;

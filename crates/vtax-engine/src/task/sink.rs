@@ -1,9 +1,9 @@
 //! The receiving end of a stream, which measures the goodput.
 //!
-//! Its window is like the sender's, but begins with the first message that comes. When all flows of this end
-//! have finished their windows, the receiver says that it has enough. It goes on receiving until the sender
-//! has said that no more will come. Then its count of the whole flow is all that arrived. Over UDP, the
-//! difference to what was sent is exactly what was lost.
+//! Its window is like the sender's, but begins with the first message received. When all flows of this end have
+//! finished their windows, the receiver reports that it has enough. It continues to receive until the sender has
+//! reported the end. So its count covers everything that arrived in the flow. Over UDP, the difference to the sender's
+//! count is exactly the loss.
 
 mod several;
 pub(crate) mod slices;
@@ -28,10 +28,10 @@ const MS: u64 = 1_000_000;
 /// Nanoseconds after which a message to the sender over UDP is repeated.
 const AGAIN: u64 = 50 * MS;
 
-/// Interval, in nanoseconds, at which a sender over UDP is informed that its datagrams arrive.
+/// Interval, in nanoseconds, at which a sender over UDP is informed that its datagrams are arriving.
 const SHOW_LIFE: u64 = 250 * MS;
 
-/// Receives through the window of this end, and on until the sender has ended. An initiator first tells the
+/// Receives through the window of this end, and continues until the sender has ended. An initiator first tells the
 /// sender to begin.
 pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize, initiates: bool) -> Result<()> {
     let desk = line.desk;
@@ -68,7 +68,7 @@ pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize, in
 struct Sink<'a, I> {
     line: FlowOnPoller<'a, I>,
     tally: Tally,
-    /// When the receiver next informs a sender over UDP that it is there.
+    /// Time of the next message to a sender over UDP that the receiver is alive.
     show_life_at: u64,
     /// True if one receive call may bring several datagrams.
     several: bool,
@@ -76,10 +76,10 @@ struct Sink<'a, I> {
     ended: bool,
 }
 
-/// Received part of the stream.
+/// The received part of the stream.
 struct Tally {
     message: usize,
-    /// The sequence numbers that came; over UDP only.
+    /// The sequence numbers received; over UDP only.
     sequence: Option<Sequence>,
     arrived: u64,
 }
@@ -108,13 +108,13 @@ enum Came {
     Bytes(usize),
     /// A datagram of the stream, with its number.
     Datagram(u64),
-    /// With the number of the slice that it is about, or else the flow's index.
+    /// With the number of the slice that it concerns, or else the flow's index.
     Greeting(u32, FlowGreeting),
-    /// Something that isn't part of this test. When the socket is shut down, an empty one comes.
+    /// Not part of this test. When the socket is shut down, an empty datagram arrives.
     Other,
     /// The sender has ended.
     Ended,
-    /// Nothing came in time.
+    /// Nothing arrived in time.
     Nothing,
 }
 
@@ -129,7 +129,7 @@ impl<'a, I: Io> Sink<'a, I> {
         Ok(Sink { line, tally, show_life_at: 0, several, ended: false })
     }
 
-    /// Tells the sender to begin. Over UDP this is repeated until the stream comes.
+    /// Tells the sender to begin. Over UDP this is repeated until the stream arrives.
     async fn say_go(&mut self) -> Result<()> {
         if !self.line.is_datagram() {
             return self.line.flow.say(GO);
@@ -158,7 +158,7 @@ impl<'a, I: Io> Sink<'a, I> {
         }
     }
 
-    /// Bytes of the stream; 0 if it has ended, none if nothing of it came in time.
+    /// Bytes of the stream; 0 if it has ended, none if nothing arrived in time.
     #[inline]
     async fn take(&mut self, until: WaitUntil) -> Result<Option<usize>> {
         if self.several {
@@ -194,14 +194,14 @@ impl<'a, I: Io> Sink<'a, I> {
         }
     }
 
-    /// Answers a repeated hello or end of a slice, whose answer was lost or is on its way, and the sender's end.
+    /// Answers a repeated hello or end of a slice, whose answer was lost or is in flight, and the sender's end.
     #[cold]
     fn answer(&self, number: u32, greeting: FlowGreeting) -> Result<Option<usize>> {
         match greeting {
             FlowGreeting::Hello => self.line.flow.greet(FlowGreeting::Ready).map(|()| None),
             FlowGreeting::Pause => self.line.flow.greet_with(number, FlowGreeting::Paused).map(|()| None),
             FlowGreeting::End => {
-                // This answer may be lost, or the sender gone already: the sender doesn't wait for it for ever.
+                // This answer may be lost, or the sender gone already: the sender doesn't wait for it forever.
                 let _ = self.line.flow.greet(FlowGreeting::Ended);
                 Ok(Some(0))
             }
@@ -214,13 +214,13 @@ impl<'a, I: Io> Sink<'a, I> {
     fn show_life(&mut self, now: u64) {
         if now >= self.show_life_at && self.line.is_datagram() {
             self.show_life_at = now + SHOW_LIFE;
-            // If this is lost or fails, the sender notices that it hears nothing.
+            // If this is lost or fails, the sender notices the silence.
             let _ = self.line.flow.greet(FlowGreeting::Heard);
         }
     }
 
-    /// Goes on reading until the other flows have finished, so that all are measured under the same load. An
-    /// error means that the sender has given up; this flow's window is complete.
+    /// Continues reading until the other flows have finished, so that all are measured under the same load. An error
+    /// means that the sender has given up; this flow's window is complete.
     async fn wait_for_others(&mut self) -> Result<()> {
         while self.line.desk.shared.any_unfinished() {
             match self.take(WaitUntil::Moment(now_ns() + AGAIN)).await {
@@ -234,7 +234,7 @@ impl<'a, I: Io> Sink<'a, I> {
         Ok(())
     }
 
-    /// Says that this end has enough, until the sender has ended or is silent.
+    /// Reports that this end has enough, until the sender has ended or is silent.
     async fn drain(&mut self) -> Result<()> {
         let spec = &self.line.flow.session.spec;
         let patience = self.line.flow.session.patience;
@@ -261,7 +261,7 @@ impl<'a, I: Io> Sink<'a, I> {
         Ok(())
     }
 
-    /// Nothing depends on this: without it, the sender ends when its sends are refused or after its grace.
+    /// Nothing depends on this: without it, the sender ends when its sends are refused or after its grace period.
     fn say_done(&self) {
         let _ = match self.line.is_datagram() {
             true => self.line.flow.greet(FlowGreeting::Done),

@@ -1,9 +1,9 @@
 //! The sending end of a stream.
 //!
-//! Its window begins `warmup` after its first message and lasts `duration`. It begins and ends at moments at
-//! which a send call has just returned. Its bytes are those of the calls that returned after the beginning,
-//! up to the end. So every call in `bytes / seconds` is both counted and timed. After the window, the sender
-//! goes on until the receiver has enough, too.
+//! Its window begins `warmup` after its first message and lasts `duration`. It begins and ends when a send call has
+//! just returned. Its bytes are those of the calls that returned after the beginning, up to the end. So every call in
+//! `bytes / seconds` is both counted and timed. After the window, the sender continues until the receiver has enough,
+//! too.
 
 pub(crate) mod slices;
 
@@ -29,12 +29,12 @@ const SETTLE: u64 = 20 * MS;
 /// Interval, in nanoseconds, at which a sender over UDP checks whether the receiver is still there.
 const LISTEN: u64 = 100 * MS;
 
-/// The end is repeated after so many nanoseconds, at most so many times.
+/// Interval in nanoseconds at which the end is repeated, and the maximum number of times.
 const END_EVERY: u64 = 10 * MS;
 const END_TURNS: usize = 50;
 
-/// Sends through the window of this end, and on until the receiver has enough. A responder first waits until
-/// it is instructed to begin.
+/// Sends through the window of this end, and continues until the receiver has enough. A responder first waits until it
+/// is instructed to begin.
 pub(crate) async fn send<I: Io>(line: FlowOnPoller<'_, I>, message: usize, initiates: bool) -> Result<()> {
     if !initiates {
         await_go(&line).await?;
@@ -91,10 +91,10 @@ struct Source<'a, I> {
     handover: Handover<'a>,
     message: usize,
     pace: Option<Pace>,
-    /// When this end last heard the receiver over UDP, and when it listens next.
+    /// Time when this end last received from the UDP receiver, and when it checks next.
     heard: u64,
     listens_at: u64,
-    /// True if the receiver has said anything since the stream began.
+    /// True if the receiver has responded since the stream began.
     answered: bool,
     /// True if the receiver has enough.
     enough: bool,
@@ -108,7 +108,8 @@ impl<'a, I: Io> Source<'a, I> {
         Source { line, handover, message, pace, heard: now, listens_at: now + LISTEN, answered: false, enough: false }
     }
 
-    /// Passes a message to the kernel, or several if one call sends several. A connection may take only a part of one.
+    /// Passes a message to the kernel, or several if one call sends several. A connection may accept only a part of
+    /// one.
     #[inline]
     async fn send(&mut self) -> Result<usize> {
         if let Some(pace) = &self.pace {
@@ -121,8 +122,8 @@ impl<'a, I: Io> Source<'a, I> {
         Ok(len)
     }
 
-    /// Checks that a UDP receiver is still there: it says so now and then, and a silent one has exited. A
-    /// connection reports its own end.
+    /// Checks that a UDP receiver is still alive: it reports periodically, and a silent one has exited. A connection
+    /// reports its own end.
     #[inline]
     fn look_for_life(&mut self, now: u64) -> Result<()> {
         if now < self.listens_at || !self.line.is_datagram() {
@@ -143,7 +144,7 @@ impl<'a, I: Io> Source<'a, I> {
         Ok(())
     }
 
-    /// Reads what the receiver has said over UDP.
+    /// Reads the receiver's messages over UDP.
     fn hear(&mut self, now: u64) -> Result<()> {
         for greeting in self.line.flow.greetings()? {
             self.heard = now;
@@ -153,7 +154,7 @@ impl<'a, I: Io> Source<'a, I> {
         Ok(())
     }
 
-    /// Fails if the stream goes to a group and the receiver has never said that any of it arrives.
+    /// Fails if the stream goes to a group and the receiver has never reported any arrival.
     fn check_group(&self, now: u64) -> Result<()> {
         let flow = self.line.flow;
         match &flow.group {
@@ -197,10 +198,10 @@ impl<'a, I: Io> Source<'a, I> {
         self.say_end().await
     }
 
-    /// Says that the stream has ended. Then the receiver knows that it has received all that arrived.
+    /// Signals the end of the stream, so that the receiver knows that it has received all that arrived.
     async fn say_end(&mut self) -> Result<()> {
         if self.line.flow.transport() != Transport::Udp {
-            // This fails if the receiver has exited; then nobody needs to be told.
+            // This fails if the receiver has exited; nobody needs to be told then.
             let _ = self.line.flow.socket.shutdown(std::net::Shutdown::Write);
             return Ok(());
         }
@@ -225,7 +226,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// `phase`, a part of the spacing, makes several flows send at different times.
+    /// `phase`, a fraction of the spacing, makes several flows send at different times.
     fn new(options: &TestOptions, message: usize, now: u64, phase: f64) -> Option<Pace> {
         let rate = options.bitrate?;
         let spacing = message as f64 * 8.0 * 1e9 / rate.bits() as f64;
@@ -248,7 +249,7 @@ mod tests {
     use vtax_model::units::BitRate;
 
     #[test]
-    fn a_pace_is_even_and_never_catches_up_more_than_one() {
+    fn a_pace_is_even_and_catches_up_at_most_one() {
         let options = TestOptions { bitrate: BitRate::new(8_000_000), ..TestOptions::default() };
         let mut pace = Pace::new(&options, 1000, 0, 0.0).unwrap();
         let mut dues = vec![];
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_begin_apart() {
+    fn flows_start_at_different_times() {
         let options = TestOptions { bitrate: BitRate::new(8_000_000), ..TestOptions::default() };
         assert_eq!(Pace::new(&options, 1000, 100, 0.25).unwrap().due(), 250_100);
     }

@@ -10,16 +10,16 @@ use crate::{
     error::Result,
 };
 
-/// A flow's transactions, one after the other.
+/// A flow's transactions, one after another.
 #[allow(async_fn_in_trait, reason = "nothing here is sent to another thread")]
 pub(crate) trait Transactions {
-    /// Runs one transaction to its very end; false if it was lost.
+    /// Runs one transaction to its very end; returns false if it was lost.
     async fn next(&mut self) -> Result<bool>;
 }
 
-/// Runs one transaction after the other until the thread's window is over. The one that is under way then is
-/// finished and counts like any other, with all of its time. The flow's time ends with it. So the figures
-/// contain an outage that lasts beyond the window.
+/// Runs one transaction after another until the thread's window is over. The one in progress then is completed and
+/// counts like any other, with its full time. The flow's time ends with it. So the figures contain an outage that lasts
+/// beyond the window.
 pub(crate) async fn run<T: Transactions>(desk: FlowRecorder<'_>, flow: &mut T) -> Result<()> {
     let mut begun = warm_up(desk, flow).await?;
     let (_, closes) = desk.window();
@@ -35,8 +35,8 @@ pub(crate) async fn run<T: Transactions>(desk: FlowRecorder<'_>, flow: &mut T) -
     Ok(())
 }
 
-/// Runs transactions until the window is open, and returns when the flow's first transaction in it begins. A
-/// transaction that was under way during the whole window of the thread's other flows counts as well.
+/// Runs transactions until the window is open, and returns the start of the flow's first transaction in it. A
+/// transaction that was in progress during the whole window of the thread's other flows counts as well.
 async fn warm_up<T: Transactions>(desk: FlowRecorder<'_>, flow: &mut T) -> Result<u64> {
     let mut begun = now_ns();
     desk.begun(begun);

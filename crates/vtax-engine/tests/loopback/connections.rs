@@ -16,7 +16,6 @@ fn check(spec: &TestSpec, [initiator, responder]: &[EndReport; 2], bytes: u64) {
     assert!(initiator.transactions > 0 && rtt.count() == initiator.transactions, "{}", initiator.transactions);
     assert_eq!(initiator.bytes, initiator.transactions * bytes);
     assert!(responder.threads.iter().any(|thread| thread.user + thread.system > 0.0), "{responder:?}");
-    // The rate includes the end of each connection, and a transaction's time doesn't.
     beside_transactions(initiator, spec.streams.into());
     assert!(initiator.started_ns > 0 && initiator.warmup.seconds > 0.0);
 }

@@ -15,7 +15,7 @@ fn threads(spec: TestSpec, threads: u32) -> TestSpec {
     TestSpec { options: TestOptions { threads: Some(threads), ..spec.options }, ..spec }
 }
 
-/// Checks the reports of both ends with one request in flight in each flow. Returns the share of time next to
+/// Checks the reports of both ends with one request in flight in each flow. Returns the share of time outside of
 /// transactions.
 fn check_rr(spec: &TestSpec, [initiator, responder]: &[EndReport; 2]) -> f64 {
     let rtt = initiator.rtt.as_ref().expect("transactions have times");

@@ -25,7 +25,7 @@ fn stranger(port: u16) -> TcpStream {
     stream
 }
 
-/// Nothing came, and the connection has ended.
+/// Nothing arrived, and the connection has ended.
 fn is_turned_away(mut stream: TcpStream) -> bool {
     let mut answer = [0; 16];
     match stream.read(&mut answer) {
@@ -35,7 +35,7 @@ fn is_turned_away(mut stream: TcpStream) -> bool {
 }
 
 #[test]
-fn strangers_on_the_tcp_port_get_nothing_and_delay_nobody() {
+fn strangers_on_the_tcp_port_get_no_answer_and_delay_nobody() {
     // Waiting for an unauthenticated peer takes eight seconds.
     assert_least(5.0, "delayed by unauthenticated peers", || {
         let token = Token::random();
@@ -100,7 +100,7 @@ fn a_flow_index_is_admitted_once() {
     });
 }
 
-/// Returns whether an ICMP refusal came, which a connected socket reports. An answer never comes.
+/// Returns true if an ICMP refusal arrived, which a connected socket reports. An answer never comes.
 fn is_refused(socket: &UdpSocket) -> bool {
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let error = socket.recv(&mut [0; 64]).expect_err("no answer to an unauthenticated peer");
@@ -108,7 +108,7 @@ fn is_refused(socket: &UdpSocket) -> bool {
 }
 
 #[test]
-fn a_stranger_on_the_udp_port_gets_nothing_at_any_time() {
+fn a_stranger_on_the_udp_port_never_gets_an_answer() {
     for (workload, streams) in [(rr(1, 1), 2), (stream(8), 1), (rr(21, 1), 1)] {
         let token = Token::random();
         let over = AtomicBool::new(false);
@@ -140,7 +140,7 @@ fn a_stranger_on_the_udp_port_gets_nothing_at_any_time() {
             assert!(initiator.bytes > 0);
             let (sent, refused) = heard.unwrap().join().unwrap();
             assert!(sent > 0);
-            // Once the test is over, the port isn't bound any more.
+            // Once the test is over, the port is no longer bound.
             let measured = responder.started_ns + (responder.seconds * 1e9) as u64;
             assert!(refused >= measured, "{} ns before the end", measured - refused);
         });
@@ -226,7 +226,7 @@ fn an_initiator_that_dies_is_noticed() {
 }
 
 #[test]
-fn an_initiator_that_dies_while_it_makes_its_file_is_noticed() {
+fn an_initiator_that_dies_while_it_creates_its_file_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let setup = EndSetup { directory: Some(directory.path().to_owned()), ..setup() };
     let token = Token::random();
@@ -248,7 +248,7 @@ fn waiting_for_a_peer_that_never_comes_can_be_cancelled() {
     }
 }
 
-/// Listens, and never accepts or answers.
+/// Listens, but never accepts or answers.
 #[test]
 fn waiting_to_be_admitted_can_be_cancelled() {
     let (tcp, udp) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -274,8 +274,8 @@ fn a_port_where_nothing_listens_is_named() {
 }
 
 #[test]
-fn what_cannot_run_is_refused_at_once() {
-    // TEST-NET-1 of RFC 5737: an address that nobody has.
+fn impossible_tests_are_refused_immediately() {
+    // TEST-NET-1 of RFC 5737: an unused address.
     let elsewhere = EndSetup { station: Station::Ip(IpAddr::from([192, 0, 2, 1])), ..setup() };
     let bind = |spec: &TestSpec, setup: &EndSetup| Responder::bind(spec, setup, Token::random()).err().unwrap();
     for transport in [Transport::Tcp, Transport::Udp] {
@@ -298,7 +298,7 @@ fn what_cannot_run_is_refused_at_once() {
     }
 }
 
-/// Admits a flow as a responder does, and then does nothing more.
+/// Admits a flow like a responder, and then does nothing more.
 fn lame_responder(token: Token) -> (TcpListener, thread::JoinHandle<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let door = listener.try_clone().unwrap();
@@ -314,7 +314,7 @@ fn lame_responder(token: Token) -> (TcpListener, thread::JoinHandle<TcpStream>) 
     (listener, admitted)
 }
 
-/// No wait is endless for a responder that doesn't answer, or for a receiver that doesn't read.
+/// No wait for a responder that doesn't answer, or for a receiver that doesn't read, is endless.
 #[test]
 fn a_responder_that_stops_reading_is_noticed() {
     thread::scope(|scope| {
@@ -335,7 +335,7 @@ fn a_responder_that_stops_reading_is_noticed() {
     });
 }
 
-/// Says hello, sends one request and then nothing, without closing.
+/// Sends a hello, one request and then nothing, without closing.
 #[test]
 fn an_initiator_that_falls_silent_is_noticed() {
     let (cancel, token) = (Cancel::new(), Token::random());
@@ -355,7 +355,7 @@ fn an_initiator_that_falls_silent_is_noticed() {
 }
 
 #[test]
-fn what_was_measured_before_a_failure_survives_and_is_marked() {
+fn figures_measured_before_a_failure_are_kept_and_marked() {
     let _alone = alone();
     for engine in [Engine::Blocking, Engine::Epoll, Engine::IoUring] {
         for workload in [rr(1, 1), stream(1400), crr(1, 1)] {

@@ -1,4 +1,4 @@
-//! Every way to pass the bytes of a stream to the kernel and to receive them, on every engine and from either end.
+//! All methods of sending and receiving a stream's bytes, on every engine and from either end.
 
 use vtax_model::{
     measurement::EndReport,
@@ -39,7 +39,7 @@ fn check_copied(sender: &EndReport) {
 }
 
 #[test]
-fn lent_bytes_arrive_and_loopback_copies_them() {
+fn zero_copy_bytes_arrive_and_loopback_copies_them() {
     for engine in ENGINES {
         for (message, direction) in
             [(1, Direction::Forward), (128 << 10, Direction::Reverse), (5 << 20, Direction::Forward)]
@@ -53,7 +53,7 @@ fn lent_bytes_arrive_and_loopback_copies_them() {
 }
 
 #[test]
-fn a_file_is_sent_again_and_again() {
+fn a_file_is_sent_repeatedly() {
     for engine in ENGINES {
         for (message, direction) in
             [(1, Direction::Reverse), (100_001, Direction::Forward), (5 << 20, Direction::Reverse)]
@@ -66,7 +66,7 @@ fn a_file_is_sent_again_and_again() {
 }
 
 #[test]
-fn several_flows_share_what_is_lent() {
+fn several_flows_share_the_zero_copy_memory() {
     for sending in [Sending::ZeroCopy, Sending::SendFile] {
         for engine in ENGINES {
             let spec = on(engine, without_copy(sending, 64 << 10, Direction::Both));
@@ -82,7 +82,7 @@ fn several_flows_share_what_is_lent() {
 }
 
 #[test]
-fn a_rate_holds_however_the_bytes_are_sent() {
+fn a_rate_is_kept_with_each_send_method() {
     let options = TestOptions { bitrate: BitRate::new(80_000_000), ..TestOptions::default() };
     let tcp = |sending| with(spec(Transport::Tcp, stream(10_000), 1), TestOptions { sending, ..options });
     let gso = TestOptions { gso: Segments::try_from(10).ok(), gro: true, ..options };
@@ -91,7 +91,7 @@ fn a_rate_holds_however_the_bytes_are_sent() {
         for engine in ENGINES {
             let [sender, _] = both(&lasting(on(engine, spec), 300), &setup());
             let rate = sender.bytes as f64 / sender.seconds;
-            // A sender that is delayed skips what was due meanwhile, so there is no lower bound.
+            // A delayed sender skips what was due in the meantime, so there is no lower bound.
             assert!(rate > 0.0 && rate < 11_000_000.0, "{engine}: {rate} bytes a second");
         }
     }
@@ -120,13 +120,13 @@ fn check_datagrams(spec: &TestSpec, [sender, receiver]: &[EndReport; 2], message
     assert!(sender.whole_flow >= receiver.whole_flow, "{told}");
     let missing = sender.whole_flow - receiver.whole_flow;
     assert!(receiver.lost <= missing && receiver.reordered == 0, "{told}");
-    // The kernel counts datagrams that would have come together as one. A greeting may be among them.
+    // The kernel counts coalesced datagrams as one. A greeting may be among them.
     let drops = receiver.socket_drops;
     assert!(drops <= missing + 100 && (spec.options.gro || missing <= drops), "{told}");
 }
 
 #[test]
-fn datagrams_are_the_same_with_segments_at_either_end_both_or_none() {
+fn datagrams_are_the_same_with_segmentation_at_either_end_both_or_none() {
     let count = Segments::try_from(10).unwrap();
     for engine in ENGINES {
         for (gso, gro) in [(None, true), (Some(count), false), (Some(count), true), (None, false)] {
@@ -142,7 +142,7 @@ fn datagrams_are_the_same_with_segments_at_either_end_both_or_none() {
 }
 
 #[test]
-fn no_more_segments_go_than_a_packet_holds() {
+fn a_call_sends_no_more_segments_than_a_packet_holds() {
     let options = TestOptions { gso: Some(Segments::MOST), gro: true, ..TestOptions::default() };
     for (message, of_a_call) in [(1472, 44), (8, 64), (30_000, 2), (60_000, 1)] {
         let spec = with(spec(Transport::Udp, stream(message), 1), options);

@@ -12,8 +12,8 @@ use vtax_model::{
 
 use crate::pair::*;
 
-/// The engines whose times are useful if two ends share two CPUs with other programs. An engine that spins at
-/// both ends loses its CPU for a time slice whenever something else runs.
+/// Engines whose times are meaningful if two ends share two CPUs with other programs. An engine that spins at both ends
+/// loses its CPU for a time slice whenever something else runs.
 const CALM: [Engine; 3] = [Engine::Blocking, Engine::Epoll, Engine::IoUring];
 
 fn ms(millis: u64) -> Span {
@@ -42,7 +42,7 @@ fn bursts_keep_several_in_flight() {
                 let [initiator, _] = both(&spec, &setup());
                 let rtt = initiator.rtt.as_ref().unwrap();
                 assert_eq!(rtt.count(), initiator.transactions);
-                // Little's law: this many requests were under way at any time.
+                // Little's law: this many requests were in flight at any time.
                 let flying = 16.0 * (1.0 - beside_transactions(&initiator, 32.0));
                 assert!(flying > 4.0, "{engine} {transport} {request}: {flying} in flight");
             }
@@ -87,7 +87,7 @@ fn the_open_loop_keeps_its_rate() {
 /// Half of the requests that are due while the responder stalls wait for half of the stall or more. An
 /// initiator that waits for each response would have sent only one of them.
 #[test]
-fn a_stall_is_seen_by_all_who_would_have_called() {
+fn a_stall_delays_all_requests_that_were_due() {
     let _alone = alone();
     for engine in CALM {
         for transport in [Transport::Tcp, Transport::Udp] {
@@ -110,7 +110,7 @@ fn a_stall_is_seen_by_all_who_would_have_called() {
 
             let closed = changed(spec, |options| options.arrivals = None);
             let [initiator, _] = both(&closed, &setup());
-            // One after the other, no more go into the window and the stall, whatever else the machine does.
+            // Sequentially, no more fit into the window and the stall, whatever else the machine does.
             let expected = if transport == Transport::Udp { 0..9 } else { 1..9 };
             assert!(expected.contains(&slow(&initiator)), "{}", slow(&initiator));
         }
@@ -137,7 +137,7 @@ fn a_stall_is_the_longest_silence() {
     }
 }
 
-/// Requests that are under way or overdue at the end of the window count as well.
+/// Requests in flight or overdue at the end of the window count as well.
 #[test]
 fn a_stall_at_the_end_of_the_window_is_not_cut_off() {
     let _alone = alone();
@@ -153,7 +153,7 @@ fn a_stall_at_the_end_of_the_window_is_not_cut_off() {
 
 /// The rate is higher than the path allows. Requests that could not be sent in time are lost, and the test ends.
 #[test]
-fn a_rate_beyond_what_goes_is_owned_up_to() {
+fn an_excessive_rate_is_reported() {
     let _alone = alone();
     let delay = Manners { delay: Some(ms(20)), ..Manners::default() };
     let options = TestOptions { responder: delay, ..open_loop(100, ArrivalProcess::Fixed) };
@@ -164,7 +164,7 @@ fn a_rate_beyond_what_goes_is_owned_up_to() {
 }
 
 #[test]
-fn a_gap_is_no_part_of_a_round_trip() {
+fn a_gap_is_not_part_of_a_round_trip() {
     let _alone = alone();
     for engine in CALM {
         for transport in [Transport::Tcp, Transport::Udp] {
@@ -200,11 +200,10 @@ fn streams_keep_to_their_rate() {
     let _alone = alone();
     for engine in CALM {
         for (transport, message) in [(Transport::Tcp, 1000), (Transport::Udp, 1000)] {
-            // 1000 messages a second in each of two flows.
+            // 1000 messages per second in each of two flows.
             let options = TestOptions { engine, bitrate: BitRate::new(8_000_000), ..TestOptions::default() };
             let spec = lasting(with(spec(transport, stream(message), 2), options), 500);
-            // A sender that is delayed skips what was due meanwhile, and a receiver that is delayed finds more than was
-            // due.
+            // A delayed sender skips what was due in the meantime, and a delayed receiver finds more than was due.
             assert_least(0.15, &format!("{engine} {transport}"), || {
                 let [sender, receiver] = both(&spec, &setup());
                 let off = |report: &EndReport| report.bytes as f64 / report.seconds / 2_000_000.0 - 1.0;
@@ -230,7 +229,7 @@ fn every_datagram_of_a_stream_is_accounted_for() {
 }
 
 #[test]
-fn a_receiver_with_no_room_drops_what_it_says() {
+fn a_receiver_without_space_reports_its_drops() {
     let _alone = alone();
     let socket = SocketOptions { receive_buffer: Some(ByteSize(4_096)), ..SocketOptions::default() };
     let spec = with(spec(Transport::Udp, stream(1_400), 1), TestOptions { socket, ..TestOptions::default() });

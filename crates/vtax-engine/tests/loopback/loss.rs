@@ -25,7 +25,7 @@ const LEN: usize = 8;
 enum Fate {
     Forward,
     Drop,
-    /// Arrives after the initiator has given it up.
+    /// Arrives after the initiator has given up on it.
     Late,
 }
 
@@ -40,7 +40,7 @@ struct Relay {
     latest: Vec<u8>,
     held: Option<Vec<u8>>,
     dropped: u64,
-    /// Datagrams that came from the sender of a stream. On a busy machine the relay may have no room for some.
+    /// Datagrams that came from the sender of a stream. On a busy machine the relay may have no space for some.
     came: u64,
     /// Responses that were sent on after a newer request had come. On a busy machine there may be more of
     /// them than the test has chosen.
@@ -119,7 +119,7 @@ impl Relay {
     }
 }
 
-/// Measures until what the test has chosen has happened: on a busy machine, that takes longer.
+/// Measures until the scenario chosen by the test has occurred: on a busy machine, that takes longer.
 fn until(is_over: impl Fn(&Relay) -> bool, millis: u64, measure: impl Fn(u64) -> (EndReport, Relay)) {
     let happened = [1, 4, 16, 64].into_iter().any(|times| {
         let (initiator, relay) = measure(times * millis);
@@ -129,7 +129,7 @@ fn until(is_over: impl Fn(&Relay) -> bool, millis: u64, measure: impl Fn(u64) ->
     assert!(happened, "too few transactions");
 }
 
-/// `fate` gets the numbers of the request and of the response, and decides what happens to each. Returns the
+/// `fate` receives the numbers of the request and of the response, and decides what happens to each. Returns the
 /// initiator's report and the relay with its counts.
 fn relayed(millis: u64, fate: impl Fn([u32; 2]) -> [Fate; 2] + Sync) -> (EndReport, Relay) {
     let spec = lasting(spec(Transport::Udp, rr(LEN as u64, LEN as u64), 1), millis);
@@ -164,7 +164,7 @@ fn check(initiator: &EndReport, relay: &Relay) {
 }
 
 #[test]
-fn without_loss_none_is_counted() {
+fn no_loss_is_counted_without_loss() {
     let (initiator, relay) = relayed(150, |_| [Fate::Forward; 2]);
     assert_eq!(relay.dropped, 0);
     check(&initiator, &relay);
@@ -236,7 +236,7 @@ fn losses_among_several_in_flight_are_counted_exactly() {
     }
 }
 
-/// The wire's losses are what was sent, minus what arrived and what the socket had no room for.
+/// The wire's losses are what was sent, minus what arrived and what the socket had no space for.
 #[test]
 fn a_streams_loss_is_the_difference_of_both_ends() {
     for engine in [Engine::Blocking, Engine::Epoll, Engine::IoUring] {

@@ -1,5 +1,4 @@
-//! Outages that last beyond the measured time. A figure must not become better because the end of the outage
-//! is cut off.
+//! Outages that last beyond the measured time. Results must not improve because the end of the outage is cut off.
 
 use std::{
     io::{Read, Write},
@@ -54,7 +53,7 @@ struct Faltering {
 }
 
 impl Faltering {
-    /// Serves until the initiator says that the window is over.
+    /// Serves until the initiator reports the end of the window.
     fn serve(self: Arc<Self>, request: bool) {
         let (mut control, _) = self.accept();
         control.write_all(&[6]).unwrap();
@@ -123,7 +122,7 @@ fn an_outage_that_lasts_to_the_end_of_crr_or_cc_is_counted() {
 }
 
 #[test]
-fn a_connection_that_waits_all_through_the_window_of_the_others_is_counted() {
+fn a_connection_that_waits_during_the_whole_window_of_the_others_is_counted() {
     let _alone = alone();
     for engine in [Engine::Epoll, Engine::BusyPoll, Engine::IoUring] {
         let options = TestOptions { engine, threads: Some(1), ..TestOptions::default() };
@@ -166,7 +165,7 @@ fn an_outage_that_lasts_to_the_end_of_a_burst_is_counted() {
 
 /// Each place in flight is a closed loop, so the rate follows from the times.
 #[test]
-fn the_rate_of_a_burst_is_that_of_its_places() {
+fn the_rate_of_a_burst_is_the_sum_over_its_places() {
     let _alone = alone();
     for (transport, engine) in [(Transport::Tcp, Engine::Blocking), (Transport::Udp, Engine::Epoll)] {
         let burst = Burst::try_from(16).unwrap();

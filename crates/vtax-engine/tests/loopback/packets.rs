@@ -60,7 +60,7 @@ fn datagrams_of_streams_have_a_direction() {
 }
 
 #[test]
-fn packets_are_not_known_where_each_transaction_has_its_socket() {
+fn packets_are_unknown_if_each_transaction_has_its_own_socket() {
     for workload in [crr(1, 1), Workload::Cc] {
         let reports = both(&spec(Transport::Tcp, workload, 1), &setup());
         assert_eq!([reports[0].wire, reports[1].wire], [None, None], "{workload:?}");

@@ -19,7 +19,6 @@ use vtax_sys::token::Token;
 
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// The engines of this build.
 pub(crate) const ENGINES: [Engine; 4] = Engine::ALL;
 
 pub(crate) fn setup() -> EndSetup {
@@ -110,11 +109,10 @@ pub(crate) fn whole(
     Initiator::connect(spec, setup, target, token, cancel)?.run(Schedule::default(), source, cancel)
 }
 
-/// In milliseconds. A test that lasts so long ends in time only if the end of a peer is noticed.
+/// In milliseconds. A test with this duration ends in time only if the exit of a peer is noticed.
 pub(crate) const UNNOTICED: u64 = 600_000;
 
-/// Checks a figure that other work on the machine can make larger, and never smaller: the least of several attempts is
-/// what the code itself costs.
+/// Checks a figure that other load can only increase: the smallest of several attempts is the cost of the code itself.
 pub(crate) fn assert_least(most: f64, what: &str, attempt: impl FnMut() -> f64) {
     const ATTEMPTS: usize = 10;
     let figures: Vec<f64> = std::iter::repeat_with(attempt)
@@ -127,9 +125,8 @@ pub(crate) fn assert_least(most: f64, what: &str, attempt: impl FnMut() -> f64) 
     assert!(figures.last().is_some_and(|figure| *figure < most), "{what}: {figures:?}, at most {most}");
 }
 
-/// Returns the share of the time of closed loops that belongs to no transaction. There is no more time in the
-/// transactions than in the loops; flows open and close their windows at different moments, at most a transaction
-/// apart.
+/// Returns the share of the time of closed loops that belongs to no transaction. The transactions don't last longer
+/// than the loops; flows open and close their windows at different times, at most one transaction apart.
 pub(crate) fn beside_transactions(initiator: &EndReport, in_flight: f64) -> f64 {
     let rtt = initiator.rtt.as_ref().expect("transactions have times");
     let [within, longest] = [rtt.mean_ns() * rtt.count() as f64, rtt.max() as f64].map(|ns| ns / 1e9);
@@ -138,7 +135,7 @@ pub(crate) fn beside_transactions(initiator: &EndReport, in_flight: f64) -> f64 
     1.0 - within / loops
 }
 
-/// Runs both ends. `meanwhile` gets the responder's place and the cancel switches of the initiator and the
+/// Runs both ends. `meanwhile` receives the responder's place and the cancel switches of the initiator and the
 /// responder, before the initiator starts.
 pub(crate) fn both_whole(
     spec: &TestSpec,

@@ -54,7 +54,7 @@ fn every_test_in_the_unix_domain() {
 }
 
 #[test]
-fn ends_that_do_not_fit_are_refused_by_name() {
+fn mismatched_ends_are_refused_by_name() {
     let (token, cancel) = (Token::random(), vtax_engine::Cancel::new());
     let spec = spec(Transport::Tcp, rr(1, 1), 1);
     let six = Target::Ip("[::1]:9".parse().unwrap());

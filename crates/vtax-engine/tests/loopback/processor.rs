@@ -1,4 +1,4 @@
-//! The CPU time of a test, compared with what is certain about it.
+//! The CPU time of a test, compared with known bounds.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use vtax_model::{
 
 use crate::pair::*;
 
-/// The machine's account contains ticks.
+/// The machine's account is in ticks.
 const SLACK: f64 = 0.05;
 
-/// Returns the time that is in the window of one end and not in that of the other.
+/// Returns the time that is in the window of one end but not in the other's.
 fn apart([one, other]: [&EndReport; 2]) -> f64 {
     let begun = one.started_ns.abs_diff(other.started_ns) as f64 / 1e9;
     2.0 * begun + (one.seconds - other.seconds).abs()
@@ -42,7 +42,7 @@ fn check(spec: &TestSpec) {
 }
 
 #[test]
-fn the_machine_has_worked_no_less_than_the_threads_of_both_ends() {
+fn the_machine_used_no_less_cpu_time_than_the_threads_of_both_ends() {
     let _alone = alone();
     for engine in ENGINES {
         for transport in [Transport::Tcp, Transport::Udp] {
@@ -54,7 +54,7 @@ fn the_machine_has_worked_no_less_than_the_threads_of_both_ends() {
 }
 
 #[test]
-fn threads_are_charged_what_the_scheduler_says() {
+fn cpu_time_of_threads_matches_the_scheduler() {
     let _alone = alone();
     let spec = lasting(on(vtax_model::options::Engine::BusyPoll, spec(Transport::Tcp, rr(1, 1), 1)), 60);
     let [initiator, _] = both(&spec, &setup());

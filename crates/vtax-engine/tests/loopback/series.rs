@@ -47,7 +47,7 @@ fn the_intervals_add_up_to_the_whole() {
             let [initiator, responder] = both(&with(spec, options), &setup());
             [&initiator, &responder].into_iter().for_each(|report| check_whole(report, 3));
             let (tcp, one_way) = (transport == Transport::Tcp, spec.workload.kind().is_stream());
-            // On a busy machine an interval can pass without a look at the window.
+            // On a busy machine, a whole interval can pass between two checks.
             let has_window = |report: &EndReport| report.series.iter().any(|interval| interval.cwnd > Some(0.0));
             assert_eq!((has_window(&initiator), has_window(&responder)), (tcp, tcp && !one_way));
         }
@@ -62,7 +62,7 @@ fn percentiles_of_an_interval_are_its_own() {
     let [initiator, _] = both(&lasting(with(spec(Transport::Tcp, rr(1, 1), 1), options), 400), &setup());
     check_whole(&initiator, 8);
     let slow: Vec<_> = initiator.series.iter().filter_map(|i| i.rtt_ns).filter(|rtt| rtt.max > 99_000_000).collect();
-    // One after the other, no more than five of this length go into the window, whatever else the machine does.
+    // Sequentially, no more than five of this length fit into the window, whatever else the machine does.
     assert!(!slow.is_empty() && slow.len() < 6, "{slow:?}");
     for rtt in initiator.series.iter().filter_map(|interval| interval.rtt_ns) {
         assert!(rtt.p50 <= rtt.p90 && rtt.p90 <= rtt.p99 && rtt.p99 <= rtt.max);
@@ -95,17 +95,17 @@ fn a_warm_up_ends_when_it_is_steady_or_out_of_time() {
 }
 
 #[test]
-fn a_fixed_warm_up_is_told() {
+fn a_fixed_warm_up_is_reported() {
     let [initiator, _] = both(&spec(Transport::Tcp, rr(1, 1), 1), &setup());
     assert_eq!(initiator.warmup.steady, None);
     assert!(initiator.warmup.seconds >= 0.02, "{:?}", initiator.warmup);
 }
 
-/// Two pairs that were admitted one after the other begin together.
+/// Two pairs that were admitted one after another start together.
 #[test]
 fn pairs_begin_at_the_same_moment() {
     let _alone = alone();
-    // A busy machine wakes an end late now and then.
+    // A busy machine occasionally wakes an end late.
     let mut least = Duration::MAX;
     for (transport, workload) in [
         (Transport::Tcp, rr(1, 1)),

@@ -1,4 +1,4 @@
-//! Samples that are cut into slices.
+//! Sliced samples.
 
 use std::{
     collections::BTreeMap,
@@ -64,7 +64,7 @@ fn both_ends_count_the_same_transactions_of_each_slice() {
 }
 
 #[test]
-fn a_stream_tells_its_slices_apart_without_a_common_clock() {
+fn a_stream_separates_its_slices_without_a_common_clock() {
     for (transport, message) in [(Transport::Tcp, 64 << 10), (Transport::Tcp, 1 << 20), (Transport::Udp, 1472)] {
         let [sender, receiver] = both(&sliced(spec(transport, stream(message), 1), 3, 20), &setup());
         assert_eq!((sender.slices.len(), receiver.slices.len()), (3, 3), "{transport}");
@@ -78,7 +78,7 @@ fn a_stream_tells_its_slices_apart_without_a_common_clock() {
     }
 }
 
-/// Each second end of a slice is lost, and so is its first answer. An answer comes once more when the next slice ends.
+/// Every second end of a slice is lost, and so is its first answer. An answer arrives again when the next slice ends.
 #[test]
 fn the_end_of_a_slice_may_be_lost_or_late() {
     let spec = sliced(spec(Transport::Udp, stream(1472), 1), 3, 20);
@@ -137,7 +137,7 @@ fn pass_on(near: &UdpSocket, far: &UdpSocket, over: &AtomicBool) {
 }
 
 #[test]
-fn slices_begin_when_the_schedule_says_so() {
+fn slices_begin_on_schedule() {
     for workload in [rr(1, 1), stream(16 << 10)] {
         let spec = sliced(spec(Transport::Tcp, workload, 1), 2, 5);
         let start = now_ns() + 50 * MS;
@@ -151,7 +151,7 @@ fn slices_begin_when_the_schedule_says_so() {
 }
 
 #[test]
-fn a_slice_that_takes_longer_than_its_slot_is_told() {
+fn a_slice_that_exceeds_its_slot_is_reported() {
     let spec = sliced(spec(Transport::Tcp, rr(1, 1), 1), 2, 20);
     let start = now_ns() + 10 * MS;
     let slices = vec![start + 30 * MS, start + 60 * MS];
@@ -161,7 +161,7 @@ fn a_slice_that_takes_longer_than_its_slot_is_told() {
 }
 
 #[test]
-fn tests_whose_ends_cannot_tell_slices_apart_are_refused() {
+fn tests_whose_ends_cannot_separate_slices_are_refused() {
     let refused = |workload: Workload, streams| {
         let spec = sliced(spec(Transport::Tcp, workload, streams), 2, 5);
         Responder::bind(&spec, &setup(), Token::random()).err().map(|error| error.to_string())
@@ -172,9 +172,9 @@ fn tests_whose_ends_cannot_tell_slices_apart_are_refused() {
     }
 }
 
-/// An end that can't hold off idle states reports that and goes on.
+/// An end that can't disable idle states reports that and continues.
 #[test]
-fn idle_states_are_held_off_or_it_is_said_why_not() {
+fn idle_states_are_disabled_or_the_reason_is_reported() {
     let mut spec = sliced(spec(Transport::Tcp, rr(1, 1), 1), 1, 5);
     spec.options.idle = vtax_model::options::Idle::Poll;
     let [initiator, responder] = both(&spec, &setup());

@@ -1,4 +1,4 @@
-//! The kernel's stamps split the round-trip time of every message.
+//! The kernel's timestamps split the round-trip time of every message.
 
 use std::{net::UdpSocket, thread, time::Duration};
 
@@ -14,9 +14,8 @@ use vtax_sys::sock::timestamping::{enable_stamps, receive_stamped, sent_stamps};
 
 use crate::pair::*;
 
-/// The first socket that asks for stamps makes the kernel switch stamping of received packets on, for all
-/// sockets of the machine and in the background. On a busy machine that takes a while. The returned socket
-/// keeps it on.
+/// The first socket that requests timestamps makes the kernel enable receive timestamping, for all sockets of the
+/// machine and in the background. On a busy machine that takes a while. The returned socket keeps it enabled.
 fn switch_on() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(socket.local_addr().unwrap()).unwrap();
@@ -50,7 +49,7 @@ fn means(stages: [&Option<Histogram>; 4], count: u64) -> [f64; 4] {
     })
 }
 
-/// The stages of an initiator make up the round trip.
+/// The stages of an initiator add up to the round trip.
 fn check_initiator(initiator: &EndReport) -> [f64; 4] {
     let Stages { send_to_qdisc, qdisc_to_driver, away, stack_to_receive, turnaround, without, .. } = stages(initiator);
     assert!(*without <= initiator.transactions / 10, "{without} of {}", initiator.transactions);
@@ -79,7 +78,7 @@ fn the_stages_add_up_to_the_round_trip() {
             let [initiator, responder] = both(&staged(transport, sizes, 1), &setup());
             check_initiator(&initiator);
             check_responder(&responder, sizes.0 + sizes.1);
-            // The other end's work on a message is part of the time for which the message is away.
+            // The other end's work on a message is part of the time spent away.
             let median = |stage: &Option<Histogram>| stage.as_ref().unwrap().percentile(50.0) as f64;
             let (there, away) = (stages(&responder), median(&stages(&initiator).away));
             for stage in [&there.turnaround, &there.send_to_qdisc, &there.qdisc_to_driver] {
@@ -140,7 +139,7 @@ fn stages_of_a_cold_path() {
 }
 
 #[test]
-fn without_asking_there_are_none() {
+fn stages_are_absent_unless_requested() {
     let [initiator, responder] = both(&spec(Transport::Udp, rr(1, 1), 1), &setup());
     assert_eq!((initiator.stages, responder.stages), (None, None));
 }

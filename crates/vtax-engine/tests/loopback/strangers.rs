@@ -17,10 +17,10 @@ use vtax_sys::token::Token;
 
 use crate::pair::*;
 
-/// Far below the time that an unauthenticated peer gets to show a token, and far above the delays of a busy machine.
+/// Far below the time limit for showing a token, and far above the delays of a busy machine.
 const NOTICEABLE: Duration = Duration::from_secs(2);
 
-/// Conduct of an unauthenticated peer after it has connected.
+/// Behaviour of an unauthenticated peer after it has connected.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Conduct {
     Silent,
@@ -45,7 +45,7 @@ fn connect(port: u16, conduct: Conduct) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Nothing came, and the connection has ended.
+/// Nothing arrived, and the connection has ended.
 fn is_turned_away(mut stream: TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
     match stream.read(&mut [0; 16]) {
@@ -54,7 +54,7 @@ fn is_turned_away(mut stream: TcpStream) -> bool {
     }
 }
 
-/// Runs a test into which unauthenticated peers come while it measures; they stay until it is over.
+/// Runs a test during which unauthenticated peers connect; they stay until it is over.
 fn amid(conducts: &[Conduct], spec: &TestSpec) -> [EndReport; 2] {
     let (done, stay) = mpsc::channel();
     let conducts = conducts.to_vec();
@@ -82,7 +82,7 @@ fn check(spec: &TestSpec, strangers: usize, [initiator, responder]: &[EndReport;
     Duration::from_nanos(rtt.max())
 }
 
-/// A busy machine delays a connection now and then. A responder that waits for unauthenticated peers would delay
+/// A busy machine occasionally delays a connection. A responder that waits for unauthenticated peers would delay
 /// connections each time.
 fn run(spec: &TestSpec, conducts: &[Conduct]) {
     let mut longest = (0..10).map(|_| check(spec, conducts.len(), &amid(conducts, spec)));
@@ -112,7 +112,7 @@ fn a_hundred_and_twenty_silent_strangers_take_no_time_from_crr_or_cc() {
 }
 
 #[test]
-fn strangers_of_every_kind_get_nothing_and_are_counted() {
+fn strangers_of_every_kind_get_no_answer_and_are_counted() {
     let _alone = alone();
     for workload in [crr(700, 20_000), Workload::Cc] {
         for engine in ENGINES {
@@ -123,7 +123,7 @@ fn strangers_of_every_kind_get_nothing_and_are_counted() {
 
 /// There are more unauthenticated peers than places.
 #[test]
-fn strangers_that_fill_all_places_are_given_up() {
+fn strangers_that_fill_all_places_are_released() {
     let _alone = alone();
     for engine in ENGINES {
         run(&lasting(on(engine, spec(Transport::Tcp, crr(1, 1), 1)), 2_500), &[Conduct::Silent; 2_000]);

@@ -101,7 +101,7 @@ fn threads_are_pinned_in_turn() {
 }
 
 #[test]
-fn a_cpu_that_is_not_there_is_an_error_at_both_ends() {
+fn a_missing_cpu_is_an_error_at_both_ends() {
     let setup = EndSetup { cpus: vec![8000], ..setup() };
     let token = Token::random();
     let [initiator, responder] = both_with(&spec(Transport::Tcp, rr(1, 1), 2), &setup, [token, token], |_, _| {});
@@ -121,7 +121,7 @@ fn check_stream(spec: &TestSpec, [sender, receiver]: [EndReport; 2], message: u6
     }
     if spec.transport == Transport::Udp {
         assert!(receiver.bytes.is_multiple_of(message));
-        // Loopback neither duplicates nor invents messages: what came and what was lost had been sent.
+        // Loopback neither duplicates nor invents messages: what arrived and what was lost had been sent.
         let accounted = receiver.whole_flow + receiver.lost;
         assert!(accounted <= sender.whole_flow, "{accounted} of {}", sender.whole_flow);
     }

@@ -29,7 +29,7 @@ fn each_pair_is_measured_in_both_directions() {
 }
 
 #[test]
-fn a_host_that_dies_ends_nothing_and_its_pairs_are_stored_as_missed() {
+fn a_host_that_dies_does_not_end_the_mesh_and_its_pairs_are_stored_as_missed() {
     let ends = named(24, None);
     let dead = BTreeMap::from([(EndId(5), (4, u32::MAX))]);
     let (_, samples) = calm(dead).measured(&ends, None, 1);
@@ -51,7 +51,7 @@ fn a_host_that_comes_back_is_measured_with_all_others() {
 
 /// The bound is the time without deaths; 2 % of the hosts die.
 #[test]
-fn the_dead_hardly_delay_the_others() {
+fn dead_hosts_hardly_delay_the_others() {
     let ends = named(100, None);
     for seed in 0..10 {
         let dead = BTreeMap::from([(EndId(seed), (10, u32::MAX)), (EndId(50 + seed), (40, u32::MAX))]);
@@ -67,9 +67,9 @@ fn the_dead_hardly_delay_the_others() {
     }
 }
 
-/// Stops as its user does.
+/// The error stands for a user who stops the mesh.
 #[test]
-fn an_error_of_the_store_ends_the_mesh() {
+fn a_store_error_ends_the_mesh() {
     let (ends, fleet) = (named(6, None), calm(BTreeMap::new()));
     let plan = MeshPlan::new(&ends, None, 1);
     let header = header(&ends, &plan, 0.1, 1);
@@ -130,7 +130,7 @@ fn a_mesh_is_continued_with_hosts_that_are_back() {
 }
 
 #[test]
-fn uplinks_have_no_more_tests_than_allowed() {
+fn uplinks_carry_no_more_tests_than_allowed() {
     let ends = named(16, Some(8));
     let limits: UplinkLimits =
         [("leaf0", 2), ("leaf1", 3)].map(|(name, most)| (name.parse().expect("a name"), most)).into();

@@ -1,4 +1,4 @@
-//! Fuzz target: lists of hosts, which other programs write.
+//! Fuzz target: host lists, which other programs write.
 
 use vtax_model::located::Source;
 
@@ -7,7 +7,7 @@ use super::{
     tests::{ANSIBLE_JSON, INVENTORY, KUBERNETES, RACK_FILE, SLURM},
 };
 
-/// An error names a line of the text; a list has names that can be printed, and each once.
+/// An error names a line of the text; the names in a list are printable and unique.
 #[test]
 fn host_lists() {
     vtax_fuzz::fuzz_text("host-lists", &[RACK_FILE, INVENTORY, SLURM, KUBERNETES, ANSIBLE_JSON], |text| {

@@ -1,4 +1,4 @@
-//! Ansible's inventory in INI form. A list of names, one per line, is one too.
+//! Ansible's inventory in INI form. A list of names, one per line, is also valid.
 //!
 //! See "How to build your inventory" of Ansible's documentation: groups, `:children`, `:vars`, ranges such as
 //! `gpu[01:16]`. Variables that only Ansible uses are ignored.
@@ -129,7 +129,7 @@ fn unquoted(text: &str) -> &str {
     quoted('"').or_else(|| quoted('\'')).unwrap_or(text)
 }
 
-/// The names of a pattern such as `gpu[01:16]`, which has the width of its first number, or `db[a:f]`.
+/// The names of a pattern such as `gpu[01:16]`, padded to the width of its first number, or `db[a:f]`.
 fn expanded(pattern: &str) -> Result<Vec<String>, String> {
     let Some((before, rest)) = pattern.split_once('[') else { return Ok(vec![pattern.to_owned()]) };
     let bad = || format!("invalid range in `{pattern}`; use e.g. gpu[01:16] or gpu[a:f]");

@@ -80,7 +80,7 @@ impl RackHost {
 }
 
 impl RackNic {
-    /// Takes the rail and uplink of the host if the NIC names none.
+    /// Takes the host's rail and uplink if the NIC has none.
     fn of_host(self, host: &FleetNic) -> FleetNic {
         let RackNic { address, device, rail, uplink } = self;
         FleetNic { address, device, rail: rail.or(host.rail.clone()), uplink: uplink.or(host.uplink.clone()) }

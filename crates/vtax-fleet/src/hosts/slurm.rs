@@ -19,7 +19,7 @@ pub(super) fn read(source: Source<'_>) -> Result<HostList, FileError> {
     Ok(HostList { hosts, ..HostList::default() })
 }
 
-/// Each node, from its name to the next one's.
+/// Each node, from its name up to the next one's.
 fn nodes(text: &str) -> impl Iterator<Item = Range<usize>> {
     let is_first = |at: usize| text[..at].chars().next_back().is_none_or(|before| before == '\n');
     let starts: Vec<usize> = text.match_indices(FIRST).map(|(at, _)| at).filter(|at| is_first(*at)).collect();
@@ -29,7 +29,7 @@ fn nodes(text: &str) -> impl Iterator<Item = Range<usize>> {
 
 fn node(source: Source<'_>, span: Range<usize>) -> Result<FleetHost, FileError> {
     let text = &source.text[span.clone()];
-    // A value such as a reason may contain anything, so the first one of a name is taken.
+    // Values such as a reason may contain anything, so the first occurrence of a name counts.
     let value = |name: &str| text.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     let refused = |message: String| source.coded("bad-inventory", &span, message);
     let name = value("NodeName").unwrap_or_default();
@@ -38,7 +38,7 @@ fn node(source: Source<'_>, span: Range<usize>) -> Result<FleetHost, FileError> 
         host.control = format!("ssh:{address}").parse().map_err(|error| refused(format!("{error}")))?;
     }
     let lists = ["Partitions", "ActiveFeatures"].into_iter().filter_map(value);
-    // A text that is not a valid name cannot be asked for either.
+    // A text that isn't a valid name can't be requested either.
     host.groups = lists.flat_map(|list| list.split(',')).filter_map(|group| group.parse().ok()).collect();
     let state = value("State").unwrap_or_default();
     let is_down =

@@ -1,6 +1,6 @@
 //! Metrics for Prometheus: OpenMetrics text, which the textfile collector of node_exporter reads too.
 //!
-//! Two series for each host and metric, not one for each pair, so that a thousand hosts make a few thousand series.
+//! Two series for each host and metric, not one for each pair, so that a thousand hosts give a few thousand series.
 
 use std::fmt::{self, Write as _};
 
@@ -53,7 +53,7 @@ fn labels(end: &ForeignText, direction: MeshDirection) -> String {
     format!("{{end=\"{}\",direction=\"{direction}\"}}", Escaped(end))
 }
 
-/// A label's value: visible, with what would end it escaped.
+/// A label's value: printable, with special characters escaped.
 struct Escaped<'a>(&'a ForeignText);
 
 impl fmt::Display for Escaped<'_> {

@@ -1,4 +1,4 @@
-//! A plan before it is carried out (`--dry-run`).
+//! A plan before it is executed (`--dry-run`).
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{aim::Detection, header::MeshHeader, hosts::HostExclusion, pair_test::PairTest, schedule::pack_waves};
 
-/// Ends up to which the text lists the pairs.
+/// Maximum number of ends for which the text lists the pairs.
 const LISTED: usize = 32;
 
 /// Plan of a mesh: `vtax.mesh-plan/v1`.

@@ -7,7 +7,7 @@ use crate::{
     simulated::{SimulatedFleet, header, named},
 };
 
-/// A fleet with one of everything.
+/// A fleet with one finding of each kind.
 fn report() -> MeshReport {
     let slow = |end: usize, direction, share: f64| ((EndId(end), direction), -(-share).ln_1p());
     let fleet = SimulatedFleet {
@@ -29,12 +29,12 @@ fn report() -> MeshReport {
 }
 
 #[test]
-fn the_summary_tells_what_is_slow_and_how_sure_that_is() {
+fn the_summary_names_slow_hosts_with_their_certainty() {
     insta::assert_snapshot!(report().summary());
 }
 
 #[test]
-fn data_has_every_finding() {
+fn json_has_every_finding() {
     let report = MeshReport { figures: Vec::new(), ..report() };
     insta::assert_snapshot!(serde_json::to_string_pretty(&report).expect("JSON"));
 }
@@ -72,7 +72,7 @@ fn a_mesh_that_was_stopped_does_not_say_that_nothing_is_slow() {
 }
 
 #[test]
-fn a_plan_tells_its_time_and_what_it_detects() {
+fn a_plan_shows_its_duration_and_detection_limit() {
     let wave = Duration::from_millis(2800);
     let told = |hosts: usize, aim: MeshAim, limits: UplinkLimits| {
         let ends = named(hosts, Some(8));

@@ -11,7 +11,7 @@ use crate::comparison::MeshComparison;
 const NAMES_MOST: usize = 12;
 
 impl MeshReport {
-    /// Returns the summary: what was measured, what it detects, what is slow.
+    /// Returns the summary: measurements, detection limit, findings.
     pub fn summary(&self) -> String {
         let mut text = self.heading();
         for finding in &self.findings {
@@ -56,7 +56,7 @@ impl MeshReport {
             _ => text.push_str("; no test succeeded\n"),
         }
         if let Some(planned) = self.stopped() {
-            let _ = writeln!(text, "stopped after {} of {planned} waves: what is slow may be missing", self.waves);
+            let _ = writeln!(text, "stopped after {} of {planned} waves: slow hosts may be missing", self.waves);
         }
         text
     }

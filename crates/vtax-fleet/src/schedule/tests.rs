@@ -23,14 +23,14 @@ fn sorted([one, other]: EndPair) -> EndPair {
     [one.min(other), one.max(other)]
 }
 
-/// No host, and so none of its NICs, is twice in a wave.
+/// No host, and so none of its NICs, occurs twice in a wave.
 fn is_disjoint(pairs: &[EndPair], ends: &[MeshEnd]) -> bool {
     let mut hosts = HashSet::new();
     pairs.iter().flatten().all(|end| hosts.insert(ends[end.0].host))
 }
 
 #[test]
-fn each_pair_of_up_to_300_hosts_is_measured_once_and_no_host_twice_at_a_time() {
+fn each_pair_of_up_to_300_hosts_is_measured_once_and_no_host_twice_in_a_round() {
     for count in 2..=300 {
         let ends = plain(count);
         let plan = MeshPlan::new(&ends, None, count as u64);

@@ -13,15 +13,15 @@ use crate::{
     sample::{EndId, MeshSample, MeshStage},
 };
 
-/// Tests of a suspect with cleared ends, if there are few suspects.
+/// Tests of a suspect with cleared ends if there are few suspects.
 const TESTS: usize = 12;
-/// Tests beyond those that would decide if all of them were slow: some are disturbed.
+/// Tests beyond those that would decide if all were slow: some are disturbed.
 const SPARE: usize = 4;
-/// Pairs of cleared ends that are measured at the same time.
+/// Pairs of cleared ends that are measured concurrently.
 const CONTROLS: usize = 4;
-/// With fewer new values, nothing is concluded.
+/// With fewer new values, the result is inconclusive.
 const FEWEST: usize = 4;
-/// Share of meshes in which all suspects are fast and any of them is slow again by chance.
+/// Share of meshes in which all suspects are fast but one is slow again by chance.
 const LEVEL: f64 = 0.05;
 
 /// Result of measuring a suspect again.
@@ -52,7 +52,8 @@ impl Again {
     }
 }
 
-/// Returns the part of the new rates that partners leave unexplained, less the change of the whole fleet meanwhile.
+/// Returns the part of the new rates that partners leave unexplained, minus the change of the whole fleet in the
+/// meantime.
 fn new_values(rail: &RailFit, suspect: &EndStanding, samples: &[MeshSample]) -> Vec<f64> {
     let direction = suspect.direction;
     let of_stage = |stage: MeshStage| samples.iter().filter(move |sample| sample.stage == stage);
@@ -76,11 +77,11 @@ pub(super) fn rounds(rail: &RailFit, lost: &BTreeSet<EndId>) -> Vec<StagedPairs>
     if suspects.is_empty() || cleared.len() < 2 {
         return Vec::new();
     }
-    // Few partners are met several times.
+    // With few partners, each is used several times.
     (0..tests_of(suspects.len())).map(|number| round(&suspects, &cleared, number)).collect()
 }
 
-/// The tests of each of so many suspects. The signed-rank test of n values has no probability below 2^-n.
+/// The number of tests per suspect. The signed-rank test of n values has no probability below 2^-n.
 fn tests_of(suspects: usize) -> usize {
     let decisive = (suspects as f64 / LEVEL).log2().ceil() as usize;
     TESTS.max(decisive + SPARE)

@@ -1,4 +1,4 @@
-//! The fit of one rail, and where each end stands in it.
+//! The fit of one rail, and the standing of each end in it.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub enum MeshDirection {
 impl MeshDirection {
     pub const BOTH: [MeshDirection; 2] = [MeshDirection::Sends, MeshDirection::Receives];
 
-    /// Returns the end of a sample that has this direction, and the other one.
+    /// Returns the end of a sample that has this direction, and the other end.
     pub(crate) fn ends(self, sample: &MeshSample) -> [EndId; 2] {
         let pair = sample.pair;
         match self {
@@ -104,7 +104,7 @@ impl RailFit {
         let effects: Vec<f64> = values.values().map(|values| median(values)).collect();
         let counts: Vec<f64> = values.values().map(|values| values.len() as f64).collect();
         let Some(scale) = RobustScale::of(&effects) else { return };
-        // The scale of few ends may be small by chance, but not smaller than the noise of their tests explains.
+        // The scale of few ends may be small by chance, but not below what the noise of their tests explains.
         let scale = scale.at_least(error_of_median(self.noise, median(&counts) as u32));
         let threshold = suspicion(values.len(), all_ends).threshold();
         for ((end, mut values), effect) in values.into_iter().zip(effects) {
@@ -121,7 +121,7 @@ impl RailFit {
         self.standings.values().filter(|standing| standing.is_suspect).collect()
     }
 
-    /// Returns the ends of the rail that are slow in neither direction.
+    /// Returns the ends of the rail that aren't slow in either direction.
     pub(crate) fn cleared(&self) -> Vec<EndId> {
         let is_fast = |end: EndId| {
             MeshDirection::BOTH.iter().all(|way| self.standings.get(&(end, *way)).is_some_and(|own| !own.is_suspect))
@@ -134,7 +134,7 @@ impl RailFit {
         Some(self.standings.get(&(end, direction))?.effect)
     }
 
-    /// Returns what neither end of a sample explains.
+    /// Returns the part that neither end of a sample explains.
     pub(crate) fn residual(&self, sample: &MeshSample) -> Option<f64> {
         Some(self.log_speed(sample)? - self.expected(sample)?)
     }

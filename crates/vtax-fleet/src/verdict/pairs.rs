@@ -19,14 +19,14 @@ use crate::{
 
 /// Tests of each doubtful pair.
 const TESTS: usize = 6;
-/// The share of ends of which so many pairs are tested again; more would take longer than the rounds.
+/// Ends per pair that is tested again; more pairs would take longer than the rounds.
 const ENDS_PER_PAIR: usize = 10;
 const FEWEST_PAIRS: usize = 5;
-/// Residuals beyond so many times the noise are slow.
+/// Residuals beyond this multiple of the noise are slow.
 const SLOW: f64 = 5.0;
-/// Share of meshes in which any pair is named though its tests are as often slow as all.
+/// Share of meshes in which a pair is named though its tests are no more often slow than all tests.
 const LEVEL: f64 = 0.05;
-/// Assumed share of slow tests where fewer were seen.
+/// Assumed share of slow tests if fewer were seen.
 const LEAST_SHARE: f64 = 0.01;
 
 /// A pair that is slower than its ends are with others.
@@ -36,13 +36,14 @@ pub struct SlowPair {
     pub to: ForeignText,
     /// Share by which its slow source ports are slower than its ends are with others.
     pub slower: f64,
-    /// Source ports that were slow when the pair was tested again. Where they are a part only, one of several paths is slow.
+    /// Source ports that were slow when the pair was tested again. If these are only some of them, one of several paths
+    /// is slow.
     pub slow_ports: usize,
     /// All source ports of these tests.
     pub ports: usize,
 }
 
-/// The fall below the expected rate from which a source port is slow.
+/// The fall below the expected rate from which a source port counts as slow.
 fn slow_below(rail: &RailFit) -> f64 {
     (SLOW * rail.noise).max(rail.least)
 }
@@ -130,8 +131,8 @@ fn judge(
     Some(SlowPair { from, to, slower, slow_ports: slow.len(), ports: ports.len() })
 }
 
-/// Residual that an end of the pair usually has with its other partners, in all tests, if that is below zero. The effects are
-/// fitted to few tests of each end: if several of these were faster than usual, all later tests of that end seem slow.
+/// Usual residual of an end of the pair with its other partners, in all tests, if negative. The effects are fitted to
+/// few tests of each end: if several of these were faster than usual, all later tests of that end seem slow.
 fn usual_residual(rail: &RailFit, samples: &[MeshSample], pair: DirectedPair) -> f64 {
     let residual = |sample: &MeshSample| Some(rail.log_speed(sample)? - rail.expected(sample)?);
     let usual = |is_of_end: &dyn Fn(DirectedPair) -> bool| {
@@ -163,7 +164,7 @@ mod tests {
     };
 
     #[test]
-    fn binomial_tails_are_those_counted_by_hand() {
+    fn binomial_tails_match_hand_counts() {
         assert_eq!(at_least(0, 3, 0.5), 1.0);
         assert_eq!(at_least(2, 3, 0.5), 0.5);
         assert!((at_least(6, 6, 0.1) - 1e-6).abs() < 1e-12);
@@ -175,8 +176,8 @@ mod tests {
         MeshSample { stage, wave: 0, pair, values: vec![rate], failure: None, lost: Vec::new() }
     }
 
-    /// An end that was fast in most of its few rounds, as behind a token bucket that was full, is as fast as the others
-    /// later. Each pair of it seemed slow then.
+    /// An end that was fast in most of its few rounds, e.g. behind a full token bucket, is later as fast as the others.
+    /// All its pairs seemed slow then.
     #[test]
     fn an_end_that_was_fast_in_its_rounds_has_no_slow_pairs() {
         let ends = named(6, None);

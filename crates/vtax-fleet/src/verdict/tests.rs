@@ -14,7 +14,7 @@ fn usual(noise: f64) -> SimulatedFleet {
     SimulatedFleet { noise, disturbed: 0.05, bad_paths: 0.02, ..SimulatedFleet::default() }
 }
 
-/// The same without slow paths, which are findings too.
+/// The same without slow paths, which would be findings too.
 fn usual_paths(noise: f64) -> SimulatedFleet {
     SimulatedFleet { bad_paths: 0.0, ..usual(noise) }
 }
@@ -47,7 +47,7 @@ fn truth(fleet: &SimulatedFleet) -> NamedEnds {
     fleet.slow.keys().map(|(end, direction)| (format!("gpu{:03}", end.0), *direction)).collect()
 }
 
-/// Findings of meshes of 100 hosts: planted directions, those named and those suspected among them, and wrong ones.
+/// Findings of meshes of 100 hosts: injected directions, those of them named and suspected, and false ones.
 #[derive(Debug, Default)]
 struct Tally {
     planted: usize,
@@ -78,7 +78,7 @@ fn tally(fleet: &SimulatedFleet, hosts: usize, rounds: u32, meshes: u64) -> Tall
     tally
 }
 
-/// The share of planted ones that are found is at least this, with 99 % confidence.
+/// Asserts that the share of injected slow directions found is at least this, with 99 % confidence.
 fn assert_power(tally: &Tally, least: f64) {
     let (found, planted) = (tally.found as f64, tally.planted as f64);
     let error = 2.33 * (least * (1.0 - least) / planted).sqrt();
@@ -97,7 +97,7 @@ fn slow_hosts_are_found_as_often_as_promised() {
     }
 }
 
-/// The promise is at most one mesh of 20, whatever the noise and the number of rounds.
+/// The promise is at most one mesh in 20, whatever the noise and the number of rounds.
 #[test]
 fn fast_hosts_are_named_in_at_most_one_of_20_meshes() {
     const MESHES: u64 = 80;
@@ -110,9 +110,10 @@ fn fast_hosts_are_named_in_at_most_one_of_20_meshes() {
     }
 }
 
-/// The 95 % interval of a slow direction has the truth in at least 90 % of meshes in which 5 % of the tests are disturbed.
+/// The 95 % interval of a slow direction covers the true value in at least 90 % of meshes in which 5 % of the tests are
+/// disturbed.
 #[test]
-fn intervals_have_the_truth() {
+fn intervals_cover_the_true_value() {
     const MESHES: u64 = 60;
     let slow = BTreeMap::from([((EndId(17), MeshDirection::Receives), share(46.0))]);
     let fleet = SimulatedFleet { slow, ..usual_paths(0.03) };
@@ -127,7 +128,7 @@ fn intervals_have_the_truth() {
     assert!(covering >= 50, "{covering} of {MESHES}");
 }
 
-/// A slow host doesn't make its partners slow, nor its other direction.
+/// A slow host makes neither its partners nor its other direction slow.
 #[test]
 fn a_direction_is_named_with_its_figure_and_no_other() {
     let slow = BTreeMap::from([((EndId(17), MeshDirection::Receives), share(46.0))]);
@@ -146,7 +147,7 @@ fn a_direction_is_named_with_its_figure_and_no_other() {
 }
 
 #[test]
-fn hosts_of_a_slow_uplink_are_told_as_the_uplink() {
+fn hosts_of_a_slow_uplink_are_reported_as_the_uplink() {
     let slow_uplinks = BTreeMap::from([(("leaf2".to_owned(), MeshDirection::Sends), share(30.0))]);
     let fleet = SimulatedFleet { slow_uplinks, ..usual_paths(0.03) };
     let ends = named(80, Some(16));
@@ -220,7 +221,7 @@ fn a_pair_whose_whole_path_is_slow_is_named() {
 }
 
 #[test]
-fn a_host_that_varies_is_told_as_unstable() {
+fn a_host_that_varies_is_reported_as_unstable() {
     let fleet = SimulatedFleet { unstable: BTreeMap::from([(EndId(8), 8.0)]), ..usual_paths(0.03) };
     let (header, samples) = fleet.measured(&named(100, None), Some(24), 2);
     let findings = MeshVerdict::of(&header, &samples).findings();

@@ -1,4 +1,4 @@
-//! Hosts whose tests vary much more than those of others, though they are not slow in the middle.
+//! Hosts whose tests vary much more than those of others, though their median isn't slow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ use vtax_stats::{OutlierTest, RobustScale};
 use super::MeshVerdict;
 use crate::{aim::FALSE_ALARMS, sample::EndId};
 
-/// Factor between an end's spread and the fleet's from which it is named.
+/// Ratio of an end's spread to the fleet's from which it is named.
 const FACTOR: f64 = 3.0;
-/// Spread that no fleet falls below: 0.1 %.
+/// Lower bound of a fleet's spread: 0.1 %.
 const LEAST: f64 = 1e-3;
-/// With fewer tests, a spread says nothing.
+/// With fewer tests, a spread is meaningless.
 const FEWEST: usize = 8;
 
 /// A host whose rates vary from test to test.
@@ -22,7 +22,7 @@ pub struct Unstable {
     pub end: ForeignText,
     /// Standard deviation of its tests, as a share of the rate.
     pub spread: f64,
-    /// The same of the fleet.
+    /// The same for the fleet.
     pub of_fleet: f64,
     pub tests: usize,
 }
@@ -43,7 +43,7 @@ pub(super) fn found(verdict: &MeshVerdict<'_>, slow: &BTreeSet<EndId>) -> Vec<Un
     let spreads: Vec<f64> = residuals.values().map(|of_end| spread(of_end).ln()).collect();
     let Some(fleet) = RobustScale::of(&spreads) else { return Vec::new() };
     let threshold = OutlierTest::new(spreads.len(), spreads.len(), FALSE_ALARMS).threshold();
-    // What is too small to be named as slow is too small to be named as unstable.
+    // Differences too small to be named as slow are too small to be named as unstable.
     let least = verdict.rails.iter().map(|rail| rail.least).fold(f64::INFINITY, f64::min);
     let is_unstable =
         |spread: f64| fleet.score(spread) > threshold && spread - fleet.centre > FACTOR.ln() && spread.exp() >= least;

@@ -1,7 +1,7 @@
 //! Hosts behind one uplink that are slow together.
 //!
 //! Their tests with each other don't cross the uplink: if these are fast, the uplink is slow; if they are as slow, the
-//! hosts are. Without enough of them it cannot be decided.
+//! hosts are. Without enough such tests, the cause stays undecided.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,16 +12,16 @@ use vtax_stats::{Centre, Confidence, median};
 use super::{MeshDirection, MeshVerdict, SlowDirection};
 use crate::{aim::Share, name::FleetName, sample::EndId};
 
-/// With fewer hosts behind it, hosts are named rather than an uplink.
+/// With fewer hosts behind it, the hosts are named instead of the uplink.
 const FEWEST_HOSTS: usize = 3;
-/// With fewer tests behind it, nothing is decided.
+/// With fewer tests behind it, the cause stays undecided.
 const FEWEST_TESTS: usize = 3;
 
 /// An uplink whose hosts are slow together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SlowUplink {
     pub uplink: ForeignText,
-    /// MeshDirection of its hosts' data.
+    /// Direction of its hosts' data.
     pub direction: MeshDirection,
     /// Median share by which its hosts are slower.
     pub slower: f64,
@@ -39,7 +39,7 @@ pub enum UplinkCause {
     Undecided,
 }
 
-/// A finding, and the ends of which it explains the slowness.
+/// A finding, and the ends whose slowness it explains.
 pub(super) struct FoundUplink {
     pub(super) finding: SlowUplink,
     ends: BTreeSet<EndId>,
@@ -51,7 +51,7 @@ impl FoundUplink {
     }
 }
 
-/// The uplinks of which most ends are slow in a direction.
+/// The uplinks most of whose ends are slow in a direction.
 pub(super) fn found(verdict: &MeshVerdict<'_>, slow: &[(EndId, SlowDirection)]) -> Vec<FoundUplink> {
     let mut behind: BTreeMap<&FleetName, BTreeSet<EndId>> = BTreeMap::new();
     for (position, end) in verdict.header.ends.iter().enumerate() {

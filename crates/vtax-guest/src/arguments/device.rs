@@ -1,11 +1,11 @@
-//! QEMU's description of one device, in the form of its command line and in that of its monitor.
+//! QEMU's description of a device, for the command line and for the monitor.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// A device, or the host's side of a NIC: its type and its properties in order. A property that is on or off is a
-/// `bool`, and a number is a number: the monitor takes nothing else.
+/// A device, or the host's side of a NIC: its type and its properties in order. Switches are `bool`, and numbers are
+/// numbers: the monitor accepts nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceOptions {
     kind: String,
@@ -13,19 +13,19 @@ pub struct DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// One without properties yet.
+    /// Creates a device without properties.
     pub fn new(kind: impl Into<String>) -> DeviceOptions {
         DeviceOptions { kind: kind.into(), properties: Vec::new() }
     }
 
-    /// The same with one more property.
+    /// Adds a property.
     #[must_use]
     pub fn with(mut self, property: &'static str, value: impl Into<Value>) -> DeviceOptions {
         self.properties.push((property, value.into()));
         self
     }
 
-    /// The same with one more property, if there is a value.
+    /// Adds a property if there is a value.
     #[must_use]
     pub fn with_some(self, property: &'static str, value: Option<impl Into<Value>>) -> DeviceOptions {
         match value {
@@ -34,7 +34,7 @@ impl DeviceOptions {
         }
     }
 
-    /// The arguments of a command of the monitor, which calls the type by the name `kind`.
+    /// The arguments of a monitor command, in which the type's key is `kind`.
     pub(crate) fn json(&self, kind: &str) -> Value {
         let properties = self.properties.iter().map(|(property, value)| ((*property).to_owned(), value.clone()));
         let kind = (kind.to_owned(), Value::from(self.kind.as_str()));
@@ -42,7 +42,7 @@ impl DeviceOptions {
     }
 }
 
-/// As an argument of the command line.
+/// Formats the device as a command line argument.
 impl fmt::Display for DeviceOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.kind)?;

@@ -1,4 +1,4 @@
-//! Disks in addition to the one that a guest boots, and the ports that they are in.
+//! Disks in addition to the boot disk, and their ports.
 
 use vtax_model::disk::{DiskAttach, DiskDevice};
 
@@ -8,7 +8,7 @@ use crate::vdisk::{DiskLaunch, DiskSource};
 /// Other ports have lower numbers.
 const FIRST_CHASSIS: u32 = 200;
 
-/// The ports that a guest has for disks, and the disks that it is started with. `files` are those that QEMU has itself.
+/// A guest's disk ports, and the disks attached at its start. `files` are those that QEMU opens itself.
 pub(super) fn disks(list: &mut Arguments, ports: u32, disks: &[DiskLaunch], files: &[std::os::fd::RawFd]) {
     let is_taken = |port: &u32| disks.iter().any(|disk| disk.port == *port && takes_port(disk.device()));
     (0..ports).filter(|port| !is_taken(port)).for_each(|port| list.add("-device", disk_port(port).to_string()));
@@ -76,7 +76,7 @@ fn controller(disk: &DiskLaunch) -> Option<DeviceOptions> {
     }
 }
 
-/// Controllers of the chipset need I/O ports, which a port for disks doesn't have. So they are where it would be.
+/// Chipset controllers need I/O ports, which a disk port doesn't have. So they are attached where the port would be.
 fn takes_port(device: DiskDevice) -> bool {
     matches!(device, DiskDevice::Ahci | DiskDevice::Ide)
 }
@@ -95,7 +95,8 @@ fn controller_id(port: u32) -> String {
     format!("controller{port}")
 }
 
-/// The guest hears of errors, also of a full disk of the host. Otherwise QEMU would stop its processors then.
+/// The guest receives I/O errors, including those caused by a full disk of the host. Otherwise QEMU would stop its
+/// processors.
 fn reports_errors(device: DeviceOptions) -> DeviceOptions {
     device.with("werror", "report").with("rerror", "report")
 }
@@ -104,7 +105,7 @@ fn disk_port_id(port: u32) -> String {
     format!("disks{port}")
 }
 
-/// A port for a disk. It needs no I/O ports, of which there are few.
+/// A port for a disk. It needs no I/O ports, which are scarce.
 fn disk_port(port: u32) -> DeviceOptions {
     let number = FIRST_CHASSIS + port;
     let (slot, function) = DiskLaunch::slot_of(port);
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_told_in_json() {
+    fn a_disk_is_described_in_json() {
         let slice = Some((ByteSize(1 << 20), ByteSize(512)));
         let disk = disk(DiskFile { slice, ..file("/d/x".as_ref()) });
         let told = disk.blocks(Some("/dev/fdset/3")).expect("it has blocks");

@@ -1,4 +1,4 @@
-//! Options that make a guest a server with its own guests, with NICs to give them.
+//! Options that make a guest a server with its own guests, and NICs to assign to them.
 //!
 //! An IOMMU that remaps interrupts needs QEMU, and not KVM alone, to deliver them (`kernel-irqchip=split`).
 //! If VFIO in the server is to use it, it has to report its changes (`caching-mode`). The second root complex
@@ -13,37 +13,37 @@ use super::{Arguments, pci};
 use crate::launch::{ROOT_TAG, STATE_DISK, STATE_SERIAL, server_disk};
 
 pub(super) const MACHINE: &str = ",kernel-irqchip=split";
-/// The CPU has AMD's virtualization. QEMU can emulate that with nested pages, and can't emulate Intel's.
+/// The CPU supports AMD's virtualization, which QEMU can emulate with nested pages; it can't emulate Intel's.
 pub(super) const VIRTUALIZATION: &str = "+svm,+npt";
-/// The IOMMU translates only for devices that VFIO has; the server's own devices keep their addresses. A
-/// kernel with an internal error ends and doesn't go on measuring. Memory that is plugged in is used.
+/// The IOMMU translates only for devices assigned by VFIO; the server's own devices keep their addresses. A kernel with
+/// an internal error stops instead of continuing to measure. Hotplugged memory is brought online.
 pub(super) const KERNEL: [&str; 4] = ["intel_iommu=on", "iommu=pt", "oops=panic", "memhp_default_state=online"];
-/// Under TCG a CPU that leaves a guest sometimes loses an interrupt that arrives at that moment: `do_vmexit`
-/// clears a bit of `interrupt_request` without the lock under which others set bits. With a timer that must
-/// be set again each time, the CPU would then stand still for ever. A periodic timer wakes it again.
+/// Under TCG, a CPU on a VM exit sometimes loses an interrupt that arrives at that moment: `do_vmexit` clears a bit of
+/// `interrupt_request` without the lock under which others set bits. With a one-shot timer, the CPU would then hang
+/// forever. A periodic timer wakes it again.
 pub(super) const TICKING: [&str; 2] = ["nohz=off", "highres=off"];
-/// PID 1 makes the host's files its root.
+/// PID 1 switches to the host's files as its root.
 pub(super) const AGENT: [&str; 3] = ["--guest", "--root", ROOT_TAG];
 
 /// The first bus behind the expander. Each complex has half of the 256 buses.
 const SECOND_COMPLEX: u32 = 128;
 
-/// RAM is of two kinds: the board's, which is there from the start, and modules that are plugged in.
+/// RAM comes in two kinds: that of the board, present from the start, and hotplugged modules.
 ///
 /// If there is RAM above 4 GiB from the start, the firmware puts the registers of NICs above it too
 /// (`pci_pad_mem64` of SeaBIOS). Then the registers of virtual functions can't be reached: QEMU 10.0 treats
 /// their addresses as 32 bits wide, because `pcie_sriov_pf_init` sets them up too early.
 pub(super) struct Ram {
-    /// MiB that are there from the start.
+    /// MiB present from the start.
     board: u64,
-    /// MiB of each node's module. 0 means that there is no module.
+    /// MiB of each node's module. 0 means no module.
     module: u64,
 }
 
 impl Ram {
     /// A q35 has less than this below 4 GiB.
     const BELOW: u64 = 0xb00;
-    /// Linux takes modules that are a multiple of this (`memory_block_size_bytes`).
+    /// Linux accepts modules whose size is a multiple of this (`memory_block_size_bytes`).
     const BLOCK: u64 = 128;
     const BOARD: u64 = 2048;
 
@@ -84,7 +84,7 @@ pub(super) fn nodes(list: &mut Arguments, spec: &ServerSpec) {
 
 /// The IOMMU, the host's files, the second root complex, the NICs, the disk of state, and the empty disks.
 ///
-/// A server may boot again, so its reset can't be what tells that its kernel has panicked: `pvpanic` does, and QEMU ends.
+/// A server may reboot, so a reset can't signal a kernel panic: `pvpanic` does, and QEMU exits.
 pub(super) fn devices(list: &mut Arguments, spec: &ServerSpec) {
     list.add("-device", "intel-iommu,intremap=on,caching-mode=on");
     // Otherwise the firmware's hotplug gives each slot of the first root complex the number 0.
@@ -117,8 +117,8 @@ fn nic(list: &mut Arguments, cable: u32, complex: u32, mac: Mac) {
     list.add("-device", format!("igb,id=nic{slot},netdev=net{slot},bus=slot{slot},mac={mac},romfile="));
 }
 
-/// An empty disk in a dedicated slot, so that its controller has a separate IOMMU group. A virtio device uses the
-/// IOMMU only if it is told to; else its address space would be the server's, whoever had the device.
+/// An empty disk in a dedicated slot, so that its controller has a separate IOMMU group. A virtio device uses the IOMMU
+/// only on request; otherwise its address space would be the server's even if the device is assigned.
 fn disk(list: &mut Arguments, slot: u32, which: ServerDisk) {
     let device = match which {
         ServerDisk::Nvme(_) => "nvme".to_owned(),

@@ -41,7 +41,7 @@ fn tap() -> LinkName {
     LinkName::new("vnet0")
 }
 
-/// An option a line.
+/// One option per line.
 fn lines(launch: &Launch) -> String {
     let mut text = String::new();
     for argument in arguments(launch) {
@@ -51,7 +51,7 @@ fn lines(launch: &Launch) -> String {
     text
 }
 
-/// Only the lines of NICs.
+/// Only the lines about NICs.
 fn nic(kind: NicKind) -> String {
     let text = lines(&with_nic(kind));
     let network = text.lines().filter(|line| line.contains("net0") || line.contains("backend0"));
@@ -113,7 +113,7 @@ fn every_option_of_virtio() {
 }
 
 #[test]
-fn a_virtio_nic_in_a_slot_of_its_own_with_the_largest_mtu_and_empty_slots() {
+fn a_virtio_nic_in_a_dedicated_slot_with_the_largest_mtu_and_empty_slots() {
     let mut launch = with_nic(NicKind::Virtio { tap: tap(), nic: VirtioNic::default() });
     launch.nics[0] =
         NicLaunch { slot: Some(16), host_mtu: Some(9000.try_into().expect("an MTU")), ..launch.nics[0].clone() };
@@ -131,7 +131,7 @@ fn a_virtio_nic_in_a_slot_of_its_own_with_the_largest_mtu_and_empty_slots() {
     );
 }
 
-/// A disk on a file that others have, too.
+/// A disk on a file shared with others.
 fn attached(port: u32, way: &str) -> DiskLaunch {
     let attach: DiskAttach = way.parse().expect("a way");
     let file = DiskFile {
@@ -182,7 +182,7 @@ fn a_guest_can_be_started_with_its_processors_stopped() {
 }
 
 #[test]
-fn endpoints_of_the_host_are_given_as_they_are() {
+fn endpoints_of_the_host_are_passed_unchanged() {
     let device = "0000:01:10.0".parse().expect("an address");
     let mut launch = with_nic(NicKind::Vfio { device, driver: "igbvf".to_owned() });
     launch.devices.push("0000:81:00.1".parse().expect("an address"));
@@ -205,7 +205,7 @@ fn a_server_of_many_nodes_under_kvm() {
     insta::assert_snapshot!(lines(&Launch { accel: Accelerator::Kvm, ..launch }));
 }
 
-/// QEMU 10.0 reaches no virtual function of a server with RAM above 4 GiB from the start.
+/// QEMU 10.0 can't reach virtual functions of a server that starts with RAM above 4 GiB.
 #[test]
 fn a_server_has_all_of_its_ram_and_none_above_4_gib_from_the_start() {
     for (nodes, mib) in [(1, 1024), (2, 2815), (2, 2816), (3, 4096), (4, 65_535), (4, 2821)] {
@@ -222,7 +222,7 @@ fn a_server_has_all_of_its_ram_and_none_above_4_gib_from_the_start() {
 }
 
 #[test]
-fn a_server_of_one_node_has_two_root_complexes_all_the_same() {
+fn a_server_of_one_node_still_has_two_root_complexes() {
     let text = lines(&server("emulated:nodes=1"));
     assert!(text.contains("pxb-pcie,id=complex1,bus=pcie.0,bus_nr=128\n") && !text.contains("numa_node"), "{text}");
 }
@@ -233,7 +233,7 @@ fn server(spec: &str) -> Launch {
 }
 
 #[test]
-fn open_files_are_counted_on_from_one_use_to_the_next() {
+fn descriptor_numbers_continue_from_one_use_to_the_next() {
     let nic = |queues| VirtioNic { vnet: Vnet::Macvtap, queues, ..VirtioNic::default() };
     let mut launch = with_nic(NicKind::Virtio { tap: tap(), nic: vhost(nic(2)) });
     launch.nics.push(NicLaunch { kind: NicKind::Virtio { tap: tap(), nic: nic(1) }, ..launch.nics[0].clone() });
@@ -250,7 +250,7 @@ fn open_files_are_counted_on_from_one_use_to_the_next() {
 }
 
 #[test]
-fn a_disk_is_given_with_all_that_it_is_based_on() {
+fn a_disk_is_passed_with_its_backing_files() {
     let boot = Boot::Disk { disk: "/a.qcow2".into(), format: DiskFormat::Qcow2, keep: true };
     let image = |read, write, is_device, format| ImageFile { read, write, is_device, format };
     let (qcow2, raw) = (DiskFormat::Qcow2, DiskFormat::Raw);
@@ -265,7 +265,7 @@ fn a_disk_is_given_with_all_that_it_is_based_on() {
 }
 
 #[test]
-fn a_folder_that_a_guest_is_lent_is_given_open_and_read_only() {
+fn a_directory_shared_with_a_guest_is_passed_open_and_read_only() {
     let lent = lines(&Launch { lent: Some("/cache/vtax/carried/fio".into()), ..launch() });
     for part in [
         "\n-fsdev local,id=lent,path=/proc/self/fd/12,security_model=none,readonly=on,multidevs=remap\n",
@@ -293,7 +293,7 @@ fn an_older_qemu_opens_kvm_itself() {
 }
 
 #[test]
-fn an_older_qemu_gets_no_option_that_it_does_not_know() {
+fn an_older_qemu_gets_no_unsupported_option() {
     let options = VirtioNic { offloads: false, ..VirtioNic::default() };
     let mut launch = with_nic(NicKind::Virtio { tap: tap(), nic: options });
     launch.qemu.version = Version::LEAST;
@@ -310,7 +310,7 @@ fn a_launch_survives_the_journal() {
     assert_eq!(serde_json::from_str::<Launch>(&text).expect("it can be read"), launch);
 }
 
-/// As vtax wrote it before launches had versions.
+/// As written by vtax before launches had versions.
 #[test]
 fn a_launch_without_a_version_is_read_as_the_first() {
     let mut stored = serde_json::to_value(launch()).expect("it can be written");

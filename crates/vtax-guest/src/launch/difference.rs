@@ -1,9 +1,9 @@
-//! LaunchComparison between the launches of one guest on two hosts.
+//! Comparison of the launches of one guest on two hosts.
 //!
-//! QEMU's own checks do not suffice. It refuses another size of RAM, another number of processors and other queues, but it
-//! accepts another CPU model, after which the guest crashes, and another hardware address or a missing CPU feature, with which
-//! the guest runs on and is silently different. So everything that the guest can see is compared here. What only its host sees
-//! may differ: paths, taps, NUMA nodes, huge pages, backends of rings, threads of disks.
+//! QEMU's own checks are insufficient. It refuses a different RAM size, number of processors or queues, but it accepts
+//! a different CPU model, after which the guest crashes, and a different hardware address or a missing CPU feature,
+//! with which the guest continues but is silently different. So everything visible to the guest is compared here.
+//! Properties visible only to its host may differ: paths, taps, NUMA nodes, huge pages, ring backends, disk threads.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ use vtax_model::{guest::VirtioNic, units::Mtu};
 use super::{Boot, DiskFormat, GuestDisks, Launch, NicKind, NicLaunch, Version};
 use crate::vdisk::{DiskFile, DiskLaunch, DiskSource};
 
-/// A property of a guest that two launches have differently.
+/// A property of a guest in which two launches differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchDifference {
     pub item: LaunchItem,
-    /// The value of the launch that was asked.
+    /// The value in this launch.
     pub here: String,
-    /// The value of the other one.
+    /// The value in the other launch.
     pub there: String,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for LaunchDifference {
     }
 }
 
-/// A property of a guest that it can see.
+/// A property visible to the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Display)]
 pub enum LaunchItem {
     #[strum(to_string = "accelerator")]
@@ -39,7 +39,7 @@ pub enum LaunchItem {
     /// Two launches without a CPU model have the same value, although their hosts may have different CPUs.
     #[strum(to_string = "CPU model")]
     Cpu,
-    /// QEMU before version 7.1 has one that cannot be left out.
+    /// QEMU before version 7.1 always has one.
     #[strum(to_string = "keyboard controller")]
     KeyboardController,
     #[strum(to_string = "vCPUs")]
@@ -64,7 +64,7 @@ pub enum LaunchItem {
     NicSlots,
     #[strum(to_string = "NICs")]
     Nics,
-    /// A property of the NIC with this number.
+    /// A property of the NIC with this index.
     #[strum(to_string = "NIC {0}: {1}")]
     Nic(usize, NicAspect),
     #[strum(to_string = "ports for disks")]
@@ -123,10 +123,10 @@ pub enum DiskAspect {
 }
 
 impl Launch {
-    /// Returns everything that a guest of this launch would find different in the other one, in the order in which a user
-    /// would look for it.
+    /// Returns everything in which a guest of this launch would find the other one different, in the order in which a
+    /// user would look for it.
     pub fn differences(&self, other: &Launch) -> Vec<LaunchDifference> {
-        // A new field does not compile until somebody has judged it.
+        // A new field doesn't compile until it is handled here.
         let Launch {
             version: _,
             name: _,
@@ -203,7 +203,7 @@ impl LaunchComparison {
         self.compare(LaunchItem::NicSlots, here.spare_ports, there.spare_ports);
     }
 
-    /// The paths may differ: what is behind them is for the caller to compare.
+    /// The paths may differ: comparing the contents is up to the caller.
     fn boot(&mut self, here: &Boot, there: &Boot) {
         let source = |boot: &Boot| match boot {
             Boot::Kernel { .. } => "a kernel".to_owned(),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_host_sees_may_differ() {
+    fn host_only_properties_may_differ() {
         let found = told(|other| {
             other.name = "mail".parse().expect("a name");
             other.directory = "/elsewhere".into();
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_guest_sees_is_found() {
+    fn guest_visible_differences_are_found() {
         let found = told(|other| {
             other.vcpus += 1;
             other.memory.0 *= 2;

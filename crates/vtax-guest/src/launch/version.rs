@@ -1,4 +1,4 @@
-//! The version of QEMU, and that of a stored launch.
+//! QEMU's version, and the version of a stored launch.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 /// A version of QEMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version {
-    /// The first number. There is a new one each year.
+    /// The first number, incremented every year.
     pub major: u32,
     /// The second.
     pub minor: u32,
 }
 
 impl Version {
-    /// The oldest that guests are started with: the first that knows `on` and `off` for all options of a socket.
+    /// The oldest supported version: the first that accepts `on` and `off` for all options of a socket.
     pub const LEAST: Version = Version { major: 6, minor: 0 };
-    /// The first whose q35 can have no keyboard and mouse.
+    /// The first whose q35 can omit keyboard and mouse.
     pub(crate) const NO_I8042: Version = Version { major: 7, minor: 1 };
-    /// The first that takes `/dev/kvm` open.
+    /// The first that accepts an open descriptor of `/dev/kvm`.
     pub(crate) const OPEN_KVM: Version = Version { major: 9, minor: 0 };
-    /// The first whose virtio-net knows segmentation of UDP.
+    /// The first whose virtio-net supports segmentation of UDP.
     pub(crate) const USO: Version = Version { major: 8, minor: 2 };
 
-    /// Reads what `--version` prints: "QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)".
+    /// Parses the output of `--version`: "QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)".
     pub(crate) fn parse(text: &str) -> Option<Version> {
         let (_, behind) = text.split_once("version ")?;
         let mut numbers = behind.split(|c: char| !c.is_ascii_digit());
@@ -38,8 +38,8 @@ impl fmt::Display for Version {
     }
 }
 
-/// Version of a stored [`Launch`](super::Launch). One without a version is of the first, in which the machine was whatever
-/// QEMU's alias stood for. One of a later version than this program writes is refused: it may have options that would be lost.
+/// Version of a stored [`Launch`](super::Launch). A launch without a version has the first one, in which the machine
+/// was QEMU's alias. Versions later than this program's are refused: they may have options that would be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct LaunchVersion(u32);
@@ -52,7 +52,7 @@ impl LaunchVersion {
         LaunchVersion(1)
     }
 
-    // By reference, as serde calls it.
+    // By reference, as serde requires.
     pub(super) fn is_first(&self) -> bool {
         *self == LaunchVersion::first()
     }

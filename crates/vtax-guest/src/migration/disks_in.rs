@@ -1,4 +1,4 @@
-//! The target's side of disks that are copied: they are served to the source until the guest has arrived.
+//! The target's side of disk copies: the disks are served to the source until the guest has arrived.
 
 use std::{
     os::{fd::AsFd, unix::net::UnixListener},
@@ -19,12 +19,12 @@ use crate::{
     vdisk::{DiskFile, DiskLaunch},
 };
 
-/// The name under which QEMU gets the socket.
+/// The name under which QEMU receives the socket.
 const LISTENER: &str = "disks";
 
-/// Serves disks of a QEMU that awaits a guest, each as the export of its name, at a new socket with this path. The
-/// guest's own disks are not touched: each export has a node of its own on the same file, which nobody reads until it
-/// is removed.
+/// Serves disks of a QEMU that awaits a guest, each as an export with its name, on a new socket with this path. The
+/// guest's own disks aren't touched: each export has a separate node on the same file, which nobody reads until it is
+/// removed.
 pub fn serve_disks(
     qemu: &mut Qemu,
     socket: &Path,
@@ -33,7 +33,7 @@ pub fn serve_disks(
 ) -> Result<(), MigrationError> {
     let mut monitor = qemu.monitor(PATIENCE)?;
     let mut serve = || {
-        // One of an attempt whose vtax was killed would have gone with its domain.
+        // A socket left by a killed vtax would have been removed with its domain.
         let listener = UnixListener::bind(socket).map_err(GuestError::file("listen at", socket))?;
         let file = give_key(&mut monitor, qemu.launch(), key, (DISK_KEY_ID, TlsEndpoint::Server))?;
         monitor.give_file(LISTENER, listener.as_fd())?;
@@ -51,11 +51,11 @@ pub fn serve_disks(
     serve().map_err(|error: GuestError| MigrationError::of_command(error).explained(qemu))
 }
 
-/// Ends what [`serve_disks`] has begun. It must be done before the guest runs: the source has disconnected, and nobody
-/// else may write to its disks.
+/// Ends the exports of [`serve_disks`]. Required before the guest runs: the source has disconnected, and nobody else
+/// may write to its disks.
 pub fn end_disks(qemu: &mut Qemu, disks: &[u32]) -> Result<(), GuestError> {
     let mut monitor = qemu.monitor(PATIENCE)?;
-    // What is refused isn't there.
+    // A refusal means that it doesn't exist.
     let refused_or = |done: Result<(), GuestError>| match done {
         Err(GuestError::Refused { .. }) => Ok(()),
         done => done,
@@ -76,7 +76,7 @@ fn export(monitor: &mut Monitor, disk: &DiskLaunch, name: &Name) -> Result<(), G
 
 /// A second node on the disk's file. Blocks without data take no space.
 fn blocks(file: &DiskFile, node: &str, set: &str, disk: &DiskLaunch) -> Value {
-    // The guest's own node has QEMU's locks.
+    // QEMU's locks are held by the guest's own node.
     let unlocked = DiskFile { shared: true, ..file.clone() };
     let mut blocks = unlocked.blocks(node, false, set, disk.aio(), file.direct);
     blocks["discard"] = "unmap".into();

@@ -1,7 +1,7 @@
-//! The source's side of disks that are copied: QEMU mirrors them to its target by NBD, until the guest is suspended.
+//! The source's side of disk copies: QEMU mirrors the disks to its target over NBD until the guest is suspended.
 //!
-//! QEMU connects to a socket in its own directory, and this process passes everything on: QEMU's NBD client takes no
-//! open file.
+//! QEMU connects to a socket in its own directory, and this process forwards everything: QEMU's NBD client doesn't
+//! accept a descriptor.
 
 use std::{
     io,
@@ -38,37 +38,37 @@ use crate::{
 
 /// The name of the socket in QEMU's directory.
 const SOCKET: &str = "copy.sock";
-/// Bytes that are passed on at a time.
+/// Bytes forwarded at a time.
 const PIECE: usize = 256 << 10;
-/// A target logs in and answers within this time.
+/// Time limit for the target's first answer.
 const ANSWERED: Duration = Duration::from_secs(30);
-/// The pause between two looks at jobs that are about to end.
+/// Polling interval of jobs that are about to end.
 const GLANCE: Duration = Duration::from_millis(1);
 
-/// A disk that is to be copied.
+/// A disk to be copied.
 #[derive(Debug)]
 pub struct DiskToCopy {
     pub name: Name,
     /// The number of its port.
     pub port: u32,
-    /// Leads to the NBD server of the target ([`serve_disks`](super::serve_disks)).
+    /// Connection to the target's NBD server ([`serve_disks`](super::serve_disks)).
     pub wire: OwnedFd,
 }
 
-/// Bytes of all disks that are copied. The total grows as the guest writes.
+/// Bytes of all disks being copied. The total grows as the guest writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskProgress {
     pub copied: ByteSize,
     pub total: ByteSize,
 }
 
-/// Disks that QEMU mirrors to the target. When this is dropped the connections end, and so do the mirrors: then
-/// [`end_mirrors`] removes what is left of them.
+/// Disks that QEMU mirrors to the target. When this is dropped, the connections and so the mirrors end; [`end_mirrors`]
+/// then removes what is left of them.
 #[derive(Debug)]
 pub struct DiskMirrors {
     guest: Name,
     mirrors: Vec<DiskMirror>,
-    /// Bytes that were passed on, in both directions.
+    /// Bytes forwarded, in both directions.
     moved: Arc<AtomicU64>,
 }
 
@@ -80,7 +80,7 @@ struct DiskMirror {
 }
 
 impl DiskMirrors {
-    /// Connects QEMU to the target, and starts to copy. The disks share the bandwidth of the options.
+    /// Connects QEMU to the target, and starts copying. The disks share the bandwidth of the options.
     pub fn start(
         qemu: &mut Qemu,
         disks: Vec<DiskToCopy>,
@@ -122,7 +122,7 @@ impl DiskMirrors {
         added.and(carried.map_err(wrong))
     }
 
-    /// Waits until all disks are in sync. They stay so, as each write of the guest goes to both sides.
+    /// Waits until all disks are in sync. They stay in sync, as each write of the guest goes to both sides.
     pub fn copy(
         &self,
         qemu: &mut Qemu,
@@ -131,7 +131,7 @@ impl DiskMirrors {
     ) -> Result<(), MigrationError> {
         let (mut last, mut at) = (0, Instant::now());
         loop {
-            // Others need the monitor, too, and get it in between.
+            // The monitor is released in between for others.
             let jobs = qemu.monitor(PATIENCE)?.block_jobs()?;
             let own = self.mirrors.iter().map(|mirror| self.job(mirror, &jobs)).collect::<Result<Vec<_>, _>>()?;
             let sum = |bytes: fn(&BlockJob) -> u64| ByteSize(own.iter().map(|job| bytes(job)).sum());
@@ -152,7 +152,7 @@ impl DiskMirrors {
         }
     }
 
-    /// Completes the copies of a guest whose vCPUs are stopped, and disconnects. Afterwards both sides have the same
+    /// Completes the copies for a guest whose vCPUs are stopped, and disconnects. Afterwards both sides have the same
     /// blocks.
     pub fn complete(&self, monitor: &mut Monitor) -> Result<(), MigrationError> {
         let jobs = monitor.block_jobs()?;
@@ -190,19 +190,18 @@ impl DiskMirrors {
         let why = match job.map(|job| (job, &job.error)) {
             Some((_, Some(error))) => error.clone(),
             Some((job, None)) if job.status == JobStatus::Concluded => "the copy has ended early".into(),
-            // With a limited bandwidth QEMU notices it late.
+            // With a bandwidth limit, QEMU notices it late.
             Some((job, None)) if job.status == JobStatus::Other && mirror.carrier.has_ended() => {
                 "the target has closed the connection".into()
             }
             Some((job, None)) => return Ok(job),
-            None => "QEMU has no such job any more".into(),
+            None => "QEMU no longer has this job".into(),
         };
         Err(MigrationError::DiskNotCopied { guest, disk, said: why })
     }
 }
 
-/// Removes what is left of copies of the disks at these ports, whoever has begun them. The guest runs on with its own
-/// disks.
+/// Removes remaining copies of the disks at these ports, whoever started them. The guest continues with its own disks.
 pub fn end_mirrors(qemu: &mut Qemu, ports: &[u32]) -> Result<(), GuestError> {
     if ports.is_empty() {
         return Ok(());
@@ -214,7 +213,7 @@ pub fn end_mirrors(qemu: &mut Qemu, ports: &[u32]) -> Result<(), GuestError> {
         let jobs = monitor.block_jobs()?;
         let own: Vec<&BlockJob> = jobs.iter().filter(|job| nodes.contains(&job.id)).collect();
         for job in &own {
-            // It may end by itself meanwhile, as its connection has ended.
+            // It may end by itself in the meantime, since its connection has ended.
             let _ = match job.status {
                 JobStatus::Concluded => monitor.dismiss_job(&job.id),
                 _ => monitor.end_block_job(&job.id, true),
@@ -225,13 +224,13 @@ pub fn end_mirrors(qemu: &mut Qemu, ports: &[u32]) -> Result<(), GuestError> {
         }
         thread::sleep(GLANCE);
     }
-    // What is refused isn't there.
+    // A refusal means that it doesn't exist.
     nodes.iter().for_each(|node| drop(monitor.remove_blocks(node)));
     let _ = monitor.remove_object(DISK_KEY_ID);
     Ok(())
 }
 
-/// Waits until the other side has said something: before QEMU waits for it, with its guest's devices.
+/// Waits for the other side's first bytes: before QEMU waits for them, with its guest's devices blocked.
 fn await_bytes(wire: &OwnedFd) -> io::Result<()> {
     let late = || io::Error::new(io::ErrorKind::TimedOut, "the target does not answer");
     let limit = Timespec { tv_sec: ANSWERED.as_secs().cast_signed(), tv_nsec: 0 };
@@ -270,7 +269,7 @@ fn accept(listener: &UnixListener) -> io::Result<UnixStream> {
     }
 }
 
-/// Passes on what QEMU and its target say to each other, until one of them disconnects or this is dropped.
+/// Forwards data between QEMU and its target until one of them disconnects or this is dropped.
 #[derive(Debug)]
 struct Carrier {
     streams: [UnixStream; 2],
@@ -284,7 +283,7 @@ impl Carrier {
         for (from, to) in [(qemu.try_clone()?, target.try_clone()?), (target, qemu)] {
             let (moved, has_ended) = (Arc::clone(moved), Arc::clone(&carrier.has_ended));
             let pass = move || {
-                // Whatever ends it, the job reports it.
+                // Whatever the cause of its end, the job reports it.
                 let _ = pass(&from, &to, &moved);
                 has_ended.store(true, Ordering::Release);
             };
@@ -305,7 +304,7 @@ impl Drop for Carrier {
     }
 }
 
-/// Copies until the end of `from`, and closes the other direction then.
+/// Copies until the end of `from`, then closes the other direction.
 fn pass(mut from: &UnixStream, mut to: &UnixStream, moved: &AtomicU64) -> io::Result<()> {
     use io::{Read, Write};
     let mut piece = vec![0; PIECE];
@@ -355,7 +354,7 @@ mod tests {
         text.parse().expect("a name")
     }
 
-    /// A stand-in for QEMU with one job, which has these states one after another; the last one stays. It returns the
+    /// A stand-in for QEMU with one job, which passes through these states; the last one persists. It returns the
     /// commands.
     fn stand_in(states: &[Value]) -> (Monitor, Receiver<String>) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
@@ -413,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_fails_at_the_end_is_no_copy() {
+    fn a_copy_that_fails_at_the_end_is_an_error() {
         let failed = json!({ "status": "concluded", "error": "No space left on device" });
         for states in
             [vec![failed.clone()], vec![json!({ "status": "ready" }), json!({ "status": "aborting" }), failed]]
@@ -452,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_are_passed_on_until_the_copy_is_given_up() {
+    fn both_directions_are_forwarded_until_the_copy_is_abandoned() {
         let (mirrors, [mut qemu, mut target]) = mirrors();
         qemu.write_all(b"blocks").expect("open");
         target.write_all(b"ok").expect("open");

@@ -1,4 +1,4 @@
-//! Reasons why a guest has not migrated.
+//! Errors of migrations.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use vtax_model::{foreign::ForeignText, topology::Name, units::ByteSize};
 
 use crate::{error::GuestError, process::Qemu};
 
-/// Reason why a guest has not migrated. [`MigrationError::is_undone`] says whether it runs at the source as before.
+/// Reason why a guest has not migrated. [`MigrationError::is_undone`] tells if it runs at the source as before.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum MigrationError {
     #[error("guest `{guest}` cannot migrate: {why}")]
@@ -18,7 +18,7 @@ pub enum MigrationError {
     )]
     #[diagnostic(code("migration-no-postcopy"))]
     NoPostcopy { guest: Name },
-    #[error("migration of guest `{guest}` cancelled; it runs on here")]
+    #[error("migration of guest `{guest}` cancelled; it keeps running here")]
     #[diagnostic(code("migration-cancelled"))]
     Cancelled { guest: Name },
     #[error(
@@ -29,16 +29,18 @@ pub enum MigrationError {
     )]
     #[diagnostic(code("migration-no-convergence"))]
     NoConvergence { guest: Name, within: Duration, remaining: ByteSize, dirty_rate: ByteSize },
-    #[error("migration of guest `{guest}` failed: {said}; it runs on here: look at the target's messages")]
+    #[error("migration of guest `{guest}` failed: {said}; it keeps running here: see the target's messages")]
     #[diagnostic(code("migration-target-lost"))]
     TargetLost { guest: Name, said: ForeignText },
     #[error(
-        "disk `{disk}` of guest `{guest}` could not be copied: {said}; it runs on here: look at the target's messages, and \
+        "disk `{disk}` of guest `{guest}` could not be copied: {said}; it keeps running here: see the target's messages, and \
          at the space it has"
     )]
     #[diagnostic(code("migration-disk"))]
     DiskNotCopied { guest: Name, disk: Name, said: ForeignText },
-    #[error("migration of guest `{guest}` made no progress for {silent:?}: check the connection; it runs on here")]
+    #[error(
+        "migration of guest `{guest}` made no progress for {silent:?}: check the connection; it keeps running here"
+    )]
     #[diagnostic(code("migration-wire-cut"))]
     WireCut { guest: Name, silent: Duration },
     #[error(
@@ -68,10 +70,10 @@ pub enum MigrationError {
 }
 
 impl MigrationError {
-    /// A command that QEMU refuses has changed nothing.
+    /// A command refused by QEMU has changed nothing.
     pub(super) fn of_command(error: GuestError) -> MigrationError {
         match error {
-            // QEMU has no class of errors for this.
+            // QEMU has no error class for this.
             GuestError::Refused { guest, description, .. } if description.raw().contains("serfaultfd") => {
                 MigrationError::NoPostcopy { guest }
             }
@@ -90,8 +92,8 @@ impl MigrationError {
         }
     }
 
-    /// Returns true if QEMU has confirmed that the guest is at the source as before the attempt. Otherwise that is to be found
-    /// out.
+    /// Returns true if QEMU has confirmed that the guest is at the source as before the attempt. Otherwise the caller
+    /// has to find out.
     pub fn is_undone(&self) -> bool {
         matches!(
             self,

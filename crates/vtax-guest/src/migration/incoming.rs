@@ -15,8 +15,8 @@ use crate::{
     qmp::{HostTime, MigrationSocket, MigrationStatus, Monitor, PATIENCE, QmpEvent, TlsEndpoint},
 };
 
-/// A QEMU that awaits a guest. It was started with [`Launch::incoming`](crate::launch::Launch::incoming). If anything here fails,
-/// it is of no use any more and has to be ended.
+/// A QEMU that awaits a guest. It was started with [`Launch::incoming`](crate::launch::Launch::incoming). If anything
+/// here fails, it is unusable and has to be ended.
 #[derive(Debug)]
 pub struct IncomingGuest<'a> {
     qemu: &'a mut Qemu,
@@ -25,19 +25,19 @@ pub struct IncomingGuest<'a> {
     /// The server reads the file at the handshake.
     _key: Option<KeyFile>,
     silence_most: Duration,
-    /// The event of the processors' start.
+    /// The event of the start of the processors.
     resumed: Option<QmpEvent>,
 }
 
 /// A guest that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// The time at which its vCPUs started, by this host's clock. None if it was paused at its source, and still is.
+    /// The time at which its vCPUs started, on this host's clock. None if it was paused at its source, and still is.
     pub resumed_at: Option<HostTime>,
 }
 
 impl<'a> IncomingGuest<'a> {
-    /// Awaits a guest. It returns as soon as the source may connect.
+    /// Starts listening for a guest. Returns as soon as the source may connect.
     pub fn listen(
         qemu: &'a mut Qemu,
         wire: MigrationWire,
@@ -49,7 +49,7 @@ impl<'a> IncomingGuest<'a> {
         Ok(IncomingGuest { qemu, monitor, address, _key: key, silence_most: SILENCE_MOST, resumed: None })
     }
 
-    /// Returns a guest that was loaded, by this process or by another one, and was not resumed yet.
+    /// Returns a guest that was loaded, by this process or by another one, but not yet resumed.
     pub fn loaded(qemu: &'a mut Qemu) -> Result<IncomingGuest<'a>, MigrationError> {
         let mut monitor = qemu.monitor(PATIENCE)?;
         let info = monitor.migration()?;
@@ -60,12 +60,12 @@ impl<'a> IncomingGuest<'a> {
         Ok(IncomingGuest { qemu, monitor, address: None, _key: None, silence_most: SILENCE_MOST, resumed: None })
     }
 
-    /// The address for the source, with the port that was selected. None for a connected socket.
+    /// The address for the source, with the port selected. None for a connected socket.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Waits until the guest has been loaded. Unless it was started with its processors stopped, it runs then.
+    /// Waits until the guest has been loaded. It then runs, unless it was started with its processors stopped.
     pub fn receive(&mut self, pulse: &SourcePulse, cancel: &MigrationCancel) -> Result<(), MigrationError> {
         pulse.beat();
         self.watch(pulse, cancel).map_err(|error| error.explained(self.qemu))
@@ -93,7 +93,7 @@ impl<'a> IncomingGuest<'a> {
         }
     }
 
-    /// Waits for an event, and notes a start of the processors that comes before it.
+    /// Waits for an event, and records a start of the processors before it.
     fn hear(&mut self, awaited: &str, until: Instant) -> Result<(), GuestError> {
         while let Some(event) = self.monitor.event(until)? {
             let is_awaited = event.name == awaited;
@@ -107,8 +107,8 @@ impl<'a> IncomingGuest<'a> {
         Ok(())
     }
 
-    /// Lets the guest's processors run, unless they do, and returns when they do. Call it only when the source has completed: a
-    /// guest that was paused there would run here.
+    /// Starts the guest's processors, if necessary, and returns once they run. Call it only after the source has
+    /// completed: a guest that was paused there would run here.
     pub fn resume(mut self) -> Result<Arrival, MigrationError> {
         let resumed = self.start_processors();
         resumed.map_err(|error| error.explained(self.qemu))
@@ -118,7 +118,7 @@ impl<'a> IncomingGuest<'a> {
         let (is_held, is_running) = (self.qemu.launch().paused, self.monitor.status()?.running);
         match (is_held, is_running) {
             (true, false) => self.monitor.resume()?,
-            // Somebody has resumed it already, who has died since; or it was paused at its source.
+            // Another process has resumed it and died since; or it was paused at its source.
             (true, true) | (false, false) => return Ok(Arrival { resumed_at: None }),
             (false, true) => {}
         }

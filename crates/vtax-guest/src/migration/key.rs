@@ -25,22 +25,22 @@ use crate::{
 const KEY_LEN: usize = 32;
 /// The name that QEMU requires.
 const FILE: &str = "keys.psk";
-/// The name that QEMU requires for Diffie-Hellman parameters. Without this file a server makes new ones, for seconds, in which it
-/// does not answer at its monitor.
+/// The name that QEMU requires for Diffie-Hellman parameters. Without this file a server generates new ones, which
+/// takes seconds, during which its monitor doesn't respond.
 const DH_FILE: &str = "dh-params.pem";
 /// The group ffdhe2048 (RFC 7919, appendix A.1), which is public.
 const DH_PARAMETERS: &str = include_str!("dh-params.pem");
-/// The user for whom QEMU looks the key up.
+/// The user name under which QEMU looks up the key.
 const USER: &str = "qemu";
-/// QEMU's working directory, which is the guest's.
+/// QEMU's working directory, which is the guest's directory.
 const DIRECTORY: &str = ".";
 /// The name of the key in QEMU.
 pub(super) const KEY_ID: &str = "migration-key";
-/// The name of the same key for disks, which are connected earlier.
+/// The name of the same key for disks, which connect earlier.
 pub(super) const DISK_KEY_ID: &str = "migration-disk-key";
 
-/// 256 random bits that both ends of a migration know. They travel on the control connection. `Debug` doesn't print them, so
-/// they cannot get into a log by accident.
+/// 256 random bits shared by both ends of a migration. They are sent over the control connection. `Debug` doesn't print
+/// them, so they cannot get into a log by accident.
 #[derive(Clone, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct MigrationKey([u8; KEY_LEN]);
 
@@ -86,8 +86,8 @@ impl FromStr for MigrationKey {
     }
 }
 
-/// The file with the key in a guest's directory, which only QEMU's user can read, and another one. They are removed
-/// with this value, unless they are kept.
+/// The files with the key and the Diffie-Hellman parameters in a guest's directory, which only QEMU's user can read.
+/// They are removed when this value is dropped, unless they are kept.
 #[derive(Debug)]
 pub(super) struct KeyFile {
     folder: OwnedFd,
@@ -95,8 +95,8 @@ pub(super) struct KeyFile {
 }
 
 impl KeyFile {
-    /// The directory belongs to QEMU's user, which is not trusted: nothing that it may have put there is followed or used.
-    /// QEMU may be reading the file of a key that it has already.
+    /// The directory belongs to QEMU's user, which is not trusted: nothing that it may have put there is followed or
+    /// used. QEMU may still be reading the file of an existing key.
     fn create(directory: &Path, key: &MigrationKey) -> Result<KeyFile, GuestError> {
         let path = directory.join(FILE);
         let folder = File::open(directory).map_err(GuestError::file("open", directory))?;
@@ -126,8 +126,8 @@ impl KeyFile {
         }
     }
 
-    /// Leaves the files where they are: QEMU reads them at handshakes that are yet to come. They go with the guest's
-    /// directory, or with the next file of this kind.
+    /// Keeps the files: QEMU reads them at later handshakes. They are removed with the guest's directory, or replaced
+    /// by the next files of this kind.
     pub(super) fn keep(mut self) {
         self.is_kept = true;
     }
@@ -135,14 +135,14 @@ impl KeyFile {
 
 impl Drop for KeyFile {
     fn drop(&mut self) {
-        // The file system goes with the guest, and the key is of one migration only.
+        // The file system is removed with the guest, and the key is for one migration only.
         if !self.is_kept {
             let _ = self.remove(FILE).and(self.remove(DH_FILE));
         }
     }
 }
 
-/// Gives QEMU the key under this name, if there is one. The file must exist until the handshake is over.
+/// Adds the key to QEMU under this name, if there is one. The file must exist until the handshake is complete.
 pub(super) fn give_key(
     monitor: &mut Monitor,
     launch: &Launch,
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_for_its_owner_only_and_goes_with_the_value() {
+    fn the_file_is_private_and_removed_with_the_value() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(FILE);
         let key = MigrationKey::random();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_has_put_there_is_neither_followed_nor_used() {
+    fn files_planted_by_a_guest_are_neither_followed_nor_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let victim = folder.path().join("victim");
         fs::write(&victim, "kept").expect("ours");

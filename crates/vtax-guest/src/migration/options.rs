@@ -7,46 +7,48 @@ use vtax_model::units::ByteSize;
 use super::MigrationKey;
 use crate::qmp::{MigrationCapabilities, MigrationParameters, Throttling};
 
-/// Options of a migration. Both ends need the same [key](MigrationOptions::key) and [method](MigrationOptions::method).
+/// Options of a migration. Both ends require the same [key](MigrationOptions::key) and
+/// [method](MigrationOptions::method).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MigrationOptions {
-    /// Encrypts the connection. Without it, everybody on the path can read the guest's memory.
+    /// Encrypts the connection. Without it, anyone on the path can read the guest's memory.
     pub key: Option<MigrationKey>,
     pub method: MigrationMethod,
     pub limits: MigrationLimits,
-    /// True if the target was started with its processors stopped, and is resumed only when the source has completed. Then the
-    /// source may still cancel when the switchover has begun; otherwise both could run.
+    /// True if the target was started with its processors stopped, and is resumed only after the source has completed.
+    /// The source may then cancel even during the switchover; otherwise both could run.
     pub held_target: bool,
 }
 
-/// Limits that the source keeps.
+/// Limits observed by the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MigrationLimits {
-    /// The suspend time at which the source switches over, as it expects it.
+    /// The expected suspend time below which the source switches over.
     pub suspend: Duration,
     /// Bytes per second on the connection; unlimited if absent.
     pub bandwidth: Option<ByteSize>,
-    /// The time until the switchover. If absent, only [silence](super::SILENCE_MOST) ends a migration that does not converge.
+    /// The time until the switchover. If absent, only [silence](super::SILENCE_MOST) ends a migration that does not
+    /// converge.
     pub time: Option<Duration>,
 }
 
 impl Default for MigrationLimits {
-    /// QEMU's own suspend time, and ten minutes.
+    /// QEMU's default suspend time, and ten minutes.
     fn default() -> MigrationLimits {
         MigrationLimits { suspend: Duration::from_millis(300), bandwidth: None, time: Some(Duration::from_secs(600)) }
     }
 }
 
-/// The way in which memory is sent.
+/// Method of sending memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MigrationMethod {
-    /// The number of connections for memory. It requires an address: a connected socket is one connection. With TLS each
-    /// has a thread that encrypts.
+    /// The number of connections for memory. It requires an address: a connected socket is one connection. With TLS,
+    /// each has an encrypting thread.
     pub channels: Option<NonZeroU8>,
-    /// If the guest changes its memory faster than it can be sent, its vCPUs are slowed down.
+    /// If the guest dirties memory faster than it can be sent, its vCPUs are throttled.
     pub auto_converge: Option<Throttling>,
-    /// After this time the guest goes on at the target, and the rest of its memory follows. From then on nothing can be
-    /// cancelled, and **a cut connection stops the guest on both sides**.
+    /// After this time the guest continues at the target, and the rest of its memory follows. From then on nothing can
+    /// be cancelled, and **a broken connection stops the guest on both sides**.
     pub postcopy_after: Option<Duration>,
 }
 

@@ -19,18 +19,20 @@ use crate::{
     },
 };
 
-/// Somebody who follows a migration at its source.
+/// Observer of a migration at its source.
 pub trait MigrationWatcher {
-    /// Called several times a second, and at each new state.
+    /// Called several times per second, and at each new state.
     fn progress(&mut self, info: &MigrationInfo) {
         let _ = info;
     }
 
-    /// Called when something has moved since the last call: the target has to hear of it ([`SourcePulse`](super::SourcePulse)).
+    /// Called when there was progress since the last call: the target has to be informed
+    /// ([`SourcePulse`](super::SourcePulse)).
     fn moved(&mut self) {}
 
-    /// The vCPUs are stopped, and everything but the state of the devices is at the target. The guest is suspended until this
-    /// returns, and the target has to be told that its source waits on purpose. `Break` cancels: the guest runs on.
+    /// The vCPUs are stopped, and everything except the device state is at the target. The guest is suspended until
+    /// this returns, and the target has to be informed that its source waits on purpose. `Break` cancels: the guest
+    /// resumes.
     fn before_switchover(&mut self, monitor: &mut Monitor) -> ControlFlow<()> {
         let _ = monitor;
         ControlFlow::Continue(())
@@ -40,9 +42,9 @@ pub trait MigrationWatcher {
 /// A guest that has left: the target has loaded it. The vCPUs of this QEMU stay stopped, and it must never be resumed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Departure {
-    /// QEMU's figures of the whole migration.
+    /// QEMU's figures for the whole migration.
     pub info: MigrationInfo,
-    /// The time of the vCPUs' stop by this host's clock. None if they did not run.
+    /// The time at which the vCPUs stopped, on this host's clock. None if they weren't running.
     pub stopped_at: Option<HostTime>,
 }
 
@@ -73,7 +75,7 @@ impl Departure {
     }
 
     /// The time for which the guest was suspended. If the hosts have different clocks, the arrival's time has to be
-    /// [converted](HostTime::by_clock_behind) before.
+    /// [converted](HostTime::by_clock_behind) first.
     pub fn suspension(&self, arrival: &Arrival) -> SuspendTimes {
         let by_events = self.stopped_at.zip(arrival.resumed_at).and_then(|(stop, resume)| resume.since(stop));
         SuspendTimes { by_qemu: self.info.downtime(), by_events }
@@ -88,7 +90,7 @@ pub(super) struct Outgoing<'a> {
     watcher: &'a mut dyn MigrationWatcher,
     begun: Instant,
     movement: Movement,
-    /// The longest time without movement.
+    /// The longest time without progress.
     silence_most: Duration,
     was_running: bool,
     stopped_at: Option<HostTime>,
@@ -125,7 +127,7 @@ impl<'a> Outgoing<'a> {
         Outgoing { silence_most, ..self }
     }
 
-    /// Prepares QEMU and starts. Nothing has left yet when this fails.
+    /// Prepares QEMU and starts. If this fails, nothing has been sent.
     pub(super) fn start(&mut self, wire: MigrationWire, key: Option<&'static str>) -> Result<(), MigrationError> {
         let blocked = self.monitor.migration()?.blocked_reasons;
         if !blocked.is_empty() {
@@ -182,7 +184,7 @@ impl<'a> Outgoing<'a> {
                 }
                 self.movement = Movement::new();
                 self.is_switching = true;
-                // If it has ended meanwhile, its state says so.
+                // If it has ended in the meantime, its state says so.
                 unless_refused(self.monitor.continue_migration())?;
             }
             MigrationStatus::Active if !self.is_postcopy && self.is_postcopy_due() => {
@@ -215,7 +217,7 @@ impl<'a> Outgoing<'a> {
         Some(MigrationError::NoConvergence { guest: guest(), within, remaining, dirty_rate })
     }
 
-    /// When the switchover has begun, the target may have the guest already, without a word to the source.
+    /// Once the switchover has begun, the target may have the guest without the source knowing.
     fn may_cancel(&self, status: MigrationStatus) -> bool {
         status != MigrationStatus::PostcopyActive && (!self.is_switching || self.options.held_target)
     }
@@ -252,7 +254,7 @@ impl<'a> Outgoing<'a> {
         Ok(MigrationError::TargetLost { guest: self.guest.clone(), said })
     }
 
-    /// A guest that ran before runs again a moment after its migration has ended.
+    /// A guest that was running resumes shortly after its migration has ended.
     fn wait_running(&mut self) -> Result<(), MigrationError> {
         let deadline = Instant::now() + self.silence_most;
         while self.was_running && !self.monitor.status()?.running {
@@ -272,7 +274,7 @@ impl<'a> Outgoing<'a> {
         Ok(Departure { info, stopped_at: self.stopped_at })
     }
 
-    /// Waits until it is time for the next look. A new state of the migration is an event, too.
+    /// Waits until the next poll is due. A new state of the migration is an event, too.
     fn hear(&mut self) -> Result<(), GuestError> {
         let until = Instant::now() + LOOK;
         while let Some(event) = self.monitor.event(until)? {
@@ -292,10 +294,10 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// The key is of one migration only.
+    /// The key is for one migration only.
     pub(super) fn forget_key(&mut self) {
         if self.options.key.is_some() {
-            // If QEMU has exited, so has the key. A guest that has left ends with its QEMU.
+            // If QEMU has exited, the key no longer exists. A guest that has left ends with its QEMU.
             let _ = self.monitor.set_migration_parameters(&MigrationParameters::default());
             let _ = self.monitor.remove_object(KEY_ID);
         }
@@ -306,7 +308,7 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// A command that QEMU refuses because the migration has gone on meanwhile.
+/// A command that QEMU refuses because the migration has progressed in the meantime.
 fn unless_refused(done: Result<(), GuestError>) -> Result<(), GuestError> {
     match done {
         Err(GuestError::Refused { .. }) => Ok(()),
@@ -325,7 +327,6 @@ impl Movement {
         Movement { last: (MigrationStatus::None, 0, 0), at: Instant::now() }
     }
 
-    /// Returns true if there is a change.
     fn note(&mut self, info: &MigrationInfo) -> bool {
         let (sent, passes) = info.ram.as_ref().map_or((0, 0), |ram| (ram.transferred, ram.dirty_sync_count));
         let now = (info.status, sent, passes);

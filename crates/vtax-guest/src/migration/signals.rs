@@ -14,30 +14,30 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A switch that cancels a migration from another thread. Clones share it, and nothing resets it.
+/// A switch that cancels a migration from another thread. Clones share it, and it can't be reset.
 #[derive(Debug, Clone, Default)]
 pub struct MigrationCancel(Arc<AtomicBool>);
 
 impl MigrationCancel {
-    /// Cancels what has not switched over yet.
+    /// Cancels the migration unless it has switched over.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Returns true if somebody has cancelled it.
+    /// Returns true if it was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// The last sign that a source makes progress, for a target that cannot see that itself. Clones share it.
+/// The last sign of progress of a source, for a target that can't see it. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct SourcePulse(Arc<Mutex<PulseState>>);
 
 #[derive(Debug)]
 struct PulseState {
     last: Duration,
-    /// The file by which other processes hear of it, with the time at which it was told.
+    /// The file through which other processes learn of it, with the time of the last update.
     file: Option<(File, Duration)>,
 }
 
@@ -48,10 +48,10 @@ impl Default for PulseState {
 }
 
 impl SourcePulse {
-    /// The time after which other processes are told again.
+    /// The interval of updates for other processes.
     const TOLD_AGAIN: Duration = Duration::from_millis(500);
 
-    /// The source has made progress, or holds the guest on purpose.
+    /// Records that the source has made progress, or suspends the guest on purpose.
     pub fn beat(&self) {
         let mut state = self.state();
         state.last = now();
@@ -60,7 +60,7 @@ impl SourcePulse {
             && last.saturating_sub(*told) >= SourcePulse::TOLD_AGAIN
         {
             *told = last;
-            // Without it, the others hear of this process when it is their turn to receive something.
+            // Without it, the others learn of this process when it is their turn to receive.
             let _ = file.write_all_at(&(last.as_millis() as u64).to_le_bytes(), 0);
         }
     }
@@ -88,7 +88,7 @@ impl SourcePulse {
     }
 }
 
-/// The time since the host's boot: all processes have the same.
+/// The time since the host's boot, which is the same in all processes.
 fn now() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned() as u32)
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sign_of_life_is_heard_by_all_who_share_it() {
+    fn a_sign_of_progress_reaches_all_who_share_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pulse");
         let (heard, silent) = (SourcePulse::default(), SourcePulse::default());

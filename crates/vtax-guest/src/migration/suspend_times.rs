@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// The suspend time of a migration, from two independent clocks.
+/// The suspend time of a migration, measured with two independent clocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SuspendTimes {
-    /// According to the source's QEMU, in whole milliseconds. It ends when the target has loaded the guest: the time until a
-    /// target with stopped processors is resumed is not part of it.
+    /// According to the source's QEMU, in whole milliseconds. It ends when the target has loaded the guest, and so
+    /// excludes the time until a target with stopped processors is resumed.
     pub by_qemu: Option<Duration>,
-    /// From the vCPUs' stop at the source to their start at the target, by the timestamps of both events. None if a guest was not
-    /// running, or if the clocks of the hosts do not agree.
+    /// From the stop of the vCPUs at the source to their start at the target, by the timestamps of both events. None if
+    /// the guest wasn't running, or if the hosts' clocks disagree.
     pub by_events: Option<Duration>,
 }
 

@@ -1,5 +1,5 @@
-//! The source's side against a stand-in for QEMU, which answers each command by a rule and not by a list: how often QEMU is asked
-//! for its state depends on the time.
+//! The source's side against a stand-in for QEMU, which answers each command by a rule instead of a list: the number of
+//! polls depends on timing.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -20,7 +20,7 @@ use crate::{
 };
 
 const GREETING: &str = r#"{"QMP": {"version": {}, "capabilities": []}}"#;
-/// No wait in these tests takes so long, unless it is the one that is tested.
+/// Longer than any wait in these tests, except the one under test.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -30,7 +30,7 @@ fn name() -> Name {
 
 /// State of a stand-in: each command may change it.
 struct StandIn {
-    /// The statuses that `query-migrate` reports next, one for each question; the last one stays.
+    /// The statuses that `query-migrate` reports next, one per query; the last one persists.
     script: Vec<&'static str>,
     running: bool,
     moves: bool,
@@ -39,7 +39,7 @@ struct StandIn {
     blocked: Vec<&'static str>,
     /// A command that is refused.
     refused: Option<&'static str>,
-    /// Completes although it is told to cancel.
+    /// Completes although it was cancelled.
     is_too_late: bool,
     /// Exits at this command.
     dies_at: Option<&'static str>,
@@ -91,7 +91,7 @@ impl StandIn {
     }
 }
 
-/// A stand-in whose state follows this script, changed by `change`, and the commands that it gets.
+/// A stand-in whose state follows this script, modified by `change`, and the commands that it receives.
 fn stand_in(script: &[&'static str], change: impl FnOnce(&mut StandIn)) -> (Monitor, Receiver<Value>) {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     let (commands, asked) = mpsc::channel();
@@ -179,7 +179,7 @@ fn names(asked: &[Value]) -> Vec<&str> {
 const WHOLE: [&str; 7] = ["none", "setup", "active", "active", "pre-switchover", "device", "completed"];
 
 #[test]
-fn the_sequence_that_works() {
+fn a_migration_that_succeeds() {
     let (left, follower, asked) = plainly(stand_in(&WHOLE, |_| {}), LONG);
     let departure = left.expect("it leaves");
     assert_eq!(departure.info.downtime(), Some(Duration::from_millis(41)));
@@ -197,7 +197,7 @@ fn the_sequence_that_works() {
 }
 
 #[test]
-fn the_suspend_time_is_that_from_stop_to_resume() {
+fn the_suspend_time_lasts_from_stop_to_resume() {
     let (left, ..) = plainly(stand_in(&WHOLE, |_| {}), LONG);
     let departure = left.expect("it leaves");
     let resume = r#"{"event": "RESUME", "timestamp": {"seconds": 100, "microseconds": 292500}}"#;
@@ -209,7 +209,7 @@ fn the_suspend_time_is_that_from_stop_to_resume() {
 }
 
 #[test]
-fn options_are_told_to_qemu_by_its_names() {
+fn options_have_the_names_of_qemu() {
     let options = MigrationOptions {
         limits: MigrationLimits {
             suspend: Duration::from_millis(50),
@@ -253,7 +253,7 @@ fn a_refused_command_changes_nothing() {
 }
 
 #[test]
-fn a_target_that_ends_leaves_the_guest_where_it_was() {
+fn a_target_that_exits_leaves_the_guest_at_the_source() {
     let broken = |stand_in: &mut StandIn| stand_in.error = Some("Unable to write to socket: Broken pipe");
     for at in ["active", "device"] {
         let (left, ..) = plainly(stand_in(&["none", "setup", at, "failed"], broken), LONG);
@@ -264,7 +264,7 @@ fn a_target_that_ends_leaves_the_guest_where_it_was() {
 }
 
 #[test]
-fn a_cut_wire_is_noticed_and_cancelled() {
+fn a_broken_connection_is_noticed_and_cancelled() {
     let still = stand_in(&["none", "active"], |stand_in| stand_in.moves = false);
     let (left, follower, asked) = plainly(still, SHORT);
     assert_eq!(follower.moved, 1, "only the new state");
@@ -275,14 +275,14 @@ fn a_cut_wire_is_noticed_and_cancelled() {
 
 /// The target may have the guest, so the source must not run it.
 #[test]
-fn a_wire_that_is_cut_in_the_switchover_leaves_it_open_who_has_the_guest() {
+fn a_connection_broken_during_the_switchover_leaves_the_outcome_open() {
     let script = ["none", "active", "pre-switchover", "device"];
     let still = |stand_in: &mut StandIn| stand_in.moves = false;
     let (left, _, asked) = plainly(stand_in(&script, still), SHORT);
     let error = left.expect_err("nothing moves");
     assert!(matches!(error, MigrationError::Late { .. }) && !error.is_undone(), "{error}");
     assert!(!names(&asked).contains(&"migrate_cancel"));
-    // Unless the target does not run before it is told to.
+    // Unless the target waits for a command before it runs.
     let held = MigrationOptions { held_target: true, ..MigrationOptions::default() };
     let cancel = MigrationCancel::default();
     let (left, _, asked) = migrate(stand_in(&script, still), &held, &cancel, SHORT, Follower::default());
@@ -291,7 +291,7 @@ fn a_wire_that_is_cut_in_the_switchover_leaves_it_open_who_has_the_guest() {
 }
 
 #[test]
-fn another_thread_cancels() {
+fn another_thread_can_cancel() {
     let cancel = MigrationCancel::default();
     let other = cancel.clone();
     let canceller = thread::spawn(move || {
@@ -307,7 +307,7 @@ fn another_thread_cancels() {
 }
 
 #[test]
-fn a_cancellation_that_comes_too_late_is_a_migration() {
+fn a_late_cancellation_completes_the_migration() {
     let cancel = MigrationCancel::default();
     cancel.cancel();
     let late = stand_in(&["none", "active"], |stand_in| stand_in.is_too_late = true);
@@ -316,7 +316,7 @@ fn a_cancellation_that_comes_too_late_is_a_migration() {
 }
 
 #[test]
-fn one_who_watches_stops_it_before_the_switchover() {
+fn a_watcher_can_stop_it_before_the_switchover() {
     let follower = Follower { breaks: true, ..Follower::default() };
     let stand_in = stand_in(&WHOLE, |_| {});
     let (left, follower, asked) =
@@ -327,7 +327,7 @@ fn one_who_watches_stops_it_before_the_switchover() {
 }
 
 #[test]
-fn one_that_does_not_converge_is_cancelled_with_its_figures() {
+fn a_migration_that_does_not_converge_is_cancelled_with_its_figures() {
     let limits = MigrationLimits { time: Some(SHORT), ..MigrationLimits::default() };
     let options = MigrationOptions { limits, ..MigrationOptions::default() };
     let stand_in = stand_in(&["none", "active"], |_| {});
@@ -364,7 +364,7 @@ fn a_source_that_exits_is_not_taken_for_an_undone_migration() {
     assert!(matches!(error, MigrationError::Guest(GuestError::Monitor { .. })) && !error.is_undone(), "{error}");
 }
 
-/// The guest itself may be paused, and stays that at the target.
+/// The guest itself may be paused, and stays paused at the target.
 #[test]
 fn a_paused_guest_has_no_suspend_time() {
     let (left, ..) = plainly(stand_in(&WHOLE, |stand_in| stand_in.running = false), LONG);

@@ -7,13 +7,13 @@ use std::{
 
 use crate::{error::GuestError, qmp::Monitor};
 
-/// The name under which QEMU gets a connected socket.
+/// The name under which QEMU receives a connected socket.
 const FILE: &str = "migration";
 
 /// The connection between the two ends of a migration.
 #[derive(Debug)]
 pub enum MigrationWire {
-    /// A socket whose other end the other QEMU gets. It can lead anywhere, also through an ssh connection.
+    /// A socket whose other end is given to the other QEMU. It can lead anywhere, e.g. through an ssh connection.
     Connected(OwnedFd),
     /// An address at which the target listens, in the namespace of its QEMU. With port 0 it selects a free port
     /// ([`IncomingGuest::address`](super::IncomingGuest::address)).
@@ -29,7 +29,7 @@ impl MigrationWire {
         }
     }
 
-    /// Gives QEMU the socket if it is connected, and closes ours: QEMU has to notice when the other end is closed.
+    /// Passes the socket to QEMU if it is connected, and closes ours: QEMU has to notice when the other end is closed.
     pub(super) fn give(self, monitor: &mut Monitor) -> Result<(), GuestError> {
         match self {
             MigrationWire::Connected(socket) => monitor.give_file(FILE, socket.as_fd()),

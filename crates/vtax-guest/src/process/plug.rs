@@ -1,4 +1,4 @@
-//! NICs and PCI devices that are plugged in and pulled out while the guest runs.
+//! Hotplugging and unplugging of NICs and PCI devices.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -20,9 +20,9 @@ use crate::{
 };
 
 impl Qemu {
-    /// Plugs a NIC on a tap or a macvtap into the `port`-th of the launch's empty slots. `index` is its number among the
-    /// guest's NICs, which no other one has, and `queues` are open queues as for [`Qemu::start`]. If this fails, nothing
-    /// of the NIC is left in QEMU.
+    /// Plugs a NIC on a tap or macvtap into the `port`-th of the launch's empty slots. `index` is its unique number
+    /// among the guest's NICs, and `queues` are queue descriptors as for [`Qemu::start`]. On failure, nothing of the
+    /// NIC is left in QEMU.
     pub fn plug(
         &mut self,
         port: u32,
@@ -38,14 +38,14 @@ impl Qemu {
         plugged.map_err(|error| self.explain(error))
     }
 
-    /// Pulls out the `index`-th NIC, which is on a tap or a macvtap in one of the launch's slots for that. The guest's
-    /// system has to let it go. `false` means that there is none. What a vtax that was killed has left of a NIC goes too.
+    /// Unplugs the `index`-th NIC, which is on a tap or macvtap in one of the launch's slots for that. The guest's
+    /// system has to release it. Returns `false` if there is none. Also removes remains of a NIC left by a killed vtax.
     pub fn unplug(&mut self, index: usize, patience: Duration) -> Result<bool, GuestError> {
         let (mut monitor, was_there) = self.pull(&nic_id(index), "does not release its NIC", patience)?;
         self.without_device(was_there, monitor.remove_netdev(&netdev_id(index)))
     }
 
-    /// Plugs a device of the host, which vfio-pci has, into the `port`-th of the launch's empty slots.
+    /// Plugs a host device bound to vfio-pci into the `port`-th of the launch's empty slots.
     pub fn plug_device(&mut self, port: u32, device: PciAddress, patience: Duration) -> Result<(), GuestError> {
         let fail = GuestError::process(&self.launch().name);
         home::admit(self.process().pid, device).map_err(fail)?;
@@ -54,8 +54,7 @@ impl Qemu {
         monitor.add_device_slowly(&plugged(port, device), patience).map_err(|error| self.explain(error))
     }
 
-    /// Pulls out the device in this slot. The guest's system has to let it go. `false` means that there
-    /// is none.
+    /// Unplugs the device in this slot. The guest's system has to release it. Returns `false` if there is none.
     pub fn unplug_device(&mut self, port: u32, device: PciAddress, patience: Duration) -> Result<bool, GuestError> {
         let (_, was_there) = self.pull(&plugged_id(port), "does not release its device", patience)?;
         if was_there {
@@ -66,7 +65,7 @@ impl Qemu {
 }
 
 impl Qemu {
-    /// Plugs a disk into its port, which is empty. If this fails, nothing of the disk is left in QEMU.
+    /// Plugs a disk into its empty port. On failure, nothing of the disk is left in QEMU.
     pub fn plug_disk(&mut self, disk: &DiskLaunch, patience: Duration) -> Result<(), GuestError> {
         let file = disk.open(&self.launch().name)?;
         let plugged = paths::begin(self.launch(), disk).and_then(|()| {
@@ -76,14 +75,14 @@ impl Qemu {
         plugged.inspect_err(|_| drop(paths::end(self.launch(), disk)))
     }
 
-    /// Pulls out the disk of a port. The guest's system has to let it go. `false` means that there is none. What a vtax that was
-    /// killed has left of a disk goes too.
+    /// Unplugs the disk of a port. The guest's system has to release it. Returns `false` if there is none. Also removes
+    /// remains of a disk left by a killed vtax.
     pub fn unplug_disk(&mut self, disk: &DiskLaunch, patience: Duration) -> Result<bool, GuestError> {
         let (mut monitor, was_there) = self.pull(&disk.id(), "does not release its disk", patience)?;
         self.without_device(was_there, monitor.remove_blocks(&disk.node()))
     }
 
-    /// Has the guest's system let a device go. Returns the monitor, and whether there was such a device.
+    /// Makes the guest's system release a device. Returns the monitor, and whether there was such a device.
     fn pull(&mut self, id: &str, kept: &'static str, patience: Duration) -> Result<(Monitor, bool), GuestError> {
         let mut monitor = self.monitor(patience)?;
         let pulled = monitor.pull_device(id, Instant::now() + patience).map_err(|error| self.explain(error))?;
@@ -94,7 +93,7 @@ impl Qemu {
         }
     }
 
-    /// The backend of a device is removed after it. If there was no device, there need not be anything behind it.
+    /// A device's backend is removed after it. If there was no device, there may be no backend either.
     fn without_device(&self, was_there: bool, removed: Result<(), GuestError>) -> Result<bool, GuestError> {
         match removed {
             Err(GuestError::Refused { .. }) if !was_there => Ok(false),
@@ -107,7 +106,7 @@ fn add_disk(monitor: &mut Monitor, disk: &DiskLaunch, file: Option<&OwnedFd>) ->
     let set = file.map(|file| monitor.add_file(file.as_fd())).transpose()?;
     let blocks = disk.blocks(set.map(|set| format!("/dev/fdset/{set}")).as_deref());
     let added = blocks.map_or(Ok(()), |blocks| monitor.add_blocks(blocks));
-    // What is behind the disk has a copy of the file.
+    // The disk's backend has a copy of the file.
     let removed = set.map_or(Ok(()), |set| monitor.remove_file_set(set));
     added.and(removed)?;
     monitor.add_device(&disk_device(disk)).inspect_err(|_| drop(monitor.remove_blocks(&disk.node())))
@@ -124,7 +123,7 @@ fn add_nic(
     let mut given = files.all().zip(names.all());
     let added = given.try_for_each(|(file, name)| monitor.give_file(name, file.as_fd()));
     if let Err(error) = added.and_then(|()| monitor.add_netdev(&netdev(index, &names))) {
-        // The first error is more informative. Files that the netdev has taken are closed with it.
+        // The first error is more informative. Descriptors used by the netdev are closed with it.
         names.all().for_each(|name| drop(monitor.close_file(name)));
         return Err(error);
     }

@@ -18,7 +18,7 @@ fn launch(directory: &Path) -> Launch {
     Launch::new("web".parse().expect("a name"), directory.to_owned(), engine, &GuestSize::default())
 }
 
-/// A guest whose QEMU is a shell with this to do.
+/// A guest whose QEMU is a shell that runs this script.
 fn stand_in(directory: &Path, script: &str) -> Qemu {
     let script = format!("exec 2>'{}'; {script}", directory.join("qemu.log").display());
     let mut shell = Command::new("sh");
@@ -28,7 +28,7 @@ fn stand_in(directory: &Path, script: &str) -> Qemu {
 }
 
 #[test]
-fn an_early_death_is_told_with_its_last_words() {
+fn an_early_exit_is_reported_with_its_last_words() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("console.log"), "\x1b[2J\x1b[HSeaBIOS\r\nKernel panic - not syncing\r\nRIP: 0033\r\n")
         .expect("ours");
@@ -46,7 +46,7 @@ fn an_early_death_is_told_with_its_last_words() {
 }
 
 #[test]
-fn a_crash_of_qemu_is_told_from_other_ends() {
+fn a_crash_of_qemu_differs_from_other_exits() {
     for (line, crash, told) in [
         ("kill -ABRT $$", true, "was killed by signal 6"),
         ("kill -KILL $$", false, "was killed by signal 9"),
@@ -60,7 +60,7 @@ fn a_crash_of_qemu_is_told_from_other_ends() {
 }
 
 #[test]
-fn one_that_says_nothing_is_told_as_late_and_ended_by_signal() {
+fn a_silent_qemu_is_reported_as_late_and_ended_by_a_signal() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut guest = stand_in(folder.path(), "exec sleep 60");
     let error = guest.wait_ready(Duration::from_millis(80)).expect_err("no monitor");
@@ -70,7 +70,7 @@ fn one_that_says_nothing_is_told_as_late_and_ended_by_signal() {
 }
 
 #[test]
-fn one_that_resists_is_killed_also_by_who_is_not_its_parent() {
+fn a_qemu_that_ignores_signals_is_killed_even_by_another_process() {
     let folder = tempfile::tempdir().expect("a folder");
     let guest = stand_in(folder.path(), "trap '' TERM; echo ready >&2; while :; do sleep 0.1; done");
     while !guest.last_words().qemu.contains(&"ready".into()) {
@@ -93,7 +93,7 @@ fn a_path_too_long_for_a_socket_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_launch_without_its_open_queues_is_refused_before_anything_starts() {
+fn a_launch_without_its_queues_is_refused_before_anything_starts() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut launch = launch(folder.path());
     let nic = VirtioNic { vnet: Vnet::Macvtap, ..VirtioNic::default() };

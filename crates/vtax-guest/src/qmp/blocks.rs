@@ -1,4 +1,4 @@
-//! Commands for what is behind disks: exports by NBD, and copies (block jobs).
+//! Commands for disk backends: exports over NBD, and copies (block jobs).
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -7,9 +7,9 @@ use vtax_model::{foreign::ForeignText, units::ByteSize};
 use super::Monitor;
 use crate::error::GuestError;
 
-/// Bursts per second of a copy with a limited bandwidth.
+/// Bursts per second of a copy with limited bandwidth.
 const BURSTS: u64 = 4;
-/// The bytes of a copy that are on their way: at least QEMU's unit of copies, and at most its default.
+/// Bytes of a copy in flight: at least QEMU's copy unit, and at most its default.
 const SMALLEST_BUFFER: u64 = 64 << 10;
 const LARGEST_BUFFER: u64 = 16 << 20;
 
@@ -19,7 +19,7 @@ const LARGEST_BUFFER: u64 = 16 << 20;
 pub struct BlockJob {
     pub id: String,
     pub status: JobStatus,
-    /// Bytes done. With the total it says how far the job is, but the total grows as the guest writes.
+    /// Bytes done. Together with the total this is the progress, but the total grows as the guest writes.
     pub current_progress: u64,
     pub total_progress: u64,
     /// QEMU's reason for a failure.
@@ -27,23 +27,23 @@ pub struct BlockJob {
     pub error: Option<ForeignText>,
 }
 
-/// State of a job, as far as it matters here.
+/// State of a job, as far as relevant here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobStatus {
-    /// All is copied, and stays in sync.
+    /// Everything is copied and stays in sync.
     Ready,
     /// As ready, while the guest's processors are being stopped.
     Standby,
-    /// It has ended, well or not, and waits to be dismissed.
+    /// It has ended, successfully or not, and waits to be dismissed.
     Concluded,
     #[serde(other)]
     Other,
 }
 
 impl Monitor {
-    /// Starts an NBD server at a socket that listens and was given before ([`Monitor::give_file`]). Clients need the
-    /// key of an object if one is named ([`Monitor::add_tls_key`]).
+    /// Starts an NBD server on a listening socket passed earlier ([`Monitor::give_file`]). If an object is named,
+    /// clients need its key ([`Monitor::add_tls_key`]).
     pub fn start_nbd_server(&mut self, listener: &str, tls_creds: Option<&str>) -> Result<(), GuestError> {
         let mut server = json!({ "addr": { "type": "fd", "data": { "str": listener } } });
         if let Some(object) = tls_creds {
@@ -57,14 +57,14 @@ impl Monitor {
         self.command("nbd-server-stop", json!({}))
     }
 
-    /// Serves what is behind a disk at the NBD server.
+    /// Exports a disk's backend on the NBD server.
     pub fn export_blocks(&mut self, node: &str, name: &str, writable: bool) -> Result<(), GuestError> {
         let export = json!({ "type": "nbd", "id": name, "node-name": node, "name": name, "writable": writable });
         self.command("block-export-add", export)
     }
 
-    /// Starts to copy what is behind a disk to a node, and to write there, too, whatever the guest writes. Each write
-    /// of the guest waits for both. The job has the name of the target.
+    /// Starts mirroring a disk's backend to a node. Each write of the guest goes to both and waits for both. The job
+    /// has the target's name.
     pub fn mirror_blocks(&mut self, node: &str, target: &str, limit: Option<ByteSize>) -> Result<(), GuestError> {
         let mut job = json!({
             "job-id": target,
@@ -75,19 +75,19 @@ impl Monitor {
             "auto-dismiss": false,
         });
         if let Some(ByteSize(per_second)) = limit {
-            // QEMU sends as much as its buffer takes, and then nothing until the average is below the limit.
+            // QEMU sends as much as its buffer holds, and then pauses until the average is below the limit.
             job["speed"] = per_second.into();
             job["buf-size"] = (per_second / BURSTS).clamp(SMALLEST_BUFFER, LARGEST_BUFFER).into();
         }
         self.command("blockdev-mirror", job)
     }
 
-    /// All block jobs, also those that have ended and were not dismissed.
+    /// All block jobs, including ended ones that weren't dismissed.
     pub fn block_jobs(&mut self) -> Result<Vec<BlockJob>, GuestError> {
         self.query("query-jobs")
     }
 
-    /// Ends a job. One that mirrors and is ready completes the copy before, unless it is forced.
+    /// Ends a job. A mirror that is ready completes its copy first, unless forced.
     pub fn end_block_job(&mut self, id: &str, force: bool) -> Result<(), GuestError> {
         self.command("block-job-cancel", json!({ "device": id, "force": force }))
     }
@@ -97,8 +97,8 @@ impl Monitor {
         self.command("job-dismiss", json!({ "id": id }))
     }
 
-    /// Sends the command that connects a node to an NBD server at a socket in QEMU's directory. The answer comes when
-    /// they have shaken hands, so whoever serves the socket must do that meanwhile ([`Monitor::blocks_added`]).
+    /// Sends the command that connects a node to an NBD server at a socket in QEMU's directory. The answer arrives
+    /// after the handshake, so the server of the socket must perform it in the meantime ([`Monitor::blocks_added`]).
     pub(crate) fn begin_nbd_client(
         &mut self,
         node: &str,
@@ -109,7 +109,7 @@ impl Monitor {
         let mut blocks = json!({
             "driver": "nbd",
             "node-name": node,
-            // Blocks without data take no space at the other side.
+            // Blocks without data take no space on the other side.
             "discard": "unmap",
             "server": { "type": "unix", "path": socket },
             "export": export,
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_that_do_not_matter_are_known_as_such() {
+    fn other_job_states_are_accepted() {
         let job = |status: &str| {
             let text = json!({ "id": "copy0", "type": "mirror", "status": status, "current-progress": 1, "total-progress": 2 });
             serde_json::from_value::<BlockJob>(text).expect("a job").status

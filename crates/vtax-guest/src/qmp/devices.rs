@@ -1,6 +1,6 @@
-//! Devices that come and go while the guest runs, and the open files that they need.
+//! Devices that are plugged and unplugged while the guest runs, and their open files.
 //!
-//! A device belongs to the guest until its system has let it go.
+//! A device belongs to the guest until its system has released it.
 
 use std::{
     io::{self, IoSlice, Write},
@@ -33,18 +33,18 @@ pub enum Pulled {
     Gone,
     /// There was none.
     NotThere,
-    /// The system still has it.
+    /// The system still holds it.
     Kept,
 }
 
-/// The class of QEMU's error if there is no such device.
+/// QEMU's error class for a device that doesn't exist.
 const NOT_FOUND: &str = "DeviceNotFound";
 
-/// If a guest's system hasn't let a device go within this time, it is asked again.
+/// If a guest's system hasn't released a device within this time, it is asked again.
 const ASKED_AGAIN: Duration = Duration::from_millis(500);
 
 impl Monitor {
-    /// Gives QEMU a copy of an open file under a name, by which a new device can take it.
+    /// Passes a copy of an open file to QEMU under a name, which a new device can refer to.
     pub fn give_file(&mut self, name: &str, file: BorrowedFd<'_>) -> Result<(), GuestError> {
         const COMMAND: &str = "getfd";
         let deadline = Instant::now() + PATIENCE;
@@ -54,23 +54,23 @@ impl Monitor {
         self.answer::<Value>(COMMAND, deadline).map(|_| ())
     }
 
-    /// Makes QEMU close a file that no device has taken.
+    /// Makes QEMU close a file that no device uses.
     pub fn close_file(&mut self, name: &str) -> Result<(), GuestError> {
         self.command("closefd", json!({ "fdname": name }))
     }
 
-    /// Adds the host's side of a NIC. Its open files are given before, by [`Monitor::give_file`].
+    /// Adds the host side of a NIC. Its open files are passed first, with [`Monitor::give_file`].
     pub fn add_netdev(&mut self, netdev: &DeviceOptions) -> Result<(), GuestError> {
         self.command("netdev_add", netdev.json("type"))
     }
 
-    /// Removes the host's side of a NIC that is gone.
+    /// Removes the host side of an unplugged NIC.
     pub fn remove_netdev(&mut self, id: &str) -> Result<(), GuestError> {
         self.command("netdev_del", json!({ "id": id }))
     }
 
-    /// Gives QEMU a copy of an open file in a dedicated set, and returns the number of the set. What is behind a disk
-    /// can be opened from it.
+    /// Passes a copy of an open file to QEMU in a separate set, and returns the set's number. Disk backends can be
+    /// opened from it.
     pub fn add_file(&mut self, file: BorrowedFd<'_>) -> Result<u64, GuestError> {
         const COMMAND: &str = "add-fd";
         let deadline = Instant::now() + PATIENCE;
@@ -81,18 +81,18 @@ impl Monitor {
         Ok(added.set)
     }
 
-    /// Makes QEMU close the files of a set. What was opened from it stays open.
+    /// Makes QEMU close the files of a set. Backends opened from it stay open.
     pub fn remove_file_set(&mut self, set: u64) -> Result<(), GuestError> {
         self.command("remove-fd", json!({ "fdset-id": set }))
     }
 
-    /// Adds what is behind a disk.
+    /// Adds a disk's backend.
     pub fn add_blocks(&mut self, blocks: Value) -> Result<(), GuestError> {
         self.command("blockdev-add", blocks)
     }
 
-    /// Serves what is behind a disk in the rings of a guest's virtio-blk (vhost-user), for the QEMU that connects to a socket as
-    /// for [`Monitor::start_nbd_server`].
+    /// Serves a disk's backend in the rings of a guest's virtio-blk (vhost-user), for the QEMU that connects to a
+    /// socket as for [`Monitor::start_nbd_server`].
     pub fn serve_rings(
         &mut self,
         listener: &str,
@@ -112,13 +112,13 @@ impl Monitor {
         self.command("block-export-add", export)
     }
 
-    /// Reads the first block of what is behind a disk. QEMU's report goes to its messages.
+    /// Reads the first block of a disk's backend. QEMU's report goes to its messages.
     pub fn read_block(&mut self, node: &str) -> Result<(), GuestError> {
         let line = format!("qemu-io {node} \"read 0 512\"");
         self.command("human-monitor-command", json!({ "command-line": line }))
     }
 
-    /// Removes what was behind a disk that is gone.
+    /// Removes the backend of an unplugged disk.
     pub fn remove_blocks(&mut self, node: &str) -> Result<(), GuestError> {
         self.command("blockdev-del", json!({ "node-name": node }))
     }
@@ -128,15 +128,15 @@ impl Monitor {
         self.command("device_add", device.json("driver"))
     }
 
-    /// Plugs in a device for which QEMU may need a while: all of the guest's memory is locked for the first one.
+    /// Plugs in a device that may take QEMU a while: all of the guest's memory is locked for the first one.
     pub fn add_device_slowly(&mut self, device: &DeviceOptions, patience: Duration) -> Result<(), GuestError> {
         self.ask::<Value>("device_add", device.json("driver"), Instant::now() + patience).map(|_| ())
     }
 
-    /// Has the guest's system let a device go. Other events that come meanwhile are dropped.
+    /// Makes the guest's system release a device. Other events in the meantime are dropped.
     ///
-    /// QEMU refuses to ask while the system is still taking the device, and also soon after somebody has asked, for example a
-    /// vtax that was killed. So QEMU is told again until the device is gone.
+    /// QEMU refuses the request while the system is still initializing the device, and also shortly after an earlier
+    /// request, e.g. by a killed vtax. So the request is repeated until the device is gone.
     pub fn pull_device(&mut self, id: &str, deadline: Instant) -> Result<Pulled, GuestError> {
         let mut was_there = false;
         loop {
@@ -156,7 +156,7 @@ impl Monitor {
         }
     }
 
-    /// Waits until QEMU says that a device is gone.
+    /// Waits until QEMU reports that a device is gone.
     fn wait_removed(&mut self, id: &str, deadline: Instant) -> Result<bool, GuestError> {
         while let Some(event) = self.event(deadline)? {
             if event.name == "DEVICE_DELETED" && event.data.get("device").and_then(Value::as_str) == Some(id) {
@@ -166,7 +166,7 @@ impl Monitor {
         Ok(false)
     }
 
-    /// The file goes with the first byte.
+    /// The file is sent with the first byte.
     fn write_with(&mut self, request: &[u8], file: BorrowedFd<'_>) -> io::Result<()> {
         let files = [file];
         let mut space = [const { MaybeUninit::uninit() }; cmsg_space!(ScmRights(1))];

@@ -16,36 +16,36 @@ use super::{
 };
 use crate::error::GuestError;
 
-/// The largest percentage that auto-converge may take from the vCPUs.
+/// The largest percentage by which auto-converge may throttle the vCPUs.
 pub const CPU_THROTTLE_MOST: u32 = 99;
-/// QEMU has no word for a bandwidth without a limit. It divides the limit, so the largest number would do, too; this is more
-/// than any memory has.
+/// QEMU has no value for unlimited bandwidth. This exceeds any memory bandwidth.
 const NO_LIMIT: u64 = 1 << 42;
-/// Timeout for a key.
+/// Timeout for adding a key.
 const TLS_PATIENCE: Duration = Duration::from_secs(60);
-/// The pages of each GiB that QEMU compares to measure a dirty rate. Its default is 512, which is a standard error of 4 %
-/// of the memory for a guest of 256 MiB; this is 1 to 2 %, and reads 16 MiB.
+/// Pages per GiB that QEMU samples to measure a dirty rate. Its default of 512 means a standard error of 4 % of the
+/// memory for a guest of 256 MiB; this value means 1 to 2 %, and reads 16 MiB.
 const DIRTY_SAMPLES: u32 = 4096;
-/// The pause between two questions for a dirty rate.
+/// Polling interval for a dirty rate.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Features of a migration. Both ends must have the same, except for what concerns only the source.
+/// Migration capabilities. Both ends must have the same, except for those that concern only the source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MigrationCapabilities {
-    /// The target reports whether it has loaded the guest. Otherwise "completed" would only mean that all was sent.
+    /// The target reports whether it has loaded the guest. Otherwise "completed" would only mean that everything was
+    /// sent.
     pub return_path: bool,
-    /// The source waits before the switchover, when its vCPUs are stopped.
+    /// The source waits before the switchover, with its vCPUs stopped.
     pub pause_before_switchover: bool,
-    /// The source slows the vCPUs down until less memory changes than can be sent.
+    /// The source throttles the vCPUs until less memory is dirtied than can be sent.
     pub auto_converge: bool,
     /// Memory is sent over several connections.
     pub multifd: bool,
-    /// The guest may go on at the target before all of its memory is there.
+    /// The guest may continue at the target before all of its memory has arrived.
     pub postcopy: bool,
 }
 
 impl MigrationCapabilities {
-    /// Every capability is said, also those that are off: an earlier attempt may have left them on.
+    /// All capabilities are sent, including disabled ones: an earlier attempt may have left them enabled.
     fn json(self) -> Value {
         let states = [
             ("events", true),
@@ -59,7 +59,7 @@ impl MigrationCapabilities {
     }
 }
 
-/// Settings of auto-converge: percentages of their time that the vCPUs do not run.
+/// Settings of auto-converge: percentages of time that the vCPUs don't run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Throttling {
     pub initial: u32,
@@ -69,18 +69,19 @@ pub struct Throttling {
 }
 
 impl Default for Throttling {
-    /// QEMU's own.
+    /// QEMU's defaults.
     fn default() -> Throttling {
         Throttling { initial: 20, increment: 10, most: CPU_THROTTLE_MOST }
     }
 }
 
-/// Settings of a migration. What is absent stays as QEMU has it, except for a bandwidth and TLS: without them there are none.
+/// Settings of a migration. Absent values keep QEMU's defaults, except that absent bandwidth means no limit and absent
+/// TLS no encryption.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MigrationParameters<'a> {
-    /// The longest expected suspend time with which the source switches over.
+    /// The longest expected suspend time at which the source switches over.
     pub downtime_limit: Option<Duration>,
-    /// The bytes per second that the source sends at most.
+    /// Bandwidth limit of the source in bytes per second.
     pub bandwidth: Option<ByteSize>,
     /// The object with the key ([`Monitor::add_tls_key`]).
     pub tls_creds: Option<&'a str>,
@@ -129,28 +130,28 @@ impl Monitor {
         self.command("migrate-set-parameters", parameters.json())
     }
 
-    /// Starts to migrate the guest to an address in QEMU's form, and returns at once.
+    /// Starts migrating the guest to an address in QEMU's form, and returns immediately.
     pub fn migrate(&mut self, uri: &str) -> Result<(), GuestError> {
         self.command("migrate", json!({ "uri": uri }))
     }
 
-    /// Awaits a guest at an address in QEMU's form, if QEMU was started for that
-    /// ([`Launch::incoming`](crate::launch::Launch::incoming)), and returns at once.
+    /// Starts listening for a guest at an address in QEMU's form, if QEMU was started for that
+    /// ([`Launch::incoming`](crate::launch::Launch::incoming)), and returns immediately.
     pub fn migrate_incoming(&mut self, uri: &str) -> Result<(), GuestError> {
         self.command("migrate-incoming", json!({ "uri": uri }))
     }
 
-    /// Switches over after the pause before that.
+    /// Switches over after the pause.
     pub fn continue_migration(&mut self) -> Result<(), GuestError> {
         self.command("migrate-continue", json!({ "state": "pre-switchover" }))
     }
 
-    /// Asks the source to cancel. Only [`Monitor::migration`] says whether that came in time.
+    /// Asks the source to cancel. Only [`Monitor::migration`] shows whether that was in time.
     pub fn cancel_migration(&mut self) -> Result<(), GuestError> {
         self.command("migrate_cancel", json!({}))
     }
 
-    /// Lets the guest go on at the target now, before all of its memory is there.
+    /// Lets the guest continue at the target now, before all of its memory has arrived.
     pub fn start_postcopy(&mut self) -> Result<(), GuestError> {
         self.command("migrate-start-postcopy", json!({}))
     }
@@ -160,7 +161,7 @@ impl Monitor {
         self.query("query-migrate")
     }
 
-    /// Measures for this many seconds, at most 60, how fast the running guest changes its memory.
+    /// Measures for this many seconds, at most 60, how fast the running guest dirties its memory.
     pub fn measure_dirty_rate(&mut self, seconds: u8) -> Result<Option<DirtyRate>, GuestError> {
         self.command("calc-dirty-rate", json!({ "calc-time": seconds, "sample-pages": DIRTY_SAMPLES }))?;
         let deadline = Instant::now() + Duration::from_secs(seconds.into()) + PATIENCE;
@@ -173,12 +174,12 @@ impl Monitor {
         }
     }
 
-    /// Adds an object with a key that both ends of a TLS connection know, from the file `keys.psk` in this directory. The
-    /// server reads the file at each handshake.
+    /// Adds an object with the shared key of both ends of a TLS connection, from the file `keys.psk` in this directory.
+    /// The server reads the file at each handshake.
     pub fn add_tls_key(&mut self, id: &str, endpoint: TlsEndpoint, directory: &str) -> Result<(), GuestError> {
         let endpoint: &str = endpoint.into();
         let object = json!({ "qom-type": "tls-creds-psk", "id": id, "endpoint": endpoint, "dir": directory });
-        // A server may first make Diffie-Hellman parameters.
+        // A server may have to generate Diffie-Hellman parameters first.
         self.ask::<Value>("object-add", object, Instant::now() + TLS_PATIENCE).map(|_| ())
     }
 

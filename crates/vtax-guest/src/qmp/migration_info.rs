@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use vtax_model::{foreign::ForeignText, units::ByteSize};
 
-/// Reply of `query-migrate`. QEMU omits what it does not know yet.
+/// Reply to `query-migrate`. QEMU omits unknown values.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct MigrationInfo {
@@ -19,23 +19,23 @@ pub struct MigrationInfo {
     /// Milliseconds.
     setup_time: Option<u64>,
     pub ram: Option<MigrationRam>,
-    /// The percentage of its time that auto-converge takes from each vCPU.
+    /// The percentage by which auto-converge throttles each vCPU.
     pub cpu_throttle_percentage: Option<u32>,
     /// QEMU's reason for a failure.
     pub error_desc: Option<ForeignText>,
     /// All reasons why this guest cannot migrate now.
     pub blocked_reasons: Vec<ForeignText>,
-    /// The sockets at which an incoming migration is awaited.
+    /// The sockets on which an incoming migration is awaited.
     pub socket_address: Vec<MigrationSocket>,
 }
 
 impl MigrationInfo {
-    /// The time since the start, and in the end the time of all.
+    /// The time since the start, or the total time at the end.
     pub fn total_time(&self) -> Option<Duration> {
         self.total_time.map(Duration::from_millis)
     }
 
-    /// The time for which the guest was suspended, according to the source, once the migration is complete.
+    /// The guest's suspend time according to the source, once the migration is complete.
     pub fn downtime(&self) -> Option<Duration> {
         self.downtime.map(Duration::from_millis)
     }
@@ -57,11 +57,11 @@ impl MigrationInfo {
 pub struct MigrationRam {
     /// Bytes sent.
     pub transferred: u64,
-    /// Bytes not sent yet, or changed since.
+    /// Bytes not sent yet, or dirtied since.
     pub remaining: u64,
-    /// Bytes of all memory.
+    /// Total bytes of memory.
     pub total: u64,
-    /// Pages that the guest changes per second.
+    /// Pages that the guest dirties per second.
     pub dirty_pages_rate: u64,
     pub page_size: u64,
     /// Throughput in Mbit/s.
@@ -71,7 +71,7 @@ pub struct MigrationRam {
 }
 
 impl MigrationRam {
-    /// The bytes that the guest changes per second. QEMU knows them after the second pass.
+    /// Bytes that the guest dirties per second. Known to QEMU after the second pass.
     pub fn dirty_rate(&self) -> ByteSize {
         ByteSize(self.dirty_pages_rate.saturating_mul(self.page_size))
     }
@@ -81,7 +81,7 @@ impl MigrationRam {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MigrationStatus {
-    /// None was started.
+    /// No migration was started.
     #[default]
     None,
     /// Connecting.
@@ -90,27 +90,27 @@ pub enum MigrationStatus {
     Active,
     /// The vCPUs are stopped at the source, which waits for `migrate-continue`.
     PreSwitchover,
-    /// The state of devices is sent.
+    /// Device state is sent.
     Device,
     /// The guest runs at the target, and the rest of its memory follows.
     PostcopyActive,
-    /// The connection broke then.
+    /// The connection was lost during postcopy.
     PostcopyPaused,
     PostcopyRecoverSetup,
     PostcopyRecover,
     Completed,
-    /// It was abandoned, and the guest may not run again yet.
+    /// It was abandoned, and the guest may not be running again yet.
     Failed,
     Cancelling,
     Cancelled,
     /// The guest's system is asked to release a NIC.
     WaitUnplug,
-    /// One that this program does not know.
+    /// A state unknown to this program.
     #[serde(other)]
     Other,
 }
 
-/// A socket at which an incoming migration is awaited.
+/// A socket on which an incoming migration is awaited.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct MigrationSocket {
@@ -120,12 +120,12 @@ pub struct MigrationSocket {
     pub port: String,
 }
 
-/// Reply of `query-dirty-rate`.
+/// Reply to `query-dirty-rate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct DirtyRateInfo {
     pub(super) status: DirtyRateStatus,
-    /// MiB/s, once it is measured.
+    /// MiB/s, once measured.
     #[serde(default)]
     dirty_rate: Option<i64>,
 }
@@ -145,8 +145,8 @@ impl DirtyRateInfo {
     }
 }
 
-/// The rate at which a running guest changes its memory, estimated by QEMU from a sample of pages. A page that changes several
-/// times counts once.
+/// The rate at which a running guest dirties its memory, estimated by QEMU from a sample of pages. A page that changes
+/// several times counts once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirtyRate {
     pub per_second: ByteSize,

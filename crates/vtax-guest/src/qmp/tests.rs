@@ -28,7 +28,7 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(5)
 }
 
-/// A monitor whose other end says `replies`, one to each command, and then closes.
+/// A monitor whose other end sends `replies`, one for each command, and then closes.
 fn monitor(replies: &'static [&'static str]) -> Result<Monitor, GuestError> {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     thread::spawn(move || {
@@ -45,8 +45,8 @@ fn monitor(replies: &'static [&'static str]) -> Result<Monitor, GuestError> {
     Monitor::greet(&name(), ours, soon())
 }
 
-/// A monitor whose other end answers with `replies`, one to each command, and what that end gets: the commands, and
-/// the file that comes with one.
+/// A monitor whose other end answers with `replies`, one for each command, and what that end receives: the commands,
+/// and the file that accompanies one.
 fn recorded(replies: &'static [&'static str]) -> (Monitor, Receiver<(Value, Option<File>)>) {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     let (sender, received) = mpsc::channel();
@@ -64,7 +64,7 @@ fn recorded(replies: &'static [&'static str]) -> (Monitor, Receiver<(Value, Opti
     (Monitor::greet(&name(), ours, soon()).expect("greeted"), received)
 }
 
-/// The next command, which comes in one piece, and a file if one comes with it.
+/// The next command, which arrives in one piece, with its file if it has one.
 fn receive(stream: &UnixStream) -> (Value, Option<File>) {
     let mut bytes = [0; 4096];
     let mut space = [const { MaybeUninit::uninit() }; cmsg_space!(ScmRights(1))];
@@ -80,7 +80,7 @@ fn receive(stream: &UnixStream) -> (Value, Option<File>) {
 }
 
 #[test]
-fn replies_are_told_from_events_and_from_late_replies() {
+fn replies_differ_from_events_and_from_late_replies() {
     let replies = concat!(
         r#"{"timestamp": {"seconds": 1, "microseconds": 2}, "event": "VSERPORT_CHANGE", "data": {"open": true, "id": "port"}}"#,
         "\r\n",
@@ -120,7 +120,7 @@ fn the_guest_is_paused_resumed_and_powered_down_by_qemus_names() {
     assert_eq!(asked, ["stop", "cont", "system_powerdown"]);
 }
 
-/// The monitor takes numbers as numbers and switches as `true` and `false`.
+/// The monitor requires numbers as numbers and switches as `true` and `false`.
 #[test]
 fn a_device_is_added_with_typed_properties() {
     const DONE: [&str; 2] = [r#"{"return": {}, "id": 2}"#, r#"{"return": {}, "id": 3}"#];
@@ -135,7 +135,7 @@ fn a_device_is_added_with_typed_properties() {
 }
 
 #[test]
-fn a_file_is_given_with_its_command() {
+fn a_file_is_sent_with_its_command() {
     let (mut monitor, asked) = recorded(&[r#"{"return": {}, "id": 2}"#]);
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(b"through the socket").expect("there is room");
@@ -147,9 +147,9 @@ fn a_file_is_given_with_its_command() {
     assert_eq!(&text, b"through the socket");
 }
 
-/// The system is busy with the device, or was asked already, until it has let it go.
+/// The system is busy with the device, or was already asked, until it has released it.
 #[test]
-fn a_device_is_asked_for_again_until_its_own_event_says_that_it_is_gone() {
+fn removal_is_requested_again_until_the_devices_own_event() {
     const REPLIES: [&str; 3] = [
         r#"{"id": 2, "error": {"class": "GenericError", "desc": "Hot-unplug failed: guest is busy (power indicator blinking)"}}"#,
         r#"{"return": {}, "id": 3}"#,
@@ -170,7 +170,7 @@ fn a_device_is_asked_for_again_until_its_own_event_says_that_it_is_gone() {
 }
 
 #[test]
-fn a_device_that_is_gone_between_two_questions_was_there() {
+fn a_device_that_disappears_between_two_requests_was_present() {
     const GONE: &str = r#"{"id": 3, "error": {"class": "DeviceNotFound", "desc": "Device 'nic3' not found"}}"#;
     let (mut first, _asked) = recorded(&[r#"{"return": {}, "id": 2}"#, GONE]);
     assert_eq!(first.pull_device("nic3", soon()).expect("open"), Pulled::Gone);
@@ -179,14 +179,14 @@ fn a_device_that_is_gone_between_two_questions_was_there() {
 }
 
 #[test]
-fn a_system_that_keeps_its_device_is_asked_no_longer_than_said() {
+fn a_system_that_keeps_its_device_is_asked_until_the_deadline() {
     let mut monitor = monitor(&[r#"{"return": {}, "id": 2}"#, "no second question"]).expect("greeted");
     let pulled = monitor.pull_device("nic3", Instant::now() + Duration::from_millis(50));
     assert_eq!(pulled.expect("open"), Pulled::Kept);
 }
 
 #[test]
-fn an_end_and_a_stranger_are_told() {
+fn an_exit_and_a_foreign_program_are_reported() {
     let error = monitor(&[]).expect("greeted").quit().expect_err("it is gone").to_string();
     assert!(error.starts_with("guest `web`: QEMU's monitor ") && error.ends_with("at `quit`"), "{error}");
     let error = monitor(&["SSH-2.0"]).expect("greeted").quit().expect_err("no QEMU").to_string();
@@ -194,19 +194,19 @@ fn an_end_and_a_stranger_are_told() {
 }
 
 #[test]
-fn a_monitor_that_is_silent_is_waited_for_no_longer_than_asked() {
+fn a_silent_monitor_is_waited_for_until_the_deadline() {
     let (ours, _theirs) = UnixStream::pair().expect("a pair");
     let error = Monitor::greet(&name(), ours, Instant::now() + Duration::from_millis(80)).expect_err("silence");
     assert!(error.to_string().contains("serves another client"), "{error}");
 }
 
 #[test]
-fn no_socket_is_told() {
+fn a_missing_socket_is_reported() {
     let error = Monitor::connect(&name(), Path::new("/no/such"), Duration::from_secs(1)).expect_err("none");
     assert!(error.to_string().contains("cannot be reached"), "{error}");
 }
 
-/// A guest that has broken out of its machine speaks in QEMU's place.
+/// A guest that has broken out of its machine may send anything instead of QEMU.
 #[test]
 fn fuzz_qmp() {
     let seed = [

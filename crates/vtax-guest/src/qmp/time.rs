@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A time by the clock of a host (`CLOCK_REALTIME`), in microseconds.
+/// A time on a host's clock (`CLOCK_REALTIME`), in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HostTime(i64);
 
 impl HostTime {
-    /// Returns the time from `earlier` to this time by one clock. None if `earlier` is later.
+    /// Returns the time elapsed from `earlier` to this time on the same clock. None if `earlier` is later.
     pub fn since(self, earlier: HostTime) -> Option<Duration> {
         u64::try_from(self.0.checked_sub(earlier.0)?).ok().map(Duration::from_micros)
     }
 
-    /// Returns the same moment by a clock that is this many microseconds behind the one that this time is of.
+    /// Converts this time to a clock that is this many microseconds behind.
     pub fn by_clock_behind(self, microseconds: i64) -> HostTime {
         HostTime(self.0.saturating_sub(microseconds))
     }
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_cannot_be_read_gives_no_time() {
+    fn an_unreadable_clock_gives_no_time() {
         assert_eq!(at(-1, -1), None);
         assert_eq!(at(i64::MAX, 1), None);
     }

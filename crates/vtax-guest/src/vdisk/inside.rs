@@ -1,7 +1,7 @@
-//! A disk as the guest's system sees it: which modules drive it, and under which name it is there.
+//! A disk as seen by the guest's system: its modules and its name.
 //!
-//! The order in which drivers find disks does not depend on QEMU's arguments. But the place of a disk's port on the PCI
-//! bus does, and the kernel reports for each block device below which place it is.
+//! The order in which drivers find disks doesn't depend on QEMU's arguments. But the place of a disk's port on the PCI
+//! bus does, and the kernel reports the place for each block device.
 
 use std::borrow::Cow;
 
@@ -13,8 +13,8 @@ impl DiskLaunch {
     /// A program of the guest that reports its block devices ([`DiskLaunch::find`]).
     pub const LISTING: [&str; 3] = ["/bin/sh", "-c", "ls -l /sys/block"];
 
-    /// The name of the disk's block device in the guest, such as `vda`, in what [`DiskLaunch::LISTING`] prints there; none if no
-    /// driver has found the disk yet.
+    /// The name of the disk's block device in the guest, such as `vda`, from the output of [`DiskLaunch::LISTING`];
+    /// `None` if no driver has found the disk yet.
     pub fn find<'a>(&self, listing: &'a str) -> Option<Cow<'a, str>> {
         let (slot, function) = self.slot();
         let port = format!("/0000:00:{slot:02x}.{function}/");
@@ -35,7 +35,7 @@ fn shown(name: &str) -> Option<Cow<'_, str>> {
     plain.then(|| hidden.map_or(name.into(), Into::into))
 }
 
-/// The modules that drive such a disk in a guest.
+/// The modules for such a disk in a guest.
 pub fn drivers(device: DiskDevice) -> &'static [&'static str] {
     match device {
         DiskDevice::VirtioBlk | DiskDevice::VhostUserBlk | DiskDevice::Nbd => &["virtio_blk"],
@@ -46,7 +46,7 @@ pub fn drivers(device: DiskDevice) -> &'static [&'static str] {
     }
 }
 
-/// Devices that QEMU must emulate for such a disk.
+/// The devices that QEMU must emulate for such a disk.
 pub fn models(device: DiskDevice) -> &'static [&'static str] {
     match device {
         DiskDevice::VirtioBlk | DiskDevice::Nbd => &["virtio-blk-pci"],
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_prints_is_no_path() {
+    fn output_of_a_guest_is_not_used_as_a_path() {
         assert_eq!([".", "", "a b", "../x", "vda;"].map(shown), [None, None, None, None, None]);
         assert_eq!([shown("nvme0n1"), shown("nvme3c")], [Some("nvme0n1".into()), Some("nvme3c".into())]);
     }

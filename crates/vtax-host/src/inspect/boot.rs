@@ -3,7 +3,7 @@
 
 use super::SystemRoot;
 
-/// The names of these words. `-` and `_` are the same to the kernel (`parameq`, kernel/params.c).
+/// The names of these words. The kernel treats `-` and `_` as equal (`parameq`, kernel/params.c).
 const BEARING: &[&str] = &[
     "amd_iommu",
     "amd_pstate",
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_words_that_bear_on_speed_are_kept() {
+    fn only_words_that_affect_speed_are_kept() {
         for (line, kept) in [
             ("BOOT_IMAGE=/vmlinuz root=/dev/sda1 quiet\n", vec![]),
             ("isolcpus=2-3 luks.key=secret nosmt ro mitigations=off", vec!["isolcpus=2-3", "nosmt", "mitigations=off"]),

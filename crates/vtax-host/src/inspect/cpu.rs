@@ -30,8 +30,7 @@ pub(crate) fn node_cpus(tree: &SystemRoot) -> BTreeMap<u32, CpuSet> {
     tree.names(NODE).into_iter().filter_map(node).collect()
 }
 
-/// The CPUs that have a directory in sysfs, in ascending order: those that the machine has, and those that
-/// could be plugged in.
+/// The CPUs that have a directory in sysfs, in ascending order: present ones, and those that could be hotplugged.
 pub(super) fn numbers(tree: &SystemRoot) -> Vec<u32> {
     let names = tree.names(FOLDER);
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
@@ -39,8 +38,8 @@ pub(super) fn numbers(tree: &SystemRoot) -> Vec<u32> {
     numbers
 }
 
-/// The hypervisor below this machine: its name if Xen or the firmware's vendor gives one. Otherwise only
-/// whether there is one (the CPU's `hypervisor` flag).
+/// The hypervisor below this machine: its name if Xen or the firmware's vendor reports one. Otherwise only whether
+/// there is one (the CPU's `hypervisor` flag).
 pub(super) fn hypervisor(tree: &SystemRoot) -> String {
     let flagged = cpuinfo(tree, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
     let named = tree.text("sys/hypervisor/type");
@@ -57,7 +56,7 @@ pub(super) fn mitigations(tree: &SystemRoot) -> Vec<(String, String)> {
     tree.names(&folder).into_iter().filter_map(state).map(|(state, name)| (name, state)).collect()
 }
 
-/// A list of CPUs where there must be one.
+/// A non-empty list of CPUs.
 pub(super) fn some_cpus(text: &str) -> Option<CpuSet> {
     text.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty())
 }

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::SystemRoot;
 
-/// A CPU's time since the machine was started, in clock ticks.
+/// A CPU's time since boot, in clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CpuTicks {
     /// Sum of all states.
     pub all: u64,
-    /// Without work, or waiting for a disk.
+    /// Idle, or waiting for a disk.
     pub idle: u64,
     /// Time in softirq handlers.
     pub softirq: u64,

@@ -21,8 +21,8 @@ pub(super) fn range_mhz(tree: &SystemRoot) -> String {
     by_cpu(tree, |cpu| range(tree, cpu)).unwrap_or_default()
 }
 
-/// `intel_pstate` has its own setting, with the opposite meaning. It also reports "off" if the firmware has
-/// switched turbo off.
+/// `intel_pstate` has its own setting, with the opposite meaning. It also reports "off" if the firmware has disabled
+/// turbo.
 pub(super) fn turbo(tree: &SystemRoot) -> String {
     let read = |file: &str| tree.number(&format!("{FOLDER}/{file}"));
     let on = read("intel_pstate/no_turbo").map(|no| no == 0).or_else(|| Some(read("cpufreq/boost")? != 0));
@@ -73,7 +73,7 @@ fn listed(groups: Vec<(String, Vec<u32>)>) -> String {
 mod tests {
     use super::*;
 
-    /// The governor, then frequencies in kHz: lowest and highest in force, lowest and highest possible.
+    /// The governor, then frequencies in kHz: current minimum and maximum, possible minimum and maximum.
     fn machine(cpus: &[(&str, [u32; 4])]) -> SystemRoot {
         let mut files = Vec::new();
         for (cpu, (governor, khz)) in cpus.iter().enumerate() {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_differ_are_told_apart() {
+    fn differing_cpus_are_listed_separately() {
         const FREE: [u32; 4] = [800_000, 3_500_000, 800_000, 3_500_000];
         const CAPPED: [u32; 4] = [800_000, 2_000_000, 800_000, 3_500_000];
         let (fast, slow) = (("performance", FREE), ("powersave", CAPPED));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn turbo_is_told_by_either_switch() {
+    fn turbo_is_reported_by_either_switch() {
         for (file, text, told) in [
             ("intel_pstate/no_turbo", "0", "on"),
             ("intel_pstate/no_turbo", "1", "off"),

@@ -7,26 +7,26 @@ use vtax_model::{cpus::CpuSet, foreign::ForeignText};
 
 use super::SystemRoot;
 
-/// A guest that runs here, whoever started it.
+/// A guest running here, no matter who started it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostGuest {
-    /// Its name (`-name`), else its process.
+    /// Its name (`-name`), or else the process name.
     pub name: ForeignText,
     /// QEMU's process.
     pub pid: u32,
-    /// Its start, in clock ticks since the machine was started. The kernel gives a pid to another process later.
+    /// Its start, in clock ticks since boot, because pids are reused.
     pub start_ticks: u64,
     /// The threads that run its virtual CPUs, in their order.
     pub vcpus: Vec<HostThread>,
     /// vhost's workers, which move its packets.
     pub vhost: Vec<HostThread>,
-    /// Pairs of queues of each of its NICs.
+    /// Queue pairs of each of its NICs.
     pub nic_queues: Vec<u32>,
-    /// The host's links behind its NICs, if the reader may look at the process's files.
+    /// The host's links behind its NICs, if the caller may read the process's files.
     pub links: Vec<ForeignText>,
 }
 
-/// A thread, and where it may run.
+/// A thread, and its allowed CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostThread {
     pub tid: u32,
@@ -39,7 +39,7 @@ pub fn guests(tree: &SystemRoot) -> Vec<HostGuest> {
     let mut pids: Vec<u32> = pids.iter().filter_map(|name| name.parse().ok()).collect();
     pids.sort_unstable();
     let mut guests: Vec<HostGuest> = pids.iter().filter_map(|pid| guest(tree, *pid)).collect();
-    // Before Linux 6.4 vhost's workers are threads of the kernel. They look like processes.
+    // Before Linux 6.4, vhost's workers are kernel threads. They look like processes.
     for guest in guests.iter_mut().filter(|guest| guest.vhost.is_empty()) {
         let name = vhost_name(guest.pid);
         let workers = pids.iter().filter(|pid| comm(tree, &format!("{pid}")).as_deref() == Some(&name));
@@ -80,14 +80,14 @@ fn guest(tree: &SystemRoot, pid: u32) -> Option<HostGuest> {
     })
 }
 
-/// By its file. The name of the process is what its user wants (`-name process=`). CentOS has `qemu-kvm`, Proxmox `kvm`;
+/// By its executable: users choose the name of the process (`-name process=`). CentOS has `qemu-kvm`, Proxmox `kvm`;
 /// `qemu-ga` and `qemu-nbd` run no guest.
 fn is_qemu(program: &str) -> bool {
     let file = program.rsplit('/').next().unwrap_or_default();
     file.starts_with("qemu-system-") || ["qemu-kvm", "kvm"].contains(&file)
 }
 
-/// The taps that the process has open (`tun_chr_show_fdinfo`, drivers/net/tun.c). One with several queues is open several
+/// The taps that the process has open (`tun_chr_show_fdinfo`, drivers/net/tun.c). A multiqueue tap is open several
 /// times.
 fn taps(tree: &SystemRoot, pid: u32) -> Vec<ForeignText> {
     let folder = format!("proc/{pid}/fdinfo");
@@ -99,7 +99,7 @@ fn taps(tree: &SystemRoot, pid: u32) -> Vec<ForeignText> {
     taps.into_iter().map(ForeignText::from).collect()
 }
 
-/// `at` is below `proc`.
+/// Returns the process name; `at` is below `proc`.
 fn comm(tree: &SystemRoot, at: &str) -> Option<String> {
     tree.text(&format!("proc/{at}/comm"))
 }

@@ -21,7 +21,7 @@ use super::{
     unusable::UnusableFile,
 };
 
-/// A host, as far as its files and its links' drivers tell.
+/// A host, as described by its files and its links' drivers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostFacts {
     /// The host's name.
@@ -36,11 +36,11 @@ pub struct HostFacts {
     pub topology: CpuTopology,
     /// Idle states of the CPUs.
     pub idle: Option<IdleFacts>,
-    /// Frequency policies, by CPU. Empty if the kernel doesn't choose.
+    /// Frequency policies, by CPU. Empty if the kernel doesn't control frequencies.
     pub frequencies: BTreeMap<u32, FrequencyPolicy>,
     /// `on`, `off`, `notsupported`.
     pub smt: ForeignText,
-    /// Network settings by their sysctl names, of the namespace that was read.
+    /// Network settings by sysctl name, of the namespace read.
     pub sysctls: BTreeMap<ForeignText, ForeignText>,
     /// The links, by index.
     pub links: Vec<HostLink>,
@@ -52,11 +52,11 @@ pub struct HostFacts {
     pub softnet: Vec<SoftnetCpu>,
     /// CPU time by use, by CPU.
     pub cpu_ticks: BTreeMap<u32, CpuTicks>,
-    /// Guests that run here.
+    /// Guests running here.
     pub guests: Vec<HostGuest>,
-    /// Other programs and files that set this host's settings.
+    /// Other programs and files that change this host's settings.
     pub owners: SettingOwners,
-    /// Files that are there, and from which nothing can be learnt.
+    /// Files that exist but give no information.
     pub unusable: Vec<UnusableFile>,
 }
 
@@ -71,7 +71,7 @@ pub struct FrequencyPolicy {
 
 /// Facts about links that only drivers report.
 pub trait NicSource {
-    /// Describes a link. What isn't known is absent.
+    /// Describes a link. Unknown values are absent.
     fn nic(&self, link: &str) -> NicFacts;
 }
 
@@ -86,7 +86,7 @@ impl NicSource for LiveNics {
 }
 
 impl HostFacts {
-    /// Reads the files below `tree`, and asks `nics` for the rest. What a kernel doesn't tell is left empty.
+    /// Reads the files below `tree`, and asks `nics` for the rest. Values that a kernel doesn't report stay empty.
     pub fn read(tree: &SystemRoot, nics: &impl NicSource) -> HostFacts {
         let links = links(tree);
         HostFacts {
@@ -126,7 +126,7 @@ impl HostFacts {
         numbers.filter_map(|number| self.interrupts.get(number))
     }
 
-    /// The links that carry traffic of this host over a device of its own, and are switched on.
+    /// The links that carry this host's traffic over their own device, and are up.
     pub fn ports(&self) -> impl Iterator<Item = &HostLink> {
         self.links.iter().filter(|link| link.is_up && link.device.is_some())
     }

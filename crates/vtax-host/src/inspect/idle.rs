@@ -1,4 +1,4 @@
-//! The CPUs' idle states. It takes long to wake a CPU from a deep one, and a round trip waits for that at each end.
+//! The CPUs' idle states. Waking a CPU from a deep one takes long, and a round trip waits for that at each end.
 
 use vtax_model::cpus::CpuSet;
 use vtax_model::run::{IdleFacts, IdleState};
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_tells_nothing_is_left_out() {
+    fn a_kernel_without_idle_states_is_omitted() {
         let tree = SystemRoot::invented::<&str, &str>([]);
         assert_eq!(IdleStates::read(&tree).facts(), None);
     }

@@ -1,4 +1,4 @@
-//! The interrupts of devices: where they may go, where they go, and how often they came.
+//! The interrupts of devices: allowed CPUs, current CPUs, and counts.
 
 use std::collections::BTreeMap;
 
@@ -14,28 +14,29 @@ pub struct HostInterrupt {
     pub number: u32,
     /// The driver's name for it, such as `eth0-TxRx-3`.
     pub name: ForeignText,
-    /// The CPUs that it may go to.
+    /// The CPUs to which it may be delivered.
     pub affinity: CpuSet,
-    /// The CPUs that it goes to now, if the kernel tells.
+    /// The CPUs to which it is delivered now, if the kernel reports them.
     pub effective: Option<CpuSet>,
-    /// True if the kernel alone chooses its CPUs. Only root is told, by debugfs.
+    /// True if the kernel alone chooses its CPUs. Only root can read that, from debugfs.
     pub is_managed: Option<bool>,
-    /// Times that each CPU has handled it since boot. A CPU that never did is absent.
+    /// Number of times that each CPU has handled it since boot. A CPU that never did is absent.
     pub handled: BTreeMap<u32, u64>,
 }
 
 /// The CPUs that handle an interrupt, as far as they are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InterruptCpus {
-    /// These do now.
+    /// CPUs that handle it now.
     Now(CpuSet),
-    /// These did since the machine was started. It may have been moved meanwhile.
+    /// CPUs that have handled it since boot. It may have been moved since.
     Past(CpuSet),
-    /// It never came, and may go to several.
+    /// It has never occurred, and several CPUs are allowed.
     Unknown,
 }
 
-/// A CPU that handled less than this part of an interrupt's occurrences did so by the way, such as while it was moved.
+/// A CPU that handled less than this fraction of an interrupt's occurrences did so incidentally, e.g. while it was
+/// moved.
 const BY_THE_WAY: u64 = 100;
 
 impl HostInterrupt {
@@ -64,23 +65,23 @@ impl HostInterrupt {
         }
     }
 
-    /// Returns how often it came since the machine was started.
+    /// Returns its number of occurrences since boot.
     pub fn count(&self) -> u64 {
         self.handled.values().sum()
     }
 }
 
-/// The CPUs that handled more than a few.
+/// The CPUs that handled more than a few occurrences.
 fn regular(counts: &BTreeMap<u32, u64>) -> CpuSet {
     let all: u64 = counts.values().sum();
     counts.iter().filter(|(_, count)| **count > all / BY_THE_WAY).map(|(cpu, _)| *cpu).collect()
 }
 
 const TABLE: &str = "proc/interrupts";
-/// No machine has more: each would cost three files to be read.
+/// No machine has more: each costs reading three files.
 const MOST: usize = 1 << 16;
 
-/// All interrupts that have a number, by it. Those of the CPUs themselves, such as timers, have a name instead.
+/// All numbered interrupts, by number. Those of the CPUs themselves, such as timers, have a name instead.
 pub(super) fn interrupts(tree: &SystemRoot) -> BTreeMap<u32, HostInterrupt> {
     let Some(table) = tree.text(TABLE) else { return BTreeMap::new() };
     let mut lines = table.lines();
@@ -98,7 +99,7 @@ pub(super) fn interrupts(tree: &SystemRoot) -> BTreeMap<u32, HostInterrupt> {
     rows.filter_map(|row| Some((row.number, with_affinity(tree, row)?))).collect()
 }
 
-/// The counts, then the controller, the way that it is signalled and, last, the names of those who asked for it.
+/// The counts, then the controller, its trigger and, last, the names of those who requested it.
 fn row(cpus: &[u32], line: &str) -> Option<HostInterrupt> {
     let (number, rest) = line.split_once(':')?;
     let number = number.trim().parse().ok()?;
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interrupts_are_read_from_the_table_and_their_folders() {
+    fn interrupts_are_read_from_the_table_and_their_directories() {
         let table = "           CPU0       CPU2\n\
                      \x20 35:       7          0   IR-PCI-MSI 1048576-edge      eth4-TxRx-0\n\
                      \x20 36:       0          9   IO-APIC  4-edge  a, b\n\
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_tell_where_an_interrupt_goes_if_the_kernel_does_not() {
+    fn counts_show_where_an_interrupt_goes_if_the_kernel_does_not() {
         let came = |handled: &[(u32, u64)]| {
             let affinity = "0-3".parse().expect("CPUs");
             HostInterrupt { affinity, handled: handled.iter().copied().collect(), ..HostInterrupt::default() }
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_table_tells_nothing() {
+    fn a_malformed_table_yields_nothing() {
         for table in ["", "CPU0\n", "no head\n 1: 2 3\n", " CPU0\n1:\n:\n 99999999999: 1 x\n"] {
             let tree = SystemRoot::invented([("proc/interrupts", table)]);
             assert!(interrupts(&tree).is_empty(), "{table:?}");

@@ -11,7 +11,7 @@ pub(super) fn build(tree: &SystemRoot) -> String {
     tree.text("proc/sys/kernel/version").unwrap_or_default()
 }
 
-/// From a word in the build's version (`UTS_VERSION`, init/Makefile). It doesn't distinguish voluntary
+/// Derived from a word in the build's version (`UTS_VERSION`, init/Makefile). It doesn't distinguish voluntary
 /// preemption from none.
 pub(super) fn preemption(tree: &SystemRoot) -> String {
     let build = build(tree);
@@ -41,9 +41,8 @@ pub(super) fn transparent_hugepages(tree: &SystemRoot) -> String {
     chosen.unwrap_or_default().to_owned()
 }
 
-/// If irqbalance isn't found, that means that it isn't running only if this process sees all processes. It
-/// doesn't in a PID namespace or with a `/proc` that has `hidepid`. It does if it sees the kernel's process
-/// 2.
+/// Not finding irqbalance means that it isn't running only if this process sees all processes. It doesn't in a PID
+/// namespace or with a `/proc` mounted with `hidepid`. It does if it sees the kernel's process 2.
 pub(super) fn irqbalance(tree: &SystemRoot) -> Option<bool> {
     let is = |pid: &str, name: &str| tree.text(&format!("proc/{pid}/comm")).is_some_and(|comm| comm == name);
     let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());

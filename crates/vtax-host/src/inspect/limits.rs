@@ -1,5 +1,5 @@
-//! The limits of a process of this machine: those of its cgroups (Documentation/admin-guide/cgroup-v2.rst and
-//! cgroup-v1), its capabilities, its seccomp filter, and its root file system.
+//! A process's limits: those of its cgroups (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1), its capabilities,
+//! its seccomp filter, and its root file system.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::SystemRoot;
 const CAP_NET_RAW: u32 = 13;
 /// `SECCOMP_MODE_FILTER` of proc_pid_status(5).
 const FILTER: u32 = 2;
-/// Version 1 has this limit, rounded to pages, where there is none.
+/// Version 1 reports this limit, rounded to pages, for unlimited.
 const UNLIMITED: u64 = i64::MAX as u64 / 4096 * 4096;
 
 /// Returns the limits of a process. Limits that the kernel doesn't report to this process are missing.
@@ -43,13 +43,13 @@ where
     all.filter_map(|group| read(&group)).min_by(|one, other| size(*one).total_cmp(&size(*other)))
 }
 
-/// The directories of a cgroup and of those above it, if this line of `/proc/PID/cgroup` (cgroups(7)) is about the
-/// controller. A cgroup outside of our own cgroup namespace, `/../…`, isn't below our mount.
+/// The directories of a cgroup and its ancestors, if this line of `/proc/PID/cgroup` (cgroups(7)) applies to the
+/// controller. A cgroup outside our own cgroup namespace, `/../…`, isn't below our mount.
 fn directories(line: &str, controller: &str) -> Option<Vec<String>> {
     let (_, rest) = line.split_once(':')?;
     let (controllers, path) = rest.split_once(':')?;
     let mounts: &[&str] = match controllers {
-        // Where both versions are used, version 2 has a directory of its own.
+        // If both versions are in use, version 2 has a separate directory.
         "" => &["sys/fs/cgroup", "sys/fs/cgroup/unified"],
         _ if controllers.split(',').any(|known| known == controller) => &["sys/fs/cgroup"],
         _ => return None,
@@ -85,7 +85,7 @@ fn memory_limit(tree: &SystemRoot, group: &str) -> Option<ByteSize> {
     (limit < UNLIMITED).then_some(ByteSize(limit))
 }
 
-/// Returns whether a line of mountinfo (proc_pid_mountinfo(5)) is a read-only mount at `/`.
+/// Returns true if a line of mountinfo (proc_pid_mountinfo(5)) is a read-only mount at `/`.
 fn is_read_only_root(line: &str) -> bool {
     let mut fields = line.split(' ').skip(4);
     fields.next() == Some("/") && fields.next().is_some_and(|options| options.split(',').any(|option| option == "ro"))
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_container_may_not_do_is_found() {
+    fn restrictions_of_a_container_are_found() {
         let status = "Name:\tsh\nCapBnd:\t00000000a80405fb\nSeccomp:\t2\n";
         let root = "600 500 0:40 / / ro,relatime - overlay overlay ro\n601 600 0:5 / /proc rw - proc proc rw\n";
         let found = limits(&[("proc/7/status", status), ("proc/7/mountinfo", root)]);

@@ -1,22 +1,22 @@
-//! Files that give links their settings each time they appear: of systemd, udev, NetworkManager and ifupdown.
+//! Files that configure links each time they appear: those of systemd, udev, NetworkManager and ifupdown.
 
 use serde::{Deserialize, Serialize};
 use vtax_model::foreign::ForeignText;
 
 use super::SystemRoot;
 
-/// A line of such a file. It may be meant for one link or for many.
+/// A line of such a file. It may apply to one link or to many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkSource {
-    /// The file, with a slash before.
+    /// The file, with a leading slash.
     pub file: ForeignText,
     /// The line in it, counted from 1.
     pub line: u32,
-    /// The setting, in the file's own words: `MTUBytes`, `ATTR{mtu}`, `mtu`.
+    /// The setting as spelt in the file: `MTUBytes`, `ATTR{mtu}`, `mtu`.
     pub key: ForeignText,
 }
 
-/// Folders, the ending of their files, and what finds the settings in a line.
+/// Directories, the suffix of their files, and the function that finds the settings in a line.
 type Place = (&'static [&'static str], &'static [&'static str], fn(&str) -> Vec<&str>);
 
 const PLACES: [Place; 5] = [
@@ -31,7 +31,7 @@ const PLACES: [Place; 5] = [
     (&["etc/network/interfaces.d"], &[""], words),
 ];
 
-/// The longest list that is kept. No host has as many.
+/// The longest list that is kept; no host has as many.
 const MOST: usize = 1000;
 
 pub(super) fn link_sources(tree: &SystemRoot) -> Vec<LinkSource> {

@@ -16,13 +16,13 @@ pub struct HostLink {
     pub mtu: u32,
     /// Hardware type, real or emulated, by its number in `include/uapi/linux/if_arp.h`. None if not reported.
     pub hardware: Option<u32>,
-    /// The device's name for the port (`phys_port_name`), such as `p0`, or `pf0vf3` for the representor of a function.
+    /// The device's name for the port (`phys_port_name`), such as `p0`, or `pf0vf3` for a function's representor.
     pub port_name: Option<ForeignText>,
-    /// The device behind it. A link that the kernel makes up has none.
+    /// The device behind it, if any. Virtual links have none.
     pub device: Option<LinkDevice>,
     /// The bridge or bond that it is a port of.
     pub master: Option<ForeignText>,
-    /// The links below it: the ports of a bridge, the members of a bond, what a VLAN is on.
+    /// The links below it: a bridge's ports, a bond's members, a VLAN's base device.
     pub lower: Vec<ForeignText>,
     /// True if it is a bridge itself.
     pub is_bridge: bool,
@@ -32,7 +32,7 @@ pub struct HostLink {
     pub tx_queues: Vec<TxQueue>,
     /// Number of times NAPI polls without the interrupt before it enables the interrupt again (`napi_defer_hard_irqs`).
     pub napi_defer_hard_irqs: Option<u32>,
-    /// Nanoseconds after which held packets are given on (`gro_flush_timeout`).
+    /// Nanoseconds after which held packets are delivered (`gro_flush_timeout`).
     pub gro_flush_timeout: Option<u64>,
     pub counters: LinkCounters,
 }
@@ -46,7 +46,7 @@ pub struct LinkDevice {
     pub pci: Option<ForeignText>,
     /// The link's port of the device, from 0.
     pub port: Option<u32>,
-    /// The NUMA node that it is plugged into. None if the firmware doesn't tell, or if there is one node only.
+    /// The NUMA node that it is attached to. None if the firmware doesn't report it, or if there is only one node.
     pub node: Option<u32>,
     /// Its interrupts, by their numbers.
     pub interrupts: Vec<u32>,
@@ -68,11 +68,11 @@ pub struct RxQueue {
 /// A queue of packets to be sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TxQueue {
-    /// The CPUs whose packets it takes (`xps_cpus`). None if the kernel has no such setting for it.
+    /// The CPUs whose packets it sends (`xps_cpus`). None if the kernel has no such setting for it.
     pub xps_cpus: Option<CpuSet>,
 }
 
-/// Counters since the link was made.
+/// Counters since the link was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LinkCounters {
     pub rx_packets: u64,
@@ -88,14 +88,14 @@ pub struct LinkCounters {
 const ETHERNET: u32 = 1;
 
 impl HostLink {
-    /// Returns whether it carries Ethernet frames. None if that isn't known.
+    /// Returns true if it carries Ethernet frames, or `None` if unknown.
     ///
-    /// Bridges and their ports do, whatever the machine reports of them (`br_add_if`, net/bridge/br_if.c).
+    /// Bridges and their ports do, whatever the machine reports about them (`br_add_if`, net/bridge/br_if.c).
     pub fn is_ethernet(&self) -> Option<bool> {
         self.hardware.map(|hardware| hardware == ETHERNET).or(self.is_bridge.then_some(true))
     }
 
-    /// Returns whether it stands for a function's port inside the device, such as `pf0vf3`, `c1pf0vf0` or `pf0sf8`
+    /// Returns true if it represents a function's port inside the device, such as `pf0vf3`, `c1pf0vf0` or `pf0sf8`
     /// (`devlink_port_phys_port_name_get`, net/devlink/port.c). Its packets go through the device's own port.
     pub fn is_representor(&self) -> bool {
         let Some(name) = self.port_name.as_ref().map(ForeignText::raw) else { return false };
@@ -110,7 +110,7 @@ pub(super) fn links(tree: &SystemRoot) -> Vec<HostLink> {
     links
 }
 
-/// None if there is no such link: the folder also has files, such as `bonding_masters`.
+/// None if there is no such link: the directory also contains files, such as `bonding_masters`.
 fn link(tree: &SystemRoot, name: &str) -> Option<HostLink> {
     let at = Attributes { tree, folder: format!("{FOLDER}/{name}") };
     Some(HostLink {
@@ -123,7 +123,7 @@ fn link(tree: &SystemRoot, name: &str) -> Option<HostLink> {
         master: at.variable("master/uevent", "INTERFACE").map(ForeignText::from),
         lower: at.names("").iter().filter_map(|name| name.strip_prefix("lower_")).map(ForeignText::from).collect(),
         is_bridge: at.number::<u32>("bridge/stp_state").is_some(),
-        // Where it isn't known, it is -1, or the file can't be read.
+        // If unknown, it is -1, or the file can't be read.
         speed_mbps: at.number("speed").filter(|speed| *speed > 0),
         rx_queues: at.queues("rx").iter().map(|queue| at.rx_queue(queue)).collect(),
         tx_queues: at.queues("tx").iter().map(|queue| at.tx_queue(queue)).collect(),
@@ -134,7 +134,7 @@ fn link(tree: &SystemRoot, name: &str) -> Option<HostLink> {
     })
 }
 
-/// The link is switched on, whether or not it has a carrier (netdevice(7)).
+/// The link is administratively up, with or without carrier (netdevice(7)).
 const IFF_UP: u32 = 1;
 
 /// The files of one link.
@@ -190,7 +190,7 @@ impl Attributes<'_> {
         })
     }
 
-    /// The folders `queues/rx-0`, `queues/rx-1`, in the order of their numbers.
+    /// The directories `queues/rx-0`, `queues/rx-1`, by number.
     fn queues(&self, kind: &str) -> Vec<u32> {
         let number = |name: &String| name.strip_prefix(kind)?.strip_prefix('-')?.parse().ok();
         let mut queues: Vec<u32> = self.names("queues").iter().filter_map(number).collect();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn representors_are_told_from_ports() {
+    fn representors_are_distinguished_from_ports() {
         let is_one = |name: &str| HostLink { port_name: Some(name.into()), ..HostLink::default() }.is_representor();
         assert!(["pf0vf0", "c1pf0vf3", "pf1sf88", "pf0", "c12pf0"].into_iter().all(is_one));
         assert!(!["p0", "p1s2", "0", "n3", "compute0"].into_iter().any(is_one));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_is_left_out_and_what_is_not_known_is_absent() {
+    fn non_links_are_omitted_and_unknown_values_are_absent() {
         let tree = SystemRoot::invented([
             ("sys/class/net/bonding_masters", ""),
             ("sys/class/net/br0/ifindex", "4"),

@@ -1,5 +1,5 @@
 //! Network settings. `/proc/sys/net` shows the settings of the reading thread's namespace (`net_ctl_root`,
-//! net/sysctl_net.c), and some of them only in the first namespace.
+//! net/sysctl_net.c), and some of them only in the initial namespace.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_are_there_are_told_by_name() {
+    fn existing_settings_are_listed_by_name() {
         let tree = SystemRoot::invented([
             ("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n"),
             ("proc/sys/net/core/busy_read", "0\n"),

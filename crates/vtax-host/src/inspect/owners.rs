@@ -12,27 +12,27 @@ use super::{
     unusable::matches,
 };
 
-/// A place where a setting is written down, so that it has its value after the next start of the machine.
+/// A line of a file that sets a setting at boot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SettingSource {
-    /// The file, with a slash before.
+    /// The file, with a leading slash.
     pub file: ForeignText,
     /// The line in it, counted from 1.
     pub line: u32,
-    /// The value that it gives.
+    /// The value that it sets.
     pub value: ForeignText,
 }
 
 /// Other sources of settings on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SettingOwners {
-    /// By the setting's path below `/proc/sys`, in the order in which they are read: the last one wins.
+    /// By the setting's path below `/proc/sys`, in the order of reading: the last one wins.
     pub sysctls: BTreeMap<ForeignText, Vec<SettingSource>>,
     /// Sources of link settings when links appear.
     pub links: Vec<LinkSource>,
-    /// The profile of TuneD, if that runs.
+    /// TuneD's profile, if TuneD is running.
     pub tuned_profile: Option<ForeignText>,
-    /// Services that run here and set network settings of their own, such as `irqbalance`.
+    /// Running services that change network settings themselves, such as `irqbalance`.
     pub services: Vec<ForeignText>,
 }
 
@@ -48,12 +48,12 @@ impl SettingOwners {
         }
     }
 
-    /// Where this setting gets the value that it has after a restart, such as `net.core.rmem_max`.
+    /// Returns the line that determines a setting, such as `net.core.rmem_max`, at boot.
     pub fn source_of(&self, setting: &str) -> Option<&SettingSource> {
         self.sources_of(setting).last()
     }
 
-    /// All lines that set it. Those that name it come after those that have an asterisk for a part of its name: they win.
+    /// All lines that set it. Those that name it exactly come after those with a wildcard in the name: they win.
     pub fn sources_of(&self, setting: &str) -> impl Iterator<Item = &SettingSource> {
         let key = setting.parse::<SysctlKey>().map(|key| key.to_string()).unwrap_or_default();
         let exact = self.sysctls.get(&ForeignText::from(key.as_str()));
@@ -66,7 +66,7 @@ impl SettingOwners {
     }
 }
 
-/// The folders of systemd-sysctl(8), the most important first. A file hides those of the same name in later ones.
+/// The directories of systemd-sysctl(8), by precedence. A file hides those of the same name in later ones.
 const FOLDERS: [&str; 4] = ["etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d"];
 
 fn written(tree: &SystemRoot) -> BTreeMap<ForeignText, Vec<SettingSource>> {
@@ -76,7 +76,7 @@ fn written(tree: &SystemRoot) -> BTreeMap<ForeignText, Vec<SettingSource>> {
             files.entry(name).or_insert_with_key(|name| format!("{folder}/{name}"));
         }
     }
-    // procps reads it after the folders.
+    // procps reads it after the directories.
     let files = files.into_values().chain(["etc/sysctl.conf".to_owned()]);
     let mut written: BTreeMap<ForeignText, Vec<SettingSource>> = BTreeMap::new();
     for file in files {
@@ -91,7 +91,7 @@ fn written(tree: &SystemRoot) -> BTreeMap<ForeignText, Vec<SettingSource>> {
     written
 }
 
-/// `key = value`; a dash before it means that errors are ignored (sysctl.d(5)).
+/// `key = value`; a leading dash means that errors are ignored (sysctl.d(5)).
 fn assignment(line: &str) -> Option<(String, String)> {
     let line = line.trim();
     if line.starts_with(['#', ';']) {
@@ -102,7 +102,7 @@ fn assignment(line: &str) -> Option<(String, String)> {
     Some((key.to_string(), value.split_whitespace().collect::<Vec<_>>().join(" ")))
 }
 
-/// The programs that are known to set CPUs, interrupts or network settings.
+/// Programs that are known to change CPU, interrupt or network settings.
 const SERVICES: [&str; 9] =
     ["NetworkManager", "containerd", "crio", "dockerd", "irqbalance", "kubelet", "libvirtd", "tuned", "virtqemud"];
 
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setting_is_of_the_last_file_that_is_not_hidden() {
+    fn the_last_file_that_is_not_hidden_determines_a_setting() {
         let tree = SystemRoot::invented([
             ("usr/lib/sysctl.d/50-default.conf", "net.core.rmem_max = 1\nnet.core.wmem_max=7\n"),
             ("etc/sysctl.d/50-default.conf", "# hidden\n-net/core/rmem_max = 2\n"),

@@ -1,6 +1,6 @@
-//! The links by which packets leave this network namespace, as the hops of a path.
+//! The links through which packets leave this network namespace, as the hops of a path.
 //!
-//! It is for machines that vtax doesn't build: the agent there describes its end of the path.
+//! Used for machines that vtax doesn't build: the agent there describes its end of the path.
 
 use std::net::IpAddr;
 
@@ -13,23 +13,23 @@ use vtax_sys::{
 
 use super::{SystemRoot, kernel};
 
-/// The hops by which packets to `to` leave the calling thread's network namespace. The first is the link by
-/// which the kernel sends them. Then come the links below it, such as a VLAN's NIC or a bond's ports. Their
-/// domain is the machine's name. Empty if the kernel has no route or doesn't report it.
+/// The hops through which packets to `to` leave the calling thread's network namespace. The first is the link on which
+/// the kernel sends them. Then come the links below it, such as a VLAN's NIC or a bond's ports. Their domain is the
+/// machine's name. Empty if the kernel has no route or doesn't report it.
 ///
-/// `from` is the address to which the sender is bound. Packets need not leave by the link with this address.
-/// If two links are on one network, Linux sends by the link whose route it prefers, whatever the source
+/// `from` is the address to which the sender is bound. Packets need not leave through the link with this address. If
+/// two links are on one network, Linux uses the link whose route it prefers, whatever the source
 /// (`ip_route_output_key_hash_rcu`). So only the kernel's own answer is used.
 ///
-/// `device` is the one to which the sender is bound, if it is bound to one.
+/// `device` is the device to which the sender is bound, if any.
 pub fn route_hops(from: Option<IpAddr>, to: IpAddr, device: Option<&DeviceName>) -> Vec<Hop> {
     let Ok((links, Some(first))) = ask(from, to, device) else { return Vec::new() };
     let domain = kernel::hostname(&SystemRoot::live());
     below(&links, first).into_iter().map(|link| hop(&domain, link)).collect()
 }
 
-/// The link with this name in the calling thread's network namespace, and what it is connected to: the bridge
-/// of which it is a port, or the link below it. Empty if there is no such link.
+/// The link with this name in the calling thread's network namespace, and what it is attached to: the bridge it is a
+/// port of, or the link below it. Empty if there is no such link.
 pub fn link_hops(name: &str) -> Vec<Hop> {
     let links = Rtnl::open().and_then(|mut rtnl| rtnl.links()).unwrap_or_default();
     let Some(link) = links.iter().find(|link| link.name.as_str() == name) else { return Vec::new() };
@@ -38,8 +38,8 @@ pub fn link_hops(name: &str) -> Vec<Hop> {
     below(&links, link.index).into_iter().chain(master).map(|link| hop(&domain, link)).collect()
 }
 
-/// The links of the calling thread's network namespace that the packets of another one take, from there outwards: those
-/// behind the link that has this address there. Empty if they don't leave it by a link of this namespace.
+/// The links of the calling thread's network namespace that carry packets of another namespace, from there outwards:
+/// those behind the link that has this address there. Empty if packets don't leave through a link of this namespace.
 pub fn outer_hops(inner: &NetNs, address: IpAddr) -> Vec<Hop> {
     let links = Rtnl::open().and_then(|mut rtnl| rtnl.links()).unwrap_or_default();
     let Ok(Ok(Some(link))) = inner.run(|| link_with(address)) else { return Vec::new() };
@@ -53,8 +53,8 @@ fn link_with(address: IpAddr) -> vtax_sys::Result<Option<Link>> {
     own.map_or(Ok(None), |own| rtnl.link(own.link))
 }
 
-/// The link of this namespace that one of another namespace is connected to. Each of a veth's two ends names the other;
-/// a link below doesn't name the one above it.
+/// The link of this namespace that is connected to a link of another namespace. Each end of a veth pair refers to the
+/// other; a lower link doesn't refer to the one above it.
 fn outer_link<'a>(inner: &Link, links: &'a [Link]) -> Option<&'a Link> {
     let outer = links.iter().find(|link| inner.parent_elsewhere && Some(link.index) == inner.parent)?;
     let is_veth = |link: &Link| link.kind.as_deref() == Some("veth");
@@ -88,8 +88,8 @@ fn below(links: &[Link], first: IfIndex) -> Vec<&Link> {
     chain
 }
 
-/// The "parent" of a veth is its other end, which isn't below it. A bond's ports carry its packets. A
-/// bridge's ports may belong to others, and these tables don't say which port a packet takes.
+/// A veth's "parent" is its peer, which isn't below it. A bond's ports carry its packets. A bridge's ports may belong
+/// to others, and these tables don't say which port a packet takes.
 fn is_below(link: &Link, upper: &Link) -> bool {
     let kind = upper.kind.as_deref().unwrap_or_default();
     let parent = kind != "veth" && !upper.parent_elsewhere && upper.parent == Some(link.index);

@@ -4,16 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use super::SystemRoot;
 
-/// One CPU's counters since the machine was started. They wrap at 2^32.
+/// One CPU's counters since boot. They wrap at 2^32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SoftnetCpu {
     /// CPU number: the 13th column since Linux 5.14, the number of the line (from 0) before.
     pub cpu: u32,
-    /// Packets that it has processed.
+    /// Packets processed.
     pub processed: u32,
     /// Packets that were dropped because its backlog was full (`netdev_max_backlog`).
     pub dropped: u32,
-    /// Times it had to stop with work left (`netdev_budget`).
+    /// Times that it had to stop with work left (`netdev_budget`).
     pub squeezed: u32,
 }
 
@@ -27,8 +27,8 @@ pub(super) fn softnet(tree: &SystemRoot) -> Vec<SoftnetCpu> {
     cpus
 }
 
-/// The columns are hexadecimal. The CPU's number is the 13th, since Linux 5.14; before, the lines are in order of the
-/// CPUs that are online (`softnet_seq_show`, net/core/net-procfs.c).
+/// The columns are hexadecimal. The CPU's number is the 13th, since Linux 5.14; earlier, the lines are in the order of
+/// the online CPUs (`softnet_seq_show`, net/core/net-procfs.c).
 fn parse(line: u32, text: &str) -> Option<SoftnetCpu> {
     let columns: Vec<u32> =
         text.split_whitespace().map(|word| u32::from_str_radix(word, 16)).collect::<Result<_, _>>().ok()?;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_read_by_their_place() {
+    fn columns_are_read_by_position() {
         let new = "000000ff 00000001 00000002 0 0 0 0 0 0 0 0 0 00000003 0 0\n0000000a 0 0 0 0 0 0 0 0 0 0 0 5 0 0\n";
         let tree = SystemRoot::invented([("proc/net/softnet_stat", new)]);
         let first = SoftnetCpu { cpu: 3, processed: 255, dropped: 1, squeezed: 2 };
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_an_old_kernel_are_numbered_and_broken_ones_left_out() {
+    fn lines_of_an_old_kernel_are_numbered_and_malformed_ones_omitted() {
         let old = "1 0 0 0 0 0 0 0 0 0\nbroken\n2 0\n2 0 1 0 0 0 0 0 0 0\n";
         let tree = SystemRoot::invented([("proc/net/softnet_stat", old)]);
         let cpus: Vec<_> = softnet(&tree).iter().map(|cpu| (cpu.cpu, cpu.processed)).collect();

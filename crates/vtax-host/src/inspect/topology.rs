@@ -10,16 +10,16 @@ use super::{
     cpu::{FOLDER, node_cpus, numbers, some_cpus},
 };
 
-/// The CPUs that are online, by what they share.
+/// The online CPUs, grouped by shared hardware.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CpuTopology {
     /// All of them.
     pub online: CpuSet,
-    /// Those that somebody keeps free of other work: `isolcpus`, `nohz_full`, isolated partitions of control groups.
+    /// CPUs reserved by an administrator: `isolcpus`, `nohz_full`, isolated partitions of control groups.
     pub isolated: CpuSet,
     /// The CPUs of each socket.
     pub sockets: Vec<CpuSet>,
-    /// The CPUs of each NUMA node. A kernel that tells of no nodes has one.
+    /// The CPUs of each NUMA node. If the kernel reports no nodes, there is one.
     pub nodes: BTreeMap<u32, CpuSet>,
     /// The hardware threads of each core.
     pub cores: Vec<CpuSet>,
@@ -56,7 +56,7 @@ impl CpuTopology {
         }
     }
 
-    /// Returns those of `cpus` that nobody has isolated.
+    /// Returns those of `cpus` that aren't isolated.
     pub fn free(&self, cpus: &CpuSet) -> CpuSet {
         cpus.iter().filter(|cpu| !self.isolated.contains(*cpu)).collect()
     }
@@ -73,8 +73,8 @@ impl CpuTopology {
     }
 }
 
-/// `isolated` came with Linux 4.2, `nohz_full` with 4.3 (and says `(null)` where there are none), the file of control
-/// groups with 6.7. What they don't say, the command line does.
+/// `isolated` exists since Linux 4.2, `nohz_full` since 4.3 (with `(null)` for none), the file of control groups since
+/// 6.7. If they are missing, the command line is used.
 fn isolated(tree: &SystemRoot) -> CpuSet {
     let reported: CpuSet = tree.parsed(&format!("{FOLDER}/isolated")).unwrap_or_default();
     let lists = [format!("{FOLDER}/nohz_full"), "sys/fs/cgroup/cpuset.cpus.isolated".to_owned()];
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_grouped_by_what_they_share() {
+    fn cpus_are_grouped_by_shared_hardware() {
         let tree = two_sockets();
         let found = CpuTopology::of(&tree);
         let sets = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("CPUs")).collect::<Vec<CpuSet>>();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_tells_nothing_has_one_node() {
+    fn a_kernel_that_reports_no_nodes_has_one() {
         let tree = SystemRoot::invented([(format!("{FOLDER}/online"), "0-1\n")]);
         let found = CpuTopology::of(&tree);
         assert_eq!((found.nodes.len(), found.sockets.len(), found.cores.len()), (1, 1, 1));

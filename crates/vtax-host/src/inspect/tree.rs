@@ -10,9 +10,9 @@ use std::{
 
 use super::unusable::{UnusableFile, UnusableFiles};
 
-/// Bytes of the longest file. Those of sysfs have a page; the arguments of a process may have more.
+/// Maximum size of a file. Those of sysfs have one page; a process's arguments may be longer.
 const LONGEST: u64 = 4 << 20;
-/// It has some 11 bytes for each interrupt on each CPU.
+/// It has about 11 bytes per interrupt and CPU.
 const LARGEST: (&str, u64) = ("proc/interrupts", 64 << 20);
 
 /// The files of a machine below `proc` and `sys`.
@@ -24,13 +24,13 @@ pub struct SystemRoot {
 
 #[derive(Debug, Clone)]
 enum Files {
-    /// Those in a directory.
+    /// Files in a directory.
     Below {
         root: PathBuf,
-        /// In place of the `sys` below it.
+        /// Replaces the `sys` below it.
         sys: Option<PathBuf>,
     },
-    /// Those of a machine that isn't there, by their paths. Some can't be read.
+    /// Files of an invented machine, by path. Some can't be read.
     Invented(BTreeMap<String, Option<String>>),
 }
 
@@ -40,7 +40,7 @@ impl SystemRoot {
         SystemRoot::at(Path::new("/"))
     }
 
-    /// Another directory, with the copied files of a machine.
+    /// Another directory, with files copied from a machine.
     pub fn at(root: &Path) -> SystemRoot {
         SystemRoot::of(Files::Below { root: root.to_owned(), sys: None })
     }
@@ -50,13 +50,13 @@ impl SystemRoot {
         SystemRoot::of(Files::Below { root: PathBuf::from("/"), sys: Some(sys.to_owned()) })
     }
 
-    /// A machine with these files, for a test. It has no links: `..` is the folder that a path itself names.
+    /// A machine with these files, for a test. It has no links: `..` is the directory named by the path itself.
     pub fn invented<P: AsRef<str>, T: Into<String>>(files: impl IntoIterator<Item = (P, T)>) -> SystemRoot {
         let file = |(path, text): (P, T)| (plain(path.as_ref()), Some(text.into()));
         SystemRoot::of(Files::Invented(files.into_iter().map(file).collect()))
     }
 
-    /// The same invented machine with a file that is there and can't be read.
+    /// The same invented machine, plus an unreadable file.
     pub fn with_unreadable(mut self, path: &str) -> SystemRoot {
         if let Files::Invented(files) = &mut self.files {
             files.insert(plain(path), None);
@@ -68,17 +68,17 @@ impl SystemRoot {
         SystemRoot { files, unusable: UnusableFiles::default() }
     }
 
-    /// The files that were met since the last call, and from which nothing could be learnt.
+    /// The unusable files found since the last call.
     pub(super) fn take_unusable(&self) -> Vec<UnusableFile> {
         self.unusable.take()
     }
 
-    /// The file's text without white space at its ends; none if it can't be read.
+    /// The file's text without surrounding white space; `None` if unreadable.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         Some(self.whole(path)?.trim().to_owned())
     }
 
-    /// All of the file's text; none if it can't be read, or is longer than a file of the kernel's can be.
+    /// The file's whole text; `None` if unreadable or longer than any file of the kernel.
     pub(crate) fn whole(&self, path: &str) -> Option<String> {
         let read = match &self.files {
             Files::Below { root, sys } => {
@@ -93,12 +93,12 @@ impl SystemRoot {
         read.inspect_err(|error| self.unreadable(path, error)).ok()
     }
 
-    /// Returns the contents of a file, if it has this form.
+    /// Parses a file's contents.
     pub(crate) fn parsed<T: FromStr>(&self, path: &str) -> Option<T> {
         self.read_as(path, |text| text.parse().ok())
     }
 
-    /// Returns the contents of a file, if it parses like this. The kernel writes -1 for a number that it doesn't know.
+    /// Parses a file's contents with `read`. The kernel writes -1 for a number that it doesn't know.
     pub(crate) fn read_as<T>(&self, path: &str, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let text = self.text(path)?;
         let value = read(&text);
@@ -108,7 +108,7 @@ impl SystemRoot {
         value
     }
 
-    /// Whatever else the file says.
+    /// Records a file with unexpected contents.
     pub(crate) fn odd(&self, path: &str, text: &str) {
         self.unusable.add_odd(path, text);
     }
@@ -152,12 +152,12 @@ fn place(root: &Path, sys: Option<&Path>, path: &str) -> PathBuf {
     }
 }
 
-/// Errors of the kernel for an object without such a value: no file (ENOENT, ENOTDIR), no process or device any more (ESRCH,
-/// ENODEV, ENXIO), or a driver that doesn't tell (EINVAL, EOPNOTSUPP).
+/// Errors of the kernel for an object without such a value: no file (ENOENT, ENOTDIR), no process or device any more
+/// (ESRCH, ENODEV, ENXIO), or a driver that doesn't report it (EINVAL, EOPNOTSUPP).
 const ABSENT: [i32; 7] = [2, 20, 3, 19, 6, 22, 95];
 
 fn read(path: &Path, most: u64) -> io::Result<String> {
-    // To open a pipe would wait for somebody who writes.
+    // Opening a pipe would wait for a writer.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a text file"));
     }
@@ -169,7 +169,7 @@ fn read(path: &Path, most: u64) -> io::Result<String> {
     Ok(String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// The path without `..`.
+/// The path with `..` resolved.
 fn plain(path: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in path.split('/') {
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn invented_files_are_found_as_those_of_a_directory() {
+    fn invented_files_behave_like_those_of_a_directory() {
         let files = [("sys/a/b/c", "1\n"), ("sys/a/b-d/e", "2"), ("sys/a/f", " 3 ")];
         let folder = tempfile::tempdir().expect("a folder");
         for (path, text) in files {

@@ -1,4 +1,4 @@
-//! Files that are there, and from which nothing can be learnt. What isn't known must not be taken for absent.
+//! Files that exist but give no information. Unknown must not be mistaken for absent.
 
 use std::{
     collections::BTreeMap,
@@ -8,24 +8,23 @@ use std::{
 use serde::{Deserialize, Serialize};
 use vtax_model::foreign::ForeignText;
 
-/// A file or a directory that can't be read, or that doesn't say what it should.
+/// A file or directory that is unreadable or has unexpected contents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnusableFile {
-    /// Its path, with a slash before.
+    /// Its path, with a leading slash.
     pub file: ForeignText,
-    /// The reason why it is unusable.
+    /// The reason.
     pub why: ForeignText,
 }
 
 impl UnusableFile {
-    /// Returns true if its path is this one, in which an asterisk stands for any name.
+    /// Returns true if its path matches a pattern, in which an asterisk stands for any name.
     pub fn is_at(&self, pattern: &str) -> bool {
         matches(pattern, self.file.raw())
     }
 }
 
-/// Returns true if the parts of a path between its slashes are those of a pattern, in which an asterisk stands for any
-/// part.
+/// Returns true if the components of a path match those of a pattern, in which an asterisk stands for any component.
 pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let (mut wanted, mut found) = (pattern.split('/'), path.split('/'));
     loop {
@@ -38,12 +37,12 @@ pub(super) fn matches(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// More are not listed: one is enough to know that something is wrong.
+/// More are not listed: one is enough to show that something is wrong.
 const MOST: usize = 256;
 /// Characters of a file that are quoted.
 const QUOTED: usize = 40;
 
-/// Those that were met while a machine was read.
+/// Unusable files found while a machine was read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UnusableFiles(Arc<Mutex<BTreeMap<String, String>>>);
 
@@ -55,7 +54,7 @@ impl UnusableFiles {
         }
     }
 
-    /// A file that says something else than expected.
+    /// Adds a file with unexpected contents.
     pub(super) fn add_odd(&self, path: &str, text: &str) {
         let why = match text.is_empty() {
             true => "it is empty".to_owned(),
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_asterisk_is_one_name() {
+    fn an_asterisk_matches_one_name() {
         assert!(matches("/a/*/c", "/a/b/c") && matches("*", "x"));
         assert!(!matches("/a/*", "/a/b/c") && !matches("/a/*/c", "/a/c") && !matches("/a", "/a/b"));
     }

@@ -9,7 +9,7 @@ use crate::inspect::{SystemRoot, node_cpus};
 
 const CPU: &str = "sys/devices/system/cpu";
 
-/// The CPUs that are online, in ascending order.
+/// The online CPUs, in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// Online CPUs in ascending order, including those that this thread may not use.
@@ -25,7 +25,7 @@ pub struct Cpu {
     pub node: u32,
     /// Its core, named by the lowest CPU number in it.
     pub core: u32,
-    /// Device interrupts and receive softirqs that it has handled since the machine was started.
+    /// Device interrupts and receive softirqs that it has handled since boot.
     pub interrupts: u64,
 }
 
@@ -61,7 +61,7 @@ impl Machine {
         self.cpus.iter().find(|cpu| cpu.number == number)
     }
 
-    /// The CPU that handles the most interrupts; none if no CPU has handled any.
+    /// The CPU that handles the most interrupts; `None` if no CPU has handled any.
     pub(super) fn busiest(&self) -> Option<&Cpu> {
         // `max_by_key` returns the last of equal values; reversed, the lowest CPU.
         self.cpus.iter().rev().max_by_key(|cpu| cpu.interrupts).filter(|cpu| cpu.interrupts > 0)
@@ -83,13 +83,13 @@ fn received(tree: &SystemRoot) -> BTreeMap<u32, u64> {
     sums(&tree.text("proc/softirqs").unwrap_or_default(), |label| label == "NET_RX")
 }
 
-/// Interrupts of devices have numbers; the others (timers, calls from other CPUs) have names.
+/// Device interrupts have numbers; the others (timers, inter-processor interrupts) have names.
 fn device_interrupts(tree: &SystemRoot) -> BTreeMap<u32, u64> {
     let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
     sums(&tree.text("proc/interrupts").unwrap_or_default(), is_number)
 }
 
-/// The sum over some rows of a table that has a column for each CPU.
+/// Sums up some rows of a table that has a column for each CPU.
 fn sums(table: &str, wanted: impl Fn(&str) -> bool) -> BTreeMap<u32, u64> {
     let mut lines = table.lines();
     let head = lines.next().unwrap_or_default().split_whitespace();

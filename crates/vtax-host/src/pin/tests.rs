@@ -1,4 +1,4 @@
-//! Tests on machines that nobody has.
+//! Tests on machines that don't exist.
 
 use std::{fs, path::Path};
 
@@ -45,7 +45,7 @@ fn both_ends_on_small_machines() {
 }
 
 #[test]
-fn an_end_gets_a_cpu_for_each_thread_as_far_as_there_are_some() {
+fn an_end_gets_a_cpu_for_each_thread_while_there_are_some() {
     let four = machine(1, 4, 1);
     check("2 + 2 of 4", &four, both([2, 2], None), [&[1, 3], &[0, 2]], &[BUSY]);
     check("1 + 2 of 4", &four, both([1, 2], None), [&[1], &[2, 3]], &[]);
@@ -61,7 +61,7 @@ fn an_end_gets_a_cpu_for_each_thread_as_far_as_there_are_some() {
 }
 
 #[test]
-fn ends_are_near_the_nic_and_else_near_each_other() {
+fn ends_are_near_the_nic_or_else_near_each_other() {
     let two_nodes = machine(2, 8, 1);
     check("NIC on node 1", &two_nodes, both([2, 2], Some(1)), [&[8, 10], &[9, 11]], &[]);
     check("NIC on node 0", &two_nodes, both([1, 1], Some(0)), [&[1], &[2]], &[]);
@@ -81,7 +81,7 @@ fn ends_are_near_the_nic_and_else_near_each_other() {
 }
 
 #[test]
-fn an_end_alone_is_near_the_nic_and_away_from_interrupts() {
+fn a_single_end_is_near_the_nic_and_away_from_interrupts() {
     let alone = |threads, nic_node| PinWish { initiator: None, responder: Some(threads), nic_node };
     let two_nodes = machine(2, 4, 2);
     check("NIC on node 0", &two_nodes, alone(2, Some(0)), [&[], &[1, 2]], &[]);
@@ -103,7 +103,7 @@ fn arbitrary_machine() -> impl Strategy<Value = Machine> {
 
 proptest! {
     #[test]
-    fn no_cpu_is_given_without_leave_or_twice_unless_it_is_the_only_one(
+    fn only_allowed_cpus_are_used_and_none_twice_unless_it_is_the_only_one(
         machine in arbitrary_machine(), initiator in 0..6_usize, responder in 0..6_usize, node in 0..4_u32,
     ) {
         for nic_node in [None, Some(node)] {

@@ -1,4 +1,4 @@
-//! Choice of whole cores for threads that share them with no others.
+//! Choice of whole cores for threads that share them with no other threads.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::Machine;
 pub struct WholeCores {
     /// CPUs of the cores, with all siblings.
     pub inside: CpuSet,
-    /// Other CPUs that this process may use; at least one.
+    /// Other allowed CPUs; at least one.
     pub outside: CpuSet,
 }
 
@@ -21,8 +21,8 @@ impl WholeCores {
         usable(machine).len() as u32
     }
 
-    /// Chooses cores on one NUMA node if it has enough of them, and not the core that handles the most interrupts, if
-    /// others are left. None unless there are more cores than wanted.
+    /// Chooses cores on one NUMA node if it has enough of them, and avoids the core that handles the most interrupts if
+    /// possible. None unless there are more cores than wanted.
     pub fn choose(machine: &Machine, wanted: u32) -> Option<WholeCores> {
         let cores = usable(machine);
         if wanted == 0 || wanted as usize >= cores.len() {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_have_their_siblings_and_the_busiest_comes_last() {
+    fn cores_include_their_siblings_and_the_busiest_comes_last() {
         let of = |inside: &str, outside: &str| (inside.to_owned(), outside.to_owned());
         assert_eq!(chosen(&machine(1, 4), 2), of("1-2,5-6", "0,3-4,7"));
         assert_eq!(chosen(&machine(1, 4), 3), of("1-3,5-7", "0,4"));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_that_are_not_there_are_refused() {
+    fn missing_cores_are_refused() {
         assert!([0, 2, 9].iter().all(|wanted| WholeCores::choose(&machine(1, 2), *wanted).is_none()));
         assert_eq!(WholeCores::usable(&machine(1, 2)), 2);
         let mut partly = machine(1, 3);
@@ -101,7 +101,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_choice_is_whole_and_leaves_something(nodes in 1..4u32, cores in 1..6u32, wanted in 0..20u32, not in 0..60u32) {
+        fn a_choice_has_whole_cores_and_leaves_some_cpus(nodes in 1..4u32, cores in 1..6u32, wanted in 0..20u32, not in 0..60u32) {
             let mut machine = machine(nodes, cores);
             if let Some(cpu) = machine.cpus.get_mut(not as usize) {
                 cpu.allowed = false;

@@ -109,7 +109,7 @@ pub struct RequirementOptions {
     pub bandwidth: Option<BitRate>,
     /// Lowest IOPS of each guest's disks.
     pub iops: Option<RequestRate>,
-    /// Most host CPU time of all guests together, in cores.
+    /// Maximum host CPU time of all guests together, in cores.
     pub host_cpu_at_most: Option<f64>,
     pub migrate: Option<RequiredMigration>,
     /// Least exclusive part of the system or of the hardware.

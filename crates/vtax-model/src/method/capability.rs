@@ -322,7 +322,7 @@ impl Isolation {
             Isolation::Stack => ("stack", "a separate network stack; the host's kernel and the wire's end are shared"),
             Isolation::Kernel => ("kernel", "a separate system; the host forwards its packets, with those of others"),
             Isolation::Function => ("function", "a virtual function; the NIC, its link and bandwidth are shared"),
-            Isolation::Device => ("device", "a whole device or wire's end, which nobody else uses"),
+            Isolation::Device => ("device", "a whole device or wire's end, used exclusively"),
             Isolation::RootComplex => ("complex", "everything below a root complex, so that no PCIe link is shared"),
         }
     }
@@ -353,7 +353,7 @@ impl Devices {
         match self {
             Devices::Net => ("net", "zones get network links only"),
             Devices::NetAndDisk => ("net,disk", "NICs and disks, each added individually; no other devices"),
-            Devices::Functions => ("any VF", "whatever a card offers as virtual functions, usually NICs"),
+            Devices::Functions => ("any VF", "any type offered as virtual functions, usually NICs"),
             Devices::Pci => ("any PCI", "any PCI device"),
         }
     }

@@ -130,7 +130,7 @@ fn of_isolation(isolation: Isolation) -> Vec<Point> {
     match isolation {
         Isolation::Function => vec![Con("the guests of a card share its bandwidth")],
         Isolation::Device => {
-            vec![Pro("a dedicated device, shared with nobody"), Choose("a guest needs a dedicated or special card")]
+            vec![Pro("a dedicated device"), Choose("a guest needs a dedicated or special card")]
         }
         Isolation::RootComplex => vec![
             Pro("the highest isolation: no I/O hardware is shared"),

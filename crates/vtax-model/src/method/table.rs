@@ -57,7 +57,7 @@ pub(super) const fn on_macvtap(on_switch: Capabilities) -> Capabilities {
         vlan: TrafficControl::No {
             reason: "a macvtap has no VLAN filter; put it on a VLAN link of the host (eno1.7), or use a switch",
         },
-        rate_limit: TrafficControl::Host { by: "the host sets it at the macvtap (tc), for what the guest sends" },
+        rate_limit: TrafficControl::Host { by: "the host limits the guest's sending at the macvtap (tc)" },
         count: GuestCount::Unlimited,
         failover: Failover::Host,
         ..on_switch
@@ -90,7 +90,7 @@ pub(super) const FUNCTION: Capabilities = Capabilities {
     vlan: TrafficControl::Nic {
         by: "the host sets it for each virtual function: one VLAN, whose tag the domain does not see",
     },
-    rate_limit: TrafficControl::Nic { by: "the host sets it for each virtual function, for what it sends" },
+    rate_limit: TrafficControl::Nic { by: "the host limits the sending of each virtual function" },
     live_migration: Ability::Depends {
         reason: "of the drivers for NICs, only mlx5_vfio_pci, pds_vfio_pci and virtio_vfio_pci can save a VF's state; \
                  vfio-pci, which vtax uses, cannot, so VFs of igb, ixgbe, i40e and others do not migrate",
@@ -134,10 +134,8 @@ pub(super) const ROOT_DOMAIN: Capabilities = Capabilities {
 
 /// A zone on the host's stack.
 pub(super) const SHARED_IP: Capabilities = Capabilities {
-    vlan: TrafficControl::No { reason: "the zone has an address, but no link of its own" },
-    rate_limit: TrafficControl::No {
-        reason: "the zone has no link of its own; the host can only limit the wire's end",
-    },
+    vlan: TrafficControl::No { reason: "the zone has an address, but no separate link" },
+    rate_limit: TrafficControl::No { reason: "the zone has no separate link; the host can only limit the wire's end" },
     isolation: Isolation::Address,
     ..ON_WIRE
 };
@@ -204,7 +202,7 @@ pub(super) const PROXIED: Capabilities =
 /// A zone on a tap whose other end is a process.
 pub(super) const RELAYED: Capabilities = Capabilities {
     vlan: TrafficControl::No {
-        reason: "a process makes the zone's connections again, so the zone sends no frames on the wire",
+        reason: "a process terminates the zone's connections and opens its own, so the zone sends no frames on the wire",
     },
     rate_limit: WITH_THE_WIRE,
     ..PROXIED

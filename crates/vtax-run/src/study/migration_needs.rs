@@ -38,7 +38,7 @@ fn lacks_cores(way: MigrationWay, has: usize) -> Option<Unsupported> {
 fn refuses_post_copy(way: MigrationWay, setting: &str) -> Option<Unsupported> {
     (way.post_copy && setting.trim() == "0").then(|| {
         Unsupported::new(
-            "QEMU's user may not use userfaultfd, by which a target fetches pages",
+            "QEMU's user may not use userfaultfd, with which a target fetches pages",
             "allow it (sysctl vm.unprivileged_userfaultfd=1), which every user of this machine can then use",
         )
     })

@@ -167,7 +167,7 @@ impl RunSetup<'_> {
     fn survey(&self, study: &Study) -> Result<(Vec<UnavailableRow>, Option<String>), Stop> {
         let facts = facts_for(study, self.in_world()?, &self.needs)?;
         let qemu = facts.guests.as_ref().and_then(|guests| guests.qemu.as_ref().ok());
-        qemu.inspect(|_| self.phases.done("initramfs made"));
+        qemu.inspect(|_| self.phases.done("initramfs created"));
         let no_kvm = qemu.and_then(|qemu| qemu.no_kvm.clone());
         Ok((unavailable(study, &facts), no_kvm))
     }

@@ -267,7 +267,7 @@ fn nothing_found(step: &TuningStep, seen: &[HostCheck]) -> Unsupported {
     Unsupported {
         why: format!("nothing to change: {why}"),
         remedy: match advice {
-            true => "vtax cannot fix what it found: vtax tune check shows what to do".to_owned(),
+            true => "vtax cannot fix this: vtax tune check shows what to do".to_owned(),
             false => "no changes needed".to_owned(),
         },
     }

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_congestion_control_is_named_with_those_that_are_there() {
+    fn an_unknown_congestion_control_is_named_with_the_available_ones() {
         let unknown = check_congestion_control("no_such_one".parse().unwrap()).unwrap_err();
         assert!(unknown.available.contains("reno") && unknown.to_string().contains("no_such_one"), "{unknown}");
         assert!(check_congestion_control("reno".parse().unwrap()).is_ok(), "each kernel has it");

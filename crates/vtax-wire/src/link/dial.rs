@@ -15,7 +15,7 @@ const PACE: Duration = Duration::from_millis(5);
 /// The socket doesn't exist yet, nobody listens there, or the listener's queue is full.
 const EARLY: [ErrorKind; 3] = [ErrorKind::NotFound, ErrorKind::ConnectionRefused, ErrorKind::WouldBlock];
 
-/// Tries until a listener accepts, or until the time is over.
+/// Tries until a listener accepts, or until the deadline.
 pub(super) fn connect(path: &Path, until: Instant) -> io::Result<UnixStream> {
     loop {
         match try_connect(path) {
@@ -25,7 +25,7 @@ pub(super) fn connect(path: &Path, until: Instant) -> io::Result<UnixStream> {
     }
 }
 
-/// Tries without waiting: connect(2) would wait as long as the listener's queue is full.
+/// Tries without blocking: connect(2) would block while the listener's queue is full.
 fn try_connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

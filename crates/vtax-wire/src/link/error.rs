@@ -60,7 +60,7 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// Returns true if this only says that the call was cancelled.
+    /// Returns true if the call was merely cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, AgentError::Refused { fault: Fault { kind: FaultKind::Cancelled, .. }, .. })
     }

@@ -83,7 +83,7 @@ fn answers(outcomes: Vec<CallOutcome>) -> Vec<u8> {
 fn fuzz_hellos() {
     fuzz("hellos", &[hello()], |bytes| {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
-        // More than fits is cut off.
+        // Anything beyond the limit is cut off.
         theirs.set_nonblocking(true).expect("set");
         let _ = theirs.write_all(bytes);
         drop(theirs);
@@ -103,7 +103,7 @@ fn fuzz_answers() {
         let link = AgentLink::from_streams("zone stage", ours, nobody(), SOON).expect("greeted");
         let running = link.start(&["true".to_owned()], b"", Span::from_millis(1)).expect("sent");
         let pending: Vec<_> = (0..4).map(|_| link.call(Request::Ping).expect("sent")).collect();
-        // An agent that sends more than fits is cut off.
+        // An agent that sends more than the limit is cut off.
         theirs.set_nonblocking(true).expect("set");
         let _ = theirs.write_all(bytes);
         drop(theirs);

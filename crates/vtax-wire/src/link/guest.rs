@@ -15,12 +15,12 @@ use crate::protocol::{
 const ATTACHED: Duration = Duration::from_secs(20);
 /// Additional time beyond [`ProgramDeadline::most`] for the agent's answer.
 const MARGIN: Duration = Duration::from_secs(10);
-/// Time for an agent to note that it may send more, with a margin for a busy machine.
+/// Time for an agent to learn that it may send more, with a margin for a busy machine.
 const ATTENTIVE: Duration = Duration::from_secs(20);
-/// Time for an agent to use memory for the first time. A guest that is emulated fills 100 MB per second.
+/// Time for an agent to touch all memory for the first time. An emulated guest fills 100 MB per second.
 const FILLED: Duration = Duration::from_secs(300);
-/// Number of bytes of a program's output that may be in flight. We ask for more when half of it is used, so
-/// the program never waits for a coordinator that is fast enough.
+/// Number of bytes of a program's output that may be in flight. More is requested when half of it is used, so a program
+/// never waits for a coordinator that keeps up.
 const WINDOW: ByteSize = ByteSize(256 << 10);
 
 impl AgentLink {
@@ -34,7 +34,8 @@ impl AgentLink {
         }
     }
 
-    /// Gives a link of the guest an address for as long as this link lasts, and waits until it has a carrier.
+    /// Temporarily assigns an address to a link of the guest, for as long as this agent link lasts, and waits until it
+    /// has a carrier.
     pub fn lend(&self, loan: &AddressLoan) -> Result<Attached, AgentError> {
         let request = Request::Lend { session: self.new_session(), loan: loan.clone() };
         match self.call(request)?.wait(ATTACHED)? {
@@ -43,7 +44,7 @@ impl AgentLink {
         }
     }
 
-    /// Takes back all that was lent.
+    /// Removes all temporarily assigned addresses.
     pub fn take_back(&self) -> Result<(), AgentError> {
         match self.call(Request::TakeBack)?.wait(ATTACHED)? {
             Reply::Done => Ok(()),
@@ -51,7 +52,7 @@ impl AgentLink {
         }
     }
 
-    /// Changes memory of the guest at a rate, until another load is set. Returns when all of it is in use.
+    /// Dirties memory of the guest at a rate, until another load is set. Returns when all of it is in use.
     pub fn load_memory(&self, load: MemoryLoad) -> Result<(), AgentError> {
         match self.call(Request::Load(load))?.wait(FILLED)? {
             Reply::Done => Ok(()),
@@ -65,9 +66,8 @@ impl AgentLink {
         self.begin(argv, stdin, limit, None)?.follow_to_reply(|_, _| ())
     }
 
-    /// Starts a program in the guest like [`run`](Self::run), for up to
-    /// [`WATCHED_MOST`](crate::limits::WATCHED_MOST). Its outputs come as it writes them. If they are not
-    /// taken fast enough, the program waits when its pipe is full.
+    /// Starts a program in the guest like [`run`](Self::run), for up to [`WATCHED_MOST`](crate::limits::WATCHED_MOST).
+    /// Its outputs are streamed. If they are not consumed fast enough, the program blocks on a full pipe.
     pub fn start(&self, argv: &[String], stdin: &[u8], limit: Span) -> Result<Running<'_>, AgentError> {
         self.begin(argv, stdin, limit, Some(WINDOW))
     }
@@ -85,8 +85,8 @@ impl AgentLink {
         Ok(Running { pending, session, patience, started: Instant::now(), ended: false })
     }
 
-    /// Sends a signal to the process group of a program ([`Running::session`]), from any thread. It doesn't
-    /// wait. The answer says that the agent has passed the signal on or that the program has ended.
+    /// Sends a signal to the process group of a program ([`Running::session`]), from any thread. Doesn't wait. The
+    /// answer means that the agent has delivered the signal or that the program has exited.
     pub fn signal(&self, session: SessionId, signal: Signal) -> Result<PendingReply<'_>, AgentError> {
         self.call(Request::Signal { session, signal })
     }
@@ -108,8 +108,8 @@ impl Running<'_> {
         self.session
     }
 
-    /// Passes the program's outputs on as they come, until the program has ended. Returns its status as in
-    /// [`Ran`]. Other calls on the link continue, however long `on_output` takes.
+    /// Streams the program's outputs until it exits. Returns its status as in [`Ran`]. Other calls on the link proceed,
+    /// however long `on_output` takes.
     pub fn follow(self, on_output: impl FnMut(Stream, &[u8])) -> Result<i32, AgentError> {
         self.follow_to_reply(on_output).map(|ran| ran.status)
     }
@@ -146,7 +146,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // If the agent is gone, the program is gone, too.
+            // Without the agent, the program no longer runs.
             let _ = self.pending.link.cancel(self.session);
         }
     }

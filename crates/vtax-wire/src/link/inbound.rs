@@ -1,4 +1,4 @@
-//! Reads an agent's hello and answers as they come.
+//! Reads an agent's hello and its answers.
 
 use std::{
     fs::File,
@@ -21,21 +21,22 @@ use crate::{
     protocol::{Greeting, Hello, Introduction},
 };
 
-/// Bytes of one read.
+/// Bytes per read.
 const CHUNK: usize = 64 << 10;
-/// Time between two looks at a process that has closed its stream and is about to end.
+/// Polling interval for a process that has closed its stream and is about to end.
 const PACE: Duration = Duration::from_millis(5);
 
 /// The channel on which a caller waits for the hello.
 pub(super) type Introduce = Sender<Result<Hello, AgentError>>;
 
-/// The agent's direction of a control stream.
+/// The stream from the agent.
 pub(super) struct Inbound {
     source: Source,
     frames: FrameBuffer,
     stage: Stage,
     shared: Arc<SharedLink>,
-    /// The next turn, whatever the stream does. The first one comes in any case: some bytes may have been read already.
+    /// The next turn, even if the stream isn't ready. The first one always takes place: some bytes may have been read
+    /// already.
     due: Option<Instant>,
 }
 
@@ -44,7 +45,7 @@ enum Stage {
     Hello { introduce: Introduce, has_magic: bool },
     /// Answers to calls.
     Answers,
-    /// The stream has ended, and perhaps the process will.
+    /// The stream has ended, and the process may be about to exit.
     Ended { why: Option<FrameError>, since: Instant, introduce: Option<Introduce> },
 }
 
@@ -67,7 +68,7 @@ enum Source {
     },
 }
 
-/// Reads once in a turn, so that an agent that floods delays the others by one piece only.
+/// Reads once per turn, so that an agent that floods the stream delays the others by one piece only.
 struct OneRead {
     stream: File,
     has_read: bool,
@@ -84,7 +85,7 @@ impl Read for OneRead {
 }
 
 impl Inbound {
-    /// The stream must not block. `unread` are bytes that somebody has read from it.
+    /// The stream must not block. `unread` holds bytes already read from it.
     pub(super) fn new(
         reader: OwnedFd,
         unread: &[u8],
@@ -109,7 +110,7 @@ impl Inbound {
         }
     }
 
-    /// Takes what has come. An error if nothing more will come.
+    /// Handles received bytes. Returns an error if no more will arrive.
     fn advance(&mut self) -> Result<(), Ending> {
         let mut piece = [0; CHUNK];
         loop {
@@ -148,7 +149,7 @@ impl Inbound {
                 Ok(false)
             }
             (Ok(Some(First::Ours(Introduction { hello, .. }))), _) => {
-                // If nobody waits for it any more, the link is about to be dropped.
+                // If no caller waits for it, the link is about to be dropped.
                 let _ = introduce.send(Ok(hello));
                 self.stage = Stage::Answers;
                 Ok(true)
@@ -162,7 +163,7 @@ impl Inbound {
         }
     }
 
-    /// A new conversation has begun on a port.
+    /// Starts over: a new conversation has begun on a port.
     fn begin_anew(&mut self) {
         self.frames = FrameBuffer::default();
         if let Stage::Hello { has_magic, .. } = &mut self.stage {
@@ -192,7 +193,7 @@ impl Inbound {
         }
     }
 
-    /// Tells all who wait that the agent is gone, once it is known how. False if all have been told.
+    /// Tells all waiting callers that the agent is gone, once the cause is known. Returns false if all have been told.
     fn mourn(&mut self) -> bool {
         let Stage::Ended { why, since, introduce } = &mut self.stage else { return true };
         let Some((status, stderr)) = self.shared.process.autopsy(since.elapsed()) else {
@@ -201,7 +202,7 @@ impl Inbound {
         };
         let death = self.shared.die(why.take(), status, stderr);
         if let Some(introduce) = introduce {
-            // The caller may have gone, or have heard something better.
+            // The caller may have given up, or have a better answer already.
             let _ = introduce.send(Err(self.shared.died(death)));
         }
         false

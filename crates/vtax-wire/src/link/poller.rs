@@ -1,7 +1,8 @@
 //! The thread that polls the streams of all agents of this process.
 //!
-//! The streams don't block, and it waits for nothing but poll(2). So an agent that hangs, floods or dies delays no other
-//! one. The thread ends when nothing is left to poll: only a process with a single thread can enter a user namespace.
+//! The streams don't block, and the thread blocks only in poll(2). So an agent that hangs, floods or dies doesn't delay
+//! the others. The thread ends when nothing is left to poll: only a process with a single thread can enter a user
+//! namespace.
 
 use std::{
     io,
@@ -27,12 +28,12 @@ pub(super) trait Polled: Send {
     /// The descriptor that it waits for, and the event.
     fn interest(&self) -> Option<(BorrowedFd<'_>, PollFlags)>;
 
-    /// When it gets a turn even without the event.
+    /// Time of the next turn even without the event.
     fn due(&self) -> Option<Instant> {
         None
     }
 
-    /// Does what can be done without waiting. False if nothing is left to do.
+    /// Does what can be done without waiting. Returns false if nothing is left to do.
     fn turn(&mut self) -> bool;
 
     /// Returns true if nobody needs it any more.
@@ -48,7 +49,7 @@ struct Inbox {
 
 static INBOX: Mutex<Inbox> = Mutex::new(Inbox { new: Vec::new(), wake: None });
 
-/// Polls the stream until it is over. An error if there can be no thread for that.
+/// Polls the stream until it is over. Returns an error if the thread can't be started.
 pub(super) fn add(stream: impl Polled + 'static) -> io::Result<()> {
     let mut inbox = lock(&INBOX);
     if inbox.wake.is_none() {
@@ -62,12 +63,12 @@ pub(super) fn add(stream: impl Polled + 'static) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the thread find out which streams are over.
+/// Makes the thread check which streams are over.
 pub(super) fn look_again() {
     wake_up(&lock(&INBOX));
 }
 
-/// Lets reads and writes return immediately. All descriptors of the same stream on our side are affected.
+/// Makes reads and writes nonblocking. This affects all descriptors of the same stream on our side.
 pub(super) fn set_nonblocking(stream: impl AsFd) -> io::Result<()> {
     let flags = fcntl_getfl(&stream)?;
     Ok(fcntl_setfl(&stream, flags | OFlags::NONBLOCK)?)
@@ -100,7 +101,7 @@ fn run(wake: &OwnedFd) {
     }
 }
 
-/// Waits until a stream is ready or due, or a wake-up. Returns which ones get a turn.
+/// Waits until a stream is ready or due, or for a wake-up. Returns the streams that get a turn.
 fn wait(streams: &[Box<dyn Polled>], wake: &OwnedFd) -> Vec<bool> {
     let interests: Vec<_> = streams.iter().map(|stream| stream.interest()).collect();
     let polled = interests.iter().flatten().map(|(stream, flags)| PollFd::from_borrowed_fd(*stream, *flags));
@@ -112,7 +113,7 @@ fn wait(streams: &[Box<dyn Polled>], wake: &OwnedFd) -> Vec<bool> {
         Ok(_) | Err(Errno::INTR) => {}
         Err(_) => thread::sleep(NO_MEMORY),
     }
-    // The count doesn't matter. An error means that nobody has woken us.
+    // The count doesn't matter. An error means that there was no wake-up.
     let _ = rustix::io::read(wake, &mut [0; 8]);
     let now = Instant::now();
     let mut events = fds[1..].iter().map(PollFd::revents);

@@ -22,16 +22,16 @@ use vtax_model::foreign::ForeignText;
 
 use super::poller::{self, Polled};
 
-/// Bytes of standard error that are kept, from its end.
+/// Bytes kept from the end of standard error.
 const LAST_WORDS: usize = 4096;
-/// Time for an agent to exit after its stream is closed; then it is killed. It gives its sessions half a
-/// second to clean up.
+/// Time for an agent to exit after its stream is closed; after that it is killed. It gives its sessions half a second
+/// to clean up.
 pub(super) const GRACE: Duration = Duration::from_millis(1500);
-/// Time to wait for the status of a process that has closed its stream. The kernel closes files before it
-/// tells the parent.
+/// Time to wait for the status of a process that has closed its stream. The kernel closes files before it notifies the
+/// parent.
 const STATUS_SOON: Duration = Duration::from_millis(300);
-/// Time for which standard error is read after the process has exited. It isn't read to its end: an `ssh` that
-/// shares connections leaves a master process behind that keeps it open.
+/// Time for which standard error is read after the process has exited. It isn't read to the end: with connection
+/// sharing, `ssh` leaves a master process that keeps it open.
 const WORDS_SOON: Duration = Duration::from_millis(100);
 
 /// A child process, or none, because a link may use other streams. It is killed and reaped on drop.
@@ -48,7 +48,7 @@ pub(crate) struct ChildProcess {
 #[derive(Debug, Default)]
 struct LastWords {
     bytes: Mutex<VecDeque<u8>>,
-    /// True while more may come.
+    /// True while more may arrive.
     open: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ impl ChildProcess {
     pub(crate) fn adopt(mut child: Child) -> ChildProcess {
         let words = Arc::<LastWords>::default();
         if let Some(stderr) = child.stderr.take() {
-            // Without a thread nobody hears them.
+            // Without a thread they are lost.
             let _ = StandardError::listen(stderr, &words);
         }
         ChildProcess { id: Some(child.id()), socket: None, child: Mutex::new(Some(child)), words }
@@ -90,7 +90,7 @@ impl ChildProcess {
         String::from_utf8_lossy(&words).trim().into()
     }
 
-    /// The exit status and the last words, after the stream ended so long ago. None if more may be known soon.
+    /// The exit status and the last words, this long after the end of the stream. None if more may be known soon.
     pub(super) fn autopsy(&self, ended: Duration) -> Option<(Option<ExitStatus>, ForeignText)> {
         let child = lock(&self.child).as_mut().map(|child| child.try_wait().ok().flatten());
         let alive = child == Some(None);
@@ -101,12 +101,12 @@ impl ChildProcess {
         Some((child.flatten(), self.words_so_far()))
     }
 
-    /// Waits until the process has ended by itself, or kills it.
+    /// Waits until the process has exited by itself, or kills it.
     pub(super) fn end(&self) {
         self.end_by(Instant::now() + GRACE);
     }
 
-    /// The same, and kills it at that time.
+    /// Like [`end`](Self::end), with a deadline after which it is killed.
     pub(super) fn end_by(&self, deadline: Instant) {
         if let Some(socket) = &self.socket {
             // This wakes the threads that read or write the socket. An error means that it is shut down already.
@@ -141,7 +141,7 @@ impl Drop for ChildProcess {
     }
 }
 
-/// Standard error, which is read to its end; otherwise the process would stop when the pipe is full.
+/// Standard error, which is read to the end; otherwise the process would block on a full pipe.
 struct StandardError {
     stderr: ChildStderr,
     words: Arc<LastWords>,
@@ -192,7 +192,7 @@ impl Polled for StandardError {
     }
 }
 
-/// A thread that panicked while it held one of these locks left nothing half done.
+/// A thread that panicked while it held one of these locks left no inconsistent state.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,19 +15,19 @@ use super::{
     process::lock,
 };
 
-/// Bytes that may wait for an agent that reads nothing.
+/// Maximum number of queued bytes for an agent that doesn't read.
 pub(crate) const WAITING_MOST: ByteSize = ByteSize(8 << 20);
 
 /// The reason why a frame can't be sent.
 #[derive(Debug)]
 pub(super) enum QueueError {
-    /// The agent hasn't read this much of earlier frames.
+    /// The agent hasn't read this many bytes of earlier frames.
     Full(ByteSize),
     /// The stream failed.
     Stream(io::Error),
 }
 
-/// Sends as much as the stream takes. The rest waits for the polling thread.
+/// Sends as much as the stream accepts. The rest is left to the polling thread.
 #[derive(Debug)]
 pub(super) struct SendQueue(Mutex<QueueState>);
 
@@ -38,7 +38,7 @@ struct QueueState {
     waiting: VecDeque<u8>,
     /// True while the polling thread sends.
     is_polled: bool,
-    /// True if the stream ends after what is waiting.
+    /// True if the stream is to be closed after the queued frames.
     is_closing: bool,
 }
 
@@ -54,7 +54,8 @@ impl SendQueue {
         SendQueue(Mutex::new(state))
     }
 
-    /// If nobody reads any more, the frame is dropped: whoever reads the agent's answers knows more about the cause.
+    /// If the agent no longer reads, the frame is dropped: the reader of the agent's answers knows more about the
+    /// cause.
     pub(super) fn push(self: &Arc<Self>, frame: &[u8]) -> Result<(), QueueError> {
         let mut state = lock(&self.0);
         let waiting = ByteSize(state.waiting.len() as u64);
@@ -73,14 +74,14 @@ impl SendQueue {
         }
     }
 
-    /// Ends the stream after what is waiting.
+    /// Closes the stream after the queued frames.
     pub(super) fn close(&self) {
         let mut state = lock(&self.0);
         state.is_closing = true;
         state.end_if_done();
     }
 
-    /// Ends the stream now.
+    /// Closes the stream immediately.
     pub(super) fn abandon(&self) {
         lock(&self.0).end();
     }
@@ -115,7 +116,7 @@ impl QueueState {
     }
 }
 
-/// Sends what waits.
+/// Sends queued frames.
 struct QueueDrain {
     queue: Arc<SendQueue>,
     writer: Arc<OwnedFd>,

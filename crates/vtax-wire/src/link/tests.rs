@@ -27,7 +27,7 @@ fn said(hello: &[u8]) -> Vec<u8> {
     [&MAGIC[..], hello].concat()
 }
 
-/// A stream that takes everything.
+/// A stream that accepts everything.
 pub(super) fn nobody() -> File {
     File::options().write(true).open("/dev/null").expect("it is always there")
 }
@@ -39,7 +39,7 @@ fn to_words(words: Vec<u8>) -> Result<AgentLink, AgentError> {
     AgentLink::from_streams("zone stage", ours, nobody(), SOON)
 }
 
-/// An agent's end of a stream, to be played by the test.
+/// An agent's end of a stream; the test acts as the agent.
 fn stage() -> (AgentLink, UnixStream) {
     stage_of("zone stage")
 }
@@ -79,7 +79,7 @@ fn shell(script: &str) -> Command {
 }
 
 #[test]
-fn another_version_is_named_with_the_remedy() {
+fn another_version_is_reported_with_the_remedy() {
     let others = [
         json!({ "protocol": PROTOCOL, "version": "99.0.0", "pid": 1, "hostname": "h", "kernel": "k" }),
         json!({ "protocol": 99, "version": VERSION, "unheard": ["of"] }),
@@ -95,14 +95,14 @@ fn another_version_is_named_with_the_remedy() {
 }
 
 #[test]
-fn a_banner_in_the_agents_place_is_quoted() {
+fn a_banner_instead_of_the_agent_is_quoted() {
     let error = to_words(b"Last login: never\n".to_vec()).expect_err("a banner").to_string();
     assert!(error.contains("zone stage") && error.contains("Last login"), "{error}");
 }
 
-/// Messages to others are still in the stream of a port, and may be truncated anywhere.
+/// Messages for earlier coordinators are still in a port's stream, and may be truncated anywhere.
 #[test]
-fn a_hello_for_others_is_passed_over() {
+fn a_hello_for_others_is_skipped() {
     let directory = tempfile::tempdir().expect("made");
     let path = directory.path().join("agent");
     let listener = UnixListener::bind(&path).expect("bound");
@@ -154,7 +154,7 @@ fn answers_find_their_callers_in_any_order() {
 }
 
 #[test]
-fn a_late_answer_is_an_error_and_harms_nobody() {
+fn a_late_answer_is_an_error_and_harmless_to_others() {
     let (link, mut agent) = stage();
     let late = link.ping(Duration::from_millis(20)).expect_err("late");
     assert!(late.to_string().contains("zone stage") && late.to_string().contains("ping"), "{late}");
@@ -167,7 +167,7 @@ fn a_late_answer_is_an_error_and_harms_nobody() {
 }
 
 #[test]
-fn a_stream_cut_inside_a_frame_is_noticed_by_all_at_once() {
+fn a_stream_truncated_inside_a_frame_fails_all_callers() {
     let (link, mut agent) = stage();
     let waiting: Vec<_> = (0..3).map(|_| link.call(Request::Ping).expect("sent")).collect();
     agent.write_all(&[200, 0, 0, 0, b'{']).expect("written");
@@ -181,7 +181,7 @@ fn a_stream_cut_inside_a_frame_is_noticed_by_all_at_once() {
 }
 
 #[test]
-fn a_hostile_length_ends_the_link_and_not_the_memory() {
+fn a_hostile_length_ends_the_link_before_memory_runs_out() {
     let (link, mut agent) = stage();
     let waiting = link.call(Request::Ping).expect("sent");
     agent.write_all(&[0xff; 4]).expect("written");
@@ -189,9 +189,9 @@ fn a_hostile_length_ends_the_link_and_not_the_memory() {
     assert!(error.contains("exceeds the limit"), "{error}");
 }
 
-/// Standard output of vtax may be slow, so outputs wait in memory.
+/// vtax's standard output may be slow, so outputs are buffered in memory.
 #[test]
-fn outputs_beyond_the_window_end_the_link_and_not_the_memory() {
+fn outputs_beyond_the_window_end_the_link_before_memory_runs_out() {
     for piece in [vec![0; 32 << 10], vec![0; 1], Vec::new()] {
         let (link, mut agent) = stage();
         let program = link.start(&["yes".into()], b"", Span(SOON)).expect("sent");
@@ -212,7 +212,7 @@ fn outputs_beyond_the_window_end_the_link_and_not_the_memory() {
 
 /// One thread reads the streams of all agents.
 #[test]
-fn an_agent_that_floods_delays_nobody() {
+fn an_agent_that_floods_delays_no_other_agent() {
     let (flooded, mut flood) = stage();
     let (link, mut agent) = stage();
     let frame = encode(&Answer { id: CallId(77), outcome: CallOutcome::Done(Reply::Done) }, REPLY_MOST).expect("small");
@@ -232,7 +232,7 @@ fn an_agent_that_floods_delays_nobody() {
 }
 
 #[test]
-fn half_a_frame_delays_nobody() {
+fn half_a_frame_delays_no_other_agent() {
     let (half, mut its_agent) = stage();
     let (link, mut agent) = stage();
     let waiting = half.call(Request::Ping).expect("sent");
@@ -250,7 +250,7 @@ fn half_a_frame_delays_nobody() {
     assert_eq!(waiting.wait(SOON).expect("answered"), Reply::Done);
 }
 
-/// Its requests wait in memory, up to a limit. When it reads again, they are all there.
+/// Its requests are queued in memory, up to a limit. When it reads again, all of them arrive.
 #[test]
 fn an_agent_that_reads_nothing_fills_no_memory() {
     let (link, mut agent) = stage();
@@ -283,7 +283,7 @@ fn an_agent_that_reads_nothing_fills_no_memory() {
 }
 
 #[test]
-fn an_early_death_has_its_status_and_last_words() {
+fn an_early_death_is_reported_with_status_and_last_words() {
     let dies = AgentLink::spawn("zone stage", shell("echo no room here >&2; exit 3"), SOON).expect_err("dead");
     let AgentError::Died { death, .. } = &dies else { panic!("{dies:?}") };
     assert_eq!(death.status.and_then(|status| status.code()), Some(3));
@@ -299,7 +299,7 @@ fn only_the_last_words_are_kept() {
 }
 
 #[test]
-fn an_agent_that_isnt_installed_is_told_from_others() {
+fn a_missing_agent_has_its_own_error() {
     let missing = AgentLink::spawn("host stage", shell("vtax-no-such-program"), SOON).expect_err("missing");
     assert!(missing.to_string().contains("install vtax-agent there"), "{missing}");
     let gone = AgentLink::spawn("zone stage", Command::new("/nowhere/vtax-agent"), SOON).expect_err("missing");
@@ -315,14 +315,14 @@ fn a_child_without_pipes_is_refused_and_reaped() {
     assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
 }
 
-/// A program that greets like an agent, and then neither reads nor ends.
+/// A program that greets like an agent, and then neither reads nor exits.
 pub(crate) fn program_that_hangs() -> Command {
     let hello: String = hello().iter().map(|byte| format!("\\{byte:03o}")).collect();
     shell(&format!("printf '{hello}'; exec sleep 1000"))
 }
 
 #[test]
-fn an_agent_that_ignores_the_end_is_killed_and_reaped() {
+fn an_agent_that_ignores_the_end_of_its_stream_is_killed_and_reaped() {
     let link = AgentLink::spawn("zone stage", program_that_hangs(), SOON).expect("greeted");
     let id = link.process_id().expect("a process");
     let start = Instant::now();

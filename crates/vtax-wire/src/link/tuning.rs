@@ -30,8 +30,8 @@ impl AgentLink {
         }
     }
 
-    /// Makes changes that the agent undoes when this link ends, when the agent is told to or after `within`. If the agent
-    /// is killed, the next vtax or agent there undoes them before it changes anything.
+    /// Makes changes that the agent undoes when this link ends, on request, or after `within`. If the agent is killed,
+    /// the next vtax or agent there undoes them before it changes anything.
     pub fn try_out(&self, wanted: &WantedChanges, within: Option<Span>) -> Result<TriedOut, AgentError> {
         match self.tune(TuningOrder::TryOut { wanted: wanted.clone(), within })? {
             TuningReply::TriedOut(tried) => Ok(tried),
@@ -39,7 +39,7 @@ impl AgentLink {
         }
     }
 
-    /// Lets changes stay that are tried out.
+    /// Makes changes that are on trial permanent.
     pub fn keep(&self, batch: BatchId) -> Result<(), AgentError> {
         match self.tune(TuningOrder::Keep { batch })? {
             TuningReply::Kept => Ok(()),
@@ -47,7 +47,7 @@ impl AgentLink {
         }
     }
 
-    /// Restores the values before one change, or before all.
+    /// Undoes one change, or all.
     pub fn revert(&self, batch: Option<BatchId>) -> Result<RevertReport, AgentError> {
         let order = batch.map_or(TuningOrder::RevertAll, |batch| TuningOrder::Revert { batch });
         match self.tune(order)? {
@@ -56,7 +56,7 @@ impl AgentLink {
         }
     }
 
-    /// The changes that are made, and what the settings are now.
+    /// The changes made, and the current values of the settings.
     pub fn tuning_status(&self) -> Result<TuningStatus, AgentError> {
         match self.tune(TuningOrder::Status)? {
             TuningReply::Status(status) => Ok(status),
@@ -93,7 +93,7 @@ mod tests {
 
     const CPUS: u32 = 4096;
 
-    /// A host with as many interrupts as CPUs, each of which has gone to some CPUs.
+    /// A host with as many interrupts as CPUs, each handled by several CPUs.
     fn large() -> HostFacts {
         let mut host = HostFacts::default();
         for cpu in 0..CPUS {

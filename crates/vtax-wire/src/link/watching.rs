@@ -8,7 +8,7 @@ use super::{AgentError, AgentLink, PendingReply};
 use crate::protocol::{Reply, Request, SessionId};
 
 impl AgentLink {
-    /// Lets the agent watch an address until the watch is stopped or its time is over. Doesn't wait.
+    /// Makes the agent watch an address until it is stopped or the time is up. Doesn't wait.
     pub fn watch(&self, watch: &EchoWatch) -> Result<Watching<'_>, AgentError> {
         let session = self.new_session();
         let pending = self.call(Request::Watch { session, watch: watch.clone() })?;
@@ -25,7 +25,7 @@ pub struct Watching<'link> {
 }
 
 impl Watching<'_> {
-    /// Ends the watch and returns what it has seen. If it could not begin, the error says why.
+    /// Ends the watch and returns its report. If it couldn't start, the error says why.
     pub fn stop(mut self, deadline: Duration) -> Result<EndReport, AgentError> {
         let pending = self.pending.take().expect("only this takes it");
         self.link.cancel(self.session)?.wait(deadline)?;
@@ -39,7 +39,7 @@ impl Watching<'_> {
 impl Drop for Watching<'_> {
     fn drop(&mut self) {
         if self.pending.is_some() {
-            // If the agent is gone, the watch is gone, too.
+            // Without the agent, the watch has ended.
             let _ = self.link.cancel(self.session);
         }
     }

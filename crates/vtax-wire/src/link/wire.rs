@@ -28,10 +28,10 @@ use crate::{
     protocol::{Answer, Call, CallId, CallOutcome, Hello, Opening, ProgramSpec, Request},
 };
 
-/// Allowed stream content before the agent's first bytes to us.
+/// Permitted stream content before the agent's first bytes to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Past {
-    /// Nothing: the stream was made for this link.
+    /// Nothing: the stream was created for this link.
     None,
     /// Bytes of earlier conversations.
     Unknown,
@@ -64,7 +64,7 @@ pub(super) struct ControlStream {
 
 #[derive(Debug)]
 pub(super) struct SharedLink {
-    /// The agent's name for the user.
+    /// The agent's name in messages to the user.
     pub(super) name: String,
     callers: Mutex<Callers>,
     pub(super) process: ChildProcess,
@@ -82,7 +82,7 @@ enum Callers {
 struct Caller {
     answer_to: Sender<Incoming>,
     tag: usize,
-    /// Number of bytes of output that the agent may still send. They wait for the caller in memory.
+    /// Bytes of output that the agent may still send. They are buffered until the caller takes them.
     window: u64,
 }
 
@@ -151,7 +151,7 @@ impl ControlStream {
         }
     }
 
-    /// Asks the agent to end, without waiting for that.
+    /// Asks the agent to exit, without waiting for it.
     pub(super) fn close(&self) {
         // Some agents don't see the end of the stream. For the others, closing the stream is enough.
         let shutdown = Call { id: CallId(u64::MAX), request: Request::Shutdown };
@@ -161,7 +161,7 @@ impl ControlStream {
         self.shared.queue.close();
     }
 
-    /// Ends the link, and the process that carries it no later than this.
+    /// Ends the link, and the process that carries it by this deadline.
     pub(super) fn end_by(&self, deadline: Instant) {
         self.close();
         self.shared.process.end_by(deadline);
@@ -170,7 +170,7 @@ impl ControlStream {
         poller::look_again();
     }
 
-    /// If nobody reads any more, every caller learns the reason now or soon.
+    /// If the agent no longer reads, each caller learns the reason now or soon.
     fn push(&self, frame: &[u8]) -> Result<(), AgentError> {
         match self.shared.queue.push(frame) {
             Ok(()) => Ok(()),
@@ -182,7 +182,7 @@ impl ControlStream {
         }
     }
 
-    /// The caller has taken so many bytes of outputs, so the agent may send as many more.
+    /// The caller has consumed this many bytes of output, so the agent may send as many more.
     pub(super) fn widen(&self, id: CallId, taken: u64) {
         if let Callers::Waiting(callers) = &mut *lock(&self.shared.callers)
             && let Some(caller) = callers.get_mut(&id)
@@ -224,16 +224,16 @@ impl SharedLink {
         }
     }
 
-    /// An answer without a caller belongs to one that gave up, or to the last shutdown. A caller that gets an
-    /// output goes on waiting. An output beyond the window is an error, or an agent could fill the memory.
+    /// An answer without a caller belongs to one that gave up, or to the last shutdown. A caller that gets an output
+    /// continues to wait. An output beyond the window is an error; otherwise an agent could fill the memory.
     pub(super) fn deliver(&self, Answer { id, outcome }: Answer) -> Result<(), FrameError> {
         let Callers::Waiting(callers) = &mut *lock(&self.callers) else { return Ok(()) };
         let send = |caller: &Caller, outcome| caller.answer_to.send(Incoming { tag: caller.tag, outcome: Ok(outcome) });
-        // A sending that fails means that the caller gave up.
+        // If this fails, the caller gave up.
         match &outcome {
             CallOutcome::Output(output) => {
                 let Some(caller) = callers.get_mut(&id) else { return Ok(()) };
-                // An empty output counts, too: it takes room in the queue.
+                // An empty output counts, too: it occupies a place in the queue.
                 let left = caller.window.checked_sub((output.bytes.len() as u64).max(1));
                 caller.window = left.ok_or(FrameError::BeyondWindow)?;
                 let _ = send(caller, outcome);

@@ -4,7 +4,7 @@ use vtax_model::{endpoint::End, measurement::EndReport};
 
 use crate::link::AgentError;
 
-/// A sample that was not taken, or only in part.
+/// A sample that failed or is incomplete.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[error("{cause}")]
 #[diagnostic(forward(cause))]
@@ -53,7 +53,7 @@ impl SampleFailure {
 
 impl MeasureError {
     /// Returns true if the sample was cancelled, for example by Ctrl-C, and nothing else failed. The second end to be
-    /// cancelled may report instead that the first one is gone. So remember that you have cancelled.
+    /// cancelled may report instead that the first one is gone. So the caller must remember that it cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(&*self.cause, SampleFailure::End { error, other: None, .. } if error.is_cancelled())
     }

@@ -1,4 +1,4 @@
-//! One end of a sample, and how far it is.
+//! One end of a sample, and its progress.
 
 use std::{mem, sync::mpsc::Sender, time::Duration};
 
@@ -61,7 +61,7 @@ impl<'link> MeasuringAgent<'link> {
         matches!(self.state, State::Failed(_))
     }
 
-    /// Sends a request. If that fails, the end has failed.
+    /// Sends a request. If this fails, the end has failed.
     pub(super) fn ask(&mut self, request: Request, answer_to: &Sender<Incoming>, tag: usize) {
         let for_what = match request {
             Request::Listen { .. } => Awaited::Target,
@@ -96,7 +96,7 @@ impl<'link> MeasuringAgent<'link> {
         };
     }
 
-    /// The error of an end that has not answered by now.
+    /// The error of an end that hasn't answered so far.
     pub(super) fn late(&self, waited: Duration) -> Option<Blame> {
         match self.state {
             State::Asked { verb, .. } => Some((self.pair, self.end, self.link.late(verb, waited))),

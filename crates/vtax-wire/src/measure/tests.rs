@@ -21,7 +21,7 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(300);
 
-/// An agent that the test imitates.
+/// An agent played by the test.
 #[derive(Clone)]
 struct Role {
     script: Script,
@@ -40,9 +40,9 @@ enum Script {
     Fails(&'static str),
     /// Waits until it is cancelled.
     Waits,
-    /// Goes on even after it was cancelled.
+    /// Continues even after it was cancelled.
     Hangs,
-    /// Is cancelled, but then succeeds all the same.
+    /// Is cancelled, but succeeds nevertheless.
     Dawdles,
     /// Can't connect.
     Alone,
@@ -156,7 +156,7 @@ fn of_file(checksum: u64) -> Script {
 }
 
 #[test]
-fn a_file_that_changed_on_its_way_is_no_sample() {
+fn a_file_altered_in_transit_fails_the_sample() {
     let file = order(Workload::File { size: ByteSize(1) });
     let changed = failure(of_file(1), of_file(2), &file);
     assert!(matches!(*changed.cause, SampleFailure::Checksum { sent: 1, received: 2, .. }), "{changed:?}");
@@ -174,13 +174,13 @@ fn the_end_that_failed_is_blamed_and_the_other_cancelled() {
 }
 
 #[test]
-fn both_failures_are_told() {
+fn both_failures_are_reported() {
     let failed = failure(Script::Alone, Script::Fails("the disk is full"), &rr()).to_string();
     assert!(failed.contains("nothing listens") && failed.contains("the disk is full"), "{failed}");
 }
 
 #[test]
-fn an_end_that_doesnt_give_up_is_left_behind_and_named() {
+fn an_end_that_doesnt_stop_is_abandoned_and_named() {
     let failed = failure(Script::Fails("the disk is full"), Script::Hangs, &rr()).to_string();
     assert!(failed.contains("the disk is full") && failed.contains("zone b"), "{failed}");
 }
@@ -192,9 +192,9 @@ fn an_initiator_that_isnt_connected_ends_the_sample() {
     assert!(failed.to_string().contains("nothing listens"), "{failed}");
 }
 
-/// The other end is stopped, and what it had reported by then isn't lost.
+/// The other end is stopped, and its partial report isn't lost.
 #[test]
-fn what_both_ends_had_seen_is_kept() {
+fn partial_reports_of_both_ends_are_kept() {
     let failed = failure(Script::Fails("the disk is full"), Script::Waits, &rr());
     let [Partial { initiator: Some(initiator), responder: Some(responder) }] = &failed.partial[..] else {
         panic!("{failed:?}");
@@ -228,7 +228,7 @@ fn an_initiator_is_late(late: Script) {
 
 /// Two machines with unrelated clocks; one of them has two agents.
 #[test]
-fn pairs_start_at_one_moment_by_their_own_clocks() {
+fn pairs_start_simultaneously_by_their_own_clocks() {
     let hour = 3_600_000_000_000;
     let role = |boot_id, ahead| Role { script: Script::Starts, boot_id, ahead };
     let initiators = [("a", 0), ("b", hour), ("b", hour)].map(|(boot, ahead)| cast(boot, role(boot, ahead)));
@@ -243,7 +243,7 @@ fn pairs_start_at_one_moment_by_their_own_clocks() {
     assert!(parallel.skew.uncertainty > Duration::ZERO);
 }
 
-/// Machines that were copied while they ran have the same boot id, but different clocks.
+/// Machines that were cloned while running have the same boot id, but different clocks.
 #[test]
 fn a_copied_machine_isnt_taken_for_its_original() {
     let role = |ahead| Role { script: Script::Starts, boot_id: "copied", ahead };
@@ -254,7 +254,7 @@ fn a_copied_machine_isnt_taken_for_its_original() {
 }
 
 #[test]
-fn a_pair_alone_starts_at_once() {
+fn a_single_pair_starts_immediately() {
     let (a, b) = (player("zone a", Script::Starts), player("zone b", Script::Reports(Box::default())));
     let pair = AgentPair { initiator: &a, responder: &b, order: rr() };
     let ParallelReports { reports, skew } = measure_all(&[pair]).expect("a sample");
@@ -263,7 +263,7 @@ fn a_pair_alone_starts_at_once() {
 }
 
 #[test]
-fn the_pair_that_failed_is_blamed_and_all_others_cancelled() {
+fn the_failed_pair_is_blamed_and_all_others_cancelled() {
     let good = [player("zone a", Script::Waits), player("zone b", Script::Waits)];
     let bad = [player("zone c", Script::Waits), player("zone d", Script::Fails("the disk is full"))];
     let pairs = [&good, &bad].map(|[initiator, responder]| AgentPair { initiator, responder, order: rr() });

@@ -1,8 +1,8 @@
-//! Samples of disjoint pairs at the same time, each of which succeeds or fails by itself.
+//! Samples of disjoint pairs at the same time, each of which succeeds or fails independently.
 //!
-//! The pairs get ready while nothing is measured. Those that are ready start at one moment, each by its own clock.
-//! From then on nothing is sent to any agent until the last pair is done, even if a pair has failed meanwhile: the
-//! control streams may use the networks that are measured.
+//! The pairs get ready while nothing is measured. Those that are ready start simultaneously, each by its own clock.
+//! From then on nothing is sent to any agent until the last pair is done, even if a pair has failed in the meantime:
+//! the control streams may use the networks that are measured.
 
 use std::{collections::BTreeMap, sync::mpsc::Receiver, time::Duration};
 
@@ -19,26 +19,26 @@ use crate::{
 
 /// Time for a pair to get ready. A responder waits twice as long for its initiator, and even longer for the start.
 const READY: Duration = Duration::from_secs(5);
-/// Lead time of the orders for each pair, in addition to that of few pairs.
+/// Lead time of the orders for each pair, in addition to the lead time for a few pairs.
 const PAIR_MARGIN: Duration = Duration::from_micros(100);
 
-/// A wave that was taken.
+/// The outcome of a wave.
 pub(crate) struct WaveSample {
     /// The reports of the initiator and of the responder of each pair, or the reason why there are none.
     pub(crate) results: Vec<Result<(EndReport, EndReport), FailedPair>>,
     /// The ends that may still be measuring.
     pub(crate) stragglers: Vec<Straggler>,
-    /// The channel on which they will say that they have stopped.
+    /// The channel on which they report that they have stopped.
     pub(crate) arrivals: Receiver<Incoming>,
 }
 
-/// The reason why a pair has no sample, and what its ends have reported all the same.
+/// The reason why a pair has no sample, and its ends' partial reports.
 pub(crate) struct FailedPair {
     pub(crate) cause: Box<SampleFailure>,
     pub(crate) partial: Box<Partial>,
 }
 
-/// An end that hasn't said that it has stopped.
+/// An end that hasn't reported that it has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Straggler {
     pub(crate) pair: usize,
@@ -76,12 +76,12 @@ impl WaveSample {
 struct Wave<'link> {
     sample: Sample<'link>,
     progress: Vec<Progress>,
-    /// The ends that had not answered in time, by their pairs, and that time.
+    /// The ends that hadn't answered in time, by their pairs, and the time limit.
     late: BTreeMap<usize, (Blame, Duration)>,
 }
 
 impl Wave<'_> {
-    /// Each pair gets ready as fast as it can. Those that don't are cancelled before anything is measured.
+    /// Gets all pairs ready concurrently. Those that fail are cancelled before anything is measured.
     fn get_ready(&mut self) {
         for pair in 0..self.progress.len() {
             self.sample.ask_to_listen(pair);
@@ -128,7 +128,7 @@ impl Wave<'_> {
         WaveSample { results: failures.into_iter().map(result).collect(), stragglers, arrivals }
     }
 
-    /// Takes answers while a pair makes such progress. Pairs that make it when the time is up have failed.
+    /// Handles answers while any pair is in such a state. Pairs still in it at the time limit have failed.
     fn follow(&mut self, limit: Limit, is_under_way: impl Fn(Progress) -> bool) {
         while self.progress.iter().copied().any(&is_under_way) {
             let Ok(arrival) = self.sample.arrivals.recv_timeout(limit.remaining()) else { break };

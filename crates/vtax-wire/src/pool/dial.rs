@@ -13,8 +13,8 @@ use crate::{
     ssh::{self, SshError},
 };
 
-/// The most connections that are being made at the same time. They may all go through one jump host, whose sshd begins
-/// to refuse connections when 10 of them haven't logged in yet (`MaxStartups`, sshd_config(5)).
+/// The maximum number of concurrent connection attempts. All may go through one jump host, whose sshd begins to refuse
+/// connections when 10 haven't authenticated yet (`MaxStartups`, sshd_config(5)).
 const IN_FLIGHT_MOST: usize = 8;
 
 /// An agent to connect to.
@@ -57,8 +57,8 @@ impl AgentDial {
     }
 }
 
-/// Does something with each end that takes time to answer, with up to 8 of them at the same time. Returns the results
-/// in the order of the ends.
+/// Calls a function that takes time for each end, for up to 8 of them concurrently. Returns the results in the order of
+/// the ends.
 pub fn dial_all<T: Send, R: Send>(ends: Vec<T>, dial: impl Fn(T) -> R + Sync) -> Vec<R> {
     let workers = ends.len().min(IN_FLIGHT_MOST);
     let queue = Mutex::new(ends.into_iter().enumerate());

@@ -11,7 +11,7 @@ use crate::{
     measure::{Partial, SampleFailure, SampleOrder},
 };
 
-/// A pair of a wave, as its caller numbers it.
+/// A pair of a wave; the caller chooses the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PairId(pub u64);
 
@@ -30,11 +30,11 @@ pub struct WavePair {
     pub order: SampleOrder,
 }
 
-/// Pairs that can be measured at the same time: no agent is in two of them, and all of them take equally long.
+/// Pairs that can be measured concurrently: no agent is in two of them, and all take equally long.
 #[derive(Debug, Clone)]
 pub struct Wave(Vec<WavePair>);
 
-/// The reason why pairs can't be measured at the same time.
+/// The reason why pairs can't be measured concurrently.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 pub enum WaveError {
     #[error("the agent {agent} is in two pairs of a wave; this is a bug in vtax, please report it")]
@@ -52,7 +52,8 @@ pub enum WaveError {
 }
 
 impl Wave {
-    /// Checks the pairs. While one of them measured longer than another, the report of that would cross its network.
+    /// Checks the pairs. If one measured longer than another, the other's report would cross its network in the
+    /// meantime.
     pub fn new(pairs: Vec<WavePair>) -> Result<Wave, WaveError> {
         let (mut agents, mut ids) = (BTreeSet::new(), BTreeSet::new());
         for pair in &pairs {
@@ -73,7 +74,7 @@ impl Wave {
         Ok(Wave(pairs))
     }
 
-    /// The pairs, as they were given.
+    /// The pairs in their given order.
     pub fn pairs(&self) -> &[WavePair] {
         &self.0
     }
@@ -93,12 +94,12 @@ pub struct PairSample {
 pub struct PairTimes {
     pub from_ns: u64,
     pub to_ns: u64,
-    /// The largest error of both, because the initiator's clock is another one.
+    /// The largest error of both times: the initiator's clock is a different one.
     pub uncertainty: Duration,
 }
 
 impl PairTimes {
-    /// Returns true if the other pair surely measured at the same time, for a moment at least.
+    /// Returns true if the other pair definitely measured at the same time, if only briefly.
     pub fn surely_overlaps(&self, other: &PairTimes) -> bool {
         let slack = nanoseconds(self.uncertainty.saturating_add(other.uncertainty));
         let common = self.to_ns.min(other.to_ns).saturating_sub(self.from_ns.max(other.from_ns));

@@ -28,7 +28,7 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Events at the agents, in their order.
+/// Events at the agents, in order.
 type Log = Arc<Mutex<Vec<String>>>;
 
 /// An agent's part in a test.
@@ -40,11 +40,11 @@ enum Part {
     Fails,
     /// Closes its stream.
     Dies,
-    /// Answers nothing until it is told to.
+    /// Doesn't answer until it is told to.
     Hangs(Arc<(Mutex<bool>, Condvar)>),
 }
 
-/// An agent that the test plays. It is cancelled only if nothing of its part is left.
+/// An agent played by the test. It is cancelled only if its part is over.
 fn agent(name: &'static str, part: Part, log: &Log) -> AgentLink {
     let (link, stream) = stage_of(name);
     let log = Arc::clone(log);
@@ -72,7 +72,7 @@ fn play(mut stream: UnixStream, name: &str, part: &Part, log: &Log) {
     }
 }
 
-/// Returns whether the agent lives on.
+/// Returns true if the agent survives.
 fn measure(id: CallId, part: &Part, stream: &UnixStream, note: &impl Fn(&str)) -> bool {
     let report = || CallOutcome::Done(Reply::Report(Box::new(EndReport { seconds: 1.0, ..EndReport::default() })));
     let mut writer = stream.try_clone().expect("cloned");
@@ -141,7 +141,7 @@ fn ids(results: &[(PairId, Result<PairSample, PairFailure>)]) -> Vec<u64> {
 }
 
 #[test]
-fn a_pair_fails_alone_and_is_named() {
+fn a_failed_pair_is_named_and_the_others_succeed() {
     let log = Log::default();
     let agents = [("a", Part::Reports), ("b", Part::Reports), ("c", Part::Reports), ("d", Part::Fails)];
     let mut pool = pool(agents.map(|(name, part)| agent(name, part, &log)));
@@ -175,7 +175,7 @@ fn nothing_is_sent_while_a_pair_measures() {
 }
 
 #[test]
-fn the_death_of_an_agent_fails_its_pair_only() {
+fn the_death_of_an_agent_fails_only_its_pair() {
     let log = Log::default();
     let agents = [("a", Part::Reports), ("b", Part::Reports), ("c", Part::Reports), ("d", Part::Dies)];
     let mut pool = pool(agents.map(|(name, part)| agent(name, part, &log)));
@@ -189,14 +189,14 @@ fn the_death_of_an_agent_fails_its_pair_only() {
     let deaths: Vec<AgentId> = pool.deaths().into_iter().map(|(id, _)| id).collect();
     assert_eq!(deaths, [AgentId(3)]);
     assert!(pool.deaths().is_empty(), "it was reported");
-    // An initiator that is dead can't be asked for its clock.
+    // A dead initiator can't be asked for its clock.
     let results = pool.take_wave(&wave(&[[3, 2], [0, 1]]));
     assert_eq!(results[0].1.as_ref().expect_err("d is dead").lost(), [AgentId(3)]);
     assert!(results[1].1.is_ok(), "{results:?}");
     assert_eq!(pool.ask_all([AgentId(0), AgentId(9)], |_| Request::Ping, SOON).len(), 1);
 }
 
-/// Returns how many threads of this process poll streams. One that has ended may be seen for a moment.
+/// Returns the number of threads of this process that poll streams. One that has just ended may still be counted.
 fn polling_threads() -> usize {
     let threads = fs::read_dir("/proc/self/task").expect("proc is there").flatten();
     let is_polling = |path: PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "agents");
@@ -245,7 +245,7 @@ fn an_agent_that_hasnt_stopped_isnt_measured_again() {
 }
 
 #[test]
-fn pairs_that_would_disturb_each_other_are_no_wave() {
+fn pairs_that_would_disturb_each_other_are_refused() {
     let twice = Wave::new(vec![pair(1, 0, 1), pair(2, 2, 0)]);
     assert_eq!(twice.expect_err("0 is in both"), WaveError::AgentTwice { agent: AgentId(0) });
     assert_eq!(Wave::new(vec![pair(1, 3, 3)]).expect_err("itself"), WaveError::AgentTwice { agent: AgentId(3) });
@@ -270,7 +270,7 @@ fn overlaps_are_judged_within_the_clocks_errors() {
     }
 }
 
-/// Each waits until all of them are under way.
+/// Each waits until all of them have started.
 #[test]
 fn ends_are_dialled_at_the_same_time() {
     let (all, under_way) = (8, (Mutex::new(0), Condvar::new()));
@@ -297,7 +297,7 @@ fn the_ends_dialled_at_the_same_time_are_bounded() {
     assert!((2..=8).contains(&most.into_inner()));
 }
 
-/// Returns the command of a shell that writes this before it ends.
+/// Returns a shell command that prints this before it exits.
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", script]);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use vtax_model::foreign::ForeignText;
 use vtax_sys::token::Token;
 
-/// The version of all messages on the control stream. Raise it with every change.
+/// The version of all messages on the control stream. Increment it with every change.
 pub const PROTOCOL: u32 = 15;
 /// The version of this program. Both sides must have the same.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -34,7 +34,7 @@ impl Greeting {
 pub struct Opening {
     #[serde(flatten)]
     pub greeting: Greeting,
-    /// The agent repeats this key beside its [`Hello`]. It may be empty.
+    /// The agent repeats this key alongside its [`Hello`]. It may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
 }
@@ -67,8 +67,8 @@ pub struct Hello {
     pub hostname: ForeignText,
     /// The kernel's release.
     pub kernel: ForeignText,
-    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`, random(4)). If the agent's time namespace
-    /// isn't the first, it follows after a `/`. Agents with the same value read the same monotonic clock
+    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`, random(4)). If the agent's time namespace isn't the
+    /// initial one, it follows after a `/`. Agents with the same value read the same monotonic clock
     /// (time_namespaces(7)). Empty if the kernel doesn't report the id.
     pub boot_id: String,
 }

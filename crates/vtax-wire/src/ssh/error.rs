@@ -5,7 +5,7 @@ use vtax_model::foreign::ForeignText;
 
 use crate::link::AgentError;
 
-/// A host name that ssh must not get.
+/// A host name that must not be passed to ssh.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 pub enum SshHostError {
     #[error("empty remote host name; use ssh's syntax: HOST or USER@HOST")]
@@ -85,7 +85,7 @@ fn ended(status: &Option<ExitStatus>) -> String {
     status.map(|status| format!(" ({status})")).unwrap_or_default()
 }
 
-/// The last output and a remedy. If the user can't log in to the host, his own ssh tells him more.
+/// The last output and a remedy. If the user can't log in to the host, their own ssh says more.
 fn said(host: &str, stage: &SshStep, words: &ForeignText) -> String {
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
     match stage {

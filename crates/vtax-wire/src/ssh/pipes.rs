@@ -14,7 +14,7 @@ use rustix::{
 
 use crate::link::ChildProcess;
 
-/// A pipe that poll reports as writable takes at least this much without waiting (`PIPE_BUF`, pipe(7)).
+/// A pipe that poll reports as writable accepts at least this much without blocking (`PIPE_BUF`, pipe(7)).
 const PIECE: usize = 4096;
 
 /// An error of reading or writing a stream.
@@ -24,7 +24,7 @@ pub(super) enum PipeError {
     Late,
     /// The other side has closed the stream.
     Ended,
-    /// A line that is too long; this is its beginning.
+    /// A line that is too long, with its beginning.
     TooLong(Vec<u8>),
     /// Anything else.
     Io(io::Error),
@@ -41,7 +41,7 @@ impl From<io::Error> for PipeError {
 
 /// A child process and its streams.
 pub(super) struct Pipes {
-    // Dropped in this order: closing its input tells the child to end.
+    // Dropped in this order: closing its input tells the child to exit.
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
     /// Bytes that were read after the last line.

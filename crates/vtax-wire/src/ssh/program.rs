@@ -1,4 +1,4 @@
-//! The agent's program, as a file that can be sent.
+//! The agent binary to be sent.
 
 use std::{
     fs,
@@ -32,8 +32,8 @@ pub(super) struct AgentProgram {
 }
 
 impl AgentProgram {
-    /// Reads the program and checks that it has this vtax's own version. The check is done here because a
-    /// clear error is possible here, not on the other host.
+    /// Reads the program and checks that it has the version of this vtax. An error here is clearer than one from the
+    /// other host.
     pub(super) fn read(path: &Path, deadline: Duration) -> Result<AgentProgram, SshError> {
         let unreadable = |source| SshError::Unreadable { path: path.to_owned(), source };
         let other = |found: String| SshError::OtherProgram { path: path.to_owned(), found: found.into() };
@@ -73,7 +73,7 @@ impl AgentProgram {
     }
 }
 
-/// The line that it prints, or why it prints none.
+/// The version line that it prints, or why it prints none.
 fn version_of(path: &Path, deadline: Duration) -> Result<String, String> {
     // Without a slash, the program would be searched for in the PATH.
     let path = if path.is_absolute() { path.to_owned() } else { PathBuf::from(".").join(path) };

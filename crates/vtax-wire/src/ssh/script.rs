@@ -7,9 +7,9 @@ use vtax_sys::token::Token;
 /// removed, and there is no `'` (which ends the word), no `\` (special in fish even in quotes) and no `!`
 /// (special in csh).
 ///
-/// Each place is tried completely, with its own copy. A mount may forbid running files, and only starting the
-/// copy shows that. `head` reads everything that is sent even if there is no room for it; otherwise the
-/// script would take the rest for the next answer.
+/// Each place is tried to the end, with its own copy: a mount may forbid execution, which only shows when the copy is
+/// started. `head` reads everything that is sent even if there is no space for it; otherwise the script would take the
+/// rest for the next answer.
 const TEXT: &str = r#"
 if [ "$(vtax-agent --version 2>/dev/null </dev/null)" = "$v" ]; then
   echo "$m starts";
@@ -54,7 +54,7 @@ echo "$m noplace$tried";
 pub(super) struct Script {
     version: String,
     size: usize,
-    /// A random key, so that nothing else can print it.
+    /// A random key, so that no other program can print it.
     key: String,
 }
 
@@ -78,7 +78,7 @@ pub(super) enum ScriptProgress {
 }
 
 impl Script {
-    /// A script that finds or gets an agent of `size` bytes that prints `version`.
+    /// Creates the script that finds or receives an agent of `size` bytes that prints `version`.
     pub(super) fn new(version: &str, size: usize) -> Script {
         Script { version: version.to_owned(), size, key: Token::random().to_string() }
     }
@@ -91,7 +91,7 @@ impl Script {
         format!("exec sh -c 'v=\"{version}\"; n={size}; k={key}; m={mark}; {text}'").into()
     }
 
-    /// The meaning of a line; none if it isn't the script's.
+    /// Interprets a line; `None` if it isn't the script's.
     pub(super) fn progress(&self, line: &[u8]) -> Option<ScriptProgress> {
         let line = std::str::from_utf8(line).ok()?;
         // Output before it may lack a newline.
@@ -119,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn any_login_shell_takes_it_as_one_word() {
+    fn any_login_shell_reads_it_as_one_word() {
         let command = Script::new("vtax-agent 0.1.0 (protocol 3)", 3_000_000).command();
         let command = command.to_str().expect("ASCII");
         let quoted = command.strip_prefix("exec sh -c '").and_then(|rest| rest.strip_suffix('\''));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_script_are_told_from_others() {
+    fn lines_of_the_script_are_recognized() {
         let script = Script::new("vtax-agent 1", 7);
         let mark = script.mark();
         let said = |text: &str| script.progress(text.replace('@', &mark).as_bytes());

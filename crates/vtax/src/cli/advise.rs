@@ -40,10 +40,11 @@ pub(crate) struct AdviseArgs {
     /// MTU of the guests' network
     #[arg(long, value_name = "MTU", default_value_t = Mtu::ETHERNET)]
     mtu: Mtu,
-    /// Real cable for measuring the methods of PCI devices: the two NICs of this machine that it joins, e.g. eno3,eno4
+    /// Real cable for measuring the methods of PCI devices: the two NICs of this machine that it connects, e.g.
+    /// eno3,eno4
     #[arg(long, value_name = "NIC,NIC")]
     cable: Option<Cable>,
-    /// Measure what is open, one run after the other, and answer then
+    /// Measure open requirements, one run after another, then answer
     #[arg(long)]
     measure: bool,
     /// With --measure: time limit of all runs together, e.g. 20m; runs that do not fit are omitted

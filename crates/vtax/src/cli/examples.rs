@@ -176,7 +176,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "run",
         &[
             ("vtax run vmdq --quick", "run a built-in study in minutes"),
-            ("vtax run vmdq --dry-run", "show its run time, and what is unavailable here"),
+            ("vtax run vmdq --dry-run", "show its run time and unavailable rows"),
             ("vtax run mine.toml --samples 20", "run a custom study in 20 rounds"),
             ("vtax run demo --methods bridge,veth --mtu 1500", "run a part of a study"),
             ("vtax run demo --show 2%", "take enough rounds to detect a difference of 2 %"),
@@ -201,7 +201,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "fleet mesh",
         &[
-            ("vtax fleet mesh --hosts fleet.toml --dry-run", "print the rounds, their time, and what they detect"),
+            ("vtax fleet mesh --hosts fleet.toml --dry-run", "print the rounds, their duration and detection limit"),
             ("vtax fleet mesh --hosts fleet.toml --show 5%", "name hosts that are 5 % slow"),
             ("vtax fleet mesh --hosts fleet.toml --within leaf7", "only the hosts behind one uplink"),
         ],
@@ -353,7 +353,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "results find",
         &[
-            ("vtax results find --method bridge --metric rtt", "list what is known of the round trips of bridge"),
+            ("vtax results find --method bridge --metric rtt", "list the round trips of bridge found so far"),
             ("vtax results find --since 30d --test stream --json", "print the streams of the last 30 days as JSON"),
         ],
     ),

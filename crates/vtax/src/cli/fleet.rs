@@ -56,7 +56,7 @@ pub(super) struct MeshForm {
     /// Print the figures of each host and direction as CSV
     #[arg(long)]
     csv: bool,
-    /// Print metrics in OpenMetrics text, for the textfile collector of Prometheus' node_exporter
+    /// Print metrics in OpenMetrics format, for the textfile collector of Prometheus' node_exporter
     #[arg(long)]
     openmetrics: bool,
 }

@@ -56,7 +56,7 @@ pub(crate) enum ResultsVerb {
     },
     /// Remove runs without samples, and optionally old runs
     Prune {
-        /// Number of newest runs to keep of each study, e.g. 10; older ones are removed [default: keep all]
+        /// Number of newest runs to keep per study, e.g. 10; older ones are removed [default: keep all]
         #[arg(long, value_name = "N", value_parser = whole::<usize>)]
         keep: Option<usize>,
         /// List the runs without removing them

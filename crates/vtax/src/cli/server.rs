@@ -31,8 +31,8 @@ pub(crate) enum ServerVerb {
     },
     /// Run a command in the server
     ///
-    /// The command sees this machine's files. What it writes is lost when the server is removed or rebooted, except for
-    /// the state of its vtax.
+    /// The command sees this machine's files. Changes are lost when the server is removed or rebooted, except for the
+    /// state of its vtax.
     Exec {
         /// Command and its arguments
         #[arg(last = true, required = true)]

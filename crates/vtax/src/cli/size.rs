@@ -33,7 +33,7 @@ pub(crate) struct SizeArgs {
 
 #[derive(Debug, Subcommand)]
 enum SizeVerb {
-    /// Run the load on the proposed cores, and on one less, and report whether the target holds
+    /// Run the load on the proposed cores, and on one fewer, and report whether the target is met
     Prove(Box<ProveSizeArgs>),
 }
 

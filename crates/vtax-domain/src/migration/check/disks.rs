@@ -1,4 +1,4 @@
-//! The disks of an offer: what both hosts have, and what has to be copied.
+//! The disks of an offer: those shared by both hosts, and those to be copied.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub(super) fn compare(
     (found, copies)
 }
 
-/// Returns the copy to make of a disk, if one is needed.
+/// Returns the copy required for a disk, if any.
 fn of_disk(
     offer: &MigrationOffer,
     disk: &VirtualDisk,
@@ -100,7 +100,7 @@ fn twice(copy: &DiskCopy, other: &DiskCopy) -> DiskObstacle {
     DiskObstacle::InUse { disk: copy.disk.clone(), why: why.into() }
 }
 
-/// Each file system needs space for all disks that are copied to it: sparse ones may become full of data at any time.
+/// Each file system needs space for all disks copied to it: sparse ones may fill up at any time.
 fn room(copies: &[DiskCopy], facts: &TargetFacts<'_>) -> Vec<DiskObstacle> {
     let mut systems: BTreeMap<u64, Vec<&DiskCopy>> = BTreeMap::new();
     copies.iter().for_each(|copy| systems.entry(copy.id.device).or_default().push(copy));

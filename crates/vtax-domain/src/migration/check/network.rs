@@ -47,7 +47,7 @@ fn of_vnet(
         found.push(NetworkObstacle::NoVlans { vnet: name(), switch: switch() });
     }
     let (wanted, has) = (vnet.mtu_on(here), vnet.mtu_on(there));
-    // A running system has been told its MTU. A vnet may have a larger one than its switch, if the user wants that.
+    // A running system already knows its MTU. A vnet may have a larger MTU than its switch, if the user wants that.
     let is_kept = !is_live || wanted == has;
     if !is_kept || (wanted > there.mtu && there.mtu < here.mtu) {
         found.push(NetworkObstacle::Mtu { vnet: name(), switch: switch(), wanted, there: there.mtu });

@@ -33,7 +33,7 @@ pub enum DiskObstacle {
         disk: Name,
         volume: VolumeName,
     },
-    /// Nothing shows that both sides have the same blocks.
+    /// There is no evidence that both sides have the same blocks.
     Unproven {
         disk: Name,
         path: ForeignText,

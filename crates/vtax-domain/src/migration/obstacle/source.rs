@@ -17,13 +17,13 @@ pub enum SourceObstacle {
     Serves { switch: Name, clients: Vec<Name> },
     /// Another domain depends on it.
     IsMaster { slave: Name },
-    /// Its QEMU does not run at the moment.
+    /// Its QEMU is not running at the moment.
     Rebooting,
     /// Its QEMU does not answer.
     Hung { why: ForeignText },
     /// Its system has mounted the directory of carried programs.
     CarriedPrograms,
-    /// Another reason of QEMU.
+    /// Another reason given by QEMU.
     Qemu { why: ForeignText },
 }
 

@@ -85,14 +85,14 @@ fn imported(machine: &LibvirtMachine, all: &mut Configuration) -> String {
 }
 
 #[test]
-fn what_is_carried_over_and_what_is_not_is_told_line_by_line() {
+fn kept_and_lost_settings_are_reported_line_by_line() {
     let mut all = host();
     insta::assert_snapshot!(imported(&web(), &mut all));
     insta::assert_snapshot!(serde_json::to_string_pretty(&all).expect("it can be written"));
 }
 
 #[test]
-fn a_kernel_comes_before_a_disk() {
+fn a_kernel_takes_precedence_over_a_disk() {
     let [kernel, initrd, cmdline] =
         ["/boot/vmlinuz", "/boot/initrd.gz", "quiet root=/dev/vda"].map(|it| Some(text(it)));
     let machine = LibvirtMachine { boot: LibvirtBoot { kernel, initrd, cmdline }, links: vec![], ..web() };
@@ -108,7 +108,7 @@ fn a_kernel_comes_before_a_disk() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_its_reason() {
+fn impossible_imports_are_refused_with_a_reason() {
     let refused = |machine: &LibvirtMachine, all: &mut Configuration| {
         carry(machine, &name("web"), all).expect_err("refused").to_string()
     };
@@ -123,7 +123,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
 }
 
 #[test]
-fn an_imported_domain_is_stored_under_a_name_that_is_free() {
+fn an_imported_domain_is_stored_under_a_free_name() {
     let host = TestHost::of_user();
     host.store(&configuration());
     let before = host.stored();

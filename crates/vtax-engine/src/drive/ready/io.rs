@@ -1,4 +1,4 @@
-//! The calls of a flow on this engine: each is tried without blocking, and again when epoll or a timer says so.
+//! The calls of a flow on this engine: each is tried without blocking, and repeated when epoll or a timer permits.
 
 use std::{future::poll_fn, mem, task::Poll, time::Duration};
 
@@ -20,7 +20,7 @@ impl Poller for EpollPoller<'_> {
         Self: 'a;
 
     fn io<'a>(&'a self, slot: usize, socket: &'a Socket, habit: Habit) -> ReadyIo<'a> {
-        // The socket before this one is closed, so epoll doesn't watch it any more, epoll(7).
+        // The previous socket is closed, so epoll no longer watches it, epoll(7).
         self.slots[slot].watched.set(None);
         ReadyIo { engine: self, slot, socket, habit }
     }
@@ -45,8 +45,8 @@ impl ReadyIo<'_> {
         &self.engine.slots[self.slot]
     }
 
-    /// Tries the call each time the socket is ready for `want`, until the answer isn't `EAGAIN`. A receive
-    /// that would probably find nothing waits before it tries.
+    /// Tries the call each time the socket is ready for `want`, until it doesn't return `EAGAIN`. A receive call that
+    /// would probably find nothing waits first.
     #[inline]
     fn attempt<R>(
         &self,
@@ -58,7 +58,7 @@ impl ReadyIo<'_> {
         self.retry(want == EventFlags::IN && finds_nothing, until, call, move || self.wait(want, until))
     }
 
-    /// Calls until the answer isn't `EAGAIN`; `wait` makes sure that the flow is polled in time.
+    /// Calls until the result isn't `EAGAIN`; `wait` makes sure that the flow is polled in time.
     #[inline]
     async fn retry<R>(
         &self,
@@ -88,7 +88,7 @@ impl ReadyIo<'_> {
         .await
     }
 
-    /// Returns whether the flow must let others run; then it goes on in the next turn.
+    /// Returns true if the flow must yield; it continues in the next turn.
     #[inline]
     fn has_no_fuel(&self) -> bool {
         let fuel = self.slot().fuel.get();
@@ -110,7 +110,7 @@ impl ReadyIo<'_> {
         }
     }
 
-    /// Notes the wait. Where the thread tries its sockets all the time, an exact moment needs no timer.
+    /// Records the wait. If the thread keeps trying its sockets, an exact time needs no timer.
     fn note(&self, until: WaitUntil) {
         match until {
             WaitUntil::Moment(_) if self.engine.sweeps => {}
@@ -127,13 +127,13 @@ impl ReadyIo<'_> {
         }
     }
 
-    /// Stops watching. A socket that is ready for something that nobody waits for would keep the thread from
-    /// sleeping. And epoll_ctl(2) reports a socket with something in its error queue whatever is asked for.
+    /// Stops watching. A socket that is ready without a waiter would keep the thread from sleeping. And epoll_ctl(2)
+    /// always reports a socket with a non-empty error queue.
     fn look_away(&self) -> Result<(), Errno> {
         self.slot().watched.take().map_or(Ok(()), |_| epoll::delete(&self.engine.epoll, self.socket))
     }
 
-    /// Waits for a connection. If several threads wait at the same listener, a connection wakes one of them.
+    /// Waits for a connection. If several threads wait on the same listener, a connection wakes one of them.
     fn listen(&self) -> Result<(), Errno> {
         self.note(WaitUntil::Patience);
         if self.engine.sweeps {
@@ -215,7 +215,7 @@ impl Io for ReadyIo<'_> {
         let call = || match self.socket.connect(target).map_err(errno_of) {
             Ok(()) | Err(Errno::ISCONN) => Ok(()),
             Err(Errno::INPROGRESS | Errno::ALREADY) => Err(Errno::AGAIN),
-            // The queue of a Unix domain listener is full. No event reports when it has room again.
+            // The queue of a Unix domain listener is full. No event signals when it has space again.
             Err(Errno::AGAIN) => Err(Errno::NOBUFS),
             Err(errno) => Err(errno),
         };

@@ -1,4 +1,4 @@
-//! The calls of a flow on this engine: each asks the kernel, and looks for the result whenever the flow is polled.
+//! The calls of a flow on this engine: each submits a request, and checks for the result whenever the flow is polled.
 
 use std::{future::poll_fn, mem, task::Poll, time::Duration};
 
@@ -34,7 +34,7 @@ impl Poller for Uring<'_> {
     }
 }
 
-/// A socket whose requests the kernel carries out.
+/// A socket whose requests are executed by the kernel.
 pub(crate) struct UringIo<'a> {
     engine: &'a Uring<'a>,
     slot: usize,
@@ -71,7 +71,7 @@ impl UringIo<'_> {
         self.engine.waits.is_over(self.slot, until)
     }
 
-    /// Waits for the send; hands it over first if it is only queued.
+    /// Waits for the send; submits it first if it is only queued.
     fn wait_for_send<R>(&self) -> Poll<Result<R, Errno>> {
         self.engine.hand_over(self.slot)?;
         if self.is_over(WaitUntil::Patience) {
@@ -81,9 +81,9 @@ impl UringIo<'_> {
         self.wait(WaitUntil::Patience)
     }
 
-    /// The time of a receive is over. The receive stays with the kernel, unless it is linked to a send: then
-    /// it is cancelled, because only its completion shows what happened to the send. A cancellation has no
-    /// effect while the kernel is working on the receive, and is repeated.
+    /// Handles the timeout of a receive. The receive stays with the kernel, unless it is linked to a send: then it is
+    /// cancelled, because only its completion shows what happened to the send. A cancellation has no effect while the
+    /// kernel is working on the receive, and is repeated.
     #[cold]
     fn give_up<R>(&self, until: WaitUntil) -> Poll<Result<R, Errno>> {
         let mut slots = self.engine.slots.borrow_mut();
@@ -94,7 +94,7 @@ impl UringIo<'_> {
         self.wait(until)
     }
 
-    /// Returns the data that has arrived, if any. The rest of a connection's bytes is kept for the next call.
+    /// Returns the data that has arrived, if any. Remaining bytes of a connection are kept for the next call.
     #[inline]
     fn take<R>(&self, most: usize, look: &mut Option<impl FnOnce(&[u8]) -> R>) -> Result<Option<R>, Errno> {
         let Some(Bytes { from, to }) = self.place().arrived.take().transpose()? else { return Ok(None) };
@@ -138,7 +138,7 @@ impl Io for UringIo<'_> {
             if let Some(taken) = self.take(most, &mut look)? {
                 return Poll::Ready(Ok(taken));
             }
-            // Only the kernel knows what is there already, so it is asked once first.
+            // Only the kernel knows what is available, so it is asked once first.
             if mem::replace(&mut asked, true) && self.is_over(until) {
                 return self.give_up(until);
             }
@@ -148,7 +148,7 @@ impl Io for UringIo<'_> {
         .await
     }
 
-    /// The receive isn't linked to the send here: maybe the other end can't send on before we receive.
+    /// The receive isn't linked to the send here: the other end may be unable to send until we receive.
     async fn send_or_receive<R>(
         &self,
         message: Message<'_>,

@@ -10,9 +10,9 @@ pub(super) struct FlowSlot {
     pub(super) sending: Cell<SendProgress>,
     /// True if the kernel may hold back the last segment of what is sent.
     pub(super) is_last: Cell<bool>,
-    /// True if the flow goes on when its send is complete.
+    /// True if the flow continues when its send is complete.
     pub(super) awaits_send: Cell<bool>,
-    /// True if the flow is over and its last send isn't.
+    /// True if the flow is over but its last send isn't.
     pub(super) leaving: Cell<bool>,
     /// The error of a request that the flow did not wait for.
     pub(super) failure: Cell<Option<Errno>>,
@@ -48,12 +48,12 @@ impl FlowSlot {
         !matches!(self.sending.get(), SendProgress::Nothing)
     }
 
-    /// Returns that error to the flow, once.
+    /// Returns the stored error to the flow, once.
     pub(super) fn check(&self) -> Result<(), Errno> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// A receive that was interrupted or cancelled has no result; the flow asks again if it wants one.
+    /// A receive that was interrupted or cancelled has no result; the flow repeats it if necessary.
     pub(super) fn arrive(&self, result: Result<usize, Errno>) {
         self.arrived.set(match result {
             Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => None,

@@ -1,4 +1,4 @@
-//! A flow's requests: how they are queued for the kernel, and what is done with their results.
+//! A flow's requests: queueing them for the kernel, and handling their results.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const VACATE: u64 = 1_000_000_000;
 const VACATE_EVERY: Duration = Duration::from_millis(5);
 
 impl Uring<'_> {
-    /// Puts a part of the message into the slot's buffer; a later request hands it over.
+    /// Puts a part of the message into the slot's buffer; a later request submits it.
     pub(super) fn queue(&self, slot: usize, message: Message<'_>) -> usize {
         let mut slots = self.slots.borrow_mut();
         let buffer = slots.send_buffer(slot).expect("no send is under way");
@@ -26,7 +26,7 @@ impl Uring<'_> {
         len
     }
 
-    /// Hands over a send that is queued, without a receive.
+    /// Submits a queued send without a receive.
     #[inline]
     pub(super) fn hand_over(&self, slot: usize) -> Result<(), Errno> {
         match self.places[slot].sending.get() {
@@ -42,7 +42,7 @@ impl Uring<'_> {
         Ok(())
     }
 
-    /// Makes sure that a receive is under way, linked to the send that is queued.
+    /// Makes sure that a receive is in progress, linked to the queued send.
     #[inline]
     pub(super) fn ask(&self, slot: usize, most: usize) -> Result<(), Errno> {
         if self.slots.borrow().is_in_flight(slot, Operation::Receive) {
@@ -96,7 +96,7 @@ impl Uring<'_> {
         }
     }
 
-    /// Cancels what is under way and detaches the socket.
+    /// Cancels requests in progress and detaches the socket.
     pub(super) fn vacate(&self, slot: usize) -> Result<(), Errno> {
         self.places[slot].sending.set(SendProgress::Nothing);
         let latest = now_ns() + VACATE;

@@ -60,7 +60,7 @@ async fn converse(io: &impl Io, begins: bool, first: u64) {
     }
 }
 
-/// Runs a flow on each socket. Returns how often the kernel was entered.
+/// Runs a flow on each socket. Returns the number of io_uring_enter(2) calls.
 fn run(sockets: &[Socket], begins: bool) -> u64 {
     let session = session(8);
     let engine = Uring::new(&session, sockets.len(), None).expect("io_uring");
@@ -83,7 +83,7 @@ fn both(flows: usize) -> [u64; 2] {
     })
 }
 
-/// The ticks cost some more calls.
+/// The ticks cost a few more calls.
 #[test]
 fn a_transaction_is_one_system_call_at_each_end() {
     for enters in both(1) {
@@ -99,7 +99,7 @@ fn with_many_flows_a_call_serves_many() {
     }
 }
 
-/// Runs one flow on a socket whose other end the test controls.
+/// Runs one flow on a socket whose other end is controlled by the test.
 fn alone<R>(message: u64, flow: impl AsyncFnOnce(UringIo<'_>, &Socket) -> R) -> R {
     let session = session(message);
     let engine = Uring::new(&session, 1, None).expect("io_uring");
@@ -125,7 +125,7 @@ fn write(socket: &Socket, bytes: &[u8]) {
 }
 
 #[test]
-fn a_receive_whose_time_is_over_is_found_by_the_next() {
+fn a_receive_that_timed_out_is_completed_by_the_next() {
     alone(8, async |io, other| {
         for moment in [0, now_ns() + 2_000_000] {
             let none = io.receive(8, WaitUntil::Moment(moment), <[u8]>::len).await;
@@ -150,9 +150,9 @@ fn patience_ends_a_receive() {
     });
 }
 
-/// The linked send is cancelled, too. The next message can be sent, and the next receive finds what comes.
+/// The linked send is cancelled, too. The next message can be sent, and the next receive gets data.
 #[test]
-fn after_a_loss_the_next_message_goes() {
+fn after_a_loss_the_next_message_is_sent() {
     alone(8, async |io, other| {
         io.set_patience(Duration::from_millis(20));
         for turn in 0..3u64 {
@@ -167,7 +167,7 @@ fn after_a_loss_the_next_message_goes() {
 
 /// A queued message must not wait until the flow does something else.
 #[test]
-fn a_sleeper_has_sent() {
+fn a_sleeping_flow_has_sent() {
     alone(8, async |io, other| {
         say(&io, 7).await;
         let until = now_ns() + 1_000_000;
@@ -178,7 +178,7 @@ fn a_sleeper_has_sent() {
 }
 
 #[test]
-fn the_last_message_of_a_flow_goes_out() {
+fn the_last_message_of_a_flow_is_sent() {
     let session = session(8);
     let (ours, theirs) = pairs(1);
     let engine = Uring::new(&session, 1, None).expect("io_uring");
@@ -194,7 +194,7 @@ fn the_last_message_of_a_flow_goes_out() {
 }
 
 #[test]
-fn what_became_of_a_send_is_told_to_the_next_call() {
+fn the_result_of_a_send_is_reported_by_the_next_call() {
     alone(8, async |io, other| {
         other.shutdown(std::net::Shutdown::Both).expect("shut down");
         say(&io, 1).await;
@@ -206,7 +206,7 @@ fn what_became_of_a_send_is_told_to_the_next_call() {
 
 /// The other end reads nothing before its own message has been received.
 #[test]
-fn a_send_without_room_lets_what_comes_be_taken() {
+fn a_send_without_space_receives_arriving_data() {
     const LONG: usize = 4 << 20;
     alone(LONG as u64, async |io, other| {
         let message = Message::whole(&[], LONG);
@@ -220,9 +220,9 @@ fn a_send_without_room_lets_what_comes_be_taken() {
     });
 }
 
-/// Memory of this process that a flow needs, without the kernel's: buffers, slot and queue.
+/// Memory that a flow needs in this process, excluding the kernel's: buffers, slot and queue.
 #[test]
-fn a_flow_of_small_messages_is_small() {
+fn a_flow_of_small_messages_needs_little_memory() {
     let (send, receive) = lengths(&session(1).spec, 1_000);
     let queue = 6 * 16;
     let flow = send + receive + size_of::<FlowSlot>() + queue + 1_000;

@@ -1,4 +1,4 @@
-//! Receives several datagrams in one call (UDP_GRO) and looks at each.
+//! Receives several datagrams in one call (UDP_GRO) and examines each.
 
 use rustix::io::Errno;
 use vtax_sys::sock::offload::receive_segmented;
@@ -17,13 +17,13 @@ struct Batch {
     /// Bytes of the stream, without duplicates.
     fresh: usize,
     greeting: Option<(u32, FlowGreeting)>,
-    /// True if there was something that isn't part of this test.
+    /// True if there was anything that isn't part of this test.
     other: bool,
 }
 
 impl<I: Io> Sink<'_, I> {
-    /// As [`take`](Sink::take). The last of the coalesced datagrams may be shorter than the others, so a
-    /// greeting may come behind the last ones of the stream.
+    /// Like [`take`](Sink::take). The last of the coalesced datagrams may be shorter than the others, so a greeting may
+    /// follow the last ones of the stream.
     pub(super) async fn take_several(&mut self, until: WaitUntil) -> Result<Option<usize>> {
         if self.ended {
             return Ok(Some(0));
@@ -149,7 +149,7 @@ mod tests {
 
     /// An unauthenticated peer could fake the peer's address.
     #[test]
-    fn what_is_short_long_or_without_the_token_is_none_of_the_stream() {
+    fn short_long_or_unauthenticated_datagrams_are_not_part_of_the_stream() {
         let calls = |token: &Token| {
             let strange = message(7, &Token::random());
             vec![
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_behind_the_last_datagrams_ends_the_stream_after_them() {
+    fn an_end_coalesced_with_the_last_datagrams_ends_the_stream_after_them() {
         let calls = |token: &Token| {
             let end = FlowGreeting::End.write(token, 0);
             let others = FlowGreeting::End.write(token, 1);

@@ -1,4 +1,4 @@
-//! The receiving end of a stream that is cut into slices: see the [sending end](crate::task::source::slices).
+//! The receiving end of a sliced stream: see the [sending end](crate::task::source::slices).
 //!
 //! A slice has a lead, counted from its first bytes. The measured time begins after the lead and ends with
 //! the slice's last bytes. So everything that arrived after the lead is counted, with all the time that it
@@ -16,7 +16,7 @@ use crate::{
     wire::{FlowGreeting, HELLO_LEN, PAUSED, hello},
 };
 
-/// Receives the warm-up and each slice, and goes on until the sender has ended.
+/// Receives the warm-up and each slice, and continues until the sender has ended.
 pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize) -> Result<()> {
     let mut sink = Sink::new(line, message)?;
     let passes = sink.line.flow.session.spec.slices.map_or(0, |slices| slices.passes);
@@ -76,8 +76,8 @@ impl<I: Io> Sink<'_, I> {
         }
     }
 
-    /// Reads bytes up to `word`, the end of the slice. Nothing follows it, because the sender waits for an
-    /// answer. It may come in pieces.
+    /// Reads bytes up to `word`, the end of the slice. Nothing follows it, because the sender waits for an answer. It
+    /// may arrive in pieces.
     async fn bytes(&mut self, word: &[u8; HELLO_LEN], tail: &mut [u8; HELLO_LEN]) -> Result<(usize, bool)> {
         let look = |bytes: &[u8]| {
             keep_last(tail, bytes);
@@ -90,7 +90,7 @@ impl<I: Io> Sink<'_, I> {
         }
     }
 
-    /// The end of an earlier slice is a repetition.
+    /// The end of an earlier slice is a retransmission.
     async fn datagram(&mut self, slice: u32) -> Result<(usize, bool)> {
         loop {
             match self.call(WaitUntil::Patience).await? {
@@ -113,7 +113,7 @@ impl<I: Io> Sink<'_, I> {
     }
 }
 
-/// Keeps the last bytes of all that came.
+/// Keeps the last bytes received.
 fn keep_last(tail: &mut [u8; HELLO_LEN], bytes: &[u8]) {
     let len = bytes.len().min(HELLO_LEN);
     tail.copy_within(len.., 0);
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_slice_is_known_in_whatever_pieces_it_comes() {
+    fn the_end_of_a_slice_is_recognized_in_pieces() {
         let word: Vec<u8> = (1..=HELLO_LEN as u8).collect();
         let stream = [vec![0x55; 100], word.clone()].concat();
         for piece in 1..=stream.len() {

@@ -1,8 +1,8 @@
-//! The sending end of a stream that is cut into slices.
+//! The sending end of a sliced stream.
 //!
-//! A slice consists of messages and of a last message that says that the slice ends. The receiver answers
-//! this one when it has received everything before it. So nothing of this flow is under way while other rows
-//! have their slices. The ends share no clock: each counts what it did between two moments of its own.
+//! A slice consists of messages and a last message that marks its end. The receiver answers this one when it has
+//! received everything before it. So nothing of this flow is in flight during other rows' slices. The ends share no
+//! clock: each counts its work between two times on its own clock.
 
 use rustix::{
     io::Errno,
@@ -62,7 +62,7 @@ impl<I: Io> Source<'_, I> {
         desk.close()
     }
 
-    /// Says that the slice with this number ends here, and waits until the receiver has all of it.
+    /// Marks the end of the slice with this number, and waits until the receiver has all of it.
     async fn pause(&mut self, number: u32) -> Result<()> {
         match self.line.is_datagram() {
             true => self.pause_datagrams(number).await,

@@ -79,8 +79,8 @@ impl RowPlace {
         match place {
             RowPlace::Domain { .. } if !destroy => Err(miette!(
                 code = "disk-not-empty",
-                "{first}: the test overwrites this disk, and vtax cannot see its contents from the host; if nobody \
-                 needs that, add --destroy-data"
+                "{first}: the test overwrites this disk, and vtax cannot see its contents from the host; if they are \
+                 not needed, add --destroy-data"
             )),
             place => Ok(place),
         }

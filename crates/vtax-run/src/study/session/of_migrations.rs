@@ -52,7 +52,7 @@ impl RunSetup<'_> {
 
     fn guest_facts(&self, study: &Study) -> Result<Facts, Stop> {
         let facts = facts_for(study, self.in_world()?, &self.needs)?;
-        self.phases.done("initramfs made");
+        self.phases.done("initramfs created");
         Ok(facts)
     }
 

@@ -33,7 +33,7 @@ impl PreparedRun {
         let ended = self.rounds(around);
         // Only now: nothing is printed while a sample is taken.
         if let Some(at) = self.path.first_sample().filter(|_| self.path.has_lab_guests()) {
-            phases.done_at("first sample begun", at);
+            phases.done_at("first sample started", at);
         }
         let PreparedRun { mut run, path, shortfalls, .. } = self;
         // First, so that the host is as it was, whatever error the disk gives.

@@ -114,7 +114,7 @@ pub(super) fn carry_out(
             return Ok(Some(Exit::Interrupted));
         }
         if !matches!(code, Some(0 | 1)) {
-            tell!("warning: `{command}` failed; what it would have decided remains open");
+            tell!("warning: `{command}` failed; the requirements that it would have decided remain open");
         }
     }
     Ok(None)

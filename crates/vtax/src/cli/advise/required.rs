@@ -20,28 +20,28 @@ pub(super) struct RequiredArgs {
     /// Number of guests or zones that are busy at the same time, e.g. 12 [default: 1]
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     guests: Option<u32>,
-    /// Longest median round trip, e.g. 80us; of disks, longest median response time
+    /// Maximum median round trip, e.g. 80us; for disks, maximum median response time
     #[arg(long, value_name = "TIME")]
     p50: Option<Span>,
-    /// Longest 99th percentile, e.g. 150us
+    /// Maximum 99th percentile, e.g. 150us
     #[arg(long, value_name = "TIME")]
     p99: Option<Span>,
-    /// Longest 99.9th percentile, e.g. 1ms
+    /// Maximum 99.9th percentile, e.g. 1ms
     #[arg(long, value_name = "TIME")]
     p999: Option<Span>,
-    /// Lowest bandwidth of each guest, e.g. 2G
+    /// Minimum bandwidth of each guest, e.g. 2G
     #[arg(long, value_name = "RATE")]
     bandwidth: Option<BitRate>,
-    /// Lowest IOPS of each guest's disk, e.g. 20k
+    /// Minimum IOPS of each guest's disk, e.g. 20k
     #[arg(long, value_name = "N")]
     iops: Option<RequestRate>,
-    /// Most host CPU time of all guests together, in cores, e.g. 2.5
+    /// Maximum host CPU time of all guests together, in cores, e.g. 2.5
     #[arg(long, value_name = "CORES", value_parser = cores)]
     host_cpu_at_most: Option<f64>,
     /// Migration to another host
     #[arg(long, value_parser = one_of(&MIGRATIONS))]
     migrate: Option<RequiredMigration>,
-    /// Part of the system or of the hardware that each guest has alone
+    /// Part of the system or hardware exclusive to each guest
     #[arg(long, value_parser = one_of(&LEVELS))]
     isolation: Option<Isolation>,
     /// Types of devices, separated by commas [default: net; with --iops: disk]
@@ -81,7 +81,11 @@ const DEVICES: [Choice<RequiredDevice>; 4] = [
 ];
 
 const AVAILABILITIES: [Choice<RequiredAvailability>; 2] = [
-    ("failover", "No other single domain or program can interrupt it for good", RequiredAvailability::Failover),
+    (
+        "failover",
+        "No single failure of another domain or program interrupts it permanently",
+        RequiredAvailability::Failover,
+    ),
     ("no", "Not required", RequiredAvailability::No),
 ];
 

@@ -63,7 +63,7 @@ pub(crate) struct MeshArgs {
     /// Seed of the order of the hosts, e.g. 7, to repeat a plan [default: random]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
-    /// Print the plan without measuring: hosts, rounds, waves, time, and what it detects
+    /// Print the plan without measuring: hosts, rounds, waves, duration and detection limit
     #[arg(long, conflicts_with_all = ["csv", "openmetrics"])]
     dry_run: bool,
     #[command(flatten)]

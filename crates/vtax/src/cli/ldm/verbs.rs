@@ -80,7 +80,7 @@ pub(crate) enum LdmVerb {
     Order(OrderVerb),
     #[command(flatten)]
     Local(LocalVerb),
-    /// Move a domain to another host, running or not
+    /// Move a domain, running or not, to another host
     ///
     /// If anything prevents it, all reasons are printed, and nothing changes. A running domain is suspended for a moment.
     /// If the migration fails, the domain stays where it is. Requires root on both hosts.
@@ -92,7 +92,7 @@ pub(crate) enum LdmVerb {
                           vtax ldm migrate-domain -c DOMAIN"
     )]
     Migrate(MigrateArgs),
-    /// Carry out orders of another vtax on standard input (started by `vtax ldm --host ssh:HOST`)
+    /// Execute commands of another vtax on standard input (started by `vtax ldm --host ssh:HOST`)
     Serve {
         /// Use standard input and output
         #[arg(long, required = true)]

@@ -33,7 +33,7 @@ pub(crate) struct VntsdArgs {
     /// Idle time after which a session ends, e.g. 10m [default: never]
     #[arg(long, value_name = "TIME")]
     idle: Option<Span>,
-    /// Exit when no domain is bound any more (as does the service that `bind` starts)
+    /// Exit when no domain is bound (like the service started by `bind`)
     #[arg(long)]
     while_bound: bool,
 }

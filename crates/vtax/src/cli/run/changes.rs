@@ -53,7 +53,7 @@ pub(crate) struct ChangeArgs {
     /// Row to compare the others with, e.g. veth [default: set by the study]
     #[arg(long, value_name = "ROW")]
     baseline: Option<Row>,
-    /// Rows to run in addition to the baseline, e.g. bridge,veth; a method stands for all of its rows [default: all]
+    /// Rows to run in addition to the baseline, e.g. bridge,veth; a method selects all of its rows [default: all]
     #[arg(long, value_delimiter = ',', value_name = "ROW,…")]
     methods: Vec<Row>,
     /// Skip rows that change settings of this machine while they are measured
@@ -68,8 +68,8 @@ pub(crate) struct ChangeArgs {
     /// Address family of the lab [default: that of the study, usually ipv4]
     #[arg(long, value_parser = one_of(&FAMILIES), value_name = "FAMILY")]
     family: Option<AddressFamily>,
-    /// Real cable to measure over, instead of a veth pair: the two NICs of this machine that it joins, e.g. eno3,eno4,
-    /// each by link, PCI address, MAC address or name in `vtax io list`. Give the option once per cable
+    /// Real cable to measure over, instead of a veth pair: the two NICs of this machine that it connects, e.g.
+    /// eno3,eno4, each by link, PCI address, MAC address or name in `vtax io list`. Give the option once per cable
     #[arg(long, value_name = "NIC,NIC")]
     pub(super) cable: Vec<Cable>,
     /// MTUs of the cells to run, e.g. 1500,9000 [default: all]
@@ -80,7 +80,7 @@ pub(crate) struct ChangeArgs {
     #[arg(long, value_name = "PATH,…")]
     disk: Option<DiskSet>,
     /// Disk studies: NVMe disk whose controller the row assigned-nvme assigns to its guest, e.g. /dev/nvme0n1; several
-    /// as for --disk. The host cannot use it meanwhile
+    /// as for --disk. The host cannot use it during the run
     #[arg(long, value_name = "PATH,…")]
     nvme: Option<DiskSet>,
     /// Allow the data on the disks of --disk and --nvme to be overwritten. Without it, disks with data are refused

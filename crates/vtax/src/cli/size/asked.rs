@@ -59,7 +59,7 @@ struct SizedLoad {
     /// Size of an I/O, e.g. 8KiB [default: 4KiB]
     #[arg(long, value_name = "SIZE", help_heading = "Load")]
     block: Option<ByteSize>,
-    /// Limit of the 99th percentile of response times, e.g. 200us. The proposal says whether it is verified
+    /// Limit of the 99th percentile of response times, e.g. 200us. The proposal reports whether it is verified
     #[arg(long, value_name = "TIME", help_heading = "Load")]
     p99: Option<Span>,
     /// Consoles in use at the same time, e.g. 4
@@ -68,7 +68,7 @@ struct SizedLoad {
     /// Live migrations per hour, day or week, e.g. 2/day
     #[arg(long, value_name = "RATE", help_heading = "Load")]
     migrate: Option<MigrationRate>,
-    /// Guests that the domain serves, with the virtual CPUs and memory of each, for its own memory, e.g. 12,2,4GiB
+    /// Guests served by the domain, with the virtual CPUs and memory of each, to size its own memory, e.g. 12,2,4GiB
     #[arg(long, value_name = "N,VCPUS,SIZE", help_heading = "Load")]
     guests: Option<EqualGuests>,
     /// Page cache for files behind virtual disks, e.g. 4GiB

@@ -56,7 +56,7 @@ pub(super) struct SizeMeasuring {
     pub(super) measure: bool,
     #[command(flatten)]
     ends: SizeEnds,
-    /// Print the commands of --measure and how long they take, without running them
+    /// Print the commands of --measure and their duration, without running them
     #[arg(long, requires = "measure", help_heading = "Measurement")]
     pub(super) dry_run: bool,
 }

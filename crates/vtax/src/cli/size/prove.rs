@@ -49,7 +49,7 @@ pub(crate) struct ProveSizeArgs {
     cores: Option<u32>,
     #[command(flatten)]
     ends: SizeEnds,
-    /// Print the commands, the CPUs and how long it takes, without running anything
+    /// Print the commands, the CPUs and the duration, without running anything
     #[arg(long, help_heading = "Measurement")]
     dry_run: bool,
     /// Print the proof as JSON (vtax.size-proof/v1)
@@ -222,7 +222,7 @@ impl ProvedSize {
         let confined = IoConfinement::begin(&places.tuning_dir()?, &threads, cores)?;
         confined.recovered().iter().for_each(|recovered| tell!("{recovered}"));
         let by = confined.without_cpuset().map(|why| {
-            format!("{why}: threads were confined by their affinity, and workers that start meanwhile keep it until they end")
+            format!("{why}: threads were confined by their affinity, and workers started in the meantime keep it until they exit")
         });
         let idle = threads
             .vcpus

@@ -28,7 +28,7 @@ pub(super) fn path_help(what: &str) -> String {
 const GOALS: [Choice<TuningGoal>; 3] = [
     ("latency", "Round trips", TuningGoal::Latency),
     ("throughput", "Bandwidth", TuningGoal::Throughput),
-    ("both", "Both; settings that help one and harm the other are left alone", TuningGoal::Both),
+    ("both", "Both; settings that help one and harm the other are unchanged", TuningGoal::Both),
 ];
 
 #[derive(Debug, Args)]

@@ -108,7 +108,7 @@ pub(crate) enum LifecycleVerb {
     },
     /// Start bound domains
     ///
-    /// Domains keep running when this command ends. A domain that reboots gets its constraints as of then.
+    /// Domains keep running when this command ends. A rebooting domain gets its current constraints.
     #[command(name = "start-domain", visible_alias = "start")]
     Start {
         #[command(flatten)]

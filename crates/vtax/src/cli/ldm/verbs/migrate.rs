@@ -18,7 +18,7 @@ pub(crate) struct MigrateArgs {
     /// status 1 if there is a reason
     #[arg(short = 'n')]
     pub(in crate::cli::ldm) dry_run: bool,
-    /// Cancel the domain's migration, which runs in another terminal; settle it if that vtax was killed
+    /// Cancel the domain's migration running in another terminal; resolve it if that vtax was killed
     #[arg(short = 'c', conflicts_with_all = ["dry_run", "target", "MoveOptions"])]
     pub(in crate::cli::ldm) cancel: bool,
     /// Move all domains to TARGET, one after another, masters first; nothing moves unless all can, e.g. ssh:hostb
@@ -26,7 +26,7 @@ pub(crate) struct MigrateArgs {
     pub(in crate::cli::ldm) all: Option<MigrationTarget>,
     #[command(flatten)]
     pub(in crate::cli::ldm) how: MoveOptions,
-    /// Domain, and its name at the target if that is to differ, e.g. mars:mars2
+    /// Domain, and its new name at the target if it differs, e.g. mars:mars2
     #[arg(value_name = "DOMAIN[:NEWNAME]", required_unless_present = "all")]
     pub(in crate::cli::ldm) domain: Option<MovedDomain>,
     /// Host that the domain moves to: ssh:HOST, or LAB/HOST on the machine of the source
@@ -46,13 +46,13 @@ pub(crate) struct MoveOptions {
     /// Bandwidth limit, e.g. 1G [default: none]
     #[arg(long, value_name = "RATE", value_parser = bandwidth)]
     pub(in crate::cli::ldm) bandwidth: Option<BitRate>,
-    /// Copy the disks that TARGET does not share, to the files without data that it exports for them, before memory is sent
+    /// Before sending memory, copy disks that TARGET does not share to the empty files that it exports for them
     #[arg(long)]
     pub(in crate::cli::ldm) copy_disks: bool,
     /// Time limit for memory, until the switchover; then the domain stays where it is, e.g. 2m
     #[arg(long, value_name = "TIME", default_value = "10m")]
     pub(in crate::cli::ldm) timeout: Span,
-    /// Slow the domain's CPUs down, by up to 99 %, while it changes memory faster than it is sent
+    /// Throttle the domain's CPUs, by up to 99 %, while it dirties memory faster than it is sent
     #[arg(long)]
     pub(in crate::cli::ldm) auto_converge: bool,
     /// Print JSON (vtax.migration/v1; with -n, vtax.migration-check/v1)

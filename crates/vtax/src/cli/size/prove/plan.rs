@@ -1,5 +1,5 @@
 //! Runs of a proof: the load as round trips or as I/Os, at a rate. If the target has networks and disks, one of them is
-//! measured while the other has its load in the background, and then the other way round.
+//! measured while the other has its load in the background, and then vice versa.
 
 use serde::Serialize;
 use vtax_model::{
