@@ -28,7 +28,7 @@ pub struct PairTest {
     pub ports: u32,
 }
 
-/// What a mesh compares.
+/// The values that a mesh compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PairTestKind {
