@@ -38,7 +38,7 @@ pub enum TestOutcome {
 /// Event of a mesh that is being measured.
 #[derive(Debug, Clone, Copy)]
 pub enum MeshEvent<'a> {
-    /// Waves of a stage follow.
+    /// Waves of a stage follow, not counting those that are stored.
     Stage { stage: MeshStage, waves: usize },
     /// A wave begins, the first one of its stage with the number 0.
     Wave { number: usize },
@@ -85,15 +85,17 @@ impl<Error> Campaign<'_, Error> {
 
     fn stage(&mut self, stage: MeshStage, rounds: Vec<StagedPairs>, progress: &mut Progress) -> Result<(), Error> {
         let rounds: Vec<Vec<StagedPairs>> = rounds.into_iter().map(|round| self.waves(round)).collect();
-        let waves = rounds.iter().map(Vec::len).sum();
+        let waves = rounds.iter().flatten().filter(|wave| progress.is_open(wave)).count();
         if waves > 0 {
             (self.events)(MeshEvent::Stage { stage, waves })?;
         }
         let mut number = 0;
         for round in rounds {
             for wave in round {
-                (self.events)(MeshEvent::Wave { number })?;
-                number += 1;
+                if progress.is_open(&wave) {
+                    (self.events)(MeshEvent::Wave { number })?;
+                    number += 1;
+                }
                 self.wave(wave, progress)?;
             }
             self.look_for_lost(progress);
@@ -187,8 +189,18 @@ impl Progress {
 
     /// Returns true if both ends of a pair answer, or need not.
     fn can_take(&self, (stage, pair): (MeshStage, EndPair)) -> bool {
-        let has = |forward| self.stored.get(&(stage, directed(pair, forward))).is_some_and(|left| *left > 0);
-        (has(true) && has(false)) || !pair.iter().any(|end| self.lost.contains(end))
+        !self.is_open(&[(stage, pair)]) || !pair.iter().any(|end| self.lost.contains(end))
+    }
+
+    /// Returns true if a sample of a wave is to be taken, as far as is known before it.
+    fn is_open(&self, wave: &[(MeshStage, EndPair)]) -> bool {
+        !wave
+            .iter()
+            .all(|(stage, pair)| [true, false].iter().all(|forward| self.has(*stage, directed(*pair, *forward))))
+    }
+
+    fn has(&self, stage: MeshStage, pair: DirectedPair) -> bool {
+        self.stored.get(&(stage, pair)).is_some_and(|left| *left > 0)
     }
 
     /// Returns true if this sample was taken in an earlier attempt. Each one counts once.

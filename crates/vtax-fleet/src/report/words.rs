@@ -39,8 +39,8 @@ impl Words {
                 format!("detects a host that is {} slow with {probability:.0} % probability", percent(slowness))
             }
             (true, true) => {
-                let longer = percent(longer(slowness));
-                format!("detects a host whose round trips are {longer} longer with {probability:.0} % probability")
+                let longer = self.slower(slowness);
+                format!("detects a host whose round trips are {longer} with {probability:.0} % probability")
             }
         };
         format!("{detects}; names a fast host in at most 1 of {meshes} meshes")
@@ -137,7 +137,11 @@ impl Words {
     }
 
     fn slower(self, slower: f64) -> String {
-        format!("{} {}", percent(self.share(slower)), self.adverb())
+        let share = self.share(slower);
+        match share >= 1.0 {
+            true => format!("{:.1} times as long", 1.0 + share),
+            false => format!("{} {}", percent(share), self.adverb()),
+        }
     }
 
     fn adverb(self) -> &'static str {
@@ -192,7 +196,11 @@ fn role(direction: MeshDirection) -> &'static str {
     }
 }
 
+/// Only times can more than double: a rate that is lower by more than 100 % is none.
 fn interval(share: f64, low: f64, high: f64, adverb: &str) -> String {
+    if share >= 1.0 && adverb == "longer" {
+        return format!("{:.1} times as long [{:.1}, {:.1}]", 1.0 + share, 1.0 + low, 1.0 + high);
+    }
     let decimals = usize::from(high - low < 0.01);
     let [share, low, high] = [share, low, high].map(|share| format!("{:.decimals$}", share * 100.0));
     format!("{share} % {adverb} [{low}, {high}]")
