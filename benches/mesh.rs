@@ -10,13 +10,19 @@ mod simulated;
 
 /// The modules of the crate that the simulation uses, for it is also a part of the crate's unit tests.
 mod campaign {
-    pub(crate) use vtax_fleet::{Campaign, PairTester, TestOutcome};
+    pub(crate) use vtax_fleet::{Campaign, MeshEvent, PairTester, TestOutcome};
+}
+mod header {
+    pub(crate) use vtax_fleet::MeshHeader;
 }
 mod hosts {
     pub(crate) use vtax_fleet::{FleetNic, MeshEnd};
 }
+mod pair_test {
+    pub(crate) use vtax_fleet::{PairTest, PairTestKind};
+}
 mod sample {
-    pub(crate) use vtax_fleet::{DirectedPair, EndId, MeshHeader, MeshSample};
+    pub(crate) use vtax_fleet::{DirectedPair, EndId, MeshSample};
 }
 mod schedule {
     pub(crate) use vtax_fleet::{MeshPlan, UplinkLimits};
@@ -62,7 +68,7 @@ fn fleet(hosts: usize, noise: f64, percent: f64) -> SimulatedFleet {
 fn measured(hosts: usize, fleet: &SimulatedFleet, rounds: u32, meshes: u64) -> Counted {
     let ends = named(hosts, None);
     let truth: BTreeSet<(String, MeshDirection)> =
-        fleet.slow.keys().map(|(end, way)| (ends[end.0].name.clone(), *way)).collect();
+        fleet.slow.keys().map(|(end, way)| (ends[end.0].name.to_string(), *way)).collect();
     let mut counted = Counted { planted: 0, found: 0, wrong: 0 };
     for seed in 0..meshes {
         let (header, samples) = fleet.measured(&ends, Some(rounds), seed);

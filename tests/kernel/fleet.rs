@@ -94,7 +94,7 @@ fn a_host_that_sends_at_half_the_rate_is_named_with_its_direction() {
     let bound = |name: &str| slow["figure"][name].as_f64().expect("a figure");
     assert!(bound("low") < 0.55 && 0.45 < bound("high"), "{slow:#}");
     assert_eq!((&slow["figure"]["slow_partners"], &slow["figure"]["partners"]), (&5.into(), &5.into()));
-    let rate = report["rate"].as_f64().expect("a rate");
+    let rate = report["usual"].as_f64().expect("a rate");
     assert!((85e6..100e6).contains(&rate), "{rate}");
     let [stored] = &files(&bench)[..] else { panic!("one file") };
     let again = bench.vtax(&["fleet", "show", stored, "--json"]);
@@ -111,10 +111,44 @@ fn files(bench: &Bench) -> Vec<String> {
 
 /// The pairs that were measured in the rounds, each in its direction.
 fn pairs_of(file: &str) -> BTreeSet<(u64, u64)> {
+    let pair = |sample: &Value| (sample["from"].as_u64().expect("an end"), sample["to"].as_u64().expect("an end"));
+    of_rounds(file).iter().map(pair).collect()
+}
+
+fn of_rounds(file: &str) -> Vec<Value> {
     let text = fs::read_to_string(file).expect("stored");
     let samples = text.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let of_rounds = samples.filter(|sample| sample["stage"] == "rounds");
-    of_rounds.map(|sample| (sample["from"].as_u64().expect("an end"), sample["to"].as_u64().expect("an end"))).collect()
+    samples.filter(|sample| sample["stage"] == "rounds").collect()
+}
+
+/// `kill -9` in the middle: the other waves are measured, and none again.
+#[test]
+fn a_killed_mesh_of_round_trips_is_resumed() {
+    let rack = Rack::new();
+    let bench = Bench::new().with("rack.toml", &rack.file());
+    let list = bench.path().join("rack.toml").display().to_string();
+    let mesh = ["fleet", "mesh", "--hosts", &list, "--test", "udp-rr"];
+    let mut killed = bench.command(&[&mesh[..], &SHORT].concat()).spawn().expect("vtax");
+    super::bench::wait_until("two waves are stored", || {
+        files_if_any(&bench).iter().any(|file| fs::read_to_string(file).is_ok_and(|text| text.lines().count() > 12))
+    });
+    killed.kill().expect("it runs");
+    killed.wait().expect("it ends");
+    let before = of_rounds(&files(&bench)[0]);
+    let resumed = bench.vtax(&["fleet", "mesh", "--resume", "last", "--json"]);
+    let report: Value = serde_json::from_slice(&resumed.stdout).expect("JSON");
+    assert_eq!((&report["waves"], &report["missed"]), (&5.into(), &Value::Array(Vec::new())), "{report:#}");
+    let round_trip = report["usual"].as_f64().expect("a time");
+    assert!(report["unit"] == "s" && (1e-6..1e-2).contains(&round_trip), "{round_trip}");
+    let [stored] = &files(&bench)[..] else { panic!("one file") };
+    let after = of_rounds(stored);
+    assert_eq!(after[..before.len()], before, "nothing is measured again");
+    assert_eq!((after.len(), pairs_of(stored).len()), (HOSTS * (HOSTS - 1), HOSTS * (HOSTS - 1)));
+    let listed: Value = serde_json::from_str(&bench.printed(&["fleet", "list", "--json"])).expect("JSON");
+    assert_eq!((&listed[0]["test"], &listed[0]["waves"]), (&"udp-rr".into(), &5.into()), "{listed:#}");
+    let compared = bench.printed(&["fleet", "compare", "last", "last"]);
+    assert!(compared.contains("no host has changed"), "{compared}");
+    assert_nothing_left(&bench);
 }
 
 /// The agent of a host is killed while the rounds run: the others are measured, and its missing pairs are listed.

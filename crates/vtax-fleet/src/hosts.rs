@@ -12,6 +12,8 @@ use std::{
     net::IpAddr,
 };
 
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use vtax_model::{
     endpoint::{Control, DeviceName},
     foreign::ForeignText,
@@ -35,8 +37,10 @@ pub struct FleetHost {
     pub unavailable: Option<ForeignText>,
 }
 
-/// A NIC of a host, as described by the list.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A NIC of a host, as far as the list describes it.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FleetNic {
     /// Address to measure on; if absent, the one at which the host is reached.
     pub address: Option<IpAddr>,
@@ -87,16 +91,31 @@ pub enum HostListError {
     TooFew { available: usize, why: String },
 }
 
-/// One NIC of one host, to be paired with others.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One NIC of one host: what a mesh pairs with others.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeshEnd {
     /// Name of the host, and of its NIC if it has several: `gpu7`, `gpu7/eth1`.
-    pub name: String,
+    pub name: ForeignText,
     /// Position of the host in the list.
     pub host: usize,
     pub control: Control,
+    #[serde(default)]
     pub nic: FleetNic,
     pub rack: Option<FleetName>,
+}
+
+/// A host of a list that is not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostExclusion {
+    pub host: ForeignText,
+    pub why: ForeignText,
+}
+
+impl From<&HostExclusion> for ForeignText {
+    fn from(HostExclusion { host, why }: &HostExclusion) -> ForeignText {
+        format!("{host} ({why})").into()
+    }
 }
 
 impl HostList {
@@ -150,6 +169,15 @@ impl HostList {
         Ok(self)
     }
 
+    /// Returns the hosts that are not measured.
+    pub fn excluded(&self) -> Vec<HostExclusion> {
+        let excluded = self
+            .hosts
+            .iter()
+            .filter_map(|host| Some(HostExclusion { host: host.name.as_str().into(), why: host.unavailable.clone()? }));
+        excluded.collect()
+    }
+
     /// Returns the ends of the hosts that can be measured.
     pub fn ends(&self) -> Result<Vec<MeshEnd>, HostListError> {
         let available = self.hosts.iter().enumerate().filter(|(_, host)| host.unavailable.is_none());
@@ -172,7 +200,7 @@ fn ends_of(position: usize, host: &FleetHost) -> impl Iterator<Item = MeshEnd> {
             (_, None, None) => format!("{}/{number}", host.name),
         };
         let (control, nic, rack) = (host.control.clone(), nic.clone(), host.rack.clone());
-        MeshEnd { name, host: position, control, nic, rack }
+        MeshEnd { name: name.into(), host: position, control, nic, rack }
     })
 }
 

@@ -6,7 +6,7 @@
 //! 2. [`MeshPlan`]: rounds in which no host is in two tests; [`MeshAim`] determines their number.
 //! 3. [`Campaign`]: takes the samples of the plan with a [`PairTester`], whatever hosts die in the meantime.
 //! 4. [`MeshVerdict`]: the slow hosts, directions, uplinks and paths among the samples.
-//! 5. [`MeshReport`]: the verdict as text and as data.
+//! 5. [`MeshReport`]: the verdict as text and as data. [`MeshComparison`]: what has changed since an earlier mesh.
 //!
 //! Nothing here reads a file, a clock or the network.
 
@@ -14,8 +14,11 @@
 
 mod aim;
 mod campaign;
+mod comparison;
+mod header;
 mod hosts;
 mod name;
+mod pair_test;
 mod report;
 mod sample;
 mod schedule;
@@ -24,10 +27,13 @@ mod simulated;
 mod verdict;
 
 pub use aim::{BadShare, Detection, MeshAim, Share};
-pub use campaign::{Campaign, PairTester, TestOutcome};
-pub use hosts::{FleetHost, FleetNic, HostList, HostListError, MeshEnd};
+pub use campaign::{Campaign, MeshEvent, PairTester, TestOutcome};
+pub use comparison::{MeshComparison, NotComparable};
+pub use header::MeshHeader;
+pub use hosts::{FleetHost, FleetNic, HostExclusion, HostList, HostListError, MeshEnd};
 pub use name::{BadFleetName, FleetName};
-pub use report::{HostExclusion, MeshReport, MeshSchedule};
-pub use sample::{DirectedPair, EndId, MeshHeader, MeshSample, MeshStage};
+pub use pair_test::{PairTest, PairTestKind};
+pub use report::{MeshReport, MeshSchedule};
+pub use sample::{DirectedPair, EndId, MeshSample, MeshStage};
 pub use schedule::{MeshPlan, MeshRound, UplinkLimits, pack_waves};
 pub use verdict::{MeshDirection, MeshFinding, MeshVerdict};

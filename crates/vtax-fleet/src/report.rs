@@ -4,6 +4,7 @@ mod metrics;
 mod schedule;
 mod table;
 mod text;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +15,10 @@ use vtax_stats::{Confidence, median};
 
 use crate::{
     aim::{Detection, Share},
-    hosts::HostList,
-    sample::{EndId, MeshHeader, MeshSample, MeshStage},
+    header::MeshHeader,
+    hosts::HostExclusion,
+    pair_test::PairTestKind,
+    sample::{EndId, MeshSample, MeshStage},
     verdict::{MeshDirection, MeshFinding, MeshVerdict, Slowness},
 };
 
@@ -23,7 +26,10 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeshReport {
     schema: &'static str,
-    /// NICs to be measured; one per host in most fleets.
+    test: PairTestKind,
+    /// Unit of all values.
+    unit: &'static str,
+    /// NICs that were to be measured, one of each host in most fleets.
     ends: usize,
     #[serde(skip)]
     noun: &'static str,
@@ -35,10 +41,10 @@ pub struct MeshReport {
     planned_waves: Option<u32>,
     /// Slowness that the mesh detects at the measured noise.
     detects: DetectionRecord,
-    /// Standard deviation of the tests of two ends, as a share of their rate.
+    /// Standard deviation of the tests of two ends, as a share of their value.
     noise: Option<f64>,
-    /// Rate between two usual ends in bits per second.
-    rate: Option<f64>,
+    /// Value of two usual ends in the unit of the test.
+    usual: Option<f64>,
     findings: Vec<MeshFinding>,
     /// Suspects that were as fast as the others when they were measured again.
     cleared: Vec<ForeignText>,
@@ -71,13 +77,6 @@ impl From<DetectionRecord> for Detection {
     }
 }
 
-/// A host of the list that was not measured.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HostExclusion {
-    pub host: ForeignText,
-    pub why: ForeignText,
-}
-
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct LostEnd {
     end: ForeignText,
@@ -90,9 +89,9 @@ struct LostEnd {
 struct EndFigure {
     end: ForeignText,
     direction: MeshDirection,
-    /// Median rate in bits per second.
-    rate: f64,
-    /// Slowness compared with the fleet; negative if it is faster. None with a single partner.
+    /// Median over partners.
+    value: f64,
+    /// Slowness compared with the fleet; below zero if it is faster. None with a single partner.
     #[serde(flatten)]
     figure: Option<Slowness>,
     score: f64,
@@ -103,28 +102,30 @@ impl MeshReport {
     /// Schema of the JSON.
     const SCHEMA: &'static str = "vtax.mesh/v1";
 
-    /// Creates the report from all samples of a mesh.
-    pub fn of(header: &MeshHeader, samples: &[MeshSample], excluded: Vec<HostExclusion>) -> MeshReport {
-        let verdict = MeshVerdict::of(header, samples);
+    /// Creates the report of all samples of a mesh.
+    pub fn of(header: &MeshHeader, samples: &[MeshSample]) -> MeshReport {
+        let (verdict, test) = (MeshVerdict::of(header, samples), header.test.kind);
         let middle = |figures: Vec<f64>| (!figures.is_empty()).then(|| median(&figures));
         let noise = middle(verdict.rails.iter().map(|rail| rail.noise).collect());
         let show = Share::try_from(header.show).unwrap_or(Share::TENTH);
         MeshReport {
             schema: MeshReport::SCHEMA,
+            test,
+            unit: test.unit(),
             ends: header.ends.len(),
-            noun: text::noun(&header.ends),
+            noun: text::noun(header.ends.iter().map(|end| &end.name)),
             rounds: header.rounds,
             all_rounds: header.all_rounds,
             waves: samples.iter().filter(|it| it.stage == MeshStage::Rounds).map(|it| it.wave + 1).max().unwrap_or(0),
             planned_waves: header.waves,
             detects: Detection::of(header.ends.len(), header.rounds, show, noise).into(),
             noise,
-            rate: middle(verdict.rails.iter().map(|rail| rail.overall.exp()).collect()),
+            usual: middle(verdict.rails.iter().map(|rail| test.value(rail.overall)).collect()),
             findings: verdict.findings(),
             cleared: verdict.cleared(),
             lost: lost(header, samples),
             missed: missed(header, samples),
-            excluded,
+            excluded: header.excluded.clone(),
             figures: figures(&verdict),
         }
     }
@@ -141,24 +142,7 @@ impl MeshReport {
     }
 }
 
-impl HostExclusion {
-    /// Returns the hosts of a list that are not measured.
-    pub fn of(list: &HostList) -> Vec<HostExclusion> {
-        let excluded = list
-            .hosts
-            .iter()
-            .filter_map(|host| Some(HostExclusion { host: host.name.as_str().into(), why: host.unavailable.clone()? }));
-        excluded.collect()
-    }
-}
-
-impl From<&HostExclusion> for ForeignText {
-    fn from(HostExclusion { host, why }: &HostExclusion) -> ForeignText {
-        format!("{host} ({why})").into()
-    }
-}
-
-/// The ends that stopped answering and weren't measured later.
+/// The ends that did not answer and were not measured later.
 fn lost(header: &MeshHeader, samples: &[MeshSample]) -> Vec<LostEnd> {
     let mut since: BTreeMap<EndId, u32> = BTreeMap::new();
     for sample in samples {
@@ -186,7 +170,7 @@ fn figures(verdict: &MeshVerdict<'_>) -> Vec<EndFigure> {
     let figure = of_rail.map(|(rail, standing)| EndFigure {
         end: verdict.header.name(standing.end).clone(),
         direction: standing.direction,
-        rate: (rail.overall + standing.effect).exp(),
+        value: rail.kind.value(rail.overall + standing.effect),
         figure: Slowness::of(&standing.values, Confidence::P95),
         score: standing.score,
         suspect: standing.is_suspect,

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use vtax_model::foreign::ForeignText;
 
+use crate::pair_test::PairTestKind;
+
 /// Position of an end in the list of a mesh's ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -43,9 +45,9 @@ pub struct MeshSample {
     pub wave: u32,
     #[serde(flatten)]
     pub pair: DirectedPair,
-    /// Rate of each source port in turn, in bits per second. Empty if the test failed.
-    pub rates: Vec<f64>,
-    /// Reason for the failure.
+    /// Value of each source port in turn, in the unit of [`PairTestKind`]. Empty if the test failed.
+    pub values: Vec<f64>,
+    /// Why the test failed.
     pub failure: Option<ForeignText>,
     /// The ends that did not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -53,44 +55,9 @@ pub struct MeshSample {
 }
 
 impl MeshSample {
-    /// Returns the logarithm of the median rate, which a single slow path doesn't change.
-    pub fn log_rate(&self) -> Option<f64> {
-        let is_rate = |rate: &f64| rate.is_finite() && *rate >= 1.0;
-        let logs: Vec<f64> = self.rates.iter().filter(|rate| is_rate(rate)).map(|rate| rate.ln()).collect();
+    /// Returns the logarithm of the median speed, which one slow path of several doesn't change.
+    pub fn log_speed(&self, kind: PairTestKind) -> Option<f64> {
+        let logs: Vec<f64> = self.values.iter().filter_map(|value| kind.log_speed(*value)).collect();
         (!logs.is_empty()).then(|| vtax_stats::median(&logs))
-    }
-}
-
-/// Request and plan of a mesh; the first record of its file.
-#[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct MeshHeader {
-    /// `vtax.mesh-samples/v1`.
-    pub schema: ForeignText,
-    /// Names of the ends.
-    pub ends: Vec<ForeignText>,
-    /// The uplink of each end, if it has one.
-    pub uplinks: Vec<Option<ForeignText>>,
-    /// The rail of each end, if it has one.
-    pub rails: Vec<Option<ForeignText>>,
-    /// Rounds planned for each rail.
-    pub rounds: u32,
-    /// Rounds of all pairs.
-    pub all_rounds: u32,
-    /// Waves of all planned rounds. A mesh with fewer was stopped.
-    pub waves: Option<u32>,
-    /// The slowness that the mesh looks for, as a share: 0.1.
-    pub show: f64,
-    /// Seed of the order of the hosts.
-    pub seed: u64,
-}
-
-impl MeshHeader {
-    /// Schema of the file of samples.
-    pub const SCHEMA: &'static str = "vtax.mesh-samples/v1";
-
-    /// Returns the name of an end.
-    pub fn name(&self, end: EndId) -> &ForeignText {
-        &self.ends[end.0]
     }
 }

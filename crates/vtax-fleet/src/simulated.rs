@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use vtax_model::units::Span;
 
 use crate::{
-    campaign::{Campaign, PairTester, TestOutcome},
+    campaign::{Campaign, MeshEvent, PairTester, TestOutcome},
+    header::MeshHeader,
     hosts::{FleetNic, MeshEnd},
-    sample::{DirectedPair, EndId, MeshHeader, MeshSample},
+    pair_test::{PairTest, PairTestKind},
+    sample::{DirectedPair, EndId, MeshSample},
     schedule::{MeshPlan, UplinkLimits},
     verdict::MeshDirection,
 };
@@ -55,18 +58,24 @@ pub(crate) fn named(count: usize, per_uplink: Option<usize>) -> Vec<MeshEnd> {
     let end = |host: usize| {
         let uplink = per_uplink.map(|hosts| format!("leaf{}", host / hosts).parse().expect("a name"));
         let nic = FleetNic { uplink, ..FleetNic::default() };
-        MeshEnd { name: format!("gpu{host:03}"), host, control: "local".parse().expect("a control"), nic, rack: None }
+        MeshEnd {
+            name: format!("gpu{host:03}").into(),
+            host,
+            control: "local".parse().expect("a control"),
+            nic,
+            rack: None,
+        }
     };
     (0..count).map(end).collect()
 }
 
 pub(crate) fn header(ends: &[MeshEnd], plan: &MeshPlan, show: f64, seed: u64) -> MeshHeader {
-    let uplink = |end: &MeshEnd| end.nic.uplink.as_ref().map(|uplink| uplink.as_str().into());
     MeshHeader {
         schema: MeshHeader::SCHEMA.into(),
-        ends: ends.iter().map(|end| end.name.as_str().into()).collect(),
-        uplinks: ends.iter().map(uplink).collect(),
-        rails: vec![None; ends.len()],
+        test: PairTest { kind: PairTestKind::TcpStream, duration: Span::from_millis(1000), ports: PORTS as u32 },
+        ends: ends.to_vec(),
+        limits: UplinkLimits::new(),
+        excluded: Vec::new(),
         rounds: plan.per_rail,
         all_rounds: plan.all_rounds,
         waves: None,
@@ -79,23 +88,25 @@ impl SimulatedFleet {
     pub(crate) fn measured(&self, ends: &[MeshEnd], rounds: Option<u32>, seed: u64) -> (MeshHeader, Vec<MeshSample>) {
         let plan = MeshPlan::new(ends, rounds, seed);
         let header = header(ends, &plan, self.show.unwrap_or(0.1), seed);
-        let samples = self.run(ends, &plan, &header, seed).1;
+        let samples = self.run(&header, Vec::new()).1;
         (header, samples)
     }
 
+    /// Measures a mesh, or continues it.
     pub(crate) fn run<'a>(
         &'a self,
-        ends: &'a [MeshEnd],
-        plan: &MeshPlan,
-        header: &MeshHeader,
-        seed: u64,
+        header: &'a MeshHeader,
+        stored: Vec<MeshSample>,
     ) -> (SimulatedTests<'a>, Vec<MeshSample>) {
-        let draws = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x5eed);
-        let mut tester = SimulatedTests { fleet: self, ends, draws, seed, calls: 0, late: 0 };
-        let (limits, mut keep) = (UplinkLimits::new(), |_: &MeshSample| Ok::<(), std::convert::Infallible>(()));
-        let mut campaign = Campaign { header, ends, limits: &limits, tester: &mut tester, keep: &mut keep };
-        let Ok(samples) = campaign.run(plan);
-        (tester, samples)
+        let mut tests = self.tests(header);
+        let mut ignore = |_: MeshEvent<'_>| Ok::<(), std::convert::Infallible>(());
+        let Ok(samples) = Campaign { header, tester: &mut tests, events: &mut ignore }.run(stored);
+        (tests, samples)
+    }
+
+    pub(crate) fn tests<'a>(&'a self, header: &'a MeshHeader) -> SimulatedTests<'a> {
+        let draws = Xoshiro256PlusPlus::seed_from_u64(header.seed ^ 0x5eed);
+        SimulatedTests { fleet: self, ends: &header.ends, draws, seed: header.seed, calls: 0, late: 0 }
     }
 }
 
@@ -152,7 +163,7 @@ impl PairTester for SimulatedTests<'_> {
         let outcome = |tests: &mut Self, pair: DirectedPair| {
             let lost: Vec<EndId> = [pair.from, pair.to].into_iter().filter(|end| tests.is_dead(*end)).collect();
             match lost.is_empty() {
-                true => TestOutcome::Rates(tests.rates(pair)),
+                true => TestOutcome::Measured(tests.rates(pair)),
                 false => TestOutcome::Failed { why: "connection lost".into(), lost },
             }
         };

@@ -20,7 +20,8 @@ use vtax_stats::{Centre, Confidence};
 use crate::{
     aim::Share,
     campaign::StagedPairs,
-    sample::{EndId, MeshHeader, MeshSample, MeshStage},
+    header::MeshHeader,
+    sample::{EndId, MeshSample, MeshStage},
 };
 pub(crate) use again::Again;
 pub use fit::MeshDirection;
@@ -108,7 +109,12 @@ impl<'a> MeshVerdict<'a> {
         rounds
     }
 
-    /// Returns all findings, the slowest hosts first.
+    /// Returns the smallest slowness that is named, as a fall of the logarithm.
+    pub(crate) fn least(&self) -> f64 {
+        self.rails.iter().map(|rail| rail.least).fold(0.0, f64::max)
+    }
+
+    /// Returns everything that is slow, the slowest hosts first.
     pub fn findings(&self) -> Vec<MeshFinding> {
         let mut hosts: Vec<(EndId, SlowDirection)> = self.rails.iter().flat_map(|rail| self.slow_ends(rail)).collect();
         let uplinks = uplinks::found(self, &hosts);

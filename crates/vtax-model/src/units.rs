@@ -206,6 +206,16 @@ impl fmt::Display for Span {
     }
 }
 
+/// `9 s`, `1 min 05 s`, `1 h 02 min`.
+pub fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds / 60 {
+        0 => format!("{seconds} s"),
+        minutes if minutes < 60 => format!("{minutes} min {:02} s", seconds % 60),
+        minutes => format!("{} h {:02} min", minutes / 60, minutes % 60),
+    }
+}
+
 /// Bits per second, in decimal multiples as links have them: `100M`, `1G`, `2.5 Gbit/s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct BitRate(u64);
@@ -320,6 +330,12 @@ mod tests {
         let told = |seconds| Span(Duration::from_secs(seconds)).to_string();
         assert_eq!((told(3_600_000), told(86_400), told(90_061)), ("1000h".into(), "24h".into(), "25h 1m 1s".into()));
         assert_eq!(told(5_400), "1h 30m");
+    }
+
+    #[test]
+    fn a_time_has_the_units_that_fit() {
+        let told = |seconds| minutes(Duration::from_secs(seconds));
+        assert_eq!([9, 65, 3720].map(told), ["9 s", "1 min 05 s", "1 h 02 min"]);
     }
 
     #[test]

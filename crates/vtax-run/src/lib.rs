@@ -43,7 +43,7 @@ pub use ldm_remote::{OrderLink, OrderRefusal, OrderServer, RemoteLdm};
 pub use live_run::LiveRun;
 pub use locations::Locations;
 pub use lock_file::LockFile;
-pub use mesh::{MeshAgents, MeshTest};
+pub use mesh::MeshAgents;
 pub use migration_link::{LabTarget, ReachableTarget, SshTarget, reach_agent, receive_disk, receive_guest};
 pub use stop::{Blamed, Coded, Stop};
 pub use suspend_watch::{ObservedSuspension, PeerSilence, SuspendWatch};

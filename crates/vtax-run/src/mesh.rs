@@ -11,13 +11,10 @@ use std::{
 };
 
 use miette::miette;
-use vtax_fleet::{DirectedPair, EndId, MeshEnd, PairTester, TestOutcome};
+use vtax_fleet::{DirectedPair, EndId, MeshEnd, PairTest, PairTestKind, PairTester, TestOutcome};
 use vtax_model::{
     endpoint::DeviceName,
-    options::TestOptions,
     station::{EndSetup, Station},
-    units::{ByteSize, Span},
-    workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
 use vtax_wire::{
     measure::SampleOrder,
@@ -33,49 +30,14 @@ use crate::{
 
 /// Time for an agent's answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// A stream leaves slow start in the meantime, and empties the bucket of a policer.
-const WARMUP: Span = Span::from_millis(100);
-/// Bytes per send call.
-const MESSAGE: ByteSize = ByteSize(128 << 10);
 /// Time between two attempts to connect ends that were lost.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(30);
-
-/// Time and source ports of each test of a mesh.
-#[derive(Debug, Clone, Copy)]
-pub struct MeshTest {
-    /// Measured time of each direction of a pair, over all source ports.
-    pub duration: Span,
-    /// Source ports of each direction, measured one after another.
-    pub ports: u32,
-}
-
-impl MeshTest {
-    /// Time that a test takes in addition to what it measures: connecting, and the lead of the common start.
-    const OVERHEAD: Duration = Duration::from_millis(100);
-
-    /// Returns the time of a wave: both directions, each with all source ports.
-    pub fn wave_time(self) -> Duration {
-        2 * (self.duration.0 + self.ports * (WARMUP.0 + MeshTest::OVERHEAD))
-    }
-
-    fn spec(self) -> TestSpec {
-        TestSpec {
-            transport: Transport::Tcp,
-            workload: Workload::Stream { message: MESSAGE, direction: Direction::Forward },
-            streams: 1,
-            warmup: Warmup::For(WARMUP),
-            duration: Span(self.duration.0 / self.ports.max(1)),
-            slices: None,
-            options: TestOptions::default(),
-        }
-    }
-}
 
 /// Agents on the ends of a mesh.
 pub struct MeshAgents<'a> {
     ends: &'a [MeshEnd],
     program: PathBuf,
-    test: MeshTest,
+    test: PairTest,
     interrupt: Interrupt,
     pool: AgentPool,
     /// The agent of each host.
@@ -93,7 +55,7 @@ impl<'a> MeshAgents<'a> {
     pub fn connect(
         ends: &'a [MeshEnd],
         program: &Path,
-        test: MeshTest,
+        test: PairTest,
         interrupt: Interrupt,
     ) -> Result<MeshAgents<'a>, Stop> {
         let hosts: BTreeMap<usize, &MeshEnd> = ends.iter().map(|end| (end.host, end)).collect();
@@ -204,7 +166,10 @@ impl MeshAgents<'_> {
         let wave = Wave::new(orders).map_err(Stop::infrastructure)?;
         for (id, result) in self.pool.take_wave(&wave) {
             match result {
-                Ok(sample) => add(rate(&sample), outcomes.entry(id).or_insert_with(|| TestOutcome::Rates(Vec::new()))),
+                Ok(sample) => {
+                    let outcome = outcomes.entry(id).or_insert_with(|| TestOutcome::Measured(Vec::new()));
+                    add(value(self.test.kind, &sample), outcome);
+                }
                 Err(failure) => drop(outcomes.insert(id, self.failed(&failure))),
             }
         }
@@ -219,20 +184,25 @@ impl MeshAgents<'_> {
     }
 }
 
-/// A source port over which nothing arrives fails the test: it has no rate that could be compared.
-fn add(rate: f64, outcome: &mut TestOutcome) {
+/// A source port over which nothing arrives fails the test: it has no value that could be compared.
+fn add(value: f64, outcome: &mut TestOutcome) {
     match outcome {
-        TestOutcome::Rates(rates) if rate >= 1.0 => rates.push(rate),
-        TestOutcome::Rates(_) => {
+        TestOutcome::Measured(values) if value.is_finite() && value > 0.0 => values.push(value),
+        TestOutcome::Measured(_) => {
             *outcome = TestOutcome::Failed { why: "nothing was received".into(), lost: Vec::new() }
         }
         TestOutcome::Failed { .. } => {}
     }
 }
 
-fn rate(sample: &PairSample) -> f64 {
-    let received = &sample.responder;
-    if received.seconds > 0.0 { received.bytes as f64 * 8.0 / received.seconds } else { 0.0 }
+/// Returns the rate at the receiver in bits a second, or the median round-trip time in seconds.
+fn value(kind: PairTestKind, PairSample { initiator, responder, .. }: &PairSample) -> f64 {
+    match kind {
+        PairTestKind::TcpStream => responder.bytes as f64 * 8.0 / responder.seconds,
+        PairTestKind::TcpRr | PairTestKind::UdpRr => {
+            initiator.rtt.as_ref().map_or(f64::NAN, |times| times.percentile(50.0) as f64 / 1e9)
+        }
+    }
 }
 
 impl PairTester for MeshAgents<'_> {

@@ -25,7 +25,6 @@ mod timetable;
 
 pub use arrange::topology;
 pub use chosen_rounds::ChosenRounds;
-pub use clock::minutes;
 pub(crate) use clock::seconds;
 pub use disks::DiskRequest;
 pub use draft::{available, random_seed, unavailable};

@@ -9,8 +9,9 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use vtax_model::units::minutes;
 use vtax_report::{Options, Style, StyledText, under_way};
-use vtax_run::{EventSink, EveryFewSeconds, LiveRun, RunEvent, RunEvents, SampleProgress, study::minutes};
+use vtax_run::{EventSink, EveryFewSeconds, LiveRun, RunEvent, RunEvents, SampleProgress};
 
 use crate::terminal::{Size, Voice, painted, size, voice};
 

@@ -1,7 +1,11 @@
-use std::{collections::BTreeMap, convert::Infallible};
+use std::collections::BTreeMap;
 
 use super::*;
-use crate::simulated::{SimulatedFleet, header, named};
+use crate::{
+    schedule::{MeshPlan, UplinkLimits},
+    simulated::{SimulatedFleet, header, named},
+    verdict::{MeshDirection, MeshFinding},
+};
 
 /// Waves that a call takes if an end doesn't answer in time.
 const LATE: u32 = 3;
@@ -54,7 +58,7 @@ fn dead_hosts_hardly_delay_the_others() {
         let fleet = calm(dead);
         let plan = MeshPlan::new(&ends, None, seed as u64);
         let header = header(&ends, &plan, 0.1, seed as u64);
-        let (tests, samples) = fleet.run(&ends, &plan, &header, seed as u64);
+        let (tests, samples) = fleet.run(&header, Vec::new());
         let bound = 2 * plan.rounds.len() as u32;
         let makespan = tests.calls + (LATE - 1) * tests.late;
         assert!(f64::from(makespan) <= 1.1 * f64::from(bound), "{makespan} for {bound}");
@@ -69,15 +73,60 @@ fn a_store_error_ends_the_mesh() {
     let (ends, fleet) = (named(6, None), calm(BTreeMap::new()));
     let plan = MeshPlan::new(&ends, None, 1);
     let header = header(&ends, &plan, 0.1, 1);
-    let (mut tests, _) = fleet.run(&ends, &plan, &header, 1);
-    let mut left = 7;
-    let mut keep = |_: &MeshSample| {
-        left -= 1;
-        if left > 0 { Ok(()) } else { Err("full") }
+    assert_eq!(stopped(&fleet, &header, Vec::new(), 7).len(), 7);
+}
+
+/// Returns the stored samples of a mesh that was stopped while it stored one more than `most` new ones.
+fn stopped(fleet: &SimulatedFleet, header: &MeshHeader, mut stored: Vec<MeshSample>, most: usize) -> Vec<MeshSample> {
+    let (earlier, before) = (stored.clone(), stored.len());
+    let mut events = |event: MeshEvent<'_>| {
+        let MeshEvent::Sample(sample) = event else { return Ok(()) };
+        if stored.len() - before == most {
+            return Err("full");
+        }
+        stored.push(sample.clone());
+        Ok(())
     };
-    let limits = UplinkLimits::new();
-    let mut campaign = Campaign { header: &header, ends: &ends, limits: &limits, tester: &mut tests, keep: &mut keep };
-    assert_eq!(campaign.run(&plan), Err("full"));
+    let mut tests = fleet.tests(header);
+    let ended = Campaign { header, tester: &mut tests, events: &mut events }.run(earlier);
+    assert!(ended.is_err() || stored.len() - before <= most);
+    stored
+}
+
+/// However often it is stopped, each pair is measured once, and the slow host is named as without a stop.
+#[test]
+fn a_mesh_is_continued_where_it_was_stopped() {
+    let (ends, slow) = (named(12, None), BTreeMap::from([((EndId(4), MeshDirection::Sends), 0.4)]));
+    let fleet = SimulatedFleet { slow, ..calm(BTreeMap::new()) };
+    let header = header(&ends, &MeshPlan::new(&ends, None, 1), 0.1, 1);
+    let (_, whole) = fleet.run(&header, Vec::new());
+    for most in [1, 5, 50, 131, 140] {
+        let mut samples = Vec::new();
+        loop {
+            let longer = stopped(&fleet, &header, samples.clone(), most);
+            if longer.len() == samples.len() {
+                break;
+            }
+            samples = longer;
+        }
+        let places = |samples: &[MeshSample]| {
+            samples.iter().map(|sample| (sample.stage, sample.wave, sample.pair)).collect::<Vec<_>>()
+        };
+        assert_eq!(places(&samples), places(&whole), "stopped after each {most}");
+        let findings = MeshVerdict::of(&header, &samples).findings();
+        assert!(matches!(&findings[..], [MeshFinding::Host(host)] if host.end.raw() == "gpu004"), "{findings:?}");
+    }
+}
+
+/// A host that was dead when the mesh was stopped is measured with all others.
+#[test]
+fn a_mesh_is_continued_with_hosts_that_are_back() {
+    let ends = named(10, None);
+    let header = header(&ends, &MeshPlan::new(&ends, None, 1), 0.1, 1);
+    let dead = calm(BTreeMap::from([(EndId(5), (2, u32::MAX))]));
+    let samples = stopped(&dead, &header, Vec::new(), 60);
+    let (_, samples) = calm(BTreeMap::new()).run(&header, samples);
+    assert_eq!(measured(&samples).len(), 10 * 9);
 }
 
 #[test]
@@ -86,12 +135,8 @@ fn uplinks_carry_no_more_tests_than_allowed() {
     let limits: UplinkLimits =
         [("leaf0", 2), ("leaf1", 3)].map(|(name, most)| (name.parse().expect("a name"), most)).into();
     let plan = MeshPlan::new(&ends, None, 1);
-    let header = header(&ends, &plan, 0.1, 1);
-    let fleet = calm(BTreeMap::new());
-    let (mut tests, _) = fleet.run(&ends, &plan, &header, 1);
-    let mut keep = |_: &MeshSample| Ok::<(), Infallible>(());
-    let mut campaign = Campaign { header: &header, ends: &ends, limits: &limits, tester: &mut tests, keep: &mut keep };
-    let Ok(samples) = campaign.run(&plan);
+    let header = MeshHeader { limits, ..header(&ends, &plan, 0.1, 1) };
+    let (_, samples) = calm(BTreeMap::new()).run(&header, Vec::new());
     let mut crossing: BTreeMap<u32, BTreeSet<EndId>> = BTreeMap::new();
     for sample in samples.iter().filter(|sample| (sample.pair.from.0 < 8) != (sample.pair.to.0 < 8)) {
         crossing.entry(sample.wave).or_default().extend([sample.pair.from, sample.pair.to]);

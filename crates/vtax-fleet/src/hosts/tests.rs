@@ -57,7 +57,7 @@ fn a_rack_file_has_hosts_nics_and_uplinks() {
     let list = read("rack.toml", RACK_FILE);
     insta::assert_snapshot!(told(&list));
     assert_eq!(list.limits, UplinkLimits::from([("leaf7".parse().expect("a name"), 4)]));
-    let names: Vec<String> = list.ends().expect("three").into_iter().map(|end| end.name).collect();
+    let names: Vec<String> = list.ends().expect("three").into_iter().map(|end| end.name.to_string()).collect();
     assert_eq!(names, ["gpu1", "gpu2", "gpu3/mlx0", "gpu3/192.0.2.9"]);
 }
 

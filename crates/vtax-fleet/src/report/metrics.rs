@@ -21,10 +21,13 @@ impl MeshReport {
             [(String::new(), self.lost.len() as f64)],
         );
         let noise = self.noise.map(|noise| (String::new(), noise));
-        gauge(&mut text, "vtax_mesh_noise_ratio", "Standard deviation of a test as a share of its rate.", noise);
+        gauge(&mut text, "vtax_mesh_noise_ratio", "Standard deviation of a test as a share of its value.", noise);
         let ends = || self.figures.iter().map(|figure| (labels(&figure.end, figure.direction), figure));
-        let rates = ends().map(|(labels, figure)| (labels, figure.rate));
-        gauge(&mut text, "vtax_mesh_rate_bits_per_second", "Median rate over partners.", rates);
+        let values = ends().map(|(labels, figure)| (labels, figure.value));
+        match self.test.is_time() {
+            true => gauge(&mut text, "vtax_mesh_round_trip_seconds", "Median round-trip time over partners.", values),
+            false => gauge(&mut text, "vtax_mesh_rate_bits_per_second", "Median rate over partners.", values),
+        }
         let slower = ends().filter_map(|(labels, figure)| Some((labels, figure.figure?.slower)));
         gauge(&mut text, "vtax_mesh_slower_ratio", "Share by which a NIC is slower than the fleet.", slower);
         let hosts = self.findings.iter().filter_map(|finding| match finding {

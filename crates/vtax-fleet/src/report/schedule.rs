@@ -3,17 +3,14 @@
 use std::{fmt::Write as _, time::Duration};
 
 use serde::Serialize;
-use vtax_model::{foreign::ForeignText, units::Span};
+use vtax_model::{foreign::ForeignText, units::minutes};
 
 use super::{
-    DetectionRecord, HostExclusion,
+    DetectionRecord,
     text::{counted, grouped, line, noun},
+    words::Words,
 };
-use crate::{
-    aim::Detection,
-    hosts::MeshEnd,
-    schedule::{MeshPlan, UplinkLimits, pack_waves},
-};
+use crate::{aim::Detection, header::MeshHeader, hosts::HostExclusion, pair_test::PairTest, schedule::pack_waves};
 
 /// Maximum number of ends for which the text lists the pairs.
 const LISTED: usize = 32;
@@ -22,6 +19,7 @@ const LISTED: usize = 32;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeshSchedule {
     schema: &'static str,
+    test: PairTest,
     ends: Vec<ForeignText>,
     rounds: u32,
     all_rounds: u32,
@@ -37,42 +35,37 @@ impl MeshSchedule {
     /// Schema of the JSON.
     const SCHEMA: &'static str = "vtax.mesh-plan/v1";
 
-    /// Lays out the waves of a plan. `wave` is the time of each.
-    pub fn of(
-        plan: &MeshPlan,
-        ends: &[MeshEnd],
-        limits: &UplinkLimits,
-        wave: Duration,
-        detects: Detection,
-        excluded: Vec<HostExclusion>,
-    ) -> MeshSchedule {
-        let name = |position: usize| ForeignText::from(ends[position].name.as_str());
+    /// Lays out the waves of a mesh.
+    pub fn of(header: &MeshHeader, detects: Detection) -> MeshSchedule {
+        let plan = header.plan();
         let waves: Vec<Vec<[ForeignText; 2]>> = { plan.rounds.iter() }
-            .flat_map(|round| pack_waves(&round.pairs, ends, limits))
-            .map(|pairs| pairs.into_iter().map(|pair| pair.map(|end| name(end.0))).collect())
+            .flat_map(|round| pack_waves(&round.pairs, &header.ends, &header.limits))
+            .map(|pairs| pairs.into_iter().map(|pair| pair.map(|end| header.name(end).clone())).collect())
             .collect();
         MeshSchedule {
             schema: MeshSchedule::SCHEMA,
-            ends: (0..ends.len()).map(name).collect(),
-            rounds: plan.per_rail,
-            all_rounds: plan.all_rounds,
-            seconds: wave.as_secs_f64() * waves.len() as f64,
+            test: header.test,
+            ends: header.ends.iter().map(|end| end.name.clone()).collect(),
+            rounds: header.rounds,
+            all_rounds: header.all_rounds,
+            seconds: header.test.wave_time().as_secs_f64() * waves.len() as f64,
             detects: detects.into(),
-            excluded,
+            excluded: header.excluded.clone(),
             waves,
         }
     }
 
     /// Returns the plan as text.
     pub fn summary(&self) -> String {
-        let time = Span(Duration::from_secs(self.seconds.round() as u64));
+        let time = minutes(Duration::from_secs_f64(self.seconds.round()));
         let mut text = format!(
-            "{}, {} of {} rounds, {}, about {time}, plus retests of suspects\n{}\n",
-            counted(self.ends.len(), noun(&self.ends)),
+            "{} between {}, {} of {} rounds, {}, about {time}, plus retests of suspects\n{}\n",
+            self.test.kind,
+            counted(self.ends.len(), noun(self.ends.iter())),
             grouped(self.rounds as usize),
             grouped(self.all_rounds as usize),
             counted(self.waves.len(), "wave"),
-            Detection::from(self.detects),
+            Words(self.test.kind).detection(self.detects.into()),
         );
         let excluded: Vec<ForeignText> = self.excluded.iter().map(ForeignText::from).collect();
         line(&mut text, "not measured", &excluded);

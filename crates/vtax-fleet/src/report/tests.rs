@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     aim::MeshAim,
     schedule::UplinkLimits,
-    simulated::{SimulatedFleet, named},
+    simulated::{SimulatedFleet, header, named},
 };
 
 /// A fleet with one finding of each kind.
@@ -23,9 +23,9 @@ fn report() -> MeshReport {
         dead: BTreeMap::from([(EndId(12), (9, u32::MAX))]),
         ..SimulatedFleet::default()
     };
-    let (header, samples) = fleet.measured(&named(80, Some(10)), Some(24), 9);
-    let excluded = vec![HostExclusion { host: "n2".into(), why: "state DOWN*\u{1b}[2J".into() }];
-    MeshReport::of(&header, &samples, excluded)
+    let (mut header, samples) = fleet.measured(&named(80, Some(10)), Some(24), 9);
+    header.excluded = vec![HostExclusion { host: "n2".into(), why: "state DOWN*\u{1b}[2J".into() }];
+    MeshReport::of(&header, &samples)
 }
 
 #[test]
@@ -51,10 +51,10 @@ fn tables_and_metrics_have_a_line_for_each_end_and_direction() {
 fn a_fleet_without_slow_hosts_says_so() {
     let fleet = SimulatedFleet { noise: 0.03, ..SimulatedFleet::default() };
     let (header, samples) = fleet.measured(&named(24, None), None, 1);
-    let report = MeshReport::of(&header, &samples, Vec::new());
+    let report = MeshReport::of(&header, &samples);
     assert!(report.is_clean());
     insta::assert_snapshot!(report.summary());
-    let nothing = MeshReport::of(&header, &[], Vec::new());
+    let nothing = MeshReport::of(&header, &[]);
     insta::assert_snapshot!(nothing.summary());
 }
 
@@ -63,9 +63,9 @@ fn a_mesh_that_was_stopped_does_not_say_that_nothing_is_slow() {
     let fleet = SimulatedFleet { noise: 0.03, ..SimulatedFleet::default() };
     let (header, mut samples) = fleet.measured(&named(24, None), None, 1);
     let header = MeshHeader { waves: Some(23), ..header };
-    assert!(MeshReport::of(&header, &samples, Vec::new()).is_clean());
+    assert!(MeshReport::of(&header, &samples).is_clean());
     samples.retain(|sample| sample.stage == MeshStage::Rounds && sample.wave < 9);
-    let report = MeshReport::of(&header, &samples, Vec::new());
+    let report = MeshReport::of(&header, &samples);
     assert!(!report.is_clean());
     let summary = report.summary();
     assert!(summary.contains("stopped after 9 of 23 waves") && summary.contains("is slow so far"), "{summary}");
@@ -78,7 +78,7 @@ fn a_plan_shows_its_duration_and_detection_limit() {
         let ends = named(hosts, Some(8));
         let plan = aim.plan(&ends, &limits, 7);
         let detects = Detection::of(hosts, plan.per_rail, aim.show, None);
-        MeshSchedule::of(&plan, &ends, &limits, wave, detects, Vec::new()).summary()
+        MeshSchedule::of(&MeshHeader { limits, ..header(&ends, &plan, 0.1, 7) }, detects).summary()
     };
     let aim = MeshAim { show: Share::TENTH, only_as_needed: false, budget: None, wave };
     let limits = UplinkLimits::from([("leaf0".parse().expect("a name"), 1)]);

@@ -12,7 +12,7 @@ fn name(text: &str) -> FleetName {
 fn end(host: usize, rail: Option<&str>, uplink: Option<String>) -> MeshEnd {
     let nic = FleetNic { rail: rail.map(name), uplink: uplink.as_deref().map(name), ..FleetNic::default() };
     let control = "local".parse().expect("a control");
-    MeshEnd { name: format!("h{host}"), host, control, nic, rack: None }
+    MeshEnd { name: format!("h{host}").into(), host, control, nic, rack: None }
 }
 
 fn plain(count: usize) -> Vec<MeshEnd> {

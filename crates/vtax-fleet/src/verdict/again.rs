@@ -62,7 +62,7 @@ fn new_values(rail: &RailFit, suspect: &EndStanding, samples: &[MeshSample]) -> 
     let value = |sample: &MeshSample| {
         let [end, partner] = direction.ends(sample);
         let of_partner = rail.effect(partner, direction.other())?;
-        (end == suspect.end).then_some(sample.log_rate()? - rail.overall - of_partner - fleet)
+        (end == suspect.end).then_some(rail.log_speed(sample)? - rail.overall - of_partner - fleet)
     };
     of_stage(MeshStage::Suspects).filter_map(value).collect()
 }

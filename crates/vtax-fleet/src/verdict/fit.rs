@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use vtax_model::foreign::ForeignText;
 use vtax_stats::{MedianPolish, RobustScale, TableCell, error_of_median, median};
 
 use crate::{
     aim::{Share, suspicion},
-    sample::{EndId, MeshHeader, MeshSample},
+    header::MeshHeader,
+    name::FleetName,
+    pair_test::PairTestKind,
+    sample::{EndId, MeshSample},
 };
 
 /// The direction of an end's data.
@@ -44,7 +46,7 @@ impl MeshDirection {
 pub(crate) struct EndStanding {
     pub(crate) end: EndId,
     pub(crate) direction: MeshDirection,
-    /// Logarithm of the rate with each partner, minus the partner's effect and the fleet's level.
+    /// Logarithm of the speed with each partner, less what the partner explains and less the fleet's.
     pub(crate) values: Vec<f64>,
     /// Their median.
     pub(crate) effect: f64,
@@ -55,7 +57,8 @@ pub(crate) struct EndStanding {
 /// Standing of the ends of one rail in the rounds.
 #[derive(Debug, Clone)]
 pub(crate) struct RailFit {
-    /// Logarithm of the rate between two usual ends.
+    pub(crate) kind: PairTestKind,
+    /// Logarithm of the speed of two usual ends.
     pub(crate) overall: f64,
     /// Scale of the residuals: the noise of one test.
     pub(crate) noise: f64,
@@ -68,28 +71,29 @@ pub(crate) struct RailFit {
 impl RailFit {
     /// Fits each rail that has samples.
     pub(crate) fn of_rails(header: &MeshHeader, samples: &[MeshSample]) -> Vec<RailFit> {
-        let mut rails: BTreeMap<Option<&ForeignText>, Vec<&MeshSample>> = BTreeMap::new();
+        let mut rails: BTreeMap<Option<&FleetName>, Vec<&MeshSample>> = BTreeMap::new();
         for sample in samples.iter().filter(|sample| sample.stage.is_of_rounds()) {
-            rails.entry(header.rails[sample.pair.from.0].as_ref()).or_default().push(sample);
+            rails.entry(header.ends[sample.pair.from.0].nic.rail.as_ref()).or_default().push(sample);
         }
         rails.into_values().filter_map(|samples| RailFit::of(header, &samples)).collect()
     }
 
     fn of(header: &MeshHeader, samples: &[&MeshSample]) -> Option<RailFit> {
-        let rates: Vec<(&MeshSample, f64)> =
-            samples.iter().filter_map(|sample| Some((*sample, sample.log_rate()?))).collect();
+        let kind = header.test.kind;
+        let speeds: Vec<(&MeshSample, f64)> =
+            samples.iter().filter_map(|sample| Some((*sample, sample.log_speed(kind)?))).collect();
         let cell = |(sample, value): &(&MeshSample, f64)| TableCell {
             row: sample.pair.from.0,
             column: sample.pair.to.0,
             value: *value,
         };
-        let polish = MedianPolish::of(&rates.iter().map(cell).collect::<Vec<_>>()).ok()?;
+        let polish = MedianPolish::of(&speeds.iter().map(cell).collect::<Vec<_>>()).ok()?;
         let noise = RobustScale::of(&polish.residuals)?.scale;
         let least = Share::try_from(header.show).unwrap_or(Share::TENTH).log() / 2.0;
         let standings = BTreeMap::new();
-        let mut fit = RailFit { overall: polish.overall, noise, standings, least, seed: header.seed };
+        let mut fit = RailFit { kind, overall: polish.overall, noise, standings, least, seed: header.seed };
         for direction in MeshDirection::BOTH {
-            let values = explained(&polish, &rates, direction);
+            let values = explained(&polish, &speeds, direction);
             fit.rank(direction, values, header.ends.len());
         }
         Some(fit)
@@ -132,10 +136,15 @@ impl RailFit {
 
     /// Returns the part that neither end of a sample explains.
     pub(crate) fn residual(&self, sample: &MeshSample) -> Option<f64> {
-        Some(sample.log_rate()? - self.expected(sample)?)
+        Some(self.log_speed(sample)? - self.expected(sample)?)
     }
 
-    /// Returns the logarithm of the rate that both ends of a sample explain.
+    /// Returns the logarithm of a sample's speed.
+    pub(crate) fn log_speed(&self, sample: &MeshSample) -> Option<f64> {
+        sample.log_speed(self.kind)
+    }
+
+    /// Returns the logarithm of the speed that both ends of a sample explain.
     pub(crate) fn expected(&self, sample: &MeshSample) -> Option<f64> {
         let of = |direction: MeshDirection| self.effect(direction.ends(sample)[0], direction);
         Some(self.overall + of(MeshDirection::Sends)? + of(MeshDirection::Receives)?)
@@ -145,7 +154,7 @@ impl RailFit {
 /// The values of each end: without the fleet's level and the effect of the partner.
 fn explained(
     polish: &MedianPolish,
-    rates: &[(&MeshSample, f64)],
+    speeds: &[(&MeshSample, f64)],
     direction: MeshDirection,
 ) -> BTreeMap<EndId, Vec<f64>> {
     let partners = match direction {
@@ -153,10 +162,10 @@ fn explained(
         MeshDirection::Receives => &polish.rows,
     };
     let mut values: BTreeMap<EndId, Vec<f64>> = BTreeMap::new();
-    for (sample, rate) in rates {
+    for (sample, speed) in speeds {
         let [end, partner] = direction.ends(sample);
         let of_partner = partners[partner.0].unwrap_or_default();
-        values.entry(end).or_default().push(rate - polish.overall - of_partner);
+        values.entry(end).or_default().push(speed - polish.overall - of_partner);
     }
     values
 }

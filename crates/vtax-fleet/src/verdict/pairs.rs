@@ -48,10 +48,10 @@ fn slow_below(rail: &RailFit) -> f64 {
     (SLOW * rail.noise).max(rail.least)
 }
 
-/// Returns the part of each source port's rate that both ends leave unexplained.
+/// Returns the part of each source port's speed that both ends leave unexplained.
 fn port_residuals(rail: &RailFit, sample: &MeshSample) -> Vec<f64> {
     let Some(expected) = rail.expected(sample) else { return Vec::new() };
-    sample.rates.iter().filter(|rate| **rate >= 1.0).map(|rate| rate.ln() - expected).collect()
+    sample.values.iter().filter_map(|value| Some(rail.kind.log_speed(*value)? - expected)).collect()
 }
 
 fn slowest_port(rail: &RailFit, sample: &MeshSample) -> Option<f64> {
@@ -134,7 +134,7 @@ fn judge(
 /// Usual residual of an end of the pair with its other partners, in all tests, if negative. The effects are fitted to
 /// few tests of each end: if several of these were faster than usual, all later tests of that end seem slow.
 fn usual_residual(rail: &RailFit, samples: &[MeshSample], pair: DirectedPair) -> f64 {
-    let residual = |sample: &MeshSample| Some(sample.log_rate()? - rail.expected(sample)?);
+    let residual = |sample: &MeshSample| Some(rail.log_speed(sample)? - rail.expected(sample)?);
     let usual = |is_of_end: &dyn Fn(DirectedPair) -> bool| {
         let others = samples.iter().filter(|sample| sample.pair != pair && is_of_end(sample.pair));
         let residuals: Vec<f64> = others.filter_map(residual).collect();
@@ -173,7 +173,7 @@ mod tests {
 
     fn sample(stage: MeshStage, from: usize, to: usize, rate: f64) -> MeshSample {
         let pair = DirectedPair { from: EndId(from), to: EndId(to) };
-        MeshSample { stage, wave: 0, pair, rates: vec![rate], failure: None, lost: Vec::new() }
+        MeshSample { stage, wave: 0, pair, values: vec![rate], failure: None, lost: Vec::new() }
     }
 
     /// An end that was fast in most of its few rounds, e.g. behind a full token bucket, is later as fast as the others.

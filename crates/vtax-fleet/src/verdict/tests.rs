@@ -3,6 +3,8 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{
     aim::Detection,
+    pair_test::PairTestKind,
+    report::MeshReport,
     sample::DirectedPair,
     simulated::{SimulatedFleet, named},
 };
@@ -175,7 +177,7 @@ fn without_tests_behind_an_uplink_it_is_undecided() {
     let fleet = SimulatedFleet { slow_uplinks, ..usual_paths(0.03) };
     let ends = named(80, Some(4));
     let (header, mut samples) = fleet.measured(&ends, Some(40), 9);
-    let uplink = |end: EndId| &header.uplinks[end.0];
+    let uplink = |end: EndId| &header.ends[end.0].nic.uplink;
     samples.retain(|sample| uplink(sample.pair.from) != uplink(sample.pair.to));
     let findings = MeshVerdict::of(&header, &samples).findings();
     let [MeshFinding::Uplink(uplink)] = &findings[..] else { panic!("{findings:#?}") };
@@ -245,4 +247,21 @@ fn one_of_six_hosts_at_half_the_rate_is_named() {
         assert_eq!(named_hosts(&findings), truth(&fleet), "{seed}: {findings:#?}");
         assert_eq!(findings.len(), 1, "{findings:#?}");
     }
+}
+
+/// Round trips as reciprocals of rates: the same hosts are slow.
+#[test]
+fn hosts_with_longer_round_trips_are_found() {
+    let slow = BTreeMap::from([((EndId(3), MeshDirection::Receives), share(20.0))]);
+    let fleet = SimulatedFleet { slow, ..usual_paths(0.03) };
+    let (mut header, mut samples) = fleet.measured(&named(24, None), None, 9);
+    header.test.kind = PairTestKind::TcpRr;
+    samples.iter_mut().flat_map(|sample| &mut sample.values).for_each(|value| *value = 1.0 / *value);
+    let findings = MeshVerdict::of(&header, &samples).findings();
+    assert_eq!(named_hosts(&findings), truth(&fleet), "{findings:#?}");
+    let summary = MeshReport::of(&header, &samples).summary();
+    assert!(
+        summary.contains("gpu003: round trips as responder 2") && summary.contains("as initiator like the fleet"),
+        "{summary}"
+    );
 }

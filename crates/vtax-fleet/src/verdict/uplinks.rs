@@ -10,7 +10,7 @@ use vtax_model::foreign::ForeignText;
 use vtax_stats::{Centre, Confidence, median};
 
 use super::{MeshDirection, MeshVerdict, SlowDirection};
-use crate::{aim::Share, sample::EndId};
+use crate::{aim::Share, name::FleetName, sample::EndId};
 
 /// With fewer hosts behind it, the hosts are named instead of the uplink.
 const FEWEST_HOSTS: usize = 3;
@@ -53,9 +53,9 @@ impl FoundUplink {
 
 /// The uplinks most of whose ends are slow in a direction.
 pub(super) fn found(verdict: &MeshVerdict<'_>, slow: &[(EndId, SlowDirection)]) -> Vec<FoundUplink> {
-    let mut behind: BTreeMap<&ForeignText, BTreeSet<EndId>> = BTreeMap::new();
-    for (position, uplink) in verdict.header.uplinks.iter().enumerate() {
-        uplink.iter().for_each(|uplink| _ = behind.entry(uplink).or_default().insert(EndId(position)));
+    let mut behind: BTreeMap<&FleetName, BTreeSet<EndId>> = BTreeMap::new();
+    for (position, end) in verdict.header.ends.iter().enumerate() {
+        end.nic.uplink.iter().for_each(|uplink| _ = behind.entry(uplink).or_default().insert(EndId(position)));
     }
     let mut found = Vec::new();
     for (uplink, ends) in behind {
@@ -69,7 +69,7 @@ pub(super) fn found(verdict: &MeshVerdict<'_>, slow: &[(EndId, SlowDirection)]) 
             if !together || 2 * ends.len() >= verdict.header.ends.len() {
                 continue;
             }
-            let (uplink, slower, hosts) = (uplink.clone(), median(&falls), falls.len());
+            let (uplink, slower, hosts) = (uplink.as_str().into(), median(&falls), falls.len());
             if let Some(cause) = cause(verdict, &ends, slower) {
                 let finding = SlowUplink { uplink, direction, slower, hosts, cause };
                 found.push(FoundUplink { finding, ends: ends.clone() });
@@ -88,7 +88,7 @@ fn cause(verdict: &MeshVerdict<'_>, ends: &BTreeSet<EndId>, slower: f64) -> Opti
             .iter()
             .filter(|sample| [sample.pair.from, sample.pair.to].iter().all(|end| ends.contains(end)));
         let of_rail = within.filter(|sample| rail.expected(sample).is_some());
-        inside.extend(of_rail.filter_map(|sample| Some(sample.log_rate()? - rail.overall)));
+        inside.extend(of_rail.filter_map(|sample| Some(rail.log_speed(sample)? - rail.overall)));
     }
     let half = Share::of_share(slower).log() / 2.0;
     match Centre::of(&inside, Confidence::P95) {

@@ -8,12 +8,12 @@ use vtax_model::{
     cell::{Cell, Instrument},
     metric::{Metric, SamplePercentile},
     run::{Experience, Forecast, Goal, Resolution, RunHeader, RunReadings, SampleReading, Unreachable},
-    units::Span,
+    units::{Span, minutes},
 };
 use vtax_stats::planning::LEAST_FOR_NOISE;
 use vtax_store::{Store, StoreError};
 
-use super::clock::{self, minutes};
+use super::clock;
 use crate::stop::{Blamed, Stop};
 
 pub(super) const PILOT: u32 = LEAST_FOR_NOISE;

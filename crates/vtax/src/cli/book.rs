@@ -13,8 +13,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use vtax_model::{guest::Flavour, method::IoMethod, published::Published, study::Study};
-use vtax_run::study::minutes;
+use vtax_model::{guest::Flavour, method::IoMethod, published::Published, study::Study, units::minutes};
 
 use super::{arguments, examples::EXAMPLES};
 use page::Mention;

@@ -1,16 +1,15 @@
 //! `vtax fleet`.
 
 mod file;
+mod list;
 mod mesh;
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
-use vtax_fleet::MeshReport;
+use vtax_fleet::{MeshComparison, MeshReport};
 
-use super::{Locations, print_json};
+use super::{Locations, answer, print_json};
 use crate::{
-    exit::{Exit, Stop},
+    exit::{Blamed, Exit, Stop},
     terminal::print,
 };
 use mesh::MeshArgs;
@@ -19,11 +18,29 @@ use mesh::MeshArgs;
 pub(crate) enum FleetVerb {
     /// Measure each host with many others in rounds, and name slow hosts, uplinks and paths
     Mesh(Box<MeshArgs>),
-    /// Report on the stored samples of a mesh
+    /// List the stored meshes, the latest first
+    List {
+        /// Print the list as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compare two meshes, e.g. last week's with this week's, and name the hosts that have changed
+    Compare {
+        /// Earlier mesh, e.g. mesh-20260102
+        #[arg(value_name = "BEFORE")]
+        before: String,
+        /// Later mesh, e.g. mesh-20260109
+        #[arg(value_name = "AFTER", default_value = "last")]
+        after: String,
+        /// Print the comparison as JSON (vtax.mesh-comparison/v1)
+        #[arg(long)]
+        json: bool,
+    },
+    /// Report on a stored mesh again
     Show {
-        /// File of samples, as named by `vtax fleet mesh`, e.g. mesh.jsonl
-        #[arg(value_name = "FILE")]
-        samples: PathBuf,
+        /// Mesh: `last`, its name, a prefix of it, e.g. mesh-20260102, or its file
+        #[arg(value_name = "MESH", default_value = "last")]
+        mesh: String,
         #[command(flatten)]
         form: MeshForm,
     },
@@ -47,9 +64,18 @@ pub(super) struct MeshForm {
 pub(crate) fn fleet(verb: FleetVerb, places: &Locations) -> Result<Exit, Stop> {
     match verb {
         FleetVerb::Mesh(args) => mesh::mesh(&args, places),
-        FleetVerb::Show { samples, form } => {
-            let (header, samples) = file::read(&samples)?;
-            form.print(&MeshReport::of(&header, &samples, Vec::new()))
+        FleetVerb::List { json } => answer(json, &list::meshes(&places.state_dir()?)?, |meshes| list::table(meshes)),
+        FleetVerb::Compare { before, after, json } => {
+            let state = places.state_dir()?;
+            let read = |mesh: &str| file::read(&file::find(&state, mesh)?);
+            let ((before, earlier), (after, later)) = (read(&before)?, read(&after)?);
+            let compared = MeshComparison::of((&before, &earlier), (&after, &later)).or_input()?;
+            answer(json, &compared, MeshComparison::summary)?;
+            Ok(if compared.is_clean() { Exit::Done } else { Exit::NotReached })
+        }
+        FleetVerb::Show { mesh, form } => {
+            let (header, samples) = file::read(&file::find(&places.state_dir()?, &mesh)?)?;
+            form.print(&MeshReport::of(&header, &samples))
         }
     }
 }

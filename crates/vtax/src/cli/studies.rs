@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use vtax_model::study::Study;
+use vtax_model::{study::Study, units::minutes};
 use vtax_report::Column;
-use vtax_run::study::minutes;
 
 use super::{answer, lists};
 use crate::exit::{Exit, Stop};

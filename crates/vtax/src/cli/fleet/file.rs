@@ -1,7 +1,7 @@
 //! The file of a mesh: a header, and a line of JSON for each sample, in the order in which they were taken.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, Write as _},
     path::{Path, PathBuf},
 };
@@ -14,6 +14,7 @@ use vtax_sys::record::{self, RecordUse};
 
 use crate::exit::{Blamed, Coded, Stop};
 
+const EXTENSION: &str = "jsonl";
 /// Samples of 20,000 hosts in 100 rounds fill a third of that.
 const LARGEST: u64 = 1 << 30;
 
@@ -25,17 +26,53 @@ pub(super) struct MeshFile {
     wave: u32,
 }
 
+/// The file of a mesh, what it asks for, and its samples.
+pub(super) type StoredMesh = (MeshFile, MeshHeader, Vec<MeshSample>);
+
 impl MeshFile {
     /// Creates the file with its header, as a whole, in the results directory.
     pub(super) fn create(state: &Path, header: &MeshHeader) -> Result<MeshFile, Stop> {
-        let folder = state.join("fleet");
+        let folder = folder(state);
         fs::create_dir_all(&folder).coded("file", || format!("creating {}", folder.display())).or_infrastructure()?;
         let now = Timestamp::now().to_zoned(TimeZone::UTC).strftime("%Y%m%d-%H%M%S");
-        let path = folder.join(format!("mesh-{now}-{:08x}.jsonl", header.seed & 0xffff_ffff));
+        let path = folder.join(format!("mesh-{now}-{:08x}.{EXTENSION}", header.seed & 0xffff_ffff));
         record::replace(&path, line(header).as_bytes()).or_infrastructure()?;
+        let file = MeshFile::open(path)?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    /// Opens the file of an earlier mesh, to continue it. A line that was cut when vtax was killed is dropped.
+    pub(super) fn resume(state: &Path, mesh: &str) -> Result<StoredMesh, Stop> {
+        let file = MeshFile::open(find(state, mesh)?)?;
+        file.lock()?;
+        let bytes = record::read_open(&file.file, &file.path, LARGEST).or_input()?;
+        let text = String::from_utf8_lossy(&bytes);
+        let (header, samples) = parsed(&text, &file.path)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        file.done(file.file.set_len(whole as u64))?;
+        Ok((file, header, samples))
+    }
+
+    fn open(path: PathBuf) -> Result<MeshFile, Stop> {
         let file = record::open(&path, RecordUse::Append).or_infrastructure()?;
-        let gone = || Stop::infrastructure(miette!(code = "file", "{} was removed", path.display()));
+        let gone = || Stop::input(miette!(code = "file", "{} does not exist", path.display()));
         Ok(MeshFile { file: file.ok_or_else(gone)?, path: path.clone(), wave: 0 })
+    }
+
+    /// Two processes must not measure the same mesh.
+    fn lock(&self) -> Result<(), Stop> {
+        let busy = || miette!(code = "run-in-use", "{}: another vtax measures this mesh", self.path.display());
+        match self.file.try_lock() {
+            Ok(()) => Ok(()),
+            Err(TryLockError::WouldBlock) => Err(Stop::input(busy())),
+            Err(TryLockError::Error(error)) => self.done(Err(error)),
+        }
+    }
+
+    /// Returns the name by which the mesh is resumed and shown.
+    pub(super) fn name(&self) -> String {
+        name(&self.path)
     }
 
     /// Appends a sample. All samples of a wave are on disk before the next wave is stored.
@@ -59,6 +96,52 @@ fn line(record: &impl Serialize) -> String {
     serde_json::to_string(record).expect("plain data") + "\n"
 }
 
+fn folder(state: &Path) -> PathBuf {
+    state.join("fleet")
+}
+
+pub(super) fn name(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Returns the files of all meshes, the oldest first.
+pub(super) fn all(state: &Path) -> Result<Vec<PathBuf>, Stop> {
+    let folder = folder(state);
+    let entries = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.coded("file", || format!("reading {}", folder.display())).or_infrastructure()?,
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut meshes: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION)).collect();
+    meshes.sort();
+    Ok(meshes)
+}
+
+/// Finds a mesh: `last`, its name, a prefix of its name that no other has, or its file.
+pub(super) fn find(state: &Path, mesh: &str) -> Result<PathBuf, Stop> {
+    if mesh.contains('/') || mesh.ends_with(EXTENSION) {
+        return Ok(PathBuf::from(mesh));
+    }
+    let all = all(state)?;
+    let none = || {
+        let message = format!("no mesh is named `{}`; see `vtax fleet list`", mesh.escape_debug());
+        Stop::input(miette!(code = "no-such-run", "{message}"))
+    };
+    if mesh == "last" {
+        return all.into_iter().next_back().ok_or_else(none);
+    }
+    let mut found: Vec<PathBuf> = all.into_iter().filter(|path| name(path).starts_with(mesh)).collect();
+    match found.len() {
+        0 => Err(none()),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let names: Vec<String> = found.iter().map(|path| name(path)).collect();
+            Err(Stop::input(miette!(code = "ambiguous-run", "`{mesh}` fits {}; add letters", names.join(", "))))
+        }
+    }
+}
+
 /// Reads a file. The last line may be incomplete, if vtax was killed while it wrote it.
 pub(super) fn read(path: &Path) -> Result<(MeshHeader, Vec<MeshSample>), Stop> {
     let missing = || Stop::input(miette!(code = "file", "{} does not exist", path.display()));
@@ -74,7 +157,7 @@ fn parsed(text: &str, path: &Path) -> Result<(MeshHeader, Vec<MeshSample>), Stop
     let (first, _) = lines.next().ok_or_else(|| damaged(1, &"not a file of `vtax fleet mesh`"))?;
     let header: MeshHeader = serde_json::from_str(first).map_err(|error| damaged(1, &error))?;
     let ends = header.ends.len();
-    if header.schema != MeshHeader::SCHEMA || header.uplinks.len() != ends || header.rails.len() != ends {
+    if header.schema != MeshHeader::SCHEMA {
         return Err(damaged(1, &format!("its schema is not {}", MeshHeader::SCHEMA)));
     }
     let mut samples = Vec::new();

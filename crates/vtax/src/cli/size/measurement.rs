@@ -10,9 +10,9 @@ use vtax_model::{
     domain::PRIMARY,
     endpoint::{Control, LabHost},
     size::{ServiceLoad, SizeTarget, SizedService, plan_rates},
-    units::BitRate,
+    units::{BitRate, minutes},
 };
-use vtax_run::{FinishedJob, Job, Locations, study::minutes};
+use vtax_run::{FinishedJob, Job, Locations};
 
 use super::refusal::{lacking, stopped};
 use crate::{

@@ -138,7 +138,7 @@ impl ProofPlan {
                 run.meanwhile.as_ref().map_or_else(String::new, |words| format!("  meanwhile: {}\n", shown(words)));
             format!("{:.0} % on {cores}, CPUs {}:\n  {}\n{meanwhile}", share * 100.0, run.cpus, shown(&run.command))
         };
-        let time = vtax_run::study::minutes(std::time::Duration::from_secs(self.seconds.into()));
+        let time = vtax_model::units::minutes(std::time::Duration::from_secs(self.seconds.into()));
         let notes: String = self.notes.iter().map(|note| format!("- {note}\n")).collect();
         let lines: String = self.runs.iter().map(line).collect();
         format!("{lines}\nabout {time} in all\n{notes}")
