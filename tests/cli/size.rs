@@ -45,7 +45,10 @@ fn an_unknown_cost_is_not_a_figure() {
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(69), "{told}");
         assert!(output.stdout.is_empty(), "{words:?} printed data");
-        assert!(told.contains("has not been measured") && told.contains("vtax size --measure"), "{told}");
+        assert!(
+            told.contains("has not been measured") && told.contains("repeat `vtax size` with e.g. --measure --"),
+            "{told}"
+        );
         assert!(told.contains("cost-not-measured"), "{told}");
     }
 }

@@ -7,6 +7,7 @@
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
 mod bench;
+mod cpusets;
 #[path = "../crash.rs"]
 mod crash;
 mod deaths;
@@ -54,7 +55,7 @@ const VTAX: &str = "/run/vtax-programs/vtax";
 type Test = fn(&Server);
 
 /// The longest come first, so that both servers are done at about the same time.
-const TESTS: [(&str, &str, Test); 24] = [
+const TESTS: [(&str, &str, Test); 25] = [
     ("tuning::bad_placement_and_bad_settings_of_a_nic_are_found_changed_and_brought_back", tuning::SPEC, tuning::tuned),
     ("transcripts::the_articles_on_physical_io_replay_with_their_reboots", SPEC, transcripts::physical_io),
     ("guests::a_study_comes_home", SPEC, guests::study),
@@ -77,6 +78,7 @@ const TESTS: [(&str, &str, Test); 24] = [
     ("switches::each_frame_comes_where_its_vlan_is_and_nowhere_else", SPEC, switches::separated),
     ("devices::crashes_of_bind_leave_no_device_with_a_domain", SPEC, devices::crashes),
     ("devices::a_killed_vtax_leaves_no_device_with_a_domain", SPEC, devices::killed),
+    ("cpusets::threads_are_confined_where_control_groups_have_version_2_only", SPEC, cpusets::confined),
     ("devices::what_cant_be_is_refused", SPEC, devices::refusals),
     ("refusals::what_cant_be_is_refused_before_anything_is_changed", SPEC, refusals::refused),
 ];
@@ -90,6 +92,9 @@ fn main() {
     }
     if let Ok(link) = env::var(frames::AT_LINK) {
         return frames::at(&link);
+    }
+    if env::var_os(cpusets::CONFINE).is_some() {
+        return cpusets::confine_here();
     }
     if env::var_os(switches::TRY).is_some() {
         return switches::try_switch();

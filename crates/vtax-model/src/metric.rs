@@ -2,18 +2,18 @@
 //! pages and Markdown ask.
 //!
 //! A new metric is a variant of [`Metric`] with an entry in `metric/table.rs`, and of [`SampleFigure`] with an entry in its
-//! table if no sample has the figure yet.
+//! table if no sample has the figure yet. A new part of the hosts' CPU time is a variant of [`CpuRole`] with an entry
+//! in `metric/role.rs`, which makes its metric.
 
 mod figure;
 mod names;
 mod percentile;
+mod role;
 mod table;
 mod unit;
 
-use strum::VariantArray;
-
 pub use figure::{FigureValues, ObservedCpu, SampleFigure};
-pub use names::{CostUnit, Metric};
+pub use names::{CostUnit, CpuRole, Metric};
 pub use percentile::SamplePercentile;
 pub use unit::FigureUnit;
 
@@ -35,13 +35,32 @@ pub enum MetricFamily {
     Percentiles,
     /// CPU time of the hosts.
     HostCpu,
+    /// Parts of the CPU time of the hosts, by role.
+    HostCpuParts,
+}
+
+impl MetricFamily {
+    /// Returns true if the baseline's difference from itself is told in its tables only.
+    pub fn is_told_apart(self) -> bool {
+        matches!(self, MetricFamily::Percentiles | MetricFamily::HostCpuParts)
+    }
 }
 
 impl Metric {
-    const COUNT: usize = Metric::VARIANTS.len();
+    /// Metrics other than the parts of the hosts' CPU time.
+    const OTHERS: usize = 12;
+    const COUNT: usize = Metric::OTHERS + CpuRole::COUNT;
 
     /// All of them.
-    pub const ALL: [Metric; Metric::COUNT] = *Metric::VARIANTS.as_array().expect("as many");
+    pub const ALL: [Metric; Metric::COUNT] = {
+        let mut all = [Metric::Rtt; Metric::COUNT];
+        let mut index = 0;
+        while index < Metric::COUNT {
+            all[index] = METRICS[index].metric;
+            index += 1;
+        }
+        all
+    };
 
     /// The metric that a test is judged by.
     pub fn of(test: TestKind) -> Metric {
@@ -65,6 +84,14 @@ impl Metric {
         test.metrics().contains(&choice).then_some(choice)
     }
 
+    /// The role whose CPU time it is, if it is a part of the hosts' CPU time.
+    pub fn role(self) -> Option<CpuRole> {
+        match self {
+            Metric::Part(role) => Some(role),
+            _ => None,
+        }
+    }
+
     /// Those of a family that a test is compared by.
     pub fn of_family(test: TestKind, family: MetricFamily) -> impl Iterator<Item = Metric> {
         test.metrics().iter().copied().filter(move |metric| metric.family() == family)
@@ -77,7 +104,26 @@ impl Metric {
     }
 
     fn entry(self) -> &'static MetricEntry {
-        &METRICS[self as usize]
+        &METRICS[self.index()]
+    }
+
+    /// Its place in the table.
+    const fn index(self) -> usize {
+        match self {
+            Metric::Rtt => 0,
+            Metric::Response => 1,
+            Metric::Goodput => 2,
+            Metric::Throughput => 3,
+            Metric::Real => 4,
+            Metric::Cpu => 5,
+            Metric::P50 => 6,
+            Metric::P99 => 7,
+            Metric::P999 => 8,
+            Metric::HostCpu => 9,
+            Metric::Suspend => 10,
+            Metric::Migrate => 11,
+            Metric::Part(role) => Metric::OTHERS + role as usize,
+        }
     }
 
     fn scale(self, test: TestKind) -> &'static Scale {
@@ -222,6 +268,7 @@ mod tests {
     fn the_name_is_that_of_documents() {
         for metric in Metric::ALL {
             assert_eq!(serde_json::to_value(metric).expect("a name"), metric.name());
+            assert_eq!(serde_json::from_value::<Metric>(metric.name().into()).expect("a metric"), metric);
         }
     }
 

@@ -189,6 +189,14 @@ fn published(figure: &PublishedFigure) -> String {
     format!("{}={}", figure.system.clone().unwrap_or_default(), figure.value)
 }
 
+/// Figures whose only columns are those of their metric.
+const OF_METRIC_ONLY: [SampleFigure; 4] = [
+    SampleFigure::ServicePerTransaction,
+    SampleFigure::ServicePerKb,
+    SampleFigure::RelayPerTransaction,
+    SampleFigure::RelayPerKb,
+];
+
 /// Columns for each metric by which tests are compared in addition to the primary one.
 const TAXES: [(&str, TaxField); 6] = [
     ("ratio", |tax| text(tax.ratio)),
@@ -243,7 +251,8 @@ fn columns(subject: CsvSubject) -> Vec<(String, Value)> {
     columns.extend([Metric::Cpu].into_iter().filter(is_mine).flat_map(of_metric));
     let is_of_metric = |figure: SampleFigure| {
         let figures = |metric: Metric| TestKind::ALL.map(|test| metric.figure(test));
-        Metric::secondary().any(|metric| figures(metric).contains(&figure))
+        let levels = Metric::secondary().filter(|metric| metric.role().is_none());
+        { levels }.any(|metric| figures(metric).contains(&figure))
     };
     let observed = ObservedCpu { machines: !of_disks, guests: true };
     let mine = |figure: &SampleFigure| {
@@ -251,7 +260,8 @@ fn columns(subject: CsvSubject) -> Vec<(String, Value)> {
         let is_elsewhere = is_of_metric(*figure)
             || (of_disks && figure.is_part())
             // Columns that were added later.
-            || SampleFigure::LOADS.contains(figure);
+            || SampleFigure::LOADS.contains(figure)
+            || OF_METRIC_ONLY.contains(figure);
         figure.is_told_alone() && !is_elsewhere && tests.iter().any(|test| figure.is_known(*test, observed))
     };
     for figure in SampleFigure::ALL.into_iter().filter(mine) {
@@ -260,12 +270,13 @@ fn columns(subject: CsvSubject) -> Vec<(String, Value)> {
         }
     }
     // Metrics that were added later.
-    let later = Metric::secondary().filter(|metric| *metric != Metric::Cpu && is_mine(metric));
-    columns.extend(later.flat_map(of_metric));
+    let later = || Metric::secondary().filter(|metric| *metric != Metric::Cpu && is_mine(metric));
+    columns.extend(later().filter(|metric| metric.role().is_none()).flat_map(of_metric));
     if subject == CsvSubject::Network {
         columns.extend(PACKETS.map(|(name, value)| (name.to_owned(), value)));
         columns.extend(SampleFigure::LOADS.map(|figure| (figure.name().to_owned(), Estimated(figure))));
     }
+    columns.extend(later().filter(|metric| metric.role().is_some()).flat_map(of_metric));
     columns
 }
 

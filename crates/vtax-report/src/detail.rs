@@ -2,7 +2,7 @@
 
 use vtax_model::{
     cell::{Block, ColumnKey, Instrument, Medium},
-    metric::{Metric, MetricFamily, SampleFigure},
+    metric::{Metric, SampleFigure},
     result::{CellRecord, FloorRecord, RttTimes, SummaryRecord},
     workload::TestKind,
 };
@@ -157,8 +157,8 @@ fn stream(summary: &SummaryRecord, record: &CellRecord, unit: ColumnUnit) -> Opt
 pub(crate) fn noise_floor(report: &Reported<'_>) -> Option<Section> {
     let Reported { document, blocks } = report;
     let heads = ["A/A difference", "noise floor", "detectable", "rounds"];
-    // Percentiles have theirs in their tables.
-    let floors = || document.noise_floor.iter().filter(|floor| floor.of.family() != MetricFamily::Percentiles);
+    // Other families have theirs in their tables.
+    let floors = || document.noise_floor.iter().filter(|floor| !floor.of.family().is_told_apart());
     let columns: Vec<ColumnKey> = floors().map(|floor| floor.block.test.column()).collect();
     let table = Table {
         labels: vec!["test".into(), column_head(&columns).into()],

@@ -151,7 +151,7 @@ fn effect(record: &CellRecord, tax: &TaxRecord) -> String {
     let change = percent((tax.ratio - 1.0).abs());
     let more = tax.ratio > 1.0;
     match (tax.of.family(), is_time(tax.of, record.cell.kind())) {
-        (MetricFamily::Cpu | MetricFamily::HostCpu, _) => {
+        (MetricFamily::Cpu | MetricFamily::HostCpu | MetricFamily::HostCpuParts, _) => {
             format!("takes {change} {} {}", if more { "more" } else { "less" }, subject(record, tax.of))
         }
         (_, true) => {
@@ -209,14 +209,13 @@ pub(crate) fn subject(record: &CellRecord, of: Metric) -> String {
         _ => format!("{medium}{}", test.quantity().full.to_lowercase()),
     };
     match of.family() {
-        MetricFamily::Cpu | MetricFamily::HostCpu => {
+        MetricFamily::Cpu | MetricFamily::HostCpu | MetricFamily::HostCpuParts => {
             let per = match test.work_unit() {
                 WorkUnit::Transaction => "transaction",
                 WorkUnit::Kilobyte => "KB",
             };
-            let host = if of.family() == MetricFamily::HostCpu { "host " } else { "" };
             let over = if medium.is_empty() { String::new() } else { format!(" over {}", medium.trim_end()) };
-            format!("{host}CPU time per {per}{over}")
+            format!("{} time per {per}{over}", of.noun())
         }
         _ if of.percentile().is_some() => format!("the {} of {all}", of.noun()),
         _ => all,

@@ -39,6 +39,7 @@ const fn part(head: &'static str, of: fn(&HostCpuSummary) -> Option<Estimate>) -
 pub(crate) const GUEST: Part = part("guest", |host| host.accel.map(|_| host.guest));
 pub(crate) const QEMU: Part = part("QEMU", |host| host.accel.map(|_| host.qemu));
 pub(crate) const STACK: Part = part("host stack", |host| Some(host.host_stack));
+const SERVICE: Part = part("service", |host| host.service);
 /// A row without vhost has no thread of that name.
 const VHOST: Part = part("vhost", |host| Some(host.vhost).filter(|vhost| vhost.mean > 0.0));
 pub(crate) const IOTHREAD: Part = part("iothread", |host| host.iothread);
@@ -47,7 +48,7 @@ const RELAY: Part = part("relay", |host| host.relay);
 pub(crate) const KERNEL: Part = Part { is_share: true, ..part("in kernel", |host| host.kernel) };
 const FIO: Part = Part { head: "fio", of: PartSource::OwnThreads, is_share: false };
 
-const OF_NETWORKS: [Part; 5] = [GUEST, VHOST, QEMU, RELAY, STACK];
+const OF_NETWORKS: [Part; 6] = [GUEST, SERVICE, VHOST, QEMU, RELAY, STACK];
 const OF_DISKS: [Part; 7] = [FIO, GUEST, IOTHREAD, DAEMON, QEMU, KERNEL, STACK];
 
 /// Parts that a run has.

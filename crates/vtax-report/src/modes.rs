@@ -64,17 +64,25 @@ pub(crate) fn other_metrics(report: &Reported<'_>, options: &Options, notes: &mu
                 tests.iter().flat_map(move |test| Metric::of_family(*test, family).map(move |of| (*test, of)))
             };
             let metrics = families.iter().flat_map(|family| of_family(*family));
+            let metrics = metrics.filter(|(test, of)| has_table(&mine, *test, *of));
             metrics.flat_map(|(test, of)| costs.parts(&mine, test, of)).collect()
         };
         let mut percentiles = of_families(&[MetricFamily::Percentiles]);
         percentiles.extend(withheld(&mine).map(SectionPart::Paragraph));
-        let mut cpu = of_families(&[MetricFamily::Cpu, MetricFamily::HostCpu]);
+        let mut cpu = of_families(&[MetricFamily::Cpu, MetricFamily::HostCpu, MetricFamily::HostCpuParts]);
         cpu.extend(mine.iter().filter_map(|block| processor_time(block)).map(SectionPart::Table));
         for (title, parts) in [("Percentiles", percentiles), ("CPU", cpu)] {
             sections.extend(Section::new(format!("{title}: {}", words::of_instrument(mode)), parts));
         }
     }
     sections
+}
+
+/// Returns false for parts of the hosts' CPU time that are not compared: the section of that time has their levels.
+fn has_table(blocks: &[&BlockCells<'_>], test: TestKind, of: Metric) -> bool {
+    let records = || blocks.iter().flat_map(|block| block.records());
+    let is_compared = |record: &CellRecord| record.cell.kind() == test && record.tax_of(of).is_some();
+    of.role().is_none() || records().any(is_compared)
 }
 
 /// Returns a sentence if a cell has too few transactions for a percentile.

@@ -4,7 +4,6 @@ use vtax_model::{
     analysis::noise::needless_retransmits,
     cell::ColumnKey,
     foreign::ForeignText,
-    metric::MetricFamily,
     options::Idle,
     result::{CellRecord, FloorRecord, ResultDocument},
     run::SampleReading,
@@ -46,9 +45,9 @@ fn not_held(document: &ResultDocument) -> Option<String> {
     ))
 }
 
-/// Percentiles have their A/A difference in their own tables.
+/// Other families have their A/A differences in their own tables.
 fn of_short_report(document: &ResultDocument) -> impl Iterator<Item = &FloorRecord> {
-    document.noise_floor.iter().filter(|floor| floor.of.family() != MetricFamily::Percentiles)
+    document.noise_floor.iter().filter(|floor| !floor.of.family().is_told_apart())
 }
 
 /// The baseline differs from itself by more than chance.

@@ -25,6 +25,7 @@ pub(super) fn summary(taken: &[Taken<'_>], transactions: bool) -> Option<HostCpu
     Some(HostCpuSummary {
         accel,
         guest: us(HostCpu::guest)?,
+        service: each(&|host| Some(host.service()? * 1e6)),
         vhost: us(HostCpu::vhost)?,
         iothread: if_any(HostCpu::iothread),
         daemon: if_any(HostCpu::daemon),
@@ -85,6 +86,7 @@ mod tests {
         GuestCpu {
             name,
             pid: 7,
+            serves: false,
             accel: Accelerator::Kvm,
             guest,
             vhost: 0.1,

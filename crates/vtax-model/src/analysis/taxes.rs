@@ -47,7 +47,8 @@ fn test(cell: &Cell) -> TestKind {
 /// Without guests the hosts' CPU time is that of the threads, which is compared already.
 fn metrics(run: &RunByCell, cell: &Cell) -> impl Iterator<Item = Metric> {
     let guests = run.samples.guests;
-    test(cell).metrics().iter().copied().filter(move |of| guests || of.family() != MetricFamily::HostCpu)
+    let of_hosts = |of: &Metric| matches!(of.family(), MetricFamily::HostCpu | MetricFamily::HostCpuParts);
+    test(cell).metrics().iter().copied().filter(move |of| guests || !of_hosts(of))
 }
 
 /// Cost above the baseline, in the unit of costs. Its interval comes from the rounds' differences, as that of

@@ -7,7 +7,7 @@ use crate::{
     guest::Accelerator,
     measurement::{EndReport, FileReport, MachineCpu, SessionCpu, ThreadCpu},
     method::Unsupported,
-    metric::{CostUnit, MetricFamily, SampleFigure},
+    metric::{CostUnit, CpuRole, MetricFamily, SampleFigure},
     result::Disturbance,
     run::{
         EndLocation, EndRecord, GuestCpu, HostCpu, OtherPrograms, PairRecord, RttFigures, RunHeader, Sample,
@@ -251,6 +251,7 @@ fn observed_guest(vcpus: f64) -> HostCpu {
     let guest = GuestCpu {
         name: "web".into(),
         pid: 7,
+        serves: false,
         accel: Accelerator::Tcg,
         guest: vcpus,
         vhost: 0.0,

@@ -17,7 +17,7 @@ use vtax_stats::Verdict;
 
 /// Version of the analysis that makes findings of a run. Increase it if a change of the analysis changes any of them:
 /// stored findings of older versions are then computed again.
-pub const ANALYSIS_VERSION: u32 = 2;
+pub const ANALYSIS_VERSION: u32 = 3;
 
 /// Estimate of one metric of one cell, with the conditions under which it was measured.
 #[skip_serializing_none]

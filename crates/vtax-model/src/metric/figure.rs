@@ -53,7 +53,7 @@ pub enum SampleFigure {
     CyclesPerKb,
     /// The same for a packet on the wire.
     CyclesPerPacket,
-    /// CPU time of the guests' own instructions, for one transaction.
+    /// CPU time of the instructions of the guests in which ends are, for one transaction.
     GuestPerTransaction,
     /// The same for 1,024 bytes.
     GuestPerKb,
@@ -81,6 +81,14 @@ pub enum SampleFigure {
     InterruptsPerTransaction,
     /// The same for 1,024 bytes.
     InterruptsPerKb,
+    /// CPU time of the instructions of the guests that serve switches, for one transaction.
+    ServicePerTransaction,
+    /// The same for 1,024 bytes.
+    ServicePerKb,
+    /// CPU time of the programs that carry the traffic of zones, for one transaction.
+    RelayPerTransaction,
+    /// The same for 1,024 bytes.
+    RelayPerKb,
     /// Goodput of the load from the initiators.
     LoadForward,
     /// Goodput of the load from the responders.

@@ -3,8 +3,48 @@
 use serde::{Deserialize, Serialize};
 use strum::VariantArray;
 
-/// Metric of a comparison. The table of [`metric`](super) has everything else about each.
+/// Role of a part of the hosts' CPU time: what it was spent on. All but the last two add up to what was spent on the
+/// guests of a row and on the programs that carry its traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, VariantArray)]
+pub enum CpuRole {
+    /// Instructions of the guests in which ends are; under TCG their emulation.
+    #[serde(rename = "host_cpu_guest")]
+    Guest,
+    /// Instructions of the guests that serve switches, e.g. service domains.
+    #[serde(rename = "host_cpu_service")]
+    Service,
+    /// Workers of vhost.
+    #[serde(rename = "host_cpu_vhost")]
+    Vhost,
+    /// Threads of QEMU that serve only disks.
+    #[serde(rename = "host_cpu_iothread")]
+    Iothread,
+    /// Storage daemons.
+    #[serde(rename = "host_cpu_daemon")]
+    Daemon,
+    /// Rest of QEMU.
+    #[serde(rename = "host_cpu_qemu")]
+    Qemu,
+    /// Programs that carry the traffic of zones.
+    #[serde(rename = "host_cpu_relay")]
+    Relay,
+    /// The host's kernel on behalf of the guests, a share of the other roles except the guests' own instructions.
+    #[serde(rename = "host_cpu_kernel")]
+    Kernel,
+    /// Hardware and software interrupts of the whole machine, which overlap with the other roles.
+    #[serde(rename = "host_cpu_interrupts")]
+    Interrupts,
+}
+
+impl CpuRole {
+    pub(crate) const COUNT: usize = CpuRole::VARIANTS.len();
+
+    /// All of them.
+    pub const ALL: [CpuRole; CpuRole::COUNT] = *CpuRole::VARIANTS.as_array().expect("as many");
+}
+
+/// Metric of a comparison. The table of [`metric`](super) has everything else about each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
     /// Mean time of a transaction: lower is better.
@@ -33,6 +73,9 @@ pub enum Metric {
     Suspend,
     /// Time of a whole migration: lower is better.
     Migrate,
+    /// Part of the hosts' CPU time that was spent in one role: lower is better.
+    #[serde(untagged)]
+    Part(CpuRole),
 }
 
 /// Unit in which a table shows the cost of a row above the baseline.

@@ -1,6 +1,6 @@
 //! The table of metrics.
 
-use super::{CostUnit, Metric, MetricFamily, SampleFigure, ns_per_kb};
+use super::{CostUnit, CpuRole, Metric, MetricFamily, SampleFigure, ns_per_kb};
 use vtax_stats::Preference;
 
 /// A metric as it is measured in tests of one kind of work.
@@ -272,7 +272,40 @@ pub(super) const METRICS: [MetricEntry; Metric::COUNT] = [
             less: ["takes", "less time in total"],
         },
     },
+    part(CpuRole::Guest),
+    part(CpuRole::Service),
+    part(CpuRole::Vhost),
+    part(CpuRole::Iothread),
+    part(CpuRole::Daemon),
+    part(CpuRole::Qemu),
+    part(CpuRole::Relay),
+    part(CpuRole::Kernel),
+    part(CpuRole::Interrupts),
 ];
+
+/// The metric of a part of the hosts' CPU time.
+const fn part(role: CpuRole) -> MetricEntry {
+    let entry = role.entry();
+    let [transaction, kb] = entry.figures;
+    MetricEntry {
+        metric: Metric::Part(role),
+        name: entry.name,
+        column: entry.name,
+        direction: Preference::LowerIsBetter,
+        family: MetricFamily::HostCpuParts,
+        in_unit: std::convert::identity,
+        scales: [Scale::judged(transaction, CostUnit::Microseconds), Scale::judged(kb, CostUnit::NanosecondsPerKb)],
+        words: MetricWords {
+            noun: entry.noun,
+            described: entry.described,
+            title: Some(Title { network: entry.title, disk: entry.title }),
+            beside: None,
+            head: ColumnHead::Word(entry.noun),
+            more: ["takes", entry.more],
+            less: ["takes", entry.less],
+        },
+    }
+}
 
 /// The other percentiles differ from the median in figure and words.
 const MEDIAN: MetricEntry = MetricEntry {
@@ -297,7 +330,7 @@ const MEDIAN: MetricEntry = MetricEntry {
 const _: () = {
     let mut index = 0;
     while index < Metric::COUNT {
-        assert!(METRICS[index].metric as usize == index, "each entry stands at its variant");
+        assert!(METRICS[index].metric.index() == index, "each entry stands at its variant");
         index += 1;
     }
 };

@@ -12,8 +12,11 @@ pub struct HostCpuSummary {
     /// Accelerator of the guests; absent for a row without guests: of zones, or the host's own disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accel: Option<Accelerator>,
-    /// The guests' instructions: under TCG their emulation.
+    /// Instructions of the guests in which endpoints are: under TCG their emulation.
     pub guest: Estimate,
+    /// Instructions of the guests that serve switches; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Estimate>,
     /// vhost's workers.
     pub vhost: Estimate,
     /// The threads of QEMU that do nothing but serve the row's disks; absent if there are none.

@@ -12,6 +12,7 @@ use crate::{
         EndReport, FileReport, Interval, IntervalRtt, MachineCpu, PacketCounts, SessionCpu, Slice, Stages, ThreadCpu,
         WarmupReport, WireCounts,
     },
+    metric::CpuRole,
     workload::{StreamLoad, TestKind, TestSpec},
 };
 use vtax_stats::histogram::{self, Histogram, SparseHistogram};
@@ -472,17 +473,17 @@ impl Figures {
     }
 
     /// µs of a part of the hosts' CPU for one transaction. Not a number if the host of a guest wasn't observed.
-    pub(crate) fn host_part_us_per_transaction(&self, part: fn(&HostCpu) -> Option<f64>) -> f64 {
-        self.host_part(part) * 1e6 / self.rate()
+    pub(crate) fn host_part_us_per_transaction(&self, role: CpuRole) -> f64 {
+        self.host_part(role) * 1e6 / self.rate()
     }
 
     /// ns of a part of the hosts' CPU for 1,024 bytes of payload.
-    pub(crate) fn host_part_ns_per_kb(&self, part: fn(&HostCpu) -> Option<f64>) -> f64 {
-        self.host_part(part) * 1e9 / (self.goodput_mbps() * 125_000.0 / 1024.0)
+    pub(crate) fn host_part_ns_per_kb(&self, role: CpuRole) -> f64 {
+        self.host_part(role) * 1e9 / (self.goodput_mbps() * 125_000.0 / 1024.0)
     }
 
-    fn host_part(&self, part: fn(&HostCpu) -> Option<f64>) -> f64 {
-        self.host_cpu.as_ref().and_then(|host| Some(part(host)? / host.seconds)).unwrap_or(f64::NAN)
+    fn host_part(&self, role: CpuRole) -> f64 {
+        self.host_cpu.as_ref().and_then(|host| Some(role.seconds(host)? / host.seconds)).unwrap_or(f64::NAN)
     }
 
     /// µs of the measuring threads' CPU for one transaction, both ends.

@@ -53,6 +53,9 @@ pub struct GuestCpu {
     pub name: ForeignText,
     /// QEMU's process. Another one under the same name is another boot.
     pub pid: u32,
+    /// True if no end is in it, and it serves a switch between the ends.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub serves: bool,
     /// KVM or TCG.
     pub accel: Accelerator,
     /// KVM: the vCPUs' threads in the guest, which the kernel counts by ticks. TCG: all of the
@@ -89,9 +92,15 @@ pub struct ClockReading {
 }
 
 impl HostCpu {
-    /// The guests' own instructions.
+    /// Instructions of the guests in which ends are.
     pub fn guest(&self) -> f64 {
-        self.sum(|guest| guest.guest)
+        self.sum(|guest| if guest.serves { 0.0 } else { guest.guest })
+    }
+
+    /// Instructions of the guests that serve switches; `None` if there are none.
+    pub fn service(&self) -> Option<f64> {
+        let serves = self.guests.iter().any(|guest| guest.serves);
+        serves.then(|| self.sum(|guest| if guest.serves { guest.guest } else { 0.0 }))
     }
 
     /// vhost's workers.
@@ -126,7 +135,13 @@ impl HostCpu {
 
     /// All that was spent on the guests, and by the programs that carry the traffic of zones.
     pub fn spent(&self) -> f64 {
-        self.guest() + self.vhost() + self.iothread() + self.daemon() + self.qemu() + self.relay()
+        self.guest()
+            + self.service().unwrap_or(0.0)
+            + self.vhost()
+            + self.iothread()
+            + self.daemon()
+            + self.qemu()
+            + self.relay()
     }
 
     /// Interrupts of the whole machine, both kinds.

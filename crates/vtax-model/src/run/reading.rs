@@ -216,12 +216,15 @@ pub(crate) fn pairs<'a>(
     baseline: impl Iterator<Item = &'a SampleReading>,
     cell: impl Iterator<Item = &'a SampleReading>,
 ) -> Vec<Pair> {
-    let cell = by_round(of, test, cell);
+    let [baseline, cell] = [by_round(of, test, baseline), by_round(of, test, cell)];
+    if baseline.values().chain(cell.values()).any(|value| *value == 0.0) {
+        return Vec::new();
+    }
     let pair = |(round, baseline): (u32, f64)| Some(Pair { baseline, cell: *cell.get(&round)? });
-    by_round(of, test, baseline).into_iter().filter_map(pair).collect()
+    baseline.into_iter().filter_map(pair).collect()
 }
 
 fn by_round<'a>(of: Metric, test: TestKind, arm: impl Iterator<Item = &'a SampleReading>) -> BTreeMap<u32, f64> {
     let values = arm.map(|reading| (reading.round, reading.metric(of, test)));
-    values.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
+    values.filter(|(_, value)| value.is_finite() && *value >= 0.0).collect()
 }

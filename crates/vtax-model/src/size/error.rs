@@ -61,7 +61,7 @@ pub enum SizeError {
     #[error("migration {number} was measured without a core; measure it again")]
     #[diagnostic(code("cost-not-measured"))]
     InvalidMigration { number: usize },
-    #[error("the cost of {0} has not been measured; measure it: vtax size --measure")]
+    #[error("the cost of {} has not been measured; to measure it, repeat `vtax size` with e.g. {}", .0, .0.measuring())]
     #[diagnostic(code("cost-not-measured"))]
     NotMeasured(SizedService),
     #[error(
@@ -81,43 +81,51 @@ pub enum SizeError {
     SeveralMethods { service: SizedService, methods: Vec<String> },
     #[error(
         "{service} was measured at {given} different rates between a quarter of the target and four times the target, \
-         but a fit requires {needed}; measure more: vtax size --measure"
+         but a fit requires {needed}; to measure more, repeat `vtax size` with e.g. {}",
+        service.measuring()
     )]
     #[diagnostic(code("cost-not-measured"))]
     TooFewRates { service: SizedService, given: usize, needed: usize },
     #[error(
-        "{service} has {given} measurements near the target, but a fit requires {needed}; measure more: vtax size --measure"
+        "{service} has {given} measurements near the target, but a fit requires {needed}; to measure more, \
+         repeat `vtax size` with e.g. {}",
+        service.measuring()
     )]
     #[diagnostic(code("cost-not-measured"))]
     TooFewPoints { service: SizedService, given: usize, needed: usize },
     #[error(
         "{service} was measured only with {message}s of about {measured:.0} bytes, which doesn't separate the cost of a \
          {message} from that of its bytes, and the target has {target:.0}; measure a second size, e.g. {other} bytes: \
-         vtax size --measure"
+         repeat `vtax size` with e.g. {}",
+        service.measuring()
     )]
     #[diagnostic(code("cost-not-measured"))]
     OneMessageSize { service: SizedService, message: &'static str, measured: f64, target: f64, other: u32 },
     #[error(
-        "the {predictor} per second of {service} were the same in all measurements near the target, so their cost is unknown; \
-         measure other rates: vtax size --measure"
+        "the {predictor} per second of {service} were the same in all measurements near the target, so their cost is \
+         unknown; to measure other rates, repeat `vtax size` with e.g. {}",
+        service.measuring()
     )]
     #[diagnostic(code("cost-not-measured"))]
     NotVaried { service: SizedService, predictor: &'static str },
     #[error(
         "the target is {times:.1} times the highest measured rate of {service}, and beyond {most} times a cost is a guess; \
-         measure near the target: vtax size --measure"
+         to measure near the target, repeat `vtax size` with e.g. {}",
+        service.measuring()
     )]
     #[diagnostic(code("cost-not-measured"))]
     BeyondMeasured { service: SizedService, times: f64, most: f64 },
     #[error(
-        "the measured cost of {service} falls as its {predictor} increase, so its rates were not the only difference between the \
-         measurements; measure again on an idle machine: vtax size --measure"
+        "the measured cost of {service} falls as its {predictor} increase, so its rates were not the only difference \
+         between the measurements; to measure again on an idle machine, repeat `vtax size` with e.g. {}",
+        service.measuring()
     )]
     #[diagnostic(code("cost-not-linear"))]
     Falling { service: SizedService, predictor: &'static str },
     #[error(
         "the cost of {service} grows faster than its rate, so it cannot be extrapolated to {times:.2} times the highest \
-         measured rate; measure at the target: vtax size --measure"
+         measured rate; to measure at the target, repeat `vtax size` with e.g. {}",
+        service.measuring()
     )]
     #[diagnostic(code("cost-not-linear"))]
     GrowsFaster { service: SizedService, times: f64 },

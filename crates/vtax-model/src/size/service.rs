@@ -26,6 +26,14 @@ pub(super) enum Predictor {
 }
 
 impl SizedService {
+    /// Options of `vtax size` that measure it.
+    pub(super) fn measuring(self) -> &'static str {
+        match self {
+            SizedService::Vnet | SizedService::Console => "--measure --to ldm:mars",
+            SizedService::Vdisk => "--measure --disk ldm:mars/data",
+        }
+    }
+
     /// Quantities on which the cost depends, the main one first.
     pub(super) fn predictors(self) -> &'static [Predictor] {
         match self {

@@ -171,7 +171,11 @@ fn one_packet_size_does_not_separate_packets_from_bytes() {
     let own = SizeProposal::of(&network(), &facts(at(833.0).to_vec())).expect("a size");
     assert!(own.services[0].one_message_size && own.services[0].terms.ns_per_byte.is_none());
     let other = told(&network(), at(1000.0).to_vec());
-    assert!(other.contains("of about 1000 bytes") && other.contains("e.g. 128 bytes: vtax size --measure"), "{other}");
+    assert!(
+        other.contains("of about 1000 bytes")
+            && other.contains("e.g. 128 bytes: repeat `vtax size` with e.g. --measure --to ldm:mars"),
+        "{other}"
+    );
 }
 
 #[test]
@@ -179,7 +183,7 @@ fn nothing_comes_out_of_nothing() {
     let measured = Lab::seeded(45).measure(BRIDGE, &network(), 3);
     for costs in [vec![], measured[..3].to_vec(), measured[..6].to_vec(), vec![measured[0].clone(); 12]] {
         let told = told(&network(), costs);
-        assert!(told.contains("vtax size --measure"), "{told}");
+        assert!(told.contains("repeat `vtax size` with e.g. --measure --to ldm:mars"), "{told}");
     }
     let with = |change: fn(&mut CostPoint)| {
         let mut costs = measured.clone();
@@ -193,7 +197,7 @@ fn nothing_comes_out_of_nothing() {
     assert!(told(&network(), level(1.05e6).to_vec()).starts_with("the packets per second of vnet were the same"));
     assert!(told(&network(), level(0.0).to_vec()).starts_with("measurement 1 of vnet"));
     let idle = measured.iter().map(|point| CostPoint { load: point.load.times(0.0), ..point.clone() });
-    assert!(told(&network(), idle.collect()).contains("vtax size --measure"));
+    assert!(told(&network(), idle.collect()).contains("repeat `vtax size` with e.g. --measure --to ldm:mars"));
     let falling = measured.iter().map(|point| CostPoint { cores: 9.0 - 4.0 * point.cores, ..point.clone() });
     assert!(told(&network(), falling.collect()).contains("falls as its packets increase"));
 }
@@ -299,7 +303,10 @@ fn a_proposal_survives_json() {
 fn costs_are_missing_by_service() {
     let target = SizeTarget { ios: "40k".parse().ok(), ..network() };
     let told = told(&target, Lab::seeded(48).measure(BRIDGE, &network(), 3));
-    assert_eq!(told, "the cost of vdisk has not been measured; measure it: vtax size --measure");
+    assert_eq!(
+        told,
+        "the cost of vdisk has not been measured; to measure it, repeat `vtax size` with e.g. --measure --disk ldm:mars/data"
+    );
     let consoles = SizeTarget { consoles: 4, ..SizeTarget::default() };
     assert!(self::told(&consoles, Vec::new()).starts_with("the cost of consoles is not known"));
 }

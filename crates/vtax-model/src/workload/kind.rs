@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, VariantArray};
 
 use super::Transport;
-use crate::metric::Metric;
+use crate::metric::{CpuRole, Metric};
 
 /// The kinds of test, without their sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display, VariantArray)]
@@ -103,10 +103,41 @@ struct KindEntry {
 /// Carrier of a connection's bytes.
 const CONNECTIONS: [Transport; 3] = [Transport::Tcp, Transport::Unix, Transport::Vsock];
 
+/// Roles of the hosts' CPU time in tests of networks.
+const NETWORK_ROLES: [CpuRole; 7] = [
+    CpuRole::Guest,
+    CpuRole::Service,
+    CpuRole::Vhost,
+    CpuRole::Qemu,
+    CpuRole::Relay,
+    CpuRole::Kernel,
+    CpuRole::Interrupts,
+];
+
+/// Roles of the host's CPU time in tests of disks.
+const DISK_ROLES: [CpuRole; 6] =
+    [CpuRole::Guest, CpuRole::Iothread, CpuRole::Daemon, CpuRole::Qemu, CpuRole::Kernel, CpuRole::Interrupts];
+
+/// The metrics of a test, followed by those of the hosts' CPU time and of its parts.
+const fn with_host_cpu<const N: usize>(own: &[Metric], roles: &[CpuRole]) -> [Metric; N] {
+    assert!(N == own.len() + 1 + roles.len(), "as many");
+    let mut all = [Metric::HostCpu; N];
+    let mut index = 0;
+    while index < N {
+        if index < own.len() {
+            all[index] = own[index];
+        } else if index > own.len() {
+            all[index] = Metric::Part(roles[index - own.len() - 1]);
+        }
+        index += 1;
+    }
+    all
+}
+
 const STREAM: KindEntry = KindEntry {
     kind: TestKind::Stream,
     quantity: TestQuantity { short: "Bandwidth", full: "Bandwidth" },
-    metrics: &[Metric::Goodput, Metric::Cpu, Metric::HostCpu],
+    metrics: &with_host_cpu::<10>(&[Metric::Goodput, Metric::Cpu], &NETWORK_ROLES),
     family: TestFamily::Streams,
     plain: true,
     counted_at: CountingEnd::Responder,
@@ -121,7 +152,7 @@ const STREAM: KindEntry = KindEntry {
 const CONNECTION: KindEntry = KindEntry {
     kind: TestKind::Cc,
     quantity: TestQuantity { short: "CC", full: "CC" },
-    metrics: &[Metric::Rtt, Metric::P50, Metric::P99, Metric::P999, Metric::Cpu, Metric::HostCpu],
+    metrics: &with_host_cpu::<13>(&[Metric::Rtt, Metric::P50, Metric::P99, Metric::P999, Metric::Cpu], &NETWORK_ROLES),
     family: TestFamily::Transactions,
     plain: false,
     counted_at: CountingEnd::Initiator,
@@ -183,7 +214,7 @@ const KINDS: [KindEntry; TestKind::COUNT] = [
     KindEntry {
         kind: TestKind::File,
         quantity: TestQuantity { short: "Time", full: "Time (real)" },
-        metrics: &[Metric::Real, Metric::Cpu, Metric::HostCpu],
+        metrics: &with_host_cpu::<10>(&[Metric::Real, Metric::Cpu], &NETWORK_ROLES),
         family: TestFamily::Files,
         swept: false,
         sliced: false,
@@ -193,7 +224,10 @@ const KINDS: [KindEntry; TestKind::COUNT] = [
     KindEntry {
         kind: TestKind::Random,
         quantity: TestQuantity { short: "Response", full: "Response time" },
-        metrics: &[Metric::Response, Metric::P50, Metric::P99, Metric::P999, Metric::Cpu, Metric::HostCpu],
+        metrics: &with_host_cpu::<12>(
+            &[Metric::Response, Metric::P50, Metric::P99, Metric::P999, Metric::Cpu],
+            &DISK_ROLES,
+        ),
         plain: true,
         connects: false,
         over: &[],
@@ -202,7 +236,7 @@ const KINDS: [KindEntry; TestKind::COUNT] = [
     KindEntry {
         kind: TestKind::Sequential,
         quantity: TestQuantity { short: "Bandwidth", full: "Disk bandwidth" },
-        metrics: &[Metric::Throughput, Metric::Cpu, Metric::HostCpu],
+        metrics: &with_host_cpu::<9>(&[Metric::Throughput, Metric::Cpu], &DISK_ROLES),
         counted_at: CountingEnd::Initiator,
         swept: false,
         sliced: false,

@@ -96,6 +96,7 @@ fn the_hosts_cpu_time_is_split() {
         let guest = GuestCpu {
             name: "sut".into(),
             pid: 4711,
+            serves: false,
             accel: Accelerator::Kvm,
             guest: 0.2,
             vhost: 0.0,

@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use vtax_model::metric::{CpuRole, Metric};
+
 use super::*;
 use crate::{
     study::view,
@@ -127,6 +129,12 @@ fn the_glossary_has_every_term_of_titles_and_columns() {
     }
     assert!(all.contains("tax") && all.contains("noise floor"), "{all:?}");
     assert_eq!(missing(all), [""; 0]);
+}
+
+#[test]
+fn the_glossary_has_every_part_of_the_host_cpu_time() {
+    let nouns = CpuRole::ALL.map(|role| Metric::Part(role).noun().to_lowercase());
+    assert_eq!(missing(nouns.into()), [""; 0]);
 }
 
 /// Words at the begin of a string on a line of source text that a report writes in capitals, e.g. `busy host`.

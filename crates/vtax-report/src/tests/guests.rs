@@ -45,6 +45,7 @@ fn host(accel: Accelerator, vhost: bool, index: u64) -> HostCpu {
     let guest = |name: &str, drift| GuestCpu {
         name: name.parse().expect("a name"),
         pid: 4711,
+        serves: false,
         accel,
         guest: if kvm { 0.2 } else { 0.43 },
         vhost: if vhost { 0.11 } else { 0.0 },

@@ -171,7 +171,10 @@ fn nothing_known(run: &RunReadings) -> String {
             percentile.least_transactions(),
             metric.noun()
         ),
-        None => format!("samples of the first {PILOT} rounds failed"),
+        None => match run.header.metric.filter(|metric| metric.role().is_some()) {
+            Some(metric) => format!("the first {PILOT} rounds have no {} to compare", metric.noun()),
+            None => format!("samples of the first {PILOT} rounds failed"),
+        },
     }
 }
 

@@ -100,6 +100,80 @@ fn the_cpu_time_of_hosts_is_compared_where_there_are_guests() {
     assert_eq!(native.estimate(SampleFigure::GuestPerTransaction), None, "a row without guests");
 }
 
+/// The baseline and `bridge` have a guest with vhost, whose time for a transaction is `planted` times as long in
+/// `bridge`.
+fn run_with_vhost_in_both_rows(planted: f64, change: impl Fn(&mut HostCpu, bool, u32)) -> Run {
+    let mut run = demo_run();
+    for sample in &mut run.samples {
+        let row = run.header.study.cells[sample.cell].row;
+        let is_bridge = row.to_string() == "bridge";
+        if row != run.header.study.baseline && !is_bridge {
+            continue;
+        }
+        sample.figures.locations = Ends { initiator: EndLocation::Guest, responder: EndLocation::Guest };
+        let mut host = observed_guest(0.3 * (1.0 + 0.001 * f64::from(sample.round % 3)));
+        let jitter = 1.0 + 0.01 * f64::from(sample.round % 5);
+        // The transactions of the bridge are slower, and fewer.
+        let each = if is_bridge { planted / 1.2 } else { 1.0 };
+        host.guests[0].vhost = 0.1 * jitter * each;
+        change(&mut host, is_bridge, sample.round);
+        sample.figures.host_cpu = Some(host);
+    }
+    run
+}
+
+#[test]
+fn a_planted_cost_is_seen_in_the_role_that_has_it() {
+    let document = analyse(&run_with_vhost_in_both_rows(1.3, |_, _, _| ()));
+    let bridge = record(&document, "bridge", TestKind::Rr);
+    let tax = |role| bridge.tax_of(Metric::Part(role));
+    let vhost = tax(CpuRole::Vhost).expect("compared");
+    assert_eq!(vhost.verdict, Verdict::Slower);
+    assert!((vhost.ratio - 1.3).abs() < 0.03, "{vhost:?}");
+    assert_eq!(vhost.delta.expect("a time").unit, CostUnit::Microseconds);
+    // As much for each second: for a transaction a fifth more.
+    assert!((tax(CpuRole::Qemu).expect("compared").ratio - 1.2).abs() < 0.03);
+    assert_eq!(tax(CpuRole::Daemon), None, "nothing was spent on it");
+    assert_eq!(tax(CpuRole::Service), None, "no guest serves");
+    let family: usize =
+        document.cells.iter().flat_map(|cell| &cell.taxes).filter(|tax| tax.of.role().is_some()).count();
+    assert!((vhost.p_adjusted / vhost.p - family as f64).abs() < 1e-6, "{vhost:?} of {family}");
+    let same = analyse(&run_with_vhost_in_both_rows(1.0, |_, _, _| ()));
+    let vhost = record(&same, "bridge", TestKind::Rr).tax_of(Metric::Part(CpuRole::Vhost)).expect("compared").clone();
+    assert!(!vhost.verdict.is_shown(), "{vhost:?}");
+}
+
+/// Without the rounds in which nothing was spent, the ratio would be of the busier ones only.
+#[test]
+fn a_role_with_a_round_of_nothing_has_no_tax() {
+    let idle = |host: &mut HostCpu, is_bridge: bool, round: u32| {
+        if is_bridge && round == 2 {
+            host.guests[0].vhost = 0.0;
+        }
+    };
+    let document = analyse(&run_with_vhost_in_both_rows(1.3, idle));
+    let bridge = record(&document, "bridge", TestKind::Rr);
+    assert_eq!(bridge.tax_of(Metric::Part(CpuRole::Vhost)), None);
+    let level = bridge.summary.as_ref().and_then(|summary| summary.estimate(SampleFigure::VhostPerTransaction));
+    assert!(level.expect("measured").mean > 0.0);
+}
+
+#[test]
+fn a_guest_that_serves_a_switch_has_a_role_of_its_own() {
+    let serve = |host: &mut HostCpu, _: bool, _: u32| {
+        let ends = host.guests[0].clone();
+        host.guests.push(GuestCpu { name: "primary".into(), serves: true, guest: 0.15, vhost: 0.0, ..ends });
+    };
+    let document = analyse(&run_with_vhost_in_both_rows(1.3, serve));
+    let summary = record(&document, "native", TestKind::Rr).summary.as_ref().expect("measured");
+    let of = |figure| summary.estimate(figure).expect("known").mean;
+    let (guest, service) = (of(SampleFigure::GuestPerTransaction), of(SampleFigure::ServicePerTransaction));
+    assert!((guest / service - 2.0).abs() < 0.01, "{guest} {service}");
+    let parts = [CpuRole::Guest, CpuRole::Service, CpuRole::Vhost, CpuRole::Qemu];
+    let sum: f64 = parts.map(|role| of(Metric::Part(role).figure(TestKind::Rr))).into_iter().sum();
+    assert!((sum / of(SampleFigure::HostPerTransaction) - 1.0).abs() < 1e-9, "the roles are all of it");
+}
+
 /// A ratio of goodputs turns over in the time per KB; whatever is printed of it says the same.
 #[test]
 fn a_cost_in_time_agrees_with_its_ratio() {

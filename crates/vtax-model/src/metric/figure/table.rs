@@ -2,8 +2,8 @@
 
 use super::SampleFigure;
 use crate::{
-    metric::{FigureUnit, SamplePercentile, ns_per_kb},
-    run::{Figures, HostCpu},
+    metric::{CpuRole, FigureUnit, SamplePercentile, ns_per_kb},
+    run::Figures,
     workload::WorkUnit,
 };
 
@@ -232,85 +232,109 @@ pub(super) const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
     FigureEntry {
         figure: SampleFigure::GuestPerTransaction,
         name: "host_cpu_guest_us_per_transaction",
-        value: |figures| figures.host_part_us_per_transaction(|host| Some(host.guest())),
+        value: |figures| figures.host_part_us_per_transaction(CpuRole::Guest),
         ..PART_PER_TRANSACTION
     },
     FigureEntry {
         figure: SampleFigure::GuestPerKb,
         name: "host_cpu_guest_ns_per_kb",
-        value: |figures| figures.host_part_ns_per_kb(|host| Some(host.guest())),
+        value: |figures| figures.host_part_ns_per_kb(CpuRole::Guest),
         ..PART_PER_KB
     },
     FigureEntry {
         figure: SampleFigure::VhostPerTransaction,
         name: "host_cpu_vhost_us_per_transaction",
-        value: |figures| figures.host_part_us_per_transaction(|host| Some(host.vhost())),
+        value: |figures| figures.host_part_us_per_transaction(CpuRole::Vhost),
         ..PART_PER_TRANSACTION
     },
     FigureEntry {
         figure: SampleFigure::VhostPerKb,
         name: "host_cpu_vhost_ns_per_kb",
-        value: |figures| figures.host_part_ns_per_kb(|host| Some(host.vhost())),
+        value: |figures| figures.host_part_ns_per_kb(CpuRole::Vhost),
         ..PART_PER_KB
     },
     FigureEntry {
         figure: SampleFigure::IothreadPerTransaction,
         name: "host_cpu_iothread_us_per_transaction",
-        value: |figures| figures.host_part_us_per_transaction(|host| Some(host.iothread())),
+        value: |figures| figures.host_part_us_per_transaction(CpuRole::Iothread),
         ..PART_PER_TRANSACTION
     },
     FigureEntry {
         figure: SampleFigure::IothreadPerKb,
         name: "host_cpu_iothread_ns_per_kb",
-        value: |figures| figures.host_part_ns_per_kb(|host| Some(host.iothread())),
+        value: |figures| figures.host_part_ns_per_kb(CpuRole::Iothread),
         ..PART_PER_KB
     },
     FigureEntry {
         figure: SampleFigure::DaemonPerTransaction,
         name: "host_cpu_daemon_us_per_transaction",
-        value: |figures| figures.host_part_us_per_transaction(|host| Some(host.daemon())),
+        value: |figures| figures.host_part_us_per_transaction(CpuRole::Daemon),
         ..PART_PER_TRANSACTION
     },
     FigureEntry {
         figure: SampleFigure::DaemonPerKb,
         name: "host_cpu_daemon_ns_per_kb",
-        value: |figures| figures.host_part_ns_per_kb(|host| Some(host.daemon())),
+        value: |figures| figures.host_part_ns_per_kb(CpuRole::Daemon),
         ..PART_PER_KB
     },
     FigureEntry {
         figure: SampleFigure::QemuPerTransaction,
         name: "host_cpu_qemu_us_per_transaction",
-        value: |figures| figures.host_part_us_per_transaction(|host| Some(host.qemu())),
+        value: |figures| figures.host_part_us_per_transaction(CpuRole::Qemu),
         ..PART_PER_TRANSACTION
     },
     FigureEntry {
         figure: SampleFigure::QemuPerKb,
         name: "host_cpu_qemu_ns_per_kb",
-        value: |figures| figures.host_part_ns_per_kb(|host| Some(host.qemu())),
+        value: |figures| figures.host_part_ns_per_kb(CpuRole::Qemu),
         ..PART_PER_KB
     },
     FigureEntry {
         figure: SampleFigure::KernelPerTransaction,
         name: "host_cpu_kernel_us_per_transaction",
-        value: |figures| figures.host_part_us_per_transaction(HostCpu::kernel),
+        value: |figures| figures.host_part_us_per_transaction(CpuRole::Kernel),
         ..PART_PER_TRANSACTION
     },
     FigureEntry {
         figure: SampleFigure::KernelPerKb,
         name: "host_cpu_kernel_ns_per_kb",
-        value: |figures| figures.host_part_ns_per_kb(HostCpu::kernel),
+        value: |figures| figures.host_part_ns_per_kb(CpuRole::Kernel),
         ..PART_PER_KB
     },
     FigureEntry {
         figure: SampleFigure::InterruptsPerTransaction,
         name: "host_cpu_interrupts_us_per_transaction",
-        value: |figures| figures.host_part_us_per_transaction(|host| Some(host.host_stack())),
+        value: |figures| figures.host_part_us_per_transaction(CpuRole::Interrupts),
         ..PART_PER_TRANSACTION
     },
     FigureEntry {
         figure: SampleFigure::InterruptsPerKb,
         name: "host_cpu_interrupts_ns_per_kb",
-        value: |figures| figures.host_part_ns_per_kb(|host| Some(host.host_stack())),
+        value: |figures| figures.host_part_ns_per_kb(CpuRole::Interrupts),
+        ..PART_PER_KB
+    },
+    FigureEntry {
+        figure: SampleFigure::ServicePerTransaction,
+        name: "host_cpu_service_us_per_transaction",
+        value: |figures| figures.host_part_us_per_transaction(CpuRole::Service),
+        ..PART_PER_TRANSACTION
+    },
+    FigureEntry {
+        figure: SampleFigure::ServicePerKb,
+        name: "host_cpu_service_ns_per_kb",
+        value: |figures| figures.host_part_ns_per_kb(CpuRole::Service),
+        ..PART_PER_KB
+    },
+    FigureEntry {
+        figure: SampleFigure::RelayPerTransaction,
+        name: "host_cpu_relay_us_per_transaction",
+        value: |figures| figures.host_part_us_per_transaction(CpuRole::Relay),
+        ..PART_PER_TRANSACTION
+    },
+    FigureEntry {
+        figure: SampleFigure::RelayPerKb,
+        name: "host_cpu_relay_ns_per_kb",
+        value: |figures| figures.host_part_ns_per_kb(CpuRole::Relay),
         ..PART_PER_KB
     },
     FigureEntry {

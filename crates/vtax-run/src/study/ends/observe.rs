@@ -46,6 +46,8 @@ const INSET: Duration = Duration::from_millis(20);
 
 pub(in crate::study) struct Observed {
     qemu: GuestProcess,
+    /// No end is in it, and it serves a switch.
+    serves: bool,
     clock: Option<ClockReading>,
     disks: Option<ServedDisks>,
 }
@@ -90,7 +92,7 @@ impl ServedDisks {
 impl Observed {
     /// A guest whose disks are measured.
     pub(in crate::study) fn of_disks(disks: &ServedDisks) -> Observed {
-        Observed { qemu: disks.qemu.clone(), clock: None, disks: Some(disks.clone()) }
+        Observed { qemu: disks.qemu.clone(), serves: false, clock: None, disks: Some(disks.clone()) }
     }
 }
 
@@ -102,7 +104,7 @@ pub(super) fn observed(connected: &ConnectedRow) -> ObservedRow {
     let servers = connected.ends().filter_map(|end| Some((end.attachment.switched()?.server()?, None)));
     for (qemu, end) in guests.chain(servers) {
         if !observed.iter().any(|known| known.qemu.process == qemu.process) {
-            observed.push(Observed { qemu, clock: end.and_then(clock), disks: None });
+            observed.push(Observed { qemu, serves: end.is_none(), clock: end.and_then(clock), disks: None });
         }
     }
     ObservedRow { guests: observed, relays: connected.ends().flat_map(|end| end.attachment.relays()).collect() }
@@ -323,6 +325,7 @@ impl GuestReading {
         GuestCpu {
             name: guest.qemu.name.clone().into(),
             pid: guest.qemu.process.pid.0,
+            serves: guest.serves,
             accel: guest.qemu.accel,
             guest: inside,
             vhost,

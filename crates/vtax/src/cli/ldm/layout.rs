@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 
-use vtax_domain::{ConsolePlace, DomainRow};
+use vtax_domain::{ConsolePlace, DomainRow, ServiceUtilization};
 use vtax_model::units::ByteSize;
 
 /// Prints one line per domain.
@@ -40,6 +40,22 @@ pub(super) fn block<const N: usize>(
 ) -> String {
     let mut lines = lines.into_iter().peekable();
     if lines.peek().is_none() { String::new() } else { whole_block(name, columns, lines) }
+}
+
+/// Columns of the CPU time that the host spends on behalf of a domain.
+pub(super) const HOST_CPU: [(&str, usize); 5] =
+    [("VHOST", 9), ("IOTHREAD", 9), ("DAEMON", 9), ("QEMU", 9), ("TOTAL", 0)];
+
+/// Returns this time, in percent of one CPU.
+pub(super) fn host_cpu(of: &ServiceUtilization) -> [String; 5] {
+    let ServiceUtilization { vhost, iothread, daemon, qemu } = *of;
+    [vhost, iothread, daemon, qemu, of.total()].map(|share| format!("{share:.1}%"))
+}
+
+/// Returns the same for programs.
+pub(super) fn parseable_host_cpu(of: &ServiceUtilization) -> String {
+    let ServiceUtilization { vhost, iothread, daemon, qemu } = of;
+    format!("vhost={vhost:.1}|iothread={iothread:.1}|daemon={daemon:.1}|qemu={qemu:.1}")
 }
 
 /// Returns a block that has its headings without resources, too. Cells are as wide as in `ldm`.

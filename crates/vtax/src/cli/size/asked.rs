@@ -259,7 +259,7 @@ mod tests {
         assert_eq!((stop.status(), stop.code().as_deref()), (69, Some("cost-not-measured")));
         assert_eq!(
             stop.to_string(),
-            "the cost of vnet has not been measured; measure it: vtax size --measure; samples that don't count: \
+            "the cost of vnet has not been measured; to measure it, repeat `vtax size` with e.g. --measure --to ldm:mars; samples that don't count: \
              4 measured in a guest under TCG"
         );
     }

@@ -2,7 +2,7 @@
 
 mod plan;
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use clap::Args;
 use miette::miette;
@@ -175,7 +175,9 @@ impl ProvedSize {
             return Ok(());
         }
         let named = self.asked.served_by().map(str::to_owned).into_iter().chain(self.guests.clone());
-        let named: Vec<String> = named.collect();
+        // The domain to size may also be the one that is measured.
+        let named: BTreeSet<String> = named.collect();
+        let named: Vec<String> = named.into_iter().collect();
         let what = match named.is_empty() {
             true => "no guest runs on this machine".to_owned(),
             false => format!("no guest {} runs on this machine (zones have no I/O domain)", named.join(" or ")),

@@ -24,7 +24,7 @@ const WARM: Warmup = Warmup::For(Span::from_millis(50));
 
 fn observed(accel: Accelerator) -> Observed {
     let process = ProcessId::of(Pid::own()).expect("this process");
-    Observed { qemu: GuestProcess { name: "web".to_owned(), process, accel }, clock: None, disks: None }
+    Observed { qemu: GuestProcess { name: "web".to_owned(), process, accel }, serves: false, clock: None, disks: None }
 }
 
 fn ms(millis: u64) -> Duration {

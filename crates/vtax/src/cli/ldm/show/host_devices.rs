@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use vtax_domain::{CoreOwner, HostResources, HostView, MemoryOwner, MemoryUser, ViewDepth};
+use vtax_domain::{
+    Bindings, CoreOwner, HostResources, HostView, MemoryOwner, MemoryUser, ServiceUtilization, Utilization, ViewDepth,
+};
 use vtax_lab::io::IoEntry;
 use vtax_model::{
     domain::{Configuration, PRIMARY},
@@ -28,7 +30,7 @@ pub(crate) struct ListDevicesArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Resource types to list [default: all]
+    /// Resource types to list [default: all except util]
     #[arg(value_enum)]
     kinds: Vec<HostResourceKind>,
 }
@@ -46,10 +48,21 @@ pub(crate) enum HostResourceKind {
     Memory,
     /// PCI devices
     Io,
+    /// CPU time that the host spends on behalf of domains, measured over 0.2 s
+    Util,
 }
 
 impl HostResourceKind {
-    const ALL: &[HostResourceKind] =
+    const ALL: &[HostResourceKind] = &[
+        HostResourceKind::Core,
+        HostResourceKind::Cpu,
+        HostResourceKind::Memory,
+        HostResourceKind::Io,
+        HostResourceKind::Util,
+    ];
+
+    /// Those of `ldm`.
+    const USUAL: &[HostResourceKind] =
         &[HostResourceKind::Core, HostResourceKind::Cpu, HostResourceKind::Memory, HostResourceKind::Io];
 }
 
@@ -62,24 +75,45 @@ struct OwnedDevice {
     bound: Option<String>,
 }
 
+/// CPU time that the host spends on behalf of a domain, or of all of them: `primary`.
+#[derive(Debug, Serialize)]
+struct SpentOnDomain {
+    domain: String,
+    #[serde(flatten)]
+    spent: ServiceUtilization,
+}
+
 /// Resources to show.
 #[derive(Debug, Serialize)]
 struct ShownDevices {
     #[serde(flatten)]
     host: HostResources,
     io: Vec<OwnedDevice>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    util: Vec<SpentOnDomain>,
     #[serde(skip)]
     kinds: Vec<HostResourceKind>,
 }
 
 pub(in crate::cli::ldm) fn host_devices(host: &LdmTarget<'_>, args: &ListDevicesArgs) -> Result<Exit, Stop> {
-    let HostView { state, bound, capacity, memory, .. } = host.look(ViewDepth::Bound)?;
-    let kinds = if args.kinds.is_empty() { HostResourceKind::ALL } else { &args.kinds };
+    let kinds = if args.kinds.is_empty() { HostResourceKind::USUAL } else { &args.kinds };
+    let depth = if kinds.contains(&HostResourceKind::Util) { ViewDepth::Running } else { ViewDepth::Bound };
+    let HostView { state, bound, capacity, memory, utilization, .. } = host.look(depth)?;
     let io = if kinds.contains(&HostResourceKind::Io) { io(host, &state.configuration)? } else { Vec::new() };
     let bound: Vec<_> = bound.into_iter().map(|bound| bound.bindings).collect();
+    let util = if depth == ViewDepth::Running { spent(&bound, &utilization) } else { Vec::new() };
     let host = HostResources::new(&capacity, &memory, &bound);
-    let shown = ShownDevices { host, io, kinds: kinds.to_vec() }.only_free(!args.all);
+    let shown = ShownDevices { host, io, util, kinds: kinds.to_vec() }.only_free(!args.all);
     answer(args.json, &shown, |shown| if args.parseable { shown.parseable() } else { shown.blocks() })
+}
+
+fn spent(bound: &[Bindings], utilization: &Utilization) -> Vec<SpentOnDomain> {
+    let of_domain = |bound: &Bindings| {
+        let spent = utilization.service_of(&bound.domain)?;
+        Some(SpentOnDomain { domain: bound.domain.to_string(), spent })
+    };
+    let all = SpentOnDomain { domain: PRIMARY.to_owned(), spent: utilization.all_services() };
+    std::iter::once(all).chain(bound.iter().filter_map(of_domain)).collect()
 }
 
 fn io(host: &LdmTarget<'_>, all: &Configuration) -> Result<Vec<OwnedDevice>, Stop> {
@@ -157,6 +191,15 @@ impl ShownDevices {
                 let line = |device: &OwnedDevice| [device.name.clone(), device.kind.to_owned(), bound(device)];
                 layout::whole_block("IO", [("DEVICE", 41), ("TYPE", 6), ("BOUND", 0)], self.io.iter().map(line))
             }
+            HostResourceKind::Util => {
+                let [vhost, iothread, daemon, qemu, total] = layout::HOST_CPU;
+                let columns = [("DOMAIN", 16), vhost, iothread, daemon, qemu, total];
+                let line = |SpentOnDomain { domain, spent }: &SpentOnDomain| {
+                    let [vhost, iothread, daemon, qemu, total] = layout::host_cpu(spent);
+                    [domain.clone(), vhost, iothread, daemon, qemu, total]
+                };
+                layout::whole_block("HOST CPU", columns, self.util.iter().map(line))
+            }
         }
     }
 
@@ -177,6 +220,9 @@ impl ShownDevices {
         for device in &self.io {
             let bound = device.bound.as_deref().unwrap_or_default();
             let _ = writeln!(text, "IO|dev={}|type={}|bound={bound}", device.name, device.kind);
+        }
+        for SpentOnDomain { domain, spent } in &self.util {
+            let _ = writeln!(text, "HOSTCPU|ldom={domain}|{}", layout::parseable_host_cpu(spent));
         }
         text
     }
@@ -206,6 +252,10 @@ mod tests {
             kind,
             bound: bound.map(str::to_owned),
         };
+        let spent = |domain: &str, vhost| SpentOnDomain {
+            domain: domain.to_owned(),
+            spent: ServiceUtilization { vhost, qemu: 2.5, ..ServiceUtilization::default() },
+        };
         ShownDevices {
             host: HostResources {
                 cores: vec![core(0, [0, 4], Some("primary")), core(1, [1, 5], None), core(2, [2, 6], Some("mars"))],
@@ -216,6 +266,7 @@ mod tests {
                     memory(None, 1024, MemoryUser::Free),
                 ],
             },
+            util: vec![spent("primary", 40.0), spent("mars", 40.0)],
             io: vec![device("pci_0", "BUS", None), device("/SYS/MB/NET0/IOVNET.PF0.VF0", "VF", Some("mars"))],
             kinds: kinds.to_vec(),
         }
@@ -231,7 +282,7 @@ mod tests {
 
     #[test]
     fn only_what_is_free_is_shown_unless_all_is_asked_for() {
-        insta::assert_snapshot!(devices(HostResourceKind::ALL).only_free(true).blocks());
+        insta::assert_snapshot!(devices(HostResourceKind::USUAL).only_free(true).blocks());
         let memory = devices(&[HostResourceKind::Memory]).only_free(true);
         assert_eq!(
             memory.blocks(),

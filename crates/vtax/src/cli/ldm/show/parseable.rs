@@ -78,8 +78,7 @@ fn resource_lines(resource: Resource, domain: &Constraints, all: &Configuration)
 }
 
 fn service(of: &ServiceUtilization) -> String {
-    let ServiceUtilization { vhost, iothread, daemon, qemu } = of;
-    format!("HOSTCPU|vhost={vhost:.1}|iothread={iothread:.1}|daemon={daemon:.1}|qemu={qemu:.1}\n")
+    format!("HOSTCPU|{}\n", layout::parseable_host_cpu(of))
 }
 
 /// Returns the line of an object: its names, and the fields of its table.

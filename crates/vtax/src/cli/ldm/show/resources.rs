@@ -160,10 +160,7 @@ fn of_resource(resource: Resource, name: &Name, domain: &Constraints, all: &Conf
 
 /// Returns the block of the host's CPU time, in percent of one CPU.
 fn service(of: &ServiceUtilization) -> String {
-    let ServiceUtilization { vhost, iothread, daemon, qemu } = *of;
-    let figures = [vhost, iothread, daemon, qemu, of.total()].map(|share| format!("{share:.1}%"));
-    let columns = [("VHOST", 9), ("IOTHREAD", 9), ("DAEMON", 9), ("QEMU", 9), ("TOTAL", 0)];
-    layout::block("HOST CPU", columns, [figures])
+    layout::block("HOST CPU", layout::HOST_CPU, [layout::host_cpu(of)])
 }
 
 fn control(domain: &Constraints) -> String {

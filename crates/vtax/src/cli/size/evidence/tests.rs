@@ -24,6 +24,7 @@ fn guest(name: &str, accel: Accelerator, vhost: f64) -> GuestCpu {
     GuestCpu {
         name: name.into(),
         pid: 7,
+        serves: false,
         accel,
         guest: 0.3,
         vhost,
