@@ -7,6 +7,7 @@
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the kernel tests use more of it")]
 mod bench;
+mod driver;
 #[path = "../many_runs.rs"]
 mod many_runs;
 mod window;
@@ -16,7 +17,6 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use fantoccini::{Locator, key::Key};
 use serde_json::json;
 use vtax_model::run::{Run, RunState};
 use vtax_store::{RunWriter, Store};
@@ -26,6 +26,9 @@ use window::{Look, Window};
 
 /// Text that must not be interpreted as markup: in a title, which a study's author writes.
 const HOSTILE: &str = "A \"quoted\" <b>title</b></script><img src=x onerror=document.title='owned'> \u{202e}dlrow";
+
+/// The key, as WebDriver names it.
+const ENTER: &str = "\u{e007}";
 
 /// `vtax ui` for the store of a bench.
 struct Served {
@@ -89,162 +92,136 @@ fn usual() -> Bench {
     bench
 }
 
-fn run(test: impl AsyncFnOnce()) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async { test().await });
-}
-
 #[test]
 fn every_page_is_for_everybody() {
-    run(async || {
-        let served = Served::new(usual());
-        let pages = [
-            ("list", String::new()),
-            ("found", "?words=demo&state=complete".to_owned()),
-            ("result", "run/demo-20260101-000000-aaaa".to_owned()),
-            ("compared", "open?id=demo-20260101-000000-aaaa&id=demo-20260103-000000-cccc".to_owned()),
-            ("hostile", "run/vmdq-20260102-000000-bbbb".to_owned()),
-            ("missing", "run/nothing".to_owned()),
-        ];
-        for look in [Look::DESK, Look::DARK, Look::PHONE] {
-            let window = Window::open(look).await;
-            for (name, path) in &pages {
-                window.goto(&served.at(path)).await;
-                window.picture(&format!("{name}-{}", look.name)).await;
-                assert_eq!(window.serious_findings().await, json!([]), "{name} {}", look.name);
-                assert_eq!(window.too_wide().await, json!([]), "{name} {}: it scrolls sideways", look.name);
-                assert_eq!(window.complaints().await, Vec::<String>::new(), "{name} {}", look.name);
-            }
-            window.close().await;
+    let served = Served::new(usual());
+    let pages = [
+        ("list", String::new()),
+        ("found", "?words=demo&state=complete".to_owned()),
+        ("result", "run/demo-20260101-000000-aaaa".to_owned()),
+        ("compared", "open?id=demo-20260101-000000-aaaa&id=demo-20260103-000000-cccc".to_owned()),
+        ("hostile", "run/vmdq-20260102-000000-bbbb".to_owned()),
+        ("missing", "run/nothing".to_owned()),
+    ];
+    for look in [Look::DESK, Look::DARK, Look::PHONE] {
+        let window = Window::open(look);
+        for (name, path) in &pages {
+            window.goto(&served.at(path));
+            window.picture(&format!("{name}-{}", look.name));
+            assert_eq!(window.serious_findings(), json!([]), "{name} {}", look.name);
+            assert_eq!(window.too_wide(), json!([]), "{name} {}: it scrolls sideways", look.name);
+            assert_eq!(window.complaints(), Vec::<String>::new(), "{name} {}", look.name);
         }
-    });
+        window.close();
+    }
 }
 
 #[test]
 fn no_name_becomes_markup() {
-    run(async || {
-        let served = Served::new(usual());
-        let window = Window::open(Look::DESK).await;
-        for path in
-            ["", "run/vmdq-20260102-000000-bbbb", "open?id=vmdq-20260102-000000-bbbb&id=demo-20260101-000000-aaaa"]
-        {
-            window.goto(&served.at(path)).await;
-            assert_ne!(window.script("return document.title", vec![]).await, json!("owned"), "{path}");
-            let text = window.script("return document.body.textContent", vec![]).await;
-            assert!(text.as_str().is_some_and(|text| text.contains("<b>title</b></script>")), "{path}");
-            let images =
-                window.script("return document.querySelectorAll('img, body b b, [onerror]').length", vec![]).await;
-            assert_eq!(images, json!(0), "{path}");
-        }
-        window.close().await;
-    });
+    let served = Served::new(usual());
+    let window = Window::open(Look::DESK);
+    for path in ["", "run/vmdq-20260102-000000-bbbb", "open?id=vmdq-20260102-000000-bbbb&id=demo-20260101-000000-aaaa"]
+    {
+        window.goto(&served.at(path));
+        assert_ne!(window.script("return document.title", &[]), json!("owned"), "{path}");
+        let text = window.script("return document.body.textContent", &[]);
+        assert!(text.as_str().is_some_and(|text| text.contains("<b>title</b></script>")), "{path}");
+        let images = window.script("return document.querySelectorAll('img, body b b, [onerror]').length", &[]);
+        assert_eq!(images, json!(0), "{path}");
+    }
+    window.close();
 }
 
 #[test]
 fn results_are_found_and_opened_by_keyboard() {
-    run(async || {
-        let served = Served::new(usual());
-        let window = Window::open(Look::DESK).await;
-        window.goto(&served.at("")).await;
-        window.tab_to("words").await;
-        window.keys("demo").await;
-        window.keys(&char::from(Key::Enter).to_string()).await;
-        window.wait_for("return document.body.textContent.includes('2 of 3 results')").await;
-        for id in ["demo-20260103-000000-cccc", "demo-20260101-000000-aaaa"] {
-            window.tab_to(id).await;
-            window.keys(" ").await;
-        }
-        window.tab_to("Open selected on one page").await;
-        window.keys(&char::from(Key::Enter).to_string()).await;
-        window.wait_for("return document.querySelectorAll('article').length == 3").await;
-        let ids = "return [...document.querySelectorAll('article')].map((article) => article.id)";
-        let ids = window.script(ids, vec![]).await;
-        let oldest_first = json!([
-            "demo-20260103-000000-cccc-against-demo-20260101-000000-aaaa",
-            "demo-20260101-000000-aaaa",
-            "demo-20260103-000000-cccc"
-        ]);
-        assert_eq!(ids, oldest_first);
-        window.close().await;
-    });
+    let served = Served::new(usual());
+    let window = Window::open(Look::DESK);
+    window.goto(&served.at(""));
+    window.tab_to("words");
+    window.keys("demo");
+    window.keys(ENTER);
+    window.wait_for("return document.body.textContent.includes('2 of 3 results')");
+    for id in ["demo-20260103-000000-cccc", "demo-20260101-000000-aaaa"] {
+        window.tab_to(id);
+        window.keys(" ");
+    }
+    window.tab_to("Open selected on one page");
+    window.keys(ENTER);
+    window.wait_for("return document.querySelectorAll('article').length == 3");
+    let ids = "return [...document.querySelectorAll('article')].map((article) => article.id)";
+    let ids = window.script(ids, &[]);
+    let oldest_first = json!([
+        "demo-20260103-000000-cccc-against-demo-20260101-000000-aaaa",
+        "demo-20260101-000000-aaaa",
+        "demo-20260103-000000-cccc"
+    ]);
+    assert_eq!(ids, oldest_first);
+    window.close();
 }
 
 #[test]
 fn charts_answer_the_mouse_and_are_there_without_scripts() {
-    run(async || {
-        let served = Served::new(usual());
-        let path = served.at("run/demo-20260101-000000-aaaa");
-        let window = Window::open(Look::DESK).await;
-        window.goto(&path).await;
-        window.wait_for("return document.querySelectorAll('.plot-figure canvas, .plot-figure svg').length > 3").await;
-        let charts = window.script("return document.querySelectorAll('.plot-figure svg').length", vec![]).await;
-        window.close().await;
-        let plain = Window::open(Look::WITHOUT_SCRIPTS).await;
-        plain.goto(&path).await;
-        plain.picture("result-without-scripts").await;
-        let source = plain.source().await;
-        assert_eq!(json!(source.matches("<svg").count()), charts);
-        assert!(source.contains("Compared with native"), "the answer");
-        plain.close().await;
-    });
+    let served = Served::new(usual());
+    let path = served.at("run/demo-20260101-000000-aaaa");
+    let window = Window::open(Look::DESK);
+    window.goto(&path);
+    window.wait_for("return document.querySelectorAll('.plot-figure canvas, .plot-figure svg').length > 3");
+    let charts = window.script("return document.querySelectorAll('.plot-figure svg').length", &[]);
+    window.close();
+    let plain = Window::open(Look::WITHOUT_SCRIPTS);
+    plain.goto(&path);
+    plain.picture("result-without-scripts");
+    let source = plain.source();
+    assert_eq!(json!(source.matches("<svg").count()), charts);
+    assert!(source.contains("Compared with native"), "the answer");
+    plain.close();
 }
 
 #[test]
 fn a_run_that_continues_changes_its_page_and_becomes_its_report() {
-    run(async || {
-        let bench = Bench::new();
-        let whole = named(vtax_synthetic::built_in("demo"), "demo-20260104-000000-dddd", "2026-01-04T00:00:00Z");
-        let (first, rest) = whole.samples.split_at(whole.samples.len() / 2);
-        let half = Run { samples: first.to_vec(), ..whole.clone() };
-        let mut writer = begun(&bench.state(), &half);
-        let served = Served::new(bench);
-        let window = Window::open(Look::DESK).await;
-        window.goto(&served.at("")).await;
-        window
-            .client
-            .find(Locator::LinkText("demo-20260104-000000-dddd"))
-            .await
-            .expect("a link")
-            .click()
-            .await
-            .expect("it opens");
-        let taken = format!("return document.getElementById('live').textContent.includes('{} of ')", first.len());
-        window.wait_for(&taken).await;
-        window.picture("live").await;
-        assert_eq!(window.serious_findings().await, json!([]));
-        window.script("window.stays = true", vec![]).await;
-        let (next, last) = rest.split_at(rest.len() / 2);
-        writer.samples(next).expect("kept");
-        let taken =
-            format!("return document.getElementById('live').textContent.includes('{} of ')", first.len() + next.len());
-        window.wait_for(&taken).await;
-        assert_eq!(window.script("return window.stays", vec![]).await, json!(true), "the page wasn't loaded again");
-        let plain = Window::open(Look::WITHOUT_SCRIPTS).await;
-        plain.goto(&served.at("run/demo-20260104-000000-dddd")).await;
-        assert!(plain.source().await.contains("http-equiv=\"refresh\""));
-        plain.picture("live-without-scripts").await;
-        plain.close().await;
-        writer.samples(last).expect("kept");
-        writer.finish(RunState::Complete, 60.0).expect("kept");
-        window.wait_for("return document.querySelector('.answer')?.textContent.includes('Compared with native')").await;
-        assert_eq!(window.complaints().await, Vec::<String>::new());
-        window.close().await;
-        assert!(served.state().exists());
-    });
+    let bench = Bench::new();
+    let whole = named(vtax_synthetic::built_in("demo"), "demo-20260104-000000-dddd", "2026-01-04T00:00:00Z");
+    let (first, rest) = whole.samples.split_at(whole.samples.len() / 2);
+    let half = Run { samples: first.to_vec(), ..whole.clone() };
+    let mut writer = begun(&bench.state(), &half);
+    let served = Served::new(bench);
+    let window = Window::open(Look::DESK);
+    window.goto(&served.at(""));
+    window.click_link("demo-20260104-000000-dddd");
+    let taken = format!("return document.getElementById('live').textContent.includes('{} of ')", first.len());
+    window.wait_for(&taken);
+    window.picture("live");
+    assert_eq!(window.serious_findings(), json!([]));
+    window.script("window.stays = true", &[]);
+    let (next, last) = rest.split_at(rest.len() / 2);
+    writer.samples(next).expect("kept");
+    let taken =
+        format!("return document.getElementById('live').textContent.includes('{} of ')", first.len() + next.len());
+    window.wait_for(&taken);
+    assert_eq!(window.script("return window.stays", &[]), json!(true), "the page wasn't loaded again");
+    let plain = Window::open(Look::WITHOUT_SCRIPTS);
+    plain.goto(&served.at("run/demo-20260104-000000-dddd"));
+    assert!(plain.source().contains("http-equiv=\"refresh\""));
+    plain.picture("live-without-scripts");
+    plain.close();
+    writer.samples(last).expect("kept");
+    writer.finish(RunState::Complete, 60.0).expect("kept");
+    window.wait_for("return document.querySelector('.answer')?.textContent.includes('Compared with native')");
+    assert_eq!(window.complaints(), Vec::<String>::new());
+    window.close();
+    assert!(served.state().exists());
 }
 
 #[test]
 fn ten_thousand_results_are_a_list_like_any_other() {
-    run(async || {
-        let bench = Bench::new();
-        let state = bench.state();
-        std::fs::create_dir_all(&state).expect("a directory");
-        many_runs::store_in(&state, 10_000);
-        let served = Served::new(bench);
-        let window = Window::open(Look::PHONE).await;
-        window.goto(&served.at("")).await;
-        assert!(window.source().await.contains("Page 1 of 100"));
-        window.picture("ten-thousand-phone").await;
-        window.close().await;
-    });
+    let bench = Bench::new();
+    let state = bench.state();
+    std::fs::create_dir_all(&state).expect("a directory");
+    many_runs::store_in(&state, 10_000);
+    let served = Served::new(bench);
+    let window = Window::open(Look::PHONE);
+    window.goto(&served.at(""));
+    assert!(window.source().contains("Page 1 of 100"));
+    window.picture("ten-thousand-phone");
+    window.close();
 }

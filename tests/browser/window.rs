@@ -1,25 +1,16 @@
-//! Window of a headless Chromium, controlled through WebDriver.
+//! Window of a headless Chromium.
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
-    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
-use fantoccini::{
-    Client, ClientBuilder,
-    actions::{InputSource, KeyAction, KeyActions},
-    wd::{TimeoutConfiguration, WebDriverCompatibleCommand},
-};
-use hyper_util::client::legacy::connect::HttpConnector;
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
-};
+use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
+
+use super::driver::Driver;
 
 /// Far longer than a page takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -42,142 +33,88 @@ impl Look {
 }
 
 /// Window with a separate browser and driver.
-pub(crate) struct Window {
-    pub(crate) client: Client,
-    driver: Driver,
-}
-
-/// Driver and its browser: one process group, which also ends when a test fails.
-struct Driver(Child);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        let _ = killpg(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGKILL);
-        let _ = self.0.wait();
-    }
-}
-
-/// Command of the Chrome DevTools Protocol (<https://chromedevtools.github.io/devtools-protocol/>).
-#[derive(Debug)]
-struct Devtools(&'static str, Value);
-
-impl WebDriverCompatibleCommand for Devtools {
-    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
-        base.join(&format!("session/{}/goog/cdp/execute", session.unwrap_or_default()))
-    }
-
-    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
-        (http::Method::POST, Some(json!({"cmd": self.0, "params": self.1}).to_string()))
-    }
-}
-
-/// Messages of the browser's console since the last query.
-#[derive(Debug)]
-struct ConsoleLog;
-
-impl WebDriverCompatibleCommand for ConsoleLog {
-    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
-        base.join(&format!("session/{}/se/log", session.unwrap_or_default()))
-    }
-
-    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
-        (http::Method::POST, Some(json!({"type": "browser"}).to_string()))
-    }
-}
+pub(crate) struct Window(Driver);
 
 impl Window {
-    pub(crate) async fn open(look: Look) -> Window {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .process_group(0)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("chromedriver starts: install the packages chromium and chromium-driver");
-        let said = BufReader::new(driver.stdout.take().expect("a pipe"));
-        let driver = Driver(driver);
-        let port = said.lines().map_while(Result::ok).find_map(|line| {
-            line.split_once("started successfully on port ").map(|(_, port)| port.trim_end_matches('.').to_owned())
-        });
+    pub(crate) fn open(look: Look) -> Window {
         let (width, height) = look.size;
         let mut arguments =
-            vec!["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
-                .into_iter()
+            ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
                 .map(str::to_owned)
-                .collect::<Vec<_>>();
+                .to_vec();
         arguments.push(format!("--window-size={width},{height}"));
-        let capabilities = json!({
-            "goog:chromeOptions": {"args": arguments},
-            "goog:loggingPrefs": {"browser": "ALL"},
-        });
-        let client = ClientBuilder::new(HttpConnector::new())
-            .capabilities(capabilities.as_object().expect("an object").clone())
-            .connect(&format!("http://127.0.0.1:{}", port.expect("chromedriver names its port")))
-            .await
-            .expect("Chromium starts");
+        let window = Window(Driver::start(&arguments));
         // While other tests run, axe needs more than WebDriver's 30 s for a page.
-        let patience = TimeoutConfiguration::new(Some(Duration::from_secs(300)), None, None);
-        client.update_timeouts(patience).await.expect("Chromium takes it");
-        let window = Window { client, driver };
+        window.0.post("timeouts", &json!({"script": PATIENCE.as_millis()})).expect("Chromium takes it");
         let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
-        window.devtools("Emulation.setDeviceMetricsOverride", metrics).await;
+        window.devtools("Emulation.setDeviceMetricsOverride", &metrics);
         let scheme = if look.dark { "dark" } else { "light" };
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
-        window.devtools("Emulation.setEmulatedMedia", features).await;
-        window.devtools("Emulation.setScriptExecutionDisabled", json!({"value": !look.scripts})).await;
+        window.devtools("Emulation.setEmulatedMedia", &features);
+        window.devtools("Emulation.setScriptExecutionDisabled", &json!({"value": !look.scripts}));
         window
     }
 
-    async fn devtools(&self, command: &'static str, parameters: Value) {
-        self.client.issue_cmd(Devtools(command, parameters)).await.expect("Chromium knows it");
+    /// Sends a command of the Chrome DevTools Protocol (<https://chromedevtools.github.io/devtools-protocol/>).
+    fn devtools(&self, command: &str, parameters: &Value) {
+        let execute = json!({"cmd": command, "params": parameters});
+        self.0.post("goog/cdp/execute", &execute).expect("Chromium knows it");
     }
 
-    pub(crate) async fn close(self) {
-        self.client.close().await.expect("it closes");
-        drop(self.driver);
+    pub(crate) fn close(self) {
+        self.0.close();
     }
 
-    pub(crate) async fn goto(&self, address: &str) {
-        self.client.goto(address).await.expect("it loads");
+    pub(crate) fn goto(&self, address: &str) {
+        self.0.post("url", &json!({"url": address})).expect("it loads");
     }
 
-    pub(crate) async fn source(&self) -> String {
-        self.client.source().await.expect("a page")
+    pub(crate) fn source(&self) -> String {
+        self.0.get("source").as_str().expect("a page").to_owned()
     }
 
-    pub(crate) async fn script(&self, script: &str, arguments: Vec<Value>) -> Value {
-        self.client.execute(script, arguments).await.expect("it runs")
+    pub(crate) fn click_link(&self, text: &str) {
+        self.0.click_link(text);
+    }
+
+    fn executed(&self, script: &str, arguments: &[Value]) -> Result<Value, String> {
+        self.0.post("execute/sync", &json!({"script": script, "args": arguments}))
+    }
+
+    pub(crate) fn script(&self, script: &str, arguments: &[Value]) -> Value {
+        self.executed(script, arguments).expect("it runs")
     }
 
     /// Waits until a script returns true.
-    pub(crate) async fn wait_for(&self, script: &str) {
+    pub(crate) fn wait_for(&self, script: &str) {
         let begun = Instant::now();
         // A page that is being replaced runs no script.
-        while self.client.execute(script, vec![]).await.ok() != Some(json!(true)) {
+        while self.executed(script, &[]).ok() != Some(json!(true)) {
             assert!(begun.elapsed() < PATIENCE, "never: {script}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            thread::sleep(Duration::from_millis(100));
         }
     }
 
     /// Saves a screenshot of the visible part.
-    pub(crate) async fn picture(&self, name: &str) {
-        let png = self.client.screenshot().await.expect("a picture");
+    pub(crate) fn picture(&self, name: &str) {
+        let png = self.0.get("screenshot");
+        let png = BASE64_STANDARD.decode(png.as_str().expect("a picture")).expect("base64");
         fs::write(pictures().join(format!("{name}.png")), png).expect("kept");
     }
 
     /// Returns axe's serious findings: the rule, and where.
-    pub(crate) async fn serious_findings(&self) -> Value {
+    pub(crate) fn serious_findings(&self) -> Value {
         // The page's policy allows no other script, except the driver's.
-        self.script(AXE, vec![]).await;
+        self.script(AXE, &[]);
         let search = "const done = arguments[arguments.length - 1];
             axe.run(document, {resultTypes: ['violations']}).then((found) => done(found.violations
                 .filter((finding) => ['serious', 'critical'].includes(finding.impact))
                 .map((finding) => [finding.id, ...finding.nodes.map((node) => node.html)])), (error) => done(String(error)));";
-        self.client.execute_async(search, vec![]).await.expect("axe runs")
+        self.0.post("execute/async", &json!({"script": search, "args": []})).expect("axe runs")
     }
 
     /// Returns the elements wider than the window, if the page scrolls sideways once its charts have found their width.
-    pub(crate) async fn too_wide(&self) -> Value {
+    pub(crate) fn too_wide(&self) -> Value {
         const FITTED: Duration = Duration::from_secs(60);
         let search = "const width = document.documentElement.clientWidth;
             if (document.scrollingElement.scrollWidth <= width) return [];
@@ -187,17 +124,17 @@ impl Window {
                 .map((it) => it.outerHTML.slice(0, 120)).slice(0, 5)";
         let begun = Instant::now();
         loop {
-            let found = self.script(search, vec![]).await;
+            let found = self.script(search, &[]);
             if found == json!([]) || begun.elapsed() > FITTED {
                 return found;
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            thread::sleep(Duration::from_millis(100));
         }
     }
 
     /// Returns errors and warnings of the browser's console. An error page itself loads with an error.
-    pub(crate) async fn complaints(&self) -> Vec<String> {
-        let log = self.client.issue_cmd(ConsoleLog).await.expect("a log");
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let log = self.0.post("se/log", &json!({"type": "browser"})).expect("a log");
         let all = log.as_array().cloned().unwrap_or_default();
         let bad = all.iter().filter(|line| line["level"] == "SEVERE" || line["level"] == "WARNING");
         let told = bad.map(|line| line["message"].as_str().unwrap_or_default().to_owned());
@@ -205,12 +142,12 @@ impl Window {
     }
 
     /// Presses Tab until the element with this name, value, label or text has the focus.
-    pub(crate) async fn tab_to(&self, what: &str) {
+    pub(crate) fn tab_to(&self, what: &str) {
         let name = "const it = document.activeElement;
             return [it.name, it.value, it.getAttribute('aria-label'), it.textContent].includes(arguments[0])";
         for _ in 0..200 {
-            self.keys("\u{e004}").await;
-            if self.script(name, vec![json!(what)]).await == json!(true) {
+            self.keys("\u{e004}");
+            if self.script(name, &[json!(what)]) == json!(true) {
                 return;
             }
         }
@@ -218,12 +155,10 @@ impl Window {
     }
 
     /// Types into the focused element.
-    pub(crate) async fn keys(&self, text: &str) {
-        let mut typed = KeyActions::new("keyboard".into());
-        for value in text.chars() {
-            typed = typed.then(KeyAction::Down { value }).then(KeyAction::Up { value });
-        }
-        self.client.perform_actions(typed).await.expect("keys");
+    pub(crate) fn keys(&self, text: &str) {
+        let typed = text.chars().flat_map(|key| ["keyDown", "keyUp"].map(|kind| json!({"type": kind, "value": key})));
+        let keyboard = json!({"type": "key", "id": "keyboard", "actions": typed.collect::<Vec<_>>()});
+        self.0.post("actions", &json!({"actions": [keyboard]})).expect("keys");
     }
 }
 

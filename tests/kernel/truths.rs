@@ -58,10 +58,11 @@ fn a_responder_that_waits_raises_the_median_by_that() {
     assert_near(&calibration, "delay-5us", 0.2);
 }
 
-/// These cases depend on other load; a busy machine is distinguished from a wrong figure.
+/// These cases depend on other load; a busy machine is distinguished from a wrong figure. So other tests run next to
+/// this one.
 #[test]
 fn a_truth_that_a_busy_machine_hides_is_not_called_wrong() {
-    let bench = Bench::alone();
+    let bench = Bench::new();
     let calibration = calibrated(&bench, &["--rounds", "0", "--only", "length,spinner"]);
     let load = &calibration["load"];
     assert!(load["other_programs"].is_number() && load["stolen"].is_number(), "{load}");

