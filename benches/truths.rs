@@ -1,7 +1,7 @@
 //! Detection of known costs, and the rate of false positives.
 //!
-//! `cargo bench --bench truths -- [RUNS_WITH_KNOWN_COSTS] [RUNS_OF_ROWS_ALIKE]`, as root. Runs are studies of
-//! the path's own cost, by the program itself, between two hosts of a lab. All rows have the same two ends:
+//! `cargo bench --bench truths -- [RUNS_WITH_KNOWN_COSTS] [RUNS_OF_ROWS_ALIKE] [RUNS_OF_MANY_COSTS]`, as root. Runs are
+//! studies of the path's own cost, by the program itself, between two hosts of a lab. All rows have the same two ends:
 //! what they differ by is what the responder waits, or nothing.
 
 mod two_hosts;
@@ -13,13 +13,18 @@ use two_hosts::{Outcome, TwoHosts, said};
 
 /// Rows and what their responder waits, in µs.
 const KNOWN: [(&str, f64); 4] = [("shared-ip", 0.0), ("veth", 0.3), ("bridge", 1.0), ("macvlan", 3.0)];
+/// Delays of responders in runs that only count intervals, in µs.
+const WAITS: [f64; 6] = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0];
+/// Delay of all responders, in µs.
+const LEAST_WAIT: f64 = 1.0;
 const TRANSPORTS: [&str; 2] = ["tcp", "udp"];
 
 fn main() -> Outcome<()> {
     let counts: Vec<usize> = env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     let (known, alike) = (counts.first().copied().unwrap_or(10), counts.get(1).copied().unwrap_or(200));
+    let many = counts.get(2).copied().unwrap_or(8);
     let hosts = TwoHosts::new("truths")?;
-    let done = hosts.known_costs(known).and_then(|()| hosts.rows_alike(alike));
+    let done = hosts.known_costs(known).and_then(|()| hosts.rows_alike(alike)).and_then(|()| hosts.many_costs(many));
     hosts.down()?;
     done
 }
@@ -44,12 +49,12 @@ impl TwoHosts {
     /// rows of which it shows nothing, as the one that has no cost.
     fn known_costs(&self, runs: usize) -> Outcome<()> {
         let rows = KNOWN.map(|(row, _)| row);
-        let planted: Vec<String> = KNOWN[1..].iter().map(|(row, us)| format!("{row} = \"{}ns\"\n", us * 1e3)).collect();
+        let planted = planted(&KNOWN);
         let path = "samples = 48\npasses = 4\nduration = \"4ms\"\nstream_duration = \"8ms\"\nwarmup = \"10ms\"";
         let mut found: Vec<Vec<Found>> = vec![Vec::new(); KNOWN.len() * TRANSPORTS.len()];
         let mut load = Vec::new();
         for _ in 0..runs {
-            let result = self.run(&rows, "tests = [\"rr\"]", path, &planted.concat())?;
+            let result = self.run(&rows, "tests = [\"rr\"]", path, &planted)?;
             load.push(result["disturbance"]["other_programs"].as_f64().unwrap_or(f64::NAN));
             for (index, found) in found.iter_mut().enumerate() {
                 let (transport, (row, us)) = (TRANSPORTS[index / KNOWN.len()], KNOWN[index % KNOWN.len()]);
@@ -74,6 +79,35 @@ impl TwoHosts {
                 count(|one| one.has_it)
             );
         }
+        Ok(())
+    }
+
+    /// Short runs, each with other costs: 95 % of the intervals are to contain what was planted.
+    fn many_costs(&self, runs: usize) -> Outcome<()> {
+        let rows = KNOWN.map(|(row, _)| row);
+        let path = "samples = 24\npasses = 4\nduration = \"4ms\"\nstream_duration = \"8ms\"\nwarmup = \"10ms\"";
+        let (mut load, mut widths, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+        let mut covered = [0; TRANSPORTS.len()];
+        for run in 0..runs {
+            let wait = |row: usize| WAITS[(run * (rows.len() - 1) + row) % WAITS.len()];
+            let waits: Vec<(&str, f64)> =
+                rows[1..].iter().enumerate().map(|(index, row)| (*row, wait(index))).collect();
+            let result = self.run(&rows, "tests = [\"rr\"]", path, &planted(&waits))?;
+            load.push(result["disturbance"]["other_programs"].as_f64().unwrap_or(f64::NAN));
+            for ((row, us), index) in
+                waits.iter().flat_map(|wait| (0..TRANSPORTS.len()).map(move |index| (wait, index)))
+            {
+                let found = Found::of(tax(&result, row, TRANSPORTS[index], "rr", "rtt"), *us)?;
+                covered[index] += usize::from(found.has_it);
+                widths.push(found.half_width);
+                errors.push(found.cost - us);
+            }
+        }
+        println!("{runs} runs of 24 rounds; other programs took {} of the CPUs", range(&load, 1e2, " %"));
+        for (transport, covered) in TRANSPORTS.iter().zip(covered) {
+            println!("{transport}: {covered} of {} intervals contain the planted cost", runs * (rows.len() - 1));
+        }
+        println!("half an interval {}; found less planted {}", range(&widths, 1.0, " µs"), range(&errors, 1.0, " µs"));
         Ok(())
     }
 
@@ -112,6 +146,7 @@ struct Found {
     cost: f64,
     shown: bool,
     could_show: f64,
+    half_width: f64,
     has_it: bool,
 }
 
@@ -123,9 +158,18 @@ impl Found {
             cost: number("delta"),
             shown: tax["verdict"] == "slower",
             could_show: number("could_show") * number("baseline"),
+            half_width: (number("delta_high") - number("delta_low")) / 2.0,
             has_it: (number("delta_low")..=number("delta_high")).contains(&us),
         })
     }
+}
+
+/// The waits of a study's responders. All wait for at least [`LEAST_WAIT`]: how far a wait exceeds its end, about half of
+/// what reading the clock takes, then is the same for all.
+fn planted(waits: &[(&str, f64)]) -> String {
+    let others = ["native", "shared-ip"].iter().filter(|row| waits.iter().all(|(planted, _)| planted != *row));
+    let all = waits.iter().copied().chain(others.map(|row| (*row, 0.0)));
+    all.map(|(row, us)| format!("{row} = \"{}ns\"\n", (LEAST_WAIT + us) * 1e3)).collect()
 }
 
 fn tax<'a>(result: &'a Value, row: &str, transport: &str, test: &str, of: &str) -> Option<&'a Value> {

@@ -10,9 +10,10 @@ use vtax_model::{
     measurement::{EndReport, SessionCpu},
     options::{Engine, Idle},
     station::{EndSetup, Schedule},
+    workload::TestSpec,
 };
 use vtax_sys::{
-    cpu::{CycleCounter, MachineMeter, allowed_cpus, pin_current_thread},
+    cpu::{CycleCounter, MachineMeter, allowed_cpus, pin_current_thread, run_first},
     idle,
 };
 
@@ -78,6 +79,17 @@ fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize> {
         _ if !setup.cpus.is_empty() => width.min(setup.cpus.len()),
         _ => width.min(allowed_cpus()?.len().max(1)),
     })
+}
+
+/// Returns true if the threads have real-time priority: in slices of transactions under controlled conditions.
+///
+/// Where both ends share a CPU, the scheduler else decides at each message whether its receiver preempts its sender. The
+/// longer the receiver works, the less often it does, so that a cost would change more than itself. A thread that spins
+/// while it waits must not have this priority: the other end would never run.
+fn runs_first(spec: &TestSpec, engine: Engine) -> bool {
+    let spins = engine == Engine::BusyPoll || spec.options.socket.busy_poll.is_some();
+    let is_controlled = spec.slices.is_some() && spec.options.idle == Idle::Poll;
+    is_controlled && spec.workload.kind().is_transactions() && !spins
 }
 
 struct Crew<'a> {
@@ -155,6 +167,10 @@ impl<'a> Crew<'a> {
 
     /// Runs the tasks. Returns the CPU time if the test is sliced.
     fn drive_session(&self, thread: usize, tasks: &[usize], desk: &ThreadRecorder<'_>) -> Result<Option<SessionCpu>> {
+        if runs_first(&self.role.session.spec, self.role.engine()) {
+            // Without the right to do so, slices are measured at normal priority.
+            let _ = run_first();
+        }
         let begun = self.shared.is_sliced().then(|| Begun::now(thread == 0)).transpose()?;
         self.drive(tasks, desk)?;
         begun.map(Begun::ended).transpose()

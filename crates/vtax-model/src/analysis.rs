@@ -302,13 +302,11 @@ fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell, guests:
         file: file_summary(&taken),
         lost,
         lost_share: lost.map(|lost| lost_share(lost, arrived)),
-        reordered: total(|reading| reading.reordered),
+        reordered: known(|reading| reading.reordered),
         retransmits: known(|reading| reading.retransmits),
         packets: known(|reading| reading.packets),
         wire_bytes: known(|reading| reading.wire_bytes),
-        socket_drops: total(|reading| {
-            reading.ends.initiator.socket_drops.saturating_add(reading.ends.responder.socket_drops)
-        }),
+        socket_drops: known(SampleReading::socket_drops),
         strangers: total(|reading| reading.ends.initiator.strangers.saturating_add(reading.ends.responder.strangers)),
         warmup: ends::warmup(&taken),
         stages: pooled.stages.summary(),

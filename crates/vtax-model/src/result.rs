@@ -360,8 +360,9 @@ pub struct SummaryRecord {
     /// UDP messages lost, as a share of those sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_share: Option<f64>,
-    /// UDP datagrams overtaken, over all samples.
-    pub reordered: u64,
+    /// UDP datagrams overtaken, over all samples; absent if another program measured that does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reordered: Option<u64>,
     /// TCP segments sent again, over all samples; absent if another program measured that does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
@@ -372,9 +373,10 @@ pub struct SummaryRecord {
     /// Bytes of these packets with the headers of IP and of TCP or UDP, without Ethernet's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_bytes: Option<u64>,
-    /// UDP datagrams of the whole flows, warm-up with them, that a socket had no room for, over all samples.
-    #[serde(default)]
-    pub socket_drops: u64,
+    /// UDP datagrams of the whole flows, warm-up with them, that a socket had no room for, over all samples; absent if
+    /// another program measured that does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket_drops: Option<u64>,
     /// crr and cc: connections to the responder's port that ended without having shown the test's token.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub strangers: u64,

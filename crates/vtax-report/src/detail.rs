@@ -147,7 +147,9 @@ fn stream(summary: &SummaryRecord, record: &CellRecord, unit: ColumnUnit) -> Opt
     let mut values = vec![unit.estimate(goodput), unit.figure(goodput.median)];
     match medium {
         _ if medium.is_tcp() => values.push(summary.retransmits.map_or(Value::Absent, Value::count)),
-        _ if medium.is_datagram() => values.extend([lost(summary), Value::count(summary.reordered)]),
+        _ if medium.is_datagram() => {
+            values.extend([lost(summary), summary.reordered.map_or(Value::Absent, Value::count)]);
+        }
         _ => {}
     }
     Some(values)

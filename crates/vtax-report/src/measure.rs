@@ -144,8 +144,8 @@ fn stream_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
         }));
     }
     columns.extend(datagram_columns(records));
-    if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.reordered > 0) {
-        columns.push(Listed::once("", "reordered", |l| Some(Value::count(l.summary.reordered))));
+    if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.reordered > Some(0)) {
+        columns.push(Listed::once("", "reordered", |l| l.summary.reordered.map(Value::count)));
     }
     columns.extend(series_column(records));
     columns
@@ -190,8 +190,8 @@ fn datagram_columns<'a>(records: &[&'a CellRecord]) -> Vec<Listed<'a>> {
         return Vec::new();
     }
     let mut columns = vec![Listed::once("", "lost", move |l| counts(l.record).then(|| lost(l.summary)))];
-    if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.socket_drops > 0) {
-        let drops = move |l: &Line<'_>| counts(l.record).then(|| Value::count(l.summary.socket_drops));
+    if records.iter().filter_map(|record| record.summary.as_ref()).any(|summary| summary.socket_drops > Some(0)) {
+        let drops = move |l: &Line<'_>| counts(l.record).then_some(l.summary.socket_drops).flatten().map(Value::count);
         columns.push(Listed::once("", "socket drops, incl. warm-up", drops));
     }
     columns

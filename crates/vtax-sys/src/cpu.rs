@@ -1,4 +1,4 @@
-//! CPU affinity of threads, their CPU cycles, and the CPU time of threads, of this process, of others and of the machine.
+//! CPU affinity and priority of threads, their CPU cycles, and the CPU time of threads, of this process, of others and of the machine.
 
 mod account;
 mod affinity;
@@ -7,6 +7,7 @@ mod cycles;
 mod fuzz;
 mod machine;
 mod others;
+mod priority;
 mod task;
 
 use std::fs;
@@ -24,6 +25,7 @@ pub use account::{MachineMeter, MachineReading, MachineSpan};
 pub use cycles::{CycleCounter, CycleReading};
 pub use machine::{MachineTimes, interrupts, machine_times};
 pub use others::OtherProgramsMeter;
+pub use priority::run_first;
 pub use task::{TaskTimes, kvm_exits, process_time, task_times};
 
 /// The value by which sched_setaffinity(2) denotes the calling thread.

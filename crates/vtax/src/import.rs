@@ -32,7 +32,7 @@ use vtax_model::{
     measurement::EndReport,
     method::IoMethod,
     options::TestOptions,
-    run::{Environment, Figures, Run, RunState, Sample},
+    run::{BothEnds, Environment, Figures, Run, RunState, Sample},
     study::{DiskRow, Row, SamplingPlan, Study},
     units::{ByteSize, Mtu, Span},
     workload::Warmup,
@@ -284,7 +284,8 @@ fn joined(net: &NetCell, counted: &EndReport) -> Figures {
     let (other, kind) = (EndReport::default(), net.workload.kind());
     let (initiator, responder) = kind.counting(counted, &other);
     let figures = Figures::join(&net.spec(&plan(1, counted.seconds)), false, initiator, responder);
-    Figures { file: counted.file, lost: None, retransmits: None, ..figures }
+    let ends = BothEnds::default();
+    Figures { file: counted.file, lost: None, reordered: None, retransmits: None, ends, ..figures }
 }
 
 fn plan(samples: u32, seconds: f64) -> SamplingPlan {

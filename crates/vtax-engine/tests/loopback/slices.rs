@@ -183,3 +183,35 @@ fn idle_states_are_disabled_or_the_reason_is_reported() {
         assert_eq!(report.idle_not_held.is_none(), may, "{:?}", report.idle_not_held);
     }
 }
+
+/// Returns how many threads of this process that run a test's flows have this policy: field 41 of proc_pid_stat(5).
+fn flow_threads(policy: i32) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc").flatten();
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    let of_flows = stats.filter(|stat| stat.contains(vtax_engine::FLOW_THREAD));
+    of_flows.filter(|stat| stat.split(' ').nth(40) == Some(&policy.to_string())).count()
+}
+
+#[test]
+fn threads_of_round_trips_run_first_in_slices_and_others_do_not() {
+    const SCHED_FIFO: i32 = 1;
+    let may = thread::spawn(|| vtax_sys::cpu::run_first().is_ok()).join().expect("no panic");
+    let mut controlled = sliced(spec(Transport::Tcp, rr(1, 1), 1), 4, 50);
+    controlled.options.idle = vtax_model::options::Idle::Poll;
+    let (ends, first) = thread::scope(|scope| {
+        let measured = scope.spawn(|| both(&controlled, &setup()));
+        let mut first = 0;
+        while !measured.is_finished() {
+            first = first.max(flow_threads(SCHED_FIFO));
+            thread::sleep(std::time::Duration::from_millis(1));
+        }
+        (measured.join().expect("no panic"), first)
+    });
+    assert!(ends.iter().all(|end| end.slices.len() == 4));
+    assert_eq!(first >= 2, may, "{first} threads");
+    // Two threads that spin on one CPU would never end.
+    controlled.options.engine = Engine::BusyPoll;
+    let cpus = vtax_sys::cpu::allowed_cpus().expect("some").iter().take(1).collect();
+    let shared = EndSetup { cpus, ..setup() };
+    assert!(both(&controlled, &shared).iter().all(|end| end.slices.len() == 4));
+}

@@ -92,11 +92,11 @@ fn idle(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
 
 fn of_datagrams(summary: &SummaryRecord) -> impl Iterator<Item = NoiseCause> {
     let SummaryRecord { socket_drops, lost_share, reordered, .. } = *summary;
-    let lost_share = lost_share.unwrap_or(0.0);
+    let (lost_share, socket_drops) = (lost_share.unwrap_or(0.0), socket_drops.unwrap_or(0));
     let causes = [
         (socket_drops > 0 && lost_share > MUCH_LOST).then_some(NoiseCause::SocketDrops(socket_drops)),
         (socket_drops == 0 && lost_share > MUCH_LOST).then_some(NoiseCause::Lost(lost_share)),
-        (reordered > 0).then_some(NoiseCause::Reordered(reordered)),
+        reordered.filter(|count| *count > 0).map(NoiseCause::Reordered),
     ];
     causes.into_iter().flatten()
 }

@@ -85,9 +85,8 @@ impl Guard {
                 reading.cpu.tells_machines.then(|| reading.value(of_machine))
             }
             Guard::Losses => {
-                let drops = reading.ends.initiator.socket_drops.saturating_add(reading.ends.responder.socket_drops);
-                let (lost, again) = (reading.lost.unwrap_or(0), reading.retransmits.unwrap_or(0));
-                let lost = lost.saturating_add(again).saturating_add(drops);
+                let losses = [reading.lost, reading.retransmits, reading.socket_drops()];
+                let lost = losses.into_iter().flatten().fold(0, u64::saturating_add);
                 let full = reading.bytes as f64 / f64::from(mtu.get());
                 let packets = full.max(reading.transactions as f64).max(1.0);
                 Some((lost as f64 / packets).max(FEW_LOSSES))

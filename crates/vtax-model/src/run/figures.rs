@@ -33,8 +33,8 @@ pub struct Figures {
     pub rtt_from_send_ns: Option<RttFigures>,
     /// UDP messages that never arrived; absent if whoever measured does not know.
     pub lost: Option<u64>,
-    /// UDP datagrams that were overtaken.
-    pub reordered: u64,
+    /// UDP datagrams that were overtaken; absent if whoever measured does not know.
+    pub reordered: Option<u64>,
     /// TCP segments sent again, both ends; absent if whoever measured does not know.
     pub retransmits: Option<u64>,
     /// Its cost.
@@ -144,8 +144,8 @@ pub struct EndDetail {
     pub stages: Option<Stages>,
     /// UDP streams: datagrams of the whole flow, sent or arrived.
     pub whole_flow: u64,
-    /// UDP: datagrams that the socket had no room for.
-    pub socket_drops: u64,
+    /// UDP: datagrams that the socket had no room for; absent if whoever measured does not know.
+    pub socket_drops: Option<u64>,
     /// Slices: by how many nanoseconds this end ran over its time, at worst.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub overrun_ns: u64,
@@ -158,9 +158,9 @@ pub struct EndDetail {
 
 impl EndDetail {
     fn of(report: &EndReport) -> EndDetail {
-        let EndReport { warmup, wire, whole_flow, socket_drops, overrun_ns, strangers, .. } = *report;
+        let EndReport { warmup, wire, whole_flow, overrun_ns, strangers, .. } = *report;
         let (series, stages) = (report.series.clone(), report.stages.clone());
-        let idle_not_held = report.idle_not_held.clone();
+        let (idle_not_held, socket_drops) = (report.idle_not_held.clone(), Some(report.socket_drops));
         EndDetail { warmup, wire, series, stages, whole_flow, socket_drops, overrun_ns, idle_not_held, strangers }
     }
 }
@@ -263,7 +263,7 @@ impl Figures {
                 .map(|rtt| RttFigures { by_rate: inverse_rate(spec, counting), ..RttFigures::of(rtt) }),
             rtt_from_send_ns: counting.rtt_from_send.as_ref().map(RttFigures::of),
             lost: Some(counting.lost.saturating_add(if both { initiator.lost } else { 0 })),
-            reordered: counting.reordered.saturating_add(if both { initiator.reordered } else { 0 }),
+            reordered: Some(counting.reordered.saturating_add(if both { initiator.reordered } else { 0 })),
             retransmits: Some(initiator.retransmits.saturating_add(responder.retransmits)),
             cpu: CpuFigures { one_machine, initiator: EndCpu::of(initiator), responder: EndCpu::of(responder) },
             file: initiator.file,
@@ -293,7 +293,7 @@ impl Figures {
             rtt_ns: both.as_ref().map(times),
             rtt_from_send_ns: None,
             lost: Some(0),
-            reordered: 0,
+            reordered: Some(0),
             retransmits: Some(0),
             cpu: CpuFigures { one_machine: true, initiator: end, responder: EndCpu::default() },
             file: None,

@@ -106,7 +106,7 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
         rtt_ns: rtt(spec, joined, seconds),
         rtt_from_send_ns: merged(joined, |one| one.rtt_from_send_ns.as_ref()).map(|all| RttFigures::of(&all)),
         lost: known(|one| one.lost),
-        reordered: total(|one| one.reordered),
+        reordered: known(|one| one.reordered),
         retransmits: known(|one| one.retransmits),
         cpu: cpu(pairs, seconds),
         file: joined.first().and_then(|first| first.file),

@@ -32,7 +32,7 @@ pub struct SampleReading {
     pub transactions: u64,
     pub bytes: u64,
     pub lost: Option<u64>,
-    pub reordered: u64,
+    pub reordered: Option<u64>,
     pub retransmits: Option<u64>,
     pub packets: Option<u64>,
     pub wire_bytes: Option<u64>,
@@ -106,7 +106,7 @@ pub struct EndCpuReading {
 pub struct EndReading {
     pub warmup: WarmupReport,
     pub series: Vec<Interval>,
-    pub socket_drops: u64,
+    pub socket_drops: Option<u64>,
     pub strangers: u64,
     pub idle_not_held: Option<ForeignText>,
 }
@@ -166,6 +166,12 @@ impl SampleReading {
     /// The value of a metric, if this is a sample of that test.
     pub fn metric(&self, of: Metric, test: TestKind) -> f64 {
         self.value(of.figure(test))
+    }
+
+    /// Datagrams that the sockets of both ends had no room for; none if an end does not know.
+    pub fn socket_drops(&self) -> Option<u64> {
+        let Ends { initiator, responder } = &self.ends;
+        Some(initiator.socket_drops?.saturating_add(responder.socket_drops?))
     }
 
     /// The round and the turn in it, which no other sample of the run has.

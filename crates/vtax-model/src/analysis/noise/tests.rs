@@ -72,15 +72,15 @@ fn what_others_took_and_what_was_dropped_are_causes() {
     for sample in &mut run.samples {
         sample.figures.cpu.initiator.machine.user = 0.5;
         sample.figures.cpu.initiator.machine.steal = 0.2;
-        (sample.figures.lost, sample.figures.reordered) = (Some(1_000_000), 3);
-        sample.figures.ends.responder.socket_drops = 7;
+        (sample.figures.lost, sample.figures.reordered) = (Some(1_000_000), Some(3));
+        sample.figures.ends.responder.socket_drops = Some(7);
     }
     let found = causes_of(&run, Transport::Udp, TestKind::Stream);
     assert!(matches!(
         found[..],
         [NoiseCause::OtherPrograms(_), NoiseCause::Stolen(_), NoiseCause::SocketDrops(77), NoiseCause::Reordered(33)]
     ));
-    run.samples.iter_mut().for_each(|sample| sample.figures.ends.responder.socket_drops = 0);
+    run.samples.iter_mut().for_each(|sample| sample.figures.ends.responder.socket_drops = Some(0));
     let found = causes_of(&run, Transport::Udp, TestKind::Stream);
     assert!(found.iter().any(|cause| matches!(cause, NoiseCause::Lost(share) if *share > 0.5)), "{found:?}");
 }

@@ -90,7 +90,7 @@ fn netperf_losses_are_of_both_ends_or_unknown() {
     assert_eq!(figure_of(&found(&one).remove(0).expect("importable")).2, None);
     let (run, _dir) = imported(&[&one], &ImportAs::default()).expect("importable");
     let json = serde_json::to_value(document(&run).cells[0].summary.as_ref().expect("measured")).expect("JSON");
-    for unknown in ["lost", "lost_share", "retransmits"] {
+    for unknown in ["lost", "lost_share", "reordered", "retransmits", "socket_drops"] {
         assert!(json.get(unknown).is_none(), "{unknown}: {json}");
     }
     let (run, _dir) = imported(&[both], &ImportAs::default()).expect("importable");
