@@ -5,7 +5,6 @@
 //! names (Xen's docs/misc/pvh.pandoc), so it is unpacked here, once.
 
 use std::{
-    fs,
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -13,6 +12,7 @@ use std::{
 use flate2::read::GzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
+use vtax_sys::foreign_file;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{elf::Elf, error::GuestError, image, kernel::Kernel};
@@ -27,7 +27,7 @@ const PVH_ENTRY: u32 = 18;
 impl Kernel {
     /// Image to pass to QEMU: the unpacked kernel, or the image if it can't be unpacked or has no entry for PVH.
     pub fn bootable(&self) -> Result<PathBuf, GuestError> {
-        let packed = fs::read(&self.image).map_err(GuestError::file("read", &self.image))?;
+        let packed = foreign_file::read(&self.image, LARGEST).map_err(GuestError::file("read", &self.image))?;
         let folder = image::cache()?.join("kernels");
         bootable(&packed, &folder).map(|unpacked| unpacked.unwrap_or_else(|| self.image.clone()))
     }
@@ -79,7 +79,7 @@ fn has_pvh_entry(kernel: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::{fs, io::Write};
 
     use proptest::prelude::*;
 
