@@ -202,6 +202,7 @@ mod tests {
         let bare = base.path().join("vmlinuz");
         let refuse = |path: &Path| places(base.path()).find(Some(path)).expect_err("useless").to_string();
         assert!(refuse(&bare).contains("does not exist"));
+        assert!(refuse("/dev/zero".as_ref()).contains("not a regular file"));
         fs::write(&bare, "text").expect("a file");
         assert!(refuse(&bare).contains("is not an x86 kernel image"));
         fs::write(&bare, image("6.6.6")).expect("a file");

@@ -54,8 +54,18 @@ pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatch
     parsed(&words).map_err(|error| {
         let visible: Vec<OsString> =
             words.iter().map(|word| ForeignText::from(word.to_string_lossy()).to_string().into()).collect();
-        if visible == words { error } else { parsed(&visible).err().unwrap_or(error) }
+        if visible == words || !error.use_stderr() {
+            return error;
+        }
+        parsed(&visible).err().unwrap_or_else(|| in_one_line(&error, &words))
     })
+}
+
+/// The error of a word that would be valid without its hidden characters.
+fn in_one_line(error: &clap::Error, words: &[OsString]) -> clap::Error {
+    let text = error.render().to_string();
+    let text = text.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
+    for_words(words).error(error.kind(), ForeignText::from(text))
 }
 
 fn parsed(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
@@ -158,13 +168,14 @@ mod tests {
 
     #[test]
     fn no_word_resembles_a_message_of_vtax() {
-        for before in ["ldm bind", "ldm list", "tune revert", "measure --to", "size", "run demo --methods", "--server"]
-        {
-            let words =
-                ["vtax"].into_iter().chain(before.split(' ')).chain(["x\nvtax: error[forged]: \u{202e}done\u{7}"]);
-            let told = read(words.map(OsString::from)).expect_err(before).to_string();
-            assert!(told.contains("x\\nvtax: error[forged]: \\u202edone\\u0007"), "{before}: {told}");
-            assert!(!told.lines().any(|line| line.starts_with("vtax:")), "{before}: {told}");
+        let refused = ["ldm bind ", "ldm list ", "tune revert ", "measure --to ", "measure --to libvirt:", "--server "];
+        for refused in refused {
+            let (before, begin) = refused.rsplit_once(' ').expect("a word");
+            let last = format!("{begin}x\nvtax: error[forged]: \u{202e}done");
+            let words = ["vtax"].into_iter().chain(before.split(' ')).chain([last.as_str()]);
+            let told = read(words.map(OsString::from)).expect_err(refused).to_string();
+            assert!(told.contains("x\\nvtax: error[forged]: \\u202edone"), "{refused}: {told}");
+            assert!(!told.lines().any(|line| line.starts_with("vtax:")), "{refused}: {told}");
         }
         let words = ["vtax", "lab", "exec", "rack", "web", "--", "sh", "-c", "echo 1\necho 2"];
         assert!(read(words.map(OsString::from)).is_ok(), "it stays as it is");
