@@ -200,6 +200,49 @@ fn one_broken_domain_stops_no_other() {
     wait_until("no QEMU is left", || host.qemus().is_empty());
 }
 
+/// A bound domain without a journal, without a record of its supervisor, or without constraints.
+#[test]
+fn a_domain_whose_records_are_gone_is_found_by_its_marks() {
+    let bench = Bench::new();
+    let host = Host::new(&bench, "t-ldm-gone");
+    host.ldm("add-vsw vsw0 primary");
+    ["mars", "venus"].iter().for_each(|domain| host.add(domain));
+    host.ldm("bind mars");
+    host.ldm("start mars");
+    let qemu = host.qemu("mars");
+
+    // The first supervisor is found, and no second one is started.
+    let supervisor = process(&host, "mars/supervisor");
+    for left in [None, Some(format!("{supervisor}@1"))] {
+        let file = host.folder().join("mars/supervisor");
+        left.map_or_else(|| fs::remove_file(&file), |text| fs::write(&file, text)).expect("ours");
+        let told = told_by(&host.try_ldm("set-vcpu 1 venus"));
+        assert_eq!((told.as_str(), host.state("mars").as_str()), ("", "active"));
+    }
+
+    let state = kept(&host).join("state.json");
+    let whole = fs::read(&state).expect("it is there");
+    fs::remove_file(&state).expect("ours");
+    let told = told_by(&host.try_ldm("list"));
+    assert!(told.contains("mars is bound, but its constraints are missing"), "{told}");
+    fs::write(&state, whole).expect("ours");
+
+    fs::remove_file(host.folder().join("journals/mars.journal")).expect("ours");
+    for words in ["list", "bind mars", "bind venus", "stop -f mars", "unbind mars", "set-vcpu 1 venus"] {
+        let told = told_by(&host.try_ldm(words)).replace("\n  │ ", "");
+        assert!(told.contains("mars.journal: it is missing, although the domain is bound"), "{words}: {told}");
+    }
+    assert_eq!(host.qemus(), [qemu], "nothing was bound, and nothing ended");
+    let told = told_by(&host.try_ldm("release mars"));
+    assert!(told.contains("found by their marks and released") && !told.contains("saved as"), "{told}");
+    wait_until("no QEMU is left", || host.qemus().is_empty());
+    assert!(!host.links().contains("vnet"), "{}", host.links());
+    host.ldm("bind mars venus");
+    fs::remove_dir_all(host.folder().join("journals")).expect("ours");
+    bench.printed(&["lab", "down", "t-ldm-gone"]);
+    wait_until("no QEMU is left", || host.qemus().is_empty());
+}
+
 /// A kernel without a first process reboots immediately, over and over.
 #[test]
 fn a_system_that_reboots_at_once_is_slowed_down() {

@@ -1,7 +1,11 @@
 //! Domains and switches with unreadable records. They keep their resources, and are never treated as having none, until
 //! the user orders their release: then their resources are found by their marks.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 use vtax_guest::{home::remove_of, paths, process::end_below};
@@ -9,6 +13,7 @@ use vtax_journal::{Journal, JournalError, Opened, Snapshot, read_header, scan};
 use vtax_lab::World;
 use vtax_model::topology::Name;
 use vtax_step::StepSite;
+use vtax_sys::record::RecordError;
 
 use crate::{
     bindings::Bindings,
@@ -46,8 +51,8 @@ pub struct KeptRecord {
     /// Domain or switch that was found by its marks.
     pub object: Name,
     pub error: JournalError,
-    /// Current path of the record.
-    pub path: PathBuf,
+    /// Current path of the record; none if it was missing.
+    pub path: Option<PathBuf>,
 }
 
 impl DomainSurvey {
@@ -82,7 +87,7 @@ impl From<UnreadableRecord> for BindError {
 impl Domains {
     /// Returns all domains that have resources of this host.
     pub fn survey(&self) -> Result<DomainSurvey, BindError> {
-        let (mut bound, mut unreadable) = (Vec::new(), Vec::new());
+        let (mut bound, mut unreadable) = (Vec::new(), self.lost()?);
         for (object, snapshot) in named(&self.journals())? {
             match snapshot.and_then(|snapshot| BoundDomain::of(snapshot, self.folder())) {
                 Ok(domain) => bound.push(domain),
@@ -95,6 +100,41 @@ impl Domains {
             }
         }
         Ok(DomainSurvey { bound, unreadable })
+    }
+
+    /// Fails if a domain without a record is bound nevertheless: the file system of its QEMU is mounted from before the
+    /// record is complete until after it was executed.
+    pub(crate) fn check_not_lost(&self, domain: &Name) -> Result<(), BindError> {
+        match self.lost_record(domain) {
+            Some(error) => Err(BindError::Unreadable { object: domain.clone(), error }),
+            None => Ok(()),
+        }
+    }
+
+    fn lost_record(&self, domain: &Name) -> Option<JournalError> {
+        let path = self.journals().join(format!("{domain}.journal"));
+        let directory = self.directory(domain);
+        let device = |path: &Path| fs::symlink_metadata(path).map(|found| found.dev()).ok();
+        let is_mounted = || device(&directory.join(QEMU)).is_some_and(|qemu| Some(qemu) != device(&directory));
+        let is_missing = || fs::symlink_metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        // A domain that is bound or unbound at this moment has a record at one of these looks.
+        let is_lost = is_mounted() && is_missing() && is_mounted();
+        let why = "it is missing, although the domain is bound".to_owned();
+        is_lost.then_some(JournalError::Record(RecordError::Damaged { path, why }))
+    }
+
+    /// Returns the bound domains without a record.
+    fn lost(&self) -> Result<Vec<UnreadableRecord>, BindError> {
+        let entries = match fs::read_dir(self.folder()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(BindError::file("read", self.folder()))?,
+        };
+        let domains = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let lost = |object: Name| {
+            let error = self.lost_record(&object)?;
+            Some(UnreadableRecord { object, error, bindings: None })
+        };
+        Ok(domains.filter_map(lost).collect())
     }
 
     /// Returns the domains and switches with unreadable records.
@@ -111,7 +151,13 @@ impl Domains {
 impl LockedDomains<'_> {
     /// Releases, by their marks, the resources of domains and switches with damaged records, or only of the named ones.
     pub(crate) fn release_damaged(&self, wanted: Option<&Name>) -> Result<Vec<KeptRecord>, BindError> {
-        let mut kept = self.set_aside(&self.journals(), wanted, |name, site| self.remove_marked_domain(name, site))?;
+        let mut kept = Vec::new();
+        let is_wanted = |lost: &UnreadableRecord| wanted.is_none_or(|wanted| *wanted == lost.object);
+        for UnreadableRecord { object, error, .. } in self.lost()?.into_iter().filter(is_wanted) {
+            self.remove_marked_domain(&object, &mut self.site())?;
+            kept.push(KeptRecord { object, error, path: None });
+        }
+        kept.extend(self.set_aside(&self.journals(), wanted, |name, site| self.remove_marked_domain(name, site))?);
         kept.extend(
             self.set_aside(&self.switches(), wanted, |switch, site| host_links::remove_marked(site.own()?, switch))?,
         );
@@ -133,7 +179,7 @@ impl LockedDomains<'_> {
             if let Opened::Damaged(damaged) = Journal::<DomainStep>::open_any(journals, object.as_str())? {
                 remove(&object, &mut self.site())?;
                 let (error, path) = damaged.set_aside()?;
-                kept.push(KeptRecord { object, error, path });
+                kept.push(KeptRecord { object, error, path: Some(path) });
             }
         }
         Ok(kept)

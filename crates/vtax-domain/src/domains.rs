@@ -145,12 +145,12 @@ impl Domains {
 
     pub fn find(&self, domain: &Name) -> Result<Option<BoundDomain>, BindError> {
         if !self.journals().exists() {
-            return Ok(None);
+            return self.check_not_lost(domain).map(|()| None);
         }
         let snapshot = Snapshot::read(&self.journals(), domain.as_str());
         match snapshot.and_then(|snapshot| BoundDomain::of(snapshot, &self.folder)) {
             Ok(bound) => Ok(Some(bound)),
-            Err(JournalError::Missing { .. }) => Ok(None),
+            Err(JournalError::Missing { .. }) => self.check_not_lost(domain).map(|()| None),
             Err(error) => Err(BindError::Unreadable { object: domain.clone(), error }),
         }
     }

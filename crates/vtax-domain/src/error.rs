@@ -280,7 +280,7 @@ pub enum BindError {
 /// Returns what to do about a record, as the end of a message.
 fn remedy_for(object: &Name, error: &JournalError) -> String {
     match error.is_damage() {
-        true => format!("; vtax ldm release {object} releases its resources, and renames the file"),
+        true => format!("; vtax ldm release {object} releases its resources, and sets a damaged file aside"),
         false => String::new(),
     }
 }

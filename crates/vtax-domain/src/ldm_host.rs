@@ -121,6 +121,9 @@ impl LdmHost {
             for unreadable in domains.unreadable()? {
                 self.tell(DomainNotice::Unreadable(BindError::from(unreadable).to_string()));
             }
+            if let Err(error) = domains.service() {
+                self.tell(DomainNotice::Unreadable(error.to_string()));
+            }
         }
         Ok(())
     }

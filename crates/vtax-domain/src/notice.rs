@@ -37,8 +37,11 @@ pub enum DomainNotice {
     FunctionRemoved(ForeignText),
     /// The change may interrupt what uses a device.
     MayInterrupt { device: ForeignText, why: ForeignText },
-    /// A damaged record was set aside, after the resources of its object were found by their marks.
-    SetAside { object: Name, error: String, path: PathBuf },
+    /// A damaged record was set aside, after the resources of its object were found by their marks. It has no path if the
+    /// record was missing.
+    SetAside { object: Name, error: String, path: Option<PathBuf> },
+    /// A bound domain has no constraints: they were removed from the stored state.
+    NoConstraints(Name),
     /// A record can't be read.
     Unreadable(String),
     /// An error that doesn't end the order.

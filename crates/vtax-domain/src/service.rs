@@ -10,15 +10,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use vtax_journal::{JournalError, LockHolder};
+use vtax_journal::JournalError;
 use vtax_model::domain::Configuration;
 use vtax_sys::{
     directory,
     process::{Pid, ProcessId, Signal},
-    record,
+    record::{self, RecordError, RecordUse},
 };
 
-use crate::{bound::BoundDomain, domains::Domains, error::BindError, store::LockedStore};
+use crate::{bound::BoundDomain, domains::Domains, error::BindError, store::LockedStore, supervisor_process::living};
 
 /// File with the process of the service, which holds its lock.
 const SERVICE: &str = "vntsd";
@@ -58,7 +58,7 @@ impl Domains {
         let until = Instant::now() + RELEASED;
         loop {
             // Checked first: the service may release the port at any moment.
-            let is_ours = self.service().is_some_and(|service| listens(service.pid, port));
+            let is_ours = self.service().is_ok_and(|service| service.is_some_and(|it| listens(it.pid, port)));
             if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
                 return true;
             }
@@ -69,11 +69,14 @@ impl Domains {
         }
     }
 
-    fn service(&self) -> Option<ProcessId> {
+    /// Returns the console service, if it is alive. Its lock shows that, too, whatever the record contains.
+    ///
+    /// # Errors
+    /// [`RecordError::NotAFile`] if something else is in place of the record, which nobody can have locked then.
+    pub(crate) fn service(&self) -> Result<Option<ProcessId>, RecordError> {
         let path = self.folder().join(SERVICE);
-        // The lock also shows it.
-        let holder = || ProcessId::of(Pid(LockHolder::of(&path)?.pid)).ok();
-        record::read_word(&path).ok().flatten().or_else(holder)
+        record::open(&path, RecordUse::Read)?;
+        Ok(living(record::read_word(&path).ok().flatten(), &path))
     }
 
     /// Starts the console service in the background, if a domain has a console that isn't served. The service exits on
@@ -91,13 +94,13 @@ impl Domains {
         command.process_group(0).spawn().map(drop).map_err(failed)
     }
 
-    /// Returns true if the console service of this host is alive.
+    /// Returns true if the console service of this host is alive, or if that is unknown, which each command reports.
     pub(crate) fn is_served(&self) -> bool {
-        self.service().is_some_and(|process| matches!(process.wait_end(Duration::ZERO), Ok(false)))
+        self.service().map_or(true, |service| service.is_some())
     }
 
     pub(crate) fn end_service(&self) {
-        if let Some(process) = self.service() {
+        if let Ok(Some(process)) = self.service() {
             // It may have exited on its own.
             let _ = process.signal(Signal::KILL);
             let _ = process.wait_end(KILLED);

@@ -73,8 +73,10 @@ impl Supervisor<'_> {
     /// Starts the domain, unless it runs, and watches it to its end.
     pub(crate) fn supervise(&self, domain: &Name) -> Result<(), BindError> {
         let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the supervisor"))?;
-        let path = supervisor_process::pid_file(&self.domains.directory(domain));
-        record::replace(&path, own.to_string().as_bytes()).map_err(JournalError::from)?;
+        let directory = self.domains.directory(domain);
+        let _only = supervisor_process::become_only(domain, &directory)?;
+        record::replace(&supervisor_process::pid_file(&directory), own.to_string().as_bytes())
+            .map_err(JournalError::from)?;
         let (mut is_told, mut limit) = (false, RebootLimit::default());
         loop {
             let (mut qemu, mut events) = self.connect(domain)?;

@@ -15,13 +15,13 @@ use std::{
     io,
     os::unix::{
         ffi::OsStrExt,
-        fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
+        fs::{FileExt, FileTypeExt, MetadataExt},
     },
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use vtax_model::foreign::ForeignText;
+use vtax_sys::foreign_file;
 
 use super::{
     error::{GuestError, MissingForGuests},
@@ -131,19 +131,11 @@ fn open_chain(disk: &Path, format: Option<DiskFormat>) -> Result<Vec<DiskImage>,
     Ok(chain)
 }
 
-/// Opens a file or block device of unknown format. Opening a pipe doesn't wait for a writer.
+/// Opens a file or block device of unknown format.
 fn open_one(path: &Path) -> io::Result<DiskImage> {
     let path = fs::canonicalize(path)?;
-    let no_wait = OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(no_wait).open(&path)?;
+    let file = foreign_file::open_disk(&path)?;
     let found = file.metadata()?;
-    if found.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if !found.is_file() && !found.file_type().is_block_device() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(DiskImage { path, file, format: DiskFormat::Raw, found })
 }
 

@@ -13,6 +13,7 @@ use std::{
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use vtax_model::{guest::Accelerator, topology::Name};
+use vtax_sys::foreign_file;
 
 use super::{
     arguments::nic_id,
@@ -237,7 +238,7 @@ impl ImageFile<OwnedFd> {
 /// An open file that QEMU reopens by its number (`/proc/self/fd`), its only way to read a kernel. For that, its user
 /// must be allowed to read it. If it isn't world-readable, QEMU receives a copy.
 fn readable(path: &Path) -> Result<OwnedFd, GuestError> {
-    let mut file = File::open(path).map_err(GuestError::file("open", path))?;
+    let mut file = foreign_file::open(path).map_err(GuestError::file("open", path))?;
     let mode = file.metadata().map_err(GuestError::file("look at", path))?.mode();
     if mode & READABLE != 0 {
         return Ok(file.into());

@@ -2,12 +2,12 @@
 
 use std::{
     env, fs,
-    fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
+use vtax_sys::foreign_file;
 
 use super::error::{GuestError, MissingForGuests};
 
@@ -113,7 +113,7 @@ fn missing(error: &io::Error) -> String {
 fn release(image: &Path) -> Result<String, String> {
     // The text is in the real-mode part, which has at most 64 sectors.
     let mut setup = Vec::new();
-    let file = File::open(image).map_err(|error| missing(&error))?;
+    let file = foreign_file::open(image).map_err(|error| missing(&error))?;
     file.take(64 * 512).read_to_end(&mut setup).map_err(|error| missing(&error))?;
     parse_release(&setup).ok_or_else(|| "is not an x86 kernel image (bzImage)".to_owned())
 }
@@ -202,6 +202,7 @@ mod tests {
         let bare = base.path().join("vmlinuz");
         let refuse = |path: &Path| places(base.path()).find(Some(path)).expect_err("useless").to_string();
         assert!(refuse(&bare).contains("does not exist"));
+        assert!(refuse("/dev/zero".as_ref()).contains("not a regular file"));
         fs::write(&bare, "text").expect("a file");
         assert!(refuse(&bare).contains("is not an x86 kernel image"));
         fs::write(&bare, image("6.6.6")).expect("a file");

@@ -14,6 +14,7 @@ use std::{
 use flate2::read::GzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
+use vtax_sys::foreign_file;
 
 use super::{
     elf::Elf,
@@ -109,7 +110,7 @@ impl Stock<'_> {
             release: self.kernel.release.clone(),
             directory: self.kernel.modules.clone(),
         })?;
-        let bytes = fs::read(path).map_err(GuestError::file("read", path))?;
+        let bytes = foreign_file::read(path, LARGEST).map_err(GuestError::file("read", path))?;
         let fail = |why: String| MissingForGuests::Module { path: path.clone(), why };
         let object = unpack(path, &bytes).map_err(|error| fail(format!("cannot be unpacked: {error}")))?;
         match Elf::parse(&object) {

@@ -4,7 +4,6 @@
 //! plain ELF file, at the entry of the PVH boot protocol (Xen's docs/misc/pvh.pandoc), so it is unpacked here once.
 
 use std::{
-    fs,
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -12,6 +11,7 @@ use std::{
 use flate2::read::GzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
+use vtax_sys::foreign_file;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{elf::Elf, error::GuestError, image, kernel::Kernel};
@@ -26,7 +26,7 @@ const PVH_ENTRY: u32 = 18;
 impl Kernel {
     /// Image to pass to QEMU: the unpacked kernel, or the image if it can't be unpacked or has no entry for PVH.
     pub fn bootable(&self) -> Result<PathBuf, GuestError> {
-        let packed = fs::read(&self.image).map_err(GuestError::file("read", &self.image))?;
+        let packed = foreign_file::read(&self.image, LARGEST).map_err(GuestError::file("read", &self.image))?;
         let folder = image::cache()?.join("kernels");
         bootable(&packed, &folder).map(|unpacked| unpacked.unwrap_or_else(|| self.image.clone()))
     }
@@ -78,7 +78,7 @@ fn has_pvh_entry(kernel: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::{fs, io::Write};
 
     use proptest::prelude::*;
 

@@ -11,21 +11,29 @@
 use std::{
     io::{BufReader, Read, Write},
     os::unix::process::CommandExt,
-    process::{Child, ChildStdin, ChildStdout, Stdio},
-    sync::{Mutex, PoisonError},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio},
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{Receiver, sync_channel},
+    },
+    time::Duration,
 };
 
 use miette::{MietteDiagnostic, Report, miette};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vtax_domain::{BindError, DomainNotice, DomainOrder, DomainReply};
 use vtax_model::{endpoint::LabHost, foreign::ForeignText, units::ByteSize};
+use vtax_sys::process::{Pid, ProcessId};
 use vtax_wire::{
     frame::{self, FrameError, HELLO_MOST, MAGIC},
     protocol::VERSION,
     ssh::Ssh,
 };
 
-use crate::stop::{Blamed, Stop};
+use crate::{
+    stop::{Blamed, Stop},
+    threads::start,
+};
 
 /// Version of orders and replies. It grows with each change that the other side would not understand.
 const ORDERS: u32 = 4;
@@ -33,6 +41,10 @@ const ORDERS: u32 = 4;
 const ORDER_MOST: ByteSize = ByteSize(32 << 20);
 /// The largest answer: such a configuration, and what the domains have of the host.
 const ANSWER_MOST: ByteSize = ByteSize(128 << 20);
+/// Most of what ssh and the login shell print on standard error that is quoted.
+const ERRORS_MOST: u64 = 4 << 10;
+/// Time within which ssh ends whose connection has failed.
+const ENDING: Duration = Duration::from_secs(1);
 
 /// First frame of each side. Its fields are the same in every version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -217,7 +229,8 @@ impl RemoteLdm {
         let within = within.map(|within| format!("--in {within} ")).unwrap_or_default();
         let mut command = ssh.remote(host, format!("vtax ldm {within}serve --stdio")).or_input()?;
         // A group of its own: Ctrl-C is for vtax, which may still have to give an order that undoes what it has begun.
-        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn();
+        let started =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn();
         let mut ssh = started.map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Stop::infrastructure(miette!(
@@ -225,10 +238,11 @@ impl RemoteLdm {
                 "cannot reach {host}: cannot start `{program}`: {error}; install the OpenSSH client"
             ))
         })?;
+        let errors = ssh.stderr.take().map(errors_of).transpose().or_infrastructure()?;
         let (reader, writer) = (ssh.stdout.take().expect("it is piped"), ssh.stdin.take().expect("it is piped"));
         match OrderLink::open(host, reader, writer, hear) {
             Ok(link) => Ok(RemoteLdm { link, ssh }),
-            Err(stop) => Err(explained(stop, host, &mut ssh)),
+            Err(stop) => Err(explained(stop, host, &mut ssh, errors.as_ref())),
         }
     }
 
@@ -242,15 +256,39 @@ impl RemoteLdm {
     }
 }
 
-/// Adds the reason for which ssh ended. ssh itself and the remote shell print more on standard error.
-fn explained(stop: Stop, host: &str, ssh: &mut Child) -> Stop {
+/// Follows what ssh and the login shell print on standard error: it is text of the other machine. ssh asks for a password at
+/// the terminal itself.
+fn errors_of(mut errors: ChildStderr) -> miette::Result<Receiver<ForeignText>> {
+    let (sender, receiver) = sync_channel(1);
+    start("ssh-errors", move || {
+        let mut told = Vec::new();
+        let _ = errors.by_ref().take(ERRORS_MOST).read_to_end(&mut told);
+        // Nobody waits for it any more if the connection was successful.
+        let _ = sender.try_send(String::from_utf8_lossy(&told).trim().into());
+        // ssh must not wait for somebody who reads the rest.
+        let _ = std::io::copy(&mut errors, &mut std::io::sink());
+    })?;
+    Ok(receiver)
+}
+
+/// Adds the reason for which ssh ended.
+fn explained(stop: Stop, host: &str, ssh: &mut Child, errors: Option<&Receiver<ForeignText>>) -> Stop {
     const NOT_FOUND: i32 = 127;
+    // It still runs if something else than vtax has answered.
+    if !ProcessId::of(Pid(ssh.id())).is_ok_and(|process| matches!(process.wait_end(ENDING), Ok(true))) {
+        let _ = ssh.kill();
+    }
+    let has_failed = stop.code().as_deref() == Some("ssh-failed");
+    let said = errors.filter(|_| has_failed).and_then(|errors| errors.recv_timeout(ENDING).ok());
     match ssh.wait().ok().and_then(|status| status.code()) {
         Some(NOT_FOUND) => Stop::infrastructure(miette!(
             code = "ssh-failed",
             "{host} has no vtax in the PATH of its logins; install vtax of this version there"
         )),
-        _ => stop,
+        _ => match said.filter(|said| !said.is_empty()) {
+            Some(said) => Stop::infrastructure(miette!(code = "ssh-failed", "{stop}; ssh said: {said}")),
+            None => stop,
+        },
     }
 }
 
@@ -326,6 +364,28 @@ mod tests {
         assert!(orders.is_empty());
         let refused = OrderLink::open("mars", greeting(&other).as_slice(), Vec::new(), drop).err().expect("refused");
         assert!(refused.to_string().contains("vtax 9.9.9 at mars"), "{refused}");
+    }
+
+    /// A login shell wrote to the terminal whatever it wanted, and one that didn't end was waited for.
+    #[test]
+    fn what_ssh_says_is_quoted_in_the_error() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let [source, program] = ["source", "ssh"].map(|name| folder.path().join(name));
+        let refused = |script: &str| {
+            std::fs::write(&source, format!("#!/bin/sh\n{script}\n")).expect("ours");
+            // Not by `fs::copy`: a child of another test could inherit the open descriptor (ETXTBSY, execve(2)).
+            let copied = std::process::Command::new("install").args(["-m", "755"]).args([&source, &program]).status();
+            assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
+            let connected = RemoteLdm::connect(&Ssh::by(program.clone(), ["-T"]), "vm1", None, |_| ());
+            connected.err().expect("nobody answers").to_string()
+        };
+        let told = refused("printf '\\033[31mno\\nvtax: error[forged]: x' >&2; exit 255");
+        assert_eq!(told, "no vtax has answered at vm1; ssh said: \\u001b[31mno\\nvtax: error[forged]: x");
+        assert_eq!(refused("exit 255"), "no vtax has answered at vm1");
+        assert!(refused("exit 127").contains("no vtax in the PATH"));
+        let flooded = refused("head -c 1000000 /dev/zero >&2; exit 255");
+        assert!(flooded.len() < 8 * 4096, "{}", flooded.len());
+        assert!(refused("exec 1>&-; exec sleep 600").contains("no vtax has answered"));
     }
 
     #[test]

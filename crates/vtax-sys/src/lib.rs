@@ -37,6 +37,7 @@ pub mod deadline;
 pub mod directory;
 mod error;
 pub mod ethtool;
+pub mod foreign_file;
 #[cfg(test)]
 mod fuzz;
 pub mod idle;

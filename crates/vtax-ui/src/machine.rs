@@ -1,8 +1,10 @@
 //! State of this machine: its domains, labs and changed settings, as the commands list them.
 
 use std::{
+    panic::resume_unwind,
     path::Path,
     process::{Command, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -10,7 +12,7 @@ use vtax_report::html::escaped;
 use vtax_sys::{deadline::output_within, inherit::die_with_parent};
 
 /// Time after which a command that lists something is abandoned, e.g. because a disk hangs.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum length of a list in characters.
 const LONGEST: usize = 20_000;
 
@@ -27,9 +29,13 @@ const LISTS: [MachineList; 3] = [
     MachineList { title: "Changed settings", arguments: ["tune", "status"] },
 ];
 
-/// Returns a section for each list. `program` is vtax.
+/// Returns a section for each list. `program` is vtax. The commands run at the same time, so that several that hang delay the
+/// page once.
 pub(crate) fn sections(program: &Path, state_dir: &Path) -> String {
-    LISTS.iter().map(|list| section(list, program, state_dir)).collect()
+    thread::scope(|scope| {
+        let sections = LISTS.each_ref().map(|list| scope.spawn(move || section(list, program, state_dir)));
+        sections.map(|section| section.join().unwrap_or_else(|panic| resume_unwind(panic))).concat()
+    })
 }
 
 fn section(list: &MachineList, program: &Path, state_dir: &Path) -> String {

@@ -35,14 +35,14 @@ pub(crate) struct Service {
     pub(crate) program: PathBuf,
     pub(crate) key: AccessKey,
     pub(crate) figures: DrawnFigures,
-    drawing: Semaphore,
+    drawing: Arc<Semaphore>,
     /// Watchers of runs in progress.
     pub(crate) watching: Arc<Semaphore>,
 }
 
 pub(crate) fn router(state_dir: PathBuf, program: PathBuf, key: AccessKey) -> Router {
     let base = key.base();
-    let (drawing, watching) = (Semaphore::new(DRAWN_TOGETHER), Arc::new(Semaphore::new(live::WATCHERS)));
+    let [drawing, watching] = [DRAWN_TOGETHER, live::WATCHERS].map(|most| Arc::new(Semaphore::new(most)));
     let figures = DrawnFigures::default();
     let service = Arc::new(Service { state_dir, program, key, figures, drawing, watching });
     let page = |path: &str| format!("{base}{path}");
@@ -94,14 +94,19 @@ impl From<StoreError> for NoPage {
 }
 
 impl Service {
-    /// Draws a page where it delays no other response.
+    /// Draws a page where it delays no other response. A client that leaves doesn't end the drawing of its page, which keeps
+    /// its turn, so that no client has more pages drawn at the same time.
     async fn draw(
         self: Arc<Service>,
         draw: impl FnOnce(&Service) -> Result<String, NoPage> + Send + 'static,
     ) -> Response {
-        let Ok(_turn) = self.drawing.acquire().await else { unreachable!("it is never closed") };
+        let Ok(turn) = Arc::clone(&self.drawing).acquire_owned().await else { unreachable!("it is never closed") };
         let service = Arc::clone(&self);
-        let drawn = spawn_blocking(move || draw(&service)).await;
+        let drawn = spawn_blocking(move || {
+            let _turn = turn;
+            draw(&service)
+        });
+        let drawn = drawn.await;
         let drawn = drawn.unwrap_or_else(|_| {
             Err(NoPage::new(StatusCode::INTERNAL_SERVER_ERROR, "Drawing this page failed: this is a bug in vtax."))
         });

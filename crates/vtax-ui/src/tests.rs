@@ -3,7 +3,8 @@
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -43,7 +44,12 @@ impl Served {
     }
 
     fn of(dir: tempfile::TempDir) -> Served {
-        let ui = Ui::bind(dir.path().to_owned(), "/bin/echo".into(), 0).expect("a port");
+        Served::by("/bin/echo".into(), dir)
+    }
+
+    /// With this program in place of vtax.
+    fn by(program: PathBuf, dir: tempfile::TempDir) -> Served {
+        let ui = Ui::bind(dir.path().to_owned(), program, 0).expect("a port");
         let (at, base) = (ui.address, ui.key.base());
         thread::spawn(move || ui.serve());
         Served { dir, at, base }
@@ -189,11 +195,59 @@ fn the_start_page_lists_what_commands_print() {
 #[test]
 fn a_command_that_cannot_run_is_reported() {
     let dir = tempfile::tempdir().expect("a folder");
-    let ui = Ui::bind(dir.path().to_owned(), dir.path().join("missing"), 0).expect("a port");
-    let (at, base) = (ui.address, ui.key.base());
-    thread::spawn(move || ui.serve());
-    let page = Served { dir, at, base }.page("/");
+    let page = Served::by(dir.path().join("missing"), dir).page("/");
     assert!(status(&page) == "200" && page.contains("No such file"), "{page}");
+}
+
+/// Writes a script, and returns its path. It isn't copied by `fs::copy`: a child that another test starts meanwhile would
+/// inherit the descriptor that is open for writing (ETXTBSY, execve(2)).
+fn script(dir: &Path, text: &str) -> PathBuf {
+    let [source, program] = ["source", "program"].map(|name| dir.join(name));
+    std::fs::write(&source, format!("#!/bin/sh\n{text}\n")).expect("written");
+    let copied = Command::new("install").args(["-m", "755"]).args([&source, &program]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
+    program
+}
+
+/// Each client left its turn to the next one, while its own page was still drawn: ten pages at the same time.
+#[test]
+fn clients_that_leave_have_no_more_pages_drawn_at_the_same_time() {
+    const COMMANDS: usize = 3;
+    let dir = tempfile::tempdir().expect("a folder");
+    let log = dir.path().join("log");
+    let text = format!("echo + >> {0}; sleep 0.2; echo - >> {0}", log.display());
+    let program = script(dir.path(), &text);
+    let served = Served::by(program, dir);
+    for _ in 0..30 {
+        let request = format!("GET {}/ HTTP/1.1\r\nHost: localhost\r\n\r\n", served.base);
+        served.connected().write_all(request.as_bytes()).expect("sent");
+    }
+    let begun = Instant::now();
+    let lines = loop {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        if text.matches('+').count() >= COMMANDS && text.matches('+').count() == text.matches('-').count() {
+            break text;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{text}");
+        thread::sleep(Duration::from_millis(300));
+    };
+    let running = lines.lines().scan(0_usize, |running, line| {
+        *running = if line == "+" { *running + 1 } else { *running - 1 };
+        Some(*running)
+    });
+    let most = running.max().expect("some");
+    assert!(most <= COMMANDS * super::pages::DRAWN_TOGETHER, "{most} commands at the same time");
+}
+
+/// The commands share one deadline, and take no longer together than the longest.
+#[test]
+fn commands_that_hang_delay_the_page_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = script(dir.path(), "exec sleep 600");
+    let begun = Instant::now();
+    let page = Served::by(program, dir).page("/");
+    assert_eq!(page.matches("it did not end within").count(), 3, "{page}");
+    assert!(begun.elapsed() < 2 * super::machine::PATIENCE, "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -12,6 +12,7 @@ use vtax_model::{
     domain::{DiskSlice, Volume, VolumeFormat, VolumeOption},
     units::ByteSize,
 };
+use vtax_sys::foreign_file;
 
 use super::{
     BackendError, BackendPart,
@@ -59,7 +60,7 @@ pub fn check_backend(volume: &Volume) -> Result<(), BackendError> {
 pub fn find_format(backend: &str) -> Result<VolumeFormat, BackendError> {
     let path = Path::new(backend);
     let is_called = path.extension().is_some_and(|extension| extension == "qcow2");
-    let header = File::open(path).and_then(|file| image::header(&file));
+    let header = foreign_file::open_disk(path).and_then(|file| image::header(&file));
     match (header, is_called) {
         (Ok(ImageHeader::Other), true) => Err(BackendError::Image {
             path: path.to_owned(),
@@ -89,7 +90,7 @@ impl DiskBackend {
         if volume.has(VolumeOption::Slice) && !(is_device && host_use::is_partition(found.rdev())) {
             return Err(BackendError::NoPartition { path });
         }
-        let mut file = File::open(&path).map_err(missing)?;
+        let mut file = foreign_file::open_disk(&path).map_err(missing)?;
         let id = identity(&found, is_device);
         let whole = match volume.format {
             VolumeFormat::Raw => file.seek(SeekFrom::End(0)).map_err(missing)?,

@@ -1,5 +1,6 @@
 use std::{fs, path::Path};
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use vtax_model::domain::{Volume, VolumeFormat, VolumeOption};
 
 use super::{BackendError, DiskBackend, find_format, image::made};
@@ -54,6 +55,10 @@ fn a_raw_disk_stays_raw_whatever_a_domain_writes() {
     assert_eq!(format(&put("a.img", &[0; 512])), Ok(VolumeFormat::Raw));
     assert_eq!(format("/no/such.qcow2"), Ok(VolumeFormat::Qcow2), "for one that isn't there yet");
     assert_eq!(format("/no/such"), Ok(VolumeFormat::Raw));
+    let fifo = folder.path().join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("there is room");
+    assert_eq!(format(&fifo.display().to_string()), Ok(VolumeFormat::Raw), "nobody is waited for");
+    assert!(refused(&raw(&fifo, None)).contains("neither a file nor a block device"));
     let told = format(&put("b.img", &image)).expect_err("it may be hostile");
     assert!(told.contains("use format=qcow2 or format=raw"), "{told}");
     assert!(format(&put("b.qcow2", &[0; 512])).expect_err("none").contains("is not a qcow2 image"));

@@ -18,6 +18,7 @@ use crate::{
     down::Down,
     error::BindError,
     ldm_host::LdmHost,
+    notice::DomainNotice,
     resources::MemoryMap,
     row::MigrationFlag,
     store::{ConfigName, StoredState},
@@ -95,6 +96,10 @@ impl LdmHost {
         let domains = if depth == ViewDepth::Stored { None } else { self.domains_of_root()? };
         let survey = domains.as_ref().map(Domains::survey).transpose()?;
         let DomainSurvey { bound, unreadable } = survey.unwrap_or_default();
+        let migrations = self.store().migration_flags()?;
+        let is_known = |name: &Name| state.configuration.domains.contains_key(name) || migrations.contains_key(name);
+        let unknown = bound.iter().map(BoundDomain::name).filter(|name| !is_known(name));
+        unknown.for_each(|name| self.tell(DomainNotice::NoConstraints(name.clone())));
         let running = domains.as_ref().filter(|_| depth == ViewDepth::Running);
         let down = running.filter(|_| !bound.is_empty()).map(|domains| domains.down(&bound)).unwrap_or_default();
         let utilization = if depth == ViewDepth::Running { Utilization::watch(&bound) } else { Utilization::default() };
@@ -102,7 +107,7 @@ impl LdmHost {
         Ok(HostView {
             bound: bound.into_iter().map(view).collect::<Result<_, BindError>>()?,
             unreadable: unreadable.into_iter().map(|unreadable| unreadable.object).collect(),
-            migrations: self.store().migration_flags()?,
+            migrations,
             state,
             saved,
             capacity: HostCapacity::look(),

@@ -53,7 +53,13 @@ struct RackUplink {
     tests: u32,
 }
 
+/// Most that a rack file has. A parsed table takes some hundred times its shortest text, and 20,000 hosts with 8 NICs each fit in 10 MiB.
+const LONGEST: usize = 16 << 20;
+
 pub(super) fn read(source: Source<'_>) -> Result<HostList, FileError> {
+    if source.text.len() > LONGEST {
+        return Err(source.coded("too-many-hosts", &(0..0), "larger than 16 MiB; a rack file has at most 20000 hosts"));
+    }
     let file: RackFile = source.parse()?;
     let hosts = file.host.into_iter().map(|host| host.read(source)).collect::<Result<Vec<_>, FileError>>()?;
     let limits = limits(&file.uplink, &hosts, source)?;

@@ -213,3 +213,12 @@ fn a_part_of_the_fleet_is_selected_by_its_name() {
     let down = read("-", SLURM).ends().expect_err("two").to_string();
     assert!(down.ends_with("add hosts (n2: state DOWN*+DRAIN)"), "{down}");
 }
+
+/// A table of ten bytes takes hundreds of them in memory: a list of 64 MiB filled it.
+#[test]
+fn a_rack_file_is_bounded_more_than_other_lists() {
+    let host = |number| format!("[[host]]\nname = \"host-{number}\"\nrack = \"rack\"\naddress = \"10.0.0.1\"\n");
+    let most: String = (0..20_000).map(host).collect();
+    assert!(most.len() < 4 << 20, "{} bytes", most.len());
+    assert!(refused("rack.toml", &"[[host]]\n".repeat(2 << 20)).contains("larger than 16 MiB"));
+}

@@ -6,7 +6,7 @@ mod machine;
 mod measure;
 mod required;
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use miette::miette;
@@ -19,6 +19,7 @@ use vtax_model::{
     units::{Mtu, Span},
 };
 use vtax_report as report;
+use vtax_run::study::read_bounded;
 
 use super::{Locations, print_json, report::write, run::terminal_width};
 use crate::{
@@ -93,7 +94,7 @@ pub(crate) fn advise(args: &AdviseArgs, places: &Locations) -> Result<Exit, Stop
 fn requirements(args: &AdviseArgs) -> Result<Requirements, Stop> {
     let requirements = match &args.file {
         Some(file) => {
-            let text = fs::read_to_string(file);
+            let text = read_bounded(&file.to_string_lossy());
             let text = text.coded("file", || format!("--file: reading {}", file.display())).or_input()?;
             Requirements::parse(Source { name: &file.to_string_lossy(), text: &text }).or_input()?
         }

@@ -12,6 +12,7 @@ use clap::{
     Arg, ArgMatches, Command, CommandFactory,
     error::{ContextKind, ErrorKind},
 };
+use vtax_model::foreign::ForeignText;
 
 use super::{
     CommandLine,
@@ -46,15 +47,35 @@ fn program(is_used: &dyn Fn(&Command) -> bool) -> Command {
     completed(CommandLine::command().mut_subcommand("ldm", with_ldm), "", is_used)
 }
 
+/// A script may pass names that others have chosen. An error shows them in one line of visible characters each, as all
+/// foreign text, so that none of them resembles a message of vtax.
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
     let words: Vec<OsString> = words.into_iter().collect();
-    let mut command = for_words(&words);
-    let matches = command.try_get_matches_from_mut(&words);
+    parsed(&words).map_err(|error| {
+        let visible: Vec<OsString> =
+            words.iter().map(|word| ForeignText::from(word.to_string_lossy()).to_string().into()).collect();
+        if visible == words || !error.use_stderr() {
+            return error;
+        }
+        parsed(&visible).err().unwrap_or_else(|| in_one_line(&error, &words))
+    })
+}
+
+/// The error of a word that would be valid without its hidden characters.
+fn in_one_line(error: &clap::Error, words: &[OsString]) -> clap::Error {
+    let text = error.render().to_string();
+    let text = text.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
+    for_words(words).error(error.kind(), ForeignText::from(text))
+}
+
+fn parsed(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    let mut command = for_words(words);
+    let matches = command.try_get_matches_from_mut(words);
     let matches = matches.map_err(|mut error| {
         if let Some(overview) = overview::in_place_of(&error, &mut command) {
             return overview;
         }
-        if let Some(refusal) = refused_by_ldm(&error, &words, &command) {
+        if let Some(refusal) = refused_by_ldm(&error, words, &command) {
             return refusal;
         }
         // clap advises `-- WORD`, which only exec takes, and that has its usage line.
@@ -143,6 +164,21 @@ mod tests {
             let told = refused(words);
             assert!(told.contains("'-5s' for '--") && told.contains("invalid duration"), "{told}");
         }
+    }
+
+    #[test]
+    fn no_word_resembles_a_message_of_vtax() {
+        let refused = ["ldm bind ", "ldm list ", "tune revert ", "measure --to ", "measure --to libvirt:", "--server "];
+        for refused in refused {
+            let (before, begin) = refused.rsplit_once(' ').expect("a word");
+            let last = format!("{begin}x\nvtax: error[forged]: \u{202e}done");
+            let words = ["vtax"].into_iter().chain(before.split(' ')).chain([last.as_str()]);
+            let told = read(words.map(OsString::from)).expect_err(refused).to_string();
+            assert!(told.contains("x\\nvtax: error[forged]: \\u202edone"), "{refused}: {told}");
+            assert!(!told.lines().any(|line| line.starts_with("vtax:")), "{refused}: {told}");
+        }
+        let words = ["vtax", "lab", "exec", "rack", "web", "--", "sh", "-c", "echo 1\necho 2"];
+        assert!(read(words.map(OsString::from)).is_ok(), "it stays as it is");
     }
 
     #[test]

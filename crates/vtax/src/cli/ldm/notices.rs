@@ -77,11 +77,16 @@ fn warn(notice: &DomainNotice) {
         }
         DomainNotice::MayInterrupt { device, why } => tell!("warning: {device}: {why}"),
         DomainNotice::SetAside { object, error, path } => {
+            tell!("{object}: its record was damaged ({error}); its resources were found by their marks and released");
+            if let Some(path) = path {
+                tell!("  the file was saved as {}; remove it when you don't need it", path.display());
+            }
+        }
+        DomainNotice::NoConstraints(domain) => {
             tell!(
-                "{object}: its record was damaged ({error}); its resources were found by their marks and released; \
-                 the file was"
+                "warning: {domain} is bound, but its constraints are missing from the stored state; vtax ldm release {domain} \
+                 releases its resources"
             );
-            tell!("  saved as {}; remove it when you don't need it", path.display());
         }
         DomainNotice::Unreadable(error) => tell!("warning: {error}"),
         DomainNotice::Trouble(error) => tell!("{error}"),
