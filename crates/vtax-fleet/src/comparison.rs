@@ -224,7 +224,7 @@ mod tests {
 
     /// All ends slower: the fleet is, and no end of it.
     #[test]
-    fn a_change_of_the_fleet_is_no_change_of_its_hosts() {
+    fn a_change_of_the_fleet_does_not_name_its_hosts() {
         let before = mesh(40, Slow::new(), 1);
         let mut after = mesh(40, Slow::new(), 2);
         after.1.iter_mut().flat_map(|sample| &mut sample.values).for_each(|value| *value *= 0.9);

@@ -11,7 +11,7 @@ use vtax_model::{
 
 use crate::aim::Share;
 
-/// A stream leaves slow start meanwhile, and empties the bucket of a policer.
+/// A stream leaves slow start in the meantime, and empties the bucket of a policer.
 const WARMUP: Span = Span::from_millis(100);
 /// Bytes per send call of a stream.
 const MESSAGE: ByteSize = ByteSize(128 << 10);
@@ -24,7 +24,7 @@ pub struct PairTest {
     pub kind: PairTestKind,
     /// Measured time of each direction of a pair, over all source ports.
     pub duration: Span,
-    /// Source ports of each direction, measured one after the other.
+    /// Source ports of each direction, measured in sequence.
     pub ports: u32,
 }
 
@@ -32,7 +32,7 @@ pub struct PairTest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PairTestKind {
-    /// Rates of TCP streams, in bits a second.
+    /// Rates of TCP streams, in bits per second.
     TcpStream,
     /// Median round-trip times over TCP, in seconds.
     TcpRr,

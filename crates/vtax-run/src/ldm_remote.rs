@@ -265,7 +265,7 @@ fn errors_of(mut errors: ChildStderr) -> miette::Result<Receiver<ForeignText>> {
         let _ = errors.by_ref().take(ERRORS_MOST).read_to_end(&mut told);
         // Nobody waits for it any more if the connection was successful.
         let _ = sender.try_send(String::from_utf8_lossy(&told).trim().into());
-        // ssh must not wait for somebody who reads the rest.
+        // ssh must not wait for someone who reads the rest.
         let _ = std::io::copy(&mut errors, &mut std::io::sink());
     })?;
     Ok(receiver)

@@ -195,7 +195,7 @@ fn add(value: f64, outcome: &mut TestOutcome) {
     }
 }
 
-/// Returns the rate at the receiver in bits a second, or the median round-trip time in seconds.
+/// Returns the rate at the receiver in bits per second, or the median round-trip time in seconds.
 fn value(kind: PairTestKind, PairSample { initiator, responder, .. }: &PairSample) -> f64 {
     match kind {
         PairTestKind::TcpStream => responder.bytes as f64 * 8.0 / responder.seconds,

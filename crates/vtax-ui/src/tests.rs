@@ -199,7 +199,7 @@ fn a_command_that_cannot_run_is_reported() {
     assert!(status(&page) == "200" && page.contains("No such file"), "{page}");
 }
 
-/// Writes a script, and returns its path. It isn't copied by `fs::copy`: a child that another test starts meanwhile would
+/// Writes a script, and returns its path. It isn't copied by `fs::copy`: a child that another test starts in the meantime would
 /// inherit the descriptor that is open for writing (ETXTBSY, execve(2)).
 fn script(dir: &Path, text: &str) -> PathBuf {
     let [source, program] = ["source", "program"].map(|name| dir.join(name));

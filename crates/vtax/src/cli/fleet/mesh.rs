@@ -45,7 +45,7 @@ pub(crate) struct MeshArgs {
     /// Measure only this part of the fleet, e.g. rack7: a rack, uplink, rail or group of the list
     #[arg(long, value_name = "PART")]
     within: Option<FleetName>,
-    /// Test of each pair, e.g. tcp-rr. Both directions are measured, one after the other
+    /// Test of each pair, e.g. tcp-rr. Both directions are measured in sequence
     #[arg(long, value_enum, value_name = "TEST", default_value = "tcp-stream")]
     test: MeshTestName,
     /// Slowness to detect, e.g. 5%; it determines the number of rounds [default: 10%, and all pairs of up to 64 hosts]
