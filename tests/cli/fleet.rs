@@ -27,7 +27,8 @@ fn a_plan_is_printed_without_contacting_a_host() {
     insta::assert_snapshot!(plan(&bench, &format!("--hosts {list} --within rack3")));
     let needed = plan(&bench, &format!("--hosts {list} --show 5%"));
     assert!(
-        needed.starts_with("200 hosts, ") && needed.contains("detects a host that is 5.0 % slow with 99 %"),
+        needed.starts_with("tcp-stream between 200 hosts, ")
+            && needed.contains("detects a host that is 5.0 % slow with 99 %"),
         "{needed}"
     );
     let json: Value = serde_json::from_str(&plan(&bench, &format!("--hosts {list} --budget 1m --json"))).expect("JSON");

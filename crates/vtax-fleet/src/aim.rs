@@ -7,6 +7,7 @@ use vtax_stats::{OutlierTest, error_of_median};
 use crate::{
     hosts::MeshEnd,
     name::FleetName,
+    pair_test::PairTestKind,
     schedule::{MeshPlan, UplinkLimits, circle_rounds},
 };
 
@@ -51,6 +52,12 @@ impl Share {
     }
 
     /// A measured slowness, not one that a user asks for.
+    /// Returns the share by which the speed falls if a rate falls by this share, or a time grows by it.
+    #[must_use]
+    pub fn slowness(self, kind: PairTestKind) -> Share {
+        if kind.is_time() { Share::of_log(self.0.ln_1p()) } else { self }
+    }
+
     pub(crate) fn of_share(share: f64) -> Share {
         Share(share)
     }
@@ -180,6 +187,12 @@ mod tests {
             assert!(text.parse::<Share>().is_err(), "{text}");
         }
         assert_eq!((Share::TENTH.to_string(), Share(0.025).to_string()), ("10 %".to_owned(), "2.5 %".to_owned()));
+    }
+
+    #[test]
+    fn a_time_that_grows_by_a_quarter_is_a_fifth_slower() {
+        assert!((Share(0.25).slowness(PairTestKind::TcpRr).get() - 0.2).abs() < 1e-12);
+        assert_eq!(Share(0.25).slowness(PairTestKind::TcpStream), Share(0.25));
     }
 
     #[test]

@@ -9,8 +9,6 @@ use vtax_model::{
     workload::{Direction, TestSpec, Transport, Warmup, Workload},
 };
 
-use crate::aim::Share;
-
 /// A stream leaves slow start in the meantime, and empties the bucket of a policer.
 const WARMUP: Span = Span::from_millis(100);
 /// Bytes per send call of a stream.
@@ -82,11 +80,6 @@ impl PairTestKind {
         if self.is_time() { "s" } else { "bit/s" }
     }
 
-    /// Returns the share by which the speed falls if a rate falls by this share, or a time grows by it.
-    pub fn slowness(self, share: Share) -> Share {
-        if self.is_time() { Share::of_log(share.get().ln_1p()) } else { share }
-    }
-
     /// Returns the logarithm of a rate, or of the reciprocal of a time: less is slower. None if the value is not one
     /// that can be compared.
     pub(crate) fn log_speed(self, value: f64) -> Option<f64> {
@@ -113,13 +106,6 @@ impl fmt::Display for PairTestKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_time_that_grows_by_a_quarter_is_a_fifth_slower() {
-        let quarter = "25%".parse().expect("a share");
-        assert!((PairTestKind::TcpRr.slowness(quarter).get() - 0.2).abs() < 1e-12);
-        assert_eq!(PairTestKind::TcpStream.slowness(quarter), quarter);
-    }
 
     #[test]
     fn the_slower_has_the_lower_speed() {

@@ -1,10 +1,11 @@
 //! State of this machine: its domains, labs and changed settings, as the commands list them.
 
 use std::{
+    io,
     panic::resume_unwind,
     path::Path,
     process::{Command, Stdio},
-    thread,
+    thread::{self, ScopedJoinHandle},
     time::Duration,
 };
 
@@ -33,8 +34,16 @@ const LISTS: [MachineList; 3] = [
 /// page once.
 pub(crate) fn sections(program: &Path, state_dir: &Path) -> String {
     thread::scope(|scope| {
-        let sections = LISTS.each_ref().map(|list| scope.spawn(move || section(list, program, state_dir)));
-        sections.map(|section| section.join().unwrap_or_else(|panic| resume_unwind(panic))).concat()
+        let started = LISTS.each_ref().map(|list| {
+            let work = move || section(list, program, state_dir);
+            (list, thread::Builder::new().name(list.title.into()).spawn_scoped(scope, work))
+        });
+        let text = |(list, thread): (&MachineList, io::Result<ScopedJoinHandle<'_, String>>)| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            // Without a thread, the list is waited for here.
+            Err(_) => section(list, program, state_dir),
+        };
+        started.map(text).concat()
     })
 }
 

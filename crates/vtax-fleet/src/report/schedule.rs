@@ -8,7 +8,7 @@ use vtax_model::{foreign::ForeignText, units::minutes};
 use super::{
     DetectionRecord,
     text::{counted, grouped, line, noun},
-    words::Words,
+    words::MeshWords,
 };
 use crate::{aim::Detection, header::MeshHeader, hosts::HostExclusion, pair_test::PairTest, schedule::pack_waves};
 
@@ -65,7 +65,7 @@ impl MeshSchedule {
             grouped(self.rounds as usize),
             grouped(self.all_rounds as usize),
             counted(self.waves.len(), "wave"),
-            Words(self.test.kind).detection(self.detects.into()),
+            MeshWords(self.test.kind).detection(self.detects.into()),
         );
         let excluded: Vec<ForeignText> = self.excluded.iter().map(ForeignText::from).collect();
         line(&mut text, "not measured", &excluded);

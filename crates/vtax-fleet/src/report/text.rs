@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use vtax_model::foreign::ForeignText;
 
-use super::{MeshReport, words::Words};
+use super::{MeshReport, words::MeshWords};
 use crate::comparison::MeshComparison;
 
 /// Names that a line lists at most.
@@ -36,8 +36,8 @@ impl MeshReport {
         text
     }
 
-    fn words(&self) -> Words {
-        Words(self.test)
+    fn words(&self) -> MeshWords {
+        MeshWords(self.test)
     }
 
     fn heading(&self) -> String {
@@ -65,7 +65,7 @@ impl MeshReport {
 impl MeshComparison {
     /// Returns the summary: the change of the fleet, and the hosts that have changed.
     pub fn summary(&self) -> String {
-        Words(self.test).comparison(self)
+        MeshWords(self.test).comparison(self)
     }
 }
 

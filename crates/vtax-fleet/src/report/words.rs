@@ -18,9 +18,9 @@ const STANDSTILL: f64 = 0.9;
 
 /// The words for a kind of test.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Words(pub(super) PairTestKind);
+pub(super) struct MeshWords(pub(super) PairTestKind);
 
-impl Words {
+impl MeshWords {
     /// Returns the value of two usual ends: "usual rate 99.5 Gbit/s".
     pub(super) fn usual(self, value: f64) -> String {
         match self.0 {

@@ -206,7 +206,9 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax fleet mesh --hosts fleet.toml --within leaf7", "only the hosts behind one uplink"),
         ],
     ),
-    ("fleet show", &[("vtax fleet show mesh.jsonl --csv", "figures of each host from stored samples")]),
+    ("fleet list", &[("vtax fleet list", "stored meshes with their hosts and tests")]),
+    ("fleet compare", &[("vtax fleet compare mesh-20260102 last", "hosts that are slower or faster than in January")]),
+    ("fleet show", &[("vtax fleet show last --csv", "figures of each host of the latest mesh")]),
     (
         "explain",
         &[("vtax explain no-such-lab", "explain an error and its fix"), ("vtax explain", "list all error codes")],

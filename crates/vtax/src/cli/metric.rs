@@ -13,7 +13,7 @@ const fn part(role: CpuRole) -> ChosenMetric {
 }
 
 pub(super) const METRICS: [Choice<ChosenMetric>; 15] = [
-    ("figure", "The test's own: mean round trip or response time, bandwidth, or time of a file", ChosenMetric(None)),
+    ("figure", "The test's own, e.g. mean round trip, response time, bandwidth", ChosenMetric(None)),
     ("p50", "Median time of transactions or I/Os", ChosenMetric(Some(Metric::P50))),
     ("p99", "99th percentile of these times", ChosenMetric(Some(Metric::P99))),
     ("p99.9", "99.9th percentile of these times", ChosenMetric(Some(Metric::P999))),

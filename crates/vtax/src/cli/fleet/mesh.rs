@@ -111,7 +111,7 @@ impl MeshArgs {
             list = list.within(part).or_input()?;
         }
         let ends = list.ends().or_input()?;
-        let show = test.kind.slowness(self.show.unwrap_or(Share::TENTH));
+        let show = self.show.unwrap_or(Share::TENTH).slowness(test.kind);
         let budget = self.budget.map(|budget| budget.0);
         let aim = MeshAim { show, only_as_needed: self.show.is_some(), budget, wave: test.wave_time() };
         let seed = self.seed.map_or_else(random_seed, Ok).or_infrastructure()?;
