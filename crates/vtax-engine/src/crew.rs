@@ -85,10 +85,15 @@ fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize> {
 ///
 /// Where both ends share a CPU, the scheduler else decides at each message whether its receiver preempts its sender. The
 /// longer the receiver works, the less often it does, so that a cost would change more than itself. A thread that spins
-/// while it waits must not have this priority: the other end would never run.
+/// while it waits for a message, or for the moment at which its request is due, must not have this priority: the other
+/// end would not run in the meantime.
 fn runs_first(spec: &TestSpec, engine: Engine) -> bool {
-    let spins = engine == Engine::BusyPoll || spec.options.socket.busy_poll.is_some();
-    let is_controlled = spec.slices.is_some() && spec.options.idle == Idle::Poll;
+    let options = &spec.options;
+    let spins = engine == Engine::BusyPoll
+        || options.socket.busy_poll.is_some()
+        || options.arrivals.is_some()
+        || options.gap.is_some();
+    let is_controlled = spec.slices.is_some() && options.idle == Idle::Poll;
     is_controlled && spec.workload.kind().is_transactions() && !spins
 }
 
