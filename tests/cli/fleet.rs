@@ -67,3 +67,41 @@ fn lists_that_cannot_be_measured_are_refused() {
     let refused = bench.refused(&["fleet", "show", &file("two.toml")]);
     assert!(refused.contains("damaged-record") && refused.contains("two.toml:1: "), "{refused}");
 }
+
+/// Three hosts with each other in both directions.
+const MESH: &str = r#"{"schema":"vtax.mesh-samples/v1","test":{"kind":"tcp-rr","duration":"400ms","ports":1},"ends":[
+{"name":"<a>","host":0,"control":"ssh:a"},{"name":"b","host":1,"control":"ssh:b"},{"name":"c","host":2,"control":"ssh:c"}],
+"rounds":3,"all_rounds":3,"waves":3,"show":0.1,"seed":7}"#;
+
+fn mesh() -> String {
+    let mut text = MESH.replace('\n', "") + "\n";
+    for (wave, [from, to]) in [[0, 1], [1, 0], [0, 2], [2, 0], [1, 2], [2, 1]].into_iter().enumerate() {
+        let wave = wave / 2;
+        let _ = writeln!(text, r#"{{"stage":"rounds","wave":{wave},"from":{from},"to":{to},"values":[0.00005]}}"#);
+    }
+    text
+}
+
+#[test]
+fn a_stored_mesh_is_listed_compared_and_drawn() {
+    let bench = Bench::new();
+    let meshes = bench.state().join("fleet");
+    fs::create_dir_all(&meshes).expect("ours");
+    fs::write(meshes.join("mesh-20260102-000000-01.jsonl"), mesh()).expect("ours");
+    fs::write(meshes.join("mesh-20260103-000000-02.jsonl"), "{}\n").expect("ours");
+    insta::assert_snapshot!(bench.printed(&["fleet", "list"]));
+    let page = bench.path().join("mesh.html");
+    let shown = bench.printed(&["fleet", "show", "mesh-20260102", "--html", page.to_str().expect("text")]);
+    assert!(
+        shown.contains("usual round trip over TCP 50.0 µs") && shown.contains("no host, uplink or pair is slow"),
+        "{shown}"
+    );
+    let page = fs::read_to_string(page).expect("written");
+    for part in ["<h1>None of 3 hosts is slow</h1>", "default-src 'none'", "&lt;a&gt;", "<h2>All pairs</h2>"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let compared = bench.printed(&["fleet", "compare", "mesh-20260102", "mesh-20260102"]);
+    assert!(compared.contains("no host has changed"), "{compared}");
+    let refused = bench.refused(&["fleet", "compare", "mesh-20260102", "mesh-2025"]);
+    assert!(refused.contains("no-such-run"), "{refused}");
+}

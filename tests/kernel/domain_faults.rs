@@ -173,7 +173,7 @@ fn one_broken_domain_stops_no_other() {
     kill(process(&host, "vntsd"));
     kill(process(&host, "mars/supervisor"));
     let told = told_by(&host.try_ldm("list"));
-    assert!(told.contains("nobody listens on port 5000 of mars"), "{told}");
+    assert!(told.contains("nothing listens on port 5000 of mars"), "{told}");
     assert!(told.contains("mars has no supervisor"), "{told}");
     host.ldm("set-vcpu 1 venus");
     wait_until("the console service serves mars again", is_served);

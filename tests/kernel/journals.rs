@@ -109,7 +109,7 @@ fn a_journal_that_was_cut_at_any_line_or_within_one_loses_nothing() {
         let when = format!("cut at byte {place} of line {}", line + 1);
         let (told, damaged) = scene.clean(&when);
         assert_eq!(damaged, [&bytes[..cut]], "{when}: the file is kept as it is");
-        assert!(told.contains("t-cut.damaged") && told.contains("by its marks"), "{when}: {told}");
+        assert!(told.contains("t-cut.damaged") && told.contains("by their marks"), "{when}: {told}");
     }
 }
 
@@ -163,7 +163,7 @@ fn a_journal_with_a_changed_byte_in_a_line_of_any_kind_is_kept_and_told() {
             let (told, damaged) = scene.clean(&format!("line {line}, {place}"));
             assert_eq!(damaged, [bytes], "the file is kept as it is");
             assert!(told.contains(&format!("t-cut.journal:{line}: ")), "line {line}, {place}: {told}");
-            assert!(told.contains("t-cut.damaged") && told.contains("by its marks"), "{told}");
+            assert!(told.contains("t-cut.damaged") && told.contains("by their marks"), "{told}");
         }
     }
 }

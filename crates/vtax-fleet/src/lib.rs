@@ -33,7 +33,7 @@ pub use header::MeshHeader;
 pub use hosts::{FleetHost, FleetNic, HostExclusion, HostList, HostListError, MeshEnd};
 pub use name::{BadFleetName, FleetName};
 pub use pair_test::{PairTest, PairTestKind};
-pub use report::{MeshReport, MeshSchedule};
+pub use report::{FigureRow, MatrixCell, MatrixPart, MeshMatrix, MeshReport, MeshSchedule};
 pub use sample::{DirectedPair, EndId, MeshSample, MeshStage};
 pub use schedule::{MeshPlan, MeshRound, UplinkLimits, pack_waves};
 pub use verdict::{MeshDirection, MeshFinding, MeshVerdict};

@@ -1,6 +1,8 @@
 //! A verdict as data, and as text.
 
+mod matrix;
 mod metrics;
+mod rows;
 mod schedule;
 mod table;
 mod text;
@@ -8,6 +10,8 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use matrix::{MatrixCell, MatrixPart, MeshMatrix};
+pub use rows::FigureRow;
 pub use schedule::MeshSchedule;
 use serde::Serialize;
 use vtax_model::foreign::ForeignText;

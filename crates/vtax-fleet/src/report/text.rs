@@ -36,7 +36,7 @@ impl MeshReport {
         text
     }
 
-    fn words(&self) -> MeshWords {
+    pub(super) fn words(&self) -> MeshWords {
         MeshWords(self.test)
     }
 

@@ -23,11 +23,21 @@ pub(super) struct MeshWords(pub(super) PairTestKind);
 impl MeshWords {
     /// Returns the value of two usual ends: "usual rate 99.5 Gbit/s".
     pub(super) fn usual(self, value: f64) -> String {
-        match self.0 {
-            PairTestKind::TcpStream => format!("usual rate {}", bit_rate(value)),
-            PairTestKind::TcpRr => format!("usual round trip over TCP {}", time(value)),
-            PairTestKind::UdpRr => format!("usual round trip over UDP {}", time(value)),
-        }
+        let what = match self.0 {
+            PairTestKind::TcpStream => "rate",
+            PairTestKind::TcpRr => "round trip over TCP",
+            PairTestKind::UdpRr => "round trip over UDP",
+        };
+        format!("usual {what} {}", self.value(value))
+    }
+
+    pub(super) fn value(self, value: f64) -> String {
+        if self.0.is_time() { time(value) } else { bit_rate(value) }
+    }
+
+    /// "46 % slower [45, 47]", or "2 % faster [1, 3]".
+    pub(super) fn compared(self, Slowness { slower, low, high, .. }: Slowness) -> String {
+        self.change(SpeedChange { slower, low, high })
     }
 
     /// Returns what is detected, and the promise about false alarms.
@@ -111,7 +121,7 @@ impl MeshWords {
         text
     }
 
-    fn verb(self, direction: MeshDirection) -> &'static str {
+    pub(super) fn verb(self, direction: MeshDirection) -> &'static str {
         match (self.0.is_time(), direction) {
             (false, MeshDirection::Sends) => "sends",
             (false, MeshDirection::Receives) => "receives",

@@ -29,7 +29,7 @@ pub enum AgentError {
     #[error("cannot start a thread for the agent of {name}: {source}")]
     #[diagnostic(code("too-many-threads"))]
     Thread { name: String, source: io::Error },
-    #[error("the agent of {name} did not answer the greeting within {:.1} s{}", deadline.as_secs_f64(), quoted(stderr))]
+    #[error("the agent of {name} did not answer the greeting within {}{}", time(*deadline), quoted(stderr))]
     #[diagnostic(code("not-in-time"))]
     Silent { name: String, deadline: Duration, stderr: ForeignText },
     #[error("the agent of {name} is vtax-agent {} (protocol {}), this is vtax {} (protocol {}); install the same version of both", theirs.version, theirs.protocol, ours.version, ours.protocol)]
@@ -38,7 +38,7 @@ pub enum AgentError {
     #[error("the agent of {name} exited: {death}")]
     #[diagnostic(code("agent-lost"))]
     Died { name: String, death: Death },
-    #[error("the agent of {name} did not answer `{what}` within {:.1} s", deadline.as_secs_f64())]
+    #[error("the agent of {name} did not answer `{what}` within {}", time(*deadline))]
     #[diagnostic(code("not-in-time"))]
     Deadline { name: String, what: &'static str, deadline: Duration },
     #[error("the agent of {name} failed to {what}: {fault}")]
@@ -98,6 +98,14 @@ impl fmt::Display for Death {
             Some(NOT_FOUND) => f.write_str("; install vtax-agent there, in a directory of the PATH"),
             _ => Ok(()),
         }
+    }
+}
+
+/// Formats a deadline: `50 ms`, `20.7 s`.
+fn time(deadline: Duration) -> String {
+    match deadline < Duration::from_secs(1) {
+        true => format!("{} ms", deadline.as_millis()),
+        false => format!("{:.1} s", deadline.as_secs_f64()),
     }
 }
 

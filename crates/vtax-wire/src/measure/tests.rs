@@ -223,7 +223,7 @@ fn an_initiator_is_late(late: Script) {
     else {
         panic!("{late:?}");
     };
-    assert!(late.to_string().contains("zone a") && late.to_string().contains("50ms"), "{late}");
+    assert!(late.to_string().contains("zone a") && late.to_string().contains("50 ms"), "{late}");
 }
 
 /// Two machines with unrelated clocks; one of them has two agents.

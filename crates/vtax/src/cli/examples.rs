@@ -208,7 +208,13 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("fleet list", &[("vtax fleet list", "stored meshes with their hosts and tests")]),
     ("fleet compare", &[("vtax fleet compare mesh-20260102 last", "hosts that are slower or faster than in January")]),
-    ("fleet show", &[("vtax fleet show last --csv", "figures of each host of the latest mesh")]),
+    (
+        "fleet show",
+        &[
+            ("vtax fleet show last --csv", "figures of each host of the latest mesh"),
+            ("vtax fleet show last --html mesh.html", "a page with a matrix of all pairs"),
+        ],
+    ),
     (
         "explain",
         &[("vtax explain no-such-lab", "explain an error and its fix"), ("vtax explain", "list all error codes")],

@@ -3,11 +3,14 @@
 mod file;
 mod list;
 mod mesh;
+mod page;
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use vtax_fleet::{MeshComparison, MeshReport};
+use vtax_fleet::{MeshComparison, MeshMatrix, MeshReport};
 
-use super::{Locations, answer, print_json};
+use super::{Locations, answer, print_json, report::write};
 use crate::{
     exit::{Blamed, Exit, Stop},
     terminal::print,
@@ -41,6 +44,9 @@ pub(crate) enum FleetVerb {
         /// Mesh: `last`, its name, a prefix of it, e.g. mesh-20260102, or its file
         #[arg(value_name = "MESH", default_value = "last")]
         mesh: String,
+        /// HTML page with a matrix of all pairs to write, e.g. mesh.html
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
         #[command(flatten)]
         form: MeshForm,
     },
@@ -73,9 +79,15 @@ pub(crate) fn fleet(verb: FleetVerb, places: &Locations) -> Result<Exit, Stop> {
             answer(json, &compared, MeshComparison::summary)?;
             Ok(if compared.is_clean() { Exit::Done } else { Exit::NotReached })
         }
-        FleetVerb::Show { mesh, form } => {
-            let (header, samples) = file::read(&file::find(&places.state_dir()?, &mesh)?)?;
-            form.print(&MeshReport::of(&header, &samples))
+        FleetVerb::Show { mesh, html, form } => {
+            let path = file::find(&places.state_dir()?, &mesh)?;
+            let (header, samples) = file::read(&path)?;
+            let report = MeshReport::of(&header, &samples);
+            if let Some(html) = html {
+                let page = page::page(&file::name(&path), &report, &MeshMatrix::of(&header, &samples));
+                write("--html", &html, page.as_bytes())?;
+            }
+            form.print(&report)
         }
     }
 }

@@ -71,9 +71,10 @@ pub(super) fn table(meshes: &[ListedMesh]) -> String {
             tests.to_string(),
             failed.to_string(),
         ],
-        ListedMesh::Damaged { mesh, error } => {
+        // `vtax fleet show` and the JSON say what is wrong.
+        ListedMesh::Damaged { mesh, .. } => {
             let mut row = [const { String::new() }; 7];
-            row[0] = format!("{mesh} (damaged: {error})");
+            row[0] = format!("{mesh} (damaged)");
             row
         }
     };
