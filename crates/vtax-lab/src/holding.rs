@@ -124,7 +124,7 @@ mod tests {
     fn a_header_that_this_vtax_does_not_know_is_refused_with_the_remedy() {
         for about in ["null", "{}", r#"{"orchard": {}, "keeper": null}"#, r#"{"functions": {"device": 7}}"#] {
             let error = HoldingRecord::read("rack", &header(about)).expect_err("unknown").to_string();
-            assert!(error.starts_with("lab `rack` was made by another version of vtax ("), "{error}");
+            assert!(error.starts_with("lab `rack` was created by another version of vtax ("), "{error}");
         }
     }
 }
