@@ -39,7 +39,7 @@ pub(crate) enum FleetVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Report on a stored mesh again
+    /// Report on a stored mesh
     Show {
         /// Mesh: `last`, its name, a prefix of it, e.g. mesh-20260102, or its file
         #[arg(value_name = "MESH", default_value = "last")]

@@ -62,7 +62,7 @@ impl MeshFile {
 
     /// Two processes must not measure the same mesh.
     fn lock(&self) -> Result<(), Stop> {
-        let busy = || miette!(code = "run-in-use", "{}: another vtax measures this mesh", self.path.display());
+        let busy = || miette!(code = "run-in-use", "{}: another vtax is measuring this mesh", self.path.display());
         match self.file.try_lock() {
             Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => Err(Stop::input(busy())),
@@ -137,7 +137,11 @@ pub(super) fn find(state: &Path, mesh: &str) -> Result<PathBuf, Stop> {
         1 => Ok(found.remove(0)),
         _ => {
             let names: Vec<String> = found.iter().map(|path| name(path)).collect();
-            Err(Stop::input(miette!(code = "ambiguous-run", "`{mesh}` fits {}; add letters", names.join(", "))))
+            Err(Stop::input(miette!(
+                code = "ambiguous-run",
+                "`{mesh}` matches {}; type more of the name",
+                names.join(", ")
+            )))
         }
     }
 }

@@ -205,9 +205,10 @@ struct Measurement<'a> {
 impl Measurement<'_> {
     fn run(mut self, stored: Vec<MeshSample>) -> Result<Exit, Stop> {
         let (header, file, interrupt) = (self.header, &mut self.file, &self.interrupt);
-        let mut told = Told { wave_time: header.test.wave_time(), waves: 0, lately: EveryFewSeconds::default() };
+        let mut progress =
+            MeshProgress { wave_time: header.test.wave_time(), waves: 0, lately: EveryFewSeconds::default() };
         let mut events = |event: MeshEvent<'_>| {
-            told.take(event);
+            progress.take(event);
             match event {
                 MeshEvent::Sample(sample) => file.append(sample)?,
                 MeshEvent::Stage { .. } | MeshEvent::Wave { .. } => {}
@@ -231,22 +232,22 @@ impl Measurement<'_> {
 }
 
 /// Progress on standard error.
-struct Told {
+struct MeshProgress {
     wave_time: Duration,
-    /// Waves of the present stage.
+    /// Waves of the current stage.
     waves: usize,
     lately: EveryFewSeconds,
 }
 
-impl Told {
+impl MeshProgress {
     fn take(&mut self, event: MeshEvent<'_>) {
         let left = |waves: usize| minutes(self.wave_time * u32::try_from(waves).unwrap_or(u32::MAX));
         match event {
             MeshEvent::Stage { stage, waves } => {
                 let what = match stage {
-                    MeshStage::Missed => "pairs that were missed: ",
+                    MeshStage::Missed => "missed pairs: ",
                     MeshStage::Rounds => "",
-                    MeshStage::Suspects | MeshStage::Controls | MeshStage::Pairs => "what seems slow, again: ",
+                    MeshStage::Suspects | MeshStage::Controls | MeshStage::Pairs => "retests of suspects: ",
                 };
                 tell!("{what}{waves} waves, about {}", left(waves));
                 self.waves = waves;

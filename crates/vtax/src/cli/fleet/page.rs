@@ -107,7 +107,7 @@ impl Grid {
             lines: vec![most],
             title: "All tests",
             caption: "A row for each host: left the tests in which it sends or initiates, right those in which it receives or \
-                      responds, without what its partners explain. A host that is slow has a slow half of a row.",
+                      responds, without the effects of its partners. A host that is slow has a slow half of a row.",
         }
     }
 }

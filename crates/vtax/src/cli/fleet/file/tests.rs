@@ -60,7 +60,7 @@ fn a_mesh_is_continued_after_its_last_whole_line_and_by_one_process() {
     file.file.write_all(b"{\"stage\":\"rou").expect("stored");
     let name = file.name();
     let busy = MeshFile::resume(folder.path(), &name).err().expect("in use").to_string();
-    assert!(busy.contains("another vtax measures this mesh"), "{busy}");
+    assert!(busy.contains("another vtax is measuring this mesh"), "{busy}");
     drop(file);
     let (mut file, found, samples) = MeshFile::resume(folder.path(), "last").expect("continued");
     assert_eq!((found, samples), (header(), vec![sample(0, 0, 1)]));
