@@ -121,10 +121,11 @@ fn sum(path: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).split(' ').next().expect("a sum").to_owned()
 }
 
-/// Writes numbered sectors from the middle of the disk on, each once it has the one before on stable storage.
+/// Writes numbered sectors from the middle of the disk on, each once it has the one before on stable storage. `/last` has
+/// a number at any time.
 const WRITER: &str = "
     (i=0; while [ ! -e /stop ]; do
-        printf '%08d' $i | dd of=/dev/vda bs=512 seek=$((65536 + i)) conv=fsync 2>/dev/null && echo $i > /last
+        printf '%08d' $i | dd of=/dev/vda bs=512 seek=$((65536 + i)) conv=fsync 2>/dev/null && echo $i > /next && mv /next /last
         i=$((i + 1))
     done) >/dev/null 2>&1 </dev/null &";
 

@@ -42,6 +42,11 @@ pub const STOP: Duration = Duration::from_secs(4);
 const READY: Duration = Duration::from_secs(180);
 /// Polling interval for a socket that QEMU hasn't created yet.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Shortest and longest interval between looks whether a guest's agent has opened its port.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// The interval grows by this part of the elapsed time, so that looks use much less CPU time than a booting guest
+/// ([`IDLE`]).
+const LOOKS_SLOW_DOWN: u32 = 50;
 /// Interval of messages about a guest that is being waited for.
 const OFTEN: Duration = Duration::from_secs(15);
 /// A booting guest uses more CPU time than this per [`OFTEN`], even next to ten other busy programs. A waiting one uses
@@ -145,7 +150,8 @@ impl Qemu {
     }
 
     /// Like [`Qemu::wait_agent`]. Every 15 seconds `tell` receives the elapsed time and the console's last line. If
-    /// QEMU seems to have lost the timer of a processor, the guest is reset once.
+    /// QEMU seems to have lost the timer of a processor, the guest is reset once. Between looks the monitor is free for
+    /// others: the supervisor of a domain may have to start the guest's processors.
     pub fn wait_agent_telling(
         &mut self,
         patience: Duration,
@@ -155,11 +161,11 @@ impl Qemu {
         let deadline = begun + patience;
         let mut telling = begun + OFTEN;
         let mut used = self.cpu_time();
-        let mut monitor = self.first_monitor(deadline, patience)?;
         let mut is_reset = false;
         loop {
-            // QEMU's state is queried after each event, so that it is current. One event means that the port was opened
-            // (VSERPORT_CHANGE), another that the processors have stopped (STOP).
+            let looked = Instant::now();
+            // The last look has time for an answer.
+            let mut monitor = self.first_monitor(deadline.max(looked + LOOKS.1), patience)?;
             let now = monitor.is_port_open(AGENT_CHARDEV).and_then(|open| Ok((open, monitor.status()?)));
             match now.map_err(|error| self.explain(error))? {
                 (true, _) if is_reset => return monitor.end_at_reboot().map_err(|error| self.explain(error)),
@@ -167,9 +173,8 @@ impl Qemu {
                 (_, status) if !status.running && !status.is_starting() => return Err(self.stopped(status.status)),
                 _ => {}
             }
-            let event = monitor.event(deadline.min(telling)).map_err(|error| self.explain(error))?;
             let now = Instant::now();
-            if event.is_none() && now >= deadline {
+            if now >= deadline {
                 return Err(self.late("has no agent on its port", patience));
             }
             if now >= telling {
@@ -184,6 +189,10 @@ impl Qemu {
                 }
                 tell(begun.elapsed(), &words.console.pop().unwrap_or_default());
             }
+            drop(monitor);
+            // In an emulated server, looks use the CPU of the guest that is waited for.
+            let pause = (begun.elapsed() / LOOKS_SLOW_DOWN).clamp(LOOKS.0, LOOKS.1).max(3 * looked.elapsed());
+            thread::sleep(pause.min(deadline.min(telling).saturating_duration_since(Instant::now())));
         }
     }
 

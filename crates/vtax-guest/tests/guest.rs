@@ -346,6 +346,22 @@ fn a_guest_can_be_stopped_by_another_process() {
     assert!(matches!(guest.0.wait_ready(END), Err(GuestError::Ended { .. })));
 }
 
+/// A domain's system may be waited for (`vtax ldm exec`) before the domain's supervisor has started its processors.
+#[test]
+fn a_wait_for_the_agent_leaves_the_monitor_to_others() {
+    let bench = Bench::new();
+    let mut guest = bench.start(Launch { paused: true, ..bench.launch(&agent(), Vec::new()) });
+    guest.0.wait_ready(PATIENCE).expect("QEMU answers");
+    let mut other = Qemu::attach(guest.0.launch().clone(), guest.0.process());
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| other.wait_agent(PATIENCE));
+        thread::sleep(Duration::from_millis(100));
+        let started = guest.0.monitor(PATIENCE / 10).and_then(|mut monitor| monitor.resume());
+        started.expect("the monitor is free between looks");
+        waiting.join().expect("no panic").expect("the agent opens its port");
+    });
+}
+
 /// This test as the first process, which can't work: it exits, and so the kernel panics.
 #[test]
 fn a_panic_is_noticed_with_the_last_words_of_the_console() {
