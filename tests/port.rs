@@ -1,6 +1,11 @@
 //! Ports of virtual switches, with this test in the place of their guests: it writes and reads their frames.
 
-use std::{fs::File, io::Write, os::fd::OwnedFd};
+use std::{
+    fs::File,
+    io::Write,
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vtax_sys::{
@@ -16,6 +21,10 @@ const VLAN: [u8; 2] = 0x8100_u16.to_be_bytes();
 const RARP: [u8; 2] = 0x8035_u16.to_be_bytes();
 /// A virtio-net header of ten bytes precedes each frame.
 const VNET_HEADER: usize = 10;
+/// Time without a frame after which none is expected any more.
+const SILENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// When the wait for an expected frame is abandoned. It ends a hang, and says nothing about speed.
+const HANGS: Duration = Duration::from_secs(120);
 const BROADCAST: MacAddr = MacAddr([0xff; 6]);
 
 /// A tap that is a port of a bridge, enabled.
@@ -67,36 +76,44 @@ impl Port {
 
     /// Returns the frames received, until none arrives for this long.
     pub(crate) fn received(&self, silence: Timespec) -> Vec<Frame> {
-        self.read(silence, Frame::read)
+        self.read(0, silence, Frame::read)
     }
 
     /// The datagrams that the host sent.
     pub(crate) fn datagrams(&self, silence: Timespec) -> Vec<Frame> {
-        self.read(silence, Frame::read_datagram)
+        self.read(0, silence, Frame::read_datagram)
     }
 
-    /// The announcements of addresses: the sender of each, and the number in its tag.
-    pub(crate) fn announced(&self) -> Vec<(MacAddr, Option<u16>)> {
-        self.read(Timespec { tv_sec: 0, tv_nsec: 200_000_000 }, announcement)
+    /// The announcements of addresses, at least this many: the sender of each, and the number in its tag.
+    pub(crate) fn announced(&self, expected: usize) -> Vec<(MacAddr, Option<u16>)> {
+        self.read(expected, SILENCE, announcement)
     }
 
-    fn read<T: Ord>(&self, silence: Timespec, read: fn(&[u8]) -> Option<T>) -> Vec<T> {
-        let mut frames = Vec::new();
-        while let mut ready = [PollFd::new(&self.queue, PollFlags::IN)]
-            && poll(&mut ready, Some(&silence)).unwrap() == 1
-        {
-            let mut bytes = [0; 10_000];
-            let length = rustix::io::read(&self.queue, &mut bytes).unwrap();
-            frames.extend(read(&bytes[VNET_HEADER..length]));
+    /// Reads what has arrived. A silence is the end once there are as many frames as expected.
+    fn read<T: Ord>(&self, expected: usize, silence: Timespec, read: fn(&[u8]) -> Option<T>) -> Vec<T> {
+        let (mut frames, begun) = (Vec::new(), Instant::now());
+        loop {
+            let mut ready = [PollFd::new(&self.queue, PollFlags::IN)];
+            if poll(&mut ready, Some(&silence)).unwrap() == 1 {
+                let mut bytes = [0; 10_000];
+                let length = rustix::io::read(&self.queue, &mut bytes).unwrap();
+                frames.extend(read(&bytes[VNET_HEADER..length]));
+            } else if frames.len() >= expected || begun.elapsed() > HANGS {
+                frames.sort();
+                return frames;
+            }
         }
-        frames.sort();
-        frames
     }
 
-    /// The texts of what came.
-    pub(crate) fn texts(&self) -> Vec<String> {
-        let silence = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-        self.received(silence).into_iter().map(|frame| frame.text).collect()
+    /// The texts of what came, at least this many.
+    pub(crate) fn texts(&self, expected: usize) -> Vec<String> {
+        self.read(expected, SILENCE, Frame::read).into_iter().map(|frame| frame.text).collect()
+    }
+
+    /// Asserts that these texts came, and nothing else.
+    #[track_caller]
+    pub(crate) fn expect(&self, texts: &[&str]) {
+        assert_eq!(self.texts(texts.len()), texts);
     }
 }
 
