@@ -1,11 +1,8 @@
 //! View of a proposed size.
 
-use vtax_model::{
-    size::{
-        CoreRange, CostTerms, Knee, KneeSource, MemoryNeed, MigrationReserve, RuleOfThumb, ServiceNeed, SizeProposal,
-        SizeTarget, SizedService, ThumbFigure,
-    },
-    units::Span,
+use vtax_model::size::{
+    CoreRange, CostTerms, Knee, KneeSource, MeasuredSuspensions, MemoryNeed, MigrationReserve, RuleOfThumb,
+    ServiceNeed, SizeProposal, SizeTarget, SizedService, Suspension, ThumbFigure,
 };
 
 use super::{
@@ -72,11 +69,16 @@ pub(super) fn knee(knee: &Knee) -> String {
 }
 
 fn migration(proposal: &SizeProposal, reserve: &MigrationReserve) -> String {
-    let suspension = |(cores, time): &(u32, Span)| format!("{} with {}", span(*time), counted(*cores, "core"));
-    let suspended = reserve.suspensions.iter().map(suspension).collect::<Vec<_>>().join(", ");
-    let suspended = if suspended.is_empty() { suspended } else { format!("; suspends for {suspended}") };
     let cores = counted(reserve.cores, "core");
-    format!("+{cores} while it lasts ({} in all), {}{suspended}", proposal.cores_with_migration(), reserve.per_day)
+    let reserved = format!("+{cores} while it lasts ({} in all), {}", proposal.cores_with_migration(), reserve.per_day);
+    let Some(MeasuredSuspensions { guest, suspensions }) = &reserve.measured else { return reserved };
+    let suspension = |of: &Suspension| {
+        let time = with_interval(of.mean_ms, of.low_ms.zip(of.high_ms).map(<[f64; 2]>::from));
+        format!("{time} ms with {}", counted(of.cores, "core"))
+    };
+    let suspended = suspensions.iter().map(suspension).collect::<Vec<_>>().join(", ");
+    let (memory, rate) = (memory(guest.memory.0), guest.dirty_rate);
+    format!("{reserved}; a guest of {memory} that changes {rate} MB/s is suspended for {suspended}")
 }
 
 fn memory_parts(need: MemoryNeed) -> String {
@@ -199,8 +201,9 @@ mod tests {
     use std::{collections::BTreeMap, time::Duration};
 
     use vtax_model::{
+        cell::MigrationCell,
         size::{CostPoint, GuestTotals, KneePoint, MemoryFacts, MigrationPoint, SizeFacts, plan_rates},
-        units::{BitRate, ByteSize},
+        units::{BitRate, ByteSize, Span},
     };
 
     use super::*;
@@ -253,15 +256,20 @@ mod tests {
     fn a_size_with_all_parts() {
         let proof = [(0.6, 90), (0.7, 110), (0.78, 150), (0.85, 260), (0.95, 900)];
         let point = |utilization: f64, micros: u64| KneePoint { utilization, p99: Span(Duration::from_micros(micros)) };
-        let migration =
-            |cores, millis| MigrationPoint { cores, suspended: Span::from_millis(millis), run: "t9".into() };
+        let guest = MigrationCell { memory: ByteSize(1 << 30), dirty_rate: 100 };
+        let migrations = (0..10).flat_map(|round| {
+            let noise = 1.0 + f64::from(round) / 100.0;
+            let migration =
+                |cores, mean| MigrationPoint { cores, guest, round: ("t9".into(), round), suspended_ms: mean * noise };
+            [migration(1, 350.0), migration(2, 87.0)]
+        });
         let facts = SizeFacts {
             proof: [(
                 SizedService::Vnet,
                 proof.iter().flat_map(|(at, micros)| [point(*at, *micros), point(*at, micros + 4)]).collect(),
             )]
             .into(),
-            migrations: vec![migration(1, 366), migration(2, 90)],
+            migrations: migrations.collect(),
             ..facts()
         };
         insta::assert_snapshot!(drawn(&target(), &facts));

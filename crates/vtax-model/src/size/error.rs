@@ -58,7 +58,7 @@ pub enum SizeError {
     #[error("the target requires {needed:.0} cores, more than any machine has; check --net, --pps and --iops")]
     #[diagnostic(code("bad-target"))]
     TooManyCores { needed: f64 },
-    #[error("migration {number} was measured without a core; measure it again")]
+    #[error("migration {number} has no cores or no suspend time; measure it again")]
     #[diagnostic(code("cost-not-measured"))]
     InvalidMigration { number: usize },
     #[error("the cost of {} has not been measured; to measure it, repeat `vtax size` with e.g. {}", .0, .0.measuring())]

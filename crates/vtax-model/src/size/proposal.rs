@@ -23,6 +23,7 @@ pub struct SizeFacts {
     pub costs: Vec<CostPoint>,
     /// Samples of a proof with the same load, by service; empty before the first.
     pub proof: BTreeMap<SizedService, Vec<KneePoint>>,
+    /// Measured migrations.
     pub migrations: Vec<MigrationPoint>,
     pub memory: MemoryFacts,
 }
@@ -118,9 +119,10 @@ impl SizeProposal {
                 "the knee is a default, so --p99 is not verified; to verify it on these cores: vtax size prove --last",
             ),
         };
-        let migration = self.migration.as_ref().filter(|migration| migration.suspensions.is_empty());
+        let migration = self.migration.as_ref().filter(|migration| migration.measured.is_none());
         let consoles = consoles.then_some("the cost of consoles was not measured, and is not included");
-        let migration = migration.map(|_| "the cores for migration were not measured, but assumed");
+        let migration = migration
+            .map(|_| "the cores for migration were not measured, but assumed; to measure them: vtax run migration");
         let memory = match self.memory {
             None => Some("memory is not known: specify the guests (--guests)"),
             Some(MemoryNeed { estimated: true, .. }) => Some("memory is computed from the guests' sizes, not measured"),

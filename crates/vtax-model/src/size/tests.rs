@@ -6,7 +6,10 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
-use crate::units::{BitRate, ByteSize, Span};
+use crate::{
+    cell::MigrationCell,
+    units::{BitRate, ByteSize, Span},
+};
 
 /// Costs of a synthetic machine.
 #[derive(Clone, Copy)]
@@ -248,10 +251,15 @@ fn full_facts() -> SizeFacts {
     let proof = [(0.6, 90), (0.7, 110), (0.78, 150), (0.85, 260), (0.95, 900)].iter().flat_map(|(utilization, p99)| {
         [0, 4].map(|more| KneePoint { utilization: *utilization, p99: Span(Duration::from_micros(p99 + more)) })
     });
-    let migration = |cores, millis| MigrationPoint { cores, suspended: Span::from_millis(millis), run: "t9".into() };
+    let guest = MigrationCell { memory: ByteSize(1 << 30), dirty_rate: 100 };
+    let migrations = (0..10).flat_map(|round| {
+        let migration =
+            |cores, suspended_ms| MigrationPoint { cores, guest, round: ("t9".into(), round), suspended_ms };
+        [migration(1, 366.0), migration(2, 90.0)]
+    });
     SizeFacts {
         proof: [(SizedService::Vnet, proof.collect())].into(),
-        migrations: vec![migration(1, 366), migration(2, 90)],
+        migrations: migrations.collect(),
         ..facts(costs.chain(disks).collect())
     }
 }

@@ -169,6 +169,7 @@ impl AskedSize {
         found.choose(&self.method).map_err(|known| not_measured(&known.into_iter().collect::<Vec<_>>()))?;
         let facts = self.facts(&tree, &environment, &mut found)?;
         let mut proposal = SizeProposal::of(&self.target, &facts).map_err(|error| without_size(error, &found))?;
+        proposal.notes.extend(found.without_migrations().filter(|_| proposal.migration.is_some()));
         proposal.notes.extend(found.remarks);
         if proposal.services.iter().any(|need| need.target.service == SizedService::Vnet) && domain.is_none() {
             proposal.notes.push(INTERRUPTS.to_owned());
@@ -184,7 +185,7 @@ impl AskedSize {
             clock_ghz,
             costs: found.costs.clone(),
             proof: found.proof_of(&self.target),
-            migrations: Vec::new(),
+            migrations: found.migrations.clone(),
             memory: MemoryFacts::default(),
         })
     }

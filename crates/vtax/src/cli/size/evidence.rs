@@ -12,11 +12,11 @@ use vtax_model::{
     cell::Cell,
     evidence::{EvidenceSetting, standing},
     guest::Accelerator,
-    metric::Metric,
+    metric::{Metric, SampleFigure},
     result::{CellRecord, ResultDocument},
     run::{EndLocation, HostCpu, SampleReading},
-    size::{CostPoint, Knee, KneePoint, ProofLabel, ServiceLoad, SizeError, SizeTarget, SizedService},
-    study::Row,
+    size::{CostPoint, Knee, KneePoint, MigrationPoint, ProofLabel, ServiceLoad, SizeError, SizeTarget, SizedService},
+    study::{MigrationWay, Row},
 };
 use vtax_store::{FindingFilter, Store, StoreError};
 
@@ -38,6 +38,8 @@ pub(super) struct EvidenceSearch<'a> {
 #[derive(Debug, Default)]
 pub(super) struct SizeEvidence {
     pub(super) costs: Vec<CostPoint>,
+    /// Migrations of `vtax run migration` by rows that confine QEMU to some cores.
+    pub(super) migrations: Vec<MigrationPoint>,
     /// Samples of proofs, with the load of each. They are no costs: a thread that is always busy handles more packets at once.
     proof: Vec<(ProofLabel, KneePoint)>,
     /// Runs among them that were taken by `--measure`.
@@ -46,27 +48,36 @@ pub(super) struct SizeEvidence {
     pub(super) remarks: BTreeSet<String>,
     /// Reasons why samples don't count, and how many.
     pub(super) refused: BTreeMap<String, usize>,
+    /// Reasons why migrations don't count, and how many.
+    refused_migrations: BTreeMap<String, usize>,
     /// Number of complete runs that couldn't be searched yet.
     pub(super) unsearched: usize,
 }
 
-/// Reads the newest runs on this machine whose guests' host was observed.
+/// Reads the newest runs on this machine whose guests' host was observed, and the newest migrations.
 pub(super) fn find(dir: &Path, search: &EvidenceSearch<'_>) -> Result<SizeEvidence, StoreError> {
     Store::reading(dir, |store| {
-        let machine = Some(search.here.machine.raw().to_owned());
-        let filter = FindingFilter { metric: Some(Metric::HostCpu), machine, ..FindingFilter::default() };
-        let mut ids: Vec<String> = Vec::new();
-        for finding in store.findings(&filter)? {
-            if ids.len() < MOST_RUNS && ids.last() != Some(&finding.run) && !ids.contains(&finding.run) {
-                ids.push(finding.run);
-            }
-        }
+        let mut ids = runs_with(store, search, Metric::HostCpu)?;
+        ids.extend(runs_with(store, search, Metric::Suspend)?);
         let mut found = SizeEvidence { unsearched: store.runs_without_findings()?, ..SizeEvidence::default() };
         let of_run = |run| SizeEvidence::of(&analyse_readings(&run), search);
         store.each(&ids, of_run)?.into_iter().for_each(|of_run| found.add(of_run));
         found.prefer_planned();
         Ok(found)
     })
+}
+
+/// Returns the newest runs on this machine with a metric.
+fn runs_with(store: &Store, search: &EvidenceSearch<'_>, metric: Metric) -> Result<Vec<String>, StoreError> {
+    let machine = Some(search.here.machine.raw().to_owned());
+    let filter = FindingFilter { metric: Some(metric), machine, ..FindingFilter::default() };
+    let mut ids: Vec<String> = Vec::new();
+    for finding in store.findings(&filter)? {
+        if ids.len() < MOST_RUNS && ids.last() != Some(&finding.run) && !ids.contains(&finding.run) {
+            ids.push(finding.run);
+        }
+    }
+    Ok(ids)
 }
 
 impl SizeEvidence {
@@ -78,6 +89,13 @@ impl SizeEvidence {
         let proved = run.label.raw().parse::<ProofLabel>().ok();
         let samples = run.cells.iter().flat_map(|record| record.samples.iter().map(move |sample| (record, sample)));
         for (record, sample) in samples {
+            if let Some(migrated) = search.migration(run, record, sample) {
+                match migrated {
+                    Ok(point) => found.migrations.push(point),
+                    Err(why) => *found.refused_migrations.entry(why).or_default() += 1,
+                }
+                continue;
+            }
             match (search.point(run, record, sample), proved) {
                 (Ok(_), Some(label)) => {
                     let point = KneePoint::of(sample, label.load.cores, |host| io_cores(host, search.domain).ok());
@@ -95,10 +113,15 @@ impl SizeEvidence {
 
     fn add(&mut self, other: SizeEvidence) {
         self.costs.extend(other.costs);
+        self.migrations.extend(other.migrations);
         self.proof.extend(other.proof);
         self.planned.extend(other.planned);
         self.remarks.extend(other.remarks);
-        other.refused.into_iter().for_each(|(why, count)| *self.refused.entry(why).or_default() += count);
+        let sum = |into: &mut BTreeMap<String, usize>, from: BTreeMap<String, usize>| {
+            from.into_iter().for_each(|(why, count)| *into.entry(why).or_default() += count);
+        };
+        sum(&mut self.refused, other.refused);
+        sum(&mut self.refused_migrations, other.refused_migrations);
     }
 
     /// Keeps the costs that `--measure` took for a service, if there are any. Other runs had other purposes, and e.g. large
@@ -146,15 +169,25 @@ impl SizeEvidence {
         }
     }
 
+    /// Returns why no migration counts, if there are any.
+    pub(super) fn without_migrations(&self) -> Option<String> {
+        let told = listed("migrations that don't count", &self.refused_migrations);
+        told.filter(|_| self.migrations.is_empty())
+    }
+
     /// Returns why other samples don't count, for an error; empty if there are none.
     pub(super) fn told(&self) -> String {
-        let reason = |(why, count): (&String, &usize)| format!("{count} {why}");
-        let reasons: Vec<String> = self.refused.iter().map(reason).collect();
-        let refused = (!reasons.is_empty()).then(|| format!("samples that don't count: {}", reasons.join("; ")));
+        let refused = listed("samples that don't count", &self.refused);
         let unsearched = (self.unsearched > 0)
             .then(|| format!("{} older runs are searched after vtax next stores a run", self.unsearched));
         refused.into_iter().chain(unsearched).collect::<Vec<_>>().join("; ")
     }
+}
+
+fn listed(what: &str, reasons: &BTreeMap<String, usize>) -> Option<String> {
+    let reason = |(why, count): (&String, &usize)| format!("{count} {why}");
+    let reasons: Vec<String> = reasons.iter().map(reason).collect();
+    (!reasons.is_empty()).then(|| format!("{what}: {}", reasons.join("; ")))
 }
 
 /// Returns true if a method is the one wanted, which is with all its devices unless it names one.
@@ -186,6 +219,32 @@ impl EvidenceSearch<'_> {
         let load = load(&record.cell, sample)?;
         let (method, run) = (method(record).to_string(), run.id.clone());
         Ok((CostPoint { load, method, cores, run }, remarks.iter().map(ToString::to_string).collect()))
+    }
+
+    /// Returns a migration of a row that confines QEMU to some cores, or the reason why it does not count. None for any
+    /// other sample.
+    fn migration(
+        &self,
+        run: &ResultDocument,
+        record: &CellRecord,
+        sample: &SampleReading,
+    ) -> Option<Result<MigrationPoint, String>> {
+        let guest = *record.cell.migration()?;
+        // As `vtax ldm migrate-domain` does it.
+        let Row::Migration(MigrationWay { tls: true, channels: None, post_copy: false, cores: Some(cores) }) =
+            record.cell.row
+        else {
+            return Some(Err("by other rows than `migrate:tls,cores=N`".to_owned()));
+        };
+        let verdict = standing(&EvidenceSetting::of(run, record), self.here, self.age(run)).verdict();
+        if let Err(refusals) = verdict {
+            return Some(Err(refusals.first().map(ToString::to_string).unwrap_or_default()));
+        }
+        let suspended_ms = sample.values.get(SampleFigure::Suspend);
+        let point =
+            MigrationPoint { cores: cores.get().into(), guest, round: (run.id.clone(), sample.round), suspended_ms };
+        let is_suspended = suspended_ms.is_finite() && suspended_ms > 0.0;
+        Some(is_suspended.then_some(point).ok_or_else(|| "without a suspend time".to_owned()))
     }
 
     fn age(&self, run: &ResultDocument) -> Option<Duration> {

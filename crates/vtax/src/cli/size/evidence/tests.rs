@@ -1,7 +1,7 @@
 use vtax_model::{
     guest::{EmulatedNic, Flavour},
     measurement::{PacketCounts, WireCounts},
-    run::{GuestCpu, Run, RunState, Sample},
+    run::{GuestCpu, GuestMachine, Run, RunState, Sample},
     size::{MemoryFacts, SizeFacts, SizeProposal, SizeTarget, plan_rates},
 };
 
@@ -186,6 +186,34 @@ fn an_old_sample_counts_with_a_remark() {
     let found = SizeEvidence::of(&vtax_synthetic::analyse(&observed()), &search);
     assert!(!found.costs.is_empty());
     assert_eq!(found.remarks.iter().map(String::as_str).collect::<Vec<_>>(), ["measured 149 days ago"]);
+}
+
+/// Returns a complete run of migrations with one and two cores, as measured on a machine with KVM.
+fn migrated() -> Run {
+    let mut run = vtax_synthetic::migrations();
+    let guests = GuestMachine { accel: Accelerator::Kvm, no_kvm: None, qemu: "10.0".into() };
+    run.header.placement.guests = Some(guests);
+    run
+}
+
+#[test]
+fn a_migration_with_some_cores_is_a_point() {
+    let run = migrated();
+    let found = evidence(&run, &here(), None);
+    let of_one_core =
+        |sample: &&Sample| run.header.study.cells[sample.cell].row == vtax_synthetic::row("migrate:tls,cores=1");
+    let (wanted, all) = (run.samples.iter().filter(of_one_core).count(), run.samples.len());
+    assert!(wanted > 0 && found.migrations.len() == wanted, "{found:?}");
+    assert!(found.migrations.iter().all(|point| point.cores == 1 && point.suspended_ms > 0.0), "{found:?}");
+    assert!(found.refused.is_empty() && found.costs.is_empty(), "{found:?}");
+    let others = [("by other rows than `migrate:tls,cores=N`".to_owned(), all - wanted)].into();
+    assert_eq!((&found.refused_migrations, found.without_migrations()), (&others, None));
+
+    let mut tcg = run;
+    tcg.header.placement.guests.as_mut().expect("there are guests").accel = Accelerator::Tcg;
+    let found = evidence(&tcg, &here(), None);
+    let told = found.without_migrations().expect("none counts");
+    assert!(found.migrations.is_empty() && told.contains("measured in a guest under TCG"), "{told}");
 }
 
 fn target_of_networks() -> SizeTarget {
