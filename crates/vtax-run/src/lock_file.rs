@@ -1,4 +1,4 @@
-//! A locked file: one process at a time can hold it, and its number is in the file.
+//! A lock file: one process at a time can hold it, and its PID is in the file.
 
 use std::{
     fs::{File, TryLockError},
@@ -19,7 +19,7 @@ pub struct LockFile {
 }
 
 impl LockFile {
-    /// Takes the lock, or reports which process has it.
+    /// Takes the lock, or reports the process that holds it.
     pub fn take(path: &Path) -> miette::Result<Result<LockFile, String>> {
         let mut lock = record::open_lock(path)?;
         match lock.try_lock() {

@@ -38,7 +38,7 @@ fn a_quick_run_has_its_limit_unless_something_else_says_how_many_rounds_it_takes
     assert_eq!(chosen.map(limit), [None, None]);
 }
 
-/// The run began, and each of its samples failed.
+/// The run once began, and each of its samples failed.
 #[test]
 fn a_duration_that_no_agent_takes_is_refused_before_anything_is_built() {
     let hours = |hours: u64| Some(Span::from_millis(hours * 3_600_000));
@@ -159,7 +159,7 @@ fn a_baseline_of_ones_choice_is_kept_whatever_methods_are() {
     assert_eq!((all.baseline, all.rows.len()), (row("veth"), 7));
 }
 
-/// `extra` rows are omitted on cables, and a baseline must not be.
+/// `extra` rows are omitted on cables, but a baseline must not be.
 #[test]
 fn a_baseline_of_ones_choice_is_kept_on_cables() {
     let cables = vec!["eno1,eno2".parse().expect("a cable")];

@@ -14,7 +14,7 @@ use vtax_model::{
 };
 use vtax_stats::{Confidence, StoppingRule, Width, histogram::Histogram};
 
-/// A machine on which sample number n takes as long as `seconds(n)` says, or fails.
+/// A machine on which sample number n takes `seconds(n)` seconds, or fails.
 struct Machine<F: FnMut(usize, Row) -> Result<f64, SampleError>> {
     answer: F,
     /// Never has a sample.
@@ -82,7 +82,7 @@ fn steady() -> Machine<impl FnMut(usize, Row) -> Result<f64, SampleError>> {
     Machine::new(|_, _| Ok(1.0))
 }
 
-/// Keeps what lands until `room` samples are there.
+/// Stores samples until there are `room` of them.
 #[derive(Clone)]
 struct Shelf {
     kept: Arc<Mutex<Vec<Sample>>>,
@@ -146,7 +146,7 @@ fn no_round_begins_that_would_not_end_in_time() {
     assert_eq!(run.samples.iter().map(|sample| sample.round).max(), Some(1), "one round in any case");
 }
 
-/// Which samples landed, and not when.
+/// Returns which samples were stored, but not when.
 fn turns(run: &RunReadings) -> Vec<(u32, Turn)> {
     run.samples.iter().map(SampleReading::turn).collect()
 }

@@ -41,7 +41,7 @@ impl Virsh for Fake {
     }
 }
 
-/// A libvirt that is like this to every question.
+/// A libvirt that gives this answer to every query.
 struct Deaf(fn() -> VirshRefusal);
 
 impl Virsh for Deaf {
@@ -104,7 +104,7 @@ fn ssh_knocks_where_libvirt_has_seen_the_guest() {
     let knocks = |measured: Option<&str>| domain.entrance(measured.map(address)).expect("known").to_string();
     assert_eq!(knocks(None), "192.0.2.1");
     assert_eq!(knocks(Some("198.51.100.1")), "198.51.100.1");
-    // A network of measuring only, which this machine need not reach.
+    // A network used only for measurements, which this machine need not reach.
     assert_eq!(knocks(Some("203.0.113.1")), "192.0.2.1");
 }
 
