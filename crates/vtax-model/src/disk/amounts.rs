@@ -83,7 +83,7 @@ impl ReadShare {
 }
 
 impl QueueDepth {
-    /// The next I/O begins when the last has ended.
+    /// One I/O at a time.
     pub const ONE: QueueDepth = QueueDepth(1);
 }
 

@@ -352,7 +352,7 @@ fn who_depends_on_whom_is_known_from_the_switches() {
     assert_eq!(told, ["mars primary VNET admin-vsw/admin-net", "venus primary VNET admin-vsw/admin-net"]);
 }
 
-/// A change out of few names, so that most meet what other changes have made.
+/// A change with few names, so that most affect the results of other changes.
 fn any_change() -> impl Strategy<Value = (u8, u8, u8, u8)> {
     (0u8..9, 0u8..3, 0u8..3, 0u8..4)
 }
@@ -411,8 +411,8 @@ proptest! {
     }
 }
 
-/// 512 domains with 16 vnets and 32 disks each, every disk with a volume of its own. It takes minutes to make it anew if
-/// each vnet or disk is compared with all others.
+/// 512 domains with 16 vnets and 32 disks each, every disk with its own volume. Rebuilding takes minutes if each vnet
+/// or disk is compared with all others.
 #[test]
 fn the_largest_configuration_is_made_anew() {
     let mut all = Configuration::new("sun");

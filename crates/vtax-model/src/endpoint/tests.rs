@@ -208,7 +208,7 @@ fn did_you_mean_is_said_of_ends() {
     assert!(told("").starts_with("invalid endpoint `` (endpoints are local"), "{}", told(""));
 }
 
-/// A text of 16 KiB was 64 MiB in memory.
+/// A text of 16 KiB once took 64 MiB of memory.
 #[test]
 fn cpus_that_are_named_again_and_again_are_no_plan() {
     assert!("0-8191".parse::<Pinning>().is_ok() && "0,1,0,1".parse::<Pinning>().is_ok());

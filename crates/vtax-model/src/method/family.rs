@@ -57,7 +57,7 @@ impl Family {
         }
     }
 
-    /// Methods of the family. The first one speaks for it.
+    /// Methods of the family. The first one represents it.
     pub fn methods(self) -> &'static [IoMethod] {
         match self {
             Family::SrIov => &[IoMethod::SrIov],
@@ -67,7 +67,7 @@ impl Family {
         }
     }
 
-    /// Returns what the capabilities of its first method imply.
+    /// Returns the implications of its first method's capabilities.
     pub fn advice(self) -> Advice {
         let mut advice = Advice::default();
         for point in points(&self.methods()[0].variants()[0].capabilities()) {
