@@ -88,9 +88,9 @@ pub struct Coalescing {
 pub struct IrqFacts {
     /// Its number in `/proc/irq`.
     pub number: u32,
-    /// CPUs that it may go to, as the kernel lists them: `0-3,8`.
+    /// CPUs that it may be delivered to, in the kernel's notation: `0-3,8`.
     pub affinity: ForeignText,
-    /// CPUs that it goes to now, if the kernel tells.
+    /// CPUs that it is delivered to now, if the kernel reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective: Option<ForeignText>,
 }

@@ -38,7 +38,7 @@ pub enum MigrationOutcome {
     Converges {
         total_seconds: ForecastInterval,
         suspended_seconds: ForecastInterval,
-        /// Likely number of passes over the memory, without the suspension.
+        /// Likely number of passes through the memory, without the suspension.
         passes: u32,
     },
     DoesNotConverge {

@@ -30,11 +30,11 @@ pub struct MigrationReserve {
 
 /// QEMU sends a guest's memory with one thread, unless `multifd` is set.
 const UNMEASURED: u32 = 1;
-/// A core more that shortens the suspension by less than this part is not worth it.
+/// Minimum ratio by which an additional core must shorten the suspension to be worth it.
 const HARDLY_LONGER: f64 = 1.1;
 
 impl MigrationReserve {
-    /// Chooses the fewest cores with which a guest is suspended hardly longer than with any other number.
+    /// Chooses the fewest cores with which a guest's suspension is almost as short as with any other number.
     pub(super) fn of(per_day: MigrationRate, points: &[MigrationPoint]) -> Result<MigrationReserve, SizeError> {
         if let Some(index) = points.iter().position(|point| point.cores == 0) {
             return Err(SizeError::InvalidMigration { number: index + 1 });

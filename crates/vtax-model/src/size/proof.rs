@@ -1,4 +1,4 @@
-//! Proof of a size: the load on the proposed cores, and on one less.
+//! Proof of a size: the load on the proposed cores, and on one core less.
 //!
 //! Queueing formulas only choose where to begin, so the load itself is run, at three shares, with the I/O side confined to
 //! whole cores. A limit holds if the whole interval of p99 is within it: one that crosses the limit is undecided.
@@ -155,7 +155,8 @@ impl ProofVerdict {
         }
     }
 
-    /// More load makes no response better: the full load of each service decides, unless a lower one contradicts it.
+    /// More load never improves response times: the full load of each service decides, unless a lower one contradicts
+    /// it.
     fn of_rows(rows: &[&ProofRow]) -> ProofVerdict {
         let full = rows.iter().map(|row| row.load.share).fold(0.0, f64::max);
         let is_any =

@@ -185,7 +185,7 @@ fn the_answer_is_first() {
     }
 }
 
-/// A study with 24 rows that were all too noisy printed 24 such lines.
+/// A study with 24 rows that were all too noisy once printed 24 such lines.
 #[test]
 fn rows_of_which_nothing_can_be_told_share_a_line() {
     let mut document = analyse(&built_in("demo"));
@@ -199,7 +199,7 @@ fn rows_of_which_nothing_can_be_told_share_a_line() {
     assert_eq!(lines, ["- bridge, macvlan: too noisy to tell"]);
 }
 
-/// It printed 127 lines at 100 columns, of which one in five had figures.
+/// It once printed 127 lines at 100 columns, of which one in five had figures.
 #[test]
 fn the_demo_is_short_and_fits_into_80_columns() {
     let document = analyse(&built_in("demo"));
@@ -247,7 +247,7 @@ fn what_is_said_twice_is_left_to_detail() {
     assert!(short.contains("with 95 % intervals (controlled conditions):"), "{short}");
 }
 
-/// The legend was printed below each report.
+/// The legend was once printed below each report.
 #[test]
 fn words_are_explained_on_demand() {
     let document = analyse(&both());

@@ -77,7 +77,7 @@ fn the_figures_of_a_change_are_those_that_were_made() {
     assert_eq!(found.cells[1].changes, []);
 }
 
-/// The kernel changed two results after the level did: then it is not a cause.
+/// The kernel changed two results after the level did, so it is not a cause.
 #[test]
 fn what_changed_elsewhere_is_not_told_as_a_cause() {
     let mut documents = changed();

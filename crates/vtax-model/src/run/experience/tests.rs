@@ -105,7 +105,7 @@ fn only_what_was_sampled_alike_on_the_same_machine_is_known() {
     assert!(!other.resembles(&earlier));
 }
 
-/// The files of a run have its name, so the next run has others.
+/// The files of a run contain its name, so the next run has different ones.
 #[test]
 fn a_run_of_other_disks_tells_nothing() {
     let of = |backend: &str, made: &[&str]| {
@@ -139,7 +139,7 @@ fn the_time_of_a_plan_is_that_of_its_samples_where_these_have_one() {
     assert_eq!(header(&files).nominal_seconds(), None);
 }
 
-/// Three rounds can show nothing, and were the quick plan of `ip-instances`.
+/// Three rounds can show nothing, but once were the quick plan of `ip-instances`.
 #[test]
 fn every_built_in_plan_can_show_something() {
     for (name, _) in crate::study::Study::BUILT_IN {
