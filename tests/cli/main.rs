@@ -227,7 +227,7 @@ const NETPERF: &str = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0
 
 /// Its figures appear next to vtax's everywhere, and are distinguished from them everywhere.
 #[test]
-fn what_another_program_has_measured_is_a_result() {
+fn a_measurement_of_another_program_is_a_result() {
     let bench = Bench::new().with("1.txt", NETPERF);
     fs::write(bench.path().join("2.txt"), NETPERF.replace("20000", "16000")).expect("kept");
     let import = |file: &str, row: &str| bench.vtax(&["results", "import", file, "--method", row, "--label", "Mine"]);

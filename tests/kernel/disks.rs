@@ -68,7 +68,7 @@ fn files_are_made_measured_in_turns_and_removed() {
 }
 
 #[test]
-fn what_is_on_a_disk_is_not_lost_unless_the_user_says_so() {
+fn data_on_a_disk_is_not_lost_unless_the_user_allows_it() {
     let (bench, folder) = (Bench::new(), folder());
     let path = folder.path().join("data");
     fs::write(&path, "letters").expect("ours");

@@ -596,7 +596,7 @@ fn a_domain_whose_journal_is_damaged_runs_on_until_it_is_released() {
 
 /// Regression test: each verb waited for a FIFO, and treated what it could not read as empty.
 #[test]
-fn what_is_no_record_of_a_domain_is_named_and_the_domain_runs_on() {
+fn an_invalid_domain_record_is_named_and_the_domain_keeps_running() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-r");
     host.ldm("add-vsw vsw0 primary");

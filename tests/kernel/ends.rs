@@ -152,7 +152,7 @@ fn an_address_of_several_has_to_be_chosen() {
 }
 
 #[test]
-fn what_is_no_namespace_is_refused() {
+fn an_invalid_namespace_is_refused() {
     let bench = Bench::new().with("file", "");
     let mut ended = Command::new("true").spawn().expect("true");
     ended.wait().expect("it ends");

@@ -115,7 +115,7 @@ fn a_journal_that_was_cut_at_any_line_or_within_one_loses_nothing() {
 
 /// A FIFO was waited for by each verb that looked at labs.
 #[test]
-fn what_is_no_journal_is_kept_and_told() {
+fn a_file_that_is_not_a_journal_is_kept_and_reported() {
     let scene = Scene::new();
     let words = |words: &[&str]| assert!(Command::new(words[0]).args(&words[1..]).status().expect("it runs").success());
     let kinds: [(&str, &[&str]); 4] = [
@@ -205,7 +205,7 @@ fn a_journal_that_was_emptied_or_removed_loses_nothing() {
 
 /// The mark is not the name: what lies among a lab's namespaces without the mark is someone else's.
 #[test]
-fn what_only_looks_like_a_labs_is_left_and_named() {
+fn objects_that_only_resemble_a_labs_are_left_and_named() {
     let scene = Scene::new();
     scene.up();
     fs::remove_file(scene.journal()).expect("ours");

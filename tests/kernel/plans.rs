@@ -36,7 +36,7 @@ fn rounds(bench: &Bench) -> u64 {
 }
 
 #[test]
-fn what_a_plan_can_show_is_reported_by_the_first_rounds_and_then_by_the_last_run() {
+fn detectable_differences_come_from_the_first_rounds_and_then_from_the_last_run() {
     let bench = Bench::new().with("pair.toml", PAIR);
     let first = told(&bench, &["run", "pair.toml"], 0);
     assert!(first.contains("plan: 7 rounds, about") && first.contains("reported after the first 6 rounds"), "{first}");

@@ -131,7 +131,7 @@ fn the_round_trip_of_another_zone_is_measured_meanwhile() {
 }
 
 #[test]
-fn what_a_budget_can_show_is_reported_before_the_first_sample_that_counts() {
+fn the_detectable_difference_of_a_budget_is_reported_before_the_first_counted_sample() {
     let bench = bench("t-prove-told");
     let _up = Up::new(&bench, "t-prove-told");
     spoil(&bench, "t-prove-told");
@@ -149,7 +149,7 @@ fn what_a_budget_can_show_is_reported_before_the_first_sample_that_counts() {
 }
 
 #[test]
-fn what_cannot_be_proved_is_refused_before_anything_is_measured() {
+fn an_impossible_proof_is_refused_before_anything_is_measured() {
     let bench = bench("t-prove-no");
     let _up = Up::new(&bench, "t-prove-no");
     let refused = |more: &[&str]| bench.refused(&words(&prove("t-prove-no", more)));

@@ -91,7 +91,7 @@ fn a_stall_shows_in_the_open_loop_and_hides_in_the_closed_one() {
 }
 
 #[test]
-fn what_a_wire_drops_is_counted_exactly() {
+fn frames_dropped_by_a_wire_are_counted_exactly() {
     let bench = Bench::new();
     let calibration = calibrated(&bench, &["--rounds", "0", "--only", "loss"]);
     let (dropped, counted, detail) = truth(&calibration, "loss");

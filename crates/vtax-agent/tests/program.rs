@@ -252,7 +252,7 @@ fn pairs_start_at_one_moment() {
 }
 
 #[test]
-fn what_a_cancelled_sample_has_seen_is_kept() {
+fn the_partial_report_of_a_cancelled_sample_is_kept() {
     let both = agent("host");
     let failed = thread::scope(|scope| {
         let sample = scope.spawn(|| measure(&both, &both, &order(rr(8000))));

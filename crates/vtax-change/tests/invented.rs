@@ -169,7 +169,7 @@ fn a_value_that_another_program_changed_since_is_reported_and_stays() {
 }
 
 #[test]
-fn what_is_gone_has_no_change_any_more() {
+fn an_object_that_no_longer_exists_has_no_change() {
     let machine = Machine::new();
     let mut journal = machine.create();
     let steps = plan(&mut machine.host());
@@ -201,7 +201,7 @@ fn after_a_reboot_nothing_is_taken_for_ours() {
 }
 
 #[test]
-fn what_is_not_there_can_not_be_planned() {
+fn a_change_of_a_missing_object_cannot_be_planned() {
     let machine = Machine::new();
     let host = &mut machine.host();
     let text = |planned: Result<Change, ChangeError>| planned.expect_err("it is not there").to_string();

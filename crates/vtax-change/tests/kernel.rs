@@ -353,7 +353,7 @@ fn an_interrupt_that_the_kernel_manages_is_named_as_such() {
 }
 
 #[test]
-fn what_a_driver_lacks_can_not_be_planned() {
+fn a_change_that_a_driver_lacks_cannot_be_planned() {
     let lab = Lab::new();
     let host = &mut host();
     let link = lab.link();

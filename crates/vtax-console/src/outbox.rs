@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_comes_in_order() {
+    fn output_that_fits_arrives_in_order() {
         let outbox = Outbox::new(10).expect("an eventfd");
         outbox.put(b"abc", 3);
         outbox.say("d\n");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_says_has_a_bound_too() {
+    fn messages_of_the_server_are_bounded_too() {
         let outbox = Outbox::new(10).expect("an eventfd");
         (0..1000).for_each(|_| outbox.say("0123456789012345678901234567890123456789"));
         assert!(taken(&outbox).len() <= 10 + OWN_MOST);

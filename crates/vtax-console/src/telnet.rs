@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_agrees_to_is_not_answered() {
+    fn a_clients_agreement_is_not_answered() {
         let agreed = [IAC, DO, ECHO, IAC, DO, SUPPRESS_GO_AHEAD, IAC, WILL, SUPPRESS_GO_AHEAD];
         assert_eq!(received(&agreed), []);
         assert_eq!(received(&[IAC, DONT, ECHO, IAC, WONT, SUPPRESS_GO_AHEAD]), []);

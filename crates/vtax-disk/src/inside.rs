@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_uses_is_refused() {
+    fn a_disk_in_use_by_a_guest_is_refused() {
         for (line, text) in [
             ("mount 9 1 254:1 / /data rw - ext4 /dev/root rw\n", "vda1 is mounted on /data; unmount it there first"),
             ("mount 9 1 0:31 / /data rw - btrfs /dev/vda rw\n", "vda is mounted on /data"),

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_told_from_holes_zeros_and_the_end() {
+    fn written_blocks_are_distinguished_from_holes_zeros_and_the_end() {
         let full = vec![7; 1 << 20];
         let found = |pieces: &[(u64, &[u8])], range| look(file(pieces).path(), ByteSize(range)).expect("read");
         assert_eq!(found(&[(0, &full)], 1 << 20), Written::Whole);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_allocated_is_not_written() {
+    fn allocated_blocks_are_not_written_blocks() {
         let mut file = file(&[]);
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 1 << 20).expect("room");
         assert_eq!(look(file.path(), ByteSize(1 << 20)).expect("read"), Written::NotAt(ByteSize(0)));

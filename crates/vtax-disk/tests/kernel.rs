@@ -122,7 +122,7 @@ fn a_file_system_that_fills_is_reported_before_or_by_the_kernel() {
 }
 
 #[test]
-fn what_is_in_use_is_refused_with_who_uses_it() {
+fn a_disk_in_use_is_refused_with_its_user() {
     let test = test("random:range=16MiB");
     let refused = |path: &Path, destroy| check(&[path.to_owned()], &test, destroy).expect_err("in use");
     let mut disk = LoopDevice::new(64 << 20, &[]);
@@ -177,7 +177,7 @@ fn a_device_that_is_measured_is_nobody_elses() {
 }
 
 #[test]
-fn what_is_on_a_disk_is_kept_unless_it_may_be_destroyed() {
+fn data_on_a_disk_is_kept_unless_it_may_be_destroyed() {
     let disk = LoopDevice::new(64 << 20, &[]);
     ran("mkfs.ext4", &["-q", "-F", disk.text()]);
     let paths = std::slice::from_ref(&disk.path);

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_become_slower_or_faster_is_named_and_nothing_else() {
+    fn only_changed_hosts_are_named() {
         let always = fall(5, MeshDirection::Sends, 40.0);
         let before = mesh(60, Slow::from([always, fall(7, MeshDirection::Receives, 20.0)]), 1);
         let after = mesh(60, Slow::from([always, fall(44, MeshDirection::Sends, 20.0)]), 2);

@@ -251,7 +251,7 @@ mod tests {
 
     /// The rest of the line stood before the next one, and made both of them a damaged line.
     #[test]
-    fn what_a_failed_write_has_left_is_removed_before_the_next_line() {
+    fn leftovers_of_a_failed_write_are_removed_before_the_next_line() {
         let directory = tempfile::tempdir().expect("a folder");
         let mut log = log(directory.path());
         let path = log.path.clone();

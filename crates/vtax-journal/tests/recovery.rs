@@ -117,7 +117,7 @@ fn a_failure_at_any_step_leaves_nothing() {
 }
 
 #[test]
-fn what_could_not_be_undone_is_reported_and_tried_again() {
+fn a_failed_undo_is_reported_and_retried() {
     for fails in 0..6 {
         for stuck in (0..=fails).filter(|name| name % 3 == 0) {
             let directory = tempfile::tempdir().unwrap();
@@ -278,7 +278,7 @@ fn a_cut_at_any_byte_of_what_is_kept_is_damage() {
 type Put<'a> = &'a dyn Fn(&Path);
 
 #[test]
-fn what_is_no_regular_file_is_damage() {
+fn a_journal_that_is_not_a_regular_file_is_damaged() {
     use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
     let node = |path: &Path, kind, device| mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, device).unwrap();
     let kinds: [(&str, Put<'_>); 5] = [

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown_instead() {
+    fn control_characters_are_shown_and_not_obeyed() {
         assert_eq!(
             visible("a\u{1b}[2Jb\u{9b}1mc\rd\u{7f}\u{202e}e\n\tf\u{200b}\u{2028}\u{feff}\u{e0001}"),
             "a\\u001b[2Jb\\u009b1mc\\u000dd\\u007f\\u202ee\n\tf\\u200b\\u2028\\ufeff\\udb40\\udc01"

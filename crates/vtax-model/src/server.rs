@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_as_usual() {
+    fn omitted_parameters_have_defaults() {
         assert_eq!(spec("emulated"), Ok(ServerSpec::default()));
         assert_eq!(spec("emulated:"), Ok(ServerSpec::default()));
         let small = spec("emulated:nics=2,memory=1536MiB, vfs=3").expect("possible");
@@ -247,7 +247,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(cables in 1u32..=8, vfs in 0u32..=7, nvmes in 0u32..=4, disks in 0u32..=4, nodes in 1u32..=4, cores in 4u32..=16, sockets in 1u32..=4, mib in 1024u64..=65536) {
+        fn written_values_are_read_back(cables in 1u32..=8, vfs in 0u32..=7, nvmes in 0u32..=4, disks in 0u32..=4, nodes in 1u32..=4, cores in 4u32..=16, sockets in 1u32..=4, mib in 1024u64..=65536) {
             let spec = ServerSpec { nics: 2 * cables, vfs, nvmes, disks, nodes, sockets, cpus: cores * sockets, memory: ByteSize(mib << 20) };
             prop_assert_eq!(spec.to_string().parse(), Ok(spec));
             let json = serde_json::to_string(&spec).expect("it can be written");

@@ -43,7 +43,7 @@ pub enum Target {
     },
 }
 
-/// How an initiator reaches a responder: at the address of its machine, or at a port that is published for it
+/// Route from an initiator to a responder: the address of its machine, or a port that is published for it
 /// elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ResponderReach {

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_size_is_refused() {
+    fn an_invalid_size_is_refused() {
         for text in ["", "MiB", "-1", "1.5M", "1 TiB", "0x10", "99999999999999999999", "18446744073709551615K"] {
             assert!(text.parse::<ByteSize>().is_err(), "{text}");
         }

@@ -312,7 +312,7 @@ fn two_runs_compared() {
 
 /// For scripts: only what is shown, and by more than the limit.
 #[test]
-fn what_is_worse_than_a_limit_is_named() {
+fn cells_worse_than_a_limit_are_named() {
     let (first, second) = (analyse(&built_in("demo")), another_day());
     let limit = |percent: f64| percent.try_into().expect("a difference");
     let (better, worse) = (compare(&first, &second, None), compare(&second, &first, None));

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_ratio_has_none() {
+    fn figures_without_a_ratio_have_none() {
         for (first, second) in [(vec![], vec![1.0]), (vec![1.0], vec![0.0]), (vec![f64::NAN], vec![1.0])] {
             assert_eq!(ratio(&first, &second), None);
         }

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_after_ctrl_c_is_done_at_once() {
+    fn an_action_set_after_ctrl_c_is_taken_immediately() {
         let (interrupt, done) = (Interrupt::default(), Arc::new(AtomicUsize::new(0)));
         let count = |done: &Arc<AtomicUsize>| {
             let done = Arc::clone(done);

@@ -369,7 +369,7 @@ mod tests {
 
     /// A login shell wrote arbitrary text to the terminal, and one that didn't exit was waited for.
     #[test]
-    fn what_ssh_says_is_quoted_in_the_error() {
+    fn the_standard_error_of_ssh_is_quoted_in_the_error() {
         let folder = tempfile::tempdir().expect("a directory");
         let [source, program] = ["source", "ssh"].map(|name| folder.path().join(name));
         let refused = |script: &str| {

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_tells_is_counted() {
+    fn unreported_progress_is_counted() {
         let mut live = LiveRun::default();
         assert!(live.run().is_none());
         let header = header("demo-1", "2026-01-01T00:00:00Z");

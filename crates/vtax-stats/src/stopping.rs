@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_rule_is_refused() {
+    fn an_invalid_rule_is_refused() {
         let width = Width::try_from(5.0).unwrap();
         for (min, max) in [(0, 5), (1, 5), (5, 4)] {
             let refused = StoppingRule::new(Confidence::P99, width, min, max);

@@ -160,7 +160,7 @@ fn undone<S: PartStep>(step: &S, site: &mut StepSite) -> Undone {
 
 /// The namespace is undone next, and is not opened for this.
 #[test]
-fn what_is_in_a_namespace_of_the_journal_goes_with_it() {
+fn objects_in_a_namespace_of_the_journal_are_removed_with_it() {
     let (_folder, mut site) = lab();
     let at = Place::wire(&name("sut"), 0);
     let mtu = 1500.try_into().expect("an MTU");
@@ -183,7 +183,7 @@ fn what_is_in_a_namespace_of_the_journal_goes_with_it() {
 
 /// Its QEMU has exited: what was plugged into it went with it.
 #[test]
-fn what_was_plugged_into_a_guest_that_has_exited_is_gone() {
+fn devices_plugged_into_an_exited_guest_no_longer_exist() {
     let (folder, mut site) = lab();
     let launch: Launch = serde_json::from_value(launch(folder.path())).expect("a guest");
     let plug = |process: &str| {

@@ -185,7 +185,7 @@ fn a_removed_run_is_gone_with_all_that_it_had() {
 }
 
 #[test]
-fn what_has_no_sample_or_is_old_is_worthless() {
+fn runs_without_samples_and_old_runs_are_worthless() {
     let run = |id: &str, study: &str, samples: u32, state: Condition| RunSummary {
         id: id.into(),
         study: study.into(),
@@ -336,7 +336,7 @@ fn a_newer_schema_is_refused_by_its_number() {
 }
 
 #[test]
-fn what_is_no_database_is_called_damaged() {
+fn a_file_that_is_not_a_database_is_reported_as_damaged() {
     let dir = folder();
     std::fs::write(dir.path().join("results.db"), "this is no database, and long enough to be seen as none").unwrap();
     let error = Store::open(dir.path()).expect_err("damaged");

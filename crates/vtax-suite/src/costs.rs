@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_free_is_more_than_what_was_used() {
+    fn reserved_memory_exceeds_used_memory() {
         let costs = JobCosts(parsed(Path::new("costs.tsv"), "guessed\t10.0\t15.0\n").expect("a line"));
         let ended = |name: &str, wall, cpu, alone| JobEnd {
             job: SuiteJob {

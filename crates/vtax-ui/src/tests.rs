@@ -140,7 +140,7 @@ fn every_answer_is_bound_to_this_site() {
 }
 
 #[test]
-fn what_is_not_there_is_told_with_what_is() {
+fn a_missing_page_is_reported() {
     let served = Served::new();
     let missing = served.page("/run/dmo-2");
     assert_eq!(status(&missing), "404");

@@ -189,7 +189,7 @@ fn answers_that_nobody_has_read_dont_reach_the_next() {
 }
 
 #[test]
-fn what_runs_is_cancelled_when_its_coordinator_goes() {
+fn running_tests_are_cancelled_when_their_coordinator_leaves() {
     let each = |ends| [(ends, "sleep 60", None), (ends, "yes", Some(WINDOW_MOST))];
     for (ends, does, window) in [Ends::Seen, Ends::Missed].into_iter().flat_map(each) {
         let guest = guest(ends);

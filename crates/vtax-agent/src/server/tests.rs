@@ -255,7 +255,7 @@ fn an_initiator_that_isnt_started_can_be_cancelled() {
 }
 
 #[test]
-fn what_was_seen_until_the_end_comes_with_the_fault() {
+fn a_fault_includes_the_partial_report() {
     let stage = stage();
     let link = stage.link();
     let waiting = initiate(&link, 1, rr(WAITS));

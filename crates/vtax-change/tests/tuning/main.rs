@@ -160,7 +160,7 @@ fn the_process_that_has_the_journal_is_named_and_not_the_one_that_made_it() {
 }
 
 #[test]
-fn what_is_applied_stays_after_its_process_and_is_taken_back_by_another() {
+fn applied_changes_outlive_their_process_and_another_one_reverts_them() {
     let machine = Machine::new();
     drop(machine.process("apply"));
     assert_eq!(machine.values(), ["1000000", "212992"]);
@@ -189,7 +189,7 @@ fn what_is_applied_stays_after_its_process_and_is_taken_back_by_another() {
 }
 
 #[test]
-fn what_was_only_tried_out_is_undone_after_a_kill() {
+fn trial_changes_are_reverted_after_a_kill() {
     let machine = Machine::new();
     let mut journal = machine.start();
     let kept = sysctl(&mut journal, "net.core.wmem_max", "2000000");
@@ -206,7 +206,7 @@ fn what_was_only_tried_out_is_undone_after_a_kill() {
 }
 
 #[test]
-fn what_is_tried_out_and_taken_back_leaves_no_journal() {
+fn reverted_trial_changes_leave_no_journal() {
     let machine = Machine::new();
     let mut journal = machine.start();
     for value in ["1000000", "2000000", "1000000"] {
@@ -321,7 +321,7 @@ fn a_journal_that_is_cut_at_any_byte_is_damage_to_every_reader_and_is_kept() {
 }
 
 #[test]
-fn what_a_damaged_journal_still_tells_is_reverted_by_force_and_the_file_is_kept() {
+fn a_damaged_journal_is_reverted_by_force_as_far_as_readable_and_kept() {
     let lines_of = |text: &[u8]| text.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>();
     for lost in 0..8 {
         let machine = Machine::new();

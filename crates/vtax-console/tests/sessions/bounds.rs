@@ -110,7 +110,7 @@ fn a_flood_of_connections_leaves_a_server_that_answers() {
 }
 
 #[test]
-fn what_is_typed_for_a_guest_that_does_not_read_has_a_bound() {
+fn input_for_a_guest_that_does_not_read_is_bounded() {
     let bounds = Bounds { input: 1000, input_patience: Duration::from_millis(200), ..Bounds::default() };
     let (rig, port) = Rig::of(bounds, "mars", &["mars"]);
     let mut mars = rig.guest("mars");
@@ -130,7 +130,7 @@ fn what_is_typed_for_a_guest_that_does_not_read_has_a_bound() {
 
 /// A paste is longer than what a guest accepts at once.
 #[test]
-fn what_is_typed_for_a_guest_that_reads_slowly_comes_whole() {
+fn input_for_a_guest_that_reads_slowly_arrives_complete() {
     let bounds = Bounds { input: 1000, ..Bounds::default() };
     let (rig, port) = Rig::of(bounds, "mars", &["mars"]);
     let mut mars = rig.guest("mars");

@@ -80,7 +80,7 @@ fn a_failure_has_fios_words() {
 }
 
 #[test]
-fn what_is_no_report_is_reported() {
+fn invalid_output_is_an_error() {
     let error = |text: &str| parsed(text).expect_err("no report").to_string();
     assert!(read(b"", b"fio: engine io_uring not loadable").expect_err("none").to_string().contains("not loadable"));
     assert!(error("{\"jobs\": []}").contains("it has 0 jobs"));

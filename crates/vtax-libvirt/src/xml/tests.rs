@@ -125,7 +125,7 @@ fn hostile_xml_is_refused() {
 }
 
 #[test]
-fn what_a_domain_is_made_of_is_read() {
+fn all_parts_of_a_domain_are_read() {
     let told = [REAL, VHOST, KINDS].map(|text| format!("{:#?}", good(text).machine));
     insta::assert_snapshot!(told.join("\n"));
 }

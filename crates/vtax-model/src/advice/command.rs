@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_study_measures_has_a_reason() {
+    fn a_figure_that_no_study_measures_has_a_reason() {
         let studies = MeasuringStudies::new();
         for (variant, role, device, guests) in every_wanted() {
             let wanted = WantedMeasurement {

@@ -136,7 +136,7 @@ fn the_newest_run_counts_and_not_the_best() {
 }
 
 #[test]
-fn what_would_change_the_answer_is_one_requirement() {
+fn each_relaxation_changes_a_single_requirement() {
     let fast = |name| figure(name, FigureRole::P99, 100.0, [99.0, 101.0]);
     let figures = [fast("sr-iov"), fast("paravirtual:vhost"), fast("assigned")];
     let report = advised(&required("p99 = \"150us\"\nmigrate = \"live\"\nhotplug = true\n"), &figures);

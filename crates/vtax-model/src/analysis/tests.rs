@@ -198,7 +198,7 @@ fn the_share_of_lost_datagrams_is_of_those_sent() {
 }
 
 #[test]
-fn what_others_took_is_reported_and_is_not_ours() {
+fn cpu_time_of_others_is_reported_and_not_ours() {
     let mut run = demo_run();
     for sample in &mut run.samples {
         sample.figures.cpu.initiator.machine.user = 0.6;
@@ -212,7 +212,7 @@ fn what_others_took_is_reported_and_is_not_ours() {
 }
 
 #[test]
-fn what_others_did_in_the_kernel_is_seen_between_samples() {
+fn kernel_time_of_others_is_seen_between_samples() {
     let look = |machine: &str, cpus, cpu| OtherPrograms { machine: machine.into(), cpus, seconds: 2.0, cpu };
     let mut run = demo_run();
     run.samples[0].figures.others = vec![look("", 2, 2.0), look("rack", 6, 1.0)];

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_does_not_have_is_refused() {
+    fn a_setting_that_a_device_lacks_is_refused() {
         let refused = |text: &str| text.parse::<DiskAttach>().expect_err(text).to_string();
         assert_eq!(
             refused("virtio-bkl"),

@@ -90,7 +90,7 @@ fn a_vnet_has_the_mtu_and_vlan_of_its_switch_unless_it_has_its_own() {
 }
 
 #[test]
-fn what_cannot_be_is_named_and_leaves_all_as_it_was() {
+fn an_impossible_change_is_named_and_changes_nothing() {
     let mut all = planets();
     all.add_console_service(&name("console"), console_service(PortRange::USUAL)).expect("it is new");
     let console = |group: &str, port| VirtualConsole { service: None, group: Some(name(group)), port };

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_expected_is_said_in_the_user_s_words() {
+    fn expectations_are_worded_for_users() {
         let of_mtu = |message: &str| in_words(message, Some("mtu")).text;
         assert_eq!(
             of_mtu("invalid type: string \"three\", expected a sequence"),

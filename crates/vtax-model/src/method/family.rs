@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_derived_is_never_empty_or_repeated() {
+    fn derived_advice_is_never_empty_or_repeated() {
         for family in Family::ALL {
             let Advice { pros, cons, choose_when, avoid_when } = family.advice();
             for side in [pros, cons, choose_when] {

@@ -69,7 +69,7 @@ fn a_hot_set_is_found_by_what_the_second_second_adds() {
 }
 
 #[test]
-fn what_does_not_converge_has_remedies_that_suffice() {
+fn a_migration_that_does_not_converge_has_sufficient_remedies() {
     let guest = memory(2_000, 150, 300);
     let forecast = MigrationForecast::new(&guest, &at(100));
     let MigrationOutcome::DoesNotConverge { might, remedies } = forecast.outcome else { panic!("{forecast:?}") };
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn what_another_host_reports_is_forecast_whatever_it_is(
+    fn any_report_of_another_host_has_a_forecast(
         size: u64, used: u64, one: u64, two: u64, bits in 1..u64::MAX, suspend: u64, time: u32,
     ) {
         let changed = ChangedMemory { in_one_second: ByteSize(one), in_two_seconds: ByteSize(two) };

@@ -91,7 +91,7 @@ fn verdicts(run: &RunReadings) -> Vec<(String, StepVerdict)> {
 }
 
 #[test]
-fn what_helps_is_kept_and_all_else_is_not() {
+fn only_helpful_steps_are_kept() {
     let run = run(&["helps", "hardly", "nothing", "harms", "tail"], 40, 1, |row, _| match row.to_string().as_str() {
         "+helps" => faster(0.1),
         "+hardly" => faster(0.015),
@@ -154,7 +154,7 @@ fn a_few_packets_sent_again_are_no_harm_and_many_are() {
 }
 
 #[test]
-fn what_may_be_left_behind_is_taken_off_from_what_a_step_brings() {
+fn possible_after_effects_are_subtracted_from_a_steps_gain() {
     let verdict = |brings: f64, left: f64| {
         let run = run(&["helps"], 200, 2, |row, arm| match (row, arm) {
             (Row::Tuned { .. }, _) => faster(brings),

@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_planned_is_enough_for_a_fit(
+        fn planned_loads_suffice_for_a_fit(
             gigabits in 0.001..400.0f64,
             packet in 28.1..65000.0f64,
             ios in 1.0..1e6f64,

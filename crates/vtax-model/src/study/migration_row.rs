@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_way_is_refused() {
+    fn an_invalid_way_is_refused() {
         for text in ["", "ssl", "tls,cores=0", "tls,cores", "plain,multifd=4,multifd=4", "tls,post-copy=1", "tls,"] {
             assert_eq!(text.parse::<MigrationWay>(), Err(MigrationWayError::Word(text.to_owned())), "{text}");
         }

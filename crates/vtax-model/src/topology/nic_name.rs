@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_alike(text in "\\PC{0,100}") {
+        fn parsed_names_are_written_unchanged(text in "\\PC{0,100}") {
             if let Ok(name) = text.parse::<NicName>() {
                 prop_assert_eq!(name.to_string(), text);
             }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_load_says_what_is_wrong_and_what_to_write() {
+    fn an_invalid_load_is_explained_with_a_remedy() {
         let told = |text: &str| text.parse::<StreamLoad>().expect_err(text).to_string();
         let cases = [
             ("tcp-rr", "unknown load `tcp-rr`; there are tcp-stream, udp-stream, unix-stream, vsock-stream"),

@@ -110,7 +110,7 @@ fn no_table_has_figures_of_two_instruments() {
 }
 
 #[test]
-fn what_is_too_noisy_says_why_and_what_would_help() {
+fn a_noisy_comparison_has_a_cause_and_a_remedy() {
     let document = analyse(&noisy());
     let text = render(&document, &Options { width: 80, ..TERMINAL });
     snapshot("noisy_80", text.clone());
@@ -237,7 +237,7 @@ fn an_mtu_that_says_the_same_is_left_to_detail() {
 
 /// Only the mode that answers the question has sentences: those of the other would repeat its tables.
 #[test]
-fn what_is_said_twice_is_left_to_detail() {
+fn repetitions_are_left_to_detail() {
     let document = analyse(&both());
     let short = render(&document, &TERMINAL);
     let detail = render(&document, &Options { detail: true, ..TERMINAL });

@@ -79,7 +79,7 @@ fn the_figures_of_a_change_are_those_that_were_made() {
 
 /// The kernel changed two results after the level did, so it is not a cause.
 #[test]
-fn what_changed_elsewhere_is_not_told_as_a_cause() {
+fn a_change_at_another_time_is_not_reported_as_a_cause() {
     let mut documents = changed();
     (15..18).for_each(|number| documents[number].environment.kernel = "6.1.0".into());
     let text = shown(&of(&documents), 999);

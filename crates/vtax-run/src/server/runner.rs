@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_landed_is_in_the_store_at_once() {
+    fn samples_are_stored_immediately() {
         let Home { folder: _folder, store, events } = home();
         let mut arriving = ArrivingRun::new(&events, None);
         assert!(arriving.hears(&beginning()));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_vtax_in_the_server_says_is_reported_line_by_line_and_never_held() {
+    fn messages_from_the_server_are_passed_on_line_by_line_without_delay() {
         #[derive(Clone, Default)]
         struct Told(Arc<Mutex<Vec<String>>>);
         impl EventSink for Told {

@@ -116,7 +116,7 @@ fn a_store_that_does_not_exist_is_empty_and_is_not_made() {
 }
 
 #[test]
-fn what_was_read_while_a_writer_began_is_not_trusted() {
+fn data_read_while_a_writer_began_is_not_trusted() {
     let dir = folder();
     let (store, writer) = new_run(dir.path(), "demo-1");
     writer.finish(RunState::Complete, 1.0).expect("it ends");

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_kept_is_reported() {
+    fn a_sysctl_that_cannot_be_persisted_is_reported() {
         let facts = HostFacts::default();
         assert_eq!(refused(&facts, "net.ipv4.tcp_rmem", "4096 131072 6291456"), "");
         assert!(refused(&facts, "net.bridge.bridge-nf-call-iptables", "0").contains("br_netfilter"));

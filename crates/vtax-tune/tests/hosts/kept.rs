@@ -55,7 +55,7 @@ fn a_kernel_setting_is_a_line_of_a_file_of_ours() {
 }
 
 #[test]
-fn what_another_file_sets_is_changed_now_and_not_kept() {
+fn a_setting_in_another_file_is_changed_but_not_persisted() {
     let mut host = spoilt();
     host.put("etc/sysctl.d/10-mine.conf", "\nnet.ipv4.tcp_wmem = 4096 4096 8192");
     // One of ours from before, which wins over that one.

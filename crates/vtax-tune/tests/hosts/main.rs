@@ -160,7 +160,7 @@ fn each_planted_setting_is_found_and_nothing_else() {
 
 /// Whatever a rule proposes makes it content.
 #[test]
-fn what_a_rule_proposes_it_calls_good() {
+fn a_rule_is_satisfied_with_its_own_proposal() {
     let well = Machine::kvm_host();
     for (rule, plant, goal, rtt) in PLANTED {
         let mut host = well.clone();

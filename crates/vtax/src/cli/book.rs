@@ -219,7 +219,7 @@ fn options_without_a_verb_are_found() {
 }
 
 #[test]
-fn what_is_mistyped_is_refused() {
+fn mistyped_commands_are_refused() {
     let page = "`vtax run demo --smaples 2` `vtax lab up --dryrun` `vtax measure --engine kqueue` `vtax results shwo`";
     let commands = page::commands("page", page);
     assert_eq!(commands.iter().filter(|command| refused(command).is_some()).count(), 4);

@@ -92,7 +92,7 @@ fn a_run_has_one_figure_of_a_quantity_whichever_order_its_findings_have() {
 }
 
 #[test]
-fn what_was_measured_under_other_conditions_is_refused_with_its_reason() {
+fn a_figure_measured_under_other_conditions_is_refused_with_the_reason() {
     let cell = cells("sparc-t7-1", "paravirtual").into_iter().find(|cell| cell.kind() == TestKind::Rr);
     let usual = finding(cell.expect("round trips"), Metric::P99, 131.0);
     let with = |change: &dyn Fn(&mut EvidenceSetting)| {

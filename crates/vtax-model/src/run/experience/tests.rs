@@ -38,7 +38,7 @@ fn too_few_rounds_tell_nothing() {
 }
 
 #[test]
-fn what_a_plan_can_show_and_how_long_it_takes_comes_from_the_run_before() {
+fn detectable_differences_and_duration_come_from_the_previous_run() {
     let mut plan = header(THREE_ROWS);
     plan.set_rounds(50);
     let Forecast { seconds, shown } = known(20).forecast(&plan);

@@ -312,7 +312,7 @@ mod tests_of_places {
     }
 
     #[test]
-    fn what_is_on_a_domains_disk_is_lost_only_if_that_is_said() {
+    fn data_on_a_domains_disk_is_lost_only_if_allowed() {
         let told = place("disk:mars/a", "ldm:mars/a", false).expect_err("its data may be needed");
         assert!(told.contains("from the host") && told.contains("--destroy-data"), "{told}");
     }

@@ -214,7 +214,7 @@ fn per_cents_have_two_digits_at_most() {
 }
 
 #[test]
-fn what_quick_leaves_out_is_reported() {
+fn omissions_of_quick_are_reported() {
     let mut header = plan(11);
     header.study.path = Some(header.plan);
     assert!(!lines(&header, None).contains("--mode controlled"));

@@ -79,7 +79,7 @@ fn methods_keep_the_baseline() {
 }
 
 #[test]
-fn what_is_asked_for_changes_the_plan_that_answers_the_study() {
+fn options_change_the_plan_that_answers_the_study() {
     let changes = Changes { rounds: of(9), duration: Some(Span::from_millis(8)), ..Changes::default() };
     let demo = Study::built_in("demo").expect("built in");
     let wanted = apply("demo", changes.clone()).expect("good changes");
@@ -97,7 +97,7 @@ fn what_is_asked_for_changes_the_plan_that_answers_the_study() {
 
 /// Its own plan is the published one, and controlled conditions are an additional block.
 #[test]
-fn what_is_asked_for_of_sparc_t7_1_changes_its_plan_as_the_machine_runs() {
+fn options_change_the_host_settings_plan_of_sparc_t7_1() {
     let changes = Changes { rounds: of(9), duration: Some(Span::from_millis(100)), ..Changes::default() };
     let sparc = Study::built_in("sparc-t7-1").expect("built in");
     let wanted = apply("sparc-t7-1", changes.clone()).expect("good changes");
@@ -222,7 +222,7 @@ fn changes_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn what_is_of_networks_is_refused_for_disks() {
+fn network_options_are_refused_for_disks() {
     let refused = |changes| apply("vdisk", changes).expect_err("refused");
     let endpoints = vec![Endpoint::new(End::Initiator, Control::Local)];
     let told = refused(Changes { endpoints, ..Changes::default() });

@@ -229,7 +229,7 @@ fn a_row_that_has_a_sample_now_and_then_is_not_abandoned() {
 }
 
 #[test]
-fn what_the_ends_of_a_broken_sample_had_is_kept() {
+fn partial_reports_of_a_failed_sample_are_kept() {
     let partial = || Some(Box::new(PartialRecord { initiator: Some(EndReport::default()), responder: None }));
     let vanished = || SampleError::Cell { error: "the peer vanished".into(), partial: partial() };
     let died = || SampleError::Run { error: miette::miette!("the agent died"), partial: partial() };

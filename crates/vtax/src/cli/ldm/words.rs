@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_words_are_named() {
         let told: Vec<String> = [
             "admin-net admin-vsw",
             "admin-net admin-vsw mars venus",

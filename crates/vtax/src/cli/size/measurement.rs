@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_measurement_lacks_is_named() {
+    fn missing_options_of_a_measurement_are_named() {
         let told =
             |words: &str, target: &SizeTarget| measuring(words).planned(target).expect_err("refused").to_string();
         assert!(told("--measure", &target("1G", "150k", None)).contains("--to ldm:mars"));

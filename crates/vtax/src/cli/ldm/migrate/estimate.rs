@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_converge_says_what_would() {
+    fn an_estimate_that_does_not_converge_names_remedies() {
         let long = MigrationSettings { max_suspend: Duration::from_secs(100), ..at("100M") };
         insta::assert_snapshot!(
             [

@@ -63,7 +63,7 @@ fn row(name: &str) -> Row {
 }
 
 #[test]
-fn what_keeps_a_domain_from_being_an_end_is_named_with_a_remedy() {
+fn a_domain_that_cannot_be_an_endpoint_is_refused_with_a_remedy() {
     let fake = Fake::of("db", VHOST);
     let told = [
         refused(&fake, "bd"),
