@@ -79,7 +79,7 @@ impl Drop for Connected {
     }
 }
 
-/// Starts a shell in a network namespace of its own, and waits until it is there.
+/// Starts a shell in a separate network namespace, and waits until it exists.
 fn namespace(script: &str) -> (Child, ChildStdout) {
     let mut command = Command::new("unshare");
     command.args(["--net", "sh", "-ec", script]).stdin(Stdio::piped()).stdout(Stdio::piped());

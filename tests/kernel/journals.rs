@@ -40,8 +40,8 @@ impl Scene {
         fs::read(self.journal()).expect("its journal")
     }
 
-    /// Cleans after a damage. Afterwards the host is as before, the other lab untouched. Returns what vtax told, and
-    /// the journals that were set aside.
+    /// Cleans up after damage. Afterwards the host is in its previous state, the other lab untouched. Returns vtax's
+    /// messages, and the journals that were set aside.
     fn clean(&self, when: &str) -> (String, Vec<Vec<u8>>) {
         let output = self.bench.vtax(&["lab", "clean"]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -89,8 +89,8 @@ fn begins(whole: &[u8]) -> Vec<usize> {
     (0..whole.len()).filter(|at| *at == 0 || whole[*at - 1] == b'\n').collect()
 }
 
-/// `clean` removed a journal that was cut in its header or in its steps, and left twelve namespaces that nobody knew;
-/// later it took a lab that was kept for an abandoned one, without a word of the damage.
+/// `clean` once removed a journal that was truncated in its header or in its steps, and left twelve unknown namespaces;
+/// later it mistook a persistent lab for an abandoned one, without reporting the damage.
 #[test]
 fn a_journal_that_was_cut_at_any_line_or_within_one_loses_nothing() {
     let scene = Scene::new();
@@ -203,7 +203,8 @@ fn a_journal_that_was_emptied_or_removed_loses_nothing() {
     assert!(told.contains("its journal is missing"), "{told}");
 }
 
-/// The mark is not the name: what lies among a lab's namespaces without the mark is someone else's.
+/// The name is not the mark: objects among a lab's namespaces without the mark belong to someone
+/// else.
 #[test]
 fn objects_that_only_resemble_a_labs_are_left_and_named() {
     let scene = Scene::new();

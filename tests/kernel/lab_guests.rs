@@ -103,8 +103,8 @@ fn commands_run_inside(bench: &Bench, built: &Value) {
     let failed = bench.vtax(&["lab", "exec", "t-vm", "db", "--", "/init", "--no-such-option"]);
     assert_eq!(failed.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&failed.stderr).contains("missing arguments"));
-    // Busybox, where the host has a static one, ends as a shell does.
-    // Standard input goes to the command.
+    // Busybox, where the host has a static one, ends as a shell does. Standard input is passed to
+    // the command.
     let mut input = bench.command(&["lab", "exec", "t-vm", "db", "--", "cat"]);
     let file = bench.path().join("lab.toml");
     input.stdin(fs::File::open(&file).expect("it is there"));
@@ -165,7 +165,7 @@ fn guests_that_fail_say_why() {
     assert!(processes_of(bench.path()).is_empty(), "something goes on");
 }
 
-/// A command in a guest that doesn't end well, and what is told of it.
+/// A command in a guest that fails, and its messages.
 fn in_guest(bench: &Bench, guest: &str, script: &str) -> (Option<i32>, String) {
     let output = bench.vtax(&["lab", "exec", "t-fate", guest, "--", "sh", "-c", script]);
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -183,7 +183,7 @@ fn a_lack_of_memory_is_told(bench: &Bench) {
     let (status, told) = in_guest(bench, "vm-2", "tail /dev/zero");
     assert_eq!(status, Some(137), "{told}");
     assert!(told.contains("`vm-2` ran out of memory") && told.contains("(tail)"), "{told}");
-    // Files in memory are nobody's. The agent is the first process, which Linux doesn't kill.
+    // Files in memory belong to nobody. The agent is the first process, which Linux doesn't kill.
     // The shell may be killed first, once or twice.
     let fill = || in_guest(bench, "vm-2", "cat /dev/zero >/tmp/a; cat /dev/zero >/run/b; tail /dev/zero");
     let last = (0..10).map(|_| fill()).find(|(status, _)| *status == Some(69));

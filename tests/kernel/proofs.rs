@@ -72,8 +72,8 @@ fn a_killed_proof_leaves_no_setting_changed_and_continues() {
     spoil(&bench, "t-prove-kill");
     let command = prove("t-prove-kill", &["tcp-buffers", "--budget", "60s", "--keep-none"]);
     let mut vtax = bench.command(&words(&command)).spawn().expect("vtax starts");
-    // It is killed while the setting is changed for a sample. Before the first one it is changed once to see what it
-    // does.
+    // It is killed while the setting is changed for a sample. Before the first one it is changed once to see its
+    // effect.
     wait_until("a sample has landed", || bench.landed() > 0);
     await_change(&bench, "t-prove-kill");
     vtax.kill().expect("it is ours");

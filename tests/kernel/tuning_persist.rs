@@ -162,7 +162,7 @@ fn a_proved_change_that_is_made_already_is_kept_by_its_file() {
     alone.restart();
     let status = alone.json(&["tune", "status", "--json"]);
     assert!(status["changes"].as_array().expect("two").iter().all(|batch| batch["settings"][0]["is_ours"] == true));
-    // Nothing but the line keeps the first change, and it goes with the line.
+    // Only the line keeps the first change, and it is removed with the line.
     assert_eq!(alone.json(&["tune", "revert", "2", "--json"])["reverted"], 1);
     assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
     assert_eq!(alone.json(&["tune", "revert", "--json"])["foreign"], Value::from(Vec::<u8>::new()));

@@ -136,7 +136,7 @@ fn named_by(ty: &Type, names: &mut Vec<String>) {
 }
 
 fn says_nothing(doc: &str, names: &[String]) -> bool {
-    // A value, a call or a form: what a name can't say.
+    // A value, a call or a form: something that a name can't express.
     let is_more = |code: &str| code.contains(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '_' | ':'));
     let known: BTreeSet<String> = names.iter().flat_map(|name| words(name)).chain(words(FILLERS)).collect();
     !doc.split('`').skip(1).step_by(2).any(is_more) && words(doc).iter().all(|word| known.contains(word))

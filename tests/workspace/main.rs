@@ -74,7 +74,7 @@ const LICENCES: [&str; 11] = [
     "Zlib",
 ];
 
-/// Licences that go with it in a program of tests, which nobody gets as a binary.
+/// Licences allowed only in test programs, which are not distributed as binaries.
 const OF_TESTS: [&str; 1] = ["MPL-2.0"];
 
 /// Returns true if one of the alternatives of `expression` allows our use, with every part that it

@@ -1,4 +1,4 @@
-//! The table of crates in ARCHITECTURE.md: what it says of who uses whom is what the Cargo files say.
+//! The table of crates in ARCHITECTURE.md: its dependencies are those of the Cargo files.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -191,7 +191,7 @@ fn after_a_reboot_nothing_is_taken_for_ours() {
     let mut journal = machine.create();
     let steps = plan(&mut machine.host());
     journal.execute(steps, &mut machine.host()).unwrap();
-    // The boot brought two values back. The other two were set by someone else, who wants the same.
+    // The reboot reset two values. The other two were set to the same by someone else.
     machine.put(RMEM, "4096\t131072\t6291456\n");
     machine.put(RPS, "00000000,00000000\n");
     machine.put(BOOT_ID, "33333333-4444\n");
@@ -229,7 +229,7 @@ fn no_path_leads_out_of_sysfs() {
         let error = Change::plan_sysfs(host, None, path, "gone").expect_err(path).to_string();
         assert!(error.contains(why), "{path}: {error}");
     }
-    // As someone could write it into a journal.
+    // As written into a journal by hand.
     let text = r#"{"change":"sysfs","path":"../secret","value":"gone","was":"precious"}"#;
     let change: Change = serde_json::from_str(text).unwrap();
     assert!(change.apply(host).is_err() && change.undo(None, host).is_err());
@@ -298,7 +298,7 @@ fn a_kill_between_any_two_lines_is_undone() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever another program writes at whatever time, its value stays, and ours goes.
+    /// Whatever another program writes at whatever time, its value stays, and ours is removed.
     #[test]
     fn a_value_of_another_program_is_never_overwritten(
         others in proptest::collection::vec((0..4_usize, "[1-9]"), 0..6),
@@ -310,7 +310,7 @@ proptest! {
         let mut expected = before.clone();
         let mut interfere = |others: &[(usize, String)]| {
             for (index, value) in others {
-                // Two values can't be told from ours, nor from those that were there.
+                // Two values can't be distinguished from ours, nor from the previous ones.
                 let value = format!("{value}0");
                 machine.put(SETTINGS[*index], &value);
                 expected[*index] = value;
@@ -324,7 +324,7 @@ proptest! {
         interfere(second);
         let report = journal.undo(&mut machine.host()).unwrap();
         prop_assert_eq!(machine.values(), expected);
-        // A batch that failed is undone at once, and is none of this report's.
+        // A failed batch is undone immediately, and isn't part of this report.
         let replaced: BTreeSet<usize> = second.iter().map(|(index, _)| *index).filter(|_| first.is_empty()).collect();
         prop_assert_eq!(report.foreign.len(), replaced.len());
     }

@@ -97,7 +97,7 @@ fn each_kind_of_change_is_made_and_undone_in_a_namespace() {
     let lab = Lab::new();
     let before = found(&lab);
     let steps = lab.plan(&mut host());
-    // Whether GRO of a veth link is on at first depends on the kernel.
+    // Whether GRO of a veth link is initially on depends on the kernel.
     let needed = steps.iter().filter(|step| !step.changes_nothing()).count();
     assert!(needed >= 6, "{steps:?}");
     let mut journal = lab.create();
@@ -244,7 +244,7 @@ fn a_thread_that_has_ended_and_one_with_its_number_are_left_alone() {
     let (sleeper, host) = (Sleeper::new(), &mut host());
     let id = sleeper.id();
     let change = Change::plan_thread(host, id, id.pid, &first_cpu()).unwrap();
-    // The same number, but another start: as the journal of an earlier process has it.
+    // The same PID with another start time, as in the journal of an earlier process.
     let other = serde_json::to_string(&change).unwrap().replace(&format!("@{}", id.start_ticks), "@1");
     let other: Change = serde_json::from_str(&other).unwrap();
     assert!(matches!(other.apply(host), Err(ChangeError::Missing { .. })));

@@ -25,9 +25,9 @@ pub trait ContainerEngines {
 pub enum EngineRefusal {
     /// Its program cannot be started.
     NoProgram(io::Error),
-    /// In the engine's own words.
+    /// The engine's own error message.
     Said(String),
-    /// It didn't answer in time, and its program was ended.
+    /// It didn't answer in time, and its program was killed.
     Silent(Duration),
 }
 

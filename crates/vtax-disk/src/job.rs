@@ -146,7 +146,7 @@ impl FioJob {
             ("time_based", "1".into()),
             ("runtime", milliseconds(self.test.duration)),
             ("ramp_time", milliseconds(self.test.ramp)),
-            // Each block is as likely as the others, also if it was taken a moment ago.
+            // Each block is equally likely, even if it was just accessed.
             ("norandommap", "1".into()),
             // The range is there. If a name is wrong, nothing is made.
             ("allow_file_create", "0".into()),
@@ -166,7 +166,7 @@ impl FioJob {
             ("do_verify", "1".into()),
             ("verify_fatal", "1".into()),
             ("verify_state_save", "0".into()),
-            // What was written has to be on its way to the disk before it is read back.
+            // Written data must be on its way to the disk before it is read back.
             ("end_fsync", "1".into()),
         ]);
         list
@@ -188,7 +188,7 @@ impl FioJob {
             list.push(("offset_increment", test.part().0.to_string()));
         }
         if test.access == AccessPattern::Random && test.targets.get() > 1 {
-            // In turn, all jobs would begin with the first disk, then all go to the second.
+            // In sequence, all jobs would begin with the first disk, then all move to the second.
             list.push(("file_service_type", "random".into()));
         }
         list

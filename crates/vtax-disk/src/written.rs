@@ -16,7 +16,7 @@ use vtax_model::units::ByteSize;
 
 /// Number of places to examine.
 const SAMPLES: u64 = 64;
-/// Bytes read at each: what fio writes has no so many zeros in a row.
+/// Number of bytes read at each position: fio's data has no zeros of that length.
 const PIECE: u64 = 512;
 
 /// Result.
@@ -52,8 +52,8 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(nonblocking).open(path)
 }
 
-/// The first hole in the range. An extent that is allocated but not written counts as one (lseek(2) of ext4, XFS, btrfs).
-/// A file system that can't tell has none. A device has none either.
+/// Returns the first hole in the range. An allocated but unwritten extent counts as one (lseek(2) of ext4, XFS, btrfs).
+/// A file system that doesn't report holes has none. A device has none either.
 fn hole(file: &File, range: ByteSize) -> io::Result<Option<ByteSize>> {
     if file.metadata()?.file_type().is_block_device() {
         return Ok(None);

@@ -142,7 +142,7 @@ fn a_disk_in_use_is_refused_with_its_user() {
     assert!(matches!(refused(Path::new("/dev/null"), true), TargetError::NoDisk { .. }));
     let missing = refused(Path::new("/dev/no-such-disk"), true);
     assert!(matches!(missing, TargetError::Unusable { .. }), "no file is made in /dev: {missing}");
-    // It is below /dev and no place for devices.
+    // It is below /dev, which is no place for files.
     let memory = PathBuf::from(format!("/dev/shm/vtax-disk-{}", std::process::id()));
     check(&[memory], &self::test("random:range=16MiB,direct=off"), false).expect("a new file");
 }
@@ -234,7 +234,7 @@ fn a_disk_that_hangs_ends_as_a_failure() {
     let FioError::Stuck { pid, .. } = error else { panic!("{error}") };
     let told = error.to_string();
     assert!(told.contains("cannot be killed") && told.contains(&pid.to_string()), "{told}");
-    // It gets the signal that it has been sent, now that the disk answers.
+    // It receives the signal that was sent to it, now that the disk answers.
     let until = Instant::now() + Duration::from_secs(300);
     let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     while !(state().is_empty() || state().contains(") Z ")) {

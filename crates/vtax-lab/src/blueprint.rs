@@ -108,7 +108,7 @@ pub struct PlannedGuest {
     pub host: Name,
     /// NIC definition. For a paravirtual NIC, the backend is filled in.
     pub attach: Attach,
-    /// The address of its NIC, by which the guest's agent finds it.
+    /// Address of its NIC, by which the guest's agent finds it.
     pub mac: Mac,
     /// The address for the guest's NIC. The lab itself changes nothing inside guests.
     pub address: IpNet,

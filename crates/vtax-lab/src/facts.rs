@@ -33,7 +33,7 @@ pub struct Facts {
     pub labs: Vec<Name>,
     /// Maximum number of network namespaces of this user (`user.max_net_namespaces`).
     pub most_namespaces: u64,
-    /// PCI devices, which could be handed over.
+    /// PCI devices, which could be assigned.
     #[serde(default)]
     pub pci: PciFacts,
     /// The PCI devices that labs have, each with its owner: `LAB/DOMAIN`.

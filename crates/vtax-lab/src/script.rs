@@ -188,7 +188,7 @@ impl PlanScript {
         self.plan_link(at, "tun", 0, object);
     }
 
-    /// It was found when the method was.
+    /// Returns the program, which was found when the method was planned.
     fn program(&self, name: &str) -> PathBuf {
         self.programs.get(name).cloned().unwrap_or_else(|| name.into())
     }

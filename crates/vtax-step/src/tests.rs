@@ -181,7 +181,7 @@ fn objects_in_a_namespace_of_the_journal_are_removed_with_it() {
     assert_eq!(undone(&lent, &mut site), Undone::Contained, "the same");
 }
 
-/// Its QEMU has exited: what was plugged into it went with it.
+/// Its QEMU has exited, and devices plugged into it no longer exist.
 #[test]
 fn devices_plugged_into_an_exited_guest_no_longer_exist() {
     let (folder, mut site) = lab();
@@ -295,7 +295,7 @@ fn a_place_is_written_with_its_namespace() {
     }
 }
 
-/// No NIC that is plugged in has the number of one that its domain was started with.
+/// A plugged-in NIC never has the number of one that its domain was started with.
 #[test]
 fn a_plugged_nic_has_a_number_of_its_own() {
     use vtax_model::domain::{Configuration, VirtualNic};

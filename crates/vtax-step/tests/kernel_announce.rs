@@ -1,4 +1,4 @@
-//! Announcements with the running kernel: the switches of two hosts, each in a namespace of its own, joined by a wire.
+//! Announcements with the running kernel: the switches of two hosts, each in a separate namespace, joined by a wire.
 //! The test emulates the guests. Requires root and `/dev/net/tun`. The emulated server covers VLANs.
 
 use std::sync::Arc;
@@ -160,7 +160,7 @@ fn the_source_forgets_addresses_that_have_moved() {
     assert!(entries.iter().any(|entry| entry.mac == PEER && entry.origin == FdbOrigin::Dynamic));
     assert!(entries.iter().any(|entry| entry.origin == FdbOrigin::Own), "the switch's own addresses");
 
-    // What was announced is behind another port now, and stays.
+    // The announced address is behind another port now, and stays there.
     announcement(&mut target, None).make(Duration::ZERO, &mut target.stack).expect("it is made");
     assert_eq!(source.stack.withdraw("guest", &macs()).expect("nothing is left"), []);
     assert_eq!(places(&mut source, second), [source.uplink]);

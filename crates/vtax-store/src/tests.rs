@@ -265,7 +265,7 @@ fn a_complete_run_goes_on_with_more_rounds() {
     assert_eq!((run.state, run.header.plan.samples), (RunState::Running, planned + 9));
     writer.samples(&[sample(0, Arm::A, planned + 9)]).expect("lands");
     drop(writer);
-    // As after a kill -9.
+    // As after `kill -9`.
     assert_eq!(store.list().expect("lists")[0].state, Condition::Killed);
     let writer = store.resume("demo-1").expect("killed");
     assert_eq!(store.load("demo-1").expect("there").header.plan.samples, planned + 9);

@@ -353,7 +353,7 @@ fn missing_links_differ_from_errors() {
     assert_eq!(rtnl.delete_link(&name("none")).unwrap_err().errno(), Some(libc::ENODEV));
 }
 
-/// The list has some 100 KiB, of which the kernel sends at most 32 at a time. It isn't longer, because removing the
+/// The list has about 100 KiB, of which the kernel sends at most 32 at a time. It isn't longer, because removing the
 /// links holds the lock for which all rtnetlink requests wait.
 #[test]
 fn a_list_of_many_links_is_complete() {

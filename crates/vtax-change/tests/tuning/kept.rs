@@ -274,7 +274,7 @@ fn a_file_of_another_program_and_a_directory_that_nothing_reads_are_obstacles() 
     assert!(OwnFile::Sysctl.obstacle(&machine.host()).is_err());
 }
 
-/// As someone could write it into a journal.
+/// As written into a journal by hand.
 #[test]
 fn no_second_line_is_written() {
     let machine = machine();

@@ -15,10 +15,10 @@ use std::{
 use vtax_change::{Change, ChangeJournal, ChangeJournalError, ChangesSnapshot, ForcedRevert, HostAccess, PastChanges};
 use vtax_journal::{BatchState, JournalError, JournalState, UndoBatchError};
 
-/// In the environment of a process that tunes for another test: the machine's root, and what to do there.
+/// In the environment of a process that tunes for another test: the machine's root, and its task there.
 const ROOT: &str = "VTAX_TEST_ROOT";
 const DEED: &str = "VTAX_TEST_DEED";
-/// So long a process waits to be killed.
+/// Time that a process waits to be killed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Machine {
@@ -111,7 +111,7 @@ fn sysctl(journal: &mut ChangeJournal, key: &str, value: &str) -> Change {
     Change::plan_sysctl(journal.host(), None, key.parse().unwrap(), value).unwrap()
 }
 
-/// No test by itself: the others start it in processes of their own.
+/// Not a test by itself: the others start it in separate processes.
 #[test]
 fn another_process() {
     let (Some(root), Ok(deed)) = (env::var_os(ROOT), env::var(DEED)) else { return };
@@ -295,7 +295,8 @@ fn a_damaged_journal_changes_nothing_and_tells_what_to_do() {
     assert_eq!((machine.values()[0].as_str(), fs::read_to_string(machine.file()).unwrap()), ("1000000", text));
 }
 
-/// `status` said that nothing was changed, and `revert` that all was reverted, when the journal was empty or cut.
+/// `status` once reported no changes, and `revert` that everything was reverted, when the journal was empty or
+/// truncated.
 #[test]
 fn a_journal_that_is_cut_at_any_byte_is_damage_to_every_reader_and_is_kept() {
     let machine = Machine::new();

@@ -128,7 +128,7 @@ fn input_for_a_guest_that_does_not_read_is_bounded() {
     assert_eq!(heard, [b'k'; 1000]);
 }
 
-/// A paste is longer than what a guest accepts at once.
+/// A paste is longer than a guest accepts in one piece.
 #[test]
 fn input_for_a_guest_that_reads_slowly_arrives_complete() {
     let bounds = Bounds { input: 1000, ..Bounds::default() };

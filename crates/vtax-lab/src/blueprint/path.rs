@@ -15,8 +15,8 @@ impl Blueprint {
         let meet =
             up.iter().enumerate().find_map(|(i, place)| Some((i, down.iter().position(|other| other == place)?)));
         if let Some((i, j)) = meet {
-            // Packets between two zones turn in the switch that both hang on. If both stand on a wire's end,
-            // the end passes their packets on without sending them.
+            // Packets between two zones turn around in the switch that both are connected to. If both are on a wire's
+            // end, the end passes their packets on without sending them.
             let turn = (self.is_bridge(&up[i])).then(|| up[i].clone());
             return Some(up[..i].iter().cloned().chain(turn).chain(down[..j].iter().rev().cloned()).collect());
         }

@@ -133,13 +133,13 @@ impl PciFacts {
         self.devices.iter().find(|device| device.device == address)
     }
 
-    /// The other functions of its IOMMU group, which can only be handed over together with it.
+    /// Returns the other functions of its IOMMU group, which can only be assigned together with it.
     pub fn group_of(&self, address: PciAddress) -> impl Iterator<Item = &PciDevice> {
         let group = self.device(address).and_then(|device| device.group);
         self.devices.iter().filter(move |device| group.is_some() && device.group == group && device.device != address)
     }
 
-    /// All functions below the root complex with this name.
+    /// Returns all functions below the root complex with this name.
     pub fn below(&self, root: &str) -> impl Iterator<Item = &PciDevice> {
         self.devices.iter().filter(move |device| device.root == root)
     }
@@ -213,7 +213,7 @@ impl PciDevice {
         self.class >> 16 == 0x02
     }
 
-    /// It can have virtual functions.
+    /// Returns true if it can have virtual functions.
     pub fn is_pf(&self) -> bool {
         self.sriov.is_some()
     }

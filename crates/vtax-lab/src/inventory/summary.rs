@@ -92,7 +92,7 @@ pub enum GuestState {
 pub enum LabState {
     /// A living process holds its journal.
     Alive,
-    /// It stays until it is removed by name.
+    /// Persistent until it is removed by name.
     Kept,
     /// Its maker is dead; `clean` removes it.
     Abandoned,

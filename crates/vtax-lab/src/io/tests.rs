@@ -70,7 +70,7 @@ fn devices_of_a_lab_belong_to_its_domains_and_a_virtual_function_depends_on_the_
     let vf = entry("pci_0/slot2/PF0.VF0");
     assert_eq!((vf.domain.as_str(), vf.depends_on.as_deref()), ("demo/web", Some("demo/sut")));
     assert_eq!(entry("pci_0/slot2/PF0.VF1").depends_on.as_deref(), Some("demo/sut"));
-    // All that is below the second complex is the peer's.
+    // Everything below the second complex belongs to the peer.
     assert_eq!((entry("pci_0").domain.as_str(), entry("pci_1").domain.as_str()), ("primary", "demo/peer"));
 }
 

@@ -150,7 +150,7 @@ fn the_list_reads_short_rows_and_opens_no_lock_of_a_run_that_has_ended() {
     assert_eq!(store.list().expect("a list")[0].state, Condition::Complete);
 }
 
-/// 216 KiB for each sample were held.
+/// 216 KiB of each sample were once kept in memory.
 #[test]
 fn little_is_held_of_a_sample() {
     let sample = timed(1);

@@ -10,7 +10,7 @@ use super::{Line, Refusal};
 /// Settings that exist only once a module is loaded, usually after the files were read (sysctl.d(5)).
 const OF_MODULES: [(&str, &str); 2] = [("net.netfilter.", "nf_conntrack"), ("net.bridge.", "br_netfilter")];
 
-/// Files in which others may set the same.
+/// Files in which others may set the same values.
 const FILES: [&str; 9] = [
     "/etc/sysctl.d",
     "/etc/sysctl.d/*",

@@ -1,4 +1,4 @@
-//! Which of the changes that rules propose can be kept over a restart.
+//! Which of the changes proposed by rules can persist across a reboot.
 
 use std::fs;
 
@@ -58,7 +58,7 @@ fn a_kernel_setting_is_a_line_of_a_file_of_ours() {
 fn a_setting_in_another_file_is_changed_but_not_persisted() {
     let mut host = spoilt();
     host.put("etc/sysctl.d/10-mine.conf", "\nnet.ipv4.tcp_wmem = 4096 4096 8192");
-    // One of ours from before, which wins over that one.
+    // An earlier line of ours, which takes precedence over that one.
     host.put("etc/sysctl.d/90-vtax.conf", "net.ipv4.tcp_wmem = 1 2 3");
     let (_root, plan) = kept_of(&host, &["tcp-buffers"]);
     assert_eq!((plan.changes.len(), lines(&plan)), (1, vec![]));

@@ -233,7 +233,7 @@ fn devices_that_cannot_be_assigned_are_refused_with_a_reason() {
     insta::assert_snapshot!(told.join("\n"));
 }
 
-/// Devices of a domain of this or another lab are named with it.
+/// Devices of a domain of this or another lab are named together with it.
 #[test]
 fn devices_of_another_domain_are_not_assigned() {
     let second = |more: &str| {
