@@ -158,7 +158,7 @@ fn each_setting_that_is_lost_is_reported() {
 }
 
 #[test]
-fn settings_of_any_other_name_are_told_too() {
+fn settings_of_any_other_name_are_reported_too() {
     let others = "<throttlegroups/><perf/><idmap/><sysinfo type='smbios'/><keywrap/><features><acpi/><hyperv/></features>\
         <blkiotune><weight>500</weight></blkiotune><memoryBacking><locked/></memoryBacking><on_reboot>destroy</on_reboot>\
         <numatune><memnode cellid='0' mode='strict' nodeset='1'/></numatune><clock offset='localtime'/>\
@@ -425,7 +425,7 @@ fn further_forms_of_the_vendors_verbs_work() {
 }
 
 #[test]
-fn memory_is_rounded_up_only_if_that_is_asked_for_and_said() {
+fn memory_is_rounded_up_only_on_request_and_with_a_message() {
     let bench = Bench::new();
     let ldm = ldm(&bench);
     ldm("create mars");

@@ -120,7 +120,7 @@ fn an_agent_that_dies_is_named_and_the_host_is_put_back() {
 }
 
 #[test]
-fn a_full_disk_is_named_and_what_landed_stays() {
+fn a_full_disk_is_named_and_stored_samples_stay() {
     let bench = Bench::new();
     let state = bench.state();
     fs::create_dir(&state).expect("a directory");
@@ -204,7 +204,7 @@ fn an_agent_of_another_version_is_refused() {
 }
 
 #[test]
-fn a_second_ctrl_c_leaves_at_once_and_clean_removes_the_rest() {
+fn a_second_ctrl_c_exits_immediately_and_clean_removes_the_rest() {
     let bench = Bench::new();
     let mut child = under_way(&bench, &[&LONG[..6], &["--duration", "5s"]].concat(), 0);
     wait_until("the lab is there", || !runs(&bench).is_empty());

@@ -95,7 +95,7 @@ fn data_on_a_disk_is_not_lost_unless_the_user_allows_it() {
 
 /// Ctrl-C in a sample of a minute, then a kill, then the rest.
 #[test]
-fn a_stopped_run_ends_fio_at_once_and_continues() {
+fn a_stopped_run_ends_fio_immediately_and_can_be_resumed() {
     let (bench, folder) = (Bench::new(), folder());
     let path = folder.path().join("disk").display().to_string();
     let long =

@@ -46,7 +46,7 @@ fn the_estimate_follows_the_bandwidth(host: &Host<'_>) {
 }
 
 #[test]
-fn all_reasons_against_a_migration_are_reported_at_once() {
+fn all_reasons_against_a_migration_are_reported_together() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-mig");
     let at_peer = |words: &str| {

@@ -429,7 +429,7 @@ fn a_command_killed_at_any_call_leaves_nothing_half() {
 /// The same for a virtual NIC that is plugged into a running domain, and unplugged: the domain has none that isn't in
 /// the configuration, and the same command or its opposite can follow.
 #[test]
-fn a_hot_plug_killed_at_any_call_leaves_no_nic_that_nobody_asked_for() {
+fn a_hot_plug_killed_at_any_call_leaves_no_unrequested_nic() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-plug");
     host.ldm("add-vsw vsw0 primary");
@@ -464,7 +464,7 @@ fn a_hot_plug_killed_at_any_call_leaves_no_nic_that_nobody_asked_for() {
 }
 
 #[test]
-fn two_commands_at_once_take_turns() {
+fn two_concurrent_commands_run_one_after_the_other() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-2");
     let mut started: Vec<_> =

@@ -144,7 +144,7 @@ fn a_file_that_is_not_a_journal_is_kept_and_reported() {
 }
 
 #[test]
-fn a_journal_with_a_changed_byte_in_a_line_of_any_kind_is_kept_and_told() {
+fn a_journal_with_a_changed_byte_in_a_line_of_any_kind_is_kept_and_reported() {
     let scene = Scene::new();
     for kind in 0..5 {
         for place in ["checksum", "content", "end"] {
@@ -170,7 +170,7 @@ fn a_journal_with_a_changed_byte_in_a_line_of_any_kind_is_kept_and_told() {
 
 /// An older vtax removed a living lab of a newer one, whose journal had a word that it didn't know.
 #[test]
-fn a_lab_of_another_version_is_left_as_it_is() {
+fn a_lab_of_another_version_is_left_unchanged() {
     let scene = Scene::new();
     let whole = scene.up();
     let up = Host::now(&scene.bench, scene.bench.labs());

@@ -81,7 +81,7 @@ fn a_guest_is_booted_used_lost_and_removed() {
 
     commands_run_inside(&bench, &built);
     the_console_is_shown(&bench);
-    the_second_at_the_console_is_told_of_the_first(&bench, &directory(&built["guests"][0]));
+    the_second_at_the_console_is_informed_of_the_first(&bench, &directory(&built["guests"][0]));
 
     kill(pid(guest));
     wait_until("QEMU has ended", || guests(&bench, "t-vm")[0]["state"] == "ended");
@@ -129,7 +129,7 @@ fn directory(guest: &Value) -> PathBuf {
     guest["launch"]["directory"].as_str().expect("a path").into()
 }
 
-fn the_second_at_the_console_is_told_of_the_first(bench: &Bench, directory: &Path) {
+fn the_second_at_the_console_is_informed_of_the_first(bench: &Bench, directory: &Path) {
     let mut first = bench.command(&["lab", "console", "t-vm", "db"]);
     let mut first = first.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("vtax runs");
     let (lock, own) = (directory.join("console.lock"), first.id().to_string());
@@ -154,13 +154,13 @@ memory = "128 MiB"
 "#;
 
 #[test]
-fn guests_that_fail_say_why() {
+fn guests_that_fail_report_the_reason() {
     let bench = Bench::new().with("lab.toml", &lab_file("t-fate", FATED));
     let _down = Down(&bench, "t-fate");
     let built = json(&bench, &["lab", "up", "lab.toml", "--json"]);
-    a_panic_is_told(&bench);
-    a_lack_of_memory_is_told(&bench);
-    a_link_that_goes_down_is_told(&bench, &built["guests"][2]);
+    a_panic_is_reported(&bench);
+    a_lack_of_memory_is_reported(&bench);
+    a_link_that_goes_down_is_reported(&bench, &built["guests"][2]);
     bench.printed(&["lab", "down", "t-fate"]);
     assert!(processes_of(bench.path()).is_empty(), "something goes on");
 }
@@ -171,14 +171,14 @@ fn in_guest(bench: &Bench, guest: &str, script: &str) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-fn a_panic_is_told(bench: &Bench) {
+fn a_panic_is_reported(bench: &Bench) {
     let (status, told) = in_guest(bench, "vm-1", "echo c >/proc/sysrq-trigger");
     assert_eq!(status, Some(69), "{told}");
     assert!(told.contains("`vm-1` exited: QEMU exited (its kernel panicked)"), "{told}");
     assert!(told.contains("sysrq triggered crash"), "{told}");
 }
 
-fn a_lack_of_memory_is_told(bench: &Bench) {
+fn a_lack_of_memory_is_reported(bench: &Bench) {
     // The program that uses the memory is killed, and the agent continues.
     let (status, told) = in_guest(bench, "vm-2", "tail /dev/zero");
     assert_eq!(status, Some(137), "{told}");
@@ -191,7 +191,7 @@ fn a_lack_of_memory_is_told(bench: &Bench) {
     assert!(told.contains("it ran out of memory; increase `memory`"), "{told}");
 }
 
-fn a_link_that_goes_down_is_told(bench: &Bench, guest: &Value) {
+fn a_link_that_goes_down_is_reported(bench: &Bench, guest: &Value) {
     let directory = directory(guest);
     let name = "vm-3".parse().expect("a name");
     let set_link = |up| {

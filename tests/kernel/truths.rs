@@ -100,7 +100,7 @@ fn frames_dropped_by_a_wire_are_counted_exactly() {
 }
 
 #[test]
-fn the_noise_floor_says_what_could_be_shown() {
+fn the_noise_floor_includes_the_detectable_difference() {
     let bench = Bench::new();
     let calibration = calibrated(&bench, &["--rounds", "6", "--duration", "80ms", "--only", "loss"]);
     let floors = calibration["floors"].as_array().expect("floors");

@@ -168,7 +168,7 @@ fn singular(word: String) -> String {
 }
 
 #[test]
-fn no_public_doc_says_nothing() {
+fn every_public_doc_has_content() {
     let mut empty = Vec::new();
     for package in super::metadata().workspace_packages() {
         for path in
@@ -183,7 +183,7 @@ fn no_public_doc_says_nothing() {
 }
 
 #[test]
-fn docs_that_say_nothing_are_found() {
+fn docs_without_content_are_found() {
     let text = "
         /// `Round` newtype.
         pub struct Round(u32);

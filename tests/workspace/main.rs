@@ -193,7 +193,7 @@ fn a_thread_that_the_kernel_refuses_is_not_a_panic() {
 }
 
 #[test]
-fn rooms_have_names_that_say_what_is_in_them() {
+fn modules_have_descriptive_names() {
     let drawers = ["util", "utils", "helper", "helpers", "common", "misc"];
     let metadata = metadata();
     for path in metadata.workspace_packages().into_iter().flat_map(sources) {

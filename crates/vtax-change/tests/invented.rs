@@ -103,7 +103,7 @@ fn changes_are_made_by_a_journal_and_undone_by_another_process() {
 }
 
 #[test]
-fn a_change_says_what_it_does_in_one_line() {
+fn a_change_is_described_in_one_line() {
     let lines: Vec<String> = plan(&mut Machine::new().host()).iter().map(Change::to_string).collect();
     assert_eq!(
         lines,
@@ -237,7 +237,7 @@ fn no_path_leads_out_of_sysfs() {
 }
 
 #[test]
-fn a_batch_that_another_one_stands_on_is_not_undone_before_it() {
+fn a_batch_is_not_undone_before_a_later_one_that_depends_on_it() {
     let machine = Machine::new();
     let host = &mut machine.host();
     let mut journal = machine.create();

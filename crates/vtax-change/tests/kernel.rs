@@ -112,7 +112,7 @@ fn each_kind_of_change_is_made_and_undone_in_a_namespace() {
 
 /// The kernel makes 1024 of it. The change is still ours, and is reverted.
 #[test]
-fn a_value_that_the_kernel_rounds_is_an_error_and_is_taken_back() {
+fn a_value_that_the_kernel_rounds_is_an_error_and_is_reverted() {
     let lab = Lab::new();
     let host = &mut host();
     let steps = vec![lab.rps(host, "rps_flow_cnt", "1000")];
@@ -129,7 +129,7 @@ fn a_value_that_the_kernel_rounds_is_an_error_and_is_taken_back() {
 
 /// The driver of taps makes 64 of it.
 #[test]
-fn a_number_that_a_driver_limits_is_an_error_and_is_taken_back() {
+fn a_number_that_a_driver_limits_is_an_error_and_is_reverted() {
     let lab = Lab::new();
     let host = &mut host();
     let namespace = NetNs::open(&lab.folder.path().join("ns")).unwrap();
@@ -160,7 +160,7 @@ fn another_owner_of_an_mtu_is_left_alone() {
 }
 
 #[test]
-fn a_renamed_link_is_found_and_one_that_is_gone_is_not() {
+fn a_renamed_link_is_found_and_a_removed_one_is_not() {
     let mut lab = Lab::new();
     let host = &mut host();
     let mtu = Change::plan_mtu(host, lab.link(), 9000).unwrap();

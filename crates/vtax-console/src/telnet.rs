@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_no_keys_and_a_doubled_iac_is_one() {
+    fn commands_are_not_keys_and_a_doubled_iac_is_one() {
         assert_eq!(received(&[IAC, BREAK, IAC, ARE_YOU_THERE]), [Received::Break, Received::AreYouThere]);
         assert_eq!(keys(&[b'a', IAC, IAC, IAC, 241, b'b', IAC, INTERRUPT]), [b'a', IAC, b'b', 3]);
     }

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn whichever_engine_has_it_is_taken() {
+    fn the_engine_that_has_the_container_is_used() {
         assert_eq!(asked("container:web", unknown, running), Ok(ContainerEngine::Podman));
         assert_eq!(asked("container:web", running, absent), Ok(ContainerEngine::Docker));
         assert_eq!(asked("container:web", down, running), Ok(ContainerEngine::Podman));

@@ -265,7 +265,7 @@ mod tests {
                           --lat_percentiles=1 --clat_percentiles=0 --slat_percentiles=0";
 
     #[test]
-    fn the_articles_load_goes_to_all_disks() {
+    fn the_articles_load_uses_all_disks() {
         let load = arguments("random:reads=60,block=8KiB,jobs=20,targets=2,range=64MiB", false);
         let own = "--bs=8192 --size=134217728 --ioengine=io_uring --iodepth=1 --numjobs=20 --direct=1 \
                    --file_service_type=random --rw=randrw --rwmixread=60 --time_based=1 --runtime=10000ms \
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_in_sequence_begin_in_parts_of_their_own() {
+    fn sequential_jobs_begin_in_separate_parts() {
         let load = arguments("sequential:reads=0,block=1MiB,jobs=4,range=10MiB,engine=psync", false);
         assert!(load.contains("--bs=1048576 --size=2097152 --ioengine=psync --iodepth=1 --numjobs=4"), "{load}");
         assert!(load.contains("--offset_increment=2097152 --rw=write --time_based"), "{load}");

@@ -164,7 +164,7 @@ fn a_mount_of_another_namespace_is_seen_by_the_kernel() {
 }
 
 #[test]
-fn a_device_that_is_measured_is_nobody_elses() {
+fn a_measured_device_is_held_exclusively() {
     let device = LoopDevice::new(32 << 20, &[]);
     let found = check(std::slice::from_ref(&device.path), &test("random:range=16MiB"), true).expect("it is free");
     let held = found[0].hold().expect("it is free").expect("a device");

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn virsh_is_asked_read_only_and_names_are_no_options() {
+    fn virsh_is_queried_read_only_and_names_are_not_options() {
         let (_folder, virsh) = fake("echo \"$LC_ALL:$@\"; echo noise >&2", PATIENCE);
         let asked = |question| virsh.ask(question).expect("an answer");
         assert_eq!(asked(Question::Xml("--all")), "C:-q --readonly dumpxml -- --all\n");

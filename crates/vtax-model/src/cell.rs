@@ -283,7 +283,7 @@ mod tests {
         }
 
         #[test]
-        fn each_mtu_and_in_it_each_block_is_gone_through_at_once(seed: u64, round in 1u32..1000) {
+        fn each_mtu_and_each_of_its_blocks_is_measured_contiguously(seed: u64, round in 1u32..1000) {
             let study = demo();
             let turns = round_order(&study.cells, study.baseline, seed, round);
             let cells = || turns.iter().map(|turn| &study.cells[turn.cell]);

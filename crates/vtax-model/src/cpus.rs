@@ -140,7 +140,7 @@ mod tests {
         }
 
         #[test]
-        fn a_set_has_each_cpu_once_in_whatever_order_it_was_told(cpus in proptest::collection::vec(0..40_u32, 0..40)) {
+        fn a_set_has_each_cpu_once_in_any_order_of_input(cpus in proptest::collection::vec(0..40_u32, 0..40)) {
             let set: CpuSet = cpus.iter().copied().collect();
             let expected: std::collections::BTreeSet<u32> = cpus.iter().copied().collect();
             prop_assert_eq!(set.len(), expected.len());

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cable_joins_two_nics_of_its_own() {
+    fn each_cable_joins_two_separate_nics() {
         let text: Vec<String> =
             spec("emulated:nics=4").expect("possible").cables().flatten().map(|mac| mac.to_string()).collect();
         assert_eq!(text, ["02:76:74:00:00:01", "02:76:74:00:00:02", "02:76:74:00:01:01", "02:76:74:00:01:02"]);

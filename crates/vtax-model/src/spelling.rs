@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn did_you_mean_names_what_is_near_and_nothing_else() {
+    fn only_similar_names_are_suggested() {
         let known = ["bridge", "veth", "vxlan", "demo"];
         assert_eq!(nearest("brigde", known), Some("bridge"));
         assert_eq!(nearest("demmo", known), Some("demo"));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn exchanges_under_way_say_nothing() {
+    fn exchanges_in_progress_are_ignored() {
         let machine = Machine { ahead: 5, from: 1_000 * MS, length: 500 * MS, rate: 0.0 };
         let under_way = machine.exchange(999 * MS, MS / 2, 502 * MS);
         let before = machine.exchange(900 * MS, MS, MS);

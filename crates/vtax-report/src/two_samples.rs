@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_figures_are_no_difference() {
+    fn equal_figures_show_no_difference() {
         let found = ratio(&[5.0; 8], &[5.0; 8]).expect("positive");
         assert_eq!((found.ratio, found.interval, found.p), (1.0, Some((1.0, 1.0)), 1.0));
     }

@@ -42,7 +42,7 @@ const START: Duration = Duration::from_secs(1);
 const END: Duration = Duration::from_secs(30);
 
 impl BackgroundJob {
-    /// Starts a job, and waits until its first sample is under way.
+    /// Starts a job, and waits until its first sample has begun.
     pub fn begin(job: &Job, locations: &Locations) -> Result<BackgroundJob, Stop> {
         let handed = HandedJob::write(&locations.state_dir()?, job, None).or_infrastructure()?;
         let program = env::current_exe().coded("kernel", || "finding the program of this process");
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_early_end_says_what_to_do() {
+    fn an_early_end_has_a_remedy() {
         let told = ended("ended before the measurement").to_string();
         assert_eq!(told, "the load in the background ended before the measurement; run the proof again");
     }

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told_even_if_its_events_have_another_form() {
+    fn another_version_is_reported_even_if_its_events_differ() {
         let error = LineReader::default().push(b"[7,{\"idea\":1}]\n").expect_err("other").to_string();
         assert!(error.contains("version 7, and this vtax reads 2"), "{error}");
     }

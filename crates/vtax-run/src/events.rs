@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_hears_of_what_the_store_could_not_keep() {
+    fn unstored_samples_are_not_reported() {
         let heard = Arc::default();
         let page = RunEvents::to(Memory(Arc::clone(&heard), "page"));
         let events = page.after(Memory(Arc::clone(&heard), "store"));

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_killed_ends_as_running() {
+    fn a_killed_run_ends_as_running() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("it opens");
         drop(store.create_run(&header("demo-1", "2026-01-01T00:00:00Z")).expect("a run"));

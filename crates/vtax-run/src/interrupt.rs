@@ -151,14 +151,14 @@ mod tests {
     const CHILD: &str = "VTAX_TEST_SIGNALLED";
 
     #[test]
-    fn a_signal_that_nobody_listens_to_ends_the_process() {
+    fn a_signal_without_listeners_ends_the_process() {
         if env::var_os(CHILD).is_some() {
             drop(Interrupt::catch(&RunEvents::default()).expect("signals can be caught"));
             signal_hook::low_level::raise(SIGINT).expect("a signal to this process");
             thread::sleep(Duration::from_secs(60));
             return;
         }
-        let name = "interrupt::tests::a_signal_that_nobody_listens_to_ends_the_process";
+        let name = "interrupt::tests::a_signal_without_listeners_ends_the_process";
         let mut child = Command::new(env::current_exe().expect("this program"));
         let output = child.args(["--exact", name]).env(CHILD, "").output().expect("it starts");
         assert_eq!(output.status.signal(), Some(SIGINT), "{output:?}");

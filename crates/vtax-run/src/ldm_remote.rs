@@ -264,7 +264,7 @@ fn errors_of(mut errors: ChildStderr) -> miette::Result<Receiver<ForeignText>> {
     start("ssh-errors", move || {
         let mut told = Vec::new();
         let _ = errors.by_ref().take(ERRORS_MOST).read_to_end(&mut told);
-        // After a successful connection, nobody waits for it any more.
+        // After a successful connection, nobody waits for it.
         let _ = sender.try_send(String::from_utf8_lossy(&told).trim().into());
         // ssh must not block on the rest.
         let _ = std::io::copy(&mut errors, &mut std::io::sink());

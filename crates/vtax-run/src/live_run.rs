@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_the_samples_knows_better() {
+    fn the_sampling_process_reports_the_progress() {
         let mut live = LiveRun::default();
         live.take(&RunEvent::plan(&header("demo-1", "2026-01-01T00:00:00Z")));
         let next = SampleProgress { round: 3, what: "veth TCP RR".into(), done: 5, total: 9, left: None };

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_is_informed_of_the_first_until_that_has_gone() {
+    fn the_second_is_informed_of_the_first_until_that_has_exited() {
         let folder = tempfile::tempdir().expect("made");
         let path = folder.path().join("in-use.lock");
         std::fs::write(&path, "4194304 of one that died").expect("written");

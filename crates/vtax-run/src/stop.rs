@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn a_cause_is_reported_once() {
         let gone = || miette!(code = "file", "the disk is gone");
         let own_words = gone().wrap_err("reading x: the disk is gone");
         assert_eq!(told(&own_words), "reading x: the disk is gone");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_errors_both_are_reported_and_the_first_one_s_code_counts() {
+    fn two_errors_are_both_reported_with_the_code_of_the_first() {
         let first = miette!(code = "disk-full", "no room").wrap_err("writing x");
         let both = and_then(first, miette!(code = "not-removed", "the lab stays"));
         assert_eq!(told(&both), "writing x: no room; and then: the lab stays");

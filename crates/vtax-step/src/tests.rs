@@ -257,7 +257,7 @@ fn a_namespace_at_the_path_of_another_is_refused() {
 }
 
 #[test]
-fn building_stops_only_in_a_lab_and_only_if_the_user_says_so() {
+fn building_stops_only_in_a_lab_and_only_on_the_users_request() {
     let (_folder, mut site) = lab();
     let stopped = StopFlag::default();
     site.until(&stopped);
@@ -297,7 +297,7 @@ fn a_place_is_written_with_its_namespace() {
 
 /// A plugged-in NIC never has the number of one that its domain was started with.
 #[test]
-fn a_plugged_nic_has_a_number_of_its_own() {
+fn a_plugged_nic_has_a_unique_number() {
     use vtax_model::domain::{Configuration, VirtualNic};
     let most = VirtualNic::MOST as usize + Configuration::MOST_SERVED;
     assert_eq!([0, 1, 7].map(plugged_index), [most, most + 1, most + 7]);

@@ -75,7 +75,7 @@ fn announcement(target: &mut Host, vlans: Option<&PortVlanSet>) -> Announcement 
 }
 
 #[test]
-fn moved_addresses_are_reached_at_once_and_not_before() {
+fn moved_addresses_are_reached_immediately_and_not_before() {
     let (mut source, mut target, peer) = hosts();
     for mac in macs() {
         source.guest.broadcast(octets(mac), None, "here");
@@ -101,7 +101,7 @@ fn moved_addresses_are_reached_at_once_and_not_before() {
 }
 
 #[test]
-fn an_announcement_is_repeated_when_the_caller_says_so() {
+fn an_announcement_is_repeated_on_the_callers_request() {
     let (mut source, mut target, _peer) = hosts();
     let [mac, _] = macs();
     let mut announcement = announcement(&mut target, None);

@@ -157,7 +157,7 @@ fn many_runs_are_removed_in_a_few_transactions_and_none_if_one_is_unknown() {
 
 /// A run that is being written stays, and the others lose nothing.
 #[test]
-fn a_removed_run_is_gone_with_all_that_it_had() {
+fn a_removed_run_leaves_nothing_behind() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");
     writer.samples(&[sample(0, Arm::A, 1)]).expect("lands");
@@ -304,7 +304,7 @@ fn a_run_that_is_being_written_is_not_resumed() {
 }
 
 #[test]
-fn many_make_one_store_and_write_into_it_at_once() {
+fn several_processes_create_one_store_and_write_to_it_simultaneously() {
     let dir = folder();
     std::thread::scope(|scope| {
         for thread in 0..6 {

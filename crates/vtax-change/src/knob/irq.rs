@@ -87,7 +87,7 @@ mod tests {
 
     /// A revert left all interrupts on the CPUs to which they had been moved.
     #[test]
-    fn an_interrupt_that_may_go_anywhere_again_first_goes_back_to_where_it_was() {
+    fn an_interrupt_is_moved_back_before_its_affinity_is_widened() {
         let cpus = |text: &str| text.parse::<CpuSet>().expect("CPUs");
         let knob = IrqAffinity { irq: 24, used_for: None, chosen: Some(cpus("1")) };
         assert_eq!(knob.first_to(&cpus("0-3")), Some(&cpus("1")));

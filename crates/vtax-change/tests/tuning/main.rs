@@ -129,7 +129,7 @@ fn another_process() {
 }
 
 #[test]
-fn two_processes_do_not_tune_at_once() {
+fn two_processes_do_not_tune_simultaneously() {
     let machine = Machine::new();
     let process = machine.process("hold");
     let error = ChangeJournal::start(&machine.directory(), machine.host()).expect_err("the other one has it");

@@ -107,7 +107,7 @@ fn a_name_selects_everything_below_it() {
 }
 
 #[test]
-fn the_list_says_everything_in_json_too() {
+fn the_list_is_complete_in_json_too() {
     let list = IoList::of(facts(), &owners(&[taken("0000:01:10.0", "web")]));
     let json = serde_json::to_value(&list.entries).expect("JSON");
     let vf = json.as_array().expect("a list").iter().find(|entry| entry["name"] == "pci_0/slot2/PF0.VF0");

@@ -260,7 +260,7 @@ fn decisive(planted: &Planted, variant: MethodVariant, role: FigureRole) -> bool
 }
 
 #[test]
-fn of_two_hundred_stores_a_method_said_to_meet_fails_in_five_percent_or_less() {
+fn a_positive_verdict_is_wrong_in_at_most_five_percent_of_two_hundred_stores() {
     let mut draws = Draws(Xoshiro256PlusPlus::seed_from_u64(42));
     let requirements = required("guests = 2\np99 = \"150us\"\nbandwidth = \"2G\"\nhost-cpu-at-most = 3.0\n");
     let (mut wrong_stores, mut wrong_failures, mut met, mut failed) = (0, 0, 0, 0);

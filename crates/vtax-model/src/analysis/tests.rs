@@ -276,7 +276,7 @@ fn observed_guest(vcpus: f64) -> HostCpu {
 }
 
 #[test]
-fn the_guests_that_measure_are_no_other_programs() {
+fn measuring_guests_are_not_other_programs() {
     let mut run = demo_run();
     for sample in &mut run.samples {
         let Figures { cpu, host_cpu, .. } = &mut sample.figures;
@@ -332,7 +332,7 @@ fn a_stopped_run_of_one_row_counts_its_rounds_too() {
 }
 
 #[test]
-fn the_backend_is_the_row_s_or_else_what_was_found() {
+fn the_backend_is_that_of_the_row_or_the_one_found() {
     use crate::{
         guest::{Backend, Flavour},
         run::PathRecord,

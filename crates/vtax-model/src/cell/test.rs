@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_says_how_long_a_disk_is_tested() {
+    fn the_plan_determines_the_duration_of_a_disk_test() {
         let plan = SamplingPlan {
             samples: 1,
             duration: Span::from_millis(500),

@@ -55,7 +55,7 @@ macro_rules! amount {
 }
 
 amount!(
-    /// The share of reads among all I/Os, in per cent.
+    /// The share of reads among all I/Os, in percent.
     ReadShare, 0..=100, "the share of reads (percent)"
 );
 amount!(

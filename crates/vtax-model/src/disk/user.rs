@@ -99,7 +99,7 @@ mod tests {
     use crate::disk::DiskDevice;
 
     #[test]
-    fn who_uses_a_disk_is_reported_and_kept() {
+    fn the_user_of_a_disk_is_reported_and_stored() {
         let domain = DiskUser::Domain {
             domain: "mars".into(),
             attach: DiskAttach::plain(DiskDevice::VirtioBlk),

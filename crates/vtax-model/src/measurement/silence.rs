@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_under_way_when_it_begins_belong_to_it() {
+    fn requests_in_flight_at_its_beginning_belong_to_it() {
         let log = run(5 * MS, &[Outage { from: 200 * MS, to: 700 * MS, fate: Fate::Lost }]);
         assert_eq!((log.longest()[0].lost, log.longest()[1].lost), (500, 0));
     }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_says_how_late_the_initiator_was() {
+    fn a_silence_records_the_initiators_delay() {
         let mut log = SilenceLog::begin(0, 0);
         log.behind(5);
         log.answered(1, MS, MS);

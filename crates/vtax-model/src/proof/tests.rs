@@ -139,7 +139,7 @@ fn a_step_that_slows_a_guarded_path_is_harmful() {
 /// A step that trebled the bandwidth was once rejected, because 0.5 % of the packets were retransmitted where none was
 /// before.
 #[test]
-fn a_few_packets_sent_again_are_no_harm_and_many_are() {
+fn a_few_retransmits_are_harmless_and_many_are_not() {
     let verdict = |share: f64| {
         let mut run = run(&["helps"], 40, 5, |row, _| if row == Row::AsIs { SAME } else { faster(0.1) });
         for sample in &mut run.samples {

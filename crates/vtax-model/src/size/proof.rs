@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_is_not_delivered_fails_whatever_its_response_times() {
+    fn an_undelivered_load_fails_at_any_response_time() {
         assert_eq!(ProofVerdict::of(1e6, 947_999.0, p99(1.0, 1.0, 1.0), micros(200)), ProofVerdict::Fails);
         assert_eq!(ProofVerdict::of(1e6, 950_001.0, None, None), ProofVerdict::Holds);
         assert_eq!(ProofVerdict::of(100.0, 80.0, None, None), ProofVerdict::Holds, "so few arrivals vary");

@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn more_load_is_no_better(one in 0.011..0.999f64, other in 0.011..0.999f64) {
+        fn more_load_is_never_better(one in 0.011..0.999f64, other in 0.011..0.999f64) {
             let [less, more] = [one.min(other), one.max(other)].map(|at| md1_p99(at).expect("a utilization"));
             prop_assert!(less <= more * (1.0 + 1e-9) && more.is_finite());
         }

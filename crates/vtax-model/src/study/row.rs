@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_read_as_it_is_written() {
+    fn a_load_is_read_back_as_written() {
         for text in ["idle", "under:tcp-stream", "under:udp-stream,streams=4,direction=both"] {
             assert_eq!(text.parse::<Row>().map(|row| row.to_string()), Ok(text.to_owned()));
         }

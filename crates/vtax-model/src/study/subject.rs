@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_an_older_study_had_is_there() {
+    fn everything_in_an_older_study_is_preserved() {
         let header = read(OF_NETWORK);
         let network = header.study.network().expect("of a network");
         assert_eq!((network.both, network.pairs, network.endpoints.len(), network.guarded.len()), (true, 2, 2, 1));

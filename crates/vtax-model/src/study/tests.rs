@@ -207,7 +207,7 @@ control = "ssh:b"
 "#;
 
 #[test]
-fn endpoints_stand_for_rows() {
+fn endpoints_belong_to_rows() {
     let study = parse(&(STUDY.to_owned() + ENDPOINTS)).expect("a good study");
     assert_eq!(study.endpoints().len(), 3);
     let back: Study = serde_json::from_str(&serde_json::to_string(&study).expect("JSON")).expect("JSON");
@@ -264,7 +264,7 @@ fn answered_by(instrument: &str, tables: &str) -> Result<Study, FileError> {
 }
 
 #[test]
-fn a_study_says_which_instrument_answers_it() {
+fn a_study_names_the_mode_that_answers_it() {
     assert_eq!(parse(STUDY).expect("a good study").answering(), Instrument::System);
     let both = parse(&format!("{STUDY}{PATH}")).expect("a good study");
     assert_eq!((both.answer, both.answering()), (None, Instrument::Path), "the path's own cost, if nothing is said");

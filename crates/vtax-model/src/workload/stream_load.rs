@@ -223,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_load_is_read_as_it_is_written(
+        fn a_load_is_read_back_as_written(
             carrier in 0..4usize, streams in 1..=64u32, direction in 0..3usize, rate in proptest::option::of(1..u64::MAX),
         ) {
             let (transport, direction) = (carriers().nth(carrier).expect("four"), DIRECTIONS[direction].1);

@@ -59,7 +59,7 @@ fn the_path_s_own_cost_next_to_the_machine_as_it_runs() {
 
 /// An unprivileged user cannot disable idle states. The run continues, and the figures must not be mislabelled.
 #[test]
-fn idle_states_that_were_not_held_off_are_reported() {
+fn idle_states_that_were_not_disabled_are_reported() {
     let mut run = both();
     for sample in &mut run.samples {
         if run.header.study.cells[sample.cell].instrument == Instrument::Path {
@@ -134,7 +134,7 @@ fn hidden() -> Run {
 }
 
 #[test]
-fn a_block_that_says_nothing_is_one_line() {
+fn a_block_that_shows_nothing_is_one_line() {
     let document = analyse(&hidden());
     let text = render(&document, &Options { width: 80, ..TERMINAL });
     snapshot("hidden_80", text.clone());
@@ -187,7 +187,7 @@ fn the_answer_is_first() {
 
 /// A study with 24 rows that were all too noisy once printed 24 such lines.
 #[test]
-fn rows_of_which_nothing_can_be_told_share_a_line() {
+fn rows_that_are_too_noisy_share_a_line() {
     let mut document = analyse(&built_in("demo"));
     for record in
         document.cells.iter_mut().filter(|record| ["bridge", "macvlan"].contains(&&*record.cell.row.to_string()))
@@ -209,7 +209,7 @@ fn the_demo_is_short_and_fits_into_80_columns() {
 
 /// Costs whose intervals overlap at all MTUs are reported once.
 #[test]
-fn an_mtu_that_says_the_same_is_left_to_detail() {
+fn an_mtu_with_the_same_costs_is_left_to_detail() {
     let document = analyse(&built_in("demo"));
     let short = render(&document, &TERMINAL);
     assert!(short.contains("At MTU 9000 the intervals of the costs overlap with these (--detail)."), "{short}");

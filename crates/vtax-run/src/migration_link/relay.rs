@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_gone_ends_it() {
+    fn a_closed_reader_ends_it() {
         let (here, there) = UnixStream::pair().expect("sockets");
         drop(there);
         assert!(pass([1; 10].as_slice(), here, || {}).is_err());

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_is_one_for_a_shell_whatever_names_have_in_them() {
+    fn the_script_is_valid_for_a_shell_with_any_names() {
         assert_eq!(quoted("it's"), r"'it'\''s'");
         assert!(KEEP.ends_with(&format!(" {BOOT_SCRIPT}\n")));
         let machine = EmulatedServer {

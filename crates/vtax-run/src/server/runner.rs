@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_dies_leaves_what_landed() {
+    fn samples_survive_the_death_of_a_server() {
         let Home { folder: _folder, store, events } = home();
         let mut arriving = ArrivingRun::new(&events, None);
         assert!(arriving.hears(&beginning()));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_was_settled_in_the_server_is_kept_at_once() {
+    fn a_plan_chosen_in_the_server_is_saved_immediately() {
         let Home { folder: _folder, store, events } = home();
         let mut arriving = ArrivingRun::new(&events, None);
         assert!(arriving.hears(&beginning()));

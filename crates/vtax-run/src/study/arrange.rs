@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_stands_at_sut_against_a_native_peer() {
+    fn a_method_is_used_at_sut_with_a_native_peer() {
         let demo = arranged("demo", false);
         assert_eq!(domains(&demo, "native"), ("sut".into(), "peer".into()));
         assert_eq!(domains(&demo, "bridge"), ("bridge-sut".into(), "peer".into()));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_of_each_row_stand_on_a_wire_of_their_own() {
+    fn guests_of_each_row_have_a_separate_wire() {
         let mut study = vtax_synthetic::study("demo");
         let row = |text: &str| text.parse::<Row>().expect("a row");
         study.rows = ["native", "paravirtual", "paravirtual:userspace", "emulated:igb"].map(row).into();
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_stand_behind_a_switch_of_each_row() {
+    fn clients_are_behind_a_separate_switch_for_each_row() {
         let mut study = Study::built_in("vmdq").expect("built in");
         network(&mut study).pairs = 3;
         let lab = arrange(&study, study.id.clone(), &study.rows);
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_stand_on_cables_if_there_are_some() {
+    fn rows_use_cables_if_there_are_any() {
         let cables: Vec<Cable> = ["a1,b1", "a2,b2", "a3,b3"].map(|cable| cable.parse().expect("a cable")).into();
         let row = |text: &str| text.parse::<Row>().expect("a row");
         let mut study = Study::built_in("sparc-t7-1").expect("built in");

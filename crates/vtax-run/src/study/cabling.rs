@@ -115,7 +115,7 @@ mod tests {
 
     /// The sharing once depended on the baseline, which was always native.
     #[test]
-    fn functions_share_the_cable_of_native_whatever_the_baseline_is() {
+    fn functions_share_the_cable_of_native_with_any_baseline() {
         let study = Study {
             baseline: "paravirtual".parse().expect("a row"),
             ..Study::built_in("sparc-t7-1").expect("built in")

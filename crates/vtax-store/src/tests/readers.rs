@@ -222,7 +222,7 @@ fn the_few_words_of_a_result_are_listed_while_the_run_is_complete() {
 }
 
 #[test]
-fn a_store_of_an_older_version_is_read_as_it_is_and_brought_up_to_date_by_the_next_writer() {
+fn a_store_of_an_older_version_is_read_unchanged_and_upgraded_by_the_next_writer() {
     for version in 1..schema::VERSION {
         let dir = folder();
         let samples = of_first_version(dir.path());

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_can_not_be_read_may_set_the_same() {
+    fn an_unreadable_file_may_set_the_same() {
         let unusable = UnusableFile { file: "/etc/sysctl.d/99-secret.conf".into(), why: "Permission denied".into() };
         let facts = HostFacts { unusable: vec![unusable], ..HostFacts::default() };
         assert!(refused(&facts, "net.core.rmem_max", "1").starts_with("/etc/sysctl.d/99-secret.conf may set it"));

@@ -47,7 +47,7 @@ fn assert_nothing_new(spoil: impl Fn(&Machine, &str) -> HostFacts, is_told: bool
 }
 
 #[test]
-fn a_file_that_can_not_be_read_makes_no_claim() {
+fn an_unreadable_file_gives_no_finding() {
     assert_nothing_new(|well, file| well.facts_of(well.tree().with_unreadable(file)), true);
 }
 
@@ -69,7 +69,7 @@ const WORDS: [&str; 10] = [
 const EMPTY: [&str; 2] = ["effective_affinity_list", "cpulist"];
 
 #[test]
-fn a_file_that_says_nonsense_makes_no_claim() {
+fn a_nonsensical_file_gives_no_finding() {
     for nonsense in ["garbage", "", "0x", "7 of 9", "\u{0}\u{fffd}\u{1b}[2J"] {
         let spoil = |well: &Machine, file: &str| {
             let mut host = well.clone();

@@ -103,7 +103,7 @@ fn a_file_of_a_link_is_a_rule_of_udev() {
 
 /// A rule's page describes what `--persist` does.
 #[test]
-fn each_page_says_whether_its_changes_can_be_kept() {
+fn each_page_states_the_persistence_of_its_changes() {
     for (rule, plant, goal, rtt) in PLANTED {
         let mut host = Machine::kvm_host();
         plant(&mut host);

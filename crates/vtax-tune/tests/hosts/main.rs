@@ -144,7 +144,7 @@ const PLANTED: &[Planted] = &[
 ];
 
 #[test]
-fn each_planted_setting_is_found_and_nothing_else() {
+fn only_injected_settings_are_found() {
     let well = Machine::kvm_host();
     for (rule, plant, goal, rtt) in PLANTED {
         let mut host = well.clone();
@@ -184,7 +184,7 @@ fn a_rule_is_satisfied_with_its_own_proposal() {
 /// A bridge follows its smallest port. A change of both once failed: after that of the port, the bridge had another MTU
 /// than planned.
 #[test]
-fn only_the_port_of_a_bridge_is_told_to_have_a_small_mtu() {
+fn only_the_port_of_a_bridge_is_reported_for_a_small_mtu() {
     let mut host = Machine::kvm_host();
     ["vnet0", "br0"].iter().for_each(|link| host.put(&format!("sys/class/net/{link}/mtu"), "600"));
     let objects = |host: &Machine| {
@@ -212,7 +212,7 @@ fn drops_in_a_zone_are_not_called_good() {
 
 /// Two findings proposed different values for one setting.
 #[test]
-fn a_backlog_that_is_small_and_drops_is_told_once() {
+fn a_backlog_that_is_small_and_drops_is_reported_once() {
     let mut host = Machine::kvm_host();
     host.put(DROPS.0, DROPS.1);
     host.put(BACKLOG, "1");

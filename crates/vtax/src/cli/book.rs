@@ -198,7 +198,7 @@ fn commands_are_found_in_blocks_sentences_and_tables() {
 }
 
 #[test]
-fn files_and_other_programs_are_no_commands() {
+fn files_and_other_programs_are_not_commands() {
     let page = "```toml\nvtax demo\n```\n\nWith `vtax` and `vtax-agent --port`, and `a vtax demo`.";
     assert!(lines(page).is_empty());
 }

@@ -160,7 +160,7 @@ fn data_missing_in_a_file_is_absent() {
 }
 
 #[test]
-fn nobody_goes_on_with_what_another_program_has_begun() {
+fn an_imported_result_cannot_be_extended() {
     let (run, _dir) = imported(&[fixture("netperf-tcp-rr")], &wanted()).expect("importable");
     let readings = run.readings().expect("in memory");
     let error = readings.extended(5).expect_err("refused");
@@ -250,7 +250,7 @@ const OVM3: &str = include_str!("../../../vtax-model/data/published/ovm3-tuning.
 const IP_INSTANCES: &str = include_str!("../../../vtax-model/data/published/ip-instances.toml");
 
 #[test]
-fn a_table_that_cant_be_imported_says_why() {
+fn a_refused_table_has_a_reason() {
     let refused = |text: &str, wanted: &ImportAs| {
         let told = table(text, wanted).map(drop).expect_err("refused").to_string();
         told.rsplit_once('/').map_or(told.clone(), |(_, told)| told.to_owned())

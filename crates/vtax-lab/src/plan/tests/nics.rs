@@ -115,7 +115,7 @@ fn functions_go_to_zones_and_guests() {
 }
 
 #[test]
-fn a_whole_nic_goes_to_a_zone_or_a_guest() {
+fn a_whole_nic_is_assigned_to_a_zone_or_a_guest() {
     insta::assert_snapshot!("assigned-zone", cabled(&domain("zone", "web", "sut", "assigned")));
     let guest = cabled(&domain("guest", "web", "sut", "assigned"));
     insta::assert_snapshot!("assigned-guest", without_arguments(&guest));

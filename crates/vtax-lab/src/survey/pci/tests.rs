@@ -129,7 +129,7 @@ fn name_of(facts: &PciFacts, address: &str) -> String {
 }
 
 #[test]
-fn names_say_where_a_device_is_wired_and_bridges_have_none() {
+fn names_show_the_place_of_a_device_and_bridges_have_none() {
     let facts = PciFacts::of(&server());
     let names: Vec<&str> = facts.devices.iter().map(|device| device.name.as_str()).collect();
     let expected = [
@@ -170,7 +170,7 @@ fn names_outlive_bus_numbers() {
 }
 
 #[test]
-fn devices_of_one_bus_that_share_a_slot_keep_names_of_their_own() {
+fn devices_of_one_bus_that_share_a_slot_have_unique_names() {
     let mut seen = server();
     let slot = |address| Device { slot: Some("9 b".into()), ..device(address, ROOT1, &[(2, 0), (0, 0)], 0x02_0000) };
     let other = Device { path: vec![(2, 0), (1, 0)], ..slot("0000:82:01.0") };

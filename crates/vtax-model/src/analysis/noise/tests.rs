@@ -86,7 +86,7 @@ fn cpu_time_of_others_and_drops_are_causes() {
 }
 
 #[test]
-fn few_rounds_are_no_noise() {
+fn few_rounds_are_not_noise() {
     let mut run = quiet_run();
     run.samples.retain(|sample| sample.round <= 5);
     assert_eq!(causes_of(&run, Transport::Tcp, TestKind::Rr), vec![NoiseCause::FewRounds(5)]);

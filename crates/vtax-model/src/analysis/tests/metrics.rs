@@ -159,7 +159,7 @@ fn a_role_with_a_round_of_nothing_has_no_tax() {
 }
 
 #[test]
-fn a_guest_that_serves_a_switch_has_a_role_of_its_own() {
+fn a_guest_that_serves_a_switch_has_a_separate_role() {
     let serve = |host: &mut HostCpu, _: bool, _: u32| {
         let ends = host.guests[0].clone();
         host.guests.push(GuestCpu { name: "primary".into(), serves: true, guest: 0.15, vhost: 0.0, ..ends });
@@ -198,7 +198,7 @@ fn a_cost_in_time_agrees_with_its_ratio() {
 /// Holm's correction covers what is read as one table: 40 comparisons of speed in one measurement mode, and not the 160
 /// of the whole run.
 #[test]
-fn instruments_and_cpu_time_are_families_of_their_own() {
+fn modes_and_cpu_time_are_separate_families() {
     let document = analyse(&run_of_two_instruments());
     let smallest = 2.0 * 0.5f64.powi(11);
     let all = document.cells.iter().flat_map(|record| &record.taxes);

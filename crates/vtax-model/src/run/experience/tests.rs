@@ -81,7 +81,7 @@ fn rounds_are_as_many_as_fit_into_the_time() {
 
 /// A run that was resumed the next day.
 #[test]
-fn a_pause_between_two_sessions_is_no_time_of_a_round() {
+fn a_pause_between_two_sessions_does_not_count_as_a_round() {
     let mut run = jittery(20);
     run.samples.iter_mut().skip(30).for_each(|sample| {
         sample.at = (sample.at.parse::<f64>().expect("seconds") + 86_400.0).to_string();

@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_vcpus_run_is_a_sentence() {
+    fn placement_of_vcpus_is_a_sentence() {
         assert_eq!(where_vcpus_run(0, &[1], 1), "vCPUs of the initiator's guest: CPU 1.");
         assert_eq!(where_vcpus_run(1, &[2, 3], 4), "vCPUs of the responders' 4 guests: CPUs 2, 3.");
     }

@@ -139,7 +139,7 @@ fn a_pilot_chooses_the_rounds_where_nothing_is_known() {
 }
 
 #[test]
-fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
+fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_with_a_message() {
     let mut run = read(measured(RunHeader { unsettled: asked("0.001%").unsettled, ..plan(PILOT) }));
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
     insta::assert_snapshot!(shortfall.expect("told"), @"--show 0.001%: too noisy by the run three-1: 2000 rounds, the maximum of a run, detect 0.13 %; use a larger difference, or longer samples (--duration); the run ended after its first 6 rounds");
@@ -147,7 +147,7 @@ fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
 }
 
 #[test]
-fn a_pilot_whose_samples_are_too_short_for_a_percentile_says_so() {
+fn a_pilot_with_samples_too_short_for_a_percentile_reports_that() {
     let header = RunHeader { metric: Some(Metric::P99), unsettled: asked("5%").unsettled, ..plan(PILOT) };
     let Piloted { shortfall, .. } = settle_by_pilot(&mut read(measured(header)));
     insta::assert_snapshot!(shortfall.expect("told"), @"--show 5%: samples have fewer than 368 transactions, too few for p99; use longer samples (--duration); using the study's 11 rounds");

@@ -30,7 +30,7 @@ fn quick_takes_the_short_plan_and_single_values_go_over_it() {
 }
 
 #[test]
-fn a_quick_run_has_its_limit_unless_something_else_says_how_many_rounds_it_takes() {
+fn a_quick_run_has_its_limit_unless_another_option_sets_the_rounds() {
     let limit = |rounds| apply("vdisk", Changes { rounds, ..Changes::default() }).expect("good changes").plan.limit;
     assert!(limit(short()).is_some() && limit(ChosenRounds::default()).is_none());
     let goal = Goal::of(None, Some(Span::from_millis(60_000)));
@@ -147,7 +147,7 @@ fn rows_of_a_method_go_by_its_name_and_by_their_own() {
 }
 
 #[test]
-fn a_baseline_of_ones_choice_is_kept_whatever_methods_are() {
+fn a_chosen_baseline_is_kept_with_any_methods() {
     let changes = |methods: &[&str]| Changes {
         baseline: Some(row("veth")),
         methods: methods.iter().map(|method| row(method)).collect(),

@@ -211,7 +211,7 @@ fn a_row_without_a_sample_is_abandoned_and_the_others_continue() {
 }
 
 #[test]
-fn a_row_that_has_a_sample_now_and_then_is_not_abandoned() {
+fn a_row_with_occasional_samples_is_not_abandoned() {
     let bridge = Row::Method(IoMethod::Bridge);
     let mut tries = 0;
     let mut machine = Machine::new(move |_, row| {

@@ -40,7 +40,7 @@ fn of_guest<const N: usize>(threads: [(u32, GuestThreadRole, TaskTimes); N], exi
 }
 
 #[test]
-fn the_observed_time_lies_within_the_measured() {
+fn the_observed_time_is_within_the_measured_time() {
     assert_eq!(window(&spec(RR, WARM)), Some((ms(65), ms(185))));
     let long = TestSpec { duration: Span::from_millis(1_000), ..spec(RR, Warmup::NONE) };
     assert_eq!(window(&long), Some((ms(20), ms(980))));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_without_figures_says_why() {
+    fn a_domain_without_figures_has_a_reason() {
         let mars = "mars".parse().expect("a name");
         let why = MemoryMeasurement::Unknown { why: "QEMU is\u{1b}[2J busy".into() };
         let estimate = MigrationEstimate::new(why, &MigrationSettings::default());

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_serves_a_nic_is_in_qemu_s_arguments() {
+    fn the_backend_of_a_nic_is_in_qemus_arguments() {
         let netdevs = |one, other| qemu(&["qemu", "-netdev", one, "-device", "x", "-netdev", other]);
         let json = netdevs(
             "{\"type\":\"tap\",\"fd\":\"30\",\"vhost\":true,\"vhostfd\":\"32\",\"id\":\"hostnet0\"}",

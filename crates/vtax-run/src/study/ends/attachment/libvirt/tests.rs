@@ -86,7 +86,7 @@ fn a_domain_that_cannot_be_an_endpoint_is_refused_with_a_remedy() {
 }
 
 #[test]
-fn an_address_that_nobody_knows_has_to_be_given() {
+fn an_unknown_address_must_be_given() {
     let agent = Err("error: Failed to query for interfaces addresses\nerror: argument unsupported: no agent\n");
     let fake = Fake { addresses: [Ok(""), Err("error: wrong nlmsg len\n"), agent], ..Fake::of("db", VHOST) };
     let domain = Domain::of(&fake, "db").expect("it is there");
