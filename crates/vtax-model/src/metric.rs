@@ -164,7 +164,7 @@ impl Metric {
         self.figure(test).of(figures)
     }
 
-    /// Returns the unit of its costs.
+    /// Returns the unit in which reports state a cost of this metric.
     pub fn cost_unit(self, test: TestKind) -> CostUnit {
         self.scale(test).cost
     }

@@ -24,7 +24,7 @@ pub struct NicFacts {
     pub bus: Option<ForeignText>,
     /// 10^6 bits per second, as negotiated.
     pub speed_mbps: Option<u32>,
-    /// Its NUMA node.
+    /// NUMA node to whose PCI bus the NIC is connected.
     pub numa_node: Option<u32>,
     /// Offloads by the kernel's names (`tx-tcp-segmentation`), and whether they are on.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

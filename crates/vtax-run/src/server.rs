@@ -52,7 +52,7 @@ pub enum Stay {
     Found,
 }
 
-/// Request for a server.
+/// The emulated server that a command needs: kind and lifetime.
 #[derive(Clone, Copy)]
 pub struct ServerRequest<'a> {
     /// Its kind.

@@ -104,7 +104,7 @@ pub struct HostDevices {
     pub functions: BTreeMap<String, FunctionSettings>,
 }
 
-/// The owner of a device.
+/// The owner of a PCI device: the host, a domain, or nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceOwner<'a> {
     /// The host.

@@ -52,9 +52,9 @@ pub struct PairFigures {
 /// Reports of the two endpoints of a pair, and their machines: any texts that two machines don't share.
 #[derive(Debug, Clone, Copy)]
 pub struct PairReports<'a> {
-    /// Report of the initiator.
+    /// Measured at the endpoint that connects.
     pub initiator: &'a EndReport,
-    /// Report of the responder.
+    /// Measured at the endpoint that answers.
     pub responder: &'a EndReport,
     /// Machines of the initiator and the responder.
     pub machines: [&'a str; 2],

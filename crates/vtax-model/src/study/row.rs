@@ -257,7 +257,7 @@ pub(super) enum RowKind {
     Settings,
 }
 
-/// Unknown row.
+/// Rejected name of a row: an unknown method or invalid options.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum UnknownRow {
     #[error("unknown row `{_0}`; {}", known_rows(_0))]

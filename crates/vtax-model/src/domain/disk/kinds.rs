@@ -67,7 +67,7 @@ impl DiskSlice {
     /// Offset and size are whole sectors.
     pub const SECTOR: u64 = 512;
 
-    /// Returns its offset.
+    /// Returns the position of its first byte in the backend.
     pub fn offset(self) -> ByteSize {
         ByteSize(self.offset)
     }
