@@ -57,7 +57,7 @@ impl fmt::Display for CleanNote {
     }
 }
 
-/// Returns everything that this user's journals hold, by name.
+/// Returns all objects that this user's journals hold, by name.
 pub fn list(world: &World) -> Result<Vec<HoldingSummary>, LabError> {
     let found = scan::<LabStep>(&world.journals())?;
     let summary = |(id, snapshot)| Some(HoldingSummary::of(Name::try_from(id).ok()?, &snapshot));

@@ -23,7 +23,7 @@ pub struct LiveHolding {
     world: World,
     name: Name,
     site: Mutex<Site>,
-    /// Held until it is kept. The journal's lock shows that a living process owns it.
+    /// Present until the object is kept. The journal's lock shows that a living process owns it.
     journal: Option<Journal<LabStep>>,
 }
 

@@ -8,7 +8,8 @@ use vtax_step::Place;
 
 use super::{Blueprint, LabEndpoint};
 impl Blueprint {
-    /// The links between two endpoints as a packet passes them: empty in one network stack, none without a wire.
+    /// Returns the links between two endpoints in the order in which a packet passes them: empty within one network
+    /// stack, none without a wire.
     pub fn path(&self, from: &LabEndpoint, to: &LabEndpoint) -> Option<Vec<Place>> {
         let up = self.stack_towards(from, to);
         let down = self.stack_towards(to, from);

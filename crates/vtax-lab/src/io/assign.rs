@@ -68,7 +68,7 @@ pub enum AssignError {
 }
 
 impl IoList {
-    /// The device of this name, PCI address, link or hardware address, if a domain can have such a thing.
+    /// Returns the device of this name, PCI address, link or hardware address, if a domain can have it.
     pub fn assignable(&self, name: &str) -> Result<AssignableDevice, AssignError> {
         let entry = self.entry(name)?;
         let owned = |functions: Vec<&PciDevice>, kind| AssignableDevice {

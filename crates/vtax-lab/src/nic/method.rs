@@ -87,9 +87,9 @@ impl PrivateNet {
 /// Effect of a method on the wire's end. It decides which methods can share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// Nothing that another method would notice.
+    /// None that another method would notice.
     Nothing,
-    /// It takes the device's only receive handler, as for a bridge, macvlans or ipvlans (`netdev_rx_handler_register`).
+    /// It uses the device's only receive handler, as for a bridge, macvlans or ipvlans (`netdev_rx_handler_register`).
     Receive(Handler),
     /// It takes the end away from the host.
     All,
@@ -193,7 +193,7 @@ impl ZoneAttachment<'_> {
         self.uplink.below([inner, port, bridge])
     }
 
-    /// Adds a zone on a tap that a program makes.
+    /// Adds a zone on a tap that a program creates.
     pub(super) fn on_tap_of(&self, program: &str, relay: Relay, router: Router, script: &mut PlanScript) {
         let (name, inner) = (&self.zone.name, self.link());
         script.namespace(name);

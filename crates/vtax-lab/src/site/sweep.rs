@@ -52,7 +52,7 @@ impl Site {
         }
     }
 
-    /// Removes all that has the lab's marks. Each thing that stays is named by an error.
+    /// Removes all objects with the lab's marks. Each object that stays is named by an error.
     pub(crate) fn sweep(&mut self) -> Result<(), LabError> {
         let mut errors = Vec::new();
         let mut pins = Vec::new();

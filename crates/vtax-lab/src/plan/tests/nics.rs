@@ -248,14 +248,14 @@ fn devices_of_another_domain_are_not_assigned() {
     };
     let made = |facts: &mut Facts, index: usize| facts.pci.devices[index].sriov.as_mut().unwrap().num = 2;
     let told = [
-        // The NIC, and so its functions, are a root domain's of another lab; so is one next to it.
+        // A root domain of another lab has the NIC with its functions, and the one next to it.
         refused_on(|facts| lent(facts, 0), &function),
         refused_on(|facts| lent(facts, 1), &all),
         // A root domain of this lab gets the NIC of the function.
         refused_on(|_| {}, &(all.clone() + &second(&function))),
         refused_on(|_| {}, &(all.clone() + &second(&domain("guest", "db", "sut", "root-domain")))),
         refused_on(|_| {}, &(all.clone() + &function)),
-        // Its driver goes, and with that they do.
+        // It loses its driver, and so its functions.
         refused_on(|facts| made(facts, 0), &domain("guest", "web", "sut", "assigned")),
         refused_on(|facts| made(facts, 1), &all),
     ];

@@ -148,7 +148,7 @@ fn names_show_the_place_of_a_device_and_bridges_have_none() {
     assert_eq!(slots, [("pci_0/slot2", true), ("pci_1/slot5", false)]);
 }
 
-/// At another boot all buses have moved on.
+/// At another boot all bus numbers differ.
 #[test]
 fn names_outlive_bus_numbers() {
     let before = PciFacts::of(&server());
@@ -270,7 +270,7 @@ fn a_disk_in_use_is_kept_with_its_first_reason() {
     assert_eq!(kept.as_deref(), Some("/ is mounted from it (sda1)"));
 }
 
-/// A bridge that is its own port, as no kernel allows, must not hang us.
+/// A bridge that is its own port, which no kernel allows, must not cause a hang.
 #[test]
 fn circular_links_terminate() {
     let mut seen = server();
