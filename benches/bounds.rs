@@ -36,14 +36,14 @@ use vtax_sys::sysctl::SysctlKey;
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const RUNS: i64 = 10_000;
-/// As many results as a trend follows.
+/// Maximum number of results of a trend.
 const RESULTS: usize = 500;
-/// As many rounds as a run may have.
+/// Maximum number of rounds of a run.
 const ROUNDS: u32 = 2_000;
-/// As many tests, and bytes, as an imported file may have.
+/// Maximum number of tests, and of bytes, of an imported file.
 const TESTS: usize = 10_000;
 const IMPORTED: usize = 64 << 20;
-/// As many bytes as a journal may have.
+/// Maximum size of a journal.
 const JOURNAL: usize = 32 << 20;
 const DOMAINS: usize = 512;
 const VNETS: usize = 16;
@@ -221,7 +221,7 @@ fn text(path: &Path) -> Outcome<&str> {
     path.to_str().ok_or_else(|| "the directory name is not text".into())
 }
 
-/// Stores the first round of a run again and again, each time as its own run.
+/// Stores the first round of a run repeatedly, each time as a separate run.
 fn store_results(run: &Run, state: &Path) -> Outcome<()> {
     let store = Store::open(state)?;
     let samples: Vec<Sample> = run.samples.iter().filter(|sample| sample.round == 1).cloned().collect();
@@ -299,7 +299,7 @@ impl Drop for UiServer {
     }
 }
 
-/// As many tests of netperf as a file may have, with requests of these sizes.
+/// The maximum number of netperf tests in a file, with requests of these sizes.
 fn netperf(size: impl Fn(usize) -> usize) -> Vec<u8> {
     let test = |number| {
         format!(

@@ -1,6 +1,5 @@
-//! A guest that prints 10 MB on its console, while nobody, one user, and one user with 20 readers are there: how long
-//! the guest must wait for the console server. Its serial port is the socket of the tests: QEMU's prints far more
-//! slowly.
+//! A guest prints 10 MB on its console while there are no users, one user, and one user with 20 readers: how long the
+//! guest must wait for the console server. Its serial port is the socket of the tests: QEMU's prints far more slowly.
 //!
 //! `cargo bench --package vtax-console --bench consoles`. Each round has all audiences, in turn. Then the largest tables
 //! (docs/bounds.md): how long until they are served, and until a client has the menu of the largest group.
@@ -26,7 +25,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const ROUNDS: usize = 15;
 const PRINTED: usize = 10_000_000;
 const READERS: usize = 20;
-/// As many consoles as a table may have.
+/// Maximum number of consoles of a table.
 const CONSOLES: u32 = 1024;
 
 /// Audience at the console.
@@ -124,7 +123,7 @@ fn largest() {
     }
 }
 
-/// All consoles, so many in a group.
+/// All consoles, this many per group.
 fn groups(rig: &Rig, of_group: u32) -> Vec<ConsoleGroup> {
     let console = |number| {
         let domain = format!("d{number}");

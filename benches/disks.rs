@@ -30,7 +30,7 @@ const TESTS: [(&str, &str); 3] = [
     ("random:block=4KiB,range=512MiB,duration=2s,ramp=500ms", "--rw=randread --bs=4k --numjobs=1 --iodepth=1"),
     ("sequential:block=1MiB,depth=4,range=512MiB,duration=2s,ramp=500ms", "--rw=read --bs=1m --numjobs=1 --iodepth=4"),
 ];
-/// Other blocks in each round, as ours: the same ones again and again may lie in some cache below the file.
+/// Other blocks in each round, like ours: repeated ones may be in some cache below the file.
 const PLAIN: &str = "--name=plain --ioengine=io_uring --direct=1 --size=512m --time_based --runtime=2 --ramp_time=500ms \
                      --randrepeat=0 --group_reporting --output-format=json --thread";
 

@@ -2,8 +2,8 @@
 //!
 //! `cargo bench -p vtax-domain --bench domain_builds -- EARLIER LATER [ROUNDS]`, as root, with two programs, QEMU and a
 //! kernel for guests (`make kernel`). Each program finds its own agent next to it, unless `VTAX_AGENT` names one for
-//! both. Each has a network namespace, a state and run-time files that nobody else has: no format is shared, and
-//! nothing of the machine changes. In each round both programs run each command once, in alternating order.
+//! both. Each has a separate network namespace, state and run-time files: no format is shared, and nothing of the
+//! machine changes. In each round both programs run each command once, in alternating order.
 
 use std::{
     env,

@@ -2,9 +2,9 @@
 //! active.
 //!
 //! `cargo bench --bench domains`, as root, with QEMU and a kernel for guests (`make kernel`): on a host of a lab of
-//! this machine. `cargo bench --bench domains -- emulated`: on an emulated server, where domains have KVM.
-//! `-- consoles`: a domain prints 1 MB on QEMU's serial port, while nobody and while one user and 20 readers are at its
-//! console, in turn.
+//! this machine. `cargo bench --bench domains -- emulated`: on an emulated server, where domains have KVM. `--
+//! consoles`: a domain prints 1 MB on QEMU's serial port, alternately without users and with one user and 20 readers at
+//! its console.
 
 use std::{
     env,
@@ -34,7 +34,7 @@ const PRINTS: usize = 7;
 const PRINTED: usize = 1_000_000;
 const READERS: usize = 20;
 const CONSOLE: u16 = 5990;
-/// The word by which this program is restarted, to read the console, and what it prints once it does.
+/// Argument with which this program is restarted to read the console, and what it prints when ready.
 const READ: &str = "read-console";
 const READY: &str = "reading";
 
@@ -222,7 +222,8 @@ impl Commands {
     }
 }
 
-/// One user and all readers are at the console until standard input ends. Prints what each of them has read at least.
+/// One user and all readers are at the console until standard input ends. Prints the minimum that each of them has
+/// read.
 fn read_console() -> Outcome<()> {
     let sessions = (0..=READERS).map(|_| Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, CONSOLE))?));
     let sessions = sessions.collect::<Outcome<Vec<TcpStream>>>()?;

@@ -77,7 +77,7 @@ impl<'lab> Ring<'lab> {
         Ok(Ring { sut, peer, agents: [agent(lab, sut)?, agent(lab, peer)?], cpus })
     }
 
-    /// All contests, or those whose names have the word that was given after `--`.
+    /// Runs all contests, or those whose names contain the word given after `--`.
     fn fight(&self) -> Outcome<()> {
         println!("{ROUNDS} rounds of {DURATION}; ratios of the first to the second with 95 % intervals\n");
         for transport in [Transport::Tcp, Transport::Udp] {
@@ -111,7 +111,7 @@ impl<'lab> Ring<'lab> {
     }
 
     fn fought(&self, name: &str, unit: &str, first: Way, second: Way, figure: impl Fn(&Figures) -> f64) -> Outcome<()> {
-        // cargo itself says `--bench` to every benchmark.
+        // cargo itself passes `--bench` to every benchmark.
         let word = std::env::args().skip(1).find(|word| word != "--bench").unwrap_or_default();
         if !name.contains(&word) {
             return Ok(());

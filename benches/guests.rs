@@ -1,9 +1,9 @@
 //! Cost of a guest: the time until it is usable, compared with that of its bare kernel, the way
 //! from `vtax lab up` to a first sample, and memory.
 //!
-//! `cargo bench --bench guests`, as root, with QEMU and a kernel for guests (`make kernel`). Both boots
-//! have the same image and the same arguments, but for the kernel's last word: with `--version` the
-//! agent as first process says its version and ends, with `--guest` it sets the guest up and serves.
+//! `cargo bench --bench guests`, as root, with QEMU and a kernel for guests (`make kernel`). Both boots have the same
+//! image and the same arguments, except for the kernel's last word: with `--version` the agent as first process prints
+//! its version and exits, with `--guest` it sets the guest up and serves.
 
 use std::{
     error::Error,
@@ -66,7 +66,7 @@ impl Stand {
         Ok(Stand { launch, namespace: NetNs::scratch()?, folder })
     }
 
-    /// Starts QEMU with this as the kernel's last word, in place of `--guest`.
+    /// Starts QEMU with this as the kernel's last word, instead of `--guest`.
     fn start(&self, last_word: &str) -> Outcome<Running> {
         for file in fs::read_dir(self.folder.path())? {
             fs::remove_file(file?.path())?;
@@ -80,7 +80,7 @@ impl Stand {
         Ok(Running { begun, child: self.namespace.spawn(command, Outlive::No)? })
     }
 
-    /// Seconds from QEMU's start until the first process says its version.
+    /// Returns the seconds from QEMU's start until the first process prints its version.
     fn bare(&self) -> Outcome<f64> {
         let running = self.start("--version")?;
         running.until_said(&self.launch.console_log(), "vtax-agent ")
@@ -101,7 +101,7 @@ impl Stand {
     }
 }
 
-/// A QEMU that ends when it isn't needed any more.
+/// A QEMU that ends when it isn't needed any longer.
 struct Running {
     begun: Instant,
     child: Child,

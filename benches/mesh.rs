@@ -8,7 +8,7 @@
 #[allow(dead_code, reason = "the unit tests use more of it")]
 mod simulated;
 
-/// The modules of the crate that the simulation uses, for it is also a part of the crate's unit tests.
+/// The modules of the crate that the simulation uses, because it is also a part of the crate's unit tests.
 mod campaign {
     pub(crate) use vtax_fleet::{Campaign, MeshEvent, PairTester, TestOutcome};
 }

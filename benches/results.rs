@@ -61,7 +61,7 @@ fn seconds(state: &Path, arguments: &[&str]) -> Outcome<f64> {
     if status.success() { Ok(taken) } else { Err(format!("vtax {} {status}", arguments.join(" ")).into()) }
 }
 
-/// Stores the samples of a run again and again as those of later rounds. Returns how many bytes the store has.
+/// Stores the samples of a run repeatedly as those of later rounds. Returns the size of the store in bytes.
 fn store_samples(run: &Run, state: &Path) -> Outcome<u64> {
     let planned = run.header.rounds();
     let a_round = run.samples.len() / planned as usize;

@@ -1,9 +1,9 @@
 //! Cost of the emulated server: its boot, and inside it a lab with one more virtual function, for a
 //! zone or for a KVM guest.
 //!
-//! `cargo bench --bench server`, as root, with QEMU and a kernel for guests (`make kernel`), while no
-//! emulated server is up. Each round boots a server, and has its labs in its own order. What is built
-//! in the server is timed by the clock of the server, which is also the clock of its timeouts.
+//! `cargo bench --bench server`, as root, with QEMU and a kernel for guests (`make kernel`), while no emulated server
+//! is up. Each round boots a server, and builds its labs in its own order. Builds in the server are timed by the clock
+//! of the server, which is also the clock of its timeouts.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +37,7 @@ enum Load {
     Guests(usize),
 }
 
-/// As many as an igb can have, and as many guests as come up in a minute or two on the one CPU of the server.
+/// As many as an igb can have, and as many guests as boot in a minute or two on the one CPU of the server.
 const LOADS: [Load; 8] = [
     Load::Zones(0),
     Load::Zones(1),

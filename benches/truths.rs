@@ -45,8 +45,8 @@ impl TwoHosts {
         serde_json::from_slice(&output.stdout).map_err(|_| said(&output))
     }
 
-    /// As the demo plans it. What is promised: with 80 % power a run shows what it says it could show. It says so of
-    /// rows of which it shows nothing, as the one that has no cost.
+    /// As in the demo's plan. What is promised: with 80 % power a run shows the differences that it claims to detect.
+    /// It claims so for rows of which it shows nothing, such as the one that has no cost.
     fn known_costs(&self, runs: usize) -> Outcome<()> {
         let rows = KNOWN.map(|(row, _)| row);
         let planted = planted(&KNOWN);

@@ -1,4 +1,4 @@
-//! vtax on the bench: in its own directory, with its results there too, and with labs of its own.
+//! vtax on the bench: with its own directory, results and labs.
 
 use std::{
     env,
@@ -25,7 +25,7 @@ const LABS: &str = "vtax-benches";
 const ALONE: &str = "tests/alone.txt";
 
 /// Current users of benches: tests whose figures must be right have the machine to themselves.
-/// Unlike a lock for readers and a writer it lets a test that has one bench take another at once.
+/// Unlike a readers-writer lock, it lets a test that has one bench take another one immediately.
 static ROOM: Mutex<Room> = Mutex::new(Room { benches: 0, alone: false });
 static LEFT: Condvar = Condvar::new();
 
@@ -147,7 +147,7 @@ pub(crate) fn printed(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 
-/// A directory of labs. A lock on it tells who lives from what a killed test has left.
+/// A directory of labs. A lock on it distinguishes a living test from leftovers of a killed one.
 struct Labs {
     directory: TempDir,
     _lives: File,
@@ -164,7 +164,7 @@ impl Labs {
         Labs { directory, _lives: lives }
     }
 
-    /// A directory whose name says whose it is.
+    /// A directory whose name identifies its owner.
     fn bench_folder(&self) -> TempDir {
         tempfile::Builder::new().prefix(&bench_prefix(self.directory.path())).tempdir().expect("a directory")
     }
@@ -211,8 +211,8 @@ fn left_by_killed_tests() -> Vec<Left> {
 }
 
 impl Left {
-    /// Ends what runs for these labs, then removes them and their benches. What can't be removed is told, and fails
-    /// nobody: each bench has labs of its own.
+    /// Ends the processes of these labs, then removes them and their benches. Failures are reported, but fail nobody:
+    /// each bench has its own labs.
     fn remove(self) {
         eprintln!("removing what a killed test has left in {}", self.labs.display());
         let mark = format!("VTAX_RUN={}\0", self.labs.display());
@@ -252,8 +252,8 @@ pub(crate) fn processes_marked(mark: &[u8]) -> Vec<u32> {
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_marked).collect()
 }
 
-/// When a wait is abandoned. It ends a hang, and says nothing about speed: a machine that has other work, too, takes as
-/// long as it takes.
+/// Time limit of a wait. It ends a hang, and doesn't limit speed: a machine with other work, too, takes as long as it
+/// takes.
 pub(crate) const HANGS: Duration = Duration::from_secs(300);
 
 /// Waits until something is so. Fails if that hangs.
@@ -261,7 +261,7 @@ pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
     wait(HANGS, is_so, || what.to_owned());
 }
 
-/// Waits until a system has booted. Fails if that hangs, with what `console` says. Without KVM a boot takes seconds, in
+/// Waits until a system has booted. If it hangs, fails with the text of `console`. Without KVM a boot takes seconds, in
 /// an emulated server half a minute, and on a busy machine several times as long.
 pub(crate) fn wait_for_boot(system: &str, is_up: impl FnMut() -> bool, console: impl Fn() -> String) {
     wait(2 * HANGS, is_up, || format!("{system} has booted. It says:\n{}", console()));

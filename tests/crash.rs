@@ -1,7 +1,7 @@
 //! Kills a program before its N-th system call that changes something.
 //!
-//! strace can kill at the N-th call too, but it counts the calls of each thread apart. vtax makes each namespace on a
-//! thread of its own, so most moments could not be reached.
+//! strace can also kill at the N-th call, but it counts the calls of each thread separately. vtax creates each
+//! namespace on a separate thread, so most moments could not be reached.
 
 use std::process::{Command, Stdio};
 
@@ -20,7 +20,7 @@ use nix::{
 pub(crate) enum Ending {
     /// It was killed before this call.
     Killed { call: &'static str },
-    /// It made fewer calls: so many.
+    /// It made fewer calls: this many.
     Itself { calls: usize, code: i32 },
 }
 

@@ -124,7 +124,7 @@ impl Frame {
         Some(Frame::new(tag, rest.strip_prefix(&ETHERTYPE)?))
     }
 
-    /// None if it is no UDP over IPv4.
+    /// None if it isn't UDP over IPv4.
     fn read_datagram(bytes: &[u8]) -> Option<Frame> {
         const UDP: u8 = 17;
         let (tag, rest) = untagged(bytes)?;
@@ -137,7 +137,7 @@ impl Frame {
     }
 }
 
-/// None if it announces nothing.
+/// None if it isn't an announcement.
 fn announcement(bytes: &[u8]) -> Option<(MacAddr, Option<u16>)> {
     let (tag, rest) = untagged(bytes)?;
     let sender = bytes.get(6..12)?.try_into().ok()?;

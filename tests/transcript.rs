@@ -1,12 +1,12 @@
 //! Replays a transcript of an article about logical domains, and compares what is printed with what the article shows:
 //! the texts, the columns, where they begin and how wide they are.
 //!
-//! A file of `transcripts/` has the article's commands after `$ `, each followed by what it prints; nothing if it is
-//! silent. Lines after `+ ` are not in the article: this machine also needs them. `[...]` stands for any lines. `#`
-//! begins a remark.
+//! A file of `transcripts/` has the article's commands after `$ `, each followed by its output; nothing if it is
+//! silent. Lines after `+ ` are not in the article: this machine needs them in addition. `[...]` stands for any lines.
+//! `#` begins a comment.
 //!
-//! Names of the article stand for names of this machine. Numbers differ from machine to machine: in the columns of
-//! [`FREE`] and outside of tables only their form is compared. A number that nobody can read is `unknown`.
+//! Names in the article stand for names of this machine. Numbers differ from machine to machine: in the columns of
+//! [`FREE`] and outside of tables only their form is compared. A number that can't be read is `unknown`.
 
 use std::iter::Peekable;
 
@@ -14,7 +14,7 @@ use std::iter::Peekable;
 const FREE: [&str; 7] = ["DOMAIN ID", "PA", "SIZE", "VCPU", "MEMORY", "UTIL", "UPTIME"];
 const ANY: &str = "[...]";
 
-/// The article's names, and what they stand for. A longer name comes before one with which it begins.
+/// The article's names, and their counterparts. A longer name comes before one that is its prefix.
 pub(crate) type Names<'a> = &'a [(&'a str, &'a str)];
 
 struct Command<'a> {
@@ -45,7 +45,7 @@ fn commands(transcript: &str) -> Vec<Command<'_>> {
     list
 }
 
-/// In the order of the names, so that a longer one isn't taken for a shorter one.
+/// In the order of the names, so that a longer one isn't mistaken for a shorter one.
 fn named(text: &str, names: Names<'_>) -> String {
     let word = |word: &str| {
         let found = names.iter().find_map(|(name, here)| Some((here, word.strip_prefix(name)?)));
@@ -228,8 +228,8 @@ pub(crate) fn check_itself() {
         here(
             "NAME             STATE      CONS    VCPU  UPTIME\nm                active     5000    16    1m\nx                bound      5001    1     \npluto            inactive           4     ",
         ),
-        // Another port, a column that begins elsewhere, a number that is none, a time in odd order, a short line, one
-        // too many.
+        // Another port, a column that begins elsewhere, an invalid number, an unusual time, a short line, an extra
+        // line.
         here(
             "NAME             STATE      CONS    VCPU  UPTIME\nm                active     5001    16    1m\npluto            inactive           4     ",
         ),

@@ -2,7 +2,7 @@
 
 use super::page::Mention;
 
-/// Words of the commands, each with the reason. A command has them if they stand in it one after another.
+/// Words of the commands, each with the reason. A command matches if it contains them consecutively.
 const CANNOT: [(&str, &str); 53] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
@@ -64,7 +64,7 @@ pub(crate) fn reason(line: &str) -> Option<&'static str> {
     CANNOT.iter().find(|(words, _)| has(line, words)).map(|(_, why)| *why)
 }
 
-/// The entries that no command has any more.
+/// Entries that no longer match any command.
 pub(crate) fn stale(mentions: &[Mention]) -> Vec<&'static str> {
     let stale = CANNOT.iter().filter(|(words, _)| !mentions.iter().any(|mention| has(&mention.line(), words)));
     stale.map(|(words, _)| *words).collect()

@@ -1,9 +1,9 @@
 //! Runs every command of the book, and every example of `--help`, as a reader types it.
 //!
-//! Each command has its own directory with the files, results and labs that the pages speak of, so none depends on
-//! another one. Commands that measure get options that make them short. All are run in a network namespace of the
-//! test. Needs root. What can't be run is in `cannot.rs`, each with the reason; the unit tests of the command line read
-//! those, too.
+//! Each command has its own directory with the files, results and labs that the pages mention, so none depends on
+//! another one. Commands that measure get options that make them short. All are run in a network namespace of the test.
+//! Requires root. Commands that can't be run are listed in `cannot.rs`, each with the reason; the unit tests of the
+//! command line read those, too.
 
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]

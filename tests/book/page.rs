@@ -9,7 +9,7 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 pub(crate) struct Mention {
     /// Its page and line, as `docs/labs.md:31`.
     pub(crate) place: String,
-    /// The words, with values in place of placeholders.
+    /// The words, with values instead of placeholders.
     pub(crate) words: Vec<String>,
     /// True if it may be incomplete: a command name within a sentence, or a command with `…`.
     pub(crate) is_partial: bool,
@@ -104,8 +104,7 @@ pub(crate) fn links(page: &str) -> Vec<(String, String)> {
     .collect()
 }
 
-/// The names by which links find the headings of a page: in small letters, a hyphen for each blank, without other
-/// signs.
+/// Returns the anchors of a page's headings: in lower case, with a hyphen for each blank, without other characters.
 pub(crate) fn headings(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut heading: Option<String> = None;
@@ -125,7 +124,7 @@ pub(crate) fn headings(page: &str) -> Vec<String> {
 }
 
 impl Mention {
-    /// The command in this text, if it is one of vtax. What comes after `#` is said of it.
+    /// Returns the command in this text, if it is one of vtax. Text after `#` is a comment.
     pub(crate) fn of(place: String, text: &str, is_span: bool) -> Option<Mention> {
         // Apostrophes of sentences aren't quotes.
         let words = shlex::split(text).unwrap_or_default();
@@ -188,7 +187,8 @@ const VALUES: [(&str, &str, &str); 30] = [
     ("", "SPEC", "emulated:nics=2"),
 ];
 
-/// The words with values in place of placeholders, which are words in capitals, or parts of words.
+/// Returns the words with values instead of placeholders, which are words in capitals, or parts of
+/// words.
 fn filled(words: &[String]) -> Vec<String> {
     let before = |nth: usize| if nth == 0 { "" } else { words[nth - 1].as_str() };
     words.iter().enumerate().map(|(nth, word)| filled_word(before(nth), word)).collect()

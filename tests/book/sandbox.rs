@@ -92,7 +92,7 @@ fn cache() -> PathBuf {
 }
 
 impl Drop for Sandbox {
-    /// Its labs go with it.
+    /// Its labs are removed with it.
     fn drop(&mut self) {
         let labs = fs::read_dir(self.labs().join("labs")).into_iter().flatten().flatten();
         for lab in labs.map(|lab| lab.file_name()) {
@@ -106,8 +106,8 @@ fn is_verb(words: &[String], verb: &str) -> bool {
     words.get(1).is_some_and(|word| word == verb)
 }
 
-/// A server has no end: it is told to end after its first line. Where tests run in the background, Ctrl-C would be
-/// ignored.
+/// A server doesn't end by itself: it is told to end after its first line. Where tests run in the background, Ctrl-C
+/// would be ignored.
 fn until_it_speaks(command: &mut Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
     let mut line = String::new();

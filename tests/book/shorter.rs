@@ -1,9 +1,9 @@
-//! The same command with less to do: fewer and shorter samples, fewer rows, smaller files.
+//! The same command with less work: fewer and shorter samples, fewer rows, smaller files.
 
 struct Rule {
     /// Prefix of the command.
     verb: &'static str,
-    /// Options that it gets, whatever it says itself.
+    /// Options added to it, overriding its own.
     less: &'static [&'static str],
     /// Options that it gets if it doesn't have them.
     part: &'static [&'static str],
@@ -22,7 +22,7 @@ const RULES: [Rule; 19] = [
     Rule { verb: "run demo --mode controlled", less: &["--samples 1"], part: &["--methods bridge", "--mtu 1500"] },
     // Under controlled conditions, the agents keep all CPUs busy.
     Rule { verb: "run containers", less: FEW, part: &["--methods bridge", "--mode host"] },
-    // As the machine runs, its noise may be too large for any number of rounds.
+    // With host settings, the noise may be too large for any number of rounds.
     Rule {
         verb: "run demo --show",
         less: &["--duration 1ms"],

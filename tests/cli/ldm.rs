@@ -158,7 +158,7 @@ fn each_setting_that_is_lost_is_reported() {
 }
 
 #[test]
-fn settings_of_any_other_name_are_told_too() {
+fn settings_of_any_other_name_are_reported_too() {
     let others = "<throttlegroups/><perf/><idmap/><sysinfo type='smbios'/><keywrap/><features><acpi/><hyperv/></features>\
         <blkiotune><weight>500</weight></blkiotune><memoryBacking><locked/></memoryBacking><on_reboot>destroy</on_reboot>\
         <numatune><memnode cellid='0' mode='strict' nodeset='1'/></numatune><clock offset='localtime'/>\
@@ -235,7 +235,7 @@ fn a_link_called_ldm_is_vtax_ldm() {
 
 /// One host reads the JSON and XML output of another.
 #[test]
-fn what_domains_are_to_have_goes_from_host_to_host() {
+fn constraints_are_copied_from_host_to_host() {
     let first = Bench::new().with("all.json", ALL);
     first.printed(&["ldm", "init-system", "-i", "all.json"]);
     for words in ["set-variable boot-args=<quiet&> mars", "set-domain master=mars venus"] {
@@ -266,7 +266,7 @@ fn what_domains_are_to_have_goes_from_host_to_host() {
 }
 
 #[test]
-fn what_cannot_be_imported_is_refused_and_nothing_is_added() {
+fn an_impossible_import_is_refused_and_adds_nothing() {
     let libvirt = Libvirt::new();
     let told = libvirt.refused("ldm import libvirt:zooo", 2);
     assert!(told.contains("error[no-such-domain]") && told.contains("there is zoo"), "{told}");
@@ -425,7 +425,7 @@ fn further_forms_of_the_vendors_verbs_work() {
 }
 
 #[test]
-fn memory_is_rounded_up_only_if_that_is_asked_for_and_said() {
+fn memory_is_rounded_up_only_on_request_and_with_a_message() {
     let bench = Bench::new();
     let ldm = ldm(&bench);
     ldm("create mars");
@@ -475,7 +475,7 @@ fn cores_are_named_by_their_numbers() {
 
 /// A script must not assume that it got a feature that Linux lacks.
 #[test]
-fn what_has_no_meaning_is_refused_with_the_reason_and_nothing_is_changed() {
+fn unsupported_words_are_refused_with_the_reason_and_change_nothing() {
     let bench = Bench::new().with("domains.json", ALL);
     let ldm = ldm(&bench);
     ldm("init-system -i domains.json");
@@ -512,7 +512,7 @@ fn what_has_no_meaning_is_refused_with_the_reason_and_nothing_is_changed() {
     }
 }
 
-/// A bench with a fake ssh, whose only host has a results directory of its own.
+/// A bench with a fake ssh, whose only host has a separate results directory.
 fn with_remote() -> Bench {
     let bench = Bench::new();
     let (bin, there) = (bench.path().join("bin"), bench.path().join("there"));
@@ -550,7 +550,7 @@ fn another_machine_is_configured_over_ssh() {
 }
 
 #[test]
-fn what_a_remote_host_refuses_is_refused_as_here() {
+fn a_remote_host_refuses_like_a_local_one() {
     let bench = with_remote();
     let refused = |words: &str, status: i32| {
         let output = over_ssh(&bench, words);

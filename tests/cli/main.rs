@@ -55,7 +55,7 @@ fn the_studies_are_listed() {
 
 /// The output is identical to that in an article of 2014.
 #[test]
-fn a_delayed_reconfiguration_says_what_it_is_and_is_seen_in_the_list() {
+fn a_delayed_reconfiguration_is_announced_and_shown_in_the_list() {
     let bench = Bench::new();
     let ldm = |words: &str| bench.printed(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
     let refused = |words: &str| bench.refused(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
@@ -227,7 +227,7 @@ const NETPERF: &str = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0
 
 /// Its figures appear next to vtax's everywhere, and are distinguished from them everywhere.
 #[test]
-fn what_another_program_has_measured_is_a_result() {
+fn a_measurement_of_another_program_is_a_result() {
     let bench = Bench::new().with("1.txt", NETPERF);
     fs::write(bench.path().join("2.txt"), NETPERF.replace("20000", "16000")).expect("kept");
     let import = |file: &str, row: &str| bench.vtax(&["results", "import", file, "--method", row, "--label", "Mine"]);
@@ -259,7 +259,7 @@ fn what_another_program_has_measured_is_a_result() {
 
 /// They are compared like any result, without a verdict: a single value has no interval.
 #[test]
-fn published_figures_stand_next_to_one_s_own() {
+fn published_figures_are_shown_next_to_measured_ones() {
     let table = include_str!("../../crates/vtax-model/data/published/sparc-t7-1.toml");
     let bench = Bench::new().with("t7-1.toml", table);
     fs::write(bench.path().join("slower.toml"), table.replace("= 91", "= 182")).expect("kept");

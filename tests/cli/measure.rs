@@ -124,7 +124,7 @@ fn an_agent_that_does_not_exist_is_named_with_its_option() {
 }
 
 #[test]
-fn vsock_on_one_machine_names_no_port_that_nobody_gave() {
+fn vsock_on_one_machine_names_no_unrequested_port() {
     let output = Bench::new().vtax(&["measure", "--test", "vsock-rr", "--quick", "--duration", "20ms"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     assert!(!told.contains("4294967295"), "{told}");

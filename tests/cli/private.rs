@@ -42,7 +42,7 @@ fn below(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_kept_is_private_whatever_the_umask() {
+fn stored_files_are_private_whatever_the_umask() {
     let bench = Bench::new();
     let home = bench.path().join("home");
     fs::create_dir(&home).expect("ours");

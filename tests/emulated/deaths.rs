@@ -1,4 +1,4 @@
-//! vtax killed while a guest holds a function, or at any moment while it makes functions; and journals that are gone.
+//! vtax killed while a guest holds a function, or at any moment while it creates functions; and missing journals.
 
 use std::{env, process::Command};
 
@@ -8,11 +8,11 @@ use super::{
     function,
 };
 
-/// Set for this program in the server, which then kills another one at the moment that this says.
+/// Set for this program in the server, which then kills another one at this moment.
 pub(crate) const KILL_AT: &str = "VTAX_KILL_AT";
 
-/// The function is there before, with settings of its own, so that there is more to put back than
-/// their number.
+/// The function exists before, with its own settings, so that there is more to restore than their
+/// number.
 pub(crate) fn killed(server: &Server) {
     server.make_vf();
     let before = server.inventory();
@@ -26,7 +26,7 @@ pub(crate) fn killed(server: &Server) {
     server.destroy_vf();
 }
 
-/// The journal is removed, also that of functions that were made by hand. What tells the state before are the marks.
+/// The journal is removed, including that of functions created by hand. The marks show the previous state.
 pub(crate) fn lost(server: &Server) {
     let forget = |name: &str| server.shell(&format!("rm /run/vtax*/journals/{name}.journal"));
     let cleaned = |name: &str| {
@@ -51,7 +51,7 @@ pub(crate) fn lost(server: &Server) {
     server.assert_as(&before);
 }
 
-/// `io create-vf`, killed before each call that changes something, or before each how many-th `VTAX_CRASH` says.
+/// `io create-vf`, killed before each call that changes something, or before every N-th one if `VTAX_CRASH` is N.
 pub(crate) fn crashes(server: &Server) {
     let step: usize = env::var("VTAX_CRASH").map_or(1, |step| step.parse().expect("a number"));
     let before = server.inventory();

@@ -80,7 +80,8 @@ pub(crate) fn function(server: &Server) {
     goes();
     // The one that it boots with is there from the start.
     comes_and_boots();
-    // It goes at once, too. It comes again, and is there when mars starts as it was bound.
+    // It is removed immediately, too. It is added again, and exists when mars starts as it was
+    // bound.
     goes();
     comes_and_boots();
     domain.ldm(&format!("rm-io {vf} mars"));
@@ -191,7 +192,7 @@ pub(crate) fn root_domain(server: &Server) {
     let inside = domain.inside("cat /sys/class/net/*/address");
     assert!(inside.contains(FAR) && inside.contains("02:76:74:00:01:02"), "all NICs of the complex: {inside}");
 
-    // It needs nothing of primary: no switch, no console service.
+    // It needs nothing from primary: no switch, no console service.
     domain.ldm("remove-vsw admin-vsw");
     domain.ldm("remove-vcc console");
     let near = server.near();
@@ -268,8 +269,8 @@ fn serves(domain: &Domain<'_>) {
     domain.ldm("rm-vsw outer-vsw");
 }
 
-/// vtax is killed once the function is vfio-pci's, and the next command gives it back; and a journal that can't be read
-/// tells nothing, but the claim does.
+/// vtax is killed once vfio-pci has the function, and the next command releases it; an unreadable journal shows
+/// nothing, but the claim does.
 pub(crate) fn killed(server: &Server) {
     let domain = Domain::new(server);
     server.make_vf();
@@ -288,14 +289,14 @@ pub(crate) fn killed(server: &Server) {
         kill -9 $bind; ls /run/vtax*/devices/{address}"#
     ));
     assert_ne!(server.inventory(), before, "it was killed in the middle");
-    // Anyone who changes something mends that, and finds nothing to unbind.
+    // The next command that changes something repairs that, and finds nothing to unbind.
     assert!(domain.refused("unbind mars").contains("mars is inactive"));
     server.assert_as(&before);
 
     domain.ldm("bind mars");
     assert_eq!(function_of(&server.inventory(), &vf)["domain"], "mars");
     server.shell("for journal in /run/vtax*/domains/journals/mars.journal; do echo nonsense >$journal; done");
-    // A damaged record is kept and reported, and nothing is done by it; `release` goes by the marks on what was made.
+    // A damaged record is kept and reported, but not acted upon; `release` uses the marks on created objects.
     let unbound = server.vtax(&["ldm", "unbind", "mars"]);
     assert_eq!(unbound.status.code(), Some(69), "{unbound:?}");
     assert!(String::from_utf8_lossy(&unbound.stderr).contains("mars.journal:1"), "{unbound:?}");
@@ -309,8 +310,8 @@ pub(crate) fn killed(server: &Server) {
     server.destroy_vf();
 }
 
-/// `ldm bind` with a function, killed before each call that changes something, or before each how many-th `VTAX_CRASH`
-/// says.
+/// `ldm bind` with a function, killed before each call that changes something, or before every N-th one if `VTAX_CRASH`
+/// is N.
 pub(crate) fn crashes(server: &Server) {
     let step: usize = env::var("VTAX_CRASH").map_or(1, |step| step.parse().expect("a number"));
     let domain = Domain::new(server);

@@ -1,8 +1,8 @@
 //! Block devices of the server: as virtual disks of a domain, and measured, also by a guest that gets an NVMe
 //! controller whole.
 //!
-//! A domain has disks in the server's memory. Two devices of the device mapper that stand on one are two paths to it.
-//! Devices of the device mapper are slow and fail, too.
+//! A domain has disks in the server's memory. Two device-mapper devices on top of one disk are two paths to it.
+//! Device-mapper devices are also used to emulate slow and failing disks.
 
 use std::fs;
 
@@ -121,7 +121,7 @@ pub(crate) fn assigned(server: &Server) {
     back(server, &before);
 }
 
-/// All devices are as they were, and the disks can be used at once.
+/// All devices are in their previous state, and the disks are usable immediately.
 fn back(server: &Server, before: &Value) {
     assert_eq!(
         server.shell("ls /dev/nvme*n1; pgrep -x fio; pgrep -f 'guest=disk[s]'; true"),
@@ -146,7 +146,7 @@ const FAULTS: [(&str, bool, &str); 4] = [
     ("suspended", false, "was killed: the disk responds too slowly or not at all"),
 ];
 
-/// Disks that fail, are slow, hang, or run out of room: the sample or the run says so, and the run ends and leaves
+/// Disks that fail, are slow, hang, or run out of space: the sample or the run reports it, and the run ends and leaves
 /// nothing.
 pub(crate) fn faults(server: &Server) {
     for (fault, lands, says) in FAULTS {
@@ -195,6 +195,6 @@ pub(crate) fn faults(server: &Server) {
     assert!(told.contains("No space left on device"), "{told}");
 }
 
-/// Removes the disk, which nobody may use any more, and lists what a run has left.
+/// Removes the disk, which nobody may use any longer, and lists leftovers of a run.
 const CLEAN: &str = "for i in $(seq 100); do dmsetup remove faulty 2>/dev/null && break; sleep 0.1; done; echo left:; \
                      dmsetup info faulty 2>/dev/null; pgrep -x fio; ls /run/vtax*/journals";

@@ -1,5 +1,5 @@
-//! Frames as a guest sends and sees them. This program stands at a link of the guest, or of the server, by a packet
-//! socket: a guest of ours has no other program that does.
+//! Frames as a guest sends and sees them. This program attaches to a link of the guest, or of the server, with a packet
+//! socket: guests have no other program for that.
 
 use std::{
     env, fs,
@@ -43,7 +43,7 @@ impl SentFrame {
         SentFrame { from: from.to_owned(), tag, text: text.to_owned(), bytes: text.len() }
     }
 
-    /// As this program takes it.
+    /// Formats it as this program's argument.
     pub(crate) fn argument(&self) -> String {
         format!("{},{},{},{}", self.from, self.tag.unwrap_or(0), self.bytes, self.text)
     }
@@ -66,7 +66,7 @@ impl SentFrame {
 }
 
 impl SeenFrame {
-    /// None if someone else sent it. The kernel takes the tag out of a frame before a socket sees it.
+    /// None if someone else sent it. The kernel removes the tag from a frame before a socket sees it.
     fn of(tag: Option<u16>, frame: &[u8]) -> Option<SeenFrame> {
         let payload = frame.get(HEADER..).filter(|_| frame[12..HEADER] == ETHERTYPE)?;
         let text = String::from_utf8_lossy(payload);
@@ -120,7 +120,7 @@ fn listen(socket: &PacketSocket) {
     }
 }
 
-/// All frames that come to a link, whoever they are for, and none that it sends.
+/// All frames received on a link, whatever their destination, and none that it sends.
 struct PacketSocket(OwnedFd);
 
 impl PacketSocket {

@@ -43,7 +43,7 @@ pub(crate) fn function(server: &Server) {
     let copied = cat.stdin(File::open(&words).expect("just written")).output().expect("vtax runs");
     assert_eq!(printed(&copied), "through two machines\n");
 
-    // As if QEMU had taken more memory than its limit: the limit falls below what it has.
+    // As if QEMU had exceeded its memory limit: the limit is lowered below its memory.
     server.shell(&format!(
         "echo 16M >{cgroup}/memory.max
         for i in $(seq 100); do grep -q . {cgroup}/cgroup.procs || exit 0; sleep 0.1; done; exit 1"
@@ -119,8 +119,8 @@ samples = 4
 duration = "200ms"
 "#;
 
-/// Measured in the server, kept outside: what had landed when vtax was killed, too. The lab that it left in the server,
-/// with the function in it, is removed by whoever resumes the run.
+/// Measured in the server, stored outside, including samples that were stored when vtax was killed. The lab that it
+/// left in the server, with the function in it, is removed when the run is resumed.
 pub(crate) fn study(server: &Server) {
     let bench = server.bench();
     fs::write(bench.path().join("tiny.toml"), STUDY).expect("a file of the test");

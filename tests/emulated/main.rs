@@ -1,8 +1,8 @@
 //! SR-IOV, assigned NICs and root domains, for real, on emulated servers.
 //!
-//! Needs root, a QEMU with SR-IOV NICs (8.0 or later) and a kernel for guests (`make kernel`). A server takes one CPU
-//! of this machine, so there are two, or as many as `--test-threads` says, and the tests share them in turn. Each test has a
-//! lab of its own, and leaves the server's NICs as it found them.
+//! Requires root, a QEMU with SR-IOV NICs (8.0 or later) and a kernel for guests (`make kernel`). A server takes one
+//! CPU of this machine, so there are two, or `--test-threads` of them, and the tests share them in turn. Each test has
+//! its own lab, and leaves the server's NICs as it found them.
 
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
@@ -121,7 +121,7 @@ fn main() {
     conclusion.exit();
 }
 
-/// Takes the idle server that must do least to be as wanted: one that is so, else one that isn't up.
+/// Takes the idle server that needs the least change to match: one that already does, else one that isn't up.
 fn best(idle: &mut Vec<Server>, spec: &'static str) -> Server {
     let work = |server: &Server| match *server.is() {
         Some(is) if is == spec => 0,
@@ -145,9 +145,9 @@ impl Server {
         Server { bench: Bench::new(), up: Mutex::new(None) }
     }
 
-    /// QEMU's translation of virtualization inside of virtualization goes wrong now and then: a kernel, that
-    /// of the server or of a guest in it, panics, or one of several CPUs gets no ticks any more while it boots, or QEMU
-    /// fails one of its own assertions. Then, and only then, a test is held again on a new server.
+    /// QEMU's nested virtualization occasionally fails: a kernel, that of the server or of a guest in it, panics, or
+    /// one of several CPUs gets no ticks while it boots, or QEMU fails one of its own assertions. Only then, a test is
+    /// repeated on a new server.
     fn hold(&self, spec: &'static str, test: Test) {
         const SERVERS: usize = 3;
         for left in (0..SERVERS).rev() {
@@ -262,8 +262,8 @@ nics = ["{NEAR}", "{FAR}"]
         file
     }
 
-    /// One function of the first NIC, as a user makes it: with an address and a VLAN, and its own driver. For
-    /// that the NIC must be enabled.
+    /// One function of the first NIC, as created by a user: with an address and a VLAN, and its own driver. This
+    /// requires that the NIC is enabled.
     fn make_vf(&self) {
         self.shell(&format!("ip link set {} up", self.near()));
         let vf = ["io", "create-vf", "--mac", "02:00:5e:10:00:05", "--vlan", "5", NEAR];
@@ -322,7 +322,7 @@ fn broke(panic: &(dyn Any + Send)) -> bool {
 struct Lab<'a> {
     server: &'a Server,
     name: String,
-    /// As `vtax lab up --json` prints it.
+    /// Output of `vtax lab up --json`.
     plan: Value,
 }
 

@@ -1,5 +1,5 @@
 //! The networks of domains, captured on the wire and in the domains: the article's matrix of VLANs, the MTU of a
-//! switch, nested interfaces with addresses of their own, and frames from addresses that are someone else's.
+//! switch, nested interfaces with their own addresses, and frames from addresses that belong to someone else.
 //!
 //! This program sends and listens at the far end of the cable, which is the wire, and in the domains.
 
@@ -15,7 +15,7 @@ const MTU: usize = 9000;
 const WIRE: &str = "02:14:4f:00:00:01";
 const VENUS: &str = "02:14:4f:00:00:02";
 const MARS: &str = "02:14:4f:00:00:03";
-/// For an interface in mars: the first is its own too, the second nobody's, the third comes in the first's place.
+/// For an interface in mars: the first is also its own, the second belongs to nobody, the third replaces the first.
 const LISTED: &str = "02:14:4f:00:00:07";
 const RANDOM: &str = "02:5e:ed:00:00:07";
 const OTHER: &str = "02:14:4f:00:00:08";

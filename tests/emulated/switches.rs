@@ -1,7 +1,7 @@
 //! A virtual switch with VLANs, in the kernel of the server: that of most machines here has none.
 //!
-//! The switch is the one of the source's article about networking: venus has VLAN 33 without tags and 44 with, mars has
-//! 1 without and 11, 22 and 33 with, and the wire has all of them. This program stands for the guests.
+//! The switch of the source's article about networking: venus has VLAN 33 untagged and 44 tagged, mars has 1 untagged
+//! and 11, 22 and 33 tagged, and the wire has all of them. This program stands in for the guests.
 
 use std::{collections::BTreeSet, net::UdpSocket};
 

@@ -9,7 +9,7 @@ use super::{Lab, Server};
 
 /// Two sockets of two CPUs, each a NUMA node.
 pub(crate) const SPEC: &str = "emulated:nics=2,sockets=2,cpus=4";
-/// Set for this program in the server, which then asks the driver of this link, or tells it what to do.
+/// Set for this program in the server, which then queries the driver of this link, or changes its settings.
 pub(crate) const TELL: &str = "VTAX_TELL_DRIVER";
 
 /// Its NIC is on node 1, which has CPUs 2 and 3.
@@ -48,7 +48,8 @@ fn placement(server: &Server) {
     assert_eq!(Placed::read(server), planted);
 }
 
-/// Nobody tells the node of the other host's NIC. The kernel spreads its interrupts over all CPUs.
+/// The node of the other host's NIC is not reported. The kernel spreads its interrupts over all
+/// CPUs.
 fn both_sockets(server: &Server) {
     let host = "t-tune/sut";
     let check = checked(server, host);
@@ -152,8 +153,8 @@ impl Placed {
     }
 }
 
-/// A line for each setting of the NIC on node 1, after a script in its directory of `/sys` and after its driver was
-/// told.
+/// Returns a line for each setting of the NIC on node 1, after a script in its directory of `/sys` and after its driver
+/// was set.
 fn settings(lab: &Lab<'_>, script: &str, tell: &str) -> String {
     let program = env::current_exe().expect("this test");
     let script = format!(
@@ -167,7 +168,8 @@ fn settings(lab: &Lab<'_>, script: &str, tell: &str) -> String {
     lab.run("peer", &["unshare", "--mount", "sh", "-ec", &script])
 }
 
-/// This program in the server: tells the driver each `NAME=VALUE`, and prints what each is then. `flood` sends packets.
+/// This program in the server: sets each `NAME=VALUE` of the driver, and prints the resulting values. `flood` sends
+/// packets.
 pub(crate) fn tell_driver(link: &str) {
     let driver = Ethtool::open(&link.parse().expect("a link")).expect("a socket");
     for word in env::args().skip(1) {
@@ -185,7 +187,7 @@ pub(crate) fn tell_driver(link: &str) {
     }
 }
 
-/// More packets than another CPU takes at once.
+/// More packets than another CPU processes in one batch.
 fn flood() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let to = socket.local_addr().expect("it is bound");
@@ -199,7 +201,7 @@ fn checked(server: &Server, host: &str) -> Value {
         .expect("JSON")
 }
 
-/// Those of these rules that have found something, sorted.
+/// Returns those of these rules that have findings, sorted.
 fn found<'a>(check: &'a Value, among: &[&str]) -> Vec<&'a str> {
     let findings = check["findings"].as_array().expect("a list").iter();
     let mut rules: Vec<&str> = findings.map(|finding| finding["rule"].as_str().expect("a name")).collect();

@@ -1,4 +1,4 @@
-//! Containers as endpoints, with a real Podman in namespaces of its own, and a Docker that is a script.
+//! Containers as endpoints, with a real Podman in separate namespaces, and a script in place of Docker.
 
 use std::{
     fs,

@@ -29,7 +29,7 @@ struct Case<'a> {
     sample: usize,
 }
 
-/// Each how many-th moment is tried, if someone has said it.
+/// Interval of the tried moments, if set.
 pub(super) fn step() -> Option<usize> {
     env::var("VTAX_CRASH").ok().map(|step| step.parse().expect("VTAX_CRASH is a number"))
 }
@@ -75,7 +75,7 @@ impl Case<'_> {
     fn check(&self, before: &Host, when: &str) -> Result<(), String> {
         let output = self.bench.vtax(&["lab", "clean"]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        // A lab whose last line was written is up; one whose removal had not begun still is.
+        // A lab whose last line was written is up; so is one whose removal had not begun.
         for lab in kept(self.bench) {
             self.bench.vtax(&["lab", "down", &lab]);
         }

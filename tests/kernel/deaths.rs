@@ -120,7 +120,7 @@ fn an_agent_that_dies_is_named_and_the_host_is_put_back() {
 }
 
 #[test]
-fn a_full_disk_is_named_and_what_landed_stays() {
+fn a_full_disk_is_named_and_stored_samples_stay() {
     let bench = Bench::new();
     let state = bench.state();
     fs::create_dir(&state).expect("a directory");
@@ -133,7 +133,7 @@ fn a_full_disk_is_named_and_what_landed_stays() {
     assert_eq!(output.status.code(), Some(69), "{told}");
     assert!(told.contains("no space left") && told.contains(state.to_str().expect("text")), "{told}");
     wait_until("no process is left", || processes_of(bench.path()).is_empty());
-    // A bench of its own: the full store can't even be opened for reading.
+    // A separate bench: the full store can't even be opened for reading.
     let labs = json(&Bench::beside(&bench), &["lab", "list", "--json"]);
     let mine = |lab: &serde_json::Value| lab["owner"]["pid"] == pid;
     assert!(!labs.as_array().expect("a list").iter().any(mine), "{labs}");
@@ -204,12 +204,12 @@ fn an_agent_of_another_version_is_refused() {
 }
 
 #[test]
-fn a_second_ctrl_c_leaves_at_once_and_clean_removes_the_rest() {
+fn a_second_ctrl_c_exits_immediately_and_clean_removes_the_rest() {
     let bench = Bench::new();
     let mut child = under_way(&bench, &[&LONG[..6], &["--duration", "5s"]].concat(), 0);
     wait_until("the lab is there", || !runs(&bench).is_empty());
     signal(child.id(), "-INT");
-    // It may end by the first already; then the second finds nobody.
+    // It may already end with the first one; then the second finds nobody.
     let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
     thread::sleep(Duration::from_millis(100));
     let status = child.wait().expect("it ends");

@@ -68,7 +68,7 @@ fn files_are_made_measured_in_turns_and_removed() {
 }
 
 #[test]
-fn what_is_on_a_disk_is_not_lost_unless_the_user_says_so() {
+fn data_on_a_disk_is_not_lost_unless_the_user_allows_it() {
     let (bench, folder) = (Bench::new(), folder());
     let path = folder.path().join("data");
     fs::write(&path, "letters").expect("ours");
@@ -95,7 +95,7 @@ fn what_is_on_a_disk_is_not_lost_unless_the_user_says_so() {
 
 /// Ctrl-C in a sample of a minute, then a kill, then the rest.
 #[test]
-fn a_stopped_run_ends_fio_at_once_and_continues() {
+fn a_stopped_run_ends_fio_immediately_and_can_be_resumed() {
     let (bench, folder) = (Bench::new(), folder());
     let path = folder.path().join("disk").display().to_string();
     let long =
@@ -179,7 +179,7 @@ fn guests_disks_are_measured_next_to_the_hosts_and_nothing_is_left() {
     assert_eq!(left, ["study.toml"]);
     assert_nothing_left(&bench);
 
-    // The guest dies under load: the run ends, and says why.
+    // The guest dies under load: the run ends, and reports the reason.
     let long = ["run", &study, "--dir", &directory, "--methods", "virtio-blk", "--duration", "15s"];
     let mut long = started(&bench, &long);
     let mut told = BufReader::new(long.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
@@ -200,8 +200,8 @@ fn split_of_cpu_time(bench: &Bench, directory: &str) {
     fs::write(&one_job, STUDY.replace("threads = [1, 2]", "")).expect("ours");
     let study = one_job.to_str().expect("text");
     const ROWS: [&str; 4] = ["native-disk", "virtio-blk", "vhost-user-blk", "virtio-scsi:iothread"];
-    // On a busy machine fio takes so long to start and to end that nothing is known of a short sample, and vtax says
-    // so.
+    // On a busy machine fio takes so long to start and to end that nothing is known of a short sample, which vtax
+    // reports.
     let mut unknown = ROWS.to_vec();
     for duration in ["2s", "6s", "18s", "54s"] {
         let rows = unknown.join(",");

@@ -1,4 +1,4 @@
-//! `vtax ldm migrate-domain --copy-disks` from one host of a lab to the other: both have files of their own.
+//! `vtax ldm migrate-domain --copy-disks` from one host of a lab to the other, which have separate files.
 //!
 //! Requires QEMU and a kernel for guests (`make kernel`). No test touches a link of the machine.
 
@@ -29,7 +29,7 @@ fn taken(path: &Path) -> u64 {
     fs::metadata(path).expect("a file of the test").blocks() * 512
 }
 
-/// mars with a disk of its own at the first host, and a file without data for it at the other one.
+/// mars with its own disk at the first host, and a file without data for it at the other one.
 struct Disks<'a> {
     hosts: Hosts<'a>,
     here: PathBuf,
@@ -60,7 +60,7 @@ impl<'a> Disks<'a> {
         in_mars(self.hosts.sut, "dd if=/dev/urandom of=/dev/vda bs=1M count=16 conv=fsync 2>/dev/null");
     }
 
-    /// Starts to move mars so slowly that it doesn't end by itself, and waits until its disk is on the way.
+    /// Starts to move mars so slowly that it doesn't end by itself, and waits until its disk is being copied.
     fn slowly(&self) -> Child {
         let words = format!("migrate-domain --copy-disks --bandwidth 8M mars {}", self.hosts.target);
         let mut command = self.hosts.sut.command(&words);
@@ -207,7 +207,8 @@ fn a_domain_moves_with_its_disk_and_no_write_is_lost() {
     let free = Command::new("flock").args(["-n", "-x"]).arg(&disks.here).arg("true").status();
     assert!(free.expect("flock runs").success(), "the source has released it");
 
-    // It reboots there as if it had never moved, and a domain at rest keeps what both hosts share.
+    // It reboots there as if it had never moved, and an inactive domain keeps what both hosts
+    // share.
     peer.ldm("stop -f mars");
     peer.ldm("start mars");
     peer.wait_for_boot("mars");

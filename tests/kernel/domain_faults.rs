@@ -202,7 +202,7 @@ fn one_broken_domain_stops_no_other() {
 
 /// A bound domain without a journal, without a record of its supervisor, or without constraints.
 #[test]
-fn a_domain_whose_records_are_gone_is_found_by_its_marks() {
+fn a_domain_without_records_is_found_by_its_marks() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-gone");
     host.ldm("add-vsw vsw0 primary");
@@ -245,7 +245,7 @@ fn a_domain_whose_records_are_gone_is_found_by_its_marks() {
 
 /// A kernel without a first process reboots immediately, over and over.
 #[test]
-fn a_system_that_reboots_at_once_is_slowed_down() {
+fn a_system_in_a_reboot_loop_is_slowed_down() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-loop");
     host.ldm("add-vsw vsw0 primary");

@@ -46,7 +46,7 @@ fn the_estimate_follows_the_bandwidth(host: &Host<'_>) {
 }
 
 #[test]
-fn all_reasons_against_a_migration_are_reported_at_once() {
+fn all_reasons_against_a_migration_are_reported_together() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-mig");
     let at_peer = |words: &str| {
@@ -249,7 +249,7 @@ fn a_running_domain_moves_there_and_back_with_its_memory_and_nic() {
     assert_eq!(host.try_ldm("exec venus -- ls /marker").status.code(), Some(1));
 }
 
-/// The domain's clock has stood still between the events, and nobody heard from the domain in the meantime.
+/// The domain's clock has stopped between the events, and nobody received anything from the domain in the meantime.
 fn assert_sides_agree(document: &Value) {
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("a number: {document}"));
     let clock = number(&document["suspended_guest_clock_ms"]);
@@ -324,7 +324,7 @@ fn nothing_changes_a_domain_that_moves_and_a_cancelled_one_stays() {
     assert!(host.ldm(&format!("migrate-domain mars {}", hosts.target)).starts_with("mars now runs on"));
 }
 
-/// Something that can be seen once a migration has come so far.
+/// Sign that a migration has reached this phase.
 pub(super) type Phase = fn(&Host<'_>, &Host<'_>) -> bool;
 
 fn record(host: &Host<'_>, kind: &str, contains: &str) -> bool {

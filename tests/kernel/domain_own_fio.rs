@@ -35,7 +35,7 @@ fn in_earth(host: &Host<'_>, script: &str) {
 }
 
 #[test]
-fn a_domain_with_a_system_of_its_own_measures_by_its_own_fio() {
+fn a_domain_with_its_own_system_measures_with_its_own_fio() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-ownfio");
     host.ldm("add-vsw vsw0 primary");

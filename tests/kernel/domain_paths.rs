@@ -148,7 +148,7 @@ fn refusals(host: &Host<'_>) {
 
 /// A study uses domains as its endpoints, and is resumed after it was stopped.
 #[test]
-fn a_study_stands_on_domains_and_a_killed_one_leaves_its_address_to_the_next_command() {
+fn a_study_measures_domains_and_a_killed_one_leaves_its_address_to_the_next_command() {
     let bench = Bench::new();
     let host = planets(&bench, "t-ldm-q");
     start(&host, "mars");

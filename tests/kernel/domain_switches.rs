@@ -5,7 +5,7 @@ use super::{Bench, bench::wait_until, domains::Host};
 /// The link in mars is a vnet here, which may send only from its own address. So frames from venus are dropped there
 /// and counted, which shows that they got that far. With a NIC assigned to mars they leave the host (tests/emulated).
 #[test]
-fn a_guest_serves_a_switch_by_a_link_of_its_own() {
+fn a_guest_serves_a_switch_on_its_own_link() {
     const NEAR: &str = "02:00:5e:10:00:01";
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-vsw");

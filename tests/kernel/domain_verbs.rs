@@ -55,7 +55,7 @@ fn domains_of_a_file_are_bound_and_started_all_or_none() {
 }
 
 #[test]
-fn a_domain_panics_and_goes_to_another_switch_when_it_boots_again() {
+fn a_domain_panics_and_moves_to_another_switch_at_its_next_boot() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-v");
     host.ldm("add-vcc console primary");

@@ -429,7 +429,7 @@ fn a_command_killed_at_any_call_leaves_nothing_half() {
 /// The same for a virtual NIC that is plugged into a running domain, and unplugged: the domain has none that isn't in
 /// the configuration, and the same command or its opposite can follow.
 #[test]
-fn a_hot_plug_killed_at_any_call_leaves_no_nic_that_nobody_asked_for() {
+fn a_hot_plug_killed_at_any_call_leaves_no_unrequested_nic() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-plug");
     host.ldm("add-vsw vsw0 primary");
@@ -464,7 +464,7 @@ fn a_hot_plug_killed_at_any_call_leaves_no_nic_that_nobody_asked_for() {
 }
 
 #[test]
-fn two_commands_at_once_take_turns() {
+fn two_concurrent_commands_run_one_after_the_other() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-2");
     let mut started: Vec<_> =
@@ -596,7 +596,7 @@ fn a_domain_whose_journal_is_damaged_runs_on_until_it_is_released() {
 
 /// Regression test: each verb waited for a FIFO, and treated what it could not read as empty.
 #[test]
-fn what_is_no_record_of_a_domain_is_named_and_the_domain_runs_on() {
+fn an_invalid_domain_record_is_named_and_the_domain_keeps_running() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-r");
     host.ldm("add-vsw vsw0 primary");

@@ -79,7 +79,7 @@ impl Drop for Connected {
     }
 }
 
-/// Starts a shell in a network namespace of its own, and waits until it is there.
+/// Starts a shell in a separate network namespace, and waits until it exists.
 fn namespace(script: &str) -> (Child, ChildStdout) {
     let mut command = Command::new("unshare");
     command.args(["--net", "sh", "-ec", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -152,7 +152,7 @@ fn an_address_of_several_has_to_be_chosen() {
 }
 
 #[test]
-fn what_is_no_namespace_is_refused() {
+fn an_invalid_namespace_is_refused() {
     let bench = Bench::new().with("file", "");
     let mut ended = Command::new("true").spawn().expect("true");
     ended.wait().expect("it ends");

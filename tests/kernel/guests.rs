@@ -91,8 +91,8 @@ fn other_qemu(bench: &Bench, does: &str) -> PathBuf {
     script
 }
 
-/// It was heard only after all guests had been abandoned, after three minutes. The moments lie in the survey, in the
-/// building of the lab, and in the wait for the guests, whose processors stand still.
+/// It was once noticed only after all guests had been abandoned, after three minutes. The moments are in the survey,
+/// while the lab is built, and during the wait for the guests, whose processors are stopped.
 #[test]
 fn ctrl_c_at_any_moment_ends_a_run_that_waits_for_guests() {
     for millis in [150, 1000, 3000] {
@@ -105,10 +105,10 @@ fn ctrl_c_at_any_moment_ends_a_run_that_waits_for_guests() {
     });
 }
 
-/// Its processors stand still, so that nothing ever boots.
+/// Its processors are stopped, so that nothing ever boots.
 const STANDING: &str = "exec qemu-system-x86_64 -S \"$@\"";
 
-/// A system that stands still is waited for for three minutes. Ctrl-C takes two seconds, and on a busy machine more.
+/// A stopped system is waited for for three minutes. Ctrl-C takes two seconds, and more on a busy machine.
 const GIVEN_UP: Duration = Duration::from_secs(150);
 
 /// vtax only noted Ctrl-C while it made the server's images and started its QEMU, and waited for its boot.
@@ -130,7 +130,7 @@ fn ctrl_c_at_any_moment_ends_the_start_of_an_emulated_server() {
     }
 }
 
-/// Before vtax catches it, the signal ends vtax itself. A shell says 130 of both.
+/// Before vtax catches it, the signal ends vtax itself. A shell reports 130 for both.
 fn shell_status(output: &Output) -> Option<i32> {
     output.status.code().or_else(|| output.status.signal().map(|signal| 128 + signal))
 }

@@ -40,8 +40,8 @@ impl Scene {
         fs::read(self.journal()).expect("its journal")
     }
 
-    /// Cleans after a damage. Afterwards the host is as before, the other lab untouched. Returns what vtax told, and
-    /// the journals that were set aside.
+    /// Cleans up after damage. Afterwards the host is in its previous state, the other lab untouched. Returns vtax's
+    /// messages, and the journals that were set aside.
     fn clean(&self, when: &str) -> (String, Vec<Vec<u8>>) {
         let output = self.bench.vtax(&["lab", "clean"]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -89,8 +89,8 @@ fn begins(whole: &[u8]) -> Vec<usize> {
     (0..whole.len()).filter(|at| *at == 0 || whole[*at - 1] == b'\n').collect()
 }
 
-/// `clean` removed a journal that was cut in its header or in its steps, and left twelve namespaces that nobody knew;
-/// later it took a lab that was kept for an abandoned one, without a word of the damage.
+/// `clean` once removed a journal that was truncated in its header or in its steps, and left twelve unknown namespaces;
+/// later it mistook a persistent lab for an abandoned one, without reporting the damage.
 #[test]
 fn a_journal_that_was_cut_at_any_line_or_within_one_loses_nothing() {
     let scene = Scene::new();
@@ -115,7 +115,7 @@ fn a_journal_that_was_cut_at_any_line_or_within_one_loses_nothing() {
 
 /// A FIFO was waited for by each verb that looked at labs.
 #[test]
-fn what_is_no_journal_is_kept_and_told() {
+fn a_file_that_is_not_a_journal_is_kept_and_reported() {
     let scene = Scene::new();
     let words = |words: &[&str]| assert!(Command::new(words[0]).args(&words[1..]).status().expect("it runs").success());
     let kinds: [(&str, &[&str]); 4] = [
@@ -144,7 +144,7 @@ fn what_is_no_journal_is_kept_and_told() {
 }
 
 #[test]
-fn a_journal_with_a_changed_byte_in_a_line_of_any_kind_is_kept_and_told() {
+fn a_journal_with_a_changed_byte_in_a_line_of_any_kind_is_kept_and_reported() {
     let scene = Scene::new();
     for kind in 0..5 {
         for place in ["checksum", "content", "end"] {
@@ -170,7 +170,7 @@ fn a_journal_with_a_changed_byte_in_a_line_of_any_kind_is_kept_and_told() {
 
 /// An older vtax removed a living lab of a newer one, whose journal had a word that it didn't know.
 #[test]
-fn a_lab_of_another_version_is_left_as_it_is() {
+fn a_lab_of_another_version_is_left_unchanged() {
     let scene = Scene::new();
     let whole = scene.up();
     let up = Host::now(&scene.bench, scene.bench.labs());
@@ -203,9 +203,10 @@ fn a_journal_that_was_emptied_or_removed_loses_nothing() {
     assert!(told.contains("its journal is missing"), "{told}");
 }
 
-/// The mark is not the name: what lies among a lab's namespaces without the mark is someone else's.
+/// The name is not the mark: objects among a lab's namespaces without the mark belong to someone
+/// else.
 #[test]
-fn what_only_looks_like_a_labs_is_left_and_named() {
+fn objects_that_only_resemble_a_labs_are_left_and_named() {
     let scene = Scene::new();
     scene.up();
     fs::remove_file(scene.journal()).expect("ours");

@@ -81,7 +81,7 @@ fn a_guest_is_booted_used_lost_and_removed() {
 
     commands_run_inside(&bench, &built);
     the_console_is_shown(&bench);
-    the_second_at_the_console_is_told_of_the_first(&bench, &directory(&built["guests"][0]));
+    the_second_at_the_console_is_informed_of_the_first(&bench, &directory(&built["guests"][0]));
 
     kill(pid(guest));
     wait_until("QEMU has ended", || guests(&bench, "t-vm")[0]["state"] == "ended");
@@ -103,8 +103,8 @@ fn commands_run_inside(bench: &Bench, built: &Value) {
     let failed = bench.vtax(&["lab", "exec", "t-vm", "db", "--", "/init", "--no-such-option"]);
     assert_eq!(failed.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&failed.stderr).contains("missing arguments"));
-    // Busybox, where the host has a static one, ends as a shell does.
-    // Standard input goes to the command.
+    // Busybox, where the host has a static one, ends as a shell does. Standard input is passed to
+    // the command.
     let mut input = bench.command(&["lab", "exec", "t-vm", "db", "--", "cat"]);
     let file = bench.path().join("lab.toml");
     input.stdin(fs::File::open(&file).expect("it is there"));
@@ -129,7 +129,7 @@ fn directory(guest: &Value) -> PathBuf {
     guest["launch"]["directory"].as_str().expect("a path").into()
 }
 
-fn the_second_at_the_console_is_told_of_the_first(bench: &Bench, directory: &Path) {
+fn the_second_at_the_console_is_informed_of_the_first(bench: &Bench, directory: &Path) {
     let mut first = bench.command(&["lab", "console", "t-vm", "db"]);
     let mut first = first.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("vtax runs");
     let (lock, own) = (directory.join("console.lock"), first.id().to_string());
@@ -154,36 +154,36 @@ memory = "128 MiB"
 "#;
 
 #[test]
-fn guests_that_fail_say_why() {
+fn guests_that_fail_report_the_reason() {
     let bench = Bench::new().with("lab.toml", &lab_file("t-fate", FATED));
     let _down = Down(&bench, "t-fate");
     let built = json(&bench, &["lab", "up", "lab.toml", "--json"]);
-    a_panic_is_told(&bench);
-    a_lack_of_memory_is_told(&bench);
-    a_link_that_goes_down_is_told(&bench, &built["guests"][2]);
+    a_panic_is_reported(&bench);
+    a_lack_of_memory_is_reported(&bench);
+    a_link_that_goes_down_is_reported(&bench, &built["guests"][2]);
     bench.printed(&["lab", "down", "t-fate"]);
     assert!(processes_of(bench.path()).is_empty(), "something goes on");
 }
 
-/// A command in a guest that doesn't end well, and what is told of it.
+/// A command in a guest that fails, and its messages.
 fn in_guest(bench: &Bench, guest: &str, script: &str) -> (Option<i32>, String) {
     let output = bench.vtax(&["lab", "exec", "t-fate", guest, "--", "sh", "-c", script]);
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-fn a_panic_is_told(bench: &Bench) {
+fn a_panic_is_reported(bench: &Bench) {
     let (status, told) = in_guest(bench, "vm-1", "echo c >/proc/sysrq-trigger");
     assert_eq!(status, Some(69), "{told}");
     assert!(told.contains("`vm-1` exited: QEMU exited (its kernel panicked)"), "{told}");
     assert!(told.contains("sysrq triggered crash"), "{told}");
 }
 
-fn a_lack_of_memory_is_told(bench: &Bench) {
+fn a_lack_of_memory_is_reported(bench: &Bench) {
     // The program that uses the memory is killed, and the agent continues.
     let (status, told) = in_guest(bench, "vm-2", "tail /dev/zero");
     assert_eq!(status, Some(137), "{told}");
     assert!(told.contains("`vm-2` ran out of memory") && told.contains("(tail)"), "{told}");
-    // Files in memory are nobody's. The agent is the first process, which Linux doesn't kill.
+    // Files in memory belong to nobody. The agent is the first process, which Linux doesn't kill.
     // The shell may be killed first, once or twice.
     let fill = || in_guest(bench, "vm-2", "cat /dev/zero >/tmp/a; cat /dev/zero >/run/b; tail /dev/zero");
     let last = (0..10).map(|_| fill()).find(|(status, _)| *status == Some(69));
@@ -191,7 +191,7 @@ fn a_lack_of_memory_is_told(bench: &Bench) {
     assert!(told.contains("it ran out of memory; increase `memory`"), "{told}");
 }
 
-fn a_link_that_goes_down_is_told(bench: &Bench, guest: &Value) {
+fn a_link_that_goes_down_is_reported(bench: &Bench, guest: &Value) {
     let directory = directory(guest);
     let name = "vm-3".parse().expect("a name");
     let set_link = |up| {

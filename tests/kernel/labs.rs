@@ -142,7 +142,7 @@ fn two_labs_do_not_meet() {
     one.printed(&["lab", "exec", "t-one", "web-1", "--", "true"]);
 }
 
-/// The user's labs are kept elsewhere: one of the same name is neither in the way nor seen.
+/// The user's labs are stored elsewhere: one of the same name neither conflicts nor is visible.
 #[test]
 fn a_study_can_be_looked_at_as_a_lab_while_the_user_has_one_of_its_name() {
     let bench = Bench::new().with("demo.toml", &lab_file("demo", ""));

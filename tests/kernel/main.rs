@@ -1,6 +1,6 @@
 //! vtax from end to end, on the real kernel: studies, labs, and everything that can die.
 //!
-//! Needs root. Every lab is made of namespaces of its own; no test touches a link of the machine.
+//! Requires root. Every lab consists of separate namespaces; no test touches a link of the machine.
 
 mod advice;
 #[path = "../bench.rs"]

@@ -53,7 +53,7 @@ fn transactions_over_tcp() {
 }
 
 #[test]
-fn ends_are_bound_to_a_device_of_their_own() {
+fn endpoints_are_bound_to_their_own_device() {
     let bench = Bench::new();
     let tests = ["--test", "tcp-rr,tcp-crr,tcp-stream,udp-rr,udp-stream"];
     let result = measured(&bench, &[&["--from-device", "lo", "--to-device", "lo"], &tests[..]].concat());
@@ -66,7 +66,7 @@ fn ends_are_bound_to_a_device_of_their_own() {
 }
 
 #[test]
-fn each_end_holds_idle_states_off_or_says_why_it_could_not() {
+fn each_endpoint_disables_idle_states_or_reports_the_reason() {
     let bench = Bench::new();
     let result = measured(&bench, &["--idle", "poll"]);
     assert!(cells(&result).iter().all(|cell| cell["options"]["idle"] == "poll"), "{result}");

@@ -38,7 +38,7 @@ fn a_guest_migrates_there_and_back_for_each_sample() {
     assert_eq!((plain.len(), other.len()), (2, 1), "the baseline has two samples a round");
     for sample in plain.iter().chain(other) {
         let figure = |name: &str| sample["migration"][name].as_f64().unwrap_or_else(|| panic!("no {name}: {sample}"));
-        // Either may be longer: the guest may run before its source hears that it was loaded, or only afterwards.
+        // Either may be longer: the guest may run before its source learns that it was loaded, or only afterwards.
         assert!(figure("suspend_ms") > 0.0 && figure("suspend_by_qemu_ms") > 0.0, "{sample}");
         assert!(figure("total_s") * 1e3 >= figure("suspend_by_qemu_ms"), "{sample}");
         // Half of the memory is in use. A guest that gets little CPU changes less of it than it should.

@@ -90,7 +90,7 @@ fn look(folder: &Path, exposed: &mut Vec<String>) {
 
 /// With a lab, a guest, its image and kernel, a bound domain, its console, a run and a change of a setting.
 #[test]
-fn what_is_made_is_private_whatever_the_umask() {
+fn created_files_are_private_whatever_the_umask() {
     let careless = Careless::new();
     careless.done("lab up lab.toml");
     let mut exposed = BTreeSet::new();

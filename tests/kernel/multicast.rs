@@ -100,7 +100,7 @@ fn groups_of_ipv6() {
 
 /// A fiftieth of the stream fits through the wire, so most of it is lost even if a busy machine sends at a tenth of the rate.
 #[test]
-fn what_a_wire_has_no_room_for_is_lost() {
+fn frames_that_a_wire_has_no_room_for_are_lost() {
     let bench = Bench::new().with("lab.toml", &lab("", "", "rate = \"2M\"\nqueue = 5000"));
     let up = Up::new(&bench, "t-groups");
     let cell = streamed(&bench, "100M");

@@ -48,7 +48,7 @@ fn measures(usr: &Path) {
 }
 
 #[test]
-fn what_is_installed_is_complete_and_works() {
+fn an_installation_is_complete_and_works() {
     let folder = TempDir::new().expect("a directory");
     let usr = folder.path().join("local");
     printed(Command::new("sh").arg(root().join("scripts/install.sh")).args([vtax().as_ref(), agent().as_path(), &usr]));

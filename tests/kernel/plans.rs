@@ -1,4 +1,4 @@
-//! Plans that fit the question: how many rounds, what they can show, and what is said if they can't.
+//! Plans that fit the question: number of rounds, detectable differences, and the message if there are none.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use super::{
     json,
 };
 
-/// One comparison, some tens of milliseconds a sample.
+/// One comparison, a few tens of milliseconds per sample.
 const PAIR: &str = r#"
     id = "pair"
     title = "One pair"
@@ -36,7 +36,7 @@ fn rounds(bench: &Bench) -> u64 {
 }
 
 #[test]
-fn what_a_plan_can_show_is_reported_by_the_first_rounds_and_then_by_the_last_run() {
+fn detectable_differences_come_from_the_first_rounds_and_then_from_the_last_run() {
     let bench = Bench::new().with("pair.toml", PAIR);
     let first = told(&bench, &["run", "pair.toml"], 0);
     assert!(first.contains("plan: 7 rounds, about") && first.contains("reported after the first 6 rounds"), "{first}");
@@ -48,7 +48,7 @@ fn what_a_plan_can_show_is_reported_by_the_first_rounds_and_then_by_the_last_run
     assert_nothing_left(&bench);
 }
 
-/// It says what a run would say, so that nobody must begin one to hear it.
+/// It prints what a run would print, so that nobody needs to start one to see it.
 #[test]
 fn a_dry_run_tells_the_plan_and_changes_nothing() {
     let bench = Bench::new().with("pair.toml", PAIR);
@@ -142,7 +142,7 @@ fn a_precision_that_was_not_reached_ends_with_1_and_can_be_extended() {
     assert_nothing_left(&bench);
 }
 
-/// It was silent.
+/// It was once silent.
 #[test]
 fn a_run_is_not_compared_with_itself_nor_with_what_it_shares_nothing_with() {
     let bench = Bench::new().with("pair.toml", PAIR);

@@ -72,8 +72,8 @@ fn a_killed_proof_leaves_no_setting_changed_and_continues() {
     spoil(&bench, "t-prove-kill");
     let command = prove("t-prove-kill", &["tcp-buffers", "--budget", "60s", "--keep-none"]);
     let mut vtax = bench.command(&words(&command)).spawn().expect("vtax starts");
-    // It is killed while the setting is changed for a sample. Before the first one it is changed once to see what it
-    // does.
+    // It is killed while the setting is changed for a sample. Before the first one it is changed once to see its
+    // effect.
     wait_until("a sample has landed", || bench.landed() > 0);
     await_change(&bench, "t-prove-kill");
     vtax.kill().expect("it is ours");
@@ -131,7 +131,7 @@ fn the_round_trip_of_another_zone_is_measured_meanwhile() {
 }
 
 #[test]
-fn what_a_budget_can_show_is_reported_before_the_first_sample_that_counts() {
+fn the_detectable_difference_of_a_budget_is_reported_before_the_first_counted_sample() {
     let bench = bench("t-prove-told");
     let _up = Up::new(&bench, "t-prove-told");
     spoil(&bench, "t-prove-told");
@@ -149,7 +149,7 @@ fn what_a_budget_can_show_is_reported_before_the_first_sample_that_counts() {
 }
 
 #[test]
-fn what_cannot_be_proved_is_refused_before_anything_is_measured() {
+fn an_impossible_proof_is_refused_before_anything_is_measured() {
     let bench = bench("t-prove-no");
     let _up = Up::new(&bench, "t-prove-no");
     let refused = |more: &[&str]| bench.refused(&words(&prove("t-prove-no", more)));

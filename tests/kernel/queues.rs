@@ -54,7 +54,7 @@ fn paths_lead_from_hosts_and_guests_to_guests() {
     let few = ["--samples", "2", "--mtu", "1500", "--duration", "100ms", "--warmup", "20ms", "--json"];
     let result = json(&bench, &[&["run", "ovm3-tuning"][..], &few].concat());
     assert_schema(&result);
-    // A row with a step has the ends of its path, and its settings are told.
+    // A row with a step has the endpoints of its path, and its settings are reported.
     assert_eq!(pairs(cell(&result, "host-to-guest+tcp")), pairs(cell(&result, "host-to-guest")));
     assert_eq!(cell(&result, "host-to-guest+all")["status"], "measured");
     assert_eq!(cell(&result, "host-to-host+host-cpus")["status"], "unavailable", "this machine has one socket");

@@ -1,4 +1,4 @@
-//! A domain reboots because something in it says so.
+//! A domain reboots because something in it requests it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use vtax_wire::link::AgentLink;
 
 use super::{Bench, bench::wait_until, domains::Host};
 
-/// As the articles have it: what was changed while the domain ran, it has after a reboot from inside.
+/// As in the articles: changes made while the domain ran take effect after a reboot from inside.
 #[test]
 fn a_reboot_inside_a_domain_applies_what_is_pending() {
     let bench = Bench::new();

@@ -40,7 +40,7 @@ impl Drop for Far<'_> {
             let _ = sshd.kill();
             let _ = sshd.wait();
         }
-        // sshd gives its sessions an environment of their own: they are no processes of the lab, which then waits, as it
+        // sshd gives its sessions a separate environment: they are not processes of the lab, which then waits, as it
         // should, until the last of them has noticed that sshd has exited. If the wait times out, it is abandoned.
         wait_until("the lab is taken down", || {
             let gone = |verb: &str| self.bench.vtax(&["lab", verb, self.lab]).status.success();
@@ -68,7 +68,7 @@ pub(super) fn write_program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
 }
 
-/// `far`, the same behind a jump over itself, and the same where nobody knows its key.
+/// `far`, the same through a jump host that is itself, and the same with an unknown key.
 fn configure(folder: &Path, address: &str, agent_folder: &str) {
     let at = folder.display();
     key(folder, "host_key");
@@ -103,7 +103,7 @@ pub(super) fn start<'a>(bench: &'a Bench, lab: &'static str, agent_folder: &Path
     let built = json(bench, &["lab", "up", "lab.toml", "--json"]);
     let mut far = Far { bench, lab, address: address(&built), sshd: None };
     configure(folder, &far.address, agent_folder.to_str().expect("text"));
-    // As its service does: sshd asks for this directory before it drops privilege.
+    // Like its service: sshd requires this directory before it drops privilege.
     fs::create_dir_all("/run/sshd").expect("we are root");
     let config = folder.join("sshd_config");
     let sshd = ["lab", "exec", lab, "far", "--", "/usr/sbin/sshd", "-D", "-e", "-f", config.to_str().expect("text")];

@@ -44,7 +44,7 @@ fn domains_of_another_host_are_configured_and_listed_over_ssh() {
     let listed = printed(&ldm("list -p mars"));
     assert!(listed.contains("name=mars|state=inactive") && listed.contains("ncpu=2"), "{listed}");
 
-    // It is the other host's: there it is listed likewise, and here there is none.
+    // It belongs to the other host: it is listed there, and nothing is left here.
     let state = bench.path().join("far-state");
     let there = ["--state", state.to_str().expect("text"), "ldm", "list", "-p", "mars"];
     assert_eq!(far.far(&[&[env!("CARGO_BIN_EXE_vtax")], &there[..]].concat()), listed);
@@ -145,7 +145,7 @@ fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
         // vtax notices the silence after 10 s, and ssh after 9 to 12: whoever is first.
         assert!(told(&cut).contains("migration-unsettled"), "{}", told(&cut));
         pair.near("exec mars -- ls /marker");
-        // By itself: no vtax has been run there.
+        // By itself: no vtax was run there.
         wait_until("the target has given mars up", || pair.arrivals() == 0 && !runs("receive-guest"));
         assert!(!pair.far("list").contains("mars"));
         wire("up");
@@ -202,9 +202,9 @@ fn a_disk_is_copied_over_ssh_and_the_copy_ends_when_the_wire_is_cut() {
     let cut = moving.wait_with_output().expect("vtax runs");
     assert_eq!(cut.status.code(), Some(69), "{}", told(&cut));
     assert!(told(&cut).contains("it keeps running here"), "{}", told(&cut));
-    // Its writes don't wait for the target any more.
+    // Its writes no longer wait for the target.
     pair.near("exec mars -- dd if=/dev/urandom of=/dev/vda bs=1M seek=20 count=1 conv=fsync");
-    // By itself: no vtax has been run there.
+    // By itself: no vtax was run there.
     wait_until("the target has given mars up", || pair.arrivals() == 0 && !has_data() && !runs("receive-disk"));
     assert!(!pair.far("list").contains("mars"));
     wire("up");

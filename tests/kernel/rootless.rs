@@ -132,7 +132,7 @@ fn a_lab_stays_up_without_root_until_it_is_taken_down() {
 
 /// The marks are in the keeper's namespaces, so it waits for `clean`, which ends the program in the lab too.
 #[test]
-fn a_lab_without_root_whose_journal_is_gone_or_damaged_is_cleaned() {
+fn a_lab_without_root_whose_journal_is_missing_or_damaged_is_cleaned() {
     let bench = bench_with_lab();
     let run = bench.path().join("runtime/vtax");
     let journal = run.join("journals/mine.journal");

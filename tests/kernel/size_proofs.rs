@@ -90,7 +90,7 @@ fn kill(pid: u32) {
 }
 
 #[test]
-fn threads_of_a_guest_are_confined_and_restored_whatever_dies() {
+fn threads_of_a_guest_are_confined_and_restored_whichever_process_dies() {
     let bench = Bench::new().with("lab.toml", &lab_file(LAB, GUEST));
     let _down = Down(&bench, LAB);
     let built = json(&bench, &["lab", "up", "lab.toml", "--json"]);

@@ -114,7 +114,7 @@ samples = 2
 duration = "40ms"
 "#;
     let bench = Bench::new().with("streams.toml", study);
-    // So wide that it is reached: what isn't ends with 1.
+    // Wide enough to be reached: otherwise the exit status is 1.
     let rule = ["--confidence", "99", "--width", "1000000", "--min", "2", "--max", "3"];
     let result = json(&bench, &[&["run", "streams.toml", "--json"], &rule[..]].concat());
     assert_schema(&result);

@@ -1,5 +1,6 @@
-//! The unit `vtax-domains.service`, started by a real systemd: process 1 of namespaces of its own, above this machine's
-//! files, of which it changes only a copy (overlayfs). It has what `scripts/install.sh` installs, and boots twice.
+//! The unit `vtax-domains.service`, started by a real systemd: process 1 of separate namespaces, on top of this
+//! machine's files, of which it changes only a copy (overlayfs). It has the files installed by `scripts/install.sh`,
+//! and boots twice.
 //!
 //! Needs systemd, next to what the other tests of domains need.
 
@@ -120,7 +121,7 @@ impl System {
         listed.unwrap_or_default().lines().map(line).collect()
     }
 
-    /// As if the power was cut.
+    /// As after a power failure.
     fn cut(&mut self) {
         let Some(mut up) = self.up.take() else { return };
         let _ = up.kill();
@@ -163,7 +164,7 @@ fn domains_start_with_the_host_and_outlive_the_unit() {
     printed(&system.run(&["systemctl", "start", "vtax-domains"]));
     assert_eq!(system.mars()["state"], "active");
 
-    // It reboots by its supervisor, of which no command knows any more.
+    // It reboots under its supervisor, which no command knows any longer.
     system.run(&["vtax", "ldm", "exec", "mars", "--", "reboot"]);
     wait_until("mars boots again", || system.mars()["flags"]["running"] != "normal");
     system.wait_until_mars_is_up();

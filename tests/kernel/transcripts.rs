@@ -28,7 +28,7 @@ fn replay(host: &Host<'_>, transcript: &str, names: Names<'_>, check: impl Fn(&s
 }
 
 #[test]
-fn what_differs_from_an_article_is_found() {
+fn differences_from_an_article_are_found() {
     transcript::check_itself();
 }
 

@@ -31,7 +31,7 @@ fn is_too_busy(calibration: &Value, name: &str) -> bool {
     busy && truth["verdict"] == "too-busy"
 }
 
-/// The figure is near what was made, or vtax says that the machine was too busy for it.
+/// The figure is near the created value, or vtax reports that the machine was too busy.
 fn assert_near(calibration: &Value, name: &str, tolerance: f64) {
     let (expected, measured, detail) = truth(calibration, name);
     let is_near = (measured / expected - 1.0).abs() <= tolerance;
@@ -91,7 +91,7 @@ fn a_stall_shows_in_the_open_loop_and_hides_in_the_closed_one() {
 }
 
 #[test]
-fn what_a_wire_drops_is_counted_exactly() {
+fn frames_dropped_by_a_wire_are_counted_exactly() {
     let bench = Bench::new();
     let calibration = calibrated(&bench, &["--rounds", "0", "--only", "loss"]);
     let (dropped, counted, detail) = truth(&calibration, "loss");
@@ -100,7 +100,7 @@ fn what_a_wire_drops_is_counted_exactly() {
 }
 
 #[test]
-fn the_noise_floor_says_what_could_be_shown() {
+fn the_noise_floor_includes_the_detectable_difference() {
     let bench = Bench::new();
     let calibration = calibrated(&bench, &["--rounds", "6", "--duration", "80ms", "--only", "loss"]);
     let floors = calibration["floors"].as_array().expect("floors");
@@ -114,7 +114,7 @@ fn the_noise_floor_says_what_could_be_shown() {
     assert!(calibration["clock"]["reading_ns"].as_f64().is_some_and(|ns| ns > 0.0));
 }
 
-/// The same thing was measured: the interval, which gets wider with whatever else runs here, has a ratio near 1.
+/// The same thing was measured: the interval, which widens with anything else that runs here, contains a ratio near 1.
 fn assert_same(other: &Value) {
     let end = |end: &str| other["ratio"][end].as_f64().expect("a number");
     assert!(end("low") < 5.0 && end("high") > 0.2, "{other}");
@@ -137,7 +137,7 @@ fn other_tools_measure_the_same_wire() {
     bench::wait_until("no lab is left", || !super::labs(&bench).iter().any(|lab| lab.starts_with("crosscheck")));
 }
 
-/// So many bytes instead of whole seconds, with the machine held still for everybody.
+/// This many bytes instead of whole seconds, with idle states disabled for everybody.
 #[test]
 fn other_tools_take_short_turns() {
     let bench = Bench::new();

@@ -96,7 +96,7 @@ fn a_value_that_another_program_has_set_since_is_left_alone() {
 }
 
 #[test]
-fn what_lies_under_a_zone_is_judged_alone() {
+fn the_links_under_a_zone_are_judged_separately() {
     let bench = bench("t-path");
     let up = Up::new(&bench, "t-path");
     let stack = |zone: &str| {
@@ -167,7 +167,7 @@ fn unconfirmed_within(bench: &Bench, zone: &str, within: &str) -> std::process::
 }
 
 #[test]
-fn what_nobody_confirms_is_restored() {
+fn unconfirmed_settings_are_restored() {
     let bench = bench("t-confirm");
     let _up = Up::new(&bench, "t-confirm");
     spoil(&bench, "t-confirm");
@@ -198,7 +198,7 @@ fn guard_of(vtax: &std::process::Child) -> Pid {
 }
 
 #[test]
-fn what_nobody_can_confirm_is_restored_whatever_holds_vtax_up() {
+fn unconfirmed_settings_are_restored_whatever_delays_vtax() {
     let bench = bench("t-guard");
     let _up = Up::new(&bench, "t-guard");
     spoil(&bench, "t-guard");

@@ -59,7 +59,7 @@ fn settings_of_a_guest_are_changed_in_it_and_brought_back() {
 
 /// Under QEMU's emulation samples differ much, so what is bad must cost much: a window of a segment or two.
 #[test]
-fn what_is_bad_in_a_guest_is_proved_and_kept_in_it() {
+fn a_finding_in_a_guest_is_proved_and_kept_in_it() {
     let bench = Bench::new().with("lab.toml", &lab_file("t-prove-vm", GUEST));
     let _down = Down(&bench, "t-prove-vm");
     bench.printed(&["lab", "up", "lab.toml"]);

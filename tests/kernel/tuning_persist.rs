@@ -111,7 +111,7 @@ impl Drop for Alone {
 }
 
 #[test]
-fn what_is_persisted_is_in_our_file_and_is_taken_out_of_it() {
+fn persisted_settings_are_in_our_file_and_are_removed_from_it() {
     let alone = Alone::new();
     let dry = alone.json(&[&APPLY[..], &["--dry-run", "--json"]].concat());
     assert_eq!((dry["changes"].as_array().map(Vec::len), alone.files().len()), (Some(2), 0), "{dry}");
@@ -127,7 +127,7 @@ fn what_is_persisted_is_in_our_file_and_is_taken_out_of_it() {
 }
 
 #[test]
-fn what_is_kept_is_there_after_a_restart_and_is_taken_back_as_before() {
+fn persisted_settings_survive_a_reboot_and_are_reverted() {
     let alone = Alone::new();
     assert!(alone.vtax(&APPLY).status.success());
     alone.restart();
@@ -162,14 +162,14 @@ fn a_proved_change_that_is_made_already_is_kept_by_its_file() {
     alone.restart();
     let status = alone.json(&["tune", "status", "--json"]);
     assert!(status["changes"].as_array().expect("two").iter().all(|batch| batch["settings"][0]["is_ours"] == true));
-    // Nothing but the line keeps the first change, and it goes with the line.
+    // Only the line keeps the first change, and it is removed with the line.
     assert_eq!(alone.json(&["tune", "revert", "2", "--json"])["reverted"], 1);
     assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
     assert_eq!(alone.json(&["tune", "revert", "--json"])["foreign"], Value::from(Vec::<u8>::new()));
 }
 
 #[test]
-fn what_another_file_sets_is_named_and_not_overridden() {
+fn a_setting_in_another_file_is_named_and_not_overridden() {
     let alone = Alone::new();
     let theirs = alone.bench.path().join("sysctl.d/95-mine.conf");
     fs::write(&theirs, format!("# mine\n{WMEM} = {SMALL}\n")).expect("a file");
@@ -202,7 +202,7 @@ fn only_what_was_confirmed_is_persisted() {
 
 /// Files of `/etc` are for the first network namespace.
 #[test]
-fn what_is_changed_in_another_network_namespace_is_not_kept() {
+fn a_change_in_another_network_namespace_is_not_persisted() {
     let alone = Alone::new();
     let vtax = alone.bench.command(&[&APPLY[..], &["--dry-run", "--json"]].concat());
     let spoil = format!("mount -t sysfs none /sys && sysctl -qw {WMEM}='{SMALL}' && exec \"$@\"");
@@ -219,7 +219,7 @@ fn what_is_changed_in_another_network_namespace_is_not_kept() {
 
 /// As in a container.
 #[test]
-fn what_can_not_be_written_is_named_and_nothing_is_changed() {
+fn an_unwritable_file_is_named_and_nothing_is_changed() {
     let alone = Alone::new();
     let folder = alone.bench.path().join("sysctl.d");
     let (ours, setting) = (folder.to_str().expect("text"), "/proc/sys/net/ipv4/tcp_wmem");

@@ -90,7 +90,7 @@ fn unconfirmed(far: &Far<'_>, rule: &str, within: &str) -> Child {
 }
 
 #[test]
-fn what_is_confirmed_stays_and_the_rest_goes_with_its_connection() {
+fn confirmed_changes_stay_and_the_others_are_reverted_with_their_connection() {
     let bench = remote::bench("t-tune-end");
     let far = spoilt(&bench, "t-tune-end");
     for end in ["nobody confirms", "vtax is killed", "confirmed"] {
@@ -136,7 +136,7 @@ fn agent(folder: &Path) -> u32 {
 }
 
 #[test]
-fn what_a_killed_agent_has_left_is_restored_by_the_next() {
+fn leftovers_of_a_killed_agent_are_restored_by_the_next() {
     let bench = remote::bench("t-tune-killed");
     let far = spoilt(&bench, "t-tune-killed");
     for by in ["apply", "revert"] {

@@ -44,9 +44,9 @@ fn added(cell: &Value, metric: &str) -> [f64; 3] {
     ["delta", "delta_low", "delta_high"].map(|key| tax[key].as_f64().expect("a time in us") / 1e6)
 }
 
-/// Two streams that offer twice the rate keep the queue full. A request then waits for what is in the queue: there is
-/// room for less than one packet, and the first one has waited for part of its own time. So the queue's length is known
-/// to two packets, which is the resolution.
+/// Two streams that offer twice the rate keep the queue full. A request then waits for the contents of the queue: there
+/// is room for less than one packet, and the first one has already been partly transmitted. So the queue's length is
+/// known to two packets, which is the resolution.
 ///
 /// Programs that the suite doesn't know can take the CPU from the streams or from the requests: the queue then isn't
 /// full, or the interval is wide. One of a few attempts shows the queue's length, and none does if the figure is wrong.
@@ -88,7 +88,7 @@ fn length_over_rate(bench: &Bench, host: &str, queue: f64) -> Result<[f64; 3], S
     if high - low >= truth / 2.0 {
         return Err(format!("the interval tells nothing: [{low}, {high}]"));
     }
-    // A receiver that has waited for a CPU also counts what its buffer held before.
+    // A receiver that has waited for a CPU also counts the previous contents of its buffer.
     if carried <= 90.0 {
         return Err(format!("the wire was not full of payload, 1472 of 1514 bytes: {carried}"));
     }

@@ -136,7 +136,7 @@ fn named_by(ty: &Type, names: &mut Vec<String>) {
 }
 
 fn says_nothing(doc: &str, names: &[String]) -> bool {
-    // A value, a call or a form: what a name can't say.
+    // A value, a call or a form: something that a name can't express.
     let is_more = |code: &str| code.contains(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '_' | ':'));
     let known: BTreeSet<String> = names.iter().flat_map(|name| words(name)).chain(words(FILLERS)).collect();
     !doc.split('`').skip(1).step_by(2).any(is_more) && words(doc).iter().all(|word| known.contains(word))
@@ -168,7 +168,7 @@ fn singular(word: String) -> String {
 }
 
 #[test]
-fn no_public_doc_says_nothing() {
+fn every_public_doc_has_content() {
     let mut empty = Vec::new();
     for package in super::metadata().workspace_packages() {
         for path in
@@ -183,7 +183,7 @@ fn no_public_doc_says_nothing() {
 }
 
 #[test]
-fn docs_that_say_nothing_are_found() {
+fn docs_without_content_are_found() {
     let text = "
         /// `Round` newtype.
         pub struct Round(u32);

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 /// Median of the lines of all product functions.
 const MEDIAN_MOST: usize = 10;
-/// No function has more lines.
+/// Maximum number of lines of a function.
 const LONGEST: usize = 60;
 
 /// The number of lines of each function of a text, with its name and its line.

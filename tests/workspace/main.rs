@@ -74,7 +74,7 @@ const LICENCES: [&str; 11] = [
     "Zlib",
 ];
 
-/// Licences that go with it in a program of tests, which nobody gets as a binary.
+/// Licences allowed only in test programs, which are not distributed as binaries.
 const OF_TESTS: [&str; 1] = ["MPL-2.0"];
 
 /// Returns true if one of the alternatives of `expression` allows our use, with every part that it
@@ -193,7 +193,7 @@ fn a_thread_that_the_kernel_refuses_is_not_a_panic() {
 }
 
 #[test]
-fn rooms_have_names_that_say_what_is_in_them() {
+fn modules_have_descriptive_names() {
     let drawers = ["util", "utils", "helper", "helpers", "common", "misc"];
     let metadata = metadata();
     for path in metadata.workspace_packages().into_iter().flat_map(sources) {

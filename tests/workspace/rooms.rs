@@ -1,4 +1,4 @@
-//! The table of crates in ARCHITECTURE.md: what it says of who uses whom is what the Cargo files say.
+//! The table of crates in ARCHITECTURE.md: its dependencies are those of the Cargo files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,13 +53,13 @@ fn wrong(told: &Uses, real: &Uses) -> Vec<String> {
 }
 
 #[test]
-fn the_table_of_crates_says_who_uses_whom() {
+fn the_table_of_crates_has_the_real_dependencies() {
     let wrong = wrong(&told(PAGE), &real());
     assert!(wrong.is_empty(), "ARCHITECTURE.md has other uses than the Cargo files:\n{}", wrong.join("\n"));
 }
 
 #[test]
-fn a_table_that_says_more_or_less_is_found() {
+fn a_table_with_missing_or_extra_dependencies_is_found() {
     let table = |rows: &str| told(&format!("text\n\n{HEAD}\n|---|---|---|\n{rows}\n\n| `other` | table | of more |\n"));
     let real = table("| `vtax-a` | a \\| b | none |\n| `vtax-b` | `b/` | a |");
     assert_eq!((real["vtax-a"].len(), &real["vtax-b"]), (0, &BTreeSet::from(["vtax-a".to_owned()])));

@@ -1,8 +1,8 @@
 //! The shape of the sources: which files use which, and what their types are called.
 //!
-//! A file is a module. It uses another one if a `use` line of it names something that the other one defines.
-//! A re-export (`pub use`) is followed to the file that defines the name, and is not a use by itself: it is a table
-//! of contents.
+//! A file is a module. It uses another one if one of its `use` lines names something that the other one defines. A
+//! re-export (`pub use`) is followed to the file that defines the name, and is not a use by itself: it is a table of
+//! contents.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -82,7 +82,7 @@ fn reach<'a>(from: &'a Module, uses: &BTreeMap<&'a Module, BTreeSet<&'a Module>>
 /// Returns the paths in the `use` lines of a file, from the crate's root.
 #[derive(Default)]
 struct Imports {
-    /// All but re-exports.
+    /// All except re-exports.
     own: Vec<Module>,
     /// Each name that the lines bring in, re-exports too.
     names: HashMap<String, Module>,

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_goes_with_its_directory_and_nothing_else() {
+    fn a_copy_is_removed_only_with_its_directory() {
         let tree = tempfile::tempdir().expect("made");
         let [folder, other] = [".vtax-1", "bin"].map(|name| tree.path().join(name));
         for folder in [&folder, &other] {

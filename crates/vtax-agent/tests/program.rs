@@ -132,7 +132,7 @@ fn a_file_arrives_as_it_was_sent() {
 }
 
 #[test]
-fn two_samples_run_at_once_on_the_same_agents() {
+fn two_samples_run_concurrently_on_the_same_agents() {
     let (initiator, responder) = (agent("zone a"), agent("zone b"));
     thread::scope(|scope| {
         let long = scope.spawn(|| measure(&initiator, &responder, &order(rr(20_000))));
@@ -194,7 +194,7 @@ fn all_agents_have_the_same_addresses() {
 }
 
 #[test]
-fn an_agent_that_is_killed_is_named_at_once() {
+fn a_killed_agent_is_named_immediately() {
     let (initiator, responder) = (agent("zone a"), agent("zone b"));
     let victim = responder.process_id().expect("a child");
     let order = order(rr(60_000));
@@ -252,7 +252,7 @@ fn pairs_start_at_one_moment() {
 }
 
 #[test]
-fn what_a_cancelled_sample_has_seen_is_kept() {
+fn the_partial_report_of_a_cancelled_sample_is_kept() {
     let both = agent("host");
     let failed = thread::scope(|scope| {
         let sample = scope.spawn(|| measure(&both, &both, &order(rr(8000))));
@@ -349,7 +349,7 @@ fn a_coordinator_that_vanishes_takes_the_agent_along() {
 }
 
 #[test]
-fn standard_output_has_frames_and_nothing_else() {
+fn standard_output_has_only_frames() {
     let mut raw = Raw::start();
     raw.greet();
     raw.call(1, endless(1));
@@ -369,7 +369,7 @@ fn standard_output_has_frames_and_nothing_else() {
 }
 
 #[test]
-fn a_stranger_at_the_input_is_told_off_on_standard_error() {
+fn an_unauthenticated_peer_is_refused_on_standard_error() {
     for words in [&b"help\n"[..], b"", b"VTAXCTL\n\xff\xff\xff\xff", b"VTAXCTL\n\x02\0\0\0{}"] {
         let mut raw = Raw::start();
         raw.say(words);

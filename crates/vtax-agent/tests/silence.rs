@@ -181,7 +181,7 @@ fn a_watched_address_that_is_unreachable_is_silent_for_as_long() {
 }
 
 #[test]
-fn a_watch_that_cannot_begin_says_why() {
+fn a_watch_that_cannot_begin_reports_the_reason() {
     let watcher = agent("peer");
     let station = Station::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let (every, most) = (Span::from_millis(1), Span::from_millis(1_000));

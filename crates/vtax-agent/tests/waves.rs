@@ -1,4 +1,4 @@
-//! Waves of a pool of agents, each in a namespace of its own behind one bridge. Requires root.
+//! Waves of a pool of agents, each in a separate namespace behind one bridge. Requires root.
 
 use std::{
     collections::BTreeSet,

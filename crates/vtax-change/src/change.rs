@@ -61,8 +61,8 @@ impl Change {
         ValueChange::plan(knob, host, KernelText::new(value)).map(Change::Sysctl)
     }
 
-    /// Sets a kernel setting that a namespace has, or else the machine's own: a few settings below `net` are the machine's,
-    /// and a namespace doesn't see them or may only read them.
+    /// Sets a kernel setting of a namespace, or the machine's own: a few settings below `net` are the machine's, and a
+    /// namespace doesn't see them or may only read them.
     pub fn plan_sysctl_for(
         host: &mut HostAccess,
         namespace: Option<NamespaceRef>,

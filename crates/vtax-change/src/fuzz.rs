@@ -16,7 +16,7 @@ const SEEDS: [&str; 9] = [
     r#"{"change":"thread","thread":"1@2/3@4","name":"CPU 0/KVM","value":"1","was":"0-3"}"#,
 ];
 
-/// A record that was read prints as one line, and reads back as the same.
+/// A parsed record prints as one line, and is parsed back as the same.
 #[test]
 fn fuzz_changes() {
     fuzz_text("changes", &SEEDS, |text| {

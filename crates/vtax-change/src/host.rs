@@ -59,7 +59,7 @@ impl HostAccess {
         self.boot.as_deref()
     }
 
-    /// Where a file of this machine is. `path` is absolute.
+    /// Returns the location of a file of this machine. `path` is absolute.
     pub fn place(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -75,7 +75,7 @@ impl HostAccess {
     }
 
     /// Returns true if a process in the namespace may write a file of `/proc`, if it is root. None if the file or the
-    /// namespace is gone.
+    /// namespace no longer exists.
     pub(crate) fn is_writable(&mut self, at: Option<&NamespaceRef>, path: &str) -> Result<Option<bool>, SysError> {
         let Some(at) = at else { return self.proc.is_writable(path) };
         match self.enter(at)? {
@@ -128,7 +128,8 @@ impl HostAccess {
         }
     }
 
-    /// A namespace stays open, and so lives on, as long as this is used. None if it is gone.
+    /// A namespace stays open, and so continues to exist, for as long as this is used. None if it
+    /// no longer exists.
     fn enter(&mut self, at: &NamespaceRef) -> Result<Option<&mut OpenNamespace>, SysError> {
         let key = at.to_string();
         if self.namespaces.get(&key).is_none_or(|(known, _)| known != at) {

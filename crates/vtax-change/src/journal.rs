@@ -1,6 +1,6 @@
 //! The tuning journal: changes that stay until they are reverted, in a directory that survives a reboot.
 //!
-//! There is one for each directory. Who works on it has its lock, so two processes never tune simultaneously
+//! There is one for each directory. Its user holds its lock, so two processes never tune simultaneously
 //! ([`JournalError::Busy`]).
 //!
 //! Leftovers are undone before further changes are made ([`ChangeJournal::start`]):
@@ -83,16 +83,15 @@ pub struct ChangeJournal {
 pub struct ForcedRevert {
     /// The changes that could be read.
     pub report: UndoReport,
-    /// The lines of vtax's that were in `/etc` still, each with its file. They say what else was changed, if the journal
-    /// doesn't.
+    /// vtax's lines that were still in `/etc`, each with its file. They show further changes, if the journal doesn't.
     pub lines: Vec<String>,
     /// The damage of the journal, and where it is kept. None if it was intact.
     pub kept: Option<(JournalError, PathBuf)>,
 }
 
 impl ForcedRevert {
-    /// Takes back all changes, also those of a damaged journal, as far as that can be read. vtax's lines in `/etc` are found
-    /// by their files.
+    /// Reverts all changes, including those of a damaged journal, as far as that can be read. vtax's lines in `/etc`
+    /// are found by their files.
     pub fn carry_out(directory: &Path, mut host: HostAccess) -> Result<ForcedRevert, ChangeJournalError> {
         directory::make_private(directory).map_err(ChangeError::from)?;
         let damaged = match Journal::<Change>::open_any(directory, ID) {
@@ -125,7 +124,7 @@ pub struct RecoveredChanges {
 pub struct ChangesSnapshot {
     /// The journal.
     pub snapshot: Snapshot<Change>,
-    /// The machine was restarted since, so none of the changes is there any more that nothing keeps.
+    /// True if the machine was rebooted since, so changes that aren't persisted no longer exist.
     pub rebooted: bool,
 }
 
@@ -272,7 +271,7 @@ fn undo_forgotten(
     let mut reports = Vec::new();
     for batch in forgotten {
         match journal.undo_batch(batch, host) {
-            // A batch that is kept stands on it. Both are undone together.
+            // A persisted batch depends on it. Both are undone together.
             Err(UndoBatchError::Later { .. }) => {}
             report => reports.push(report?),
         }

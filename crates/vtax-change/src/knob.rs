@@ -16,8 +16,8 @@ use vtax_journal::Undone;
 
 use crate::{error::ChangeError, host::HostAccess};
 
-/// One value of the machine. What it prints as is its name, such as "sysctl net.ipv4.tcp_rmem of this machine": two knobs
-/// that print the same are the same one.
+/// One value of the machine. Its printed form is its name, such as "sysctl net.ipv4.tcp_rmem of this machine": two
+/// knobs that print the same are the same.
 pub trait Knob: fmt::Display {
     /// Type of the value, e.g. a number, a set of CPUs or the text of a sysctl.
     type Value: Clone + PartialEq + fmt::Display;
@@ -31,8 +31,7 @@ pub trait Knob: fmt::Display {
     /// True if a value stays when the machine is restarted.
     const STAYS: bool = false;
 
-    /// Returns true if this names the same object as before the machine was restarted. If that can't be told, it
-    /// doesn't.
+    /// Returns true if this certainly identifies the same object as before the reboot.
     fn is_known_after_restart(&self, _: &mut HostAccess) -> Result<bool, ChangeError> {
         Ok(false)
     }

@@ -18,7 +18,7 @@ use vtax_sys::{
 /// the new one. So the cookie is compared as well.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceRef {
-    /// Where it is pinned, or `/proc/PID/ns/net`.
+    /// The path at which it is pinned, or `/proc/PID/ns/net`.
     path: PathBuf,
     id: NsId,
     /// Absent before Linux 5.14.

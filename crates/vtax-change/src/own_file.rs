@@ -17,13 +17,13 @@ use crate::host::HostAccess;
 
 /// The first line of each. A file without it is someone else's.
 pub(crate) const HEADER: &str = "# Written by `vtax tune apply --persist`; `vtax tune revert` removes its lines.";
-/// No file of ours is longer.
+/// Maximum length of our files.
 const LONGEST: u64 = 1 << 20;
 
 /// A file of ours.
 ///
-/// For settings of links there would be a `.link` file of systemd too. But only the first such file that matches a link
-/// counts (systemd.link(5)): ours would switch off what another one says, such as how the link is named. Rules of udev add
+/// For settings of links, systemd's `.link` files would be an alternative. But only the first such file that matches a
+/// link counts (systemd.link(5)): ours would disable another one's settings, such as the link's name. Rules of udev add
 /// up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,8 +1,8 @@
 //! Changes of PCI devices: their drivers, their links and their virtual functions.
 //!
-//! They are no [`Change`](crate::Change): a device is taken from one driver and given to another in several steps, and a
-//! process that is killed leaves it in between. So it is put back from whatever state it is in. The step of a journal that
-//! takes a device has the state before, as these types have it.
+//! They are not a [`Change`](crate::Change): a device is moved from one driver to another in several steps, and a
+//! killed process leaves it in between. So it is restored from whatever state it is in. The journal step that takes a
+//! device contains its previous state, as these types represent it.
 
 mod driver;
 mod error;

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_mean_something_else_are_not_equal() {
+    fn texts_with_different_meanings_are_not_equal() {
         for (one, other) in [
             ("0,2", "2"),
             ("0,2", "02"),

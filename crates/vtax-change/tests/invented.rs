@@ -103,7 +103,7 @@ fn changes_are_made_by_a_journal_and_undone_by_another_process() {
 }
 
 #[test]
-fn a_change_says_what_it_does_in_one_line() {
+fn a_change_is_described_in_one_line() {
     let lines: Vec<String> = plan(&mut Machine::new().host()).iter().map(Change::to_string).collect();
     assert_eq!(
         lines,
@@ -169,7 +169,7 @@ fn a_value_that_another_program_changed_since_is_reported_and_stays() {
 }
 
 #[test]
-fn what_is_gone_has_no_change_any_more() {
+fn an_object_that_no_longer_exists_has_no_change() {
     let machine = Machine::new();
     let mut journal = machine.create();
     let steps = plan(&mut machine.host());
@@ -191,7 +191,7 @@ fn after_a_reboot_nothing_is_taken_for_ours() {
     let mut journal = machine.create();
     let steps = plan(&mut machine.host());
     journal.execute(steps, &mut machine.host()).unwrap();
-    // The boot brought two values back. The other two were set by someone else, who wants the same.
+    // The reboot reset two values. The other two were set to the same by someone else.
     machine.put(RMEM, "4096\t131072\t6291456\n");
     machine.put(RPS, "00000000,00000000\n");
     machine.put(BOOT_ID, "33333333-4444\n");
@@ -201,7 +201,7 @@ fn after_a_reboot_nothing_is_taken_for_ours() {
 }
 
 #[test]
-fn what_is_not_there_can_not_be_planned() {
+fn a_change_of_a_missing_object_cannot_be_planned() {
     let machine = Machine::new();
     let host = &mut machine.host();
     let text = |planned: Result<Change, ChangeError>| planned.expect_err("it is not there").to_string();
@@ -229,7 +229,7 @@ fn no_path_leads_out_of_sysfs() {
         let error = Change::plan_sysfs(host, None, path, "gone").expect_err(path).to_string();
         assert!(error.contains(why), "{path}: {error}");
     }
-    // As someone could write it into a journal.
+    // As written into a journal by hand.
     let text = r#"{"change":"sysfs","path":"../secret","value":"gone","was":"precious"}"#;
     let change: Change = serde_json::from_str(text).unwrap();
     assert!(change.apply(host).is_err() && change.undo(None, host).is_err());
@@ -237,7 +237,7 @@ fn no_path_leads_out_of_sysfs() {
 }
 
 #[test]
-fn a_batch_that_another_one_stands_on_is_not_undone_before_it() {
+fn a_batch_is_not_undone_before_a_later_one_that_depends_on_it() {
     let machine = Machine::new();
     let host = &mut machine.host();
     let mut journal = machine.create();
@@ -298,7 +298,7 @@ fn a_kill_between_any_two_lines_is_undone() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever another program writes at whatever time, its value stays, and ours goes.
+    /// Whatever another program writes at whatever time, its value stays, and ours is removed.
     #[test]
     fn a_value_of_another_program_is_never_overwritten(
         others in proptest::collection::vec((0..4_usize, "[1-9]"), 0..6),
@@ -310,7 +310,7 @@ proptest! {
         let mut expected = before.clone();
         let mut interfere = |others: &[(usize, String)]| {
             for (index, value) in others {
-                // Two values can't be told from ours, nor from those that were there.
+                // Two values can't be distinguished from ours, nor from the previous ones.
                 let value = format!("{value}0");
                 machine.put(SETTINGS[*index], &value);
                 expected[*index] = value;
@@ -324,7 +324,7 @@ proptest! {
         interfere(second);
         let report = journal.undo(&mut machine.host()).unwrap();
         prop_assert_eq!(machine.values(), expected);
-        // A batch that failed is undone at once, and is none of this report's.
+        // A failed batch is undone immediately, and isn't part of this report.
         let replaced: BTreeSet<usize> = second.iter().map(|(index, _)| *index).filter(|_| first.is_empty()).collect();
         prop_assert_eq!(report.foreign.len(), replaced.len());
     }

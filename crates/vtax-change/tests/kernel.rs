@@ -97,7 +97,7 @@ fn each_kind_of_change_is_made_and_undone_in_a_namespace() {
     let lab = Lab::new();
     let before = found(&lab);
     let steps = lab.plan(&mut host());
-    // Whether GRO of a veth link is on at first depends on the kernel.
+    // Whether GRO of a veth link is initially on depends on the kernel.
     let needed = steps.iter().filter(|step| !step.changes_nothing()).count();
     assert!(needed >= 6, "{steps:?}");
     let mut journal = lab.create();
@@ -112,7 +112,7 @@ fn each_kind_of_change_is_made_and_undone_in_a_namespace() {
 
 /// The kernel makes 1024 of it. The change is still ours, and is reverted.
 #[test]
-fn a_value_that_the_kernel_rounds_is_an_error_and_is_taken_back() {
+fn a_value_that_the_kernel_rounds_is_an_error_and_is_reverted() {
     let lab = Lab::new();
     let host = &mut host();
     let steps = vec![lab.rps(host, "rps_flow_cnt", "1000")];
@@ -129,7 +129,7 @@ fn a_value_that_the_kernel_rounds_is_an_error_and_is_taken_back() {
 
 /// The driver of taps makes 64 of it.
 #[test]
-fn a_number_that_a_driver_limits_is_an_error_and_is_taken_back() {
+fn a_number_that_a_driver_limits_is_an_error_and_is_reverted() {
     let lab = Lab::new();
     let host = &mut host();
     let namespace = NetNs::open(&lab.folder.path().join("ns")).unwrap();
@@ -160,7 +160,7 @@ fn another_owner_of_an_mtu_is_left_alone() {
 }
 
 #[test]
-fn a_renamed_link_is_found_and_one_that_is_gone_is_not() {
+fn a_renamed_link_is_found_and_a_removed_one_is_not() {
     let mut lab = Lab::new();
     let host = &mut host();
     let mtu = Change::plan_mtu(host, lab.link(), 9000).unwrap();
@@ -244,7 +244,7 @@ fn a_thread_that_has_ended_and_one_with_its_number_are_left_alone() {
     let (sleeper, host) = (Sleeper::new(), &mut host());
     let id = sleeper.id();
     let change = Change::plan_thread(host, id, id.pid, &first_cpu()).unwrap();
-    // The same number, but another start: as the journal of an earlier process has it.
+    // The same PID with another start time, as in the journal of an earlier process.
     let other = serde_json::to_string(&change).unwrap().replace(&format!("@{}", id.start_ticks), "@1");
     let other: Change = serde_json::from_str(&other).unwrap();
     assert!(matches!(other.apply(host), Err(ChangeError::Missing { .. })));
@@ -353,7 +353,7 @@ fn an_interrupt_that_the_kernel_manages_is_named_as_such() {
 }
 
 #[test]
-fn what_a_driver_lacks_can_not_be_planned() {
+fn a_change_that_a_driver_lacks_cannot_be_planned() {
     let lab = Lab::new();
     let host = &mut host();
     let link = lab.link();

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn two_tildes_are_one_and_what_is_no_escape_is_sent() {
+    fn two_tildes_are_one_and_other_keys_are_sent() {
         assert_eq!(pressed(b"~~."), (b"~.".to_vec(), vec![]));
         assert_eq!(pressed(b"~/bin\r"), (b"~/bin\r".to_vec(), vec![]));
         assert_eq!(pressed(b"~\r~."), (b"~\r".to_vec(), vec![Escape::Leave]));

@@ -7,7 +7,8 @@ use vtax_sys::netlink::UserId;
 
 /// Owner of the guests whose consoles are served.
 pub trait Attendant: Send + Sync + 'static {
-    /// Sends a break on the serial line of a domain. The requesting session waits for it, and is told why it failed.
+    /// Sends a break on the serial line of a domain. The requesting session waits for it, and learns the reason of a
+    /// failure.
     ///
     /// # Errors
     /// Returns the reason why the break could not be sent.

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_shown_as_it_is_typed() {
+    fn a_typed_line_is_echoed() {
         assert_eq!(typed("npluto\r"), ("npluto".into(), Some("npluto".into())));
         assert_eq!(typed("lx\x7f\x08\x08q\r"), (format!("lx{RUB_OUT}{RUB_OUT}q"), Some("q".into())));
         assert_eq!(typed("abc\x15l\n"), (format!("abc{}l", RUB_OUT.repeat(3)), Some("l".into())));

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_comes_in_order() {
+    fn output_that_fits_arrives_in_order() {
         let outbox = Outbox::new(10).expect("an eventfd");
         outbox.put(b"abc", 3);
         outbox.say("d\n");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_does_not_read_is_told_what_it_lost_where_it_lost_it() {
+    fn a_session_that_does_not_read_is_informed_of_its_loss_in_place() {
         let outbox = Outbox::new(10).expect("an eventfd");
         outbox.put(b"01234567", 8);
         outbox.put(&[b'x'; OWN_MOST + 3], 4);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_abandoned_and_lost_nothing_is_told_nothing() {
+    fn an_abandoned_session_without_loss_gets_no_message() {
         let outbox = Outbox::new(10).expect("an eventfd");
         outbox.put(b"0123456789", 10);
         outbox.give_up();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_says_has_a_bound_too() {
+    fn messages_of_the_server_are_bounded_too() {
         let outbox = Outbox::new(10).expect("an eventfd");
         (0..1000).for_each(|_| outbox.say("0123456789012345678901234567890123456789"));
         assert!(taken(&outbox).len() <= 10 + OWN_MOST);

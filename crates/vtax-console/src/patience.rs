@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_is_used_up_and_comes_back_with_what_is_said() {
+    fn patience_is_used_up_and_restored_by_input() {
         let bounds = Bounds { patience: Duration::from_millis(200), output: 1000, ..Bounds::default() };
         let (mut patience, start) = (GuestPatience::new(&bounds), Instant::now());
         let at = |milliseconds| start + Duration::from_millis(milliseconds);

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn who_chooses_a_console_makes_no_room_for_another_user_s_crowd() {
+    fn a_user_in_the_menu_is_not_evicted_for_another_users_crowd() {
         let registry = registry();
         let own = admit(&registry, 1000).expect("a place");
         let crowd: Vec<Ticket> = (0..2 * registry.bounds.choosing).filter_map(|_| admit(&registry, 1001)).collect();

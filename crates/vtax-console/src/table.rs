@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clashes_is_named() {
+    fn conflicting_groups_are_named() {
         let refused = |groups: &[ConsoleGroup]| ConsoleTable::new(groups.to_vec()).expect_err("a clash").to_string();
         let planets = group("planets", 5002, &[(2, "jupiter"), (3, "pluto")]);
         for (other, message) in [

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_agrees_to_is_not_answered() {
+    fn a_clients_agreement_is_not_answered() {
         let agreed = [IAC, DO, ECHO, IAC, DO, SUPPRESS_GO_AHEAD, IAC, WILL, SUPPRESS_GO_AHEAD];
         assert_eq!(received(&agreed), []);
         assert_eq!(received(&[IAC, DONT, ECHO, IAC, WONT, SUPPRESS_GO_AHEAD]), []);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_no_keys_and_a_doubled_iac_is_one() {
+    fn commands_are_not_keys_and_a_doubled_iac_is_one() {
         assert_eq!(received(&[IAC, BREAK, IAC, ARE_YOU_THERE]), [Received::Break, Received::AreYouThere]);
         assert_eq!(keys(&[b'a', IAC, IAC, IAC, 241, b'b', IAC, INTERRUPT]), [b'a', IAC, b'b', 3]);
     }

@@ -25,9 +25,9 @@ pub trait ContainerEngines {
 pub enum EngineRefusal {
     /// Its program cannot be started.
     NoProgram(io::Error),
-    /// In the engine's own words.
+    /// The engine's own error message.
     Said(String),
-    /// It didn't answer in time, and its program was ended.
+    /// It didn't answer in time, and its program was killed.
     Silent(Duration),
 }
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_is_asked_about_a_container_and_nothing_else() {
+    fn an_engine_is_queried_only_about_a_container() {
         let (_folder, engines) = fake("echo \"$LC_ALL:$@\"; echo noise >&2", PATIENCE);
         let said = asked(&engines, ContainerEngine::Podman).expect("an answer");
         assert_eq!(said, "C:inspect --type container web\n");

@@ -47,9 +47,9 @@ pub enum ContainerError {
 pub enum EngineAnswer {
     /// Its program cannot be started.
     NoProgram(ContainerEngine, io::Error),
-    /// It knows no such container.
+    /// It has no such container.
     Unknown(ContainerEngine),
-    /// In its own words.
+    /// Its own error message.
     Said(ContainerEngine, ForeignText),
 }
 
@@ -95,7 +95,7 @@ fn mend(engine: ContainerEngine, state: &ForeignText, end: &ContainerEnd) -> Str
     }
 }
 
-/// An engine that hangs may have a container of the same name, so the user must say that another one is meant.
+/// A hanging engine may have a container of the same name, so the user must specify the other engine.
 fn others(engine: ContainerEngine, end: &ContainerEnd) -> String {
     let others = ContainerEngine::ALL.into_iter().filter(|other| end.engine.is_none() && *other != engine);
     others.map(|other| format!(", or name another engine: {other}:{}", end.name.as_str())).collect()

@@ -88,8 +88,8 @@ impl Container {
         })
     }
 
-    /// Returns its first process. The pid of a container on another machine may be anybody's here, but only a process of
-    /// this container has its id in the names of its cgroup or of the files that its engine mounts for it.
+    /// Returns its first process. The PID of a container on another machine may belong to anybody here, but only a
+    /// process of this container has its ID in the names of its cgroup or of the files that its engine mounts for it.
     pub fn process(&self, end: &ContainerEnd) -> Result<Pid, ContainerError> {
         let of = |pid: u32, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let belongs = |pid: &u32| ["cgroup", "mountinfo"].iter().any(|file| of(*pid, file).contains(self.id.raw()));

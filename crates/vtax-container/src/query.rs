@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn whichever_engine_has_it_is_taken() {
+    fn the_engine_that_has_the_container_is_used() {
         assert_eq!(asked("container:web", unknown, running), Ok(ContainerEngine::Podman));
         assert_eq!(asked("container:web", running, absent), Ok(ContainerEngine::Docker));
         assert_eq!(asked("container:web", down, running), Ok(ContainerEngine::Podman));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_container_from_being_an_endpoint_is_named_with_a_remedy() {
+    fn a_container_that_cannot_be_an_endpoint_is_refused_with_a_remedy() {
         let refused = |end, docker, podman| insta::assert_snapshot!(asked(end, docker, podman).expect_err("refused"));
         refused("container:web", running, other);
         refused("container:web", other, exited);

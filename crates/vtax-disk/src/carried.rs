@@ -31,7 +31,7 @@ const PROGRAM: &str = "fio";
 const LIBRARIES: &str = "lib";
 /// Timeout for listing by the loader: it reads a hundred files.
 const SOON: Duration = Duration::from_secs(20);
-/// No program of a distribution that vtax carries is larger. A program is read whole.
+/// Maximum size of a carried program, larger than any of a distribution. A program is read whole.
 const PROGRAM_MOST: u64 = 256 << 20;
 /// Maximum number of directories kept: for each version of the program or one of its libraries there is a new one.
 const KEPT: usize = 3;
@@ -67,7 +67,7 @@ pub struct CarriedProgram {
 }
 
 impl CarriedProgram {
-    /// fio from the PATH, in a directory in `carried`. What is there already is used.
+    /// Provides fio from the PATH in a directory in `carried`. Existing files are used.
     pub fn fio(carried: &Path) -> Result<CarriedProgram, CarryError> {
         let program = in_path("fio").ok_or(CarryError::NoProgram)?;
         let parts = Parts::of(&program)?;
@@ -96,7 +96,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
 struct Parts {
     program: PathBuf,
     loader: PathBuf,
-    /// By the name by which the program asks for each.
+    /// By the name by which the program requests each.
     libraries: BTreeMap<String, PathBuf>,
 }
 
@@ -146,7 +146,7 @@ impl Parts {
         copy(&self.loader, &partial.join(LOADER))?;
         self.libraries.iter().try_for_each(|(name, path)| copy(path, &libraries.join(name)))?;
         match fs::rename(&partial, folder) {
-            // Another vtax has just made the same.
+            // Another vtax has just created the same.
             Err(_) if folder.is_dir() => fs::remove_dir_all(&partial).map_err(CarryError::file("remove", &partial)),
             moved => moved.map_err(CarryError::file("make", folder)),
         }
@@ -168,7 +168,7 @@ fn forget_old(carried: &Path, newest: &Path) {
     others.sort();
     others.reverse();
     for (_, old) in others.into_iter().skip(KEPT - 1) {
-        // It is a cache: what can't be removed is tried again at the next time.
+        // It is a cache: a failed removal is retried the next time.
         let _ = fs::remove_dir_all(old);
     }
 }

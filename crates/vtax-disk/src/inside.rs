@@ -1,7 +1,7 @@
 //! A guest's report on a disk: its driver, and any users in the guest.
 //!
-//! A script asks the guest's own kernel, by the shell that is there. What it prints is someone else's word: names are
-//! compared with the one that was requested, and all else is foreign text.
+//! A script queries the guest's own kernel, with the guest's shell. Its output is untrusted: names are compared with
+//! the requested one, and everything else is foreign text.
 
 use vtax_model::{
     disk::{BlockIdentity, BlockSize, DiskTest, WriteCache},
@@ -66,8 +66,8 @@ pub enum GuestDiskError {
 }
 
 impl GuestDiskLook {
-    /// Each line that it prints begins with what it is about. To read the partition table anew is refused for a device that
-    /// something has for itself, also in another mount namespace; the table stays as it is on the disk.
+    /// Each line that it prints begins with its topic. Rereading the partition table is refused for a device that
+    /// something holds exclusively, also in another mount namespace; the table on the disk doesn't change.
     const SCRIPT: &str = r#"
 d=$1 s=/sys/block/$1
 for k in size ro queue/scheduler queue/nr_requests queue/rotational queue/logical_block_size queue/write_cache; do
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_uses_is_refused() {
+    fn a_disk_in_use_by_a_guest_is_refused() {
         for (line, text) in [
             ("mount 9 1 254:1 / /data rw - ext4 /dev/root rw\n", "vda1 is mounted on /data; unmount it there first"),
             ("mount 9 1 0:31 / /data rw - btrfs /dev/vda rw\n", "vda is mounted on /data"),

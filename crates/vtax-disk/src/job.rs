@@ -146,7 +146,7 @@ impl FioJob {
             ("time_based", "1".into()),
             ("runtime", milliseconds(self.test.duration)),
             ("ramp_time", milliseconds(self.test.ramp)),
-            // Each block is as likely as the others, also if it was taken a moment ago.
+            // Each block is equally likely, even if it was just accessed.
             ("norandommap", "1".into()),
             // The range is there. If a name is wrong, nothing is made.
             ("allow_file_create", "0".into()),
@@ -166,7 +166,7 @@ impl FioJob {
             ("do_verify", "1".into()),
             ("verify_fatal", "1".into()),
             ("verify_state_save", "0".into()),
-            // What was written has to be on its way to the disk before it is read back.
+            // Written data must be on its way to the disk before it is read back.
             ("end_fsync", "1".into()),
         ]);
         list
@@ -188,7 +188,7 @@ impl FioJob {
             list.push(("offset_increment", test.part().0.to_string()));
         }
         if test.access == AccessPattern::Random && test.targets.get() > 1 {
-            // In turn, all jobs would begin with the first disk, then all go to the second.
+            // In sequence, all jobs would begin with the first disk, then all move to the second.
             list.push(("file_service_type", "random".into()));
         }
         list
@@ -265,7 +265,7 @@ mod tests {
                           --lat_percentiles=1 --clat_percentiles=0 --slat_percentiles=0";
 
     #[test]
-    fn the_articles_load_goes_to_all_disks() {
+    fn the_articles_load_uses_all_disks() {
         let load = arguments("random:reads=60,block=8KiB,jobs=20,targets=2,range=64MiB", false);
         let own = "--bs=8192 --size=134217728 --ioengine=io_uring --iodepth=1 --numjobs=20 --direct=1 \
                    --file_service_type=random --rw=randrw --rwmixread=60 --time_based=1 --runtime=10000ms \
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_in_sequence_begin_in_parts_of_their_own() {
+    fn sequential_jobs_begin_in_separate_parts() {
         let load = arguments("sequential:reads=0,block=1MiB,jobs=4,range=10MiB,engine=psync", false);
         assert!(load.contains("--bs=1048576 --size=2097152 --ioengine=psync --iodepth=1 --numjobs=4"), "{load}");
         assert!(load.contains("--offset_increment=2097152 --rw=write --time_based"), "{load}");

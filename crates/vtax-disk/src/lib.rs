@@ -3,7 +3,7 @@
 //! | module | for |
 //! |---|---|
 //! | [`target`] | what is refused before anything is written: disks in use, with something on them, too small |
-//! | [`inside`] | what a guest says of its disk: whether something there uses it |
+//! | [`inside`] | what a guest reports about its disk: whether something there uses it |
 //! | [`path`] | what the path to a disk is |
 //! | [`job`] | a test as fio's arguments |
 //! | [`mod@prepare`], [`written`] | all blocks are written before they are read |

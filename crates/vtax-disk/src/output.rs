@@ -1,10 +1,10 @@
 //! Parser for fio's output (`--output-format=json+`) as a report.
 //!
-//! The text may come from a guest, so it is bounded, and each figure is looked at before it is used. Figures are totals
-//! over the measured time: fio's `iops_mean` is a mean of what it saw in intervals of half a second, the last of which
-//! is cut off. I/Os are those that ended in that time, whose response times fio has: its `total_ios`, and so its
-//! `iops`, omit those that were in flight as the ramp ended, but the time continues until the last in flight have
-//! ended. With 64 in flight on a disk that makes 200 a second, that is 4 % too few.
+//! The text may come from a guest, so it is bounded, and each figure is checked before it is used. Figures are totals
+//! over the measured time: fio's `iops_mean` is a mean over intervals of half a second, the last of which is truncated.
+//! I/Os are those that ended in that time, whose response times fio has: its `total_ios`, and so its `iops`, omit those
+//! that were in flight when the ramp ended, but the time continues until the last in flight have ended. With 64 in
+//! flight on a disk with 200 IOPS, that is 4 % too few.
 
 mod bins;
 
@@ -89,8 +89,8 @@ fn begin_of_json(output: &[u8]) -> Option<usize> {
     braces.into_iter().find(is_line)
 }
 
-/// fio's messages about a failure: the first lines, and how many more there are. It has a line for each block that is
-/// wrong.
+/// Returns fio's messages about a failure: the first lines, and the number of the others. It prints a line for each
+/// wrong block.
 fn words(errors: &[u8], before: &[u8]) -> ForeignText {
     let text = [errors, b"\n", before].concat();
     let text = String::from_utf8_lossy(&text);

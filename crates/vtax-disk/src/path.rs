@@ -1,7 +1,7 @@
 //! The path to a disk: file system, device, driver, queue.
 //!
-//! Only what this machine's kernel says. What a guest sees of its disk is a virtual device; which file or disk of the
-//! host is behind it, the host knows.
+//! Only facts from this machine's kernel. A guest sees its disk as a virtual device; only the host knows which of its
+//! files or disks is behind it.
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 

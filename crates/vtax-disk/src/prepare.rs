@@ -13,7 +13,7 @@ use crate::{
 /// Ways in which a test's disks got their blocks written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlocksWritten {
-    /// They were so already.
+    /// They were already prepared.
     Before,
     /// fio has written them now.
     Now,

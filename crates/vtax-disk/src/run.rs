@@ -22,7 +22,7 @@ use crate::{
 
 /// Additional time for fio beyond its configured times: to start, to end its last I/Os, and to print.
 const MARGIN: Duration = Duration::from_secs(30);
-/// No disk that is worth a test writes less in a second.
+/// Minimum write speed of a disk worth testing, in bytes per second.
 const SLOWEST: u64 = 4 << 20;
 /// Timeout for the version of fio.
 const SOON: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ impl FioProgram {
         FioProgram { program: program.to_owned(), cancel: None }
     }
 
-    /// The same program, whose runs this switch ends.
+    /// Returns the same program, whose runs this switch ends.
     #[must_use]
     pub fn ended_by(self, cancel: ProgramCancel) -> FioProgram {
         FioProgram { cancel: Some(cancel), ..self }
@@ -95,7 +95,7 @@ impl FioProgram {
         self.run_within(job, limit(job))
     }
 
-    /// As [`FioProgram::run`], for one who knows better how long it may take.
+    /// Like [`FioProgram::run`], for a caller that knows better how long it may take.
     pub fn run_within(&self, job: &FioJob, limit: Duration) -> Result<DiskReport, FioError> {
         let output = self.output(job.arguments(), limit)?;
         Ok(output::read(&output.stdout, &output.stderr)?)

@@ -1,8 +1,7 @@
 //! Checks before anything is written to a disk or a file.
 //!
-//! A test overwrites what it is given. So a device that something uses is refused, and one that has anything on it as
-//! well, unless the user says that it may be destroyed. All is looked at before the first byte is written, and what is
-//! found is said with what to do about it.
+//! A test overwrites its disks. So a device in use is refused, and so is one with any contents, unless the user allows
+//! their destruction. Everything is checked before the first byte is written, and findings are reported with a remedy.
 
 mod content;
 mod device;
@@ -123,8 +122,8 @@ pub fn check(paths: &[PathBuf], test: &DiskTest, destroy_data: bool) -> Result<V
 }
 
 impl DiskTarget {
-    /// Takes a block device for as long as the file is open: until then nobody mounts it, or makes it a part of something else.
-    /// Whoever only opens it, as QEMU does, still can. A file can't be taken.
+    /// Holds a block device exclusively while the file is open: until then nobody mounts it, or makes it a part of
+    /// something else. Programs that only open it, such as QEMU, still can. A file can't be held.
     pub fn hold(&self) -> Result<Option<File>, TargetError> {
         self.is_device.then(|| device::hold(&self.path)).transpose()
     }
@@ -135,7 +134,7 @@ impl DiskTarget {
             Ok(found) => found.file_type(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let target = DiskTarget::of_new_file(path)?;
-                // The name of a device that isn't there: a file in its place would take the machine's memory.
+                // The name of a missing device: a file of that name would use the machine's memory.
                 let among_devices =
                     mount_of(&target.path, files).is_some_and(|mount| mount.target == Path::new("/dev"));
                 return if among_devices { Err(TargetError::unusable(path)(error)) } else { Ok(target) };

@@ -16,7 +16,7 @@ use vtax_model::units::ByteSize;
 
 /// Number of places to examine.
 const SAMPLES: u64 = 64;
-/// Bytes read at each: what fio writes has no so many zeros in a row.
+/// Number of bytes read at each position: fio's data has no zeros of that length.
 const PIECE: u64 = 512;
 
 /// Result.
@@ -52,8 +52,8 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(nonblocking).open(path)
 }
 
-/// The first hole in the range. An extent that is allocated but not written counts as one (lseek(2) of ext4, XFS, btrfs).
-/// A file system that can't tell has none. A device has none either.
+/// Returns the first hole in the range. An allocated but unwritten extent counts as one (lseek(2) of ext4, XFS, btrfs).
+/// A file system that doesn't report holes has none. A device has none either.
 fn hole(file: &File, range: ByteSize) -> io::Result<Option<ByteSize>> {
     if file.metadata()?.file_type().is_block_device() {
         return Ok(None);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_told_from_holes_zeros_and_the_end() {
+    fn written_blocks_are_distinguished_from_holes_zeros_and_the_end() {
         let full = vec![7; 1 << 20];
         let found = |pieces: &[(u64, &[u8])], range| look(file(pieces).path(), ByteSize(range)).expect("read");
         assert_eq!(found(&[(0, &full)], 1 << 20), Written::Whole);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_allocated_is_not_written() {
+    fn allocated_blocks_are_not_written_blocks() {
         let mut file = file(&[]);
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 1 << 20).expect("room");
         assert_eq!(look(file.path(), ByteSize(1 << 20)).expect("read"), Written::NotAt(ByteSize(0)));

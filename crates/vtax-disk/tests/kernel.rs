@@ -123,7 +123,7 @@ fn a_file_system_that_fills_is_reported_before_or_by_the_kernel() {
 }
 
 #[test]
-fn what_is_in_use_is_refused_with_who_uses_it() {
+fn a_disk_in_use_is_refused_with_its_user() {
     let test = test("random:range=16MiB");
     let refused = |path: &Path, destroy| check(&[path.to_owned()], &test, destroy).expect_err("in use");
     let mut disk = LoopDevice::new(64 << 20, &[]);
@@ -143,7 +143,7 @@ fn what_is_in_use_is_refused_with_who_uses_it() {
     assert!(matches!(refused(Path::new("/dev/null"), true), TargetError::NoDisk { .. }));
     let missing = refused(Path::new("/dev/no-such-disk"), true);
     assert!(matches!(missing, TargetError::Unusable { .. }), "no file is made in /dev: {missing}");
-    // It is below /dev and no place for devices.
+    // It is below /dev, which is no place for files.
     let memory = PathBuf::from(format!("/dev/shm/vtax-disk-{}", std::process::id()));
     check(&[memory], &self::test("random:range=16MiB,direct=off"), false).expect("a new file");
 }
@@ -165,7 +165,7 @@ fn a_mount_of_another_namespace_is_seen_by_the_kernel() {
 }
 
 #[test]
-fn a_device_that_is_measured_is_nobody_elses() {
+fn a_measured_device_is_held_exclusively() {
     let device = LoopDevice::new(32 << 20, &[]);
     let found = check(std::slice::from_ref(&device.path), &test("random:range=16MiB"), true).expect("it is free");
     let held = found[0].hold().expect("it is free").expect("a device");
@@ -178,7 +178,7 @@ fn a_device_that_is_measured_is_nobody_elses() {
 }
 
 #[test]
-fn what_is_on_a_disk_is_kept_unless_it_may_be_destroyed() {
+fn data_on_a_disk_is_kept_unless_it_may_be_destroyed() {
     let disk = LoopDevice::new(64 << 20, &[]);
     ran("mkfs.ext4", &["-q", "-F", disk.text()]);
     let paths = std::slice::from_ref(&disk.path);
@@ -235,7 +235,7 @@ fn a_disk_that_hangs_ends_as_a_failure() {
     let FioError::Stuck { pid, .. } = error else { panic!("{error}") };
     let told = error.to_string();
     assert!(told.contains("cannot be killed") && told.contains(&pid.to_string()), "{told}");
-    // It gets the signal that it has been sent, now that the disk answers.
+    // It receives the signal that was sent to it, now that the disk answers.
     let until = Instant::now() + Duration::from_secs(300);
     let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     while !(state().is_empty() || state().contains(") Z ")) {

@@ -58,7 +58,7 @@ impl LdmHost {
         LdmHost::in_world(host, net, files, Box::new(world), hear)
     }
 
-    /// Opens a host whose domains have their run-time files where `world` says.
+    /// Opens a host whose domains' run-time files are in `world`.
     pub(crate) fn in_world(
         host: DomainHost,
         net: HostNet,

@@ -107,8 +107,8 @@ impl LockedDomains<'_> {
         finished.map(drop)
     }
 
-    /// New objects are saved before the host gets them, and removed objects stay saved until they are gone. So a domain
-    /// has nothing that isn't in the configuration, whenever vtax is killed.
+    /// New objects are saved before the host gets them, and removed objects stay saved until they no longer exist. So a
+    /// domain has nothing that isn't in the configuration, whenever vtax is killed.
     fn carry_out(&self, change: &UnfinishedChange) -> Result<ChangeEffect, BindError> {
         let UnfinishedChange { objects, was, now } = change;
         let (new, old) = (self.store.draft("new", now)?, self.store.draft("old", was)?);

@@ -45,7 +45,7 @@ pub(crate) struct PluggedDisk {
     pub(crate) batch: BatchId,
 }
 
-/// Parts that a journal describes. What was undone is not among them.
+/// Parts that a journal describes, except those that were undone.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedParts {
     pub(crate) guest: Option<RecordedGuest>,

@@ -96,7 +96,7 @@ impl Supervisor<'_> {
             let _ = qemu.death(PATIENCE);
             let then = after(ending, begun.elapsed(), &mut limit);
             if (ending, then) == (Ending::Reboot, AfterRenewal::Stopped) {
-                // It is only shown.
+                // Only used for display.
                 let _ = fs::write(supervisor_process::reboot_loop(&self.domains.directory(domain)), "");
             }
             self.bind_anew(domain, ending, then)?;
@@ -140,7 +140,7 @@ impl Supervisor<'_> {
     fn is_up(&self, domain: &Name) {
         let started = self.domains.existing(domain).ok().and_then(|bound| bound.started);
         if let Some(started) = started {
-            // It is only shown.
+            // Only used for display.
             let _ = Started { is_up: true, ..started }.write(&self.domains.directory(domain));
         }
     }

@@ -256,7 +256,7 @@ mod tests {
         assert_eq!((port.switch.as_str(), port.vlan), ("vsw0", Some(vlan(1))));
     }
 
-    /// It was reported with the limit of its next boot.
+    /// It was once reported with the limit of its next boot.
     #[test]
     fn a_port_that_was_plugged_in_has_the_limit_that_it_was_plugged_in_with() {
         let started_with = configuration();

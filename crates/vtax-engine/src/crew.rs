@@ -83,10 +83,10 @@ fn threads(role: &Role<'_>, setup: &EndSetup) -> Result<usize> {
 
 /// Returns true if the threads have real-time priority: in slices of transactions under controlled conditions.
 ///
-/// Where both ends share a CPU, the scheduler else decides at each message whether its receiver preempts its sender. The
-/// longer the receiver works, the less often it does, so that a cost would change more than itself. A thread that spins
-/// while it waits for a message, or for the moment at which its request is due, must not have this priority: the other
-/// end would not run in the meantime.
+/// If both ends share a CPU, the scheduler otherwise decides at each message whether its receiver preempts its sender.
+/// The longer the receiver works, the less often it does, so that a cost would change more than itself. A thread that
+/// spins while it waits for a message, or for the moment at which its request is due, must not have this priority: the
+/// other end would not run in the meantime.
 fn runs_first(spec: &TestSpec, engine: Engine) -> bool {
     let options = &spec.options;
     let spins = engine == Engine::BusyPoll

@@ -1,9 +1,9 @@
 //! Two meshes of a fleet: which hosts have become slower or faster.
 //!
-//! The figures of a host are relative to its fleet, so a change of the whole fleet does not show in them; it is reported
-//! by itself. A host has changed if the difference between its two figures is too far from those of the other hosts. The
-//! interval of a difference is recovered from the intervals of both figures: Zou & Donner, "Construction of confidence
-//! limits about effect measures" (Statistics in Medicine 27, 2008).
+//! The figures of a host are relative to its fleet, so a change of the whole fleet does not show in them; it is
+//! reported separately. A host has changed if the difference between its two figures is too far from those of the other
+//! hosts. The interval of a difference is recovered from the intervals of both figures: Zou & Donner, "Construction of
+//! confidence limits about effect measures" (Statistics in Medicine 27, 2008).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_become_slower_or_faster_is_named_and_nothing_else() {
+    fn only_changed_hosts_are_named() {
         let always = fall(5, MeshDirection::Sends, 40.0);
         let before = mesh(60, Slow::from([always, fall(7, MeshDirection::Receives, 20.0)]), 1);
         let after = mesh(60, Slow::from([always, fall(44, MeshDirection::Sends, 20.0)]), 2);

@@ -17,7 +17,7 @@ use libfuzzer_sys as _;
 
 use crate::{LENGTH_MOST, inputs::Corpus};
 
-/// Option by which libFuzzer selects the inputs that together reach what all of them reach.
+/// Option with which libFuzzer selects a minimal set of inputs with the same coverage.
 const MERGE: &str = "-set_cover_merge=1";
 /// Prefix of the names of seed files; the names of libFuzzer's files are hexadecimal numbers.
 const SEED: &str = "seed-";
@@ -76,7 +76,7 @@ pub(crate) fn run(corpus: &Corpus, target: impl Fn(&[u8]) + 'static) {
     process::exit(status);
 }
 
-/// Returns the command by which libFuzzer starts this target once more; it appends its own arguments, for the shell.
+/// Returns the command with which libFuzzer restarts this target; it appends its own arguments, for the shell.
 fn again() -> String {
     let program = env::current_exe().expect("this program");
     let current = thread::current();

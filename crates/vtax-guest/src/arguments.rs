@@ -278,7 +278,7 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
         "console=ttyS0",
         "quiet",
         "loglevel=4",
-        // After a panic the kernel restarts at once, and QEMU exits instead of rebooting it.
+        // After a panic the kernel reboots immediately, and QEMU exits instead of rebooting it.
         "panic=-1",
         // Allows a failure policy of logical domains to stop a guest with a panic.
         "unknown_nmi_panic",
@@ -297,7 +297,7 @@ fn command_line(launch: &Launch, append: &[String]) -> String {
     ];
     let steady: &[&str] = match launch.accel {
         Accelerator::Kvm => &[],
-        // Under TCG the guest has the host's time stamp counter. Without this parameter Linux checks it against a timer
+        // Under TCG the guest has the host's timestamp counter. Without this parameter Linux checks it against a timer
         // that QEMU serves late, marks the counter as unstable and uses another clock, each reading of which is a VM
         // exit.
         Accelerator::Tcg => &["tsc=reliable"],

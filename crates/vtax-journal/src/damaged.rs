@@ -21,22 +21,22 @@ use crate::{
 pub enum Opened<S: Step> {
     /// It can be undone.
     Whole(Journal<S>),
-    /// It is short or empty, has a line that isn't as it was written, or is not a regular file.
+    /// It is short or empty, has an altered line, or is not a regular file.
     Damaged(DamagedJournal),
 }
 
 /// A damaged journal, which keeps its name taken until it is set aside.
 #[derive(Debug)]
 pub struct DamagedJournal {
-    /// The lock. What is not a regular file can't be locked.
+    /// The lock. Anything but a regular file can't be locked.
     pub(crate) file: Option<File>,
     pub(crate) path: PathBuf,
     pub(crate) error: JournalError,
 }
 
 impl DamagedJournal {
-    /// Undoes the steps that its whole lines tell, the last first. Others may be missing, so this is only for who orders it
-    /// in spite of that.
+    /// Undoes the steps recorded in its complete lines, the last first. Others may be missing, so this requires an
+    /// explicit order.
     ///
     /// # Errors
     /// Lists every step that failed.
@@ -53,8 +53,8 @@ impl DamagedJournal {
         if steps.is_empty() { Ok(report) } else { Err(UndoErrors { id, steps, file: None }) }
     }
 
-    /// Keeps the file under another name, which no scan finds: `rack.damaged`, or `rack.damaged-2` if that is taken.
-    /// Call this when everything that the job has made is gone. Returns what is wrong with the file, and its new name.
+    /// Renames the file so that no scan finds it: `rack.damaged`, or `rack.damaged-2` if that exists. Call this when
+    /// nothing that the job has created is left. Returns the damage, and the file's new name.
     pub fn set_aside(self) -> Result<(JournalError, PathBuf), JournalError> {
         let parent = self.path.parent().expect("a journal's path is made by joining a directory");
         let _entered = Directory::enter(parent)?;

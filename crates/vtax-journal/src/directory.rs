@@ -1,10 +1,9 @@
 //! The directory with the journals.
 //!
-//! To see whether a journal's owner is alive, a process tries to take the journal's lock, and so holds it for
-//! a moment. A second lock, on the file `.lock` of the directory, makes looking and acting one action. A
-//! process holds it while it makes, opens, reads or removes a journal, never while steps run. So nobody takes
-//! a new file without a lock for an abandoned one, and two processes of vtax can't both take over the same
-//! journal.
+//! To check whether a journal's owner is alive, a process tries to take the journal's lock, and so holds it for a
+//! moment. A second lock, on the file `.lock` of the directory, makes checking and acting atomic. A process holds it
+//! while it creates, opens, reads or removes a journal, never while steps run. So nobody mistakes a new file without a
+//! lock for an abandoned one, and two processes of vtax can't both take over the same journal.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -31,7 +30,7 @@ impl Directory {
         let file = record::open_lock(&name)?;
         lock::wait(&file, &name).map_err(io("lock", &name))?;
         let directory = Directory { path: path.to_owned(), _lock: file };
-        // What a killed process has left: whoever writes one has the lock.
+        // Leftover of a killed process: a living writer holds the lock.
         let _ = fs::remove_file(directory.draft());
         Ok(directory)
     }
@@ -41,7 +40,7 @@ impl Directory {
         self.path.join(".new.draft")
     }
 
-    /// Begins a file that is to be renamed to the name of a journal.
+    /// Creates a file that will be renamed to the name of a journal.
     pub(crate) fn begin_draft(&self) -> Result<(File, PathBuf), JournalError> {
         Ok(record::draft(&self.path.join("new"))?)
     }

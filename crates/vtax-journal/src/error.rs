@@ -53,8 +53,8 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// Returns whether the journal itself is damaged: it is short, empty, changed, or not a regular file. Then what it says
-    /// is not acted upon, least of all as if it said nothing.
+    /// Returns whether the journal itself is damaged: it is short, empty, altered, or not a regular file. Then its
+    /// contents are not acted upon, least of all as if it were empty.
     pub fn is_damage(&self) -> bool {
         match self {
             JournalError::Corrupt { .. } => true,
@@ -102,7 +102,8 @@ pub struct UndoError<E> {
     pub error: E,
 }
 
-/// All reasons why a journal is not undone. The journal is still there; undo it again when these reasons are gone.
+/// All reasons why a journal was not undone. The journal still exists; undo it again when these reasons no longer
+/// apply.
 #[derive(Debug, thiserror::Error)]
 #[error("`{id}` is not completely undone{}{}", listed(.steps), listed(.file))]
 pub struct UndoErrors<E: fmt::Display> {

@@ -1,4 +1,4 @@
-//! Journals as a dying process, a full disk or another program may leave them.
+//! Journals as left by a dying process, a full disk or another program.
 
 use std::{convert::Infallible, fs};
 
@@ -7,7 +7,7 @@ use vtax_fuzz::fuzz;
 
 use crate::{BatchId, BatchState, Journal, JournalError, Snapshot, Step, Undone};
 
-/// A step without a world. What it undoes is counted.
+/// A step without a world. Its undoing is counted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Fake {
@@ -43,7 +43,7 @@ const JOURNAL: &str = r#"{"header":{"format":1,"id":"rack","kind":"lab","owner":
 {"undone":{"step":1,"how":"already-gone"}}
 {"done":{"st"#;
 
-/// As this version writes it, but for the checksums.
+/// As written by this version, except for the checksums.
 const SEALED: &[&str] = &[
     r#"{"header":{"format":4,"id":"rack","kind":"lab","owner":{"pid":1,"started":2,"command":"vtax","since":3},"about":null}}"#,
     r#"{"sealed":2}"#,
@@ -64,7 +64,7 @@ const BATCHES: &str = r#"{"header":{"format":1,"id":"rack","kind":"tuning","owne
 {"intend":{"step":3,"batch":4,"what":"check"}}
 "#;
 
-/// Whatever is in the file: it can be listed, an error names a line of it, and what can be read can be undone.
+/// Whatever the file contains: it can be listed, an error names a line of it, and its readable part can be undone.
 #[test]
 fn fuzz_journals() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -80,7 +80,7 @@ fn fuzz_journals() {
         let read = read.ok()?;
         let mut journal = Journal::<Fake>::open(folder.path(), "rack").expect("it can be read, and nobody else has it");
         assert_eq!((journal.header(), journal.records().len()), (&read.header, read.records.len()));
-        // The end of a line that was cut is gone, and nothing else.
+        // Only the end of a truncated line is lost.
         let again = Snapshot::<Fake>::read(folder.path(), "rack").expect("it is whole now");
         let steps =
             |records: &[crate::Record<Fake>]| records.iter().map(|record| record.step.clone()).collect::<Vec<_>>();

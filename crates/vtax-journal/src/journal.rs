@@ -56,7 +56,7 @@ impl<S: Step> Journal<S> {
     /// Takes over a journal that no living process holds, to undo it.
     ///
     /// # Errors
-    /// [`JournalError::Missing`], [`JournalError::Busy`], or an error that says what is wrong with the file.
+    /// [`JournalError::Missing`], [`JournalError::Busy`], or an error that describes what is wrong with the file.
     pub fn open(directory: &Path, id: &str) -> Result<Self, JournalError> {
         match Journal::open_any(directory, id)? {
             Opened::Whole(journal) => Ok(journal),
@@ -123,7 +123,7 @@ impl<S: Step> Journal<S> {
     /// is killed.
     ///
     /// # Errors
-    /// As of [`Journal::execute`]. Only the further steps are undone then.
+    /// As for [`Journal::execute`]. Only the additional steps are undone then.
     pub fn extend(&mut self, steps: Vec<S>, world: &mut S::World) -> Result<(), ExecuteError<S::Error>> {
         let batch = self.records.last().map_or(BatchId::FIRST, |record| record.batch);
         self.run(batch, steps, world)
@@ -337,7 +337,7 @@ fn lines<'a, S: Step>(records: &[&'a Record<S>]) -> Vec<JournalLine<&'a S, &'a S
     lines
 }
 
-/// The error that says which process uses the name. It works for a journal that can't be read, too.
+/// Returns the error that names the process using the name. Also works for an unreadable journal.
 fn taken<S: Step>(directory: &Directory, id: &str) -> JournalError {
     match Snapshot::<S>::read_in(directory, id) {
         Ok(Snapshot { state, header, .. }) => {

@@ -9,22 +9,22 @@
 //! batch can be undone alone, or the journal as a whole. A batch that is half done or half undone, because a process was
 //! killed, is known by its lines ([`BatchState::Partial`]).
 //!
-//! If a step finds neither its change nor what was there before, someone else has changed it since. The step leaves it
-//! alone and says what it has found ([`Undone::Foreign`]); the result of the undoing lists it. That is not an error:
-//! nothing of ours is left.
+//! If a step finds neither its change nor the previous state, someone else has changed the object since. The step
+//! leaves it alone and reports what it has found ([`Undone::Foreign`]); the result of the undoing lists it. That is not
+//! an error: nothing of ours is left.
 //!
-//! The `done` lines are not synced. What the steps make (namespaces, links, sysctls) lives in the kernel's
-//! memory. A power cut removes it together with the lines that are not synced. A killed process loses no
-//! line, because a line is in the page cache as soon as `write` returns.
+//! The `done` lines are not synced. The steps' results (namespaces, links, sysctls) live in the kernel's memory. A
+//! power failure removes them together with the unsynced lines. A killed process loses no line, because a line is in
+//! the page cache as soon as `write` returns.
 //!
-//! The owner holds an exclusive lock on the file as long as it lives. So the lock tells a running job from an
-//! abandoned one. However the process ends, the kernel releases the lock, so no heartbeat and no guess by age
-//! is needed.
+//! The owner holds an exclusive lock on the file for as long as it lives. So the lock distinguishes a running job from
+//! an abandoned one. However the process ends, the kernel releases the lock, so no heartbeat and no guess by age is
+//! needed.
 //!
-//! Each line has a checksum, and the file says how many lines it had when it was last written as a whole. A file that is
-//! empty or short, or has a line that isn't as it was written, is damaged ([`JournalError::is_damage`]), and so is what isn't
-//! a regular file. It is never undone by what it says, and never taken for a journal that says nothing: its owner finds by
-//! other means what the job has made, and sets the file aside ([`DamagedJournal`]).
+//! Each line has a checksum, and the file contains its number of lines when it was last written as a whole. A file that
+//! is empty or short, or has an altered line, is damaged ([`JournalError::is_damage`]), and so is anything but a
+//! regular file. It is never undone by its contents, and never mistaken for an empty journal: its owner finds the job's
+//! objects by other means, and sets the file aside ([`DamagedJournal`]).
 
 #![forbid(unsafe_code)]
 

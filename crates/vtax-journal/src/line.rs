@@ -169,10 +169,10 @@ pub(crate) fn header(path: &Path, bytes: &[u8]) -> Option<Header> {
     Lines { path, form: LineForm::of(bytes), rest: bytes, taken: 0 }.header().ok()
 }
 
-/// The steps that whole lines of a damaged file tell, and that no line says to be undone, in their order.
+/// Returns the steps in complete lines of a damaged file that no line marks as undone, in order.
 pub(crate) fn readable<S: Step>(path: &Path, bytes: &[u8]) -> Vec<Record<S>> {
     let mut records = BTreeMap::new();
-    // What stands behind the last newline may be a whole line too, whose newline is changed.
+    // The text after the last newline may also be a complete line whose newline was altered.
     let ended = [bytes, b"\n"].concat();
     let mut lines = Lines { path, form: LineForm::of(bytes), rest: &ended, taken: 0 };
     while !lines.rest.is_empty() {
@@ -315,7 +315,7 @@ impl<S: Step> Contents<S> {
     }
 }
 
-/// Returns true if a process that died may have left this end of a file. A complete line with another byte in place of
+/// Returns true if a process that died may have left this end of a file. A complete line with another byte instead of
 /// its newline is damage.
 fn is_torn(end: &[u8], form: LineForm) -> bool {
     let Some((_, line)) = end.split_last() else { return true };

@@ -14,7 +14,7 @@ use crate::{
     step::Step,
 };
 
-/// A line to be written for a step that is stored elsewhere.
+/// A line to write for a step that is stored elsewhere.
 type Entry<'a, S> = JournalLine<&'a S, &'a <S as Step>::Receipt>;
 
 /// The file, to which lines are appended.
@@ -194,8 +194,8 @@ fn content<S: Step>(header: &Header, body: &[u8], form: LineForm) -> Result<Vec<
     Ok(content)
 }
 
-/// Writes a file next to it, locks and syncs it, and puts it in the place of the journal. Whoever looks in the meantime
-/// waits for the directory's lock, so that nobody finds the journal without its lock.
+/// Writes a new file next to the journal, locks and syncs it, and renames it to the journal's name. Readers wait for
+/// the directory's lock in the meantime, so that nobody finds the journal without its lock.
 fn renamed(directory: &Directory, path: &Path, content: &[u8]) -> Result<File, JournalError> {
     let (mut file, draft) = directory.begin_draft()?;
     let written = directory::claim(&file, &draft)
@@ -251,7 +251,7 @@ mod tests {
 
     /// The rest of the line stood before the next one, and made both of them a damaged line.
     #[test]
-    fn what_a_failed_write_has_left_is_removed_before_the_next_line() {
+    fn leftovers_of_a_failed_write_are_removed_before_the_next_line() {
         let directory = tempfile::tempdir().expect("a folder");
         let mut log = log(directory.path());
         let path = log.path.clone();
@@ -259,7 +259,7 @@ mod tests {
         log.append([JournalLine::Kept]).expect("there is room");
         let whole = fs::read(&path).expect("it is there");
         let line = &whole[begin.len()..];
-        // As a full disk leaves it.
+        // As left by a full disk.
         log.file.write_all(b"0123abcd {\"undone\":").expect("there is room");
         log.torn = true;
         log.append([JournalLine::Kept]).expect("there is room");

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The process that made a journal, for people to read. Only the lock says whether this process is alive.
+/// The process that created a journal, for people to read. Only the lock shows whether this process is alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     pub pid: u32,

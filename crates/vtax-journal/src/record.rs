@@ -30,7 +30,7 @@ impl<S: Step> Record<S> {
 /// The state of a step.
 #[derive(Debug)]
 pub enum StepProgress<R> {
-    /// The step was to be done. It may have begun.
+    /// The step was about to begin, and may have begun.
     Intended,
     /// The step was done, with this receipt.
     Done(R),

@@ -18,7 +18,7 @@ pub struct UndoReport {
     pub foreign: Vec<ForeignChange>,
 }
 
-/// Another program's change in place of ours.
+/// Another program's change that replaced ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignChange {
     /// The step's description.

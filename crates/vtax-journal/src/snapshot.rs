@@ -30,7 +30,7 @@ pub enum JournalState {
     /// A living process has locked it.
     Alive,
     /// It is meant to outlive its process, until someone undoes it by name. Once that has begun, it is alive or
-    /// abandoned as any other.
+    /// abandoned like any other.
     Kept,
     /// Its owner is dead, and what it made must be undone.
     Abandoned,

@@ -32,9 +32,9 @@ pub trait Step: fmt::Debug + Serialize + DeserializeOwned {
 
     /// Undoes the change, whether it was made in full, in part or not at all.
     ///
-    /// Without a receipt, the step failed or was interrupted, perhaps before it did anything. What exists then may have
-    /// been there before and belong to someone else. The step must be able to tell (by the kernel's mark, or by a path
-    /// that only its owner writes) and leave it alone.
+    /// Without a receipt, the step failed or was interrupted, perhaps before it did anything. Existing objects may then
+    /// have been there before and belong to someone else. The step must be able to recognize them (by the kernel's
+    /// mark, or by a path that only its owner writes) and leave them alone.
     fn undo(&self, receipt: Option<&Self::Receipt>, world: &mut Self::World) -> Result<Undone, Self::Error>;
 
     /// Returns true if this step changes the same value as the other one. If so, a batch with the earlier of the two is
@@ -62,8 +62,8 @@ pub enum Undone {
     /// The change disappears with the object that contains it (a link with its namespace). An earlier step of
     /// the same journal made this object, and is undone next.
     Contained,
-    /// There was neither the change nor what had been there before it: someone else has changed it since. It was left
-    /// as it is, and nothing of ours is there any more.
+    /// Neither the change nor the previous state was found: someone else has changed the object since. It was left
+    /// unchanged, and nothing of ours is left.
     Foreign {
         /// The value found, in words.
         found: String,

@@ -204,7 +204,7 @@ fn further_steps_are_a_part_of_the_last_batch() {
     assert_eq!(world.values, Values::from([(0, 1000), (1, 2000), (2, 2), (3, 3)]), "the steps before stay");
     world.fail_apply = None;
     journal.extend(world.plan(&[2], 3), &mut world).expect("nothing fails");
-    // As a killed process leaves it: the whole batch was never kept.
+    // As left by a killed process: the batch was never completed.
     drop(journal);
     let mut journal = open(directory.path());
     let sizes: Vec<_> = journal.batches().map(|batch| (batch.records.len(), batch.is_abandoned())).collect();
@@ -255,14 +255,14 @@ fn keeping_holds_for_the_batches_before_it() {
         drop(journal);
         journal = open(directory.path());
     }
-    // A batch that was kept and is half undone is to be undone in full.
+    // A persistent batch that is half undone must be undone completely.
     world.fail_undo = Some(2000);
     journal.undo_batch(batch(2), &mut world).expect_err("it is stuck");
     assert_eq!(abandoned(&journal), [false, false, true]);
     world.fail_undo = None;
     journal.undo_batch(batch(3), &mut world).expect("nothing fails");
     assert_eq!(abandoned(&journal), [false; 3]);
-    // From here on the whole journal is to be undone.
+    // From here on the whole journal must be undone.
     world.fail_undo = Some(1000);
     journal.undo(&mut world).expect_err("it is stuck");
     assert_eq!(abandoned(&open(directory.path())), [true, false, false]);
@@ -344,8 +344,8 @@ fn play(directory: &Path, events: &[Event]) -> World {
     world
 }
 
-/// Goes on after a kill that has left this file: undoes the batches that are half done, or only opens the journal, and then
-/// undoes all. What a killed process can't have left is damage.
+/// Resumes after a kill that has left this file: undoes half-done batches, or only opens the journal, and then undoes
+/// everything. A file that a killed process can't have left is damaged.
 fn recover(file: &[u8], values: &Values) {
     for partial_first in [false, true] {
         let directory = tempfile::tempdir().unwrap();
@@ -416,7 +416,7 @@ fn changes_by_another_program_are_kept_and_reported() {
     world.values.insert(1, 77);
     world.fail_undo = Some(1000);
     journal.undo(&mut world).expect_err("the first step is stuck");
-    // The value is looked at once, so that a later one isn't taken for the one that was found.
+    // The value is read immediately, so that a later one isn't mistaken for the one that was found.
     (world.fail_undo, world.values) = (None, Values::from([(0, 1000), (1, 78), (2, 2), (3, 3)]));
     let journal = open(directory.path());
     let report = journal.undo(&mut world).expect("that is not an error");
@@ -500,7 +500,7 @@ fn batches_that_come_and_go_do_not_make_a_journal_grow() {
         journal.undo_batch(batch(number), &mut standing).expect("undone");
         assert_eq!(standing, 2);
     }
-    // The numbers of the batches that are left, and their states, are what the file says, too.
+    // The numbers and states of the remaining batches also agree with the file.
     let here: Vec<_> = journal.batches().map(|batch| (batch.id, batch.state(), batch.is_kept())).collect();
     assert_eq!(here[..2], [(batch(1), BatchState::Done, true), (batch(2), BatchState::Done, true)]);
     assert_eq!(here.last(), Some(&(batch(59), BatchState::Undone, true)));

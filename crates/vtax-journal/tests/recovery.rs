@@ -117,7 +117,7 @@ fn a_failure_at_any_step_leaves_nothing() {
 }
 
 #[test]
-fn what_could_not_be_undone_is_reported_and_tried_again() {
+fn a_failed_undo_is_reported_and_retried() {
     for fails in 0..6 {
         for stuck in (0..=fails).filter(|name| name % 3 == 0) {
             let directory = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ fn every_undo_error_is_reported() {
 }
 
 /// The states of the world after each line that the journal writes after the intents: six steps done, the line that
-/// says that the undoing begins, then six steps undone.
+/// marks the beginning of the undoing, then six steps undone.
 fn history() -> Vec<World> {
     let mut world = World::default();
     let mut history = vec![world.clone()];
@@ -177,7 +177,7 @@ fn whole_file() -> Vec<u8> {
     fs::read(directory.path().join("rack.journal")).unwrap()
 }
 
-/// The same file as the first version wrote it.
+/// The same file as written by the first version.
 fn former_file() -> Vec<u8> {
     let whole = whole_file();
     let lines = whole.split_inclusive(|byte| *byte == b'\n').map(|line| &line[9..]);
@@ -187,7 +187,7 @@ fn former_file() -> Vec<u8> {
     text.replacen("{\"format\":4", "{\"format\":1", 1).into_bytes()
 }
 
-/// The same file as the second or the third version wrote it.
+/// The same file as written by the second or the third version.
 fn later_file(format: u32) -> Vec<u8> {
     let format = format!("{{\"format\":{format}");
     let former = String::from_utf8(former_file()).unwrap().replacen("{\"format\":1", &format, 1);
@@ -232,7 +232,7 @@ fn recover_at_any_byte(bytes: &[u8], sealed: usize) {
     }
 }
 
-/// Whoever reads it says so, nobody overwrites it, and it is kept.
+/// Every reader reports it, nobody overwrites it, and it is kept.
 fn is_damaged(bytes: &[u8]) {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("rack.journal"), bytes).unwrap();
@@ -278,7 +278,7 @@ fn a_cut_at_any_byte_of_what_is_kept_is_damage() {
 type Put<'a> = &'a dyn Fn(&Path);
 
 #[test]
-fn what_is_no_regular_file_is_damage() {
+fn a_journal_that_is_not_a_regular_file_is_damaged() {
     use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
     let node = |path: &Path, kind, device| mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, device).unwrap();
     let kinds: [(&str, Put<'_>); 5] = [
@@ -352,7 +352,7 @@ fn damage_is_named_by_file_and_line() {
     assert!(matches!(error, JournalError::Format { found: 9, .. }), "{error}");
 }
 
-/// A newer vtax knows steps that this one doesn't. What it made may be in use, so nobody may take it for damage.
+/// A newer vtax knows steps that this one doesn't. Its objects may be in use, so it must not be mistaken for damage.
 #[test]
 fn a_line_that_another_version_wrote_isnt_damage() {
     let directory = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ use vtax_step::Place;
 pub struct Blueprint {
     pub lab: Name,
     pub mtu: Mtu,
-    /// The range that all its addresses are from.
+    /// Range of all its addresses.
     pub addresses: IpNet,
     /// Its hosts, switches among them.
     pub hosts: Vec<Name>,
@@ -33,13 +33,13 @@ pub struct Blueprint {
     /// Its links. A link comes after its lower links.
     pub links: Vec<PlannedLink>,
     pub wires: Vec<PlannedWire>,
-    /// The hosts, zones and guests with their addresses on the wires.
+    /// Hosts, zones and guests with their addresses on the wires.
     pub endpoints: Vec<LabEndpoint>,
     /// For each zone whose tunnel ends at a host: the links of the host on that tunnel.
     pub tunnels: Vec<TunnelEnd>,
 }
 
-/// A link, and what its MTU has to be.
+/// A link and its required MTU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedLink {
     pub place: Place,
@@ -106,9 +106,9 @@ pub struct PlannedGuest {
     pub name: Name,
     /// The host that it is on, in whose namespace QEMU runs.
     pub host: Name,
-    /// NIC definition. For a paravirtual NIC, the backend is filled in.
+    /// NIC definition. For a paravirtual NIC, it names the backend in use.
     pub attach: Attach,
-    /// The address of its NIC, by which the guest's agent finds it.
+    /// Address of its NIC, by which the guest's agent finds it.
     pub mac: Mac,
     /// The address for the guest's NIC. The lab itself changes nothing inside guests.
     pub address: IpNet,
@@ -116,7 +116,7 @@ pub struct PlannedGuest {
     pub masters: Vec<Name>,
     #[serde(flatten)]
     pub pins: GuestPins,
-    /// Started process, with the location of its sockets and logs.
+    /// Start command of QEMU, with the location of its sockets and logs.
     pub launch: Launch,
 }
 

@@ -102,7 +102,7 @@ impl LabError {
     }
 }
 
-/// Remedy for a journal error, as the end of a message.
+/// Returns the remedy for a journal error, as the end of a message.
 fn remedy_for(error: &JournalError) -> &'static str {
     match error.is_damage() {
         true => "; vtax lab clean removes the lab's objects and keeps the file",

@@ -33,7 +33,7 @@ pub struct Facts {
     pub labs: Vec<Name>,
     /// Maximum number of network namespaces of this user (`user.max_net_namespaces`).
     pub most_namespaces: u64,
-    /// PCI devices, which could be handed over.
+    /// PCI devices, which could be assigned.
     #[serde(default)]
     pub pci: PciFacts,
     /// The PCI devices that labs have, each with its owner: `LAB/DOMAIN`.
@@ -46,12 +46,12 @@ pub struct Facts {
     pub guests: Option<GuestFacts>,
 }
 
-/// An address range and what uses it.
+/// An address range and its user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InUse {
     /// The range.
     pub net: IpNet,
-    /// The object, as "address 192.0.2.1/24 of eth0".
+    /// Its user, e.g. "address 192.0.2.1/24 of eth0".
     pub by: String,
 }
 
@@ -101,7 +101,7 @@ impl Facts {
         labs.unwrap_or(Path::new("")).join(lab.as_str()).join("guests")
     }
 
-    /// User of addresses of this range, if any.
+    /// Returns the user of addresses of this range, if any.
     pub(crate) fn user_of(&self, range: IpNet) -> Option<&InUse> {
         self.in_use.iter().find(|used| used.net.contains(&range) || range.contains(&used.net))
     }

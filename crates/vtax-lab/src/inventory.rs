@@ -57,7 +57,7 @@ impl fmt::Display for CleanNote {
     }
 }
 
-/// All that this user's journals hold, by name.
+/// Returns all objects that this user's journals hold, by name.
 pub fn list(world: &World) -> Result<Vec<HoldingSummary>, LabError> {
     let found = scan::<LabStep>(&world.journals())?;
     let summary = |(id, snapshot)| Some(HoldingSummary::of(Name::try_from(id).ok()?, &snapshot));
@@ -117,7 +117,7 @@ pub fn keeper_main() -> Result<(), LabError> {
     })
 }
 
-/// Removes an abandoned lab, or one whose journal is damaged. The note says if the journal was incomplete.
+/// Removes an abandoned lab, or one whose journal is damaged. The note reports an incomplete journal.
 fn remove(world: &World, name: &Name) -> Result<Option<CleanNote>, LabError> {
     let mut site = Site::new(name, &world.lab_directory(name));
     // This comes first: opening a journal truncates a torn line, and a living lab's must stay unchanged.

@@ -67,7 +67,7 @@ impl Lab {
         &self.blueprint
     }
 
-    /// All endpoints: first the hosts on their wires, then the zones and guests.
+    /// Returns all endpoints: first the hosts on their wires, then the zones and guests.
     pub fn endpoints(&self) -> &[LabEndpoint] {
         &self.blueprint.endpoints
     }

@@ -23,7 +23,7 @@ pub struct LiveHolding {
     world: World,
     name: Name,
     site: Mutex<Site>,
-    /// Held until it is kept. The journal's lock shows that a living process owns it.
+    /// Present until the object is kept. The journal's lock shows that a living process owns it.
     journal: Option<Journal<LabStep>>,
 }
 
@@ -54,7 +54,7 @@ impl LiveHolding {
     /// waits for none. What it has built is removed as after a failed step. Nothing can be built in this world
     /// afterwards.
     pub fn stop_building(world: &World, name: &Name) -> Result<(), LabError> {
-        // This comes first. The thread checks it after it has started a guest: so it doesn't wait for one that is
+        // First, because the thread checks this after it has started a guest: so it doesn't wait for one that is
         // started too late to be found here.
         world.stopped().set();
         Site::new(name, &world.lab_directory(name)).kill_guests()

@@ -114,7 +114,7 @@ pub fn availability(facts: &Facts) -> Vec<(IoMethod, Result<(), Unsupported>)> {
     IoMethod::ALL.map(|method| (method, answer(method))).into()
 }
 
-/// Checks that guests with this very NIC, which boot this system, are available here.
+/// Checks that guests with exactly this NIC that boot this system are available here.
 pub fn guest_availability(attach: &Attach, system: &System, facts: &Facts) -> Result<(), Unsupported> {
     wire(facts)?;
     fitting::supported(attach, system, facts)

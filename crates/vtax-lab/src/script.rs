@@ -105,7 +105,7 @@ impl PlanScript {
         AddressFamily::of(self.blueprint.addresses.addr())
     }
 
-    /// A link, or both ends of a veth pair. The mark names `object` as its purpose.
+    /// Adds a link, or both ends of a veth pair. The mark names `object` as its purpose.
     pub(crate) fn link(&mut self, at: &Place, kind: LinkRecipe, object: &Name) {
         let method = if matches!(kind, LinkRecipe::Vxlan { .. }) { IoMethod::Vxlan } else { IoMethod::Native };
         let mtu = self.mtu(method);
@@ -116,7 +116,7 @@ impl PlanScript {
         self.steps.push(LabStep::CreateLink(CreateLink { at: at.clone(), kind, mtu }));
     }
 
-    /// The link of a NIC or of a virtual function.
+    /// Adds the link of a NIC or of a virtual function.
     pub(crate) fn take_nic(&mut self, device: PciAddress, at: &Place, was: Option<LinkState>, object: &Name) {
         self.plan_link(at, PlannedLink::NIC, 0, object);
         self.steps.push(LabStep::TakeNic(TakeNic { device, at: at.clone(), mtu: self.blueprint.mtu, was }));
@@ -139,7 +139,7 @@ impl PlanScript {
         self.steps.push(LabStep::AddRoute(AddRoute { namespace: namespace.clone(), to, via }));
     }
 
-    /// Sets it once for each namespace, even if several zones need it.
+    /// Sets it once for each namespace, even if several zones require it.
     fn sysctl(&mut self, namespace: &Name, key: &'static str, value: &str) {
         if self.sysctls.insert((namespace.clone(), key)) {
             let (namespace, value) = (namespace.clone(), value.to_owned());
@@ -147,7 +147,7 @@ impl PlanScript {
         }
     }
 
-    /// The host's side of its next vnet.
+    /// Returns the host's side of its next vnet.
     pub(crate) fn vnet(&mut self, host: &Name) -> Place {
         let next = self.vnets.entry(host.clone()).or_default();
         *next += 1;
@@ -160,7 +160,7 @@ impl PlanScript {
         [Place::inner_bridge(host, self.vnets[host] - 1), port]
     }
 
-    /// The next free ports of a host.
+    /// Returns the next free ports of a host.
     pub(crate) fn publish(&mut self, host: &Name, address: IpAddr) -> PublishedPorts {
         let before = self.published.entry(host.clone()).or_default();
         let at = SocketAddr::new(address, PUBLISHED + *before * PORTS);
@@ -177,18 +177,18 @@ impl PlanScript {
         self.steps.push(LabStep::TranslateAddresses(step));
     }
 
-    /// Starts a program that carries a zone's traffic.
+    /// Adds the start of a program that carries a zone's traffic.
     pub(crate) fn relay(&mut self, zone: &Zone, program: &str, relay: Relay) {
         let (host, zone, program) = (zone.host.clone(), zone.name.clone(), self.program(program));
         self.steps.push(LabStep::StartRelay(StartRelay { host, zone, program, relay }));
     }
 
-    /// A tap that a program makes.
+    /// Adds a tap that a program creates.
     pub(crate) fn plan_tap(&mut self, at: &Place, object: &Name) {
         self.plan_link(at, "tun", 0, object);
     }
 
-    /// It was found when the method was.
+    /// Returns the program, which was found when the method was planned.
     fn program(&self, name: &str) -> PathBuf {
         self.programs.get(name).cloned().unwrap_or_else(|| name.into())
     }

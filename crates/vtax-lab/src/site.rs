@@ -190,9 +190,9 @@ impl Site {
 
 /// Prepares and marks a new namespace, and opens the connection to it.
 ///
-/// IPv6 is off for all later links. A lab speaks IPv4 only. With IPv6, the kernel would greet all neighbours
-/// from each new link: on a bridge of n zones these are n² packets in the middle of a measurement. A kernel
-/// without IPv6 has nothing to switch off.
+/// Disables IPv6 for all later links; labs with IPv6 enable it where they use it. Otherwise, the kernel would greet all
+/// neighbours from each new link: on a bridge of n zones these are n² packets in the middle of a measurement. A kernel
+/// without IPv6 has nothing to disable.
 fn furnish(mark: &str) -> Result<Rtnl, SysError> {
     let failed = |setting: &'static str| move |error| SysError::plain("set", setting, error);
     let setting = "/proc/sys/net/ipv6/conf/default/disable_ipv6";

@@ -248,7 +248,7 @@ fn start_actor(lab: &str) -> Reaped {
     start_actor_with(lab, None)
 }
 
-/// It has the disks of a guest on this file, if there is one.
+/// Gives it the disks of a guest on this file, if there is one.
 fn start_actor_with(lab: &str, file: Option<&Path>) -> Reaped {
     let mut command = Command::new(env::current_exe().expect("this test"));
     command.envs(file.map(|file| (DISK, file)));

@@ -156,10 +156,10 @@ fn full_packets_cross_by_every_method_at_every_mtu() {
     }
 }
 
-/// Sends more at once than a slow wire's queue holds, and counts what arrives.
+/// Sends more packets in a burst than a slow wire's queue holds, and counts those that arrive.
 fn flood(lab: &str, from: &LabEndpoint, to: &LabEndpoint, packets: u64) -> u64 {
     let (sender, receiver) = (socket(lab, from, to), socket(lab, to, from));
-    // So that neighbours are known, and their questions don't wait in the queue that is counted.
+    // This way, neighbours are known, and neighbour requests don't wait in the counted queue.
     sender.send(b"x").expect("it is sent");
     receiver.recv(&mut [0]).expect("it arrives");
     for _ in 0..packets {

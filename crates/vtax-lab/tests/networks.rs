@@ -42,7 +42,7 @@ fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
 
-/// Those whose programs this machine has. `scripts/setup.sh test` installs those of all but the proxy.
+/// Returns the methods whose programs are installed. `scripts/setup.sh test` installs those of all except the proxy.
 fn methods(world: &World) -> Vec<IoMethod> {
     let facts = Facts::gather(world).expect("facts");
     let answers = availability(&facts);

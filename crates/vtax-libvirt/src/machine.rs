@@ -9,7 +9,7 @@ use vtax_model::{foreign::ForeignText, run::DomainRecord, units::ByteSize};
 pub use self::disks::{LibvirtBootDevice, LibvirtDisk};
 use super::xml::{XmlError, child, number, owned, source_pci, text_of};
 
-/// A domain of libvirt. Its texts come from a file that anybody may have written.
+/// A libvirt domain. Its texts come from a file that anybody may have written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibvirtMachine {
     /// Text of `<name>`.
@@ -124,7 +124,7 @@ impl LibvirtLink {
 }
 
 impl LibvirtVlans {
-    /// One tag is that of all frames. A trunk has several, of which one may be of frames without a tag
+    /// A single tag applies to all frames. A trunk has several, one of which may apply to untagged frames
     /// (<https://libvirt.org/formatdomain.html#setting-vlan-tag-on-supported-network-types-only>).
     fn of(vlan: Node<'_, '_>) -> Result<LibvirtVlans, XmlError> {
         let mut tags = Vec::new();

@@ -41,7 +41,8 @@ impl DomainQuery<'_> {
     pub fn check_state(&self) -> Result<(), LibvirtError> {
         let state = self.virsh.ask(Question::State(self.name));
         let state = state.map_err(|refusal| LibvirtError::refused(self.name, refusal))?.trim().to_owned();
-        // Some versions of libvirt say `idle` of a domain that runs and does nothing just now.
+        // Some versions of libvirt report `idle` for a running domain that is currently doing
+        // nothing.
         match ["running", "idle"].contains(&state.as_str()) {
             true => Ok(()),
             false => Err(LibvirtError::NotRunning { domain: self.name.into(), state: state.into() }),

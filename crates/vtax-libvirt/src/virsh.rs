@@ -66,7 +66,7 @@ pub trait Virsh {
 #[derive(Debug)]
 pub enum VirshRefusal {
     NoProgram(io::Error),
-    /// In virsh's own words.
+    /// virsh's own error message.
     Said(String),
     /// virsh didn't answer in time and was ended.
     Silent(Duration),
@@ -156,15 +156,15 @@ mod tests {
         let folder = tempfile::tempdir().expect("a directory");
         let [text, path] = ["script", "virsh"].map(|name| folder.path().join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
-        // Nothing can be run that someone has open for writing (ETXTBSY, execve(2)), and what this program has open, a
-        // child that another test starts just now has too until it runs its own program.
+        // A file that someone has open for writing can't be executed (ETXTBSY, execve(2)), and a child that another
+        // test starts at this moment inherits this program's open files until it executes its own program.
         let copied = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
         assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
         (folder, VirshProgram { program: path.into(), patience })
     }
 
     #[test]
-    fn virsh_is_asked_read_only_and_names_are_no_options() {
+    fn virsh_is_queried_read_only_and_names_are_not_options() {
         let (_folder, virsh) = fake("echo \"$LC_ALL:$@\"; echo noise >&2", PATIENCE);
         let asked = |question| virsh.ask(question).expect("an answer");
         assert_eq!(asked(Question::Xml("--all")), "C:-q --readonly dumpxml -- --all\n");

@@ -40,7 +40,7 @@ pub struct XmlNic {
 pub enum XmlError {
     #[error("{bytes} bytes of XML, more than the limit of {BYTES_MOST}")]
     Long { bytes: usize },
-    // It quotes what is in the XML.
+    // It quotes the XML.
     #[error("{}", ForeignText::from(.0.to_string()))]
     Broken(#[from] roxmltree::Error),
     #[error("its XML is a <{0}>, not a <domain>")]
@@ -157,7 +157,7 @@ fn nic(device: Node<'_, '_>) -> Option<Result<XmlNic, XmlError>> {
     }
 }
 
-/// A PCI device that the guest drives itself. libvirt doesn't tell whether it is a NIC.
+/// A PCI device that the guest drives itself. libvirt doesn't report whether it is a NIC.
 fn handed_over(device: Node<'_, '_>) -> XmlNic {
     let (kind, method) = ("pci".to_owned(), Some(IoMethod::Assigned));
     let facts = DomainNic {

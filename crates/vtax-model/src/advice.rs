@@ -1,13 +1,13 @@
 //! Advice: which ways of attaching guests meet a list of requirements.
 //!
-//! Hard requirements such as live migration are decided by one rule each, which reads the table of capabilities. Targets of
-//! figures are decided by what was measured on this machine:
+//! Hard requirements such as live migration are decided by one rule each, which reads the table of capabilities.
+//! Targets for figures are decided by measurements on this machine:
 //!
 //! - A method meets a target if the whole interval of its figure does, and fails it if the whole interval misses it.
 //!   Otherwise it is undecided, and a command is named that decides it.
 //! - Intervals are widened so that those of all compared figures hold at the same time in 95 % of cases
-//!   ([`BoundedMean::simultaneous`](vtax_stats::BoundedMean::simultaneous)). In 5 % of cases or fewer is any method
-//!   said to meet or to fail a target wrongly, also if the best one is chosen afterwards.
+//!   ([`BoundedMean::simultaneous`](vtax_stats::BoundedMean::simultaneous)). In at most 5 % of cases is any method
+//!   wrongly reported to meet or to miss a target, even if the best one is chosen afterwards.
 //! - Of several runs, the newest one counts, never the best one.
 //! - The figure of one guest says nothing about twelve: with another number of guests than required, a target remains
 //!   undecided, and the figure is shown as extrapolated.

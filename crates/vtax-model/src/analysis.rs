@@ -1,4 +1,4 @@
-//! From a run to its figures: pure, so that an old run can be analysed again.
+//! From a run to its figures. Pure functions, so that an old run can be analysed again.
 
 mod disturbance;
 mod ends;
@@ -26,10 +26,10 @@ use vtax_stats::{
     histogram::{IntervalHistogram, SparseHistogram},
 };
 
-/// The readings of each cell, in the order in which they landed.
+/// The readings of each cell, in the order in which they were stored.
 struct ReadingsByCell {
     cells: Vec<Vec<SampleReading>>,
-    /// The host of a guest was observed.
+    /// True if the host of a guest was observed.
     guests: bool,
 }
 
@@ -50,9 +50,11 @@ impl Deref for ReadingsByCell {
 
 type RunByCell = Run<ReadingsByCell>;
 
-/// All figures of a run. Intervals hold 95 %; Holm's correction is over the comparisons of one family (`taxes.rs`).
+/// Computes all figures of a run. Intervals have 95 % confidence; Holm's correction covers the comparisons of one
+/// family (`taxes.rs`).
 ///
-/// The histograms are read twice and never held: first those of a cell are merged, then each is compared with these.
+/// The histograms are read twice and never kept in memory: first those of a cell are merged, then each is compared with
+/// the merged one.
 pub fn analyse<S: SampleSource>(run: &Run<S>) -> Result<ResultDocument, S::Error> {
     let cells = run.header.study.cells.len();
     let mut readings: Vec<Vec<SampleReading>> = vec![Vec::new(); cells];
@@ -76,7 +78,8 @@ pub fn analyse<S: SampleSource>(run: &Run<S>) -> Result<ResultDocument, S::Error
     Ok(document(run, &pooled))
 }
 
-/// The figures of a running run, from the data held of it: no percentiles, no times of stages.
+/// Computes the figures of a run in progress from the data in memory: no percentiles, no stage
+/// times.
 pub fn analyse_readings(run: &RunReadings) -> ResultDocument {
     let mut readings: Vec<Vec<SampleReading>> = vec![Vec::new(); run.header.study.cells.len()];
     for reading in &run.samples {
@@ -107,7 +110,7 @@ impl MergedCell {
     }
 }
 
-/// The times of a cell's samples, merged, and how the rounds differ from that.
+/// Merged times of a cell's samples, and how the rounds differ from them.
 struct PooledCell {
     rtt: Option<PooledTimes>,
     from_send: Option<PooledTimes>,
@@ -155,7 +158,7 @@ impl PooledTimes {
     }
 }
 
-/// The percentiles that enough transactions are above, so that one of them alone doesn't decide the figure.
+/// Returns the percentiles with enough transactions above them that no single transaction decides the figure.
 fn distribution(merged: &SparseHistogram) -> Vec<DistributionPoint> {
     const PERCENTS: [f64; 13] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999];
     const FEWEST_ABOVE: u64 = 10;
@@ -220,7 +223,8 @@ fn plan_record(run: &RunByCell) -> PlanRecord {
     }
 }
 
-/// All rounds before the last one begun are complete, and that one too if nothing of it is missing.
+/// Returns the number of complete rounds. All rounds before the last one are complete, and so is
+/// the last one if nothing of it is missing.
 fn complete_rounds(run: &RunByCell) -> u32 {
     let landed = run.samples.iter().flatten().map(|reading| reading.round);
     let taken: Vec<u32> = landed.chain(run.failures.iter().map(|failure| failure.round)).collect();
@@ -280,7 +284,7 @@ fn status(run: &RunByCell, index: usize, cell: &Cell, readings: &[SampleReading]
     }
 }
 
-/// A sample with its round: the baseline has two samples a round, which share its luck.
+/// A sample with its round: the baseline has two samples per round, which share its conditions.
 type Taken<'a> = &'a SampleReading;
 
 fn summary(cell: &Cell, readings: &[SampleReading], pooled: &PooledCell, guests: bool) -> SummaryRecord {
@@ -325,7 +329,7 @@ fn figures(cell: &Cell, readings: &[SampleReading], guests: bool) -> FigureEstim
     SampleFigure::ALL.into_iter().filter(known).filter_map(over).collect()
 }
 
-/// Messages that were not lost: over UDP each is one datagram.
+/// Returns the number of messages that were not lost: over UDP each is one datagram.
 fn arrived(cell: &Cell, reading: &SampleReading) -> u64 {
     match cell.net().and_then(|net| net.workload.message()) {
         Some(message) => reading.bytes.checked_div(message.0).unwrap_or(0),
@@ -337,7 +341,7 @@ fn lost_share(lost: u64, arrived: u64) -> f64 {
     if lost == 0 { 0.0 } else { lost as f64 / (lost as f64 + arrived as f64) }
 }
 
-/// Over rounds: the interval is of how the rounds differ.
+/// Estimates the mean over rounds: the interval reflects how the rounds differ.
 fn estimate(values: impl Iterator<Item = (u32, f64)>) -> Option<Estimate> {
     let values: Vec<(u32, f64)> = values.collect();
     let summary = Summary::of_rounds(&values, Confidence::P95).ok()?;
@@ -347,7 +351,7 @@ fn estimate(values: impl Iterator<Item = (u32, f64)>) -> Option<Estimate> {
 
 fn rtt_summary(taken: &[Taken<'_>], pooled: &PooledCell) -> Option<RttSummary> {
     let times: Vec<RttReading> = taken.iter().filter_map(|reading| reading.rtt).collect();
-    // Without the times the rate is all there is.
+    // Without the times, only the rate is known.
     let by_rate = times.iter().all(|rtt| rtt.by_rate);
     let mean = estimate(taken.iter().map(|reading| (reading.round, reading.value(SampleFigure::Rtt))))?;
     let times = pooled.rtt.as_ref();

@@ -13,18 +13,18 @@ pub use test::{BlockTest, CellTest, ColumnKey, DiskCell, Medium, MigrationCell, 
 
 use crate::{disk::DiskTest, options::TestOptions, study::Row, units::Mtu, workload::TestKind};
 
-/// Under which conditions a cell is measured. Figures of two instruments are never compared, nor in one table.
+/// Conditions under which a cell is measured. Figures of two modes are never compared, nor shown in one table.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, Display, IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Instrument {
-    /// The path's own cost: idle states are held off, TCP runs cubic, samples are cut into slices, and both
-    /// ends share one CPU where the machine's CPUs are shared with others.
+    /// Controlled conditions, for the path's own cost: idle states are disabled, TCP uses cubic, samples are cut into
+    /// slices, and both ends share one CPU if the machine's CPUs are shared with others.
     Path,
-    /// As the machine runs, which is what an application sees: its idle states, its congestion control,
-    /// each end on a CPU of its own.
+    /// Host settings, as an application sees the machine: its idle states, its congestion control, each end on a
+    /// separate CPU.
     #[default]
     System,
 }
@@ -34,7 +34,7 @@ impl Instrument {
     pub const ALL: [Instrument; 2] = [Instrument::Path, Instrument::System];
 }
 
-/// One point of the matrix: what every cell has, whatever its test measures, and its test.
+/// One point of the matrix: the properties of every cell, and its test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cell {
     /// The comparison.
@@ -43,24 +43,25 @@ pub struct Cell {
     /// The test. Everything else in a cell applies to any test.
     #[serde(flatten)]
     pub test: CellTest,
-    /// Which swept value of this kind of test, from 0. Sizes may differ in one variant: a method may leave less room.
+    /// Index of the swept value for this kind of test, from 0. Sizes may differ in one variant: a method may leave less
+    /// room.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub variant: u32,
-    /// Under which conditions it is measured.
+    /// Conditions under which it is measured.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub instrument: Instrument,
 }
 
-/// All of a cell but its row: cells of one block are compared with one baseline.
+/// All properties of a cell except its row: the cells of a block are compared with one baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Block {
     /// Test parameters that the cells of the block share.
     #[serde(flatten)]
     pub test: BlockTest,
-    /// Which of the swept values.
+    /// Index of the swept value.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub variant: u32,
-    /// Under which conditions.
+    /// Conditions of the measurement.
     #[serde(default)]
     pub instrument: Instrument,
 }
@@ -71,7 +72,7 @@ impl Block {
         self.test.kind()
     }
 
-    /// The test, if it is one of a network.
+    /// The network test, if it is one.
     pub fn net(&self) -> Option<&NetBlock> {
         match &self.test {
             BlockTest::Net(net) => Some(net),
@@ -86,7 +87,7 @@ impl Cell {
         self.test.kind()
     }
 
-    /// The test, if it is one of a network.
+    /// The network test, if it is one.
     pub fn net(&self) -> Option<&NetCell> {
         match &self.test {
             CellTest::Net(net) => Some(net),
@@ -94,7 +95,7 @@ impl Cell {
         }
     }
 
-    /// That of a network, to change it.
+    /// The network test, to change it.
     pub fn net_mut(&mut self) -> Option<&mut NetCell> {
         match &mut self.test {
             CellTest::Net(net) => Some(net),
@@ -102,7 +103,7 @@ impl Cell {
         }
     }
 
-    /// The test, if it is one of a disk. Its times are those of the plan.
+    /// The disk test, if it is one. Its times are those of the plan.
     pub fn disk(&self) -> Option<&DiskTest> {
         match &self.test {
             CellTest::Disk(disk) => Some(&disk.disk),
@@ -110,7 +111,7 @@ impl Cell {
         }
     }
 
-    /// Its migration, if it is of one.
+    /// The migration, if it is one.
     pub fn migration(&self) -> Option<&MigrationCell> {
         match &self.test {
             CellTest::Migration(migration) => Some(migration),
@@ -118,7 +119,7 @@ impl Cell {
         }
     }
 
-    /// The options of its test of a network; those that are usual, if it isn't one.
+    /// The options of its network test; the defaults if it isn't one.
     pub fn options(&self) -> TestOptions {
         self.net().map(|net| net.options).unwrap_or_default()
     }
@@ -133,12 +134,12 @@ impl Cell {
         self.test.block().medium()
     }
 
-    /// Flows at the same time, or disks.
+    /// Number of concurrent flows, or of disks.
     pub fn parallel(&self) -> u32 {
         self.test.block().parallel()
     }
 
-    /// The column of tables in which it stands.
+    /// The column of tables in which it appears.
     pub fn column(&self) -> ColumnKey {
         self.test.block().column()
     }
@@ -153,8 +154,8 @@ impl Cell {
         Block { test: self.test.block(), variant: self.variant, instrument: self.instrument }
     }
 
-    /// Returns true if its samples support slices: one flow, of a test whose endpoints detect the end of a slice. A load
-    /// would last from the first slice to the last one, also while idle rows are measured.
+    /// Returns true if its samples can be cut into slices: one flow, of a test whose endpoints detect the end of a
+    /// slice. A load would last from the first slice to the last, even while idle rows are measured.
     pub fn can_be_sliced(&self) -> bool {
         !matches!(self.row, Row::Load(_)) && self.test.can_be_sliced()
     }
@@ -169,9 +170,9 @@ impl Cell {
 /// Which of the two arms of the baseline a sample belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Arm {
-    /// The figure that the other rows are compared with; every other row has this arm only.
+    /// The figure that the other rows are compared with; other rows have only this arm.
     A,
-    /// The baseline once more in the same round, treated as if it were another row: what it differs by from A is noise.
+    /// The baseline again in the same round, treated like another row: its difference from A is noise.
     #[serde(rename = "A'")]
     APrime,
 }
@@ -185,19 +186,19 @@ pub struct Turn {
     pub arm: Arm,
 }
 
-/// The samples of round `round`, in the order in which they are to be taken.
+/// Returns the samples of round `round`, in the order in which they are taken.
 ///
-/// Every cell comes once, the baseline's twice where there is something to hold against it. Within an MTU
-/// its blocks come in random order, and so do the rows of a block. What is compared is then measured within
-/// seconds, so that a drifting machine moves all of it alike.
+/// Every cell comes once, the baseline's twice if there is something to compare with it. Within an MTU, blocks come in
+/// random order, and so do the rows of a block. Compared figures are then measured within seconds of each other, so
+/// that a drifting machine affects all of them alike.
 ///
-/// The MTU changes as seldom as possible, because a real NIC's link is down for seconds after it: the order of
-/// the MTUs is drawn once for the run, and every second round goes through it backwards. So each round begins
-/// with the MTU that the round before ended with, and the first and the last MTU come first equally often.
-/// The same seed gives the same order, also when a killed run is resumed.
+/// The MTU changes as seldom as possible, because a real NIC's link is down for seconds after a change: the order of
+/// the MTUs is drawn once for the run, and every second round goes through it backwards. So each round begins with the
+/// MTU that the previous round ended with, and the first and the last MTU come first equally often. The same seed gives
+/// the same order, even when a killed run is resumed.
 pub fn round_order(cells: &[Cell], baseline: Row, seed: u64, round: u32) -> Vec<Turn> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (u64::from(round) << 32 | u64::from(round)));
-    // One step away from the seeding, whose first output differs little between rounds.
+    // One step after seeding, because the first output differs little between rounds.
     rng.next_u64();
     let mut turns = Vec::new();
     let settings = cells.iter().map(|cell| cell.block().test.setting());
@@ -227,7 +228,7 @@ pub fn pass_orders(rows: usize, passes: u32, seed: u64, round: u32, block: Block
     (0..=passes).map(|_| order()).collect()
 }
 
-/// Each value once.
+/// Returns each value once.
 fn shuffled<T: Ord>(values: impl Iterator<Item = T>, rng: &mut impl Rng) -> Vec<T> {
     let mut values: Vec<T> = values.collect();
     values.sort_unstable();
@@ -282,7 +283,7 @@ mod tests {
         }
 
         #[test]
-        fn each_mtu_and_in_it_each_block_is_gone_through_at_once(seed: u64, round in 1u32..1000) {
+        fn each_mtu_and_each_of_its_blocks_is_measured_contiguously(seed: u64, round in 1u32..1000) {
             let study = demo();
             let turns = round_order(&study.cells, study.baseline, seed, round);
             let cells = || turns.iter().map(|turn| &study.cells[turn.cell]);

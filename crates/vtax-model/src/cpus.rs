@@ -11,11 +11,11 @@ pub struct CpuSetError(String);
 
 /// A set of CPU numbers. Shown and parsed as the kernel's lists are: `0-3,8`.
 ///
-/// It holds runs, so a set takes no more memory than its text: an agent may send a million sets of all CPUs.
+/// It stores ranges, so a set takes no more memory than its text: an agent may send a million sets of all CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, SerializeDisplay, DeserializeFromStr)]
 pub struct CpuSet(Vec<Run>);
 
-/// Neighbouring CPUs. The runs of a set are in ascending order, and a CPU that is in none is between any two of them.
+/// Consecutive CPUs. The ranges of a set are in ascending order, with a gap between any two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
     first: u32,
@@ -82,7 +82,7 @@ impl FromStr for CpuSet {
 
     fn from_str(text: &str) -> Result<Self, CpuSetError> {
         let mut runs = Vec::new();
-        // Who names CPUs again and again means something else.
+        // A text that repeats CPUs this often is a mistake.
         let mut left = CpuSet::MOST;
         for part in text.split(',').filter(|_| !text.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -118,14 +118,14 @@ mod tests {
         assert!("".parse::<CpuSet>().unwrap().is_empty());
     }
 
-    /// A text of 16 KiB took minutes.
+    /// A text of 16 KiB once took minutes.
     #[test]
     fn a_list_that_names_its_cpus_again_and_again_is_refused() {
         assert_eq!("0-65535".parse::<CpuSet>().unwrap().len(), 65536);
         assert!("0-65535,0".parse::<CpuSet>().is_err());
     }
 
-    /// An agent may tell any number.
+    /// An agent may send any number.
     #[test]
     fn the_highest_number_is_written() {
         assert_eq!([u32::MAX, u32::MAX - 1].into_iter().collect::<CpuSet>().to_string(), "4294967294-4294967295");
@@ -140,7 +140,7 @@ mod tests {
         }
 
         #[test]
-        fn a_set_has_each_cpu_once_in_whatever_order_it_was_told(cpus in proptest::collection::vec(0..40_u32, 0..40)) {
+        fn a_set_has_each_cpu_once_in_any_order_of_input(cpus in proptest::collection::vec(0..40_u32, 0..40)) {
             let set: CpuSet = cpus.iter().copied().collect();
             let expected: std::collections::BTreeSet<u32> = cpus.iter().copied().collect();
             prop_assert_eq!(set.len(), expected.len());

@@ -1,6 +1,6 @@
-//! Tests of disks: what one sample does, what it found, and what the path to the disk was.
+//! Disk tests: parameters of a sample, its result, and the path to the disk.
 //!
-//! fio does the work (`vtax-disk`); here are only the words.
+//! fio does the work (`vtax-disk`); this module only has the vocabulary.
 
 mod amounts;
 mod attach;
@@ -27,12 +27,12 @@ pub use user::{BackingFile, DiskUser};
 
 use crate::units::{ByteSize, Span};
 
-/// One sample of a disk, as `random:reads=60,block=8KiB,jobs=4` has it; what isn't said is as usual ([`Default`]).
+/// Disk test, e.g. `random:reads=60,block=8KiB,jobs=4`; omitted parameters have defaults ([`Default`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct DiskTest {
-    /// Sequential or random order of the blocks.
+    /// Order of the blocks: sequential or random.
     pub access: AccessPattern,
-    /// The share of reads; all else is writes.
+    /// Share of reads; the rest are writes.
     pub reads: ReadShare,
     /// The size of each I/O.
     pub block: BlockSize,
@@ -40,21 +40,22 @@ pub struct DiskTest {
     pub depth: QueueDepth,
     /// Threads, each with its own queue.
     pub jobs: JobCount,
-    /// Disks (LUNs) that every job spreads its I/Os over.
+    /// Number of disks (LUNs) over which each job distributes its I/Os.
     pub targets: TargetCount,
-    /// I/Os per second at most; as many as possible if absent.
+    /// Maximum IOPS; unlimited if absent.
     pub rate: Option<DiskRate>,
     /// Size of the used range of each disk, from its start.
     pub range: ByteSize,
     /// I/O engine.
     pub engine: DiskEngine,
-    /// True if I/Os go past the page cache (`O_DIRECT`, open(2)).
+    /// True if I/Os bypass the page cache (`O_DIRECT`, open(2)).
     pub direct: bool,
-    /// The measured time. A verifying test has none: it ends when the range is written and read.
+    /// Measured time. A verifying test has none: it ends when the range has been written and read.
     pub duration: Span,
     /// Time under load before the measured time.
     pub ramp: Span,
-    /// True if the range is written with checksums, then read and compared. Reads share and times don't matter then.
+    /// True if the range is written with checksums, then read and compared. The share of reads and the times are then
+    /// ignored.
     pub verify: bool,
 }
 
@@ -79,10 +80,10 @@ impl Default for DiskTest {
 }
 
 impl DiskTest {
-    /// The longest measured time, and the longest ramp: an agent runs no longer program.
+    /// Maximum measured time and ramp: an agent runs no longer program.
     pub const TIME_MOST: Span = Span::from_millis(12 * 60 * 60 * 1000);
 
-    /// Checks that this can be run anywhere: each value is possible by itself, but not each combination is.
+    /// Checks that this can be run: each value is possible by itself, but not every combination is.
     pub fn check(&self) -> Result<(), DiskTestError> {
         let (block, jobs, range) = (self.block, self.jobs, self.range);
         match self {
@@ -103,20 +104,22 @@ impl DiskTest {
         }
     }
 
-    /// Returns true if each job has a part of the range for itself: jobs that go through the range in the same order would find
-    /// what another has just brought into a cache, and two that write the same block can't both find their own checksum.
+    /// Returns true if each job has a separate part of the range: jobs that go through the range in the same order
+    /// would find blocks that another has just brought into a cache, and two that write the same block can't both find
+    /// their own checksum.
     pub fn has_parts(&self) -> bool {
         self.jobs > JobCount::ONE && (self.access == AccessPattern::Sequential || self.verify)
     }
 
-    /// Returns the share of each disk that belongs to one job, in whole blocks; the same for all if the range isn't parted.
+    /// Returns the share of each disk that belongs to one job, in whole blocks; the same for all if the range isn't
+    /// divided.
     pub fn part(&self) -> ByteSize {
         let parts = if self.has_parts() { u64::from(self.jobs.get()) } else { 1 };
         let block = self.block.get().0;
         ByteSize(self.range.0 / parts / block * block)
     }
 
-    /// The part of the range that is used: whole blocks.
+    /// The used part of the range: whole blocks.
     pub fn used(&self) -> ByteSize {
         let parts = if self.has_parts() { u64::from(self.jobs.get()) } else { 1 };
         ByteSize(self.part().0 * parts)

@@ -1,7 +1,7 @@
 //! Logical domains: their constraints, and the virtual switches and consoles that serve them.
 //!
-//! A [`Configuration`] is what the user has asked for. It is kept from boot to boot and can be saved under a name. It
-//! says nothing of what a domain has at the moment: that are its bindings, which are gone with the next boot.
+//! A [`Configuration`] is what the user has requested. It persists across reboots and can be saved under a name. It
+//! doesn't describe the current resources of a domain: those are its bindings, which are lost at the next boot.
 //!
 //! Every change is a method of [`Configuration`] that either makes the whole change or returns a [`DomainError`].
 
@@ -55,10 +55,10 @@ pub const PRIMARY: &str = "primary";
 /// A domain's constraints. They apply even while the domain has no resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Constraints {
-    /// Its CPUs; none yet if absent.
+    /// Its CPUs; absent if not set yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuDemand>,
-    /// Its RAM; none yet if absent.
+    /// Its RAM; absent if not set yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
     /// Boot variables, by the names of [`Variable`].
@@ -70,7 +70,7 @@ pub struct Constraints {
     /// Its virtual disks, in the order in which they were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<VirtualDisk>,
-    /// The PCI devices of the host that it has for itself, in the order in which they were added.
+    /// PCI devices of the host assigned to it, in the order in which they were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub io: Vec<DomainDevice>,
     /// Console service, group and log settings.
@@ -82,13 +82,13 @@ pub struct Constraints {
     /// The domains that it depends on, at most [`MOST_MASTERS`](crate::masters::MOST_MASTERS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
-    /// True if it is bound and started after the host has booted.
+    /// True if it is bound and started when the host boots.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub autostart: bool,
 }
 
 impl Constraints {
-    /// The number of its virtual CPUs, on a host whose cores have so many threads.
+    /// The number of its virtual CPUs, on a host with this many threads per core.
     pub fn vcpus(&self, threads_per_core: u32) -> u32 {
         match &self.cpus {
             Some(CpuDemand::Vcpus(count)) => *count,
@@ -119,15 +119,15 @@ pub enum CpuDemand {
     Vcpus(u32),
     /// Whole cores of the host, with all threads of each.
     Cores(u32),
-    /// These whole cores of the host, by the numbers that `list-devices` shows.
+    /// These whole cores of the host, by the IDs that `list-devices` shows.
     Cids(BTreeSet<u32>),
 }
 
 impl CpuDemand {
-    /// The most virtual CPUs, or cores, that can be asked for.
+    /// Maximum number of virtual CPUs or cores.
     pub const MOST: u32 = 256;
 
-    /// Returns how many virtual CPUs or cores it asks for.
+    /// Returns the number of virtual CPUs or cores.
     pub fn count(&self) -> u32 {
         match self {
             CpuDemand::Vcpus(count) | CpuDemand::Cores(count) => *count,
@@ -135,7 +135,7 @@ impl CpuDemand {
         }
     }
 
-    /// The verbs that change it, and what gives a domain CPUs of another kind.
+    /// The verbs that change it, and the alternative that gives a domain CPUs of another kind.
     pub(crate) fn verbs(&self) -> (&'static str, &'static str) {
         match self {
             CpuDemand::Vcpus(_) => ("add-vcpu and remove-vcpu change", "set-core gives it whole cores"),
@@ -151,7 +151,7 @@ impl CpuDemand {
     }
 }
 
-/// A setting that the domain's firmware and kernel start with.
+/// A variable with which the domain's firmware and kernel start.
 #[derive(
     Debug,
     Clone,
@@ -171,7 +171,7 @@ impl CpuDemand {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Variable {
-    /// The kernel that it boots, a bzImage; that of the host if neither this nor an image is set.
+    /// The kernel that it boots, a bzImage; the host's kernel if neither this nor an image is set.
     Kernel,
     /// The disk image that it boots, qcow2 or raw.
     Image,
@@ -201,20 +201,20 @@ fn unknown_policy(text: &str) -> DomainError {
     DomainError::value("failure-policy", text, "ignore, panic, reset or stop")
 }
 
-/// Stage of a domain, from mere constraints to running, in ascending order.
+/// State of a domain, from mere constraints to running, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum DomainState {
     /// It has only constraints.
     Inactive,
-    /// It gets what its constraints say.
+    /// Its resources are being bound.
     Binding,
-    /// It has all that its constraints say, and doesn't run.
+    /// All its resources are bound, but it isn't running.
     Bound,
-    /// It runs.
+    /// It is running.
     Active,
-    /// It has something of the host, but its record can't be read.
+    /// It holds resources of the host, but its record can't be read.
     Damaged,
 }
 

@@ -1,4 +1,4 @@
-//! Endpoints that exist already: where a study measures instead of in a lab of its own.
+//! Existing endpoints, where a study measures instead of in a lab of its own.
 
 mod control;
 mod lab_host;
@@ -23,35 +23,36 @@ use crate::{
     units::Mtu,
 };
 
-/// An endpoint as a study file names it (`[[endpoint]]`).
+/// An endpoint in a study file (`[[endpoint]]`).
 ///
-/// A row measures between its initiators and its responders: the first with the first, the second
-/// with the second, all of them at the same time. One alone at an end serves all of the other.
+/// A row is measured between its initiators and its responders: the first with the first, the
+/// second with the second, all of them concurrently. A single one at one end is paired with all at
+/// the other.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
-    /// The row that it stands for; if absent, every row that has none of its own at this end.
+    /// The row that it belongs to; if absent, every row that has none of its own at this end.
     pub method: Option<Row>,
-    /// Which end of the row.
+    /// The end of the row.
     pub end: End,
     /// Access to the agent there.
     pub control: Control,
     /// The address to measure on; if absent, the one at which `control` reaches it.
     #[serde(default, deserialize_with = "address")]
     pub address: Option<IpAddr>,
-    /// The device that its sockets are bound to (SO_BINDTODEVICE, socket(7)); if absent, the kernel's routes choose.
+    /// The device that its sockets are bound to (SO_BINDTODEVICE, socket(7)); if absent, the kernel's routes decide.
     pub device: Option<DeviceName>,
-    /// The MTU of the path on which that address is; if absent, it serves every MTU. The link is asked all the same.
+    /// The MTU of the path with that address; if absent, any MTU. The link's MTU is checked all the same.
     pub mtu: Option<Mtu>,
-    /// Which CPUs its threads are pinned to; if absent, as the run has it.
+    /// CPUs that its threads are pinned to; if absent, those of the run.
     pub pin: Option<Pinning>,
     /// vsock: the context identifier of its machine as the other end knows it (vsock(7)); not needed on one machine.
     pub cid: Option<u32>,
 }
 
 impl Endpoint {
-    /// An endpoint of which nothing is known but how it is reached: it serves every row.
+    /// Returns an endpoint with only its access: it belongs to every row.
     pub fn new(end: End, control: Control) -> Endpoint {
         Endpoint { method: None, end, control, address: None, device: None, mtu: None, pin: None, cid: None }
     }
@@ -67,7 +68,7 @@ impl Endpoint {
     }
 }
 
-/// Reads an address. A link-local one has its link in a field of its own.
+/// Parses an address. The link of a link-local one is in a separate field.
 fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IpAddr>, D::Error> {
     let text = String::deserialize(deserializer)?;
     match (text.parse(), text.split_once('%')) {
@@ -83,7 +84,7 @@ fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IpAddr>,
 #[derive(Debug, Clone, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct DeviceName(String);
 
-/// A text that names no network device.
+/// Invalid name of a network device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("invalid network device name `{0}`; use e.g. eth0 (see `ip link`)")]
 #[diagnostic(code("bad-name"))]
@@ -125,7 +126,7 @@ fn no_endpoints() -> Spanned<Vec<Endpoint>> {
     Spanned::new(0..0, Vec::new())
 }
 
-/// The pairs of endpoints that a row measures between at an MTU, at the same time.
+/// Returns the pairs of endpoints that a row measures concurrently at an MTU.
 pub fn pairs(endpoints: &[Endpoint], row: Row, mtu: Mtu) -> Result<Vec<[&Endpoint; 2]>, NoPairs> {
     let serving = |end: End| {
         let fits = |endpoint: &&Endpoint| endpoint.end == end && endpoint.mtu.is_none_or(|own| own == mtu);
@@ -146,7 +147,7 @@ pub fn pairs(endpoints: &[Endpoint], row: Row, mtu: Mtu) -> Result<Vec<[&Endpoin
     }
 }
 
-/// Endpoints that don't pair off for a row.
+/// Endpoints that can't be paired for a row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum NoPairs {
     #[error("`{row}` has no {end} at MTU {mtu}; add an [[endpoint]] with end = \"{end}\"")]
@@ -164,34 +165,35 @@ pub enum NoPairs {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum End {
-    /// Connects, asks, sends.
+    /// Connects, sends requests and streams.
     Initiator,
-    /// Is connected to, answers, receives.
+    /// Accepts connections, answers and receives.
     Responder,
 }
 
-/// Something of each of the two ends.
+/// A value for each of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ends<T> {
-    /// The end that connects, asks and sends.
+    /// Value of the initiator.
     pub initiator: T,
-    /// The end that is connected to, answers and receives.
+    /// Value of the responder.
     pub responder: T,
 }
 
-/// Which CPUs the threads of an end are pinned to.
+/// CPUs that the threads of an endpoint are pinned to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, SerializeDisplay, DeserializeFromStr)]
 pub enum Pinning {
-    /// Chosen by the machine's topology: ends apart from each other, near the NIC, off the busiest interrupts.
+    /// Chosen by the machine's topology: endpoints apart from each other, near the NIC, away from the busiest
+    /// interrupts.
     #[default]
     Auto,
     /// Wherever the scheduler puts them.
     Unpinned,
-    /// These, in turn.
+    /// These CPUs, in turn.
     Cpus(Vec<u32>),
 }
 
-/// A text that names no CPUs.
+/// Invalid CPU list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("invalid pin plan `{0}`; use auto, none, or a CPU list, e.g. 0,2 or 4-7; 0,1:2,3 is a list per endpoint")]
 #[diagnostic(code("bad-pin-plan"))]
@@ -235,16 +237,16 @@ impl fmt::Display for Pinning {
     }
 }
 
-/// Which CPUs the threads of both ends are pinned to.
+/// CPUs that the threads of both endpoints are pinned to.
 ///
-/// Written as one [`Pinning`] for both, or as two with a colon between: `0,1:2,3`. Of one list for
-/// two ends on one machine the initiator has the first half and the responder the rest, so that
-/// they are off each other's CPUs; on two machines each has all of it.
+/// Written as one [`Pinning`] for both, or as two separated by a colon: `0,1:2,3`. If two endpoints
+/// on one machine share a list, the initiator gets the first half and the responder the rest, so
+/// that they don't share CPUs; on two machines each gets all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pins {
-    /// The CPUs of both ends, or of the initiator alone.
+    /// CPUs of both endpoints, or of the initiator alone.
     pub policy: Pinning,
-    /// The CPUs of the responder, if it has a list of its own.
+    /// CPUs of the responder, if it has its own list.
     pub responder: Option<Pinning>,
 }
 

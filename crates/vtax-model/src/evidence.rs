@@ -1,6 +1,6 @@
-//! Evidence: the findings of complete runs, and which findings may stand for which machine.
+//! Evidence: the findings of complete runs, and their validity for a machine.
 //!
-//! The store keeps the findings, so that thousands of runs can be asked without analysing them again.
+//! The store keeps the findings, so that thousands of runs can be searched without being analysed again.
 
 mod finding;
 mod setting;

@@ -1,8 +1,8 @@
 //! Text from elsewhere: agents, guests, remote hosts, other programs, files.
 //!
-//! Its author may want to deceive the reader of a terminal: by control characters, by characters that turn the
-//! direction of writing or have no width, or by the beginning of a line that looks like one of ours. So such text is
-//! kept as [`ForeignText`], which can be printed only as one line of visible characters.
+//! Its author may want to deceive the reader of a terminal: by control characters, by characters that change the
+//! direction of writing or have no width, or by a line that looks like one of ours. So such text is stored as
+//! [`ForeignText`], which can be printed only as one line of visible characters.
 
 use std::{
     borrow::Cow,
@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Text that someone else wrote. It is stored as it came, and printed in one line as [`visible`] text.
+/// Text that someone else wrote. It is stored unchanged, and printed in one line as [`visible`] text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ForeignText(String);
@@ -22,7 +22,7 @@ impl ForeignText {
         self.0.is_empty()
     }
 
-    /// The text as it came: to be compared, parsed or stored, never to be printed.
+    /// Returns the unchanged text: to be compared, parsed or stored, never to be printed.
     pub fn raw(&self) -> &str {
         &self.0
     }
@@ -64,7 +64,7 @@ impl fmt::Display for ForeignText {
     }
 }
 
-/// The text with each character that can't be seen as `\u001b`. Lines and tabs stay. Text that is JSON stays the same
+/// Returns the text with each invisible character as `\u001b`. Line breaks and tabs stay. JSON text stays equivalent
 /// JSON.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
@@ -73,7 +73,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         match is_hidden(character) {
-            // As in JSON: what lies beyond the first plane is two units.
+            // As in JSON: characters beyond the first plane are two units.
             true => character
                 .encode_utf16(&mut [0; 2])
                 .iter()
@@ -85,8 +85,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Returns true if a character has no glyph: a control character, one that turns the direction of writing, has no width, or is
-/// not assigned. Unicode's tables are those of the standard library, which quotes such characters.
+/// Returns true if a character has no glyph: a control character, one that changes the direction of writing, has no
+/// width, or is not assigned. The Unicode tables are those of the standard library, which quotes such characters.
 fn is_hidden(character: char) -> bool {
     match character {
         '\n' | '\t' | ' '..='~' => false,
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown_instead() {
+    fn control_characters_are_shown_and_not_obeyed() {
         assert_eq!(
             visible("a\u{1b}[2Jb\u{9b}1mc\rd\u{7f}\u{202e}e\n\tf\u{200b}\u{2028}\u{feff}\u{e0001}"),
             "a\\u001b[2Jb\\u009b1mc\\u000dd\\u007f\\u202ee\n\tf\\u200b\\u2028\\ufeff\\udb40\\udc01"

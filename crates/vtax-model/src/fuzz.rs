@@ -193,7 +193,7 @@ fn document(run: &Run) -> ResultDocument<Vec<Sample>> {
     document.with_samples(|cell, _| of(cell))
 }
 
-/// A store's rows, an interrupted run that is handed to a server: whatever they say, they can be analysed.
+/// A store's rows, or an interrupted run that is handed to a server: whatever they contain, they can be analysed.
 #[test]
 fn fuzz_runs() {
     fuzz("runs", &[serde_json::to_string(&run()).expect("a run")], |bytes| {

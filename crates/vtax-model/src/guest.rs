@@ -1,4 +1,4 @@
-//! Guests: how large they are, what they boot, and what their NIC is.
+//! Guests: their size, boot source and NIC.
 
 mod flavour;
 mod mac;
@@ -46,9 +46,10 @@ pub struct GuestSize {
 }
 
 impl GuestSize {
-    /// A tap can have no more queues (`MAX_TAP_QUEUES`), and a vCPU has one.
+    /// Maximum number of vCPUs: a tap can have no more queues (`MAX_TAP_QUEUES`), and each vCPU has
+    /// one.
     pub const MOST_VCPUS: u32 = 256;
-    /// A distribution's kernel with its initramfs doesn't start in less.
+    /// Minimum memory: a distribution's kernel with its initramfs doesn't start with less.
     pub const LEAST_MEMORY: ByteSize = ByteSize(96 << 20);
     /// Default memory of a guest with a disk image, in which a distribution's whole system runs.
     pub const OF_A_DISK: ByteSize = ByteSize(1 << 30);
@@ -73,9 +74,9 @@ impl Default for GuestSize {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "UPPERCASE")]
 pub enum Accelerator {
-    /// The CPU itself, by the kernel's KVM.
+    /// The CPU itself, through the kernel's KVM.
     Kvm,
-    /// QEMU's translator: nothing that is timed in such a guest is true of a real one.
+    /// QEMU's translator: no timing in such a guest is valid for a real one.
     Tcg,
 }
 
@@ -85,10 +86,10 @@ pub enum Accelerator {
 pub enum System {
     /// A kernel, and vtax's agent as its first process.
     Own {
-        /// A bzImage; one that is found on the host if absent.
+        /// A bzImage; if absent, one found on the host.
         kernel: Option<PathBuf>,
     },
-    /// The user's disk image with a system of its own.
+    /// The user's disk image with its own system.
     Disk {
         /// qcow2 or raw.
         image: PathBuf,
@@ -107,9 +108,9 @@ impl Default for System {
 pub enum Attach {
     /// virtio-net.
     Paravirtual(VirtioNic),
-    /// A NIC of hardware, imitated.
+    /// An emulated hardware NIC.
     Emulated {
-        /// The hardware.
+        /// The emulated hardware.
         model: EmulatedNic,
     },
     /// A virtual function of the NIC at the host's end of the wire.
@@ -127,20 +128,20 @@ pub enum Attach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VirtioNic {
-    /// Backend of its rings; [`Backend::Vhost`] if absent and the host can, else [`Backend::Userspace`].
+    /// Backend of its rings; if absent, [`Backend::Vhost`] if the host supports it, else [`Backend::Userspace`].
     pub backend: Option<Backend>,
     /// Connection of its tap to the host's wire.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub vnet: Vnet,
-    /// Pairs of queues, at most one a vCPU.
+    /// Number of queue pairs, at most one per vCPU.
     pub queues: u32,
-    /// MSI-X vectors; one for each queue and two more if absent.
+    /// Number of MSI-X vectors; if absent, one for each queue and two more.
     pub vectors: Option<u32>,
     /// The packed ring of virtio 1.1.
     pub packed: bool,
-    /// Checksums and segmentation are left to the host.
+    /// True if checksums and segmentation are left to the host.
     pub offloads: bool,
-    /// A packet may lie in several receive buffers.
+    /// True if a packet may span several receive buffers.
     pub mrg_rxbuf: bool,
     /// Descriptors of a receive queue; QEMU's default (256) if absent.
     pub rx_ring: Option<u32>,
@@ -186,14 +187,14 @@ pub enum Backend {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Vnet {
-    /// By a vsw: a bridge that the wire's end is a port of, and that takes every frame.
+    /// By a vsw: a bridge with the wire's end as a port, which receives every frame.
     #[default]
     Bridge,
-    /// By a macvtap: the driver of the wire's end itself gives each frame to the guest with its address.
+    /// By a macvtap: the driver of the wire's end passes each frame with the guest's address to the guest.
     Macvtap,
 }
 
-/// Hardware that a hypervisor imitates.
+/// Hardware that a hypervisor emulates.
 #[derive(
     Debug,
     Clone,
@@ -235,11 +236,11 @@ impl EmulatedNic {
 }
 
 impl Attach {
-    /// The descriptors that QEMU takes for a ring (`VIRTIO_NET_RX_QUEUE_MIN_SIZE`, `VIRTQUEUE_MAX_SIZE`).
+    /// Number of descriptors that QEMU accepts for a ring (`VIRTIO_NET_RX_QUEUE_MIN_SIZE`, `VIRTQUEUE_MAX_SIZE`).
     const RING: std::ops::RangeInclusive<u32> = 256..=1024;
     /// QEMU shortens longer transmit rings without a message, except vhost-user's (`virtio_net_max_tx_queue_size`).
     const TX_RING_OF_A_TAP: u32 = 256;
-    /// MSI-X tables have no more (PCI Local Bus Specification 3.0, 6.8.2).
+    /// Maximum size of an MSI-X table (PCI Local Bus Specification 3.0, 6.8.2).
     const MOST_VECTORS: u32 = 2048;
 
     /// The I/O method.
@@ -258,7 +259,7 @@ impl Attach {
         matches!(self, Attach::SrIov(_) | Attach::Assigned | Attach::RootDomain)
     }
 
-    /// Which kind of it, if that is said.
+    /// Returns its kind, if specified.
     pub fn flavour(&self) -> Option<Flavour> {
         match self {
             Attach::Paravirtual(nic) => nic.backend.map(Flavour::Backend),
@@ -267,7 +268,7 @@ impl Attach {
         }
     }
 
-    /// Pairs of queues. The driver of a PCI device chooses their number itself.
+    /// Number of queue pairs. The driver of a PCI device chooses it itself.
     pub fn queues(&self) -> u32 {
         match self {
             Attach::Paravirtual(nic) => nic.queues,
@@ -328,7 +329,7 @@ impl GuestSize {
     }
 }
 
-/// A guest that can't be, by what was said of it.
+/// An impossible guest, by the option that makes it so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum BadGuest {
     #[error("{0} vCPUs: must be 1 to {most}", most = GuestSize::MOST_VCPUS)]
@@ -371,7 +372,7 @@ pub enum BadGuest {
 }
 
 impl BadGuest {
-    /// The option in a file that it is about.
+    /// Returns the file option that it is about.
     pub fn option(&self) -> &'static str {
         match self {
             BadGuest::Vcpus(_) => "vcpus",

@@ -1,4 +1,4 @@
-//! The vocabulary of vtax: units, studies, samples, records, and the analysis that makes figures of them.
+//! The vocabulary of vtax: units, studies, samples, records, and the analysis that computes figures from them.
 //!
 //! Pure: nothing here reads a file, a clock or the kernel, so that every plan and every figure can be tested anywhere.
 
@@ -40,7 +40,7 @@ pub mod units;
 pub mod vf;
 pub mod workload;
 
-/// Records omit values that are the usual ones.
+/// Used by records to omit default values.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

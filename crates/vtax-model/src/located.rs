@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::foreign::ForeignText;
 use wording::Worded;
 
-/// A text that a user wrote, and where it came from.
+/// A text that a user wrote, and its origin.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// The file's name as the user gave it, or a name for a built-in text.
@@ -19,7 +19,7 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
-/// Something wrong in a file: what, and on which line.
+/// An error in a file: its description and line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct FileError {
@@ -29,7 +29,7 @@ pub struct FileError {
     code: String,
 }
 
-/// By hand, because the code is that of what is wrong on the line.
+/// Implemented by hand, because the code is that of the error on the line.
 impl Diagnostic for FileError {
     fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         Some(Box::new(&self.code))
@@ -57,20 +57,21 @@ impl Source<'_> {
         }
     }
 
-    /// The key on whose line a value stands.
+    /// Returns the key of a value's line.
     fn key_of(&self, value: &Range<usize>) -> Option<&str> {
         let before = self.text.get(..value.start)?;
         let line = before.rsplit('\n').next()?;
         Some(line.split_once('=')?.0.trim()).filter(|key| !key.is_empty())
     }
 
-    /// An error about the bytes `span` of this file, which has its own code.
+    /// Returns an error about the bytes `span` of this file, which has its own code.
     pub fn refuse(&self, span: &Range<usize>, error: impl Diagnostic) -> FileError {
         let code = error.code().map_or(String::new(), |code| code.to_string());
         self.coded(&code, span, error)
     }
 
-    /// A sentence about the bytes `span` of this file, with the code by which `docs/errors` explains it.
+    /// Returns an error with this message about the bytes `span` of this file, with the code by which `docs/errors`
+    /// explains it.
     pub fn coded(&self, code: &str, span: &Range<usize>, message: impl fmt::Display) -> FileError {
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
         FileError {

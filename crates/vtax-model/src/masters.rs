@@ -1,14 +1,14 @@
-//! Masters: what someone depends on is started first. Guests of labs and domains have them.
+//! Masters: guests of labs and domains are started after the masters that they depend on.
 
 use std::collections::HashSet;
 
 use crate::topology::Name;
 
-/// The most masters that one guest or domain can have. Oracle's `ldm` takes no more.
+/// Maximum number of masters of a guest or domain, as in Oracle's `ldm`.
 pub const MOST_MASTERS: usize = 4;
 
-/// All of `names`, each after its masters and else in this order. The error is a cycle: each name has the next one as a
-/// master, and the last is the first again.
+/// Returns all of `names`, each after its masters and otherwise in this order. The error is a cycle: each name has the
+/// next one as a master, and the last is the first again.
 pub(crate) fn masters_first<'a>(
     names: impl IntoIterator<Item = &'a Name>,
     masters: impl Fn(&Name) -> &'a [Name],
@@ -20,7 +20,7 @@ pub(crate) fn masters_first<'a>(
 
 struct Walk<'a, M> {
     masters: M,
-    /// From someone to its master, to that one's master, and so on.
+    /// From a guest or domain to its master, to that one's master, and so on.
     way: Vec<&'a Name>,
     seen: HashSet<&'a Name>,
     ordered: Vec<&'a Name>,

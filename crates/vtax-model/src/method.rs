@@ -1,4 +1,4 @@
-//! I/O methods: how a domain is attached to its host's wire.
+//! I/O methods: ways of attaching a domain to its host's wire.
 
 mod capability;
 mod family;
@@ -41,48 +41,48 @@ use crate::{address_family::AddressFamily, spelling::there_are};
 pub enum IoMethod {
     /// The host's own stack on the wire. The other methods are compared with it.
     Native,
-    /// A whole PCI endpoint handed to the domain.
+    /// A whole PCI endpoint assigned to the domain.
     Assigned,
     /// A virtual function of the NIC.
     SrIov,
     /// virtio-net to a virtual switch of the host.
     Paravirtual,
-    /// A NIC that the hypervisor imitates.
+    /// A NIC that the hypervisor emulates.
     Emulated,
     /// Everything below one PCIe root complex.
     RootDomain,
-    /// A zone on the host's stack with an address of its own.
+    /// A zone on the host's stack with its own address.
     SharedIp,
     /// A zone with its own stack behind a veth pair; the host routes.
     Veth,
-    /// A zone with its own stack on a bridge that the wire is a port of.
+    /// A zone with its own stack on a bridge that has the wire as a port.
     Bridge,
-    /// A zone with its own stack on a MAC address of its own on the wire.
+    /// A zone with its own stack and its own MAC address on the wire.
     Macvlan,
     /// A zone with its own stack that shares the wire's MAC address (l2 mode).
     Ipvlan,
     /// A zone with its own stack on a tunnel over the wire.
     Vxlan,
-    /// A zone with its own stack and a wire of its own: the wire's end is moved into it.
+    /// A zone with its own stack and a dedicated wire: the wire's end is moved into it.
     Exclusive,
-    /// A zone with its own stack behind a bridge of its own, whose packets leave with the host's address.
+    /// A zone with its own stack behind a dedicated bridge, whose packets leave with the host's address.
     Nat,
-    /// The same, and the host passes on packets to some of its ports.
+    /// The same, and the host forwards packets to some of its ports.
     Published,
     /// The same, and a process accepts connections to some of the host's ports and makes others to the zone.
     PublishedProxy,
-    /// A zone with its own stack on a tap of pasta, which makes the zone's connections again as the host.
+    /// A zone with its own stack on a tap of pasta, which opens the zone's connections again as the host.
     Pasta,
-    /// A zone with its own stack on a tap of slirp4netns, whose stack makes the zone's connections again as the host.
+    /// A zone with its own stack on a tap of slirp4netns, whose stack opens the zone's connections again as the host.
     Slirp4netns,
 }
 
 /// Way in which another host opens a connection to a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reached {
-    /// By the domain's own address.
+    /// To the domain's own address.
     Directly,
-    /// By published ports of the domain's host.
+    /// To published ports of the domain's host.
     ByPublishedPorts,
     /// Not at all: the domain opens all connections.
     Never,
@@ -96,7 +96,7 @@ pub enum DomainKind {
     Primary,
     /// Processes in a network stack.
     Zone,
-    /// A virtual machine: what a method attaches that can attach zones too, unless a study says otherwise.
+    /// A virtual machine: the default of methods that can also attach zones, unless a study says otherwise.
     #[default]
     Guest,
 }
@@ -107,12 +107,12 @@ impl IoMethod {
     /// Every method, in the order of tables.
     pub const ALL: [IoMethod; 18] = *IoMethod::VARIANTS.as_array().expect("there are eighteen");
 
-    /// One line for people.
+    /// Returns one line for people.
     pub fn summary(self) -> &'static str {
         self.facts().0
     }
 
-    /// The kinds of domain that can be attached this way.
+    /// Returns the kinds of domain that can be attached this way.
     pub fn domains(self) -> &'static [DomainKind] {
         self.facts().1
     }
@@ -136,7 +136,8 @@ impl IoMethod {
         matches!(self, IoMethod::Nat | IoMethod::Published | IoMethod::PublishedProxy)
     }
 
-    /// Bytes of each packet that the domain can't use. VXLAN: Ethernet 14, VXLAN 8, UDP 8, and IP 20 or 40 (RFC 7348).
+    /// Returns the bytes of each packet that the domain can't use. VXLAN: Ethernet 14, VXLAN 8, UDP 8, and IP 20 or 40
+    /// (RFC 7348).
     pub fn overhead(self, family: AddressFamily) -> u32 {
         match self {
             IoMethod::Vxlan => 30 + family.header(),
@@ -168,7 +169,7 @@ impl IoMethod {
     }
 }
 
-/// A name that no I/O method has.
+/// Unknown I/O method.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("unknown I/O method `{name}`; {}", there_are(name, &IoMethod::ALL.map(<&str>::from)))]
 #[diagnostic(code("unknown-name"))]
@@ -182,7 +183,7 @@ impl UnknownMethod {
     }
 }
 
-/// Why a method can't be used here, and what would mend it.
+/// Reason why a method can't be used here, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, miette::Diagnostic)]
 #[error("{why}; {remedy}")]
 #[diagnostic(code("method-unavailable"))]

@@ -1,9 +1,9 @@
-//! Metrics: a table with one entry for each, which analysis, stopping rules, tables, CSV,
-//! pages and Markdown ask.
+//! Metrics: a table with one entry for each, read by analysis, stopping rules, tables, CSV, pages
+//! and Markdown.
 //!
-//! A new metric is a variant of [`Metric`] with an entry in `metric/table.rs`, and of [`SampleFigure`] with an entry in its
-//! table if no sample has the figure yet. A new part of the hosts' CPU time is a variant of [`CpuRole`] with an entry
-//! in `metric/role.rs`, which makes its metric.
+//! A new metric is a variant of [`Metric`] with an entry in `metric/table.rs`, and of [`SampleFigure`] with an entry in
+//! its table if no sample has the figure yet. A new part of the hosts' CPU time is a variant of [`CpuRole`] with an
+//! entry in `metric/role.rs`, which defines its metric.
 
 mod figure;
 mod names;
@@ -24,7 +24,7 @@ use crate::{
 use table::{ColumnHead, METRICS, MetricEntry, MetricWords, Scale};
 use vtax_stats::Preference;
 
-/// Metrics that are judged together. Each family has tables and a correction by Holm of its own.
+/// Metrics that are judged together. Each family has its own tables and its own Holm correction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MetricFamily {
     /// Performance.
@@ -40,14 +40,14 @@ pub enum MetricFamily {
 }
 
 impl MetricFamily {
-    /// Returns true if the baseline's difference from itself is told in its tables only.
+    /// Returns true if the baseline's difference from itself is shown only in its tables.
     pub fn is_told_apart(self) -> bool {
         matches!(self, MetricFamily::Percentiles | MetricFamily::HostCpuParts)
     }
 }
 
 impl Metric {
-    /// Metrics other than the parts of the hosts' CPU time.
+    /// Number of metrics other than the parts of the hosts' CPU time.
     const OTHERS: usize = 12;
     const COUNT: usize = Metric::OTHERS + CpuRole::COUNT;
 
@@ -62,12 +62,12 @@ impl Metric {
         all
     };
 
-    /// The metric that a test is judged by.
+    /// Returns the metric by which a test is judged.
     pub fn of(test: TestKind) -> Metric {
         test.metrics()[0]
     }
 
-    /// The percentile that it is, if it is one.
+    /// Returns the percentile, if the metric is one.
     pub fn percentile(self) -> Option<SamplePercentile> {
         match self {
             Metric::P50 => Some(SamplePercentile::P50),
@@ -84,7 +84,7 @@ impl Metric {
         test.metrics().contains(&choice).then_some(choice)
     }
 
-    /// The role whose CPU time it is, if it is a part of the hosts' CPU time.
+    /// Returns the role, if the metric is a part of the hosts' CPU time.
     pub fn role(self) -> Option<CpuRole> {
         match self {
             Metric::Part(role) => Some(role),
@@ -92,12 +92,12 @@ impl Metric {
         }
     }
 
-    /// Those of a family that a test is compared by.
+    /// Returns the metrics of a family by which a test is compared.
     pub fn of_family(test: TestKind, family: MetricFamily) -> impl Iterator<Item = Metric> {
         test.metrics().iter().copied().filter(move |metric| metric.family() == family)
     }
 
-    /// Those that tests are compared by and no test is judged by.
+    /// Returns the metrics by which tests are compared but not judged.
     pub fn secondary() -> impl Iterator<Item = Metric> {
         let judges = |metric: Metric| TestKind::ALL.into_iter().any(|test| Metric::of(test) == metric);
         Metric::ALL.into_iter().filter(move |metric| !judges(*metric))
@@ -107,7 +107,7 @@ impl Metric {
         &METRICS[self.index()]
     }
 
-    /// Its place in the table.
+    /// Returns its index in the table.
     const fn index(self) -> usize {
         match self {
             Metric::Rtt => 0,
@@ -134,12 +134,12 @@ impl Metric {
         }
     }
 
-    /// Its name in documents and in tables for programs.
+    /// Returns its name in documents and in tables for programs.
     pub fn name(self) -> &'static str {
         self.entry().name
     }
 
-    /// The column of its values in tables for programs, where no test is judged by it.
+    /// Returns the column of its values in tables for programs, if no test is judged by it.
     pub fn column(self) -> &'static str {
         self.entry().column
     }
@@ -149,32 +149,34 @@ impl Metric {
         self.entry().direction
     }
 
-    /// With which others it is judged.
+    /// Returns the family with which it is judged.
     pub fn family(self) -> MetricFamily {
         self.entry().family
     }
 
-    /// The figure that it is of samples of this test.
+    /// Returns its figure in samples of this test.
     pub fn figure(self, test: TestKind) -> SampleFigure {
         self.scale(test).figure
     }
 
-    /// Its value in one sample of this test: µs, Mb/s or seconds; CPU: µs for a transaction, ns for a KB.
+    /// Returns its value in one sample of this test: µs, Mb/s or seconds; CPU: µs per transaction, ns per KB.
     pub fn value(self, test: TestKind, figures: &Figures) -> f64 {
         self.figure(test).of(figures)
     }
 
-    /// The unit in which a cost is told.
+    /// Returns the unit in which reports state a cost of this metric.
     pub fn cost_unit(self, test: TestKind) -> CostUnit {
         self.scale(test).cost
     }
 
-    /// A value of the metric in the unit of its costs: a goodput in Mb/s is a time per KB.
+    /// Returns a value of the metric in the unit of its costs: a goodput in Mb/s becomes a time per
+    /// KB.
     pub fn in_unit(self, value: f64) -> f64 {
         (self.entry().in_unit)(value)
     }
 
-    /// A ratio of two values as the ratio of their costs: half the goodput takes twice the time.
+    /// Returns a ratio of two values as the ratio of their costs: half the goodput takes twice the
+    /// time.
     pub fn cost_ratio(self, ratio: f64) -> f64 {
         match self.direction() {
             Preference::LowerIsBetter => ratio,
@@ -182,7 +184,7 @@ impl Metric {
         }
     }
 
-    /// The fraction by which it is worse, for a difference of logarithms: 30 % more time, 23 % less bandwidth.
+    /// Returns the fraction by which it is worse, for a difference of logarithms: 30 % more time, 23 % less bandwidth.
     pub fn worse(self, log: f64) -> f64 {
         match self.direction() {
             Preference::LowerIsBetter => log.exp_m1(),
@@ -190,32 +192,33 @@ impl Metric {
         }
     }
 
-    /// `round trip`
+    /// Returns a noun, e.g. `round trip`.
     pub fn noun(self) -> &'static str {
         self.entry().words.noun
     }
 
-    /// A figure that is told next to it, with the head of its column: for response times, the IOPS.
+    /// Returns a figure that is shown next to it, with its column heading: for response times, the
+    /// IOPS.
     pub fn beside(self) -> Option<(SampleFigure, &'static str)> {
         self.entry().words.beside
     }
 
-    /// `goodput at the receiver`
+    /// Returns the exact definition, e.g. `goodput at the receiver`.
     pub fn described(self) -> &'static str {
         self.entry().words.described
     }
 
-    /// The unit in which CPU time is told of tests of one kind of work: for a transaction, or for 1,024 bytes.
+    /// Returns the unit of CPU time for tests of this kind of work: per transaction, or per 1,024 bytes.
     pub fn unit_of_cpu(test: TestKind) -> FigureUnit {
         Metric::Cpu.figure(test).unit()
     }
 
-    /// The unit of its values.
+    /// Returns the unit of its values.
     pub fn unit(self, test: TestKind) -> &'static str {
         self.figure(test).unit().text()
     }
 
-    /// The head of a column of its values in this unit: `RTT`, `Mb/s`.
+    /// Returns the heading of a column of its values in this unit: `RTT`, `Mb/s`.
     pub fn head(self, test: TestKind, unit: &'static str) -> &'static str {
         match self.entry().words.head {
             ColumnHead::Test => test.quantity().short,
@@ -255,7 +258,7 @@ impl Metric {
     }
 }
 
-/// The time that 1,024 bytes take at this goodput: 8,192 bits at 10^6 a second each are 8,192 µs.
+/// Returns the time for 1,024 bytes at this goodput: 8,192 bits at 10^6 per second are 8,192 µs.
 pub fn ns_per_kb(goodput_mbps: f64) -> f64 {
     8192.0 * 1e3 / goodput_mbps
 }

@@ -1,9 +1,9 @@
 //! Forecast of a live migration from how fast the guest changes its memory.
 //!
-//! Iterative pre-copy (C. Clark et al., "Live Migration of Virtual Machines", NSDI 2005, sections 3 to 5): pass 0 sends the
-//! memory in use, and each further pass what the guest has changed during the one before. The guest is suspended when the
-//! rest can be sent within the longest permitted suspension. With the bandwidth `B`, the memory changed in the time `t`,
-//! `W(t)`, and the limit on the suspension `L`,
+//! Iterative pre-copy (C. Clark et al., "Live Migration of Virtual Machines", NSDI 2005, sections 3 to 5): pass 0 sends
+//! the memory in use, and each further pass sends what the guest has changed during the previous one. The guest is
+//! suspended when the rest can be sent within the maximum suspend time. With the bandwidth `B`, the memory changed in
+//! the time `t`, `W(t)`, and the limit on the suspension `L`,
 //!
 //! ```text
 //! T(0) = used / B + unused / scan        T(n + 1) = W(T(n)) / B        until T(n) <= L
@@ -16,9 +16,9 @@
 //! shrink to `hot / (B - rate)`, and the migration converges if that is less than `L`, or if no more than `L * B` changes in
 //! the first place.
 //!
-//! `rate` and `hot` are measured ([`ChangedMemory`]). The bandwidth is assumed ([`SenderSpeed`]), unless a limit is set. Each
-//! is uncertain by a stated factor, and the interval is what the model gives at both ends: everything that makes a migration
-//! longer at one, and everything that makes it shorter at the other.
+//! `rate` and `hot` are measured ([`ChangedMemory`]). The bandwidth is assumed ([`SenderSpeed`]), unless a limit is
+//! set. Each is uncertain by a stated factor, and the interval consists of the model's results at both extremes:
+//! everything that makes a migration longer, and everything that makes it shorter.
 
 mod case;
 mod forecast;

@@ -1,7 +1,7 @@
 //! Options of a test other than its sizes: engine, threads, load, socket options.
 //!
-//! The default of each is what the tools call the test by its plain name: one in flight, as fast
-//! as it goes, the kernel's own settings, and a thread for each flow.
+//! The defaults are those of netperf and similar tools: one request in flight, maximum speed, the
+//! kernel's own settings, and a thread for each flow.
 
 mod arrivals;
 mod error;
@@ -22,16 +22,16 @@ use crate::{
     workload::{TestKind, Transport, Workload},
 };
 
-/// The most flows of one sample.
+/// Maximum number of flows of one sample.
 pub const FLOWS_MOST: u32 = 10_000;
-/// The most flows of an engine that has a thread for each.
+/// Maximum number of flows of an engine that has a thread for each.
 pub const THREADS_MOST: u32 = 1024;
-/// The most requests of one flow in flight.
+/// Maximum number of requests of one flow in flight.
 pub const BURST_MOST: u32 = 4096;
-/// The most intervals of a series: a sample's report stays small.
+/// Maximum number of intervals of a series, so that a sample's report stays small.
 pub const INTERVALS_MOST: u128 = 10_000;
 
-/// Everything about a test but its transport, sizes, flows and times.
+/// All options of a test except its transport, sizes, flows and times.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -39,39 +39,41 @@ pub struct TestOptions {
     /// Socket I/O engine.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub engine: Engine,
-    /// Threads that share the flows; one a flow (blocking), else one a CPU of the end.
+    /// Threads that share the flows; by default one per flow (blocking), else one per CPU of the
+    /// endpoint.
     pub threads: Option<u32>,
     /// RR: requests of each flow in flight.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub burst: Burst,
-    /// RR: requests are due at moments of their own, whether or not the responses came (open loop).
+    /// RR: requests are due at scheduled times, whether or not responses have arrived (open loop).
     pub arrivals: Option<Arrivals>,
-    /// RR: the flow idles so long before each request, so that the path is cold.
+    /// RR: idle time of each flow before each request, so that the path is cold.
     pub gap: Option<Span>,
-    /// Open loop over UDP with one flow: the other end may be silent for this long, and the longest silences are reported.
+    /// Open loop over UDP with one flow: the other endpoint may be silent for this long, and the longest silences are
+    /// reported.
     pub outage: Option<Span>,
-    /// Stream: each flow sends at this rate, evenly spaced, and never catches up in bursts.
+    /// Stream: send rate of each flow, evenly spaced, without catching up in bursts.
     pub bitrate: Option<BitRate>,
-    /// Stream: how the bytes get from the program to the kernel.
+    /// Stream: method of passing bytes from the program to the kernel.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub sending: Sending,
-    /// UDP stream: datagrams of one send call (UDP_SEGMENT, udp(7)); fewer if 65,507 bytes don't hold as many.
+    /// UDP stream: datagrams per send call (UDP_SEGMENT, udp(7)); fewer if they don't fit into 65,507 bytes.
     pub gso: Option<Segments>,
-    /// UDP stream: several datagrams may come with one receive call (UDP_GRO, udp(7)).
+    /// UDP stream: receive several datagrams per call (UDP_GRO, udp(7)).
     #[serde(skip_serializing_if = "crate::is_default")]
     pub gro: bool,
     /// Socket options of both endpoints.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub socket: SocketOptions,
-    /// A series of figures, one for each interval of this length.
+    /// Length of the intervals of a series of figures.
     pub interval: Option<Span>,
-    /// RR: split the round trip by time stamps (SO_TIMESTAMPING), whose system calls make it longer.
+    /// RR: split the round trip by timestamps (SO_TIMESTAMPING), whose system calls make it longer.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub stages: bool,
     /// Count the measuring threads' CPU cycles, which makes their context switches slower (perf_event_open(2)).
     #[serde(skip_serializing_if = "crate::is_default")]
     pub cycles: bool,
-    /// RR: what the responder does besides answering; known truths to calibrate against.
+    /// RR: additional work of the responder, as reference cases for calibration.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub responder: Manners,
     /// Idle behaviour of CPUs.
@@ -86,10 +88,10 @@ pub struct TestOptions {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", parse_err_ty = OptionError, parse_err_fn = OptionError::unknown_idle)]
 pub enum Idle {
-    /// They do what the machine is configured for: they may sleep, and waking them takes time.
+    /// CPUs use the machine's configuration: they may sleep, and waking them takes time.
     #[default]
     System,
-    /// They don't sleep while a sample is measured: each end holds `/dev/cpu_dma_latency` at 0 (the kernel's
+    /// CPUs don't sleep while a sample is measured: each endpoint holds `/dev/cpu_dma_latency` at 0 (the kernel's
     /// `Documentation/power/pm_qos_interface.rst`).
     Poll,
 }
@@ -119,14 +121,14 @@ impl Idle {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case", parse_err_ty = OptionError, parse_err_fn = OptionError::unknown_engine)]
 pub enum Engine {
-    /// A thread for each flow, in blocking calls: two system calls a transaction.
+    /// A thread for each flow, in blocking calls: two system calls per transaction.
     #[default]
     Blocking,
     /// Threads that each wait for many flows, epoll(7).
     Epoll,
-    /// Threads that never sleep: they ask their non-blocking sockets again and again.
+    /// Threads that never sleep: they poll their non-blocking sockets continuously.
     BusyPoll,
-    /// Threads that hand requests to the kernel and take completions, io_uring(7).
+    /// Threads that submit requests to the kernel and take completions, io_uring(7).
     IoUring,
 }
 
@@ -134,7 +136,7 @@ impl Engine {
     /// All of them, in the order of tables.
     pub const ALL: [Engine; 4] = [Engine::Blocking, Engine::Epoll, Engine::BusyPoll, Engine::IoUring];
 
-    /// The most flows that one end runs with it.
+    /// Maximum number of flows that one endpoint runs with it.
     pub fn flows_most(self) -> u32 {
         match self {
             Engine::Blocking => THREADS_MOST,
@@ -178,13 +180,13 @@ impl FromStr for Burst {
     }
 }
 
-/// Datagrams of one send call: 2 to 64, as many as the kernel cuts (`UDP_MAX_SEGMENTS`).
+/// Datagrams per send call: 2 to 64, the kernel's maximum (`UDP_MAX_SEGMENTS`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32")]
 pub struct Segments(u32);
 
 impl Segments {
-    /// The most datagrams of one call.
+    /// Maximum number of datagrams per call.
     pub const MOST: Segments = Segments(64);
 
     pub fn get(self) -> u32 {
@@ -218,7 +220,7 @@ pub enum Sending {
     /// send(2): copied.
     #[default]
     Copy,
-    /// MSG_ZEROCOPY: the pages are lent.
+    /// MSG_ZEROCOPY: the kernel uses the program's pages.
     ZeroCopy,
     /// sendfile(2) from the page cache.
     SendFile,
@@ -229,16 +231,16 @@ pub enum Sending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Manners {
-    /// It answers so long after a request came, exactly: it spins.
+    /// Exact delay of each answer after its request has arrived; the responder spins.
     pub delay: Option<Span>,
-    /// It does nothing at all for so long, once, in the middle of the measured time.
+    /// Length of one pause in the middle of the measured time in which it does nothing.
     pub stall: Option<Span>,
 }
 
 impl TestOptions {
-    /// Returns true if the mean time of a transaction is the inverse of each flow's rate: one in flight, and no pause
-    /// between. Otherwise the rate says how many there were, not how long each took; that of crr contains the
-    /// closing of each connection, which is no part of its response time.
+    /// Returns true if the mean time of a transaction is the inverse of each flow's rate: one in flight, and no gap in
+    /// between. Otherwise the rate only shows how many there were, not how long each took; crr's rate includes the
+    /// closing of each connection, which is not part of its response time.
     pub fn rate_is_inverse(&self, test: TestKind) -> bool {
         let TestOptions { burst, arrivals, gap, .. } = *self;
         let one_after_another = burst.get() == 1 && arrivals.is_none() && gap.is_none();
@@ -253,7 +255,7 @@ impl TestOptions {
         one_by_one && plain && interval.is_none() && !stages
     }
 
-    /// Checks that `streams` flows of this test can be run so.
+    /// Checks that `streams` flows of this test can run with these options.
     pub fn check(&self, transport: Transport, workload: &Workload, streams: u32) -> Result<(), OptionError> {
         let flows = workload.flows(streams);
         if !(1..=self.engine.flows_most()).contains(&flows) {
@@ -279,7 +281,7 @@ impl TestOptions {
         }
     }
 
-    /// Every option that was chosen is one of this test's.
+    /// Checks that every option that was set belongs to this test.
     fn check_use(&self, transport: Transport, test: TestKind) -> Result<(), OptionError> {
         let (rr, stream) = (test.is_paced() && transport.is_answered_by_agent(), test.is_stream());
         let udp_stream = stream && transport == Transport::Udp;

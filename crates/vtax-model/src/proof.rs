@@ -1,7 +1,7 @@
 //! Results of a proving run for each setting.
 //!
-//! A step is kept if it helps by more than a margin, and if nothing else is worse for it. The margin is compared with
-//! the end of the interval, not with the estimate: a gain of 5 % [1, 9] is not known to exceed 2 %.
+//! A step is kept if it helps by more than a margin, and if it makes nothing else worse. The margin is compared with
+//! the bound of the interval, not with the estimate: a gain of 5 % [1, 9] is not known to exceed 2 %.
 
 mod guard;
 
@@ -44,9 +44,9 @@ pub struct StepProof {
 /// Effect of a step on one test, by the test's metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepEffect {
-    /// Which test.
+    /// The test.
     pub block: Block,
-    /// The comparison with the settings as they are.
+    /// The comparison with the original settings.
     pub tax: TaxRecord,
 }
 
@@ -55,29 +55,29 @@ pub struct StepEffect {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum StepVerdict {
-    /// It helps by more than the margin, and no guard is broken.
+    /// It helps by more than the margin, and no guard is violated.
     Kept,
-    /// It helps, but not surely by more than the margin.
+    /// It helps, but not certainly by more than the margin.
     TooSmall,
-    /// It gains more than the margin, but after-effects of reverting changes may be the reason, or may hide
-    /// that the step harms another test.
+    /// It gains more than the margin, but the after-effects of reverting changes may be the reason, or may hide that
+    /// the step harms another test.
     LeftBehind,
     /// No test is shown to be faster with it.
     NoEffectShown,
     /// A test is slower with it, or the round trip of a guarded path.
     Harmful,
-    /// It helps, and something else is worse for it.
+    /// It helps, but something else is worse with it.
     GuardBroken,
     /// Its samples failed.
     NotMeasured,
 }
 
-/// The settings as they are, twice in a round.
+/// The original settings, measured twice in a round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FloorProof {
-    /// Which test.
+    /// The test.
     pub block: Block,
-    /// The second arm over the first.
+    /// Second arm over the first.
     pub ratio: f64,
     /// Lower end of its 95 % interval.
     pub low: f64,
@@ -85,12 +85,12 @@ pub struct FloorProof {
     pub high: f64,
     /// p-value of this comparison alone.
     pub p: f64,
-    /// The smallest change of the test that such rounds show. None if not even a factor of two.
+    /// The smallest change of the test that this many rounds can show. None if not even a factor of
+    /// two.
     pub could_show: Option<f64>,
 }
 
-/// After-effects of reverting a change would be in every comparison. Below this p they are considered
-/// there.
+/// After-effects of reverting changes would affect every comparison. Below this p-value they are assumed to exist.
 const BIASED: f64 = 0.01;
 
 impl FloorProof {
@@ -99,8 +99,8 @@ impl FloorProof {
         self.p < BIASED
     }
 
-    /// Bounds of the after-effects of reverting changes, as logarithms of the ratio. Zero if nothing
-    /// of it is shown.
+    /// Returns the bounds of the after-effects of reverting changes, as logarithms of the ratio. Zero if none are
+    /// shown.
     pub fn left_behind(&self) -> (f64, f64) {
         let (one, other) = (self.low.ln().abs(), self.high.ln().abs());
         if self.is_biased() { (one.min(other), one.max(other)) } else { (0.0, 0.0) }
@@ -117,7 +117,7 @@ impl Proof {
         Proof { steps, floors }
     }
 
-    /// The steps to keep.
+    /// Returns the steps to keep.
     pub fn kept(&self) -> Vec<StepName> {
         self.steps.iter().filter(|proof| proof.verdict == StepVerdict::Kept).map(|proof| proof.step).collect()
     }
@@ -171,7 +171,7 @@ impl Judged<'_> {
         self.left_behind(effect) > self.margin.log() && !self.is_more_than_left_behind(effect)
     }
 
-    /// The most that changes leave behind in the test of this effect, as a logarithm.
+    /// Returns the largest possible after-effect in the test of this effect, as a logarithm.
     fn left_behind(&self, effect: &StepEffect) -> f64 {
         let of_test = self.floors.iter().filter(|floor| floor.block == effect.block);
         of_test.map(|floor| floor.left_behind().1).fold(0.0, f64::max)
@@ -185,7 +185,7 @@ impl StepEffect {
     }
 }
 
-/// Comparison of the rows of one step with those of another in the same rounds: `step` over `with`.
+/// Compares the rows of one step with those of another in the same rounds: `step` over `with`.
 pub fn against(run: &RunReadings, step: StepName, with: StepName) -> Vec<StepComparison> {
     let cells = &run.header.study.cells;
     let of = |wanted: StepName| cells.iter().enumerate().filter(move |(_, cell)| cell.row.step() == Some(wanted));
@@ -199,7 +199,7 @@ pub fn against(run: &RunReadings, step: StepName, with: StepName) -> Vec<StepCom
     of(step).filter_map(compare).collect()
 }
 
-/// One step's figure over another's, of one test.
+/// Ratio of two steps' figures in one test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepComparison {
     pub block: Block,
@@ -210,7 +210,7 @@ pub struct StepComparison {
 }
 
 impl StepComparison {
-    /// Bounds of the loss of the first step, as logarithms: below zero it is better.
+    /// Returns the bounds of the loss of the first step, as logarithms: below zero it is better.
     pub fn worse(&self) -> (f64, f64) {
         let (low, high) = (self.low.ln(), self.high.ln());
         match self.of.direction() {
@@ -220,7 +220,7 @@ impl StepComparison {
     }
 }
 
-/// The baseline's two arms, of each test.
+/// Returns the comparison of the baseline's two arms, for each test.
 pub fn floors(run: &RunReadings) -> Vec<FloorProof> {
     let cells = run.header.study.cells.iter().enumerate();
     let floor = |(index, cell): (usize, &Cell)| {

@@ -1,4 +1,4 @@
-//! The published figures of the classic studies, to stand next to ours.
+//! Published figures of the classic studies, shown next to measured ones.
 
 use std::collections::BTreeMap;
 
@@ -29,23 +29,23 @@ pub struct Published {
     pub id: String,
     /// The source's title.
     pub title: ForeignText,
-    /// On what they were measured.
+    /// The test system.
     pub testbed: ForeignText,
     /// Caveats for comparisons with them, if any.
     pub note: Option<ForeignText>,
-    /// The size that a file has in the study, if these are times of files: other sizes take other times.
+    /// Size of the study's file, if these are times of files: other sizes take other times.
     file: Option<ByteSize>,
-    /// The most that was reached, of a source without a table.
+    /// Peak figures, for a source without a table.
     pub peak: Option<PublishedPeak>,
-    /// The tax of the response time, of a source without a table.
+    /// Tax of the response time, for a source without a table.
     pub tax_percent: Option<PublishedTax>,
-    /// Suspend time of a migration, of a source without a table.
+    /// Suspend time of a migration, for a source without a table.
     pub suspend: Option<PublishedSuspend>,
     #[serde(default)]
     cell: Vec<PublishedCell>,
 }
 
-/// The most that disks gave.
+/// Peak figures of disks.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedPeak {
@@ -55,7 +55,7 @@ pub struct PublishedPeak {
     pub throughput_gb_s: f64,
 }
 
-/// Per cent of the response time of bare metal.
+/// Percent of the response time of bare metal.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedTax {
@@ -69,11 +69,12 @@ pub struct PublishedTax {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedSuspend {
-    /// The least time that was seen.
+    /// Shortest observed time.
     pub seconds: f64,
-    /// The control domain's cores when it was seen.
+    /// Number of the control domain's cores in that case.
     pub cores: u32,
-    /// The control domain's cores for the least time, after the source's own source.
+    /// Number of the control domain's cores recommended for the shortest time, according to the
+    /// source's own source.
     pub advised_cores: u32,
 }
 
@@ -95,7 +96,7 @@ struct PublishedCell {
     bandwidth: BTreeMap<String, f64>,
     /// Streams: Gb/s.
     gbps: Option<f64>,
-    /// The only MTU that the figure is of.
+    /// The only MTU that the figure applies to.
     mtu: Option<Mtu>,
     system: Option<ForeignText>,
     /// Files: seconds.
@@ -108,9 +109,9 @@ struct PublishedCell {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PublishedFigure {
-    /// The machine, and in which state, if the source has several: `large, tuned`.
+    /// The machine and its state, if the source has several: `large, tuned`.
     pub system: Option<ForeignText>,
-    /// In the unit of what its test is compared by: mean RTT in µs, Mb/s, seconds.
+    /// In the unit by which its test is compared: mean RTT in µs, Mb/s, seconds.
     pub value: f64,
     /// Files: CPU seconds in user space.
     pub user: Option<f64>,
@@ -119,7 +120,7 @@ pub struct PublishedFigure {
 }
 
 impl Published {
-    /// The figures for a study, if any were published.
+    /// Returns the figures for a study, if any were published.
     pub fn of(study: &str) -> Option<Published> {
         let (_, text) = FILES.into_iter().find(|(id, _)| *id == study)?;
         Some(toml::from_str(text).expect("a test reads every published file"))
@@ -130,7 +131,8 @@ impl Published {
         self.peak.is_some() || self.tax_percent.is_some() || self.suspend.is_some()
     }
 
-    /// The machines of the source, each once; none is a source's only one, which it needn't name.
+    /// Returns the machines of the source, each once; none if there is only one, which needs no
+    /// name.
     pub fn systems(&self) -> Vec<Option<ForeignText>> {
         let mut systems: Vec<Option<ForeignText>> = Vec::new();
         for published in &self.cell {
@@ -141,7 +143,7 @@ impl Published {
         systems
     }
 
-    /// The rows with figures of which none is of these cells.
+    /// Returns the rows with figures but without any of these cells.
     pub fn rows_without_cell(&self, cells: &[Cell]) -> Vec<String> {
         let has_cell = |published: &PublishedCell| cells.iter().any(|cell| self.takes(published, cell));
         let without = self.cell.iter().filter(|published| !has_cell(published));
@@ -158,8 +160,8 @@ impl Published {
         published.is_of(cell.row) && !other_size && of_transport && of_mtu && published.figure(cell).is_some()
     }
 
-    /// Published figures for a cell: one for each machine of the source. The sources measured their machines
-    /// as they ran, so none of their figures is for controlled conditions.
+    /// Returns the published figures for a cell: one for each machine of the source. The sources measured machines with
+    /// their own settings, so none of their figures is for controlled conditions.
     pub fn figures(&self, cell: &Cell) -> Vec<PublishedFigure> {
         if cell.instrument != Instrument::System {
             return Vec::new();
@@ -170,7 +172,7 @@ impl Published {
 }
 
 impl PublishedCell {
-    /// A kind of NIC is one of its method's, of which no source names more than one.
+    /// A kind of NIC belongs to its method, of which no source has more than one.
     fn is_of(&self, row: Row) -> bool {
         let method = row.flavour().map(|flavour| flavour.method().to_string());
         let names = [Some(row.to_string()), method];
@@ -191,7 +193,7 @@ impl PublishedCell {
         Some(PublishedFigure { system: self.system.clone(), value: value?, user: self.user, sys: self.sys })
     }
 
-    /// By the size of both messages.
+    /// Returns the latency by the size of both messages.
     fn latency_us(&self, workload: &Workload) -> Option<f64> {
         match workload.sizes() {
             WorkloadSizes::Exchange { request, response } if request == response => {
@@ -242,7 +244,7 @@ mod tests {
         let published = Published::of("vdisk").expect("listed");
         let peak = published.peak.expect("a peak");
         assert_eq!((peak.iops, peak.throughput_gb_s), (150_000.0, 1.1));
-        // The size of the I/Os isn't published; this is what the two make of it.
+        // The size of the I/Os isn't published; it follows from the other two.
         assert_eq!((peak.throughput_gb_s * 1e9 / peak.iops).round(), 7333.0);
         let tax = published.tax_percent.expect("bounds");
         assert_eq!((tax.old_implementation_up_to, tax.new_implementation_at_most), (55.0, 4.0));

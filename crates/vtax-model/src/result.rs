@@ -1,4 +1,4 @@
-//! The result document, which scripts read, by the JSON Schema `docs/vtax.result.v1.schema.json`; a test compares them.
+//! The result document for scripts, by the JSON Schema `docs/vtax.result.v1.schema.json`; a test compares them.
 
 mod ends;
 mod estimates;
@@ -32,7 +32,7 @@ use vtax_stats::StoppingRule;
 /// The schema's name and version.
 pub const SCHEMA: &str = "vtax.result/v1";
 
-/// A run with its figures. Tables need what is held of its samples; a document that is written has the samples.
+/// A run with its figures. For tables it has the in-memory part of its samples; when written, it has the samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResultDocument<S = Vec<SampleReading>> {
     /// Name and version of the schema: [`SCHEMA`].
@@ -40,12 +40,12 @@ pub struct ResultDocument<S = Vec<SampleReading>> {
     pub study: String,
     /// The study's title.
     pub title: ForeignText,
-    /// The question that the study asks, as its file words it.
+    /// The study's question, as worded in its file.
     pub question: ForeignText,
     /// The user's label of the run; may be empty.
     #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub label: ForeignText,
-    /// The run.
+    /// ID of the run.
     pub id: String,
     /// Complete, running or stopped.
     pub state: RunState,
@@ -64,12 +64,12 @@ pub struct ResultDocument<S = Vec<SampleReading>> {
     pub plan: PlanRecord,
     /// The machine.
     pub environment: Environment,
-    /// Where the ends ran.
+    /// Placement of the endpoints.
     pub placement: Placement,
     /// The command line that repeats the run, as a shell reads it. Empty for runs of an older vtax.
     #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub command: ForeignText,
-    /// Where its figures are from, if vtax didn't measure them.
+    /// Origin of the figures, if vtax didn't measure them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<ImportedFrom>,
     /// The paths to the disks, if disks were measured.
@@ -83,21 +83,22 @@ pub struct ResultDocument<S = Vec<SampleReading>> {
     /// True if an older vtax derived CPU figures from the kernel's timer ticks only: they are 8 to 41 % too low.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub cpu_by_ticks: bool,
-    /// Samples whose machine seemed to work less than its measuring threads, whose time then counts, as a bound.
+    /// Number of samples whose machine seemed to work less than its measuring threads, whose time then counts, as a
+    /// bound.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub cpu_raised: u64,
-    /// The baseline against itself, one entry for each block of the matrix and metric.
+    /// The baseline compared with itself, one entry for each block of the matrix and metric.
     pub noise_floor: Vec<FloorRecord>,
     /// The guests' clocks, if there are guests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guest_clocks: Vec<GuestClock>,
-    /// Every cell, also those that could not run.
+    /// Every cell, including those that could not run.
     pub cells: Vec<CellRecord<S>>,
     /// Samples that could not be taken.
     pub failures: Vec<Failure>,
 }
 
-/// `before tuning: TCP RR, local to local`
+/// Returns e.g. `before tuning: TCP RR, local to local`.
 pub fn labelled(label: &str, title: &str) -> String {
     if label.is_empty() { title.to_owned() } else { format!("{label}: {title}") }
 }
@@ -110,11 +111,11 @@ pub struct Disturbance {
     /// ([`OtherPrograms`](crate::run::OtherPrograms)). In results of older versions it is user time while samples were taken.
     /// Absent if it couldn't be observed.
     pub other_programs: Option<f64>,
-    /// Time that the hypervisor below gave to others (steal), of machines that are no guests of the run.
+    /// Time that the hypervisor gave to others (steal), of machines that are not guests of the run.
     pub stolen: Option<f64>,
-    /// The share of the guests that measured: time in which they wanted to run and their host ran others, which
-    /// may be each other. A share of their own CPU time; absent if no end was in one, or only in such as run
-    /// under TCG, which doesn't tell them.
+    /// The same for the measuring guests: time in which they wanted to run and their host ran others, possibly each
+    /// other. A share of their own CPU time; absent if no endpoint was in a guest, or only in guests under TCG, which
+    /// doesn't report it.
     pub guests_waited: Option<f64>,
 }
 
@@ -190,7 +191,7 @@ impl ResultDocument {
 }
 
 impl Disturbance {
-    /// Above this, figures are not of an idle machine.
+    /// Share above which figures are not those of an idle machine.
     const MUCH: f64 = 0.05;
 
     /// Returns true if anything else took more than one CPU second in twenty.
@@ -213,56 +214,56 @@ pub struct PlanRecord {
     pub sampling: SamplingPlan,
     /// The plan of the cells under controlled conditions.
     pub path: Option<SamplingPlan>,
-    /// The instrument that answers the study's question. Documents that vtax wrote before it had this don't say.
+    /// The measurement mode that answers the study's question. Absent in documents of older versions.
     pub answer: Option<Instrument>,
     /// True if `--quick` shortened it.
     pub quick: bool,
-    /// Rounds that are complete.
+    /// Number of complete rounds.
     pub rounds: u32,
     /// The seed of the order of the samples.
     pub seed: u64,
     /// netperf's rule, if it was in force.
     pub stopping: Option<StoppingRule>,
-    /// Metric that the stopping rule refers to, in tests that have it. Absent if each test's own is meant.
+    /// Metric that the stopping rule refers to, in tests that have it. Absent if it is each test's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
 }
 
 impl PlanRecord {
-    /// Rounds of the instrument that has the most.
+    /// Returns the number of rounds of the mode that has the most.
     pub fn longest(&self) -> u32 {
         self.sampling.samples.max(self.path.map_or(0, |path| path.samples))
     }
 }
 
-/// One cell of the matrix and all that was found about it.
+/// One cell of the matrix with its results.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellRecord<S = Vec<SampleReading>> {
     /// Method, MTU, transport, test and sizes, streams.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Which kind of NIC the guests have, if the row has guests: by the row, else as they were made.
+    /// Kind of the guests' NIC, if the row has guests: by the row, else as created.
     pub backend: Option<Flavour>,
     /// Status, with the reason if it has no figures.
     #[serde(flatten)]
     pub status: CellStatus,
     /// Path of its packets.
     pub path: Option<PathRecord>,
-    /// Between which ends.
+    /// Endpoints of the row.
     pub ends: Option<RowEnds>,
-    /// In the order in which they landed; the baseline has two a round.
+    /// In the order in which they were stored; the baseline has two per round.
     pub samples: S,
-    /// Over the samples.
+    /// Summary of the samples.
     pub summary: Option<SummaryRecord>,
-    /// Against the baseline, by the metric that the test is judged by; the baseline itself has none.
+    /// Comparison with the baseline, by the metric that the test is judged by; the baseline itself has none.
     pub tax: Option<TaxRecord>,
-    /// Against the baseline by each metric; `tax` is the first of them.
+    /// Comparison with the baseline by each metric; `tax` is the first of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taxes: Vec<TaxRecord>,
-    /// The published figure, if the source has one alone: µs (RR) or Mb/s (stream).
+    /// The published figure, if the source has only one: µs (RR) or Mb/s (stream).
     pub published: Option<f64>,
-    /// The published figures, if the source has them of several machines.
+    /// The published figures, if the source has several machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published_on: Vec<PublishedFigure>,
 }
@@ -271,7 +272,7 @@ impl CellRecord {
     /// Returns the family of the addresses of its endpoints, if they have addresses.
     pub fn address_family(&self) -> Option<AddressFamily> {
         let address = self.ends.as_ref()?.pairs.first()?.initiator.address.raw();
-        // An address of a link has the link's name behind it.
+        // A link-local address is followed by the link's name.
         address.split('%').next()?.parse().ok().map(AddressFamily::of)
     }
 
@@ -280,7 +281,7 @@ impl CellRecord {
         matches!(self.status, CellStatus::Unavailable { .. })
     }
 
-    /// Against the baseline by this metric. Documents that vtax wrote before it had `taxes` have one.
+    /// Returns the comparison with the baseline by this metric. Documents of versions without `taxes` have one.
     pub fn tax_of(&self, of: Metric) -> Option<&TaxRecord> {
         self.taxes.iter().chain(&self.tax).find(|tax| tax.of == of)
     }
@@ -340,58 +341,59 @@ pub struct Percentile {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SummaryRecord {
-    /// Every figure of the test that has a name of its own here: of transactions the rate, of bytes the goodput, and
-    /// what CPU time they took.
+    /// Every figure of the test that has its own name here: the rate of transactions, the goodput of bytes, and their
+    /// CPU time.
     #[serde(flatten)]
     pub figures: FigureEstimates,
     /// RR.
     pub rtt_us: Option<RttSummary>,
     /// Disks: response times of random I/Os.
     pub response_us: Option<RttSummary>,
-    /// Open loop: the same from the moment at which each request was really sent, not from when it was due.
+    /// Open loop: the same, from when each request was actually sent, not from when it was due.
     pub rtt_from_send_us: Option<RttSummary>,
-    /// The CPU time of each end's measuring threads; absent if none was told.
+    /// CPU time of each endpoint's measuring threads; absent if none was reported.
     pub cpu_us_at_ends: Option<CpuAtEnds>,
     /// File: the sender's elapsed seconds.
     pub file: Option<FileSummary>,
-    /// UDP messages lost, over all samples; absent if another program measured that does not know.
+    /// UDP messages lost, over all samples; absent if another program measured that doesn't report
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<u64>,
     /// UDP messages lost, as a share of those sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_share: Option<f64>,
-    /// UDP datagrams overtaken, over all samples; absent if another program measured that does not know.
+    /// UDP datagrams reordered, over all samples; absent if another program measured that doesn't report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reordered: Option<u64>,
-    /// TCP segments sent again, over all samples; absent if another program measured that does not know.
+    /// TCP segments retransmitted, over all samples; absent if another program measured that doesn't report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
-    /// Packets on the wire, over all samples: what both ends' measured sockets sent. Absent where the kernel does not
-    /// count them per socket, or if another program measured.
+    /// Packets on the wire, over all samples: those sent by both endpoints' measured sockets. Absent if the kernel
+    /// doesn't count them per socket, or if another program measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
     /// Bytes of these packets with the headers of IP and of TCP or UDP, without Ethernet's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_bytes: Option<u64>,
-    /// UDP datagrams of the whole flows, warm-up with them, that a socket had no room for, over all samples; absent if
-    /// another program measured that does not know.
+    /// UDP datagrams of the whole flows, including warm-up, that a socket had no room for, over all samples; absent if
+    /// another program measured that doesn't report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_drops: Option<u64>,
-    /// crr and cc: connections to the responder's port that ended without having shown the test's token.
+    /// crr and cc: connections to the responder's port that ended without presenting the test's token.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub strangers: u64,
     /// Warm-up before the measured times.
     pub warmup: Option<WarmupSummary>,
-    /// Where the time of the round trips went.
+    /// Round-trip breakdown.
     pub stages: Option<StagesSummary>,
-    /// Pairs that measured at the same time; the other figures are of all together.
+    /// Concurrent pairs; the other figures are of all together.
     pub parallel: Option<ParallelSummary>,
     /// Host cost of guests.
     pub host_cpu: Option<HostCpuSummary>,
 }
 
 impl SummaryRecord {
-    /// The estimate of a figure, wherever it stands.
+    /// Returns the estimate of a figure, wherever it is stored.
     pub fn estimate(&self, figure: SampleFigure) -> Option<Estimate> {
         match figure {
             SampleFigure::Rtt => self.time_us().map(|time| time.mean),
@@ -400,12 +402,12 @@ impl SummaryRecord {
         }
     }
 
-    /// The first of these that is known, with its unit.
+    /// Returns the first of these that is known, with its unit.
     pub fn estimate_of(&self, figures: impl IntoIterator<Item = SampleFigure>) -> Option<UnitEstimate> {
         figures.into_iter().find_map(|figure| Some(UnitEstimate::new(self.estimate(figure)?, figure.unit())))
     }
 
-    /// The time of a transaction, whether that is a round trip or an I/O.
+    /// Returns the time of a transaction, whether that is a round trip or an I/O.
     pub fn time_us(&self) -> Option<&RttSummary> {
         self.rtt_us.as_ref().or(self.response_us.as_ref())
     }
@@ -419,7 +421,7 @@ impl SummaryRecord {
 /// Round-trip times of a cell, in µs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RttSummary {
-    /// Over samples: the inverse of each flow's rate where that is the mean, else from the histogram.
+    /// Over samples: the inverse of each flow's rate if that is the mean, else from the histogram.
     pub mean: Estimate,
     /// True if the mean is the inverse of the rate.
     #[serde(default)]
@@ -427,12 +429,12 @@ pub struct RttSummary {
     /// Absent if the times were not stored.
     #[serde(flatten)]
     pub times: Option<RttTimes>,
-    /// Further percentiles, ascending. Empty if the times were not stored, and in documents of vtax before it had them.
+    /// Further percentiles, ascending. Empty if the times were not stored, and in documents of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distribution: Vec<DistributionPoint>,
 }
 
-/// A percentile of the times of all transactions of a cell, with the number of transactions that it rests on.
+/// A percentile of the times of all transactions of a cell, with the number of transactions above it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DistributionPoint {
     /// E.g. 99.9.
@@ -448,11 +450,11 @@ pub struct DistributionPoint {
 pub struct RttTimes {
     /// Median transaction.
     pub p50: Percentile,
-    /// 99 of 100.
+    /// 99th percentile.
     pub p99: Percentile,
-    /// 999 of 1,000.
+    /// 99.9th percentile.
     pub p999: Percentile,
-    /// The longest of all.
+    /// Maximum.
     pub max: f64,
 }
 

@@ -1,4 +1,5 @@
-//! A run of a study: its plan, where it ran, and the samples as they landed. Every figure is computed from it.
+//! A run of a study: its plan, its machine, and the samples in the order in which they were stored. Every figure is
+//! computed from it.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -60,7 +61,7 @@ pub(crate) use reading::pairs;
 pub use reading::{CpuReading, EndCpuReading, EndReading, RttReading, SampleReading};
 pub use source::{SampleSource, SampleTimes};
 
-/// A run of a study, with its samples or with what is held of them.
+/// A run of a study, with its samples or their in-memory part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run<S = Vec<Sample>> {
     /// The plan, and the machine.
@@ -69,28 +70,28 @@ pub struct Run<S = Vec<Sample>> {
     pub state: RunState,
     /// Wall-clock seconds spent in it, summed over its sessions if it was resumed.
     pub wall_seconds: f64,
-    /// In the order in which they landed.
+    /// In the order in which they were stored.
     pub samples: S,
     /// Samples that could not be taken.
     pub failures: Vec<Failure>,
 }
 
-/// A run as it is held while it is measured: its samples are stored.
+/// A run in memory while it is measured: its samples are in the store.
 pub type RunReadings = Run<Vec<SampleReading>>;
 
 impl RunReadings {
-    /// A run that has no sample yet.
+    /// Returns a run without samples.
     pub fn begun(header: RunHeader) -> RunReadings {
         Run { header, state: RunState::Running, wall_seconds: 0.0, samples: Vec::new(), failures: Vec::new() }
     }
 
-    /// Adds a sample. It takes the place of an earlier failure.
+    /// Adds a sample, which replaces an earlier failure.
     pub fn land(&mut self, sample: &Sample) {
         self.failures.retain(|failure| failure.turn() != sample.turn());
         self.samples.push(SampleReading::of(sample));
     }
 
-    /// Adds a failure. It takes the place of an earlier one of the same sample.
+    /// Adds a failure, which replaces an earlier one of the same sample.
     pub fn fail(&mut self, failure: Failure) {
         self.failures.retain(|earlier| earlier.turn() != failure.turn());
         self.failures.push(failure);
@@ -102,7 +103,7 @@ impl RunReadings {
 }
 
 impl<S> Run<S> {
-    /// The same run with its samples in another form.
+    /// Returns the same run with its samples in another form.
     pub fn with_samples<T>(self, of: impl FnOnce(S) -> T) -> Run<T> {
         let Run { header, state, wall_seconds, samples, failures } = self;
         Run { header, state, wall_seconds, samples: of(samples), failures }
@@ -110,7 +111,7 @@ impl<S> Run<S> {
 }
 
 impl<S: SampleSource> Run<S> {
-    /// The run in memory.
+    /// Returns the run in memory.
     pub fn readings(&self) -> Result<RunReadings, S::Error> {
         let mut samples = Vec::new();
         self.samples.samples(&mut |sample| samples.push(SampleReading::of(sample)))?;
@@ -127,13 +128,13 @@ impl<S: SampleSource> Run<S> {
 pub enum RunState {
     /// Running, or killed: `vtax run --resume` resumes it.
     Running,
-    /// Stopped by the user or by an error, with what was measured kept; can be resumed.
+    /// Stopped by the user or by an error; the samples are kept, and it can be resumed.
     Stopped,
     /// Every sample of the plan was taken or has failed.
     Complete,
 }
 
-/// The whole effective plan of a run, fixed before its first sample.
+/// The complete effective plan of a run, fixed before its first sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunHeader {
     /// Unique: the study's name, the time, and a random part.
@@ -153,7 +154,7 @@ pub struct RunHeader {
     pub seed: u64,
     /// When to stop before or after `plan.samples` rounds, if `--confidence` was given.
     pub stopping: Option<StoppingRule>,
-    /// Metric that the stopping rule and the goal refer to, in tests that have it. Absent if each test's own is meant.
+    /// Metric that the stopping rule and the goal refer to, in tests that have it. Absent if it is each test's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
     /// Goal of the number of rounds, until it is chosen: until then the plan is a short pilot.
@@ -161,7 +162,7 @@ pub struct RunHeader {
     pub unsettled: Option<Goal>,
     /// The machine.
     pub environment: Environment,
-    /// Which CPUs the ends were pinned to.
+    /// CPU pinning of the endpoints.
     pub placement: Placement,
     /// Rows that can't run on this machine.
     pub unavailable: Vec<UnavailableRow>,
@@ -170,22 +171,22 @@ pub struct RunHeader {
     /// Paths to the disks of each row.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<DiskPathRecord>,
-    /// Between which ends each row was measured.
+    /// Endpoints of each row.
     #[serde(default)]
     pub ends: Vec<RowEnds>,
     /// The user's label; may be empty.
     #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub label: ForeignText,
-    /// The command line that takes the same samples in the same order, as a shell reads it. Empty in older runs.
+    /// The command line that takes the same samples in the same order, in shell notation. Empty in older runs.
     #[serde(default, skip_serializing_if = "ForeignText::is_empty")]
     pub command: ForeignText,
-    /// Where its figures are from, if vtax didn't measure them.
+    /// Origin of the figures, if vtax didn't measure them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<ImportedFrom>,
     /// Changes of the study's tuning steps here, while the rows of a step are measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepRecord>,
-    /// A step is kept if it surely helps by more than this. Absent if no step is to be kept.
+    /// A step is kept if its gain certainly exceeds this. Absent if no step is to be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin: Option<Difference>,
 }
@@ -193,16 +194,16 @@ pub struct RunHeader {
 /// A measurement by another program, read from its files, under conditions unknown to vtax.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedFrom {
-    /// The program, with its version if the files tell: `iperf 3.12`.
+    /// The program, with its version if the files report it: `iperf 3.12`.
     pub program: ForeignText,
-    /// The files as they were named, one for each sample.
+    /// The files as named by the user, one for each sample.
     pub files: Vec<ForeignText>,
-    /// True if the time of the run is from the files. Else it is when the first file was last changed.
+    /// True if the time of the run is from the files. Otherwise it is the modification time of the first file.
     pub dated: bool,
 }
 
 impl RunHeader {
-    /// A run of a study by its own plan, of which nothing else is said.
+    /// Returns a run of a study by its own plan, with defaults for everything else.
     pub fn plain(id: String, started: String, study: Study) -> RunHeader {
         RunHeader {
             id,
@@ -235,12 +236,12 @@ impl RunHeader {
         self.imported.as_ref().map(imported).or(self.environment.caveat().map(str::to_owned))
     }
 
-    /// Metric that the stopping rule and the goal refer to in tests of this kind.
+    /// Returns the metric that the stopping rule and the goal refer to in tests of this kind.
     pub fn metric_of(&self, test: TestKind) -> Metric {
         Metric::chosen(self.metric, test).unwrap_or(Metric::of(test))
     }
 
-    /// The plan of an instrument's cells.
+    /// Returns the plan of a mode's cells.
     pub fn plan_of(&self, instrument: Instrument) -> &SamplingPlan {
         match (instrument, &self.path_plan) {
             (Instrument::Path, Some(plan)) => plan,
@@ -248,7 +249,7 @@ impl RunHeader {
         }
     }
 
-    /// The samples of a round in their order, without rows that can't run here and instruments that are done.
+    /// Returns the samples of a round in order, without rows that can't run here and modes that are complete.
     pub fn turns(&self, round: u32) -> Vec<Turn> {
         let cells = &self.study.cells;
         let mut turns = round_order(cells, self.study.baseline, self.seed, round);
@@ -264,41 +265,41 @@ impl RunHeader {
         !self.unavailable.iter().any(|unavailable| unavailable.method == row)
     }
 
-    /// Rounds of an instrument, at most, if the stopping rule of the instrument that answers ends the run before.
+    /// Returns the maximum number of rounds of a mode; the stopping rule of the answering mode may end the run earlier.
     pub fn rounds_of(&self, instrument: Instrument) -> u32 {
         let rule = self.stopping.as_ref().filter(|_| instrument == self.study.answering());
         rule.map_or(self.plan_of(instrument).samples, |rule| rule.max() as u32)
     }
 
-    /// Rounds of the instrument that has the most of those in the study.
+    /// Returns the number of rounds of the study's mode that has the most.
     pub fn rounds(&self) -> u32 {
         let instruments = self.study.cells.iter().map(|cell| cell.instrument);
         instruments.map(|instrument| self.rounds_of(instrument)).max().unwrap_or(0)
     }
 }
 
-/// The ends of a row: each pair measured at the same time as the others.
+/// Endpoints of a row; all pairs are measured concurrently.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowEnds {
     /// Row that is measured between these ends.
     pub method: Row,
-    /// The MTU that these ends are for; absent if they serve all of the study's.
+    /// MTU that these endpoints are for; absent if they are for all of the study's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Mtu>,
     /// At least one.
     pub pairs: Vec<PairRecord>,
 }
 
-/// Two ends, as they were found.
+/// Two endpoints as found.
 pub type PairRecord = Ends<EndRecord>;
 
-/// One end, as it was found.
+/// One endpoint as found.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndRecord {
-    /// Its name as the user knows it: `ssh:root@vm1`, `zone bridge-sut`, `host sut`, `local`.
+    /// Its name for the user: `ssh:root@vm1`, `zone bridge-sut`, `host sut`, `local`.
     pub name: ForeignText,
-    /// Where its sockets were bound.
+    /// The address that its sockets were bound to.
     pub address: ForeignText,
     /// The CPUs that its threads were pinned to, in turn; empty means unpinned.
     pub cpus: Vec<u32>,
@@ -308,7 +309,7 @@ pub struct EndRecord {
     pub domain: Option<DomainRecord>,
     /// The network namespace that it is, if it is one of this machine that existed before the run.
     pub namespace: Option<NamespaceRecord>,
-    /// The ports by which the other end reached it, if not by its address.
+    /// The ports at which the other endpoint reached it, if not at its own address.
     #[serde(default)]
     pub published: Option<PublishedPorts>,
 }
@@ -318,12 +319,12 @@ pub struct EndRecord {
 pub struct UnavailableRow {
     /// Row of the study whose cells are not sampled.
     pub method: Row,
-    /// Why, and what would mend it.
+    /// Reason and remedy.
     #[serde(flatten)]
     pub unsupported: Unsupported,
 }
 
-/// The CPUs of each end's measuring threads on this machine; empty means unpinned. Others are in [`EndRecord`].
+/// CPUs of each endpoint's measuring threads on this machine; empty if unpinned. Others are in [`EndRecord`].
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -350,21 +351,21 @@ pub struct Placement {
 pub struct GuestMachine {
     /// KVM or TCG.
     pub accel: Accelerator,
-    /// Why that isn't KVM, if it was tried.
+    /// Reason why it isn't KVM, if that was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_kvm: Option<ForeignText>,
     /// QEMU's version.
     pub qemu: ForeignText,
 }
 
-/// The links between the two ends of a row, in order.
+/// The links between the two endpoints of a row, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathRecord {
     /// Row whose packets pass these links.
     pub method: Row,
-    /// The MTU of the wire when this was read.
+    /// MTU of the wire when this was read.
     pub mtu: Mtu,
-    /// Which kind of NIC the row's guests really have: also where the row leaves it to vtax.
+    /// Actual kind of the row's guests' NIC, even if the row leaves it to vtax.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<Flavour>,
     /// From the initiator to the responder.
@@ -406,12 +407,12 @@ pub struct Hop {
     pub nic: NicFacts,
 }
 
-/// One timed run of one cell, both ends joined.
+/// One sample of a cell, both endpoints joined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Index into the study's cells.
     pub cell: usize,
-    /// Which arm of the baseline.
+    /// Arm of the baseline.
     pub arm: Arm,
     /// From 1.
     pub round: u32,
@@ -423,14 +424,14 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The round and the turn in it, which no other sample of the run has.
+    /// Returns the round and the turn in it, which are unique within the run.
     pub fn turn(&self) -> (u32, Turn) {
         (self.round, Turn { cell: self.cell, arm: self.arm })
     }
 }
 
 impl Failure {
-    /// The round and the turn in it of the sample that failed.
+    /// Returns the round and the turn of the failed sample.
     pub fn turn(&self) -> (u32, Turn) {
         (self.round, Turn { cell: self.cell, arm: self.arm })
     }
@@ -441,11 +442,11 @@ impl Failure {
 pub struct Failure {
     /// Index into the study's cells.
     pub cell: usize,
-    /// Which arm of the baseline.
+    /// Arm of the baseline.
     pub arm: Arm,
     /// From 1.
     pub round: u32,
-    /// The error, as the user was told.
+    /// The error as reported to the user.
     pub error: ForeignText,
     /// Partial measurements. No figure is computed from them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
-//! The emulated server: a whole machine that QEMU imitates, with SR-IOV NICs cabled back to back, NVMe controllers, and
+//! The emulated server: a whole machine emulated by QEMU, with SR-IOV NICs cabled back to back, NVMe controllers, and
 //! virtio disks.
 //!
-//! It shows function, not speed. What `--server` says is parsed here, and which NICs are cabled to which.
+//! It shows function, not speed. This module parses `--server`, and defines which NICs are cabled together.
 
 use std::{fmt, str::FromStr};
 
@@ -12,35 +12,35 @@ use crate::{
     units::{ByteSize, UnitError},
 };
 
-/// An emulated server, as `emulated[:nics=8,vfs=0,nvmes=2,disks=0,nodes=2,sockets=1,cpus=1,memory=4GiB]` has it.
+/// An emulated server, e.g. `emulated[:nics=8,vfs=0,nvmes=2,disks=0,nodes=2,sockets=1,cpus=1,memory=4GiB]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct ServerSpec {
-    /// NICs, an even number from 2 to 16: each two are the ends of a cable.
+    /// Number of NICs, an even number from 2 to 16: every two are the ends of a cable.
     pub nics: u32,
-    /// Virtual functions that each NIC has from the start, 0 to 7.
+    /// Number of virtual functions that each NIC has from the start, 0 to 7.
     pub vfs: u32,
-    /// NVMe controllers, 0 to 4, each in an IOMMU group of its own and with one empty disk of [`ServerSpec::DISK_SIZE`]. The
-    /// disks are lost with the server.
+    /// Number of NVMe controllers, 0 to 4, each in a separate IOMMU group and with one empty disk of
+    /// [`ServerSpec::DISK_SIZE`]. The disks are lost with the server.
     pub nvmes: u32,
-    /// Virtio disks, 0 to 4, empty and lost as those of NVMe controllers are.
+    /// Number of virtio disks, 0 to 4, empty and lost like those of NVMe controllers.
     pub disks: u32,
-    /// NUMA nodes, 1 to 4, each with its share of CPUs and memory; of few CPUs the last ones have none. The second NIC of each cable is on
-    /// node 1, if there is one.
+    /// Number of NUMA nodes, 1 to 4, each with its share of CPUs and memory; with few CPUs the last ones have none. The
+    /// second NIC of each cable is on node 1, if there is one.
     pub nodes: u32,
     /// CPU sockets, each with its share of the CPUs.
     pub sockets: u32,
-    /// CPUs, 1 to 64. Where QEMU has to translate them, guests in a server with several make a kernel
-    /// panic now and then, that of the guest or of the server: it translates virtualization in
-    /// virtualization, and does not get that right yet.
+    /// Number of CPUs, 1 to 64. Where QEMU has to translate them, guests in a server with several CPUs occasionally
+    /// make a kernel panic, that of the guest or of the server: QEMU translates virtualization in virtualization, and
+    /// doesn't get that right yet.
     pub cpus: u32,
     /// RAM, whole MiB, at least 1 GiB.
     pub memory: ByteSize,
 }
 
-/// An empty disk of the server, with its number among those of its kind. It prints as what it is called on this machine.
+/// An empty disk of the server, with its number among those of its kind. It prints as its name on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerDisk {
-    /// Behind an NVMe controller of its own.
+    /// Behind a separate NVMe controller.
     Nvme(u32),
     /// A virtio-blk device.
     Virtio(u32),
@@ -55,7 +55,7 @@ impl fmt::Display for ServerDisk {
     }
 }
 
-/// Why the requested `--server` is impossible.
+/// Reason why the requested `--server` is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum BadServer {
     #[error(
@@ -87,7 +87,7 @@ impl Default for ServerSpec {
 }
 
 impl ServerSpec {
-    /// The size of each empty disk: as large as the range of the built-in study of disks.
+    /// Size of each empty disk: that of the range in the built-in disk study.
     pub const DISK_SIZE: ByteSize = ByteSize(1 << 30);
 
     /// Returns true if it is just `emulated`, so that any running server matches.
@@ -95,17 +95,18 @@ impl ServerSpec {
         *self == ServerSpec::default()
     }
 
-    /// The cables: the hardware addresses of the two NICs, on root complex 0 and on root complex 1.
+    /// Returns the cables: the hardware addresses of the two NICs, on root complex 0 and on root
+    /// complex 1.
     pub fn cables(&self) -> impl Iterator<Item = [Mac; 2]> + use<> {
         (0..self.nics / 2).map(ServerSpec::macs)
     }
 
-    /// The NICs of one cable: `02:76:74:00:CABLE:01` and `:02`.
+    /// Returns the addresses of one cable's NICs: `02:76:74:00:CABLE:01` and `:02`.
     pub fn macs(cable: u32) -> [Mac; 2] {
         [1, 2].map(|end| format!("02:76:74:00:{cable:02x}:{end:02x}").parse().expect("there are fewer than 256 cables"))
     }
 
-    /// The disks that are empty when it boots first.
+    /// Returns the disks that are empty when it first boots.
     pub fn empty_disks(&self) -> impl Iterator<Item = ServerDisk> + use<> {
         (0..self.nvmes).map(ServerDisk::Nvme).chain((0..self.disks).map(ServerDisk::Virtio))
     }
@@ -171,7 +172,7 @@ impl FromStr for ServerSpec {
     }
 }
 
-/// Only what is not as usual is written.
+/// Only values other than the defaults are written.
 impl fmt::Display for ServerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usual = ServerSpec::default();
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_as_usual() {
+    fn omitted_parameters_have_defaults() {
         assert_eq!(spec("emulated"), Ok(ServerSpec::default()));
         assert_eq!(spec("emulated:"), Ok(ServerSpec::default()));
         let small = spec("emulated:nics=2,memory=1536MiB, vfs=3").expect("possible");
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cable_joins_two_nics_of_its_own() {
+    fn each_cable_joins_two_separate_nics() {
         let text: Vec<String> =
             spec("emulated:nics=4").expect("possible").cables().flatten().map(|mac| mac.to_string()).collect();
         assert_eq!(text, ["02:76:74:00:00:01", "02:76:74:00:00:02", "02:76:74:00:01:01", "02:76:74:00:01:02"]);
@@ -246,7 +247,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(cables in 1u32..=8, vfs in 0u32..=7, nvmes in 0u32..=4, disks in 0u32..=4, nodes in 1u32..=4, cores in 4u32..=16, sockets in 1u32..=4, mib in 1024u64..=65536) {
+        fn written_values_are_read_back(cables in 1u32..=8, vfs in 0u32..=7, nvmes in 0u32..=4, disks in 0u32..=4, nodes in 1u32..=4, cores in 4u32..=16, sockets in 1u32..=4, mib in 1024u64..=65536) {
             let spec = ServerSpec { nics: 2 * cables, vfs, nvmes, disks, nodes, sockets, cpus: cores * sockets, memory: ByteSize(mib << 20) };
             prop_assert_eq!(spec.to_string().parse(), Ok(spec));
             let json = serde_json::to_string(&spec).expect("it can be written");

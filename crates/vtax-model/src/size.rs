@@ -1,6 +1,6 @@
 //! Size of an I/O domain: its cores and memory for a given load, from measured costs.
 //!
-//! 1. [`SizeTarget`] is what the domain must carry; [`SizeTarget::loads`] makes a [`ServiceLoad`] of it for each service.
+//! 1. [`SizeTarget`] is what the domain must carry; [`SizeTarget::loads`] derives a [`ServiceLoad`] for each service.
 //! 2. [`plan_rates`] chooses the loads to measure. Costs are not proportional: one measured at a tenth of the load was
 //!    twice that at the load itself, so all of them are near it.
 //! 3. [`ServiceNeed::of`] fits `cost = fixed + a · packets + b · bytes + c · I/Os` to [`CostPoint`]s and predicts the cost at

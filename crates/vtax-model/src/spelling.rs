@@ -1,6 +1,6 @@
 //! "Did you mean" suggestions: the most similar known name.
 
-/// The name among `known` nearest to `written`: one letter may differ, and one more for each four letters.
+/// Returns the name among `known` nearest to `written`: one letter may differ, plus one for every four letters.
 pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = 1 + written.chars().count() / 4;
     let scored = known.into_iter().map(|name| (strsim::osa_distance(written, name), name));
@@ -13,12 +13,13 @@ pub fn letters_apart(written: &str, name: &str) -> usize {
     strsim::osa_distance(written, name)
 }
 
-/// `; did you mean X?`, or nothing if no known name is near.
+/// Returns `; did you mean X?`, or nothing if no known name is near.
 pub fn suggestion<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(written, known).map_or(String::new(), |name| format!("; did you mean `{name}`?"))
 }
 
-/// `did you mean X? (there are X, Y)`, or `there are X, Y` if none of the known names is near.
+/// Returns `did you mean X? (there are X, Y)`, or `there are X, Y` if none of the known names is
+/// near.
 pub fn there_are(written: &str, known: &[impl AsRef<str>]) -> String {
     let names: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     let all = names.join(", ");
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn did_you_mean_names_what_is_near_and_nothing_else() {
+    fn only_similar_names_are_suggested() {
         let known = ["bridge", "veth", "vxlan", "demo"];
         assert_eq!(nearest("brigde", known), Some("bridge"));
         assert_eq!(nearest("demmo", known), Some("demo"));

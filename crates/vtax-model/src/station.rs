@@ -1,4 +1,4 @@
-//! Where the ends of a test are.
+//! Addresses of a test's endpoints.
 
 use std::{
     fmt,
@@ -37,13 +37,14 @@ pub enum Target {
     Unix(PathBuf),
     /// Context identifier of the responder's machine, and port.
     Vsock {
-        /// The context identifier of the responder's machine, as the initiator's machine knows it.
+        /// Context identifier of the responder's machine, as known to the initiator's machine.
         cid: u32,
         port: u32,
     },
 }
 
-/// Way in which an initiator reaches a responder: by the address of its machine, or at a port that is published for it elsewhere.
+/// Route from an initiator to a responder: the address of its machine, or a port that is published for it
+/// elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ResponderReach {
     pub station: Station,
@@ -51,31 +52,31 @@ pub struct ResponderReach {
     pub port: Option<u16>,
 }
 
-/// Ports of one machine that lead to ports of a responder on another, with as many ports on each side.
+/// Ports of one machine that lead to ports of a responder on another, the same number on each side.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PublishedPorts {
     /// The first port, at the address to which initiators connect.
     pub at: SocketAddr,
     /// The first port that the responder listens on.
     pub listen: u16,
-    /// Number of ports, at least 1. Tests that run at the same time need one each.
+    /// Number of ports, at least 1. Concurrent tests need one each.
     pub count: u16,
 }
 
-/// When an initiator starts and ends, in nanoseconds of its machine's monotonic clock.
+/// Start and end of an initiator, in nanoseconds of its machine's monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Schedule {
-    /// When all threads begin. They begin at once if this is absent or past.
+    /// Start of all threads; immediately if absent or past.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<u64>,
-    /// When each slice of a sliced sample begins. A slice without an entry begins at once after the one before.
+    /// Start of each slice of a sliced sample. A slice without an entry begins immediately after the previous one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<u64>,
     /// Time of each slice, including everything that belongs to it. A slice that takes longer disturbs
     /// the next row's slice. 0 if it can disturb no one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub slot: u64,
-    /// When the last slice of any row is over. Before that, no flow ends and no report is made.
+    /// End of the last slice of any row. Before that, no flow ends and no report is made.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ends: u64,
 }
@@ -85,12 +86,12 @@ fn is_zero(slot: &u64) -> bool {
 }
 
 impl Target {
-    /// In errors: a socket without an address.
+    /// Placeholder in errors: a socket without an address.
     pub const NOWHERE: Target = Target::Ip(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
 
-    /// The same responder, as an initiator reaches it. The responder knows the port that it listens on. It doesn't
-    /// know an address or a port that is translated on the way, nor its own context identifier. The target stays as it
-    /// is if it is a socket's name or if the station is of another kind.
+    /// Returns the same responder, as an initiator reaches it. The responder knows the port that it listens on, but not
+    /// an address or a port that is translated on the way, nor its own context identifier. The target is unchanged if
+    /// it is a socket's name or if the station is of another kind.
     pub fn reached_at(self, ResponderReach { station, port }: &ResponderReach) -> Target {
         match (self, station) {
             (Target::Ip(socket), Station::Ip(address) | Station::Device { address, .. }) => {
@@ -110,7 +111,7 @@ impl From<Station> for ResponderReach {
 
 impl PublishedPorts {
     /// Returns how an initiator reaches the `nth` port, and the port that the responder listens on then. None if there
-    /// aren't so many.
+    /// are fewer ports.
     pub fn nth(&self, nth: u16) -> Option<(ResponderReach, u16)> {
         let reach = ResponderReach { station: Station::Ip(self.at.ip()), port: Some(self.at.port().checked_add(nth)?) };
         (nth < self.count).then_some((reach, self.listen.checked_add(nth)?))
@@ -154,7 +155,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Where an end runs, and how.
+/// Settings of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndSetup {
     /// Local address of the endpoint.
@@ -169,7 +170,7 @@ pub struct EndSetup {
 }
 
 impl EndSetup {
-    /// An end on any port, without pins and without a directory.
+    /// Returns an endpoint on any port, without pinning and directory.
     pub fn new(station: Station) -> EndSetup {
         EndSetup { station, port: None, cpus: vec![], directory: None }
     }

@@ -104,12 +104,13 @@ impl QuickMatrix {
 }
 
 impl Study {
-    /// Returns true if rows of it measure disks in guests.
+    /// Returns true if some of its rows measure disks in guests.
     pub fn has_guests_disks(&self) -> bool {
         self.rows.iter().any(|row| matches!(row, Row::Disk(DiskRow::Guest(_))))
     }
 
-    /// A study of a network, of which nothing else is said. The first row is the baseline, and `--quick` has the same plan.
+    /// Returns a network study with defaults for everything else. The first row is the baseline, and `--quick` has the
+    /// same plan.
     pub fn plain(id: Name, title: ForeignText, rows: Vec<Row>, cells: Vec<Cell>, plan: SamplingPlan) -> Study {
         Study {
             id,
@@ -130,15 +131,15 @@ impl Study {
         }
     }
 
-    /// The instrument that answers the study's question, of those that its cells are measured by.
+    /// Returns the mode that answers the study's question, among those of its cells.
     pub fn answering(&self) -> Instrument {
         let measured = |instrument: &Instrument| self.cells.iter().any(|cell| cell.instrument == *instrument);
         let chosen = self.answer.into_iter().chain(Instrument::ALL);
         { chosen }.find(measured).unwrap_or_default()
     }
 
-    /// The plan of the cells of an instrument, short with `--quick`; none if the study has no such cells, or
-    /// `--quick` omits them: controlled conditions, where they do not answer the question and have no short plan.
+    /// Returns the plan of the cells of a mode, short with `--quick`; none if the study has no such cells, or `--quick`
+    /// omits them: controlled conditions, if they do not answer the question and have no short plan.
     pub fn plan_of(&self, instrument: Instrument, quick: bool) -> Option<SamplingPlan> {
         let answers = self.answering() == Instrument::Path;
         match (instrument, quick) {
@@ -160,9 +161,11 @@ impl Study {
         ("vmdq", include_str!("../data/studies/vmdq.toml")),
         ("migration", include_str!("../data/studies/migration.toml")),
     ];
-    /// More clients than that are more processes than a host can start at once, and no source has as many.
+    /// Maximum number of pairs: more clients are more processes than a host can start at once, and no source has as
+    /// many.
     pub const MOST_PAIRS: u32 = 64;
-    /// Two samples of so many cells, one second each, take a working day. A few lists in a file multiply to far more.
+    /// Maximum number of cells: two samples of each, one second long, take a working day. A few lists in a file
+    /// multiply to far more.
     pub const MOST_CELLS: usize = 10_000;
 
     /// Returns the built-in study of this name; `None` if there is none.
@@ -172,7 +175,7 @@ impl Study {
         Some(study.expect("a test reads every built-in study"))
     }
 
-    /// Omits what `--quick` doesn't measure; rows only if none were chosen.
+    /// Omits the parts that `--quick` doesn't measure; rows only if none were chosen.
     pub fn shorten(&mut self, rows_are_chosen: bool) {
         let Some(quick) = self.quick_matrix.take() else { return };
         self.cells.retain(|cell| quick.has(cell) && (rows_are_chosen || quick.rows.contains(&cell.row)));
@@ -184,7 +187,7 @@ impl Study {
         row.reference(self.baseline)
     }
 
-    /// The NIC of a row's guests; none if the row has no guests.
+    /// Returns the NIC of a row's guests; none if the row has no guests.
     pub fn attach(&self, row: Row) -> Option<Attach> {
         let either = row.method().is_some_and(|method| method.domains().contains(&DomainKind::Zone));
         let of_guests = self.network().is_none_or(|network| network.domains == DomainKind::Guest);

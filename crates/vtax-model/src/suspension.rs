@@ -1,7 +1,7 @@
-//! The time for which a machine was suspended, by its own clock against ours.
+//! Time for which a machine was suspended, by its own clock compared with ours.
 //!
-//! A suspended machine's monotonic clock stands still, so afterwards it is behind by the length of the suspension. The
-//! machine itself cannot notice: all of its clocks stand still together.
+//! A suspended machine's monotonic clock stops, so afterwards it is behind by the length of the suspension. The machine
+//! itself cannot notice: all of its clocks stop together.
 //!
 //! Each exchange reads the other clock between two readings of ours, as in NTP (RFC 5905, section 8): at a time of ours
 //! from `sent` to `received`, the other clock showed `theirs`. So it was ahead by `a` with
@@ -14,16 +14,16 @@
 //! with d = DRIFT_MOST * (received_j - sent_i)
 //! ```
 //!
-//! `S` lies in the intersection of these intervals over all pairs. Its middle is the result, and half of its length the
-//! uncertainty: a bound of the error, not a standard deviation. It is at most half of the sum of the two shortest round
-//! trips, and the drift.
+//! `S` lies in the intersection of these intervals over all pairs. The result is its middle, and the uncertainty is
+//! half of its length: a bound of the error, not a standard deviation. It is at most half of the sum of the two
+//! shortest round trips, plus the drift.
 
 use std::{ops::RangeInclusive, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// The largest rate at which the clocks of two machines drift apart, as a share of the time: 500 ppm. It is the most by
-/// which Linux steers its clock (`MAXFREQ`, adjtimex(2)); two clocks that run freely differ by some 100 ppm.
+/// Maximum rate at which the clocks of two machines drift apart, as a share of the time: 500 ppm. Linux steers its
+/// clock by at most this (`MAXFREQ`, adjtimex(2)); two free-running clocks differ by about 100 ppm.
 pub const DRIFT_MOST: f64 = 500e-6;
 
 /// A reading of another machine's monotonic clock, between two readings of ours, all in ns.
@@ -43,7 +43,7 @@ impl ClockExchange {
         Duration::from_nanos(self.received_ns.saturating_sub(self.sent_ns))
     }
 
-    /// The least and the most by which the other clock was ahead.
+    /// Returns the bounds of the amount by which the other clock was ahead.
     fn ahead(&self) -> (i128, i128) {
         let [sent, theirs, received] = [self.sent_ns, self.theirs_ns, self.received_ns].map(i128::from);
         (theirs - received.max(sent), theirs - sent)
@@ -56,11 +56,11 @@ impl ClockExchange {
 pub struct Suspension {
     /// In ns of our clock. Negative only within the uncertainty.
     pub length_ns: i64,
-    /// The most by which that is wrong.
+    /// Bound of the error.
     pub uncertainty_ns: u64,
 }
 
-/// Reason why clocks don't say how long a machine was suspended.
+/// Reason why clocks don't show how long a machine was suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum SuspensionUnknown {
     #[error(
@@ -71,13 +71,13 @@ pub enum SuspensionUnknown {
     #[error("the machine's clock disagrees with itself by {} ms or more: it was not this suspension alone that changed it; read the clock of one machine only, and suspend it once", excess_ns / 1_000_000)]
     #[diagnostic(code("clock-disagrees"))]
     Contradiction {
-        /// By how much the readings contradict each other.
+        /// Amount by which the readings contradict each other.
         excess_ns: u64,
     },
 }
 
 /// Returns how long a machine was suspended within `around`, a time of our clock that contains the suspension.
-/// Exchanges that were under way in that time are ignored, since the clock may have been read on either side of the
+/// Exchanges in progress at that time are ignored, because the clock may have been read on either side of the
 /// suspension.
 pub fn suspension(exchanges: &[ClockExchange], around: &RangeInclusive<u64>) -> Result<Suspension, SuspensionUnknown> {
     let before = exchanges.iter().filter(|exchange| exchange.received_ns < *around.start());
@@ -95,7 +95,7 @@ pub fn suspension(exchanges: &[ClockExchange], around: &RangeInclusive<u64>) -> 
     Ok(Suspension { length_ns, uncertainty_ns })
 }
 
-/// The least and the most that the suspension between two exchanges can have lasted.
+/// Returns the bounds of the suspension between two exchanges.
 fn bounds(before: &ClockExchange, after: &ClockExchange) -> (i128, i128) {
     let span = i128::from(after.received_ns) - i128::from(before.sent_ns);
     let drift = (span as f64 * DRIFT_MOST).ceil() as i128;
@@ -110,7 +110,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A machine that is suspended once, and runs at a rate of its own before and after.
+    /// A machine that is suspended once, whose clock runs at a different rate than ours.
     #[derive(Debug, Clone, Copy)]
     struct Machine {
         ahead: u64,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn exchanges_under_way_say_nothing() {
+    fn exchanges_in_progress_are_ignored() {
         let machine = Machine { ahead: 5, from: 1_000 * MS, length: 500 * MS, rate: 0.0 };
         let under_way = machine.exchange(999 * MS, MS / 2, 502 * MS);
         let before = machine.exchange(900 * MS, MS, MS);

@@ -1,4 +1,4 @@
-//! A lab as its file describes it (`docs/labs.md`): hosts, the wires between them, the zones and guests on them.
+//! A lab as described in its file (`docs/labs.md`): hosts, the wires between them, and the zones and guests on them.
 
 mod masters;
 mod nic_name;
@@ -28,7 +28,7 @@ pub use nic_name::{BadNicName, Cable, NicName};
 #[serde(try_from = "String")]
 pub struct Name(String);
 
-/// A name that vtax doesn't take.
+/// Invalid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("invalid name `{0}`: use 1 to 32 lower-case letters, digits and `-`, a letter first")]
 #[diagnostic(code("bad-name"))]
@@ -65,7 +65,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// A lab: what is to be there.
+/// Definition of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     /// The lab's name, one per machine and user.
@@ -73,7 +73,7 @@ pub struct Topology {
     /// The family of its addresses.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub family: AddressFamily,
-    /// The range that every address is taken from; chosen when the lab is built if absent.
+    /// The range of all addresses; chosen when the lab is built if absent.
     pub addresses: Option<IpNet>,
     /// The MTU of the wires.
     pub mtu: Mtu,
@@ -81,9 +81,9 @@ pub struct Topology {
     pub hosts: Vec<Host>,
     /// The wires, in the file's order.
     pub wires: Vec<Wire>,
-    /// The zones, those with a count written out.
+    /// The zones, with counts expanded.
     pub zones: Vec<Zone>,
-    /// The guests, those with a count written out.
+    /// The guests, with counts expanded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<Guest>,
 }
@@ -91,12 +91,12 @@ pub struct Topology {
 /// A host of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Name of the host, unlike that of any other host, wire, zone or guest.
+    /// Its name, unique among hosts, wires, zones and guests.
     pub name: Name,
     /// True if it is a switch: a bridge whose ports are its wires.
     pub switch: bool,
-    /// True if its virtual switches send frames to a group only to ports that have joined it; the kernel's default if
-    /// absent.
+    /// True if its virtual switches send multicast frames only to ports that have joined the group; the kernel's
+    /// default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snooping: Option<bool>,
 }
@@ -105,13 +105,13 @@ pub struct Host {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wire {
-    /// Name of the wire, unlike that of any host, other wire, zone or guest.
+    /// Its name, unique among hosts, wires, zones and guests.
     pub name: Name,
     /// The hosts at its ends.
     pub ends: [Name; 2],
     /// Its limit, if any.
     pub shape: Option<Shape>,
-    /// The ports of NICs at its ends, if it is a cable between two: the first at the first end.
+    /// The NIC ports at its ends, if it is a cable between two: the first at the first end.
     pub nics: Option<Cable>,
 }
 
@@ -126,14 +126,14 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Bytes of the Ethernet header, which an MTU omits.
+    /// Bytes of the Ethernet header, which the MTU doesn't include.
     pub const HEADER: u32 = 14;
 }
 
 /// A zone of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Zone {
-    /// Its name, unlike that of any host or other zone.
+    /// Its name, unique among hosts and zones.
     pub name: Name,
     /// The host that it lives on.
     pub host: Name,
@@ -141,7 +141,7 @@ pub struct Zone {
     pub method: IoMethod,
     /// The wire of its host that it is attached to.
     pub wire: Name,
-    /// The address of its virtual function; one of its own by its lab and name if absent.
+    /// Address of its virtual function; derived from its lab and name if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
     /// The settings of its virtual function.
@@ -152,15 +152,15 @@ pub struct Zone {
 /// A guest of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guest {
-    /// Its name, unlike that of any host, zone or other guest.
+    /// Its name, unique among hosts, zones and guests.
     pub name: Name,
     /// The host that it lives on.
     pub host: Name,
     /// The wire of its host that it is attached to.
     pub wire: Name,
-    /// Virtio with its backend, an emulated model, or a function of the host.
+    /// virtio with its backend, an emulated model, or a function of the host.
     pub attach: Attach,
-    /// The address of its NIC; one of its own by its lab and name if absent.
+    /// Address of its NIC; derived from its lab and name if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
     /// Its machine.
@@ -169,22 +169,23 @@ pub struct Guest {
     /// Its boot source.
     #[serde(default)]
     pub system: System,
-    /// Guests that are started before it: without them it isn't started. At most
+    /// Guests that are started before it, and without which it isn't started. At most
     /// [`MOST_MASTERS`](crate::masters::MOST_MASTERS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masters: Vec<Name>,
-    /// Its disks in addition to the boot disk, in the order of its ports for disks.
+    /// Its disks in addition to the boot disk, in the order of its disk ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<GuestDisk>,
-    /// A directory of the host that its agent can read, such as a program with its libraries.
+    /// A directory of the host that its agent can read, e.g. a program with its libraries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lent: Option<PathBuf>,
 }
 
-/// A disk of a guest. Several disks can have the same blocks: who writes by which of them is up to those who use them.
+/// A disk of a guest. Several disks can share blocks: coordinating writes is up to their users.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GuestDisk {
-    /// A file or a block device of the host. For an assigned NVMe controller, a block device of it.
+    /// A file or a block device of the host. For an assigned NVMe controller, one of its block
+    /// devices.
     pub path: PathBuf,
     /// Its attachment.
     pub attach: DiskAttach,
@@ -199,10 +200,11 @@ impl GuestDisk {
 }
 
 impl Topology {
-    /// The most zones and guests that one lab may have: a Linux bridge takes 1,023 ports.
+    /// Maximum number of zones and guests of one lab: a Linux bridge has up to 1,023 ports.
     pub const MOST_ZONES: usize = 1000;
 
-    /// The guests, each after its masters, else in the file's order. A missing master and a cycle are errors.
+    /// Returns the guests, each after its masters, otherwise in the file's order. A missing master and a cycle are
+    /// errors.
     pub fn guests_by_masters(&self) -> Result<Vec<&Guest>, BadMasters> {
         masters::ordered(&self.guests)
     }

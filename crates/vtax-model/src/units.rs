@@ -1,11 +1,12 @@
-//! Units of study files and of the command line. Each is parsed once: past that, a wrong one can't exist.
+//! Units of study files and of the command line. Each is validated when parsed, so that invalid values can't exist
+//! afterwards.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
-/// A unit that could not be read from what the user wrote.
+/// Invalid value with a unit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum UnitError {
     #[error("invalid size `{0}`; use bytes, e.g. 64, or a number with KiB, MiB, GiB, kB, MB or GB")]
@@ -35,8 +36,8 @@ pub enum UnitError {
 
 /// A number of bytes.
 ///
-/// Written plain (`64`), with a binary suffix (`KiB`, `MiB`, `GiB`; also `K`,
-/// `M`, `G`, as iperf3 means them) or with a decimal one (`kB`, `MB`, `GB`).
+/// Written plain (`64`), with a binary suffix (`KiB`, `MiB`, `GiB`; also `K`, `M`, `G`, as in
+/// iperf3) or with a decimal one (`kB`, `MB`, `GB`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ByteSize(pub u64);
 
@@ -113,15 +114,15 @@ impl de::Visitor<'_> for ByteSizeVisitor {
     }
 }
 
-/// The largest IP packet, in bytes, that a link carries.
+/// Maximum size of an IP packet on a link, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "i64")]
 pub struct Mtu(u32);
 
 impl Mtu {
-    /// The least that an IPv4 link may have (RFC 791).
+    /// Minimum of an IPv4 link (RFC 791).
     pub const MIN: Mtu = Mtu(68);
-    /// The largest total length that an IPv4 header can state.
+    /// Maximum total length in an IPv4 header.
     pub const MAX: Mtu = Mtu(65535);
     /// Standard Ethernet.
     pub const ETHERNET: Mtu = Mtu(1500);
@@ -136,7 +137,7 @@ impl Mtu {
         Mtu::try_from(i64::from(self.0) - i64::from(overhead))
     }
 
-    /// The largest UDP payload of one IPv4 packet of this size, without 20 bytes of IP and 8 of UDP header.
+    /// Returns the largest UDP payload of one IPv4 packet of this size, without 20 bytes of IP and 8 of UDP header.
     pub fn udp_payload(self) -> ByteSize {
         ByteSize(u64::from(self.0) - 28)
     }
@@ -168,15 +169,15 @@ impl fmt::Display for Mtu {
     }
 }
 
-/// A length of time as people write it: `30s`, `250ms`, `2m`.
+/// A duration as people write it: `30s`, `250ms`, `2m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct Span(pub Duration);
 
 impl Span {
-    /// The longest that is accepted. Sums of some such times can't overflow, nor can a moment that lies so far ahead.
+    /// Maximum accepted duration. Sums of several can't overflow, nor can a moment that far ahead.
     const MOST: Duration = Duration::from_secs(100 * 31_557_600);
 
-    /// A span of whole milliseconds.
+    /// Creates a span of whole milliseconds.
     pub const fn from_millis(millis: u64) -> Span {
         Span(Duration::from_millis(millis))
     }
@@ -196,7 +197,7 @@ impl FromStr for Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Days and months of humantime are hard to compare with the hours that were written.
+        // humantime's days and months are hard to compare with hours as written.
         let hours = self.0.as_secs() / 3600;
         match self.0.checked_sub(Duration::from_secs(hours * 3600)) {
             _ if hours < 24 => humantime::format_duration(self.0).fmt(f),
@@ -206,7 +207,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// `9 s`, `1 min 05 s`, `1 h 02 min`.
+/// Formats e.g. `9 s`, `1 min 05 s`, `1 h 02 min`.
 pub fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds / 60 {
@@ -216,7 +217,7 @@ pub fn minutes(time: Duration) -> String {
     }
 }
 
-/// Bits per second, in decimal multiples as links have them: `100M`, `1G`, `2.5 Gbit/s`.
+/// Bits per second, in decimal multiples as is usual for links: `100M`, `1G`, `2.5 Gbit/s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct BitRate(u64);
 
@@ -233,17 +234,17 @@ pub(crate) const RATE_FACTORS: [(&str, u64); 8] = [
 ];
 
 impl BitRate {
-    /// From bits per second; none of them is no rate.
+    /// Creates a rate from bits per second; None for 0.
     pub const fn new(bits: u64) -> Option<BitRate> {
         if bits == 0 { None } else { Some(BitRate(bits)) }
     }
 
-    /// Bits a second, at least one.
+    /// Returns the bits per second, at least one.
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// Whole bytes per second.
+    /// Returns the whole bytes per second.
     pub const fn bytes(self) -> u64 {
         self.0 / 8
     }
@@ -260,18 +261,18 @@ impl FromStr for BitRate {
         let (number, factor) = scaled.unwrap_or((number, 1));
         let number = number.trim_end();
         if number.bytes().all(|byte| byte.is_ascii_digit()) {
-            // Exact, as documents have it.
+            // Exact, for documents.
             let bits = number.parse().ok().and_then(|number: u64| number.checked_mul(factor));
             return bits.and_then(BitRate::new).ok_or_else(wrong);
         }
         let bits = decimal(number).ok_or_else(wrong)? * factor as f64;
-        // Above 2^53 a float is no longer exact, and there is no such link.
+        // Above 2^53 a float is no longer exact, and no link is that fast.
         let possible = (1.0..=9e15).contains(&bits);
         possible.then_some(BitRate(bits as u64)).ok_or_else(wrong)
     }
 }
 
-/// Digits with at most one point among them: no sign, no exponent, no `inf`.
+/// Parses digits with at most one decimal point: no sign, no exponent, no `inf`.
 pub(crate) fn decimal(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if plain { text.parse().ok() } else { None }
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_size_is_refused() {
+    fn an_invalid_size_is_refused() {
         for text in ["", "MiB", "-1", "1.5M", "1 TiB", "0x10", "99999999999999999999", "18446744073709551615K"] {
             assert!(text.parse::<ByteSize>().is_err(), "{text}");
         }

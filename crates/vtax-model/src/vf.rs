@@ -12,7 +12,7 @@ use crate::units::BitRate;
 #[serde(try_from = "i64")]
 pub struct Vlan(u16);
 
-/// A number that no VLAN has.
+/// Invalid VLAN number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("invalid VLAN `{0}`: must be 1 to 4094")]
 #[diagnostic(code("bad-vlan"))]
@@ -44,7 +44,7 @@ impl TryFrom<i64> for Vlan {
 }
 
 impl Default for Vlan {
-    /// The VLAN that frames without a tag belong to if nothing else is said (IEEE 802.1Q).
+    /// The default VLAN of untagged frames (IEEE 802.1Q).
     fn default() -> Self {
         Vlan(1)
     }
@@ -56,16 +56,16 @@ impl fmt::Display for Vlan {
     }
 }
 
-/// The settings of a VF besides its address. The driver's own setting stays where one is absent.
+/// Settings of a VF other than its address. The driver's own setting remains if one is absent.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VfOptions {
-    /// The NIC puts its frames into this VLAN and takes them out; its domain sees none of it.
+    /// VLAN of its frames, which the NIC tags and untags; its domain sees none of it.
     pub vlan: Option<Vlan>,
-    /// It may take another address and frames that aren't for it.
+    /// True if it may use another address and receive frames that aren't for it.
     pub trust: Option<bool>,
-    /// Frames that it sends from another address are dropped.
+    /// True if frames that it sends from another address are dropped.
     pub spoof_check: Option<bool>,
     /// Maximum transmit rate; the kernel accepts whole Mbit/s.
     pub rate: Option<BitRate>,
@@ -75,7 +75,8 @@ impl VfOptions {
     /// Unit of the kernel's rates.
     const MBIT: u64 = 1_000_000;
 
-    /// The rate in the kernel's unit, Mbit/s. It is an error if it is no whole number of them.
+    /// Returns the rate in the kernel's unit, Mbit/s. It is an error if it isn't a whole number of
+    /// them.
     pub fn rate_mbit(&self) -> Result<Option<u32>, BadRate> {
         let whole = |rate: BitRate| {
             let bits = rate.bits();
@@ -86,14 +87,15 @@ impl VfOptions {
     }
 }
 
-/// A rate that can't be the limit of a VF.
+/// Invalid rate limit of a VF.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("rate {0}: a virtual function requires whole Mbit/s; round it")]
 #[diagnostic(code("bad-rate"))]
 pub struct BadRate(BitRate);
 
-/// The Linux module that drives the virtual functions of a NIC whose own module is `physical`. The kernel doesn't say
-/// it before there is a function. Some modules drive both, others have a module next to them (`drivers/net/ethernet`).
+/// Returns the Linux module that drives the virtual functions of a NIC whose own module is `physical`. The kernel
+/// doesn't report it until there is a function. Some modules drive both, others have a separate module for them
+/// (`drivers/net/ethernet`).
 pub fn driver_of_functions(physical: &str) -> Option<&str> {
     match physical {
         "igb" => Some("igbvf"),

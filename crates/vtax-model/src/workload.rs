@@ -27,7 +27,7 @@ use crate::units::ByteSize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "test", rename_all = "lowercase")]
 pub enum Workload {
-    /// Request and response.
+    /// Bytes of each request.
     Rr {
         /// Bytes of each request.
         #[serde(rename = "request_bytes")]
@@ -36,7 +36,7 @@ pub enum Workload {
         #[serde(rename = "response_bytes")]
         response: ByteSize,
     },
-    /// A connection for each request and its response. The token goes before the request, in the same segment.
+    /// A connection for each request and its response. The token precedes the request, in the same segment.
     Crr {
         /// Bytes of each request.
         #[serde(rename = "request_bytes")]
@@ -45,24 +45,25 @@ pub enum Workload {
         #[serde(rename = "response_bytes")]
         response: ByteSize,
     },
-    /// Connections that are closed as soon as they are there.
+    /// Connections that are closed as soon as they are established.
     Cc,
-    /// Bytes one way or both, as fast as the path carries them, or at [`TestOptions::bitrate`](crate::options::TestOptions::bitrate).
+    /// Bytes in one direction or both, as fast as the path allows, or at
+    /// [`TestOptions::bitrate`](crate::options::TestOptions::bitrate).
     Stream {
-        /// Bytes handed to the kernel by one call; over UDP, of one datagram.
+        /// Bytes passed to the kernel by one call; over UDP, of one datagram.
         #[serde(rename = "message_bytes")]
         message: ByteSize,
-        /// Which end sends.
+        /// Sending endpoint.
         #[serde(default, skip_serializing_if = "crate::is_default")]
         direction: Direction,
     },
-    /// Datagrams from the initiator to a group that the responder has joined.
+    /// Datagrams from the initiator to a multicast group that the responder has joined.
     Multicast {
         /// Bytes of each datagram.
         #[serde(rename = "message_bytes")]
         message: ByteSize,
     },
-    /// One file, disk to disk.
+    /// A file, from disk to disk.
     File {
         /// Bytes of the file.
         #[serde(rename = "file_bytes")]
@@ -97,22 +98,22 @@ impl Workload {
         }
     }
 
-    /// The size of its file, if it sends one.
+    /// Returns the size of its file, if it sends one.
     pub fn file(&self) -> Option<ByteSize> {
         if let WorkloadSizes::File(size) = self.sizes() { Some(size) } else { None }
     }
 
-    /// The bytes that it hands over with each call, if it sends a stream.
+    /// Returns the bytes that it passes to each call, if it sends a stream.
     pub fn message(&self) -> Option<ByteSize> {
         if let WorkloadSizes::Messages(size) = self.sizes() { Some(size) } else { None }
     }
 
-    /// The same with a file of this size, if it sends a file.
+    /// Returns the same with a file of this size, if it sends a file.
     pub fn with_file(self, size: ByteSize) -> Option<Workload> {
         self.file().map(|_| Workload::File { size })
     }
 
-    /// The same with messages of at most this size, if it sends a stream.
+    /// Returns the same with messages of at most this size, if it sends a stream.
     #[must_use]
     pub fn with_message_at_most(self, most: ByteSize) -> Workload {
         match self {

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_reader_cannot_see_is_shown() {
+    fn invisible_characters_are_shown() {
         assert_eq!(inert("a\u{202e}b\0\n"), "a\\u{202e}b\\u{0}\\u{a}");
         assert_eq!(inert("µs × 2 हिन्दी 中文"), "µs × 2 हिन्दी 中文");
     }

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantity_says_its_unit() {
+    fn a_quantity_has_a_unit() {
         let time = Quantity::new("Round trip", "µs");
         assert_eq!(time.title(), "Round trip (µs)");
         assert_eq!(time.words(&Measured::between(12.0, 11.5, 12.5)), "12 µs [11.5, 12.5]");

@@ -44,7 +44,7 @@ impl MethodSlots {
     }
 }
 
-/// Number of slots with colours of their own.
+/// Number of slots with separate colours.
 pub(crate) const SLOTS: usize = LIGHT.len();
 
 /// Verdict that has a colour. Orange and blue stay apart for all readers, and text in them is readable.

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Many sizes, and as many rows as have a colour of their own, less one.
+/// Many sizes, and one row less than there are separate colours.
 fn sizes() -> Run {
     of_text(
         r#"

@@ -26,10 +26,11 @@ use super::{
 const EACH: usize = 3;
 /// Maximum number of cells to list when there is nothing to compare.
 const LEVELS: usize = 8;
-/// Maximum number of differing costs at other MTUs that the answer lists; beyond it, the reader is sent to the tables.
+/// Maximum number of differing costs at other MTUs that the answer lists; beyond it, the reader is referred to the
+/// tables.
 const EXCEPTIONS: usize = 3;
 const UNCONFIRMED: &str = " not significant after Holm";
-/// Stands for [`UNCONFIRMED`] where most lines would repeat it; the lead explains it.
+/// Stands for [`UNCONFIRMED`] if most lines would repeat it; the lead explains it.
 const MARK: &str = "*";
 
 /// Returns the answer in the measurement mode that answers the question; with `all`, in every mode.
@@ -256,14 +257,13 @@ pub(crate) fn rank<'a>(taxes: impl Iterator<Item = &'a TaxRecord>) -> f64 {
     taxes.map(of).fold(f64::MIN, f64::max)
 }
 
-/// Returns true if the answer would say several times, in most of its lines, that a difference is not significant after
-/// Holm.
+/// Returns true if the answer would repeat in most of its lines that a difference is not significant after Holm.
 fn unconfirmed_in_most(all: &[Effect<'_>]) -> bool {
     let first = || all.iter().filter(|effect| effect.first);
     let rows = |wanted: &dyn Fn(&&Effect<'_>) -> bool| {
         distinct(first().filter(wanted).map(|effect| effect.record.cell.row)).len()
     };
-    // Of many figures, only the range of those that are significant is told.
+    // Of many figures, only the range of those that are significant is reported.
     let alike = |one: &Effect<'_>| {
         first().filter(|other| (other.record.cell.row, other.test) == (one.record.cell.row, one.test)).count()
     };

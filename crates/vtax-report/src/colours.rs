@@ -6,7 +6,7 @@ use vtax_plot::MethodSlots;
 
 use super::blocks::distinct;
 
-/// Number of slots with a colour of their own besides the baseline's.
+/// Number of slots with a separate colour besides the baseline's.
 const COLOURS: usize = 7;
 
 /// Returns the slots of these rows.

@@ -256,7 +256,7 @@ fn columns(subject: CsvSubject) -> Vec<(String, Value)> {
     };
     let observed = ObservedCpu { machines: !of_disks, guests: true };
     let mine = |figure: &SampleFigure| {
-        // Those of disks have columns of their own.
+        // Those of disks have separate columns.
         let is_elsewhere = is_of_metric(*figure)
             || (of_disks && figure.is_part())
             // Columns that were added later.

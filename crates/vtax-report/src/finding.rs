@@ -1,4 +1,4 @@
-//! Findings as sentences: the titles of charts. They say what the verdicts say, and no more.
+//! Findings as sentences: the titles of charts. They agree with the verdicts, and claim no more.
 
 use vtax_model::{
     cell::Medium,

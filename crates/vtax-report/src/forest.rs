@@ -1,5 +1,4 @@
-//! The taxes of a run as lines of characters, for a terminal: what a page's charts of differences draw, from the same
-//! data.
+//! The taxes of a run as lines of characters, for a terminal: the same data as in a page's charts of differences.
 //!
 //! ```text
 //! method          -5 %   0                                      +28 %

@@ -297,7 +297,7 @@ pub(crate) fn end(end: &EndRecord) -> String {
     format!("{name}{address}{published} on {}{}", cpus(pinned), machine.unwrap_or_default())
 }
 
-/// Returns all known facts about a machine.
+/// Stages of all rows are compared with one another.
 pub(crate) fn machine_and_kernel(environment: &Environment) -> String {
     listed([machine(environment), kernel(environment)])
 }

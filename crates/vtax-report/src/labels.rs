@@ -90,7 +90,7 @@ pub(crate) fn name(document: &ResultDocument, cell: &Cell) -> String {
     parts.chain(words::of_keys(&cell.options(), &labels.others)).collect::<Vec<_>>().join(", ")
 }
 
-/// Names of the cells of which there is something to tell, each with it: `TCP RR (12); UDP RR (3)`.
+/// Lists the cells for which `what` returns a value, each with it: `TCP RR (12); UDP RR (3)`.
 pub(crate) fn told(document: &ResultDocument, what: impl Fn(&CellRecord) -> Option<String>) -> Option<String> {
     let cell = |record: &CellRecord| Some(format!("{} ({})", name(document, &record.cell), what(record)?));
     words::list(document.cells.iter().filter_map(cell), "; ")

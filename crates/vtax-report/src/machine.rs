@@ -1,4 +1,4 @@
-//! Machines of a run in full: facts that the heading lacks, and the machines of the other endpoints.
+//! Machines of a run in full: facts that the heading omits, and the machines of the other endpoints.
 
 use vtax_model::{
     foreign::ForeignText,

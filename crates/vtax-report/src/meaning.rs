@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_has_no_meaning() {
+    fn an_unproved_difference_has_no_meaning() {
         assert_eq!(told(Some(3), |_| true), None);
     }
 }

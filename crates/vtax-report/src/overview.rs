@@ -94,7 +94,7 @@ impl<'a> Spot<'a> {
     }
 }
 
-/// All tests with a comparison, each in all columns that say something of their own.
+/// All tests with a comparison, each in all columns that add something.
 fn spots<'a>(document: &ResultDocument, blocks: &[&'a BlockCells<'a>]) -> Vec<Spot<'a>> {
     let only = column_that_tells_all(document, blocks);
     let mut spots: Vec<Spot<'_>> = Vec::new();

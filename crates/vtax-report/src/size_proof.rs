@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_what_is_not_shown() {
+    fn an_answer_names_differences_that_are_not_shown() {
         let told = |verdict, one_core_less| answer(&SizeProof { verdict, one_core_less, ..proof() });
         assert_eq!(
             told(ProofVerdict::Fails, Some(ProofVerdict::Fails)),

@@ -33,7 +33,7 @@ pub(crate) fn section(report: &Reported<'_>) -> Option<Section> {
 /// Line of the table: location, stage, and its figures in a cell.
 type StageLine = (&'static str, &'static str, fn(&StagesSummary) -> Option<StageFigures>);
 
-/// Stages in the order of the way. The wire lies between them.
+/// Stages in the order of the path. The wire lies between them.
 const STAGES: [StageLine; 11] = [
     ("initiator", "send call to qdisc", |s| s.initiator.send_to_qdisc),
     ("initiator", "qdisc to driver", |s| s.initiator.qdisc_to_driver),

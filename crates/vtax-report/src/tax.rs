@@ -70,7 +70,7 @@ impl<'a> Costs<'a> {
     }
 
     /// Returns a table for each test, with a group of columns for each transport and MTU; unusual sizes have separate
-    /// tables. Of blocks that say nothing, it returns a line.
+    /// tables. For blocks that show nothing, it returns a line.
     pub(crate) fn parts(&mut self, blocks: &[&BlockCells<'_>], test: TestKind, of: Metric) -> Vec<SectionPart> {
         let of_test = blocks.iter().filter(|block| block.tests().contains(&test));
         let (plain, unusual): (Vec<&BlockCells<'_>>, Vec<&BlockCells<'_>>) =

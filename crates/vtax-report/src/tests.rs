@@ -149,7 +149,7 @@ fn several_streams_and_other_sizes_have_their_own_blocks() {
 }
 
 #[test]
-fn killed_runs_say_how_to_continue() {
+fn killed_runs_name_the_command_to_resume() {
     snapshot("killed_before_the_first_sample", render(&analyse(&killed_after(built_in("demo"), 0)), &TERMINAL));
     snapshot("killed_after_one_round", render(&analyse(&killed_after(built_in("demo"), 1)), &TERMINAL));
     let three = render(&analyse(&killed_after(built_in("demo"), 3)), &TERMINAL);
@@ -312,7 +312,7 @@ fn two_runs_compared() {
 
 /// For scripts: only what is shown, and by more than the limit.
 #[test]
-fn what_is_worse_than_a_limit_is_named() {
+fn cells_worse_than_a_limit_are_named() {
     let (first, second) = (analyse(&built_in("demo")), another_day());
     let limit = |percent: f64| percent.try_into().expect("a difference");
     let (better, worse) = (compare(&first, &second, None), compare(&second, &first, None));
@@ -323,7 +323,7 @@ fn what_is_worse_than_a_limit_is_named() {
 }
 
 #[test]
-fn a_run_is_no_different_from_itself() {
+fn a_run_does_not_differ_from_itself() {
     let document = analyse(&built_in("demo"));
     let text = compare(&document, &document, None).render(&TERMINAL).plain();
     assert!(!text.lines().any(|line| line.ends_with(" slower") || line.ends_with(" faster")), "{text}");

@@ -146,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn equal_figures_are_no_difference() {
+    fn equal_figures_show_no_difference() {
         let found = ratio(&[5.0; 8], &[5.0; 8]).expect("positive");
         assert_eq!((found.ratio, found.interval, found.p), (1.0, Some((1.0, 1.0)), 1.0));
     }
 
     #[test]
-    fn what_has_no_ratio_has_none() {
+    fn figures_without_a_ratio_have_none() {
         for (first, second) in [(vec![], vec![1.0]), (vec![1.0], vec![0.0]), (vec![f64::NAN], vec![1.0])] {
             assert_eq!(ratio(&first, &second), None);
         }

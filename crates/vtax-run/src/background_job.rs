@@ -38,11 +38,11 @@ pub struct BackgroundJob {
 
 /// Time from the beginning of a sample until its load is complete: fio starts, connections are made.
 const START: Duration = Duration::from_secs(1);
-/// Time that a job may take to end its sample and to restore what it has changed.
+/// Time limit for a job to end its sample and to restore its changes.
 const END: Duration = Duration::from_secs(30);
 
 impl BackgroundJob {
-    /// Starts a job, and waits until its first sample is being taken.
+    /// Starts a job, and waits until its first sample has begun.
     pub fn begin(job: &Job, locations: &Locations) -> Result<BackgroundJob, Stop> {
         let handed = HandedJob::write(&locations.state_dir()?, job, None).or_infrastructure()?;
         let program = env::current_exe().coded("kernel", || "finding the program of this process");
@@ -78,7 +78,8 @@ impl BackgroundJob {
         }
     }
 
-    /// Stops it. It is an error if it had ended before: then there was no load in the background.
+    /// Stops the job. A job that has already ended is an error: then there was no load in the
+    /// background.
     pub fn end(mut self) -> Result<(), Stop> {
         match self.child.try_wait().coded("kernel", || "waiting for the load in the background").or_infrastructure()? {
             None => Ok(()),
@@ -89,7 +90,7 @@ impl BackgroundJob {
 
 impl Drop for BackgroundJob {
     fn drop(&mut self) {
-        // What it cannot restore in time, the next vtax restores.
+        // Whatever it cannot restore in time, the next vtax restores.
         let stopped = self.id.signal(Signal::INT).and_then(|_| self.id.wait_end(END));
         if !matches!(stopped, Ok(true)) {
             let _ = self.child.kill();
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_early_end_says_what_to_do() {
+    fn an_early_end_has_a_remedy() {
         let told = ended("ended before the measurement").to_string();
         assert_eq!(told, "the load in the background ended before the measurement; run the proof again");
     }

@@ -1,4 +1,4 @@
-//! Carries out a job here or elsewhere, and keeps the run.
+//! Executes a job here or elsewhere, and saves the run.
 
 use std::path::{Path, PathBuf};
 
@@ -16,17 +16,17 @@ use crate::{
     study::{LocalRunner, RunSource, imprecise},
 };
 
-/// A job that is done. Its samples are in the store.
+/// A finished job. Its samples are in the store.
 pub struct FinishedJob {
     /// The run.
     pub ran: RanJob,
     /// Store of the run.
     pub store: Store,
-    /// The directory of the store.
+    /// Directory of the store.
     pub state_dir: PathBuf,
 }
 
-/// Does the job on this machine, or on an emulated server if one is requested or if the run was begun on one.
+/// Executes the job on this machine, or on an emulated server if one is requested or if the run was started on one.
 pub fn carry_out(
     job: &Job,
     server: Option<ServerSpec>,
@@ -35,7 +35,7 @@ pub fn carry_out(
 ) -> Result<FinishedJob, Stop> {
     let state_dir = locations.state_dir()?;
     let (source, store, rounds) = match &job.work {
-        // What can't be measured anywhere is refused before there is a store.
+        // A job that cannot be measured anywhere is refused before a store is created.
         Work::New(new) => (RunSource::begin(new, &job.conditions)?, Store::open(&state_dir)?, None),
         Work::GoOn { run, rounds } => {
             let store = Store::open(&state_dir)?;
@@ -66,13 +66,13 @@ fn old(store: &Store, run: &str, rounds: Option<u32>) -> Result<RunReadings, Sto
     Ok(run)
 }
 
-/// Does the job that another vtax has written to a file. That vtax keeps the run.
+/// Executes a job that another vtax has written to a file, and which that vtax saves.
 pub fn carry_out_handed(file: &Path, locations: &Locations, events: &RunEvents) -> Result<RanJob, Stop> {
     let (source, conditions) = HandedJob::read(file)?;
     LocalRunner { locations, store: None, events }.run(source, &conditions)
 }
 
-/// The server on which to measure, if this machine isn't one. A run is resumed where it was started.
+/// Returns the server to measure on, unless that is this machine. A run is resumed where it was started.
 fn server_of(old: Option<&RunReadings>, asked: Option<ServerSpec>) -> miette::Result<Option<ServerSpec>> {
     let Some(run) = old else { return Ok(asked) };
     let begun = run.header.environment.server.as_ref().map(|server| server.spec.raw().parse()).transpose()?;

@@ -1,5 +1,5 @@
-//! Events as lines, by which the vtax in an emulated server reports events to the vtax outside. Each line is a JSON
-//! array of the version and an event.
+//! Events as lines: the format in which the vtax in an emulated server reports events to the vtax outside. Each line is
+//! a JSON array of the version and an event.
 
 use std::io::{self, Write};
 
@@ -10,9 +10,9 @@ use crate::{
     stop::Coded,
 };
 
-/// The version of these lines. A vtax reads only the lines of its own version.
+/// Version of these lines. A vtax reads only lines of its own version.
 const VERSION: u32 = 2;
-/// The most bytes of a line. A sample with its histograms takes kilobytes.
+/// Maximum length of a line in bytes. A sample with its histograms takes kilobytes.
 const LONGEST: usize = 64 << 20;
 
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -31,14 +31,14 @@ pub(crate) enum LineError {
     Long,
 }
 
-/// Puts lines together from the bytes that arrive.
+/// Assembles lines from the bytes received.
 #[derive(Debug, Default)]
 pub(crate) struct LineReader {
     rest: Vec<u8>,
 }
 
 impl LineReader {
-    /// The events whose lines are complete with these bytes.
+    /// Returns the events whose lines these bytes complete.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<RunEvent<'static>>, LineError> {
         self.rest.extend_from_slice(bytes);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
@@ -50,7 +50,7 @@ impl LineReader {
         lines.map(parse).collect()
     }
 
-    /// Checks that no half line is left.
+    /// Checks that no incomplete line is left.
     pub(crate) fn end(self) -> Result<(), LineError> {
         if self.rest.is_empty() { Ok(()) } else { Err(LineError::Half(shown(&self.rest))) }
     }
@@ -79,7 +79,7 @@ pub(crate) fn text(event: &RunEvent<'_>) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The sink that writes each event to standard output immediately, but not the progress of each sample.
+/// Sink that writes each event except the progress of samples to standard output immediately.
 #[derive(Debug, Default)]
 pub struct EventLines {
     progress: EveryFewSeconds,
@@ -163,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told_even_if_its_events_have_another_form() {
+    fn another_version_is_reported_even_if_its_events_differ() {
         let error = LineReader::default().push(b"[7,{\"idea\":1}]\n").expect_err("other").to_string();
         assert!(error.contains("version 7, and this vtax reads 2"), "{error}");
     }
 
-    /// However the bytes are cut into reads, the same lines come out of them, or the same error.
+    /// However the bytes are split into reads, they yield the same lines or the same error.
     #[test]
     fn fuzz_run_lines() {
         let header = vtax_synthetic::header("demo-1", "2026-01-01T00:00:00Z");

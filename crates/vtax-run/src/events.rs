@@ -13,19 +13,19 @@ use vtax_model::{
     units::Span,
 };
 
-/// Something that happened.
+/// An event of a job.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunEvent<'a> {
-    /// The plan of the run. It comes before the first sample, and again when its rounds are chosen.
+    /// Plan of the run, sent before the first sample and again when the number of rounds is chosen.
     Plan(Box<RunHeader>),
-    /// Samples that landed together: a sink keeps either all of them or none.
+    /// Samples stored together: a sink keeps all of them or none.
     Samples(Cow<'a, [Sample]>),
     /// A sample could not be taken.
     Failure(Cow<'a, Failure>),
     /// The next sample is about to begin.
     Progress(SampleProgress),
-    /// A line for the user.
+    /// A message for the user.
     Told(Cow<'a, str>),
     /// The run has ended, or it was stopped and can be resumed.
     End(SessionEnd),
@@ -36,13 +36,13 @@ pub enum RunEvent<'a> {
 pub struct SampleProgress {
     /// Its round, from 1.
     pub round: u32,
-    /// Its cell, or the block of cells that alternate.
+    /// Its cell, or the block of alternating cells.
     pub what: String,
     /// Number of samples taken or failed in this session.
     pub done: usize,
     /// Number of samples in this session, as far as known.
     pub total: usize,
-    /// The time until the last one is taken, by the pace so far. None before the first one.
+    /// Estimated time until the last sample is taken. None before the first one.
     pub left: Option<Span>,
 }
 
@@ -53,7 +53,7 @@ pub struct SessionEnd {
     pub state: RunState,
     /// Time that this session took.
     pub wall_seconds: f64,
-    /// Requests of the user that the run did not fulfil, a sentence each.
+    /// The user's requests that the run did not fulfil, as sentences.
     pub shortfalls: Vec<String>,
 }
 
@@ -63,13 +63,13 @@ impl RunEvent<'_> {
     }
 }
 
-/// Hears of what happens. An event comes before a sample or after it, never while it is taken.
+/// Receiver of events. Events are sent before or after a sample, never during one.
 pub trait EventSink: Send + Sync {
     /// An error ends the run.
     fn take(&self, event: &RunEvent<'_>) -> miette::Result<()>;
 }
 
-/// All who hear of what happens, in their order.
+/// All receivers of events, in order.
 #[derive(Clone, Default)]
 pub struct RunEvents(Vec<Arc<dyn EventSink>>);
 
@@ -78,31 +78,31 @@ impl RunEvents {
         RunEvents::default().after(sink)
     }
 
-    /// The same sinks, which hear of each event after `first`.
+    /// Returns the same sinks, preceded by `first`.
     pub(crate) fn after(&self, first: impl EventSink + 'static) -> RunEvents {
         let first: Arc<dyn EventSink> = Arc::new(first);
         RunEvents([&[first], &self.0[..]].concat())
     }
 
-    /// Sends an event to each sink. After an error the next sinks don't hear of the event.
+    /// Sends an event to each sink. After an error, the remaining sinks don't receive it.
     pub(crate) fn send(&self, event: &RunEvent<'_>) -> miette::Result<()> {
         self.0.iter().try_for_each(|sink| sink.take(event))
     }
 
-    /// Prints a line for the user. If that fails, the work continues without it.
+    /// Sends a message to the user. If that fails, work continues without it.
     pub fn tell(&self, line: impl Display) {
         let _ = self.send(&RunEvent::Told(line.to_string().into()));
     }
 }
 
-/// Lets something through at most once in some seconds.
+/// Rate limit: allows something at most once every few seconds.
 #[derive(Debug, Default)]
 pub struct EveryFewSeconds(Mutex<Option<Instant>>);
 
 impl EveryFewSeconds {
     const APART: Duration = Duration::from_secs(5);
 
-    /// Returns whether it is time again.
+    /// Returns whether the interval has passed.
     pub fn is_due(&self) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let due = last.is_none_or(|last| last.elapsed() >= EveryFewSeconds::APART);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_hears_of_what_the_store_could_not_keep() {
+    fn unstored_samples_are_not_reported() {
         let heard = Arc::default();
         let page = RunEvents::to(Memory(Arc::clone(&heard), "page"));
         let events = page.after(Memory(Arc::clone(&heard), "store"));

@@ -1,4 +1,4 @@
-//! Follows a run that another vtax measures, by what lands in the store, and reports it by the same events.
+//! Follows a run that another vtax measures by reading the store, and reports the same events.
 
 use std::{borrow::Cow, path::PathBuf};
 
@@ -17,13 +17,13 @@ pub struct RunFollower {
 }
 
 impl RunFollower {
-    /// Follows the run `id` of the store in `state_dir`, from its first sample on.
+    /// Follows the run `id` of the store in `state_dir` from its first sample.
     pub fn new(state_dir: PathBuf, id: String) -> RunFollower {
         RunFollower { state_dir, id, seen: RunSeen::default(), ended: false }
     }
 
-    /// Returns the events since the last call, or some of them; none if there are none. After the end of the run
-    /// nothing comes any more. A run whose vtax has died ends as [`RunState::Running`].
+    /// Returns some or all of the events since the last call. After the end of the run, there are no more events. A run
+    /// whose vtax was killed ends as [`RunState::Running`].
     pub fn events(&mut self) -> Result<Vec<RunEvent<'static>>, StoreError> {
         if self.ended {
             return Ok(Vec::new());
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_killed_ends_as_running() {
+    fn a_killed_run_ends_as_running() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("it opens");
         drop(store.create_run(&header("demo-1", "2026-01-01T00:00:00Z")).expect("a run"));

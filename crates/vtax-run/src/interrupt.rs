@@ -15,28 +15,28 @@ use signal_hook::{
     iterator::{Handle, Signals},
 };
 
-/// The status with which a shell reports a program that SIGINT ended.
+/// Exit status that a shell reports for a program ended by SIGINT.
 const INTERRUPTED: i32 = 130;
 
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 type Action = Box<dyn Fn() + Send>;
 
-/// The user's request to stop, and the action to take immediately on it.
+/// The user's request to stop, and the immediate reaction to it.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     events: RunEvents,
     told: &'static str,
-    /// Message to a user who leaves immediately.
+    /// Message for a user who leaves immediately.
     left: &'static str,
     asked: Arc<AtomicUsize>,
     action: Arc<Mutex<Option<Action>>>,
-    /// None in the thread that hears the signals.
+    /// None in the thread that receives the signals.
     #[expect(dead_code, reason = "what counts is when the last clone of it is dropped")]
     caught: Option<Arc<Caught>>,
 }
 
-/// Ends the thread that hears the signals, so that the next run of this process is asked alone.
+/// Ends the signal thread on drop, so that only the next run of this process receives the signals.
 struct Caught(Handle);
 
 impl Drop for Caught {
@@ -46,12 +46,12 @@ impl Drop for Caught {
     }
 }
 
-/// While nobody listens, a signal ends this process, as if it had never been caught: signal-hook alone would ignore it.
+/// Without listeners, a signal ends this process as if it weren't caught. signal-hook alone would ignore it.
 static LISTENERS: Mutex<Listeners> = Mutex::new(Listeners { count: 0, none: None });
 
 struct Listeners {
     count: usize,
-    /// True while there are none. The signal handler reads it.
+    /// True if there are no listeners. Read by the signal handler.
     none: Option<Arc<AtomicBool>>,
 }
 
@@ -101,13 +101,13 @@ impl Interrupt {
         Ok(Interrupt { caught: Some(Arc::new(caught)), ..interrupt })
     }
 
-    /// Returns whether they have.
+    /// Returns whether the user has asked to stop.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed) > 0
     }
 
-    /// Sets what is done immediately when the user asks to stop. It replaces what was set before. If the user has asked
-    /// already, it is done now, and perhaps once more if the signal comes in this moment.
+    /// Sets the action to take immediately when the user asks to stop, in place of an earlier one. If the user has
+    /// already asked, the action is taken now, and possibly once more if the signal arrives at this moment.
     pub fn on_ask(&self, action: impl Fn() + Send + 'static) {
         *self.action.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
         if self.asked() {
@@ -115,12 +115,12 @@ impl Interrupt {
         }
     }
 
-    /// Ends this process immediately when the user asks to stop, for there is nothing yet to put back.
+    /// Ends this process immediately when the user asks to stop, because there is nothing to restore yet.
     pub(crate) fn leave_on_ask(&self) {
         self.on_ask(|| std::process::exit(INTERRUPTED));
     }
 
-    /// Only notes that the user asked to stop, for [`asked`](Self::asked).
+    /// Only records the user's request for [`asked`](Self::asked).
     pub(crate) fn only_note(&self) {
         *self.action.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -147,25 +147,25 @@ mod tests {
 
     use super::*;
 
-    /// Set in the process that a signal ends.
+    /// Set in the process that a signal is to end.
     const CHILD: &str = "VTAX_TEST_SIGNALLED";
 
     #[test]
-    fn a_signal_that_nobody_listens_to_ends_the_process() {
+    fn a_signal_without_listeners_ends_the_process() {
         if env::var_os(CHILD).is_some() {
             drop(Interrupt::catch(&RunEvents::default()).expect("signals can be caught"));
             signal_hook::low_level::raise(SIGINT).expect("a signal to this process");
             thread::sleep(Duration::from_secs(60));
             return;
         }
-        let name = "interrupt::tests::a_signal_that_nobody_listens_to_ends_the_process";
+        let name = "interrupt::tests::a_signal_without_listeners_ends_the_process";
         let mut child = Command::new(env::current_exe().expect("this program"));
         let output = child.args(["--exact", name]).env(CHILD, "").output().expect("it starts");
         assert_eq!(output.status.signal(), Some(SIGINT), "{output:?}");
     }
 
     #[test]
-    fn what_is_set_after_ctrl_c_is_done_at_once() {
+    fn an_action_set_after_ctrl_c_is_taken_immediately() {
         let (interrupt, done) = (Interrupt::default(), Arc::new(AtomicUsize::new(0)));
         let count = |done: &Arc<AtomicUsize>| {
             let done = Arc::clone(done);

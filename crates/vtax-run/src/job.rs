@@ -1,4 +1,4 @@
-//! Measurement request as plain data: a command line or a page creates a job, and a runner executes it.
+//! Measurement request as plain data: created by a command line or a page, executed by a runner.
 
 use std::{
     fs,
@@ -37,9 +37,9 @@ pub enum Work {
     New(NewRun),
     /// Resumes a run that was stopped or killed.
     GoOn {
-        /// Its id, the beginning of its id, or `last`.
+        /// Its ID, the beginning of its ID, or `last`.
         run: String,
-        /// Total number of rounds, if more than the run started with.
+        /// Total number of rounds, if more than originally planned.
         rounds: Option<u32>,
     },
 }
@@ -50,14 +50,14 @@ pub enum Work {
 pub enum NewRun {
     /// A study, with changes.
     Study {
-        /// The study as its file has it.
+        /// The study as read from its file.
         study: Box<Study>,
         /// Changes to the study.
         changes: Box<Changes>,
     },
-    /// Tests between two ends. They become a study once the path is known.
+    /// Tests between two endpoints. They become a study once the path is known.
     Measure(Box<MeasureRequest>),
-    /// Tests of disks that are there.
+    /// Tests of existing disks.
     Disks(Box<DiskRequest>),
 }
 
@@ -65,23 +65,23 @@ pub enum NewRun {
 #[serde_as]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Conditions {
-    /// The disk directory of file tests, and where Unix sockets are made.
+    /// Directory for the disk files of file tests and for Unix sockets.
     pub directory: PathBuf,
-    /// The CPUs of a new run. A resumed run has its own.
+    /// CPUs of a new run. A resumed run keeps its own.
     #[serde_as(as = "DisplayFromStr")]
     pub pins: Pins,
-    /// The kernel that guests boot, unless the study names one.
+    /// Kernel that guests boot, unless the study names one.
     pub kernel: Option<PathBuf>,
     /// True if a new run on an emulated server uses the server's cables.
     pub server_cables: bool,
     /// Label of a new run; may be empty.
     pub label: ForeignText,
-    /// The words of the command line that asks for the run. The run's record has them.
+    /// Words of the command line that requested the run, stored in the run's record.
     pub command: Vec<String>,
 }
 
 impl Conditions {
-    /// Refuses CPUs for ends of a network where disks are measured.
+    /// Refuses CPU lists for network endpoints in a study of disks.
     pub(crate) fn check_pins(&self, study: &Study) -> miette::Result<()> {
         match study.network().is_some() || self.pins == Pins::default() {
             true => Ok(()),
@@ -93,7 +93,7 @@ impl Conditions {
         }
     }
 
-    /// The command line that takes the same samples in the same order.
+    /// Returns the command line that takes the same samples in the same order.
     pub(crate) fn repeating(&self, seed: u64) -> String {
         let has_seed = self.command.iter().any(|word| word == "--seed" || word.starts_with("--seed="));
         let seed =
@@ -105,19 +105,19 @@ impl Conditions {
     }
 }
 
-/// A run that has ended, in order or not.
+/// A run that has ended, successfully or not.
 #[derive(Debug)]
 pub struct RanJob {
     /// Measured data.
     pub run: RunReadings,
-    /// Reason for an early end, unless it was the user.
+    /// Reason for an early end, unless the user stopped the run.
     pub error: Option<Report>,
-    /// Requests of the user that the run did not fulfil, a sentence each.
+    /// The user's requests that the run did not fulfil, as sentences.
     pub shortfalls: Vec<String>,
 }
 
 impl Job {
-    /// Uses the cables of the emulated server that this machine is, if the user wants it so and the study has wires.
+    /// Uses the cables of the emulated server that this machine is, if the user requests it and the study has wires.
     pub(crate) fn use_server_cables(&mut self) -> miette::Result<()> {
         let server = inspect::environment(&inspect::SystemRoot::live()).server;
         if let (Work::New(NewRun::Study { study, changes }), Some(server), true) =
@@ -132,11 +132,11 @@ impl Job {
     }
 }
 
-/// Suffix of the name of a handed-over job. The name begins with the number of the process that has written it.
+/// File name suffix of a handed-over job. The name begins with the PID of the process that wrote it.
 const HANDED: &str = ".job.json";
 
 /// A job in a file, for another vtax: in the background, or in an emulated server, which sees this machine's files. The
-/// first line is the job, the rest is the resumed run, if any. The file is removed when this is dropped.
+/// first line is the job, the rest is the run to resume, if any. Dropping this removes the file.
 #[derive(Debug)]
 pub(crate) struct HandedJob {
     pub(crate) path: PathBuf,
@@ -159,7 +159,7 @@ impl HandedJob {
         Ok(handed)
     }
 
-    /// Reads what another vtax has handed over.
+    /// Reads a job that another vtax has handed over.
     pub(crate) fn read(path: &Path) -> Result<(RunSource, Conditions), Stop> {
         let (mut job, old) = HandedJob::parts(path).or_input()?;
         job.use_server_cables().or_input()?;
@@ -180,7 +180,7 @@ impl HandedJob {
 
     fn parts(path: &Path) -> miette::Result<(Job, Option<Box<RunReadings>>)> {
         let reading = || format!("reading {}", path.display());
-        // Here as everywhere, JSON is read from bytes: serde generates code for each kind of source, and a run has many
+        // As everywhere, JSON is read from bytes: serde generates code for each kind of source, and a run has many
         // types.
         let text = fs::read(path).coded("file", reading)?;
         let end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
@@ -192,7 +192,7 @@ impl HandedJob {
     }
 }
 
-/// Removes the files of vtaxes that were killed. One that can't be removed does no harm.
+/// Removes files left by killed vtax processes. A file that can't be removed does no harm.
 fn remove_abandoned(folder: &Path) {
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = file.file_name();
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn a_handed_job_is_removed_also_after_a_kill() {
         let folder = tempfile::tempdir().expect("a directory");
-        // No process has this number.
+        // No process has this PID.
         let killed = folder.path().join("4194305.job.json");
         fs::write(&killed, "{}").expect("written");
         let job = job(Work::GoOn { run: "last".to_owned(), rounds: None });

@@ -1,4 +1,4 @@
-//! Stores a run while it is running.
+//! Saves a run while it is being measured.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,19 +8,19 @@ use vtax_store::{RunWriter, Store, StoreError};
 
 use crate::events::{EventSink, RunEvent};
 
-/// The sink that must hear of each event first: a sample is on the disk before anybody is told of it.
+/// Sink that must receive each event first: a sample is on the disk before anyone else hears of it.
 pub(crate) struct RunKeeper(Mutex<Keeping>);
 
 struct Keeping {
     store: Store,
-    /// The id of the resumed run, and its new total number of rounds, if extended.
+    /// ID of the resumed run, and its new total number of rounds, if extended.
     old: Option<(String, Option<u32>)>,
-    /// The run that is written, and its id.
+    /// The run being written, and its ID.
     writer: Option<(String, RunWriter)>,
 }
 
 impl RunKeeper {
-    /// Keeps a new run, or resumes `old`, which gets `rounds` in all.
+    /// Saves a new run, or resumes `old` with `rounds` rounds in total.
     pub(crate) fn new(store: Store, old: Option<&RunReadings>, rounds: Option<u32>) -> RunKeeper {
         let old = old.map(|run| (run.header.id.clone(), rounds));
         RunKeeper(Mutex::new(Keeping { store, old, writer: None }))
@@ -28,7 +28,7 @@ impl RunKeeper {
 }
 
 impl Keeping {
-    /// From now on no other vtax can write the run.
+    /// Opens the run for writing. From now on no other vtax can write it.
     fn open(&self, header: &RunHeader) -> Result<RunWriter, StoreError> {
         match &self.old {
             Some((id, Some(rounds))) if *id == header.id => self.store.extend(id, *rounds),
@@ -40,7 +40,8 @@ impl Keeping {
 
 impl EventSink for RunKeeper {
     fn take(&self, event: &RunEvent<'_>) -> miette::Result<()> {
-        // Not kept, and told by other threads too, which must not wait for the disk.
+        // Messages aren't saved. They also come from other threads, which must not wait for the
+        // disk.
         if matches!(event, RunEvent::Progress(_) | RunEvent::Told(_)) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Labs as vtax builds, finds and removes them, whatever they are for.
+//! Building, finding and removing labs for any purpose.
 
 use std::{
     os::unix::process::CommandExt,
@@ -28,14 +28,15 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// Time that an agent that is a process of this machine may take to greet.
+/// Time limit for the greeting of an agent that is a process of this machine.
 pub(crate) const GREETING: Duration = Duration::from_secs(10);
-/// The agent of a guest answers immediately, unless the guest gets no CPU.
+/// Time limit for an answer of a guest's agent. It answers immediately, unless the guest gets no
+/// CPU.
 const GUEST_ANSWER: Duration = Duration::from_secs(30);
-/// Time after its last byte during which a dying QEMU may still appear to run.
+/// Time for which a dying QEMU may still appear to run after its last byte.
 pub(crate) const DYING: Duration = Duration::from_secs(1);
 
-/// A lab that is up.
+/// Opens a lab that is up.
 pub fn open(world: &World, name: &Name) -> Result<Lab, Stop> {
     find(world, name)?;
     Lab::open(world, name).map_err(|error| match error {
@@ -44,7 +45,7 @@ pub fn open(world: &World, name: &Name) -> Result<Lab, Stop> {
     })
 }
 
-/// Opens this machine, or a host of a lab, with its logical domains. `hear` receives what happens while they change.
+/// Opens this machine, or a host of a lab, with its logical domains. `hear` receives notices while they change.
 pub fn ldm_host(
     locations: &Locations,
     within: Option<LabHost>,
@@ -75,7 +76,7 @@ pub(crate) fn net_of(lab: &Lab, host: &LabEndpoint) -> Result<HostNet, Stop> {
     Ok(HostNet::of_lab(&lab.blueprint().lab, namespace))
 }
 
-/// A host of a lab, on one of its wires.
+/// Returns the endpoint of a lab's host on one of its wires.
 pub(crate) fn end_of_wire(lab: &Lab, LabHost { lab: name, host }: &LabHost) -> Result<LabEndpoint, Stop> {
     let is_it = |it: &&LabEndpoint| it.kind == DomainKind::Primary && it.name == *host;
     lab.endpoints().iter().find(is_it).cloned().ok_or_else(|| {
@@ -83,7 +84,7 @@ pub(crate) fn end_of_wire(lab: &Lab, LabHost { lab: name, host }: &LabHost) -> R
     })
 }
 
-/// A lab, or something else that has a journal.
+/// Finds a lab, or another holding that has a journal.
 pub fn find(world: &World, name: &Name) -> Result<HoldingSummary, Stop> {
     let mut held = list(world).or_infrastructure()?;
     match held.iter().position(|other| other.name == *name) {
@@ -96,13 +97,13 @@ pub fn find(world: &World, name: &Name) -> Result<HoldingSummary, Stop> {
     }
 }
 
-/// The names that there are, for an error about one that is missing.
+/// Lists the existing names, for an error about a missing one.
 pub(crate) fn there_is<'a>(names: impl Iterator<Item = &'a Name>) -> String {
     let names: Vec<&str> = names.map(Name::as_str).collect();
     if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) }
 }
 
-/// Removes what a killed vtax left of the lab to build.
+/// Removes leftovers of a killed vtax from the lab to build.
 pub fn remove_abandoned(world: &World, name: &Name, events: &RunEvents) -> Result<(), Stop> {
     let report = clean(world, Some(name)).or_infrastructure()?;
     for lab in &report.removed {
@@ -119,13 +120,14 @@ pub(crate) fn build(world: &World, topology: &Topology, needs: &GuestNeeds) -> R
     build_planned(world, topology, Lifetime::Ephemeral, || plan_here(world, topology, needs))
 }
 
-/// The plan of a lab on this machine as it is now. What guests need is looked for only if the lab has guests.
+/// Plans a lab on this machine in its current state. The requirements of guests are looked for only if the lab has
+/// guests.
 pub(crate) fn plan_here(world: &World, topology: &Topology, needs: &GuestNeeds) -> Result<Plan, Stop> {
     let facts = Facts::gather(world).or_infrastructure()?.with_guests(world, &needs.clone().of_lab(topology));
     plan(topology, &facts).map_err(|error| if needs.names_no_kernel() { Stop::input(error) } else { error.into() })
 }
 
-/// Builds a lab. If another vtax takes its addresses after the planning, `plan` makes another plan.
+/// Builds a lab. If another vtax takes its addresses after planning, `plan` makes a new plan.
 pub fn build_planned(
     world: &World,
     topology: &Topology,
@@ -143,16 +145,16 @@ pub fn build_planned(
     }
 }
 
-/// Starts an agent in a host or zone. The kernel ends it when the calling thread ends.
+/// Starts an agent in a host or zone. The kernel kills it when the calling thread ends.
 pub(crate) fn start_agent(lab: &Lab, endpoint: &LabEndpoint, program: &Path) -> Result<Child, LabError> {
     let mut command = Command::new(program);
     command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.
+    // A separate process group: Ctrl-C is for vtax, which then ends its agents in order.
     command.process_group(0);
     lab.spawn(endpoint, command)
 }
 
-/// Waits until the agent of a guest has opened its port. In the meantime the user is told the last line of its console.
+/// Waits until the agent of a guest has opened its port. In the meantime the user sees the last line of its console.
 pub fn wait_for_agent(qemu: &mut Qemu, patience: Option<Duration>, events: &RunEvents) -> Result<(), GuestError> {
     let (guest, usual) = (qemu.launch().name.clone(), qemu.launch().patience());
     let tell = |waited: Duration, line: &ForeignText| {
@@ -163,13 +165,13 @@ pub fn wait_for_agent(qemu: &mut Qemu, patience: Option<Duration>, events: &RunE
     qemu.wait_agent_telling(patience.unwrap_or(usual), tell)
 }
 
-/// The agent of a guest.
+/// Connects to the agent of a guest.
 pub fn connect(name: &str, qemu: &Qemu) -> miette::Result<AgentLink> {
     let link = AgentLink::connect_unix(name, &qemu.launch().agent_socket(), GUEST_ANSWER);
     link.map_err(|error| explain(qemu, error))
 }
 
-/// The death of a guest if that is why its agent is lost, else the error of the agent.
+/// Returns the death of a guest if that is why its agent was lost, else the agent's error.
 pub fn explain(qemu: &Qemu, error: AgentError) -> miette::Report {
     let patience = if error.is_death() { DYING } else { Duration::ZERO };
     qemu.death(patience).map_or_else(|| error.into(), Into::into)

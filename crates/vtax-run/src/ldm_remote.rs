@@ -1,12 +1,12 @@
-//! Orders to a host of domains on another machine.
+//! Orders to a host of logical domains on another machine.
 //!
-//! `vtax ldm serve --stdio` runs there, started by ssh. Each side sends the magic of vtax's control streams and a
-//! hello, which are the same in every version; so each can name the other's. Then each frame to the server is an order.
-//! It is answered by any number of notices, and its end. Orders are executed one after another.
+//! `vtax ldm serve --stdio` runs there, started over ssh. Each side sends the magic of vtax's control streams and a
+//! hello, which are the same in every version, so each can report the other's version. After that, each frame to the
+//! server is an order, answered by any number of notices and its result. Orders are executed one after another.
 //!
-//! Neither side can do more to the other than an order says. The server executes [`DomainOrder`]s only: it starts no
-//! program of the other's choice, and reads no file for it but a domain's own. The client prints what it gets, and does
-//! nothing else with it: a reply names no file that the client would open.
+//! An order is all that either side can do to the other. The server executes only [`DomainOrder`]s: it starts no
+//! program of the other's choice, and reads no file for it except a domain's own. The client only prints what it
+//! receives: a reply names no file that the client would open.
 
 use std::{
     io::{BufReader, Read, Write},
@@ -37,13 +37,13 @@ use crate::{
 
 /// Version of orders and replies. It grows with each change that the other side would not understand.
 const ORDERS: u32 = 4;
-/// The largest order: a configuration with all the domains that a host can have.
+/// Maximum size of an order: a configuration of the maximum number of domains.
 const ORDER_MOST: ByteSize = ByteSize(32 << 20);
-/// The largest answer: such a configuration, and what the domains have of the host.
+/// Maximum size of an answer: such a configuration, and the resources bound to the domains.
 const ANSWER_MOST: ByteSize = ByteSize(128 << 20);
-/// Most of what ssh and the login shell print on standard error that is quoted.
+/// Maximum quoted standard error of ssh and the login shell, in bytes.
 const ERRORS_MOST: u64 = 4 << 10;
-/// Time within which ssh ends whose connection has failed.
+/// Time limit for ssh to exit after its connection has failed.
 const ENDING: Duration = Duration::from_secs(1);
 
 /// First frame of each side. Its fields are the same in every version.
@@ -135,9 +135,9 @@ impl<W: Write> OrderServer<W> {
         OrderServer { writer: Mutex::new(writer) }
     }
 
-    /// Passes on what happens while an order is executed.
+    /// Passes on a notice while an order is executed.
     pub fn notice(&self, notice: DomainNotice) {
-        // Without a reader, the order is still executed.
+        // Even without a reader, the order is executed.
         let _ = self.send(&OrderFrame::Notice(notice));
     }
 
@@ -148,7 +148,7 @@ impl<W: Write> OrderServer<W> {
         written.map_err(FrameError::Io).or_infrastructure()
     }
 
-    /// Carries out orders until `reader` ends. One that can't be understood is refused.
+    /// Executes orders until `reader` ends. An order that can't be parsed is refused.
     pub fn serve(
         &self,
         reader: impl Read,
@@ -174,7 +174,7 @@ pub struct OrderLink<R, W> {
 }
 
 impl<R: Read, W: Write> OrderLink<R, W> {
-    /// Greets a server. `hear` receives what happens there.
+    /// Greets a server. `hear` receives its notices.
     pub fn open(
         name: &str,
         reader: R,
@@ -186,12 +186,12 @@ impl<R: Read, W: Write> OrderLink<R, W> {
         Ok(OrderLink { name: name.to_owned(), reader, writer, hear: Box::new(hear) })
     }
 
-    /// Gives an order, and waits for its end.
+    /// Sends an order, and waits for its result.
     pub fn order(&mut self, order: &DomainOrder) -> Result<DomainReply, Stop> {
         Ok(self.exchange(order)??)
     }
 
-    /// Does the same, and distinguishes a refusal from the loss of the connection.
+    /// Does the same, and distinguishes a refusal from a lost connection.
     fn exchange(&mut self, order: &DomainOrder) -> Result<Result<DomainReply, OrderRefusal>, Stop> {
         let bytes = frame::encode(order, ORDER_MOST).or_input()?;
         self.writer.write_all(&bytes).and_then(|()| self.writer.flush()).map_err(FrameError::Io).or_infrastructure()?;
@@ -212,14 +212,15 @@ impl<R: Read, W: Write> OrderLink<R, W> {
     }
 }
 
-/// A host of domains on another machine, over ssh.
+/// A host of logical domains on another machine, reached over ssh.
 pub struct RemoteLdm {
     link: OrderLink<ChildStdout, ChildStdin>,
     ssh: Child,
 }
 
 impl RemoteLdm {
-    /// Logs in to `host`, as ssh takes it, and starts the server there: of that machine, or of a host of a lab on it.
+    /// Logs in to `host`, in ssh's notation, and starts the server there: for that machine, or for a host of a lab on
+    /// it.
     pub fn connect(
         ssh: &Ssh,
         host: &str,
@@ -228,7 +229,7 @@ impl RemoteLdm {
     ) -> Result<RemoteLdm, Stop> {
         let within = within.map(|within| format!("--in {within} ")).unwrap_or_default();
         let mut command = ssh.remote(host, format!("vtax ldm {within}serve --stdio")).or_input()?;
-        // A group of its own: Ctrl-C is for vtax, which may still have to give an order that undoes what it has begun.
+        // A separate process group: Ctrl-C is for vtax, which may still have to send an order that undoes its changes.
         let started =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn();
         let mut ssh = started.map_err(|error| {
@@ -256,25 +257,25 @@ impl RemoteLdm {
     }
 }
 
-/// Follows what ssh and the login shell print on standard error: it is text of the other machine. ssh asks for a password at
-/// the terminal itself.
+/// Collects the standard error of ssh and the login shell, which is text of the other machine. ssh asks for a password
+/// at the terminal itself.
 fn errors_of(mut errors: ChildStderr) -> miette::Result<Receiver<ForeignText>> {
     let (sender, receiver) = sync_channel(1);
     start("ssh-errors", move || {
         let mut told = Vec::new();
         let _ = errors.by_ref().take(ERRORS_MOST).read_to_end(&mut told);
-        // Nobody waits for it any more if the connection was successful.
+        // After a successful connection, nobody waits for it.
         let _ = sender.try_send(String::from_utf8_lossy(&told).trim().into());
-        // ssh must not wait for someone who reads the rest.
+        // ssh must not block on the rest.
         let _ = std::io::copy(&mut errors, &mut std::io::sink());
     })?;
     Ok(receiver)
 }
 
-/// Adds the reason for which ssh ended.
+/// Adds the reason why ssh ended.
 fn explained(stop: Stop, host: &str, ssh: &mut Child, errors: Option<&Receiver<ForeignText>>) -> Stop {
     const NOT_FOUND: i32 = 127;
-    // It still runs if something else than vtax has answered.
+    // It is still running if something other than vtax has answered.
     if !ProcessId::of(Pid(ssh.id())).is_ok_and(|process| matches!(process.wait_end(ENDING), Ok(true))) {
         let _ = ssh.kill();
     }
@@ -294,7 +295,7 @@ fn explained(stop: Stop, host: &str, ssh: &mut Child, errors: Option<&Receiver<F
 
 impl Drop for RemoteLdm {
     fn drop(&mut self) {
-        // The server exits when its input ends; an ssh that is still running then is killed.
+        // The server exits at the end of its input; an ssh that still runs after that is killed.
         let _ = self.ssh.kill();
         let _ = self.ssh.wait();
     }
@@ -313,7 +314,7 @@ mod tests {
         DomainOrder::Change(Box::new(DomainChange::Unbind { which: ChosenDomains::All }))
     }
 
-    /// Returns what a server writes that reads these bytes, and the orders that it has executed.
+    /// Returns the output of a server that reads these bytes, and the orders that it has executed.
     fn served(input: &[u8]) -> (Result<(), Stop>, Vec<u8>, Vec<DomainOrder>) {
         let (server, mut orders) = (OrderServer::new(Vec::new()), Vec::new());
         let ended = server.serve(input, |order| {
@@ -366,9 +367,9 @@ mod tests {
         assert!(refused.to_string().contains("vtax 9.9.9 at mars"), "{refused}");
     }
 
-    /// A login shell wrote to the terminal whatever it wanted, and one that didn't end was waited for.
+    /// A login shell wrote arbitrary text to the terminal, and one that didn't exit was waited for.
     #[test]
-    fn what_ssh_says_is_quoted_in_the_error() {
+    fn the_standard_error_of_ssh_is_quoted_in_the_error() {
         let folder = tempfile::tempdir().expect("a directory");
         let [source, program] = ["source", "ssh"].map(|name| folder.path().join(name));
         let refused = |script: &str| {

@@ -1,8 +1,8 @@
-//! Carries out jobs: the measurement request comes as data, and what happens goes out as events.
+//! Executes jobs: the measurement request comes in as data, and results go out as events.
 //!
-//! A command line, a page or another vtax makes a [`Job`]. [`carry_out()`] does it, on this machine or on an
-//! emulated server, and keeps the run in the store. Receivers of its events implement an [`EventSink`]. Nothing here
-//! reads a command line, and nothing prints.
+//! A command line, a page or another vtax creates a [`Job`]. [`carry_out()`] executes it, on this machine or on an
+//! emulated server, and saves the run in the store. Receivers of its events implement [`EventSink`]. This crate reads
+//! no command line and prints nothing.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -1,4 +1,4 @@
-//! A run as described by its events, for displaying it while it runs.
+//! A run as described by its events, for display while it runs.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     study::seconds,
 };
 
-/// Samples by whose pace the time that is left is reckoned, unless it is reported.
+/// Number of recent samples from which the remaining time is estimated, unless it is reported.
 const PACE: usize = 60;
 
 /// State of a run in progress.
@@ -22,7 +22,7 @@ pub struct LiveRun {
 }
 
 impl LiveRun {
-    /// Takes in what happened.
+    /// Applies an event.
     pub fn take(&mut self, event: &RunEvent<'_>) {
         match (event, &mut self.run) {
             (RunEvent::Plan(header), run) => {
@@ -42,12 +42,12 @@ impl LiveRun {
         }
     }
 
-    /// The run with what has landed, once its plan is known.
+    /// Returns the run with the samples stored so far, once its plan is known.
     pub fn run(&self) -> Option<&RunReadings> {
         self.run.as_ref()
     }
 
-    /// Returns the progress, as reported by the process that takes the samples, or else counted.
+    /// Returns the progress, as reported by the process that takes the samples, or counted.
     pub fn progress(&self) -> RunProgress {
         if let Some(SampleProgress { round, what, done, total, left }) = &self.next {
             let left = left.map(|left| left.0);
@@ -67,7 +67,7 @@ impl LiveRun {
     }
 }
 
-/// The time from one sample to the next, over the newest ones.
+/// Returns the mean time between the newest samples.
 fn pace(run: &RunReadings) -> Option<Duration> {
     let newest = &run.samples[run.samples.len().saturating_sub(PACE)..];
     let [first, .., last] = newest else { return None };
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_tells_is_counted() {
+    fn unreported_progress_is_counted() {
         let mut live = LiveRun::default();
         assert!(live.run().is_none());
         let header = header("demo-1", "2026-01-01T00:00:00Z");
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_the_samples_knows_better() {
+    fn the_sampling_process_reports_the_progress() {
         let mut live = LiveRun::default();
         live.take(&RunEvent::plan(&header("demo-1", "2026-01-01T00:00:00Z")));
         let next = SampleProgress { round: 3, what: "veth TCP RR".into(), done: 5, total: 9, left: None };

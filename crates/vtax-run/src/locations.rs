@@ -7,32 +7,32 @@ use vtax_sys::state;
 
 use crate::stop::Stop;
 
-/// Choices of the user.
+/// The user's choices of locations.
 #[derive(Debug, Clone, Default)]
 pub struct Locations {
-    /// The directory of the results.
+    /// Directory of the results.
     pub state: Option<PathBuf>,
-    /// The program vtax-agent.
+    /// Path of the program vtax-agent.
     pub agent: Option<PathBuf>,
 }
 
 impl Locations {
-    /// The directory of what tuning has changed on this machine.
+    /// Returns the directory of the journal of tuning changes on this machine.
     pub fn tuning_dir(&self) -> Result<PathBuf, Stop> {
         vtax_change::tuning_folder(self.state.as_deref()).ok_or_else(no_state_dir)
     }
 
-    /// The directory of the results, by the XDG Base Directory Specification.
+    /// Returns the directory of the results, by the XDG Base Directory Specification.
     pub fn state_dir(&self) -> Result<PathBuf, Stop> {
         state::folder(self.state.as_deref()).ok_or_else(no_state_dir)
     }
 
-    /// Finds the program that measures in each domain.
+    /// Finds the agent program, which measures in each domain.
     pub fn find_agent(&self) -> Result<PathBuf, LocateError> {
         locate::agent_program(self.agent.as_deref())
     }
 
-    /// The same, as an error of the user or of the machine.
+    /// Does the same, with an error of the user or of the machine.
     pub fn agent_program(&self) -> Result<PathBuf, Stop> {
         self.find_agent().map_err(|error| match error.named {
             true => Stop::input(error),

@@ -1,4 +1,4 @@
-//! A locked file: one process at a time can hold it, and its number is in the file.
+//! A lock file: one process at a time can hold it, and its PID is in the file.
 
 use std::{
     fs::{File, TryLockError},
@@ -19,7 +19,7 @@ pub struct LockFile {
 }
 
 impl LockFile {
-    /// Takes the lock, or reports which process has it.
+    /// Takes the lock, or reports the process that holds it.
     pub fn take(path: &Path) -> miette::Result<Result<LockFile, String>> {
         let mut lock = record::open_lock(path)?;
         match lock.try_lock() {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_is_informed_of_the_first_until_that_has_gone() {
+    fn the_second_is_informed_of_the_first_until_that_has_exited() {
         let folder = tempfile::tempdir().expect("made");
         let path = folder.path().join("in-use.lock");
         std::fs::write(&path, "4194304 of one that died").expect("written");

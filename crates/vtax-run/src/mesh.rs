@@ -1,7 +1,7 @@
-//! Takes the waves of a mesh with agents on its ends.
+//! Takes the waves of a mesh with agents at its endpoints.
 //!
-//! Each host has one agent. A wave starts at one moment on all ends, and nothing is sent to an agent in the meantime.
-//! An agent that is gone is connected again between the rounds.
+//! Each host has one agent. A wave starts at the same moment at all endpoints, and nothing is sent to an agent during a
+//! wave. A lost agent is reconnected between rounds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,12 +28,12 @@ use crate::{
     study::mesh_dial,
 };
 
-/// Time for an agent's answer.
+/// Time limit for an agent's answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Time between two attempts to connect ends that were lost.
+/// Interval between attempts to reconnect lost endpoints.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(30);
 
-/// Agents on the ends of a mesh.
+/// Agents at the endpoints of a mesh.
 pub struct MeshAgents<'a> {
     ends: &'a [MeshEnd],
     program: PathBuf,
@@ -44,13 +44,13 @@ pub struct MeshAgents<'a> {
     agents: BTreeMap<usize, AgentId>,
     /// The address and device of each end.
     stations: BTreeMap<EndId, Station>,
-    /// Ends that cannot be measured, and why.
+    /// Endpoints that cannot be measured, with the reasons.
     unfit: BTreeMap<EndId, String>,
     attempted: Instant,
 }
 
 impl<'a> MeshAgents<'a> {
-    /// Connects to the hosts of all ends, several at a time. Those that cannot be connected are reported by
+    /// Connects to the hosts of all endpoints, several at a time. Those that cannot be connected are reported by
     /// [`unfit`](Self::unfit); if none can, that is an error.
     pub fn connect(
         ends: &'a [MeshEnd],
@@ -73,12 +73,12 @@ impl<'a> MeshAgents<'a> {
         }
     }
 
-    /// Returns the ends that cannot be measured, each with the reason.
+    /// Returns the endpoints that cannot be measured, each with the reason.
     pub fn unfit(&self) -> impl Iterator<Item = (EndId, &str)> {
         self.unfit.iter().map(|(end, why)| (*end, why.as_str()))
     }
 
-    /// Connects agents that are gone again, and returns the hosts on which that succeeded.
+    /// Reconnects lost agents, and returns the hosts on which that succeeded.
     fn connect_again(&mut self, hosts: &BTreeSet<usize>) -> BTreeSet<usize> {
         let end = |host: &usize| self.ends.iter().find(|end| end.host == *host);
         let dial = |host: &usize| Some((self.agents[host], mesh_dial(&end(host)?.control, &self.program).ok()?));
@@ -114,7 +114,8 @@ impl<'a> MeshAgents<'a> {
     }
 }
 
-/// The local address of an end: the one of its list, or the one that it is reached at.
+/// Returns the local address of an endpoint: the one from its list, or the one at which it is
+/// reached.
 fn station(end: &MeshEnd, facts: &AgentFacts) -> miette::Result<Station> {
     let of_device = |device: &DeviceName| facts.addresses.iter().find(|own| own.link == device.as_str());
     let known = end.nic.address.or_else(|| Some(of_device(end.nic.device.as_ref()?)?.address));
@@ -131,7 +132,7 @@ fn station(end: &MeshEnd, facts: &AgentFacts) -> miette::Result<Station> {
     }
 }
 
-/// The only address of an end that is no loopback or link-local one; of IPv4 if there are such addresses.
+/// Returns the only address of an endpoint that is neither loopback nor link-local; an IPv4 address if it has any.
 fn only_address(facts: &AgentFacts) -> Option<IpAddr> {
     let is_global = |address: &IpAddr| !address.is_loopback() && !crate::study::is_link_local(*address);
     let (old, new): (Vec<IpAddr>, Vec<IpAddr>) =
@@ -184,7 +185,7 @@ impl MeshAgents<'_> {
     }
 }
 
-/// A source port over which nothing arrives fails the test: it has no value that could be compared.
+/// A source port over which nothing arrives fails the test: there is no value to compare.
 fn add(value: f64, outcome: &mut TestOutcome) {
     match outcome {
         TestOutcome::Measured(values) if value.is_finite() && value > 0.0 => values.push(value),
@@ -229,7 +230,7 @@ impl PairTester for MeshAgents<'_> {
         wave.iter().map(outcome).collect()
     }
 
-    /// Connects lost ends again, not more often than every 30 seconds.
+    /// Reconnects lost endpoints, at most every 30 seconds.
     fn reached_again(&mut self, lost: &[EndId]) -> Vec<EndId> {
         if self.attempted.elapsed() < BETWEEN_ATTEMPTS || self.interrupt.asked() {
             return Vec::new();

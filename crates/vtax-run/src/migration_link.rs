@@ -1,8 +1,8 @@
 //! Links to the target of a migration, and the target's end of a link over ssh.
 //!
-//! Orders and memory take separate ways. A host of a lab on this machine gets both from this process. Another machine gets
-//! orders from `vtax ldm serve`, memory from `vtax ldm receive-guest` and each disk that is copied from `vtax ldm receive-disk`,
-//! each with a login of its own: none listens on a network, and each ends with its connection.
+//! Orders and memory take separate paths. For a host of a lab on this machine, both come from this process. Another
+//! machine gets orders from `vtax ldm serve`, memory from `vtax ldm receive-guest` and each copied disk from `vtax ldm
+//! receive-disk`, each with a separate login: none of them listens on a network, and each ends with its connection.
 
 mod lab;
 mod reception;
@@ -22,7 +22,7 @@ pub use self::{
 };
 use crate::stop::Stop;
 
-/// Receives what happens at the target.
+/// Receives notices from the target.
 type Hear = Arc<dyn Fn(DomainNotice) + Send + Sync>;
 
 /// Target of a migration, and its domains.

@@ -1,4 +1,4 @@
-//! Tells how long it takes until a guest measures or a server is up.
+//! Reports how long a guest takes until it measures, or a server until it is up.
 
 use std::{
     cell::Cell,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::events::RunEvents;
 
-/// The phases of a run from its begin to its first sample, or the phases of a server's boot.
+/// Phases of a run from its start to its first sample, or phases of a server's boot.
 pub(crate) struct Phases {
     events: RunEvents,
     of: &'static str,
@@ -16,7 +16,7 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    /// The first phase begins now. `of` is the word before each line.
+    /// Starts the first phase now. `of` is the prefix of each line.
     pub(crate) fn of(of: &'static str, events: &RunEvents) -> Phases {
         let now = Instant::now();
         Phases { events: events.clone(), of, begun: now, last: Cell::new(now) }
@@ -26,7 +26,7 @@ impl Phases {
         self.done_at(what, Instant::now());
     }
 
-    /// A phase was over at this moment, and the next began.
+    /// Records that a phase ended at this moment, and that the next began.
     pub(crate) fn done_at(&self, what: &str, now: Instant) {
         let phase = now.saturating_duration_since(self.last.replace(now));
         let line = line(what, phase, now.saturating_duration_since(self.begun));

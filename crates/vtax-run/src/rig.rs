@@ -1,4 +1,4 @@
-//! A lab of two hosts with an agent on each and wires between them, in which vtax measures itself.
+//! A lab of two hosts, each with an agent, and wires between them, in which vtax measures itself.
 
 use miette::{Context, miette};
 use vtax_host::inspect;
@@ -24,14 +24,14 @@ use crate::{
     study::Gaps,
 };
 
-/// The host that asks and sends.
+/// Host that sends requests and data.
 pub const SUT: &str = "sut";
-/// The host that answers and receives.
+/// Host that answers and receives.
 pub const PEER: &str = "peer";
 
 /// Two hosts with their agents.
 pub struct Rig {
-    /// Holds both hosts and the wires between them.
+    /// The lab with both hosts and the wires between them.
     pub lab: Lab,
     agents: [AgentLink; 2],
     cpus: Option<[u32; 2]>,
@@ -64,17 +64,18 @@ impl Rig {
         self.lab.down().context("removing the lab")
     }
 
-    /// The CPU of the host that asks, and of the other; none if there are too few to pin.
+    /// Returns the CPU of the sending host and that of the other; none if there are too few to pin.
     pub fn cpus(&self) -> Option<[u32; 2]> {
         self.cpus
     }
 
-    /// For small differences. On a virtual machine both ends share one CPU, as the rows of a study that alternate do.
+    /// Returns CPUs for small differences: on a virtual machine both ends share one CPU, like the alternating rows of a
+    /// study.
     pub fn cpus_for_path(&self) -> Option<[u32; 2]> {
         self.cpus.map(|[first, second]| [first, if self.is_virtual { first } else { second }])
     }
 
-    /// A host on one of its wires.
+    /// Returns the endpoint of a host on one of its wires.
     pub fn endpoint(&self, host: &str, wire: &str) -> miette::Result<&LabEndpoint> {
         endpoint(&self.lab, host, wire)
     }
@@ -104,12 +105,12 @@ impl Rig {
         Ok(SampleOrder { spec: *spec, initiator, responder, target, turns: None })
     }
 
-    /// A sample over a wire.
+    /// Takes a sample over a wire.
     pub fn sample(&self, spec: &TestSpec, wire: &str) -> miette::Result<Figures> {
         self.sample_on(spec, wire, self.cpus)
     }
 
-    /// A sample whose ends have these CPUs.
+    /// Takes a sample with its ends on these CPUs.
     pub fn sample_on(&self, spec: &TestSpec, wire: &str, cpus: Option<[u32; 2]>) -> miette::Result<Figures> {
         let (sent, received) = self.reports_on(spec, wire, cpus)?;
         Ok(Figures::join(spec, true, &sent, &received))
@@ -141,7 +142,7 @@ impl Rig {
     }
 }
 
-/// The lab's name has the number of this process in it, so that two commands can run at the same time.
+/// Plans the lab. Its name contains this process's PID, so that two commands can run at the same time.
 fn topology(purpose: &str, wires: &[(&str, Option<Shape>)]) -> miette::Result<Topology> {
     let ends: [Name; 2] = [SUT.parse()?, PEER.parse()?];
     let wire = |(name, shape): &(&str, Option<Shape>)| -> miette::Result<Wire> {
@@ -164,7 +165,7 @@ fn endpoint<'lab>(lab: &'lab Lab, host: &str, wire: &str) -> miette::Result<&'la
     found.ok_or_else(|| miette!(code = "defect", "the host {host} of the lab has no wire {wire}"))
 }
 
-/// The first CPU for the host that asks or sends, the next one for the other.
+/// The first CPU for the sending host, the next one for the other.
 fn cpus() -> miette::Result<Option<[u32; 2]>> {
     let mut cpus = vtax_sys::cpu::allowed_cpus()?.iter().collect::<Vec<u32>>().into_iter();
     Ok(cpus.next().zip(cpus.next()).map(|(first, second)| [first, second]))

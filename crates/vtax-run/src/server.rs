@@ -1,8 +1,7 @@
-//! The emulated server: booted or found, and this very program run in it.
+//! The emulated server: booted or found, with this very program running in it.
 //!
-//! The server sees this machine's files, so nothing must be installed in it. What it writes stays in its memory, but
-//! for the state of its vtax: that is on its own disk, which a reboot of the server leaves. Its output comes over the
-//! port of its agent.
+//! The server sees this machine's files, so nothing must be installed in it. Writes stay in its memory, except for its
+//! vtax's state, which is on its own disk and survives a reboot of the server. Its output comes over its agent's port.
 
 mod boot;
 mod command;
@@ -35,11 +34,11 @@ use crate::{
     stop::{Blamed, Coded, Stop},
 };
 
-/// Time limit of the short scripts that prepare a server.
+/// Time limit for the short scripts that prepare a server.
 const SCRIPT_TIME: Span = Span(Duration::from_secs(60));
-/// QEMU answers in a moment.
+/// Time limit for an answer of QEMU, which answers in a moment.
 const MONITOR_TIME: Duration = Duration::from_secs(10);
-/// The file next to the server's sockets that shows what kind of server it is.
+/// File next to the server's sockets that records its kind.
 const MACHINE: &str = "machine.json";
 
 /// Lifetime of a server.
@@ -47,38 +46,38 @@ const MACHINE: &str = "machine.json";
 pub enum Stay {
     /// Until someone takes it down.
     Kept,
-    /// For one command. A kept server serves it too.
+    /// For one command. A persistent server serves it, too.
     Command,
-    /// For a command about what is in a kept server.
+    /// For a command about the contents of a persistent server.
     Found,
 }
 
-/// A server that is wanted.
+/// The emulated server that a command needs: kind and lifetime.
 #[derive(Clone, Copy)]
 pub struct ServerRequest<'a> {
     /// Its kind.
     pub spec: ServerSpec,
     /// Lifetime.
     pub stay: Stay,
-    /// True if the server must be of exactly this kind, and not any kept one.
+    /// True if the server must be of exactly this kind. Otherwise any persistent one will do.
     pub exact: bool,
     /// Location of its agent.
     pub locations: &'a Locations,
-    /// The kernel that it boots; vtax looks for one if this is none.
+    /// Kernel to boot; if none, vtax looks for one.
     pub kernel: Option<&'a Path>,
     /// Receivers of events.
     pub events: &'a RunEvents,
 }
 
-/// The world in which servers are, and whether the user asked to stop.
+/// The world that contains servers, and whether the user asked to stop.
 pub struct ServerSite {
     world: World,
     pub(crate) interrupt: Interrupt,
 }
 
-/// A server that is up, for this process alone.
+/// A running server, for this process alone.
 pub struct EmulatedServerUp {
-    /// Removed with this value, unless it is kept.
+    /// Removed on drop, unless it is persistent.
     held: LiveHolding,
     qemu: Qemu,
     link: Arc<AgentLink>,
@@ -86,13 +85,13 @@ pub struct EmulatedServerUp {
     /// Its kind.
     pub spec: ServerSpec,
     pub(crate) machine: EmulatedServer,
-    /// True if it was up already.
+    /// True if it was already running.
     pub(crate) found: bool,
     _lock: LockFile,
 }
 
 impl ServerRequest<'_> {
-    /// Enters the world of labs before the first thread ([`World::enter`]), and catches Ctrl-C from now on.
+    /// Enters the world of labs before the first thread starts ([`World::enter`]), and catches Ctrl-C from now on.
     pub fn enter(&self) -> Result<ServerSite, Stop> {
         let lifetime = if self.stay == Stay::Kept { Lifetime::Kept } else { Lifetime::Ephemeral };
         let world = World::enter(lifetime).or_infrastructure()?;
@@ -100,7 +99,8 @@ impl ServerRequest<'_> {
         Ok(ServerSite { world, interrupt })
     }
 
-    /// The kept server if it is as wanted, else a new one. None if the user asked to stop.
+    /// Returns the persistent server if it matches the request, else a new one. None if the user
+    /// asked to stop.
     pub fn server(&self, site: &ServerSite) -> Result<Option<EmulatedServerUp>, Stop> {
         let server = match self.find(&site.world)? {
             Some(server) => Ok(server),
@@ -113,7 +113,7 @@ impl ServerRequest<'_> {
         }
     }
 
-    /// Boots the server that is up again. What its vtax keeps is there afterwards. None if the user asked to stop.
+    /// Reboots the running server. The state of its vtax persists. None if the user asked to stop.
     pub fn reboot(&self) -> Result<Option<ServerSpec>, Stop> {
         let site = self.enter()?;
         let Some(server) = self.server(&site)? else { return Ok(None) };
@@ -121,7 +121,7 @@ impl ServerRequest<'_> {
     }
 
     fn prepare(&self, server: &EmulatedServerUp) -> miette::Result<()> {
-        // A command that needs the agent says that there is none.
+        // A command that needs the agent reports that there is none.
         let agent = self.locations.find_agent().ok();
         let programs = ServerPrograms::find(agent.as_deref())?;
         let script = boot::script(&server.machine, server.spec.vfs, &programs)?;
@@ -163,7 +163,7 @@ impl ServerRequest<'_> {
         remove_abandoned(world, &name, self.events)?;
         remove_abandoned_servers(world, self.events)?;
         let (within, of) = (world.clone(), name.clone());
-        // An error means that the server has just exited, or that what waits for it will report the same.
+        // An error means that the server has just exited, or that whoever waits for it will report the same.
         interrupt.on_ask(move || drop(LiveHolding::stop_building(&within, &of)));
         let phases = Phases::of("server", self.events);
         let agent = self.locations.agent_program()?;
@@ -173,7 +173,7 @@ impl ServerRequest<'_> {
         let held = plan.up(world, lifetime).or_infrastructure()?;
         let mut qemu = server::server(&held).or_infrastructure()?;
         wait_for_agent(&mut qemu, None, self.events).or_infrastructure()?;
-        // Until now a reset was a panic: nothing has told the kernel yet how to say so.
+        // Until now a reset was a panic: the kernel doesn't know yet how to report one.
         qemu.monitor(MONITOR_TIME).and_then(|mut monitor| monitor.let_reboot()).or_infrastructure()?;
         write_machine(&qemu, no_kvm).or_infrastructure()?;
         let server = self.attach(held, false)?;
@@ -197,8 +197,8 @@ impl ServerRequest<'_> {
 }
 
 impl EmulatedServerUp {
-    /// Runs a program in the server with `input` on its standard input, and returns its status. `on_output` gets what
-    /// the program writes. If it wants no more, or the user presses Ctrl-C, the program gets SIGINT.
+    /// Runs a program in the server with `input` on its standard input, and returns its exit status. `on_output`
+    /// receives the program's output. If it wants no more, or the user presses Ctrl-C, the program gets SIGINT.
     pub(crate) fn run(
         &self,
         command: &[String],
@@ -210,7 +210,7 @@ impl EmulatedServerUp {
         let running = self.link.start(command, input, WATCHED_MOST).map_err(lost)?;
         let (link, session) = (Arc::clone(&self.link), running.session());
         let end = move || {
-            // Nobody waits for the answer: the program's end is what tells.
+            // Nobody waits for the answer: the program's end shows the result.
             let _ = link.signal(session, Signal::Int);
         };
         interrupt.on_ask(end.clone());
@@ -226,7 +226,7 @@ impl EmulatedServerUp {
         followed?.map_err(lost)
     }
 
-    /// Lets it stay up when this process ends.
+    /// Leaves it running when this process ends.
     pub fn keep(&mut self) -> Result<(), Stop> {
         self.held.keep().or_infrastructure()
     }
@@ -237,7 +237,7 @@ impl EmulatedServerUp {
         if found { Ok(()) } else { Ok(held.down()?) }
     }
 
-    /// Runs a script in the server, which does `what`.
+    /// Runs a script in the server. `what` describes it.
     fn shell(&self, what: &str, script: &str, arguments: &[&str], stdin: &[u8]) -> miette::Result<()> {
         let command: Vec<String> =
             [&["/bin/sh", "-c", script, "sh"], arguments].concat().into_iter().map(str::to_owned).collect();
@@ -266,7 +266,7 @@ fn none_up() -> Stop {
     ))
 }
 
-/// Removes the servers of killed vtaxes, which would take memory and CPUs from a new one.
+/// Removes the servers of killed vtax processes, which would take memory and CPUs from a new one.
 fn remove_abandoned_servers(world: &World, events: &RunEvents) -> Result<(), Stop> {
     let held = list(world).or_infrastructure()?.into_iter();
     let mut abandoned = held.filter(|held| held.state == LabState::Abandoned && held.server().is_some());
@@ -277,12 +277,13 @@ fn kept_name() -> Name {
     server::KEPT.parse().expect("it is a name")
 }
 
-/// Several commands may have a server each.
+/// Name of a command's server, unique because several commands may each have a server.
 fn command_name() -> Name {
     format!("{}-{}", server::KEPT, process::id()).parse().expect("it is a name")
 }
 
-/// QEMU lets one process at a time connect to the agent. A second one would wait without being told why.
+/// Takes the lock. QEMU lets one process at a time connect to the agent; a second one would wait without being told
+/// why.
 fn take_lock(qemu: &Qemu) -> miette::Result<LockFile> {
     LockFile::take(&qemu.launch().directory.join("in-use.lock"))?.map_err(|holder| {
         miette!(

@@ -1,4 +1,4 @@
-//! An ending that is an error: what is wrong, and who can mend it.
+//! Early end because of an error: what is wrong, and who can fix it.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use vtax_lab::{PlanError, no_cable};
 use vtax_libvirt::LibvirtError;
 use vtax_store::StoreError;
 
-/// An ending that is an error.
+/// Early end because of an error.
 #[derive(Debug)]
 pub struct Stop {
     blame: Blame,
@@ -21,34 +21,34 @@ pub struct Stop {
 enum Blame {
     /// Invalid user input; nothing was changed.
     Input,
-    /// The machine, the kernel or a program that we need.
+    /// The machine, the kernel or a required program.
     Infrastructure,
-    /// Nothing is wrong: the user has stopped it.
+    /// No error: the user has stopped it.
     User,
 }
 
 impl Stop {
-    /// An error that the user can mend.
+    /// Creates an error that the user can fix.
     pub fn input(error: impl Into<Report>) -> Stop {
         Stop { blame: Blame::Input, error: error.into() }
     }
 
-    /// An error that someone can mend who changes the machine.
+    /// Creates an error that requires a change of the machine.
     pub fn infrastructure(error: impl Into<Report>) -> Stop {
         Stop { blame: Blame::Infrastructure, error: error.into() }
     }
 
-    /// The error behind it, if it is an `E`.
+    /// Returns the underlying error, if it is an `E`.
     pub fn cause<E: std::error::Error + Send + Sync + 'static>(&self) -> Option<&E> {
         self.error.downcast_ref()
     }
 
-    /// Stopped by the user before there was anything to keep.
+    /// Stopped by the user before there was anything to save.
     pub fn interrupted() -> Stop {
         Stop { blame: Blame::User, error: miette!(code = "stopped", "stopped before anything was measured") }
     }
 
-    /// Returns the only error, or one with the text of each. The first one decides about the code and who can mend it.
+    /// Returns the only error, or one with the text of each. The first one determines the code and who can fix it.
     pub(crate) fn of_all(stops: Vec<Stop>) -> Option<Stop> {
         let mut texts: Vec<String> = Vec::new();
         for text in stops.iter().map(ToString::to_string) {
@@ -64,7 +64,7 @@ impl Stop {
         Some(Stop { blame, error })
     }
 
-    /// An error of a sink that keeps the run in a store.
+    /// Creates an error of a sink that saves the run in a store.
     pub(crate) fn of_sink(error: Report) -> Stop {
         error.downcast::<StoreError>().map_or_else(Stop::infrastructure, Stop::from)
     }
@@ -74,14 +74,14 @@ impl Stop {
         self.error.code().map(|code| code.to_string())
     }
 
-    /// Returns true if the user can mend it.
+    /// Returns true if the user can fix it.
     pub(crate) fn is_of_input(&self) -> bool {
         self.blame == Blame::Input
     }
 
-    /// The status with which a program ends that this has stopped.
+    /// Returns the exit status of a program ended by this.
     pub fn status(&self) -> u8 {
-        // sysexits' EX_UNAVAILABLE is 69; a shell reports a program that SIGINT ended by 130.
+        // sysexits' EX_UNAVAILABLE is 69; a shell reports a program ended by SIGINT as 130.
         match self.blame {
             Blame::Input => 2,
             Blame::Infrastructure => 69,
@@ -96,7 +96,7 @@ impl fmt::Display for Stop {
     }
 }
 
-/// An error with its causes, each of them once: many tell their cause in their own words.
+/// Returns an error with its causes, each once: many include the text of their cause.
 pub(crate) fn told(error: &Report) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.contains(&cause) {
         true => text,
@@ -105,7 +105,7 @@ pub(crate) fn told(error: &Report) -> String {
     })
 }
 
-/// Two errors, one after another. The code is that of the first.
+/// Joins two errors. The code is that of the first.
 pub(crate) fn and_then(first: Report, next: Report) -> Report {
     let text = format!("{}; and then: {}", told(&first), told(&next));
     first.wrap_err(text)
@@ -146,7 +146,8 @@ impl From<PlanError> for Stop {
     }
 }
 
-/// Returns whether this machine lacks what a lab needs. Otherwise the lab asks for what can't be.
+/// Returns whether this machine lacks something that a lab needs. Otherwise the lab asks for the
+/// impossible.
 fn is_of_machine(error: &PlanError) -> bool {
     match error {
         PlanError::Unsupported { method, unsupported, .. } => *unsupported != no_cable(*method),
@@ -155,11 +156,11 @@ fn is_of_machine(error: &PlanError) -> bool {
     }
 }
 
-/// Tells who can mend the error: the user, or someone who changes the machine.
+/// Assigns the blame for an error: the user, or the machine.
 pub trait Blamed<T> {
-    /// The user can mend it.
+    /// The user can fix it.
     fn or_input(self) -> Result<T, Stop>;
-    /// Someone can mend it who changes the machine.
+    /// It requires a change of the machine.
     fn or_infrastructure(self) -> Result<T, Stop>;
 }
 
@@ -173,7 +174,7 @@ impl<T, E: Into<Report>> Blamed<T> for Result<T, E> {
     }
 }
 
-/// Says what vtax was doing when something failed that has no code of its own.
+/// Adds a code and what vtax was doing to an error that has no code.
 pub trait Coded<T> {
     /// Gives the error the code, and `what` vtax was doing.
     fn coded<W: fmt::Display>(self, code: &'static str, what: impl FnOnce() -> W) -> miette::Result<T>;
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn a_cause_is_reported_once() {
         let gone = || miette!(code = "file", "the disk is gone");
         let own_words = gone().wrap_err("reading x: the disk is gone");
         assert_eq!(told(&own_words), "reading x: the disk is gone");
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_errors_both_are_reported_and_the_first_one_s_code_counts() {
+    fn two_errors_are_both_reported_with_the_code_of_the_first() {
         let first = miette!(code = "disk-full", "no room").wrap_err("writing x");
         let both = and_then(first, miette!(code = "not-removed", "the lab stays"));
         assert_eq!(told(&both), "writing x: no room; and then: the lab stays");

@@ -1,4 +1,4 @@
-//! Running a study: from its file to its samples.
+//! Execution of a study: from its file to its samples.
 
 mod arrange;
 mod cabling;

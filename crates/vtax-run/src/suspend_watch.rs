@@ -1,8 +1,9 @@
 //! Suspend time of a migration, as seen by the domain itself and from outside.
 //!
-//! QEMU's word is not needed for either. The guest's monotonic clock stands still while the guest is suspended, and so
-//! falls behind this machine's ([`suspension`]). From outside, the domain's kernel answers an echo request each millisecond,
-//! until it does not: this contains what follows the suspension, e.g. until switches have learned the domain's new place.
+//! QEMU's own figures are not needed for either. The guest's monotonic clock stops while the guest is suspended, and so
+//! falls behind this machine's ([`suspension`]). From outside, the domain's kernel answers an echo request each
+//! millisecond, except during the suspension and what follows it, e.g. until switches have learned the domain's new
+//! place.
 //!
 //! The clock is read by the agent in the domain. The echo requests come from this host, if it has an address in the network
 //! of one of the domain's switches.
@@ -36,17 +37,18 @@ use crate::{
     threads::start,
 };
 
-/// Number of readings of the guest's clock that are used, before the migration and after it.
+/// Number of readings of the guest's clock that are used before and after the migration.
 const READINGS: usize = 16;
-/// The agent of a running domain has opened its port long before.
+/// Time limit for connecting: the agent of a running domain has opened its port long before.
 const OPEN_ALREADY: Duration = Duration::from_millis(500);
-/// Pause between two readings. The later the clock was read before the suspension, the less it drifts until after it.
+/// Pause between two readings. The shorter it is, the closer the last reading is to the suspension, and the less the
+/// clock drifts in between.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Time limit for an answer of an agent.
 const ANSWER: Duration = Duration::from_secs(2);
-/// The time between two requests.
+/// Interval between two requests.
 const EVERY: Span = Span::from_millis(1);
-/// When a watch ends unless it is ended: no migration takes longer.
+/// Time limit for a watch that isn't stopped: no migration takes longer.
 const LONGEST: Span = Span::from_millis(24 * 3_600_000);
 
 /// Observation of a domain that is about to move.
@@ -78,8 +80,8 @@ pub struct PeerSilence {
 }
 
 impl SuspendWatch {
-    /// Prepares to observe a running domain. What cannot be observed is missing from the result: a domain need not have an
-    /// agent, or an address that this host reaches.
+    /// Prepares to observe a running domain. Anything that cannot be observed is missing from the result: a domain need
+    /// not have an agent, or an address that this host reaches.
     pub fn prepare(host: &LdmHost, domain: &Name, places: &Locations) -> SuspendWatch {
         let Some((bound, guest)) = guest_agent(host, domain) else { return SuspendWatch::default() };
         let peer = echo_watch(host, &bound, &guest, places);
@@ -100,7 +102,7 @@ impl SuspendWatch {
         let Some(name) = arrived else { return (done, ObservedSuspension::default()) };
         let after = link.guest_agent(&name).map(|guest| readings(&guest)).unwrap_or_default();
         let report = watching.and_then(|watching| {
-            // Then the requests of the suspension are answered or lost.
+            // After that, the requests of the suspension are answered or lost.
             thread::sleep((ECHO_LOST_AFTER + PAUSE).saturating_sub(ended.elapsed()));
             watching.stop(ANSWER).ok()
         });
@@ -126,7 +128,7 @@ impl ClockReader {
         Some(ClockReader { guest, read })
     }
 
-    /// Returns the last readings: earlier ones are worth less, because the clocks drift apart.
+    /// Returns the last readings: earlier ones are less useful, because the clocks drift apart.
     fn end(self) -> Vec<ClockExchange> {
         // The guest has left with its QEMU, or stays: then nobody else could connect to its agent.
         self.guest.hang_up();
@@ -135,7 +137,7 @@ impl ClockReader {
     }
 }
 
-/// Returns an active domain and its agent, if that has opened its port. A system of its own need not have one.
+/// Returns an active domain and its agent, if its port is open. A domain's own system need not have an agent.
 pub(crate) fn guest_agent(host: &LdmHost, domain: &Name) -> Option<(BoundDomain, AgentLink)> {
     let (bound, mut qemu) = host.domains().ok()?.active(domain).ok()?;
     qemu.wait_agent(OPEN_ALREADY).ok()?;
@@ -147,7 +149,7 @@ fn readings(guest: &AgentLink) -> Vec<ClockExchange> {
     (0..READINGS).map_while(|_| guest.exchange(ANSWER).ok()).collect()
 }
 
-/// The guest answered the first exchanges here and the second ones at the target. So it was suspended between them.
+/// The guest answered the first exchanges here and the second ones at the target, so it was suspended between them.
 fn by_clock(before: &[ClockExchange], after: &[ClockExchange]) -> Option<Suspension> {
     let start = before.iter().map(|exchange| exchange.received_ns).max()?.checked_add(1)?;
     let end = after.iter().map(|exchange| exchange.sent_ns).min()?.checked_sub(1)?;
@@ -170,8 +172,8 @@ fn echo_watch(
     Some((agent, EchoWatch { station: Station::Ip(source), target, every: EVERY, most: LONGEST }))
 }
 
-/// Returns an address of this host at one of the switches, and one of the domain in the same network. Others would be
-/// reached by a router, or could belong to someone else.
+/// Returns an address of this host at one of the switches, and an address of the domain in the same network. Others
+/// would be reached by a router, or could belong to someone else.
 fn neighbors(here: &[LinkAddress], switches: &[&str], there: &[LinkAddress]) -> Option<(IpAddr, IpAddr)> {
     let at_switch = |own: &&LinkAddress| own.running && switches.contains(&own.link.raw());
     here.iter().filter(at_switch).find_map(|own| {
@@ -205,7 +207,7 @@ mod tests {
             watched(&[at("lo", "127.0.0.1", 8), neighbor.clone()]),
             Some("198.51.100.1 198.51.100.9".to_owned())
         );
-        // It is reached by a router, or is someone else's at another link of this host.
+        // It is reached by a router, or belongs to someone else at another link of this host.
         assert_eq!(watched(&[at("eth0", "203.0.113.9", 24), at("eth0", "192.0.2.9", 24)]), None);
         assert_eq!(watched(&[LinkAddress { running: false, ..neighbor }]), None);
         assert_eq!(watched(&[at("eth0", "198.51.100.1", 24)]), None, "this host's own address");

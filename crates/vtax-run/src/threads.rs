@@ -1,4 +1,4 @@
-//! Starts threads. The kernel may refuse one, at the limit of processes; the standard library's `spawn` panics then.
+//! Starts threads. At the limit of processes, the kernel may refuse one; the standard library's `spawn` panics then.
 
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 

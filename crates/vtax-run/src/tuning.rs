@@ -32,7 +32,7 @@ pub use guard::{GUARD_VERB, TuningGuard};
 pub use io_side::{HostTask, IoConfinement, IoThreads};
 pub use reach::LabPath;
 
-/// A host whose settings are read and changed. Changes that are tried out are undone when this is dropped.
+/// A host whose settings are read and changed. Dropping it reverts trial changes.
 ///
 /// It stays usable while its agent measures: each order is a call on the same link.
 pub struct TuningHost(Reached);
@@ -42,7 +42,7 @@ enum Reached {
     Agent(Arc<Agent>),
 }
 
-/// Changes of this machine. Its namespaces have one journal, so anyone who tunes several of them shares this.
+/// The changes of this machine. Its namespaces share one journal, so anyone who tunes several of them shares this.
 #[derive(Debug, Clone)]
 pub struct SharedTuner(Arc<Mutex<Tuner>>);
 
@@ -53,12 +53,12 @@ struct OpenNamespace {
 }
 
 impl SharedTuner {
-    /// The changes of this machine that are noted where `places` says.
+    /// Opens this machine's changes, which are recorded where `places` says.
     pub fn new(places: &Locations) -> Result<SharedTuner, Stop> {
         Ok(SharedTuner(Arc::new(Mutex::new(Tuner::new(places.tuning_dir()?)))))
     }
 
-    /// Each order leaves the tuner whole, whatever happened in it.
+    /// Each order leaves the tuner consistent, whatever happens in it.
     fn lock(&self) -> MutexGuard<'_, Tuner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,14 +70,14 @@ impl TuningHost {
         TuningHost(Reached::Here { tuner: tuner.clone(), namespace: None })
     }
 
-    /// The network namespace of this machine that is pinned at `path`.
+    /// Opens the network namespace of this machine that is pinned at `path`.
     pub(crate) fn in_namespace(tuner: &SharedTuner, path: &Path) -> Result<TuningHost, Stop> {
         let namespace = NetNs::open(path).or_infrastructure()?;
         let namespace = Some(OpenNamespace { namespace, name: NamespaceRef::at(path).or_infrastructure()? });
         Ok(TuningHost(Reached::Here { tuner: tuner.clone(), namespace }))
     }
 
-    /// The machine of an agent.
+    /// Returns the machine of an agent.
     pub(crate) fn by_agent(agent: Arc<Agent>) -> TuningHost {
         TuningHost(Reached::Agent(agent))
     }
@@ -97,7 +97,7 @@ impl TuningHost {
         }
     }
 
-    /// Watches the counters of the host, which was read before, for a time.
+    /// Watches the host's counters for a time, after an earlier reading.
     pub fn observe(&self, before: HostFacts, time: Duration) -> Result<(HostFacts, Observation), Stop> {
         let begun = Instant::now();
         thread::sleep(time);
@@ -105,7 +105,7 @@ impl TuningHost {
         Ok((facts, Observation { before, seconds: begun.elapsed().as_secs_f64() }))
     }
 
-    /// Returns the time of TCP connections from the host to this address.
+    /// Returns the connection time of TCP from the host to this address.
     pub fn connect_time(&self, to: SocketAddr) -> Result<Duration, Stop> {
         match &self.0 {
             Reached::Here { namespace, .. } => told(connect_time(namespace.as_ref().map(|open| &open.namespace), to)),
@@ -121,9 +121,9 @@ impl TuningHost {
         }
     }
 
-    /// Makes changes that are undone if this is dropped, or when they are reverted. A host with an agent undoes them by
-    /// itself after `within`, even if it can't be reached any more. If the process that has made them is killed, the
-    /// next vtax there undoes them before it changes anything.
+    /// Makes trial changes, which are reverted explicitly or when this is dropped. A host with an agent reverts them by
+    /// itself after `within`, even if it can no longer be reached. If the process that made them is killed, the next
+    /// vtax there reverts them before it changes anything.
     pub fn try_out(&self, wanted: &WantedChanges, within: Option<Duration>) -> Result<TriedOut, Stop> {
         match &self.0 {
             Reached::Here { tuner, namespace } => told(tuner.lock().try_out(name(namespace), wanted, within)),
@@ -131,7 +131,7 @@ impl TuningHost {
         }
     }
 
-    /// Lets changes stay that are tried out.
+    /// Keeps trial changes.
     pub fn keep(&self, batch: BatchId) -> Result<(), Stop> {
         match &self.0 {
             Reached::Here { tuner, .. } => told(tuner.lock().keep(batch)),
@@ -155,7 +155,7 @@ impl TuningHost {
         }
     }
 
-    /// Restores what a damaged file still tells. Only on this machine: there someone can look at what stays.
+    /// Restores whatever a damaged file still contains. Only on this machine: there someone can inspect the rest.
     pub fn revert_by_force(&self) -> Result<ForcedReport, Stop> {
         match &self.0 {
             Reached::Here { tuner, .. } => told(tuner.lock().revert_by_force()),
@@ -166,7 +166,7 @@ impl TuningHost {
         }
     }
 
-    /// The changes that are made on the machine, and what the settings are now.
+    /// Returns the changes made on the machine, and the current settings.
     pub fn status(&self) -> Result<TuningStatus, Stop> {
         match &self.0 {
             Reached::Here { tuner, .. } => told(tuner.lock().status()),
@@ -179,10 +179,10 @@ fn name(namespace: &Option<OpenNamespace>) -> Option<&NamespaceRef> {
     namespace.as_ref().map(|open| &open.name)
 }
 
-/// Errors that the user can fix by waiting, or by naming another change.
+/// Codes of errors that the user can fix by waiting, or by naming another change.
 const INPUT: [&str; 3] = ["name-in-use", "no-such-change", "not-tried-out"];
 
-/// Determines who can fix an error: this machine's and an agent's have the same codes.
+/// Determines who can fix an error: this machine's and an agent's errors have the same codes.
 fn told<T, E: miette::Diagnostic + Send + Sync + 'static>(result: Result<T, E>) -> Result<T, Stop> {
     result.map_err(|error| {
         let code = error.code().map(|code| code.to_string());

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_level_is_refused_in_text_and_in_json() {
+    fn an_invalid_level_is_refused_in_text_and_in_json() {
         for text in ["", "0.95", "50", "100", "-95", "nan", "inf", "ninety"] {
             assert!(text.parse::<Confidence>().is_err(), "{text}");
         }

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_detectable_is_detected_as_often() {
+    fn detectable_differences_are_detected_as_often_as_promised() {
         for units in [6, 24, 1000] {
             let test = OutlierTest::new(units, units, 0.05);
             assert!((test.power(test.detectable(0.99)) - 0.99).abs() < 1e-4, "{units}");

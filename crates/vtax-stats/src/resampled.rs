@@ -96,7 +96,7 @@ mod tests {
 
     /// From many rounds of normal noise: (1.96 + 0.84) · s / √n, and the 3 / π of ranks.
     #[test]
-    fn many_rounds_need_what_normal_theory_says() {
+    fn many_rounds_agree_with_normal_theory() {
         let need = shown(60, 1.0, 60, 1).expect("enough rounds");
         let expected = (1.96 + 0.84) / 60f64.sqrt() * (std::f64::consts::PI / 3.0).sqrt();
         assert!((need / expected - 1.0).abs() < 0.15, "{need} and {expected}");

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_interval_is_not_widened() {
+    fn a_value_without_an_interval_is_not_widened() {
         for wrong in [
             figure(1.0, 1.0, 1.0, 1),
             figure(1.0, 0.0, 2.0, 5),

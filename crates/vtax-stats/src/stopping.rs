@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_up_at_the_maximum_and_says_what_was_reached() {
+    fn stops_at_the_maximum_and_reports_the_precision_reached() {
         let decide = |samples: &[f64]| rule(5.0).decide(samples).unwrap();
         assert_eq!(decide(&[98.0, 100.0, 102.0, 90.0]), Decision::Continue);
         let last = decide(&[98.0, 100.0, 102.0, 90.0, 110.0]);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_rule_is_refused() {
+    fn an_invalid_rule_is_refused() {
         let width = Width::try_from(5.0).unwrap();
         for (min, max) in [(0, 5), (1, 5), (5, 4)] {
             let refused = StoppingRule::new(Confidence::P99, width, min, max);

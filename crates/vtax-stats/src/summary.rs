@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_are_no_numbers_are_named() {
+    fn samples_that_are_not_numbers_are_named() {
         for value in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e101, -f64::MAX] {
             let error = Summary::of(&[1.0, value], Confidence::P95).unwrap_err();
             assert!(matches!(error, StatsError::NotFinite { number: 2, .. }), "{value}: {error}");

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_costs_at_most_is_the_costly_end() {
+    fn the_maximum_cost_is_the_costly_bound() {
         let tax = tax_of(&steady(1.0, 0.02));
         assert_eq!(tax.costs_at_most(Preference::LowerIsBetter), tax.high - 1.0);
         assert_eq!(tax.costs_at_most(Preference::HigherIsBetter), 1.0 - tax.low);

@@ -1,5 +1,5 @@
-//! Devices of the machine. They are taken, and given back as they were: the previous state is part of the step, so it is on
-//! the disk before the first step is taken.
+//! Devices of the machine. They are taken, and later released in their previous state, which is part of the step, so it
+//! is on the disk before the first step is executed.
 //!
 //! sysfs shows a device's link only to a reader in the link's own namespace. So a link that is in a named namespace is
 //! looked for there.
@@ -38,12 +38,14 @@ pub struct TakeNic {
     pub device: PciAddress,
     pub at: Place,
     pub mtu: Mtu,
-    /// The link's state in this machine's own namespace. Absent for a virtual function, whose link goes with its driver.
+    /// The link's state in this machine's own namespace. Absent for a virtual function, whose link is removed with its
+    /// driver.
     pub was: Option<LinkState>,
 }
 
 impl TakeNic {
-    /// Moves the link back. If its namespace is gone, the kernel has done it already (`default_device_exit_net`).
+    /// Moves the link back. If its namespace no longer exists, the kernel has already done so
+    /// (`default_device_exit_net`).
     fn fetch(&self, was: &LinkState, site: &mut StepSite) -> Result<(), StepError> {
         let home = NetNs::current().map_err(StepError::kernel(&self.at))?;
         let Ok(stack) = site.at(&self.at) else { return Ok(()) };
@@ -79,7 +81,7 @@ impl PartStep for TakeNic {
         site.at(at)?.set_mtu(at.link.as_str(), mtu.get()).map(|()| StepReceipt::default())
     }
 
-    /// A virtual function has no saved state: its link goes with its driver.
+    /// A virtual function has no saved state: its link is removed with its driver.
     fn undo(&self, _: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let Some(was) = &self.was else { return Ok(Undone::Contained) };
         let wrong = StepError::kernel(self.device);
@@ -204,7 +206,7 @@ pub struct VfState {
 }
 
 impl VfState {
-    /// Gives a function back. `restore` tells its NIC the previous settings, and returns whether they differed.
+    /// Releases a function. `restore` sends its NIC the previous settings, and returns whether they differed.
     fn give_back(
         &self,
         device: PciAddress,
@@ -216,7 +218,7 @@ impl VfState {
             PciTree::live().rebind(device, None, None, DRIVER_PATIENCE).map_err(StepError::kernel(device))?;
         }
         let returned = self.driver.restore(device)?;
-        // The driver has told the NIC the function's address since. The NIC may not have known it before.
+        // In the meantime the driver has set the function's address in the NIC, which may not have known it before.
         let kept_again = returned == Undone::Reverted && restore(&self.settings)?;
         Ok(if kept || kept_again { Undone::Reverted } else { returned })
     }
@@ -246,7 +248,7 @@ impl PartStep for LendVf {
         Ok(physical(*pf, Some(&self.at), site)?.check_vf(*index, set)?)
     }
 
-    /// A function that the plan made goes with the NIC's other new functions.
+    /// A function that the plan created is removed with the NIC's other new functions.
     fn undo(&self, _: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let LentVf { pf, index, device, was, .. } = &*self.function;
         let Some(was) = was else { return Ok(Undone::Contained) };

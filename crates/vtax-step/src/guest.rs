@@ -62,7 +62,7 @@ impl PartStep for StartGuest {
     fn in_full(&self) -> String {
         let StartGuest { launch, pins, .. } = self;
         let words = arguments(launch).into_iter().map(|argument| quoted(&argument));
-        // As a shell writes it.
+        // In shell notation.
         let files = open_files(launch).map(|(number, name)| format!("{number}<{}", quoted(&name)));
         let command: Vec<String> =
             [launch.qemu.path.display().to_string()].into_iter().chain(words).chain(files).collect();
@@ -102,7 +102,7 @@ impl PartStep for StartGuest {
             }
             home::remove_all(launch)?;
         }
-        // When the last guest goes, the directory of all guests is empty and goes too.
+        // After the last guest, the directory of all guests is empty and is also removed.
         above(&launch.directory, top).for_each(|above| drop(fs::remove_dir(above)));
         Ok(undone(was_alive))
     }

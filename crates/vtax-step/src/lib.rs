@@ -1,10 +1,11 @@
-//! Steps that make links, guests and devices, mark them, and undo them. They are below labs and domains, whose journals
-//! have these steps and others of their own.
+//! Steps that create links, guests and devices, mark them, and undo them. They are a layer below labs and domains,
+//! whose journals contain these steps and their own.
 //!
 //! A [`PartStep`] works on a [`StepSite`]: the network namespaces of a lab or of a host of domains, each with an open
-//! connection ([`NetStack`]), and the guests that were started there. A namespace goes by its name, and one without a
-//! name is the host's own. What is in a namespace of the same journal goes with it ([`Undone::Contained`]); what is in
-//! the host's own is undone if it has the mark and the identity that its step gave it.
+//! connection ([`NetStack`]), and the guests that were started there. Namespaces are identified by name, and one
+//! without a name is the host's own. Objects in a namespace of the same journal are removed with it
+//! ([`Undone::Contained`]); objects in the host's own are undone if they have the mark and the identity that their step
+//! gave them.
 //!
 //! [`Undone::Contained`]: vtax_journal::Undone::Contained
 

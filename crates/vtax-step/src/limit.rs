@@ -6,7 +6,7 @@ use vtax_model::{
 };
 use vtax_sys::netlink::Tbf;
 
-/// The length of the queue if the user gives none, as long as a router of that rate would have it.
+/// Default length of the queue, as long as in a router of that rate.
 const QUEUE_MS: u64 = 50;
 /// The queue holds at least this many packets, so that a slow wire doesn't drop every second packet.
 const QUEUE_PACKETS: u64 = 10;

@@ -1,4 +1,4 @@
-//! Links in named namespaces: each goes with its namespace.
+//! Links in named namespaces: each is removed with its namespace.
 
 use std::{fmt, net::IpAddr};
 
@@ -24,7 +24,7 @@ use crate::{
 pub struct CreateLink {
     pub at: Place,
     pub kind: LinkRecipe,
-    /// Its MTU. Both ends of a veth pair have the same.
+    /// Its MTU. Both ends of a veth pair have the same MTU.
     pub mtu: Mtu,
 }
 

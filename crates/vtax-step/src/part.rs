@@ -12,7 +12,7 @@ pub trait PartStep {
     /// One line for people.
     fn describe(&self) -> String;
 
-    /// The same with all details, for a plan that is printed.
+    /// The same with all details, for a printed plan.
     fn in_full(&self) -> String {
         self.describe()
     }

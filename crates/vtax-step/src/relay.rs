@@ -36,7 +36,7 @@ const READY: Duration = Duration::from_secs(10);
 /// A killed process ends within this time, unless the kernel holds it.
 const ENDED: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(2);
-/// As much of its messages is read as an error can have.
+/// Maximum length of its messages that is read: the length of an error.
 const SAID: u64 = 4096;
 
 /// Starts a program that carries the traffic of a zone.
@@ -55,7 +55,7 @@ pub struct StartRelay {
 pub enum Relay {
     /// Makes a tap in the zone, and each connection of the zone again from the host.
     Pasta { link: LinkName, mtu: Mtu, uplink: LinkName, address: IpNet, gateway: IpAddr },
-    /// The same with a network stack of its own.
+    /// The same with its own network stack.
     Slirp4netns { link: LinkName, mtu: Mtu, network: IpNet },
     /// Accepts connections to a port of the host, and makes another to the zone for each.
     Proxy { udp: bool, at: SocketAddr, to: SocketAddr },
@@ -75,7 +75,8 @@ impl Relay {
                 let (own, prefix) = (address.addr().to_string(), address.prefix_len().to_string());
                 let prefix = if gateway.is_ipv4() { ["-n", &prefix].to_vec() } else { Vec::new() };
                 let fixed = [family, "-f", "-q", "-e", "-I", link.as_str(), "-i", uplink.as_str(), "-a", &own];
-                // It would leave root, and could not enter the zone then. No ports are passed on.
+                // Otherwise it would drop root, and could not enter the zone. No ports are
+                // forwarded.
                 let rest = ["--runas", "0", "--netns-only", "-t", "none", "-u", "none", "-T", "none", "-U", "none"];
                 let gateway = gateway.to_string();
                 words(&[&fixed[..], &prefix, &["-g", &gateway], &rest, &["--netns", &zone]].concat())
@@ -135,7 +136,7 @@ impl StartRelay {
         StepError::Relay { program: self.name(), zone: self.zone.clone(), why: why.into(), says }
     }
 
-    /// Waits until the program does its work. Its messages are those in `said`.
+    /// Waits until the program is ready. Its messages are those in `said`.
     fn settle(&self, child: &mut Child, said: &mut File, site: &mut StepSite) -> Result<(), StepError> {
         let deadline = Instant::now() + READY;
         while !self.is_ready(child.id(), site)? {

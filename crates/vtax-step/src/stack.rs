@@ -53,7 +53,7 @@ impl NetStack {
         &mut self.rtnl
     }
 
-    /// All links as they are now.
+    /// Returns all links in their current state.
     pub fn links(&mut self) -> Result<Vec<Link>, StepError> {
         let links = self.rtnl.links();
         links.map_err(StepError::kernel(self.name.as_ref().map_or("the host's links", Name::as_str)))

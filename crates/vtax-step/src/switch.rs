@@ -144,13 +144,13 @@ impl PartStep for CreateTap {
 
     fn undo(&self, receipt: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let stack = site.own()?;
-        // By what the switch has of it, since protection may have changed while it ran.
+        // By the switch's own state, because protection may have changed while it ran.
         stack.unguard(&self.switch, &self.link)?;
         stack.remove(&self.link, "tun", &self.mark, receipt)
     }
 }
 
-/// Returns an address above those of NICs. A bridge without an address of its own has the lowest one of its ports: it must
+/// Returns an address above those of NICs. A bridge without its own address has the lowest one of its ports: it must
 /// stay that of the uplink when domains come and go, or the host's neighbours lose it.
 fn high(MacAddr(octets): MacAddr) -> MacAddr {
     let [_, rest @ ..] = octets;

@@ -160,7 +160,7 @@ fn undone<S: PartStep>(step: &S, site: &mut StepSite) -> Undone {
 
 /// The namespace is undone next, and is not opened for this.
 #[test]
-fn what_is_in_a_namespace_of_the_journal_goes_with_it() {
+fn objects_in_a_namespace_of_the_journal_are_removed_with_it() {
     let (_folder, mut site) = lab();
     let at = Place::wire(&name("sut"), 0);
     let mtu = 1500.try_into().expect("an MTU");
@@ -181,9 +181,9 @@ fn what_is_in_a_namespace_of_the_journal_goes_with_it() {
     assert_eq!(undone(&lent, &mut site), Undone::Contained, "the same");
 }
 
-/// Its QEMU has exited: what was plugged into it went with it.
+/// Its QEMU has exited, and devices plugged into it no longer exist.
 #[test]
-fn what_was_plugged_into_a_guest_that_has_exited_is_gone() {
+fn devices_plugged_into_an_exited_guest_no_longer_exist() {
     let (folder, mut site) = lab();
     let launch: Launch = serde_json::from_value(launch(folder.path())).expect("a guest");
     let plug = |process: &str| {
@@ -257,7 +257,7 @@ fn a_namespace_at_the_path_of_another_is_refused() {
 }
 
 #[test]
-fn building_stops_only_in_a_lab_and_only_if_the_user_says_so() {
+fn building_stops_only_in_a_lab_and_only_on_the_users_request() {
     let (_folder, mut site) = lab();
     let stopped = StopFlag::default();
     site.until(&stopped);
@@ -295,9 +295,9 @@ fn a_place_is_written_with_its_namespace() {
     }
 }
 
-/// No NIC that is plugged in has the number of one that its domain was started with.
+/// A plugged-in NIC never has the number of one that its domain was started with.
 #[test]
-fn a_plugged_nic_has_a_number_of_its_own() {
+fn a_plugged_nic_has_a_unique_number() {
     use vtax_model::domain::{Configuration, VirtualNic};
     let most = VirtualNic::MOST as usize + Configuration::MOST_SERVED;
     assert_eq!([0, 1, 7].map(plugged_index), [most, most + 1, most + 7]);

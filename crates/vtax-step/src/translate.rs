@@ -1,4 +1,4 @@
-//! Translation of addresses by the kernel, with a table of nftables in a named namespace, which goes with it.
+//! Translation of addresses by the kernel, with an nftables table in a named namespace, which is removed with it.
 
 use std::{
     fmt::Write,
@@ -38,7 +38,7 @@ pub struct TranslateAddresses {
     pub table: String,
     /// The network of the zone.
     pub inner: IpNet,
-    /// The link by which translated packets leave.
+    /// The link on which translated packets leave.
     pub outer: LinkName,
     /// The ports of `host` that lead to the zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ impl TranslateAddresses {
         )
     }
 
-    /// Checks that the kernel can translate addresses, in a namespace that vanishes at once.
+    /// Checks that the kernel can translate addresses, in a temporary namespace.
     pub fn probe(program: &Path) -> Result<(), StepError> {
         let scratch = NetNs::scratch().map_err(StepError::kernel("network namespace"))?;
         apply_rules(program, &scratch, "a new namespace", &TranslateAddresses::example("ip"))

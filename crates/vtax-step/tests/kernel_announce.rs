@@ -1,4 +1,4 @@
-//! Announcements with the running kernel: the switches of two hosts, each in a namespace of its own, joined by a wire.
+//! Announcements with the running kernel: the switches of two hosts, each in a separate namespace, joined by a wire.
 //! The test emulates the guests. Requires root and `/dev/net/tun`. The emulated server covers VLANs.
 
 use std::sync::Arc;
@@ -89,7 +89,7 @@ fn announcement(target: &mut Host, vlans: Option<&PortVlanSet>) -> Announcement 
 }
 
 #[test]
-fn moved_addresses_are_reached_at_once_and_not_before() {
+fn moved_addresses_are_reached_immediately_and_not_before() {
     let (mut source, mut target, peer) = hosts();
     for mac in macs() {
         source.guest.broadcast(octets(mac), None, "here");
@@ -117,7 +117,7 @@ fn moved_addresses_are_reached_at_once_and_not_before() {
 }
 
 #[test]
-fn an_announcement_is_repeated_when_the_caller_says_so() {
+fn an_announcement_is_repeated_on_the_callers_request() {
     let (mut source, mut target, _peer) = hosts();
     let [mac, _] = macs();
     let mut announcement = announcement(&mut target, None);
@@ -174,7 +174,7 @@ fn the_source_forgets_addresses_that_have_moved() {
     assert!(entries.iter().any(|entry| entry.mac == PEER && entry.origin == FdbOrigin::Dynamic));
     assert!(entries.iter().any(|entry| entry.origin == FdbOrigin::Own), "the switch's own addresses");
 
-    // What was announced is behind another port now, and stays.
+    // The announced address is behind another port now, and stays there.
     announcement(&mut target, None).make(Duration::ZERO, &mut target.stack).expect("it is made");
     let uplink = source.uplink;
     macs().into_iter().for_each(|mac| wait_for(&mut source, mac, uplink, || {}));

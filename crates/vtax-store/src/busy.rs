@@ -12,9 +12,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Bytes that a writer of the database locks, unless there is a log: `PENDING_BYTE` and `RESERVED_BYTE` of SQLite's
 /// `os.h`.
 const WRITERS: RangeInclusive<u64> = 0x4000_0000..=0x4000_0001;
-/// Bytes of the log's index that those who write, read and empty the log lock
-/// (<https://www.sqlite.org/walformat.html>, "WAL Locks"). The last one of that page is held by everybody who has the
-/// database open.
+/// Bytes of the log's index that writers, readers and the checkpointer lock (<https://www.sqlite.org/walformat.html>,
+/// "WAL Locks"). The last one of that page is held by everybody who has the database open.
 const LOG_USERS: RangeInclusive<u64> = 120..=127;
 
 /// Wait of a connection for the database.

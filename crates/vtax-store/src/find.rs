@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_names_what_is_like_it() {
+    fn a_missing_run_is_refused_with_similar_names() {
         let error = lookup("demo-20260101-a2").unwrap_err().to_string();
         assert!(error.contains("but demo-20260101-a1;"), "{error}");
         let error = lookup("c3").unwrap_err().to_string();

@@ -114,7 +114,7 @@ pub(crate) fn computed(connection: &Connection, place: &StoreLocation, id: &str)
     document.map(|document| findings(&document)).unwrap_or_default()
 }
 
-/// Stores these findings of a run in place of earlier ones.
+/// Stores these findings of a run, replacing earlier ones.
 pub(crate) fn replace(
     connection: &Connection,
     place: &StoreLocation,
@@ -136,7 +136,7 @@ pub(crate) fn replace(
     connection.execute(update, params![id, ANALYSIS_VERSION]).map(drop).map_err(doing)
 }
 
-/// As [`replace`], unless another vtax has removed the run, or extends it.
+/// Like [`replace`], unless another vtax has removed the run, or extends it.
 fn replace_if_complete(
     connection: &Connection,
     place: &StoreLocation,

@@ -3,8 +3,8 @@
 //!
 //! One database per state directory, one row per sample, one transaction per row: in WAL mode with `synchronous=FULL` a
 //! commit has reached the disk when it returns (<https://www.sqlite.org/wal.html>, "Performance Considerations").
-//! Figures are recomputed from the samples each time, so old runs benefit from a better analysis. The samples are read
-//! one after another and never held.
+//! Figures are recomputed from the samples each time, so old runs benefit from a better analysis. Samples are read one
+//! after another and never all kept in memory.
 //!
 //! Readers ([`Store::read`]) create and change no file, so that results on a read-only medium are readable too.
 //!
@@ -132,7 +132,7 @@ impl Store {
         Store::open_at(place)
     }
 
-    /// Returns the same store with a connection of its own, for another thread.
+    /// Returns the same store with a separate connection, for another thread.
     pub fn try_clone(&self) -> Result<Store, StoreError> {
         Ok(Store { place: self.place.clone(), connection: schema::connect(&self.place)?, alone: None })
     }

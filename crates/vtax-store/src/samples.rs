@@ -153,7 +153,7 @@ impl<'a> StoredSamples<'a> {
     }
 }
 
-/// Number of samples held at a time, each of which has some KiB.
+/// Maximum number of samples in memory at a time, each of which has several KiB.
 const DECODED_TOGETHER: usize = 128;
 /// Number of samples that a thread takes at a time.
 const PIECE: usize = 16;

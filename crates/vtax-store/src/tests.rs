@@ -157,7 +157,7 @@ fn many_runs_are_removed_in_a_few_transactions_and_none_if_one_is_unknown() {
 
 /// A run that is being written stays, and the others lose nothing.
 #[test]
-fn a_removed_run_is_gone_with_all_that_it_had() {
+fn a_removed_run_leaves_nothing_behind() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");
     writer.samples(&[sample(0, Arm::A, 1)]).expect("lands");
@@ -185,7 +185,7 @@ fn a_removed_run_is_gone_with_all_that_it_had() {
 }
 
 #[test]
-fn what_has_no_sample_or_is_old_is_worthless() {
+fn runs_without_samples_and_old_runs_are_worthless() {
     let run = |id: &str, study: &str, samples: u32, state: Condition| RunSummary {
         id: id.into(),
         study: study.into(),
@@ -265,7 +265,7 @@ fn a_complete_run_goes_on_with_more_rounds() {
     assert_eq!((run.state, run.header.plan.samples), (RunState::Running, planned + 9));
     writer.samples(&[sample(0, Arm::A, planned + 9)]).expect("lands");
     drop(writer);
-    // As after a kill -9.
+    // As after `kill -9`.
     assert_eq!(store.list().expect("lists")[0].state, Condition::Killed);
     let writer = store.resume("demo-1").expect("killed");
     assert_eq!(store.load("demo-1").expect("there").header.plan.samples, planned + 9);
@@ -304,7 +304,7 @@ fn a_run_that_is_being_written_is_not_resumed() {
 }
 
 #[test]
-fn many_make_one_store_and_write_into_it_at_once() {
+fn several_processes_create_one_store_and_write_to_it_simultaneously() {
     let dir = folder();
     std::thread::scope(|scope| {
         for thread in 0..6 {
@@ -336,7 +336,7 @@ fn a_newer_schema_is_refused_by_its_number() {
 }
 
 #[test]
-fn what_is_no_database_is_called_damaged() {
+fn a_file_that_is_not_a_database_is_reported_as_damaged() {
     let dir = folder();
     std::fs::write(dir.path().join("results.db"), "this is no database, and long enough to be seen as none").unwrap();
     let error = Store::open(dir.path()).expect_err("damaged");

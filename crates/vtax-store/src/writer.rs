@@ -53,7 +53,7 @@ impl Store {
         Ok(writer)
     }
 
-    /// Extends a run, also a complete one, to this number of rounds. Plan and state are stored together.
+    /// Extends a run, even a complete one, to this number of rounds. Plan and state are stored together.
     pub fn extend(&self, id: &str, rounds: u32) -> Result<RunWriter, StoreError> {
         let id = self.find(id)?;
         let mut writer = RunWriter::begin(&self.place, &id)?;
@@ -139,7 +139,7 @@ impl RunWriter {
         }
     }
 
-    /// Inserts rows in place of earlier failures, with the time spent in the same transaction: vtax may be killed next.
+    /// Inserts rows, replacing earlier failures, with the time spent in the same transaction: vtax may be killed next.
     fn insert(
         &mut self,
         rows: &[NewRow],

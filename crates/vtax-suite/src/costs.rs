@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_free_is_more_than_what_was_used() {
+    fn reserved_memory_exceeds_used_memory() {
         let costs = JobCosts(parsed(Path::new("costs.tsv"), "guessed\t10.0\t15.0\n").expect("a line"));
         let ended = |name: &str, wall, cpu, alone| JobEnd {
             job: SuiteJob {
@@ -137,7 +137,8 @@ mod tests {
             wall: Duration::from_secs(wall),
             cpu: Duration::from_secs(cpu),
         };
-        // A CPU and a half was kept free for 20 s, where a half was used; nothing for one that has the machine.
+        // One and a half CPUs were reserved for 20 s, of which half a CPU was used; nothing for a job that has the
+        // machine to itself.
         assert_eq!(costs.kept_free_in_vain(&[ended("guessed", 20, 10, false), ended("guessed", 20, 10, true)]), 20.0);
         assert_eq!(costs.kept_free_in_vain(&[ended("guessed", 20, 40, false)]), 0.0);
         assert_eq!(costs.kept_free_in_vain(&[ended("unknown", 4, 1, false)]), 3.0);

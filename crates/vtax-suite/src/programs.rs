@@ -19,7 +19,7 @@ use super::{
 
 /// Tests that have the machine to themselves, a line each: `PROGRAM TEST`.
 const ALONE: &str = "tests/alone.txt";
-/// Set for all tests: that the suite says which of them run at the same time.
+/// Set for all tests: the suite decides which of them run at the same time.
 const RUNNER: &str = "VTAX_TEST_RUNNER";
 /// Set for a test that has the machine to itself.
 const IS_ALONE: &str = "VTAX_TEST_ALONE";
@@ -49,7 +49,7 @@ struct TestProgram {
     directory: PathBuf,
 }
 
-/// All test programs. They are built already, so cargo only lists them.
+/// Returns all test programs. They are already built, so cargo only lists them.
 fn built() -> Result<Vec<TestProgram>, SuiteError> {
     let mut cargo = Command::new("cargo");
     cargo.args(["test", "--locked", "--workspace", "--no-run", "--message-format=json"]).current_dir(root());

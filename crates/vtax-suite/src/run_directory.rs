@@ -1,4 +1,4 @@
-//! The run-time directory of the labs that tests build without one of their own.
+//! The run-time directory for labs of tests without their own.
 
 use std::{
     env,
@@ -15,10 +15,10 @@ use super::error::SuiteError;
 
 /// Parent of each suite's directory, next to that of the user's labs.
 const ALL: &str = "/run/vtax-suite";
-/// The variable by which vtax learns of it.
+/// The variable that passes it to vtax.
 const VARIABLE: &str = "VTAX_RUN";
 
-/// The directory of one suite. A lock on it tells a suite that runs from one that was killed.
+/// The directory of one suite. A lock on it distinguishes a running suite from a killed one.
 #[derive(Debug)]
 pub(crate) struct RunDirectory {
     path: PathBuf,
@@ -34,7 +34,7 @@ impl RunDirectory {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
             made => made.map_err(SuiteError::file("create", all))?,
         }
-        // No suite makes its directory while another one looks for abandoned ones.
+        // No suite creates its directory while another one looks for abandoned ones.
         let admission = File::open(all).and_then(|all| all.lock().map(|()| all));
         let _admission = admission.map_err(SuiteError::file("lock", all))?;
         for entry in fs::read_dir(all).map_err(SuiteError::file("read", all))?.flatten() {
@@ -46,7 +46,7 @@ impl RunDirectory {
         Ok(Some(RunDirectory { _lives: lives.map_err(SuiteError::file("lock", &path))?, path }))
     }
 
-    /// Returns the variable by which a job learns of it.
+    /// Returns the variable that passes it to a job.
     pub(crate) fn variable(&self) -> (String, OsString) {
         (VARIABLE.into(), self.path.clone().into())
     }

@@ -85,7 +85,7 @@ fn share(job: &SuiteJob, costs: &JobCosts, room: &Room) -> f64 {
 fn start(job: SuiteJob, files: PathBuf, sender: Sender<Result<JobEnd, SuiteError>>) -> Result<(), SuiteError> {
     let name = job.name.clone();
     let work = move || {
-        // The suite ends with the first error, and then nobody receives.
+        // The suite ends with the first error; then nobody receives.
         let _ = sender.send(carry_out(job, &files));
     };
     thread::Builder::new().spawn(work).map_err(SuiteError::program(&name))?;

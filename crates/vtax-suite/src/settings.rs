@@ -11,7 +11,7 @@ use super::{error::SuiteError, job::SuiteJob};
 
 const FILE: &str = "tests/suite.toml";
 
-/// The parts that are to run, in the order of the file.
+/// The parts to run, in the order of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SuiteSettings {

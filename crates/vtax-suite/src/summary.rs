@@ -10,7 +10,7 @@ use super::{
 /// Number of slowest tests listed.
 const SLOWEST: usize = 10;
 
-/// Share of the machine that may be kept free for nothing before a hint says so.
+/// Share of the machine that may be reserved without being used before a hint is printed.
 const IN_VAIN: f64 = 0.05;
 
 /// Prints the summary. `elapsed` is the time since the suite started, and `in_vain` the CPU seconds that were kept free

@@ -89,7 +89,7 @@ impl Ending {
     }
 }
 
-/// As a shell reports a signal.
+/// Exit status that a shell reports for a signal.
 fn signalled(status: ExitStatus) -> u8 {
     128 + u8::try_from(status.signal().unwrap_or(0)).unwrap_or(0)
 }

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_ready_or_says_why_not() {
+    fn it_is_ready_or_reports_the_reason() {
         assert_eq!(shell("echo ready; sleep 0.2"), Ok(()));
         let error = shell("echo no luck >&2; exit 3").expect_err("it has ended");
         assert_eq!(error, "did not start (exit status: 3): no luck");

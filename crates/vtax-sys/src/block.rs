@@ -14,7 +14,7 @@ use rustix::{
 /// Limit on the length of these files; a machine with thousands of mounts has some MB.
 const LONGEST: u64 = 16 << 20;
 
-/// The trees, which tests place elsewhere.
+/// Root directories of the trees, which tests replace.
 #[derive(Debug, Clone)]
 pub struct KernelFiles {
     /// Path of `/proc`.

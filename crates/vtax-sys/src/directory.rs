@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_file_is_one_whatever_it_was() {
+    fn a_private_file_is_private_whatever_its_previous_mode() {
         let base = tempfile::tempdir().unwrap();
         let [file, link, target] = ["file", "link", "target"].map(|name| base.path().join(name));
         let open = |path: &Path| open_private(path, OpenOptions::new().write(true).create(true).truncate(true));

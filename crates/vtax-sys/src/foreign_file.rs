@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_waited_for() {
+    fn opening_never_waits() {
         let base = tempfile::tempdir().expect("a directory");
         let fifo = base.path().join("fifo");
         mknodat(CWD, &fifo, NodeType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("there is room");
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_holds_whatever_size_a_file_seems_to_have() {
+    fn the_bound_applies_at_any_reported_file_size() {
         let base = tempfile::tempdir().expect("a directory");
         let path = base.path().join("file");
         File::create(&path).and_then(|file| file.set_len(2 << 30)).expect("a hole");

@@ -63,7 +63,7 @@ pub fn is_byte_locked(file: &File, byte: u64) -> io::Result<bool> {
     }
 }
 
-/// A wait for a lock that is tried again and again, which is reported once.
+/// Repeated attempts to take a lock, reported once.
 #[derive(Debug, Clone, Copy)]
 pub struct LockPatience {
     begun: Instant,

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_ended_and_then_gone() {
+    fn a_killed_process_no_longer_exists() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let id = ProcessId::of(Pid(child.id())).unwrap();
         assert!(!id.wait_end(Duration::ZERO).unwrap());

@@ -204,7 +204,7 @@ mod tests {
 
     /// The file system reports 0 bytes for a file in `/proc`, and 2 GiB for an empty one with a hole.
     #[test]
-    fn the_bound_holds_whatever_size_a_file_seems_to_have() {
+    fn the_bound_applies_at_any_reported_file_size() {
         let base = tempfile::tempdir().expect("a directory");
         let path = base.path().join("record");
         File::create(&path).and_then(|file| file.set_len(2 << 30)).expect("a hole");

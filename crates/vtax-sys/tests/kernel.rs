@@ -68,7 +68,7 @@ fn exchange(left: &UdpSocket, right: &UdpSocket) {
 }
 
 #[test]
-fn an_address_is_given_and_taken_back() {
+fn an_address_is_assigned_and_released() {
     const GONE: i32 = 99;
     let ns = scratch();
     let mut rtnl = Rtnl::open_in(&ns).unwrap();
@@ -141,7 +141,7 @@ fn the_way_of_a_packet_is_that_of_the_link_to_which_its_sender_is_bound() {
 }
 
 #[test]
-fn an_ipv6_address_is_usable_at_once() {
+fn an_ipv6_address_is_usable_immediately() {
     let (left, right) = wired();
     configure(&left, "w0", "2001:db8::1/64");
     configure(&right, "w1", "2001:db8::2/64");
@@ -353,7 +353,7 @@ fn missing_links_differ_from_errors() {
     assert_eq!(rtnl.delete_link(&name("none")).unwrap_err().errno(), Some(libc::ENODEV));
 }
 
-/// The list has some 100 KiB, of which the kernel sends at most 32 at a time. It isn't longer, because removing the
+/// The list has about 100 KiB, of which the kernel sends at most 32 at a time. It isn't longer, because removing the
 /// links holds the lock for which all rtnetlink requests wait.
 #[test]
 fn a_list_of_many_links_is_complete() {
@@ -459,7 +459,7 @@ fn nothing_is_left_where_a_namespace_could_not_be_pinned() {
 /// A program with its own mounts has a copy of our pin. The copy must keep neither the namespace alive, nor the wire
 /// that ends in it.
 #[test]
-fn a_copy_of_the_pin_elsewhere_goes_with_the_file() {
+fn a_copy_of_the_pin_elsewhere_is_removed_with_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("zone");
     let (zone, ()) = NetNs::create_at(&path, || Ok(())).unwrap();
@@ -522,7 +522,7 @@ fn a_child_runs_inside_and_is_found_there() {
 }
 
 #[test]
-fn a_child_that_must_not_outlive_us_goes_with_the_thread_that_started_it() {
+fn a_child_that_must_not_outlive_us_ends_with_the_thread_that_started_it() {
     let ns = scratch();
     let start = || {
         let mut sleep = Command::new("sleep");

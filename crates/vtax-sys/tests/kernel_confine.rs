@@ -125,7 +125,7 @@ fn a_file_that_is_handed_over_becomes_its_own() {
 }
 
 #[test]
-fn limits_hold_and_one_that_can_not_be_raised_stays() {
+fn limits_apply_and_one_that_cannot_be_raised_stays() {
     let folder = folder();
     let limits = vec![(Resource::Core, 0), (Resource::Nofile, 20), (Resource::Nproc, 7), (Resource::Memlock, u64::MAX)];
     let text = printed(Confinement { limits, ..confinement(folder.path()) }, "cat /proc/self/limits");
@@ -137,7 +137,7 @@ fn limits_hold_and_one_that_can_not_be_raised_stays() {
 }
 
 #[test]
-fn two_at_once_are_two_users() {
+fn two_simultaneous_processes_are_two_users() {
     let folder = folder();
     let start = || {
         let mut command = Command::new("sleep");

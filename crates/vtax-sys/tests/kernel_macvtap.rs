@@ -105,7 +105,7 @@ fn a_file_of_another_link_is_refused() {
 }
 
 #[test]
-fn the_file_goes_with_the_namespace() {
+fn the_file_is_removed_with_the_namespace() {
     let (ns, mut rtnl, parent) = wired();
     let index = macvtap(parent, mac(5)).create(&mut rtnl).unwrap();
     let queues = open_macvtap(&mut rtnl, &name("vnet0"), mac(5), 1).unwrap();

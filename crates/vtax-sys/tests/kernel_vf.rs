@@ -21,7 +21,7 @@ fn a_link_takes_another_address() {
 }
 
 #[test]
-fn a_link_without_virtual_functions_says_so() {
+fn a_link_without_virtual_functions_is_reported_as_such() {
     let (mut rtnl, name) = veth();
     assert_eq!(rtnl.vfs(&name).unwrap(), []);
     let change = VfChange { vlan: Some((5, 0)), ..VfChange::default() };

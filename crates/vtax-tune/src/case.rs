@@ -28,7 +28,7 @@ pub struct TuningCase<'a> {
 pub struct PathRtt {
     /// Time from request to response.
     pub time: Duration,
-    /// Who measured it, and how.
+    /// Origin of the measurement.
     pub source: RttSource,
 }
 

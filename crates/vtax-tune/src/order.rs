@@ -163,7 +163,7 @@ pub enum BatchStage {
 pub struct SettingStatus {
     /// The setting with its old and new value.
     pub change: ForeignText,
-    /// The current value. None if the object is gone.
+    /// The current value. None if the object no longer exists.
     pub now: Option<ForeignText>,
     /// True if it is still the value that vtax has set.
     pub is_ours: bool,
@@ -191,7 +191,7 @@ impl From<UndoReport> for RevertReport {
     }
 }
 
-/// As a clause of a sentence.
+/// Formats it as a clause of a sentence.
 impl fmt::Display for RevertReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RevertReport { reverted, already_gone, foreign } = self;

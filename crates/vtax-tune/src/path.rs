@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_with_what_is() {
+    fn a_missing_name_is_reported_with_the_existing_ones() {
         let told = TuningPath::of(&host(), "eth9").expect_err("missing").to_string();
         assert!(told.contains("`eth9`") && told.contains("eth2, guest db"), "{told}");
     }

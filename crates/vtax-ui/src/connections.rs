@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_shown_the_key_stays() {
+    fn an_authenticated_client_stays() {
         let places = Places::default();
         let of = |user| places.take(Some(UserId(user)));
         let known: Vec<ConnectionPlace> = (0..CONNECTIONS).map(|_| of(1000).expect("a place")).collect();

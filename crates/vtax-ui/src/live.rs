@@ -93,7 +93,7 @@ pub(crate) async fn events(State(service): State<Arc<Service>>, Path((id,)): Pat
     Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()).into_response()
 }
 
-/// Sends changes until the run has ended, or nobody watches any more.
+/// Sends changes until the run has ended, or nobody is watching.
 fn watch(mut follower: RunFollower, sender: &Sender<Result<Event, Infallible>>) -> Result<(), StoreError> {
     let mut live = LiveRun::default();
     while !sender.is_closed() {

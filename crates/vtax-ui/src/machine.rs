@@ -17,8 +17,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum length of a list in characters.
 const LONGEST: usize = 20_000;
 
-/// A list of the start page, printed by a command of vtax. That is a process of its own: entering a namespace would affect
-/// this whole process.
+/// A list on the start page, printed by a command of vtax in a separate process: entering a namespace would affect this
+/// whole process.
 struct MachineList {
     title: &'static str,
     arguments: [&'static str; 2],

@@ -1,4 +1,4 @@
-//! Pages, and error messages in place of one.
+//! Pages, and error messages shown instead of one.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -140,7 +140,7 @@ fn every_answer_is_bound_to_this_site() {
 }
 
 #[test]
-fn what_is_not_there_is_told_with_what_is() {
+fn a_missing_page_is_reported() {
     let served = Served::new();
     let missing = served.page("/run/dmo-2");
     assert_eq!(status(&missing), "404");
@@ -165,7 +165,7 @@ fn too_many_results_are_refused() {
 }
 
 #[test]
-fn an_empty_store_says_where_to_begin() {
+fn an_empty_store_names_the_first_command() {
     let served = Served::of(tempfile::tempdir().expect("a folder"));
     let page = served.page("/");
     assert!(page.contains("0 results in") && page.contains("<code>vtax demo</code>"), "{page}");
@@ -337,7 +337,7 @@ fn watchers_are_counted_and_leave() {
 }
 
 #[test]
-fn connections_that_ask_nothing_keep_nobody_out() {
+fn silent_connections_block_nobody() {
     let served = Served::new();
     let idle: Vec<TcpStream> = (0..super::connections::CONNECTIONS).map(|_| served.connected()).collect();
     assert_eq!(status(&served.page("/")), "200");
@@ -348,7 +348,7 @@ fn connections_that_ask_nothing_keep_nobody_out() {
 }
 
 #[test]
-fn who_is_refused_is_cut_off_and_keeps_nobody_out() {
+fn a_refused_client_is_disconnected_and_blocks_nobody() {
     let served = Served::new();
     let refused: Vec<TcpStream> = (0..2 * super::connections::CONNECTIONS)
         .map(|_| {
@@ -365,7 +365,7 @@ fn who_is_refused_is_cut_off_and_keeps_nobody_out() {
 }
 
 #[test]
-fn who_has_shown_the_key_is_not_driven_out() {
+fn an_authenticated_client_is_not_evicted() {
     let served = Served::new();
     let mut known = served.connected();
     let request = format!("GET {}/ HTTP/1.1\r\nHost: localhost\r\n\r\n", served.base);

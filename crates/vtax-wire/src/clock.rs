@@ -31,7 +31,7 @@ const READING: Duration = Duration::from_secs(10);
 /// The clock of another machine, compared with this machine's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offset {
-    /// By how many nanoseconds the other clock is ahead.
+    /// Offset of the other clock in nanoseconds.
     ahead: i128,
     /// Half the time of the exchange.
     uncertainty: Duration,

@@ -249,7 +249,7 @@ impl AgentPool {
 }
 
 impl Drop for AgentPool {
-    /// All end together: an agent that hangs delays none of the others.
+    /// All end together: a hanging agent delays none of the others.
     fn drop(&mut self) {
         self.agents.values().for_each(|agent| agent.link.close());
         let deadline = Instant::now() + GRACE;

@@ -42,9 +42,9 @@ use document::{Refusal, decode, documents, other_form};
 use foreign::{Counts, ForeignMeasure, ForeignTest, NetMeasure};
 use imported::Imported;
 
-/// Larger than a file of iperf3 with an hour of intervals of a hundred streams.
+/// Larger than an hour of iperf3 output with intervals of a hundred streams.
 const LARGEST: u64 = 64 << 20;
-/// More than a loop over all sizes has in a day. Each is compared with those before it.
+/// More than a loop over all sizes produces in a day. Each is compared with all before it.
 const MOST_OUTPUTS: usize = 10_000;
 
 #[derive(Debug, Clone)]

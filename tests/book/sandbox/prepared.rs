@@ -80,7 +80,7 @@ pub(super) fn results(bench: &Bench, stopped: bool) {
         true => STOPPED.get_or_init(run_and_stop),
     };
     fs::create_dir(bench.state()).expect("ours");
-    // Next to the database there may be a directory of locks, which are nobody's any more.
+    // Next to the database there may be a directory of locks, which nobody holds any longer.
     let files = fs::read_dir(from.state()).expect("a store").map(|entry| entry.expect("an entry").path());
     for file in files.filter(|path| path.is_file()) {
         fs::copy(&file, bench.state().join(file.file_name().expect("it has a name"))).expect("ours");

@@ -167,7 +167,7 @@ fn a_coordinator_that_is_cut_off_is_not_a_hindrance_to_the_next() {
 
 /// Answers fill the port and the socket, and the agent is about to write more.
 #[test]
-fn answers_that_nobody_has_read_dont_reach_the_next() {
+fn unread_answers_dont_reach_the_next_coordinator() {
     for ends in [Ends::Seen, Ends::Missed] {
         let answered = || {
             let guest = guest(ends);
@@ -189,7 +189,7 @@ fn answers_that_nobody_has_read_dont_reach_the_next() {
 }
 
 #[test]
-fn what_runs_is_cancelled_when_its_coordinator_goes() {
+fn running_tests_are_cancelled_when_their_coordinator_leaves() {
     let each = |ends| [(ends, "sleep 60", None), (ends, "yes", Some(WINDOW_MOST))];
     for (ends, does, window) in [Ends::Seen, Ends::Missed].into_iter().flat_map(each) {
         let guest = guest(ends);
@@ -273,7 +273,7 @@ fn a_lost_port_is_an_error() {
 }
 
 #[test]
-fn a_second_coordinator_at_the_same_time_is_told_so_in_time() {
+fn a_second_concurrent_coordinator_is_informed_in_time() {
     let guest = guest(Ends::Seen);
     let first = guest.link();
     let second = AgentLink::connect_unix("guest stage", &guest.socket(), Duration::from_millis(100));

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_continues_writing_after_the_end_isnt_waited_for() {
+    fn a_process_that_writes_after_the_programs_end_isnt_waited_for() {
         let script = "{ trap 'exit 0' TERM; while :; do echo x; done; } & echo $! >&2; sleep 0.2";
         let mut writer = Vec::new();
         watch(script, 64 << 10, |sender, output| {
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_in_the_background_isnt_waited_for() {
+    fn background_processes_arent_waited_for() {
         let start = Instant::now();
         let ran = shell("sleep 1000 & echo $!", SOON).expect("it runs");
         assert!(start.elapsed() < SOON.0, "{:?}", start.elapsed());

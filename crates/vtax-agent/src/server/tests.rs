@@ -145,12 +145,12 @@ fn a_stranger_is_refused() {
 }
 
 #[test]
-fn nobody_there_is_an_error() {
+fn a_missing_peer_is_an_error() {
     assert!(matches!(stage().end(), Err(ServeError::Nobody)));
 }
 
 #[test]
-fn a_coordinator_of_another_version_is_told_ours_and_refused() {
+fn a_coordinator_of_another_version_receives_ours_and_is_refused() {
     let mut stage = stage();
     let theirs = Greeting { protocol: 99, version: "99.0.0".into() };
     stage.say(&[&MAGIC[..], &encode(&theirs, HELLO_MOST).expect("small")].concat());
@@ -201,7 +201,7 @@ fn a_responder_reports_before_or_after_it_is_asked() {
 }
 
 #[test]
-fn a_responder_that_cant_be_bound_says_why() {
+fn a_responder_that_cant_be_bound_reports_the_reason() {
     let stage = stage();
     let file = TestSpec { workload: Workload::File { size: ByteSize(1) }, ..rr(1) };
     let fault = fault(&stage.link(), listen(1, file));
@@ -224,7 +224,7 @@ fn a_panic_is_an_answer_and_not_the_end() {
 }
 
 #[test]
-fn an_initiator_starts_once_and_when_it_is_told() {
+fn an_initiator_starts_once_on_request() {
     let stage = stage();
     let link = stage.link();
     assert_eq!(fault(&link, run(1)).kind, FaultKind::Session);
@@ -255,7 +255,7 @@ fn an_initiator_that_isnt_started_can_be_cancelled() {
 }
 
 #[test]
-fn what_was_seen_until_the_end_comes_with_the_fault() {
+fn a_fault_includes_the_partial_report() {
     let stage = stage();
     let link = stage.link();
     let waiting = initiate(&link, 1, rr(WAITS));

@@ -1,7 +1,7 @@
 //! Cpusets (cpuset(7)): threads of other programs confined to whole CPUs by a control group.
 //!
-//! Unlike an affinity, a cpuset also holds the threads that a confined thread starts, and they leave it when the group is
-//! removed. Each group is directly below the one that its threads were in, so whatever limited them there still does.
+//! Unlike an affinity, a cpuset also holds threads that a confined thread starts, and they leave it when the group is
+//! removed. Each group is directly below the one that its threads were in, so any limits of that group still apply.
 //! With version 2 of control groups it is a threaded group: its threads remain accounted to their process's group.
 
 mod hierarchy;

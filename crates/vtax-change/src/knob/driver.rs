@@ -22,8 +22,8 @@ pub struct LinkFeature {
 #[serde(transparent)]
 pub struct OnOff(pub bool);
 
-/// A number that a link's driver can be told. Each is read, compared and put back by itself: drivers change others of
-/// their own accord.
+/// A numeric setting of a link's driver. Each is read, compared and restored separately: drivers change others of their
+/// own accord.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkDriver {
     pub link: LinkAt,

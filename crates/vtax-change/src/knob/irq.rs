@@ -9,8 +9,8 @@ use vtax_sys::SysError;
 use super::Knob;
 use crate::{error::ChangeError, host::HostAccess};
 
-/// Error of the kernel for an interrupt that cannot be moved (`write_irq_affinity`): EIO from older ones, EPERM from newer
-/// ones, such as 6.18. Who has no privilege can't even open the file (EACCES).
+/// Error of the kernel for an interrupt that cannot be moved (`write_irq_affinity`): EIO from older ones, EPERM from
+/// newer ones, such as 6.18. Unprivileged processes can't even open the file (EACCES).
 const MANAGED: [i32; 2] = [5, 1];
 
 /// An interrupt of `/proc/irq`.
@@ -36,9 +36,10 @@ impl IrqAffinity {
         format!("irq/{}/smp_affinity_list", self.irq)
     }
 
-    /// Returns the CPUs to write before these. An interrupt that may go to more CPUs than before stays where it is
-    /// (`assign_vector_locked`, arch/x86/kernel/apic/vector.c): if it is to be as before, it must first go back. Should
-    /// vtax be killed in between, the next one finds a value that may be someone else's, leaves it alone and tells it.
+    /// Returns the CPUs to write before these. An interrupt that is allowed on additional CPUs stays where it is
+    /// (`assign_vector_locked`, arch/x86/kernel/apic/vector.c): to restore its state, it must first be moved back. If
+    /// vtax is killed in between, the next one finds a value that may be someone else's, leaves it alone and reports
+    /// it.
     fn first_to(&self, cpus: &CpuSet) -> Option<&CpuSet> {
         self.chosen.as_ref().filter(|chosen| *chosen != cpus && chosen.iter().all(|cpu| cpus.contains(cpu)))
     }
@@ -86,7 +87,7 @@ mod tests {
 
     /// A revert left all interrupts on the CPUs to which they had been moved.
     #[test]
-    fn an_interrupt_that_may_go_anywhere_again_first_goes_back_to_where_it_was() {
+    fn an_interrupt_is_moved_back_before_its_affinity_is_widened() {
         let cpus = |text: &str| text.parse::<CpuSet>().expect("CPUs");
         let knob = IrqAffinity { irq: 24, used_for: None, chosen: Some(cpus("1")) };
         assert_eq!(knob.first_to(&cpus("0-3")), Some(&cpus("1")));

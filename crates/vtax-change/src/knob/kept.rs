@@ -32,7 +32,7 @@ pub struct KeptLine {
 #[serde(transparent)]
 pub struct KeptText(pub Option<String>);
 
-/// A line for a change that is made with it.
+/// A line for a change that is made together with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptChange {
     line: ValueChange<KeptLine>,
@@ -70,7 +70,7 @@ impl Knob for KeptLine {
     }
 
     fn write(&self, host: &mut HostAccess, value: &KeptText) -> Result<(), ChangeError> {
-        // It may come from a journal that someone wrote by hand.
+        // It may come from a journal written by hand.
         let all = [&self.before, &self.after, value.0.as_ref().unwrap_or(&self.after)];
         if let Some(odd) = all.into_iter().find(|text| text.contains(|c: char| c.is_control())) {
             let (value, why) = (odd.clone(), "it has a control character");
@@ -129,7 +129,7 @@ impl AnyValueChange for KeptChange {
         self.line.found(host)
     }
 
-    /// The value comes first: without the line, nobody could tell that it is ours.
+    /// The value comes first: without the line, nobody would know that it is ours.
     fn undo(&self, receipt: Option<&ChangeReceipt>, host: &mut HostAccess) -> Result<Undone, ChangeError> {
         if self.line.found(host)?.is_ours {
             self.keeps.undo_again(host)?;

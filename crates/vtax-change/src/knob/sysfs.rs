@@ -80,7 +80,7 @@ impl fmt::Display for SysfsFile {
     }
 }
 
-/// That no link leads out of `/sys` is seen when the file is opened.
+/// Links that lead out of `/sys` are detected when the file is opened.
 fn check(path: &str) -> Result<(), ChangeError> {
     let why = match path {
         "" => "it is empty",

@@ -16,8 +16,9 @@ use super::{DRIVER_PATIENCE, PciChangeError, PhysicalLink};
 const MODULE: Duration = Duration::from_secs(5);
 
 impl PhysicalLink {
-    /// Makes virtual functions, none of which gets a driver by itself. They must have the addresses `functions`, if the
-    /// caller relies on them. `switched_on` means that the link must have a carrier afterwards, even if it has none now.
+    /// Creates virtual functions, none of which gets a driver by itself. They must have the addresses `functions`, if
+    /// the caller relies on them. `switched_on` means that the link must have a carrier afterwards, even if it has none
+    /// now.
     pub fn create_vfs(
         &mut self,
         count: u32,
@@ -72,8 +73,8 @@ pub fn probe_vfs(device: PciAddress, mtu: Option<Mtu>) -> Result<(), PciChangeEr
     Ok(())
 }
 
-/// Removes the `made` virtual functions of a NIC, unless their number has changed: then someone else made them.
-/// `autoprobe` says whether the kernel gave new functions a driver before.
+/// Removes the `made` virtual functions of a NIC, unless their number has changed: then someone else created them.
+/// `autoprobe` is whether the kernel previously gave new functions a driver.
 pub fn destroy_vfs(device: PciAddress, made: u32, autoprobe: bool) -> Result<Undone, PciChangeError> {
     let (tree, wrong) = (PciTree::live(), PciChangeError::kernel(device));
     let Some(found) = tree.device(device).map_err(&wrong)? else { return Ok(Undone::AlreadyGone) };

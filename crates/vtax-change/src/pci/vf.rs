@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_did_not_do_is_named() {
+    fn a_setting_that_a_driver_ignored_is_named() {
         assert_eq!(settings(5, None).missing_in(&settings(5, Some(true))), None);
         assert_eq!(settings(5, Some(true)).missing_in(&settings(5, Some(false))), Some("trust"));
         assert_eq!(settings(5, Some(true)).to_string(), "vlan 5, trust on");

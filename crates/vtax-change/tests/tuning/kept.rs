@@ -58,7 +58,7 @@ fn restart(machine: &Machine, boot: &str) {
 }
 
 #[test]
-fn a_line_comes_with_its_change_and_goes_with_it() {
+fn a_line_is_added_and_removed_with_its_change() {
     let machine = machine();
     let first = apply(&machine, "net.core.rmem_max", "1000000");
     assert_eq!(fs::read_to_string(place(&machine)).unwrap(), format!("{HEADER}net.core.rmem_max = 1000000\n"));
@@ -145,7 +145,7 @@ fn a_restart_leaves_what_is_kept_and_revert_takes_line_and_value_back() {
 
 /// As after `vtax tune prove`: the change was made before, and its line comes later.
 #[test]
-fn a_line_of_its_own_keeps_an_earlier_change_and_goes_before_it() {
+fn a_separate_line_persists_an_earlier_change_and_is_removed_before_it() {
     let machine = machine();
     let mut journal = machine.start();
     let change = sysctl(&mut journal, "net.core.rmem_max", "1000000");
@@ -274,7 +274,7 @@ fn a_file_of_another_program_and_a_directory_that_nothing_reads_are_obstacles() 
     assert!(OwnFile::Sysctl.obstacle(&machine.host()).is_err());
 }
 
-/// As someone could write it into a journal.
+/// As written into a journal by hand.
 #[test]
 fn no_second_line_is_written() {
     let machine = machine();

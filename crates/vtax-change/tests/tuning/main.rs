@@ -15,10 +15,10 @@ use std::{
 use vtax_change::{Change, ChangeJournal, ChangeJournalError, ChangesSnapshot, ForcedRevert, HostAccess, PastChanges};
 use vtax_journal::{BatchState, JournalError, JournalState, UndoBatchError};
 
-/// In the environment of a process that tunes for another test: the machine's root, and what to do there.
+/// In the environment of a process that tunes for another test: the machine's root, and its task there.
 const ROOT: &str = "VTAX_TEST_ROOT";
 const DEED: &str = "VTAX_TEST_DEED";
-/// So long a process waits to be killed.
+/// Time that a process waits to be killed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Machine {
@@ -111,7 +111,7 @@ fn sysctl(journal: &mut ChangeJournal, key: &str, value: &str) -> Change {
     Change::plan_sysctl(journal.host(), None, key.parse().unwrap(), value).unwrap()
 }
 
-/// No test by itself: the others start it in processes of their own.
+/// Not a test by itself: the others start it in separate processes.
 #[test]
 fn another_process() {
     let (Some(root), Ok(deed)) = (env::var_os(ROOT), env::var(DEED)) else { return };
@@ -129,7 +129,7 @@ fn another_process() {
 }
 
 #[test]
-fn two_processes_do_not_tune_at_once() {
+fn two_processes_do_not_tune_simultaneously() {
     let machine = Machine::new();
     let process = machine.process("hold");
     let error = ChangeJournal::start(&machine.directory(), machine.host()).expect_err("the other one has it");
@@ -160,7 +160,7 @@ fn the_process_that_has_the_journal_is_named_and_not_the_one_that_made_it() {
 }
 
 #[test]
-fn what_is_applied_stays_after_its_process_and_is_taken_back_by_another() {
+fn applied_changes_outlive_their_process_and_another_one_reverts_them() {
     let machine = Machine::new();
     drop(machine.process("apply"));
     assert_eq!(machine.values(), ["1000000", "212992"]);
@@ -189,7 +189,7 @@ fn what_is_applied_stays_after_its_process_and_is_taken_back_by_another() {
 }
 
 #[test]
-fn what_was_only_tried_out_is_undone_after_a_kill() {
+fn trial_changes_are_reverted_after_a_kill() {
     let machine = Machine::new();
     let mut journal = machine.start();
     let kept = sysctl(&mut journal, "net.core.wmem_max", "2000000");
@@ -206,7 +206,7 @@ fn what_was_only_tried_out_is_undone_after_a_kill() {
 }
 
 #[test]
-fn what_is_tried_out_and_taken_back_leaves_no_journal() {
+fn reverted_trial_changes_leave_no_journal() {
     let machine = Machine::new();
     let mut journal = machine.start();
     for value in ["1000000", "2000000", "1000000"] {
@@ -295,7 +295,8 @@ fn a_damaged_journal_changes_nothing_and_tells_what_to_do() {
     assert_eq!((machine.values()[0].as_str(), fs::read_to_string(machine.file()).unwrap()), ("1000000", text));
 }
 
-/// `status` said that nothing was changed, and `revert` that all was reverted, when the journal was empty or cut.
+/// `status` once reported no changes, and `revert` that everything was reverted, when the journal was empty or
+/// truncated.
 #[test]
 fn a_journal_that_is_cut_at_any_byte_is_damage_to_every_reader_and_is_kept() {
     let machine = Machine::new();
@@ -321,7 +322,7 @@ fn a_journal_that_is_cut_at_any_byte_is_damage_to_every_reader_and_is_kept() {
 }
 
 #[test]
-fn what_a_damaged_journal_still_tells_is_reverted_by_force_and_the_file_is_kept() {
+fn a_damaged_journal_is_reverted_by_force_as_far_as_readable_and_kept() {
     let lines_of = |text: &[u8]| text.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>();
     for lost in 0..8 {
         let machine = Machine::new();

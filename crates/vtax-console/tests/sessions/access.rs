@@ -43,7 +43,7 @@ fn only_users_who_are_named_may_use_a_group() {
 }
 
 #[test]
-fn who_is_refused_takes_no_place() {
+fn a_refused_user_takes_no_slot() {
     let bounds = Bounds { sessions_of_user: 1, ..Bounds::default() };
     let (rig, port) = Rig::of(bounds, "mars", &["mars"]);
     let mut group = rig.group("mars", port, &["mars"]);

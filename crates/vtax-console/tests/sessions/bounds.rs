@@ -11,7 +11,7 @@ use vtax_console::Bounds;
 use super::rig::{Client, Rig, until};
 
 #[test]
-fn who_has_been_choosing_for_longest_makes_room() {
+fn the_session_longest_in_the_menu_is_evicted() {
     let bounds = Bounds { choosing: 2, ..Bounds::default() };
     let (_rig, port) = Rig::of(bounds, "planets", &["jupiter", "pluto"]);
     let mut at_console = Client::to(port);
@@ -34,7 +34,7 @@ fn who_has_been_choosing_for_longest_makes_room() {
 }
 
 #[test]
-fn who_chooses_nothing_is_ended_in_time() {
+fn a_session_without_a_choice_times_out() {
     let bounds = Bounds { choosing_time: Duration::from_millis(300), ..Bounds::default() };
     let (_rig, port) = Rig::of(bounds, "planets", &["jupiter", "pluto"]);
     let mut client = Client::to(port);
@@ -43,7 +43,7 @@ fn who_chooses_nothing_is_ended_in_time() {
 }
 
 #[test]
-fn who_presses_no_key_is_ended_if_that_is_wanted() {
+fn an_idle_session_times_out_if_configured() {
     let bounds = Bounds { idle: Some(Duration::from_millis(400)), ..Bounds::default() };
     let (rig, port) = Rig::of(bounds, "mars", &["mars"]);
     let mut mars = rig.guest("mars");
@@ -110,7 +110,7 @@ fn a_flood_of_connections_leaves_a_server_that_answers() {
 }
 
 #[test]
-fn what_is_typed_for_a_guest_that_does_not_read_has_a_bound() {
+fn input_for_a_guest_that_does_not_read_is_bounded() {
     let bounds = Bounds { input: 1000, input_patience: Duration::from_millis(200), ..Bounds::default() };
     let (rig, port) = Rig::of(bounds, "mars", &["mars"]);
     let mut mars = rig.guest("mars");
@@ -128,9 +128,9 @@ fn what_is_typed_for_a_guest_that_does_not_read_has_a_bound() {
     assert_eq!(heard, [b'k'; 1000]);
 }
 
-/// A paste is longer than what a guest accepts at once.
+/// A paste is longer than a guest accepts in one piece.
 #[test]
-fn what_is_typed_for_a_guest_that_reads_slowly_comes_whole() {
+fn input_for_a_guest_that_reads_slowly_arrives_complete() {
     let bounds = Bounds { input: 1000, ..Bounds::default() };
     let (rig, port) = Rig::of(bounds, "mars", &["mars"]);
     let mut mars = rig.guest("mars");
@@ -144,7 +144,7 @@ fn what_is_typed_for_a_guest_that_reads_slowly_comes_whole() {
 }
 
 #[test]
-fn a_log_has_what_the_guest_says_and_a_bound() {
+fn a_log_has_the_guests_output_up_to_a_limit() {
     let (rig, port) = Rig::of(Bounds { log: 10_000, ..Bounds::default() }, "mars", &["mars"]);
     let mut mars = rig.guest("mars");
     mars.say(b"nobody is there to read this\n");

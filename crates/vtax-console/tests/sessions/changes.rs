@@ -49,7 +49,7 @@ fn two_groups_can_swap_their_ports() {
 }
 
 #[test]
-fn who_is_at_a_console_that_goes_is_reported() {
+fn sessions_at_a_removed_console_are_reported() {
     let (rig, port) = Rig::of(Bounds::default(), "planets", &["jupiter", "pluto"]);
     let _pluto = rig.guest("pluto");
     let mut client = Client::to(port);

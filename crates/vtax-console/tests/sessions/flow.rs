@@ -74,7 +74,7 @@ fn a_reader_who_stops_stalls_neither_the_guest_nor_the_others() {
 
 /// Once the patience is used up, the others continue immediately.
 #[test]
-fn a_guest_that_nobody_reads_is_not_stalled() {
+fn a_guest_without_readers_is_not_stalled() {
     let (rig, port) = Rig::of(Bounds::default(), "mars", &["mars"]);
     let mars = rig.guest("mars");
     let mut stalled: Vec<Client> = (0..20).map(|_| Client::with_little_space(port)).collect();

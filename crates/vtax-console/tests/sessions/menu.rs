@@ -137,7 +137,7 @@ fn escapes_at_a_console() {
 }
 
 #[test]
-fn a_guest_may_say_any_byte() {
+fn a_guest_may_print_any_byte() {
     let (rig, port) = Rig::of(Bounds::default(), "mars", &["mars"]);
     let mut mars = rig.guest("mars");
     let mut client = Client::to(port);

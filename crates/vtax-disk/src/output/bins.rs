@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use vtax_stats::histogram::Histogram;
 
-/// As many bins as fio has: 29 doublings, to 17 s.
+/// Number of fio's bins: 29 doublings, to 17 s.
 const BINS_MOST: usize = 29 * 64;
 /// The counts of a histogram add up to no more, so that sums don't overflow.
 const COUNT_MOST: u64 = 1 << 40;

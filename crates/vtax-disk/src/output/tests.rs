@@ -47,14 +47,14 @@ fn percentiles_are_those_that_fio_prints() {
 }
 
 #[test]
-fn messages_before_the_json_are_no_part_of_it() {
+fn messages_before_the_json_are_not_part_of_it() {
     let with = format!("fio: this platform does not support something {{odd}}\n{MIXED}\nand after\n");
     assert_eq!(parsed(&with), parsed(MIXED));
 }
 
 /// fio has a line for each wrong block.
 #[test]
-fn of_many_lines_the_first_are_told_whole() {
+fn the_first_of_many_lines_are_reported_completely() {
     let line = "verify: bad header offset 749568, wanted 61440 at file /dev/nullb0 offset 61440";
     for (count, more) in [(7, ""), (8, " | and 1 line more"), (400, " | and 393 lines more")] {
         let told = words(vec![line; count].join("\n").as_bytes(), b"").raw().to_owned();
@@ -80,7 +80,7 @@ fn a_failure_has_fios_words() {
 }
 
 #[test]
-fn what_is_no_report_is_reported() {
+fn invalid_output_is_an_error() {
     let error = |text: &str| parsed(text).expect_err("no report").to_string();
     assert!(read(b"", b"fio: engine io_uring not loadable").expect_err("none").to_string().contains("not loadable"));
     assert!(error("{\"jobs\": []}").contains("it has 0 jobs"));

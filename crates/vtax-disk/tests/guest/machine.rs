@@ -53,13 +53,13 @@ impl Machine {
         Machine::start_with(|_| QemuProgram::find().expect("QEMU"), Vec::new())
     }
 
-    /// One that has the same file of the host once for each of these ways to attach a disk, and several processors.
+    /// Starts a machine with the same file of the host attached once in each of these ways, and several processors.
     pub(crate) fn start_attached(ways: &[DiskAttach]) -> Machine {
         Machine::start_with(|_| QemuProgram::find().expect("QEMU"), ways.to_vec())
     }
 
-    /// One whose clock counts instructions, a nanosecond each: what it measures doesn't depend on what else this machine
-    /// does, nor on how fast it translates.
+    /// Starts a machine whose clock counts instructions, a nanosecond each: its measurements depend neither on this
+    /// machine's other work, nor on the speed of translation.
     pub(crate) fn start_counted() -> Machine {
         let counted = |folder: &Path| {
             let found = QemuProgram::find().expect("QEMU");
@@ -92,7 +92,7 @@ impl Machine {
             let mut qemu = Qemu::start(launch.clone(), Vec::new(), Outlive::No, |_| Ok(()))?;
             qemu.wait_agent(PATIENCE).map(|()| qemu)
         };
-        // QEMU's translator crashes now and then in a guest's boot (`iotlb_to_section`).
+        // QEMU's translator occasionally crashes while a guest boots (`iotlb_to_section`).
         let qemu = boot().or_else(|error| {
             assert!(error.is_crash(), "the agent opens its port: {error}");
             drop(Rest(launch.clone()));

@@ -76,7 +76,7 @@ fn a_disk_with_a_known_time_is_found_to_have_it() {
     assert!(off.abs() < 0.02 && (0.0..20_000.0).contains(&own), "{fast:?}, {own} for all but the disk");
 }
 
-/// null_blk's own limit: so many whole blocks of 4 KiB in each fiftieth of a second (`TICKS_PER_SEC` of its source).
+/// null_blk's own limit: this many whole blocks of 4 KiB in each fiftieth of a second (`TICKS_PER_SEC` in its source).
 #[test]
 fn a_disk_with_a_limit_of_bytes_gives_its_limit() {
     let machine = Machine::start_counted();
@@ -86,9 +86,9 @@ fn a_disk_with_a_limit_of_bytes_gives_its_limit() {
     assert!((read.rate() / f64::from(20 << 20) - 1.0).abs() < 0.01, "{}", read.rate());
 }
 
-/// QEMU's limit of I/Os, by the clock of the host. A host that doesn't run the guest in time loses I/Os that the limit would have
-/// allowed, so one of several samples has to give it. None exceeds it by more than the I/Os of a tenth of a second, which QEMU
-/// makes up for after a gap (`throttle_compute_wait` of its source).
+/// QEMU's IOPS limit, by the clock of the host. A host that doesn't run the guest in time loses I/Os that the limit
+/// would have allowed, so one of several samples must reach it. None exceeds it by more than the I/Os of a tenth of a
+/// second, which QEMU makes up for after a gap (`throttle_compute_wait` in its source).
 #[test]
 fn a_disk_with_a_limit_of_ios_gives_its_limit() {
     const LIMIT: u32 = 400;

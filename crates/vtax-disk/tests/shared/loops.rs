@@ -1,4 +1,4 @@
-//! Disks of a test: files, and loop devices on files. All are gone with the test.
+//! Disks of a test: files, and loop devices on files. All are removed with the test.
 
 use std::{
     fs::File,

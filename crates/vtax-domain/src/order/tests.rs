@@ -266,7 +266,7 @@ fn a_saved_configuration_can_be_loaded_again_and_not_overwritten() {
     let load = |name: ConfigName| host.order(DomainChange::LoadConfiguration { name });
     save("initial").expect("it is new");
     assert!(matches!(save("initial"), Err(BindError::Store(DomainStoreError::SavedExists { .. }))));
-    // It was saved, and could never be loaded: an empty one was loaded instead.
+    // It could be saved but never loaded: an empty one was loaded instead.
     assert!(matches!(save("factory-default"), Err(BindError::Store(DomainStoreError::FactoryDefault))));
     host.order(DomainChange::RemoveDomains { which: ChosenDomains::All }).expect("they are inactive");
     assert!(host.stored().domains.is_empty());

@@ -164,9 +164,8 @@ pub(super) fn in_seconds(span: &MachineSpan) -> MachineCpu {
     }
 }
 
-/// By how many nanoseconds CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, which stands still while the machine is
-/// suspended, clock_gettime(2). A program can't read two clocks at the same time, so this is a lower and an upper
-/// bound.
+/// Offset in nanoseconds of CLOCK_BOOTTIME from CLOCK_MONOTONIC, which stops while the machine is suspended,
+/// clock_gettime(2). A program can't read two clocks at the same time, so this is a lower and an upper bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ahead {
     least: i64,

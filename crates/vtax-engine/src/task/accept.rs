@@ -38,7 +38,7 @@ pub(crate) const KEEPER: usize = 0;
 
 /// Places for unauthenticated peers, over all threads of an end: as many as may wait at the start of a test.
 const STRANGERS: usize = 1024;
-/// The same with io_uring, where each place needs buffers of its own in the kernel.
+/// The same with io_uring, where each place needs separate buffers in the kernel.
 const STRANGERS_URING: usize = 256;
 
 /// Minimum number of a thread's places for the test's own connections, if the test has that many. This is more than the

@@ -108,8 +108,8 @@ impl<'a, I: Io> FlowOnPoller<'a, I> {
         }
     }
 
-    /// Returns true if this error is a sign of an outage that the test endures: the link is down, or nobody answers for
-    /// the peer's address.
+    /// Returns true if this error is a sign of an outage that the test tolerates: the link is down, or nobody answers
+    /// for the peer's address.
     #[cold]
     pub(crate) fn endures(&self, errno: Errno) -> bool {
         is_outage(errno) && self.is_datagram() && self.flow.session.spec.options.outage.is_some()

@@ -109,7 +109,7 @@ struct Pipeline<'a, I> {
     closes: u64,
     outlasted: u64,
     completed: u64,
-    /// None if the test endures no outage, and outside of the window.
+    /// None if the test doesn't tolerate outages, and outside of the window.
     silences: Option<SilenceLog>,
     stretch: u32,
     /// Time after which a request over UDP is lost, and the peer of a connection dead.

@@ -113,7 +113,7 @@ fn streams_of_each_direction() {
 }
 
 #[test]
-fn streams_of_both_directions_at_once() {
+fn streams_run_in_both_directions_simultaneously() {
     let _alone = alone();
     for engine in ENGINES {
         for (transport, message) in [(Transport::Tcp, 64 << 10), (Transport::Udp, 1200)] {

@@ -68,7 +68,8 @@ impl Relay {
             if let Ok(len) = self.far.recv(&mut datagram) {
                 self.response(&datagram[..len], &fate);
             }
-            // The ends need the CPU that it would take to look all the time. A socket that has more is ready at once.
+            // The ends need the CPU time that continuous polling would take. A socket that has more data is ready
+            // immediately.
             let mut sockets = [&self.near, &self.far].map(|socket| PollFd::new(socket, PollFlags::IN));
             let _ = poll(&mut sockets, Some(&Timespec { tv_sec: 0, tv_nsec: 10_000_000 }));
         }

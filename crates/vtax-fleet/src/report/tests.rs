@@ -48,7 +48,7 @@ fn tables_and_metrics_have_a_line_for_each_end_and_direction() {
 }
 
 #[test]
-fn a_fleet_without_slow_hosts_says_so() {
+fn a_fleet_without_slow_hosts_is_reported_as_such() {
     let fleet = SimulatedFleet { noise: 0.03, ..SimulatedFleet::default() };
     let (header, samples) = fleet.measured(&named(24, None), None, 1);
     let report = MeshReport::of(&header, &samples);
@@ -59,7 +59,7 @@ fn a_fleet_without_slow_hosts_says_so() {
 }
 
 #[test]
-fn a_mesh_that_was_stopped_does_not_say_that_nothing_is_slow() {
+fn a_stopped_mesh_does_not_claim_that_nothing_is_slow() {
     let fleet = SimulatedFleet { noise: 0.03, ..SimulatedFleet::default() };
     let (header, mut samples) = fleet.measured(&named(24, None), None, 1);
     let header = MeshHeader { waves: Some(23), ..header };

@@ -206,7 +206,7 @@ fn role(direction: MeshDirection) -> &'static str {
     }
 }
 
-/// Only times can more than double: a rate that is lower by more than 100 % is none.
+/// Only times can more than double: a rate can't fall by more than 100 %.
 fn interval(share: f64, low: f64, high: f64, adverb: &str) -> String {
     if share >= 1.0 && adverb == "longer" {
         return format!("{:.1} times as long [{:.1}, {:.1}]", 1.0 + share, 1.0 + low, 1.0 + high);

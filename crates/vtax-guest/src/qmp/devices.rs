@@ -136,7 +136,7 @@ impl Monitor {
     /// Makes the guest's system release a device. Other events in the meantime are dropped.
     ///
     /// QEMU refuses the request while the system is still initializing the device, and also shortly after an earlier
-    /// request, e.g. by a killed vtax. So the request is repeated until the device is gone.
+    /// request, e.g. by a killed vtax. So the request is repeated until the device no longer exists.
     pub fn pull_device(&mut self, id: &str, deadline: Instant) -> Result<Pulled, GuestError> {
         let mut was_there = false;
         loop {

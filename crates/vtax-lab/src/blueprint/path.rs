@@ -8,15 +8,16 @@ use vtax_step::Place;
 
 use super::{Blueprint, LabEndpoint};
 impl Blueprint {
-    /// The links between two endpoints as a packet passes them: empty in one network stack, none without a wire.
+    /// Returns the links between two endpoints in the order in which a packet passes them: empty within one network
+    /// stack, none without a wire.
     pub fn path(&self, from: &LabEndpoint, to: &LabEndpoint) -> Option<Vec<Place>> {
         let up = self.stack_towards(from, to);
         let down = self.stack_towards(to, from);
         let meet =
             up.iter().enumerate().find_map(|(i, place)| Some((i, down.iter().position(|other| other == place)?)));
         if let Some((i, j)) = meet {
-            // Packets between two zones turn in the switch that both hang on. If both stand on a wire's end,
-            // the end passes their packets on without sending them.
+            // Packets between two zones turn around in the switch that both are connected to. If both are on a wire's
+            // end, the end passes their packets on without sending them.
             let turn = (self.is_bridge(&up[i])).then(|| up[i].clone());
             return Some(up[..i].iter().cloned().chain(turn).chain(down[..j].iter().rev().cloned()).collect());
         }

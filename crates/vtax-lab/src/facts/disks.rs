@@ -17,7 +17,7 @@ use vtax_sys::pci::PciAddress;
 /// The requested files, block devices and attachment methods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskFacts {
-    /// By requested path: what it is, or why it can't be used.
+    /// By requested path: a description, or the reason why it can't be used.
     pub backends: BTreeMap<PathBuf, Result<DiskBackendFacts, String>>,
     /// The ways that QEMU or the kernel can't do.
     pub lacking: Vec<(DiskAttach, Unsupported)>,
@@ -59,7 +59,7 @@ pub(crate) fn tried(attach: &DiskAttach) -> DiskAttach {
     DiskAttach { aio: attach.aio, ..DiskAttach::plain(device) }
 }
 
-/// The modules of a guest whose NIC has this driver: also those of its disks, and of its shared directory.
+/// Returns the modules of a guest whose NIC has this driver, including those for its disks and its shared directory.
 pub(crate) fn drivers_of_guest(nic: &str, guest: &Guest) -> String {
     let disks = guest.disks.iter().flat_map(|disk| vdisk::drivers(disk.attach.device));
     let mut drivers: Vec<&str> =

@@ -15,7 +15,7 @@ use vtax_sys::{
 /// The PCI devices of this machine without its bridges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciFacts {
-    /// An IOMMU is at work, so that devices can be handed to guests.
+    /// True if an IOMMU is active, so that devices can be assigned to guests.
     pub iommu: bool,
     /// Ok if vfio-pci can take devices; otherwise the reason.
     pub vfio: Result<(), Unsupported>,
@@ -35,7 +35,7 @@ pub struct RootComplex {
     pub bus: u8,
 }
 
-/// A place for a card.
+/// A slot for a card.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotFacts {
     /// `pci_0/slot2`, with the name that the board has for it.
@@ -95,7 +95,7 @@ pub struct Netdev {
     pub upper: Option<String>,
 }
 
-/// A name that no device has, or that several have.
+/// Error for a name that no device has, or that several have.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 pub enum NoDevice {
     #[error("no PCI device `{name}` on this machine; {}", named(.nics))]
@@ -133,13 +133,13 @@ impl PciFacts {
         self.devices.iter().find(|device| device.device == address)
     }
 
-    /// The other functions of its IOMMU group, which can only be handed over together with it.
+    /// Returns the other functions of its IOMMU group, which can only be assigned together with it.
     pub fn group_of(&self, address: PciAddress) -> impl Iterator<Item = &PciDevice> {
         let group = self.device(address).and_then(|device| device.group);
         self.devices.iter().filter(move |device| group.is_some() && device.group == group && device.device != address)
     }
 
-    /// All functions below the root complex with this name.
+    /// Returns all functions below the root complex with this name.
     pub fn below(&self, root: &str) -> impl Iterator<Item = &PciDevice> {
         self.devices.iter().filter(move |device| device.root == root)
     }
@@ -213,7 +213,7 @@ impl PciDevice {
         self.class >> 16 == 0x02
     }
 
-    /// It can have virtual functions.
+    /// Returns true if it can have virtual functions.
     pub fn is_pf(&self) -> bool {
         self.sriov.is_some()
     }
@@ -227,7 +227,7 @@ impl Default for PciFacts {
     }
 }
 
-/// The name that the user most likely knows comes first.
+/// Returns the name that the user most likely knows.
 fn called(device: &PciDevice) -> String {
     match &device.netdev {
         Some(netdev) => format!("{} ({})", netdev.name, device.name),

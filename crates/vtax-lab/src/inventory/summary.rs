@@ -36,7 +36,7 @@ pub enum HoldingWhat {
     Server {
         /// Request.
         spec: ServerSpec,
-        /// The guest that it is. Its journal doesn't have it yet if its vtax was killed at the beginning.
+        /// The guest that is the server. It isn't in the journal yet if vtax was killed at the beginning.
         guest: Option<Box<GuestSummary>>,
     },
     /// Files whose disks a run measures.
@@ -92,7 +92,7 @@ pub enum GuestState {
 pub enum LabState {
     /// A living process holds its journal.
     Alive,
-    /// It stays until it is removed by name.
+    /// Persistent until it is removed by name.
     Kept,
     /// Its maker is dead; `clean` removes it.
     Abandoned,
@@ -120,32 +120,32 @@ impl HoldingSummary {
         }
     }
 
-    /// An object of which only the name is known.
+    /// Returns an object of which only the name is known.
     pub(super) fn unknown(name: Name) -> HoldingSummary {
         HoldingSummary { name, state: LabState::Abandoned, owner: None, what: HoldingWhat::Unknown }
     }
 
-    /// The lab, if it is one.
+    /// Returns the lab, if it is one.
     pub fn lab(&self) -> Option<&LabSummary> {
         if let HoldingWhat::Lab(lab) = &self.what { Some(lab) } else { None }
     }
 
-    /// The virtual functions, if it is some.
+    /// Returns the virtual functions, if these are some.
     pub fn functions(&self) -> Option<MadeVfs> {
         if let HoldingWhat::Functions(made) = &self.what { Some(*made) } else { None }
     }
 
-    /// The files of a run, if it is some.
+    /// Returns the files of a run, if these are some.
     pub fn files(&self) -> Option<&MadeFiles> {
         if let HoldingWhat::Files(made) = &self.what { Some(made) } else { None }
     }
 
-    /// Requested server, if it is an emulated server.
+    /// Returns the requested server, if it is an emulated server.
     pub fn server(&self) -> Option<ServerSpec> {
         if let HoldingWhat::Server { spec, .. } = &self.what { Some(*spec) } else { None }
     }
 
-    /// Its hosts, switches among them. An emulated server has the one that QEMU runs in.
+    /// Returns its hosts, switches among them. An emulated server has one host, in which QEMU runs.
     pub fn hosts(&self) -> &[Name] {
         match &self.what {
             HoldingWhat::Lab(lab) => &lab.hosts,
@@ -158,7 +158,7 @@ impl HoldingSummary {
         self.lab().map_or(&[], |lab| &lab.zones)
     }
 
-    /// Its guests. An emulated server is one.
+    /// Returns its guests. An emulated server is one.
     pub fn guests(&self) -> &[GuestSummary] {
         match &self.what {
             HoldingWhat::Lab(lab) => &lab.guests,

@@ -13,7 +13,7 @@ pub struct AssignableDevice {
     pub name: String,
     /// Type under which a domain gets it; a physical function alone has none.
     pub kind: DeviceKind,
-    /// All functions that go with it.
+    /// All functions that belong to it.
     pub functions: Vec<PciDevice>,
 }
 
@@ -68,7 +68,7 @@ pub enum AssignError {
 }
 
 impl IoList {
-    /// The device of this name, PCI address, link or hardware address, if a domain can have such a thing.
+    /// Returns the device of this name, PCI address, link or hardware address, if a domain can have it.
     pub fn assignable(&self, name: &str) -> Result<AssignableDevice, AssignError> {
         let entry = self.entry(name)?;
         let owned = |functions: Vec<&PciDevice>, kind| AssignableDevice {
@@ -147,7 +147,7 @@ impl IoList {
         Ok(())
     }
 
-    /// Checks that neither the host nor anybody else uses a device, but this domain.
+    /// Checks that neither the host nor anybody but this domain uses a device.
     pub fn check_spared(&self, wanted: &AssignableDevice, domain: Option<&Name>) -> Result<(), AssignError> {
         let name = || wanted.name.clone();
         for function in &wanted.functions {

@@ -62,7 +62,7 @@ pub struct VfPlan {
     pub steps: Vec<LabStep>,
 }
 
-/// Virtual functions that may be removed.
+/// Checked request to remove virtual functions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Removal {
     /// The physical function.
@@ -158,7 +158,8 @@ impl IoList {
         })
     }
 
-    /// Checks that all functions of a physical function can be removed. `name` is that, or its only virtual one.
+    /// Checks that all virtual functions of a physical function can be removed. `name` is the physical function, or its
+    /// only virtual one.
     pub fn removal(&self, name: &str, records: &[HoldingSummary]) -> Result<Removal, VfError> {
         let named = self.facts.find(name).map_err(VfError::Unknown)?;
         let device = named.physfn.and_then(|pf| self.facts.device(pf)).unwrap_or(named);

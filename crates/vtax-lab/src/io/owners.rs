@@ -58,7 +58,7 @@ impl Owners {
         Ok(owners)
     }
 
-    /// A logical domain has the device.
+    /// Records that a logical domain has the device.
     pub(super) fn claim(&mut self, device: PciAddress, domain: Name) {
         self.0.insert(device, FunctionOwner { lab: None, domain, at: None });
     }
@@ -81,7 +81,7 @@ impl Owners {
         Ok(())
     }
 
-    /// The later step counts: a NIC belongs to the host before a guest gets it.
+    /// The later step counts: a NIC belongs to the host before it is given to a guest.
     pub(super) fn take(&mut self, lab: &Name, step: &LabStep) {
         match step {
             LabStep::TakeNic(TakeNic { device, at, .. }) => {

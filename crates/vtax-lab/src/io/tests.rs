@@ -70,7 +70,7 @@ fn devices_of_a_lab_belong_to_its_domains_and_a_virtual_function_depends_on_the_
     let vf = entry("pci_0/slot2/PF0.VF0");
     assert_eq!((vf.domain.as_str(), vf.depends_on.as_deref()), ("demo/web", Some("demo/sut")));
     assert_eq!(entry("pci_0/slot2/PF0.VF1").depends_on.as_deref(), Some("demo/sut"));
-    // All that is below the second complex is the peer's.
+    // Everything below the second complex belongs to the peer.
     assert_eq!((entry("pci_0").domain.as_str(), entry("pci_1").domain.as_str()), ("primary", "demo/peer"));
 }
 
@@ -107,7 +107,7 @@ fn a_name_selects_everything_below_it() {
 }
 
 #[test]
-fn the_list_says_everything_in_json_too() {
+fn the_list_is_complete_in_json_too() {
     let list = IoList::of(facts(), &owners(&[taken("0000:01:10.0", "web")]));
     let json = serde_json::to_value(&list.entries).expect("JSON");
     let vf = json.as_array().expect("a list").iter().find(|entry| entry["name"] == "pci_0/slot2/PF0.VF0");

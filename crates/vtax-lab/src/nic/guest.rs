@@ -65,7 +65,8 @@ impl GuestAttachment<'_> {
         self.start(nic, Vec::new(), vec![self.uplink.wire.clone()], script);
     }
 
-    /// `assigned` and `root-domain`: the NIC at the host's end of the wire, and the companions that go with it.
+    /// `assigned` and `root-domain`: the NIC at the host's end of the wire, and the companions that must be assigned
+    /// with it.
     pub(crate) fn with_devices(&self, nic: &PciDevice, companions: &[PciDevice], script: &mut PlanScript) {
         for device in std::iter::once(nic).chain(companions) {
             let was = DriverState::from(device);

@@ -87,15 +87,15 @@ impl PrivateNet {
 /// Effect of a method on the wire's end. It decides which methods can share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// Nothing that another method would notice.
+    /// None that another method would notice.
     Nothing,
-    /// It takes the device's only receive handler, as for a bridge, macvlans or ipvlans (`netdev_rx_handler_register`).
+    /// It uses the device's only receive handler, as for a bridge, macvlans or ipvlans (`netdev_rx_handler_register`).
     Receive(Handler),
     /// It takes the end away from the host.
     All,
 }
 
-/// Receiver in place of the device. Macvtaps share the handler of macvlans.
+/// Receive handler of the device. Macvtaps share the handler of macvlans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handler {
     Bridge,
@@ -112,7 +112,7 @@ pub(crate) struct Uplink {
 }
 
 impl Uplink {
-    /// The links from these, which stand on the host's, down to the wire.
+    /// Returns the links from these, which are on top of the host's, down to the wire.
     pub(super) fn below(&self, links: impl IntoIterator<Item = Place>) -> Vec<Place> {
         links.into_iter().chain(self.stack.iter().cloned()).collect()
     }
@@ -152,7 +152,7 @@ impl ZoneAttachment<'_> {
         Place::zone(&self.zone.name)
     }
 
-    /// Adds a zone that has one link, which stands on the wire's end.
+    /// Adds a zone with a single link on top of the wire's end.
     pub(super) fn on_wire(&self, kind: LinkRecipe, script: &mut PlanScript) {
         let (name, link) = (&self.zone.name, self.link());
         script.namespace(name);
@@ -193,7 +193,7 @@ impl ZoneAttachment<'_> {
         self.uplink.below([inner, port, bridge])
     }
 
-    /// Adds a zone on a tap that a program makes.
+    /// Adds a zone on a tap that a program creates.
     pub(super) fn on_tap_of(&self, program: &str, relay: Relay, router: Router, script: &mut PlanScript) {
         let (name, inner) = (&self.zone.name, self.link());
         script.namespace(name);

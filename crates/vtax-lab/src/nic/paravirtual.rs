@@ -8,7 +8,7 @@ use vtax_model::{
 use crate::facts::GuestFacts;
 
 impl GuestFacts {
-    /// The requested backend, or else the best of this machine.
+    /// Returns the requested backend, or the best one of this machine.
     pub fn backend(&self, nic: &VirtioNic) -> Result<Backend, Unsupported> {
         match nic.backend {
             None if self.vhost.is_ok() => Ok(Backend::Vhost),

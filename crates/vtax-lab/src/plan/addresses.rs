@@ -1,9 +1,9 @@
 //! Address assignment.
 //!
-//! Addresses are laid out as offsets first, so that the size of the range is known before the range is chosen. Each
-//! segment has one network for its hosts and for the zones and guests that are on the wire itself; each routed zone and
-//! each tunnel has a network of two addresses (RFC 3021). The routed networks behind one host's wire lie side by side,
-//! so that one route leads to all of them.
+//! Addresses are first laid out as offsets, so that the size of the range is known before the range is chosen. Each
+//! segment has one network for its hosts and for the zones and guests that are directly on the wire; each routed zone
+//! and each tunnel has a network of two addresses (RFC 3021). The routed networks behind one host's wire are adjacent,
+//! so that a single route covers all of them.
 
 use std::{
     collections::HashMap,
@@ -78,7 +78,7 @@ impl Layout {
         self.net(self.offsets.hosts[end])
     }
 
-    /// The zone's or guest's own address, if its method doesn't give it the host's.
+    /// Returns the zone's or guest's own address, unless its method gives it the host's.
     pub(super) fn zone(&self, zone: &Name) -> Option<IpNet> {
         self.offsets.zones.get(zone).map(|slot| self.net(*slot))
     }

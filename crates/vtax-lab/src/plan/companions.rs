@@ -21,7 +21,7 @@ use crate::facts::{Facts, PciDevice};
 #[derive(Debug, Default)]
 pub(super) struct Companions(HashMap<Name, Vec<PciDevice>>);
 
-/// Reason why a device goes to the guest too.
+/// Reason why a device is assigned to the guest, too.
 type Bond = &'static str;
 
 const SAME_GROUP: Bond = "in the same IOMMU group";

@@ -120,7 +120,7 @@ fn controller<'a>(backend: &DiskBackendFacts, facts: &'a Facts) -> Result<&'a Pc
     Ok(controller)
 }
 
-/// A controller that one guest has whole is gone from the host, with all disks on it.
+/// A controller assigned to one guest is removed from the host, with all disks on it.
 pub(super) fn check_apart<'a>(
     topology: &'a Topology,
     facts: &Facts,

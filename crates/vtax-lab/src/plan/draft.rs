@@ -117,7 +117,7 @@ impl<'a> Draft<'a> {
         zones.filter(|(_, nic)| nic.claim == Claim::All).map(|(zone, _)| zone.name.clone()).collect()
     }
 
-    /// Both ends of a wire; those on a switch are enabled with it.
+    /// Adds both ends of a wire; those on a switch are enabled with it.
     fn wire(&mut self, wire: &Wire) {
         let ends = wire.ends.clone().map(|host| self.wire_end(&host, wire));
         match &wire.nics {

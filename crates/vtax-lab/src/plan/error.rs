@@ -116,7 +116,7 @@ pub enum PlanError {
     NoSuchPlace { guest: Name, what: &'static str, number: u32, there: String },
 }
 
-/// Reason why a NIC cannot be an end of a wire, or its functions cannot be handed out.
+/// Reason why a NIC cannot be an end of a wire, or its functions cannot be assigned.
 #[derive(Debug, Clone, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 pub enum NicError {
     #[error("{0}")]

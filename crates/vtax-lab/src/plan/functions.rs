@@ -113,7 +113,7 @@ fn wanting<'a>(topology: &'a Topology, end: &WireEnd) -> Vec<Wanting<'a>> {
 
 type Free = (u32, PciAddress, Option<VfState>);
 
-/// As many functions as required. A NIC without functions gets new ones; otherwise unused ones are taken.
+/// Returns as many functions as required. A NIC without functions gets new ones; otherwise unused ones are taken.
 fn free(port: &Port, wanted: usize, facts: &Facts) -> Result<Vec<Free>, NicError> {
     let sriov = port.nic.sriov.as_ref().ok_or(NicError::NoSriov)?;
     let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);

@@ -80,7 +80,7 @@ fn check_path(guest: &Guest, directory: &Path) -> Result<(), PlanError> {
     }
 }
 
-/// The addresses of the guests' NICs. A NIC of the machine keeps its own.
+/// Returns the addresses of the guests' NICs. A NIC of the machine keeps its own.
 fn macs(topology: &Topology, own: impl Fn(&Guest) -> Option<Mac>) -> Result<Vec<Mac>, PlanError> {
     let mut owners: BTreeMap<Mac, &Name> = BTreeMap::new();
     let claimed = topology.guests.iter().map(|guest @ Guest { name, mac, .. }| {

@@ -1,8 +1,8 @@
 //! The marks of devices.
 //!
-//! The kernel keeps no mark for a PCI device. So before a step changes one, the step itself, which has the state before,
-//! is written to a file in the lab's directory. The file goes when the step is undone. With these files the devices
-//! can be restored even if the journal is gone.
+//! The kernel keeps no mark for a PCI device. So before a step changes one, the step itself, which contains the
+//! previous state, is written to a file in the lab's directory. The file is removed when the step is undone. With these
+//! files the devices can be restored even without the journal.
 
 use std::{
     fs, io,

@@ -3,7 +3,7 @@
 //! | object | its mark |
 //! |---|---|
 //! | namespace | it is pinned in the lab's directory, and a link in it, mostly `lo`, has the lab's mark |
-//! | link, address, route, setting | it is in such a namespace, and goes with it |
+//! | link, address, route, setting | it is in such a namespace, and is removed with it |
 //! | program | it is in such a namespace, and has the lab's name in its environment |
 //! | guest | its QEMU has its sockets in the lab's directory |
 //! | NIC, virtual function, driver | a file in the lab's directory has the state before |
@@ -52,7 +52,7 @@ impl Site {
         }
     }
 
-    /// Removes all that has the lab's marks. Each thing that stays is named by an error.
+    /// Removes all objects with the lab's marks. Each object that stays is named by an error.
     pub(crate) fn sweep(&mut self) -> Result<(), LabError> {
         let mut errors = Vec::new();
         let mut pins = Vec::new();
@@ -66,7 +66,7 @@ impl Site {
                 Err(error) => errors.push(error),
             }
         }
-        // As with the journal: programs may hold devices, and a NIC is fetched out of its namespace.
+        // As with the journal: programs may hold devices, and a NIC is moved out of its namespace.
         errors.extend(pins.iter().filter_map(|pin| self.evict(pin, &self.parts.pin(pin), None).err()));
         errors.extend(self.return_devices());
         errors.extend(pins.iter().filter_map(|pin| self.remove_namespace(pin, None).err()));

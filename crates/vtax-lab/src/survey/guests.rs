@@ -96,7 +96,7 @@ fn systems(needs: &GuestNeeds) -> Vec<SystemFacts> {
     needs.systems.iter().map(facts).collect()
 }
 
-/// Tells guests under TCG the frequency of the time stamp counter, which Linux measures wrong on busy CPUs.
+/// Passes guests under TCG the frequency of the timestamp counter, which Linux measures inaccurately on busy CPUs.
 fn tell_clock(systems: &mut [SystemFacts]) {
     let Some(khz) = tsc_khz() else { return };
     for system in systems {

@@ -11,7 +11,7 @@ use crate::facts::Facts;
 /// Directories of programs for root, which `PATH` of an unprivileged user lacks.
 const OF_ROOT: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// Those that are installed, each with its path.
+/// Returns the installed ones, each with its path.
 pub(super) fn found() -> BTreeMap<String, PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = env::split_paths(&path).chain(OF_ROOT.map(PathBuf::from)).collect();

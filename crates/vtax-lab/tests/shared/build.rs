@@ -3,7 +3,7 @@
 use vtax_lab::{Facts, Lab, LabError, Lifetime, World, clean, plan};
 use vtax_model::topology::Topology;
 
-/// Removes first what a killed test has left of this lab. Another lab may have taken the range in the meantime; the
+/// First removes leftovers of this lab from a killed test. Another lab may have taken the range in the meantime; the
 /// error says to start again.
 pub(crate) fn try_up(
     world: &World,

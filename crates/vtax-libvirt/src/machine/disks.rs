@@ -34,8 +34,8 @@ pub enum LibvirtBootDevice {
     Other(ForeignText),
 }
 
-/// Elements of a `<disk>` that are read, and those that libvirt adds to each. `<boot>` says in which order devices are
-/// tried.
+/// Elements of a `<disk>` that are read, and those that libvirt adds to each. `<boot>` defines the boot order of
+/// devices.
 const OF_DISK: [&str; 8] = ["source", "target", "driver", "alias", "address", "backingStore", "boot", "mirror"];
 
 impl LibvirtDisk {

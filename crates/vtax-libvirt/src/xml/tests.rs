@@ -125,7 +125,7 @@ fn hostile_xml_is_refused() {
 }
 
 #[test]
-fn what_a_domain_is_made_of_is_read() {
+fn all_parts_of_a_domain_are_read() {
     let told = [REAL, VHOST, KINDS].map(|text| format!("{:#?}", good(text).machine));
     insta::assert_snapshot!(told.join("\n"));
 }
@@ -145,7 +145,7 @@ fn vlans_are_those_of_one_tag_or_of_a_trunk() {
     assert!(refused(&text).contains("invalid VLAN `x` in its XML"));
 }
 
-/// It doesn't take stack by depth.
+/// Its stack usage doesn't grow with the depth.
 #[test]
 fn deep_xml_is_read_or_refused() {
     let depth = 90_000;
@@ -159,7 +159,7 @@ proptest! {
         let _ = read(&text);
     }
 
-    /// A good one with a piece of it elsewhere.
+    /// A valid domain with a piece of it moved elsewhere.
     #[test]
     fn no_broken_domain_makes_the_reader_panic(from in 0..3000_usize, length in 0..200_usize, to in 0..3000_usize) {
         for text in [REAL, VHOST, KINDS] {

@@ -1,4 +1,4 @@
-//! Commands that measure what is not known.
+//! Commands that measure unknown figures.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::{
 
 /// Time for building a lab and for booting its guests.
 const BOOT_SECONDS: f64 = 20.0;
-/// Time between two samples: starting the ends, and storing what they report.
+/// Time between two samples: starting the endpoints, and storing their reports.
 const BETWEEN_SAMPLES: f64 = 0.05;
 /// The same for disks: fio starts and opens its files.
 const BETWEEN_DISK_SAMPLES: f64 = 1.2;
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_study_measures_has_a_reason() {
+    fn a_figure_that_no_study_measures_has_a_reason() {
         let studies = MeasuringStudies::new();
         for (variant, role, device, guests) in every_wanted() {
             let wanted = WantedMeasurement {

@@ -1,4 +1,4 @@
-//! Figures of findings: what runs have measured, as requirements ask for it.
+//! Figures of findings: measurements of runs in the form in which requirements are stated.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -21,14 +21,15 @@ use crate::{
     workload::TestKind,
 };
 
-/// Bytes of the payload that CPU time is given for.
+/// Bytes of payload to which CPU times refer.
 const KB: f64 = 1024.0;
 
-/// Requirements, and the machine for which findings may stand.
+/// Requirements, and the machine for which findings must be valid.
 #[derive(Debug, Clone, Copy)]
 pub struct WantedEvidence<'a> {
     pub requirements: &'a Requirements,
-    /// Machine, kernel and accelerator. All that depends on the cell is taken from each finding.
+    /// Machine, kernel and accelerator. Everything that depends on the cell is taken from each
+    /// finding.
     pub machine: &'a EvidenceSetting,
     /// MTU of the guests' wire.
     pub mtu: Mtu,
@@ -119,13 +120,13 @@ type CellFindings<'a> = HashMap<Metric, &'a EvidenceFinding>;
 /// Identity of a figure; a run has one figure for each.
 type FigureKey<'a> = (&'a str, MethodVariant, FigureRole, u32);
 
-/// Order of preference of cells: those that stand, then the row's usual form, then the load, then the smallest sizes.
+/// Order of preference of cells: valid ones first, then the row's usual form, then the load, then the smallest sizes.
 /// It never depends on figures.
 type CellRank = (bool, Row, i64, Cell);
 
 impl MeasuredFigure {
-    /// Returns the figures of the required quantities: of each run, method and number of guests one for each quantity,
-    /// whichever order the findings have.
+    /// Returns the figures of the required quantities: one for each run, method, number of guests and quantity,
+    /// whatever the order of the findings.
     pub fn of_findings(findings: &[EvidenceFinding], wanted: &WantedEvidence<'_>) -> Vec<MeasuredFigure> {
         let mut cells: HashMap<(&str, Cell), CellFindings<'_>> = HashMap::new();
         for finding in findings {
@@ -149,7 +150,7 @@ impl MeasuredFigure {
 
 fn rank(cell: &Cell, figure: &MeasuredFigure, requirements: &Requirements) -> CellRank {
     let in_flight = cell.disk().map_or(0, |disk| i64::from(disk.depth.get()) * i64::from(disk.jobs.get()));
-    // All figures of a disk are those of one load: the highest one if IOPS are required, else the lowest one.
+    // All figures of a disk belong to one load: the highest one if IOPS are required, else the lowest one.
     let load = if requirements.options().iops.is_some() { -in_flight } else { in_flight };
     (figure.standing != FigureStanding::Valid, cell.row, load, *cell)
 }
@@ -232,7 +233,7 @@ fn rate(finding: &EvidenceFinding) -> Option<BoundedMean> {
     Some(with_bounds(value, low.zip(high), finding.rounds))
 }
 
-/// Without an interval, a mean counts as one of a single round, however many there were.
+/// Without an interval, a mean counts as that of a single round, however many there were.
 fn with_bounds(mean: f64, interval: Option<(f64, f64)>, rounds: usize) -> BoundedMean {
     match interval {
         Some((low, high)) => BoundedMean { mean, low, high, rounds: u32::try_from(rounds).unwrap_or(u32::MAX) },
@@ -245,7 +246,8 @@ fn scaled(figure: BoundedMean, factor: f64) -> BoundedMean {
     BoundedMean { mean: mean * factor, low: low * factor, high: high * factor, rounds }
 }
 
-/// The relative widths add up, so that the interval holds however the two figures are correlated.
+/// The relative widths add up, so that the interval holds whatever the correlation of the two
+/// figures.
 fn product(one: BoundedMean, other: BoundedMean) -> BoundedMean {
     BoundedMean {
         mean: one.mean * other.mean,

@@ -18,11 +18,11 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "change", content = "to")]
 pub enum RelaxedTo {
-    /// It is not required.
+    /// The requirement is dropped.
     Dropped(Requirement),
-    /// No more guests than these.
+    /// At most this many guests.
     Guests(u32),
-    /// This part of the system or of the hardware need no longer be exclusive, but that one.
+    /// This part of the system or hardware need not be exclusive, only the other one.
     Isolation(Isolation),
     /// The device is attached by another method.
     WithoutDevice(RequiredDevice),

@@ -71,7 +71,7 @@ pub enum RequiredMigration {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum RequiredAvailability {
-    /// No other single domain or program may interrupt their network for good.
+    /// No other single domain or program may permanently interrupt their network.
     Failover,
     /// None.
     No,
@@ -92,7 +92,7 @@ pub enum RequiredDevice {
     Pci,
 }
 
-/// Requirements as the user writes them. What is absent is not required.
+/// Requirements as the user writes them. Anything absent is not required.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]

@@ -136,7 +136,7 @@ fn the_newest_run_counts_and_not_the_best() {
 }
 
 #[test]
-fn what_would_change_the_answer_is_one_requirement() {
+fn each_relaxation_changes_a_single_requirement() {
     let fast = |name| figure(name, FigureRole::P99, 100.0, [99.0, 101.0]);
     let figures = [fast("sr-iov"), fast("paravirtual:vhost"), fast("assigned")];
     let report = advised(&required("p99 = \"150us\"\nmigrate = \"live\"\nhotplug = true\n"), &figures);
@@ -201,7 +201,7 @@ fn json_has_names_and_commands() {
     );
 }
 
-/// A store with known truths: the means of each method's figures.
+/// A store with known true values: the means of each method's figures.
 struct Planted {
     figures: Vec<MeasuredFigure>,
     truths: Vec<(MethodVariant, FigureRole, f64)>,
@@ -223,8 +223,8 @@ impl Draws {
 const TARGETS: [(FigureRole, f64); 3] =
     [(FigureRole::P99, 150.0), (FigureRole::Bandwidth, 2000.0), (FigureRole::HostCpu, 3.0)];
 
-/// Several runs of most methods, with truths at distances of up to `spread` from the targets, on both sides. Each method
-/// also has a brilliant figure of one guest and one of another machine, which must not count.
+/// Several runs of most methods, with true values at distances of up to `spread` from the targets, on both sides. Each
+/// method also has an excellent figure of one guest and one of another machine, which must not count.
 fn planted(draws: &mut Draws, spread: f64) -> Planted {
     let (mut figures, mut truths) = (Vec::new(), Vec::new());
     for variant in variants() {
@@ -253,19 +253,19 @@ fn drawn(draws: &mut Draws, variant: MethodVariant, role: FigureRole, truth: f64
     MeasuredFigure { variant, device, role, value, guests: 2, run: format!("run-{run}"), at: NOW - 100 + run, standing }
 }
 
-/// The figures that decide a verdict: their values don't tell which they are.
+/// Returns the figures that decide a verdict. Their values don't show which they are.
 fn decisive(planted: &Planted, variant: MethodVariant, role: FigureRole) -> bool {
     let is_valid = |figure: &&MeasuredFigure| figure.guests == 2 && figure.standing == FigureStanding::Valid;
     planted.figures.iter().filter(is_valid).any(|figure| figure.variant == variant && figure.role == role)
 }
 
 #[test]
-fn of_two_hundred_stores_a_method_said_to_meet_fails_in_five_percent_or_less() {
+fn a_positive_verdict_is_wrong_in_at_most_five_percent_of_two_hundred_stores() {
     let mut draws = Draws(Xoshiro256PlusPlus::seed_from_u64(42));
     let requirements = required("guests = 2\np99 = \"150us\"\nbandwidth = \"2G\"\nhost-cpu-at-most = 3.0\n");
     let (mut wrong_stores, mut wrong_failures, mut met, mut failed) = (0, 0, 0, 0);
     for store in 0..200 {
-        // Close truths are hard to decide; distant ones show that anything is decided at all.
+        // Close values are hard to decide; distant ones show that anything is decided at all.
         let planted = planted(&mut draws, if store % 2 == 0 { 0.02 } else { 0.5 });
         let report = advised(&requirements, &planted.figures);
         let (mut is_wrong, mut is_wrong_failure) = (false, false);
@@ -296,7 +296,7 @@ fn of_two_hundred_stores_a_method_said_to_meet_fails_in_five_percent_or_less() {
     assert!(met > 20 && failed > 200, "{met} met, {failed} failed");
 }
 
-/// Truths exactly at the targets: nothing can be decided, and in 95 % of stores nothing is.
+/// True values exactly at the targets: nothing can be decided, and in 95 % of stores nothing is.
 #[test]
 fn nothing_undecidable_is_decided() {
     let mut draws = Draws(Xoshiro256PlusPlus::seed_from_u64(43));
@@ -310,7 +310,7 @@ fn nothing_undecidable_is_decided() {
     assert!(stores <= 17, "{stores} of 200 stores; 17 or more have a probability of 2 % if it is 5 % each");
 }
 
-/// The best of all methods, chosen by its figure: its interval is as good as that of any other.
+/// The best of all methods, chosen by its figure: its interval is as reliable as any other.
 #[test]
 fn the_best_method_is_not_better_than_it_is() {
     let mut draws = Draws(Xoshiro256PlusPlus::seed_from_u64(44));

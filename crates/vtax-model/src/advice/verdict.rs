@@ -92,7 +92,7 @@ impl AdviceVerdict {
     }
 }
 
-/// Requirement about which nothing can be said yet.
+/// Requirement that cannot be judged yet.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OpenQuestion {
     pub requirement: Requirement,
@@ -107,7 +107,7 @@ pub struct OpenQuestion {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "cause")]
 pub enum OpenCause {
-    /// The interval includes the target.
+    /// The interval contains the target.
     Across,
     /// Too few rounds for an interval.
     NoInterval,

@@ -22,7 +22,7 @@ struct Time {
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Host,
-    /// KVM says to its guests what they waited.
+    /// KVM reports to its guests how long they waited.
     Guest,
     /// TCG doesn't.
     Translated,
@@ -36,7 +36,7 @@ impl Time {
 
 struct Watched {
     machine: MachineCpu,
-    /// User time of our threads on it.
+    /// User time of vtax's threads on it.
     own_user: f64,
     seconds: f64,
     kind: Kind,
@@ -44,7 +44,7 @@ struct Watched {
 
 pub(super) fn disturbance(run: &RunByCell) -> Disturbance {
     let [mut hosts, mut guests, mut translated] = [const { Time { available: 0.0, stolen: 0.0 } }; 3];
-    // In user space alone: kernel time of others can't be told from what the kernel did for our packets.
+    // User space only: others' kernel time can't be distinguished from the kernel's work for our packets.
     let mut other = 0.0;
     let whole = run.samples.iter().flatten().filter(|sample| !sample.sliced);
     let watched = whole.clone().flat_map(|sample| machines(run, sample)).chain(blocks(run));
@@ -60,10 +60,11 @@ pub(super) fn disturbance(run: &RunByCell) -> Disturbance {
     }
     other -= whole.map(|sample| qemu_among_programs(run, sample)).sum::<f64>();
     let available = hosts.available + guests.available + translated.available;
-    // The difference of two sampled accounts may come out below zero over a short run.
+    // The difference of two sampled accounts may be negative over a short run.
     let in_user_space = (available > 0.0).then(|| (other / available).max(0.0));
     Disturbance {
-        // Neither counts what is measured, and each misses some of the others' work, so the larger one is nearer to it.
+        // Neither includes what is measured, and each misses some of the others' work, so the larger one is more
+        // accurate.
         other_programs: seen(run).into_iter().chain(in_user_space).reduce(f64::max),
         stolen: hosts.share_stolen(),
         guests_waited: guests.share_stolen(),
@@ -77,10 +78,11 @@ fn seen(run: &RunByCell) -> Option<f64> {
     (available > 0.0).then(|| looks().map(|look| look.cpu).sum::<f64>() / available)
 }
 
-/// The machines while rows alternated, for each round of each block. All rows of a block run from its beginning to its
-/// end, so that each of their ends has seen the whole machine, and together they are what is ours of it.
+/// Returns the machines during alternating rows, for each round of each block. All rows of a block run from its
+/// beginning to its end, so that each of their endpoints has observed the whole machine, and together they are vtax's
+/// share of it.
 ///
-/// A block in which one of the rows has guests is omitted: what QEMU did for them wasn't observed.
+/// A block in which a row has guests is omitted: QEMU's work for them wasn't observed.
 fn blocks(run: &RunByCell) -> Vec<Watched> {
     let cells = &run.header.study.cells;
     let in_guests = |sample: &SampleReading| run.header.study.attach(cells[sample.cell].row).is_some();
@@ -116,14 +118,15 @@ fn sessions(run: &RunByCell, samples: &[&SampleReading]) -> impl Iterator<Item =
     })
 }
 
-/// CPU time of QEMU for the measuring guests, if an endpoint was on their host. It includes the kernel's part: rather too much.
+/// Returns QEMU's CPU time for the measuring guests, if an endpoint was on their host. It includes the kernel's part:
+/// an overestimate rather than an underestimate.
 fn qemu_among_programs(run: &RunByCell, sample: &SampleReading) -> f64 {
     let Some(host) = &sample.host_cpu else { return 0.0 };
     let ends = ends(run, &run.header.study.cells[sample.cell]);
     if !ends.is_some_and(|ends| ends.pairs.iter().any(|pair| at_host(&pair.initiator) || at_host(&pair.responder))) {
         return 0.0;
     }
-    // Under KVM the kernel counts the guests' own time apart from programs.
+    // Under KVM the kernel accounts the guests' own time separately from programs.
     let translated = host.guests.iter().filter(|guest| guest.accel == Accelerator::Tcg).map(|guest| guest.guest);
     let worked = host.qemu() + translated.sum::<f64>();
     worked / host.seconds * sample.cpu.initiator.seconds
@@ -133,12 +136,12 @@ fn at_host(end: &EndRecord) -> bool {
     end.environment.is_none()
 }
 
-/// Waiting for exact moments is what vtax itself does.
+/// Waiting for exact moments is vtax's own work.
 fn own(end: &EndCpuReading) -> f64 {
     end.user + end.waiting
 }
 
-/// Each machine once.
+/// Returns each machine once.
 fn machines(run: &RunByCell, sample: &SampleReading) -> Vec<Watched> {
     let CpuReading { one_machine, initiator, responder, .. } = &sample.cpu;
     let [at_initiator, at_responder] = kinds(run, sample);
@@ -152,7 +155,8 @@ fn machines(run: &RunByCell, sample: &SampleReading) -> Vec<Watched> {
     }
 }
 
-/// The kinds of the two ends' machines, alike in all pairs. A machine whose host wasn't watched counts as a host.
+/// Returns the kinds of the two endpoints' machines, which are the same in all pairs. A machine whose host wasn't
+/// observed counts as a host.
 fn kinds(run: &RunByCell, sample: &SampleReading) -> [Kind; 2] {
     let Some(host) = &sample.host_cpu else { return [Kind::Host; 2] };
     let ends = ends(run, &run.header.study.cells[sample.cell]);

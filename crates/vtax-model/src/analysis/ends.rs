@@ -9,7 +9,7 @@ use crate::{
 };
 use vtax_stats::histogram::Histogram;
 
-/// `None` if no end told of its threads, as other programs don't.
+/// `None` if no endpoint reported its threads, e.g. for other programs.
 pub(super) fn cpu(taken: &[Taken<'_>], transactions: bool) -> Option<CpuAtEnds> {
     let cost = |end: &EndCpuReading, reading: &SampleReading| {
         let units = if transactions { reading.transactions as f64 } else { reading.bytes as f64 / 1024.0 };
@@ -63,7 +63,7 @@ impl MergedStages {
         }
     }
 
-    /// `None` if no time stamps were taken.
+    /// `None` if no timestamps were taken.
     pub(super) fn summary(&self) -> Option<StagesSummary> {
         if self.initiator.is_none() && self.responder.is_none() {
             return None;
@@ -121,7 +121,7 @@ fn stage_figures(merged: &Option<Histogram>) -> Option<StageFigures> {
     Some(StageFigures { mean: merged.mean_ns() / 1e3, p50: us(50.0), p99: us(99.0), n: merged.count() })
 }
 
-/// `away` begins and ends in the initiator's stack, so that what only hardware stamps tell is in it.
+/// `away` begins and ends in the initiator's stack, so it includes everything that only hardware timestamps show.
 fn wire(initiator: &EndStages, responder: &EndStages) -> Option<f64> {
     let EndStages { send_to_qdisc, qdisc_to_driver, wire_to_stack, stack_to_receive, turnaround, .. } = responder;
     let must = [send_to_qdisc, qdisc_to_driver, stack_to_receive, turnaround];
@@ -206,7 +206,7 @@ mod tests {
         Some(histogram)
     }
 
-    /// On one machine, too: it was the busy time of the whole machine, with what everybody else did there.
+    /// Also on one machine: the figure was once the busy time of the whole machine, including everyone else's work.
     #[test]
     fn each_end_is_charged_for_its_own_threads() {
         let mut figures = joined(&end(0.1), &end(0.3));

@@ -39,13 +39,14 @@ pub(super) fn summary(taken: &[Taken<'_>], transactions: bool) -> Option<HostCpu
     })
 }
 
-/// The factor from what was observed to the share of a transaction or KB: the two times differ.
+/// Returns the factor from the observed time to the share of a transaction or KB: the two times
+/// differ.
 fn per_unit(reading: &SampleReading, host: &HostCpu, transactions: bool) -> f64 {
     let units = if transactions { reading.transactions as f64 } else { reading.bytes as f64 / 1024.0 };
     reading.seconds / host.seconds / units
 }
 
-/// Each boot of each guest that was read twice.
+/// Returns each boot of each guest whose clock was read twice.
 pub(super) fn clocks(run: &RunByCell) -> Vec<GuestClock> {
     let mut readings: BTreeMap<(&ForeignText, u32), Vec<ClockReading>> = BTreeMap::new();
     let hosts = run.samples.iter().flatten().filter_map(|reading| reading.host_cpu.as_ref());

@@ -1,17 +1,17 @@
-//! Why figures are noisy: the causes that a result shows by itself, and what would remove each.
+//! Causes of noise that a result shows by itself, and a remedy for each.
 
 use crate::{
     options::Idle,
     result::{CellRecord, ResultDocument, SummaryRecord},
 };
 
-/// Above this share of the CPUs, others are a cause of noise.
+/// Minimum share of the CPUs used by others that counts as a cause of noise.
 const NOTABLE: f64 = 0.02;
-/// Above this share of lost datagrams, what arrives depends on what was dropped when.
+/// Minimum share of lost datagrams at which goodput depends on which datagrams were dropped.
 const MUCH_LOST: f64 = 0.001;
-/// Waking a CPU from such a state takes as long as a short round trip.
+/// Idle state whose wake-up takes as long as a short round trip.
 const DEEP_IDLE_US: u32 = 10;
-/// Fewer rounds can't show any difference at 5 %: 2 / 2^5 is 6 %.
+/// Minimum number of rounds that can show a difference at 5 %: 2 / 2^5 is 6 %.
 const FEWEST_ROUNDS: usize = 6;
 
 /// Cause of noise that a result shows by itself, with the number that shows it.
@@ -20,7 +20,7 @@ const FEWEST_ROUNDS: usize = 6;
 pub enum NoiseCause {
     /// Too few rounds to show anything.
     FewRounds(usize),
-    /// BBR paces the stream by its own guess of what the path can do; segments sent again, over all samples.
+    /// BBR paces the stream by its own estimate of the path's capacity; retransmitted segments, over all samples.
     Bbr(u64),
     /// Share of the CPUs that other programs took.
     OtherPrograms(f64),
@@ -28,7 +28,7 @@ pub enum NoiseCause {
     Stolen(f64),
     /// Share of the time that the guests waited for a CPU.
     GuestsWaited(f64),
-    /// CPUs sleep between packets; µs that waking them takes at most, if the kernel tells.
+    /// CPUs sleep between packets; maximum wake-up time in µs, if the kernel reports it.
     Idle(Option<u32>),
     /// Datagrams that a socket had no room for, over all samples.
     SocketDrops(u64),
@@ -38,7 +38,7 @@ pub enum NoiseCause {
     Reordered(u64),
 }
 
-/// The causes that are known of a cell, the likeliest first.
+/// Returns the known causes of a cell's noise, the likeliest first.
 pub fn causes(document: &ResultDocument, record: &CellRecord) -> Vec<NoiseCause> {
     let pairs = record.tax.as_ref().map(|tax| tax.pairs);
     let disturbance = &document.disturbance;
@@ -64,7 +64,7 @@ fn bbr(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
     (bulk && congestion_control(document, record).starts_with("bbr")).then_some(NoiseCause::Bbr(retransmits))
 }
 
-/// The congestion control of the end that sends: the one that was chosen, else its machine's.
+/// Returns the congestion control of the sending endpoint: the chosen one, else its machine's.
 fn congestion_control<'a>(document: &'a ResultDocument, record: &'a CellRecord) -> &'a str {
     if let Some(chosen) = record.cell.net().and_then(|net| net.options.socket.congestion.as_ref()) {
         return chosen.name();
@@ -78,8 +78,8 @@ fn congestion_control<'a>(document: &'a ResultDocument, record: &'a CellRecord) 
     environment.congestion_control.raw()
 }
 
-/// CPUs sleep only while they wait for a transaction. The hypervisor wakes a halted virtual CPU in any state. Tests of disks leave
-/// CPUs alone.
+/// CPUs sleep only while they wait for a transaction. The hypervisor wakes a halted virtual CPU in any state. Disk
+/// tests leave CPUs alone.
 fn idle(document: &ResultDocument, record: &CellRecord) -> Option<NoiseCause> {
     let environment = &document.environment;
     let deepest = environment.deepest_idle_us;
@@ -137,17 +137,17 @@ impl NoiseCause {
     }
 }
 
-/// Segments that TCP sent again over a path that loses nothing.
+/// TCP segments retransmitted over a path that loses nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NeedlessRetransmits {
     /// Over all samples.
     pub segments: u64,
-    /// Their share of all segments, if each segment was as large as the MTU allows.
+    /// Their share of all segments, assuming that each was as large as the MTU allows.
     pub share: f64,
 }
 
-/// Losses that a wire between namespaces cannot cause: nothing is lost there, so retransmitted segments
-/// overtook each other between the backlogs of two CPUs, or found a full buffer. None if they are few, or if something
+/// Returns retransmits that a wire between namespaces cannot explain by loss: nothing is lost there, so these segments
+/// overtook each other between the backlogs of two CPUs, or found a full buffer. None if there are few, or if something
 /// on the path might lose packets.
 pub fn needless_retransmits(record: &CellRecord) -> Option<NeedlessRetransmits> {
     const TCP_AND_IP: u32 = 52;
@@ -162,7 +162,7 @@ pub fn needless_retransmits(record: &CellRecord) -> Option<NeedlessRetransmits> 
     (many && is_lossless(record)).then_some(NeedlessRetransmits { segments: retransmits, share })
 }
 
-/// Links that hand packets on in memory, without a queue that could drop them.
+/// Returns true if the links pass packets on in memory, without a queue that could drop them.
 fn is_lossless(record: &CellRecord) -> bool {
     const KINDS: [&str; 5] = ["veth", "bridge", "macvlan", "ipvlan", "vxlan"];
     let hops = record.path.as_ref().map_or(&[][..], |path| &path.hops);

@@ -1,4 +1,4 @@
-//! Every comparison of a run, and what its baseline differs from itself.
+//! Comparisons of a run, and the difference of its baseline from itself.
 
 use std::collections::BTreeMap;
 
@@ -44,16 +44,16 @@ fn test(cell: &Cell) -> TestKind {
     cell.kind()
 }
 
-/// Without guests the hosts' CPU time is that of the threads, which is compared already.
+/// Without guests the hosts' CPU time is that of the threads, which is already compared.
 fn metrics(run: &RunByCell, cell: &Cell) -> impl Iterator<Item = Metric> {
     let guests = run.samples.guests;
     let of_hosts = |of: &Metric| matches!(of.family(), MetricFamily::HostCpu | MetricFamily::HostCpuParts);
     test(cell).metrics().iter().copied().filter(move |of| guests || !of_hosts(of))
 }
 
-/// Cost above the baseline, in the unit of costs. Its interval comes from the rounds' differences, as that of
-/// the ratio from their ratios: the ratio's interval times the baseline would be too narrow by what the baseline itself is
-/// uncertain.
+/// Returns the cost above the baseline, in the unit of costs. Its interval comes from the rounds' differences, as that
+/// of the ratio comes from their ratios: the ratio's interval times the baseline would be too narrow, because it
+/// ignores the baseline's own uncertainty.
 fn delta(block: &Block, of: Metric, pairs: &[Pair]) -> Option<Delta> {
     let baselines: Vec<f64> = pairs.iter().map(|pair| of.in_unit(pair.baseline)).collect();
     let differences: Vec<f64> =
@@ -68,7 +68,8 @@ fn delta(block: &Block, of: Metric, pairs: &[Pair]) -> Option<Delta> {
     })
 }
 
-/// The records of the floors. Holm's correction decides which are marked: of many intervals some exclude "the same".
+/// Returns the records of the floors. Holm's correction decides which are marked: of many intervals some exclude
+/// equality by chance.
 pub(super) fn floor_records(floors: &[Floor]) -> Vec<FloorRecord> {
     let mut families: BTreeMap<Family, Vec<usize>> = BTreeMap::new();
     for (index, floor) in floors.iter().enumerate() {
@@ -102,7 +103,7 @@ fn floor_record(floor: &Floor) -> FloorRecord {
     }
 }
 
-/// A cell against its baseline by one metric.
+/// A cell compared with its baseline by one metric.
 struct Compared<'a> {
     index: usize,
     block: Block,
@@ -112,14 +113,16 @@ struct Compared<'a> {
     floor: Option<&'a NoiseFloor>,
 }
 
-/// Comparisons judged together, as one table: by instrument, and each family of metrics apart.
+/// Comparisons judged together, as one table: by measurement mode, and each family of metrics
+/// separately.
 type Family = (Instrument, MetricFamily);
 
 fn family(block: &Block, of: Metric) -> Family {
     (block.instrument, of.family())
 }
 
-/// Every comparison of the run by cell; of each cell the metric first that its test is judged by.
+/// Returns every comparison of the run by cell, beginning with the metric by which the cell's test
+/// is judged.
 pub(super) fn taxes(run: &RunByCell, floors: &[Floor]) -> BTreeMap<usize, Vec<TaxRecord>> {
     let mut families: BTreeMap<Family, Vec<Compared<'_>>> = BTreeMap::new();
     for compared in comparisons(run, floors) {
@@ -158,7 +161,8 @@ fn tax_record(compared: &Compared<'_>, finding: Finding, tests: usize) -> TaxRec
     let Compared { block, of, tax, delta, floor, .. } = compared;
     let direction = of.direction();
     let verdict = finding.shift.verdict(direction);
-    // At the level that Holm asks of the smallest p: rather too large than too small.
+    // At the level that Holm requires of the smallest p: an overestimate rather than an
+    // underestimate.
     let could_show = || tax.smallest_shown(tax.pairs, Significance::FIVE_PERCENT.shared_by(tests));
     TaxRecord {
         of: *of,
@@ -218,7 +222,7 @@ mod tests {
             for _ in 0..2_000 {
                 let pairs: Vec<Pair> = (0..rounds)
                     .map(|_| {
-                        // What the machine does in this round is in both.
+                        // The machine's state in this round affects both.
                         let level = 30.0 * (1.0 + drift * normal(&mut random)).max(0.3);
                         let own = |random: &mut _, value: f64| value + 30.0 * noise * normal(random);
                         Pair { baseline: own(&mut random, level), cell: own(&mut random, level + planted) }
@@ -232,8 +236,8 @@ mod tests {
         }
     }
 
-    /// The 99th percentile of as few transactions as a sample may have. Four in a hundred are slow, so that it is one of
-    /// these, which take `planted` times as long.
+    /// Returns the 99th percentile of the minimum number of transactions of a sample. Four in a hundred are slow, so
+    /// the percentile is one of these, which take `planted` times as long.
     fn p99(random: &mut Xoshiro256PlusPlus, level: f64, planted: f64) -> f64 {
         let transactions = SamplePercentile::P99.least_transactions() as usize;
         let mut times: Vec<f64> = (0..transactions)

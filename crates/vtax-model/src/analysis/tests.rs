@@ -24,7 +24,7 @@ pub(super) fn analyse(run: &Run) -> ResultDocument {
     document
 }
 
-/// A run of the demo in which `bridge` takes 20 % longer and everything else is alike but for a
+/// A run of the demo in which `bridge` takes 20 % longer and everything else is equal except for a
 /// deterministic jitter of up to 1 %.
 pub(crate) fn demo_run() -> Run {
     let study = crate::study::tests::plain();
@@ -198,7 +198,7 @@ fn the_share_of_lost_datagrams_is_of_those_sent() {
 }
 
 #[test]
-fn what_others_took_is_reported_and_is_not_ours() {
+fn cpu_time_of_others_is_reported_and_not_ours() {
     let mut run = demo_run();
     for sample in &mut run.samples {
         sample.figures.cpu.initiator.machine.user = 0.6;
@@ -212,7 +212,7 @@ fn what_others_took_is_reported_and_is_not_ours() {
 }
 
 #[test]
-fn what_others_did_in_the_kernel_is_seen_between_samples() {
+fn kernel_time_of_others_is_seen_between_samples() {
     let look = |machine: &str, cpus, cpu| OtherPrograms { machine: machine.into(), cpus, seconds: 2.0, cpu };
     let mut run = demo_run();
     run.samples[0].figures.others = vec![look("", 2, 2.0), look("rack", 6, 1.0)];
@@ -246,7 +246,7 @@ fn rows_that_take_turns_are_looked_at_as_one() {
     assert!((found.stolen.expect("known") - 0.01).abs() < 1e-9 && found.is_much());
 }
 
-/// A guest of which QEMU used 0.05 s next to its vCPUs' time, in half a second.
+/// A guest for which QEMU used 0.05 s in addition to its vCPUs' time, in half a second.
 fn observed_guest(vcpus: f64) -> HostCpu {
     let guest = GuestCpu {
         name: "web".into(),
@@ -276,7 +276,7 @@ fn observed_guest(vcpus: f64) -> HostCpu {
 }
 
 #[test]
-fn the_guests_that_measure_are_no_other_programs() {
+fn measuring_guests_are_not_other_programs() {
     let mut run = demo_run();
     for sample in &mut run.samples {
         let Figures { cpu, host_cpu, .. } = &mut sample.figures;
@@ -332,7 +332,7 @@ fn a_stopped_run_of_one_row_counts_its_rounds_too() {
 }
 
 #[test]
-fn the_backend_is_the_row_s_or_else_what_was_found() {
+fn the_backend_is_that_of_the_row_or_the_one_found() {
     use crate::{
         guest::{Backend, Flavour},
         run::PathRecord,
@@ -370,7 +370,7 @@ fn equal_rows_cost_at_most_the_costly_end_of_their_interval() {
     assert!(veth.floor.is_some() && !veth.within_floor);
 }
 
-/// B2 of the review: "could show ≥ 174 %" was said of a bandwidth.
+/// Issue B2 of the review: "could show ≥ 174 %" was once printed for a bandwidth.
 #[test]
 fn no_share_of_a_bandwidth_reaches_a_hundred_percent() {
     let mut run = demo_run();
@@ -385,8 +385,8 @@ fn no_share_of_a_bandwidth_reaches_a_hundred_percent() {
     assert!(noisy.clone().any(|tax| tax.verdict == Verdict::TooNoisy));
 }
 
-/// A store's rows or an agent may say any number: the analysis panicked in a debug build, and at a message of 0 bytes
-/// in any.
+/// A store's rows or an agent may contain any number: the analysis once panicked in a debug build, and at a message of
+/// 0 bytes in any.
 #[test]
 fn counts_that_overflow_are_analysed() {
     assert_eq!(lost_share(u64::MAX, u64::MAX), 0.5);

@@ -36,7 +36,7 @@ pub struct NetCell {
     /// The test and its sizes.
     #[serde(flatten)]
     pub workload: Workload,
-    /// Flows at the same time.
+    /// Number of concurrent flows.
     pub streams: u32,
     /// Engine, load, socket options.
     #[serde(default, skip_serializing_if = "crate::is_default")]
@@ -47,7 +47,7 @@ pub struct NetCell {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "written::WrittenDisk", into = "written::WrittenDisk")]
 pub struct DiskCell {
-    /// The test, without its times: those are the plan's.
+    /// The test, without its times: those are in the plan.
     pub disk: DiskTest,
 }
 
@@ -57,7 +57,7 @@ pub struct DiskCell {
 pub struct MigrationCell {
     /// Its memory, of which it uses half.
     pub memory: ByteSize,
-    /// The 10^6 bytes of memory per second that it is to change.
+    /// Memory to change per second, in 10^6 bytes.
     pub dirty_rate: u32,
 }
 
@@ -80,7 +80,7 @@ pub struct NetBlock {
     pub transport: Transport,
     /// Kind of the test without its sizes, e.g. request and response.
     pub test: TestKind,
-    /// Flows at the same time.
+    /// Number of concurrent flows.
     pub streams: u32,
     /// The MTU of the wire.
     pub mtu: Mtu,
@@ -91,7 +91,7 @@ pub struct NetBlock {
 pub enum TestWork {
     /// On a network.
     Net(Workload),
-    /// On a disk; of one thread and one disk.
+    /// On a disk; with one thread and one disk.
     Disk(DiskTest),
     /// Migrations of a guest with this memory, whatever it changes.
     Migration(ByteSize),
@@ -117,7 +117,7 @@ pub enum ColumnKey {
     Mtu(Mtu),
     /// Threads that read and write a disk.
     Threads(u32),
-    /// The 10^6 bytes of memory per second that a guest changes.
+    /// Memory that a guest changes per second, in 10^6 bytes.
     DirtyRate(u32),
 }
 
@@ -138,18 +138,18 @@ impl NetCell {
         }
     }
 
-    /// The test as both ends are told to run it.
+    /// The test as both endpoints run it.
     pub fn spec(&self, plan: &SamplingPlan) -> TestSpec {
         let NetCell { transport, workload, streams, options, .. } = *self;
         let duration = plan.duration_of(workload.kind());
-        // How long the turns of all rows take isn't known yet.
+        // The duration of all rows' turns isn't known yet.
         let slices = plan.slices.map(|slices| Sliced { passes: slices.passes, span: Span::from_millis(0) });
         TestSpec { transport, workload, streams, warmup: plan.warmup, duration, slices, options }
     }
 }
 
 impl DiskCell {
-    /// Random I/Os are told by their response time, sequential ones by their bandwidth.
+    /// Random I/O is described by response time, sequential I/O by bandwidth.
     pub fn kind(&self) -> TestKind {
         match self.disk.access {
             AccessPattern::Random => TestKind::Random,
@@ -171,7 +171,7 @@ impl MigrationCell {
     /// The guest's kernel and the agent need about half of this.
     pub const MEMORY_LEAST: ByteSize = ByteSize(128 << 20);
 
-    /// The memory that the guest uses, and changes again and again.
+    /// The memory that the guest uses and changes repeatedly.
     pub fn used(&self) -> ByteSize {
         ByteSize(self.memory.0 / 2)
     }
@@ -237,7 +237,7 @@ impl BlockTest {
         }
     }
 
-    /// Flows at the same time, or disks, or guests.
+    /// Number of concurrent flows, disks or guests.
     pub fn parallel(&self) -> u32 {
         match self {
             BlockTest::Net(net) => net.streams,
@@ -246,7 +246,7 @@ impl BlockTest {
         }
     }
 
-    /// The column of tables in which it stands.
+    /// The column of tables in which it appears.
     pub fn column(&self) -> ColumnKey {
         match self {
             BlockTest::Net(net) => ColumnKey::Mtu(net.mtu),
@@ -255,7 +255,7 @@ impl BlockTest {
         }
     }
 
-    /// The same for all that stand in one table with it, in whatever column.
+    /// The part shared by all cells of a table, in any column.
     #[must_use]
     pub fn in_any_column(&self) -> BlockTest {
         match self {
@@ -285,7 +285,7 @@ impl Medium {
         self == Medium::Net(Transport::Tcp)
     }
 
-    /// So many of what it has at the same time, e.g. `4 streams` or `1 disk`.
+    /// A count of concurrent units, e.g. `4 streams` or `1 disk`.
     pub fn counted(self, count: u32) -> String {
         let what = match self {
             Medium::Net(_) => "stream",
@@ -317,7 +317,7 @@ impl ColumnKey {
         }
     }
 
-    /// `MTU 1500`, `4 threads`.
+    /// Label, e.g. `MTU 1500`, `4 threads`.
     pub fn label(self) -> String {
         match self {
             ColumnKey::Mtu(mtu) => format!("MTU {mtu}"),
@@ -327,7 +327,7 @@ impl ColumnKey {
         }
     }
 
-    /// Among several values: `at MTU 1500 and 9000`.
+    /// Label among several values, e.g. `at MTU 1500 and 9000`.
     pub fn among(values: &[ColumnKey]) -> String {
         let texts: Vec<String> = values.iter().map(ColumnKey::to_string).collect();
         let all = match texts.split_last() {
@@ -344,7 +344,7 @@ impl ColumnKey {
     }
 }
 
-/// The value alone.
+/// Only the value.
 impl fmt::Display for ColumnKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_says_how_long_a_disk_is_tested() {
+    fn the_plan_determines_the_duration_of_a_disk_test() {
         let plan = SamplingPlan {
             samples: 1,
             duration: Span::from_millis(500),

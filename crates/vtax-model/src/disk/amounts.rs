@@ -55,7 +55,7 @@ macro_rules! amount {
 }
 
 amount!(
-    /// The share of reads among all I/Os, in per cent.
+    /// The share of reads among all I/Os, in percent.
     ReadShare, 0..=100, "the share of reads (percent)"
 );
 amount!(
@@ -83,7 +83,7 @@ impl ReadShare {
 }
 
 impl QueueDepth {
-    /// The next I/O begins when the last has ended.
+    /// One I/O at a time.
     pub const ONE: QueueDepth = QueueDepth(1);
 }
 

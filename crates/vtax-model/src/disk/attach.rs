@@ -17,9 +17,9 @@ pub enum DiskDevice {
     VirtioBlk,
     /// virtio-scsi of the guest's QEMU.
     VirtioScsi,
-    /// virtio-blk whose queues a storage daemon serves itself, by vhost-user.
+    /// virtio-blk whose queues a storage daemon serves itself, over vhost-user.
     VhostUserBlk,
-    /// virtio-blk of the guest's QEMU, which gets the blocks from a storage daemon, by NBD.
+    /// virtio-blk of the guest's QEMU, which gets the blocks from a storage daemon, over NBD.
     Nbd,
     /// An emulated NVMe controller.
     Nvme,
@@ -59,7 +59,7 @@ pub struct DiskAttach {
     pub queues: u32,
 }
 
-/// A text that names no way to attach a disk.
+/// Invalid disk attachment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum DiskAttachError {
     #[error("unknown guest disk `{_0}`; {}", there_are(_0, &DiskDevice::ALL.map(<&str>::from)))]
@@ -105,10 +105,11 @@ impl HostAio {
 }
 
 impl DiskAttach {
-    /// More queues than vCPUs are of no use, and no guest of a study has more of these.
+    /// Maximum number of queues: more than one per vCPU are useless, and no guest of a study has
+    /// more vCPUs.
     pub const QUEUES_MOST: u32 = 16;
 
-    /// A device with the settings that QEMU has if nothing is said; one queue.
+    /// A device with QEMU's default settings and one queue.
     pub const fn plain(device: DiskDevice) -> DiskAttach {
         DiskAttach { device, aio: HostAio::Threads, iothread: false, queues: 1 }
     }
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_does_not_have_is_refused() {
+    fn a_setting_that_a_device_lacks_is_refused() {
         let refused = |text: &str| text.parse::<DiskAttach>().expect_err(text).to_string();
         assert_eq!(
             refused("virtio-bkl"),

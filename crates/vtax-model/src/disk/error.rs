@@ -1,4 +1,4 @@
-//! Why a disk can't be tested in this way.
+//! Reasons why a disk can't be tested in this way.
 
 use super::{AccessPattern, BlockSize, DiskEngine, DiskRate, JobCount, QueueDepth, text::KEYS};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     units::{ByteSize, Span, UnitError},
 };
 
-/// A test of a disk that can't be run anywhere.
+/// Disk test that can't be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum DiskTestError {
     #[error("unknown access pattern `{_0}`; {}", there_are(_0, &AccessPattern::ALL.map(<&str>::from)))]

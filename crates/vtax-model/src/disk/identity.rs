@@ -9,19 +9,19 @@ use strum::Display;
 use super::DiskUser;
 use crate::{foreign::ForeignText, units::ByteSize};
 
-/// The path from a test to where the bytes are, as the machine sees it on which the test runs.
+/// Path from a test to the disk's blocks, as seen by the machine that runs the test.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskIdentity {
     /// The specified device or file.
     pub path: ForeignText,
-    /// True if the test goes past the page cache.
+    /// True if the test bypasses the page cache.
     pub direct: bool,
     /// The file system that the file is on; absent for a device.
     pub filesystem: Option<FilesystemIdentity>,
-    /// The block device; absent if the file system has none, as tmpfs or one of a network.
+    /// The block device; absent if the file system has none, e.g. tmpfs or a network file system.
     pub device: Option<BlockIdentity>,
-    /// Who uses the disk, if that isn't the host itself.
+    /// The user of the disk, if it isn't the host itself.
     pub user: Option<DiskUser>,
 }
 
@@ -57,11 +57,11 @@ pub struct BlockIdentity {
     pub sector: Option<ByteSize>,
     /// Volatile write cache reported by the device.
     pub write_cache: Option<WriteCache>,
-    /// A file behind it, if it is a loop device.
+    /// The file behind a loop device.
     pub backing_file: Option<ForeignText>,
     /// True if a loop device reads and writes that file through the page cache.
     pub backing_cached: Option<bool>,
-    /// The devices that it is made of, by their kernel's names: a mapped device or an array.
+    /// The devices that a mapped device or an array consists of, by their kernel's names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub below: Vec<LowerBlock>,
 }
@@ -78,7 +78,7 @@ pub struct LowerBlock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteCache {
-    /// Not before a flush.
+    /// Only after a flush.
     #[strum(to_string = "write back")]
     Back,
     /// Yes.
@@ -86,17 +86,17 @@ pub enum WriteCache {
     Through,
 }
 
-/// A cache of this machine's memory that a test reads from or writes to, and not the disk.
+/// A cache in this machine's memory that a test reads from or writes to instead of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskCache {
-    /// The test doesn't ask for O_DIRECT.
+    /// The test doesn't use O_DIRECT.
     #[strum(to_string = "the page cache of this machine")]
     Page,
-    /// The file system is nowhere else.
+    /// The file system exists only in memory.
     #[strum(to_string = "an in-memory file system")]
     Memory,
-    /// A loop device goes through the page cache for its file.
+    /// A loop device accesses its file through the page cache.
     #[strum(to_string = "the page cache behind a loop device")]
     Loop,
     /// The host serves a domain's disk through its page cache.
@@ -108,8 +108,8 @@ pub enum DiskCache {
 const OF_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
 
 impl DiskIdentity {
-    /// The caches of this machine's memory on the path: what was measured is these, if there are any. Whether there are
-    /// some further down, in a hypervisor or in the disk, can't be seen from here; see [`BlockIdentity::write_cache`].
+    /// Returns the caches in this machine's memory on the path: if there are any, these were measured. Caches further
+    /// down, in a hypervisor or in the disk, can't be seen from here; see [`BlockIdentity::write_cache`].
     pub fn caches(&self) -> Vec<DiskCache> {
         let memory = self.filesystem.as_ref().is_some_and(|found| OF_MEMORY.contains(&found.kind.raw()));
         let behind = self.device.as_ref().and_then(|device| device.backing_cached) == Some(true);
@@ -129,7 +129,7 @@ impl DiskIdentity {
     }
 }
 
-/// In a line, as a table's note has it.
+/// One line, for a table's note.
 impl fmt::Display for DiskIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path)?;

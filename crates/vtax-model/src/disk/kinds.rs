@@ -1,4 +1,4 @@
-//! The order of I/Os, and how they get to the kernel.
+//! The order of I/Os, and how they reach the kernel.
 
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr};
@@ -12,9 +12,9 @@ use super::DiskTestError;
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", parse_err_ty = DiskTestError, parse_err_fn = DiskTestError::unknown_access)]
 pub enum AccessPattern {
-    /// Each block is as likely as the others, whatever came before.
+    /// Each block is equally likely, whatever came before.
     Random,
-    /// From the first to the last, again and again; each job in its own part.
+    /// From the first to the last block, repeatedly; each job in its own part.
     Sequential,
 }
 

@@ -1,4 +1,4 @@
-//! Where a disk is that someone names: on this machine, in a zone, or in a guest.
+//! Location of a disk: on this machine, in a zone, or in a guest.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -6,7 +6,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::{endpoint::LabHost, topology::Name};
 
-/// A disk as a command line names it: `/dev/vdb`, `zone:web/dev/vdb`, `ldm:web/data`.
+/// A disk on a command line: `/dev/vdb`, `zone:web/dev/vdb`, `ldm:web/data`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub enum DiskPlace {
     /// A file or a block device of this machine.
@@ -20,7 +20,7 @@ pub enum DiskPlace {
         /// The absolute path there.
         path: PathBuf,
     },
-    /// A virtual disk of a logical domain, which runs.
+    /// A virtual disk of a running logical domain.
     Domain {
         /// The host of a lab that has the domain. None if this machine does.
         within: Option<LabHost>,
@@ -31,11 +31,11 @@ pub enum DiskPlace {
     },
 }
 
-/// The disks of a row: one, or several that are measured at the same time.
+/// The disks of a row: one, or several that are measured simultaneously.
 #[derive(Debug, Clone, PartialEq, Eq, Default, SerializeDisplay, DeserializeFromStr)]
 pub struct DiskSet(pub Vec<DiskPlace>);
 
-/// A text that names no disk.
+/// Invalid name of a disk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum DiskPlaceError {
     #[error("a name is missing in `{0}`: use paths of disks, separated by commas")]
@@ -58,7 +58,7 @@ const DOMAIN: &str = "ldm:";
 const ZONE: &str = "zone:";
 
 impl DiskPlace {
-    /// If this is a disk of a logical domain without a host, it is one of this host from now on. Returns whether it is.
+    /// Assigns a disk of a logical domain without a host to this host. Returns whether it was one.
     pub fn place_in(&mut self, host: &LabHost) -> bool {
         let DiskPlace::Domain { within, .. } = self else { return false };
         within.get_or_insert_with(|| host.clone()) == host
@@ -92,7 +92,7 @@ fn of_domain(text: &str) -> Option<DiskPlace> {
     Some(DiskPlace::Domain { within, domain: domain.clone(), disk: disk.clone() })
 }
 
-/// The path is absolute: its `/` ends the name. Behind two names it has two.
+/// The path is absolute: its `/` ends the name. After two names there are two.
 fn of_zone(text: &str) -> Option<DiskPlace> {
     let (lab, zone, path) = match text.split_once("//") {
         Some((names, path)) => match names.split_once('/') {

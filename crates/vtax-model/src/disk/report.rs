@@ -19,20 +19,20 @@ pub struct DiskReport {
 /// The I/Os of one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IoReport {
-    /// I/Os that ended in the measured time.
+    /// I/Os completed in the measured time.
     pub ios: u64,
     /// Bytes that these I/Os transferred.
     pub bytes: u64,
     /// The measured time of this direction.
     pub seconds: f64,
-    /// The mean response time, which is exact: it is of the times themselves, not of the histogram.
+    /// Mean response time, exact: it is computed from the times themselves, not from the histogram.
     pub mean_ns: f64,
-    /// The response times: from when a job made an I/O to when it knew of its end. fio has 64 bins for each doubling, so a
-    /// percentile of this histogram is within [`IoReport::RESOLUTION`] of that of the times.
+    /// Response times: from when a job issued an I/O until it knew of its completion. fio has 64 bins for each
+    /// doubling, so a percentile of this histogram is within [`IoReport::RESOLUTION`] of that of the times.
     pub times: Histogram,
 }
 
-/// CPU time of the threads that made the I/Os, in seconds over all of them.
+/// CPU time of the threads that issued the I/Os, in seconds over all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct DiskCpu {
     /// In the program.
@@ -42,8 +42,8 @@ pub struct DiskCpu {
 }
 
 impl IoReport {
-    /// Maximum distance of fio's value for a bin, its middle, from any time in that bin (1/128); and our
-    /// histogram's own thousandth.
+    /// Maximum distance of fio's value for a bin, its middle, from any time in that bin (1/128), plus our histogram's
+    /// own thousandth.
     pub const RESOLUTION: f64 = 1.0 / 128.0 + 1.0 / 1024.0;
 
     /// Returns the I/O operations completed per second.
@@ -51,15 +51,15 @@ impl IoReport {
         per_second(self.ios as f64, self.seconds)
     }
 
-    /// Bytes a second.
+    /// Returns the bytes per second.
     pub fn rate(&self) -> f64 {
         per_second(self.bytes as f64, self.seconds)
     }
 }
 
 impl DiskReport {
-    /// Both directions together; absent if no I/O ended. The measured time is the longer one: both begin and end together,
-    /// within an I/O.
+    /// Both directions together; absent if no I/O completed. The measured time is the longer one: both begin and end
+    /// together, within an I/O.
     pub fn both(&self) -> Option<IoReport> {
         let mut directions = [&self.read, &self.write].into_iter().flatten();
         let mut both = directions.next()?.clone();
@@ -75,7 +75,7 @@ impl DiskReport {
         Some(both)
     }
 
-    /// CPU seconds of the jobs for each I/O: user, then system. Absent if no I/O ended.
+    /// CPU seconds of the jobs per I/O: user, then system. Absent if no I/O completed.
     pub fn cpu_per_io(&self) -> Option<DiskCpu> {
         let ios = self.both()?.ios as f64;
         (ios > 0.0).then(|| DiskCpu { user: self.cpu.user / ios, system: self.cpu.system / ios })

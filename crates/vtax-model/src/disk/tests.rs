@@ -8,7 +8,7 @@ fn test(text: &str) -> Result<DiskTest, String> {
 }
 
 #[test]
-fn what_is_not_said_is_as_usual() {
+fn omitted_parameters_have_defaults() {
     assert_eq!(test("random"), Ok(DiskTest::default()));
     assert_eq!(test("random:"), Ok(DiskTest::default()));
     let article = test("random:reads=60,block=8KiB,jobs=20,targets=28").expect("it can be run");
@@ -27,7 +27,7 @@ fn what_is_not_said_is_as_usual() {
 }
 
 #[test]
-fn what_can_not_be_run_is_named() {
+fn an_impossible_test_is_named() {
     for (text, named) in [
         ("rondom", "did you mean `random`?"),
         ("random:bs=4k", "unknown setting `bs` of a disk test; there are reads, block,"),
@@ -164,7 +164,7 @@ fn any_test() -> impl Strategy<Value = DiskTest> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(test in any_test()) {
+    fn written_values_are_read_back(test in any_test()) {
         prop_assert_eq!(test.to_string().parse(), Ok(test));
         let json = serde_json::to_string(&test).expect("it can be written");
         prop_assert_eq!(serde_json::from_str::<DiskTest>(&json).expect("it can be read"), test);

@@ -1,4 +1,4 @@
-//! A test of a disk as people write it: `random:reads=60,block=8KiB`.
+//! Text form of a disk test: `random:reads=60,block=8KiB`.
 
 use std::{fmt, str::FromStr};
 
@@ -73,7 +73,7 @@ impl FromStr for DiskTest {
     }
 }
 
-/// Only what is not as usual is written.
+/// Only values other than the defaults are written.
 impl fmt::Display for DiskTest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usual = DiskTest::default().values();

@@ -1,4 +1,4 @@
-//! Who uses a disk that is measured, if that isn't the host itself: a domain, whose disk the host serves, or a zone.
+//! User of a measured disk other than the host itself: a domain whose disk the host serves, or a zone.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::{foreign::ForeignText, units::ByteSize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "user", rename_all = "kebab-case")]
 pub enum DiskUser {
-    /// A logical domain. The device and its driver are those that it has.
+    /// A logical domain. The device and its driver are the domain's.
     Domain {
         domain: ForeignText,
         /// Its device, and the asynchronous I/O of the host.
@@ -38,9 +38,9 @@ pub enum DiskUser {
 pub struct BackingFile {
     /// Path on the host that runs the domain.
     pub path: ForeignText,
-    /// The format of what is in it: `raw`, `qcow2`.
+    /// The format of its contents: `raw`, `qcow2`.
     pub format: ForeignText,
-    /// The offset and the size of the part that is the disk; all of it if absent.
+    /// Offset and size of the part that is the disk; the whole backend if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<(ByteSize, ByteSize)>,
 }
@@ -99,7 +99,7 @@ mod tests {
     use crate::disk::DiskDevice;
 
     #[test]
-    fn who_uses_a_disk_is_reported_and_kept() {
+    fn the_user_of_a_disk_is_reported_and_stored() {
         let domain = DiskUser::Domain {
             domain: "mars".into(),
             attach: DiskAttach::plain(DiskDevice::VirtioBlk),

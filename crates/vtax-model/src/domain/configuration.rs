@@ -1,4 +1,4 @@
-//! All that the user has asked for, and the changes to it.
+//! Everything that the user has configured, and changes to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,11 +43,11 @@ pub struct Configuration {
 impl Configuration {
     /// Maximum number of domains besides `primary`.
     pub const MOST_DOMAINS: usize = 512;
-    /// The most switches, console services, or disk services.
+    /// Maximum number of switches, console services, or disk services.
     pub const MOST_SERVICES: usize = 512;
-    /// The most volumes of all disk services.
+    /// Maximum number of volumes of all disk services.
     pub const MOST_VOLUMES: usize = 16_384;
-    /// The most devices that domains have, that `primary` has released, or that have other settings.
+    /// Maximum number of devices that domains have, that `primary` has released, or that have settings.
     pub const MOST_DEVICES: usize = 4_096;
 
     /// A host without domains.
@@ -55,7 +55,7 @@ impl Configuration {
         Configuration { host: host.to_owned(), ..Configuration::default() }
     }
 
-    /// Returns the addresses of these vnets that a NIC here already has: the vnet, its address, the NIC and its domain.
+    /// Returns the addresses of these vnets that a NIC here already has, each with the vnet, the NIC and its domain.
     pub fn taken_macs<'a>(&self, vnets: &'a [VirtualNic]) -> Vec<(&'a Name, Mac, String, Name)> {
         let owners = self.mac_owners();
         let macs = vnets.iter().flat_map(|vnet| vnet.macs().map(move |mac| (&vnet.name, mac)));
@@ -63,7 +63,7 @@ impl Configuration {
         taken.collect()
     }
 
-    /// Returns the owners of all addresses. A virtual function that a domain has is the domain's.
+    /// Returns the owners of all addresses. An assigned virtual function belongs to its domain.
     pub(super) fn mac_owners(&self) -> MacOwners {
         let mut owners = MacOwners::new(&self.host);
         let primary: Name = PRIMARY.parse().expect("a name");
@@ -81,7 +81,7 @@ impl Configuration {
         owners
     }
 
-    /// The constraints of a domain; `primary` has some too.
+    /// Returns the constraints of a domain; `primary` has some, too.
     pub fn domain(&self, name: &Name) -> Result<&Constraints, DomainError> {
         match name.as_str() {
             PRIMARY => Ok(&self.primary),
@@ -101,7 +101,7 @@ impl Configuration {
         }
     }
 
-    /// A domain that is not `primary`.
+    /// Returns a domain that is not `primary`.
     pub(super) fn guest_mut(&mut self, name: &Name) -> Result<&mut Constraints, DomainError> {
         match name.as_str() {
             PRIMARY => Err(DomainError::Primary),
@@ -136,8 +136,8 @@ impl Configuration {
         self.remove_moved_domain(name)
     }
 
-    /// Removes a domain that is on another host now. Domains that depend on it keep it as a master: they follow it, or it
-    /// returns.
+    /// Removes a domain that has moved to another host. Domains that depend on it keep it as a master: they follow it,
+    /// or it returns.
     pub fn remove_moved_domain(&mut self, name: &Name) -> Result<(), DomainError> {
         self.guest_mut(name)?;
         let users = self.used_services(name);
@@ -177,9 +177,9 @@ impl Configuration {
         Ok(())
     }
 
-    /// Sets a variable; an empty value is one too.
+    /// Sets a variable; its value may be empty.
     pub fn set_variable(&mut self, name: &Name, variable: Variable, value: String) -> Result<(), DomainError> {
-        // No text file of the usual kinds has the last two, and XML has no form for them.
+        // Common text files contain neither of the last two, and XML cannot represent them.
         if value.chars().any(|letter| letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}')) {
             return Err(DomainError::value(variable.into(), &value, "one line of text"));
         }
@@ -187,19 +187,19 @@ impl Configuration {
         Ok(())
     }
 
-    /// Takes a variable away. It is not an error if it isn't set.
+    /// Removes a variable. It is not an error if it isn't set.
     pub fn remove_variable(&mut self, name: &Name, variable: Variable) -> Result<(), DomainError> {
         self.guest_mut(name)?.variables.remove(&variable);
         Ok(())
     }
 
-    /// Says what happens to the domains that have this one as a master.
+    /// Sets what happens to the domains that have this one as a master.
     pub fn set_failure_policy(&mut self, name: &Name, policy: FailurePolicy) -> Result<(), DomainError> {
         self.domain_mut(name)?.failure_policy = policy;
         Ok(())
     }
 
-    /// Says whether a domain is bound and started when the host has booted. `primary` always runs then.
+    /// Sets whether a domain is bound and started when the host boots. `primary` always runs then.
     pub fn set_autostart(&mut self, name: &Name, autostart: bool) -> Result<(), DomainError> {
         self.guest_mut(name)?.autostart = autostart;
         Ok(())
@@ -246,7 +246,7 @@ impl Configuration {
         self.switches.get(name).ok_or_else(|| DomainError::unknown("switch", name, self.switches.keys()))
     }
 
-    /// A link connects one switch with the outside.
+    /// A link connects only one switch with the outside.
     fn check_net_dev(&self, name: &Name, switch: &Switch) -> Result<(), DomainError> {
         let others = self.served_by(&switch.service).filter(|(other, _)| *other != name).count();
         if !switch.is_of_primary() && switch.net_dev.is_some() && others >= Configuration::MOST_SERVED {
@@ -263,7 +263,7 @@ impl Configuration {
         }
     }
 
-    /// Console services run in `primary`, which has the serial ports of all, and disk services as well: their files are the
+    /// Console services run in `primary`, which has all serial ports, and so do disk services: their files are the
     /// host's.
     pub(super) fn primary_service(&self, domain: &Name) -> Result<(), DomainError> {
         match domain.as_str() {
@@ -293,7 +293,7 @@ impl Configuration {
         constraints.vnets.push(VirtualNic::new(name.clone(), switch, mac, id));
         let set = self.set_vnet_beside(&domain, &name, VnetChange { mac: Some(mac), id: Some(id), ..change }, macs);
         set.inspect_err(|_| {
-            // A change that is refused leaves nothing behind.
+            // A refused change leaves nothing behind.
             let constraints = self.domains.get_mut(&domain).expect("it exists");
             constraints.vnets.pop();
         })
@@ -371,8 +371,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// Changes a console service: the ports that it may take, and who may use its consoles (everybody by default). Only
-    /// what is present is changed.
+    /// Changes a console service: the ports that it may use, and who may use its consoles (everybody by default). Only
+    /// fields that are present are changed.
     pub fn set_console_service(
         &mut self,
         name: &Name,
@@ -412,7 +412,7 @@ impl Configuration {
         }
     }
 
-    /// Says how the console of a domain is reached: only what is present is changed.
+    /// Sets how the console of a domain is reached. Only fields that are present are changed.
     pub fn set_console(&mut self, name: &Name, change: VirtualConsole) -> Result<(), DomainError> {
         if let Some(service) = &change.service {
             self.console_service(service)?;
@@ -443,12 +443,12 @@ impl Configuration {
     }
 }
 
-/// Refuses one more than `most`.
+/// Refuses to exceed `most`.
 pub(super) fn check_room(what: &'static str, count: usize, most: usize) -> Result<(), DomainError> {
     if count < most { Ok(()) } else { Err(DomainError::TooMany { what, most }) }
 }
 
-/// The further addresses of a vnet. An address that it has already as one that vtax chose stays.
+/// The alternate addresses of a vnet. An automatic address that it already has is kept.
 fn alt_macs(wanted: &[AltMac], vnet: &VirtualNic, domain: &Name, owners: &MacOwners) -> Result<Vec<Mac>, DomainError> {
     if wanted.len() > VirtualNic::MOST_ALT_MACS {
         return Err(DomainError::TooMany { what: "additional addresses of a vnet", most: VirtualNic::MOST_ALT_MACS });

@@ -14,15 +14,14 @@ use crate::topology::Name;
 pub struct ConsoleService {
     /// The domain that it runs in.
     pub domain: Name,
-    /// The ports that it may take.
+    /// The ports that it may use.
     pub ports: PortRange,
-    /// Who may use its consoles: these users of the host; if absent, all of them.
+    /// Users of the host who may use its consoles; everybody if absent.
     #[serde(default)]
     pub users: Option<BTreeSet<UserName>>,
 }
 
-/// The name of a user of the host, as POSIX has it for every system: letters, digits, `.`, `_` and `-`, which isn't the
-/// first.
+/// A user name of the host, portable by POSIX: letters, digits, `.`, `_` and `-`, which isn't the first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct UserName(String);
 
@@ -55,9 +54,9 @@ impl fmt::Display for UserName {
 pub struct VirtualConsole {
     /// The service; the only one if absent.
     pub service: Option<Name>,
-    /// The group whose port it shares; one of its own with the domain's name if absent.
+    /// The group whose port it shares; a separate one with the domain's name if absent.
     pub group: Option<Name>,
-    /// The port; the first free one of the service's when the domain is bound, if absent.
+    /// The port; if absent, the service's first free one when the domain is bound.
     pub port: Option<u16>,
 }
 
@@ -71,7 +70,7 @@ pub struct PortRange {
 impl PortRange {
     /// Ports below it belong to the system.
     pub const LEAST: u16 = 1024;
-    /// The ports that an article of 2012 shows, and as many more as a host can have domains.
+    /// The ports in an article of 2012, extended to the maximum number of domains of a host.
     pub const USUAL: PortRange = PortRange { first: 5000, last: 5255 };
 
     pub fn contains(self, port: u16) -> bool {
@@ -83,7 +82,7 @@ impl PortRange {
         self.first..=self.last
     }
 
-    /// Returns true if a port is one of both.
+    /// Returns true if both ranges share a port.
     pub fn overlaps(self, other: PortRange) -> bool {
         self.first <= other.last && other.first <= self.last
     }

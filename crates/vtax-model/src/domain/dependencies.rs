@@ -1,4 +1,4 @@
-//! Which domains depend on which.
+//! Dependencies between domains.
 
 use serde::{Deserialize, Serialize};
 use strum::Display;
@@ -9,21 +9,21 @@ use crate::{
     topology::Name,
 };
 
-/// That a domain depends on another.
+/// Dependency of a domain on another one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DomainDependency {
-    /// The domain that depends.
+    /// The dependent domain.
     pub domain: Name,
     /// The domain that it depends on.
     pub on: Name,
-    /// Why.
+    /// Reason.
     #[serde(rename = "type")]
     pub kind: DependencyKind,
-    /// The device by which it depends.
+    /// The device that causes it.
     pub device: String,
 }
 
-/// Why a domain depends on another.
+/// Reason why a domain depends on another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE")]
@@ -37,17 +37,17 @@ pub enum DependencyKind {
 }
 
 impl Configuration {
-    /// The domains that are started when the host has booted: masters before those that depend on them.
+    /// Returns the domains that are started when the host boots: masters before those that depend on them.
     pub fn autostarted(&self) -> Vec<&Name> {
         let mut ordered = self.domains_by_masters();
         ordered.retain(|name| self.domains[*name].autostart);
         ordered
     }
 
-    /// All domains: masters before those that depend on them.
+    /// Returns all domains: masters before those that depend on them.
     pub fn domains_by_masters(&self) -> Vec<&Name> {
         let ordered = masters_first(self.domains.keys(), |name| self.masters_of(name));
-        // No command makes a cycle. Who has written one into the file by hand gets the order of names.
+        // No command creates a cycle. With a cycle written into the file by hand, the order is that of names.
         let mut ordered = ordered.unwrap_or_else(|_| self.domains.keys().collect());
         // A master may be primary, or on another host.
         ordered.retain(|name| self.domains.contains_key(*name));
@@ -110,12 +110,12 @@ impl Configuration {
         Ok(())
     }
 
-    /// The domains that have this one as a master.
+    /// Returns the domains that have this one as a master.
     pub fn slaves<'a>(&'a self, master: &'a Name) -> impl Iterator<Item = &'a Name> {
         self.domains.iter().filter(|(_, domain)| domain.masters.contains(master)).map(|(name, _)| name)
     }
 
-    /// That a domain exists; `primary` does.
+    /// Checks that a domain exists; `primary` does.
     pub(super) fn existing(&self, domain: &Name) -> Result<(), DomainError> {
         match domain.as_str() == PRIMARY || self.domains.contains_key(domain) {
             true => Ok(()),

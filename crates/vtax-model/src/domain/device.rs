@@ -1,7 +1,8 @@
-//! PCI devices of the host that domains have for themselves.
+//! PCI devices of the host that are assigned to domains.
 //!
-//! A device is known by its name in `list-io`, which is the same at every boot. The names tell what is below what:
-//! `pci_1` is a root complex, `pci_1/slot0` a slot below it, `pci_1/slot0/PF0.VF0` a virtual function of what is in it.
+//! A device is identified by its name in `list-io`, which is the same at every boot. The names show the hierarchy:
+//! `pci_1` is a root complex, `pci_1/slot0` a slot below it, `pci_1/slot0/PF0.VF0` a virtual function of the device in
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +38,7 @@ pub struct DomainDevice {
 #[serde(rename_all = "UPPERCASE")]
 #[strum(serialize_all = "UPPERCASE", parse_err_ty = DomainError, parse_err_fn = unknown_kind)]
 pub enum DeviceKind {
-    /// A root complex with all that is below it.
+    /// A root complex with everything below it.
     Bus,
     /// The device in a slot, or an onboard endpoint.
     Pcie,
@@ -46,7 +47,7 @@ pub enum DeviceKind {
 }
 
 impl DeviceKind {
-    /// The I/O method by which a domain has such a device.
+    /// The I/O method of such a device.
     pub fn method(self) -> IoMethod {
         match self {
             DeviceKind::Bus => IoMethod::RootDomain,
@@ -65,7 +66,7 @@ impl DeviceKind {
         self.capabilities().failover != Failover::Nobody
     }
 
-    /// Returns what a domain can have by such a device.
+    /// Returns the capabilities of a domain with such a device.
     pub fn capabilities(self) -> Capabilities {
         MethodVariant { method: self.method(), domain: DomainKind::Guest, virtio: None }.capabilities()
     }
@@ -82,9 +83,9 @@ fn unknown_kind(text: &str) -> DomainError {
 pub struct FunctionSettings {
     /// Its Ethernet address.
     pub mac_addr: Option<Mac>,
-    /// The VLAN of all its frames. The NIC adds the tag and takes it off.
+    /// The VLAN of all its frames. The NIC adds and removes the tag.
     pub pvid: Option<Vlan>,
-    /// The largest MTU that its domain is to use. Only the domain itself sets it.
+    /// The MTU that its domain should use. Only the domain itself sets it.
     pub mtu: Option<Mtu>,
 }
 
@@ -95,7 +96,7 @@ pub struct HostDevices {
     /// Devices released by `primary`, available to other domains.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub released: BTreeSet<String>,
-    /// The root complexes for which someone said whether domains may have what is below.
+    /// Root complexes for which it is set whether domains may have the devices below.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub iov: BTreeMap<String, bool>,
     /// The settings of virtual functions, by name.
@@ -103,12 +104,12 @@ pub struct HostDevices {
     pub functions: BTreeMap<String, FunctionSettings>,
 }
 
-/// Who has a device.
+/// The owner of a PCI device: the host, a domain, or nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceOwner<'a> {
     /// The host.
     Primary,
-    /// Nobody: `primary` has given it up.
+    /// Nobody: `primary` has released it.
     Nobody,
     /// A domain other than `primary` that is assigned the device, or one above it, such as its slot.
     Domain(&'a Name),
@@ -137,7 +138,7 @@ fn physical(function: &str) -> &str {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionChange {
     pub mac_addr: Option<Mac>,
-    /// `Some(None)` takes the VLAN away.
+    /// `Some(None)` removes the VLAN.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serde_with::rust::double_option")]
     pub pvid: Option<Option<Vlan>>,
     pub mtu: Option<Mtu>,
@@ -161,7 +162,8 @@ impl From<FunctionSettings> for FunctionChange {
 }
 
 impl Configuration {
-    /// Who has the device of this name. A virtual function that no domain has goes with its physical one.
+    /// Returns the owner of the device of this name. A virtual function that no domain has belongs to the owner of its
+    /// physical function.
     pub fn owner_of(&self, device: &str) -> DeviceOwner<'_> {
         let has = |(_, device_of): &(&Name, &DomainDevice)| contains(&device_of.name, device);
         if let Some((domain, _)) = self.all_devices().find(has) {
@@ -178,7 +180,7 @@ impl Configuration {
         self.domains.iter().flat_map(|(name, domain)| domain.io.iter().map(move |device| (name, device)))
     }
 
-    /// Gives a device to a domain. The caller has looked whether the host has it and can spare it.
+    /// Assigns a device to a domain. The caller has checked that the host has it and can spare it.
     pub fn add_device(&mut self, domain: &Name, name: &str, kind: DeviceKind) -> Result<(), DomainError> {
         let mut macs = self.mac_owners();
         self.add_device_beside(domain, name, kind, &mut macs)
@@ -205,7 +207,7 @@ impl Configuration {
         }
         let mut settings = self.devices.functions.get(name).copied().unwrap_or_default();
         if kind == DeviceKind::Vf && settings.mac_addr.is_none() {
-            // It is the function's, whoever has it.
+            // It belongs to the function, whoever has that.
             let primary: Name = PRIMARY.parse().expect("a name");
             settings.mac_addr = Some(macs.free(name, &primary, &[]));
         }
@@ -214,7 +216,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// No domain has it, or something above or below it.
+    /// Checks that no domain has it, or a device above or below it.
     fn check_free(&self, name: &str, wanted_by: &Name) -> Result<(), DomainError> {
         let meets = |has: &str| contains(has, name) || contains(name, has);
         match self.all_devices().find(|(_, device)| meets(&device.name)) {
@@ -229,7 +231,8 @@ impl Configuration {
         }
     }
 
-    /// `primary` keeps the physical function of a virtual one, and gives up everything else before.
+    /// `primary` keeps the physical function of a virtual one, but must release every other device
+    /// first.
     fn check_released(&self, name: &str, kind: DeviceKind) -> Result<(), DomainError> {
         let has_it = |device: &str| self.owner_of(device) == DeviceOwner::Primary;
         match kind {
@@ -241,7 +244,7 @@ impl Configuration {
         }
     }
 
-    /// Takes a device from a domain; from `primary`, so that others can have it.
+    /// Removes a device from a domain, or from `primary`, so that others can have it.
     pub fn remove_device(&mut self, domain: &Name, name: &str) -> Result<(), DomainError> {
         if domain.as_str() == PRIMARY {
             return self.release_device(name);
@@ -269,7 +272,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Returns the devices to `primary` that it has released.
+    /// Returns devices to `primary` that it has released.
     pub fn return_device(&mut self, name: &str) -> Result<(), DomainError> {
         let primary: Name = PRIMARY.parse().expect("a name");
         self.check_free(name, &primary)?;
@@ -279,7 +282,7 @@ impl Configuration {
         }
     }
 
-    /// Says whether domains may have what is below a root complex.
+    /// Sets whether domains may have the devices below a root complex.
     pub fn set_iov(&mut self, bus: &str, on: bool) -> Result<(), DomainError> {
         check_name(bus)?;
         if self.devices.iov.get(bus) == Some(&on) {
@@ -296,7 +299,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Sets a virtual function, whoever has it.
+    /// Configures a virtual function, whoever has it.
     pub fn set_function(&mut self, name: &str, change: FunctionChange) -> Result<(), DomainError> {
         let mut macs = self.mac_owners();
         self.set_function_beside(name, change, &mut macs)
@@ -331,12 +334,12 @@ impl Configuration {
         Ok(())
     }
 
-    /// Forgets the settings of virtual functions that are removed.
+    /// Forgets the settings of removed virtual functions.
     pub fn forget_functions(&mut self, physical: &str) {
         self.devices.functions.retain(|function, _| !contains(physical, function));
     }
 
-    /// Takes over what is said of devices in another configuration, for one that is made anew.
+    /// Adopts the device settings of another configuration, for one that is being rebuilt.
     pub(super) fn rebuild_devices(&mut self, from: &HostDevices, macs: &mut MacOwners) -> Result<(), DomainError> {
         from.released.iter().try_for_each(|name| self.release_device(name))?;
         from.iov.iter().try_for_each(|(bus, on)| self.set_iov(bus, *on))?;

@@ -1,4 +1,4 @@
-//! Virtual disks of domains, and the services that export what is behind them.
+//! Virtual disks of domains, and the services that export their backends.
 //!
 //! A disk service (vds) exports volumes. A volume is a file, a block device, or a part of one. A virtual disk (vdisk)
 //! of a domain is one volume; if the volume is in a multipath group (mpgroup), all volumes of the group are paths to
@@ -42,7 +42,7 @@ pub struct Volume {
     /// Export options.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub options: BTreeSet<VolumeOption>,
-    /// The part of the backend that it is; all of it if absent.
+    /// The part of the backend that is exported; all of it if absent.
     pub slice: Option<DiskSlice>,
     /// The group of volumes that are paths to the same blocks.
     pub mpgroup: Option<Name>,
@@ -52,13 +52,14 @@ pub struct Volume {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualDisk {
-    /// Its name, unlike that of any other disk of its domain. The domain sees it as the disk's serial number.
+    /// Its name, unique among the disks of its domain. The domain sees it as the disk's serial number.
     pub name: Name,
     /// The exported volume that stores its blocks.
     pub volume: VolumeName,
-    /// Its number among the disks of the domain, which keeps its place on the domain's PCI bus.
+    /// Its number among the disks of the domain, which determines its place on the domain's PCI
+    /// bus.
     pub id: u32,
-    /// The seconds after which requests fail if no path answers; they wait if absent.
+    /// Timeout in seconds after which requests fail if no path answers; without one, they wait.
     pub timeout: Option<u32>,
 }
 
@@ -69,7 +70,7 @@ pub struct VolumeChange {
     /// `Some(None)` makes it all of the backend.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serde_with::rust::double_option")]
     pub slice: Option<Option<DiskSlice>>,
-    /// `Some(None)` takes it out of its group.
+    /// `Some(None)` removes it from its group.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serde_with::rust::double_option")]
     pub mpgroup: Option<Option<Name>>,
 }
@@ -79,12 +80,12 @@ pub struct VolumeChange {
 pub struct DiskChange {
     pub volume: Option<VolumeName>,
     pub id: Option<u32>,
-    /// 0 means that requests wait.
+    /// 0: requests wait.
     pub timeout: Option<u32>,
 }
 
 impl VolumeChange {
-    /// Applies it without a check.
+    /// Applies it without checks.
     pub fn fill(self, volume: &mut Volume) {
         let VolumeChange { options, slice, mpgroup } = self;
         volume.options = options.unwrap_or_else(|| std::mem::take(&mut volume.options));
@@ -99,7 +100,7 @@ impl Volume {
         Volume { backend, format, options: BTreeSet::new(), slice: None, mpgroup: None }
     }
 
-    /// The most volumes of one group.
+    /// Maximum number of volumes in a group.
     pub const MOST_PATHS: usize = 4;
 
     /// Returns true if the volume is exported with this option.
@@ -116,9 +117,9 @@ impl Volume {
             }
     }
 
-    /// Checks that a path can be a backend, whatever is there.
+    /// Checks that a path can be a backend, whether or not it exists.
     pub fn check_backend(backend: &str) -> Result<(), DomainError> {
-        // XML has no form for the last two.
+        // XML cannot represent the last two.
         let is_odd = |letter: char| letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}');
         match backend.starts_with('/') && backend.len() <= 1024 && !backend.contains(is_odd) {
             true => Ok(()),
@@ -132,17 +133,18 @@ impl Volume {
 }
 
 impl VirtualDisk {
-    /// Returns the disk that a document describes, without a check; `None` if its number is missing.
+    /// Returns the disk that a document describes, without checks; `None` if its number is missing.
     pub fn described(name: Name, volume: VolumeName, change: DiskChange) -> Option<VirtualDisk> {
         Some(VirtualDisk { name, volume, id: change.id?, timeout: change.timeout })
     }
 
-    /// The most disks of a domain: each has a port of its own on the domain's PCI bus.
+    /// Maximum number of disks of a domain: each has a separate port on the domain's PCI bus.
     pub const MOST: u32 = 32;
-    /// The longest serial number that a virtio disk can have.
+    /// Maximum length of a virtio disk's serial number.
     const SERIAL: usize = 20;
 
-    /// The serial number by which the domain knows it: its name. One that is too long keeps its beginning and its end.
+    /// Returns the serial number by which the domain knows it: its name. If too long, only its beginning and its end
+    /// are kept.
     pub fn serial(&self) -> String {
         let name = self.name.as_str();
         match name.len() > VirtualDisk::SERIAL {

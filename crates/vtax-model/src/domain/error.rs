@@ -1,9 +1,9 @@
-//! Why a change of a configuration is refused. Nothing has been changed then.
+//! Reasons why a change of a configuration is refused. Nothing has been changed then.
 
 use super::{CpuDemand, VolumeName};
 use crate::{guest::Mac, spelling::there_are, topology::Name};
 
-/// Why a change of a configuration is refused.
+/// Reason why a change of a configuration is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum DomainError {
     #[error("there is no {what} `{name}`; {there}")]

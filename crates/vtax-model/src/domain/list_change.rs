@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// List property: a whole list, or what is added to it or removed from it.
+/// Change of a list property: a whole list, or elements to add or remove.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ListChange<T> {

@@ -1,12 +1,12 @@
-//! Which Ethernet addresses there are, and which a new NIC gets.
+//! Ethernet addresses in use, and the choice of new ones.
 
 use std::collections::BTreeMap;
 
 use super::DomainError;
 use crate::{guest::Mac, topology::Name};
 
-/// Who has which address. A change asks for some addresses among the hundred thousands of a large configuration, and a
-/// configuration that is made anew for all of them: so they are sorted once.
+/// Owners of addresses. A change looks up a few addresses among the hundreds of thousands of a large configuration, and
+/// rebuilding a configuration looks up all of them, so they are sorted once.
 pub(super) struct MacOwners {
     host: String,
     owners: BTreeMap<Mac, MacOwner>,
@@ -16,17 +16,17 @@ pub(super) struct MacOwners {
 type MacOwner = (String, Name);
 
 impl MacOwners {
-    /// Nobody has an address yet on this host.
+    /// Returns an empty map for this host.
     pub(super) fn new(host: &str) -> MacOwners {
         MacOwners { host: host.to_owned(), owners: BTreeMap::new() }
     }
 
-    /// A NIC has this address from now on.
+    /// Records that a NIC has this address.
     pub(super) fn insert(&mut self, mac: Mac, nic: &str, domain: &Name) {
         self.owners.insert(mac, (nic.to_owned(), domain.clone()));
     }
 
-    /// The NIC that has this address, and its domain.
+    /// Returns the NIC that has this address, and its domain.
     pub(super) fn owner(&self, mac: Mac) -> Option<(String, Name)> {
         self.owners.get(&mac).cloned()
     }
@@ -41,9 +41,9 @@ impl MacOwners {
         }
     }
 
-    /// An unused address. A NIC of the same name in the same domain gets the same again, even after it was removed,
-    /// unless someone has taken it in the meantime. So what knows the domain by its address, such as a DHCP server,
-    /// continues to know it.
+    /// Returns an unused address. A NIC of the same name in the same domain gets the same address again, even after it
+    /// was removed, unless someone else has it by then. So anything that knows the domain by its address, such as a
+    /// DHCP server, still does.
     pub(super) fn free(&self, nic: &str, domain: &Name, also_taken: &[Mac]) -> Mac {
         let numbered = |number: u32| {
             let number = number.to_string();

@@ -1,8 +1,8 @@
 //! Tables of properties, one for each kind of object that `ldm` configures.
 //!
-//! An entry has everything that is said of a property: its key, its value in usage, how a text changes it and how it is
-//! written, its names in XML and in `-p`, and when a change takes effect. Commands with their usage, lists, XML, pending
-//! changes and the page on domains read the tables.
+//! An entry has everything about a property: its key, its value in usage, how a text changes it and how it is written,
+//! its names in XML and in `-p`, and when a change takes effect. Commands with their usage, lists, XML, pending changes
+//! and the page on domains read the tables.
 
 mod console;
 mod disk;
@@ -73,7 +73,7 @@ pub enum PropertyEffect<T> {
     Now(fn(&mut T, &T)),
     /// At the domain's next boot.
     AtBoot,
-    /// Immediately: it is part of the host, and of no domain.
+    /// Immediately: it belongs to the host, and to no domain.
     OnHost,
     /// Immediately, but only while no bound domain uses the object.
     Unused,
@@ -130,7 +130,7 @@ impl<T: Configured> Property<T> {
         self
     }
 
-    /// Shows it in another way in lists, e.g. with what the object has from its switch.
+    /// Shows it differently in lists, e.g. with values inherited from the object's switch.
     const fn shown(mut self, field: &'static str, show: fn(&T, &Configuration) -> Option<String>) -> Property<T> {
         self.field = field;
         self.show = Some(show);
@@ -147,7 +147,7 @@ impl<T: Configured> Property<T> {
         self
     }
 
-    /// Writes it for people in another way than for programs.
+    /// Writes it differently for people than for programs.
     const fn printed(mut self, print: fn(&T) -> Option<String>) -> Property<T> {
         self.print = Some(print);
         self
@@ -178,7 +178,7 @@ impl<T: Configured> Property<T> {
         self
     }
 
-    /// Returns those of a verb, in the order of its usage.
+    /// Returns the properties of a verb, in the order of its usage.
     pub fn of_verb(verb: PropertyVerb) -> impl Iterator<Item = &'static Property<T>> {
         T::PROPERTIES.iter().filter(move |property| property.verbs.contains(&verb))
     }
@@ -203,12 +203,12 @@ impl<T: Configured> Property<T> {
         }
     }
 
-    /// Returns what the object itself has.
+    /// Returns the object's own value.
     pub fn own(&self, object: &T) -> Option<String> {
         (self.write)(object)
     }
 
-    /// Returns the value in lists for programs, including what the object has from others.
+    /// Returns the value in lists for programs, including inherited values.
     pub fn shown_in(&self, object: &T, all: &Configuration) -> Option<String> {
         self.show.map_or_else(|| self.own(object), |show| show(object, all))
     }
@@ -276,7 +276,7 @@ mod tests {
         Volume,
     };
 
-    /// Keys, names in XML and fields of `-p` are those of one property each, and each has a meaning.
+    /// Keys, XML names and fields of `-p` are unique, and each property has a meaning.
     fn is_complete<T: Configured>() {
         let names: [fn(&Property<T>) -> &'static str; 3] = [|it| it.key, |it| it.xml, |it| it.field];
         for name in names {

@@ -13,15 +13,14 @@ impl Configuration {
         other.domains.iter().try_for_each(|(name, domain)| self.rebuild_domain(name, domain, &mut taken))
     }
 
-    /// The same, made anew by one change after the other for a host. So what someone has written by hand is checked as
-    /// a command is.
+    /// Rebuilds it for a host by one change after another, so that a file written by hand is checked like a command.
     pub fn rebuilt(self, host: &str) -> Result<Configuration, DomainError> {
         let mut all = Configuration::new(host);
         all.add_all_of(self)?;
         Ok(all)
     }
 
-    /// Adds all domains and services of another configuration. None of their names may be taken.
+    /// Adds all domains and services of another configuration. None of their names may be in use.
     pub fn add_all_of(&mut self, other: Configuration) -> Result<(), DomainError> {
         for name in other.domains.keys() {
             self.add_domain(name)?;
@@ -43,14 +42,14 @@ impl Configuration {
         self.set_masters(&primary, other.primary.masters)
     }
 
-    /// Sets the failure policy, the masters and the start of domains that another configuration has as well, as they are there.
-    /// `primary` is one of them if anything is set for it.
+    /// Copies the failure policy, masters and autostart of domains that another configuration has as well. `primary` is
+    /// included if anything is set for it.
     pub fn set_domains_of(&mut self, other: &Configuration) -> Result<(), DomainError> {
         let primary: Name = PRIMARY.parse().expect("a name");
         let of_primary = (&primary, &other.primary);
         let found = other.domains.iter().chain((other.primary != Constraints::default()).then_some(of_primary));
         let found: Vec<(&Name, &Constraints)> = found.collect();
-        // Otherwise masters that change places would be a cycle.
+        // Otherwise masters that swap roles would be a cycle.
         found.iter().try_for_each(|(name, _)| self.set_masters(name, Vec::new()))?;
         for (name, domain) in found {
             self.set_failure_policy(name, domain.failure_policy)?;

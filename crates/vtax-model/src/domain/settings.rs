@@ -15,7 +15,7 @@ pub struct DomainSettings {
 }
 
 impl DomainSettings {
-    /// Applies them without a check.
+    /// Applies them without checks.
     pub fn fill(self, domain: &mut Constraints) {
         let DomainSettings { policy, masters, autostart } = self;
         domain.failure_policy = policy.unwrap_or(domain.failure_policy);

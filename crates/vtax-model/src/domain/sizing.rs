@@ -1,4 +1,4 @@
-//! CPUs and memory of a domain, changed by a difference.
+//! Relative changes of a domain's CPUs and memory.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Configuration, CpuDemand, DomainError, PRIMARY};
 use crate::{topology::Name, units::ByteSize};
 
-/// Direction of a change by a difference.
+/// Direction of a relative change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SizeChange {
@@ -18,7 +18,7 @@ pub enum SizeChange {
 }
 
 impl SizeChange {
-    /// Returns `had` changed by `by`. None if that is less than nothing or more than a number can be.
+    /// Returns `had` changed by `by`. None if that is negative or overflows.
     fn of<T: Into<u64>>(self, had: T, by: T) -> Option<u64> {
         match self {
             SizeChange::Add => had.into().checked_add(by.into()),
@@ -64,7 +64,7 @@ impl Configuration {
         self.set_cpus(name, CpuDemand::Cids(cores))
     }
 
-    /// Returns the memory that a domain would have after a change. It need not be a size that it can have.
+    /// Returns the memory that a domain would have after a change. The size need not be valid.
     pub fn changed_memory(&self, name: &Name, change: SizeChange, by: ByteSize) -> Result<ByteSize, DomainError> {
         if name.as_str() == PRIMARY {
             return Err(DomainError::Primary);
@@ -75,7 +75,7 @@ impl Configuration {
     }
 }
 
-/// Returns the least multiple of 256 MiB that is no less than `size`. Oracle's `ldm --auto-adj` makes such sizes.
+/// Returns the least multiple of 256 MiB that is not less than `size`, like Oracle's `ldm --auto-adj`.
 pub fn adjusted_memory(size: ByteSize) -> Result<ByteSize, DomainError> {
     let adjusted = size.0.checked_next_multiple_of(256 << 20).map(ByteSize);
     adjusted.ok_or_else(|| DomainError::value("memory", &size.to_string(), "small enough for a 64-bit number"))

@@ -14,17 +14,17 @@ use crate::{guest::Mac, topology::Name, units::Mtu, vf::Vlan};
 pub struct Switch {
     /// The domain that it runs in.
     pub service: Name,
-    /// The link of that domain that connects it with the outside; it has no outside if absent.
+    /// The link of that domain that connects it with the outside; absent for an internal switch.
     pub net_dev: Option<String>,
-    /// The Ethernet address by which the service domain itself is reached; that of the link to the outside if absent.
+    /// The Ethernet address at which the service domain itself is reached; that of the external link if absent.
     pub mac: Option<Mac>,
-    /// The MTU of the switch and of every vnet that has none of its own.
+    /// The MTU of the switch and of every vnet without its own.
     pub mtu: Mtu,
-    /// The VLAN of frames without a tag, at ports that name none.
+    /// The VLAN of untagged frames, at ports without a pvid.
     pub default_vlan: Vlan,
-    /// The VLAN in which the service domain itself sends and receives frames without a tag.
+    /// The VLAN in which the service domain itself sends and receives untagged frames.
     pub pvid: Vlan,
-    /// The VLANs in which it sends and receives frames with their tags.
+    /// The VLANs in which it sends and receives tagged frames.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub vids: BTreeSet<Vlan>,
 }
@@ -40,7 +40,7 @@ impl Switch {
         Switch { service, net_dev: None, mac: None, mtu, default_vlan, pvid, vids: BTreeSet::new() }
     }
 
-    /// The host's link that connects it with the outside. A switch that a guest serves has none.
+    /// The host's link that connects it with the outside. A switch served by a guest has none.
     pub fn host_link(&self) -> Option<&str> {
         self.net_dev.as_deref().filter(|_| self.is_of_primary())
     }
@@ -50,13 +50,13 @@ impl Switch {
         self.service.as_str() == PRIMARY
     }
 
-    /// Checks the name of a link; an empty one means none. In a guest, an address names it too: there, names may be others
-    /// at the next boot.
+    /// Checks the name of a link; an empty one means none. In a guest, an address may identify it, too: there, names
+    /// may differ at the next boot.
     fn check_link(&self, link: &str) -> Result<(), DomainError> {
         if !self.is_of_primary() && link.parse::<Mac>().is_ok() {
             return Ok(());
         }
-        // IFNAMSIZ without its zero.
+        // IFNAMSIZ without the terminating zero.
         const LONGEST: usize = 15;
         let is_odd =
             |letter: char| letter.is_whitespace() || letter.is_control() || "/:\u{fffe}\u{ffff}".contains(letter);
@@ -76,22 +76,22 @@ impl Switch {
 }
 
 impl Configuration {
-    /// The most switches that one guest serves. Each takes a slot of its PCI bus.
+    /// Maximum number of switches that one guest serves. Each takes a slot of its PCI bus.
     pub const MOST_SERVED: usize = 3;
 
-    /// The switches that a guest connects with the outside by a link of its own.
+    /// Returns the switches that a guest connects with the outside by one of its links.
     pub fn served_by<'a>(&'a self, domain: &'a Name) -> impl Iterator<Item = (&'a Name, &'a Switch)> {
         let is_served = |switch: &Switch| switch.service == *domain && !switch.is_of_primary();
         self.switches.iter().filter(move |(_, switch)| is_served(switch) && switch.net_dev.is_some())
     }
 
-    /// The address of the NIC by which a guest is at a switch that it serves.
+    /// Returns the address of the NIC that connects a guest to a switch that it serves.
     pub fn served_mac(&self, domain: &Name, switch: &Name) -> Mac {
         // No vnet can have such a name.
         self.mac_owners().free(&format!("switch {switch}"), domain, &[])
     }
 
-    /// The VLANs in which someone at this switch sends or receives frames, but for its default one.
+    /// Returns the VLANs in use at this switch, except its default one.
     pub fn vlans_of(&self, name: &Name, switch: &Switch) -> BTreeSet<Vlan> {
         let vnets = self.domains.values().flat_map(|domain| &domain.vnets).filter(|vnet| vnet.switch == *name);
         let of_vnets = vnets.flat_map(|vnet| vnet.vlans.vids.iter().copied().chain([vnet.pvid_on(switch)]));
@@ -111,7 +111,7 @@ pub struct NewSwitch {
 /// Changes of a switch: only present fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchChange {
-    /// An empty name takes the link away.
+    /// An empty name removes the link.
     pub net_dev: Option<String>,
     pub mac: Option<Mac>,
     pub mtu: Option<Mtu>,
@@ -137,7 +137,7 @@ impl SwitchChange {
         Ok(())
     }
 
-    /// Applies what a document describes, without a check.
+    /// Applies a document's values without checks.
     pub fn fill(self, switch: &mut Switch) {
         let SwitchChange { net_dev, mac, mtu, pvid, vids } = self;
         switch.mtu = mtu.unwrap_or(switch.mtu);

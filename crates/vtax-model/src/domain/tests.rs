@@ -90,7 +90,7 @@ fn a_vnet_has_the_mtu_and_vlan_of_its_switch_unless_it_has_its_own() {
 }
 
 #[test]
-fn what_cannot_be_is_named_and_leaves_all_as_it_was() {
+fn an_impossible_change_is_named_and_changes_nothing() {
     let mut all = planets();
     all.add_console_service(&name("console"), console_service(PortRange::USUAL)).expect("it is new");
     let console = |group: &str, port| VirtualConsole { service: None, group: Some(name(group)), port };
@@ -163,7 +163,7 @@ fn a_device_has_one_owner_and_so_has_what_is_below_it() {
 }
 
 #[test]
-fn a_virtual_function_keeps_its_address_whoever_has_it() {
+fn a_virtual_function_keeps_its_address_with_any_owner() {
     let mut all = planets();
     let settings = |all: &Configuration, domain: &str| all.domain(&name(domain)).expect("there").io[0].settings;
     all.add_device(&name("mars"), VF, DeviceKind::Vf).expect("it is free");
@@ -261,7 +261,7 @@ fn a_vnet_moves_to_another_switch_with_its_address() {
 }
 
 #[test]
-fn a_guest_serves_switches_by_links_of_its_own() {
+fn a_guest_serves_switches_on_its_own_links() {
     let mut all = planets();
     let served = |number: u32| {
         let link = if number == 0 { "2:0:5e:10:0:1".to_owned() } else { format!("eth{number}") };
@@ -328,7 +328,7 @@ fn masters_are_started_before_those_that_depend_on_them() {
 }
 
 #[test]
-fn a_master_that_has_moved_is_still_one_and_in_nobodys_way() {
+fn a_master_that_has_moved_remains_one_without_blocking_others() {
     let mut all = Configuration::new("sun");
     ["mars", "venus"].iter().for_each(|domain| all.add_domain(&name(domain)).expect("it is new"));
     all.set_masters(&name("mars"), vec![name("venus")]).expect("no circle");
@@ -343,7 +343,7 @@ fn a_master_that_has_moved_is_still_one_and_in_nobodys_way() {
 }
 
 #[test]
-fn who_depends_on_whom_is_known_from_the_switches() {
+fn dependencies_follow_from_the_switches() {
     let told: Vec<String> = planets()
         .dependencies()
         .iter()
@@ -352,7 +352,7 @@ fn who_depends_on_whom_is_known_from_the_switches() {
     assert_eq!(told, ["mars primary VNET admin-vsw/admin-net", "venus primary VNET admin-vsw/admin-net"]);
 }
 
-/// A change out of few names, so that most meet what other changes have made.
+/// A change with few names, so that most affect the results of other changes.
 fn any_change() -> impl Strategy<Value = (u8, u8, u8, u8)> {
     (0u8..9, 0u8..3, 0u8..3, 0u8..4)
 }
@@ -411,8 +411,8 @@ proptest! {
     }
 }
 
-/// 512 domains with 16 vnets and 32 disks each, every disk with a volume of its own. It takes minutes to make it anew if
-/// each vnet or disk is compared with all others.
+/// 512 domains with 16 vnets and 32 disks each, every disk with its own volume. Rebuilding takes minutes if each vnet
+/// or disk is compared with all others.
 #[test]
 fn the_largest_configuration_is_made_anew() {
     let mut all = Configuration::new("sun");

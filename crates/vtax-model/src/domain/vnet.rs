@@ -17,23 +17,23 @@ use crate::{
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualNic {
-    /// Its name, unlike that of any other vnet of its domain.
+    /// Its name, unique among the vnets of its domain.
     pub name: Name,
     /// The switch that it is a port of.
     pub switch: Name,
     /// Its Ethernet address.
     pub mac: Mac,
-    /// Further addresses that the domain may send from.
+    /// Alternate addresses from which the domain may send.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alt_macs: Vec<Mac>,
-    /// Untagged and tagged VLANs; JSON has `pvid` and `vids` in the vnet itself.
+    /// Untagged and tagged VLANs; in JSON, `pvid` and `vids` are fields of the vnet itself.
     #[serde(flatten)]
     pub vlans: VnetVlans,
     /// Its MTU; that of the switch if absent.
     pub mtu: Option<Mtu>,
-    /// Its number among the NICs of the domain, which keeps its place on the domain's PCI bus.
+    /// Its number among the NICs of the domain, which determines its place on the domain's PCI bus.
     pub id: u32,
-    /// The most that it sends, and the most that it receives.
+    /// Limit on its send rate, and on its receive rate.
     pub maxbw: Option<BitRate>,
     /// Link state propagation from the switch's external link.
     #[serde(default, skip_serializing_if = "crate::is_default")]
@@ -48,9 +48,9 @@ pub struct VirtualNic {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VnetVlans {
-    /// The VLAN in which it sends and receives frames without a tag; the switch's default if absent.
+    /// The VLAN in which it sends and receives untagged frames; the switch's default if absent.
     pub pvid: Option<Vlan>,
-    /// The VLANs in which it sends and receives frames with their tags.
+    /// The VLANs in which it sends and receives tagged frames.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub vids: BTreeSet<Vlan>,
 }
@@ -70,18 +70,18 @@ pub enum LinkProp {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VnetProtection {
-    /// They come from its own addresses.
+    /// Frames must come from its own addresses.
     #[default]
     MacNospoof,
     /// None: a bridge in the domain can send for others.
     Off,
 }
 
-/// A further address of a vnet, as requested.
+/// Alternate address of a vnet, as requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AltMac {
-    /// One that vtax chooses.
+    /// An address chosen by vtax.
     Auto,
     /// This address, chosen by the user.
     Given(Mac),
@@ -131,7 +131,7 @@ impl NewVnet {
 }
 
 impl VirtualNic {
-    /// The most vnets of a domain: each has a slot of the PCI bus, from [`VirtualNic::FIRST_SLOT`] on.
+    /// Maximum number of vnets of a domain: each has a slot of the PCI bus, from [`VirtualNic::FIRST_SLOT`] on.
     pub const MOST: u32 = 16;
     /// The PCI slot of the vnet with number 0.
     pub const FIRST_SLOT: u32 = 12;
@@ -143,17 +143,17 @@ impl VirtualNic {
         std::iter::once(self.mac).chain(self.alt_macs.iter().copied())
     }
 
-    /// Its MTU, if its switch is this one.
+    /// Returns its MTU, given its switch.
     pub fn mtu_on(&self, switch: &Switch) -> Mtu {
         self.mtu.unwrap_or(switch.mtu)
     }
 
-    /// The VLAN of its frames without a tag, if its switch is this one.
+    /// Returns the VLAN of its untagged frames, given its switch.
     pub fn pvid_on(&self, switch: &Switch) -> Vlan {
         self.vlans.pvid.unwrap_or(switch.default_vlan)
     }
 
-    /// Returns a vnet that has only what each of them has.
+    /// Returns a vnet with only the mandatory properties.
     pub fn new(name: Name, switch: Name, mac: Mac, id: u32) -> VirtualNic {
         VirtualNic {
             name,
@@ -169,7 +169,7 @@ impl VirtualNic {
         }
     }
 
-    /// Returns the vnet that a document describes, without a check; `None` if its switch, its number or an address is
+    /// Returns the vnet that a document describes, without checks; `None` if its switch, its number or an address is
     /// missing.
     pub fn described(name: Name, change: VnetChange) -> Option<VirtualNic> {
         let mut vnet = VirtualNic::new(name, change.switch.clone()?, change.mac?, change.id?);
@@ -180,7 +180,7 @@ impl VirtualNic {
         Some(vnet)
     }
 
-    /// Applies what needs no knowledge of others: all but addresses and the number.
+    /// Applies everything that can be checked alone: all but addresses and the number.
     pub(super) fn apply(&mut self, change: VnetChange) -> Result<(), DomainError> {
         change.mtu.map_or(Ok(()), Switch::check_mtu)?;
         self.fill(change);

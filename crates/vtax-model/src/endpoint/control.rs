@@ -17,20 +17,20 @@ use crate::{
 pub enum Control {
     /// A process of this machine, in the namespace of vtax.
     Local,
-    /// By the user's ssh, as it takes the text.
+    /// Over the user's ssh, in its notation.
     Ssh(String),
-    /// A zone or a host of a lab that stays up (`vtax lab up`).
+    /// A zone or a host of a persistent lab (`vtax lab up`).
     Zone {
         /// The lab; if absent, the only one that has such a zone.
         lab: Option<Name>,
         /// The zone, host or guest.
         domain: Name,
     },
-    /// A virtual machine that libvirt runs, by ssh to its address.
+    /// A running virtual machine of libvirt, over ssh to its address.
     Libvirt {
-        /// The user that ssh logs in as; if absent, ssh's own configuration says it.
+        /// The user that ssh logs in as; if absent, ssh's own configuration decides.
         user: Option<String>,
-        /// Its name in libvirt, with spaces and dots as libvirt takes them. A name with an `@` needs a user before it.
+        /// Its name in libvirt, possibly with spaces and dots. A name with an `@` needs a user before it.
         domain: String,
     },
     /// A logical domain (`vtax ldm`).
@@ -39,26 +39,26 @@ pub enum Control {
     Namespace(NamespaceEnd),
 }
 
-/// A logical domain as an end: `ldm:DOMAIN`, `ldm:DOMAIN/NIC`, and both with `LAB/HOST/` before them.
+/// A logical domain as an endpoint: `ldm:DOMAIN`, `ldm:DOMAIN/NIC`, and both with `LAB/HOST/` before them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainEnd {
-    /// The host of a lab that has it. None if this machine does.
+    /// The host of a lab that has it. None for this machine.
     pub within: Option<LabHost>,
     /// Its name; `primary` is the host itself.
     pub domain: Name,
-    /// Its virtual NIC; the first that reaches the other end if absent. Of `primary` it is a switch.
+    /// Its virtual NIC; if absent, the first one that reaches the other endpoint. For `primary`, a switch.
     pub nic: Option<Name>,
 }
 
 impl Control {
-    /// If this is a logical domain without a host, it is one of this host from now on. Returns whether it is.
+    /// Assigns a logical domain without a host to this host. Returns whether it was one.
     pub fn place_in(&mut self, host: &LabHost) -> bool {
         let Control::Domain(end) = self else { return false };
         end.within.get_or_insert_with(|| host.clone()) == host
     }
 }
 
-/// A text that names no way to an agent.
+/// Invalid endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error(
     "invalid endpoint `{}`{why} (endpoints are local, ssh:HOST, ssh:USER@HOST, zone:NAME, zone:LAB/NAME, libvirt:NAME, libvirt:USER@NAME, ldm:DOMAIN, \
@@ -96,7 +96,7 @@ impl FromStr for Control {
     }
 }
 
-/// `; did you mean …?`, of what is no endpoint.
+/// Returns `; did you mean …?` for an invalid endpoint.
 fn meant(text: &str) -> String {
     let (way, host) = text.split_once(':').unwrap_or((text, ""));
     let known = ["local", "ssh", "zone", "libvirt", "ldm", "netns", "pid", "container", "docker", "podman"];
@@ -114,7 +114,7 @@ fn meant(text: &str) -> String {
     }
 }
 
-/// The host may come from a file of someone else. It is given to ssh, whose own configuration may run a shell with it
+/// The host may come from someone else's file. It is passed to ssh, whose own configuration may run a shell with it
 /// (`ProxyCommand`), and it is printed.
 fn ssh(text: &str) -> Result<Control, &'static str> {
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "._-@:%[]+".contains(letter);

@@ -15,7 +15,7 @@ pub struct LabHost {
     pub host: Name,
 }
 
-/// A text that names no host of a lab.
+/// Invalid name of a lab's host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("invalid lab host `{0}`; use LAB/HOST, e.g. rack/sut")]
 #[diagnostic(code("bad-name"))]

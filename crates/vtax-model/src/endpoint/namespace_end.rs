@@ -2,12 +2,12 @@
 
 use std::{fmt, path::Path, str::FromStr};
 
-/// A network namespace of this machine, which exists before a run and is left as it was.
+/// An existing network namespace of this machine, which a run leaves unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NamespaceEnd {
-    /// `netns:NAME`, as `ip netns` names it.
+    /// `netns:NAME`, a name of `ip netns`.
     Named(NetnsName),
-    /// `netns:/PATH`: where it is pinned.
+    /// `netns:/PATH`: the path at which it is pinned.
     At(NetnsPath),
     /// `pid:PID`: the namespace of a process.
     Process(u32),
@@ -18,9 +18,9 @@ pub enum NamespaceEnd {
 /// A container: `container:NAME`, `docker:NAME`, `podman:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContainerEnd {
-    /// The engine that runs it. None if whichever engine has it.
+    /// The engine that runs it. None for whichever engine has it.
     pub engine: Option<ContainerEngine>,
-    /// Its name there, or the beginning of its id.
+    /// Its name there, or the beginning of its ID.
     pub name: ContainerName,
 }
 
@@ -50,7 +50,7 @@ pub enum ContainerEngine {
 }
 
 impl ContainerEngine {
-    /// The order in which they are asked.
+    /// The order in which they are queried.
     pub const ALL: [ContainerEngine; 2] = [ContainerEngine::Docker, ContainerEngine::Podman];
 }
 
@@ -103,7 +103,7 @@ impl FromStr for ContainerName {
 }
 
 impl NamespaceEnd {
-    /// The namespace that `way:text` names. None if it is another kind of endpoint.
+    /// Parses the namespace that `way:text` names. None if it is another kind of endpoint.
     pub(super) fn read(way: &str, text: &str) -> Option<Result<NamespaceEnd, String>> {
         let container = |engine| {
             let name = text.parse().map_err(str::to_owned)?;
@@ -130,7 +130,7 @@ fn pinned(text: &str) -> Result<NamespaceEnd, &'static str> {
 
 fn process(text: &str) -> Result<NamespaceEnd, &'static str> {
     let number = text.parse().ok().filter(|pid| (1..=i32::MAX as u32).contains(pid));
-    // A sign would make two names of one process.
+    // With a sign, one process would have two names.
     let number = number.filter(|_| text.chars().all(|digit| digit.is_ascii_digit()));
     number.map(NamespaceEnd::Process).ok_or("the process is a number, as `ps` prints it")
 }

@@ -1,4 +1,4 @@
-//! A path next to the one that a study measures.
+//! A path in addition to the one that a study measures.
 
 use std::{fmt, str::FromStr};
 
@@ -6,17 +6,17 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use super::{BadControl, Control, Ends};
 
-/// The two ends of another path, as the user names them: `TO`, or `FROM,TO`.
+/// The two endpoints of another path, as the user names them: `TO`, or `FROM,TO`.
 #[derive(Debug, Clone, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct OtherPath {
-    /// The end that asks. None if it is the one that asks on the measured path.
+    /// The initiator. None if it is that of the measured path.
     pub from: Option<Control>,
-    /// The end that answers.
+    /// The responder.
     pub to: Control,
 }
 
 impl OtherPath {
-    /// The path between two known ends.
+    /// The path between two known endpoints.
     pub fn between(Ends { initiator, responder }: &Ends<Control>) -> OtherPath {
         OtherPath { from: Some(initiator.clone()), to: responder.clone() }
     }

@@ -57,7 +57,7 @@ fn a_domain_without_a_host_is_of_the_one_that_is_named() {
 }
 
 #[test]
-fn a_libvirt_domain_has_whatever_name_it_has() {
+fn a_libvirt_domain_may_have_any_name() {
     let read = |text: &str| match text.parse::<Control>() {
         Ok(Control::Libvirt { user, domain }) => Ok((user, domain)),
         Ok(other) => panic!("{other:?}"),
@@ -198,7 +198,7 @@ fn a_plan_is_for_both_ends_or_for_each() {
 }
 
 #[test]
-fn did_you_mean_is_said_of_ends() {
+fn similar_endpoints_are_suggested() {
     let told = |text: &str| text.parse::<Control>().expect_err("no endpoint").to_string();
     assert!(told("127.0.0.1").contains("did you mean `local`, or `ssh:127.0.0.1`?"), "{}", told("127.0.0.1"));
     assert!(told("192.0.2.7").contains("did you mean `ssh:192.0.2.7`?"));
@@ -208,9 +208,9 @@ fn did_you_mean_is_said_of_ends() {
     assert!(told("").starts_with("invalid endpoint `` (endpoints are local"), "{}", told(""));
 }
 
-/// A text of 16 KiB was 64 MiB in memory.
+/// A text of 16 KiB once took 64 MiB of memory.
 #[test]
-fn cpus_that_are_named_again_and_again_are_no_plan() {
+fn repeated_cpus_are_an_invalid_plan() {
     assert!("0-8191".parse::<Pinning>().is_ok() && "0,1,0,1".parse::<Pinning>().is_ok());
     assert!(["0-8191"; 2].join(",").parse::<Pinning>().is_err());
 }

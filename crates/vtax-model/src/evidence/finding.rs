@@ -15,8 +15,8 @@ use crate::{
 };
 use vtax_stats::Verdict;
 
-/// Version of the analysis that makes findings of a run. Increase it if a change of the analysis changes any of them:
-/// stored findings of older versions are then computed again.
+/// Version of the analysis that computes findings. Increase it if a change of the analysis changes any of them: stored
+/// findings of older versions are then computed again.
 pub const ANALYSIS_VERSION: u32 = 3;
 
 /// Estimate of one metric of one cell, with the conditions under which it was measured.
@@ -32,7 +32,7 @@ pub struct EvidenceFinding {
     /// Method, test, transport, sizes, streams or depth, MTU, and measurement mode.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Conditions that decide what it may stand for.
+    /// Conditions that decide its validity.
     pub setting: EvidenceSetting,
     /// Metric of the value.
     pub metric: Metric,
@@ -80,9 +80,10 @@ pub struct EvidenceTax {
     pub p_adjusted: f64,
     /// Result of the test after Holm's correction.
     pub verdict: Verdict,
-    /// None larger: by how much the cell is worse at most, as a share of the baseline's figure.
+    /// If no difference is shown: the upper limit of how much worse the cell is, as a share of the
+    /// baseline's figure.
     pub at_most: Option<f64>,
-    /// Set if a difference is shown that is within the noise floor of the baseline.
+    /// Set if a difference is shown that is within the baseline's noise floor.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub within_floor: bool,
 }

@@ -1,4 +1,4 @@
-//! Conditions of a finding that decide what it may stand for.
+//! Conditions of a finding that decide its validity.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ pub struct EvidenceSetting {
     pub mtu: Option<Mtu>,
     /// Family of the addresses, if the sockets have addresses and it is known.
     pub family: Option<AddressFamily>,
-    /// Pairs of endpoints that are measured at the same time.
+    /// Number of pairs of endpoints that are measured simultaneously.
     pub together: u32,
     /// Measurement mode.
     #[serde(default)]
@@ -52,7 +52,7 @@ pub struct EvidenceSetting {
 }
 
 impl EvidenceSetting {
-    /// Returns the conditions of a machine, with this accelerator for its guests, if it has one. All that depends on a
+    /// Returns the conditions of a machine, with this accelerator for its guests, if any. Everything that depends on a
     /// cell is unknown.
     pub fn of_machine(environment: &Environment, accelerator: Option<Accelerator>) -> EvidenceSetting {
         EvidenceSetting {

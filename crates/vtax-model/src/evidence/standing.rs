@@ -1,4 +1,4 @@
-//! Comparability: reasons for which a finding may not stand for a machine, or only with a remark.
+//! Comparability: reasons why a finding isn't valid for a machine, or only with a remark.
 
 use std::{fmt, time::Duration};
 
@@ -13,10 +13,10 @@ use crate::{
     units::Mtu,
 };
 
-/// Age from which a finding stands with a remark only: drivers, firmware and neighbours change unnoticed.
+/// Age from which a finding is valid only with a remark: drivers, firmware and neighbours change unnoticed.
 const OLD: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// Reason against letting a finding stand for other conditions. Each pair is measured and wanted.
+/// Objection to using a finding under other conditions. Each pair is measured and wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StandingObjection {
     /// Another program measured, under conditions unknown to vtax.
@@ -52,9 +52,9 @@ pub enum StandingObjection {
 /// Consequence of an objection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StandingSeverity {
-    /// The finding stands, and the remark is to be shown with it.
+    /// The finding is valid, but the remark must be shown with it.
     Remark,
-    /// The finding does not stand.
+    /// The finding isn't valid.
     Refusal,
 }
 
@@ -74,14 +74,15 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Returns `Ok` with the remarks if the finding stands, and `Err` with the refusals otherwise.
+    /// Returns `Ok` with the remarks if the finding is valid, and `Err` with the refusals
+    /// otherwise.
     pub fn verdict(self) -> Result<Vec<StandingObjection>, Vec<StandingObjection>> {
         let of = |objection: &StandingObjection| objection.severity() == StandingSeverity::Refusal;
         let (refusals, remarks): (Vec<_>, Vec<_>) = self.objections.into_iter().partition(of);
         if refusals.is_empty() { Ok(remarks) } else { Err(refusals) }
     }
 
-    /// Returns `true` if the finding stands, perhaps with remarks.
+    /// Returns `true` if the finding is valid, possibly with remarks.
     pub fn stands(&self) -> bool {
         self.objections.iter().all(|objection| objection.severity() == StandingSeverity::Remark)
     }
@@ -92,8 +93,8 @@ impl Standing {
     }
 }
 
-/// Returns whether a finding measured under some conditions stands for the wanted ones. What isn't known of the wanted
-/// conditions (`None`) is not asked for; what isn't known of the measured ones is not evidence of a difference.
+/// Returns the objections to using a finding measured under some conditions for the wanted ones. Unknown wanted
+/// conditions (`None`) are not required; unknown measured ones are not evidence of a difference.
 pub fn standing(measured: &EvidenceSetting, wanted: &EvidenceSetting, age: Option<Duration>) -> Standing {
     let objections = [
         measured.imported.clone().map(|program| StandingObjection::Imported { program }),
@@ -121,8 +122,8 @@ pub fn standing(measured: &EvidenceSetting, wanted: &EvidenceSetting, age: Optio
     Standing { objections: objections.into_iter().flatten().collect() }
 }
 
-/// Returns whether the figures of one run stand for those of another one: the objections to any of the cells that both have,
-/// and those to the machines, if they have none.
+/// Returns the objections to using the figures of one run for another one: those to any of the cells that both have, or
+/// those to the machines if they share none.
 pub fn run_standing(measured: &ResultDocument, wanted: &ResultDocument) -> Standing {
     let of_machine = |run: &ResultDocument| EvidenceSetting {
         imported: run.imported.as_ref().map(|from| from.program.clone()),
@@ -145,8 +146,8 @@ pub fn run_standing(measured: &ResultDocument, wanted: &ResultDocument) -> Stand
     all
 }
 
-/// Returns the reasons why two runs don't belong to one series: they are of different machines or address families. A series
-/// continues over kernels and devices, which are its changes.
+/// Returns the reasons why two runs don't belong to one series: they are of different machines or address families. A
+/// series continues across kernels and devices, which are its changes.
 pub fn series_apart(one: &ResultDocument, other: &ResultDocument) -> Vec<StandingObjection> {
     let imported = |run: &ResultDocument| run.imported.as_ref().map(|from| from.program.clone());
     let is_alike = imported(one) == imported(other);
@@ -170,7 +171,7 @@ fn if_known<T: PartialEq>(measured: Option<T>, wanted: Option<T>) -> Option<(T, 
     measured.zip(wanted).filter(|(measured, wanted)| measured != wanted)
 }
 
-/// TCG stands for nothing but TCG, also where the wanted accelerator isn't known.
+/// TCG figures are valid only for TCG, even if the wanted accelerator isn't known.
 fn by_accelerator(measured: Option<Accelerator>, wanted: Option<Accelerator>) -> Option<StandingObjection> {
     match (measured?, wanted) {
         (Accelerator::Tcg, Some(Accelerator::Tcg)) => None,
@@ -181,7 +182,7 @@ fn by_accelerator(measured: Option<Accelerator>, wanted: Option<Accelerator>) ->
 }
 
 impl StandingObjection {
-    /// Returns whether the finding stands in spite of it.
+    /// Returns whether the finding is valid in spite of it.
     pub fn severity(&self) -> StandingSeverity {
         match self {
             StandingObjection::Extrapolated { .. } | StandingObjection::Old { .. } => StandingSeverity::Remark,
@@ -214,7 +215,7 @@ impl StandingObjection {
         )
     }
 
-    /// Returns the property in which the settings differ; none for what is a caveat of one of them, and for remarks.
+    /// Returns the property in which the settings differ; none for caveats and remarks.
     pub fn property(&self) -> Option<DifferingProperty> {
         let of = |name, measured: String, wanted: String| Some(DifferingProperty { name, measured, wanted });
         match self {

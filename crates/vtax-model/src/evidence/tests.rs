@@ -38,7 +38,7 @@ fn refusals(measured: &EvidenceSetting, wanted: &EvidenceSetting) -> Vec<Standin
 }
 
 #[test]
-fn like_stands_for_like_without_a_remark() {
+fn equal_conditions_are_valid_without_a_remark() {
     let all = standing(&setting(), &setting(), Some(Duration::from_secs(3600)));
     assert_eq!(all.verdict(), Ok(Vec::new()));
 }
@@ -72,7 +72,7 @@ fn each_refusal_is_given_alone() {
 }
 
 #[test]
-fn tcg_stands_for_tcg_only() {
+fn tcg_is_valid_for_tcg_only() {
     let with = |accelerator| EvidenceSetting { accelerator, ..setting() };
     let [tcg, kvm, unknown] = [Some(Accelerator::Tcg), Some(Accelerator::Kvm), None].map(with);
     assert_eq!(refusals(&tcg, &unknown), [StandingObjection::Translated]);
@@ -90,7 +90,7 @@ fn one_guest_is_not_evidence_of_twelve_without_a_remark() {
 }
 
 #[test]
-fn runs_stand_for_each_other_cell_by_cell() {
+fn runs_are_compared_cell_by_cell() {
     let [first, mut second] = [document(), document()];
     assert_eq!(run_standing(&first, &second), Standing::default());
     second.environment.kernel = "6.99".into();
@@ -104,7 +104,7 @@ fn runs_stand_for_each_other_cell_by_cell() {
 }
 
 #[test]
-fn runs_of_different_machines_are_no_series() {
+fn runs_of_different_machines_are_not_a_series() {
     let own = document();
     let mut other = document();
     other.environment.hostname = "hv2".into();

@@ -7,7 +7,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 use super::{Backend, EmulatedNic};
 use crate::{method::IoMethod, spelling::there_are};
 
-/// Which of its method's kinds a guest's NIC is: a backend of `paravirtual`, a model of `emulated`.
+/// Kind of a guest's NIC within its method: a backend of `paravirtual`, a model of `emulated`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Flavour {
     /// A backend of `paravirtual`.
@@ -17,7 +17,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// Every one, in the order of tables.
+    /// All of them, in the order of tables.
     pub const ALL: [Flavour; 7] = [
         Flavour::Backend(Backend::Vhost),
         Flavour::Backend(Backend::Userspace),
@@ -28,7 +28,7 @@ impl Flavour {
         Flavour::Model(EmulatedNic::Rtl8139),
     ];
 
-    /// The name in files and tables, without that of the method.
+    /// Returns the name in files and tables, without that of the method.
     pub fn name(self) -> &'static str {
         match self {
             Flavour::Backend(backend) => backend.into(),
@@ -36,7 +36,7 @@ impl Flavour {
         }
     }
 
-    /// The method that it is a kind of.
+    /// Returns the method that it is a kind of.
     pub fn method(self) -> IoMethod {
         match self {
             Flavour::Backend(_) => IoMethod::Paravirtual,
@@ -59,7 +59,7 @@ impl fmt::Display for Flavour {
     }
 }
 
-/// A name that no backend and no model has.
+/// Unknown kind of NIC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("unknown NIC model `{_0}`; {}", there_are(_0, &Flavour::ALL.map(Flavour::name)))]
 #[diagnostic(code("unknown-name"))]

@@ -4,21 +4,22 @@ use std::{fmt, str::FromStr};
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
-/// The Ethernet address of a guest's NIC: of one station, not of a group.
+/// Ethernet address of a guest's NIC: a unicast address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct Mac([u8; 6]);
 
-/// A text or address that no NIC can have.
+/// A text or address that isn't valid for a NIC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("invalid MAC address `{0}`; use six hexadecimal numbers, the first even, e.g. 02:00:5e:10:00:01")]
 #[diagnostic(code("bad-address"))]
 pub struct BadMac(String);
 
 impl Mac {
-    /// A locally given address (IEEE 802: the bit of value 2 in its first octet), the same for the same words.
+    /// Returns a locally administered address (IEEE 802: the bit of value 2 in its first octet), the same for the same
+    /// words.
     pub fn of(words: &[&str]) -> Mac {
-        // FNV-1a, 64 bits (draft-eastlake-fnv), of which 40 are used: of a thousand guests, two have
-        // the same once in two million labs, and then the lab is refused.
+        // FNV-1a, 64 bits (draft-eastlake-fnv), of which 40 are used: among a thousand guests, two collide in one of
+        // two million labs, and then the lab is refused.
         const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
         const PRIME: u64 = 0x0100_0000_01b3;
         let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
@@ -27,7 +28,7 @@ impl Mac {
         Mac([0x02, b, c, d, e, f])
     }
 
-    /// Returns the octets in the order in which they are written; the first is even.
+    /// Returns the octets in writing order; the first is even.
     pub fn octets(self) -> [u8; 6] {
         self.0
     }

@@ -15,10 +15,10 @@ use crate::{
     vf::{VfOptions, Vlan},
 };
 
-/// Defines a table of a file that has the options of guests, after other fields.
+/// Defines a table of a file that has the guest options, after other fields.
 ///
-/// A macro, because serde forgets where a value stands when it flattens one table into another, and
-/// every error names its line.
+/// A macro, because serde loses the position of a value when it flattens one table into another,
+/// and every error must name its line.
 macro_rules! with_guest_options {
     ($(#[$about:meta])* $name:ident { $($field:ident: $kind:ty,)* }) => {
         with_guest_options! { @ $(#[$about])* $name { $($field: $kind,)* }
@@ -92,7 +92,7 @@ pub(crate) struct GuestDiskTable {
 }
 
 impl GuestDiskTable {
-    /// The disk, if guests of this size can have it.
+    /// Returns the disk, if guests of this size can have it.
     pub(crate) fn disk(&self, size: &GuestSize, source: Source<'_>) -> Result<GuestDisk, FileError> {
         let attach = value(&self.attach).unwrap_or(DiskAttach::plain(DiskDevice::VirtioBlk));
         let disk = GuestDisk { path: self.path.clone(), attach };
@@ -156,7 +156,7 @@ impl GuestOptions {
         value(&self.model).unwrap_or_default()
     }
 
-    /// The NIC of a guest of this method; options of another method are refused.
+    /// Returns the NIC of a guest of this method; options of another method are refused.
     pub(crate) fn attach(&self, method: &Spanned<IoMethod>, source: Source<'_>) -> Result<Attach, FileError> {
         let attach = match method.get_ref() {
             IoMethod::Paravirtual => Attach::Paravirtual(self.virtio()),
@@ -183,12 +183,12 @@ impl GuestOptions {
         }
     }
 
-    /// Where the option stands in the file that makes a guest impossible.
+    /// Returns the position of the option that makes a guest impossible.
     pub(crate) fn blamed(&self, error: &BadGuest) -> Option<Range<usize>> {
         self.written().find_map(|(option, span, _)| (option == error.option()).then_some(span))
     }
 
-    /// The first option that only guests of another method have.
+    /// Returns the first option that only guests of another method have.
     fn of_other_methods(
         &self,
         method: IoMethod,
@@ -198,7 +198,8 @@ impl GuestOptions {
         { of_methods }.find(|(option, _, of)| *of != method || able.refuses(option).is_some())
     }
 
-    /// The options that are written, each with its place and the method of the guests that have it, if not all have.
+    /// Returns the options that are set, each with its position and the method of the guests that have it, if not all
+    /// have.
     fn written(&self) -> impl Iterator<Item = (&'static str, Range<usize>, Option<IoMethod>)> {
         let (virtio, model, vf) = (IoMethod::Paravirtual, IoMethod::Emulated, IoMethod::SrIov);
         let options = [

@@ -88,7 +88,7 @@ fn addresses_of_nics_are_local_and_always_the_same() {
 
 proptest! {
     #[test]
-    fn any_words_make_a_station_of_its_own_address(a in "[a-z][a-z0-9-]{0,31}", b in "[a-z][a-z0-9-]{0,31}") {
+    fn any_words_give_a_valid_unicast_address(a in "[a-z][a-z0-9-]{0,31}", b in "[a-z][a-z0-9-]{0,31}") {
         let mac = Mac::of(&[&a, &b]);
         prop_assert_eq!(mac.to_string().parse::<Mac>(), Ok(mac));
     }

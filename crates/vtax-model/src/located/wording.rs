@@ -1,7 +1,7 @@
 //! serde's messages in the words of TOML's users.
 //!
-//! serde and toml give an error's text only, no code. Its forms are those of the default methods of
-//! `serde::de::Error`; what has another form is left as it is.
+//! serde and toml provide only an error's text, no code. Its forms are those of the default methods
+//! of `serde::de::Error`; other forms are left unchanged.
 
 use crate::spelling::suggestion;
 
@@ -19,7 +19,7 @@ impl Worded {
     }
 }
 
-/// serde's message in other words. `key` is the key whose value the error is about, if it is known.
+/// Rewords serde's message. `key` is the key of the value that the error is about, if known.
 pub(super) fn in_words(message: &str, key: Option<&str>) -> Worded {
     let of_key = |Worded { code, text }: Worded| match key {
         Some(key) => Worded { code, text: format!("`{key}`: {text}") },
@@ -73,7 +73,7 @@ fn unknown_key(message: &str) -> Option<Worded> {
     listed(message.strip_prefix("unknown field ")?, "key").map(|text| Worded::coded("unknown-key", text))
 }
 
-/// From `` `x`, expected one of `a`, `b` ``.
+/// Parses `` `x`, expected one of `a`, `b` ``.
 fn listed(told: &str, what: &str) -> Option<String> {
     let (written, expected) = told.split_once(", ")?;
     let expected = expected.strip_prefix("expected ").unwrap_or(expected);
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_expected_is_said_in_the_user_s_words() {
+    fn expectations_are_worded_for_users() {
         let of_mtu = |message: &str| in_words(message, Some("mtu")).text;
         assert_eq!(
             of_mtu("invalid type: string \"three\", expected a sequence"),

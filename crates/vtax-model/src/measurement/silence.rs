@@ -1,12 +1,13 @@
-//! Silences of the other end of an open loop: how long it didn't answer although requests were due.
+//! Silences of the other endpoint of an open loop: how long it didn't answer although requests were
+//! due.
 //!
-//! Requests are due at moments of their own, `d` apart. If nothing is answered for a time `S`, the silence is the time
-//! from the last answer before it to the first answer after it. It contains `S`. It is longer by at most `2d` if the
-//! requests of that time are lost, and by at most `d` if they wait somewhere and are answered afterwards; and by the
-//! round trip's own change. So with a request each millisecond, an outage of 500 ms gives a silence of 500 to 502 ms.
+//! Requests are due at intervals of `d`. If nothing is answered for a time `S`, the silence is the time from the last
+//! answer before it to the first answer after it. It contains `S`. It is longer by at most `2d` if the requests of that
+//! time are lost, and by at most `d` if they are queued somewhere and answered afterwards; and by the change of the
+//! round trip itself. So with a request each millisecond, an outage of 500 ms gives a silence of 500 to 502 ms.
 //!
-//! A request that is lost belongs to the silence during which it was under way: it was sent after the last request that
-//! was answered before, and before the first answer after. This also counts a request that was on its way when the outage
+//! A lost request belongs to the silence during which it was in flight: it was sent after the last request that was
+//! answered before, and before the first answer after. This includes a request that was in flight when the outage
 //! began.
 
 use std::{net::IpAddr, time::Duration};
@@ -15,25 +16,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{station::Station, units::Span};
 
-/// Number of silences that a report has.
+/// Number of silences in a report.
 pub const SILENCES_KEPT: usize = 8;
 
 /// A time in which no request was answered. All times are in ns of the initiator's monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Silence {
-    /// When the last answer before it came; for the first silence, when the measured time began.
+    /// Time of the last answer before it; for the first silence, the beginning of the measured
+    /// time.
     pub from_ns: u64,
-    /// When the first answer after it came; without one, when it was no longer waited for.
+    /// Time of the first answer after it; without one, the time when waiting ended.
     pub to_ns: u64,
-    /// When the last request that was answered before it was due.
+    /// Due time of the last request that was answered before it.
     pub last_due_ns: u64,
-    /// When the first request that was answered after it was due.
+    /// Due time of the first request that was answered after it.
     pub next_due_ns: u64,
-    /// Requests that were under way during the silence and were never answered.
+    /// Requests in flight during the silence that were never answered.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub lost: u64,
-    /// The most by which the initiator was behind its own schedule: that much of the silence may be its own.
+    /// Maximum delay of the initiator behind its own schedule: that much of the silence may be its own fault.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub late_ns: u64,
     /// True if no answer came after it: the silence was at least this long.
@@ -47,8 +49,8 @@ impl Silence {
     }
 }
 
-/// An address to watch by ICMP echo requests at equal intervals. The kernel of its machine answers them, so nothing need
-/// run there.
+/// An address to watch by ICMP echo requests at equal intervals. The kernel of its machine answers them, so no program
+/// is needed there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EchoWatch {
@@ -58,14 +60,14 @@ pub struct EchoWatch {
     pub target: IpAddr,
     /// Time between two requests, at least [`ECHO_LEAST`].
     pub every: Span,
-    /// When the watch ends, unless it is ended before.
+    /// Maximum duration of the watch.
     pub most: Span,
 }
 
 /// The shortest time between two requests of an [`EchoWatch`].
 pub const ECHO_LEAST: Span = Span(Duration::from_micros(100));
 
-/// A request of an [`EchoWatch`] that is not answered within this time is lost.
+/// Time after which an unanswered request of an [`EchoWatch`] is lost.
 pub const ECHO_LOST_AFTER: Duration = Duration::from_secs(2);
 
 /// Finds the longest silences while requests are answered, in constant memory.
@@ -75,14 +77,14 @@ pub const ECHO_LOST_AFTER: Duration = Duration::from_secs(2);
 pub struct SilenceLog {
     /// The longest first, each with the highest number that was answered before it.
     longest: Vec<(u64, Silence)>,
-    /// The highest number that was answered, and when that request was due.
+    /// Highest number that was answered, and when that request was due.
     highest: u64,
     due: u64,
-    /// When the last answer came.
+    /// Time of the last answer.
     heard: u64,
-    /// The most by which the initiator has been behind its schedule since then.
+    /// Maximum delay of the initiator behind its schedule since then.
     late: u64,
-    /// Requests after the highest answered one that are lost already, and when the last of them was sent.
+    /// Lost requests after the highest answered one, and when the last of them was sent.
     lost: u64,
     lost_sent: u64,
 }
@@ -116,8 +118,8 @@ impl SilenceLog {
         is_kept
     }
 
-    /// Records that the request with this number, sent at `sent`, is never answered. Returns true if the list of the
-    /// longest has changed.
+    /// Records that the request with this number, sent at `sent`, is lost. Returns true if the list of the longest has
+    /// changed.
     pub fn lost(&mut self, number: u64, sent: u64) -> bool {
         if number > self.highest {
             self.lost += 1;
@@ -125,13 +127,13 @@ impl SilenceLog {
             return false;
         }
         let mut longest = self.longest.iter_mut();
-        // The longest of several: short ones between answers under way came before it.
+        // The longest of several: short ones between answers in flight preceded it.
         let during = longest.find(|(after, silence)| number > *after && sent < silence.to_ns);
         during.map(|(_, silence)| silence.lost += 1).is_some()
     }
 
-    /// Records the end of the loop, and when that was if it still waited for answers. If it did, or if requests were lost
-    /// since the last answer, the silence has not ended.
+    /// Records the end of the loop, and when that was if it was still waiting for answers. If so, or if requests were
+    /// lost since the last answer, the silence has not ended.
     pub fn end(&mut self, waiting: Option<u64>) {
         if self.lost > 0 || waiting.is_some() {
             let until = waiting.unwrap_or(self.lost_sent).max(self.heard);
@@ -162,13 +164,13 @@ mod tests {
     /// Requests in a second.
     const REQUESTS: u64 = 1_000;
 
-    /// Fate of requests that are under way during an outage.
+    /// Fate of requests in flight during an outage.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Fate {
         Lost,
         /// They are answered when it ends.
         Queued,
-        /// So many of them are answered when it ends, and the others are lost: a queue that was full.
+        /// This many of them are answered when it ends, and the others are lost: a queue that was full.
         QueueOf(u64),
     }
 
@@ -196,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Runs an open loop of a second through these outages. Losses are found out after 2 s.
+    /// Runs an open loop of a second through these outages. Losses are detected after 2 s.
     fn run(rtt: u64, outages: &[Outage]) -> SilenceLog {
         let mut events = Vec::new();
         let mut queued = 0;
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_under_way_when_it_begins_belong_to_it() {
+    fn requests_in_flight_at_its_beginning_belong_to_it() {
         let log = run(5 * MS, &[Outage { from: 200 * MS, to: 700 * MS, fate: Fate::Lost }]);
         assert_eq!((log.longest()[0].lost, log.longest()[1].lost), (500, 0));
     }
@@ -254,7 +256,7 @@ mod tests {
         let longest = log.longest()[0];
         assert!(longest.unended && longest.lost == 401, "{longest:?}");
         assert_eq!(longest.to_ns, 1_000 * MS, "the last request that should have been answered");
-        // One lost request at the end is no outage.
+        // One lost request at the end is not an outage.
         let last = run(MS / 10, &[Outage { from: 1_000 * MS, to: 1_001 * MS, fate: Fate::Lost }]);
         assert!(last.longest().iter().all(|silence| silence.length() < Duration::from_millis(2)), "{last:?}");
     }
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_says_how_late_the_initiator_was() {
+    fn a_silence_records_the_initiators_delay() {
         let mut log = SilenceLog::begin(0, 0);
         log.behind(5);
         log.answered(1, MS, MS);
@@ -295,7 +297,7 @@ mod tests {
     }
 
     proptest! {
-        /// The bounds that this module promises, for two outages of any lengths after the first answers.
+        /// The bounds that this module guarantees, for two outages of any lengths after the first answers.
         #[test]
         fn planted_outages_are_found(
             rtt in 1..20_000_000_u64, first in 30..200_u64, length in 10..200_u64, gap in 60..200_u64,
@@ -317,7 +319,7 @@ mod tests {
             prop_assert!(log.longest().is_sorted_by(|a, b| a.length() >= b.length()));
         }
 
-        /// No request is counted twice, and all that are lost in an outage of that length are counted.
+        /// No request is counted twice, and all requests lost in an outage of that length are counted.
         #[test]
         fn all_lost_requests_are_counted_once(
             rtt in 1..20_000_000_u64, first in 20..400_u64, length in 20..400_u64, fate in fate(),

@@ -3,19 +3,19 @@
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// Packets of one end's measured sockets in the measured time.
+/// Packets of one endpoint's measured sockets in the measured time.
 ///
-/// TCP: the kernel's counts of segments (`tcpi_segs_out` and `tcpi_segs_in` of `TCP_INFO`), acknowledgements and
-/// retransmissions included. A large segment that the kernel or the NIC cuts later (TSO, GSO) counts as the packets that
-/// it becomes, a joined one (GRO) as those that it was made of. UDP: the datagrams of the messages counted, one packet
-/// each, for vtax refuses a message that would be fragmented.
+/// TCP: the kernel's counts of segments (`tcpi_segs_out` and `tcpi_segs_in` of `TCP_INFO`), including acknowledgements
+/// and retransmissions. A large segment that the kernel or the NIC splits later (TSO, GSO) counts as the packets that
+/// it becomes, a merged one (GRO) as those that it was made of. UDP: the datagrams of the messages counted, one packet
+/// each, because vtax refuses messages that would be fragmented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WireCounts {
-    /// Packets that this end sent.
+    /// Packets that this endpoint sent.
     pub sent: PacketCounts,
-    /// Packets that this end received. Too few in a guest whose host passes segments on without cutting them (TSO on a
-    /// virtio NIC), because the guest counts each as one.
+    /// Packets that this endpoint received. Too few in a guest whose host passes segments on without splitting them
+    /// (TSO on a virtio NIC), because the guest counts each as one.
     pub received: PacketCounts,
 }
 
@@ -36,21 +36,22 @@ pub struct PacketCounts {
 }
 
 impl WireCounts {
-    /// The packets of both together.
+    /// Returns the sum of both.
     pub fn plus(self, other: WireCounts) -> WireCounts {
         WireCounts { sent: self.sent.plus(other.sent), received: self.received.plus(other.received) }
     }
 }
 
 impl PacketCounts {
-    /// Datagrams with `payload` bytes each, whose IP and UDP headers have `headers` bytes.
+    /// Returns the counts of datagrams with `payload` bytes each, whose IP and UDP headers have
+    /// `headers` bytes.
     pub fn datagrams(packets: u64, payload: u64, headers: u64) -> PacketCounts {
         let bytes = packets.saturating_mul(payload.saturating_add(headers));
         let with_payload = if payload > 0 { packets } else { 0 };
         PacketCounts { packets, with_payload: Some(with_payload), bytes: Some(bytes) }
     }
 
-    /// The packets of both together; unknown is what is unknown of one.
+    /// Returns the sum of both; a value unknown in one is unknown in the sum.
     pub fn plus(self, other: PacketCounts) -> PacketCounts {
         let known = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
         PacketCounts {
@@ -60,9 +61,9 @@ impl PacketCounts {
         }
     }
 
-    /// The packets of a time that is `factor` times as long.
+    /// Returns the packets of a time that is `factor` times as long.
     pub fn scaled(self, factor: f64) -> PacketCounts {
-        // A foreign agent's times may be anything. The conversion saturates, and makes 0 of what isn't a number.
+        // A foreign agent's times may be anything. The conversion saturates, and turns NaN into 0.
         let scale = |count: u64| (count as f64 * factor).round() as u64;
         PacketCounts {
             packets: scale(self.packets),

@@ -1,7 +1,7 @@
-//! Capabilities of I/O methods: what a domain can have, by the way it is attached.
+//! Capabilities of I/O methods: what a domain supports, depending on its attachment.
 //!
 //! `vtax methods`, the planner's refusals and the book read the same table. Its facts are those of Linux, QEMU and KVM;
-//! where vtax itself does less, e.g. changes a slot only at a domain's next boot, the table says what vtax does.
+//! where vtax itself does less, e.g. changes a slot only at a domain's next boot, the table states what vtax does.
 
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -17,11 +17,11 @@ pub struct Capabilities {
     pub live_migration: Ability,
     /// Adding and removing the NIC while the domain runs.
     pub hot_plug: Ability,
-    /// The most domains that can be attached this way.
+    /// Maximum number of domains that can be attached this way.
     pub count: GuestCount,
     /// Exclusive part of the system or of the hardware.
     pub isolation: Isolation,
-    /// Dependency: the domain or program that interrupts its network by failing.
+    /// Dependency: the domain or program whose failure interrupts its network.
     pub failover: Failover,
     /// Types of devices that can be attached this way.
     pub devices: Devices,
@@ -60,7 +60,7 @@ pub enum Ability {
     },
 }
 
-/// Who can impose a setting on the domain, so that the domain cannot evade it.
+/// Where a setting can be imposed on the domain, so that the domain cannot evade it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum TrafficControl {
@@ -81,7 +81,7 @@ pub enum TrafficControl {
     },
 }
 
-/// The most domains that can be attached this way.
+/// Maximum number of domains that can be attached this way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestCount {
     /// The host itself.
@@ -101,7 +101,7 @@ pub enum GuestCount {
 }
 
 impl GuestCount {
-    /// A bridge has ten bits for the numbers of its ports (`BR_PORT_BITS`), and none is 0. The wire is a port as well.
+    /// A bridge has ten bits for port numbers (`BR_PORT_BITS`), and 0 isn't one. The wire is a port as well.
     pub const BRIDGE_PORTS: usize = 1023;
 }
 

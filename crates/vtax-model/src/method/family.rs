@@ -57,7 +57,7 @@ impl Family {
         }
     }
 
-    /// Methods of the family. The first one speaks for it.
+    /// Methods of the family. The first one represents it.
     pub fn methods(self) -> &'static [IoMethod] {
         match self {
             Family::SrIov => &[IoMethod::SrIov],
@@ -67,7 +67,7 @@ impl Family {
         }
     }
 
-    /// Returns what the capabilities of its first method imply.
+    /// Returns the implications of its first method's capabilities.
     pub fn advice(self) -> Advice {
         let mut advice = Advice::default();
         for point in points(&self.methods()[0].variants()[0].capabilities()) {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_derived_is_never_empty_or_repeated() {
+    fn derived_advice_is_never_empty_or_repeated() {
         for family in Family::ALL {
             let Advice { pros, cons, choose_when, avoid_when } = family.advice();
             for side in [pros, cons, choose_when] {

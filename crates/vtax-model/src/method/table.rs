@@ -188,7 +188,7 @@ pub(super) const LINK_OF_ZONE: Capabilities = Capabilities {
 
 pub(super) const WIRE_OF_ZONE: Capabilities = Capabilities { count: GuestCount::Wires, ..LINK_OF_ZONE };
 
-/// A zone behind a bridge of its own, with the address of its host.
+/// A zone behind a dedicated bridge, with the address of its host.
 pub(super) const TRANSLATED: Capabilities = Capabilities {
     vlan: TrafficControl::No {
         reason: "the host translates the zone's packets, so the zone sends no frames on the wire",

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::guest::{Attach, Backend, VirtioNic, Vnet};
 
-/// Method, with what its capabilities depend on.
+/// Method, with everything that its capabilities depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct MethodVariant {
     /// I/O method.

@@ -1,4 +1,4 @@
-//! The figures that every sample has, each with its name and how it is read from what was measured.
+//! The figures of samples, each with its name and how it is computed from the measurement.
 
 mod table;
 
@@ -11,25 +11,25 @@ use table::{FIGURES, FigureEntry, FigureOrigin, Told};
 /// Quantity computed from a single sample: a rate, a time or a CPU cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, VariantArray)]
 pub enum SampleFigure {
-    /// Transactions a second.
+    /// Transactions per second.
     Rate,
-    /// I/Os of disks a second.
+    /// I/Os of disks per second.
     Iops,
     /// The mean time of a transaction.
     Rtt,
-    /// 10^6 bits per second at the end that counted.
+    /// 10^6 bits per second at the counting endpoint.
     Goodput,
-    /// 10^6 bytes per second, as disks are told.
+    /// 10^6 bytes per second, as is usual for disks.
     Throughput,
     /// The same as the time of 1,024 bytes.
     TimePerKb,
-    /// CPU time of the measuring threads of both ends for one transaction: what the two ends execute themselves.
+    /// CPU time of both endpoints' measuring threads per transaction.
     ThreadsPerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     ThreadsPerKb,
-    /// CPU time of both ends' machines for one transaction.
+    /// CPU time of both endpoints' machines per transaction.
     MachinesPerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     MachinesPerKb,
     /// Elapsed time of a file.
     Real,
@@ -39,55 +39,55 @@ pub enum SampleFigure {
     P99,
     /// 99.9th percentile of the times of a sample's transactions.
     P999,
-    /// CPU time of the hosts for both ends and one transaction.
+    /// CPU time of the hosts for both endpoints, per transaction.
     HostPerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     HostPerKb,
-    /// CPU time of the measuring threads of both ends for a packet on the wire.
+    /// CPU time of both endpoints' measuring threads per packet on the wire.
     ThreadsPerPacket,
-    /// CPU time of the hosts for both ends and a packet on the wire.
+    /// CPU time of the hosts for both endpoints, per packet on the wire.
     HostPerPacket,
-    /// CPU cycles of the measuring threads of both ends for one transaction.
+    /// CPU cycles of both endpoints' measuring threads per transaction.
     CyclesPerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     CyclesPerKb,
-    /// The same for a packet on the wire.
+    /// The same per packet on the wire.
     CyclesPerPacket,
-    /// CPU time of the instructions of the guests in which ends are, for one transaction.
+    /// CPU time of the instructions of guests with endpoints, per transaction.
     GuestPerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     GuestPerKb,
-    /// CPU time of the workers of vhost, for one transaction.
+    /// CPU time of vhost workers, per transaction.
     VhostPerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     VhostPerKb,
-    /// CPU time of the threads of QEMU that serve only disks, for one transaction.
+    /// CPU time of QEMU threads that serve only disks, per transaction.
     IothreadPerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     IothreadPerKb,
-    /// CPU time of the storage daemons, for one transaction.
+    /// CPU time of the storage daemons, per transaction.
     DaemonPerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     DaemonPerKb,
-    /// CPU time of the rest of QEMU, for one transaction.
+    /// CPU time of the rest of QEMU, per transaction.
     QemuPerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     QemuPerKb,
-    /// CPU time of the host's kernel, as part of all but the guests' own, for one transaction.
+    /// CPU time of the host's kernel, as part of everything but the guests' own, per transaction.
     KernelPerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     KernelPerKb,
-    /// CPU time of interrupts, of the whole machine, for one transaction.
+    /// CPU time of interrupts, of the whole machine, per transaction.
     InterruptsPerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     InterruptsPerKb,
-    /// CPU time of the instructions of the guests that serve switches, for one transaction.
+    /// CPU time of the instructions of guests that serve switches, per transaction.
     ServicePerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     ServicePerKb,
-    /// CPU time of the programs that carry the traffic of zones, for one transaction.
+    /// CPU time of programs that carry the traffic of zones, per transaction.
     RelayPerTransaction,
-    /// The same for 1,024 bytes.
+    /// The same per 1,024 bytes.
     RelayPerKb,
     /// Goodput of the load from the initiators.
     LoadForward,
@@ -103,12 +103,13 @@ pub enum SampleFigure {
     DirtyRate,
 }
 
-/// CPU time that was observed next to that of the measuring threads.
+/// CPU time that was observed in addition to that of the measuring threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObservedCpu {
-    /// The machines' own CPU time is known for all samples.
+    /// True if the machines' own CPU time is known for all samples.
     pub machines: bool,
-    /// The run has guests whose host was observed. Without guests the hosts' CPU time is that of the measuring threads.
+    /// True if the run has guests whose host was observed. Without guests the hosts' CPU time is that of the measuring
+    /// threads.
     pub guests: bool,
 }
 
@@ -118,7 +119,7 @@ impl SampleFigure {
     /// All of them.
     pub const ALL: [SampleFigure; SampleFigure::COUNT] = *SampleFigure::VARIANTS.as_array().expect("as many");
 
-    /// Figures of the machines' CPU time: a test has one of these.
+    /// Figures of the machines' CPU time, of which a test has one.
     pub const MACHINES: [SampleFigure; 2] = [SampleFigure::MachinesPerTransaction, SampleFigure::MachinesPerKb];
 
     /// Figures of the load under which samples were taken, by direction.
@@ -138,12 +139,12 @@ impl SampleFigure {
         self.entry().unit
     }
 
-    /// Its value in one sample; not a number where a sample has none.
+    /// Returns its value in one sample; NaN if the sample has none.
     pub fn of(self, figures: &Figures) -> f64 {
         (self.entry().value)(figures)
     }
 
-    /// Returns true if a summary has it under its own name, and not with others of its kind.
+    /// Returns true if a summary has it under its own name, rather than with others of its kind.
     pub fn is_told_alone(self) -> bool {
         self.entry().told == Told::Alone
     }
@@ -200,7 +201,7 @@ impl FigureValues {
         FigureValues { present: bits.sum(), values: all.into_iter().filter(|value| !value.is_nan()).collect() }
     }
 
-    /// One of them; not a number where the sample has none.
+    /// Returns one of them; NaN if the sample has none.
     pub fn get(&self, figure: SampleFigure) -> f64 {
         let bit = 1_u64 << figure as u32;
         match self.present & bit {

@@ -1,16 +1,16 @@
-//! The names of the metrics and of the units of costs, for what only has to distinguishes them.
+//! Names of the metrics and of the units of costs.
 
 use serde::{Deserialize, Serialize};
 use strum::VariantArray;
 
-/// Role of a part of the hosts' CPU time: what it was spent on. All but the last two add up to what was spent on the
+/// Role of a part of the hosts' CPU time: what it was spent on. All but the last two add up to the time spent on the
 /// guests of a row and on the programs that carry its traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, VariantArray)]
 pub enum CpuRole {
-    /// Instructions of the guests in which ends are; under TCG their emulation.
+    /// Instructions of guests with endpoints; under TCG their emulation.
     #[serde(rename = "host_cpu_guest")]
     Guest,
-    /// Instructions of the guests that serve switches, e.g. service domains.
+    /// Instructions of guests that serve switches, e.g. service domains.
     #[serde(rename = "host_cpu_service")]
     Service,
     /// Workers of vhost.
@@ -53,11 +53,11 @@ pub enum Metric {
     Response,
     /// Goodput: higher is better.
     Goodput,
-    /// Bytes that a disk reads and writes in a second: higher is better.
+    /// Bytes that a disk reads and writes per second: higher is better.
     Throughput,
     /// Elapsed time of a file transfer: lower is better.
     Real,
-    /// Execution time of the measuring threads of both ends, for a transaction or a KB: lower is better.
+    /// Execution time of both endpoints' measuring threads, per transaction or KB: lower is better.
     Cpu,
     /// Median time of a sample's transactions: lower is better.
     P50,
@@ -65,8 +65,8 @@ pub enum Metric {
     P99,
     /// 99.9th percentile of the times of a sample's transactions: lower is better.
     P999,
-    /// CPU time of the hosts for both ends: measuring threads there, and guests with all that serves them. Lower is
-    /// better.
+    /// CPU time of the hosts for both endpoints: measuring threads there, and guests with everything that serves them.
+    /// Lower is better.
     #[serde(rename = "host_cpu")]
     HostCpu,
     /// Time for which a guest that migrates is suspended: lower is better.
@@ -81,16 +81,16 @@ pub enum Metric {
 /// Unit in which a table shows the cost of a row above the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CostUnit {
-    /// µs for a transaction.
+    /// µs per transaction.
     #[serde(rename = "us")]
     Microseconds,
-    /// ms for a migration.
+    /// ms per migration.
     #[serde(rename = "ms")]
     Milliseconds,
-    /// ns for 1,024 bytes of payload.
+    /// ns per 1,024 bytes of payload.
     #[serde(rename = "ns-per-kb")]
     NanosecondsPerKb,
-    /// Seconds for a file.
+    /// Seconds per file.
     #[serde(rename = "s")]
     Seconds,
 }

@@ -7,14 +7,14 @@ use crate::run::RttFigures;
 pub enum SamplePercentile {
     /// The median.
     P50,
-    /// 99 of 100.
+    /// 99th percentile.
     P99,
-    /// 999 of 1,000.
+    /// 99.9th percentile.
     P999,
 }
 
 impl SamplePercentile {
-    /// Chance that all transactions of a sample were faster than the true percentile.
+    /// Probability that all transactions of a sample were faster than the true percentile.
     const MISSED: f64 = 0.025;
 
     fn share(self) -> f64 {
@@ -32,8 +32,7 @@ impl SamplePercentile {
         (SamplePercentile::MISSED.ln() / self.share().ln()).ceil() as u64
     }
 
-    /// Returns the percentile in µs; not a number if the sample has too few transactions, or their times were not
-    /// stored.
+    /// Returns the percentile in µs; NaN if the sample has too few transactions, or their times were not stored.
     pub(super) fn of(self, rtt: Option<&RttFigures>) -> f64 {
         let ns = |rtt: &RttFigures| match self {
             SamplePercentile::P50 => rtt.p50,

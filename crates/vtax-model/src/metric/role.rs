@@ -1,4 +1,4 @@
-//! The table of roles: what each part of the hosts' CPU time is called, and which figures of a sample have it.
+//! The table of roles: the names of the parts of the hosts' CPU time, and their figures in a sample.
 
 use super::{CpuRole, SampleFigure};
 use crate::run::HostCpu;
@@ -7,7 +7,7 @@ pub(super) struct RoleEntry {
     role: CpuRole,
     /// Name of its metric.
     pub(super) name: &'static str,
-    /// Head of a column and noun of a comparison.
+    /// Column heading, and noun of a comparison.
     pub(super) noun: &'static str,
     /// Exact definition of its metric.
     pub(super) described: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct RoleEntry {
     pub(super) more: &'static str,
     /// Words after the size of a fall.
     pub(super) less: &'static str,
-    /// For transactions, and for bytes.
+    /// Per transaction, and per byte count.
     pub(super) figures: [SampleFigure; 2],
     /// CPU seconds of one observation; `None` if the row has nothing in this role.
     seconds: fn(&HostCpu) -> Option<f64>,

@@ -6,17 +6,17 @@ use vtax_stats::Preference;
 /// A metric as it is measured in tests of one kind of work.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
-    /// Where a sample has its value.
+    /// Figure of a sample with its value.
     pub(super) figure: SampleFigure,
     /// Unit of its costs.
     pub(super) cost: CostUnit,
-    /// Without a test and a unit: `CPU time`. None if each test has words of its own for it.
+    /// Title without a test and a unit: `CPU time`. None if each test has its own words.
     pub(super) alone: Option<&'static str>,
 }
 
 pub(super) struct MetricEntry {
     pub(super) metric: Metric,
-    /// In documents and at the head of columns for programs.
+    /// In documents and as the column heading for programs.
     pub(super) name: &'static str,
     /// Column of its values in tables for programs, if no test is judged by it.
     pub(super) column: &'static str,
@@ -34,15 +34,15 @@ pub(super) struct MetricWords {
     pub(super) noun: &'static str,
     /// Exact definition of the measured quantity.
     pub(super) described: &'static str,
-    /// The title of a table before the test, if that isn't the test's own quantity.
+    /// Beginning of a table's title, if it isn't the test's own quantity.
     pub(super) title: Option<Title>,
-    /// Another figure of the same samples that tables tell next to it, and the head of its column.
+    /// Another figure of the same samples that tables show next to it, and its column heading.
     pub(super) beside: Option<(SampleFigure, &'static str)>,
-    /// The head of a column of its values.
+    /// Heading of a column of its values.
     pub(super) head: ColumnHead,
-    /// Around the size of a rise: what takes so much `longer`.
+    /// Words around the size of a rise, e.g. `takes … longer`.
     pub(super) more: [&'static str; 2],
-    /// Around the size of a fall.
+    /// Words around the size of a fall.
     pub(super) less: [&'static str; 2],
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Title {
 pub(super) enum ColumnHead {
     /// The test's own quantity: `RTT`.
     Test,
-    /// The unit, which says enough.
+    /// The unit, which is sufficient.
     Unit,
     Word(&'static str),
 }

@@ -1,8 +1,8 @@
-//! Units of figures. A figure carries its unit, so that no table can print it under another one.
+//! Units of figures. A figure carries its unit, so that no table can print it with another one.
 
 use crate::workload::{TestKind, WorkUnit};
 
-/// The unit of a figure: of a sample, or of a column in which samples appear by size.
+/// Unit of a figure of a sample, or of a column in which samples appear by size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
     /// Transactions or I/Os.
@@ -31,21 +31,21 @@ pub enum FigureUnit {
     Megabytes,
     /// 10^9 bytes.
     Gigabytes,
-    /// For 1,024 bytes.
+    /// Per 1,024 bytes.
     NanosecondsPerKb,
-    /// For 1,024 bytes.
+    /// Per 1,024 bytes.
     MicrosecondsPerKb,
-    /// For 1,024 bytes.
+    /// Per 1,024 bytes.
     MillisecondsPerKb,
-    /// For a packet on the wire.
+    /// Per packet on the wire.
     NanosecondsPerPacket,
-    /// For a packet on the wire.
+    /// Per packet on the wire.
     MicrosecondsPerPacket,
-    /// For one transaction.
+    /// Per transaction.
     Cycles,
-    /// For 1,024 bytes.
+    /// Per 1,024 bytes.
     CyclesPerKb,
-    /// For a packet on the wire.
+    /// Per packet on the wire.
     CyclesPerPacket,
 }
 
@@ -72,7 +72,7 @@ const CYCLES_PER_KB: Ladder = &[(FigureUnit::CyclesPerKb, 0)];
 const CYCLES_PER_PACKET: Ladder = &[(FigureUnit::CyclesPerPacket, 0)];
 
 impl FigureUnit {
-    /// As in the caption of a table.
+    /// Returns the text in the caption of a table.
     pub fn text(self) -> &'static str {
         match self {
             FigureUnit::PerSecond => "a second",
@@ -99,7 +99,7 @@ impl FigureUnit {
         }
     }
 
-    /// Returns the unit of CPU time in µs: for a transaction, or for 1,024 bytes of payload.
+    /// Returns the unit of CPU time in µs: per transaction, or per 1,024 bytes of payload.
     pub fn cpu_microseconds(test: TestKind) -> FigureUnit {
         match test.work_unit() {
             WorkUnit::Transaction => FigureUnit::Microseconds,

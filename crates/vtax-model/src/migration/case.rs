@@ -1,4 +1,4 @@
-//! One course of a migration, all of whose rates are known.
+//! One course of a migration, with all rates known.
 
 use super::{ChangedMemory, GuestMemory, MigrationSettings, SenderSpeed, memory::DirtyMemory};
 
@@ -9,12 +9,12 @@ const SWITCH: [f64; 3] = [0.005, 0.02, 0.1];
 /// Factor by which the rest may take longer than QEMU expected when it suspended the guest: 509 ms were seen at a limit of
 /// 300 ms, and 609 ms with encryption.
 const OVERSHOOT: f64 = 2.0;
-/// Seconds for which QEMU sends between two looks at whether the rest fits (`MAX_WAIT` in its migration/ram.c).
+/// Seconds for which QEMU sends between two checks of whether the rest fits (`MAX_WAIT` in its migration/ram.c).
 const LOOK: f64 = 0.05;
 /// QEMU counts its limit in milliseconds, and with 0 it would wait until nothing is left.
 const LEAST_SUSPEND: f64 = 0.001;
 
-/// End of the interval that a case is for.
+/// Bound of the interval that a case is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Edge {
     Best,
@@ -82,7 +82,7 @@ impl MigrationCase {
         self.changes.within(seconds) / self.bandwidth
     }
 
-    /// Returns true if the passes become short enough, after whatever time.
+    /// Returns true if the passes eventually become short enough.
     pub(super) fn converges(&self) -> bool {
         let DirtyMemory { hot, rate, .. } = self.changes;
         let shrink_to = if rate < self.bandwidth { hot / (self.bandwidth - rate) } else { f64::INFINITY };
@@ -109,8 +109,8 @@ impl MigrationCase {
         Some(self.passes()?.seconds + self.switch)
     }
 
-    /// Returns the shortest suspension: QEMU suspends the guest as soon as it finds that the rest fits. So the rest is at
-    /// least what has changed since it last looked.
+    /// Returns the shortest suspension: QEMU suspends the guest as soon as it finds that the rest fits. So the rest is
+    /// at least what has changed since its last check.
     pub(super) fn shortest_suspension(&self) -> f64 {
         self.switch + self.least_rest()
     }
@@ -120,7 +120,7 @@ impl MigrationCase {
         self.switch + self.all().min(self.max_suspend * OVERSHOOT)
     }
 
-    /// Returns the geometric mean of the least and the most that the rest can be.
+    /// Returns the geometric mean of the minimum and the maximum of the rest.
     pub(super) fn likely_suspension(&self) -> f64 {
         self.switch + (self.least_rest() * self.all().min(self.max_suspend)).sqrt()
     }
@@ -129,7 +129,7 @@ impl MigrationCase {
         self.pass_after(self.first_pass()).min(self.pass_after(LOOK.min(self.max_suspend)))
     }
 
-    /// Returns the time to send all that there is to send at the end of the first pass, if nothing of it was sent.
+    /// Returns the time to send everything that remains at the end of the first pass, if none of it was sent.
     fn all(&self) -> f64 {
         (self.used + self.changes.within(self.first_pass())).min(self.size) / self.bandwidth
     }

@@ -38,18 +38,18 @@ pub enum MigrationOutcome {
     Converges {
         total_seconds: ForecastInterval,
         suspended_seconds: ForecastInterval,
-        /// Likely number of skips the memory, without the suspension.
+        /// Likely number of passes through the memory, without the suspension.
         passes: u32,
     },
     DoesNotConverge {
-        /// True if it might converge all the same, at the fastest connection that is assumed.
+        /// True if it might still converge, with the fastest connection that is assumed.
         might: bool,
         #[serde(flatten)]
         remedies: MigrationRemedies,
     },
 }
 
-/// Settings with each of which the migration would converge, at the likely rates. They are round numbers.
+/// Settings each of which would make the migration converge, at the likely rates. They are round numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct MigrationRemedies {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,7 +8,7 @@ use crate::{foreign::ForeignText, guest::Accelerator, units::ByteSize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum MemoryMeasurement {
-    /// The domain has no memory that would move.
+    /// The domain isn't running, so it has no memory to move.
     NotRunning,
     Unknown {
         why: ForeignText,
@@ -24,12 +24,12 @@ pub struct GuestMemory {
     /// Memory that the guest has used since its start. The rest is zero, and only its addresses are sent.
     pub used: ByteSize,
     pub changed: ChangedMemory,
-    /// Under TCG, QEMU sends memory with what the guest's processors leave it of the host's.
+    /// Under TCG, QEMU sends memory with the host CPU time that the guest's processors leave.
     pub accel: Accelerator,
 }
 
-/// Memory that changed in one second and in two, measured one after another. Each page counts once, so the second
-/// second adds less than the first if the same pages change again and again.
+/// Memory changed in one second and in two, measured in sequence. Each page counts once, so the second second adds less
+/// than the first if the same pages change repeatedly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChangedMemory {
@@ -37,7 +37,7 @@ pub struct ChangedMemory {
     pub in_two_seconds: ByteSize,
 }
 
-/// Memory that changes in a time, as the model takes it: `hot + rate * seconds`, but at most `most`. All are bytes.
+/// Memory that changes in a time, as modelled: `hot + rate * seconds`, but at most `most`. All are bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct DirtyMemory {
     pub(super) hot: f64,
@@ -47,8 +47,8 @@ pub(super) struct DirtyMemory {
 }
 
 impl ChangedMemory {
-    /// Factor by which the guest may change more or less memory during the migration than when it was measured. It includes
-    /// the sampling error of QEMU, which looks at some pages only.
+    /// Factor by which the guest may change more or less memory during the migration than during the measurement. It
+    /// includes QEMU's sampling error, because it samples only some pages.
     pub(super) const UNCERTAINTY: f64 = 1.5;
 
     /// Returns the bytes changed per second, on average over two seconds.
@@ -56,28 +56,30 @@ impl ChangedMemory {
         ByteSize(self.in_two_seconds.0 / 2)
     }
 
-    /// Returns the line through both measurements, which no concave curve exceeds outside of them, times the uncertainty.
+    /// Returns the line through both measurements, which no concave curve exceeds outside of them, times the
+    /// uncertainty.
     pub(super) fn most(self, size: f64) -> DirtyMemory {
         let (one, two) = self.bytes(size);
         let hot = (2.0 * one - two).max(0.0);
         DirtyMemory { hot, rate: (two - hot) / 2.0, most: size }.times(ChangedMemory::UNCERTAINTY)
     }
 
-    /// Returns the likely curve. Time that QEMU takes in addition to a measurement looks like a hot set, so there is one
-    /// only if the second second has added less than half of what the first did.
+    /// Returns the likely curve. Time that QEMU needs in addition to a measurement looks like a hot set, so there is
+    /// one only if the second second has added less than half of the first.
     pub(super) fn likely(self, size: f64) -> DirtyMemory {
         let (one, two) = self.bytes(size);
         let hot = (3.0 * one - 2.0 * two).max(0.0);
         DirtyMemory { hot, rate: (two - hot) / 2.0, most: size }
     }
 
-    /// Returns the least: no hot set, and no page beyond those of two seconds, by the uncertainty.
+    /// Returns the least: no hot set, and no pages beyond those of two seconds, reduced by the
+    /// uncertainty.
     pub(super) fn least(self, size: f64) -> DirtyMemory {
         let (_, two) = self.bytes(size);
         DirtyMemory { hot: 0.0, rate: two / 2.0, most: two }.times(1.0 / ChangedMemory::UNCERTAINTY)
     }
 
-    /// Nothing changes more than all, and in two seconds at least as much changes as in one and at most twice as much.
+    /// At most the whole memory changes, and in two seconds at least as much as in one and at most twice as much.
     fn bytes(self, size: f64) -> (f64, f64) {
         let one = (self.in_one_second.0 as f64).min(size);
         let two = (self.in_two_seconds.0 as f64).min(size);

@@ -8,16 +8,16 @@ use crate::{guest::Accelerator, units::BitRate};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MigrationSettings {
     pub encrypted: bool,
-    /// The most that is sent, or the speed of the slowest link if that is known.
+    /// Bandwidth limit, or the speed of the slowest link if known.
     pub bandwidth: Option<BitRate>,
-    /// Suspend time at which the source switches over, as it expects it.
+    /// Suspend time at which the source switches over, by its own estimate.
     pub max_suspend: Duration,
     /// Time after which a migration that does not converge is cancelled.
     pub time: Duration,
 }
 
 impl Default for MigrationSettings {
-    /// QEMU's suspend time, and ten minutes.
+    /// QEMU's default suspend time, and ten minutes.
     fn default() -> MigrationSettings {
         let (max_suspend, time) = (Duration::from_millis(300), Duration::from_secs(600));
         MigrationSettings { encrypted: true, bandwidth: None, max_suspend, time }
@@ -26,16 +26,16 @@ impl Default for MigrationSettings {
 
 /// Bytes per second that QEMU sends on one connection.
 ///
-/// All of this is assumed. One thread reads, encrypts and sends all of the memory. Under TCG, QEMU 10.0 on two busy cores sent
-/// 100 to 270 MB/s, and 35 to 110 MB/s encrypted; for KVM, the processors of servers of the last ten years are assumed, which
-/// encrypt 100 to 900 MB/s per core with AES-GCM. Slower links are not included.
+/// All of this is assumed. One thread reads, encrypts and sends all of the memory. Under TCG, QEMU 10.0 on two busy
+/// cores sent 100 to 270 MB/s, and 35 to 110 MB/s encrypted; for KVM, server processors of the last ten years are
+/// assumed, which encrypt 100 to 900 MB/s per core with AES-GCM. Slower links are not included.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SenderSpeed {
     pub likely: f64,
 }
 
 impl SenderSpeed {
-    /// Factor by which the speed of the sender is uncertain.
+    /// Factor by which the sender's speed is uncertain.
     pub const UNCERTAINTY: f64 = 3.0;
 
     pub fn new(accel: Accelerator, encrypted: bool) -> SenderSpeed {

@@ -19,7 +19,7 @@ fn memory(used: u64, one: u64, two: u64) -> GuestMemory {
     GuestMemory { size: ByteSize(4_000 * MB), used: ByteSize(used * MB), changed, accel: Accelerator::Kvm }
 }
 
-/// A connection that is slower than any sender, so that its speed is certain.
+/// A connection slower than any sender, so that its speed is certain.
 fn at(megabytes: u64) -> MigrationSettings {
     MigrationSettings { bandwidth: BitRate::new(megabytes * MB * 8), ..MigrationSettings::default() }
 }
@@ -55,25 +55,25 @@ fn an_idle_guest_is_sent_once() {
     // 1 s to find 3 GB of zeros at a likely 4 GB/s.
     assert!(is_close(total.value, 10.0 + 0.75 + 0.02), "{total:?}");
     assert!(suspended.low < 0.01 && suspended.value < 0.03, "{suspended:?}");
-    // QEMU may find the end of the first pass short enough, and be wrong by the stated factor.
+    // QEMU may consider the end of the first pass short enough, and be wrong by the stated factor.
     assert!(is_close(suspended.high.expect("a limit"), 0.7), "{suspended:?}");
 }
 
 #[test]
 fn a_hot_set_is_found_by_what_the_second_second_adds() {
     let hot = |one, two| likely(&memory(2_000, one, two), &at(100)).converges();
-    // 40 MB again and again take 0.4 s, more than the 0.3 s that are permitted; the same changes spread out do not.
+    // 40 MB changed repeatedly take 0.4 s, more than the permitted 0.3 s; the same changes spread out do not.
     assert!(!hot(40, 40));
     assert!(hot(40, 80));
     assert!(hot(20, 20), "0.2 s are permitted");
 }
 
 #[test]
-fn what_does_not_converge_has_remedies_that_suffice() {
+fn a_migration_that_does_not_converge_has_sufficient_remedies() {
     let guest = memory(2_000, 150, 300);
     let forecast = MigrationForecast::new(&guest, &at(100));
     let MigrationOutcome::DoesNotConverge { might, remedies } = forecast.outcome else { panic!("{forecast:?}") };
-    // The least that it may change is 100 MB/s.
+    // The minimum that it may change is 100 MB/s.
     assert!(!might);
     let expected = MigrationRemedies { required_bytes_per_second: Some(2e8), required_max_suspend_seconds: Some(50.0) };
     assert_eq!(remedies, expected);
@@ -140,7 +140,7 @@ fn any_memory() -> impl Strategy<Value = GuestMemory> {
 proptest! {
     #[test]
     fn it_converges_exactly_if_the_changes_are_slower_or_fit(used in 0..=4_000u64, rate in 0..900u64, speed in 1..900u64) {
-        // Apart from equality, after which the passes neither shrink nor grow.
+        // Except at equality, where the passes neither shrink nor grow.
         prop_assume!(rate != speed);
         let guest = memory(used, rate, 2 * rate);
         let forever = MigrationSettings { time: Duration::MAX, ..at(speed) };
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn what_another_host_reports_is_forecast_whatever_it_is(
+    fn any_report_of_another_host_has_a_forecast(
         size: u64, used: u64, one: u64, two: u64, bits in 1..u64::MAX, suspend: u64, time: u32,
     ) {
         let changed = ChangedMemory { in_one_second: ByteSize(one), in_two_seconds: ByteSize(two) };

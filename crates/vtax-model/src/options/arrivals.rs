@@ -1,4 +1,4 @@
-//! The open loop: requests are due by a clock, whether or not the responses came.
+//! The open loop: requests are due by a clock, whether or not responses have arrived.
 
 use std::{fmt, num::NonZeroU32, str::FromStr};
 
@@ -8,11 +8,11 @@ use strum::Display;
 use super::OptionError;
 use crate::units::RATE_FACTORS;
 
-/// When requests are due in the open loop.
+/// Arrivals of requests in the open loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arrivals {
-    /// Requests a second, over all flows of the test.
+    /// Requests per second, over all flows of the test.
     pub per_second: RequestRate,
     /// Their distribution.
     pub process: ArrivalProcess,
@@ -30,13 +30,13 @@ pub enum ArrivalProcess {
     Fixed,
 }
 
-/// Requests a second, at least one. Written plain (`500`) or with a decimal suffix: `10k`, `1M`.
+/// Requests per second, at least one. Written plain (`500`) or with a decimal suffix: `10k`, `1M`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32")]
 pub struct RequestRate(NonZeroU32);
 
 impl RequestRate {
-    /// From requests per second; none of them is no rate.
+    /// Creates a rate from requests per second; None for 0.
     pub const fn new(per_second: u32) -> Option<RequestRate> {
         match NonZeroU32::new(per_second) {
             Some(rate) => Some(RequestRate(rate)),

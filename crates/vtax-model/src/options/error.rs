@@ -1,4 +1,4 @@
-//! Why a test can't have an option.
+//! Reasons why a test can't have an option.
 
 use super::{BURST_MOST, Engine, FLOWS_MOST, Idle, Segments};
 use crate::{

@@ -8,16 +8,16 @@ use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
 use super::OptionError;
 use crate::units::{BitRate, ByteSize, Span};
 
-/// Socket options of both ends; what is absent is the kernel's own choice, but for TCP_NODELAY.
+/// Socket options of both endpoints; absent ones are the kernel's choice, except TCP_NODELAY.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
     /// TCP_NODELAY. If absent, it is on for transactions, which Nagle's algorithm would delay, and off for streams.
     pub nodelay: Option<bool>,
-    /// SO_SNDBUF, as asked: the kernel doubles it for its own needs (socket(7)).
+    /// SO_SNDBUF, as requested: the kernel doubles it for its own needs (socket(7)).
     pub send_buffer: Option<ByteSize>,
-    /// SO_RCVBUF, as asked.
+    /// SO_RCVBUF, as requested.
     pub receive_buffer: Option<ByteSize>,
     /// TCP_CONGESTION.
     pub congestion: Option<CongestionControl>,
@@ -25,7 +25,8 @@ pub struct SocketOptions {
     pub dscp: Option<Dscp>,
     /// SO_MAX_PACING_RATE: TCP paces itself, UDP needs the fq qdisc.
     pub pacing: Option<BitRate>,
-    /// SO_BUSY_POLL: how long a blocking call polls the device queue before it sleeps, in whole µs.
+    /// SO_BUSY_POLL: time that a blocking call polls the device queue before it sleeps, in whole
+    /// µs.
     pub busy_poll: Option<Span>,
 }
 
@@ -39,8 +40,8 @@ pub struct CongestionControl {
 impl CongestionControl {
     const MOST: usize = 15;
 
-    /// The default on almost every Linux machine, and the one that adds least noise under controlled conditions: on a path
-    /// without loss its rate is the path's.
+    /// The default on almost every Linux machine, and the one that adds the least noise under controlled conditions: on
+    /// a path without loss, its rate is the path's.
     pub const CUBIC: CongestionControl = CongestionControl { bytes: *b"cubic\0\0\0\0\0\0\0\0\0\0", length: 5 };
 
     /// The kernel's name for it.
@@ -107,7 +108,7 @@ const CODE_POINTS: [(&str, u8); 23] = [
 ];
 
 impl Dscp {
-    /// The byte of the IP header that it stands in, its two ECN bits zero.
+    /// Returns the byte of the IP header that contains it, with zero ECN bits.
     pub fn traffic_class(self) -> u8 {
         self.0 << 2
     }

@@ -18,32 +18,33 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::Display, strum::EnumIter)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guard {
-    /// The median round trip. Only of a guarded path: that of the measured one is judged as its test.
+    /// Median round trip, only of a guarded path: that of the measured path is judged as its test.
     #[strum(to_string = "round trip")]
     Median,
-    /// The time of the slowest of a hundred transactions.
+    /// 99th percentile of the times of transactions.
     #[strum(to_string = "p99")]
     P99,
-    /// CPU time of both machines, for a transaction or a KB.
+    /// CPU time of both machines, per transaction or KB.
     #[strum(to_string = "CPU")]
     Cpu,
-    /// Datagrams that were lost, segments that were sent again, datagrams that a socket had no room for.
+    /// Lost datagrams, retransmitted segments, and datagrams that a socket had no room for.
     #[strum(to_string = "losses")]
     Losses,
 }
 
-/// A sample with a smaller share of lost packets counts as if it had this share. Otherwise a step would break the guard with
-/// the first retransmit on a path that loses nothing. A step may double the share, so more than 1 % breaks the guard.
+/// Samples with a smaller share of lost packets count as if they had this share. Otherwise a step would violate the
+/// guard with the first retransmit on a path that loses nothing. A step may double the share, so more than 1 % violates
+/// the guard.
 const FEW_LOSSES: f64 = 0.005;
 
 /// A guard of one test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuardFinding {
-    /// Which test.
+    /// The test.
     pub block: Block,
-    /// Which figure.
+    /// The figure.
     pub guard: Guard,
-    /// The end that answers on the guarded path whose figure it is. Absent if it is of the measured path.
+    /// The responder of the guarded path, if the figure is of one. Absent for the measured path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<ForeignText>,
     /// The figure with the step over the figure without it.
@@ -52,20 +53,20 @@ pub struct GuardFinding {
     pub low: f64,
     /// Upper end of the 95 % interval.
     pub high: f64,
-    /// True if it is surely worse by more than it may be.
+    /// True if it is certainly worse by more than is allowed.
     pub broken: bool,
 }
 
 impl GuardFinding {
-    /// Returns true if a path that the user wants guarded is worse.
+    /// Returns true if a guarded path is worse.
     pub(super) fn is_of_harmed_path(&self) -> bool {
         self.broken && self.path.is_some()
     }
 }
 
 impl Guard {
-    /// By how much a figure of the measured path may be worse. The tail and the CPU time differ more between rounds than
-    /// means do, and losses come in bursts.
+    /// Returns the allowed deterioration of a figure of the measured path. The tail and the CPU time vary more between
+    /// rounds than means do, and losses come in bursts.
     fn allowed(self) -> f64 {
         match self {
             Guard::Median | Guard::P99 | Guard::Cpu => 1.05,
@@ -94,7 +95,7 @@ impl Guard {
         }
     }
 
-    /// The figure of a guarded path.
+    /// Returns the figure of a guarded path.
     fn value_of_path(self, reading: &SampleReading, path: usize) -> Option<f64> {
         let rtt = reading.guarded.get(path)?;
         match self {
@@ -105,7 +106,7 @@ impl Guard {
     }
 }
 
-/// The guards of a step's cell, as far as its samples tell them. A guarded path may be worse by the margin.
+/// Returns the guards of a step's cell, as far as its samples have them. A guarded path may be worse by the margin.
 pub(super) fn findings(run: &RunReadings, cell: usize, margin: Difference) -> Vec<GuardFinding> {
     let study = &run.header.study;
     let (cells, block) = (&study.cells, study.cells[cell].block());

@@ -29,7 +29,7 @@ fn step(name: &str) -> StepName {
     name.parse().expect("a name")
 }
 
-/// The plan of TCP RR as it is, and with each of these steps.
+/// Plans TCP RR with the original settings, and with each of these steps.
 fn header(steps: &[&str], rounds: u32) -> RunHeader {
     let mut header = demo_run().header;
     header.unavailable.clear();
@@ -91,7 +91,7 @@ fn verdicts(run: &RunReadings) -> Vec<(String, StepVerdict)> {
 }
 
 #[test]
-fn what_helps_is_kept_and_all_else_is_not() {
+fn only_helpful_steps_are_kept() {
     let run = run(&["helps", "hardly", "nothing", "harms", "tail"], 40, 1, |row, _| match row.to_string().as_str() {
         "+helps" => faster(0.1),
         "+hardly" => faster(0.015),
@@ -110,7 +110,7 @@ fn what_helps_is_kept_and_all_else_is_not() {
     assert_eq!(Proof::of(&run, margin()).kept(), [step("helps")]);
 }
 
-/// A step that speeds the measured path up and slows another guest down was kept.
+/// Such a step was once kept: it sped the measured path up and slowed another guest down.
 #[test]
 fn a_step_that_slows_a_guarded_path_is_harmful() {
     let run = |median: u64, p99: u64| {
@@ -136,9 +136,10 @@ fn a_step_that_slows_a_guarded_path_is_harmful() {
     assert_eq!(broken.and_then(|guard| guard.path), Some("zone:web-2".into()));
 }
 
-/// A step that trebled the bandwidth was not adopted, as 0.5 % of the packets were sent again where none was before.
+/// A step that trebled the bandwidth was once rejected, because 0.5 % of the packets were retransmitted where none was
+/// before.
 #[test]
-fn a_few_packets_sent_again_are_no_harm_and_many_are() {
+fn a_few_retransmits_are_harmless_and_many_are_not() {
     let verdict = |share: f64| {
         let mut run = run(&["helps"], 40, 5, |row, _| if row == Row::AsIs { SAME } else { faster(0.1) });
         for sample in &mut run.samples {
@@ -153,7 +154,7 @@ fn a_few_packets_sent_again_are_no_harm_and_many_are() {
 }
 
 #[test]
-fn what_may_be_left_behind_is_taken_off_from_what_a_step_brings() {
+fn possible_after_effects_are_subtracted_from_a_steps_gain() {
     let verdict = |brings: f64, left: f64| {
         let run = run(&["helps"], 200, 2, |row, arm| match (row, arm) {
             (Row::Tuned { .. }, _) => faster(brings),
@@ -163,13 +164,14 @@ fn what_may_be_left_behind_is_taken_off_from_what_a_step_brings() {
         Proof::of(&run, margin()).steps[0].verdict
     };
     assert_eq!(verdict(0.2, 0.0), StepVerdict::Kept);
-    // As in a trial of a buffer whose change brought 63 %: 0.6 % was left behind, and all was thrown away for that.
+    // As in a trial of a buffer whose change gained 63 %: reverting left 0.6 % behind, and everything was rejected for
+    // that.
     assert_eq!(verdict(0.2, 0.006), StepVerdict::Kept);
-    // And again where 1 % was left behind, and perhaps 4 %, of 64 %.
+    // And another one with after-effects of 1 %, perhaps 4 %, of 64 %.
     assert_eq!(verdict(0.2, 0.05), StepVerdict::Kept);
     assert_eq!(verdict(0.1, 0.1), StepVerdict::LeftBehind);
     assert_eq!(verdict(0.1, 0.085), StepVerdict::LeftBehind, "the rest is less than the margin");
-    // Whichever way it goes.
+    // In either direction.
     assert_eq!(verdict(0.1, -0.1), StepVerdict::LeftBehind);
 }
 
@@ -231,8 +233,8 @@ fn a_run_ends_at_a_planned_look_if_all_is_decided_and_continues_if_not() {
     assert_eq!(ends_after(&none), 50);
 }
 
-/// As in a trial of an MTU: its gain was shown at the first look, 6.3 % [1.7, 11], and was thrown away because that may be less
-/// than the margin. The rounds that were left would have told.
+/// As in a trial of an MTU: its gain was shown at the first look, 6.3 % [1.7, 11], and was rejected because it may be
+/// less than the margin. The remaining rounds would have decided.
 #[test]
 fn a_run_continues_while_a_gain_may_be_more_or_less_than_the_margin() {
     let run = run(&["helps"], 50, 5, |row, _| if row == Row::AsIs { SAME } else { faster(0.03) });
@@ -247,7 +249,7 @@ fn a_run_continues_while_a_gain_may_be_more_or_less_than_the_margin() {
     }
 }
 
-/// Three looks at two placebos: with p-values that ignore the looks, some 10 % of such runs show a difference.
+/// Three looks at two placebos: with p-values that ignore the looks, about 10 % of such runs show a difference.
 #[test]
 fn placebos_are_shown_to_differ_in_one_of_twenty_runs_at_most() {
     let shown = |seed: u64| {

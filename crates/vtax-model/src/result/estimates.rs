@@ -1,4 +1,4 @@
-//! The estimates of a cell's figures, each under the name that the table of figures has for it.
+//! Estimates of a cell's figures, each under its name in the table of figures.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -10,7 +10,7 @@ use serde::{
 use super::Estimate;
 use crate::metric::SampleFigure;
 
-/// Estimates by figure; of a figure that isn't known there is none.
+/// Estimates by figure; unknown figures are missing.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct FigureEstimates(BTreeMap<SampleFigure, Estimate>);
 
@@ -38,7 +38,7 @@ impl<'de> Deserialize<'de> for FigureEstimates {
     }
 }
 
-/// Takes what has the name of a figure. A newer vtax may have written others.
+/// Accepts names of figures. A newer vtax may have written others.
 struct Known;
 
 impl<'de> Visitor<'de> for Known {

@@ -19,7 +19,7 @@ pub struct HostCpuSummary {
     pub service: Option<Estimate>,
     /// vhost's workers.
     pub vhost: Estimate,
-    /// The threads of QEMU that do nothing but serve the row's disks; absent if there are none.
+    /// Threads of QEMU that only serve the row's disks; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iothread: Option<Estimate>,
     /// The storage daemons of the row's disks; absent if there are none.
@@ -59,10 +59,11 @@ pub struct GuestClock {
 }
 
 impl GuestClock {
-    /// In ppm: NTP corrects no clock that is worse than 500 (RFC 5905, section 11); a guest's should be its host's.
+    /// In ppm: NTP corrects no clock that is worse than 500 (RFC 5905, section 11); a guest's clock should be its
+    /// host's.
     const MUCH: f64 = 100.0;
 
-    /// Returns true if it drifts by more, in whatever is within its uncertainty.
+    /// Returns true if it drifts by more, even if the error is at its bound.
     pub fn is_much(&self) -> bool {
         self.drift_ppm.abs() - self.uncertainty_ppm > GuestClock::MUCH
     }

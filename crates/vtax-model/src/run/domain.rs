@@ -1,4 +1,4 @@
-//! A virtual machine that was there before the run, as who runs it describes it.
+//! A virtual machine that existed before the run, as described by its manager.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
     vf::Vlan,
 };
 
-/// Who keeps a virtual machine, and describes it.
+/// The manager of a virtual machine, which describes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -28,14 +28,14 @@ pub enum DomainKeeper {
     Ldm,
 }
 
-/// A domain of libvirt's, or a logical domain.
+/// A libvirt domain, or a logical domain.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainRecord {
-    /// Who keeps it.
+    /// Its manager.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub keeper: DomainKeeper,
-    /// The host of a lab that it runs on, `LAB/HOST`; absent if it is the machine of vtax.
+    /// The host of a lab that it runs on, `LAB/HOST`; absent for the machine of vtax.
     pub within: Option<LabHost>,
     /// Its name there.
     pub name: ForeignText,
@@ -44,7 +44,7 @@ pub struct DomainRecord {
     pub uuid: ForeignText,
     /// KVM or TCG.
     pub accel: Accelerator,
-    /// The machine that QEMU imitates, as `pc-q35-10.0`; empty if it isn't told.
+    /// The machine that QEMU emulates, e.g. `pc-q35-10.0`; empty if not reported.
     pub machine: ForeignText,
     /// Virtual CPUs.
     pub vcpus: u32,
@@ -53,17 +53,17 @@ pub struct DomainRecord {
     /// True if it consists of huge pages.
     #[serde(default)]
     pub hugepages: bool,
-    /// The NUMA nodes that it is from, as the kernel lists them; any if absent.
+    /// NUMA nodes of its RAM, in the kernel's notation; any if absent.
     pub nodes: Option<ForeignText>,
-    /// The host's CPUs on which each virtual CPU may run, as the kernel lists them.
+    /// The host's CPUs on which each virtual CPU may run, in the kernel's notation.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub vcpu_pins: BTreeMap<u32, ForeignText>,
-    /// The CPUs of QEMU's other threads, which serve what neither vhost nor an I/O thread does.
+    /// CPUs of QEMU's other threads, which do the work that neither vhost nor an I/O thread does.
     pub emulator_pin: Option<ForeignText>,
     /// The CPUs of each I/O thread.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub io_pins: BTreeMap<u32, ForeignText>,
-    /// The NIC that is measured on; absent if it isn't known which one that is.
+    /// The measured NIC; absent if it isn't known which one that is.
     pub nic: Option<DomainNic>,
 }
 
@@ -73,38 +73,39 @@ pub struct DomainRecord {
 pub struct DomainNic {
     /// Its name in the domain manager, if that names NICs.
     pub name: Option<ForeignText>,
-    /// `vnet` or `vf` (a virtual function) of a logical domain. Else the type of libvirt's `<interface>`: `network`, `bridge`, `direct`, `hostdev`, `vhostuser`,
-    /// `user`, …; `pci` is a device that was handed over as a whole (`<hostdev>`).
+    /// `vnet` or `vf` (a virtual function) of a logical domain. Otherwise the type of libvirt's `<interface>`:
+    /// `network`, `bridge`, `direct`, `hostdev`, `vhostuser`, `user`, …; `pci` is a device that is passed through as a
+    /// whole (`<hostdev>`).
     #[serde(rename = "type")]
     pub kind: ForeignText,
-    /// The Ethernet address in the guest, if it is told.
+    /// The Ethernet address in the guest, if reported.
     pub mac: Option<ForeignText>,
     /// The model that the guest sees, e.g. `virtio` or `e1000e`.
     pub model: Option<ForeignText>,
-    /// Its I/O method; absent if vtax has no word for it.
+    /// Its I/O method; absent if vtax doesn't have it.
     pub method: Option<IoMethod>,
-    /// Which of that method's kinds; absent if vtax has no word for it or it isn't known.
+    /// Kind within that method; absent if vtax doesn't have it or it isn't known.
     pub backend: Option<Flavour>,
-    /// Pairs of queues.
+    /// Number of queue pairs.
     pub queues: u32,
-    /// Descriptors of a receive queue, if it was said.
+    /// Descriptors of a receive queue, if specified.
     pub rx_ring: Option<u32>,
-    /// Descriptors of a transmit queue, if it was said.
+    /// Descriptors of a transmit queue, if specified.
     pub tx_ring: Option<u32>,
     /// The packed ring of virtio 1.1.
     #[serde(default)]
     pub packed: bool,
-    /// The VLAN of its frames without a tag, if that is known.
+    /// The VLAN of its untagged frames, if known.
     pub vlan: Option<Vlan>,
-    /// The most bits per second that it sends, and the most that it receives.
+    /// Limit of its send rate and of its receive rate.
     pub maxbw: Option<BitRate>,
-    /// Its MTU, if it is told.
+    /// Its MTU, if reported.
     pub mtu: Option<u32>,
     /// Its connection: a bridge, a network, a link, a socket.
     pub source: Option<ForeignText>,
-    /// The host's link that was made for it: a tap or a macvtap. Another one after each start.
+    /// The host's link created for it: a tap or a macvtap. A different one after each start.
     pub target: Option<ForeignText>,
-    /// The host's PCI address of a device that was handed over.
+    /// The host's PCI address of a passed-through device.
     pub pci: Option<ForeignText>,
 }
 
@@ -120,8 +121,8 @@ impl DomainRecord {
 }
 
 impl DomainNic {
-    /// Returns true if a row of a study may call its domain so; none if that isn't known, or the row doesn't say
-    /// how domains are attached.
+    /// Returns true if a row of a study may have this name for its domain; none if that isn't known, or the row doesn't
+    /// specify an attachment.
     pub fn is_as(&self, row: Row) -> Option<bool> {
         match row {
             Row::Method(method) => Some(method == self.method?),
@@ -140,7 +141,7 @@ impl DomainNic {
         }
     }
 
-    /// The name that a row would have for it: `paravirtual:vhost`.
+    /// Returns the name that a row would have for it: `paravirtual:vhost`.
     pub fn label(&self) -> Option<String> {
         match (self.backend, self.method) {
             (Some(backend), _) => Some(Row::Device(backend).to_string()),

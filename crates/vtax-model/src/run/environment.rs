@@ -1,4 +1,4 @@
-//! The machine of a run, with what speeds it up or slows it down: only like conditions can be compared.
+//! The machine of a run, with everything that affects its speed: only like conditions can be compared.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_with::skip_serializing_none;
 
 use crate::{cpus::CpuSet, foreign::ForeignText, guest::Accelerator};
 
-/// The machine on which a run was made. Texts are empty where the kernel doesn't tell.
+/// The machine of a run. Texts are empty if the kernel doesn't report them.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -18,44 +18,45 @@ pub struct Environment {
     pub hostname: ForeignText,
     /// Kernel release.
     pub kernel: ForeignText,
-    /// The kernel's build, as `uname -v` says it.
+    /// The kernel's build, from `uname -v`.
     #[serde(skip_serializing_if = "ForeignText::is_empty")]
     pub kernel_build: ForeignText,
-    /// The kernel's preemption as built: `PREEMPT_DYNAMIC`, `PREEMPT_RT`, `PREEMPT`, or
-    /// `none or voluntary`. The mode of a dynamic one is told only to root, by debugfs.
+    /// The kernel's preemption as built: `PREEMPT_DYNAMIC`, `PREEMPT_RT`, `PREEMPT`, or `none or
+    /// voluntary`. Only root can read the mode of a dynamic one, from debugfs.
     #[serde(skip_serializing_if = "ForeignText::is_empty")]
     pub preemption: ForeignText,
-    /// The words of the kernel's command line that bear on speed, as they were given.
+    /// The words of the kernel's command line that affect speed, unchanged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command_line: Vec<ForeignText>,
     /// CPU model: `model name` in `/proc/cpuinfo`.
     pub cpu_model: ForeignText,
-    /// CPUs that are switched on, whether vtax may use them or not.
+    /// Number of online CPUs, whether vtax may use them or not.
     pub cpus: u32,
     /// Number of online NUMA nodes; 1 if the kernel does not report any.
     pub numa_nodes: u32,
     /// The CPUs of each NUMA node.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_cpus: BTreeMap<u32, CpuSet>,
-    /// NUMA balancing: whether the kernel moves memory between nodes (`kernel.numa_balancing`): 0, or 1 to users plus 2 between tiers.
+    /// NUMA balancing: whether the kernel moves memory between nodes (`kernel.numa_balancing`): 0, or 1 to users plus 2
+    /// between tiers.
     pub numa_balancing: Option<u32>,
     /// Main memory in bytes: `MemTotal` in `/proc/meminfo`; 0 if unknown.
     pub memory_bytes: u64,
     /// `always`, `madvise` or `never`.
     #[serde(skip_serializing_if = "ForeignText::is_empty")]
     pub transparent_hugepages: ForeignText,
-    /// The kernel's clock, as `tsc`.
+    /// The kernel's clock source, e.g. `tsc`.
     pub clocksource: ForeignText,
-    /// The clocks that the kernel could use, the best first.
+    /// The available clock sources, the best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clocksources: Vec<ForeignText>,
     /// The frequency governor, or `none`; `performance 0-3, powersave 4-7` if CPUs differ.
     pub governor: ForeignText,
-    /// The driver that sets frequencies, as `intel_pstate`.
+    /// The driver that sets frequencies, e.g. `intel_pstate`.
     #[serde(skip_serializing_if = "ForeignText::is_empty")]
     pub frequency_driver: ForeignText,
     /// The range of frequencies in force, in MHz: `800-3500`; `800-2000 of 800-3500` if the CPUs
-    /// could do more; with the CPUs of each range behind it if they differ.
+    /// could do more; followed by the CPUs of each range if they differ.
     #[serde(skip_serializing_if = "ForeignText::is_empty")]
     pub frequency_mhz: ForeignText,
     /// Turbo: `on`, `off` or `unknown`.
@@ -63,12 +64,12 @@ pub struct Environment {
     pub turbo: ForeignText,
     /// Idle states of the CPUs, if reported by the kernel.
     pub idle: Option<IdleFacts>,
-    /// The longest exit latency in µs of an idle state that isn't disabled, of any CPU; if the kernel tells.
+    /// Maximum exit latency in µs of an enabled idle state, over all CPUs; absent if the kernel doesn't report it.
     #[serialize_always]
     pub deepest_idle_us: Option<u32>,
     /// Simultaneous multithreading: `on`, `off`, `notsupported`.
     pub smt: ForeignText,
-    /// The hypervisor under this machine, or `none`.
+    /// The hypervisor of this machine, or `none`.
     pub hypervisor: ForeignText,
     /// CPU vulnerabilities' mitigations, name and state.
     pub mitigations: Vec<(ForeignText, ForeignText)>,
@@ -76,8 +77,8 @@ pub struct Environment {
     pub irqbalance: Option<bool>,
     /// TCP congestion control.
     pub congestion_control: ForeignText,
-    /// Settings of the network by their sysctl names, of the namespace that this was read in.
-    /// Those that the kernel shows only in its first namespace are absent elsewhere.
+    /// Network settings by their sysctl names, in the namespace in which this was read. Those that
+    /// the kernel shows only in its first namespace are absent elsewhere.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub network_sysctls: BTreeMap<ForeignText, ForeignText>,
     /// `root` or `user namespace`.
@@ -93,16 +94,16 @@ impl Environment {
     }
 }
 
-/// A whole server with its NICs that QEMU emulates: its figures show that something works, not how fast.
+/// A whole server with its NICs that QEMU emulates: its figures show function, not speed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatedServer {
-    /// Its NICs, nodes, sockets, CPUs and memory, as `--server` has them.
+    /// Its NICs, nodes, sockets, CPUs and memory, in the notation of `--server`.
     pub spec: ForeignText,
     /// KVM or TCG.
     pub accel: Accelerator,
     /// QEMU's version.
     pub qemu: ForeignText,
-    /// Why `accel` isn't KVM, if it was tried.
+    /// Reason why `accel` isn't KVM, if that was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not_kvm: Option<ForeignText>,
 }
@@ -110,7 +111,7 @@ pub struct EmulatedServer {
 impl EmulatedServer {
     /// Caveat shown with each of its figures.
     pub const CAVEAT: &str = "emulated server: shows function, not speed";
-    /// The file in which such a machine has this about itself, as JSON. vtax puts it there when it boots the machine.
+    /// The file in which such a machine has this description, as JSON. vtax writes it when it boots the machine.
     pub const FILE: &str = "/run/vtax-emulated-server.json";
 }
 
@@ -118,26 +119,26 @@ impl EmulatedServer {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IdleFacts {
-    /// The driver, as `intel_idle`; `none` if there is none.
+    /// The driver, e.g. `intel_idle`; `none` if there is none.
     pub driver: ForeignText,
     /// The idle governor, e.g. `menu`.
     #[serde(skip_serializing_if = "ForeignText::is_empty")]
     pub governor: ForeignText,
-    /// The idle states of the first CPU that has some, the shallowest first.
+    /// Idle states of the first CPU that has any, the shallowest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<IdleState>,
-    /// The CPUs whose states are others or are disabled otherwise, as `4-7`.
+    /// CPUs with other states or other disabled states, e.g. `4-7`.
     #[serde(skip_serializing_if = "ForeignText::is_empty")]
     pub differing_cpus: ForeignText,
 }
 
-/// A state in which a CPU waits.
+/// An idle state of a CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IdleState {
-    /// Its name, as `C1E`.
+    /// Its name, e.g. `C1E`.
     pub name: ForeignText,
-    /// µs that it takes to leave it.
+    /// Exit latency in µs.
     pub exit_latency_us: u32,
     /// True if the CPU must not enter it.
     pub disabled: bool,

@@ -14,7 +14,7 @@ use crate::{
 };
 use vtax_stats::planning::{MOST_ROUNDS, RoundNoise, least_rounds, rounds_to_show, smallest_shown};
 
-/// Time stamps are of milliseconds.
+/// Timestamps have a resolution of milliseconds.
 const SHORTEST: f64 = 1e-3;
 
 /// Experience from a run.
@@ -33,13 +33,13 @@ pub struct Experience {
 /// Detectable differences and duration of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Forecast {
-    /// Seconds of the whole run; none if nothing is known of it.
+    /// Seconds of the whole run; none if unknown.
     pub seconds: Option<f64>,
-    /// The smallest difference of each test that can be shown in four of five such runs; of the test's noisiest block.
+    /// The smallest detectable difference of each test in four of five such runs, for the test's noisiest block.
     pub shown: Vec<Resolution>,
 }
 
-/// The smallest difference of a test that can be shown.
+/// The smallest detectable difference of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Resolution {
     /// Medium of the test.
@@ -51,7 +51,7 @@ pub struct Resolution {
     pub smallest: Option<f64>,
 }
 
-/// Why no number of rounds meets the request.
+/// Reason why no number of rounds meets the request.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum Unreachable {
     #[error("{0}: only the baseline is measured, so nothing is compared; omit it")]
@@ -75,7 +75,7 @@ fn told(smallest: Option<f64>) -> String {
 }
 
 impl RunHeader {
-    /// The cells that are compared, each with its baseline's, without those of rows that can't run here.
+    /// Returns the cells that are compared, each with its baseline's, without those of rows that can't run here.
     pub fn comparisons(&self) -> Vec<(usize, usize)> {
         let cells = &self.study.cells;
         let against = |index: usize| {
@@ -101,7 +101,8 @@ impl RunHeader {
         self.family(instrument) * self.study.most_looks()
     }
 
-    /// The fewest rounds in which the answering instrument can show a difference; none if it compares nothing.
+    /// Returns the minimum number of rounds in which the answering mode can show a difference; none if it compares
+    /// nothing.
     pub fn least_rounds(&self) -> Option<u32> {
         let family = self.family(self.study.answering());
         (family > 0).then(|| least_rounds(family))
@@ -148,10 +149,10 @@ impl RunHeader {
     }
 }
 
-/// The time between samples is a tenth of theirs.
+/// Time between samples, relative to theirs.
 const BETWEEN_SAMPLES: f64 = 1.1;
 
-/// Each sample of a disk is a run of a program, which starts, ends its last I/Os and prints, in a guest or here.
+/// Each disk sample is a run of a program, which starts, ends its last I/Os and prints, in a guest or here.
 const PROGRAM_START: f64 = 1.0;
 
 /// Seconds of a sample and its warm-up; `None` for a test without a fixed length.
@@ -200,14 +201,15 @@ impl Experience {
         Some(Experience { around: known.around.max(run.wall_seconds - rounds), ..known })
     }
 
-    /// The same for a run whose samples begin so many seconds later, and take so much longer each.
+    /// Returns the same for a run whose samples begin this many seconds later, and take this much
+    /// longer each.
     pub fn delayed(mut self, begin: f64, each: f64) -> Experience {
         self.around += begin;
         self.turn.values_mut().for_each(|seconds| *seconds += each);
         self
     }
 
-    /// Seconds of all rounds of a plan.
+    /// Returns the seconds of all rounds of a plan.
     fn rounds(&self, header: &RunHeader) -> f64 {
         let of = |instrument| self.round(header, instrument) * f64::from(header.rounds_of(instrument));
         Instrument::ALL.into_iter().map(of).sum()
@@ -258,7 +260,7 @@ impl Experience {
         Err(Unreachable::TooShort { asked, run: self.run.clone(), least, needed })
     }
 
-    /// Seconds of a round's samples of an instrument.
+    /// Returns the seconds of a round's samples in a mode.
     fn round(&self, header: &RunHeader, instrument: Instrument) -> f64 {
         let cells = &header.study.cells;
         let of_instrument = |turn: &Turn| cells[turn.cell].instrument == instrument;
@@ -266,7 +268,7 @@ impl Experience {
         header.turns(1).into_iter().filter(of_instrument).map(seconds).sum()
     }
 
-    /// The noise of the blocks that are compared by the instrument that answers the study.
+    /// Returns the noise of the blocks that are compared in the mode that answers the study.
     fn noises_of(&self, header: &RunHeader) -> BTreeMap<Block, RoundNoise> {
         let compared = header.comparisons().into_iter().map(|(cell, _)| header.study.cells[cell].block());
         let answering = compared.filter(|block| block.instrument == header.study.answering());
@@ -290,7 +292,7 @@ impl Experience {
     }
 }
 
-/// The noise of each block, over its rows and the baseline's second arm.
+/// Returns the noise of each block, over its rows and the baseline's second arm.
 fn noises(run: &RunReadings, metric: Option<Metric>) -> BTreeMap<Block, RoundNoise> {
     let cells = &run.header.study.cells;
     let mut noises: BTreeMap<Block, Vec<RoundNoise>> = BTreeMap::new();
@@ -307,7 +309,7 @@ fn noises(run: &RunReadings, metric: Option<Metric>) -> BTreeMap<Block, RoundNoi
     noises.into_iter().filter_map(pooled).collect()
 }
 
-/// The median seconds of a sample of each block: a pause between two sessions of a run doesn't count.
+/// Returns the median seconds of a sample of each block: a pause between two sessions of a run doesn't count.
 fn turns(run: &RunReadings, at: &[f64]) -> BTreeMap<Block, f64> {
     let mut rounds: BTreeMap<(Block, u32), (f64, u32)> = BTreeMap::new();
     for (sample, time) in run.samples.iter().zip(at.windows(2)) {

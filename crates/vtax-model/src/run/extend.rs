@@ -1,10 +1,10 @@
-//! A run that gets more rounds than it was begun with.
+//! Extension of a run beyond its original number of rounds.
 
 use super::{ImportedFrom, RunHeader, RunReadings, RunState, stopping_outcome};
 use crate::{cell::Instrument, foreign::ForeignText};
 use vtax_stats::{Decision, StatsError, StoppingRule, planning::MOST_ROUNDS};
 
-/// Why a run can't have this many rounds.
+/// Reason why a run can't have this many rounds.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum ExtendError {
     #[error("--samples {asked}: must be more than {planned}, the number of rounds of the run {id}")]
@@ -32,8 +32,8 @@ pub enum ExtendError {
 }
 
 impl RunHeader {
-    /// Sets the number of rounds of the answering measurement mode. Their order stays: it depends on seed and round
-    /// alone.
+    /// Sets the number of rounds of the answering measurement mode. Their order is unaffected: it depends only on seed
+    /// and round.
     pub fn set_rounds(&mut self, rounds: u32) {
         match (self.study.answering(), &mut self.path_plan) {
             (Instrument::Path, Some(plan)) => plan.samples = rounds,
@@ -43,7 +43,7 @@ impl RunHeader {
 }
 
 impl RunReadings {
-    /// The plan of the same run with so many rounds in all. A stopping rule may take so many at most.
+    /// Returns the plan of the same run with this many rounds in all. For a stopping rule, it is the maximum.
     pub fn extended(&self, rounds: u32) -> Result<RunHeader, ExtendError> {
         let mut header = self.header.clone();
         let (id, asked, planned) = (header.id.clone(), rounds, header.rounds_of(header.study.answering()));

@@ -21,21 +21,22 @@ use vtax_stats::histogram::{self, Histogram, SparseHistogram};
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// The measured time of the end that counted.
+    /// Measured time of the counting endpoint.
     pub seconds: f64,
     /// Request/response pairs.
     pub transactions: u64,
     /// Payload bytes: received (stream, file), both directions (RR). Bidirectional: received by both.
     pub bytes: u64,
-    /// Round-trip times in nanoseconds; in the open loop from the moment the request was due.
+    /// Round-trip times in nanoseconds; in the open loop from when the request was due.
     pub rtt_ns: Option<RttFigures>,
-    /// Open loop: from the moment it was really sent, as a closed loop tells it.
+    /// Open loop: from when it was actually sent, as in a closed loop.
     pub rtt_from_send_ns: Option<RttFigures>,
-    /// UDP messages that never arrived; absent if whoever measured does not know.
+    /// UDP messages that never arrived; absent if the measuring program doesn't report it.
     pub lost: Option<u64>,
-    /// UDP datagrams that were overtaken; absent if whoever measured does not know.
+    /// UDP datagrams that were reordered; absent if the measuring program doesn't report it.
     pub reordered: Option<u64>,
-    /// TCP segments sent again, both ends; absent if whoever measured does not know.
+    /// TCP segments retransmitted by both endpoints; absent if the measuring program doesn't report
+    /// it.
     pub retransmits: Option<u64>,
     /// Its cost.
     pub cpu: CpuFigures,
@@ -44,20 +45,20 @@ pub struct Figures {
     /// Values known to one endpoint only; of the first pair, if there are several.
     #[serde(default)]
     pub ends: BothEnds,
-    /// Several pairs that measured at the same time; everything above is of all together.
+    /// Concurrent pairs; everything above is of all together.
     pub parallel: Option<Parallel>,
     /// Host cost of the row's guests; absent if it has none.
     pub host_cpu: Option<HostCpu>,
-    /// Where the ends ran; of several pairs, where those of all ran.
+    /// Location of the endpoints; with several pairs, of all of them.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub locations: Ends<EndLocation>,
-    /// The slices, if the sample was cut into some. A figure of the sample is then the median of its slices' figures.
+    /// The slices of a sliced sample. A figure of the sample is then the median of its slices' figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
-    /// The round trips of the study's guarded paths at the same time, in its order.
+    /// Concurrent round trips of the study's guarded paths, in its order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<IntervalRtt>,
-    /// The load under which it was taken, if there was one.
+    /// The load under which it was taken, if any.
     pub load: Option<LoadFigures>,
     /// Figures of the migration, if it is one.
     pub migration: Option<MigrationFigures>,
@@ -79,7 +80,7 @@ pub struct MigrationFigures {
     pub sent_mb: f64,
     /// Passes over the memory.
     pub passes: u64,
-    /// 10^6 bytes of its memory that the guest changed per second before, each page counted once.
+    /// Memory that the guest changed per second before, in 10^6 bytes; each page counts once.
     pub dirty_mb_per_s: f64,
 }
 
@@ -105,30 +106,30 @@ impl LoadFigures {
 
     /// Returns true if nothing arrived in one of its directions.
     pub fn is_empty(&self) -> bool {
-        // Not a number if no time was measured.
+        // NaN if no time was measured.
         [self.forward_mbps, self.reverse_mbps].into_iter().flatten().any(|mbps| !mbps.is_finite() || mbps <= 0.0)
     }
 }
 
-/// Where an end ran, for the share of its host's CPU time.
+/// Location of an endpoint, for its share of its host's CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EndLocation {
-    /// In a guest whose host wasn't observed, or ends of several pairs in different places.
+    /// In a guest whose host wasn't observed, or endpoints of several pairs in different places.
     #[default]
     Unknown,
     /// On a host, or in a zone of it.
     Host,
     /// In a guest whose host was observed.
     Guest,
-    /// In a zone of a host whose traffic a program carries, which was observed too.
+    /// In a zone of a host whose traffic a program carries, which was also observed.
     Relayed,
 }
 
 /// Reports of each endpoint beyond the joined figures.
 pub type BothEnds = Ends<EndDetail>;
 
-/// Parts of an end's report that are kept as they came.
+/// Parts of an endpoint's report that are kept unchanged.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -137,21 +138,22 @@ pub struct EndDetail {
     pub warmup: WarmupReport,
     /// Packets of the measured sockets; of several pairs, of all of them.
     pub wire: Option<WireCounts>,
-    /// One entry an interval.
+    /// One entry per interval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Interval>,
-    /// Where the time of the messages went.
+    /// Breakdown of the messages' time.
     pub stages: Option<Stages>,
     /// UDP streams: datagrams of the whole flow, sent or arrived.
     pub whole_flow: u64,
-    /// UDP: datagrams that the socket had no room for; absent if whoever measured does not know.
+    /// UDP: datagrams that the socket had no room for; absent if the measuring program doesn't
+    /// report it.
     pub socket_drops: Option<u64>,
-    /// Slices: by how many nanoseconds this end ran over its time, at worst.
+    /// Slices: maximum overrun of this endpoint's time in nanoseconds.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub overrun_ns: u64,
-    /// Why idle states were not held off although they were to be.
+    /// Reason why idle states were not disabled although requested.
     pub idle_not_held: Option<ForeignText>,
-    /// crr and cc: connections that ended without having shown the token.
+    /// crr and cc: connections that ended without presenting the token.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub strangers: u64,
 }
@@ -170,16 +172,16 @@ impl EndDetail {
 pub struct RttFigures {
     /// From the histogram.
     pub mean: f64,
-    /// The inverse of each flow's rate; absent where that isn't the mean: several in flight, or pauses.
+    /// Inverse of each flow's rate; absent if that isn't the mean: several in flight, or gaps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_rate: Option<f64>,
     /// Median.
     pub p50: u64,
-    /// 99 of 100 were at most this.
+    /// 99th percentile.
     pub p99: u64,
-    /// 999 of 1,000.
+    /// 99.9th percentile.
     pub p999: u64,
-    /// The longest.
+    /// Maximum.
     pub max: u64,
     /// All of them: HdrHistogram V2, base64.
     #[serde(with = "histogram::as_text")]
@@ -189,22 +191,22 @@ pub struct RttFigures {
 /// CPU seconds of a sample.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CpuFigures {
-    /// True if both ends were on one machine, whose CPU time then must not be added up twice.
+    /// True if both endpoints were on one machine, whose CPU time then must not be counted twice.
     pub one_machine: bool,
-    /// The end that sends requests or the stream.
+    /// The endpoint that sends requests or the stream.
     pub initiator: EndCpu,
-    /// The end that answers or receives.
+    /// The endpoint that answers or receives.
     pub responder: EndCpu,
 }
 
-/// CPU seconds at one end.
+/// CPU seconds at one endpoint.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EndCpu {
     /// Each measuring thread.
     pub threads: Vec<ThreadCpu>,
-    /// The whole machine in this end's measured time.
+    /// The whole machine in this endpoint's measured time.
     pub machine: MachineCpu,
-    /// The measured time of this end, in seconds.
+    /// Measured time of this endpoint, in seconds.
     pub seconds: f64,
     /// The CPU time from the first slice to the last one, if the sample was cut into slices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,7 +214,7 @@ pub struct EndCpu {
 }
 
 impl CpuFigures {
-    /// The machines that were looked at, each once.
+    /// Returns the machines that were observed, each once.
     fn machines(&self) -> impl Iterator<Item = &MachineCpu> {
         let responder = (!self.one_machine).then_some(&self.responder);
         [&self.initiator].into_iter().chain(responder).map(|end| &end.machine).filter(|machine| machine.cpus > 0)
@@ -246,7 +248,7 @@ impl EndCpu {
 }
 
 impl Figures {
-    /// Joins what the two ends saw.
+    /// Joins the reports of the two endpoints.
     pub fn join(spec: &TestSpec, one_machine: bool, initiator: &EndReport, responder: &EndReport) -> Figures {
         let kind = spec.workload.kind();
         let (counting, _) = kind.counting(initiator, responder);
@@ -321,7 +323,7 @@ impl Figures {
         }
     }
 
-    /// One figure of a migration; not a number if the sample isn't one.
+    /// Returns one figure of a migration; NaN if the sample isn't one.
     pub(crate) fn migrated(&self, figure: impl Fn(&MigrationFigures) -> f64) -> f64 {
         self.migration.as_ref().map_or(f64::NAN, figure)
     }
@@ -334,17 +336,18 @@ impl Figures {
         }
     }
 
-    /// Packets on the wire in `seconds`: what both ends sent, so each packet is counted once.
+    /// Returns the packets on the wire in `seconds`: those sent by both endpoints, so each packet
+    /// is counted once.
     pub fn packets(&self) -> Option<u64> {
         Some(self.sent()?.packets)
     }
 
-    /// Bytes of these packets with the headers of IP and of TCP or UDP; see [`PacketCounts::bytes`].
+    /// Returns the bytes of these packets with the headers of IP and of TCP or UDP; see [`PacketCounts::bytes`].
     pub fn wire_bytes(&self) -> Option<u64> {
         self.sent()?.bytes
     }
 
-    /// The packets that both ends sent. The ends' windows differ a little, so it is their rates that add up.
+    /// Returns the packets sent by both endpoints. Their windows differ a little, so their rates are added.
     fn sent(&self) -> Option<PacketCounts> {
         let of = |end: &EndDetail, cpu: &EndCpu| {
             let factor = if cpu.seconds > 0.0 { self.seconds / cpu.seconds } else { 0.0 };
@@ -354,12 +357,13 @@ impl Figures {
         Some(of(&self.ends.initiator, &self.cpu.initiator)?.plus(responder))
     }
 
-    /// ns of the measuring threads' CPU for a packet on the wire, both ends; not a number if the packets aren't known.
+    /// Returns the ns of both endpoints' measuring threads' CPU per packet on the wire; NaN if the packets aren't
+    /// known.
     pub fn threads_ns_per_packet(&self) -> f64 {
         self.per_packet(self.threads_cpu())
     }
 
-    /// ns of the hosts' CPU for a packet on the wire.
+    /// Returns the ns of the hosts' CPU per packet on the wire.
     pub fn host_ns_per_packet(&self) -> f64 {
         self.per_packet(self.host_cpus() * self.seconds)
     }
@@ -372,17 +376,17 @@ impl Figures {
         self.packets().filter(|packets| *packets > 0).map_or(f64::NAN, |packets| cost / packets as f64)
     }
 
-    /// CPU cycles of the measuring threads for one transaction, both ends; not a number unless all of them counted.
+    /// Returns the CPU cycles of both endpoints' measuring threads per transaction; NaN unless all of them counted.
     pub fn cycles_per_transaction(&self) -> f64 {
         self.cycles() / self.transactions as f64
     }
 
-    /// CPU cycles of the measuring threads for 1,024 bytes of payload, both ends.
+    /// Returns the CPU cycles of both endpoints' measuring threads per 1,024 bytes of payload.
     pub fn cycles_per_kb(&self) -> f64 {
         self.cycles() / (self.bytes as f64 / 1024.0)
     }
 
-    /// CPU cycles of the measuring threads for a packet on the wire, both ends.
+    /// Returns the CPU cycles of both endpoints' measuring threads per packet on the wire.
     pub fn cycles_per_packet(&self) -> f64 {
         self.over_packets(self.cycles())
     }
@@ -400,17 +404,18 @@ impl Figures {
         self.typical(|slice| slice.transactions as f64 / slice.seconds, self.transactions as f64 / self.seconds)
     }
 
-    /// Goodput of the load from the initiators in 10^6 bits per second; not a number without one.
+    /// Returns the goodput of the load from the initiators in 10^6 bits per second; NaN without
+    /// one.
     pub(crate) fn load_forward_mbps(&self) -> f64 {
         self.load.and_then(|load| load.forward_mbps).unwrap_or(f64::NAN)
     }
 
-    /// The same from the responders.
+    /// Returns the same from the responders.
     pub(crate) fn load_reverse_mbps(&self) -> f64 {
         self.load.and_then(|load| load.reverse_mbps).unwrap_or(f64::NAN)
     }
 
-    /// The median of the slices' figures, else the figure of a sample in one piece.
+    /// Returns the median of the slices' figures, else the figure of a sample in one piece.
     fn typical(&self, of_slice: impl Fn(&Slice) -> f64, whole: f64) -> f64 {
         let mut values: Vec<f64> = self.slices.iter().map(of_slice).filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -421,29 +426,31 @@ impl Figures {
         }
     }
 
-    /// The mean round-trip time in µs: the inverse of the rate where that is one, as netperf and sparc-t7-1 have it,
-    /// else from the histogram. Where the times were not stored, one transaction followed the other. Not a number for a
-    /// test without transactions.
+    /// Returns the mean round-trip time in µs: the inverse of the rate if that is the mean, as in netperf and
+    /// sparc-t7-1, else from the histogram. If the times were not stored, transactions were consecutive. NaN for a test
+    /// without transactions.
     pub fn rtt_us(&self) -> f64 {
         let counted = if self.transactions > 0 { self.seconds * 1e6 / self.transactions as f64 } else { f64::NAN };
         let whole = self.rtt_ns.as_ref().map_or(counted, |rtt| rtt.by_rate.unwrap_or(rtt.mean) / 1e3);
         self.typical(|slice| slice.seconds * 1e6 / slice.transactions as f64, whole)
     }
 
-    /// Payload in 10^6 bits per second, at the end that counted.
+    /// Returns the payload in 10^6 bits per second, at the counting endpoint.
     pub fn goodput_mbps(&self) -> f64 {
         let mbps = |bytes: u64, seconds: f64| bytes as f64 * 8.0 / seconds / 1e6;
         self.typical(|slice| mbps(slice.bytes, slice.seconds), mbps(self.bytes, self.seconds))
     }
 
-    /// The scheduler's account of both ends' measuring threads, without what the kernel does for them elsewhere.
+    /// Returns the scheduler's account of both endpoints' measuring threads, without the kernel's work for them
+    /// elsewhere.
     fn threads_cpu(&self) -> f64 {
         self.seconds * (threads_per_second(&self.cpu.initiator) + threads_per_second(&self.cpu.responder))
     }
 
-    /// CPUs that the hosts spent on both ends: the measuring threads on a host; of guests their vCPUs, vhost, iothreads,
-    /// storage daemons and the rest of QEMU; the programs that carry the traffic of zones. Interrupts that were served on the time of other programs are in none of
-    /// these, and neither is anything that other programs did. Not a number if the host of a guest wasn't observed.
+    /// Returns the CPUs that the hosts spent on both endpoints: measuring threads on a host; for guests their vCPUs,
+    /// vhost, iothreads, storage daemons and the rest of QEMU; and programs that carry the traffic of zones. Not
+    /// included are interrupts served in the time of other programs, and anything else that other programs did. NaN if
+    /// the host of a guest wasn't observed.
     fn host_cpus(&self) -> f64 {
         let Ends { initiator, responder } = &self.locations;
         let locations = [(initiator, &self.cpu.initiator), (responder, &self.cpu.responder)];
@@ -461,23 +468,23 @@ impl Figures {
         locations.map(of_end).into_iter().sum::<f64>() + others
     }
 
-    /// µs of the hosts' CPU for one transaction.
+    /// Returns the µs of the hosts' CPU per transaction.
     pub fn host_us_per_transaction(&self) -> f64 {
         self.host_cpus() * 1e6 / self.rate()
     }
 
-    /// µs of the hosts' CPU for 1,024 bytes of payload.
+    /// Returns the µs of the hosts' CPU per 1,024 bytes of payload.
     pub fn host_us_per_kb(&self) -> f64 {
         // 10^6 bits are 125,000 bytes.
         self.host_cpus() * 1e6 / (self.goodput_mbps() * 125_000.0 / 1024.0)
     }
 
-    /// µs of a part of the hosts' CPU for one transaction. Not a number if the host of a guest wasn't observed.
+    /// Returns the µs of a part of the hosts' CPU per transaction. NaN if the host of a guest wasn't observed.
     pub(crate) fn host_part_us_per_transaction(&self, role: CpuRole) -> f64 {
         self.host_part(role) * 1e6 / self.rate()
     }
 
-    /// ns of a part of the hosts' CPU for 1,024 bytes of payload.
+    /// Returns the ns of a part of the hosts' CPU per 1,024 bytes of payload.
     pub(crate) fn host_part_ns_per_kb(&self, role: CpuRole) -> f64 {
         self.host_part(role) * 1e9 / (self.goodput_mbps() * 125_000.0 / 1024.0)
     }
@@ -486,22 +493,23 @@ impl Figures {
         self.host_cpu.as_ref().and_then(|host| Some(role.seconds(host)? / host.seconds)).unwrap_or(f64::NAN)
     }
 
-    /// µs of the measuring threads' CPU for one transaction, both ends.
+    /// Returns the µs of both endpoints' measuring threads' CPU per transaction.
     pub fn threads_us_per_transaction(&self) -> f64 {
         let us = |cpu: f64, transactions: u64| cpu * 1e6 / transactions as f64;
         self.typical(|slice| us(slice.cpu, slice.transactions), us(self.threads_cpu(), self.transactions))
     }
 
-    /// µs of the measuring threads' CPU for 1,024 bytes of payload, both ends.
+    /// Returns the µs of both endpoints' measuring threads' CPU per 1,024 bytes of payload.
     pub fn threads_us_per_kb(&self) -> f64 {
         let us = |cpu: f64, bytes: u64| cpu * 1e6 / (bytes as f64 / 1024.0);
         self.typical(|slice| us(slice.cpu, slice.bytes), us(self.threads_cpu(), self.bytes))
     }
 
-    /// Seconds of CPU that the machines of both ends were busy, per second of the sample.
+    /// Returns the seconds of CPU for which both endpoints' machines were busy, per second of the
+    /// sample.
     ///
-    /// Everything that ran on them is in it: that is what netperf's service demand counts, and
-    /// the only way to catch the work that no measuring thread is charged for.
+    /// This includes everything that ran on them, like netperf's service demand: the only way to
+    /// catch work that isn't charged to any measuring thread.
     pub fn busy_cpus(&self) -> f64 {
         let per_second = |end: &EndCpu| if end.seconds > 0.0 { end.machine.busy() / end.seconds } else { 0.0 };
         match self.cpu.one_machine {
@@ -510,30 +518,30 @@ impl Figures {
         }
     }
 
-    /// µs of CPU for one transaction (netperf's service demand of a request/response test).
+    /// Returns the µs of CPU per transaction (netperf's service demand of a request/response test).
     pub fn cpu_us_per_transaction(&self) -> f64 {
         self.busy_cpus() * 1e6 / self.rate()
     }
 
-    /// µs of CPU for 1,024 bytes of payload (netperf's service demand of a stream).
+    /// Returns the µs of CPU per 1,024 bytes of payload (netperf's service demand of a stream).
     pub fn cpu_us_per_kb(&self) -> f64 {
         self.busy_cpus() * self.seconds * 1e6 / (self.bytes as f64 / 1024.0)
     }
 }
 
-/// Cycles of the measuring threads of an end, if all of them counted.
+/// Returns the cycles of an endpoint's measuring threads, if all of them counted.
 fn cycles(end: &EndCpu) -> Option<f64> {
     let of_threads = end.threads.iter().map(|thread| thread.cycles.map(|cycles| cycles as f64));
     of_threads.sum::<Option<f64>>().filter(|sum| *sum > 0.0)
 }
 
-/// CPUs that the measuring threads of an end used.
+/// Returns the CPUs that an endpoint's measuring threads used.
 fn threads_per_second(end: &EndCpu) -> f64 {
     let used: f64 = end.threads.iter().map(|thread| thread.user + thread.system).sum();
     if end.seconds > 0.0 { used / end.seconds } else { 0.0 }
 }
 
-/// Slices belong together by their order. The other end's use is scaled to what the counting end counted.
+/// Slices are matched by their order. The other endpoint's usage is scaled to the counts of the counting one.
 fn slices(kind: TestKind, initiator: &EndReport, responder: &EndReport) -> Vec<Slice> {
     let transactions = kind.is_transactions();
     let (counting, other) = if transactions { (initiator, responder) } else { (responder, initiator) };
@@ -543,7 +551,7 @@ fn slices(kind: TestKind, initiator: &EndReport, responder: &EndReport) -> Vec<S
             seconds: counted.seconds,
             transactions: counted.transactions,
             bytes: counted.bytes,
-            // An agent may say anything, and JSON has no infinity.
+            // An agent may send anything, and JSON has no infinity.
             cpu: (counted.cpu + other.cpu * scale).clamp(f64::MIN, f64::MAX),
             lost: counted.lost,
             retransmits: counted.retransmits.saturating_add(other.retransmits),
@@ -552,7 +560,7 @@ fn slices(kind: TestKind, initiator: &EndReport, responder: &EndReport) -> Vec<S
     counting.slices.iter().zip(&other.slices).map(join).collect()
 }
 
-/// ns between the transactions of one flow, where that is their mean time.
+/// Returns the ns between the transactions of one flow, if that is their mean time.
 fn inverse_rate(spec: &TestSpec, report: &EndReport) -> Option<f64> {
     let flows = f64::from(spec.streams);
     spec.rate_is_inverse().then(|| report.seconds * 1e9 * flows / report.transactions as f64)

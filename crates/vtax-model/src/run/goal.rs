@@ -10,11 +10,11 @@ use crate::units::Span;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
-    /// Enough rounds to show a difference of this size.
+    /// Enough rounds to detect a difference of this size.
     Show(Difference),
     /// As many rounds as fit into this time.
     Budget(Span),
-    /// Enough rounds to show a difference of this size, or as many as fit into this time if those are fewer.
+    /// Enough rounds to detect a difference of this size, or as many as fit into this time if those are fewer.
     Within {
         /// The difference to detect.
         show: Difference,
@@ -53,7 +53,7 @@ impl fmt::Display for Goal {
     }
 }
 
-/// A difference in per cent, above 0 and at most 100: `2%`.
+/// A difference in percent, above 0 and at most 100: `2%`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Difference(f64);
@@ -70,7 +70,7 @@ impl Difference {
     }
 }
 
-/// A text or number that is no difference to look for.
+/// Invalid difference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("invalid difference `{0}`; use a percentage above 0 and at most 100, e.g. 2% or 0.5%")]
 #[diagnostic(code("bad-difference"))]

@@ -1,7 +1,7 @@
 //! Cost of guests, as observed on their host.
 //!
-//! A guest can't see what it costs to be a guest: the work of translating or running its instructions and of
-//! moving its packets. Its host can.
+//! A guest can't see the cost of being a guest: translating or running its instructions and moving its packets. Its
+//! host can.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -10,13 +10,13 @@ use crate::{foreign::ForeignText, guest::Accelerator};
 
 /// CPU time of a sample's guests and their host during the observation, in seconds.
 ///
-/// The parts are not to be added up: a softirq that interrupts a thread is charged to both, unless
-/// the kernel keeps time for interrupts apart (`IRQ_TIME_ACCOUNTING`).
+/// The parts must not be added up: a softirq that interrupts a thread is charged to both, unless
+/// the kernel accounts for interrupts separately (`IRQ_TIME_ACCOUNTING`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCpu {
     /// Duration of the observation: slightly less than the measured time, whose edges are omitted.
     pub seconds: f64,
-    /// True if they were observed for the whole sample instead, with its warm-up, because it wasn't known
+    /// True if they were observed for the whole sample instead, including its warm-up, because it wasn't known
     /// beforehand when the measured time would begin or end.
     #[serde(default)]
     pub whole_sample: bool,
@@ -25,11 +25,11 @@ pub struct HostCpu {
     pub softirq: f64,
     /// Hardware interrupts of the whole machine, in ticks.
     pub irq: f64,
-    /// All guests of the machine, by KVM alone, in ticks.
+    /// All guests of the machine, under KVM only, in ticks.
     pub all_guests: f64,
-    /// Interrupts that the machine took, all CPUs.
+    /// Number of interrupts on all CPUs of the machine.
     pub interrupts: u64,
-    /// Each guest of the row once, including those that serve the switches between its ends.
+    /// Each guest of the row once, including those that serve the switches between its endpoints.
     pub guests: Vec<GuestCpu>,
     /// Each program that carries the traffic of one of the row's zones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -51,39 +51,39 @@ pub struct RelayCpu {
 pub struct GuestCpu {
     /// The guest, or libvirt's domain.
     pub name: ForeignText,
-    /// QEMU's process. Another one under the same name is another boot.
+    /// PID of QEMU. Another one under the same name is another boot.
     pub pid: u32,
-    /// True if no end is in it, and it serves a switch between the ends.
+    /// True if it contains no endpoint, and serves a switch between the endpoints.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub serves: bool,
     /// KVM or TCG.
     pub accel: Accelerator,
     /// KVM: the vCPUs' threads in the guest, which the kernel counts by ticks. TCG: all of the
-    /// vCPUs' threads, for there the guest's instructions are QEMU's.
+    /// vCPUs' threads, because there QEMU executes the guest's instructions.
     pub guest: f64,
     /// The workers of vhost.
     pub vhost: f64,
-    /// The threads of QEMU that do nothing but serve the row's disks (iothreads).
+    /// QEMU threads that only serve the row's disks (iothreads).
     #[serde(default)]
     pub iothread: f64,
     /// The storage daemons that serve the row's disks.
     #[serde(default)]
     pub daemon: f64,
-    /// The rest of QEMU; under KVM the vCPUs' threads outside the guest too.
+    /// The rest of QEMU; under KVM also the vCPUs' threads outside the guest.
     pub qemu: f64,
-    /// Part of all these except the guest's own that was spent in the host's kernel, in ticks: system calls, and under KVM its work
-    /// for the guest. Records of before 2026-11-26 don't have it.
+    /// Part of all these except the guest's own that was spent in the host's kernel, in ticks: system calls, and under
+    /// KVM its work for the guest. Absent in records from before 2026-11-26.
     pub kernel: Option<f64>,
     /// Number of VM exits of its vCPUs; absent without access to KVM's counters.
     pub exits: Option<u64>,
-    /// Its clock before the sample, if it has told.
+    /// Its clock before the sample, if reported.
     pub clock: Option<ClockReading>,
 }
 
-/// A guest's monotonic clock next to its host's.
+/// Reading of a guest's monotonic clock together with its host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockReading {
-    /// When, in nanoseconds of the host's.
+    /// Time of the reading, in nanoseconds of the host's clock.
     pub at_ns: u64,
     /// Offset of the guest's clock, in nanoseconds.
     pub ahead_ns: i64,
@@ -92,12 +92,13 @@ pub struct ClockReading {
 }
 
 impl HostCpu {
-    /// Instructions of the guests in which ends are.
+    /// Returns the time of the instructions of guests with endpoints.
     pub fn guest(&self) -> f64 {
         self.sum(|guest| if guest.serves { 0.0 } else { guest.guest })
     }
 
-    /// Instructions of the guests that serve switches; `None` if there are none.
+    /// Returns the time of the instructions of guests that serve switches; `None` if there are
+    /// none.
     pub fn service(&self) -> Option<f64> {
         let serves = self.guests.iter().any(|guest| guest.serves);
         serves.then(|| self.sum(|guest| if guest.serves { guest.guest } else { 0.0 }))
@@ -108,7 +109,7 @@ impl HostCpu {
         self.sum(|guest| guest.vhost)
     }
 
-    /// The threads of QEMU that do nothing but serve disks.
+    /// Returns the time of QEMU threads that only serve disks.
     pub fn iothread(&self) -> f64 {
         self.sum(|guest| guest.iothread)
     }
@@ -118,7 +119,8 @@ impl HostCpu {
         self.sum(|guest| guest.daemon)
     }
 
-    /// The host's kernel for all of them but the guests themselves; `None` if that of one guest isn't known.
+    /// Returns the time of the host's kernel for all of them except the guests themselves; `None` if that of one guest
+    /// isn't known.
     pub fn kernel(&self) -> Option<f64> {
         self.guests.iter().map(|guest| guest.kernel).sum()
     }
@@ -133,7 +135,8 @@ impl HostCpu {
         self.relays.iter().map(|relay| relay.busy).sum()
     }
 
-    /// All that was spent on the guests, and by the programs that carry the traffic of zones.
+    /// Returns the total time spent on the guests, and by the programs that carry the traffic of
+    /// zones.
     pub fn spent(&self) -> f64 {
         self.guest()
             + self.service().unwrap_or(0.0)
@@ -144,12 +147,12 @@ impl HostCpu {
             + self.relay()
     }
 
-    /// Interrupts of the whole machine, both kinds.
+    /// Returns the time of interrupts of the whole machine, both kinds.
     pub fn host_stack(&self) -> f64 {
         self.softirq + self.irq
     }
 
-    /// Exits of all guests; `None` if those of one guest aren't known.
+    /// Returns the number of exits of all guests; `None` if those of one guest aren't known.
     pub fn exits(&self) -> Option<u64> {
         self.guests.iter().try_fold(0_u64, |sum, guest| Some(sum.saturating_add(guest.exits?)))
     }

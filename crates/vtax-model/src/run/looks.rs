@@ -1,8 +1,8 @@
-//! Planned looks: a run that tries settings may end before its last round, if each of them is decided.
+//! Planned looks: a run that tries settings may end before its last round, once each of them is decided.
 //!
-//! Who looks again and again finds a difference where there is none: 18 % of comparisons of equal arms, looking after each
-//! pair, where 5 % were meant. So the rounds of the looks are planned, and each p-value is multiplied by their number
-//! (Bonferroni), whether the run ended early or not.
+//! Repeated looking finds differences where there are none: 18 % of comparisons of equal arms when looking after each
+//! pair, instead of the intended 5 %. So the rounds of the looks are planned, and each p-value is multiplied by their
+//! number (Bonferroni), whether the run ends early or not.
 
 use vtax_stats::{Verdict, planning::least_rounds};
 
@@ -13,7 +13,7 @@ use crate::{
     study::{Row, Study},
 };
 
-/// When a run looks: after these shares of its rounds.
+/// Looks of a run, as shares of its rounds.
 const SHARES: [f64; 3] = [11.0 / 25.0, 18.0 / 25.0, 1.0];
 
 impl Study {
@@ -24,8 +24,8 @@ impl Study {
 }
 
 impl RunHeader {
-    /// The rounds after which the run may end. The last is that of the plan. A look so early that nothing can be shown
-    /// yet is omitted, since each look makes it harder for the others to show something.
+    /// Returns the rounds after which the run may end. The last is that of the plan. A look too early to show anything
+    /// is omitted, because each look makes it harder for the others to show something.
     pub fn looks(&self) -> Vec<u32> {
         let family = self.family(self.study.answering());
         let last = |count: usize| -> Vec<u32> {
@@ -38,9 +38,9 @@ impl RunHeader {
 }
 
 impl RunReadings {
-    /// Returns true if the run may end after this round: a look is planned then, and a difference is shown in each comparison. If
-    /// steps are to be kept, it must also be clear whether each difference is more than the margin: 6 % [1.7, 11] is shown
-    /// to be a gain, and doesn't say whether it is one of more than 2 %.
+    /// Returns true if the run may end after this round: a look is planned then, and a difference is shown in each
+    /// comparison. If steps are to be kept, it must also be clear whether each difference is more than the margin: 6 %
+    /// [1.7, 11] is shown to be a gain, but not to be more than 2 %.
     pub fn is_decided(&self, round: u32) -> bool {
         let early = round < self.header.rounds() && self.header.unsettled.is_none();
         early && self.header.looks().contains(&round) && self.decides_all()

@@ -1,4 +1,4 @@
-//! A network namespace of the machine of vtax that was an end, as it was found.
+//! A network namespace of vtax's machine that was an endpoint, as found.
 
 use std::{fmt, time::Duration};
 
@@ -11,14 +11,13 @@ use crate::{
     units::{ByteSize, Span},
 };
 
-/// A network namespace that existed before the run. vtax's agent was in it and in no other namespace or cgroup of its
-/// processes.
+/// An existing network namespace. vtax's agent was in it and in no other namespace or cgroup of its processes.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NamespaceRecord {
-    /// The container that it belongs to, if it was named by that.
+    /// The container that it belongs to, if that was named.
     pub container: Option<ContainerRecord>,
-    /// Limits of the process or container that was named.
+    /// Limits of the named process or container.
     #[serde(default)]
     pub limits: ProcessLimits,
 }
@@ -30,7 +29,7 @@ pub struct ContainerRecord {
     pub engine: ContainerEngine,
     /// Its name there.
     pub name: ForeignText,
-    /// Its id. Another one after it was created again.
+    /// Its ID. A new one after it was created again.
     pub id: ForeignText,
     /// Name of its image.
     pub image: ForeignText,
@@ -42,9 +41,9 @@ pub struct ContainerRecord {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProcessLimits {
-    /// The lowest CPU quota of its cgroup and those above it.
+    /// The lowest CPU quota of its cgroup and its ancestors.
     pub cpu: Option<CpuQuota>,
-    /// The lowest memory limit of its cgroup and those above it.
+    /// The lowest memory limit of its cgroup and its ancestors.
     pub memory: Option<ByteSize>,
     /// True if it may not open raw sockets (`CAP_NET_RAW`).
     #[serde(default, skip_serializing_if = "crate::is_default")]
@@ -57,7 +56,7 @@ pub struct ProcessLimits {
     pub read_only_root: bool,
 }
 
-/// The CPU time that the processes of a cgroup may take in each period (`cpu.max`).
+/// CPU time that the processes of a cgroup may use in each period (`cpu.max`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuQuota {
     /// The CPU time.
@@ -67,7 +66,7 @@ pub struct CpuQuota {
 }
 
 impl NamespaceRecord {
-    /// Returns true if samples of both belong together: a container that was created again has another id.
+    /// Returns true if samples of both belong together: a container that was created again has another ID.
     pub fn is_same_as(&self, other: &NamespaceRecord) -> bool {
         let plain = |record: &NamespaceRecord| {
             let mut record = record.clone();
@@ -84,13 +83,13 @@ impl CpuQuota {
         (!period.is_zero()).then_some(CpuQuota { time: Span(time), period: Span(period) })
     }
 
-    /// Returns the number of CPUs that it amounts to.
+    /// Returns the equivalent number of CPUs.
     pub fn cpus(self) -> f64 {
         self.time.0.as_secs_f64() / self.period.0.as_secs_f64()
     }
 }
 
-/// `0.5 CPUs`
+/// Format: `0.5 CPUs`.
 impl fmt::Display for CpuQuota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cpus = (self.cpus() * 1000.0).round() / 1000.0;
@@ -99,7 +98,7 @@ impl fmt::Display for CpuQuota {
     }
 }
 
-/// Each limit in words, the first first. Nothing if there is none.
+/// Each limit in words. Nothing if there is none.
 impl fmt::Display for ProcessLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let texts = [

@@ -1,4 +1,4 @@
-//! Several pairs of ends that measured at the same time, as one sample.
+//! Concurrent pairs of endpoints as one sample.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,21 +13,21 @@ use crate::{
 };
 use vtax_stats::histogram::Histogram;
 
-/// Pairs that measured at the same time.
+/// Concurrent pairs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parallel {
-    /// µs between the first initiator's start and the last one's.
+    /// Time between the first initiator's start and the last one's in µs.
     pub skew_us: f64,
     /// Uncertainty: the clocks of two machines are compared over the control streams.
     pub uncertainty_us: f64,
-    /// In the order of the row's ends.
+    /// In the order of the row's endpoints.
     pub pairs: Vec<PairFigures>,
 }
 
 /// Skew of pairs that should start simultaneously.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Skew {
-    /// Between the first initiator's start and the last one's.
+    /// Time between the first initiator's start and the last one's.
     pub spread: Duration,
     /// Bound of the error of the skew, from comparing clocks over the control streams.
     pub uncertainty: Duration,
@@ -49,14 +49,14 @@ pub struct PairFigures {
     pub rtt_ns: Option<IntervalRtt>,
 }
 
-/// Reports of the two endpoints of a pair, and their machines: any text that two machines do not share.
+/// Reports of the two endpoints of a pair, and their machines: any texts that two machines don't share.
 #[derive(Debug, Clone, Copy)]
 pub struct PairReports<'a> {
-    /// The end that connects.
+    /// Measured at the endpoint that connects.
     pub initiator: &'a EndReport,
-    /// The end that is connected to.
+    /// Measured at the endpoint that answers.
     pub responder: &'a EndReport,
-    /// The initiator's machine and the responder's.
+    /// Machines of the initiator and the responder.
     pub machines: [&'a str; 2],
 }
 
@@ -71,13 +71,13 @@ impl PairReports<'_> {
 }
 
 impl Figures {
-    /// Joins what the ends of a sample saw; of several pairs as one.
+    /// Joins the reports of a sample's endpoints; several pairs become one.
     ///
-    /// Counts add up, and so do the rates of the pairs, as they do for the flows of one: `seconds`
-    /// is the time in which all would have done what they did at the sum of their rates. Histograms
-    /// are merged. Each machine's CPU time is counted once, however many ends were on it.
+    /// Counts add up, and so do the rates of the pairs, like those of the flows of one: `seconds`
+    /// is the time in which all would have done their work at the sum of their rates. Histograms
+    /// are merged. Each machine's CPU time is counted once, however many endpoints were on it.
     ///
-    /// Without a pair there is no rate: not a number.
+    /// Without a pair there is no rate: NaN.
     pub fn join_pairs(spec: &TestSpec, pairs: &[PairReports<'_>], skew: Skew) -> Figures {
         match pairs {
             [only] => only.join(spec),
@@ -160,7 +160,7 @@ impl PairFigures {
     }
 }
 
-/// `seconds` are those of all pairs' flows together.
+/// `seconds` is the time of all pairs' flows together.
 fn rtt(spec: &TestSpec, joined: &[Figures], seconds: f64) -> Option<RttFigures> {
     let all = merged(joined, |one| one.rtt_ns.as_ref())?;
     let flows = f64::from(spec.streams) * joined.len() as f64;
@@ -177,7 +177,7 @@ fn merged(joined: &[Figures], of: impl Fn(&Figures) -> Option<&RttFigures>) -> O
     })
 }
 
-/// A machine on which initiators and responders run is counted as the initiators'.
+/// A machine on which both initiators and responders run counts as the initiators'.
 fn cpu(pairs: &[PairReports<'_>], seconds: f64) -> CpuFigures {
     let mut initiators = BTreeMap::new();
     let mut responders = BTreeMap::new();
@@ -206,7 +206,7 @@ fn cpu(pairs: &[PairReports<'_>], seconds: f64) -> CpuFigures {
 }
 
 impl MachineCpu {
-    /// This machine and another one, whose use in `own` seconds counts as if it had been watched for `seconds`.
+    /// Adds another machine, whose usage in `own` seconds counts as if it had been watched for `seconds`.
     fn and(self, other: MachineCpu, own: f64, seconds: f64) -> MachineCpu {
         let scale = if own > 0.0 { seconds / own } else { 0.0 };
         MachineCpu {
@@ -243,7 +243,7 @@ mod tests {
         TestSpec { transport, workload, streams: 1, warmup, duration, slices: None, options }
     }
 
-    /// One flow whose every transaction took `ns`, on a machine that was half busy.
+    /// One flow in which every transaction took `ns`, on a machine that was half busy.
     fn end(seconds: f64, ns: u64) -> EndReport {
         let transactions = (seconds * 1e9 / ns as f64) as u64;
         let mut rtt = Histogram::new();
@@ -271,7 +271,7 @@ mod tests {
         let all = Figures::join_pairs(&spec(), &[pair(&fast, ["a", "b"]), pair(&slow, ["c", "d"])], SKEW);
         assert_eq!(all.transactions, 20_000 + 10_000);
         assert!((all.rate() - 25_000.0).abs() < 1.0, "{}", all.rate());
-        // Two flows with 25,000 transactions a second.
+        // Two flows with 25,000 transactions per second.
         assert!((all.rtt_us() - 80.0).abs() < 0.1, "{}", all.rtt_us());
         let rtt = all.rtt_ns.as_ref().expect("merged");
         assert_eq!(rtt.hdr.count(), 30_000);

@@ -1,19 +1,19 @@
-//! Remarks about where the ends of a run are.
+//! Remarks about the placement of a run's endpoints.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Prefix of a wrong label where notes are one text each: in files and reports.
+/// Prefix of a wrong label where notes are single texts: in files and reports.
 const WRONG_LABEL: &str = "WRONG LABEL: ";
 
-/// A sentence about where the ends of a run are.
+/// A sentence about the placement of a run's endpoints.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum PlacementNote {
     /// Unavailable resources of this machine, or placement of vCPUs.
     Remark(String),
-    /// The domains of a row are not attached as the row says. The row's figures are those of another method.
+    /// The domains of a row are not attached as the row states. The row's figures are those of another method.
     WrongLabel(String),
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for PlacementNote {
     }
 }
 
-/// Reads a note as a file has it.
+/// Reads a note from a file.
 impl From<String> for PlacementNote {
     fn from(text: String) -> PlacementNote {
         match text.strip_prefix(WRONG_LABEL) {

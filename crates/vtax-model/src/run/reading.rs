@@ -15,14 +15,14 @@ use crate::{
 };
 use vtax_stats::Pair;
 
-/// The part of a sample required by analysis and tables, about 700 bytes and its series. Its histograms and slices, which are the
-/// most of it, stay where the run is stored: a run may have 100,000 samples.
+/// The part of a sample required by analysis and tables, about 700 bytes and its series. Its histograms and slices,
+/// which are most of it, stay in the store: a run may have 100,000 samples.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "Sample")]
 pub struct SampleReading {
     /// Index into the study's cells.
     pub cell: usize,
-    /// Which arm of the baseline.
+    /// Arm of the baseline.
     pub arm: Arm,
     /// From 1.
     pub round: u32,
@@ -36,11 +36,11 @@ pub struct SampleReading {
     pub retransmits: Option<u64>,
     pub packets: Option<u64>,
     pub wire_bytes: Option<u64>,
-    /// Every figure that is compared or told.
+    /// Every figure that is compared or reported.
     pub values: FigureValues,
-    /// Round-trip times in nanoseconds; in the open loop from the moment the request was due.
+    /// Round-trip times in nanoseconds; in the open loop from when the request was due.
     pub rtt: Option<RttReading>,
-    /// Open loop: the mean in nanoseconds from the moment the request was really sent.
+    /// Open loop: the mean in nanoseconds from when the request was actually sent.
     pub mean_from_send: Option<f64>,
     pub cpu: CpuReading,
     pub file: Option<FileReport>,
@@ -61,7 +61,7 @@ pub struct RttReading {
     pub mean: f64,
     /// True if the inverse of each flow's rate is the mean.
     pub by_rate: bool,
-    /// The shortest.
+    /// Minimum.
     pub min: u64,
     /// 99th percentile.
     pub p99: u64,
@@ -78,13 +78,13 @@ pub struct CpuReading {
     pub by_ticks: bool,
     /// True if it is the time of the measuring threads, in the absence of a better figure.
     pub raised: bool,
-    /// The end that sends requests or the stream.
+    /// The endpoint that sends requests or the stream.
     pub initiator: EndCpuReading,
-    /// The end that answers or receives.
+    /// The endpoint that answers or receives.
     pub responder: EndCpuReading,
 }
 
-/// CPU seconds at one end.
+/// CPU seconds at one endpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndCpuReading {
     /// User seconds of all measuring threads.
@@ -93,9 +93,9 @@ pub struct EndCpuReading {
     pub system: f64,
     /// Seconds of all measuring threads in which they waited for exact moments.
     pub waiting: f64,
-    /// The whole machine in this end's measured time.
+    /// The whole machine in this endpoint's measured time.
     pub machine: MachineCpu,
-    /// The measured time of this end, in seconds.
+    /// Measured time of this endpoint, in seconds.
     pub seconds: f64,
     /// The CPU time from the first slice to the last one, if the sample was cut into slices.
     pub session: Option<Box<SessionCpu>>,
@@ -118,7 +118,7 @@ impl From<Sample> for SampleReading {
 }
 
 impl SampleReading {
-    /// Everything of a sample but its histograms and slices.
+    /// Returns everything in a sample except its histograms and slices.
     pub fn of(sample: &Sample) -> SampleReading {
         let Sample { cell, arm, round, ref at, ref figures } = *sample;
         let Figures { seconds, transactions, bytes, lost, reordered, retransmits, file, .. } = *figures;
@@ -158,23 +158,24 @@ impl SampleReading {
         }
     }
 
-    /// One of its figures; not a number where it has none.
+    /// Returns one of its figures; NaN if it doesn't have it.
     pub fn value(&self, figure: SampleFigure) -> f64 {
         self.values.get(figure)
     }
 
-    /// The value of a metric, if this is a sample of that test.
+    /// Returns the value of a metric, if this is a sample of that test.
     pub fn metric(&self, of: Metric, test: TestKind) -> f64 {
         self.value(of.figure(test))
     }
 
-    /// Datagrams that the sockets of both ends had no room for; none if an end does not know.
+    /// Returns the datagrams that both endpoints' sockets had no room for; none if an endpoint
+    /// doesn't report it.
     pub fn socket_drops(&self) -> Option<u64> {
         let Ends { initiator, responder } = &self.ends;
         Some(initiator.socket_drops?.saturating_add(responder.socket_drops?))
     }
 
-    /// The round and the turn in it, which no other sample of the run has.
+    /// Returns the round and the turn in it, which are unique within the run.
     pub fn turn(&self) -> (u32, Turn) {
         (self.round, Turn { cell: self.cell, arm: self.arm })
     }
@@ -215,7 +216,8 @@ impl EndReading {
     }
 }
 
-/// A metric of two arms, round by round. Rounds without a figure above zero in both are omitted.
+/// Returns a metric of two arms, round by round. Rounds without a positive figure in both are
+/// omitted.
 pub(crate) fn pairs<'a>(
     of: Metric,
     test: TestKind,

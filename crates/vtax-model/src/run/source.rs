@@ -1,23 +1,23 @@
-//! Samples that are read where they are kept.
+//! Samples that are read from where they are stored.
 
 use std::convert::Infallible;
 
 use super::{Figures, RttFigures, Sample};
 use vtax_stats::histogram::SparseHistogram;
 
-/// Where the samples of a run are. Those of a long run don't fit into memory.
+/// Storage of a run's samples, which for a long run don't fit into memory.
 pub trait SampleSource {
-    /// Why samples can't be read.
+    /// Reason why samples can't be read.
     type Error;
 
-    /// Gives every sample to `take`, in the order in which they landed.
+    /// Passes every sample to `take`, in the order in which they were stored.
     fn samples(&self, take: &mut dyn FnMut(&Sample)) -> Result<(), Self::Error>;
 
-    /// Gives the cell, the round and the histograms of every sample to `take`.
+    /// Passes the cell, the round and the histograms of every sample to `take`.
     fn times(&self, take: &mut dyn FnMut(usize, u32, &SampleTimes)) -> Result<(), Self::Error>;
 }
 
-/// The histograms of a sample's round-trip times: from when they were due, and from when they were sent.
+/// Histograms of a sample's round-trip times: from when they were due, and from when they were sent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SampleTimes {
     /// Histogram of [`Figures::rtt_ns`].
@@ -27,13 +27,13 @@ pub struct SampleTimes {
 }
 
 impl Figures {
-    /// The histograms, which are taken out of the figures.
+    /// Removes the histograms from the figures and returns them.
     pub fn take_times(&mut self) -> SampleTimes {
         let take = |rtt: &mut Option<RttFigures>| rtt.as_mut().map(|rtt| std::mem::take(&mut rtt.hdr));
         SampleTimes { rtt: take(&mut self.rtt_ns), from_send: take(&mut self.rtt_from_send_ns) }
     }
 
-    /// Puts histograms where [`take_times`](Self::take_times) took them from.
+    /// Restores histograms that [`take_times`](Self::take_times) removed.
     pub fn put_times(&mut self, times: SampleTimes) {
         let put = |rtt: &mut Option<RttFigures>, hdr: Option<SparseHistogram>| {
             if let (Some(rtt), Some(hdr)) = (rtt.as_mut(), hdr) {

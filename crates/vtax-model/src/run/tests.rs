@@ -1,4 +1,4 @@
-//! Runs that are made up, and what is derived from them besides figures.
+//! Synthetic runs, and everything derived from them except figures.
 
 use super::*;
 use crate::{
@@ -74,7 +74,7 @@ fn noisy_bridge(cell: &Cell, _: Turn, round: u32) -> f64 {
     if noisy { 200.0 } else { 100.0 + f64::from(round % 3) }
 }
 
-/// The coordinator panicked, or kept a sample that no vtax can read.
+/// The coordinator once panicked, or stored a sample that no vtax can read.
 #[test]
 fn reports_whose_figures_overflow_are_joined_to_what_can_be_read() {
     let study = crate::study::tests::plain();
@@ -103,12 +103,12 @@ fn reports_whose_figures_overflow_are_joined_to_what_can_be_read() {
     }
 }
 
-/// One TCP RR sample whose ends have sent these packets in these times.
+/// One TCP RR sample whose endpoints have sent these packets in these times.
 fn sent(initiator: (f64, Option<PacketCounts>), responder: (f64, Option<PacketCounts>)) -> Figures {
     let study = crate::study::tests::plain();
     let spec = study.cells.iter().find_map(|cell| Some(cell.net()?.spec(&study.plan))).expect("a cell");
     let end = |(seconds, sent): (f64, Option<PacketCounts>)| {
-        // An end has received what the other one sent, which must not count twice.
+        // An endpoint has received what the other one sent, which must not count twice.
         let wire = sent.map(|sent| WireCounts { sent, received: PacketCounts::datagrams(77, 1, 28) });
         EndReport { seconds, transactions: 10, wire, ..EndReport::default() }
     };
@@ -144,7 +144,7 @@ fn a_run_has_no_outcome_without_a_rule() {
     assert_eq!(stopping_outcome(&run(header(THREE_ROWS), |_, _, _| 100.0)), []);
 }
 
-/// It ended at --max with 131 [121, 141], exit 0 and no word.
+/// Such a run once ended at --max with 131 [121, 141], exit status 0 and no message.
 #[test]
 fn a_precision_that_was_not_reached_is_an_outcome() {
     let run = run(ruled(3, 6), noisy_bridge);
@@ -203,7 +203,7 @@ fn only_the_instrument_that_answers_gets_more_rounds() {
     assert_eq!((longer.rounds_of(Instrument::Path), longer.rounds_of(Instrument::System)), (60, 8));
 }
 
-/// `sparc-t7-1` stays as it was published: what is requested changes its plan, and not the further block's.
+/// `sparc-t7-1` stays as published: a request changes its own plan, and not that of the additional block.
 #[test]
 fn a_study_that_is_answered_as_the_machine_runs_gets_more_of_these_rounds() {
     let both = header(&format!("answer = \"system\"\n{THREE_ROWS}{PATH}"));

@@ -62,14 +62,14 @@ pub struct ServiceNeed {
 
 /// Minimum number of rates: a line through two fits any cost.
 const FEWEST_RATES: usize = 3;
-/// Rates that differ by less are one: an open loop doesn't keep its rate exactly.
+/// Rates within this factor count as one: an open loop doesn't keep its rate exactly.
 const SAME_RATE: f64 = 1.05;
 /// Shares of the target between which a measurement is near it. The cost of a message falls as its rate rises and
 /// batches grow: a request cost 143 µs of CPU time at 300 per second, and 77 µs at 3,839.
 const NEAR: std::ops::RangeInclusive<f64> = 0.25..=4.0;
 /// Multiple of the highest measured rate up to which a line is extrapolated.
 const FARTHEST: f64 = 1.5;
-/// A rate of just the highest measured one is not beyond it.
+/// Tolerance up to which a rate counts as measured.
 const AT_MOST_MEASURED: f64 = 1.01;
 /// Relative difference of sizes up to which they are one: headers and acknowledgements vary with the rate.
 const SAME_SIZE: f64 = 0.05;
@@ -110,12 +110,13 @@ impl ServiceNeed {
 }
 
 impl CoreRange {
-    /// No service uses less than no CPU time.
+    /// No service uses a negative CPU time.
     fn of(LinearPrediction { estimate, low, high }: LinearPrediction) -> CoreRange {
         CoreRange { estimate: estimate.max(0.0), low: low.max(0.0), high: high.max(0.0) }
     }
 
-    /// Sum of costs that were measured one by one. Their errors may have one cause, so their bounds are added too.
+    /// Sum of costs that were measured one by one. Their errors may have a common cause, so their bounds are added,
+    /// too.
     pub(super) fn sum(ranges: impl Iterator<Item = CoreRange>) -> CoreRange {
         ranges.fold(CoreRange { estimate: 0.0, low: 0.0, high: 0.0 }, |sum, range| CoreRange {
             estimate: sum.estimate + range.estimate,

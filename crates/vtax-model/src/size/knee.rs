@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_without_a_knee_says_what_to_do() {
+    fn a_proof_without_a_knee_has_a_remedy() {
         let told = |figures: &[(f64, u64)], limit| Knee::of(&proof(figures), limit).expect_err("no knee").to_string();
         let unmet = told(&FIGURES, micros(90));
         assert!(unmet.contains("at most 90us even at 50 % utilization") && unmet.contains("relax --p99"), "{unmet}");

@@ -36,7 +36,7 @@ const GIB: u64 = 1 << 30;
 /// One part in this many: Ceph's hardware recommendations have 20 % spare for peaks and for pages that the kernel is late
 /// to reclaim.
 const RESERVE_PART: u64 = 5;
-/// Smaller reserves don't survive one process that starts.
+/// Minimum reserve: a smaller one doesn't survive the start of a single process.
 const LEAST_RESERVE: u64 = 512 * MIB;
 /// Larger figures are not memory sizes, and their sums must not overflow.
 const MOST: ByteSize = ByteSize(1 << 50);

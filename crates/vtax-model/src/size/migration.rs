@@ -53,7 +53,7 @@ pub struct Suspension {
 
 /// Cores if nothing was measured: QEMU sends a guest's memory with one thread.
 const UNMEASURED: u32 = 1;
-/// More cores that shorten the suspension by less than this factor are not worth it.
+/// Minimum ratio by which additional cores must shorten the suspension to be worth it.
 const HARDLY_LONGER: f64 = 1.1;
 
 /// Suspensions of one guest, in milliseconds: by cores, then by round.

@@ -34,7 +34,7 @@ fn rates_of(target: &ServiceLoad) -> Vec<PlannedRate> {
     own.into_iter().chain(others.into_iter().flatten()).collect()
 }
 
-/// Load with another message size that is as close to the target as it can be without exceeding it in any quantity.
+/// Load with another message size that is as close to the target as possible without exceeding it in any quantity.
 fn with_size(target: &ServiceLoad, size: f64) -> ServiceLoad {
     let messages = target.messages_per_s().min(target.bytes_per_s / size);
     ServiceLoad::of(target.service, messages, messages * size)
@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_planned_is_enough_for_a_fit(
+        fn planned_loads_suffice_for_a_fit(
             gigabits in 0.001..400.0f64,
             packet in 28.1..65000.0f64,
             ios in 1.0..1e6f64,

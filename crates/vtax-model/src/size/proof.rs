@@ -1,4 +1,4 @@
-//! Proof of a size: the load on the proposed cores, and on one less.
+//! Proof of a size: the load on the proposed cores, and on one core less.
 //!
 //! Queueing formulas only choose where to begin, so the load itself is run, at three shares, with the I/O side confined to
 //! whole cores. A limit holds if the whole interval of p99 is within it: one that crosses the limit is undecided.
@@ -155,7 +155,8 @@ impl ProofVerdict {
         }
     }
 
-    /// More load makes no response better: the full load of each service decides, unless a lower one contradicts it.
+    /// More load never improves response times: the full load of each service decides, unless a lower one contradicts
+    /// it.
     fn of_rows(rows: &[&ProofRow]) -> ProofVerdict {
         let full = rows.iter().map(|row| row.load.share).fold(0.0, f64::max);
         let is_any =
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_is_not_delivered_fails_whatever_its_response_times() {
+    fn an_undelivered_load_fails_at_any_response_time() {
         assert_eq!(ProofVerdict::of(1e6, 947_999.0, p99(1.0, 1.0, 1.0), micros(200)), ProofVerdict::Fails);
         assert_eq!(ProofVerdict::of(1e6, 950_001.0, None, None), ProofVerdict::Holds);
         assert_eq!(ProofVerdict::of(100.0, 80.0, None, None), ProofVerdict::Holds, "so few arrivals vary");

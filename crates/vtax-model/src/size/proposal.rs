@@ -28,7 +28,7 @@ pub struct SizeFacts {
     pub memory: MemoryFacts,
 }
 
-/// Proposed size of an I/O domain, with all that it was derived from.
+/// Proposed size of an I/O domain, with everything that it was derived from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizeProposal {
     pub schema: String,
@@ -36,7 +36,7 @@ pub struct SizeProposal {
     pub target: SizeTarget,
     /// Whole cores for the services.
     pub cores: u32,
-    /// Threads of these cores. Siblings share a core, so they aren't counted as more of it.
+    /// Threads of these cores. Siblings share a core, so they don't count as additional cores.
     pub threads: u32,
     /// Sum of the services' needs.
     pub needs: CoreRange,
@@ -60,7 +60,7 @@ const SCHEMA: &str = "vtax.size/v1";
 const CLOCKS: std::ops::RangeInclusive<f64> = 0.01..=100.0;
 /// Threads of a core: POWER has 8.
 const MOST_THREADS: u32 = 16;
-/// A larger domain is a wrong figure.
+/// Maximum number of cores; a larger result is an error.
 const MOST_CORES: f64 = 65_536.0;
 
 impl SizeProposal {

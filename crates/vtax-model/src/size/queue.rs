@@ -1,7 +1,7 @@
 //! Response times of a queue with one server, random arrivals and equal service times (M/D/1).
 //!
-//! Only good for choosing where to begin. On a whole CPU p99 was 4.3, 10.8 and 27 service times at 50, 65 and 86 %
-//! utilization, where the formula has 4.3, 6.4 and 16: interrupts, timers and batches aren't in it.
+//! Only for choosing where to begin. On a whole CPU p99 was 4.3, 10.8 and 27 service times at 50, 65 and 86 %
+//! utilization, where the formula gives 4.3, 6.4 and 16: it doesn't include interrupts, timers and batches.
 
 /// Returns the 99th percentile of the response time in service times; `None` unless the utilization is in [0, 1).
 ///
@@ -13,7 +13,7 @@ pub fn md1_p99(utilization: f64) -> Option<f64> {
     if !(0.0..1.0).contains(&utilization) {
         return None;
     }
-    // As many arrivals find the server idle.
+    // The same share of arrivals finds the server idle.
     if utilization <= BEYOND {
         return Some(1.0);
     }
@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn more_load_is_no_better(one in 0.011..0.999f64, other in 0.011..0.999f64) {
+        fn more_load_is_never_better(one in 0.011..0.999f64, other in 0.011..0.999f64) {
             let [less, more] = [one.min(other), one.max(other)].map(|at| md1_p99(at).expect("a utilization"));
             prop_assert!(less <= more * (1.0 + 1e-9) && more.is_finite());
         }

@@ -138,7 +138,7 @@ impl fmt::Display for MigrationRate {
     }
 }
 
-/// All digits, in the largest unit in which they are no more: `1.5M`.
+/// All digits, in the largest unit that doesn't add any: `1.5M`.
 fn shortened(rate: f64) -> String {
     let plain = rate.to_string();
     let forms = [("G", 1e9), ("M", 1e6), ("k", 1e3)].map(|(unit, factor)| format!("{}{unit}", rate / factor));

@@ -32,7 +32,7 @@ impl Lab {
         Lab(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// Irwin & Hall: twelve uniform numbers are nearly normal.
+    /// Irwin & Hall: the sum of twelve uniform numbers is nearly normal.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.0.random::<f64>()).sum::<f64>() - 6.0
     }

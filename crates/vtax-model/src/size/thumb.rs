@@ -1,4 +1,4 @@
-//! Published rules of thumb, to be read next to what was measured.
+//! Published rules of thumb, for comparison with measurements.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct RuleOfThumb {
 #[serde(rename_all = "kebab-case")]
 pub enum ThumbFigure {
     NetworkCores,
-    /// In place of cores if the clock of a core is unknown.
+    /// Instead of cores if the clock of a core is unknown.
     NetworkGhz,
     DiskThreads,
     DomainCores,

@@ -6,18 +6,18 @@ use arrayvec::ArrayString;
 
 use crate::disk::{DiskAttach, DiskAttachError};
 
-/// Which disks a row measures, and from where.
+/// Disks that a row measures, and where they are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DiskRow {
     /// The study's disks, by the host itself.
     Native,
     /// The study's disks, by a guest to which they are attached in this way.
     Guest(DiskAttach),
-    /// Disks that are there already, by the name that the run has for them: `disk:vda`.
+    /// Existing disks, by the name that the run has for them: `disk:vda`.
     Named(DiskLabel),
 }
 
-/// The name of disks in a row. A row is copied wherever it is named, so the text lies in the name itself.
+/// Name of disks in a row. Rows are copied often, so the text is stored inline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DiskLabel(ArrayString<{ DiskLabel::LONGEST }>);
 
@@ -35,11 +35,11 @@ impl DiskRow {
 }
 
 impl DiskLabel {
-    /// Bytes. Longer names are cut.
+    /// In bytes. Longer names are truncated.
     pub const LONGEST: usize = 40;
 
-    /// A label for what has this name. Characters that a label can't have become `_`, and of a long name the end is kept,
-    /// where names differ.
+    /// Returns a label for this name. Invalid characters become `_`, and of a long name the end is kept, where names
+    /// differ.
     pub fn of(name: &str) -> DiskLabel {
         let good = |letter: char| if DiskLabel::has(letter) { letter } else { '_' };
         let letters: Vec<char> = name.chars().map(good).collect();
@@ -77,7 +77,7 @@ impl fmt::Display for DiskLabel {
 impl FromStr for DiskRow {
     type Err = Option<DiskAttachError>;
 
-    /// The error is of a device that is known, and has a setting that it can't have.
+    /// Returns the device as the error if it is known but has an invalid setting.
     fn from_str(text: &str) -> Result<DiskRow, Option<DiskAttachError>> {
         if text == NATIVE {
             return Ok(DiskRow::Native);

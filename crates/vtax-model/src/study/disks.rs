@@ -10,16 +10,16 @@ use crate::disk::{DiskAttach, DiskDevice, DiskPlace, DiskSet};
 /// The disks of a study: each row's own, or those that all rows share.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StudyDisks {
-    /// Disks that are there already, row by row. All have as many.
+    /// Existing disks, row by row. All rows have the same number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<RowDisks>,
-    /// The disks of this machine that rows share, each by its own way. If there are none, files are made.
+    /// Disks of this machine that rows share, each in its own way. If there are none, files are created.
     #[serde(default, skip_serializing_if = "DiskSet::is_empty")]
     pub backend: DiskSet,
-    /// The disks whose NVMe controllers the row `assigned-nvme` gives to its guest.
+    /// Disks whose NVMe controllers the row `assigned-nvme` assigns to its guest.
     #[serde(default, skip_serializing_if = "DiskSet::is_empty")]
     pub assigned: DiskSet,
-    /// The files of them that the run has made, and removes at its end.
+    /// Those of the files that the run has created, and removes at its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub made: Vec<PathBuf>,
     /// True if their data may be destroyed.
@@ -37,7 +37,7 @@ pub struct RowDisks {
 }
 
 impl StudyDisks {
-    /// The disks that are attached to a guest in this way.
+    /// Returns the disks that are attached to a guest in this way.
     pub fn of_way(&self, attach: &DiskAttach) -> &DiskSet {
         if attach.device == DiskDevice::AssignedNvme { &self.assigned } else { &self.backend }
     }
@@ -54,7 +54,7 @@ impl StudyDisks {
         named(self) == named(other)
     }
 
-    /// The disks of a row, as the user named them.
+    /// Returns the disks of a row, as the user named them.
     pub fn of(&self, row: Row) -> &DiskSet {
         let own = self.rows.iter().find(|known| known.row == row).map(|known| &known.disks);
         own.unwrap_or(match row {

@@ -1,4 +1,4 @@
-//! The matrix of network tests that a study or `vtax measure` goes through.
+//! The matrix of network tests that a study or `vtax measure` iterates over.
 
 use super::{Row, SweepPoint};
 use crate::{
@@ -6,14 +6,14 @@ use crate::{
     workload::{TestKind, Transport},
 };
 
-/// The lists that are multiplied, each slower than the one below it.
+/// The lists that are multiplied, each varying more slowly than the one below it.
 #[derive(Debug, Clone, Copy)]
 pub struct NetMatrix<'a> {
     /// The kind of the test, and its medium.
     pub tests: &'a [(Transport, TestKind)],
-    /// Flows at the same time.
+    /// Numbers of concurrent flows.
     pub streams: &'a [u32],
-    /// Sizes and pauses.
+    /// Sizes and gaps.
     pub sweep: &'a [SweepPoint],
     /// MTU of the wire.
     pub mtus: &'a [Mtu],
@@ -21,21 +21,21 @@ pub struct NetMatrix<'a> {
     pub rows: &'a [Row],
 }
 
-/// One place in the matrix, at which a cell is measured.
+/// One point of the matrix, at which a cell is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MatrixPoint {
     pub transport: Transport,
     pub kind: TestKind,
     pub streams: u32,
     pub variant: u32,
-    /// The size and the pause of this variant.
+    /// Size and gap of this variant.
     pub swept: SweepPoint,
     pub mtu: Mtu,
     pub row: Row,
 }
 
 impl<'a> NetMatrix<'a> {
-    /// Every place, without those at which a test would be the same as at an earlier one.
+    /// Returns every point, without those at which a test would repeat an earlier one.
     pub fn points(self) -> impl Iterator<Item = MatrixPoint> + 'a {
         let NetMatrix { tests, streams, sweep, mtus, rows } = self;
         let blocks = tests.iter().flat_map(move |test| {

@@ -5,17 +5,17 @@ use std::{fmt, num::NonZeroU8, str::FromStr};
 /// Way to migrate a guest, written `migrate:tls,multifd=4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MigrationWay {
-    /// True if all is encrypted, as `vtax ldm migrate-domain` does unless it is told otherwise.
+    /// True if everything is encrypted, the default of `vtax ldm migrate-domain`.
     pub tls: bool,
-    /// Connections for the memory; one for everything if absent.
+    /// Number of connections for the memory; a single one for everything if absent.
     pub channels: Option<NonZeroU8>,
     /// True if the guest continues at the target before all of its memory is there.
     pub post_copy: bool,
-    /// CPUs of each side that QEMU's threads may use, without those that run the guest; all if absent.
+    /// Number of CPUs on each side for QEMU's threads, except those that run the guest; all if absent.
     pub cores: Option<NonZeroU8>,
 }
 
-/// A text that says no way to migrate.
+/// Invalid way to migrate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum MigrationWayError {
     #[error(
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_way_is_refused() {
+    fn an_invalid_way_is_refused() {
         for text in ["", "ssl", "tls,cores=0", "tls,cores", "plain,multifd=4,multifd=4", "tls,post-copy=1", "tls,"] {
             assert_eq!(text.parse::<MigrationWay>(), Err(MigrationWayError::Word(text.to_owned())), "{text}");
         }

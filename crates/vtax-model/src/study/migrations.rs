@@ -1,4 +1,4 @@
-//! Settings that all migrations of a study have in common.
+//! Settings shared by all migrations of a study.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,12 +7,12 @@ use crate::units::Span;
 /// Migrations of guests of this machine from one QEMU to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StudyMigrations {
-    /// The source switches over as soon as it expects a suspend time below this.
+    /// Suspend time at which the source switches over, by its own estimate.
     pub max_suspend: Span,
 }
 
 impl Default for StudyMigrations {
-    /// As `vtax ldm migrate-domain`.
+    /// The defaults of `vtax ldm migrate-domain`.
     fn default() -> StudyMigrations {
         StudyMigrations { max_suspend: Span::from_millis(300) }
     }

@@ -13,17 +13,17 @@ use crate::{
     units::ByteSize,
 };
 
-/// The network of a study: between which ends its rows measure, and how those are attached.
+/// Network of a study: the endpoints of its rows, and their attachment.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StudyNetwork {
-    /// Rows that are omitted on cables between real NICs, of which each row takes one, unless someone asks for them.
+    /// Rows that are omitted on cables between real NICs, of which each row takes one, unless the user requests them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<Row>,
-    /// True if the method is used at both ends of the wire, rather than at `sut` only with a native peer.
+    /// True if the method is used at both ends of the wire, rather than only at `sut` with a native peer.
     pub both: bool,
-    /// Pairs of ends of each row, which measure at the same time: so many clients, and behind a switch
-    /// what the row stands for, once for each client. [`Study::MOST_PAIRS`](super::Study::MOST_PAIRS) at most.
+    /// Number of concurrent pairs of endpoints of each row: this many clients, and behind a switch the subject of the
+    /// row, once for each client. At most [`Study::MOST_PAIRS`](super::Study::MOST_PAIRS).
     #[serde(default = "one_pair", skip_serializing_if = "is_one")]
     pub pairs: u32,
     /// The address family of its lab.
@@ -35,17 +35,17 @@ pub struct StudyNetwork {
     /// Existing endpoints, if it is not measured in a lab built for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<Endpoint>,
-    /// The cables that the rows' wires are, in place of veth pairs.
+    /// The cables used as the rows' wires, in place of veth pairs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cables: Vec<Cable>,
     /// The kind of domain for methods that can attach guests and zones: [`DomainKind::Guest`] or [`DomainKind::Zone`].
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub domains: DomainKind,
-    /// Other paths of the same machines, each from the end that asks to the one that answers. Their round trips are
-    /// measured at the same time as each sample, and a step must not make them worse.
+    /// Other paths of the same machines. Their round trips are measured concurrently with each sample, and a step must
+    /// not make them worse.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Ends<Control>>,
-    /// The size of the files of `--quick`, if it isn't that of the cells.
+    /// File size of `--quick`, if it isn't that of the cells.
     pub quick_file: Option<ByteSize>,
 }
 
@@ -57,7 +57,7 @@ fn is_one(pairs: &u32) -> bool {
     *pairs == 1
 }
 
-/// A lab of veth pairs, with one pair of ends for each row.
+/// A lab of veth pairs, with one pair of endpoints for each row.
 impl Default for StudyNetwork {
     fn default() -> StudyNetwork {
         StudyNetwork {

@@ -4,18 +4,18 @@ use std::{fmt, str::FromStr};
 
 use arrayvec::ArrayString;
 
-/// The name of a NIC. A row is copied wherever it is named, so the text lies in the name itself.
+/// Name of a NIC. Rows are copied often, so the text is stored inline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NicLabel(ArrayString<{ NicLabel::LONGEST }>);
 
-/// A text that names no NIC.
+/// Invalid name of a NIC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("invalid NIC label `{0}`: use 1 to 32 letters, digits, `-`, `_` and `.`")]
 #[diagnostic(code("bad-name"))]
 pub struct BadNicLabel(String);
 
 impl NicLabel {
-    /// Bytes, as many as the name of a virtual NIC has at most.
+    /// In bytes: the maximum length of a virtual NIC's name.
     pub const LONGEST: usize = 32;
 }
 

@@ -41,7 +41,7 @@ struct StudyFile {
     baseline: Spanned<String>,
     #[serde(default)]
     both: bool,
-    /// Measurement mode that answers the question, unless controlled conditions do, where they are measured.
+    /// Measurement mode that answers the question; by default controlled conditions, if they are measured.
     answer: Option<Spanned<Instrument>>,
     pairs: Option<Spanned<u32>>,
     family: Option<Spanned<AddressFamily>>,
@@ -50,16 +50,16 @@ struct StudyFile {
     endpoint: Vec<Spanned<Endpoint>>,
     guest: Option<Spanned<GuestOptions>>,
     matrix: Matrix,
-    /// Settings that rows of their own change.
+    /// Settings changed by separate rows.
     #[serde(default)]
     step: Vec<Spanned<StepTable>>,
     options: Option<Spanned<TestOptions>>,
     plan: PlanTable,
     quick: Option<QuickTable>,
-    /// Sampling plan of controlled conditions; without it the study uses host settings only.
+    /// Sampling plan of controlled conditions; without it, the study uses only host settings.
     path: Option<PathTable>,
     quick_path: Option<PathTable>,
-    /// Known costs: how long the responder of a row waits before each answer.
+    /// Known costs: delay of a row's responder before each answer.
     #[serde(default)]
     planted: BTreeMap<String, Spanned<Span>>,
 }
@@ -68,29 +68,29 @@ struct StudyFile {
 #[serde(deny_unknown_fields)]
 struct Matrix {
     methods: Vec<Spanned<String>>,
-    /// The methods that are omitted on cables between real NICs unless someone asks for them.
+    /// Methods that are omitted on cables between real NICs unless the user requests them.
     #[serde(default)]
     extra: Vec<Spanned<String>>,
     mtu: Spanned<Vec<Mtu>>,
     transports: Spanned<Vec<Transport>>,
     tests: Spanned<Vec<TestKind>>,
-    /// Tests over TCP alone, in addition to those.
+    /// Additional tests over TCP only.
     tcp_tests: Option<Spanned<Vec<TestKind>>>,
-    /// One flow if absent.
+    /// Default: one flow.
     streams: Option<Spanned<Vec<u32>>>,
-    /// Swept: request and response of rr and crr, message of streams. In place of the four below.
+    /// Swept: request and response of rr and crr, message of streams. Instead of the four below.
     sizes: Option<Spanned<Vec<ByteSize>>>,
-    /// Swept: how long an rr flow idles before each request. In place of `gap` of the options.
+    /// Swept: idle time of an rr flow before each request. Instead of `gap` of the options.
     gaps: Option<Spanned<Vec<Span>>>,
-    /// One byte if absent.
+    /// Default: one byte.
     request: Option<Spanned<ByteSize>>,
-    /// One byte if absent.
+    /// Default: one byte.
     response: Option<Spanned<ByteSize>>,
-    /// TCP streams; 1 MiB if absent, as sparc-t7-1 used it.
+    /// TCP streams; default: 1 MiB, as in sparc-t7-1.
     tcp_message: Option<Spanned<ByteSize>>,
-    /// UDP streams; the largest datagram that the MTU carries if absent.
+    /// UDP streams; default: the largest datagram that the MTU allows.
     udp_message: Option<Spanned<ByteSize>>,
-    /// 1000 MiB if absent.
+    /// Default: 1000 MiB.
     file: Option<Spanned<ByteSize>>,
 }
 
@@ -229,7 +229,8 @@ impl Reader<'_> {
         Ok(cells)
     }
 
-    /// Slices are of tests of one flow whose ends can tell where a slice begins and ends.
+    /// Only tests of one flow whose endpoints recognize the bounds of a slice can be cut into
+    /// slices.
     fn cells_of_path(&self, rows: &[Row], path: &PathTable) -> Result<Vec<Cell>, FileError> {
         let mut cells = self.matrix(rows)?;
         cells.retain(Cell::can_be_sliced);
@@ -259,7 +260,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Every point of the matrix, with host settings.
+    /// Returns every point of the matrix, with host settings.
     fn matrix(&self, rows: &[Row]) -> Result<Vec<Cell>, FileError> {
         let matrix = &self.file.matrix;
         let mtus = self.distinct("mtu", &matrix.mtu)?;
@@ -300,7 +301,7 @@ impl Reader<'_> {
         Ok(Cell { row, test: CellTest::Net(net), variant, instrument: Instrument::System })
     }
 
-    /// A matrix has as many points as the product of its lists.
+    /// Checks the number of points of a matrix: the product of its lists.
     fn check_size(&self, lists: [usize; 5]) -> Result<(), FileError> {
         let matrix = &self.file.matrix;
         let sizes = matrix.sizes.as_ref().map_or(1, |sizes| sizes.get_ref().len());
@@ -337,7 +338,7 @@ impl Reader<'_> {
         Ok(SweepPoint::all(&self.sizes()?, &gaps))
     }
 
-    /// The swept sizes; one variant that has none of its own, if nothing is swept.
+    /// Returns the swept sizes; if nothing is swept, one variant without its own size.
     fn sizes(&self) -> Result<Vec<Option<ByteSize>>, FileError> {
         let matrix = &self.file.matrix;
         let Some(sizes) = &matrix.sizes else { return Ok(vec![None]) };
@@ -349,7 +350,7 @@ impl Reader<'_> {
         Ok(self.distinct("sizes", sizes)?.into_iter().map(Some).collect())
     }
 
-    /// The options of the file, except for what the row and the sweep say.
+    /// Returns the options of the file, except those of the row and the sweep.
     fn options(&self, row: Row, gap: Option<Span>) -> TestOptions {
         let mut options = value(&self.file.options).unwrap_or_default();
         if let Row::Engine(engine) = row {
@@ -361,7 +362,7 @@ impl Reader<'_> {
         options
     }
 
-    /// Every row has both ends, and as many of one as of the other or one that serves all.
+    /// Every row needs both ends, with the same number of each, or one that serves all.
     fn endpoints(&self, rows: &[Row]) -> Result<Vec<Endpoint>, FileError> {
         let written = &self.file.endpoint;
         let Some(first) = written.first() else { return Ok(Vec::new()) };
@@ -421,7 +422,8 @@ impl Reader<'_> {
         checked.map_err(|error| self.source.refuse(&self.blamed(&error, transport), error))
     }
 
-    /// Where the size stands that `error` is about; the list of tests, if it stands nowhere.
+    /// Returns the position of the size that `error` is about, or of the list of tests if it has
+    /// none.
     fn blamed(&self, error: &WorkloadError, transport: Transport) -> std::ops::Range<usize> {
         let matrix = &self.file.matrix;
         let size = match (error.what(), transport) {

@@ -28,34 +28,35 @@ pub enum Row {
     Method(IoMethod),
     /// A guest attached by this kind of NIC, on a wire between two hosts: `paravirtual:userspace`.
     Device(Flavour),
-    /// Guests that share a NIC, and what sorts the frames that arrive for them.
+    /// Guests that share a NIC, and the component that sorts incoming frames.
     Queue(Queueing),
     /// Two domains, each a host or a paravirtual guest.
     Path(GuestPath),
-    /// Two zones on one host, whose traffic leaves the host unless both share its stack.
+    /// Two zones on one host, whose traffic leaves the host unless they share its stack.
     Zones {
-        /// The sender's stack.
+        /// Stack of the sender.
         from: IpType,
-        /// The receiver's stack.
+        /// Stack of the receiver.
         to: IpType,
     },
-    /// One path, measured by this engine.
+    /// One path, measured with this engine.
     Engine(Engine),
-    /// A machine that is there already, by the NIC of this name: `nic:net0`.
+    /// An existing machine, measured on the NIC of this name: `nic:net0`.
     Nic(NicLabel),
-    /// One path under a load: `under:tcp-stream,streams=4`. Without one it is `idle`.
+    /// One path under a load: `under:tcp-stream,streams=4`; without one: `idle`.
     Load(Option<StreamLoad>),
     /// Disks of the host or of a guest.
     Disk(DiskRow),
     /// A guest that migrates in this way: `migrate:tls`.
     Migration(MigrationWay),
-    /// One path, with the settings that its machines have.
+    /// One path, with the current settings of its machines.
     AsIs,
-    /// A path whose machines have settings of a tuning step.
+    /// A path whose machines have the settings of a tuning step.
     Tuned {
-        /// Between two domains of a lab. None if all rows of the study have the same ends.
+        /// Path between two domains of a lab. None if all rows of the study have the same
+        /// endpoints.
         path: Option<GuestPath>,
-        /// Which of the study's steps.
+        /// Step of the study.
         step: StepName,
     },
 }
@@ -66,7 +67,7 @@ pub enum Row {
 pub enum IpType {
     /// Its host's.
     Shared,
-    /// Its own, on a wire of its own.
+    /// Its own, on a dedicated wire.
     Exclusive,
 }
 
@@ -75,16 +76,16 @@ impl IpType {
         ["shared-to-shared", "shared-to-exclusive", "exclusive-to-shared", "exclusive-to-exclusive"];
 }
 
-/// Through how many queues the frames of a host's guests come off its wire.
+/// Receive queues for the frames of a host's guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, Display, IntoStaticStr)]
 pub enum Queueing {
-    /// All through one: the guests are ports of a vsw, and the wire is its uplink.
+    /// One for all: the guests are ports of a vsw, and the wire is its uplink.
     #[strum(to_string = "shared-queue")]
     Shared,
-    /// Through one of each guest: the wire's own driver sorts them by address, by a macvtap each.
+    /// One per guest: the wire's own driver sorts frames by address, with a macvtap for each.
     #[strum(to_string = "queue-per-guest")]
     PerGuest,
-    /// Through those of a virtual function of each guest: the NIC itself sorts them.
+    /// Those of a virtual function per guest: the NIC itself sorts frames.
     #[strum(to_string = "vf-per-guest")]
     Function,
 }
@@ -93,17 +94,17 @@ impl Queueing {
     const ALL: [Queueing; 3] = [Queueing::Shared, Queueing::PerGuest, Queueing::Function];
 }
 
-/// From whom to whom a stream goes, between two hosts unless it is said otherwise.
+/// Sender and receiver of a stream, on two hosts unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, Display, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum GuestPath {
-    /// Both by their own stacks.
+    /// Both on their own stacks.
     HostToHost,
     /// To a guest of the other host.
     HostToGuest,
     /// Both on one vsw of one host.
     GuestToGuest,
-    /// Each on a host of its own.
+    /// Each on a separate host.
     GuestToGuestAcrossHosts,
 }
 
@@ -139,7 +140,7 @@ const IDLE: &str = "idle";
 const UNDER: &str = "under:";
 
 impl Row {
-    /// The step whose settings are in force while the row is measured.
+    /// Returns the step whose settings are in force while the row is measured.
     pub fn step(self) -> Option<StepName> {
         match self {
             Row::Tuned { step, .. } => Some(step),
@@ -147,7 +148,7 @@ impl Row {
         }
     }
 
-    /// The row with which it is compared: a tuned path with the same path untuned, any other with the baseline.
+    /// Returns the row with which it is compared: for a tuned path the same path untuned, otherwise the baseline.
     pub fn reference(self, baseline: Row) -> Row {
         match self {
             Row::Tuned { path: Some(path), .. } => Row::Path(path),
@@ -155,7 +156,8 @@ impl Row {
         }
     }
 
-    /// The row whose lab it is measured in: a tuned path has the domains of the same path untuned.
+    /// Returns the row whose lab it is measured in: a tuned path uses the domains of the same path
+    /// untuned.
     pub fn untuned(self) -> Row {
         match self {
             Row::Tuned { path: Some(path), .. } => Row::Path(path),
@@ -164,7 +166,7 @@ impl Row {
         }
     }
 
-    /// The load under which it is measured.
+    /// Returns the load under which it is measured.
     pub fn load(self) -> Option<StreamLoad> {
         match self {
             Row::Load(load) => load,
@@ -172,7 +174,7 @@ impl Row {
         }
     }
 
-    /// The I/O method that the row stands for.
+    /// Returns the I/O method of the row.
     pub fn method(self) -> Option<IoMethod> {
         match self {
             Row::Method(method) => Some(method),
@@ -191,7 +193,7 @@ impl Row {
         }
     }
 
-    /// Which kind of NIC the row is about, if it says.
+    /// Returns the kind of NIC of the row, if specified.
     pub fn flavour(self) -> Option<Flavour> {
         match self {
             Row::Device(flavour) => Some(flavour),
@@ -204,14 +206,14 @@ impl Row {
         matches!(self, Row::Method(_) | Row::Device(_))
     }
 
-    /// Returns true if several pairs of it can be behind one switch. A routed zone, a tunnel and a zone that
-    /// takes the wire's end away need a wire whose other end is their only peer.
+    /// Returns true if several of its pairs can be behind one switch. A routed zone, a tunnel and a zone that takes the
+    /// wire's end away need a wire whose other end is their only peer.
     pub fn may_be_paired(self) -> bool {
         let alone = [IoMethod::Veth, IoMethod::Vxlan, IoMethod::Exclusive, IoMethod::Assigned, IoMethod::RootDomain];
         self.method().is_some_and(|method| !alone.contains(&method))
     }
 
-    /// Bytes of each packet on the wire that the domain can't use.
+    /// Returns the bytes of each packet on the wire that the domain can't use.
     pub fn overhead(self, family: AddressFamily) -> u32 {
         self.method().map_or(0, |method| method.overhead(family))
     }
@@ -232,7 +234,7 @@ impl Row {
     }
 }
 
-/// Subject of a study's comparison. All rows of a study have the same one, because each requires a different lab.
+/// Subject of a study's comparison. All rows of a study share it, because each subject requires a different lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Display)]
 pub(super) enum RowKind {
     #[strum(to_string = "methods require a wire between two hosts")]
@@ -255,7 +257,7 @@ pub(super) enum RowKind {
     Settings,
 }
 
-/// A text that names no row.
+/// Rejected name of a row: an unknown method or invalid options.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum UnknownRow {
     #[error("unknown row `{_0}`; {}", known_rows(_0))]
@@ -272,7 +274,7 @@ pub enum UnknownRow {
     Migration(MigrationWayError),
 }
 
-/// The name that is meant, or the whole list, which is long, if no name is near.
+/// Returns the likely name, or the whole long list if no name is near.
 fn known_rows(text: &str) -> String {
     let devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string());
     let (methods, queues) = (IoMethod::ALL.map(<&str>::from), Queueing::ALL.map(<&str>::from));
@@ -344,7 +346,7 @@ impl FromStr for Row {
     }
 }
 
-/// `+gro`, or `host-to-guest+gro`.
+/// Parses `+gro`, or `host-to-guest+gro`.
 fn tuned(text: &str) -> Option<Row> {
     let (path, step) = text.split_once('+')?;
     let path = if path.is_empty() { None } else { Some(path.parse().ok()?) };
@@ -372,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_read_as_it_is_written() {
+    fn a_load_is_read_back_as_written() {
         for text in ["idle", "under:tcp-stream", "under:udp-stream,streams=4,direction=both"] {
             assert_eq!(text.parse::<Row>().map(|row| row.to_string()), Ok(text.to_owned()));
         }

@@ -13,26 +13,26 @@ use crate::{
 pub struct SamplingPlan {
     /// Rounds: samples of each cell.
     pub samples: u32,
-    /// The measured time of a sample; of each of its slices, if it is cut into slices.
+    /// Measured time of a sample, or of each of its slices.
     pub duration: Span,
     /// Traffic before it.
     pub warmup: Warmup,
     /// Slices of a sample; absent if it is measured in one piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Slices>,
-    /// No round begins that would not end within this time. One is taken in any case.
+    /// Time limit: no round begins that would not end within it, except the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Span>,
 }
 
-/// A sample that is cut into slices. All rows of a block connect at the beginning of a round and warm up one after
-/// another. Then they alternate, `passes` times and each time in another random order, and each turn is a slice. What
-/// is compared is so measured within milliseconds.
+/// A sample that is cut into slices. All rows of a block connect at the beginning of a round and warm up in sequence.
+/// Then they alternate, `passes` times and each time in a new random order, and each turn is a slice. So compared
+/// figures are measured within milliseconds of each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slices {
     /// Slices of a sample.
     pub passes: u32,
-    /// The measured time of a slice of a stream: a stream needs longer slices than transactions do.
+    /// Measured time of a stream's slice: streams need longer slices than transactions.
     pub stream: Span,
 }
 
@@ -57,12 +57,13 @@ pub enum SamplingPlanError {
 }
 
 impl SamplingPlan {
-    /// Below this the machine's CPU figures, which the kernel keeps in ticks of 10 ms, mean nothing.
+    /// Minimum measured time: below it the machine's CPU figures, which the kernel counts in ticks of 10 ms, are
+    /// meaningless.
     pub const SHORTEST: Span = Span::from_millis(20);
-    /// Below this a slice holds too few transactions for its edges not to count.
+    /// Minimum slice: a shorter one has too few transactions for its edges not to matter.
     pub const SHORTEST_SLICE: Span = Span::from_millis(1);
 
-    /// The measured time of a sample, or of a slice, of a test.
+    /// Returns the measured time of a test's sample or slice.
     pub fn duration_of(&self, test: TestKind) -> Span {
         match self.slices {
             Some(slices) if test.is_stream() => slices.stream,

@@ -6,11 +6,11 @@ use arrayvec::ArrayString;
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
-/// The name of a tuning step. A row is copied wherever it is named, so the text lies in the name itself.
+/// Name of a tuning step. Rows are copied often, so the text is stored inline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct StepName(ArrayString<{ StepName::LONGEST }>);
 
-/// A text that can't name a tuning step.
+/// Invalid name of a tuning step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error(
     "invalid step name `{0}`: use 1 to {longest} lower-case letters, digits, `-` and `,`, a letter first",
@@ -20,7 +20,7 @@ pub struct StepName(ArrayString<{ StepName::LONGEST }>);
 pub struct BadStepName(String);
 
 impl StepName {
-    /// Bytes. The names of three rules fit, joined by commas.
+    /// In bytes. The names of three rules fit, joined by commas.
     pub const LONGEST: usize = 64;
 
     /// The text.
@@ -52,9 +52,9 @@ impl fmt::Display for StepName {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TuningStep {
-    /// Its name, which the row has after a `+`.
+    /// Its name, which follows a `+` in the row's name.
     pub name: StepName,
-    /// The rules whose findings are changed (`vtax tune check`), on each machine where they find something.
+    /// Rules whose findings are applied (`vtax tune check`), on each machine where they have any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<String>,
     /// Kernel settings and their values, on each machine of the path.
@@ -65,9 +65,9 @@ pub struct TuningStep {
 /// Changes of a step on one machine of the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// Name of the step, which its rows have after a `+`.
+    /// Name of the step, which follows a `+` in its rows' names.
     pub step: StepName,
-    /// `sysctl net.ipv4.tcp_wmem of this machine: 4096 8192 8192 -> 4096 16384 4194304`
+    /// E.g. `sysctl net.ipv4.tcp_wmem of this machine: 4096 8192 8192 -> 4096 16384 4194304`.
     pub changes: Vec<crate::foreign::ForeignText>,
 }
 

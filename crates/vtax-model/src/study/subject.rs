@@ -10,7 +10,7 @@ use crate::endpoint::{Control, Endpoint, Ends};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "StoredSubject", into = "StoredSubject")]
 pub enum StudySubject {
-    /// The way between two ends.
+    /// The path between two endpoints.
     Network(StudyNetwork),
     /// Disks of the host or of guests.
     Disks(StudyDisks),
@@ -19,7 +19,7 @@ pub enum StudySubject {
 }
 
 impl Study {
-    /// Its network, if it is of one.
+    /// Its network, if it has one.
     pub fn network(&self) -> Option<&StudyNetwork> {
         match &self.subject {
             StudySubject::Network(network) => Some(network),
@@ -35,7 +35,7 @@ impl Study {
         }
     }
 
-    /// Its disks, if it is of disks.
+    /// Its disks, if it has any.
     pub fn disks(&self) -> Option<&StudyDisks> {
         match &self.subject {
             StudySubject::Disks(disks) => Some(disks),
@@ -51,7 +51,7 @@ impl Study {
         }
     }
 
-    /// Its migrations, if it is of those.
+    /// Its migrations, if it has any.
     pub fn migrations(&self) -> Option<&StudyMigrations> {
         match &self.subject {
             StudySubject::Migrations(migrations) => Some(migrations),
@@ -59,7 +59,7 @@ impl Study {
         }
     }
 
-    /// Where it measures a network, if not in a lab that is built for it.
+    /// Returns the existing endpoints of a network; none if it is measured in a lab built for it.
     pub fn endpoints(&self) -> &[Endpoint] {
         self.network().map_or(&[], |network| &network.endpoints)
     }
@@ -76,8 +76,8 @@ impl Study {
     }
 }
 
-/// The form in which runs keep it, since before there were tests of disks: among the fields of the study, and those of a
-/// network also in a study of disks.
+/// The form in which runs store it, dating from before disk tests: among the fields of the study, with those of a
+/// network even in a disk study.
 #[skip_serializing_none]
 #[derive(Serialize, Deserialize)]
 struct StoredSubject {
@@ -112,7 +112,7 @@ impl From<StudySubject> for StoredSubject {
 mod tests {
     use crate::{run::RunHeader, topology::Cable};
 
-    /// As the last vtax wrote it whose studies had the fields of networks and of disks side by side.
+    /// As written by the last version whose studies had the fields of networks and of disks side by side.
     const OF_NETWORK: &str = include_str!("../../tests/data/header-network.json");
     const OF_DISKS: &str = include_str!("../../tests/data/header-disks.json");
 
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_an_older_study_had_is_there() {
+    fn everything_in_an_older_study_is_preserved() {
         let header = read(OF_NETWORK);
         let network = header.study.network().expect("of a network");
         assert_eq!((network.both, network.pairs, network.endpoints.len(), network.guarded.len()), (true, 2, 2, 1));
@@ -142,7 +142,7 @@ mod tests {
         assert!(header.study.quick_matrix.is_some() && header.study.network().is_none());
     }
 
-    /// In an emulated server a study of disks had the server's cables, too.
+    /// In an emulated server a disk study once had the server's cables, too.
     #[test]
     fn a_study_of_disks_that_has_cables_is_one_of_disks() {
         let mut value: serde_json::Value = serde_json::from_str(OF_DISKS).expect("JSON");

@@ -1,14 +1,14 @@
-//! The sizes and pauses that a study or `vtax measure` goes through.
+//! Sizes and gaps that a study or `vtax measure` iterates over.
 
 use crate::{
     units::{ByteSize, Span},
     workload::TestKind,
 };
 
-/// A size and a pause that are measured together.
+/// A size and a gap that are measured together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepPoint {
-    /// The size of requests, responses and messages; without it, the test has sizes of its own.
+    /// Size of requests, responses and messages; without it, the test has its own sizes.
     pub size: Option<ByteSize>,
     /// Idle time of an rr flow before each request.
     pub gap: Option<Span>,
@@ -17,7 +17,7 @@ pub struct SweepPoint {
 }
 
 impl SweepPoint {
-    /// Each size with each pause.
+    /// Returns each size with each gap.
     pub fn all(sizes: &[Option<ByteSize>], gaps: &[Option<Span>]) -> Vec<SweepPoint> {
         let mut points = Vec::new();
         for (nth_size, size) in sizes.iter().enumerate() {
@@ -32,12 +32,12 @@ impl SweepPoint {
         points
     }
 
-    /// Returns true if a test is measured at this point: one without sizes or without pauses at the first of them only.
+    /// Returns true if a test is measured at this point: one without sizes or without gaps only at the first of them.
     pub fn concerns(self, kind: TestKind) -> bool {
         (self.is_first_size || kind.is_swept()) && (self.is_first_gap || kind.is_paced())
     }
 
-    /// The pause, if the test has pauses.
+    /// Returns the gap, if the test has gaps.
     pub fn gap_of(self, kind: TestKind) -> Option<Span> {
         self.gap.filter(|_| kind.is_paced())
     }

@@ -170,7 +170,7 @@ fn sizes_and_gaps_are_swept_where_a_test_has_them() {
     assert_eq!(blocks.len() * 2, study.cells.len(), "each is compared with its like only");
 }
 
-/// Two lists of a thousand values are a few KiB, and were a million cells in memory.
+/// Two lists of a thousand values are a few KiB, and once became a million cells in memory.
 #[test]
 fn lists_that_multiply_to_more_than_a_study_has_are_refused() {
     let swept = |sizes: u32, gaps: u32| {
@@ -207,7 +207,7 @@ control = "ssh:b"
 "#;
 
 #[test]
-fn endpoints_stand_for_rows() {
+fn endpoints_belong_to_rows() {
     let study = parse(&(STUDY.to_owned() + ENDPOINTS)).expect("a good study");
     assert_eq!(study.endpoints().len(), 3);
     let back: Study = serde_json::from_str(&serde_json::to_string(&study).expect("JSON")).expect("JSON");
@@ -264,7 +264,7 @@ fn answered_by(instrument: &str, tables: &str) -> Result<Study, FileError> {
 }
 
 #[test]
-fn a_study_says_which_instrument_answers_it() {
+fn a_study_names_the_mode_that_answers_it() {
     assert_eq!(parse(STUDY).expect("a good study").answering(), Instrument::System);
     let both = parse(&format!("{STUDY}{PATH}")).expect("a good study");
     assert_eq!((both.answer, both.answering()), (None, Instrument::Path), "the path's own cost, if nothing is said");
@@ -283,7 +283,7 @@ fn an_answer_that_nothing_measures_is_refused() {
     insta::assert_snapshot!("quick_path_of_nothing", parse(&format!("{STUDY}{quick}")).expect_err("none").to_string());
 }
 
-/// A study whose answer it is would have nothing to say without it.
+/// A study that it answers would have no result without it.
 #[test]
 fn quick_leaves_out_the_path_where_it_is_not_the_answer() {
     let quick = |study: &Study| study.plan_of(Instrument::Path, true).map(|plan| plan.samples);
@@ -293,7 +293,7 @@ fn quick_leaves_out_the_path_where_it_is_not_the_answer() {
     assert_eq!([of_both("path", &short), of_both("system", &short)], [Some(12), Some(12)]);
 }
 
-/// Runs stored before `answer` existed are answered by controlled conditions, where those were measured.
+/// Runs stored before `answer` existed are answered by controlled conditions, if those were measured.
 #[test]
 fn a_stored_study_without_an_answer_reads() {
     let both = parse(&format!("{STUDY}{PATH}")).expect("a good study");

@@ -1,11 +1,11 @@
-//! The order in which guests that depend on others are started.
+//! Start order of guests that depend on others.
 
 use std::collections::HashMap;
 
 use super::{Guest, Name};
 use crate::masters::{MOST_MASTERS, masters_first};
 
-/// Masters that can't be.
+/// Invalid masters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum BadMasters {
     #[error(
@@ -30,7 +30,7 @@ impl BadMasters {
     }
 }
 
-/// The guests, each after its masters.
+/// Returns the guests, each after its masters.
 pub(super) fn ordered(guests: &[Guest]) -> Result<Vec<&Guest>, BadMasters> {
     let by_name: HashMap<&Name, &Guest> = guests.iter().map(|guest| (&guest.name, guest)).collect();
     for Guest { name, masters, .. } in guests {

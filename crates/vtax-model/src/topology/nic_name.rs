@@ -5,12 +5,12 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use serde_with::DeserializeFromStr;
 
-/// A port of a NIC, as its user names it: by its PCI address (`0000:3b:00.0`), its link (`eno1`), its
-/// hardware address, or its name in `vtax io list`. Which it is, is found out on the machine.
+/// A port of a NIC, as named by its user: by its PCI address (`0000:3b:00.0`), its link (`eno1`), its hardware address,
+/// or its name in `vtax io list`. It is resolved on the machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, DeserializeFromStr)]
 pub struct NicName(String);
 
-/// A text that names no NIC.
+/// Invalid name of a NIC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum BadNicName {
     #[error("invalid NIC `{0}`: use its PCI address, link, MAC address or name in `vtax io list`")]
@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_alike(text in "\\PC{0,100}") {
+        fn parsed_names_are_written_unchanged(text in "\\PC{0,100}") {
             if let Ok(name) = text.parse::<NicName>() {
                 prop_assert_eq!(name.to_string(), text);
             }

@@ -199,7 +199,7 @@ impl Reader<'_> {
         Ok(guests)
     }
 
-    /// One of the `count` guests of a table, which differ in their names only.
+    /// Returns one of the `count` guests of a table, which differ only in their names.
     fn guest(&self, table: &GuestTable, host: Name, wire: Name, count: usize) -> Result<Guest, FileError> {
         let options = table.options();
         let (size, system) = (options.size(), options.system(self.source)?);
@@ -231,7 +231,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The settings of a zone's virtual function.
+    /// Returns the settings of a zone's virtual function.
     fn vf(&self, table: &ZoneTable) -> Result<VfOptions, FileError> {
         let method = *table.method.get_ref();
         let able = MethodVariant::of_zone(method).capabilities();
@@ -333,7 +333,7 @@ impl Reader<'_> {
     }
 }
 
-/// Where a name stands, with or without the number that a count gave it.
+/// Returns the position of a name, with or without the number added by a count.
 fn written(name: &Name, tables: &[&Spanned<Name>]) -> Range<usize> {
     let table = tables.iter().rfind(|table| name.as_str().starts_with(table.get_ref().as_str()));
     table.map_or(0..0, |table| table.span())
@@ -345,7 +345,7 @@ impl ZoneTable {
         Member { kind: "zone", name, host, wire: wire.as_ref(), count: count.as_ref() }
     }
 
-    /// The options of virtual functions that are written, each with its place.
+    /// Returns the options of virtual functions that are set, each with its position.
     fn vf_options(&self) -> Vec<(&'static str, Range<usize>)> {
         let options = [
             ("mac", span(&self.mac)),

@@ -25,14 +25,14 @@ impl Workload {
     }
 }
 
-/// Bytes of the sequence number that each datagram of a UDP stream starts with.
+/// Minimum bytes of a UDP stream's datagram: the sequence number at its start.
 pub const UDP_STREAM_LEAST: u64 = 8;
 
-/// Bytes of the sequence number and the token that each datagram to a group starts with. Anybody may send to a group, so
-/// that the token is required.
+/// Minimum bytes of a multicast datagram: the sequence number and the token at its start. Anybody may send to a group,
+/// so the token is required.
 const MULTICAST_LEAST: u64 = UDP_STREAM_LEAST + 16;
 
-/// The largest message a single call may hand to a TCP socket here: it bounds the buffers of an agent.
+/// Maximum message passed to a TCP socket by a single call: it limits the buffers of an agent.
 pub const MESSAGE_MOST: ByteSize = ByteSize(64 << 20);
 
 fn check_size(what: &'static str, size: ByteSize, transport: Transport, mtu: Mtu) -> Result<(), WorkloadError> {
@@ -86,7 +86,7 @@ fn carried(transport: Transport) -> String {
 }
 
 impl WorkloadError {
-    /// The size that is wrong: `request`, `response`, `message` or `file`.
+    /// Returns the invalid size: `request`, `response`, `message` or `file`.
     pub fn what(&self) -> &'static str {
         match self {
             WorkloadError::Empty { what } | WorkloadError::TooLarge { what, .. } => what,

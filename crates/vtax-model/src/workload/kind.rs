@@ -1,4 +1,4 @@
-//! The kinds of test, each with what others ask of it.
+//! The kinds of test, each with its properties.
 
 use serde::{Deserialize, Serialize};
 use strum::{Display, VariantArray};
@@ -6,7 +6,7 @@ use strum::{Display, VariantArray};
 use super::Transport;
 use crate::metric::{CpuRole, Metric};
 
-/// The kinds of test, without their sizes.
+/// Kind of a test, without its sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display, VariantArray)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -14,40 +14,41 @@ pub enum TestKind {
     /// Request and response: the round-trip time.
     #[strum(to_string = "RR")]
     Rr,
-    /// Connect, request, response, close: what a short-lived connection costs.
+    /// Connect, request, response, close: the cost of a short-lived connection.
     #[strum(to_string = "CRR")]
     Crr,
     /// Connect and close.
     #[strum(to_string = "CC")]
     Cc,
-    /// Bytes from the initiator, as fast as they go: the goodput at the receiver.
+    /// Bytes from the initiator at full speed: the goodput at the receiver.
     Stream,
-    /// The same from the responder (netperf's "stream" read backwards).
+    /// The same from the responder (netperf's "stream" spelled backwards).
     Maerts,
-    /// Both at once, on flows of their own.
+    /// Both directions at once, on separate flows.
     Bidirectional,
-    /// Datagrams from the initiator to a group, as fast as they go: the goodput at the receiver.
+    /// Datagrams from the initiator to a multicast group at full speed: the goodput at the
+    /// receiver.
     Multicast,
-    /// A file from the sender's disk into a file at the receiver: real, user, sys.
+    /// A file from the sender's disk to a file at the receiver: real, user, sys.
     File,
-    /// Blocks of a disk in any order: the response time.
+    /// Blocks of a disk in random order: the response time.
     Random,
-    /// Blocks of a disk one after another, as fast as they go: the bandwidth.
+    /// Consecutive blocks of a disk at full speed: the bandwidth.
     Sequential,
-    /// A running guest to another QEMU: the time for which it is suspended.
+    /// A running guest to another QEMU: its suspend time.
     Migration,
 }
 
-/// Kinds of test that have the same figures, and are told in one table.
+/// Kinds of test that have the same figures and share a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TestFamily {
     /// Their figure is the time of a transaction.
     Transactions,
-    /// Their figure is a bandwidth, measured for as long as the plan says.
+    /// Their figure is a bandwidth, measured for the planned time.
     Streams,
-    /// They last for as long as a file takes, and tell the time as `time` does.
+    /// They last until a file is transferred, and report the time as `time` does.
     Files,
-    /// They last for as long as a guest takes to another QEMU, and have figures of their own.
+    /// They last until a guest has migrated to another QEMU, and have their own figures.
     Migrations,
 }
 
@@ -60,21 +61,21 @@ pub enum WorkUnit {
     Kilobyte,
 }
 
-/// The end whose counts are the sample's.
+/// The endpoint whose counts are the sample's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CountingEnd {
     Initiator,
     Responder,
-    /// The responder's, and to them those of the initiator.
+    /// The responder, whose counts are added to those of the initiator.
     Both,
 }
 
-/// The words for what a test measures.
+/// Words for the quantity that a test measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TestQuantity {
-    /// At the head of a column.
+    /// For the heading of a column.
     pub short: &'static str,
-    /// In a title.
+    /// For a title.
     pub full: &'static str,
 }
 
@@ -89,7 +90,7 @@ struct KindEntry {
     counted_at: CountingEnd,
     /// True if each transaction has its own connection.
     connects: bool,
-    /// True if it continues after a transaction's time was taken, so that the rate contains more than that time.
+    /// True if a transaction continues after its time was taken, so that the rate includes more than that time.
     goes_on: bool,
     /// True if its requests can be timed: in bursts, at a rate, after a gap, or answered late.
     paced: bool,
@@ -100,10 +101,10 @@ struct KindEntry {
     over: &'static [Transport],
 }
 
-/// Carrier of a connection's bytes.
+/// Carriers of a connection's bytes.
 const CONNECTIONS: [Transport; 3] = [Transport::Tcp, Transport::Unix, Transport::Vsock];
 
-/// Roles of the hosts' CPU time in tests of networks.
+/// Roles of the hosts' CPU time in network tests.
 const NETWORK_ROLES: [CpuRole; 7] = [
     CpuRole::Guest,
     CpuRole::Service,
@@ -114,7 +115,7 @@ const NETWORK_ROLES: [CpuRole; 7] = [
     CpuRole::Interrupts,
 ];
 
-/// Roles of the host's CPU time in tests of disks.
+/// Roles of the host's CPU time in disk tests.
 const DISK_ROLES: [CpuRole; 6] =
     [CpuRole::Guest, CpuRole::Iothread, CpuRole::Daemon, CpuRole::Qemu, CpuRole::Kernel, CpuRole::Interrupts];
 
@@ -206,7 +207,8 @@ const KINDS: [KindEntry; TestKind::COUNT] = [
         kind: TestKind::Multicast,
         quantity: TestQuantity { short: "Multicast", full: "Multicast bandwidth" },
         plain: false,
-        // A sender to a group would wait for the end of a slice on a socket that is not its data's.
+        // A multicast sender would wait for the end of a slice on a socket that doesn't carry its
+        // data.
         sliced: false,
         over: &[Transport::Udp],
         ..STREAM
@@ -282,7 +284,7 @@ impl TestKind {
         self.entry().metrics
     }
 
-    /// Which kinds have the same figures.
+    /// Returns the kinds that have the same figures.
     pub fn family(self) -> TestFamily {
         self.entry().family
     }
@@ -315,7 +317,7 @@ impl TestKind {
         self.entry().plain
     }
 
-    /// Returns true if its time is that between a request and its response, and no other.
+    /// Returns true if its time is that between a request and its response, and nothing else.
     pub fn is_round_trips(self) -> bool {
         self.is_transactions() && self.is_plain()
     }
@@ -325,7 +327,7 @@ impl TestKind {
         self.entry().connects
     }
 
-    /// Returns true if it continues after a transaction's time was taken: crr closes its connection.
+    /// Returns true if a transaction continues after its time was taken: crr closes its connection.
     pub fn goes_on(self) -> bool {
         self.entry().goes_on
     }

@@ -1,4 +1,4 @@
-//! The sizes of workloads. What only depends on sizes asks these, and not which workload has them.
+//! Sizes of workloads, for code that depends only on sizes and not on the workload.
 
 use crate::units::ByteSize;
 
@@ -12,29 +12,29 @@ pub enum WorkloadSizes {
         /// Bytes of each response.
         response: ByteSize,
     },
-    /// Messages one after another.
+    /// Consecutive messages.
     Messages(ByteSize),
     /// Transfer of a file of this size.
     File(ByteSize),
-    /// Nothing but what makes and ends a connection.
+    /// Only what opens and closes a connection.
     Nothing,
 }
 
-/// The sizes of a test, as far as it has them.
+/// Sizes of a test; those that it lacks are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TestSizes {
     /// Bytes of each request of an RR or CRR test; other tests ignore it.
     pub request: ByteSize,
     /// Bytes of each response of an RR or CRR test; other tests ignore it.
     pub response: ByteSize,
-    /// The bytes that a stream sends with each call.
+    /// Bytes that a stream sends with each call.
     pub message: ByteSize,
     /// Bytes of the file of a file test; other tests ignore it.
     pub file: ByteSize,
 }
 
 impl WorkloadSizes {
-    /// Each with its name: `request`, `response`, `message` or `file`.
+    /// Returns each with its name: `request`, `response`, `message` or `file`.
     pub fn named(self) -> Vec<(&'static str, ByteSize)> {
         match self {
             WorkloadSizes::Exchange { request, response } => vec![("request", request), ("response", response)],
@@ -44,7 +44,7 @@ impl WorkloadSizes {
         }
     }
 
-    /// The size of this name, if the workload has it.
+    /// Returns the size of this name, if the workload has it.
     pub fn get(self, name: &str) -> Option<ByteSize> {
         self.named().into_iter().find(|(known, _)| *known == name).map(|(_, size)| size)
     }

@@ -1,4 +1,4 @@
-//! A test as both ends are told to run it.
+//! A test as both endpoints run it.
 
 use std::time::Duration;
 
@@ -10,43 +10,44 @@ use crate::{
     units::{Mtu, Span},
 };
 
-/// One test as both ends are told to run it.
+/// A test as both endpoints run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestSpec {
     /// The protocol.
     pub transport: Transport,
     /// The test and its sizes.
     pub workload: Workload,
-    /// Flows at the same time, each on a 5-tuple of its own.
+    /// Number of concurrent flows, each with its own 5-tuple.
     pub streams: u32,
     /// Traffic before the measured time begins.
     pub warmup: Warmup,
-    /// The measured time; of each slice, if there are slices. A file transfer ends when the file is there instead.
+    /// Measured time, or that of each slice. A file transfer ends when the file has arrived.
     pub duration: Span,
     /// Slices of the sample; absent if it is measured in one piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Sliced>,
-    /// Everything else; the default is what every tool calls the test by its plain name.
+    /// All other options.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub options: TestOptions,
 }
 
-/// A sample in slices, as both ends have to know it.
+/// A sliced sample, as both endpoints must know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sliced {
     /// Slices of the sample.
     pub passes: u32,
-    /// From the warm-up of the first row to the last slice of any: so long a flow may have to wait for its turn.
+    /// Time from the warm-up of the first row to the last slice of any: the maximum time that a flow may have to wait
+    /// for its turn.
     pub span: Span,
 }
 
 impl Sliced {
-    /// More slices in a sample gain nothing over more rounds.
+    /// Maximum number of slices: more gain nothing over more rounds.
     pub const PASSES_MOST: u32 = 64;
 }
 
 impl TestSpec {
-    /// The part of each slice before its measured time, so that the measured time begins under load.
+    /// Returns the part of each slice before its measured time, so that the measured time begins under load.
     pub fn lead(&self) -> Duration {
         self.duration.0 / 10
     }
@@ -73,7 +74,7 @@ impl TestSpec {
     }
 }
 
-/// A test that can't be run anywhere.
+/// Test that can't be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum SpecError {
     #[error(transparent)]

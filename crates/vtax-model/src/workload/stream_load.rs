@@ -18,13 +18,13 @@ pub struct StreamLoad {
     pub transport: Transport,
     /// Flows in each direction.
     pub streams: u32,
-    /// Which end sends.
+    /// Sending endpoint.
     pub direction: Direction,
-    /// Send rate of each flow; as fast as the path carries them without it.
+    /// Send rate of each flow; without it, as fast as the path allows.
     pub bitrate: Option<BitRate>,
 }
 
-/// A text that describes no load.
+/// Invalid description of a load.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum StreamLoadError {
     #[error("unknown load `{_0}`; {}", there_are(_0, &known_loads()))]
@@ -52,15 +52,15 @@ const PARAMETERS: [&str; 3] = ["streams", "direction", "bitrate"];
 const DIRECTIONS: [(&str, Direction); 3] =
     [("forward", Direction::Forward), ("reverse", Direction::Reverse), ("both", Direction::Both)];
 
-/// Bytes of each send call of a byte stream, as iperf3 has them.
+/// Bytes of each send call of a byte stream, as in iperf3.
 const MESSAGE: ByteSize = ByteSize(128 << 10);
 
 impl StreamLoad {
-    /// Each flow has a thread of its own at either end.
+    /// Maximum number of streams: each flow has a separate thread at either end.
     pub const STREAMS_MOST: u32 = 64;
 
     /// Time by which it outlasts the test. Without it, a queue was empty in the last milliseconds of a test that had
-    /// started a little later, and most round trips of the sample were from these: they are short.
+    /// started a little later, and most round trips of the sample came from these, because they are short.
     const TAIL: Span = Span::from_millis(200);
 
     /// Returns true if the initiator sends, alone or with the responder.
@@ -73,8 +73,8 @@ impl StreamLoad {
         self.direction != Direction::Forward
     }
 
-    /// The load as a test that begins with another one and outlasts it. If the other one warms up for a fixed time, the
-    /// measured time of the load has that of the other one in it.
+    /// Returns the load as a test that begins with another one and outlasts it. If the other one warms up for a fixed
+    /// time, the load's measured time includes the other one's.
     pub fn spec(self, mtu: Mtu, other: &TestSpec) -> TestSpec {
         let message = if self.transport.is_datagram() { mtu.udp_payload() } else { MESSAGE };
         let options = TestOptions { bitrate: self.bitrate, idle: other.options.idle, ..TestOptions::default() };
@@ -141,7 +141,7 @@ impl FromStr for StreamLoad {
     }
 }
 
-/// Without the parameters that have their defaults.
+/// Parameters with their defaults are omitted.
 impl fmt::Display for StreamLoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = name(self.transport);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_load_says_what_is_wrong_and_what_to_write() {
+    fn an_invalid_load_is_explained_with_a_remedy() {
         let told = |text: &str| text.parse::<StreamLoad>().expect_err(text).to_string();
         let cases = [
             ("tcp-rr", "unknown load `tcp-rr`; there are tcp-stream, udp-stream, unix-stream, vsock-stream"),
@@ -223,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_load_is_read_as_it_is_written(
+        fn a_load_is_read_back_as_written(
             carrier in 0..4usize, streams in 1..=64u32, direction in 0..3usize, rate in proptest::option::of(1..u64::MAX),
         ) {
             let (transport, direction) = (carriers().nth(carrier).expect("four"), DIRECTIONS[direction].1);

@@ -12,15 +12,15 @@ use super::TestKind;
 pub enum Transport {
     /// One connection per flow.
     Tcp,
-    /// Datagrams that carry a sequence number and, where they are long enough, the session's token.
+    /// Datagrams that carry a sequence number and, if they are long enough, the session's token.
     Udp,
-    /// Stream sockets of the local domain, unix(7): two processes on one kernel, no network at all.
+    /// Stream sockets of the local domain, unix(7): two processes on one kernel, without a network.
     #[strum(to_string = "Unix")]
     Unix,
     /// Stream sockets between a virtual machine and its host, vsock(7): no network stack, no MTU.
     #[strum(to_string = "vsock")]
     Vsock,
-    /// Echo requests, which the kernel of the other end answers: ping(8).
+    /// Echo requests, answered by the kernel of the other endpoint: ping(8).
     Icmp,
 }
 
@@ -49,13 +49,13 @@ impl Transport {
         kind.transports().contains(&self)
     }
 
-    /// Returns true if samples of a test can be cut into slices: the flow must have marks of its own.
+    /// Returns true if samples of a test can be cut into slices: its flows must have marks.
     pub fn has_slices(self, kind: TestKind) -> bool {
         matches!(self, Transport::Tcp | Transport::Udp) && kind.has_marks()
     }
 }
 
-/// Which end sends the bytes of a stream.
+/// Sending endpoint of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -64,6 +64,6 @@ pub enum Direction {
     Forward,
     /// The responder sends.
     Reverse,
-    /// Both ends send, on flows of their own: `streams` of them in each direction.
+    /// Both endpoints send, on separate flows: `streams` of them in each direction.
     Both,
 }

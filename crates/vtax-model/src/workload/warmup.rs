@@ -9,9 +9,9 @@ use crate::units::{Span, UnitError};
 /// Traffic before the measured time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Warmup {
-    /// For this long, whatever the figures do.
+    /// For this long, regardless of the figures.
     For(Span),
-    /// Until the figures are steady ([`vtax_stats::steady`]), at most for `most`; the report tells which.
+    /// Until the figures are steady ([`vtax_stats::steady`]), at most for `most`; the report shows which.
     UntilSteady {
         /// Written `steady:2s`; `steady` alone is [`Warmup::MOST`].
         most: Span,
@@ -24,7 +24,7 @@ impl Warmup {
     /// No warm-up.
     pub const NONE: Warmup = Warmup::For(Span::from_millis(0));
 
-    /// The longest that it can take.
+    /// Returns its maximum duration.
     pub fn most(self) -> Span {
         match self {
             Warmup::For(span) | Warmup::UntilSteady { most: span } => span,

@@ -74,7 +74,7 @@ impl Judgement {
         let names: Vec<String> = said.iter().map(|judgement| judgement.words().to_owned()).collect();
         let channel = |of: &dyn Fn(Judgement) -> Value| {
             let mut channel = sheet::told_apart("j", &names, said.iter().map(|one| of(*one)).collect());
-            // A legend explains a single mark too: without a second one, nothing else says what it means.
+            // A legend explains a single mark, too: without a second one, nothing else explains it.
             channel["legend"] = json!({"columns": {"expr": "max(1, floor(width / 160))"}});
             channel
         };

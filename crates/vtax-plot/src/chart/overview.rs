@@ -167,7 +167,7 @@ impl Overview {
         let paper = Paper::PHONE;
         let labels: Vec<String> = self.tests.iter().map(|test| joined(&test.quantity, &test.conditions)).collect();
         let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
-        // A long label has a line of its own above the strip.
+        // A long label has a separate line above the strip.
         let (left, above) = if longest > SHORT { (GAP, LINE - 5.0) } else { (6.4 * longest as f64 + GAP, 0.0) };
         let words_at = paper.inner() - WORDS;
         let height = self.rows.len() as f64 * (LINE + 6.0) + self.cells().count() as f64 * (LINE + above);

@@ -20,7 +20,7 @@ fn each_chart_is_accessible_and_needs_no_script() {
 }
 
 #[test]
-fn a_file_of_its_own_depends_on_no_page() {
+fn a_separate_file_depends_on_no_page() {
     for (name, chart) in all() {
         for theme in [Theme::Light, Theme::Dark] {
             let file = drawn(&chart).standalone(theme);

@@ -13,7 +13,7 @@ fn slots() -> MethodSlots {
     MethodSlots::new(METHODS.iter().enumerate().map(|(slot, name)| ((*name).to_owned(), slot)))
 }
 
-/// Figure with an interval of some percent.
+/// Figure with an interval of a few percent.
 fn around(value: f64, percent: f64) -> Measured {
     Measured::between(value, value * (1.0 - percent / 100.0), value * (1.0 + percent / 80.0))
 }

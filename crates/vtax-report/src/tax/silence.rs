@@ -1,4 +1,4 @@
-//! Blocks that say nothing: no difference is shown, and the host's own noise would hide any of some size. They are one
+//! Blocks that show nothing: no difference is shown, and the host's own noise would hide one of some size. They are one
 //! line of the report, and a table only in detail.
 
 use vtax_model::{
@@ -11,11 +11,11 @@ use vtax_model::{
 use super::{Costs, Spot, floor, is_wide, of_spot};
 use crate::{blocks::grouped, number::bound, words};
 
-/// Noise floor from which a block without a shown difference says nothing: a fifth more time, or less bandwidth.
+/// Noise floor from which a block without a shown difference shows nothing: a fifth more time, or less bandwidth.
 const HIDING: f64 = 0.2;
 
 impl Costs<'_> {
-    /// Returns `true` if a block at an MTU says nothing about a test.
+    /// Returns `true` if a block at an MTU shows nothing about a test.
     pub(super) fn is_silent(&self, spot: &Spot<'_>, test: TestKind, of: Metric) -> bool {
         let whole = self.options.detail || self.published;
         let taxes: Vec<&TaxRecord> = of_spot(spot, test).into_iter().filter_map(|record| record.tax_of(of)).collect();
@@ -52,7 +52,7 @@ impl Costs<'_> {
         words::list(told, "; ").map(|causes| format!("noise: {causes}"))
     }
 
-    /// Unavailable rows of which no note tells yet, e.g. `ipvlan not available [1]`.
+    /// Returns unavailable rows that no note mentions yet, e.g. `ipvlan not available [1]`.
     fn unavailable_rows(&mut self, records: &[&CellRecord]) -> String {
         let mut told = Vec::new();
         for record in records.iter().filter(|record| record.is_unavailable()) {

@@ -21,7 +21,7 @@ fn tables_of_disks() {
 }
 
 #[test]
-fn what_is_cached_is_said() {
+fn cached_disks_are_marked() {
     let text = render(&analyse(&files()), &TERMINAL);
     assert!(text.contains("! CACHED: ") && text.contains("disk:/dev/shm/b.img [1]"), "{text}");
     snapshot("disks_cached", text);

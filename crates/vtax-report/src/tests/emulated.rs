@@ -49,7 +49,7 @@ fn the_t7_1_study_on_an_emulated_server() {
 }
 
 #[test]
-fn every_table_says_that_its_server_is_emulated() {
+fn every_table_has_the_caveat_of_an_emulated_server() {
     let document = analyse(&t7_1());
     for (options, width) in [(TERMINAL, 1000), (TERMINAL, 80), (MARKDOWN, 80)] {
         let text = render(&document, &Options { detail: true, width, ..options });
@@ -66,7 +66,7 @@ fn every_table_says_that_its_server_is_emulated() {
 }
 
 #[test]
-fn a_comparison_says_it_too() {
+fn a_comparison_has_the_caveat_too() {
     let rows = ["native", "assigned", "sr-iov", "paravirtual"];
     let (emulated, real) = (analyse(&t7_1()), analyse(&vtax_synthetic::whole("sparc-t7-1", &rows)));
     for (first, second, begins) in

@@ -137,7 +137,8 @@ fn the_glossary_has_every_part_of_the_host_cpu_time() {
     assert_eq!(missing(nouns.into()), [""; 0]);
 }
 
-/// Words at the begin of a string on a line of source text that a report writes in capitals, e.g. `busy host`.
+/// Returns words at the beginning of a string on a line of source text that a report writes in capitals, e.g. `busy
+/// host`.
 fn warning(line: &str) -> Option<String> {
     let (word, _) = line.split_once('"')?.1.split_once(": ")?;
     let is_word = word.len() > 3 && word.chars().all(|letter| letter.is_uppercase() || " /-".contains(letter));

@@ -116,7 +116,7 @@ fn without_guests_there_is_no_such_section() {
 }
 
 #[test]
-fn whole_samples_are_told_of() {
+fn whole_samples_are_reported() {
     let mut run = with_guests(Accelerator::Tcg);
     assert!(!shown(&run, &TERMINAL).contains("Whole samples"));
     run.samples

@@ -59,7 +59,7 @@ fn the_path_s_own_cost_next_to_the_machine_as_it_runs() {
 
 /// An unprivileged user cannot disable idle states. The run continues, and the figures must not be mislabelled.
 #[test]
-fn idle_states_that_were_not_held_off_are_reported() {
+fn idle_states_that_were_not_disabled_are_reported() {
     let mut run = both();
     for sample in &mut run.samples {
         if run.header.study.cells[sample.cell].instrument == Instrument::Path {
@@ -110,7 +110,7 @@ fn no_table_has_figures_of_two_instruments() {
 }
 
 #[test]
-fn what_is_too_noisy_says_why_and_what_would_help() {
+fn a_noisy_comparison_has_a_cause_and_a_remedy() {
     let document = analyse(&noisy());
     let text = render(&document, &Options { width: 80, ..TERMINAL });
     snapshot("noisy_80", text.clone());
@@ -134,7 +134,7 @@ fn hidden() -> Run {
 }
 
 #[test]
-fn a_block_that_says_nothing_is_one_line() {
+fn a_block_that_shows_nothing_is_one_line() {
     let document = analyse(&hidden());
     let text = render(&document, &Options { width: 80, ..TERMINAL });
     snapshot("hidden_80", text.clone());
@@ -185,9 +185,9 @@ fn the_answer_is_first() {
     }
 }
 
-/// A study with 24 rows that were all too noisy printed 24 such lines.
+/// A study with 24 rows that were all too noisy once printed 24 such lines.
 #[test]
-fn rows_of_which_nothing_can_be_told_share_a_line() {
+fn rows_that_are_too_noisy_share_a_line() {
     let mut document = analyse(&built_in("demo"));
     for record in
         document.cells.iter_mut().filter(|record| ["bridge", "macvlan"].contains(&&*record.cell.row.to_string()))
@@ -199,7 +199,7 @@ fn rows_of_which_nothing_can_be_told_share_a_line() {
     assert_eq!(lines, ["- bridge, macvlan: too noisy to tell"]);
 }
 
-/// It printed 127 lines at 100 columns, of which one in five had figures.
+/// It once printed 127 lines at 100 columns, of which one in five had figures.
 #[test]
 fn the_demo_is_short_and_fits_into_80_columns() {
     let document = analyse(&built_in("demo"));
@@ -209,7 +209,7 @@ fn the_demo_is_short_and_fits_into_80_columns() {
 
 /// Costs whose intervals overlap at all MTUs are reported once.
 #[test]
-fn an_mtu_that_says_the_same_is_left_to_detail() {
+fn an_mtu_with_the_same_costs_is_left_to_detail() {
     let document = analyse(&built_in("demo"));
     let short = render(&document, &TERMINAL);
     assert!(short.contains("At MTU 9000 the intervals of the costs overlap with these (--detail)."), "{short}");
@@ -237,7 +237,7 @@ fn an_mtu_that_says_the_same_is_left_to_detail() {
 
 /// Only the mode that answers the question has sentences: those of the other would repeat its tables.
 #[test]
-fn what_is_said_twice_is_left_to_detail() {
+fn repetitions_are_left_to_detail() {
     let document = analyse(&both());
     let short = render(&document, &TERMINAL);
     let detail = render(&document, &Options { detail: true, ..TERMINAL });
@@ -247,7 +247,7 @@ fn what_is_said_twice_is_left_to_detail() {
     assert!(short.contains("with 95 % intervals (controlled conditions):"), "{short}");
 }
 
-/// The legend was printed below each report.
+/// The legend was once printed below each report.
 #[test]
 fn words_are_explained_on_demand() {
     let document = analyse(&both());

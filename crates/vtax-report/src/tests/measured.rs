@@ -469,7 +469,7 @@ fn pairs_have_a_line_each() {
 }
 
 #[test]
-fn what_spoils_a_measurement_is_said_aloud() {
+fn spoiled_measurements_are_warned_of() {
     snapshot("measure_troubled", shown(&troubled()));
 }
 

@@ -31,7 +31,7 @@ fn open_tags(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_page_is_complete_and_needs_nothing_else() {
+fn a_page_is_self_contained() {
     // Every fifth: drawing all charts takes half a minute.
     for document in DOCUMENTS.iter().step_by(5) {
         let page = page(std::slice::from_ref(document), &Options::default(), &[]).expect("it is drawn");

@@ -28,7 +28,7 @@ fn a_run_is_reported_before_it_begins() {
 }
 
 #[test]
-fn a_run_on_endpoints_says_that_nobody_has_asked_them() {
+fn a_planned_run_on_endpoints_states_that_they_were_not_contacted() {
     let text = r#"
         id = "pair"
         title = "One pair"

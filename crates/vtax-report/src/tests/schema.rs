@@ -35,7 +35,7 @@ fn every_kind_of_document_keeps_to_the_schema() {
 }
 
 #[test]
-fn what_the_first_version_wrote_keeps_to_the_schema() {
+fn documents_of_the_first_version_match_the_schema() {
     let old: Value = serde_json::from_str(include_str!("old/document.json")).expect("JSON");
     assert_eq!(errors(&validator(), &old), Vec::<String>::new());
 }

@@ -77,9 +77,9 @@ fn the_figures_of_a_change_are_those_that_were_made() {
     assert_eq!(found.cells[1].changes, []);
 }
 
-/// The kernel changed two results after the level did: then it is not a cause.
+/// The kernel changed two results after the level did, so it is not a cause.
 #[test]
-fn what_changed_elsewhere_is_not_told_as_a_cause() {
+fn a_change_at_another_time_is_not_reported_as_a_cause() {
     let mut documents = changed();
     (15..18).for_each(|number| documents[number].environment.kernel = "6.1.0".into());
     let text = shown(&of(&documents), 999);
@@ -91,7 +91,7 @@ fn what_changed_elsewhere_is_not_told_as_a_cause() {
 }
 
 #[test]
-fn results_without_a_change_say_so() {
+fn results_without_a_shift_are_reported_as_such() {
     let level: Vec<_> = (0..30).map(|number| result(number, "6.1.0", [5e4 * (1.0 + noise(number, 0)), 6e4])).collect();
     insta::assert_snapshot!("level", shown(&of(&level), 80));
 }
@@ -103,7 +103,7 @@ fn too_few_results_are_refused_with_how_many_it_takes() {
 }
 
 #[test]
-fn a_cell_is_found_by_its_words_whatever_their_case() {
+fn a_cell_is_found_by_its_words_in_any_case() {
     let documents = changed();
     let wanted =
         |cell: &str| follow_all(&documents, &TrendOptions { cell: Some(cell.into()), ..TrendOptions::default() });

@@ -19,20 +19,20 @@ use crate::{
     threads::start,
 };
 
-/// Host of a lab that a domain moves to.
+/// Host of a lab that a domain is migrated to.
 pub struct LabTarget {
     host: Arc<LdmHost>,
     name: String,
     hear: Hear,
     cancel: MigrationCancel,
     pulse: SourcePulse,
-    /// Ends the reception, when the migration has ended.
+    /// Ends the reception when the migration has ended.
     given_up: MigrationCancel,
     reception: Option<Reception>,
 }
 
 impl LabTarget {
-    /// Opens the host. `cancel` is the user's switch, and `hear` receives what happens there.
+    /// Opens the host. `cancel` is the user's switch, and `hear` receives the host's notices.
     pub fn open(places: &Locations, within: LabHost, cancel: MigrationCancel, hear: Hear) -> Result<LabTarget, Stop> {
         let (name, tell) = (within.to_string(), Arc::clone(&hear));
         let host = Arc::new(labs::ldm_host(places, Some(within), move |notice| tell(notice))?);
@@ -87,7 +87,7 @@ impl ReachableTarget for LabTarget {
 impl Drop for LabTarget {
     fn drop(&mut self) {
         self.given_up.cancel();
-        // What it still has to undo, the next command there undoes.
+        // Whatever is left to undo, the next command there undoes.
         let _ = self.reception.as_ref().map(Reception::wait);
     }
 }

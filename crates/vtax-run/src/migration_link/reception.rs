@@ -14,14 +14,14 @@ use super::Hear;
 /// Time limit for ending a useless reception. It may have to wait for the lock of the target's domains.
 const ENDED: Duration = Duration::from_secs(10);
 
-/// A reception in the background.
+/// Reception that runs in the background.
 #[derive(Debug)]
 pub(super) struct Reception(Receiver<()>);
 
-/// The end that the background has.
+/// The background thread's side.
 pub(super) struct ReceptionEnd {
     hear: Hear,
-    /// The user's: after a cancellation, the target's error is of no interest.
+    /// The user's switch: after a cancellation, the target's error is irrelevant.
     cancel: MigrationCancel,
     _ended: Sender<()>,
 }
@@ -32,7 +32,7 @@ impl Reception {
         (Reception(receiver), ReceptionEnd { hear: hear.clone(), cancel: cancel.clone(), _ended: sender })
     }
 
-    /// Waits a while for its end. Returns false if it hasn't ended.
+    /// Waits a while for the end. Returns false if the reception hasn't ended.
     pub(super) fn wait(&self) -> bool {
         // Nothing is ever sent: the other end is dropped.
         !matches!(self.0.recv_timeout(ENDED), Err(std::sync::mpsc::RecvTimeoutError::Timeout))

@@ -15,11 +15,11 @@ use crate::{
     threads::start,
 };
 
-/// Bytes that are passed on at a time.
+/// Number of bytes passed on at a time.
 const PIECE: usize = 256 << 10;
 
-/// Receives a domain whose memory comes from `input`, and answers its source with `output`. Bytes that arrive show that the
-/// source makes progress, and the end of `input` before the domain is loaded ends the attempt.
+/// Receives a domain whose memory is read from `input`, and answers its source on `output`. Arriving bytes show that
+/// the source makes progress. If `input` ends before the domain is loaded, the attempt ends.
 pub fn receive_guest(
     host: &LdmHost,
     name: &Name,
@@ -35,7 +35,8 @@ pub fn receive_guest(
     Ok(host.receive_guest(name, id, qemu.into(), &pulse, &cancel)?)
 }
 
-/// Receives a disk of a domain, as [`receive_guest`] does its memory. It is connected until the attempt has ended.
+/// Receives a disk of a domain, as [`receive_guest`] receives its memory. The disk stays connected until the attempt
+/// has ended.
 pub fn receive_disk(
     host: &LdmHost,
     name: &Name,
@@ -45,12 +46,12 @@ pub fn receive_disk(
 ) -> Result<(), Stop> {
     let pulse = SourcePulse::default();
     let disks = host.open_disks(name, id, &pulse)?;
-    // The source disconnects when it has completed the copy. If it has died, nothing more arrives on any connection.
+    // The source disconnects when the copy is complete. If the source has died, nothing more arrives on any connection.
     relay((input, output), disks.into(), &pulse, || {})?;
     Ok(host.await_disks(name, id, &pulse)?)
 }
 
-/// Passes on what the source and QEMU say to each other, in the background. `end` is called when no more arrives.
+/// Relays between the source and QEMU in the background. `end` is called when no more data arrives.
 fn relay(
     (input, output): (impl Read + Send + 'static, impl Write + Send + 'static),
     qemu: UnixStream,
@@ -60,7 +61,7 @@ fn relay(
     let answers = qemu.try_clone().coded("kernel", || "connecting QEMU to the source of a migration");
     let (answers, beat) = (answers.or_infrastructure()?, pulse.clone());
     start("source", move || {
-        // Whatever ends it, no more will arrive.
+        // Whatever ends it, no more data will arrive.
         let _ = pass(input, &qemu, || beat.beat());
         end();
         let _ = qemu.shutdown(Shutdown::Write);
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_gone_ends_it() {
+    fn a_closed_reader_ends_it() {
         let (here, there) = UnixStream::pair().expect("sockets");
         drop(there);
         assert!(pass([1; 10].as_slice(), here, || {}).is_err());

@@ -24,12 +24,12 @@ use crate::{
     threads::start,
 };
 
-/// Time within which the agent in a domain there answers.
+/// Time limit for an answer of the agent in a domain there.
 const LOGIN: Duration = Duration::from_secs(30);
-/// Limit on the errors of the other side that are read, in bytes.
+/// Maximum number of bytes read from the other side's standard error.
 const ERRORS_MOST: u64 = 4 << 10;
 
-/// Machine that a domain moves to.
+/// Machine that a domain is migrated to.
 pub struct SshTarget {
     ssh: Ssh,
     host: String,
@@ -41,7 +41,7 @@ pub struct SshTarget {
 }
 
 impl SshTarget {
-    /// Takes a host as ssh does. `cancel` is the user's switch, and `hear` receives what happens there.
+    /// Addresses a host in ssh's notation. `cancel` is the user's switch, and `hear` receives the host's notices.
     pub fn new(host: &str, cancel: MigrationCancel, hear: Hear) -> SshTarget {
         SshTarget {
             ssh: Ssh::user().noticing_cuts(),
@@ -96,12 +96,12 @@ impl SshTarget {
     }
 }
 
-/// Waits until ssh has ended, and returns what it has printed if it failed.
+/// Waits until ssh has exited, and returns its standard error if it failed.
 fn failure(ssh: &mut Child) -> Option<ForeignText> {
     let mut told = Vec::new();
     if let Some(mut errors) = ssh.stderr.take() {
         let _ = errors.by_ref().take(ERRORS_MOST).read_to_end(&mut told);
-        // It must not wait for someone who reads the rest.
+        // It must not block on the rest.
         let _ = std::io::copy(&mut errors, &mut std::io::sink());
     }
     let has_failed = !ssh.wait().is_ok_and(|status| status.success());
@@ -121,7 +121,7 @@ impl TargetLink for SshTarget {
         self.receive("receive-disk", name, id).map_err(|stop| of_target(&self.host, &stop))
     }
 
-    /// The other side sees the bytes that arrive.
+    /// The other side notices the bytes that arrive.
     fn beat(&mut self) {}
 }
 

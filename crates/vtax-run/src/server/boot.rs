@@ -1,8 +1,8 @@
-//! A server that boots, for the first time or again.
+//! Boot of a server, the first one or a later one.
 //!
-//! Each boot runs a script on its state disk: it copies vtax, makes the virtual functions that the server
-//! has from the start, and starts the domains that must run, as systemd's unit does on other machines. At the first
-//! boot vtax runs the script, and later the server's first process does, before its agent answers.
+//! Each boot runs a script on the state disk: it copies vtax, creates the virtual functions that the server has from
+//! the start, and starts the domains that must run, as systemd's unit does on other machines. At the first boot vtax
+//! runs the script, later the server's first process, before its agent answers.
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,7 +23,7 @@ use crate::{
     labs::{connect, explain},
 };
 
-/// Lines for a shell that keep the script, which the standard input has.
+/// Shell lines that save the script from standard input.
 pub(super) const KEEP: &str = r#"
 mkdir -p /run/vtax-state/boot
 cat >/run/vtax-state/boot/new
@@ -31,13 +31,13 @@ chmod 700 /run/vtax-state/boot/new
 mv /run/vtax-state/boot/new /run/vtax-state/boot/start
 "#;
 
-/// The script. With the argument `programs` it only copies them.
+/// Returns the script. With the argument `programs` it only copies the programs.
 pub(super) fn script(machine: &EmulatedServer, vfs: u32, programs: &ServerPrograms) -> miette::Result<String> {
     let functions = match vfs {
         0 => String::new(),
         vfs => format!("for nic in /sys/bus/pci/devices/*/sriov_numvfs; do echo {vfs} >\"$nic\"; done\n"),
     };
-    // The current directory may be gone by then.
+    // The current directory may no longer exist by then.
     let autostart = ServerCommand::of_vtax_in("/", ["ldm", "autostart"].map(Into::into))?;
     let autostart: Vec<String> = autostart.words().iter().map(|word| quoted(word)).collect();
     Ok(format!(
@@ -59,12 +59,12 @@ fi
     ))
 }
 
-/// The word as a shell must read it.
+/// Quotes a word for a shell.
 pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The agent. A server that boots has none yet.
+/// Waits for the agent. A server that is booting has none yet.
 pub(super) fn wait_for_link(qemu: &Qemu, events: &RunEvents) -> miette::Result<AgentLink> {
     let begun = Instant::now();
     loop {
@@ -79,17 +79,17 @@ pub(super) fn wait_for_link(qemu: &Qemu, events: &RunEvents) -> miette::Result<A
 }
 
 impl EmulatedServerUp {
-    /// Keeps the script and runs it, in a server that has just been made.
+    /// Saves the script and runs it, in a server that was just created.
     pub(super) fn first_boot(&self, script: &str) -> miette::Result<()> {
         self.shell("preparing itself", &format!("set -e\n{KEEP}{BOOT_SCRIPT}\n"), &[], script.as_bytes())
     }
 
-    /// Boots it again, and waits until its agent answers.
+    /// Reboots the server, and waits until its agent answers.
     pub(super) fn reboot(mut self) -> miette::Result<EmulatedServerUp> {
         let program = vec![format!("{PROGRAMS}/reboot")];
         self.link.run(&program, &[], SCRIPT_TIME).map_err(|error| explain(&self.qemu, error))?;
         self.events.tell("server: rebooting");
-        // QEMU serves one link at a time. The agent that answers the next one is that of the next boot.
+        // QEMU serves one link at a time. The agent that answers the next link is that of the next boot.
         drop(self.link);
         self.link = Arc::new(wait_for_link(&self.qemu, &self.events)?);
         Ok(self)
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_is_one_for_a_shell_whatever_names_have_in_them() {
+    fn the_script_is_valid_for_a_shell_with_any_names() {
         assert_eq!(quoted("it's"), r"'it'\''s'");
         assert!(KEEP.ends_with(&format!(" {BOOT_SCRIPT}\n")));
         let machine = EmulatedServer {

@@ -1,4 +1,4 @@
-//! Runs a program in the server, most often this one.
+//! Runs a program in the server, usually this one.
 
 use std::{env, ffi::OsString, path::Path};
 
@@ -13,12 +13,12 @@ use crate::{
     stop::{Blamed, Coded, Stop},
 };
 
-/// The verb of this program that does the job in a file and writes events as lines.
+/// Verb of this program that executes the job in a file and writes events as lines.
 pub const JOB_VERB: &str = "job";
-/// The environment variables that a program in the server gets from here.
+/// Environment variables passed to a program in the server.
 const PASSED: [&str; 7] = ["HOME", "PATH", "XDG_CACHE_HOME", "VTAX_KERNEL", "VTAX_QEMU", "NO_COLOR", "TERM"];
 
-/// The words that run a program in the server as it would run here: in this directory, with this environment.
+/// Words that run a program in the server as it would run here: in this directory, with this environment.
 #[derive(Debug, Clone)]
 pub struct ServerCommand(Vec<String>);
 
@@ -34,7 +34,7 @@ impl ServerCommand {
         let mut command = vec!["/usr/bin/env".to_owned(), "-C".to_owned(), folder, state];
         for name in PASSED {
             if let Some(value) = env::var_os(name) {
-                // The server's own programs come first: its `reboot` is of the agent, and not of this machine's init.
+                // The server's own programs come first: its `reboot` belongs to the agent, not to this machine's init.
                 let own = if name == "PATH" { format!("{PROGRAMS}:") } else { String::new() };
                 command.push(format!("{name}={own}{}", text(value)?));
             }
@@ -66,7 +66,7 @@ impl ServerCommand {
 }
 
 impl ServerRequest<'_> {
-    /// Runs a command in the server, and returns its status. None if the user asked to stop before it began.
+    /// Runs a command in the server, and returns its exit status. None if the user asked to stop before it began.
     pub fn carry_out(
         &self,
         command: &ServerCommand,
@@ -93,7 +93,7 @@ impl ServerRequest<'_> {
         ran.map(Some).or_infrastructure()
     }
 
-    /// Leaves the server. If the command failed too, an error of leaving is only told.
+    /// Leaves the server. If the command failed as well, an error of leaving is only reported.
     fn leave(&self, server: EmulatedServerUp, ran: &miette::Result<i32>) -> Result<(), Stop> {
         match (server.leave(), ran) {
             (Err(error), Err(_)) => {

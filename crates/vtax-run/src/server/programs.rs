@@ -1,7 +1,7 @@
-//! vtax and its agent, copied into the server's memory.
+//! Copies of vtax and its agent in the server's memory.
 //!
-//! Before each command the server forgets what it has read of this machine's files, because they may have changed.
-//! If it had to read vtax again each time, a short command would take some three times as long.
+//! Before each command the server drops its cache of this machine's files, because they may have changed. If it had to
+//! read vtax again each time, a short command would take about three times as long.
 
 use std::{env, fs, io, os::unix::fs::MetadataExt, path::Path};
 
@@ -15,9 +15,9 @@ pub(super) const PROGRAMS: &str = "/run/vtax-programs";
 /// Path of vtax in the server; its agent is next to it.
 pub(super) const PROGRAM: &str = "/run/vtax-programs/vtax";
 
-/// The programs as they are on this machine.
+/// The programs on this machine.
 pub(super) struct ServerPrograms {
-    /// A text that differs for each version of them.
+    /// Text that differs for each version of them.
     versions: String,
     vtax: String,
     agent: Option<String>,
@@ -33,10 +33,10 @@ impl ServerPrograms {
         Ok(ServerPrograms { versions, vtax: path(&vtax)?, agent: agent.map(path).transpose()? })
     }
 
-    /// Lines for a shell that copy them, unless the server has these versions already. The copies keep their times, by
-    /// which the images of guests are found that were made on this machine (`vtax_guest::image`).
+    /// Returns shell lines that copy them, unless the server already has these versions. The copies keep their
+    /// timestamps, by which guest images made on this machine are found (`vtax_guest::image`).
     ///
-    /// The server's init is the agent, which boots the server again on a signal.
+    /// The server's init is the agent, which reboots the server on a signal.
     pub(super) fn script(&self) -> String {
         let [versions, vtax] = [&self.versions, &self.vtax].map(|text| boot::quoted(text));
         let agent = self.agent.as_ref().map(|agent| format!("cp -p {} new\nmv new vtax-agent\n", boot::quoted(agent)));
@@ -62,8 +62,7 @@ fi
     }
 }
 
-/// Forgets the files. If the programs are others now, keeps the script that the standard input has, and lets that copy
-/// them.
+/// Drops the cached files. If the programs have changed, saves the script from standard input, and lets it copy them.
 const REFRESH: &str = r#"
 set -e
 echo 3 >/proc/sys/vm/drop_caches
@@ -71,14 +70,14 @@ echo 3 >/proc/sys/vm/drop_caches
 "#;
 
 impl EmulatedServerUp {
-    /// Lets the server see this machine's files as they are now.
+    /// Lets the server see this machine's files in their current state.
     pub(super) fn refresh_files(&self, programs: &ServerPrograms, script: &str) -> miette::Result<()> {
         let refresh = format!("{REFRESH}{}{BOOT_SCRIPT} programs\n", boot::KEEP);
         self.shell("copying vtax and its agent", &refresh, &[&programs.versions], script.as_bytes())
     }
 }
 
-/// A text that differs for each file, and after each change of it.
+/// Returns a text that differs for each file and after each change to it.
 fn version(file: &Path) -> io::Result<String> {
     let file = fs::metadata(file)?;
     Ok(format!("{}:{}:{}:{}.{:09}", file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()))

@@ -1,4 +1,4 @@
-//! Does jobs on an emulated server: the vtax in the server measures, and sends what happens as lines.
+//! Runs jobs on an emulated server: the vtax in the server measures, and sends events as lines.
 
 use std::{path::Path, time::Instant};
 
@@ -15,37 +15,38 @@ use crate::{
     stop::{Blamed, Stop, and_then},
 };
 
-/// The exit statuses of a vtax whose input is wrong, that the user stopped, and whose machine or guest failed.
+/// Exit statuses of a vtax with invalid input, interrupted by the user, or with a failed machine or guest.
 const BAD_INPUT: i32 = 2;
 const INTERRUPTED: i32 = 130;
 const UNAVAILABLE: i32 = 69;
-/// The exit statuses of a run that ended in order: done, cells failed, interrupted.
+/// Exit statuses of a run that ended in order: completed, with failed cells, interrupted.
 const ENDED: [i32; 3] = [0, 1, INTERRUPTED];
 
-/// On how many servers a run is tried: under QEMU's emulation a kernel panics now and then.
+/// Maximum number of servers on which a run is tried: under QEMU's emulation a kernel occasionally
+/// panics.
 const ATTEMPTS: u32 = 3;
 
-/// Does jobs on a server that is up or is booted.
+/// Runs jobs on a server that is running or is booted.
 pub(crate) struct ServerRunner<'a> {
     pub(crate) request: ServerRequest<'a>,
-    /// Store of this vtax's runs, and its directory.
+    /// This vtax's store of runs, and its directory.
     pub(crate) store: &'a Store,
     pub(crate) state_dir: &'a Path,
 }
 
-/// The most bytes of a line of standard error. A longer one is printed in pieces.
+/// Maximum length of a line of standard error in bytes. A longer one is printed in pieces.
 const SAID_MOST: usize = 64 << 10;
 
 enum AttemptEnd {
-    /// The user stopped it before it started or resumed.
+    /// The user stopped the run before it started or resumed.
     NotBegun(Option<RunReadings>),
     Over(RanJob),
-    /// The server or a guest in it is lost. What arrived before is kept.
+    /// The server or a guest in it was lost. Everything that arrived before is kept.
     Lost(Option<RunReadings>, miette::Report),
 }
 
 impl ServerRunner<'_> {
-    /// The run continues in another server if one is lost.
+    /// Runs the job. If the server is lost, the run continues in another one.
     pub(crate) fn run(&self, job: &Job, mut old: Option<RunReadings>) -> Result<RanJob, Stop> {
         if let Some(run) = &old {
             // Before a server is booted: only one vtax may resume a run.
@@ -105,11 +106,11 @@ impl ServerRunner<'_> {
     }
 }
 
-/// A run whose events arrive and are sent on.
+/// A run whose events arrive and are forwarded.
 struct ArrivingRun<'a> {
     events: &'a RunEvents,
     reader: LineReader,
-    /// The beginning of a line of standard error.
+    /// Beginning of a line of standard error.
     said: Vec<u8>,
     /// The run as received so far. Its plan is sent again when the run is resumed or its rounds are chosen.
     run: Option<RunReadings>,
@@ -124,7 +125,8 @@ impl<'a> ArrivingRun<'a> {
         ArrivingRun { events, reader, said, run, end, error, begun: Instant::now() }
     }
 
-    /// Sends on what arrives. False if an event can't be kept, and then nothing more is wanted.
+    /// Forwards the events that arrive. Returns false if an event can't be saved; then no more are
+    /// wanted.
     fn take(&mut self, stream: Stream, bytes: &[u8]) -> bool {
         match stream {
             Stream::Stderr => self.tell(bytes),
@@ -134,7 +136,7 @@ impl<'a> ArrivingRun<'a> {
         self.error.is_none()
     }
 
-    /// Errors of the vtax in the server, and what its kernel says.
+    /// Passes on errors of the vtax in the server and messages of its kernel.
     fn tell(&mut self, bytes: &[u8]) {
         self.said.extend_from_slice(bytes);
         while let Some(end) = self.said.iter().position(|byte| *byte == b'\n') {
@@ -195,7 +197,7 @@ impl<'a> ArrivingRun<'a> {
     }
 }
 
-/// The vtax in the server has said why on standard error, which was passed on.
+/// The vtax in the server has reported the reason on standard error, which was passed on.
 fn unfinished(status: i32) -> miette::Report {
     miette!(
         code = "server-run-failed",
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_landed_is_in_the_store_at_once() {
+    fn samples_are_stored_immediately() {
         let Home { folder: _folder, store, events } = home();
         let mut arriving = ArrivingRun::new(&events, None);
         assert!(arriving.hears(&beginning()));
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_dies_leaves_what_landed() {
+    fn samples_survive_the_death_of_a_server() {
         let Home { folder: _folder, store, events } = home();
         let mut arriving = ArrivingRun::new(&events, None);
         assert!(arriving.hears(&beginning()));
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_was_settled_in_the_server_is_kept_at_once() {
+    fn a_plan_chosen_in_the_server_is_saved_immediately() {
         let Home { folder: _folder, store, events } = home();
         let mut arriving = ArrivingRun::new(&events, None);
         assert!(arriving.hears(&beginning()));
@@ -376,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_vtax_in_the_server_says_is_reported_line_by_line_and_never_held() {
+    fn messages_from_the_server_are_passed_on_line_by_line_without_delay() {
         #[derive(Clone, Default)]
         struct Told(Arc<Mutex<Vec<String>>>);
         impl EventSink for Told {

@@ -1,7 +1,7 @@
 //! Watches a server while a command runs in it: its agent must answer, and the server must not reboot.
 //!
-//! A server that is instructed to reboot ends the command first. One that is reset informs only QEMU: the port of
-//! its agent stays open, and nothing comes from it any more.
+//! A server that is told to reboot ends the command first. A server that is reset informs only QEMU: its agent's port
+//! stays open but falls silent.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -15,19 +15,19 @@ use vtax_guest::qmp::Monitor;
 use super::{EmulatedServerUp, MONITOR_TIME};
 use crate::threads::start_in;
 
-/// Time that its agent may be silent while a command runs: the guests of a command may take all its CPUs.
+/// Time for which its agent may be silent while a command runs: the command's guests may take all CPUs.
 const SILENCE: Duration = Duration::from_secs(150);
 /// Interval at which the agent is polled in the meantime.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
-/// An event may come as long as the command runs, or never.
+/// Time limit for an event, which may come as long as the command runs, or never.
 const EVER: Duration = Duration::from_secs(3600);
 
 impl EmulatedServerUp {
-    /// Does `work`, and kills the server if its agent no longer answers in the meantime. If the server reboots, the
-    /// link ends, and that is the error.
+    /// Does `work`, and kills the server if its agent stops answering in the meantime. If the server reboots, the link
+    /// ends, and that is the error.
     pub(super) fn watched<T>(&self, work: impl FnOnce() -> T) -> miette::Result<T> {
         let (over, booted) = (AtomicBool::new(false), AtomicBool::new(false));
-        // Without it, only the silence of the agent tells.
+        // Without it, only the agent's silence shows a reset.
         let launch = self.qemu.launch();
         let monitor = Monitor::connect(&launch.name, &launch.events_socket(), MONITOR_TIME).ok();
         let hang_up = monitor.as_ref().and_then(|monitor| monitor.hang_up().ok());
@@ -56,7 +56,7 @@ impl EmulatedServerUp {
             if self.link.ping(SILENCE).is_err_and(|error| !error.is_death()) && !over.load(Ordering::Relaxed) {
                 let seconds = SILENCE.as_secs();
                 self.events.tell(format_args!("server: no output from its agent for {seconds} s: stopping the server"));
-                // One that has ended already needs no signal.
+                // A program that has ended already needs no signal.
                 let _ = self.qemu.process().signal(vtax_sys::process::Signal::KILL);
                 return;
             }
@@ -65,7 +65,8 @@ impl EmulatedServerUp {
     }
 
     fn hear_reset(&self, mut monitor: Monitor, booted: &AtomicBool) {
-        // An error means that the work is done, or that QEMU has exited, which others notice.
+        // An error means that the work is done, or that QEMU has exited, which is noticed
+        // elsewhere.
         while let Ok(event) = monitor.event(Instant::now() + EVER) {
             if event.is_some_and(|event| event.name == "RESET") {
                 booted.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! From a study to the lab that it needs, and the two ends that each row measures between.
+//! From a study to the lab that it needs, and the two endpoints of each row.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -22,21 +22,21 @@ use super::cabling::cabling;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Arrangement {
     pub(crate) topology: Topology,
-    /// The pairs of ends of each row, which measure at the same time; none of a row of disks.
+    /// The pairs of endpoints of each row, measured at the same time; none for a row of disks.
     pub(crate) ends: BTreeMap<Row, Vec<Ends<LabEnd>>>,
-    /// The disks of each row that measures those of a guest.
+    /// The disks of each row that measures disks of a guest.
     pub(crate) disks: BTreeMap<Row, RowPorts>,
 }
 
-/// Which of a guest's disks are those of a row.
+/// Which of a guest's disks belong to a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowPorts {
     pub(crate) guest: Name,
-    /// The numbers of the disks among the guest's.
+    /// Indexes of the disks among the guest's.
     pub(crate) disks: Range<usize>,
 }
 
-/// One end: a zone, a guest, or a host on one of its wires.
+/// One endpoint: a zone, a guest, or a host on one of its wires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LabEnd {
     Host { host: Name, wire: Name },
@@ -45,7 +45,7 @@ pub(crate) enum LabEnd {
 }
 
 impl LabEnd {
-    /// The domain in which the end's agent runs.
+    /// Returns the domain in which the endpoint's agent runs.
     pub(crate) fn domain(&self) -> &Name {
         match self {
             LabEnd::Host { host, .. } => host,
@@ -54,15 +54,15 @@ impl LabEnd {
     }
 }
 
-/// The lab for `rows` of `study`, under the study's name.
+/// Returns the lab for `rows` of `study`, under the study's name.
 pub fn topology(study: &Study, rows: &[Row]) -> Topology {
     arrange(study, study.id.clone(), rows).topology
 }
 
-/// The lab for `rows` of `study`, under `name`.
+/// Returns the lab for `rows` of `study`, under `name`.
 ///
-/// Each method has its own wire between the two hosts, and each row of several pairs its own switch. So all
-/// are there for the whole run. A bridge and a macvlan couldn't share a wire anyway.
+/// Each method has a separate wire between the two hosts, and each row with several pairs a separate switch, so that
+/// all of them exist for the whole run. A bridge and a macvlan couldn't share a wire anyway.
 pub(crate) fn arrange(study: &Study, name: Name, rows: &[Row]) -> Arrangement {
     let mut builder = Builder::new(study, name);
     match &study.subject {
@@ -95,7 +95,7 @@ impl Builder<'_> {
     fn rows_of_network(&mut self, study: &Study, network: &StudyNetwork, rows: &[Row]) {
         let cabling = cabling(network, rows).of;
         for row in rows {
-            // The rows of a path's steps have the ends of the path.
+            // The rows of a path's steps use the endpoints of the path.
             let like =
                 rows.iter().find(|other| row.untuned() == other.untuned() && self.arrangement.ends.contains_key(other));
             if let Some(pairs) = like.and_then(|like| self.arrangement.ends.get(like)).cloned() {
@@ -112,7 +112,7 @@ impl Builder<'_> {
         let StudyNetwork { both, pairs, .. } = *network;
         match (row, nic) {
             (Row::Path(path), nic) => vec![self.path(path, nic)],
-            // No study of a network has such a row.
+            // No network study has such a row.
             (Row::Disk(_) | Row::Migration(_), _) => Vec::new(),
             _ if pairs > 1 => self.behind_switch(row, nic, pairs),
             (_, Some(nic)) => vec![self.guests(row, nic, both)],
@@ -134,18 +134,18 @@ impl Builder<'_> {
         }
     }
 
-    /// All guests migrate over one wire. They are no guests of the lab: each moves from QEMU to QEMU.
+    /// All guests migrate over one wire. They aren't guests of the lab: each moves from QEMU to QEMU.
     fn rows_of_migrations(&mut self, rows: &[Row]) {
         let ends = self.one_wire();
         self.arrangement.ends.extend(rows.iter().map(|row| (*row, vec![ends.clone()])));
     }
 
-    /// The other end of a method that isn't reached by its address is the host's own stack. It connects if it reaches
+    /// The peer of a method that isn't reached by its address is the host's own stack. It connects if it reaches
     /// published ports, and is connected to if it reaches nothing.
     fn back_to_back(&mut self, method: IoMethod, both: bool) -> Ends<LabEnd> {
         let [mut sut, peer] = self.two_hosts();
         if method.translates() {
-            // A host that translates addresses tracks the packets of its whole stack, also those of other rows.
+            // A host that translates addresses tracks the packets of its whole stack, including those of other rows.
             sut = self.host(&format!("{method}-host"), false);
         }
         let wire = self.wire(&format!("{method}-wire"), &sut, &peer);
@@ -158,7 +158,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The guests of each row have a wire of their own, as zones have.
+    /// The guests of each row have a separate wire, as zones have.
     fn guests(&mut self, row: Row, nic: Attach, both: bool) -> Ends<LabEnd> {
         let [sut, peer] = self.two_hosts();
         let kind = short_name(row);
@@ -189,7 +189,7 @@ impl Builder<'_> {
         Ends { initiator: end(&sut, from), responder: end(far, to) }
     }
 
-    /// The domains of the row on one host with one wire to a switch, and a client there for each, for all rows.
+    /// The row's domains on one host with one wire to a switch, and a client there for each, for all rows.
     fn behind_switch(&mut self, row: Row, nic: Option<Attach>, pairs: u32) -> Vec<Ends<LabEnd>> {
         let kind = short_name(row);
         let (sut, switch) = (self.host("sut", false), self.host(&format!("{kind}-switch"), true));
@@ -213,7 +213,7 @@ impl Builder<'_> {
         (1..=pairs).map(pair).collect()
     }
 
-    /// The disks of all rows are in one guest, so that rows differ by nothing else, as long as it has ports for them.
+    /// The disks of all rows are in one guest, as long as it has ports for them, so that rows differ in nothing else.
     fn disks(&mut self, row: Row, attach: DiskAttach, named: &DiskSet) {
         let path = |place: &DiskPlace| match place {
             DiskPlace::Here(path) => Some(GuestDisk { path: path.clone(), attach }),
@@ -263,7 +263,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Two zones of one host. Their traffic leaves the host unless both share its stack.
+    /// Two zones of one host. Their traffic leaves the host unless they share its stack.
     fn one_host(&mut self, from: IpType, to: IpType) -> Ends<LabEnd> {
         let (sut, switch) = (self.host("sut", false), self.host("switch", true));
         let initiator = self.instance(from, "from", &sut, &switch);
@@ -276,7 +276,7 @@ impl Builder<'_> {
             IpType::Shared => (IoMethod::SharedIp, "host-wire".to_owned()),
             IpType::Exclusive => (IoMethod::Exclusive, format!("{role}-wire")),
         };
-        // The host keeps its own wire, even if every zone here has one too.
+        // The host keeps its own wire, even if every zone here has one, too.
         self.wire("host-wire", sut, switch);
         let wire = self.wire(&wire, sut, switch);
         LabEnd::Zone(self.zone(&format!("{kind}-{role}"), sut, method, &wire))
@@ -295,7 +295,7 @@ impl Builder<'_> {
         name
     }
 
-    /// The wire of the current row: its cable if it has one. Rows that share a cable are on one wire.
+    /// Returns the wire of the current row: its cable if it has one. Rows that share a cable are on one wire.
     fn wire(&mut self, wire: &str, from: &Name, to: &Name) -> Name {
         match self.cable.clone() {
             Some((nth, cable)) => self.made_wire(&format!("cable-{nth}"), from, to, Some(cable)),
@@ -324,7 +324,7 @@ impl Builder<'_> {
     }
 }
 
-/// The name of a row in the names of its domains and wires. The name of a kind of NIC is without its method.
+/// Returns the name of a row for its domains and wires. The name of a kind of NIC omits its method.
 fn short_name(row: Row) -> String {
     row.flavour().map_or_else(|| row.to_string(), |flavour| flavour.to_string())
 }
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_stands_at_sut_against_a_native_peer() {
+    fn a_method_is_used_at_sut_with_a_native_peer() {
         let demo = arranged("demo", false);
         assert_eq!(domains(&demo, "native"), ("sut".into(), "peer".into()));
         assert_eq!(domains(&demo, "bridge"), ("bridge-sut".into(), "peer".into()));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_of_each_row_stand_on_a_wire_of_their_own() {
+    fn guests_of_each_row_have_a_separate_wire() {
         let mut study = vtax_synthetic::study("demo");
         let row = |text: &str| text.parse::<Row>().expect("a row");
         study.rows = ["native", "paravirtual", "paravirtual:userspace", "emulated:igb"].map(row).into();
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_stand_behind_a_switch_of_each_row() {
+    fn clients_are_behind_a_separate_switch_for_each_row() {
         let mut study = Study::built_in("vmdq").expect("built in");
         network(&mut study).pairs = 3;
         let lab = arrange(&study, study.id.clone(), &study.rows);
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_stand_on_cables_if_there_are_some() {
+    fn rows_use_cables_if_there_are_any() {
         let cables: Vec<Cable> = ["a1,b1", "a2,b2", "a3,b3"].map(|cable| cable.parse().expect("a cable")).into();
         let row = |text: &str| text.parse::<Row>().expect("a row");
         let mut study = Study::built_in("sparc-t7-1").expect("built in");

@@ -1,6 +1,6 @@
-//! Which cable each row of a study has, where its wires are cables between real NICs.
+//! Assigns cables to the rows of a study whose wires are cables between real NICs.
 //!
-//! If there are too few cables, virtual functions share the cable of `native`. They leave its path as it is: the NIC's
+//! If there are too few cables, virtual functions share the cable of `native`. They don't change its path: the NIC's
 //! driver gets no other receive handler for them, as it would for a bridge or a macvlan.
 
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ pub(super) fn cabling(network: &StudyNetwork, rows: &[Row]) -> Cabling {
 
 const NATIVE: Row = Row::Method(IoMethod::Native);
 
-/// A row with several pairs has clients behind its own switch, so it needs its own cable too.
+/// A row with several pairs has clients behind its own switch, so it also needs its own cable.
 fn shares(network: &StudyNetwork, row: Row) -> bool {
     row.method() == Some(IoMethod::SrIov) && network.pairs == 1
 }
@@ -63,7 +63,7 @@ fn too_few(count: usize) -> Unsupported {
     }
 }
 
-/// Why a row that is for guests only can't run where zones are wanted.
+/// Returns why a guest-only row can't run where zones are requested.
 pub(super) fn of_guests_only(network: &StudyNetwork, row: Row) -> Option<Unsupported> {
     let method = row.method().filter(|_| network.domains == DomainKind::Zone)?;
     (!method.domains().contains(&DomainKind::Zone) && method != IoMethod::Native).then(|| Unsupported {
@@ -113,9 +113,9 @@ mod tests {
         assert_eq!(cabled("vmdq", 1, &rows), (vec![on("native", 0)], vec!["vf-per-guest".to_owned()]));
     }
 
-    /// It went with the baseline, which was always native.
+    /// The sharing once depended on the baseline, which was always native.
     #[test]
-    fn functions_share_the_cable_of_native_whatever_the_baseline_is() {
+    fn functions_share_the_cable_of_native_with_any_baseline() {
         let study = Study {
             baseline: "paravirtual".parse().expect("a row"),
             ..Study::built_in("sparc-t7-1").expect("built in")

@@ -7,9 +7,9 @@ use vtax_stats::StoppingRule;
 /// Number and order of the rounds of a new run, as far as the user has chosen them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChosenRounds {
-    /// True if it is the short plan.
+    /// True for the short plan.
     pub quick: bool,
-    /// Rounds.
+    /// Number of rounds.
     pub samples: Option<u32>,
     /// Goal of the number of rounds, instead of `samples`.
     pub goal: Option<Goal>,

@@ -1,4 +1,4 @@
-//! The disks of a run: looked at, written once, then measured by fio.
+//! The disks of a run: inspected, written once, then measured by fio.
 
 mod by_agent;
 mod elsewhere;
@@ -57,14 +57,14 @@ pub use request::DiskRequest;
 /// The disks of one row.
 struct RowTargets {
     row: Row,
-    /// As the user named them.
+    /// Names given by the user.
     names: Vec<DiskPlace>,
     place: RowPlace,
-    /// Disks on this machine, without a domain's own.
+    /// Disks on this machine, except a domain's own.
     targets: Vec<DiskTarget>,
-    /// The guest that measures them, and what it calls them; none if this machine does.
+    /// The guest that measures them, and their names in it; none if this machine measures them.
     inside: Option<RowInside>,
-    /// The zone in which this machine measures them, if it is one.
+    /// The zone in which this machine measures them, if any.
     zone: Option<ZoneOfDisks>,
 }
 
@@ -73,11 +73,11 @@ pub(super) struct MeasuredDisks {
     rows: Vec<RowTargets>,
     fio: FioProgram,
     cancel: ProgramCancel,
-    /// The files that are made for the run, and how large they must be.
+    /// Files to create for the run, with their required sizes.
     wanted: BTreeMap<PathBuf, ByteSize>,
-    /// They, once they are made.
+    /// These files, once created.
     made: Option<LiveHolding>,
-    /// The block devices, held so that they can't be mounted while they are measured.
+    /// The block devices, held open so that they can't be mounted while they are measured.
     held: Vec<File>,
     first_sample: Option<Instant>,
     /// Seed of the order of the I/Os.
@@ -87,7 +87,7 @@ pub(super) struct MeasuredDisks {
 }
 
 impl MeasuredDisks {
-    /// Looks at all disks. Nothing is written, and what can't be measured is refused.
+    /// Inspects all disks. Nothing is written, and disks that can't be measured are refused.
     pub(super) fn look(disks: &StudyDisks, header: &RunHeader, goes_on: bool) -> Result<MeasuredDisks, Stop> {
         let cancel = ProgramCancel::new().coded("kernel", || "making an eventfd").or_infrastructure()?;
         let fio = FioProgram::user().ended_by(cancel.clone());
@@ -131,8 +131,8 @@ impl MeasuredDisks {
         Ok(found)
     }
 
-    /// Takes the block devices, so that nobody mounts them. A device that a guest gets with its controller can't be
-    /// held: the controller leaves its driver.
+    /// Opens the block devices exclusively, so that nobody mounts them. A device that a guest gets with its controller
+    /// can't be held: the controller leaves its driver.
     fn hold(&self) -> Result<Vec<File>, TargetError> {
         let here: BTreeMap<&PathBuf, &DiskTarget> = self
             .rows
@@ -143,7 +143,7 @@ impl MeasuredDisks {
         here.into_values().filter_map(|target| target.hold().transpose()).collect()
     }
 
-    /// Makes the files that aren't there yet. They go with this, or, after a kill, by `vtax lab clean`.
+    /// Creates missing files. They are removed with this value, or, after a kill, by `vtax lab clean`.
     pub(super) fn make_files(&mut self, world: &World, header: &RunHeader) -> Result<(), Stop> {
         if self.wanted.is_empty() {
             return Ok(());
@@ -153,14 +153,14 @@ impl MeasuredDisks {
         Ok(())
     }
 
-    /// Writes all blocks that must be read, for disks give blocks that were never written without reading any.
+    /// Writes all blocks to be read, because disks return blocks that were never written without reading anything.
     pub(super) fn prepare(&self, header: &RunHeader, events: &RunEvents) -> Result<(), Stop> {
         let mut written: Vec<(Vec<DiskPlace>, ByteSize, bool)> = Vec::new();
         for row in &self.rows {
             for test in tests(header, row.row) {
                 let each = test.used();
                 let key = (used(&row.names, &test).to_vec(), each, test.direct);
-                // One that verifies writes the blocks itself.
+                // A test that verifies writes the blocks itself.
                 if test.verify || written.contains(&key) {
                     continue;
                 }
@@ -213,13 +213,13 @@ impl MeasuredDisks {
         Ok(records)
     }
 
-    /// From now on Ctrl-C ends fio, here and in guests.
+    /// Lets Ctrl-C end fio from now on, here and in guests.
     pub(super) fn end_on(&self, interrupt: &Interrupt) {
         let cancel = self.cancel.clone();
         let guests: Vec<_> = self.guests().map(|guest| Arc::downgrade(guest.agent())).collect();
         interrupt.on_ask(move || {
             cancel.cancel();
-            // An agent that cannot be informed is dead, which the sample notices automatically.
+            // An agent that can't be reached is dead, which the sample notices by itself.
             guests.iter().filter_map(Weak::upgrade).for_each(|agent| drop(agent.link.cancel_all()));
         });
     }
@@ -228,7 +228,8 @@ impl MeasuredDisks {
         self.rows.iter().filter_map(|row| row.inside.as_ref()).map(|inside| &inside.fio)
     }
 
-    /// The lab of the rows that measure in guests. The disks are there, and have their blocks.
+    /// Builds the lab of the rows that measure in guests. The disks exist, and their blocks are
+    /// written.
     pub(super) fn build(&mut self, setup: &RunSetup<'_>, header: &RunHeader) -> Result<(), Stop> {
         let rows = available(&header.study, &header.unavailable);
         let mut arranged = arrange(&header.study, lab_name(header)?, &rows);
@@ -236,8 +237,8 @@ impl MeasuredDisks {
             return Ok(());
         }
         let folder = guest::lent()?;
-        // Anyone who gives a guest a device looks first that nobody has it for itself, this run included. It is taken
-        // again below, and if someone else was quicker, that is refused.
+        // Assigning a device to a guest first checks that nobody holds it, including this run. It is taken again below;
+        // if someone else was faster, that is refused.
         self.held.clear();
         arranged.topology.guests.iter_mut().for_each(|guest| guest.lent = Some(folder.clone()));
         let (lab, inside) = setup.with_lab(&arranged.topology, |lab| {
@@ -262,12 +263,12 @@ impl MeasuredDisks {
         Ok(())
     }
 
-    /// The files that were made for the run.
+    /// Returns the files that were created for the run.
     pub(super) fn made(&self) -> Vec<PathBuf> {
         self.wanted.keys().cloned().collect()
     }
 
-    /// Returns the machine of the run's guests, if it has any.
+    /// Returns the machine of the run's guests, if it has guests.
     pub(super) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
         let domain = self.guests().find_map(|fio| match fio.guest() {
             MeasuredGuest::Domain { domain, .. } => Some(domain.machine()),
@@ -297,18 +298,18 @@ impl MeasuredDisks {
         let (report, host_cpu) = observing(&served, times, || match &row.inside {
             Some(RowInside { fio, .. }) => fio.run(&job).map_err(|error| fio.blame(self.lab.as_deref(), error)),
             None => self.run_here(row, &job)?.map_err(|error| match error {
-                // It may still be at work when the next sample begins.
+                // It may still be active when the next sample begins.
                 error @ FioError::Stuck { .. } => SampleError::run(error),
                 error => SampleError::cell(error.to_string()),
             }),
         });
         let location = if row.inside.is_some() { EndLocation::Guest } else { EndLocation::Host };
-        // There is no responder, and so it has no CPU time.
+        // There is no responder, and so no CPU time of one.
         let locations = Ends { initiator: location, responder: EndLocation::Host };
         Ok(Figures { host_cpu, locations, ..Figures::of_disk(&report?) })
     }
 
-    /// The outer error is of the zone, which may have gone.
+    /// The outer error is the zone's, which may no longer exist.
     fn run_here(&self, row: &RowTargets, job: &FioJob) -> Result<Result<DiskReport, FioError>, SampleError> {
         let fio = &self.fio;
         match &row.zone {
@@ -318,12 +319,12 @@ impl MeasuredDisks {
     }
 }
 
-/// The name under which the files of a run are known, in addition to the run's lab.
+/// Name under which the files of a run are registered, in addition to the run's lab.
 pub(super) fn files_name(header: &RunHeader) -> Result<Name, Stop> {
     format!("{}-files", lab_name(header)?).parse().or_infrastructure()
 }
 
-/// The tests of a row, with their times.
+/// Returns the tests of a row, with their times.
 fn tests(header: &RunHeader, row: Row) -> impl Iterator<Item = DiskTest> {
     let of_disk = move |cell: &Cell| match cell.test {
         CellTest::Disk(disk) if cell.row == row => Some(DiskCell::spec(&disk, header.plan_of(cell.instrument))),
@@ -336,7 +337,7 @@ fn absolute(path: &PathBuf) -> miette::Result<PathBuf> {
     std::path::absolute(path).coded("disk-unusable", || format!("finding {}", path.display()))
 }
 
-/// The disks of a row that a test is over.
+/// Returns the disks of a row that a test uses.
 fn used<'a, T>(paths: &'a [T], test: &DiskTest) -> &'a [T] {
     &paths[..paths.len().min(test.targets.get() as usize)]
 }
@@ -345,7 +346,7 @@ fn paths_of(targets: &[DiskTarget]) -> Vec<PathBuf> {
     targets.iter().map(|target| target.path.clone()).collect()
 }
 
-/// A disk that fails is not a mistake of the command line.
+/// A failing disk is not a mistake in the command line.
 fn blame_preparing(error: PrepareError) -> Stop {
     match error {
         PrepareError::Job(_) => Stop::input(error),

@@ -1,4 +1,4 @@
-//! A run before its first sample: which rows can run, and the plan that is kept.
+//! A run before its first sample: which rows can run, and the plan to save.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::stop::{Blamed, Coded, Stop};
 
-/// The plan of a run. Its ends and their CPUs aren't known yet.
+/// Returns the plan of a run. Its endpoints and their CPUs aren't known yet.
 pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> Result<RunHeader, Stop> {
     if let Some(row) = unavailable.iter().find(|row| row.method == wanted.study.baseline) {
         let UnavailableRow { method, unsupported } = row;
@@ -62,7 +62,7 @@ pub fn random_seed() -> miette::Result<u64> {
     Ok(u32::from_le_bytes(bytes).into())
 }
 
-/// This machine, as far as the rows of a study ask.
+/// Reads the facts of this machine that the rows of a study depend on.
 pub(super) fn facts_for(study: &Study, world: &World, needs: &GuestNeeds) -> Result<Facts, Stop> {
     let needs = match &study.subject {
         StudySubject::Network(_) => needs.clone().of_study(study),
@@ -72,7 +72,7 @@ pub(super) fn facts_for(study: &Study, world: &World, needs: &GuestNeeds) -> Res
     Ok(Facts::gather(world).or_infrastructure()?.with_guests(world, &needs))
 }
 
-/// The rows that this machine can't run, and why.
+/// Returns the rows that this machine can't run, with the reasons.
 pub fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
     let unsupported: &dyn Fn(Row) -> Option<Unsupported> = match &study.subject {
         StudySubject::Network(network) => &of_network(study, network, facts),
@@ -83,7 +83,7 @@ pub fn unavailable(study: &Study, facts: &Facts) -> Vec<UnavailableRow> {
     study.rows.iter().filter_map(of_row).collect()
 }
 
-/// Why a row of a study of a network can't run here.
+/// Returns why a row of a network study can't run here.
 fn of_network(study: &Study, network: &StudyNetwork, facts: &Facts) -> impl Fn(Row) -> Option<Unsupported> {
     let methods: BTreeMap<IoMethod, Result<(), Unsupported>> = availability(facts).into_iter().collect();
     let uncabled = cabling(network, &study.rows).lacking;
@@ -122,7 +122,7 @@ fn of_disks(disks: &StudyDisks, row: Row, facts: &Facts) -> Result<(), Unsupport
     }
 }
 
-/// The I/O methods that a row is made of.
+/// Returns the I/O methods that make up a row.
 fn needed(row: Row) -> Vec<IoMethod> {
     let zone = |kind| match kind {
         IpType::Shared => IoMethod::SharedIp,
@@ -145,7 +145,7 @@ fn needed(row: Row) -> Vec<IoMethod> {
     }
 }
 
-/// The rows of a study that have no endpoints. A row that has endpoints only at some MTUs is an error.
+/// Returns the rows of a study that have no endpoints. A row that has endpoints only at some MTUs is an error.
 pub(super) fn without_endpoints(study: &Study) -> Result<Vec<UnavailableRow>, NoPairs> {
     let mut lacking = Vec::new();
     for row in &study.rows {
@@ -169,13 +169,13 @@ fn lacks(row: Row) -> UnavailableRow {
     UnavailableRow { method: row, unsupported: Unsupported { why, remedy } }
 }
 
-/// The MTUs of cells, the smallest first.
+/// Returns the MTUs of cells, the smallest first.
 pub(super) fn mtus_of<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Vec<Mtu> {
     let mtus: BTreeSet<Mtu> = cells.into_iter().filter_map(Cell::mtu).collect();
     mtus.into_iter().collect()
 }
 
-/// The rows of a study that are not among these.
+/// Returns the rows of a study that are not among these.
 pub fn available(study: &Study, unavailable: &[UnavailableRow]) -> Vec<Row> {
     let missing = |row: &Row| unavailable.iter().any(|unavailable| unavailable.method == *row);
     study.rows.iter().copied().filter(|row| !missing(row)).collect()

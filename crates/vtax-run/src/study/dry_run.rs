@@ -20,22 +20,22 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// A run as it would begin.
+/// A run that was only planned.
 #[derive(Debug)]
 pub struct PlannedRun {
-    /// Its plan. Its id and, unless the user has chosen one, its seed are of this dry run only.
+    /// Its plan. The ID and, unless chosen by the user, the seed belong to this dry run only.
     pub header: RunHeader,
     /// Duration and detectable difference.
     pub forecast: Forecast,
-    /// The earlier run that shows this, if one does.
+    /// The earlier run that the forecast is based on, if any.
     pub known_from: Option<String>,
-    /// The lines that a run prints before it begins.
+    /// Lines that a run prints before it begins.
     pub told: Vec<String>,
     /// The lab that it would build, if it is measured in one.
     pub lab: Option<Plan>,
 }
 
-/// Plans a run of a study as if it were to begin on this machine.
+/// Plans a run of a study as if it were about to start on this machine.
 pub fn dry_run(mut job: Job, locations: &Locations) -> Result<PlannedRun, Stop> {
     job.use_server_cables().or_input()?;
     let Work::New(NewRun::Study { study, changes }) = job.work else {

@@ -1,5 +1,5 @@
-//! The ends of a run, each with a connected agent: in a lab that was built for the run ([`built`]), or endpoints that
-//! existed before ([`endpoints`]), which the run doesn't change.
+//! The endpoints of a run, each with a connected agent: in a lab built for the run ([`built`]), or existing endpoints
+//! ([`endpoints`]), which the run doesn't change.
 
 mod addresses;
 mod agent;
@@ -71,33 +71,33 @@ use loans::Loans;
 pub(crate) use mesh_dial::mesh_dial;
 pub(crate) use path::room_of;
 
-/// vsock(7): the context identifier of the machine itself, and of any machine.
+/// Context identifiers of vsock(7): the machine itself, and any machine.
 const VSOCK_LOCAL: u32 = 1;
 const VSOCK_ANY: u32 = u32::MAX;
 
-/// Pause after settings were changed, so that queues and caches are as they stay.
+/// Pause after settings were changed, so that queues and caches settle.
 const SETTLE: Duration = Duration::from_millis(20);
 
 pub(crate) struct ConnectedEnds {
     rows: Vec<ConnectedRow>,
-    /// The ends of the study's guarded paths.
+    /// Endpoints of the study's guarded paths.
     guarded: Vec<[ConnectedEnd; 2]>,
-    /// The lab that was built for this run.
+    /// Lab built for this run.
     lab: Option<Arc<Lab>>,
-    /// Why ends can't have the MTU in force, by their names.
+    /// Reasons why endpoints can't have the MTU in force, by endpoint name.
     unfit: BTreeMap<String, String>,
     /// Directory of the tests' files and sockets.
     directory: PathBuf,
     mtu: Option<Mtu>,
     first_sample: Option<Instant>,
     gaps: Gaps,
-    /// The one CPU of both ends of rows that alternate, if they share one.
+    /// CPU shared by both ends of alternating rows, if they share one.
     shared_cpu: Option<u32>,
-    /// The links that carried no packets before any setting was changed.
+    /// Links that carried no packets before any setting was changed.
     dead_before: BTreeSet<String>,
     /// Changes the settings of rows that have steps.
     steps: Option<StepSwitch>,
-    /// The addresses that ends have for the run.
+    /// Addresses temporarily assigned to endpoints for the run.
     loans: Loans,
 }
 
@@ -125,7 +125,7 @@ impl ConnectedEnds {
         self.rows.iter().map(ConnectedRow::record).collect()
     }
 
-    /// Returns the machine of the guests that contain endpoints. `no_kvm` says why it isn't KVM, if that is known.
+    /// Returns the machine of the guests that contain endpoints. `no_kvm` is the reason why it isn't KVM, if known.
     pub(crate) fn guest_machine(&self, no_kvm: Option<String>) -> Option<GuestMachine> {
         let of_libvirt = || self.ends().find_map(ConnectedEnd::guest_machine);
         let of_lab =
@@ -137,7 +137,7 @@ impl ConnectedEnds {
         self.ends().filter(|end| end.attachment.place().is_some()).filter_map(ConnectedEnd::guest_machine)
     }
 
-    /// Returns notes about the ends, a sentence each. Wrong labels are printed immediately.
+    /// Returns notes about the endpoints, as sentences. Wrong labels are printed immediately.
     pub(crate) fn notes(&self, events: &RunEvents) -> Vec<PlacementNote> {
         let mut notes: Vec<PlacementNote> = Vec::new();
         for connected in &self.rows {
@@ -151,14 +151,14 @@ impl ConnectedEnds {
         notes
     }
 
-    /// All agents, each once.
+    /// Returns all agents, each once.
     fn agents(&self) -> Vec<&Arc<Agent>> {
         let mut known = BTreeSet::new();
         let agents = self.ends().chain(self.guarded.iter().flatten()).map(|end| &end.agent);
         agents.filter(|agent| known.insert(Arc::as_ptr(agent))).collect()
     }
 
-    /// Brings settings back, ends the agents, and removes the lab if it was built for the run.
+    /// Restores settings, ends the agents, and removes the lab if it was built for the run.
     pub(crate) fn down(self) -> miette::Result<()> {
         let settings = self.steps.map_or(Ok(()), StepSwitch::end);
         let ends = self.rows.iter().flat_map(ConnectedRow::ends).chain(self.guarded.iter().flatten());
@@ -175,7 +175,7 @@ impl ConnectedEnds {
         [settings.err(), loans, lab.err()].into_iter().flatten().reduce(and_then).map_or(Ok(()), Err)
     }
 
-    /// Plans what the study's steps change, and records it. Rows whose step changes nothing are unavailable.
+    /// Plans and records the changes of the study's steps. Rows whose step changes nothing are unavailable.
     pub(crate) fn plan_steps(
         &mut self,
         header: &mut RunHeader,
@@ -205,7 +205,7 @@ impl ConnectedEnds {
         reset.map_err(|why| Stop::infrastructure(miette!(code = "no-carrier", "{why}")))
     }
 
-    /// The network stacks that the packets of the paths go through, each once.
+    /// Returns the network stacks that the packets of the paths pass through, each once.
     pub(in crate::study) fn tuned_places(&self, tuner: &SharedTuner) -> Result<Vec<TunedPlace>, Stop> {
         let mut places: Vec<TunedPlace> = Vec::new();
         for end in self.ends() {
@@ -222,7 +222,7 @@ impl ConnectedEnds {
         self.rows.iter().flat_map(ConnectedRow::ends)
     }
 
-    /// The ends of a row at an MTU.
+    /// Returns the endpoints of a row at an MTU.
     fn connected(&self, row: Row, mtu: Option<Mtu>) -> miette::Result<&ConnectedRow> {
         let fits = |connected: &&ConnectedRow| connected.row == row && connected.mtu.is_none_or(|own| Some(own) == mtu);
         self.rows.iter().find(fits).ok_or_else(|| miette!(code = "defect", "no endpoints for the row `{row}`"))
@@ -232,8 +232,8 @@ impl ConnectedEnds {
         self.nth_pair(ends, spec, 0)
     }
 
-    /// The `nth` of several tests between two ends that run at the same time. If ports of the responder are published,
-    /// each has another one.
+    /// Returns the `nth` of several concurrent tests between two endpoints. If the responder's ports are published,
+    /// each test has a different one.
     fn nth_pair<'a>(&self, [initiator, responder]: &'a [ConnectedEnd; 2], spec: &TestSpec, nth: u16) -> AgentPair<'a> {
         let one_machine = initiator.is_on_machine_of(responder);
         let published = responder.attachment.published().filter(|_| spec.transport.is_ip());
@@ -332,7 +332,8 @@ impl NetSampler for ConnectedEnds {
         self.turns(rows, orders)
     }
 
-    /// Agents here, and the QEMUs of guests that vtax did not start, such as libvirt's.
+    /// Returns the agents on this machine, and the QEMUs of guests that vtax did not start, such as
+    /// libvirt's.
     fn processes(&self) -> Vec<Pid> {
         let agents = self.agents().into_iter().filter(|agent| agent.is_here()).map(|agent| agent.pid());
         let guests = self.ends().filter_map(ConnectedEnd::qemu).map(|qemu| qemu.process.pid);
@@ -340,7 +341,7 @@ impl NetSampler for ConnectedEnds {
         agents.chain(guests).chain(relays).collect()
     }
 
-    /// An agent that doesn't answer fails the next sample, which says why.
+    /// An agent that doesn't answer fails the next sample, which reports why.
     fn other_programs(&self) -> Vec<OtherProgramsTime> {
         let mut machines: BTreeMap<&str, Vec<&Agent>> = BTreeMap::new();
         for agent in self.agents().into_iter().filter(|agent| agent.elsewhere().is_some()) {
@@ -375,7 +376,7 @@ impl MeasuredPath for ConnectedEnds {
         let agents: Vec<_> = self.agents().into_iter().map(Arc::downgrade).collect();
         interrupt.on_ask(move || {
             for agent in agents.iter().filter_map(|agent| agent.upgrade()) {
-                // An agent that cannot be informed is dead, which the sample notices automatically.
+                // An agent that can't be reached is dead, which the sample notices by itself.
                 drop(agent.link.cancel_all());
             }
         });
@@ -391,7 +392,7 @@ impl MeasuredPath for ConnectedEnds {
     }
 }
 
-/// An agent that has died ends the run. Any other failure is the failure of one cell.
+/// A dead agent ends the run. Any other failure fails a single cell.
 fn blame(mut error: MeasureError) -> SampleError {
     let partial = error.partial.get_mut(error.pair).map(std::mem::take).filter(|partial| !partial.is_empty());
     let partial = partial.map(|partial| {

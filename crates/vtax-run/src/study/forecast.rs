@@ -1,5 +1,5 @@
-//! Tells before the first sample what a plan can show and how long it takes, and chooses the rounds of `--show` and
-//! `--budget`. The noise of a round and its time come from the last run of the study on this machine, else from the
+//! Forecasts before the first sample what a plan can detect and how long it takes, and chooses the rounds for `--show`
+//! and `--budget`. The noise and duration of a round come from the last run of the study on this machine, else from the
 //! first rounds of this run, a pilot whose samples count.
 
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl PlanForecast {
         Ok(PlanForecast { known: None })
     }
 
-    /// Chooses the number of rounds if vtax is to choose it. If nothing is known, it is the number of a pilot's rounds.
+    /// Chooses the number of rounds if vtax is to choose it. If nothing is known, that is a pilot's number of rounds.
     pub(super) fn settle(&self, header: &mut RunHeader) -> Result<(), Stop> {
         match (header.unsettled, &self.known) {
             (None, _) => Ok(()),
@@ -60,7 +60,7 @@ impl PlanForecast {
         header.unsettled.is_some() || tells
     }
 
-    /// The run from which the forecast is.
+    /// Returns the run that the forecast is based on.
     pub(super) fn known_from(&self) -> Option<&str> {
         self.known.as_ref().map(|known| known.run.as_str())
     }
@@ -79,7 +79,8 @@ impl PlanForecast {
         }
     }
 
-    /// The forecast in lines. A plan with a stopping rule asks for a precision, so nothing is said of differences.
+    /// Returns the forecast as lines. A plan with a stopping rule asks for a precision, so differences aren't
+    /// mentioned.
     pub(super) fn lines(&self, header: &RunHeader) -> Vec<String> {
         let Forecast { seconds, shown } = self.figures(header);
         if header.stopping.is_some() {
@@ -104,7 +105,7 @@ impl PlanForecast {
     }
 }
 
-/// The note that `--quick` measures only one of the two instruments.
+/// Returns the note that `--quick` uses only one of the two measurement modes.
 fn left_out(header: &RunHeader) -> Option<String> {
     let of_path = |cell: &Cell| cell.instrument == Instrument::Path;
     (header.quick && header.study.path.is_some() && !header.study.cells.iter().any(of_path)).then(|| {
@@ -112,7 +113,7 @@ fn left_out(header: &RunHeader) -> Option<String> {
     })
 }
 
-/// The warning that a plan has too few rounds to show anything, with what gives it more: a longer budget, if that was
+/// Returns the warning that a plan has too few rounds to show anything, with the remedy: a longer budget, if that was
 /// the goal.
 fn too_few(header: &RunHeader, goal: Option<Goal>) -> Option<String> {
     let (rounds, least) = (header.rounds_of(header.study.answering()), header.least_rounds()?);
@@ -129,13 +130,13 @@ fn too_few(header: &RunHeader, goal: Option<Goal>) -> Option<String> {
 }
 
 pub(super) struct Piloted {
-    /// A line to print while the run continues.
+    /// Line to print while the run continues.
     pub(super) line: Option<String>,
-    /// Why no number of rounds reaches what the user asked for.
+    /// Reason why no number of rounds reaches what the user asked for.
     pub(super) shortfall: Option<String>,
 }
 
-/// Reads what the first rounds tell, and chooses the number of rounds if vtax is to choose it.
+/// Evaluates the first rounds, and chooses the number of rounds if vtax is to choose it.
 pub(super) fn settle_by_pilot(run: &mut RunReadings) -> Piloted {
     let goal = run.header.unsettled.take();
     match (Experience::of(run, run.header.metric, clock::seconds), goal) {
@@ -155,7 +156,7 @@ pub(super) fn settle_by_pilot(run: &mut RunReadings) -> Piloted {
     }
 }
 
-/// The reason why the first rounds tell nothing of the metric.
+/// Returns the reason why the first rounds show nothing about the metric.
 fn nothing_known(run: &RunReadings) -> String {
     let withheld = |(metric, _): &(Metric, SamplePercentile)| {
         let lacks = |sample: &SampleReading| {
@@ -192,7 +193,7 @@ pub(super) fn settle_by_time(header: &mut RunHeader, rounds: u32) -> Piloted {
     Piloted { line: Some(line), shortfall: None }
 }
 
-/// Chooses the number of rounds for a goal, at least the rounds that were taken already.
+/// Chooses the number of rounds for a goal, at least the number already taken.
 fn reach(run: &mut RunReadings, known: &Experience, goal: Goal) -> Piloted {
     match known.rounds_for(&run.header, goal) {
         Ok(rounds) => {
@@ -213,7 +214,7 @@ fn reach(run: &mut RunReadings, known: &Experience, goal: Goal) -> Piloted {
     }
 }
 
-/// Returns what a goal has room for, before the first sample, from what is `known` of the unchanged path.
+/// Returns what a goal has room for, before the first sample, from what is `known` about the unchanged path.
 pub(super) fn foretold(header: &RunHeader, known: &Experience, goal: Goal) -> String {
     match known.rounds_for(header, goal) {
         Ok(rounds) => {
@@ -239,7 +240,7 @@ fn planned_rounds(header: &RunHeader, known: &Experience) -> String {
     format!("{}{} in all{shows}", rounds(header), about(forecast.seconds))
 }
 
-/// `50 rounds`, or the rounds of both instruments if both are measured.
+/// `50 rounds`, or the rounds of both modes if both are measured.
 fn rounds(header: &RunHeader) -> String {
     let has = |instrument| header.study.cells.iter().any(|cell| cell.instrument == instrument);
     let [path, system] = Instrument::ALL.map(|instrument| counted(header.rounds_of(instrument)));
@@ -268,7 +269,7 @@ fn about(seconds: Option<f64>) -> String {
     time.map(|time| format!(", about {}", minutes(time))).unwrap_or_default()
 }
 
-/// Returns the difference that the plan can detect. None if nothing is compared, or in too few rounds.
+/// Returns the difference that the plan can detect. None if nothing is compared, or there are too few rounds.
 fn told(header: &RunHeader, shown: &[Resolution]) -> Option<String> {
     if too_few(header, None).is_some() {
         return None;
@@ -288,7 +289,7 @@ fn name(shown: &Resolution) -> String {
     format!("{} {}", shown.medium, shown.test)
 }
 
-/// Two digits at most: it is an estimate.
+/// Formats at most two digits: it is an estimate.
 fn percent(fraction: f64) -> String {
     let percent = fraction * 100.0;
     match percent {

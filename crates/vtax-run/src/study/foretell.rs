@@ -1,5 +1,5 @@
 //! Detectable difference of a budget, estimated before the first sample: a few samples are taken while no setting is
-//! changed. They aren't kept, for they belong to no round.
+//! changed. They are discarded, because they belong to no round.
 
 use vtax_model::{
     method::Unsupported,
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::events::RunEvents;
 
-/// No more than this part of the budget goes into it.
+/// Maximum share of the budget that this takes.
 const MOST: f64 = 0.1;
 
-/// The settings stay as they are, whatever a round asks for.
+/// Leaves settings unchanged, whatever a round asks for.
 struct Untouched<'a>(&'a mut dyn NetSampler);
 
 impl NetSampler for Untouched<'_> {
@@ -44,14 +44,14 @@ impl NetSampler for Untouched<'_> {
         self.0.processes()
     }
 
-    /// These samples aren't kept, so what disturbs them isn't asked of other machines.
+    /// These samples are discarded, so other machines aren't asked what disturbs them.
     fn other_programs(&self) -> Vec<OtherProgramsTime> {
         Vec::new()
     }
 }
 
-/// The plan of the samples: both arms of the settings as they are, in as many rounds as the plan has before its rounds
-/// are chosen. None if they would take too much of the budget.
+/// Returns the plan of the samples: both arms of the settings as they are, in as many rounds as the plan has before its
+/// rounds are chosen. None if they would take too much of the budget.
 pub(super) fn plan(header: &RunHeader, goal: Goal) -> Option<RunHeader> {
     let budget = goal.budget()?;
     let mut plan = header.clone();
@@ -62,7 +62,7 @@ pub(super) fn plan(header: &RunHeader, goal: Goal) -> Option<RunHeader> {
     (header.study.baseline == Row::AsIs && seconds <= budget.0.as_secs_f64() * MOST).then_some(plan)
 }
 
-/// Takes the samples of such a plan. What can't be measured is reported when the run itself tries it.
+/// Takes the samples of such a plan. Tests that can't be measured are reported when the run itself tries them.
 pub(super) fn measure(
     plan: RunHeader,
     sampler: &mut dyn NetSampler,
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Knows which settings were requested, and which rows were measured.
+    /// Records which settings were requested, and which rows were measured.
     #[derive(Default)]
     struct Path(Vec<Settings>, Vec<Row>);
 

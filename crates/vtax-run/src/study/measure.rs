@@ -1,4 +1,4 @@
-//! `vtax measure` as a study: its rows are e.g. engines or loads, its matrix the tests and what is swept.
+//! `vtax measure` as a study: its rows are e.g. engines or loads, its matrix is the tests and the swept parameters.
 
 mod rows;
 
@@ -33,43 +33,43 @@ use crate::{
 pub struct MeasureRequest {
     /// Responders, and initiators if any are named.
     pub endpoints: Vec<Endpoint>,
-    /// In turn.
+    /// Tests, in order.
     pub tests: Vec<Test>,
-    /// The baseline is `blocking` if it is one of them, else the first.
+    /// Engines. The baseline is `blocking` if it is one of them, else the first.
     pub engines: Vec<Engine>,
     /// Loads under which each test is measured, in addition to the idle path.
     #[serde(default)]
     pub under: Vec<StreamLoad>,
     /// Numbers of concurrent flows; the tests run with each of them.
     pub streams: Vec<u32>,
-    /// The sizes of what is sent.
+    /// Message sizes.
     pub sizes: GivenSizes,
-    /// The pauses that rr goes through. `None` is a test without pauses.
+    /// Gaps for rr. `None` is a test without gaps.
     pub gaps: Vec<Option<Span>>,
-    /// The options without the engine and the gap.
+    /// Options except engine and gap.
     pub options: TestOptions,
     /// Number and order of the rounds.
     pub rounds: ChosenRounds,
     /// The plan without the number of samples.
     pub sampling: SamplingPlan,
-    /// Settings that are tried: each against the settings as they are. Then there is one engine.
+    /// Settings to try, each against the current settings. Then there is one engine.
     #[serde(default)]
     pub steps: Vec<TuningStep>,
     /// Other paths whose round trips are measured at the same time, and must not become worse with a step.
     #[serde(default)]
     pub guarded: Vec<OtherPath>,
-    /// Under which conditions.
+    /// Measurement mode.
     #[serde(default)]
     pub instrument: Instrument,
-    /// A step is kept if it surely helps by more than this. The run ends early only once that is decided.
+    /// A step is kept if its gain certainly exceeds this. The run ends early only once that is decided.
     #[serde(default)]
     pub margin: Option<Difference>,
-    /// A run between the same ends, whose CPUs they get again, so that its figures and these belong together.
+    /// A run between the same endpoints, whose CPUs are used again, so that both runs' figures are comparable.
     #[serde(default)]
     pub placed_as: Option<Box<RunHeader>>,
 }
 
-/// A test by its name, as `tcp-rr`.
+/// A test by its name, e.g. `tcp-rr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Test {
     /// Transport protocol.
@@ -78,12 +78,12 @@ pub struct Test {
     pub kind: TestKind,
 }
 
-/// No test has this name.
+/// Unknown test name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown test `{_0}`; {}", there_are(_0, &known_tests()))]
 pub struct UnknownTest(String);
 
-/// `tcp-rr`, `udp-stream` and all others. A file is sent by a study only.
+/// Returns `tcp-rr`, `udp-stream` and all others. Only a study sends files.
 fn known_tests() -> Vec<String> {
     let named = |transport: Transport| {
         let kinds = TestKind::ALL.into_iter().filter(move |kind| !kind.is_file() && transport.carries(*kind));
@@ -95,7 +95,7 @@ fn known_tests() -> Vec<String> {
 impl FromStr for Test {
     type Err = UnknownTest;
 
-    /// As netperf writes it, too: `TCP_RR`.
+    /// Also accepts netperf's form: `TCP_RR`.
     fn from_str(text: &str) -> Result<Self, UnknownTest> {
         let name = text.to_ascii_lowercase().replace('_', "-");
         let is = |known: String, word: &str| known.eq_ignore_ascii_case(word);
@@ -108,7 +108,7 @@ impl FromStr for Test {
     }
 }
 
-/// The sizes that the user has chosen.
+/// Sizes chosen by the user.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct GivenSizes {
     /// The size of each request.
@@ -117,7 +117,7 @@ pub struct GivenSizes {
     pub response: Option<ByteSize>,
     /// The size of each send call of streams.
     pub message: Option<ByteSize>,
-    /// The test runs once with each of these, in place of the others.
+    /// The test runs once with each of these sizes, in place of the others.
     pub sizes: Vec<ByteSize>,
 }
 
@@ -127,19 +127,19 @@ pub(crate) struct KnownPath {
     ipv6: bool,
 }
 
-/// Requests and responses of one byte, as netperf and sparc-t7-1 have them.
+/// Requests and responses of one byte, as in netperf and sparc-t7-1.
 const BYTE: ByteSize = ByteSize(1);
-/// A whole sequence number.
+/// Size of a whole sequence number.
 const NUMBER: ByteSize = ByteSize(8);
-/// Bytes that iperf3 passes to a TCP socket per call.
+/// Number of bytes that iperf3 passes to a TCP socket per call.
 const STREAM_MESSAGE: ByteSize = ByteSize(128 << 10);
 /// The largest payload of a UDP datagram over IPv4.
 const DATAGRAM_MOST: u64 = 65_507;
-/// Below this there is no interval worth printing.
+/// Minimum number of samples for which an interval is worth printing.
 const SAMPLES_LEAST: u32 = 5;
 
 impl MeasureRequest {
-    /// Stands for the MTU of a path that isn't known yet.
+    /// Placeholder for the MTU of a path that isn't known yet.
     pub(crate) const ANY_MTU: Mtu = Mtu::MAX;
 
     /// Returns the measurement of a run that has tried settings, with other settings.
@@ -177,12 +177,13 @@ impl MeasureRequest {
         }
     }
 
-    /// The study that it becomes, as far as it doesn't depend on the path. Refuses what no path can carry.
+    /// Returns its study, as far as it doesn't depend on the path. Refuses anything that no path can carry.
     pub(crate) fn anywhere(&self) -> Result<Study, Stop> {
         self.study(KnownPath { mtu: MeasureRequest::ANY_MTU, ipv6: false }).or_input()
     }
 
-    /// The guarded paths. One for which no first end is named begins where the measured path does.
+    /// Returns the guarded paths. One without a named initiator begins where the measured path
+    /// does.
     pub(crate) fn guarded_paths(&self) -> Vec<Ends<Control>> {
         let near = self.endpoints.iter().find(|endpoint| endpoint.end == End::Initiator);
         let near = near.map_or(Control::Local, |endpoint| endpoint.control.clone());
@@ -204,7 +205,7 @@ impl MeasureRequest {
         way
     }
 
-    /// Returns the note that datagrams are shorter than the path allows, so that one call sends as many as --gso
+    /// Returns the note that datagrams are shorter than the path allows, so that one call can send as many as --gso
     /// requests.
     fn shortened(&self, way: KnownPath) -> Option<String> {
         let is_udp = |test: &Test| test.transport == Transport::Udp && test.kind.is_stream();
@@ -279,7 +280,7 @@ impl MeasureRequest {
         }
     }
 
-    /// Refuses loads where rows are something else already, or where an added latency has no meaning.
+    /// Refuses loads if rows already stand for something else, or if added latency is meaningless.
     fn check_under(&self) -> miette::Result<()> {
         let Some(load) = self.under.first() else { return Ok(()) };
         let tests = self.tests.iter();
@@ -357,13 +358,13 @@ impl MeasureRequest {
         TestSizes { request, response, message, file: message }.workload(test.kind).ok_or(refused)
     }
 
-    /// The largest datagram of the path. One call must be able to send as many of them as `--gso` says.
+    /// Returns the largest datagram of the path. One call must be able to send as many of them as `--gso` says.
     fn datagram(&self, way: KnownPath) -> ByteSize {
         let segments = self.options.gso.map_or(1, Segments::get);
         room_of(way.mtu, way.ipv6).udp_payload().min(ByteSize(DATAGRAM_MOST / u64::from(segments)))
     }
 
-    /// Several rows are compared, which takes more rounds than a mean; under a load also by percentiles.
+    /// Returns the plan. Comparing several rows takes more rounds than a mean; under a load also by percentiles.
     fn plan(&self, cells: &[Cell]) -> miette::Result<SamplingPlan> {
         let percentiles = |cell: &Cell| cell.kind().metrics().iter().filter(|of| of.percentile().is_some()).count();
         let family = if self.under.is_empty() { 1 } else { cells.iter().map(percentiles).max().unwrap_or(1) };
@@ -374,7 +375,7 @@ impl MeasureRequest {
         Ok(plan)
     }
 
-    /// The option of the command line that an error is about.
+    /// Returns the command line option that an error is about.
     fn flag(&self, error: &LimitError) -> &'static str {
         match error {
             LimitError::Spec(SpecError::Workload(error)) => self.size_flag(error),
@@ -416,7 +417,8 @@ fn option_flag(error: &OptionError) -> &'static str {
     }
 }
 
-/// The rounds after which each comparison can be significant at 5 %: p is at least 2/2^n, times the comparisons (Holm).
+/// Returns the number of rounds after which each comparison can be significant at 5 %: p is at least 2/2^n, times the
+/// number of comparisons (Holm).
 pub(super) fn rounds_for(comparisons: usize) -> u32 {
     let needed = (1..).find(|rounds| 2.0 * comparisons as f64 / 2f64.powi(*rounds) < 0.05);
     needed.map_or(SAMPLES_LEAST, |rounds| SAMPLES_LEAST.max(rounds as u32))

@@ -5,22 +5,22 @@ use std::time::{Duration, Instant};
 use super::runner::Sampler;
 use crate::interrupt::Interrupt;
 
-/// A path on which samples are taken, from when it is ready until all is put back.
+/// A path on which samples are taken, from when it is ready until everything is restored.
 pub(super) trait MeasuredPath {
     fn sampler(&mut self) -> Sampler<'_>;
 
-    /// From now on Ctrl-C breaks off the sample in flight.
+    /// Lets Ctrl-C interrupt the current sample from now on.
     fn break_off_on(&self, interrupt: &Interrupt);
 
-    /// When the first sample began.
+    /// Returns when the first sample began.
     fn first_sample(&self) -> Option<Instant>;
 
     /// Returns whether guests were started for the run.
     fn has_lab_guests(&self) -> bool;
 
-    /// Returns the additional time of a sample because settings are changed before it.
+    /// Returns the additional time per sample for changing settings before it.
     fn switch_time(&self) -> Duration;
 
-    /// Puts back what was made or changed for the run.
+    /// Restores or removes everything that was changed or created for the run.
     fn down(self: Box<Self>) -> miette::Result<()>;
 }

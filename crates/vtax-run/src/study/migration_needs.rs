@@ -10,10 +10,10 @@ use vtax_model::{
     units::ByteSize,
 };
 
-/// The module that drives the NIC of the project's own guests. These have none, but so they share their image.
+/// Module that drives the NIC of the project's own guests. These guests have no NIC, but share the image this way.
 pub(super) const DRIVER: &str = "virtio_net";
 
-/// Why a row of a study of migrations can't run here.
+/// Returns why a row of a study of migrations can't run here.
 pub(super) fn unsupported(study: &Study, row: Row, facts: &Facts) -> Option<Unsupported> {
     let guests = match &facts.guests {
         Some(guests) => guests,
@@ -34,7 +34,7 @@ fn lacks_cores(way: MigrationWay, has: usize) -> Option<Unsupported> {
     Some(Unsupported { why, remedy: "use a machine with more CPUs".to_owned() })
 }
 
-/// QEMU runs without privilege, and fetches a page when the guest's kernel touches it, too.
+/// QEMU runs without privilege, and also fetches a page when the guest's kernel touches it.
 fn refuses_post_copy(way: MigrationWay, setting: &str) -> Option<Unsupported> {
     (way.post_copy && setting.trim() == "0").then(|| {
         Unsupported::new(
@@ -44,12 +44,12 @@ fn refuses_post_copy(way: MigrationWay, setting: &str) -> Option<Unsupported> {
     })
 }
 
-/// The setting by which the kernel lets all users use userfaultfd; empty if it has none.
+/// Returns the setting that lets all users use userfaultfd; empty if the kernel has none.
 fn userfaultfd() -> String {
     fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap_or_default()
 }
 
-/// All guests run at the same time, and one of them has a second QEMU.
+/// Checks memory: all guests run at the same time, and one of them has a second QEMU.
 pub(super) fn check_room(sizes: &[ByteSize], available: ByteSize) -> miette::Result<()> {
     let distinct: BTreeSet<u64> = sizes.iter().map(|size| size.0).collect();
     let needed = distinct.iter().chain(distinct.last()).fold(0, |sum: u64, size| sum.saturating_add(*size));

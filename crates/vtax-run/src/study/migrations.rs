@@ -53,18 +53,18 @@ use moving::{MigrationHost, MovingGuest};
 
 /// Time before the guest continues at the target with `post-copy`. An idle guest has migrated by then.
 const POST_COPY_AFTER: Duration = Duration::from_millis(200);
-/// Seconds in which QEMU measures the dirty rate.
+/// Duration of QEMU's dirty rate measurement in seconds.
 const DIRTY_RATE_SECONDS: u8 = 1;
 
-/// The guests of a run, and where they move.
+/// Guests of a run, and where they move.
 pub(super) struct MeasuredMigrations {
     lab: Option<Arc<Lab>>,
     hosts: [MigrationHost; 2],
     engine: GuestEngine,
     study: StudyMigrations,
-    /// As they are launched, but for the directory, by their memory.
+    /// Launch configurations without the directory, by memory size.
     launches: BTreeMap<ByteSize, Launch>,
-    /// Those that run.
+    /// Running guests.
     guests: BTreeMap<ByteSize, MovingGuest>,
     /// All CPUs that QEMU's threads may use.
     cpus: Vec<u32>,
@@ -110,13 +110,13 @@ impl MeasuredMigrations {
         })
     }
 
-    /// The machine of the run's guests.
+    /// Returns the machine of the run's guests.
     pub(super) fn guest_machine(&self, no_kvm: Option<String>) -> GuestMachine {
         let qemu = self.engine.qemu.version.to_string().into();
         GuestMachine { accel: self.engine.accel, no_kvm: no_kvm.map(ForeignText::from), qemu }
     }
 
-    /// The guest of this size, which is booted if it doesn't run.
+    /// Returns the guest of this size, booting it if it isn't running.
     fn guest(&mut self, memory: ByteSize) -> Result<MovingGuest, SampleError> {
         if let Some(guest) = self.guests.remove(&memory).filter(MovingGuest::is_alive) {
             return Ok(guest);
@@ -126,7 +126,7 @@ impl MeasuredMigrations {
         MovingGuest::boot(launch, &self.hosts[0], &self.events).map_err(SampleError::run)
     }
 
-    /// QEMU's options for a way. Each migration has its own key.
+    /// Returns QEMU's options for a way. Each migration has its own key.
     fn options(&self, way: MigrationWay, timeout: Duration) -> MigrationOptions {
         let limits =
             MigrationLimits { suspend: self.study.max_suspend.0, time: Some(timeout), ..MigrationLimits::default() };
@@ -158,7 +158,8 @@ impl MeasuredMigrations {
     }
 }
 
-/// CPUs for QEMU's threads on each side: others at the target, if there are enough.
+/// Returns the CPUs for QEMU's threads on each side: different ones at the target, if there are
+/// enough.
 fn cpus_of(way: MigrationWay, all: &[u32]) -> [Vec<u32>; 2] {
     let cores = way.cores.map_or(all.len(), |cores| usize::from(cores.get()));
     let (source, others) = all.split_at(cores.min(all.len()));
@@ -191,7 +192,7 @@ fn engine(study: &Study, facts: &Facts) -> miette::Result<GuestEngine> {
     guests.qemu.as_ref().map(|qemu| qemu.engine(boot)).map_err(|unsupported| refused(unsupported.clone()))
 }
 
-/// Each QEMU gets its own directory when it is started.
+/// Placeholder: each QEMU gets its own directory when it is started.
 fn directory_later() -> PathBuf {
     PathBuf::new()
 }

@@ -29,7 +29,7 @@ use super::{chosen_rounds::ChosenRounds, draft::mtus_of, runner::label};
 use crate::stop::{Blamed, Coded, Stop};
 pub use congestion::Congestion;
 
-/// The largest file of a study, a lab or endpoints. The built-in ones have some KiB.
+/// Maximum size of a file with a study, a lab or endpoints. The built-in ones have a few KiB.
 const FILE_MOST: ByteSize = ByteSize(1 << 20);
 
 /// Changes to a study.
@@ -43,9 +43,9 @@ pub struct Changes {
     pub warmup: Option<Warmup>,
     /// Attach by the method at both ends.
     pub both: bool,
-    /// The row with which the others are compared.
+    /// Row with which the others are compared.
     pub baseline: Option<Row>,
-    /// The only rows besides the baseline. A method stands for all of its rows.
+    /// Rows to measure besides the baseline. A method stands for all of its rows.
     pub methods: Vec<Row>,
     /// Number of concurrent pairs of a client and a guest.
     pub guests: Option<u32>,
@@ -56,26 +56,26 @@ pub struct Changes {
     pub family: Option<AddressFamily>,
     /// Cables of this machine, in place of veth pairs.
     pub cable: Vec<Cable>,
-    /// The only MTUs.
+    /// MTUs to measure.
     pub mtu: Vec<Mtu>,
-    /// The disks of this machine that a study of disks uses, in place of files that are made for it.
+    /// Disks of this machine for a study of disks, in place of files created for it.
     #[serde(default, skip_serializing_if = "DiskSet::is_empty")]
     pub disks: DiskSet,
-    /// The disks whose NVMe controllers `assigned-nvme` gives to a guest.
+    /// Disks whose NVMe controllers `assigned-nvme` assigns to a guest.
     #[serde(default, skip_serializing_if = "DiskSet::is_empty")]
     pub nvme: DiskSet,
-    /// True if what is on them may be lost.
+    /// True if their contents may be lost.
     #[serde(default)]
     pub destroy_data: bool,
-    /// Leave out the rows that change settings.
+    /// Omit the rows that change settings.
     pub no_steps: bool,
-    /// The endpoints to measure on, in place of the study's.
+    /// Endpoints to measure, in place of the study's.
     pub endpoints: Vec<Endpoint>,
-    /// The only instrument.
+    /// The only measurement mode.
     pub instrument: Option<Instrument>,
     /// CPU idle states.
     pub idle: Option<Idle>,
-    /// TCP's congestion control.
+    /// TCP congestion control.
     pub congestion: Option<Congestion>,
     /// Size of the file of file tests.
     pub size: Option<ByteSize>,
@@ -90,7 +90,7 @@ pub(crate) struct ChangedStudy {
 }
 
 impl Changes {
-    /// The study with these changes, and how it is sampled.
+    /// Returns the study with these changes, and its sampling plan.
     pub(crate) fn apply(&self, mut study: Study) -> Result<ChangedStudy, Stop> {
         self.change(&mut study).or_input()?;
         let (plan, path_plan) = self.plans(&study).or_input()?;
@@ -99,7 +99,7 @@ impl Changes {
         Ok(changed)
     }
 
-    /// Refuses what no agent would do, before anything is built.
+    /// Refuses anything that no agent would do, before anything is built.
     fn check_limits(&self, changed: &ChangedStudy) -> miette::Result<()> {
         for cell in &changed.study.cells {
             let path = changed.path_plan.as_ref().filter(|_| cell.instrument == Instrument::Path);
@@ -232,7 +232,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Each test is over as many disks as are named.
+    /// Each test uses as many disks as are named.
     fn use_disks(&self, study: &mut Study) -> miette::Result<()> {
         if self.disks.is_empty() && self.nvme.is_empty() {
             match self.destroy_data {
@@ -312,7 +312,7 @@ impl Changes {
         Ok(())
     }
 
-    /// The options change the plan of the instrument that answers the study.
+    /// The options change the plan of the mode that answers the study.
     fn plans(&self, study: &Study) -> miette::Result<(SamplingPlan, Option<SamplingPlan>)> {
         let system = if self.rounds.quick { study.quick } else { study.plan };
         let path = study.plan_of(Instrument::Path, self.rounds.quick);
@@ -372,7 +372,7 @@ fn not_for(option: &str, study: &Name, tests: &str) -> miette::Report {
     miette!(code = "option-not-for-this", "--{option} applies to network tests, and `{study}` has {tests}; omit it")
 }
 
-/// The network of a study, for an option that changes it.
+/// Returns the network of a study, for an option that changes it.
 fn network_of<'a>(study: &'a mut Study, option: &str) -> miette::Result<&'a mut StudyNetwork> {
     match &mut study.subject {
         StudySubject::Network(network) => Ok(network),
@@ -381,7 +381,7 @@ fn network_of<'a>(study: &'a mut Study, option: &str) -> miette::Result<&'a mut 
     }
 }
 
-/// Has the methods that can attach a guest or a zone attach this kind.
+/// Makes methods that can attach either a guest or a zone attach this kind.
 fn attach(study: &mut Study, domains: DomainKind) -> miette::Result<()> {
     let has_choice = study.rows.iter().filter_map(|row| row.method()).any(|method| method.domains().len() > 1);
     let network = network_of(study, "guest")?;
@@ -393,7 +393,7 @@ fn attach(study: &mut Study, domains: DomainKind) -> miette::Result<()> {
     Ok(())
 }
 
-/// Attaches by the method at both ends, if the rows say what one end is.
+/// Attaches by the method at both ends, if the rows describe one end.
 fn attach_both(study: &mut Study) -> miette::Result<()> {
     let one_named = study.rows.iter().all(|row| row.may_be_both());
     let network = network_of(study, "both")?;
@@ -419,7 +419,7 @@ fn keep_guests(study: &mut Study, guests: u32) -> miette::Result<()> {
     Ok(())
 }
 
-/// Takes these endpoints. Each must belong to a row of the study.
+/// Uses these endpoints. Each must belong to a row of the study.
 fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
     let rows = endpoints.iter().filter_map(|endpoint| endpoint.method);
     if let Some(row) = { rows }.find(|row| !study.rows.contains(row)) {
@@ -461,7 +461,7 @@ pub fn read_file(path: &str) -> Result<Study, Stop> {
     Study::parse(Source { name: path, text: &text }).or_input()
 }
 
-/// The text of the file of a study or a lab, which is not a built-in study.
+/// Reads the text of a study or lab file other than a built-in study.
 pub fn read_text(path: &str) -> Result<String, Stop> {
     let known = Study::BUILT_IN.map(|(id, _)| id);
     read_bounded(path).map_err(|error| {

@@ -1,4 +1,4 @@
-//! Looks at what other programs use of the CPUs, between samples.
+//! Checks the CPU use of other programs between samples.
 
 use std::{
     collections::BTreeMap,
@@ -14,14 +14,15 @@ use vtax_sys::{
 
 use super::runner::NetSampler;
 
-/// Between two looks passes at least this many times as long as a look takes: it reads a file for each process of the
+/// Minimum interval between checks, as a multiple of a check's duration: it reads a file for each process of the
 /// machine.
 const APART: u32 = 50;
 
-/// CPU time of the other programs of a machine since they began.
+/// CPU time of the other programs of a machine since they started.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OtherProgramsTime {
-    /// Unique identity of the machine: hosts may have the same name. Empty for this machine.
+    /// Unique identity of the machine, because hosts may have the same name. Empty for this
+    /// machine.
     pub(crate) identity: String,
     /// Its host name; empty for this machine.
     pub(crate) machine: ForeignText,
@@ -44,8 +45,8 @@ impl OtherProgramsWatch {
         OtherProgramsWatch { own, seen: BTreeMap::new(), due: Instant::now() }
     }
 
-    /// Returns what was used since the last look, if another one is due. The ends of a network have processes and
-    /// machines of their own.
+    /// Returns the CPU use since the last check, if another one is due. The endpoints of a network have their own
+    /// processes and machines.
     pub(crate) fn look(&mut self, network: Option<&dyn NetSampler>) -> Vec<OtherPrograms> {
         let begun = Instant::now();
         if begun < self.due {
@@ -69,7 +70,7 @@ impl OtherProgramsWatch {
         let OtherProgramsTime { identity, machine, cpus, cpu } = time;
         let (then, before) = self.seen.insert(identity, (now, cpu))?;
         let seconds = now.saturating_duration_since(then).as_secs_f64();
-        // The time of a process whose parent ignores its end is lost, and then the sum may fall.
+        // The time of a process whose parent ignores its end is lost, so the sum may fall.
         Some(OtherPrograms { machine, cpus, seconds, cpu: cpu.saturating_sub(before).as_secs_f64() })
     }
 }

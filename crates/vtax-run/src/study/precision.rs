@@ -1,4 +1,5 @@
-//! Tells when a run ended before its means were as precise as `--confidence` and `--width` ask.
+//! Reports that a run ended before its means were as precise as `--confidence` and `--width`
+//! request.
 
 use vtax_model::run::{RunReadings, RunState, stopping_outcome};
 use vtax_stats::Decision;
@@ -8,7 +9,8 @@ use super::runner::label;
 /// Maximum number of cells named. The others are only counted.
 const NAMED: usize = 4;
 
-/// The warning that `--confidence` and `--width` were not reached, and where. None for a run that can be resumed.
+/// Returns the warning that `--confidence` and `--width` were not reached, and where. None for a run that can be
+/// resumed.
 pub(crate) fn imprecise(run: &RunReadings) -> Option<String> {
     let rule = run.header.stopping.as_ref().filter(|_| run.state == RunState::Complete)?;
     let outcome = stopping_outcome(run);
@@ -72,7 +74,7 @@ mod tests {
         Run { header, state: RunState::Complete, wall_seconds: 1.0, samples, failures: Vec::new() }
     }
 
-    /// It ended at --max without a word, and with exit status 0.
+    /// It once ended at --max without a message, with exit status 0.
     #[test]
     fn a_precision_that_was_not_reached_is_reported_with_what_was() {
         let told = imprecise(&ruled(30)).expect("it was not reached");

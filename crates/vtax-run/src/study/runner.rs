@@ -1,6 +1,7 @@
 //! The rounds of a run: which sample is next, what to do when a sample fails, when to stop.
 //!
-//! This file knows no labs, agents or databases, so that killed runs and failing cells can be tested without a lab.
+//! This file knows nothing of labs, agents or databases, so that killed runs and failing cells can be tested without a
+//! lab.
 
 mod sampled_cells;
 
@@ -30,43 +31,44 @@ use crate::events::{RunEvent, RunEvents, SampleProgress};
 pub(crate) use sampled_cells::Sampler;
 use sampled_cells::{NetCells, SampledCells};
 
-/// The settings of the machines of a path while a sample is measured.
+/// Settings of the path's machines while a sample is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settings {
-    /// As they were found.
+    /// Original settings.
     AsIs,
-    /// As they were found, but all steps have been applied and reverted just before: what that leaves behind shows
-    /// here.
+    /// Original settings, but all steps have just been applied and reverted: this shows their after-effects.
     Rewritten,
-    /// Those of a step.
+    /// Settings of a step.
     Of(StepName),
 }
 
 /// Takes the samples of a network.
 pub(crate) trait NetSampler {
-    /// Brings settings into force. A run without tuning steps doesn't ask for it.
+    /// Brings settings into force. Not called in a run without tuning steps.
     fn use_settings(&mut self, settings: Settings) -> Result<(), SampleError>;
     /// Sets the MTU of every hop, and verifies it.
     fn set_mtu(&mut self, mtu: Mtu) -> Result<(), SampleError>;
-    /// One timed run between the ends of a row.
+    /// Takes one sample between the endpoints of a row.
     fn sample(&mut self, row: Row, spec: &TestSpec) -> Result<Figures, SampleError>;
-    /// A sample of each row, cut into slices. The rows alternate, to warm up and in each pass, as `orders` says.
+    /// Takes a sample of each row, cut into slices. The rows alternate, in the warm-up and in each pass, in the given
+    /// `orders`.
     fn take_turns(&mut self, rows: &[(Row, TestSpec)], orders: &[Vec<usize>]) -> Result<Vec<Figures>, BrokenTurns>;
-    /// Processes of this machine that work for the run but need not descend from vtax, e.g. an agent that sshd started.
+    /// Returns the processes of this machine that work for the run but need not descend from vtax, e.g. an agent that
+    /// sshd started.
     fn processes(&self) -> Vec<Pid>;
-    /// CPU time of other programs on each machine except this one.
+    /// Returns the CPU time of other programs on each machine except this one.
     fn other_programs(&self) -> Vec<OtherProgramsTime>;
 }
 
 /// Takes the samples of disks.
 pub(crate) trait DiskSampler {
-    /// One timed run over the disks of a row.
+    /// Takes one sample on the disks of a row.
     fn sample(&mut self, row: Row, test: DiskTest) -> Result<Figures, SampleError>;
 }
 
 /// Takes the samples of migrations.
 pub(crate) trait MigrationSampler {
-    /// One migration of a guest, in the way of a row.
+    /// Migrates a guest once, in the way of a row.
     fn sample(&mut self, row: Row, test: MigrationCell, plan: &SamplingPlan) -> Result<Figures, SampleError>;
 }
 
@@ -93,23 +95,23 @@ impl SampleError {
         }
     }
 
-    /// A failure of one cell. Nothing was measured.
+    /// Failure of one cell. Nothing was measured.
     pub(crate) fn cell(error: impl Into<String>) -> SampleError {
         SampleError::Cell { error: error.into(), partial: None }
     }
 
-    /// An error that ends the run. Nothing was measured.
+    /// Error that ends the run. Nothing was measured.
     pub(crate) fn run(error: impl Into<miette::Report>) -> SampleError {
         SampleError::Run { error: error.into(), partial: None }
     }
 }
 
-/// Surroundings of a run while its samples are taken.
+/// Environment of a run while its samples are taken.
 pub(crate) struct RunSurroundings<'a> {
     pub(crate) events: &'a RunEvents,
     pub(crate) stop_asked: &'a dyn Fn() -> bool,
     pub(crate) pace: Pace,
-    /// No round is begun that would not end by then.
+    /// No round is started that would not end by then.
     pub(crate) until: Option<Instant>,
     /// The last round, if there was no time for another.
     pub(crate) out_of_time: Option<u32>,
@@ -126,7 +128,7 @@ impl<'a> RunSurroundings<'a> {
         RunSurroundings { events, stop_asked, pace, until: None, out_of_time: None, others }
     }
 
-    /// The time that is left, by the pace so far. None before the first sample is done.
+    /// Returns the remaining time, by the pace so far. None before the first sample is done.
     fn left(&self) -> Option<Duration> {
         let by_pace = self.pace.left()?;
         let until = self.until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -134,7 +136,7 @@ impl<'a> RunSurroundings<'a> {
     }
 }
 
-/// Progress of a session's samples, and its speed.
+/// Progress and speed of a session's samples.
 #[derive(Debug)]
 pub(crate) struct Pace {
     begun: Instant,
@@ -147,12 +149,12 @@ impl Pace {
         Pace { begun: Instant::now(), done: 0, total }
     }
 
-    /// So many samples are left, whatever was planned before.
+    /// Sets the number of samples left, whatever was planned before.
     pub(crate) fn set_left(&mut self, samples: usize) {
         self.total = self.done + samples;
     }
 
-    /// The time that the rest takes. None before the first sample is done.
+    /// Returns the time that the rest takes. None before the first sample is done.
     fn left(&self) -> Option<Duration> {
         let each = self.begun.elapsed().checked_div(u32::try_from(self.done).ok()?)?;
         each.checked_mul(u32::try_from(self.total.saturating_sub(self.done)).ok()?)
@@ -166,14 +168,14 @@ pub(crate) struct Ended {
     pub(crate) error: Option<miette::Report>,
 }
 
-/// Failures of one cell after which it is not tried again.
+/// Number of failures of a cell after which it is no longer tried.
 const GIVE_UP: usize = 3;
 
-/// Failures of one row, without a sample of it in between, after which none of its cells is tried again. A disk that
-/// hangs takes half a minute for each of them.
+/// Number of consecutive failures of a row after which none of its cells is tried again. A hanging disk takes half a
+/// minute for each of them.
 const GIVE_UP_ROW: usize = 6;
 
-/// Takes every sample of `run` that it does not have yet.
+/// Takes every sample that `run` still lacks.
 pub(crate) fn run_rounds(run: &mut RunReadings, sampler: Sampler<'_>, around: &mut RunSurroundings<'_>) -> Ended {
     let cells = SampledCells::of(&run.header.study, sampler);
     let rounds = Rounds { run, around, failures: BTreeMap::new(), failed_rows: BTreeMap::new() };
@@ -183,14 +185,14 @@ pub(crate) fn run_rounds(run: &mut RunReadings, sampler: Sampler<'_>, around: &m
     }
 }
 
-/// The number of samples of the plan that the run lacks.
+/// Returns the number of planned samples that the run lacks.
 pub(crate) fn samples_left(run: &RunReadings) -> usize {
     let done = taken(run);
     let left = |round| run.header.turns(round).iter().filter(|turn| !done.contains(&(round, **turn))).count();
     (1..=run.header.rounds()).map(left).sum()
 }
 
-/// The samples that the run has. A sample that failed is tried again when the run is resumed.
+/// Returns the samples that the run has. A failed sample is tried again when the run is resumed.
 fn taken(run: &RunReadings) -> BTreeSet<(u32, Turn)> {
     run.samples.iter().map(SampleReading::turn).collect()
 }
@@ -227,12 +229,12 @@ impl Rounds<'_, '_> {
         Ok(if (self.around.stop_asked)() { RunState::Stopped } else { RunState::Complete })
     }
 
-    /// The next round takes as long as the one that began then.
+    /// The next round is assumed to take as long as the one that began then.
     fn has_no_time_after(&self, begun: Instant) -> bool {
         self.around.until.is_some_and(|until| until.saturating_duration_since(Instant::now()) < begun.elapsed())
     }
 
-    /// The samples of a round in groups: rows that alternate are one group, every other sample is its own group.
+    /// Returns the samples of a round in groups: alternating rows are one group, every other sample is its own group.
     /// Settings can't be changed between two slices.
     fn groups(&self, round: u32) -> Vec<Vec<Turn>> {
         let header = &self.run.header;
@@ -263,8 +265,8 @@ impl Rounds<'_, '_> {
         }
     }
 
-    /// All rows try again if one fails, since each is compared with rows that were measured in turn with it: a slice of a few
-    /// milliseconds is too short for a machine that is busy just then. A row that fails twice is omitted.
+    /// If one row fails, all rows try again, because each is compared with the rows that it alternates with: a slice of
+    /// a few milliseconds is too short for a machine that is busy just then. A row that fails twice is omitted.
     fn take_turns(
         &mut self,
         net: &mut NetCells<'_>,
@@ -332,7 +334,7 @@ impl Rounds<'_, '_> {
             Ok(figures) => {
                 self.landed(cells.network(), vec![Sample { cell: turn.cell, arm: turn.arm, round, at, figures }])
             }
-            // A sample that the user's Ctrl-C broke is not a failure of the cell.
+            // A sample interrupted by the user's Ctrl-C is not a failure of the cell.
             Err(_) if (self.around.stop_asked)() => Ok(()),
             Err(error) => self.broke(round, turn, error),
         }
@@ -344,7 +346,7 @@ impl Rounds<'_, '_> {
         self.around.events.send(&RunEvent::Progress(SampleProgress { round, what, done, total, left }))
     }
 
-    /// Keeps why a sample could not be taken. Returns an error that ends the run.
+    /// Stores why a sample could not be taken. Returns an error that ends the run.
     fn broke(&mut self, round: u32, turn: Turn, error: SampleError) -> miette::Result<()> {
         match error {
             SampleError::Cell { error, partial } => {
@@ -414,7 +416,7 @@ impl Rounds<'_, '_> {
         failed(self.failures.get(&cell)) >= GIVE_UP || failed(self.failed_rows.get(&row)) >= GIVE_UP_ROW
     }
 
-    /// Returns whether netperf's stopping rule is met for every measured cell of the instrument that answers the study.
+    /// Returns whether netperf's stopping rule is met for every measured cell of the mode that answers the study.
     fn precise_enough(&self, round: u32) -> bool {
         let Some(rule) = &self.run.header.stopping else { return false };
         if (round as usize) < rule.min() {

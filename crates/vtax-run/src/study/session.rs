@@ -1,4 +1,5 @@
-//! One session of a run: privilege, ends, agents, rounds, result; and everything put back.
+//! One session of a run: privilege, endpoints, agents, rounds, result, and restoration of
+//! everything.
 
 mod of_disks;
 mod of_migrations;
@@ -36,10 +37,10 @@ use crate::{
     tuning::SharedTuner,
 };
 
-/// Does jobs on this machine.
+/// Executes jobs on this machine.
 pub(crate) struct LocalRunner<'a> {
     pub(crate) locations: &'a Locations,
-    /// Store of this vtax's runs. None if another vtax keeps them.
+    /// This vtax's store of runs. None if another vtax saves them.
     pub(crate) store: Option<&'a Store>,
     pub(crate) events: &'a RunEvents,
 }
@@ -50,7 +51,7 @@ impl LocalRunner<'_> {
         let agent = self.locations.agent_program()?;
         // In a user namespace, root does not own the machine's own directory.
         let tuner = SharedTuner::new(self.locations)?;
-        // Before the first thread: a process with threads can't enter a user namespace.
+        // Before the first thread starts: a process with threads can't enter a user namespace.
         let world = world(source.study())?;
         let (begun, events) = (Instant::now(), self.events);
         let phases = Phases::of("guests", events);
@@ -79,7 +80,7 @@ impl LocalRunner<'_> {
 struct PreparedRun {
     run: RunReadings,
     path: Box<dyn MeasuredPath>,
-    /// True if the first rounds are to tell what the plan can show.
+    /// True if the first rounds must show what the plan can detect.
     needs_pilot: bool,
     shortfalls: Vec<String>,
 }
@@ -87,7 +88,7 @@ struct PreparedRun {
 /// Lines to print before the first sample.
 struct PlanOutlook {
     lines: Vec<String>,
-    /// True if the first rounds are to tell the rest.
+    /// True if the first rounds must show the rest.
     needs_pilot: bool,
 }
 
@@ -106,7 +107,7 @@ pub(super) struct RunSetup<'a> {
 }
 
 impl RunSetup<'_> {
-    /// Connects the ends of a run. From here no other vtax can resume this run.
+    /// Connects the endpoints of a run. From here on, no other vtax can resume this run.
     fn prepare(&self, source: RunSource) -> Result<PreparedRun, Stop> {
         match source {
             RunSource::Old(run) if run.header.study.disks().is_some() => self.resume_disks(*run),
@@ -126,8 +127,8 @@ impl RunSetup<'_> {
         };
         let mut header = header(wanted, unavailable)?;
         let outlook = self.outlook(&mut header)?;
-        // Building a lab takes long, so the forecast comes before it. Endpoints may be refused immediately, so
-        // it comes after them.
+        // Building a lab takes long, so the forecast comes first. Endpoints may be refused immediately, so there the
+        // forecast comes last.
         let builds = header.study.endpoints().is_empty();
         outlook.lines.iter().filter(|_| builds).for_each(|line| self.events.tell(line));
         let mut ends = self.connect(&header)?;
@@ -156,7 +157,8 @@ impl RunSetup<'_> {
         Ok(PreparedRun { needs_pilot: outlook.needs_pilot, ..prepared })
     }
 
-    /// Detectable difference of the plan, from earlier runs. Chooses the rounds if vtax is to choose them.
+    /// Returns the detectable difference of the plan, based on earlier runs. Chooses the rounds if vtax is to choose
+    /// them.
     fn outlook(&self, header: &mut RunHeader) -> Result<PlanOutlook, Stop> {
         let forecast = PlanForecast::of(header, self.store)?;
         forecast.settle(header)?;
@@ -197,7 +199,7 @@ impl RunSetup<'_> {
         self.begun(header, Box::new(ends))
     }
 
-    /// The plan is kept from now on.
+    /// Starts a new run. The plan is saved from now on.
     fn begun(&self, mut header: RunHeader, path: Box<dyn MeasuredPath>) -> Result<PreparedRun, Stop> {
         header.label = self.conditions.label.clone();
         header.command = self.conditions.repeating(header.seed).into();
@@ -212,7 +214,7 @@ impl RunSetup<'_> {
         Ok(PreparedRun { run, path, needs_pilot, shortfalls: Vec::new() })
     }
 
-    /// Pins the ends to the CPUs that they had in an earlier run.
+    /// Pins the endpoints to the CPUs of an earlier run.
     fn place_as(&self, ends: &mut ConnectedEnds, before: &RunHeader) -> Result<Placement, Stop> {
         let Placement { policy, responder_policy, initiator, responder, path, .. } = before.placement.clone();
         // The vCPUs of the new guests must run where the vCPUs of the old ones ran.
@@ -239,7 +241,7 @@ impl RunSetup<'_> {
         self.going_on(old, Box::new(ends))
     }
 
-    /// Finds what is there already.
+    /// Returns the connector of existing endpoints.
     pub(super) fn connector(&self) -> EndpointConnector<'_> {
         EndpointConnector::new(self.world, self.agent, self.locations, self.events)
     }
@@ -283,7 +285,7 @@ fn biased(run: &RunReadings) -> Option<miette::Report> {
     ))
 }
 
-/// Refuses to resume a run whose steps would change other settings now.
+/// Refuses to resume a run whose steps would now change other settings.
 fn same_steps(then: &RunHeader, now: &RunHeader) -> miette::Result<()> {
     let changed = then.steps.iter().zip(&now.steps).find(|(then, now)| then != now).map(|(then, _)| then.step);
     match (changed, then.steps.len() == now.steps.len()) {
@@ -298,7 +300,8 @@ fn same_steps(then: &RunHeader, now: &RunHeader) -> miette::Result<()> {
     }
 }
 
-/// Refuses to resume a run on another machine or kernel: that of `end`, or that of vtax itself.
+/// Refuses to resume a run on another machine or kernel: that of the endpoint `end`, or that of
+/// vtax itself.
 pub(super) fn same_machine(id: &str, end: Option<&str>, then: &Environment, now: &Environment) -> miette::Result<()> {
     let same = [
         ("machine", &then.hostname, &now.hostname),

@@ -20,7 +20,7 @@ use crate::{
 
 pub(crate) enum RunSource {
     Study(Box<ChangedStudy>),
-    /// Tests between two ends, and their study for any path: the path isn't known yet.
+    /// Tests between two endpoints, and their study for any path, because the path isn't known yet.
     Measure {
         asked: Box<MeasureRequest>,
         anywhere: Box<Study>,
@@ -29,7 +29,7 @@ pub(crate) enum RunSource {
 }
 
 impl RunSource {
-    /// A new run. Refuses what can't be measured anywhere.
+    /// Returns a new run. Refuses tests that can't be measured anywhere.
     pub(crate) fn begin(new: &NewRun, conditions: &Conditions) -> Result<RunSource, Stop> {
         let source = match new {
             NewRun::Study { study, changes } => RunSource::Study(Box::new(changes.apply(Study::clone(study))?)),
@@ -51,8 +51,8 @@ impl RunSource {
     }
 }
 
-/// Refuses what this vtax or this kernel doesn't have: rules that tuning steps name, and congestion controls. Other
-/// machines tell theirs when a test begins.
+/// Refuses rules named by tuning steps and congestion controls that this vtax or this kernel lacks. Other machines
+/// report theirs when a test begins.
 pub(super) fn check_here(study: &Study) -> miette::Result<()> {
     check_rules(&study.steps)?;
     let names: BTreeSet<CongestionControl> =

@@ -1,7 +1,7 @@
 //! Tuning steps of a run: what each changes on the machines of its path, and which one is in force.
 //!
-//! The changes go through the journals of `vtax tune`, as tentative ones: if vtax or an agent is killed, the next
-//! `vtax tune` or the next such run on that machine reverts them.
+//! The changes go through the journals of `vtax tune`, as trial changes: if vtax or an agent is killed, the next `vtax
+//! tune` or the next such run on that machine reverts them.
 
 mod keep;
 mod places;
@@ -35,7 +35,7 @@ struct PlannedStep {
     /// One for each place.
     wanted: Vec<WantedChanges>,
     changes: Vec<ForeignText>,
-    /// Time taken to apply and revert the changes, when that was tried.
+    /// Time taken to apply and revert the changes in a trial.
     took: Duration,
 }
 
@@ -48,17 +48,17 @@ struct MadeBatch {
 /// The steps of a study on these machines.
 pub(super) struct PlannedSteps {
     pub(super) switch: StepSwitch,
-    /// Steps that change nothing here, and why.
+    /// Steps that change nothing here, with the reasons.
     pub(super) without: Vec<(StepName, Unsupported)>,
 }
 
-/// Refuses a step that names no rule, or one that vtax never applies.
+/// Refuses a step that names an unknown rule, or one that vtax never applies.
 pub(super) fn check_rules(steps: &[TuningStep]) -> miette::Result<()> {
     let known = |step: &TuningStep| step.rules.iter().try_for_each(|rule| find_rule(rule).map(drop));
     steps.iter().try_for_each(|step| known(step).with_context(|| format!("the step `{}`", step.name)))
 }
 
-/// The rule of this name, if vtax may change what it finds.
+/// Returns the rule of this name, if vtax may apply its findings.
 pub fn find_rule(name: &str) -> miette::Result<&'static TuningRule> {
     let Some(rule) = RULES.iter().find(|rule| rule.id == name) else {
         let names: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
@@ -77,8 +77,8 @@ pub fn find_rule(name: &str) -> miette::Result<&'static TuningRule> {
 }
 
 impl StepSwitch {
-    /// Looks at the machines of the paths, and plans what each step changes there. Each step is applied and reverted
-    /// once, so that one that can't be made is known before the first sample.
+    /// Inspects the machines of the paths, and plans what each step changes there. Each step is applied and reverted
+    /// once, so that an impossible one is known before the first sample.
     pub(super) fn plan(
         wanted: &[TuningStep],
         goal: TuningGoal,
@@ -130,14 +130,14 @@ impl StepSwitch {
         self.steps.iter().map(record).collect()
     }
 
-    /// Returns whether a step changes what may reset a link.
+    /// Returns whether a step's changes may reset a link.
     pub(super) fn may_reset_links(&self) -> bool {
         let wanted = self.steps.iter().flat_map(|step| &step.wanted).flat_map(|wanted| &wanted.proposals);
         { wanted }.any(|proposal| may_reset_link(&proposal.setting))
     }
 
     /// Returns the average time of the changes before a sample: in a round each step is applied and reverted for its
-    /// own sample and for one of the two of the settings as they are.
+    /// own sample and for one of the two samples of the original settings.
     pub(super) fn time_of_sample(&self) -> Duration {
         let once: Duration = self.steps.iter().map(|step| step.took).sum();
         once * 2 / u32::try_from(self.steps.len() + 2).unwrap_or(u32::MAX)
@@ -152,7 +152,7 @@ impl StepSwitch {
         let mut changed = self.revert()?;
         if settings == Settings::Rewritten {
             for step in self.steps.iter().map(|step| step.name).collect::<Vec<_>>() {
-                // A step that can't be made is reported where it is measured.
+                // A step that can't be applied is reported where it is measured.
                 if self.try_out(step).is_ok() {
                     self.revert()?;
                     changed = true;
@@ -195,8 +195,8 @@ impl StepSwitch {
     }
 
     /// Restores the previous settings, the last place first: an earlier one may have changed the same setting of the
-    /// machine. What another program has changed in the meantime ends the run: from then on the samples would not be of
-    /// the same machine.
+    /// machine. Changes made by another program in the meantime end the run: from then on the samples would be of a
+    /// different machine.
     fn revert(&mut self) -> Result<bool, SampleError> {
         let Some((step, made)) = self.in_force.take() else { return Ok(false) };
         for MadeBatch { place, batch } in made.into_iter().rev() {

@@ -1,4 +1,4 @@
-//! When rows that alternate have their turns, and the gap between two turns.
+//! Timetable of alternating rows: when each has its turn, and the gap between two turns.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,13 +8,13 @@ use vtax_model::{
 };
 use vtax_wire::measure::{ParallelReports, Turns};
 
-/// Maximum repetitions of a round because most rows ran over their time.
+/// Maximum repetitions of a round in which most rows overran their time.
 const TRIES: usize = 4;
 
 /// A gap is at most this multiple of a slice. Longer overruns are accepted and reported in the result.
 const GAP_MOST: u32 = 8;
 
-/// The gap behind a slice, in which its rest arrives, by transport and test. It is learned from overruns.
+/// The gap after a slice, in which its rest arrives, by transport and test. It is learned from overruns.
 #[derive(Debug, Default)]
 pub struct Gaps(BTreeMap<(Transport, TestKind), Duration>);
 
@@ -29,7 +29,7 @@ impl Gaps {
         self.0.get(&key).copied().unwrap_or(least).max(least)
     }
 
-    /// Has rows measured by a timetable. While most of them run over their time, measures them again with longer gaps.
+    /// Measures rows by a timetable. While most of them overrun their time, measures them again with longer gaps.
     pub(crate) fn measure<E>(
         &mut self,
         spec: &TestSpec,
@@ -47,12 +47,13 @@ impl Gaps {
         }
     }
 
-    /// Learns from how long each row ran over. True if most rows did, which disturbs the others, and the gap can grow.
+    /// Learns from each row's overrun. Returns true if most rows overran, which disturbs the others, and the gap can
+    /// grow.
     ///
-    /// Rows that are late make the next ones late, so lateness adds up over the turns and says little about the gap
-    /// that would do: it doubles until most rows keep their time. A single late row does little harm, since figures
-    /// are medians over slices: the gap grows a little, unless the row stalled for longer than a slice, which no gap
-    /// would cover (the host took the CPU away, or TCP waited for its retransmission timer).
+    /// Late rows delay the next ones, so lateness accumulates over the turns and says little about a sufficient gap: it
+    /// doubles until most rows keep their time. A single late row does little harm, because figures are medians over
+    /// slices: the gap grows a little, unless the row stalled for longer than a slice, which no gap would cover (the
+    /// host took the CPU away, or TCP waited for its retransmission timer).
     fn learn(&mut self, spec: &TestSpec, mut overruns: Vec<Duration>) -> bool {
         overruns.sort_unstable();
         let (gap, most) = (self.of(spec), spec.duration.0 * GAP_MOST);
@@ -76,7 +77,7 @@ fn overruns(taken: &ParallelReports) -> Vec<Duration> {
 pub(crate) struct Timetable<'a> {
     orders: &'a [Vec<usize>],
     rows: usize,
-    /// The time of a warm-up, and of a slice with its lead. Both include the gap behind them.
+    /// Duration of a warm-up, and of a slice with its lead. Both include the gap after them.
     warmup: Duration,
     slot: Duration,
 }
@@ -88,7 +89,7 @@ impl<'a> Timetable<'a> {
         Timetable { orders, rows, warmup: spec.warmup.most().0 + gap, slot }
     }
 
-    /// When the place-th turn of a pass begins; pass 0 is the warm-up.
+    /// Returns when the given turn of a pass begins; pass 0 is the warm-up.
     fn begins(&self, pass: usize, place: usize) -> Duration {
         let turns = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         match pass {
@@ -97,7 +98,7 @@ impl<'a> Timetable<'a> {
         }
     }
 
-    /// When the last slice of the last row is over.
+    /// Returns when the last slice of the last row ends.
     pub(crate) fn ends(&self) -> Duration {
         self.begins(self.orders.len(), 0)
     }
@@ -112,7 +113,7 @@ impl<'a> Timetable<'a> {
         Turns { warmup: all.pop().unwrap_or_default(), slices, slot: self.slot, ends: self.ends() }
     }
 
-    /// The test with the longest time that a flow may wait for its turn.
+    /// Returns the test with the longest time that a flow may wait for its turn.
     pub(crate) fn spec(&self, spec: &TestSpec) -> TestSpec {
         let slices = spec.slices.map(|slices| Sliced { span: Span(self.ends()), ..slices });
         TestSpec { slices, warmup: Warmup::For(spec.warmup.most()), ..*spec }

@@ -1,8 +1,7 @@
-//! Guard of settings that are tested on this machine: a process that reverts them, whatever happens to the vtax that
-//! made them.
+//! Guard of trial settings on this machine: a process that reverts them, whatever happens to the vtax that made them.
 //!
-//! That vtax may be stopped by its terminal, wait for a terminal that takes no output, or be killed. The journal says
-//! what was confirmed, so the two need no connection, and a guard that comes late does no harm.
+//! That vtax may be stopped by its terminal, wait for a terminal that takes no output, or be killed. The journal
+//! records what was confirmed, so the two need no connection, and a late guard does no harm.
 
 use std::{
     env,
@@ -20,9 +19,9 @@ use vtax_tune::{BatchStage, Tuner};
 
 use crate::stop::{Blamed, Coded, Stop};
 
-/// The argument that makes a guard of vtax.
+/// Argument with which vtax runs as a guard.
 pub const GUARD_VERB: &str = "tuning-guard";
-/// Time that a process that is killed may take to end.
+/// Time limit for a killed process to end.
 const END: Duration = Duration::from_secs(30);
 
 /// A guard, and what it watches.
@@ -30,7 +29,7 @@ const END: Duration = Duration::from_secs(30);
 pub struct TuningGuard {
     /// The vtax that tries settings out.
     pub watched: ProcessId,
-    /// The directory of its journal.
+    /// Directory of its journal.
     pub folder: PathBuf,
     /// Time limit.
     pub within: Duration,
@@ -49,7 +48,7 @@ impl TuningGuard {
             .or_infrastructure()
     }
 
-    /// Is the guard: waits for the end of the vtax that it watches, ends it after its time, and reverts what it has
+    /// Runs the guard: waits for the end of the vtax that it watches, ends it after its time, and reverts what it has
     /// left.
     pub fn watch(&self) -> Result<(), Stop> {
         background::say_ready();
@@ -66,7 +65,7 @@ impl TuningGuard {
     }
 }
 
-/// Returns whether something is tried out. If that can't be read, it may be.
+/// Returns whether there are unconfirmed changes. If that can't be read, there may be.
 fn is_unconfirmed(tuner: &Tuner) -> bool {
     let status = tuner.status();
     status.map_or(true, |status| status.changes.iter().any(|change| change.state != BatchStage::Made))

@@ -1,7 +1,7 @@
-//! Confinement of an I/O domain to whole cores, to measure what they carry.
+//! Confinement of an I/O domain to whole cores, to measure how much they carry.
 //!
-//! The threads of the I/O side get the cores, and the guests' virtual CPUs and this process, which starts the load, get
-//! the others. The I/O side is confined by a cpuset, which also holds the threads that it starts in the meantime, or by
+//! The I/O side's threads get the cores; the guests' virtual CPUs and this process, which starts the load, get the
+//! others. The I/O side is confined by a cpuset, which also holds threads that it starts in the meantime, or by
 //! affinities where cpusets are unavailable. All of it is one batch of the tuning journal: whatever dies, the guard or
 //! the next vtax restores it.
 
@@ -41,7 +41,7 @@ pub struct IoThreads {
     pub elsewhere: usize,
 }
 
-/// Thread of this machine. A worker of vhost is a process of its own before Linux 6.4.
+/// Thread of this machine. Before Linux 6.4, a vhost worker is a separate process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostTask {
     pub process: ProcessId,
@@ -53,7 +53,7 @@ pub struct HostTask {
 pub struct IoConfinement {
     journal: Option<ChangeJournal>,
     batch: Option<BatchId>,
-    /// CPUs of this thread before.
+    /// CPUs of this thread before the change.
     own: CpuSet,
     cores: WholeCores,
     /// Reason why affinities are used.
@@ -122,7 +122,7 @@ impl HostTask {
     }
 }
 
-/// Network namespace of a process, as a link names it. None if it has ended.
+/// Returns the network namespace of a process, as in its link. None if the process has ended.
 fn network_of(process: Pid) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{process}/ns/net")).ok()
 }
@@ -132,7 +132,7 @@ fn process(guest: &HostGuest) -> ProcessId {
 }
 
 impl IoConfinement {
-    /// Confines these threads to the cores, and all others of theirs to the remaining CPUs.
+    /// Confines these threads to the cores, and all others involved to the remaining CPUs.
     pub fn begin(folder: &Path, threads: &IoThreads, cores: WholeCores) -> Result<IoConfinement, Stop> {
         let own = cpu::allowed_cpus().or_infrastructure()?;
         let (journal, recovered) = told(
@@ -189,12 +189,13 @@ impl IoConfinement {
 
 impl Drop for IoConfinement {
     fn drop(&mut self) {
-        // What cannot be restored now is left to the guard, or to the next vtax, which reports it.
+        // Anything that cannot be restored now is left to the guard, or to the next vtax, which
+        // reports it.
         let _ = self.restore();
     }
 }
 
-/// Changes that confine threads to these CPUs, and the reason if no cpuset does.
+/// Returns the changes that confine threads to these CPUs, and the reason if no cpuset does.
 fn inside(
     host: &mut HostAccess,
     tasks: &[HostTask],
@@ -225,7 +226,7 @@ fn affinities(host: &mut HostAccess, tasks: &[HostTask], cpus: &CpuSet) -> Resul
     Ok(changes.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
-/// Threads keep the affinity that they have among these CPUs.
+/// Threads keep the part of their affinity that is among these CPUs.
 fn outside(host: &mut HostAccess, tasks: &[HostTask], cpus: &CpuSet) -> Result<Vec<Change>, ChangeError> {
     let mut changes = Vec::new();
     for task in tasks {
@@ -251,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    /// Threads of this process, which is there.
+    /// Threads of this process, which exists.
     fn added(domain: Option<&str>) -> IoThreads {
         let own = ProcessId::of(Pid::own()).expect("this process");
         let guest = |name: &str| HostGuest {
@@ -263,7 +264,7 @@ mod tests {
             nic_queues: Vec::new(),
             links: Vec::new(),
         };
-        // A worker that is a process of its own: the parent.
+        // A worker that is a separate process: the parent.
         let parent = std::os::unix::process::parent_id();
         let vcpus = vec![Vcpu { index: 0, thread: own.pid.0 }];
         let threads = Threads { main: own.pid.0, vcpus, vhost: vec![parent], others: Vec::new() };

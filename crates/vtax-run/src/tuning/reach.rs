@@ -16,7 +16,8 @@ use crate::{
 };
 
 impl TuningHost {
-    /// The host that `control` names. A host or zone of a lab is a namespace of this machine, so it needs no agent.
+    /// Returns the host that `control` names. A host or zone of a lab is a namespace of this machine, so it needs no
+    /// agent.
     pub fn reach(control: &Control, places: &Locations, events: &RunEvents) -> Result<TuningHost, Stop> {
         let tuner = SharedTuner::new(places)?;
         let world = needs_world(control).then(|| World::enter(Lifetime::Ephemeral)).transpose().or_infrastructure()?;
@@ -28,7 +29,8 @@ impl TuningHost {
         EndpointConnector::new(world.as_ref(), &program, places, events).tuned(control, &tuner)
     }
 
-    /// The median of 1-byte requests from a host to another end, by vtax's agents at both. They are gone afterwards.
+    /// Returns the median round-trip time of 1-byte requests from a host to another endpoint, measured by temporary
+    /// agents at both.
     pub fn round_trip(from: &Control, to: &Control, places: &Locations, events: &RunEvents) -> Result<Duration, Stop> {
         let world = (needs_world(from) || needs_world(to))
             .then(|| World::enter(Lifetime::Ephemeral))
@@ -43,7 +45,7 @@ fn needs_world(control: &Control) -> bool {
     matches!(control, Control::Zone { .. } | Control::Domain(_))
 }
 
-/// The links under a zone or guest of a lab.
+/// The links below a zone or guest of a lab.
 #[derive(Debug)]
 pub struct LabPath {
     /// The host that has them.
@@ -55,7 +57,8 @@ pub struct LabPath {
 }
 
 impl LabPath {
-    /// The path under a zone or guest of a lab that is up. That of a host is all of its wires.
+    /// Returns the path below a zone or guest of a running lab. The path of a host is all of its
+    /// wires.
     pub fn under(lab: &Name, domain: &Name) -> Result<LabPath, Stop> {
         let world = World::enter(Lifetime::Ephemeral).or_infrastructure()?;
         let lab = labs::open(&world, lab)?;

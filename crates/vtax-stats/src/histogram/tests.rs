@@ -71,7 +71,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_was_recorded_is_listed(values in prop::collection::vec(any_time(), 0..100)) {
+    fn recorded_values_are_listed(values in prop::collection::vec(any_time(), 0..100)) {
         let histogram = of(&values);
         let theirs = histogram.0.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value()));
         prop_assert_eq!(histogram.recorded().collect::<Vec<_>>(), theirs.collect::<Vec<_>>());

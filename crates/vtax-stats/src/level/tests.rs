@@ -183,7 +183,7 @@ fn nothing_and_one_figure_have_no_change_and_what_is_not_a_figure_is_refused() {
 
 /// The two ends of a segment, each too near to its neighbours to be tested: the larger shift stays.
 #[test]
-fn of_two_places_that_are_equally_likely_the_larger_change_stays_from_both_ends() {
+fn the_larger_change_of_two_equally_likely_places_is_found_from_both_ends() {
     let figures =
         series(&mut Draws::seeded(5_623_094_122_657_386_166), NoiseShape::Normal, 18, 6, 1.716_831_221_808_661_7);
     let reversed: Vec<f64> = figures.iter().rev().copied().collect();

@@ -232,7 +232,7 @@ fn percentiles_on_trial(seed: u64, drift: Drift, samples: &[usize]) {
 }
 
 #[test]
-fn a_percentile_s_interval_holds_it_on_a_machine_that_stands_still() {
+fn a_percentiles_interval_covers_it_on_a_steady_machine() {
     percentiles_on_trial(34, DRIFTS[0], &SAMPLES);
 }
 

@@ -1,7 +1,7 @@
 //! The devices that logical domains have: a file for each, with its owner and the state before.
 //!
-//! The file is made before the device is changed, and goes when it is as before. So labs see that the device is another's,
-//! and it can be restored even if the journal of its domain is gone.
+//! The file is created before the device is changed, and removed when the device is restored. So labs see that the
+//! device belongs to someone else, and it can be restored even without its domain's journal.
 
 use std::{
     fs, io,
@@ -42,7 +42,7 @@ pub struct DeviceClaim {
 }
 
 impl DeviceClaims {
-    /// Those with files in this directory, which need not exist.
+    /// The claims with files in this directory, which need not exist.
     pub fn below(folder: PathBuf) -> DeviceClaims {
         DeviceClaims { folder }
     }

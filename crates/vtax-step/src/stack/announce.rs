@@ -1,6 +1,6 @@
 //! Announcements of a guest's addresses that have moved to this host, or away from it.
 //!
-//! They concern three tables. In the switch here, the addresses are entered behind the guest's port. The switches behind
+//! They concern three tables. In the switch here, the addresses are entered for the guest's port. The switches behind
 //! the uplink, and with them the other host's switch, learn from frames that come from these addresses. The other
 //! host's switch forgets them by itself when the guest's port there is removed, but not before.
 
@@ -31,7 +31,7 @@ const TIMES: [Duration; 5] = [
 
 /// An announcement that is ready to be made, and repeated, when the guest runs here.
 ///
-/// It was prepared before: once the guest runs, each of its rounds takes two calls an address and VLAN. It never waits
+/// It is prepared in advance: once the guest runs, each round takes only two calls per address and VLAN. It never waits
 /// between rounds; the caller does.
 #[derive(Debug)]
 pub struct Announcement {
@@ -59,7 +59,8 @@ struct AnnouncingLink {
 }
 
 impl Announcement {
-    /// When the next round is due, after the guest began to run here. None if no round is left.
+    /// Time when the next round is due, after the guest began to run here. None if no round is
+    /// left.
     pub fn due(&self) -> Option<Duration> {
         TIMES.get(self.rounds).copied()
     }

@@ -1,4 +1,4 @@
-//! Which links are ours.
+//! Ownership of links.
 
 use vtax_sys::netlink::Link;
 

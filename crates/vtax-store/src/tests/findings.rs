@@ -81,7 +81,7 @@ fn older_runs_get_their_findings_at_the_first_write_and_never_by_reading() {
 }
 
 #[test]
-fn an_unreadable_run_keeps_nobody_from_writing() {
+fn an_unreadable_run_does_not_block_writers() {
     let dir = folder();
     stored(dir.path(), "demo-1", "2026-01-01T00:00:00Z", "hv1");
     change(dir.path(), "UPDATE run SET analysis = 0; UPDATE plan SET header = '{}'");

@@ -55,7 +55,7 @@ fn told_of(holder: &Holder) -> Vec<String> {
     told.iter().filter(|told| holder.is_named(told)).cloned().collect()
 }
 
-/// Waited ten seconds without a word, and then named nobody.
+/// It once waited ten seconds without a message, and then named nobody.
 #[test]
 fn a_writer_that_waits_names_the_process_it_waits_for() {
     let dir = folder();

@@ -116,7 +116,7 @@ fn a_store_that_does_not_exist_is_empty_and_is_not_made() {
 }
 
 #[test]
-fn what_was_read_while_a_writer_began_is_not_trusted() {
+fn data_read_while_a_writer_began_is_not_trusted() {
     let dir = folder();
     let (store, writer) = new_run(dir.path(), "demo-1");
     writer.finish(RunState::Complete, 1.0).expect("it ends");
@@ -150,7 +150,7 @@ fn the_list_reads_short_rows_and_opens_no_lock_of_a_run_that_has_ended() {
     assert_eq!(store.list().expect("a list")[0].state, Condition::Complete);
 }
 
-/// 216 KiB for each sample were held.
+/// 216 KiB of each sample were once kept in memory.
 #[test]
 fn little_is_held_of_a_sample() {
     let sample = timed(1);
@@ -222,7 +222,7 @@ fn the_few_words_of_a_result_are_listed_while_the_run_is_complete() {
 }
 
 #[test]
-fn a_store_of_an_older_version_is_read_as_it_is_and_brought_up_to_date_by_the_next_writer() {
+fn a_store_of_an_older_version_is_read_unchanged_and_upgraded_by_the_next_writer() {
     for version in 1..schema::VERSION {
         let dir = folder();
         let samples = of_first_version(dir.path());

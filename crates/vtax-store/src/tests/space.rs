@@ -4,7 +4,7 @@ use super::*;
 use crate::lock::RunLock;
 
 #[test]
-fn a_full_disk_is_reported_and_what_landed_stays() {
+fn a_full_disk_is_reported_and_stored_samples_stay() {
     let dir = folder();
     let (store, mut writer) = new_run(dir.path(), "demo-1");
     let pages: i64 = writer.connection.pragma_query_value(None, "page_count", |row| row.get(0)).expect("pages");

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_says_where_an_entry_comes_from() {
+    fn the_state_shows_the_origin_of_an_entry() {
         let states = [(NUD_REACHABLE, FdbOrigin::Dynamic), (0x04, FdbOrigin::Dynamic), (NUD_NOARP, FdbOrigin::Static)];
         for (state, origin) in states.into_iter().chain([(NUD_PERMANENT, FdbOrigin::Own)]) {
             let entry = FdbEntry { port: IfIndex(7), mac: MAC, vlan: Some(vlan(44)), origin };

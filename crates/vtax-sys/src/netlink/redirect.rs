@@ -145,7 +145,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_redirection_is_read_as_it_is_asked_for() {
+    fn a_redirection_is_read_back_as_requested() {
         assert_eq!(redirection(&emitted(&everything(IfIndex(4), IfIndex(9)))), Some(IfIndex(9)));
         assert_eq!(redirection(&emitted(&ingress(IfIndex(4)))), None);
     }

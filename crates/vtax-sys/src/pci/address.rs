@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_say_bus_and_device_or_the_bus_alone() {
+    fn slots_name_bus_and_device_or_only_the_bus() {
         let bus = Root { domain: 0, bus: 1 };
         assert_eq!(place("0000:01:1f"), Some((bus, Some(0x1f))));
         assert_eq!(place("0000:01"), Some((bus, None)));

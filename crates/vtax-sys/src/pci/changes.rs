@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_for_want_of_an_iommu_says_so() {
+    fn a_refusal_for_lack_of_an_iommu_is_reported_as_such() {
         let text = |driver, number| refused(device(), driver, io::Error::from_raw_os_error(number)).to_string();
         assert!(text("vfio-pci", libc::EINVAL).contains("intel_iommu=on"));
         assert!(!text("igb", libc::EINVAL).contains("iommu"));

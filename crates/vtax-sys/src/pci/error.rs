@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::address::PciAddress;
 
-/// Reasons why a PCI device was not handed over.
+/// Reasons why a PCI device was not assigned or released.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[non_exhaustive]
 pub enum PciError {

@@ -176,7 +176,7 @@ fn devices_are_read_with_their_place() {
 }
 
 #[test]
-fn empty_slots_and_a_machine_without_pci_are_no_error() {
+fn empty_slots_and_a_machine_without_pci_are_not_errors() {
     let made = Made::new();
     let slots = made.tree().slots();
     assert_eq!(slots.iter().map(|slot| slot.name.as_str()).collect::<Vec<_>>(), ["2", "2-1"]);
@@ -187,7 +187,7 @@ fn empty_slots_and_a_machine_without_pci_are_no_error() {
 }
 
 #[test]
-fn a_device_goes_to_another_driver_and_back() {
+fn a_device_is_moved_to_another_driver_and_back() {
     let made = Made::new();
     made.with_kernel(|tree| {
         tree.bind(pf(), Some("vfio-pci"), LONG).unwrap();
@@ -282,7 +282,7 @@ fn autoprobe_reads_back_and_keeps_drivers_away_from_virtual_functions() {
 }
 
 #[test]
-fn virtual_functions_are_where_their_physical_one_says() {
+fn virtual_functions_are_found_through_their_physical_one() {
     let sriov = Sriov { total: 7, num: 0, autoprobe: true, vf_device: 0x10ca, offset: 128, stride: 2 };
     let at = |pf: &str, index| sriov.virtfn(address(pf), index).map(|vf| vf.to_string());
     assert_eq!(at("0000:01:00.0", 0).as_deref(), Some("0000:01:10.0"));

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn without_asking_there_are_no_stamps() {
+    fn timestamps_are_only_taken_on_request() {
         let (one, other) = udp_pair();
         one.send(b"x").unwrap();
         let got = receive_stamped(&other, &mut [0; 10], RecvFlags::empty()).unwrap();

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_can_be_lent_too() {
+    fn datagrams_can_be_sent_without_copying_too() {
         let (one, other) = udp_pair();
         let buffer = pattern(1400);
         let mut sender = ZeroCopySender::new(&one, Arc::clone(&buffer)).unwrap();

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_rule_can_find_or_set_is_reported_with_a_way_out() {
+    fn a_setting_that_cannot_be_persisted_is_reported_with_an_alternative() {
         let facts = facts(&[]);
         let ring = HostSetting::LinkRxRing { link: "eno1".into(), value: 512 };
         for (setting, told) in [
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_of_another_program_sets_stays_its() {
+    fn a_setting_in_another_programs_file_is_not_overridden() {
         let theirs = [("etc/systemd/network/10-lan.link", "[Link]\nMTUBytes=1400\n")];
         let told = rule(&facts(&theirs), true, mtu("eno1"));
         assert!(told.starts_with("/etc/systemd/network/10-lan.link:2 sets MTUBytes, "), "{told}");

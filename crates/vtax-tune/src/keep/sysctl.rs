@@ -10,7 +10,7 @@ use super::{Line, Refusal};
 /// Settings that exist only once a module is loaded, usually after the files were read (sysctl.d(5)).
 const OF_MODULES: [(&str, &str); 2] = [("net.netfilter.", "nf_conntrack"), ("net.bridge.", "br_netfilter")];
 
-/// Files in which others may set the same.
+/// Files in which others may set the same values.
 const FILES: [&str; 9] = [
     "/etc/sysctl.d",
     "/etc/sysctl.d/*",
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_kept_is_reported() {
+    fn a_sysctl_that_cannot_be_persisted_is_reported() {
         let facts = HostFacts::default();
         assert_eq!(refused(&facts, "net.ipv4.tcp_rmem", "4096 131072 6291456"), "");
         assert!(refused(&facts, "net.bridge.bridge-nf-call-iptables", "0").contains("br_netfilter"));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_can_not_be_read_may_set_the_same() {
+    fn an_unreadable_file_may_set_the_same() {
         let unusable = UnusableFile { file: "/etc/sysctl.d/99-secret.conf".into(), why: "Permission denied".into() };
         let facts = HostFacts { unusable: vec![unusable], ..HostFacts::default() };
         assert!(refused(&facts, "net.core.rmem_max", "1").starts_with("/etc/sysctl.d/99-secret.conf may set it"));

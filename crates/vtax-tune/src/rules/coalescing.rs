@@ -31,7 +31,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// No path in a data centre benefits from more.
+/// Maximum delay: no path in a data centre benefits from more.
 const LONGEST_US: u32 = 250;
 /// Limit for latency if the round trip is unknown.
 const SHORT_US: u32 = 10;

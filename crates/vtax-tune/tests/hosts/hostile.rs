@@ -1,4 +1,4 @@
-//! Hosts whose files are missing, can't be read, say nonsense, or are too long. Nothing is claimed that isn't known.
+//! Hosts whose files are missing, unreadable, nonsensical or too long. Nothing unknown is claimed.
 
 use std::{fs, os::unix::fs::symlink, process::Command};
 
@@ -21,7 +21,7 @@ fn claims(host: &HostFacts, (goal, rtt): (TuningGoal, Option<Duration>)) -> BTre
     found.findings.iter().map(wrong).chain(says).collect()
 }
 
-/// Rules that say that they can't tell, because of this file.
+/// Rules that report that they are undetermined because of this file.
 fn doubts(host: &HostFacts, case: (TuningGoal, Option<Duration>), file: &str) -> usize {
     let (goal, rtt) = case;
     let found = check(&TuningCase { host, observed: None, goal, rtt: rtt.map(given).as_ref(), path: None });
@@ -47,7 +47,7 @@ fn assert_nothing_new(spoil: impl Fn(&Machine, &str) -> HostFacts, is_told: bool
 }
 
 #[test]
-fn a_file_that_can_not_be_read_makes_no_claim() {
+fn an_unreadable_file_gives_no_finding() {
     assert_nothing_new(|well, file| well.facts_of(well.tree().with_unreadable(file)), true);
 }
 
@@ -65,11 +65,11 @@ const WORDS: [&str; 10] = [
     "control",
 ];
 
-/// Some chips never tell where an interrupt goes, and some nodes have only memory. Then these are empty.
+/// Some chips never report where an interrupt is delivered, and some nodes have only memory. Then these are empty.
 const EMPTY: [&str; 2] = ["effective_affinity_list", "cpulist"];
 
 #[test]
-fn a_file_that_says_nonsense_makes_no_claim() {
+fn a_nonsensical_file_gives_no_finding() {
     for nonsense in ["garbage", "", "0x", "7 of 9", "\u{0}\u{fffd}\u{1b}[2J"] {
         let spoil = |well: &Machine, file: &str| {
             let mut host = well.clone();
@@ -84,7 +84,7 @@ fn a_file_that_says_nonsense_makes_no_claim() {
     }
 }
 
-/// Numbers that no kernel writes, and files that are gone: no rule panics, and each text is printed in one line.
+/// Numbers that no kernel writes, and missing files: no rule panics, and each text is printed on one line.
 #[test]
 fn odd_numbers_and_missing_files_are_survived() {
     let well = Machine::kvm_host();

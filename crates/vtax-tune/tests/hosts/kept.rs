@@ -1,4 +1,4 @@
-//! Which of the changes that rules propose can be kept over a restart.
+//! Which of the changes proposed by rules can persist across a reboot.
 
 use std::fs;
 
@@ -55,10 +55,10 @@ fn a_kernel_setting_is_a_line_of_a_file_of_ours() {
 }
 
 #[test]
-fn what_another_file_sets_is_changed_now_and_not_kept() {
+fn a_setting_in_another_file_is_changed_but_not_persisted() {
     let mut host = spoilt();
     host.put("etc/sysctl.d/10-mine.conf", "\nnet.ipv4.tcp_wmem = 4096 4096 8192");
-    // One of ours from before, which wins over that one.
+    // An earlier line of ours, which takes precedence over that one.
     host.put("etc/sysctl.d/90-vtax.conf", "net.ipv4.tcp_wmem = 1 2 3");
     let (_root, plan) = kept_of(&host, &["tcp-buffers"]);
     assert_eq!((plan.changes.len(), lines(&plan)), (1, vec![]));
@@ -103,7 +103,7 @@ fn a_file_of_a_link_is_a_rule_of_udev() {
 
 /// A rule's page describes what `--persist` does.
 #[test]
-fn each_page_says_whether_its_changes_can_be_kept() {
+fn each_page_states_the_persistence_of_its_changes() {
     for (rule, plant, goal, rtt) in PLANTED {
         let mut host = Machine::kvm_host();
         plant(&mut host);

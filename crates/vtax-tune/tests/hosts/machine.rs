@@ -1,4 +1,4 @@
-//! The files of a host, and what its drivers tell.
+//! The files of a host, and what its drivers report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -130,7 +130,7 @@ impl Machine {
         }
     }
 
-    /// `sockets` of so many CPUs, each a NUMA node, each core with two threads.
+    /// `sockets` with this many CPUs each, each socket a NUMA node, each core with two threads.
     fn with_cpus(sockets: u32, each: u32) -> Machine {
         let mut machine = Machine::default();
         let all = sockets * each;
@@ -197,7 +197,8 @@ impl Machine {
         self.nics.insert(name.to_owned(), NicFacts { offloads, ..NicFacts::default() });
     }
 
-    /// A NIC whose interrupts, counted from `interrupts.start`, go to the CPUs that `to` tells.
+    /// A NIC whose interrupts, numbered from `interrupts.start`, are delivered to the CPUs given by
+    /// `to`.
     fn device(
         &mut self,
         name: &str,
@@ -255,8 +256,8 @@ impl Machine {
         machine
     }
 
-    /// The source's larger machine, with a kernel of today: eight sockets of ten cores, and a port of 10 Gb/s with 16
-    /// queues, of which nobody tells the node.
+    /// The source's larger machine, with a current kernel: eight sockets of ten cores, and a 10 Gb/s port with 16
+    /// queues, whose node is not reported.
     pub(crate) fn eight_sockets() -> Machine {
         let mut machine = Machine::with_cpus(8, 20);
         machine.put("proc/sys/kernel/hostname", "x4800");
@@ -335,8 +336,8 @@ impl Machine {
         Machine::recorded(&read("txt"), &read("json"))
     }
 
-    /// An emulated server, from a host of a lab in it: a NIC on node 1 whose interrupts go to CPU 0, and a guest whose
-    /// threads run on node 0.
+    /// An emulated server, as seen by a host of a lab in it: a NIC on node 1 whose interrupts are delivered to CPU 0,
+    /// and a guest whose threads run on node 0.
     pub(crate) fn emulated_server() -> Machine {
         Machine::recorded(include_str!("recorded/emulated-server.txt"), include_str!("recorded/emulated-server.json"))
     }

@@ -1,4 +1,4 @@
-//! All rules on the files of invented hosts and of a recorded one, and on settings that are made bad one by one.
+//! All rules on the files of invented hosts and of a recorded one, with settings made bad one by one.
 
 mod hostile;
 mod kept;
@@ -19,7 +19,7 @@ fn given(time: Duration) -> PathRtt {
     PathRtt { time, source: RttSource::Given }
 }
 
-/// As the command prints it, in short.
+/// The command's output in short form.
 fn told(check: &HostCheck) -> String {
     let mut text = String::new();
     for found in &check.findings {
@@ -60,7 +60,8 @@ fn a_laptop_with_short_round_trips_sleeps_too_deep() {
     insta::assert_snapshot!(told(&checked(&Machine::laptop(), TuningGoal::Latency, Some(Duration::from_micros(200)))));
 }
 
-/// As in the source: 8 sockets of 20 CPUs, and a 10 GbE port whose interrupts go everywhere.
+/// As in the source: 8 sockets of 20 CPUs, and a 10 GbE port whose interrupts are delivered to all
+/// of them.
 #[test]
 fn eight_sockets_spread_their_network_work() {
     let rtt = Some(Duration::from_millis(100));
@@ -143,7 +144,7 @@ const PLANTED: &[Planted] = &[
 ];
 
 #[test]
-fn each_planted_setting_is_found_and_nothing_else() {
+fn only_injected_settings_are_found() {
     let well = Machine::kvm_host();
     for (rule, plant, goal, rtt) in PLANTED {
         let mut host = well.clone();
@@ -151,16 +152,17 @@ fn each_planted_setting_is_found_and_nothing_else() {
         let check = checked(&host, *goal, rtt.map(Duration::from_micros));
         let found: Vec<&str> = check.findings.iter().map(|finding| finding.rule).collect();
         assert!(found.contains(rule), "{rule} is not among {found:?}");
-        // A bad interrupt is on another node and on another socket, and is told as both.
+        // A bad interrupt is on another node and on another socket, and is reported for both
+        // reasons.
         let same = |other: &str| [*rule, "irq-node", "host-cpus"].contains(&other);
         let latency = |other: &str| goal == &TuningGoal::Latency && ["c-states", "coalescing"].contains(&other);
         assert!(found.iter().all(|other| same(other) || latency(other)), "{rule}: {found:?}");
     }
 }
 
-/// Whatever a rule proposes makes it content.
+/// A rule is satisfied with its own proposal, whatever that is.
 #[test]
-fn what_a_rule_proposes_it_calls_good() {
+fn a_rule_is_satisfied_with_its_own_proposal() {
     let well = Machine::kvm_host();
     for (rule, plant, goal, rtt) in PLANTED {
         let mut host = well.clone();
@@ -179,9 +181,10 @@ fn what_a_rule_proposes_it_calls_good() {
     }
 }
 
-/// It follows its smallest port. A change of both failed: after that of the port, the bridge had another MTU than planned.
+/// A bridge follows its smallest port. A change of both once failed: after that of the port, the bridge had another MTU
+/// than planned.
 #[test]
-fn only_the_port_of_a_bridge_is_told_to_have_a_small_mtu() {
+fn only_the_port_of_a_bridge_is_reported_for_a_small_mtu() {
     let mut host = Machine::kvm_host();
     ["vnet0", "br0"].iter().for_each(|link| host.put(&format!("sys/class/net/{link}/mtu"), "600"));
     let objects = |host: &Machine| {
@@ -209,7 +212,7 @@ fn drops_in_a_zone_are_not_called_good() {
 
 /// Two findings proposed different values for one setting.
 #[test]
-fn a_backlog_that_is_small_and_drops_is_told_once() {
+fn a_backlog_that_is_small_and_drops_is_reported_once() {
     let mut host = Machine::kvm_host();
     host.put(DROPS.0, DROPS.1);
     host.put(BACKLOG, "1");

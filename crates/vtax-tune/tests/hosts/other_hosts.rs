@@ -66,7 +66,7 @@ fn a_device_with_representors_is_found_once() {
     assert!(rules.iter().all(|(_, object)| object == "enp59s0f0np0"), "whatever their order: {rules:?}");
 }
 
-/// Two ports of one PCI function have rings of their own, and interrupts in common.
+/// Two ports of one PCI function have separate rings, and shared interrupts.
 #[test]
 fn two_ports_of_a_device_share_its_interrupts_and_not_their_rings() {
     let mut machine = Machine::named("representors");
@@ -80,7 +80,7 @@ fn two_ports_of_a_device_share_its_interrupts_and_not_their_rings() {
     assert_eq!((count("irq-node"), count("coalescing")), (1, 2), "{rules:?}");
 }
 
-/// None of these links is an Ethernet, but eth0.
+/// None of these links is Ethernet, except eth0.
 #[test]
 fn only_an_ethernet_has_to_carry_1500_bytes() {
     let mut machine = Machine::named("can-mtu");
@@ -103,7 +103,7 @@ fn a_small_link_of_an_unknown_kind_is_not_judged() {
     assert!(unknown.contains("can0") && unknown.contains("slip0") && !unknown.contains("wg0"), "{unknown}");
 }
 
-/// Kernel 3.10 has no effective_affinity_list; the counts say where the interrupts go.
+/// Kernel 3.10 has no effective_affinity_list; the counts show where interrupts are delivered.
 #[test]
 fn counts_replace_an_effective_affinity_that_is_not_reported() {
     let machine = Machine::named("no-effective-affinity");
@@ -132,7 +132,7 @@ fn counts_that_show_a_bad_place_are_believed() {
     assert_eq!(rules, [("host-cpus", "p1p1".to_owned()), ("irq-node", "p1p1".to_owned())]);
 }
 
-/// They went to many CPUs since the machine was started: nobody can tell where they go now.
+/// They were delivered to many CPUs since boot: where they are delivered now is unknown.
 #[test]
 fn interrupts_that_moved_or_never_came_cannot_be_judged() {
     let mut machine = Machine::named("no-effective-affinity");

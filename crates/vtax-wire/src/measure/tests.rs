@@ -27,7 +27,7 @@ struct Role {
     script: Script,
     /// The boot id that it reports.
     boot_id: &'static str,
-    /// By how many nanoseconds its clock is ahead of ours.
+    /// Offset of its clock from ours in nanoseconds.
     ahead: u64,
 }
 
@@ -35,7 +35,7 @@ struct Role {
 #[derive(Clone)]
 enum Script {
     Reports(Box<EndReport>),
-    /// Reports when it was told to start.
+    /// Reports when it was started.
     Starts,
     Fails(&'static str),
     /// Waits until it is cancelled.

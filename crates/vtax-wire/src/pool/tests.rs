@@ -40,7 +40,7 @@ enum Part {
     Fails,
     /// Closes its stream.
     Dies,
-    /// Doesn't answer until it is told to.
+    /// Doesn't answer until requested.
     Hangs(Arc<(Mutex<bool>, Condvar)>),
 }
 

@@ -26,9 +26,9 @@ pub(super) fn shuffled<T>(
 mod tests {
     use super::*;
 
-    /// The noise floor's baseline was always the first.
+    /// The noise floor's baseline was once always the first.
     #[test]
-    fn either_sample_of_a_pair_is_the_first_now_and_then() {
+    fn either_sample_of_a_pair_is_the_first_sometimes() {
         let mut dice = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut first = [0; 2];
         for _ in 0..200 {

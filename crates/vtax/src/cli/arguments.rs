@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_form_of_output_does_not_show_is_refused() {
+    fn an_option_without_effect_on_the_output_format_is_refused() {
         let told = refused("vtax run demo --bars --format markdown");
         assert!(told.contains("--bars does not apply to markdown output"), "{told}");
         for words in
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_said_in_words() {
+    fn an_invalid_number_is_explained_in_words() {
         let told = refused("vtax run demo --samples many");
         assert!(told.contains("write a whole number") && !told.contains("invalid digit"), "{told}");
         assert!(refused("vtax run demo --samples 99999999999").contains("too large"));

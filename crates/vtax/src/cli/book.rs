@@ -198,7 +198,7 @@ fn commands_are_found_in_blocks_sentences_and_tables() {
 }
 
 #[test]
-fn files_and_other_programs_are_no_commands() {
+fn files_and_other_programs_are_not_commands() {
     let page = "```toml\nvtax demo\n```\n\nWith `vtax` and `vtax-agent --port`, and `a vtax demo`.";
     assert!(lines(page).is_empty());
 }
@@ -219,7 +219,7 @@ fn options_without_a_verb_are_found() {
 }
 
 #[test]
-fn what_is_mistyped_is_refused() {
+fn mistyped_commands_are_refused() {
     let page = "`vtax run demo --smaples 2` `vtax lab up --dryrun` `vtax measure --engine kqueue` `vtax results shwo`";
     let commands = page::commands("page", page);
     assert_eq!(commands.iter().filter(|command| refused(command).is_some()).count(), 4);

@@ -432,7 +432,7 @@ pub(super) fn with_examples(command: Command, verb: &str) -> Command {
 /// Columns of a usual terminal, in which no line may wrap.
 const COLUMNS: usize = 80;
 
-/// Descriptions are next to the words, or in lines above them where a line would be too long.
+/// Descriptions are next to the words, or on the line above if they don't fit.
 fn text(examples: &[(&str, &str)]) -> String {
     let width = examples.iter().map(|(words, _)| words.chars().count()).max().unwrap_or(0);
     let next_to = |(words, what): &(&str, &str)| format!("  {words:width$}  # {what}");

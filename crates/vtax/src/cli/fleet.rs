@@ -32,7 +32,7 @@ pub(crate) enum FleetVerb {
         /// Earlier mesh, e.g. mesh-20260102
         #[arg(value_name = "BEFORE")]
         before: String,
-        /// Later mesh, e.g. mesh-20260109
+        /// Earlier mesh, e.g. mesh-20260102
         #[arg(value_name = "AFTER", default_value = "last")]
         after: String,
         /// Print the comparison as JSON (vtax.mesh-comparison/v1)

@@ -59,7 +59,7 @@ pub(super) fn ldm(args: LdmArgs, places: &Locations) -> Result<Exit, Stop> {
     }
 }
 
-/// Gives the order of a verb to the host. What is wrong with its words is reported first.
+/// Gives a verb's order to the host. Invalid words are reported first.
 fn act<'a>(verb: OrderVerb, open: impl FnOnce() -> Result<LdmTarget<'a>, Stop>) -> Result<Exit, Stop> {
     let change = match verb {
         OrderVerb::Configure(verb) => orders::of(verb)?,
@@ -98,7 +98,7 @@ fn on_host(
     printed.and(host.run(|| act(&host))?)
 }
 
-/// Carries out the orders of another vtax.
+/// Executes the orders of another vtax.
 fn serve(places: &Locations, within: Option<LabHost>) -> Result<Exit, Stop> {
     let server = Arc::new(OrderServer::new(io::stdout()));
     let heard = Arc::clone(&server);

@@ -153,7 +153,7 @@ mod tests {
 
     /// A loss above 100 % made the figure negative; too many digits made it infinite.
     #[test]
-    fn a_figure_that_cant_be_is_refused() {
+    fn an_impossible_figure_is_refused() {
         let udp = |contest: &Contest| contest.to_string() == "udp-stream-64";
         let contest = Contest::all(vtax_model::units::Span::from_millis(1000), 2).into_iter().find(udp).expect("one");
         let json = |lost: &str| format!(r#"{{"end":{{"sum":{{"bits_per_second":1e9,"lost_percent":{lost}}}}}}}"#);

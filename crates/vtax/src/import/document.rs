@@ -12,7 +12,7 @@ use super::{fio, foreign::ForeignTest, iperf3, json::Json, netperf, sockperf};
 /// The output of one test.
 #[derive(Debug)]
 pub(super) struct Document<'a> {
-    /// The line in the file where it begins, from 1.
+    /// Line in the file where it begins, from 1.
     pub(super) line: usize,
     pub(super) body: Body<'a>,
 }

@@ -11,7 +11,7 @@ use vtax_model::{
     workload::{Transport, Workload},
 };
 
-/// Longer than any test takes, and no overflow.
+/// Longer than any test takes, and small enough not to overflow.
 const LONGEST_SECONDS: f64 = 1e7;
 /// More than any wire carries in that time, and exact as a number in JSON.
 const MOST: f64 = 9e15;

@@ -94,7 +94,7 @@ fn each_program_s_figure_is_the_one_that_it_printed() {
 }
 
 #[test]
-fn what_a_file_tells_of_its_test_is_kept() {
+fn a_files_description_of_its_test_is_kept() {
     let (tcp, of_tcp) = (test("iperf3-tcp"), net("iperf3-tcp"));
     assert_eq!((tcp.program.as_str(), of_tcp.transport, of_tcp.streams), ("iperf 3.12", Transport::Tcp, 1));
     assert!(tcp.begun.is_some() && tcp.machine.is_some_and(|[host, _]| !host.is_empty()));
@@ -142,7 +142,7 @@ fn files_of_one_test_are_its_rounds() {
 
 /// Nothing is invented: no percentile, no CPU time, no machine that the file does not name.
 #[test]
-fn what_no_file_tells_is_absent() {
+fn data_missing_in_a_file_is_absent() {
     let (run, _dir) = imported(&[fixture("netperf-tcp-rr")], &wanted()).expect("importable");
     let document = document(&run);
     let summary = document.cells[0].summary.as_ref().expect("measured");
@@ -160,7 +160,7 @@ fn what_no_file_tells_is_absent() {
 }
 
 #[test]
-fn nobody_goes_on_with_what_another_program_has_begun() {
+fn an_imported_result_cannot_be_extended() {
     let (run, _dir) = imported(&[fixture("netperf-tcp-rr")], &wanted()).expect("importable");
     let readings = run.readings().expect("in memory");
     let error = readings.extended(5).expect_err("refused");
@@ -168,7 +168,7 @@ fn nobody_goes_on_with_what_another_program_has_begun() {
 }
 
 #[test]
-fn what_cant_be_imported_says_why() {
+fn a_refused_import_has_a_reason() {
     let told = |texts: &[&str]| imported(texts, &wanted()).map(drop).expect_err("refused").to_string();
     let of = |text: &str| {
         let told = told(&[text]);
@@ -250,7 +250,7 @@ const OVM3: &str = include_str!("../../../vtax-model/data/published/ovm3-tuning.
 const IP_INSTANCES: &str = include_str!("../../../vtax-model/data/published/ip-instances.toml");
 
 #[test]
-fn a_table_that_cant_be_imported_says_why() {
+fn a_refused_table_has_a_reason() {
     let refused = |text: &str, wanted: &ImportAs| {
         let told = table(text, wanted).map(drop).expect_err("refused").to_string();
         told.rsplit_once('/').map_or(told.clone(), |(_, told)| told.to_owned())
@@ -270,7 +270,7 @@ fn a_table_that_cant_be_imported_says_why() {
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn an_import_from_a_directory_or_pipe_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let told = |file: &Path| imports(&[file.to_owned()], &wanted()).map(drop).expect_err("refused").to_string();
     assert!(told(dir.path()).contains("not a regular file"));

@@ -284,7 +284,7 @@ fn a_topology_of_a_program_is_checked_too() {
 }
 
 #[test]
-fn without_a_look_at_the_machine_there_are_no_guests() {
+fn guests_require_a_survey_of_the_machine() {
     let facts = Facts { guests: None, ..facts() };
     let told = plan(&topology(&with("")), &facts).expect_err("nobody has looked").to_string();
     assert!(told.contains("no search was made for QEMU"), "{told}");

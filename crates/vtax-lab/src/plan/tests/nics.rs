@@ -115,7 +115,7 @@ fn functions_go_to_zones_and_guests() {
 }
 
 #[test]
-fn a_whole_nic_goes_to_a_zone_or_a_guest() {
+fn a_whole_nic_is_assigned_to_a_zone_or_a_guest() {
     insta::assert_snapshot!("assigned-zone", cabled(&domain("zone", "web", "sut", "assigned")));
     let guest = cabled(&domain("guest", "web", "sut", "assigned"));
     insta::assert_snapshot!("assigned-guest", without_arguments(&guest));
@@ -233,7 +233,7 @@ fn devices_that_cannot_be_assigned_are_refused_with_a_reason() {
     insta::assert_snapshot!(told.join("\n"));
 }
 
-/// Devices of a domain of this or another lab are named with it.
+/// Devices of a domain of this or another lab are named together with it.
 #[test]
 fn devices_of_another_domain_are_not_assigned() {
     let second = |more: &str| {
@@ -248,14 +248,14 @@ fn devices_of_another_domain_are_not_assigned() {
     };
     let made = |facts: &mut Facts, index: usize| facts.pci.devices[index].sriov.as_mut().unwrap().num = 2;
     let told = [
-        // The NIC, and so its functions, are a root domain's of another lab; so is one next to it.
+        // A root domain of another lab has the NIC with its functions, and the one next to it.
         refused_on(|facts| lent(facts, 0), &function),
         refused_on(|facts| lent(facts, 1), &all),
         // A root domain of this lab gets the NIC of the function.
         refused_on(|_| {}, &(all.clone() + &second(&function))),
         refused_on(|_| {}, &(all.clone() + &second(&domain("guest", "db", "sut", "root-domain")))),
         refused_on(|_| {}, &(all.clone() + &function)),
-        // Its driver goes, and with that they do.
+        // It loses its driver, and so its functions.
         refused_on(|facts| made(facts, 0), &domain("guest", "web", "sut", "assigned")),
         refused_on(|facts| made(facts, 1), &all),
     ];

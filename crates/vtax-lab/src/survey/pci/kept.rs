@@ -21,7 +21,7 @@ pub(super) fn reasons(seen: &Seen) -> BTreeMap<PciAddress, String> {
     for (device, why) in &seen.in_use {
         kept.entry(*device).or_insert_with(|| why.clone());
     }
-    // Without its physical function, a virtual function is gone.
+    // Without its physical function, a virtual function doesn't exist.
     for device in &seen.devices {
         let why = device.virtfns.iter().find_map(|vf| Some((vf, kept.get(vf)?.clone())));
         if let Some((vf, why)) = why {

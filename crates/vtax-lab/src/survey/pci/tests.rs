@@ -129,7 +129,7 @@ fn name_of(facts: &PciFacts, address: &str) -> String {
 }
 
 #[test]
-fn names_say_where_a_device_is_wired_and_bridges_have_none() {
+fn names_show_the_place_of_a_device_and_bridges_have_none() {
     let facts = PciFacts::of(&server());
     let names: Vec<&str> = facts.devices.iter().map(|device| device.name.as_str()).collect();
     let expected = [
@@ -148,7 +148,7 @@ fn names_say_where_a_device_is_wired_and_bridges_have_none() {
     assert_eq!(slots, [("pci_0/slot2", true), ("pci_1/slot5", false)]);
 }
 
-/// At another boot all buses have moved on.
+/// At another boot all bus numbers differ.
 #[test]
 fn names_outlive_bus_numbers() {
     let before = PciFacts::of(&server());
@@ -170,7 +170,7 @@ fn names_outlive_bus_numbers() {
 }
 
 #[test]
-fn devices_of_one_bus_that_share_a_slot_keep_names_of_their_own() {
+fn devices_of_one_bus_that_share_a_slot_have_unique_names() {
     let mut seen = server();
     let slot = |address| Device { slot: Some("9 b".into()), ..device(address, ROOT1, &[(2, 0), (0, 0)], 0x02_0000) };
     let other = Device { path: vec![(2, 0), (1, 0)], ..slot("0000:82:01.0") };
@@ -270,7 +270,7 @@ fn a_disk_in_use_is_kept_with_its_first_reason() {
     assert_eq!(kept.as_deref(), Some("/ is mounted from it (sda1)"));
 }
 
-/// A bridge that is its own port, as no kernel allows, must not hang us.
+/// A bridge that is its own port, which no kernel allows, must not cause a hang.
 #[test]
 fn circular_links_terminate() {
     let mut seen = server();

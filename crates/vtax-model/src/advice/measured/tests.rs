@@ -92,7 +92,7 @@ fn a_run_has_one_figure_of_a_quantity_whichever_order_its_findings_have() {
 }
 
 #[test]
-fn what_was_measured_under_other_conditions_is_refused_with_its_reason() {
+fn a_figure_measured_under_other_conditions_is_refused_with_the_reason() {
     let cell = cells("sparc-t7-1", "paravirtual").into_iter().find(|cell| cell.kind() == TestKind::Rr);
     let usual = finding(cell.expect("round trips"), Metric::P99, 131.0);
     let with = |change: &dyn Fn(&mut EvidenceSetting)| {
@@ -144,7 +144,7 @@ fn host_cpu_is_in_cores_at_the_measured_rate() {
     let time = EvidenceFinding { rate: rate(20_000.0), ..finding(zone, Metric::Rtt, 50.0) };
     let [figure] = &figures(cores, &[time, finding(zone, Metric::Cpu, 40.0)])[..] else { panic!("one figure") };
     assert!((figure.value.mean - 0.8).abs() < 1e-9, "{figure:?}");
-    // 1 Gb/s are 122,070 KB a second.
+    // 1 Gb/s is 122,070 KB per second.
     let stream = cells("sparc-t7-1", "paravirtual").into_iter().find(|cell| cell.kind() == TestKind::Stream);
     let stream = stream.expect("a stream");
     let findings = [finding(stream, Metric::Goodput, 1000.0), finding(stream, Metric::HostCpu, 1024.0)];

@@ -3,7 +3,7 @@
 use super::{RequiredDevice, Requirement, RequirementOptions};
 use crate::units::Span;
 
-/// Requirement without meaning, alone or next to another one.
+/// Requirement that is meaningless, alone or in combination with another one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum RequirementsError {
     #[error("invalid {key} {value}: {remedy}")]

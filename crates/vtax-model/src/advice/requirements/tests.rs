@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_is_finite_and_above_zero(guests: u32, micros in 0u64..10_000, cores: f64) {
+    fn parsed_values_are_finite_and_above_zero(guests: u32, micros in 0u64..10_000, cores: f64) {
         let text = format!("guests = {guests}\np99 = \"{micros}us\"\nhost-cpu-at-most = {cores:?}\n");
         if let Ok(read) = parsed(&text) {
             prop_assert!(read.guests() > 0);

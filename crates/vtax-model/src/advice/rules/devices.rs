@@ -24,7 +24,7 @@ fn judge(candidate: &Candidate<'_>) -> RuleAnswer {
     worst
 }
 
-/// QEMU gives every guest a console, whichever way its other devices are attached.
+/// QEMU gives every guest a console, whatever its other devices.
 fn of_device(candidate: &Candidate<'_>, device: RequiredDevice) -> RuleAnswer {
     let excludes = || {
         let required = format!("device {device}");

@@ -26,7 +26,7 @@ fn judge(candidate: &Candidate<'_>) -> RuleAnswer {
     RuleAnswer::Excludes(Exclusion::new(RelaxedTo::Isolation(level), required, reason))
 }
 
-/// A zone with a device of its own still shares the kernel, so a kernel is not a lower level than a device.
+/// A zone with a dedicated device still shares the kernel, so a kernel is not a lower level than a device.
 fn has(candidate: &Candidate<'_>, required: Isolation) -> bool {
     let own = candidate.capabilities().isolation;
     match required {

@@ -113,7 +113,7 @@ fn every_exclusion_is_in_the_table_of_capabilities() {
 }
 
 #[test]
-fn what_is_excluded_for_its_vlan_or_rate_is_refused_in_lab_files() {
+fn a_method_excluded_for_its_vlan_or_rate_is_refused_in_lab_files() {
     for (variant, options) in pairs() {
         for exclusion in exclusions(variant, &options, &machine()) {
             let option = match exclusion.requirement {

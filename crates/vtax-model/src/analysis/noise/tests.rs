@@ -67,7 +67,7 @@ fn sleeping_cpus_are_a_cause_for_round_trips_unless_they_are_held_awake() {
 }
 
 #[test]
-fn what_others_took_and_what_was_dropped_are_causes() {
+fn cpu_time_of_others_and_drops_are_causes() {
     let mut run = quiet_run();
     for sample in &mut run.samples {
         sample.figures.cpu.initiator.machine.user = 0.5;
@@ -86,7 +86,7 @@ fn what_others_took_and_what_was_dropped_are_causes() {
 }
 
 #[test]
-fn few_rounds_are_no_noise() {
+fn few_rounds_are_not_noise() {
     let mut run = quiet_run();
     run.samples.retain(|sample| sample.round <= 5);
     assert_eq!(causes_of(&run, Transport::Tcp, TestKind::Rr), vec![NoiseCause::FewRounds(5)]);

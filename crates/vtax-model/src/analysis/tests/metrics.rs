@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The path's cells next to the machine's, with threads that took 20 µs of each transaction in `bridge` and 10 in the
-/// others.
+/// Cells of controlled conditions in addition to those of host settings, with threads that took 20 µs per transaction
+/// in `bridge` and 10 in the others.
 fn run_of_two_instruments() -> Run {
     let mut run = demo_run();
     let of_system = run.header.study.cells.clone();
@@ -39,7 +39,7 @@ fn each_metric_of_a_cell_has_its_tax_and_the_first_is_the_one_it_is_judged_by() 
     assert!((threads.expect("threads").mean - 20.0).abs() < 0.1);
 }
 
-/// One transaction in 50 of `bridge` takes five times as long; the others, and its median, are those of the baseline.
+/// One transaction in 50 of `bridge` takes five times as long; the others, and its median, equal those of the baseline.
 #[test]
 fn a_tail_has_a_tax_where_the_median_has_none() {
     let mut run = demo_run();
@@ -65,7 +65,7 @@ fn a_tail_has_a_tax_where_the_median_has_none() {
     assert_eq!(summary.estimate(SampleFigure::P999), None);
 }
 
-/// Without guests the hosts' CPU time is that of the threads, which has its tax already.
+/// Without guests the hosts' CPU time is that of the threads, which already has its tax.
 #[test]
 fn the_cpu_time_of_hosts_is_compared_where_there_are_guests() {
     let without = analyse(&run_of_two_instruments());
@@ -100,7 +100,7 @@ fn the_cpu_time_of_hosts_is_compared_where_there_are_guests() {
     assert_eq!(native.estimate(SampleFigure::GuestPerTransaction), None, "a row without guests");
 }
 
-/// The baseline and `bridge` have a guest with vhost, whose time for a transaction is `planted` times as long in
+/// The baseline and `bridge` have a guest with vhost, whose time per transaction is `planted` times as long in
 /// `bridge`.
 fn run_with_vhost_in_both_rows(planted: f64, change: impl Fn(&mut HostCpu, bool, u32)) -> Run {
     let mut run = demo_run();
@@ -131,7 +131,7 @@ fn a_planted_cost_is_seen_in_the_role_that_has_it() {
     assert_eq!(vhost.verdict, Verdict::Slower);
     assert!((vhost.ratio - 1.3).abs() < 0.03, "{vhost:?}");
     assert_eq!(vhost.delta.expect("a time").unit, CostUnit::Microseconds);
-    // As much for each second: for a transaction a fifth more.
+    // The same per second, so a fifth more per transaction.
     assert!((tax(CpuRole::Qemu).expect("compared").ratio - 1.2).abs() < 0.03);
     assert_eq!(tax(CpuRole::Daemon), None, "nothing was spent on it");
     assert_eq!(tax(CpuRole::Service), None, "no guest serves");
@@ -143,7 +143,7 @@ fn a_planted_cost_is_seen_in_the_role_that_has_it() {
     assert!(!vhost.verdict.is_shown(), "{vhost:?}");
 }
 
-/// Without the rounds in which nothing was spent, the ratio would be of the busier ones only.
+/// Without the rounds in which nothing was spent, the ratio would cover only the busier ones.
 #[test]
 fn a_role_with_a_round_of_nothing_has_no_tax() {
     let idle = |host: &mut HostCpu, is_bridge: bool, round: u32| {
@@ -159,7 +159,7 @@ fn a_role_with_a_round_of_nothing_has_no_tax() {
 }
 
 #[test]
-fn a_guest_that_serves_a_switch_has_a_role_of_its_own() {
+fn a_guest_that_serves_a_switch_has_a_separate_role() {
     let serve = |host: &mut HostCpu, _: bool, _: u32| {
         let ends = host.guests[0].clone();
         host.guests.push(GuestCpu { name: "primary".into(), serves: true, guest: 0.15, vhost: 0.0, ..ends });
@@ -174,7 +174,7 @@ fn a_guest_that_serves_a_switch_has_a_role_of_its_own() {
     assert!((sum / of(SampleFigure::HostPerTransaction) - 1.0).abs() < 1e-9, "the roles are all of it");
 }
 
-/// A ratio of goodputs turns over in the time per KB; whatever is printed of it says the same.
+/// A ratio of goodputs is inverted in the time per KB; all printed forms agree.
 #[test]
 fn a_cost_in_time_agrees_with_its_ratio() {
     let document = analyse(&demo_run());
@@ -195,10 +195,10 @@ fn a_cost_in_time_agrees_with_its_ratio() {
     assert!((level.mean - 1.2 * 1024.0).abs() < 10.0, "{level:?}");
 }
 
-/// Holm's correction is over what is read as one table: 40 comparisons of speed by one instrument, and not the
-/// 160 of the whole run.
+/// Holm's correction covers what is read as one table: 40 comparisons of speed in one measurement mode, and not the 160
+/// of the whole run.
 #[test]
-fn instruments_and_cpu_time_are_families_of_their_own() {
+fn modes_and_cpu_time_are_separate_families() {
     let document = analyse(&run_of_two_instruments());
     let smallest = 2.0 * 0.5f64.powi(11);
     let all = document.cells.iter().flat_map(|record| &record.taxes);

@@ -1,4 +1,4 @@
-//! A test of a disk or a migration in documents: its parameters, and the fields by which programs distinguishes tests.
+//! A disk test or a migration in documents: its parameters, and the fields by which programs distinguish tests.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ enum Kind {
     Migration,
 }
 
-/// All fields but `disk` are of it: they are written, and not read.
+/// All fields except `disk` are derived from it: they are written, but not read.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct WrittenDisk {
     #[serde(skip_deserializing)]
@@ -52,7 +52,7 @@ impl From<WrittenDisk> for DiskCell {
     }
 }
 
-/// `test` is written, and not read.
+/// `test` is written, but not read.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct WrittenMigration {
     #[serde(skip_deserializing)]

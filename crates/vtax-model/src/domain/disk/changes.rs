@@ -1,4 +1,4 @@
-//! The changes of disk services, volumes and virtual disks.
+//! Changes to disk services, volumes and virtual disks.
 
 use super::{
     DiskChange, DiskService, VirtualDisk, Volume, VolumeChange, VolumeFormat, VolumeName, VolumeOption,
@@ -21,7 +21,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Removes a disk service. Its volumes go with it if `force` is said, and then the disks that are made of them.
+    /// Removes a disk service; with `force`, also its volumes, and the disks backed by them.
     pub fn remove_disk_service(&mut self, name: &Name, force: bool) -> Result<(), DomainError> {
         let volumes: Vec<Name> = self.disk_service(name)?.volumes.keys().cloned().collect();
         if let Some(volume) = volumes.first().filter(|_| !force) {
@@ -40,7 +40,7 @@ impl Configuration {
             .ok_or_else(|| DomainError::unknown("disk service", name, self.disk_services.keys()))
     }
 
-    /// Makes a disk service export a file or a block device.
+    /// Adds a file or a block device to a disk service as a volume.
     pub fn add_volume(&mut self, name: &VolumeName, volume: Volume) -> Result<(), DomainError> {
         let mut exports = Exports::of(self);
         self.add_volume_beside(name, volume, &mut exports)
@@ -65,8 +65,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// Changes how a volume is exported. Options and slice are those of all paths of its group. The caller has checked that no
-    /// bound domain has it.
+    /// Changes how a volume is exported. Options and slice apply to all paths of its group. The caller has checked that
+    /// no bound domain has it.
     pub fn set_volume(&mut self, name: &VolumeName, change: VolumeChange) -> Result<(), DomainError> {
         let was = self.volume(name)?;
         let mut volume = was.clone();
@@ -88,7 +88,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Makes a disk service export something no longer. The disks that are made of it go with it if `force` is said.
+    /// Removes a volume from a disk service; with `force`, also the disks backed by it.
     pub fn remove_volume(&mut self, name: &VolumeName, force: bool) -> Result<(), DomainError> {
         self.volume(name)?;
         let users: Vec<(Name, Name)> =
@@ -118,7 +118,8 @@ impl Configuration {
         })
     }
 
-    /// The volume itself, and then the others of its group: each is a path to the same blocks.
+    /// Returns the volume itself, and then the others of its group: each is a path to the same
+    /// blocks.
     pub fn paths(&self, name: &VolumeName) -> Result<Vec<(VolumeName, &Volume)>, DomainError> {
         let own = self.volume(name)?;
         let group = own.mpgroup.as_ref();
@@ -164,7 +165,7 @@ impl Configuration {
         }
     }
 
-    /// The disks of this volume, each with its domain.
+    /// Returns all virtual disks, each with its domain.
     pub fn disks_at<'a>(&'a self, volume: &'a VolumeName) -> impl Iterator<Item = (&'a Name, &'a VirtualDisk)> {
         self.disks().filter(move |(_, disk)| disk.volume == *volume)
     }
@@ -174,7 +175,7 @@ impl Configuration {
         self.domains.iter().flat_map(|(name, domain)| domain.disks.iter().map(move |disk| (name, disk)))
     }
 
-    /// Gives a domain a virtual disk.
+    /// Adds a virtual disk to a domain.
     pub fn add_disk(
         &mut self,
         domain: &Name,
@@ -252,7 +253,7 @@ impl Configuration {
         }
     }
 
-    /// Takes a virtual disk from a domain.
+    /// Removes a virtual disk from a domain.
     pub fn remove_disk(&mut self, domain: &Name, name: &Name) -> Result<(), DomainError> {
         self.disk(domain, name)?;
         self.guest_mut(domain)?.disks.retain(|disk| disk.name != *name);
@@ -266,7 +267,7 @@ impl Configuration {
         found.ok_or_else(|| DomainError::unknown("vdisk", name, disks.iter().map(|disk| &disk.name)))
     }
 
-    /// Takes over the disk services of another configuration, for one that is made anew.
+    /// Adopts the disk services of another configuration, for one that is being rebuilt.
     pub(in crate::domain) fn rebuild_disk_services(&mut self, from: &Configuration) -> Result<(), DomainError> {
         for (name, service) in &from.disk_services {
             self.add_disk_service(name, service.domain.clone())?;
@@ -288,7 +289,7 @@ impl Configuration {
     }
 }
 
-/// Several disks have one volume only if none of them can write to it.
+/// Several disks share one volume only if none of them can write to it.
 fn check_shared(name: &VolumeName, volume: &Volume, users: &VolumeUsers) -> Result<(), DomainError> {
     match users.users(name, volume) {
         [(domain, disk), (other, _), ..] if !volume.has(VolumeOption::Ro) => Err(DomainError::VolumeShared {

@@ -1,14 +1,14 @@
-//! Which volumes are made of the same blocks, and which disks are made of a volume: sorted, since a configuration that is
-//! made anew asks for each of thousands.
+//! Which volumes share blocks, and which disks use a volume: sorted, since rebuilding a configuration queries each of
+//! thousands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Volume, VolumeName, VolumeOption};
 use crate::{domain::Configuration, topology::Name};
 
-/// The volumes by what they may meet in.
+/// Volumes by what may conflict.
 pub(super) struct Exports {
-    /// By the backend, those that are only read apart from the others.
+    /// By backend; read-only volumes are separate from the others.
     backends: BTreeMap<(String, bool), Vec<VolumeName>>,
     groups: BTreeMap<Name, Vec<VolumeName>>,
 }
@@ -27,8 +27,8 @@ impl Exports {
         self.backends.entry((volume.backend.clone(), volume.has(VolumeOption::Ro))).or_default().push(name);
     }
 
-    /// The other volumes that this one may not go with: those of its group, and those of its backend unless both are
-    /// only read.
+    /// Returns the volumes that could conflict with this one: those of its group, and those of its backend unless both
+    /// are read-only.
     pub(super) fn beside(&self, name: &VolumeName, volume: &Volume) -> BTreeSet<&VolumeName> {
         let of_backend = |is_read: bool| self.backends.get(&(volume.backend.clone(), is_read)).into_iter().flatten();
         let read = Some(of_backend(true)).filter(|_| !volume.has(VolumeOption::Ro));
@@ -38,10 +38,10 @@ impl Exports {
     }
 }
 
-/// The disks of the blocks that a volume, or a group of volumes, is a path to: domains and names.
+/// Disks that use the blocks of a volume, or of a group of volumes: domains and names.
 pub(in crate::domain) struct VolumeUsers(BTreeMap<Blocks, Vec<(Name, Name)>>);
 
-/// A group of volumes by its name, or one volume of no group.
+/// A group of volumes by name, or a volume without a group.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Blocks {
     Group(Name),

@@ -1,4 +1,4 @@
-//! The parts of a volume, as they are written.
+//! Parts of a volume in their text form.
 
 use std::{fmt, str::FromStr};
 
@@ -28,11 +28,11 @@ use crate::{topology::Name, units::ByteSize};
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", parse_err_ty = DomainError, parse_err_fn = unknown_option)]
 pub enum VolumeOption {
-    /// Domains can't write to it, and several can have it.
+    /// Read-only; several domains can share it.
     Ro,
     /// The backend is a partition of a disk.
     Slice,
-    /// No other program can use the backend in the meantime.
+    /// No other program can use the backend at the same time.
     Excl,
 }
 
@@ -45,10 +45,10 @@ fn unknown_option(text: &str) -> DomainError {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", parse_err_ty = DomainError, parse_err_fn = unknown_format)]
 pub enum VolumeFormat {
-    /// The blocks of the disk as they are.
+    /// The plain blocks of the disk.
     #[default]
     Raw,
-    /// An image of QEMU's own format.
+    /// An image in QEMU's own format.
     Qcow2,
 }
 
@@ -56,7 +56,7 @@ fn unknown_format(text: &str) -> DomainError {
     DomainError::value("format", text, "raw or qcow2")
 }
 
-/// A part of a backend: from an offset on, so many bytes. It is written as `1G+512M`.
+/// A part of a backend: an offset and a size, written as `1G+512M`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct DiskSlice {
     offset: u64,
@@ -67,7 +67,7 @@ impl DiskSlice {
     /// Offset and size are whole sectors.
     pub const SECTOR: u64 = 512;
 
-    /// Where it begins.
+    /// Returns the position of its first byte in the backend.
     pub fn offset(self) -> ByteSize {
         ByteSize(self.offset)
     }
@@ -77,7 +77,7 @@ impl DiskSlice {
         ByteSize(self.size)
     }
 
-    /// The first byte behind it.
+    /// Returns the offset of the first byte after it.
     pub fn end(self) -> u64 {
         self.offset + self.size
     }
@@ -113,7 +113,7 @@ impl fmt::Display for DiskSlice {
     }
 }
 
-/// A number of bytes in the largest unit in which it is whole.
+/// A number of bytes in the largest unit that makes it a whole number.
 struct Exact(u64);
 
 impl fmt::Display for Exact {

@@ -48,7 +48,7 @@ fn slices_are_written_as_they_are_read() {
 }
 
 #[test]
-fn a_volume_is_one_disk_unless_nobody_writes_to_it() {
+fn a_writable_volume_is_a_single_disk() {
     let mut all = planets();
     add(&mut all, "mars", "root", "vol1@vds0").expect("nobody has it");
     let told = add(&mut all, "venus", "root", "vol1@vds0").expect_err("mars has it").to_string();

@@ -9,7 +9,7 @@ type VolumeProperty = Property<Volume>;
 type DiskProperty = Property<VirtualDisk>;
 
 impl Configured for Volume {
-    /// The format of a new volume, and what can be changed later.
+    /// The format of a new volume, and the properties that can be changed later.
     type Change = (Option<VolumeFormat>, VolumeChange);
     const EFFECT: PropertyEffect<Volume> = PropertyEffect::Unused;
     const PROPERTIES: &'static [Property<Volume>] = &[

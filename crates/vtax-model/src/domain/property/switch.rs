@@ -9,7 +9,7 @@ use crate::{
 type SwitchProperty = Property<Switch>;
 
 impl Configured for Switch {
-    /// The default VLAN of a new switch, and what can be changed later.
+    /// The default VLAN of a new switch, and the properties that can be changed later.
     type Change = (Option<Vlan>, SwitchChange);
     const EFFECT: PropertyEffect<Switch> = PropertyEffect::OnHost;
     const PROPERTIES: &'static [Property<Switch>] = &[

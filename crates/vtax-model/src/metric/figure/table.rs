@@ -7,7 +7,7 @@ use crate::{
     workload::WorkUnit,
 };
 
-/// Where a summary has the figure's estimate.
+/// Place of the figure's estimate in a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
     /// Under the figure's own name.
@@ -20,21 +20,21 @@ pub(super) enum Told {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FigureOrigin {
     Counts,
-    /// The same, of tests of networks only.
+    /// The same, for network tests only.
     Networks,
-    /// Old runs and foreign ends may have told of no threads: then it is 0.
+    /// Old runs and foreign endpoints may not have reported threads: then it is 0.
     Threads,
-    /// Between slices, others were measured: then what the machines worked isn't known.
+    /// Between slices, others were measured, so the machines' work isn't known.
     Machines,
-    /// Tests of disks only.
+    /// Disk tests only.
     Disks,
-    /// Guests of which the host was observed.
+    /// Guests whose host was observed.
     Guests,
-    /// The same; a part that nothing was spent on isn't reported.
+    /// The same; a part on which nothing was spent isn't reported.
     Parts,
-    /// Tests of networks only, if the kernel tells the packets of a socket.
+    /// Network tests only, if the kernel reports the packets of a socket.
     Packets,
-    /// The same, of guests of which the host was observed.
+    /// The same, for guests whose host was observed.
     GuestsPackets,
     /// Migrations only, which have no other figures.
     Migrations,

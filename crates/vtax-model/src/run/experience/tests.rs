@@ -38,7 +38,7 @@ fn too_few_rounds_tell_nothing() {
 }
 
 #[test]
-fn what_a_plan_can_show_and_how_long_it_takes_comes_from_the_run_before() {
+fn detectable_differences_and_duration_come_from_the_previous_run() {
     let mut plan = header(THREE_ROWS);
     plan.set_rounds(50);
     let Forecast { seconds, shown } = known(20).forecast(&plan);
@@ -81,7 +81,7 @@ fn rounds_are_as_many_as_fit_into_the_time() {
 
 /// A run that was resumed the next day.
 #[test]
-fn a_pause_between_two_sessions_is_no_time_of_a_round() {
+fn a_pause_between_two_sessions_does_not_count_as_a_round() {
     let mut run = jittery(20);
     run.samples.iter_mut().skip(30).for_each(|sample| {
         sample.at = (sample.at.parse::<f64>().expect("seconds") + 86_400.0).to_string();
@@ -105,7 +105,7 @@ fn only_what_was_sampled_alike_on_the_same_machine_is_known() {
     assert!(!other.resembles(&earlier));
 }
 
-/// The files of a run have its name, so the next run has others.
+/// The files of a run contain its name, so the next run has different ones.
 #[test]
 fn a_run_of_other_disks_tells_nothing() {
     let of = |backend: &str, made: &[&str]| {
@@ -139,7 +139,7 @@ fn the_time_of_a_plan_is_that_of_its_samples_where_these_have_one() {
     assert_eq!(header(&files).nominal_seconds(), None);
 }
 
-/// Three rounds can show nothing, and were the quick plan of `ip-instances`.
+/// Three rounds can show nothing, but once were the quick plan of `ip-instances`.
 #[test]
 fn every_built_in_plan_can_show_something() {
     for (name, _) in crate::study::Study::BUILT_IN {

@@ -1,4 +1,4 @@
-//! Files of studies of disks: their rows are ways to a disk, their tests are of disks.
+//! Files of disk studies: their rows are ways to attach a disk, their tests are disk tests.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -40,9 +40,9 @@ struct DiskMatrix {
 #[serde(deny_unknown_fields)]
 struct DiskTestTable {
     test: Spanned<DiskTest>,
-    /// The test is run with each number of threads.
+    /// Numbers of threads with which the test is run.
     threads: Option<Spanned<Vec<JobCount>>>,
-    /// The test is run over each number of disks.
+    /// Numbers of disks on which the test is run.
     disks: Option<Spanned<Vec<TargetCount>>>,
 }
 
@@ -67,7 +67,7 @@ struct QuickDiskPlan {
     threads: Option<Spanned<Vec<JobCount>>>,
 }
 
-/// Returns true if a file is of a study of disks.
+/// Returns true if a file is of a disk study.
 pub(super) fn are_tested(text: &str) -> bool {
     toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("disk_test"))
 }
@@ -139,7 +139,7 @@ impl DiskReader<'_> {
         }
     }
 
-    /// A test with each number of disks and of threads.
+    /// Returns a test for each number of disks and of threads.
     fn tests(&self, table: &DiskTestTable) -> Result<Vec<DiskTest>, FileError> {
         let (written, usual) = (*table.test.get_ref(), DiskTest::default());
         if (written.duration, written.ramp) != (usual.duration, usual.ramp) {
@@ -194,7 +194,7 @@ impl DiskReader<'_> {
         Err(self.source.coded("not-in-study", &quick.samples.span(), message))
     }
 
-    /// fio can't tell when a disk is steady.
+    /// fio can't detect a steady state.
     fn plan(
         &self,
         samples: &Spanned<u32>,

@@ -1,4 +1,4 @@
-//! Files of studies of live migration: their rows are ways to migrate, their tests are guests.
+//! Files of migration studies: their rows are ways to migrate, their tests are guests.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -39,7 +39,7 @@ struct MigrationMatrix {
 #[serde(deny_unknown_fields)]
 struct MigrationTestTable {
     memory: Spanned<Vec<ByteSize>>,
-    /// MB/s.
+    /// In MB/s.
     dirty_rates: Spanned<Vec<u32>>,
     max_suspend: Option<Spanned<Span>>,
 }
@@ -50,7 +50,7 @@ struct MigrationPlan {
     samples: Spanned<u32>,
     /// A migration that takes longer is cancelled.
     timeout: Spanned<Span>,
-    /// Time of the load before a migration.
+    /// Duration of the load before a migration.
     warmup: Span,
 }
 
@@ -69,7 +69,7 @@ struct QuickMigrationPlan {
     dirty_rates: Option<Spanned<Vec<u32>>>,
 }
 
-/// Returns true if a file is of a study of live migration.
+/// Returns true if a file is of a migration study.
 pub(super) fn are_tested(text: &str) -> bool {
     toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("migration_test"))
 }
@@ -123,7 +123,7 @@ impl MigrationReader<'_> {
         Ok(rows)
     }
 
-    /// Guests of each size, and each dirty rate in them.
+    /// Returns guests of each size, with each dirty rate.
     fn cells(&self, rows: &[Row]) -> Result<Vec<Cell>, FileError> {
         let MigrationTestTable { memory, dirty_rates, .. } = &self.file.migration_test;
         let (sizes, rates) =

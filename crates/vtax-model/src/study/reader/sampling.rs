@@ -1,4 +1,4 @@
-//! The tables of a study file that say how often and how long cells are sampled.
+//! Tables of a study file that define the number and duration of samples.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -31,7 +31,7 @@ pub(super) struct QuickTable {
     pub(super) duration: Spanned<Span>,
     #[serde(default = "no_warmup")]
     pub(super) warmup: Warmup,
-    /// The size of its files, in place of that of the matrix.
+    /// File size, instead of that of the matrix.
     pub(super) file: Option<Spanned<ByteSize>>,
 }
 
@@ -95,7 +95,7 @@ impl Reader<'_> {
         Ok(Plans { plan, quick, path, quick_path })
     }
 
-    /// The path's own cost can't answer where it isn't measured.
+    /// Controlled conditions can't answer if they aren't measured.
     pub(super) fn answer(&self) -> Result<Option<Instrument>, FileError> {
         let Some(written) = &self.file.answer else { return Ok(None) };
         match (*written.get_ref(), &self.file.path) {

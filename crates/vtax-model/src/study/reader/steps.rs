@@ -1,4 +1,4 @@
-//! Tuning steps of a study file, and the rows that they make.
+//! Tuning steps of a study file, and their rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +20,13 @@ pub(super) struct StepTable {
     rules: Vec<String>,
     #[serde(default)]
     sysctl: BTreeMap<String, String>,
-    /// Earlier steps whose settings it has too.
+    /// Earlier steps whose settings it includes.
     #[serde(default)]
     includes: Vec<StepName>,
 }
 
 impl Reader<'_> {
-    /// The steps of the file, each with what it includes.
+    /// Returns the steps of the file, each with everything that it includes.
     pub(super) fn steps(&self) -> Result<Vec<TuningStep>, FileError> {
         let mut steps: Vec<TuningStep> = Vec::new();
         for table in &self.file.step {
@@ -60,7 +60,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A row for each step, on the same path.
+    /// Returns a row for each step, on the same path.
     pub(super) fn tuned(&self, row: Row, written: &Spanned<String>) -> Result<Vec<Row>, FileError> {
         let Some(first) = self.file.step.first() else { return Ok(Vec::new()) };
         let Row::Path(path) = row else {

@@ -1,4 +1,4 @@
-//! fio in a guest: started by the agent there, which ends it with the link.
+//! fio in a guest: started by the agent there, which kills it when the link ends.
 
 use std::{path::PathBuf, rc::Rc, sync::Arc, time::Duration};
 
@@ -31,24 +31,24 @@ use crate::{
     },
 };
 
-/// Time that a guest may take for a small question, also on a busy machine.
+/// Time limit for a short query to a guest, even on a busy machine.
 pub(super) const SOON: Span = Span(Duration::from_secs(20));
 
-/// The fio of a guest.
+/// fio in a guest.
 #[derive(Clone)]
 pub(super) struct AgentFio {
     agent: Arc<Agent>,
     guest: MeasuredGuest,
-    /// The words by which it is started.
+    /// Command line that starts it.
     command: Vec<String>,
 }
 
-/// Which guest it is.
+/// Identity of the guest.
 #[derive(Clone)]
 pub(super) enum MeasuredGuest {
-    /// One of the run's lab.
+    /// A guest of the run's lab.
     Lab(Name),
-    /// A logical domain, and what it has for the run.
+    /// A logical domain, with the mount that it has for the run.
     Domain { domain: Rc<DomainOfDisks>, _mount: Option<Rc<LentMount>> },
 }
 
@@ -56,15 +56,15 @@ pub(super) enum MeasuredGuest {
 #[derive(Clone)]
 pub(super) struct RowInside {
     pub(super) fio: AgentFio,
-    /// Their paths there.
+    /// Their paths in the guest.
     pub(super) paths: Vec<PathBuf>,
-    /// They, for who looks at what they cost; none if their QEMU has just ended.
+    /// The disks for cost measurements; none if their QEMU has just exited.
     pub(super) served: Option<ServedDisks>,
     /// Disks and the program that measures them, where the host cannot see them.
     pub(super) seen: Option<(ForeignText, Vec<DiskIdentity>)>,
 }
 
-/// Why fio in a guest has no report.
+/// Reasons why fio in a guest has no report.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub(super) enum GuestFioError {
     #[error(transparent)]
@@ -75,7 +75,7 @@ pub(super) enum GuestFioError {
     Fio(#[from] FioError),
 }
 
-/// A guest kills what runs too long, and fio that runs too long waits for its disk.
+/// A guest kills programs that run too long. An fio that runs too long is waiting for its disk.
 fn late(error: AgentError, limit: Span) -> GuestFioError {
     match &error {
         AgentError::Refused { fault, .. } if fault.has_code("not-in-time") => FioError::Late { limit }.into(),
@@ -88,17 +88,17 @@ impl AgentFio {
         AgentFio { agent, guest, command }
     }
 
-    /// The agent that starts it.
+    /// Returns the agent that starts it.
     pub(super) fn agent(&self) -> &Arc<Agent> {
         &self.agent
     }
 
-    /// Which guest it is in.
+    /// Returns the guest that it runs in.
     pub(super) fn guest(&self) -> &MeasuredGuest {
         &self.guest
     }
 
-    /// The version, as fio says it.
+    /// Returns fio's version, as reported by fio.
     pub(super) fn version(&self) -> Result<ForeignText, GuestFioError> {
         let argv = [self.command.clone(), vec!["--version".to_owned()]].concat();
         let Ran { status, stdout, stderr } = self.agent.link.run(&argv, &[], SOON)?;
@@ -120,7 +120,8 @@ impl AgentFio {
         Ok(output::read(stdout.raw().as_bytes(), stderr.raw().as_bytes()).map_err(FioError::from)?)
     }
 
-    /// An agent that stops answering ends the run, and if its guest has died that is the better reason.
+    /// Returns who is to blame. An agent that stops answering ends the run; if its guest has died, that is the better
+    /// reason.
     pub(super) fn blame(&self, lab: Option<&Lab>, error: GuestFioError) -> SampleError {
         match (&self.guest, error) {
             (MeasuredGuest::Lab(name), GuestFioError::Agent(error)) if error.is_death() => {
@@ -138,7 +139,7 @@ impl AgentFio {
 }
 
 impl RowInside {
-    /// Writes the range of each disk. What is there already can't be seen from outside.
+    /// Writes the range of each disk. Its previous contents can't be seen from outside.
     pub(super) fn fill(&self, test: DiskTest, seed: u64) -> Result<(), Stop> {
         let count = self.paths.len().min(test.targets.get() as usize);
         let job = FioJob::new(test, &self.paths[..count], true, seed).or_input()?;
@@ -152,7 +153,7 @@ impl RowInside {
     }
 }
 
-/// The domain may hang, and each further question would wait as long.
+/// The domain may hang, and each further query would take as long.
 fn is_lost(error: &AgentError) -> bool {
     matches!(error, AgentError::Died { .. } | AgentError::Deadline { .. })
 }
@@ -166,8 +167,8 @@ impl std::fmt::Display for MeasuredGuest {
     }
 }
 
-/// Mount point of the host's directory of programs in a domain, while this value exists. A killed vtax leaves it
-/// mounted, read-only, until the next run or the domain's end.
+/// Mount point of the host's directory of programs in a domain, mounted while this value exists. A killed vtax leaves
+/// it mounted, read-only, until the next run or the domain's end.
 pub(super) struct LentMount(Arc<Agent>);
 
 impl LentMount {
@@ -192,12 +193,12 @@ impl LentMount {
 impl Drop for LentMount {
     fn drop(&mut self) {
         let words = ["/bin/sh", "-c", "umount \"$1\"", "vtax", LENT].map(str::to_owned);
-        // A domain that has stopped no longer has anything mounted.
+        // A domain that has stopped has nothing mounted.
         let _ = self.0.link.run(&words, &[], SOON);
     }
 }
 
-/// A guest without a shell can't be asked anything.
+/// A guest without a shell can't be queried.
 pub(super) fn no_shell(domain: &Name, error: AgentError) -> miette::Report {
     match error {
         AgentError::Refused { fault: Fault { kind: FaultKind::NotFound, .. }, .. } => miette!(

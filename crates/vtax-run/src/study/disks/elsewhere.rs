@@ -1,7 +1,7 @@
 //! Rows whose disks are used by a logical domain or by a zone.
 //!
-//! A domain's disk is measured in the domain: by its own fio if it has its own system, else by the host's, which it is
-//! lent. A zone has the host's files, and fio runs in its namespace.
+//! A domain's disk is measured in the domain: by its own fio if it has its own system, else by the host's, which is
+//! temporarily provided. A zone has the host's files, and fio runs in its namespace.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -40,14 +40,14 @@ use crate::{
     },
 };
 
-/// A distribution's fio maps all the libraries of the stores on a network that it knows. Less memory of a domain may do
-/// too.
+/// A distribution's fio maps the libraries of all network storage engines that it supports. A domain with less memory
+/// may suffice, too.
 const FIO_NEEDS: ByteSize = ByteSize(256 << 20);
 
 /// Maximum length of a guest's quoted output.
 const SAID_MOST: usize = 400;
 
-/// Where a row's disks are used. All are in one place, for one fio measures them.
+/// Where a row's disks are used. All are in one place, because one fio measures them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RowPlace {
     /// On this machine.
@@ -94,7 +94,7 @@ impl RowPlace {
         }
     }
 
-    /// Returns false if the disk is in another place.
+    /// Adds a disk. Returns false if it is in another place.
     fn add(&mut self, disk: &DiskPlace) -> bool {
         match (self, disk) {
             (RowPlace::Here(paths), DiskPlace::Here(path)) => paths.push(path.clone()),
@@ -113,7 +113,7 @@ impl RowPlace {
         true
     }
 
-    /// The paths of this machine, which a zone has too. None if a domain has the disks.
+    /// Returns the paths on this machine, which a zone has, too. None if a domain has the disks.
     pub(super) fn paths(&self) -> Option<&[PathBuf]> {
         match self {
             RowPlace::Here(paths) | RowPlace::Zone { paths, .. } => Some(paths),
@@ -123,8 +123,8 @@ impl RowPlace {
 }
 
 impl MeasuredDisks {
-    /// Finds the domains and zones of the rows, and looks at the disks there. Nothing is written, and what can't be
-    /// measured is refused.
+    /// Finds the domains and zones of the rows, and inspects the disks there. Nothing is written, and disks that can't
+    /// be measured are refused.
     pub(in crate::study) fn connect_elsewhere(&mut self, setup: &RunSetup<'_>, header: &RunHeader) -> Result<(), Stop> {
         let mut connector = setup.connector();
         let mut domains: BTreeMap<(&Option<LabHost>, &Name), FioInDomain> = BTreeMap::new();
@@ -175,7 +175,7 @@ impl FioInDomain {
         Ok(FioInDomain { domain, fio })
     }
 
-    /// The disks of a row, which nothing in the domain uses.
+    /// Inspects the disks of a row, which nothing in the domain may use.
     fn look(&self, names: &[DiskPlace], disks: &[Name], tests: &[DiskTest], seed: u64) -> Result<RowInside, Stop> {
         let FioInDomain { domain, fio } = self;
         let version = fio.version().map_err(|error| no_fio(domain, &error))?;
@@ -202,7 +202,7 @@ impl FioInDomain {
     }
 }
 
-/// The directory of the host's fio in the one that the domain sees.
+/// Returns the directory of the host's fio inside the one that the domain sees.
 fn lent(domain: &DomainOfDisks) -> Result<String, Stop> {
     let name = domain.name();
     let seen = domain.launch().lent.as_ref().filter(|folder| folder.is_dir()).ok_or_else(|| {
@@ -266,7 +266,7 @@ fn served(domain: &DomainOfDisks, launch: &DiskLaunch) -> DiskUser {
 }
 
 impl ZoneOfDisks {
-    /// A process of a lab's zone is in the control group of who has started it, here vtax.
+    /// A process in a lab's zone is in the control group of the process that started it, here vtax.
     pub(super) fn disk_user(&self) -> DiskUser {
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let cgroup = groups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned);
@@ -275,7 +275,7 @@ impl ZoneOfDisks {
     }
 }
 
-/// `io.max` of a group and of those above it: the tightest counts.
+/// Reads `io.max` of a group and its ancestors: the tightest limit applies.
 fn io_limits(cgroup: &str) -> Vec<ForeignText> {
     let root = Path::new("/sys/fs/cgroup");
     let own = root.join(cgroup.trim_start_matches('/'));
@@ -312,7 +312,7 @@ mod tests_of_places {
     }
 
     #[test]
-    fn what_is_on_a_domains_disk_is_lost_only_if_that_is_said() {
+    fn data_on_a_domains_disk_is_lost_only_if_allowed() {
         let told = place("disk:mars/a", "ldm:mars/a", false).expect_err("its data may be needed");
         assert!(told.contains("from the host") && told.contains("--destroy-data"), "{told}");
     }

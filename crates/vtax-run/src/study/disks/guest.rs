@@ -1,4 +1,4 @@
-//! fio in a guest of the run's lab: lent by the host, started by the agent.
+//! fio in a guest of the run's lab: provided by the host, started by the agent.
 
 use std::{
     path::PathBuf,
@@ -24,17 +24,17 @@ use crate::{
     },
 };
 
-/// Time that a guest's drivers may take to find its disks.
+/// Time limit for a guest's drivers to find its disks.
 const FOUND: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The fio of a guest of a lab.
+/// Connects to fio in a guest of a lab.
 pub(super) fn connect(lab: &Arc<Lab>, guest: &Name, events: &RunEvents) -> Result<AgentFio, Stop> {
     let agent = Arc::new(agent_of_guest(lab, guest, events)?);
     Ok(AgentFio::new(agent, MeasuredGuest::Lab(guest.clone()), CarriedProgram::command(LENT.as_ref())))
 }
 
-/// A row's disks, and the paths that they have in the guest once its drivers have found them.
+/// Returns a row's disks, and their paths in the guest once its drivers have found them.
 pub(super) fn disks(agent: &Agent, lab: &Lab, ports: &RowPorts) -> Result<(Vec<PathBuf>, ServedDisks), Stop> {
     let qemu = lab.guest(&ports.guest).or_infrastructure()?;
     let all = qemu.launch().disks.disks.iter();
@@ -43,7 +43,7 @@ pub(super) fn disks(agent: &Agent, lab: &Lab, ports: &RowPorts) -> Result<(Vec<P
     Ok((paths, ServedDisks::of(qemu.process(), qemu.launch(), mine)))
 }
 
-/// The paths that disks have in a guest, once its drivers have found them.
+/// Returns the paths of disks in a guest, once its drivers have found them.
 pub(super) fn find(agent: &Agent, guest: &str, wanted: &[DiskLaunch]) -> Result<Vec<PathBuf>, Stop> {
     let until = Instant::now() + FOUND;
     loop {
@@ -71,7 +71,7 @@ fn list(agent: &Agent) -> Result<String, Stop> {
     Ok(ran.stdout.raw().to_owned())
 }
 
-/// The directory with fio and its libraries that guests are given.
+/// Directory with fio and its libraries that guests are given.
 pub(super) fn lent() -> Result<PathBuf, Stop> {
     let carried = image::carried().coded("file", || "finding the cache of images").or_infrastructure()?;
     Ok(CarriedProgram::fio(&carried).or_infrastructure()?.folder)

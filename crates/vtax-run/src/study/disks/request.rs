@@ -1,4 +1,4 @@
-//! `vtax measure --disk` as a study: its rows are disks, its matrix the tests.
+//! `vtax measure --disk` as a study: its rows are disks, its matrix is the tests.
 
 use miette::{bail, miette};
 use serde::{Deserialize, Serialize};
@@ -17,18 +17,18 @@ use crate::{
     },
 };
 
-/// Which disks are measured, and how.
+/// Disks to measure, and how.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DiskRequest {
-    /// Each is a row. The first is the baseline.
+    /// The rows. The first is the baseline.
     pub rows: Vec<DiskSet>,
-    /// In turn; the plan has their times.
+    /// Tests, in order; the plan has their times.
     pub tests: Vec<DiskTest>,
     /// Number and order of the rounds.
     pub rounds: ChosenRounds,
     /// The plan without the number of samples.
     pub sampling: SamplingPlan,
-    /// True if what is on the disks may be lost.
+    /// True if the contents of the disks may be lost.
     pub destroy_data: bool,
 }
 
@@ -126,7 +126,7 @@ fn cell(row: Row, variant: u32, disk: DiskTest) -> Cell {
     Cell { row, test: CellTest::Disk(DiskCell { disk }), variant, instrument: Instrument::default() }
 }
 
-/// Returns the name of a row: its first disk, and the number of others.
+/// Returns the label of a row: its first disk, and the number of others.
 fn label(disks: &DiskSet) -> String {
     let name = match disks.0.first() {
         Some(DiskPlace::Here(path)) => path.to_string_lossy().into_owned(),

@@ -9,8 +9,8 @@ use vtax_wire::protocol::LinkAddress;
 use super::agent::Agent;
 use crate::stop::{Blamed, Coded, Stop};
 
-/// The address of the device to which an end must be bound, if it is bound to one: one that reaches the other end's, if
-/// that is known.
+/// Returns the address of the device to which an endpoint must be bound, if any: one that reaches the other endpoint's
+/// address, if that is known.
 pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent, peer: Option<IpAddr>) -> Result<Option<IpAddr>, Stop> {
     let Some(device) = &endpoint.device else { return Ok(None) };
     let (control, has) = (&endpoint.control, &agent.facts.addresses);
@@ -38,7 +38,7 @@ pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent, peer: Option<IpAddr>
     }
 }
 
-/// Returns the link of an end's address that is valid on this link only, to which its sockets must be bound.
+/// Returns the link to which an endpoint's sockets must be bound because its address is valid on this link only.
 pub(super) fn link_of(agent: &Agent, address: IpAddr) -> Option<DeviceName> {
     let own = agent.facts.addresses.iter().find(|own| own.address == address && is_link_local(address))?;
     own.link.raw().parse().ok()
@@ -49,7 +49,7 @@ pub(crate) fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
-/// Refuses a device at an end that is bound to none.
+/// Refuses a device for an endpoint that can't be bound to one.
 pub(super) fn refuse_device(endpoint: &Endpoint) -> Result<(), Stop> {
     let control = &endpoint.control;
     let instead = match control {
@@ -63,8 +63,7 @@ pub(super) fn refuse_device(endpoint: &Endpoint) -> Result<(), Stop> {
     }
 }
 
-/// Returns the only address of a namespace: of the peer's family if that is known, else of IPv4 if it has such
-/// addresses.
+/// Returns the only address of a namespace: of the peer's family if that is known, else an IPv4 address if it has any.
 pub(super) fn only_address(endpoint: &Endpoint, agent: &Agent, peer: Option<IpAddr>) -> Result<IpAddr, Stop> {
     let (control, has) = (&endpoint.control, &agent.facts.addresses);
     let option = address_option(endpoint);
@@ -106,7 +105,7 @@ fn address_option(endpoint: &Endpoint) -> &'static str {
     if endpoint.end == End::Initiator { "--from-address" } else { "--to-address" }
 }
 
-/// Refuses an address that an end doesn't have: each of its samples would fail to bind it.
+/// Refuses an address that an endpoint doesn't have: each of its samples would fail to bind it.
 pub(super) fn check_address(endpoint: &Endpoint, agent: &Agent, address: IpAddr) -> Result<(), Stop> {
     let has = &agent.facts.addresses;
     if address.is_loopback() || has.is_empty() || has.iter().any(|own| own.address == address) {
@@ -117,7 +116,8 @@ pub(super) fn check_address(endpoint: &Endpoint, agent: &Agent, address: IpAddr)
     Err(Stop::input(miette!(code = "no-such-address", "{control} has no address {address}; it has {}", has.join(", "))))
 }
 
-/// The addresses of a pair. The kernel chooses an unknown address of an end on this machine.
+/// Returns the addresses of a pair. The kernel chooses an unknown address of an endpoint on this
+/// machine.
 pub(super) fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Result<[IpAddr; 2], Stop> {
     let missing = |endpoint: &Endpoint| {
         let (control, option) = (&endpoint.control, address_option(endpoint));
@@ -154,7 +154,7 @@ pub(super) fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Res
     Ok([initiator, responder])
 }
 
-/// The address by which this machine reaches another. Connecting a UDP socket sends nothing (udp(7)).
+/// Returns the address used to reach another machine. Connecting a UDP socket sends nothing (udp(7)).
 fn source_address(peer: IpAddr) -> miette::Result<IpAddr> {
     let any: IpAddr = match peer {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,4 +1,4 @@
-//! A connected agent and the machine that it is on.
+//! A connected agent and its machine.
 
 use std::{
     fs,
@@ -16,9 +16,9 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// Time that ssh may take for each step: to log in, to copy the agent, to greet.
+/// Time limit for each step over ssh: logging in, copying the agent, greeting.
 const LOGIN: Duration = Duration::from_secs(30);
-/// Time that an agent may take for a question.
+/// Time limit for an answer of an agent.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
 pub(crate) struct Agent {
@@ -28,19 +28,19 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// A child of this process, in its namespaces.
+    /// Starts an agent as a child of this process, in its namespaces.
     pub(crate) fn local(program: &Path) -> miette::Result<Agent> {
         let mut command = Command::new(program);
         command.arg("--stdio");
         Agent::greeted(AgentLink::spawn("local", command, GREETING)?)
     }
 
-    /// A process of this machine that was started.
+    /// Connects to an agent that was started as a process of this machine.
     pub(super) fn of_child(name: &str, child: Child) -> miette::Result<Agent> {
         Agent::greeted(AgentLink::from_child(name, child, GREETING)?)
     }
 
-    /// An agent that the user's ssh starts.
+    /// Starts an agent by the user's ssh.
     pub(super) fn ssh(host: &str, program: &Path) -> Result<Agent, Stop> {
         ssh::check(host).or_input()?;
         let link = ssh::connect(host, program, LOGIN).or_infrastructure()?;
@@ -54,7 +54,7 @@ impl Agent {
         Ok(Agent { link, facts, here })
     }
 
-    /// An identity of its machine, which no agent on another machine has.
+    /// Returns an identity of its machine, unique among machines.
     pub(super) fn machine(&self) -> &str {
         match boot(&self.link) {
             "" => self.link.name(),
@@ -66,12 +66,12 @@ impl Agent {
         self.here
     }
 
-    /// Its process, in its own PID namespace.
+    /// Returns its PID, in its own PID namespace.
     pub(super) fn pid(&self) -> Pid {
         Pid(self.link.hello().pid)
     }
 
-    /// Its machine, if vtax runs on another one.
+    /// Returns its machine, if vtax runs on another one.
     pub(super) fn elsewhere(&self) -> Option<&Environment> {
         (!self.here).then_some(&self.facts.environment)
     }
@@ -81,7 +81,7 @@ pub(super) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// The boot id of its kernel. The id of the agent's clock comes behind a `/`.
+/// Returns the boot ID of its kernel. The ID of the agent's clock follows a `/`.
 fn boot(link: &AgentLink) -> &str {
     link.hello().boot_id.split('/').next().unwrap_or_default()
 }

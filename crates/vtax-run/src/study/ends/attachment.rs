@@ -1,4 +1,4 @@
-//! Attachment of an end to the path. Each method is a file in this directory, and a line in `endpoints.rs`.
+//! Attachment of an endpoint to the path. Each method is a file in this directory, and a line in `endpoints.rs`.
 
 pub(super) mod lab_domain;
 pub(super) mod lab_guest;
@@ -30,15 +30,14 @@ use self::{lab_guest::LabGuest, namespace::HeldNamespace, switch_end::SwitchEnd}
 use super::dial::AgentConnection;
 use crate::stop::Stop;
 
-/// Attachment of an end. Abilities that only some ends have are traits and types of their own.
+/// Attachment of an endpoint. Abilities that only some have are separate traits and types.
 pub(super) trait Attachment {
-    /// Begins to connect to the agent of the end, which is started if it is a process of this machine: the kernel ends
-    /// such a process with the thread that started it. `name` is the name of the end for errors, `program` the agent on
-    /// this machine.
+    /// Begins to connect to the endpoint's agent. An agent on this machine is started by this: the kernel kills it when
+    /// the starting thread ends. `name` is the endpoint's name in errors, `program` the agent on this machine.
     fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop>;
 
-    /// Returns whether one agent serves the end in both roles. Two ends of a pair in one process would disturb each
-    /// other.
+    /// Returns whether one agent serves the endpoint in both roles. Two endpoints of a pair in one process would
+    /// disturb each other.
     fn has_one_agent(&self) -> bool {
         false
     }
@@ -47,76 +46,78 @@ pub(super) trait Attachment {
         None
     }
 
-    /// The guest in which the end is.
+    /// Returns the guest that the endpoint is in.
     fn guest(&self) -> Option<&dyn GuestEnd> {
         None
     }
 
-    /// The same, if the guest was built for this run, which may then change it.
+    /// Returns the guest if it was built for this run, which may then change it.
     fn own_guest(&self) -> Option<&LabGuest> {
         None
     }
 
-    /// The end as one at a virtual switch, if it is a logical domain or the host of one.
+    /// Returns the endpoint at a virtual switch, if it is a logical domain or the host of one.
     fn switched(&self) -> Option<&dyn SwitchedEnd> {
         None
     }
 
-    /// The namespace of this machine that it is, if it is one that existed before, outside of labs.
+    /// Returns the endpoint's namespace, if it is an existing one of this machine outside of labs.
     fn namespace(&self) -> Option<&HeldNamespace> {
         None
     }
 
-    /// Returns whether the end is in the network stack that vtax itself is in.
+    /// Returns whether the endpoint is in the network stack of vtax itself.
     fn is_in_stack_of_vtax(&self) -> bool {
         false
     }
 
-    /// The ports by which others reach a responder here, if they don't reach its own address.
+    /// Returns the ports at which others reach a responder here, if they don't reach its own
+    /// address.
     fn published(&self) -> Option<&PublishedPorts> {
         None
     }
 
-    /// Chooses the NIC that has the address on which the end is measured.
+    /// Selects the NIC with the address on which the endpoint is measured.
     fn measure_on(&mut self, _address: IpAddr) {}
 
-    /// Returns whether only the agent sees the links of the end. A lab sees the links of its hosts and zones itself.
+    /// Returns whether only the agent sees the endpoint's links. A lab sees the links of its hosts and zones itself.
     fn has_links_of_its_own(&self) -> bool {
         true
     }
 
-    /// The links of the host that its packets take, from the end outwards.
+    /// Returns the host's links that the packets take, from the endpoint outwards.
     fn host_links(&self) -> &[Hop] {
         &[]
     }
 
-    /// The kind of its virtual NIC.
+    /// Returns the kind of its virtual NIC.
     fn nic(&self) -> Option<Flavour> {
         self.place()?.endpoint.flavour
     }
 
-    /// The programs of this machine that carry its traffic.
+    /// Returns the programs of this machine that carry its traffic.
     fn relays(&self) -> Vec<RelayProcess> {
         Vec::new()
     }
 
-    /// Why its guest or its process has ended, with what the guest said last, or a program that carried its traffic.
+    /// Returns why its guest, its process, or a program that carried its traffic has ended, with the guest's last
+    /// output.
     fn death(&self) -> Option<miette::Report> {
         None
     }
 
-    /// Returns notes about the end as an end of `row`, a sentence each.
+    /// Returns notes about the endpoint in `row`, as sentences.
     fn notes(&self, _row: Row, _name: &str) -> Vec<PlacementNote> {
         Vec::new()
     }
 }
 
-/// An end in a guest.
+/// An endpoint in a guest.
 pub(super) trait GuestEnd {
-    /// The QEMU under the end, if its threads can be observed on this machine.
+    /// Returns the QEMU of the endpoint, if its threads can be observed on this machine.
     fn qemu(&self) -> Option<GuestProcess>;
 
-    /// Returns the machine that runs the end.
+    /// Returns the machine that runs the endpoint.
     fn machine(&self) -> Option<GuestMachine>;
 
     /// Returns the record of the guest as a domain.
@@ -125,23 +126,23 @@ pub(super) trait GuestEnd {
     }
 }
 
-/// An end at a port of a virtual switch.
+/// An endpoint at a port of a virtual switch.
 pub(super) trait SwitchedEnd {
-    /// The port that it is at.
+    /// Returns its port.
     fn switch_end(&self) -> &SwitchEnd;
 
-    /// The stack of the host that has the switch.
+    /// Returns the stack of the host that has the switch.
     fn host_stack(&self) -> Option<HostStack>;
 
-    /// The guest that serves the switch, if a guest does and its threads can be observed here.
+    /// Returns the guest that serves the switch, if one does and its threads can be observed here.
     fn server(&self) -> Option<GuestProcess> {
         None
     }
 }
 
-/// The network stack of a host with logical domains, and the link there that belongs to the path.
+/// Network stack of a host with logical domains, and the link there that belongs to the path.
 pub(super) struct HostStack {
-    /// Path at which its namespace is pinned. None for vtax's own.
+    /// Path at which its namespace is pinned. None for vtax's own namespace.
     pub(super) namespace: Option<PathBuf>,
     pub(super) link: ForeignText,
 }

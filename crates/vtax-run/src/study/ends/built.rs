@@ -1,4 +1,4 @@
-//! A lab that is built for the run.
+//! A lab built for the run.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -47,7 +47,7 @@ impl RunSetup<'_> {
         Ok(ConnectedEnds::new(rows, Some(lab), &self.conditions.directory))
     }
 
-    /// Starts one agent in each host, zone and guest that has an end, several at a time.
+    /// Starts one agent in each host, zone and guest that has an endpoint, several at a time.
     fn start_agents<'e>(
         &self,
         lab: &Arc<Lab>,
@@ -64,7 +64,7 @@ impl RunSetup<'_> {
         Ok(connect_all(&dialled, self.agent, self.events)?.into_iter().collect())
     }
 
-    /// Builds a lab and starts its agents by `connect`. If QEMU's TCG crashes in a guest's boot, tries once more.
+    /// Builds a lab and starts its agents by `connect`. If QEMU's TCG crashes while a guest boots, tries once more.
     pub(in crate::study) fn with_lab<T>(
         &self,
         topology: &Topology,
@@ -95,7 +95,7 @@ impl RunSetup<'_> {
         self.interrupt.only_note();
         labs::remove_abandoned(world, &topology.name, self.events)?;
         let (within, name) = (world.clone(), topology.name.clone());
-        // An error means that a QEMU has just exited, or that what waits for it will report the same.
+        // An error means that a QEMU has just exited, or that whoever waits for it will report the same.
         self.interrupt.on_ask(move || drop(LiveHolding::stop_building(&within, &name)));
         let lab = Arc::new(labs::build(world, topology, &self.needs)?);
         let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
@@ -121,7 +121,7 @@ fn place_of(lab: &Arc<Lab>, end: &LabEnd) -> Result<LabPlace, Stop> {
     Ok(LabPlace { lab: Arc::clone(lab), endpoint })
 }
 
-/// The name of the end for the user.
+/// Returns the endpoint's name for the user.
 fn name_of(end: &LabEnd) -> String {
     match end {
         LabEnd::Host { host, .. } => format!("host {host}"),
@@ -130,14 +130,14 @@ fn name_of(end: &LabEnd) -> String {
     }
 }
 
-/// The agent of a lab's guest whose NIC isn't measured.
+/// Connects to the agent of a lab's guest whose NIC isn't measured.
 pub(in crate::study) fn agent_of_guest(lab: &Arc<Lab>, guest: &Name, events: &RunEvents) -> Result<Agent, Stop> {
     let endpoint = endpoint(lab, &LabEnd::Guest(guest.clone())).or_infrastructure()?.clone();
     only_agent(&LabPlace { lab: Arc::clone(lab), endpoint }, &format!("guest {guest}"), events)
 }
 
-/// The name of a run's lab. It has the random part of the run's id, so that two runs of one study can be active at the
-/// same time.
+/// Returns the name of a run's lab. It contains the random part of the run's ID, so that two runs of one study can be
+/// active at the same time.
 pub(in crate::study) fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
     let suffix = header.id.rsplit('-').next().unwrap_or_default();
     format!("run-{suffix}").parse().or_infrastructure()

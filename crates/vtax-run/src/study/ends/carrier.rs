@@ -1,5 +1,5 @@
-//! A change of settings may reset a link, as a ring of another size does. Then the link has no carrier until both of
-//! its ends have agreed on a speed, which takes a real NIC seconds.
+//! A change of settings may reset a link, e.g. a new ring size. Then the link has no carrier until both of its ends
+//! have agreed on a speed, which takes a real NIC seconds.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl ConnectedEnds {
-    /// Notes which links carry no packets before any setting is changed: nobody waits for these.
+    /// Records which links carry no packets before any setting is changed: these are not waited
+    /// for.
     pub(super) fn note_dead_links(&mut self) {
         self.dead_before = dead_links(self.pairs());
     }
@@ -38,7 +39,7 @@ impl ConnectedEnds {
     }
 }
 
-/// Asks again until there is none left or the time is up.
+/// Checks repeatedly until none is left or the time is up.
 fn await_none(patience: Duration, mut dead: impl FnMut() -> BTreeSet<String>) -> BTreeSet<String> {
     let until = Instant::now() + patience;
     loop {

@@ -1,4 +1,4 @@
-//! Connects to the agents of several ends at the same time: a login alone may take half a minute.
+//! Connects to the agents of several endpoints concurrently: a login alone may take half a minute.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,15 +10,15 @@ use crate::{events::RunEvents, stop::Stop};
 /// The rest of connecting to an agent. It takes time, and any thread can do it.
 pub(super) type AgentConnection<'a> = Box<dyn FnOnce(&RunEvents) -> Result<Agent, Stop> + Send + 'a>;
 
-/// An agent that is to be connected.
+/// An agent to connect to.
 pub(super) struct DialledEnd<K> {
     pub(super) key: K,
-    /// The name of its end for errors.
+    /// Name of its endpoint in errors.
     pub(super) name: String,
     pub(super) attachment: Box<dyn Attachment>,
 }
 
-/// Connects to all agents. An error tells about each end that can't be connected.
+/// Connects to all agents. The error names every endpoint that can't be connected.
 pub(super) fn connect_all<K: Clone>(
     ends: &[DialledEnd<K>],
     program: &Path,

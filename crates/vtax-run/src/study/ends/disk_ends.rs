@@ -30,7 +30,7 @@ use crate::{
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A logical domain that runs, with its agent.
+/// A running logical domain, with its agent.
 pub(in crate::study) struct DomainOfDisks {
     agent: Arc<Agent>,
     host: Rc<DomainPlace>,
@@ -44,12 +44,12 @@ pub(in crate::study) struct ZoneOfDisks {
     /// `LAB/NAME`.
     name: String,
     namespace: NetNs,
-    /// It stays open as long as something is measured in it.
+    /// Kept open while something is measured in it.
     _lab: Arc<Lab>,
 }
 
 impl EndpointConnector<'_> {
-    /// A domain that runs, with its agent.
+    /// Finds a running domain, and connects to its agent.
     pub(in crate::study) fn domain_of_disks(
         &mut self,
         within: Option<&LabHost>,
@@ -71,7 +71,7 @@ impl EndpointConnector<'_> {
         Ok(DomainOfDisks { agent, host, bound, launch, end })
     }
 
-    /// A zone or a host of a lab that is up.
+    /// Finds a zone or a host of a running lab.
     pub(in crate::study) fn zone_of_disks(&mut self, lab: Option<&Name>, zone: &Name) -> Result<ZoneOfDisks, Stop> {
         let lab = self.lab(lab, zone)?;
         let of_lab = lookup::candidates(&lab, zone, None)?.into_iter().next();
@@ -93,7 +93,7 @@ impl ZoneOfDisks {
         &self.name
     }
 
-    /// Does something in the zone.
+    /// Runs `what` in the zone.
     pub(in crate::study) fn run<T: Send>(&self, what: impl FnOnce() -> T + Send) -> miette::Result<T> {
         Ok(self.namespace.run(what)?)
     }
@@ -113,7 +113,7 @@ impl DomainOfDisks {
         &self.launch
     }
 
-    /// Its end without a NIC, as it is written.
+    /// Returns its endpoint without a NIC, as written by the user.
     pub(in crate::study) fn end(&self) -> &DomainEnd {
         &self.end
     }
@@ -132,7 +132,7 @@ impl DomainOfDisks {
         )))
     }
 
-    /// Its disks, for who looks at what they cost.
+    /// Returns its disks for cost measurements.
     pub(in crate::study) fn served(&self, disks: Vec<DiskLaunch>) -> Option<ServedDisks> {
         Some(ServedDisks::of(self.bound.qemu()?.process(), &self.launch, disks))
     }
@@ -141,8 +141,7 @@ impl DomainOfDisks {
         GuestMachine { accel: self.launch.accel, no_kvm: None, qemu: self.launch.qemu.version.to_string().into() }
     }
 
-    /// Why its agent is lost, if that is because the domain has ended. Its streams are closed before its process has
-    /// ended.
+    /// Returns why its agent is lost, if the domain has ended. Its streams are closed before its process has exited.
     pub(in crate::study) fn death(&self) -> Option<miette::Report> {
         let until = Instant::now() + DYING;
         loop {

@@ -1,4 +1,4 @@
-//! A host with logical domains, as it is when a run begins.
+//! A host with logical domains, in its state at the start of a run.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub(super) struct DomainPlace {
     pub(super) host: LdmHost,
     domains: Domains,
     configuration: Configuration,
-    /// If it is a host of a lab.
+    /// Set for a host of a lab.
     pub(super) lab: Option<LabPlace>,
 }
 
@@ -54,7 +54,7 @@ impl DomainPlace {
         self.lab.as_ref().map(|place| place.lab.namespace_path(&place.endpoint))
     }
 
-    /// The domain, which must run.
+    /// Returns the domain, which must be running.
     pub(super) fn active(&self, end: &DomainEnd) -> Result<BoundDomain, Stop> {
         self.configuration.domain(&end.domain).or_input()?;
         Ok(self.domains.active(&end.domain)?.0)
@@ -69,12 +69,12 @@ impl DomainPlace {
         self.domains.active(&switch.service).ok().map(|(bound, _)| bound)
     }
 
-    /// Refuses a disk that the domain isn't to have.
+    /// Refuses a disk that isn't among the domain's constraints.
     pub(super) fn check_disk(&self, domain: &Name, disk: &Name) -> Result<(), Stop> {
         self.configuration.disk(domain, disk).map(drop).or_input()
     }
 
-    /// Returns whether the domain is still there.
+    /// Returns whether the domain still exists.
     pub(super) fn runs(&self, bound: &BoundDomain) -> bool {
         self.domains.find(bound.name()).is_ok_and(|found| found.is_some_and(|found| found.qemu().is_some()))
     }
@@ -89,12 +89,12 @@ impl DomainPlace {
         ports.map_err(Stop::from)
     }
 
-    /// A network of two addresses; the host has the first if `host_link` is a link of it.
+    /// Assigns a network of two addresses; the host gets the first if `host_link` is a link of it.
     pub(super) fn lend(&self, host_link: Option<&str>, in_use: &[IpNet]) -> Result<LentNet, Stop> {
         self.domains.lend(host_link, in_use).map_err(Stop::from)
     }
 
-    /// The host, `LAB/HOST` if it is one of a lab, for texts.
+    /// Prefix for messages: the host, `LAB/HOST` if it is one of a lab.
     pub(super) fn prefix(&self) -> String {
         self.host.within().map(|host| format!("{host}/")).unwrap_or_default()
     }

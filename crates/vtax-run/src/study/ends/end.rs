@@ -1,4 +1,4 @@
-//! One end of a pair, and the ends of a row.
+//! One endpoint of a pair, and the endpoints of a row.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -22,30 +22,30 @@ use crate::{
 
 pub(super) struct ConnectedRow {
     pub(super) row: Row,
-    /// The MTU that these ends are for; without it, they are for every MTU.
+    /// MTU that these endpoints are for; none for every MTU.
     pub(super) mtu: Option<Mtu>,
-    /// Initiator and responder of each pair. All pairs measure at the same time.
+    /// Initiator and responder of each pair. All pairs are measured concurrently.
     pub(super) pairs: Vec<[ConnectedEnd; 2]>,
 }
 
 pub(super) struct ConnectedEnd {
     pub(super) agent: Arc<Agent>,
-    /// The name that the user knows.
+    /// Name known to the user.
     pub(super) name: String,
-    /// The address that its sockets are bound to.
+    /// Address that its sockets are bound to.
     pub(super) address: IpAddr,
-    /// True if vtax has chosen the address, which may be another one in the next run.
+    /// True if vtax has chosen the address, which may differ in the next run.
     pub(super) is_lent: bool,
-    /// The device that its sockets are bound to.
+    /// Device that its sockets are bound to.
     pub(super) device: Option<DeviceName>,
     pub(super) attachment: Box<dyn Attachment>,
-    /// The links by which its packets leave, the upper first. Empty in the lab of the run, which knows them.
+    /// Links by which its packets leave, the upper first. Empty in the run's own lab, which knows them.
     pub(super) route: Vec<Hop>,
-    /// The context identifier of its machine, as the other end knows it.
+    /// Context identifier of its machine, as known to the other endpoint.
     pub(super) cid: Option<u32>,
-    /// The CPUs that the user wants for this end alone.
+    /// CPUs requested by the user for this endpoint alone.
     pub(super) pin: Option<Pinning>,
-    /// The CPUs that its threads are pinned to.
+    /// CPUs that its threads are pinned to.
     pub(super) cpus: Vec<u32>,
 }
 
@@ -54,7 +54,7 @@ impl ConnectedRow {
         self.pairs.iter().flatten()
     }
 
-    /// Where the initiators ran, and the responders.
+    /// Returns where the initiators and the responders ran.
     pub(super) fn locations(&self) -> Ends<EndLocation> {
         let of_role = |role: usize| {
             let mut locations = self.pairs.iter().map(|pair| pair[role].location());
@@ -86,22 +86,22 @@ impl ConnectedEnd {
         }
     }
 
-    /// Returns the machine that runs the end, if it is a guest.
+    /// Returns the machine that runs the endpoint, if it is a guest.
     pub(super) fn guest_machine(&self) -> Option<GuestMachine> {
         self.attachment.guest()?.machine()
     }
 
-    /// The QEMU under the end, if its threads can be observed on this machine.
+    /// Returns the QEMU of the endpoint, if its threads can be observed on this machine.
     pub(super) fn qemu(&self) -> Option<GuestProcess> {
         self.attachment.guest()?.qemu()
     }
 
-    /// Returns the record of the end's domain.
+    /// Returns the record of the endpoint's domain.
     pub(super) fn domain(&self) -> Option<&DomainRecord> {
         self.attachment.guest()?.domain()
     }
 
-    /// The number of its virtual CPUs, if the run chooses their CPUs on the host.
+    /// Returns the number of its virtual CPUs, if the run places them on the host.
     pub(super) fn vcpus(&self) -> Option<usize> {
         self.attachment.own_guest()?.vcpus()
     }
@@ -115,7 +115,7 @@ impl ConnectedEnd {
         }
     }
 
-    /// The network stacks whose settings matter to the end: its own, and that of its host.
+    /// Returns the network stacks whose settings affect the endpoint: its own, and its host's.
     pub(super) fn tuned_places(&self, tuner: &SharedTuner) -> Result<Vec<TunedPlace>, Stop> {
         let link = self.link().map(|hop| hop.link.clone());
         let by_agent = |link| {
@@ -157,7 +157,7 @@ impl ConnectedEnd {
     }
 }
 
-/// The lab that both ends are in, and their endpoints there.
+/// Returns the lab that contains both endpoints, and their endpoints there.
 pub(super) fn common_lab(pair: &[ConnectedEnd; 2]) -> Option<(&Lab, [&LabEndpoint; 2])> {
     let [from, to] = [pair[0].attachment.place()?, pair[1].attachment.place()?];
     Arc::ptr_eq(&from.lab, &to.lab).then_some((&*from.lab, [&from.endpoint, &to.endpoint]))

@@ -1,4 +1,4 @@
-//! Connects endpoints that exist already: starts their agents, finds their addresses and the links at both ends.
+//! Connects existing endpoints: starts their agents, finds their addresses and the links at both ends.
 
 use std::{collections::BTreeMap, net::IpAddr, path::Path, rc::Rc, sync::Arc};
 
@@ -36,14 +36,15 @@ use crate::{
     tuning::{SharedTuner, TuningHost},
 };
 
-/// The endpoints of a row, for one MTU or for all MTUs.
+/// Endpoints of a row, for one MTU or for all MTUs.
 pub(crate) struct RowPairs<'a> {
     row: Row,
     mtu: Option<Mtu>,
     pairs: Vec<[&'a Endpoint; 2]>,
 }
 
-/// The pairs of each row at each MTU. A row whose pairs are the same at all MTUs has one entry.
+/// Returns the pairs of each row at each MTU. A row whose pairs are the same at all MTUs has one
+/// entry.
 pub(crate) fn row_pairs<'a>(
     endpoints: &'a [Endpoint],
     rows: &[Row],
@@ -63,22 +64,22 @@ pub(crate) fn row_pairs<'a>(
     Ok(found)
 }
 
-/// A lab, and those of its endpoints that an endpoint of the user may mean.
+/// A lab, and those of its endpoints that an endpoint of the user may refer to.
 type Candidates = (Arc<Lab>, Vec<LabEndpoint>);
 
 pub(crate) struct EndpointConnector<'a> {
-    /// Only if an endpoint is in a lab.
+    /// Set only if an endpoint is in a lab.
     world: Option<&'a World>,
     program: &'a Path,
-    /// Location of logical domains. Only if an endpoint is one.
+    /// Location of logical domains; used only if an endpoint is one.
     pub(super) locations: &'a Locations,
     pub(super) events: &'a RunEvents,
     labs: Vec<Arc<Lab>>,
     agents: BTreeMap<AgentKey, Arc<Agent>>,
-    /// The domains of libvirt, by their names.
+    /// libvirt's domains, by name.
     domains: BTreeMap<String, Rc<Domain>>,
     namespaces: BTreeMap<NamespaceEnd, Rc<HeldNamespace>>,
-    /// The hosts of logical domains.
+    /// Hosts of logical domains.
     pub(super) hosts: Vec<Rc<DomainPlace>>,
     loans: Loans,
 }
@@ -124,14 +125,15 @@ impl<'a> EndpointConnector<'a> {
         Ok(control)
     }
 
-    /// Starts the agents and finds out how the ends reach each other: those of the rows, and those of guarded paths.
+    /// Starts the agents and finds out how the endpoints reach each other: those of the rows, and those of guarded
+    /// paths.
     pub(crate) fn connect(
         mut self,
         rows: &[RowPairs<'_>],
         guarded: &[Ends<Control>],
         directory: &Path,
     ) -> Result<ConnectedEnds, Stop> {
-        // Whatever would be refused is refused before an end gets an address.
+        // Anything that can be refused is refused before an endpoint gets an address.
         let guarded_ends = guarded.iter().map(guarded_endpoints).collect::<Vec<_>>();
         let of_rows = rows.iter().flat_map(|row| &row.pairs).copied();
         let pairs: Vec<[&Endpoint; 2]> = of_rows.chain(guarded_ends.iter().map(|[from, to]| [from, to])).collect();
@@ -146,7 +148,8 @@ impl<'a> EndpointConnector<'a> {
         Ok(ConnectedEnds { guarded, loans, ..ConnectedEnds::new(connected, None, directory) })
     }
 
-    /// The host of an endpoint, to be tuned. A host or zone of a lab is a namespace of this machine and needs no agent.
+    /// Returns the host of an endpoint, to be tuned. A host or zone of a lab is a namespace of this machine and needs
+    /// no agent.
     pub(crate) fn tuned(mut self, control: &Control, tuner: &SharedTuner) -> Result<TuningHost, Stop> {
         match control {
             Control::Domain(end) => return self.tuned_domain(end, tuner),
@@ -211,7 +214,7 @@ impl<'a> EndpointConnector<'a> {
         Ok(ends.map(|end| ConnectedEnd { is_lent, ..end }))
     }
 
-    /// Starts the agents of all these ends, several at a time. Nothing is changed there.
+    /// Starts the agents of all these endpoints, several at a time. Nothing is changed there.
     fn start_agents(&mut self, pairs: &[[&Endpoint; 2]]) -> Result<(), Stop> {
         let mut ends: BTreeMap<AgentKey, DialledEnd<AgentKey>> = BTreeMap::new();
         for endpoints in pairs {
@@ -228,7 +231,7 @@ impl<'a> EndpointConnector<'a> {
         Ok(())
     }
 
-    /// Attaches two ends, and starts their agents unless they are started. Nothing is changed there.
+    /// Attaches two endpoints, and starts their agents unless they are already running. Nothing is changed there.
     fn reach(&mut self, endpoints: [&Endpoint; 2]) -> Result<ReachedEnds, Stop> {
         let attachment = self.attachments(endpoints)?;
         let keys = [0, 1].map(|end| agent_key(endpoints[end], &*attachment[end]));
@@ -239,7 +242,7 @@ impl<'a> EndpointConnector<'a> {
         Ok((attachment, agents))
     }
 
-    /// Finds out where two ends are.
+    /// Finds out where two endpoints are.
     fn attachments(&mut self, endpoints: [&Endpoint; 2]) -> Result<[Box<dyn Attachment>; 2], Stop> {
         endpoints.into_iter().try_for_each(refuse_device)?;
         Ok(match self.domains_at(endpoints)? {
@@ -251,7 +254,7 @@ impl<'a> EndpointConnector<'a> {
         })
     }
 
-    /// The places in labs of the two endpoints that are in labs.
+    /// Returns the places of the endpoints that are in labs.
     pub(super) fn places(&mut self, ends: [&Endpoint; 2]) -> Result<[Option<LabPlace>; 2], Stop> {
         let one = self.candidates(ends[0])?;
         let other = self.candidates(ends[1])?;
@@ -325,12 +328,12 @@ impl<'a> EndpointConnector<'a> {
     }
 }
 
-/// Ends with the same key have one agent.
+/// Endpoints with the same key share one agent.
 type AgentKey = (Control, End);
 
 fn agent_key(endpoint: &Endpoint, attachment: &dyn Attachment) -> AgentKey {
     let end = if attachment.has_one_agent() { End::Responder } else { endpoint.end };
-    // Whichever NIC is measured, a logical domain has one agent.
+    // A logical domain has one agent, whichever NIC is measured.
     let control = match &endpoint.control {
         Control::Domain(end) => Control::Domain(DomainEnd { nic: None, ..end.clone() }),
         control => control.clone(),
@@ -359,7 +362,7 @@ fn check_reached(endpoints: [&Endpoint; 2], attachment: &[Box<dyn Attachment>; 2
     }
 }
 
-/// The addresses that the ends have anyway.
+/// Returns the addresses that the endpoints already have.
 fn known_addresses(
     endpoints: [&Endpoint; 2],
     attachment: &[Box<dyn Attachment>; 2],

@@ -1,7 +1,7 @@
 //! Causes that a failed sample does not show: a guest that died, or a link that is down.
 //!
-//! The labs are asked which of their links carry packets, and the agents about the links inside: the NIC of a guest may
-//! have no carrier while its tap has one.
+//! The labs report which of their links carry packets, and the agents report the links inside: a guest's NIC may have
+//! no carrier while its tap has one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,12 +16,12 @@ use super::{
 };
 use crate::{labs::DYING, study::runner::SampleError};
 
-/// Time that an agent may take to describe its links. An agent that hangs is itself why the sample failed.
+/// Time limit for an agent to describe its links. If it hangs, that is why the sample failed.
 const ANSWER: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl ConnectedEnds {
-    /// The death of a guest if there is one, else the error with the links that are down.
+    /// Returns the death of a guest if there is one, else the error with the links that are down.
     pub(super) fn explain(&self, error: SampleError, connected: &ConnectedRow) -> SampleError {
         let (patience, partial) = match &error {
             SampleError::Run { partial, .. } => (DYING, partial),
@@ -33,7 +33,8 @@ impl ConnectedEnds {
         }
     }
 
-    /// The first guest that has ended, with what it said last. Its streams are closed before its process has ended.
+    /// Returns the first guest that has ended, with its last output. Its streams are closed before its process has
+    /// exited.
     pub(super) fn dead_guest(&self, patience: Duration) -> Option<miette::Report> {
         let until = Instant::now() + patience;
         loop {
@@ -48,7 +49,8 @@ impl ConnectedEnds {
     }
 }
 
-/// The error, with the links between these ends that are known to carry no packets now.
+/// Returns the error, with the links between these endpoints that are known to carry no packets
+/// now.
 pub(super) fn with_links(error: SampleError, connected: &ConnectedRow) -> SampleError {
     let SampleError::Cell { error, partial } = error else { return error };
     let down: Vec<String> = dead_links(connected.pairs.iter()).into_iter().collect();
@@ -58,7 +60,8 @@ pub(super) fn with_links(error: SampleError, connected: &ConnectedRow) -> Sample
     }
 }
 
-/// The links between these ends that are known to carry no packets now. Pairs of the same ends are asked once.
+/// Returns the links between these endpoints that are known to carry no packets now. Pairs of the same endpoints are
+/// checked once.
 pub(super) fn dead_links<'a>(pairs: impl Iterator<Item = &'a [ConnectedEnd; 2]>) -> BTreeSet<String> {
     fn place(end: &ConnectedEnd) -> (&str, IpAddr) {
         (&end.name, end.address)
@@ -69,13 +72,13 @@ pub(super) fn dead_links<'a>(pairs: impl Iterator<Item = &'a [ConnectedEnd; 2]>)
     between.chain(ends.into_values().filter_map(down_at)).collect()
 }
 
-/// The first link of a lab between these ends that carries no packets.
+/// Returns the first link of a lab between these endpoints that carries no packets.
 fn down_between(pair: &[ConnectedEnd; 2]) -> Option<String> {
     let (lab, [from, to]) = common_lab(pair)?;
     lab.check_links(from, to).err().map(|error| error.to_string())
 }
 
-/// The link that has the address of the end, if that carries no packets.
+/// Returns the link with the endpoint's address, if it carries no packets.
 fn down_at(end: &ConnectedEnd) -> Option<String> {
     if !end.attachment.has_links_of_its_own() {
         return None;

@@ -1,4 +1,5 @@
-//! The study's guarded paths: a light load on each while a sample is taken, whose round trips are kept with the sample.
+//! The study's guarded paths: a light load on each while a sample is taken, whose round trips are stored with the
+//! sample.
 
 use vtax_model::{
     measurement::{EndReport, IntervalRtt},
@@ -11,11 +12,12 @@ use vtax_wire::measure::AgentPair;
 use super::{ConnectedEnds, end::ConnectedEnd};
 use crate::study::{runner::SampleError, timetable::Timetable};
 
-/// Enough for the 99th percentile of a sample, and few enough to take only some percent of a CPU.
+/// Enough for the 99th percentile of a sample, and few enough to use only a few percent of a CPU.
 const PER_SECOND: RequestRate = RequestRate::new(1_000).expect("above zero");
 
 impl ConnectedEnds {
-    /// Both ends of each path, with a load that lasts as long as the turns of the rows do.
+    /// Returns both endpoints of each path, with a load that lasts as long as the turns of the
+    /// rows.
     pub(super) fn guarded_pairs(&self, warmup: Span, timetable: &Timetable<'_>) -> Vec<AgentPair<'_>> {
         let spec = TestSpec {
             transport: Transport::Tcp,
@@ -32,7 +34,7 @@ impl ConnectedEnds {
         self.guarded.iter().map(|ends| self.pair(ends, &spec)).collect()
     }
 
-    /// The round trips of each path, counted from when requests were really sent: how late a thread is that sends by
+    /// Returns the round trips of each path, counted from when requests were actually sent: how late a thread sends by
     /// the clock doesn't depend on the path.
     pub(super) fn guarded_rtt(&self, reports: &[(EndReport, EndReport)]) -> Result<Vec<IntervalRtt>, SampleError> {
         let rtt = |(nth, (initiator, _)): (usize, &(EndReport, EndReport))| {
@@ -43,7 +45,7 @@ impl ConnectedEnds {
         reports.iter().enumerate().map(rtt).collect()
     }
 
-    /// An error of a guarded path, with its ends.
+    /// Adds the endpoints of a guarded path to its error.
     pub(super) fn of_guarded(&self, nth: usize, error: SampleError) -> SampleError {
         match (error, self.guarded.get(nth)) {
             (

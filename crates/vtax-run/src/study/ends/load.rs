@@ -1,6 +1,7 @@
-//! A load on the path of a row: streams between the same ends, which last as long as the row's sample.
+//! A load on the path of a row: streams between the same endpoints, which last as long as the row's sample.
 //!
-//! The pairs of the load are more pairs of the same sample, so that all start at the same moment and fail together.
+//! The pairs of the load are additional pairs of the same sample, so that all start at the same moment and fail
+//! together.
 
 use vtax_model::{
     measurement::EndReport,
@@ -14,8 +15,8 @@ use super::{ConnectedEnds, end::ConnectedRow, room_of};
 use crate::study::runner::SampleError;
 
 impl ConnectedEnds {
-    /// The load's ends, for each pair of the row. Its threads aren't pinned: on the CPUs of the test they would make it
-    /// wait for a CPU while others are free.
+    /// Returns the load's endpoints, for each pair of the row. Its threads aren't pinned: on the test's CPUs they would
+    /// make it wait while other CPUs are free.
     pub(super) fn loading_pairs<'a>(
         &self,
         load: StreamLoad,
@@ -34,7 +35,7 @@ impl ConnectedEnds {
     }
 }
 
-/// An error of the load, with its name.
+/// Adds the name of the load to its error.
 pub(super) fn under_load(load: Option<StreamLoad>, error: SampleError) -> SampleError {
     match (error, load) {
         (SampleError::Cell { error, partial }, Some(load)) => {

@@ -1,4 +1,5 @@
-//! Addresses that ends on one switch get for the run, if they have none that reach each other.
+//! Addresses temporarily assigned for the run to endpoints on one switch that have none that reach
+//! each other.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -22,7 +23,8 @@ pub(super) struct Loans {
 }
 
 impl Loans {
-    /// The addresses of two ends on one switch: those that they have in one network, or new ones.
+    /// Returns the addresses of two endpoints on one switch: their own in a common network, or new
+    /// ones.
     pub(super) fn on_switch(
         &mut self,
         ends: [&SwitchEnd; 2],
@@ -52,7 +54,7 @@ impl Loans {
         let host = ends.iter().find(|end| end.port.nic.is_none());
         let lent = ends[0].host.lend(host.map(|end| end.port.link.as_str()), &in_use)?;
         let mut nets = lent.addresses();
-        // The first address is that of the host.
+        // The first address is the host's.
         if ends[1].port.nic.is_none() {
             nets.reverse();
         }
@@ -68,7 +70,7 @@ impl Loans {
         Ok(nets.map(|net| net.addr()))
     }
 
-    /// Gives all addresses back: first those of the domains whose agents these are.
+    /// Releases all addresses: first those of the domains with these agents.
     pub(super) fn give_back<'a>(self, agents: impl Iterator<Item = &'a Agent>) -> Option<miette::Report> {
         if self.nets.is_empty() {
             return None;
@@ -80,7 +82,7 @@ impl Loans {
     }
 }
 
-/// The first address of each end in a network that both have.
+/// Returns the first address of each endpoint in a network that both are in.
 fn of_one_network([ones, others]: [Vec<IpNet>; 2]) -> Option<[IpAddr; 2]> {
     let pairs = ones.iter().flat_map(|one| others.iter().map(move |other| (one, other)));
     let mut of_one = pairs.filter(|(one, other)| one.trunc() == other.trunc() && one.addr() != other.addr());

@@ -11,7 +11,7 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// The only lab that has such a zone, host or guest.
+/// Returns the only lab that has such a zone, host or guest.
 pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
     let held = list(world).or_infrastructure()?;
     let up = held.iter().filter(|held| matches!(held.state, LabState::Kept | LabState::Alive));
@@ -48,7 +48,7 @@ pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
     }
 }
 
-/// The endpoints of a lab with this name: one of a zone or guest, and one of a host for each of its wires.
+/// Returns the endpoints of a lab with this name: one of a zone or guest, and one of a host for each of its wires.
 pub(crate) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> Result<Vec<LabEndpoint>, Stop> {
     let named: Vec<&LabEndpoint> = lab.endpoints().iter().filter(|endpoint| endpoint.name == *domain).collect();
     let name = &lab.blueprint().lab;
@@ -75,7 +75,7 @@ pub(crate) fn candidates(lab: &Lab, domain: &Name, address: Option<IpAddr>) -> R
     Ok(fitting)
 }
 
-/// A pair of these endpoints between which there is a path, rather on one wire than over two.
+/// Returns a pair of these endpoints with a path between them, preferably on one wire.
 pub(super) fn joined(lab: &Lab, ones: &[LabEndpoint], others: &[LabEndpoint]) -> Result<[LabEndpoint; 2], Stop> {
     let pairs = ones.iter().flat_map(|one| others.iter().map(move |other| (one, other)));
     let mut joined: Vec<_> = pairs.filter(|(one, other)| lab.blueprint().path(one, other).is_some()).collect();
@@ -90,7 +90,7 @@ pub(super) fn joined(lab: &Lab, ones: &[LabEndpoint], others: &[LabEndpoint]) ->
     }
 }
 
-/// The domain at the other end of an endpoint's wire: the host there, or else a zone.
+/// Returns the domain at the other end of an endpoint's wire: the host there, or else a zone.
 pub(super) fn counterpart(lab: &Lab, of: &LabEndpoint) -> Result<Name, Stop> {
     let across = |other: &&LabEndpoint| other.wire == of.wire && other.host != of.host;
     let mut across: Vec<&LabEndpoint> = lab.endpoints().iter().filter(across).collect();

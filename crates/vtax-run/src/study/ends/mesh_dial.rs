@@ -16,10 +16,10 @@ use crate::{
     stop::{Blamed, Coded, Stop},
 };
 
-/// Time that ssh may take for each step: to log in, to copy the agent, to greet.
+/// Time limit for each step over ssh: logging in, copying the agent, greeting.
 const LOGIN: Duration = Duration::from_secs(30);
 
-/// Begins to connect to the agent of a host. An agent on this machine is started by this thread, with which it ends.
+/// Begins to connect to the agent of a host. An agent on this machine is started by this thread and ends with it.
 pub(crate) fn mesh_dial(control: &Control, program: &Path) -> Result<AgentDial, Stop> {
     let name = control.to_string();
     match control {

@@ -1,4 +1,4 @@
-//! The MTU of the lab of a run.
+//! The MTU of the run's lab.
 
 use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
@@ -12,7 +12,7 @@ use super::{ConnectedEnds, end::ConnectedEnd};
 use crate::{labs::DYING, study::runner::SampleError, threads::start_in};
 
 impl ConnectedEnds {
-    /// Gives the lab of the run this MTU, all guests at the same time: a NIC may need seconds until it has its carrier
+    /// Sets the MTU of the run's lab, for all guests concurrently: a NIC may need seconds until it has its carrier
     /// again.
     pub(super) fn fit(&mut self, mtu: Mtu) -> Result<(), SampleError> {
         let Some(lab) = &self.lab else { return Ok(()) };
@@ -46,7 +46,7 @@ impl ConnectedEnds {
         })
     }
 
-    /// Why a sample between these ends isn't worth trying.
+    /// Returns why a sample between these endpoints isn't worth trying.
     pub(super) fn unfit<'a>(&self, mut ends: impl Iterator<Item = &'a ConnectedEnd>) -> Option<String> {
         ends.find_map(|end| self.unfit.get(&end.name).map(|why| format!("{}: {why}", end.name)))
     }

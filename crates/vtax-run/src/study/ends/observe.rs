@@ -1,10 +1,10 @@
-//! The CPU time that the guests of a row, and the programs that carry the traffic of its zones, cost their host while a
-//! sample is taken.
+//! CPU time that the host spends on a row's guests, and on programs that carry the traffic of its zones, during a
+//! sample.
 //!
-//! A thread here reads the times of QEMU's threads and of the machine shortly after the begin and shortly before the
-//! end of the measured time, and sleeps in between, so that its own cost is not in the figures. Of a program that says
-//! only afterwards that it has measured (fio), the thread reads them several times, and those readings count that were
-//! surely taken in the measured time.
+//! A thread here reads the times of QEMU's threads and of the machine shortly after the start and shortly before the
+//! end of the measured time, and sleeps in between, so that its own cost is not in the figures. For a program that
+//! reports only afterwards when it has measured (fio), the thread takes several readings; those count that were
+//! certainly taken in the measured time.
 
 #[cfg(test)]
 mod tests;
@@ -41,27 +41,27 @@ use super::{
 };
 use crate::threads::start_in;
 
-/// This long after the begin and before the end of the measured time is read: orders take a moment to arrive.
+/// Margin of the readings within the measured time: orders take a moment to arrive.
 const INSET: Duration = Duration::from_millis(20);
 
 pub(in crate::study) struct Observed {
     qemu: GuestProcess,
-    /// No end is in it, and it serves a switch.
+    /// True if no endpoint is in it, and it serves a switch.
     serves: bool,
     clock: Option<ClockReading>,
     disks: Option<ServedDisks>,
 }
 
-/// The processes of this machine that serve a row, next to its agents.
+/// Processes of this machine that serve a row, in addition to its agents.
 #[derive(Default)]
 pub(in crate::study) struct ObservedRow {
     guests: Vec<Observed>,
-    /// The programs that carry the traffic of its zones.
+    /// Programs that carry the traffic of its zones.
     relays: Vec<RelayProcess>,
 }
 
 impl ObservedRow {
-    /// A row with this guest alone, or with none.
+    /// Returns a row with only this guest, or with none.
     pub(in crate::study) fn of_guest(guest: Option<Observed>) -> ObservedRow {
         ObservedRow { guests: guest.into_iter().collect(), relays: Vec::new() }
     }
@@ -71,16 +71,16 @@ impl ObservedRow {
     }
 }
 
-/// The disks of a guest that a row measures.
+/// A guest's disks that a row measures.
 #[derive(Debug, Clone)]
 pub(in crate::study) struct ServedDisks {
     qemu: GuestProcess,
-    /// With these disks alone.
+    /// Launch configuration with only these disks.
     launch: Launch,
 }
 
 impl ServedDisks {
-    /// Those disks of the guest whose QEMU is this process.
+    /// Selects these disks of the guest whose QEMU is this process.
     pub(in crate::study) fn of(process: ProcessId, launch: &Launch, disks: Vec<DiskLaunch>) -> ServedDisks {
         let qemu = GuestProcess { name: launch.name.to_string(), process, accel: launch.accel };
         let mut launch = launch.clone();
@@ -90,14 +90,14 @@ impl ServedDisks {
 }
 
 impl Observed {
-    /// A guest whose disks are measured.
+    /// Returns a guest whose disks are measured.
     pub(in crate::study) fn of_disks(disks: &ServedDisks) -> Observed {
         Observed { qemu: disks.qemu.clone(), serves: false, clock: None, disks: Some(disks.clone()) }
     }
 }
 
-/// The guests of a row whose QEMU can be observed, each once: those in which its ends are, and those that serve the
-/// switches between them.
+/// Returns the observable guests of a row, each once: those with its endpoints, and those that serve the switches
+/// between them.
 pub(super) fn observed(connected: &ConnectedRow) -> ObservedRow {
     let mut observed: Vec<Observed> = Vec::new();
     let guests = connected.ends().filter_map(|end| Some((end.qemu()?, Some(end))));
@@ -110,7 +110,7 @@ pub(super) fn observed(connected: &ConnectedRow) -> ObservedRow {
     ObservedRow { guests: observed, relays: connected.ends().flat_map(|end| end.attachment.relays()).collect() }
 }
 
-/// The clock of the end's machine, compared with ours. Read before a sample, for it takes some exchanges.
+/// Compares the clock of the endpoint's machine with ours. Read before a sample, because it takes several exchanges.
 fn clock(end: &ConnectedEnd) -> Option<ClockReading> {
     let offset = end.agent.link.clock_offset(ANSWER).ok()?;
     let at_ns = now_ns();
@@ -119,7 +119,7 @@ fn clock(end: &ConnectedEnd) -> Option<ClockReading> {
     Some(ClockReading { at_ns, ahead_ns: i64::try_from(ahead).ok()?, uncertainty_ns: u64::try_from(uncertainty).ok()? })
 }
 
-/// Takes a sample, and reads what its guests cost in the meantime.
+/// Takes a sample, and measures the cost of its guests in the meantime.
 pub(super) fn measure(
     pairs: &[AgentPair<'_>],
     spec: &TestSpec,
@@ -130,28 +130,28 @@ pub(super) fn measure(
     }
     thread::scope(|scope| {
         let (tell, told) = channel();
-        // Without the thread, the sample is taken without the costs of its guests.
+        // Without the thread, the sample is taken without the cost of its guests.
         let watcher = start_in(scope, "watcher", || watch(row, spec, told)).ok();
         // There is no listener if the watcher has failed.
         let taken = measure_watched(pairs, |start| {
             let _ = tell.send(start);
         });
-        // The sample is over, however it went.
+        // The sample is over, whatever its outcome.
         drop(tell);
         let seen = watcher.and_then(|watcher| watcher.join().expect("the watcher of guests doesn't panic"));
         Ok((taken?, seen))
     })
 }
 
-/// The times of a program that warms up, measures and ends, and tells of none of that.
+/// Times of a program that warms up, measures and ends without reporting when.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::study) struct UntoldTimes {
     pub(in crate::study) warmup: Duration,
     pub(in crate::study) measured: Duration,
 }
 
-/// Runs such a program, and reads what the guests cost in the meantime. None if it has no times, or took so long to
-/// start and to end that little of the measured time is known to be that.
+/// Runs such a program, and measures the cost of the guests in the meantime. None if it has no times, or took so long
+/// to start and end that too little of the measured time is certain.
 pub(in crate::study) fn observing<T>(
     row: &ObservedRow,
     times: Option<UntoldTimes>,
@@ -173,11 +173,11 @@ pub(in crate::study) fn observing<T>(
 }
 
 impl UntoldTimes {
-    /// So many readings at most: each takes some of the CPU that is measured.
+    /// Maximum number of readings: each takes some of the CPU that is measured.
     const GLANCES: u32 = 20;
-    /// And no more often than this.
+    /// Minimum interval between readings.
     const PAUSE: Duration = Duration::from_millis(20);
-    /// This part of the measured time at least must be between two readings.
+    /// Minimum share of the measured time between two readings.
     const ENOUGH: f64 = 0.25;
 
     /// Reads from the end of the warm-up to the end of the measured time of a program that starts immediately.
@@ -197,9 +197,9 @@ impl UntoldTimes {
         }
     }
 
-    /// The first and the last reading that were surely taken in the measured time. That began at `over - measured` at
-    /// the latest, and ended at `begun + warmup + measured` at the earliest, however long the program took to start and
-    /// to end.
+    /// Returns the first and the last reading that were certainly taken in the measured time. It began at `over -
+    /// measured` at the latest, and ended at `begun + warmup + measured` at the earliest, however long the program took
+    /// to start and to end.
     fn surely(self, begun: Instant, over: Instant, readings: &[Reading]) -> Option<[&Reading; 2]> {
         let from = over.checked_sub(self.measured)?;
         let until = begun + self.warmup + self.measured + UntoldTimes::PAUSE / 4;
@@ -211,7 +211,7 @@ impl UntoldTimes {
     }
 }
 
-/// Returns the cost of the guests. None if the sample ended early, or a guest did.
+/// Returns the cost of the guests. None if the sample or a guest ended early.
 fn watch(row: &ObservedRow, spec: &TestSpec, told: Receiver<Instant>) -> Option<HostCpu> {
     let start = told.recv().ok()?;
     let window = window(spec);
@@ -227,7 +227,7 @@ fn watch(row: &ObservedRow, spec: &TestSpec, told: Receiver<Instant>) -> Option<
     Reading::of(row)?.since(&before, row, true)
 }
 
-/// Sleeps until then. None if the sample is over before.
+/// Sleeps until then. None if the sample ends earlier.
 fn sleep(told: &Receiver<Instant>, until: Instant) -> Option<()> {
     match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
         Err(RecvTimeoutError::Timeout) => Some(()),
@@ -235,7 +235,7 @@ fn sleep(told: &Receiver<Instant>, until: Instant) -> Option<()> {
     }
 }
 
-/// A span surely within the measured time. The times of a file and of the way to a steady state aren't known.
+/// Returns a span certainly within the measured time. None for a file or a steady state, whose times aren't known.
 fn window(spec: &TestSpec) -> Option<(Duration, Duration)> {
     let Warmup::For(warmup) = spec.warmup else { return None };
     let inset = INSET.min(spec.duration.0 / 10);
@@ -251,7 +251,7 @@ struct Reading {
     relays: Vec<Duration>,
 }
 
-/// The times of one guest's threads, by their numbers.
+/// Times of one guest's threads, by TID.
 #[derive(Default)]
 struct GuestReading {
     threads: BTreeMap<u32, (GuestThreadRole, TaskTimes)>,
@@ -312,7 +312,7 @@ impl GuestReading {
             match (role, guest.qemu.accel) {
                 (GuestThreadRole::Vcpu, Accelerator::Tcg) => inside += busy,
                 (GuestThreadRole::Vcpu, Accelerator::Kvm) => {
-                    // Ticks, which may say more than the clock does.
+                    // Ticks, which may add up to more than the clock shows.
                     let own = span.guest.as_secs_f64().min(busy);
                     (inside, qemu) = (inside + own, qemu + busy - own);
                 }

@@ -1,4 +1,4 @@
-//! The links between the ends, and whether the study can be measured on them.
+//! The links between the endpoints, and whether the study can be measured on them.
 
 use miette::miette;
 use vtax_model::{
@@ -25,7 +25,7 @@ use crate::{
 const IPV6_MORE: u32 = 20;
 
 impl ConnectedEnds {
-    /// The links that the packets of each pair go through, at each MTU of the study.
+    /// Returns the links that the packets of each pair pass through, at each MTU of the study.
     pub(crate) fn paths(&mut self, study: &Study) -> miette::Result<Vec<PathRecord>> {
         let mut paths = Vec::new();
         for mtu in mtus_of(&study.cells) {
@@ -39,7 +39,7 @@ impl ConnectedEnds {
         Ok(paths)
     }
 
-    /// The smallest MTU of the links at all ends, as far as the links tell it.
+    /// Returns the smallest MTU of the links at all endpoints, as far as it is known.
     pub(crate) fn mtu(&self) -> Option<Mtu> {
         self.ends().filter_map(|end| mtu_of(end.link()?)).min()
     }
@@ -48,7 +48,7 @@ impl ConnectedEnds {
         self.ends().any(|end| end.address.is_ipv6())
     }
 
-    /// Checks before the first sample whether the cells of the study can be measured between these ends.
+    /// Checks before the first sample whether the cells of the study can be measured between these endpoints.
     pub(crate) fn check(&self, study: &Study) -> Result<(), Stop> {
         if self.lab.is_some() {
             return Ok(());
@@ -74,7 +74,7 @@ impl ConnectedEnds {
         Ok(())
     }
 
-    /// Shrinks datagrams that go over IPv6, if they were meant to fill a packet of IPv4.
+    /// Shrinks datagrams sent over IPv6 that were sized to fill an IPv4 packet.
     pub(crate) fn fit_ipv6(&self, study: &mut Study) {
         for cell in &mut study.cells {
             let row = cell.row;
@@ -90,7 +90,7 @@ impl ConnectedEnds {
     }
 }
 
-/// The MTU of an IPv4 path that has as much room for datagrams as this path.
+/// Returns the MTU of an IPv4 path with as much room for datagrams as this path.
 pub(crate) fn room_of(mtu: Mtu, ipv6: bool) -> Mtu {
     if ipv6 { mtu.less(IPV6_MORE).unwrap_or(mtu) } else { mtu }
 }
@@ -115,12 +115,12 @@ fn check_transport([initiator, responder]: &[ConnectedEnd; 2], transport: Transp
     }
 }
 
-/// The loopback link has 65,536, one more than an IPv4 packet.
+/// The loopback link has an MTU of 65,536, one more than an IPv4 packet.
 fn mtu_of(link: &Hop) -> Option<Mtu> {
     Mtu::try_from(i64::from(link.mtu).min(i64::from(Mtu::MAX.get()))).ok()
 }
 
-/// A link that doesn't tell its MTU is assumed to have the wanted one.
+/// A link without a known MTU is assumed to have the wanted one.
 fn check_mtu(end: &str, link: Option<&Hop>, overhead: u32, wanted: Mtu) -> Result<(), Stop> {
     let Some((link, found)) = link.and_then(|link| Some((link, mtu_of(link)?))) else { return Ok(()) };
     if found == wanted || Ok(found) == wanted.less(overhead) {
@@ -135,7 +135,8 @@ fn check_mtu(end: &str, link: Option<&Hop>, overhead: u32, wanted: Mtu) -> Resul
     )))
 }
 
-/// The links between two ends. A lab knows every link between its ends; other ends know the link by which they send.
+/// Returns the links between two endpoints. A lab knows every link between its endpoints; other endpoints know the link
+/// that they send on.
 fn hops(pair: &[ConnectedEnd; 2]) -> miette::Result<Vec<Hop>> {
     let [initiator, responder] = pair;
     if let Some((lab, [from, to])) = common_lab(pair) {
@@ -143,13 +144,13 @@ fn hops(pair: &[ConnectedEnd; 2]) -> miette::Result<Vec<Hop>> {
         let (near, far) = (inside(initiator, responder)?, inside(responder, initiator)?);
         return Ok(near.into_iter().chain(between).chain(far.into_iter().rev()).collect());
     }
-    // The two ends of one network stack share its loopback link.
+    // Two endpoints in one network stack share its loopback link.
     let looped = pair.iter().all(|end| end.link().is_some_and(|link| link.link == "lo"));
     let [near, far] = [initiator.attachment.host_links(), responder.attachment.host_links()];
     let back = responder.route.iter().rev().filter(|_| !looped);
     let mut hops: Vec<Hop> = initiator.route.iter().chain(near).chain(far.iter().rev()).chain(back).cloned().collect();
-    // Both guests may be on one bridge of the host, or the host itself sends by it. Elsewhere two links in a row may
-    // have one name, for they are on two machines.
+    // Both guests may be on one bridge of the host, or the host itself may send on it. Elsewhere, two consecutive links
+    // may have the same name because they are on two machines.
     let of_host = |hop: &Hop| near.contains(hop) || far.contains(hop);
     hops.dedup_by(|hop, before| {
         (&hop.domain, &hop.link) == (&before.domain, &before.link) && (of_host(hop) || of_host(before))
@@ -157,7 +158,7 @@ fn hops(pair: &[ConnectedEnd; 2]) -> miette::Result<Vec<Hop>> {
     Ok(hops)
 }
 
-/// The links inside an end of a lab by which its packets leave, the upper first.
+/// Returns the links inside an endpoint of a lab by which its packets leave, the upper first.
 fn inside(end: &ConnectedEnd, other: &ConnectedEnd) -> miette::Result<Vec<Hop>> {
     match end.attachment.has_links_of_its_own() {
         true => Ok(end.agent.link.route(Some(end.address), other.address, None, ANSWER)?),
@@ -165,7 +166,7 @@ fn inside(end: &ConnectedEnd, other: &ConnectedEnd) -> miette::Result<Vec<Hop>> 
     }
 }
 
-/// The kind of virtual NIC of the first end that has one.
+/// Returns the kind of virtual NIC of the first endpoint that has one.
 fn backend(pair: &[ConnectedEnd; 2]) -> Option<Flavour> {
     pair.iter().find_map(|end| end.attachment.nic())
 }

@@ -1,4 +1,4 @@
-//! The CPUs that the ends are pinned to. Nothing changes a round-trip time as much as whether two ends share a CPU.
+//! CPU pinning of the endpoints. Nothing changes a round-trip time as much as whether two endpoints share a CPU.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ use crate::{
 };
 
 impl ConnectedEnds {
-    /// Pins all ends. All rows get as many CPUs, so that they can be compared.
+    /// Pins all endpoints. All rows get the same number of CPUs, so that they can be compared.
     pub(crate) fn place(&mut self, study: &Study, pins: &Pins) -> Result<Placement, Stop> {
         let here = Machine::read(&SystemRoot::live());
         let mut plan = Pinner { boot_id: boot_id(), here: &here, study, pins, vcpus: BTreeMap::new() };
@@ -46,7 +46,7 @@ impl ConnectedEnds {
         Ok(Placement { policy, responder_policy, initiator, responder, path, guests: None, notes })
     }
 
-    /// The CPU that both ends of rows that alternate share on a virtual machine, whose hypervisor runs two CPUs at
+    /// Returns the CPU that both ends of alternating rows share on a virtual machine, whose hypervisor runs two CPUs at
     /// different moments. Either all rows share the CPU or none does, so that they can be compared.
     fn cpu_for_both(&self, machine: &Machine, pins: &Pins) -> Option<u32> {
         let automatic = pins.policy == Pinning::Auto && pins.responder.is_none();
@@ -59,7 +59,7 @@ impl ConnectedEnds {
         (automatic && all).then(|| pin_plan(machine, &one).initiator.first().copied()).flatten()
     }
 
-    /// The CPUs of the first initiator and of the first responder on this machine.
+    /// Returns the CPUs of the first initiator and of the first responder on this machine.
     fn cpus_here(&self) -> [Vec<u32>; 2] {
         [0, 1].map(|end| {
             let mut ends = self.rows.iter().flat_map(|connected| &connected.pairs).map(|pair| &pair[end]);
@@ -67,7 +67,7 @@ impl ConnectedEnds {
         })
     }
 
-    /// Warns which ends the scheduler may move, and what that costs.
+    /// Warns which endpoints the scheduler may move, and what that costs.
     pub(crate) fn warn_of_unpinned(&self, events: &RunEvents) {
         let loose = self.ends().filter(|end| end.cpus.is_empty()).map(|end| end.name.as_str());
         let loose: Vec<&str> = BTreeSet::from_iter(loose).into_iter().collect();
@@ -81,22 +81,22 @@ impl ConnectedEnds {
     }
 }
 
-/// Pins the ends of one row after the other.
+/// Pins the endpoints of one row after another.
 struct Pinner<'a> {
-    /// This machine, on which the guests of its labs run.
+    /// This machine, which runs the guests of its labs.
     boot_id: String,
     here: &'a Machine,
     study: &'a Study,
     pins: &'a Pins,
-    /// Number of initiators (0) or responders (1) that have their virtual CPUs on these CPUs.
+    /// Number of initiators (0) or responders (1) whose virtual CPUs are on these CPUs.
     vcpus: BTreeMap<(usize, Vec<u32>), usize>,
 }
 
-/// The ends whose CPUs are chosen together, by machine: the number of the pair, and of the end in it.
+/// Endpoints whose CPUs are chosen together, by machine: the index of the pair, and of the endpoint in it.
 type Together = BTreeMap<String, Vec<[usize; 2]>>;
 
 impl Pinner<'_> {
-    /// Pins the ends of a row. Returns the wishes that a machine has no room for, as sentences.
+    /// Pins the endpoints of a row. Returns requests that a machine has no room for, as sentences.
     fn pin(&mut self, connected: &mut ConnectedRow) -> Result<Vec<String>, Stop> {
         let mut automatic = Together::new();
         for pair in 0..connected.pairs.len() {
@@ -121,7 +121,8 @@ impl Pinner<'_> {
         Ok(notes)
     }
 
-    /// The machine whose CPUs an end gets, with its identity: the host, for a guest whose vCPUs the run pins.
+    /// Returns the machine whose CPUs an endpoint gets, with its identity: for a guest whose vCPUs the run pins, the
+    /// host.
     fn machine<'a>(&'a self, end: &'a ConnectedEnd) -> (&'a str, &'a Machine) {
         match end.vcpus() {
             Some(_) => (&self.boot_id, self.here),
@@ -129,7 +130,7 @@ impl Pinner<'_> {
         }
     }
 
-    /// Gives an end its CPUs. If the run pins the guest's vCPUs, those get the CPUs, and its threads get vCPUs.
+    /// Gives an endpoint its CPUs. If the run pins the guest's vCPUs, those get the CPUs, and its threads get vCPUs.
     fn settle(&mut self, end: &mut ConnectedEnd, role: usize, cpus: Vec<u32>) -> Result<(), Stop> {
         let guest = end.attachment.own_guest().filter(|guest| guest.vcpus().is_some() && !cpus.is_empty());
         let Some(guest) = guest else {
@@ -148,7 +149,8 @@ impl Pinner<'_> {
         pin_plan(machine, &wish).initiator
     }
 
-    /// The user's wish for this end, else for the run. Two ends on one machine halve the list of the run.
+    /// Returns the user's request for this endpoint, else the one for the run. Two endpoints on one machine halve the
+    /// run's list.
     fn asked(&self, end: &ConnectedEnd, role: usize, shared: bool) -> Pinning {
         let own = self.pins.responder.clone().filter(|_| role == 1);
         match (end.pin.clone().or(own), &self.pins.policy) {
@@ -191,7 +193,8 @@ impl Pinner<'_> {
     }
 }
 
-/// The threads of an end. An engine that shares flows out has one for each CPU, in half of the CPUs.
+/// Returns the number of threads of an endpoint. An engine that distributes flows has one for each CPU, in half of the
+/// CPUs.
 fn threads(cell: &Cell, cpus: usize) -> usize {
     let Some(net) = cell.net() else { return cell.parallel() as usize };
     let flows = net.workload.flows(net.streams) as usize;
@@ -202,7 +205,8 @@ fn threads(cell: &Cell, cpus: usize) -> usize {
     }
 }
 
-/// The CPUs of the `nth` of `count` ends. As long as there are enough CPUs, the parts are equal and don't overlap.
+/// Returns the CPUs of the `nth` of `count` endpoints. As long as there are enough CPUs, the shares are equal and don't
+/// overlap.
 fn share(cpus: &[u32], nth: usize, count: usize) -> Vec<u32> {
     match cpus.len() {
         0 => Vec::new(),
@@ -247,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_vcpus_run_is_a_sentence() {
+    fn placement_of_vcpus_is_a_sentence() {
         assert_eq!(where_vcpus_run(0, &[1], 1), "vCPUs of the initiator's guest: CPU 1.");
         assert_eq!(where_vcpus_run(1, &[2, 3], 4), "vCPUs of the responders' 4 guests: CPUs 2, 3.");
     }

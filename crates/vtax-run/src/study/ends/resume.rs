@@ -1,4 +1,5 @@
-//! The ends of a run that is resumed, or that confirms an earlier one: the same, on the same CPUs, or it is refused.
+//! The endpoints of a run that is resumed or that confirms an earlier one. They must be the same and on the same CPUs,
+//! otherwise the run is refused.
 
 use miette::miette;
 use vtax_model::{
@@ -10,7 +11,7 @@ use super::{ConnectedEnds, end::ConnectedEnd};
 use crate::study::session::same_machine;
 
 impl ConnectedEnds {
-    /// Takes the ends' CPUs from the plan of the run, if these are the ends with which the run was begun.
+    /// Takes the endpoints' CPUs from the plan of the run, if it was started with these endpoints.
     pub(crate) fn restore_cpus(&mut self, header: &RunHeader) -> miette::Result<()> {
         self.shared_cpu = header.placement.path;
         let are_endpoints = self.lab.is_none();
@@ -32,7 +33,7 @@ impl ConnectedEnds {
     }
 }
 
-/// Settings are tried between the same two ends, so all their rows have those.
+/// Settings are tried between the same two endpoints, so all their rows share them.
 fn has_ends_of(row: Row, other: Row) -> bool {
     let tries = |row: Row| matches!(row, Row::AsIs | Row::Tuned { path: None, .. });
     row == other || tries(row) && tries(other)

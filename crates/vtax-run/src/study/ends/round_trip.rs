@@ -1,4 +1,4 @@
-//! One short measurement of a round trip, which is not a run.
+//! A single short round-trip measurement, outside of any run.
 
 use std::{env, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{ConnectedEnds, EndpointConnector};
 use crate::stop::{Blamed, Stop};
 
 impl EndpointConnector<'_> {
-    /// The median of 1-byte requests between two ends.
+    /// Returns the median round-trip time of 1-byte requests between two endpoints.
     pub(crate) fn round_trip(mut self, from: &Control, to: &Control) -> Result<Duration, Stop> {
         let ends = [Endpoint::new(End::Initiator, from.clone()), Endpoint::new(End::Responder, to.clone())];
         let pair = self.pair([&ends[0], &ends[1]])?;

@@ -1,5 +1,5 @@
-//! Measures rows that alternate: their samples are cut into slices. All rows connect before the first slice. From then
-//! on nothing is sent on the control streams: each initiator keeps to a schedule by its own clock.
+//! Measures alternating rows: their samples are cut into slices. All rows connect before the first slice. From then on
+//! nothing is sent on the control streams: each initiator follows a schedule by its own clock.
 
 use std::{mem, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::study::{
 };
 
 impl ConnectedEnds {
-    /// A sample of each row; see [`NetSampler::take_turns`](crate::study::runner::NetSampler::take_turns).
+    /// Takes a sample of each row; see [`NetSampler::take_turns`](crate::study::runner::NetSampler::take_turns).
     pub(super) fn turns(
         &mut self,
         rows: &[(Row, TestSpec)],
@@ -52,7 +52,8 @@ impl ConnectedEnds {
         })
     }
 
-    /// The ends of the rows. The error names the first row that has none, or whose guest can't have the MTU.
+    /// Returns the endpoints of the rows. The error names the first row that has none, or whose guest can't have the
+    /// MTU.
     fn connected_rows(&self, rows: &[(Row, TestSpec)]) -> Result<Vec<&ConnectedRow>, BrokenTurns> {
         let find = |(index, (row, _)): (usize, &(Row, TestSpec))| {
             let broken = |error| BrokenTurns { index, error };

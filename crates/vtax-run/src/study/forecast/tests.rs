@@ -10,7 +10,7 @@ use vtax_stats::histogram::Histogram;
 use super::*;
 use vtax_synthetic::header;
 
-/// A plan of TCP RR between three rows, of a given number of rounds.
+/// Returns a plan of TCP RR between three rows, with a given number of rounds.
 fn plan(rounds: u32) -> RunHeader {
     let text = r#"
         id = "three"
@@ -33,7 +33,7 @@ fn plan(rounds: u32) -> RunHeader {
     header
 }
 
-/// All rounds of a plan: figures scatter by some percent, a sample takes half a second.
+/// Returns all rounds of a plan: figures scatter by a few percent, a sample takes half a second.
 fn measured(header: RunHeader) -> Run {
     let mut run =
         Run { header, state: RunState::Complete, wall_seconds: 1.0, samples: Vec::new(), failures: Vec::new() };
@@ -139,7 +139,7 @@ fn a_pilot_chooses_the_rounds_where_nothing_is_known() {
 }
 
 #[test]
-fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
+fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_with_a_message() {
     let mut run = read(measured(RunHeader { unsettled: asked("0.001%").unsettled, ..plan(PILOT) }));
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
     insta::assert_snapshot!(shortfall.expect("told"), @"--show 0.001%: too noisy by the run three-1: 2000 rounds, the maximum of a run, detect 0.13 %; use a larger difference, or longer samples (--duration); the run ended after its first 6 rounds");
@@ -147,13 +147,13 @@ fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_and_says_so() {
 }
 
 #[test]
-fn a_pilot_whose_samples_are_too_short_for_a_percentile_says_so() {
+fn a_pilot_with_samples_too_short_for_a_percentile_reports_that() {
     let header = RunHeader { metric: Some(Metric::P99), unsettled: asked("5%").unsettled, ..plan(PILOT) };
     let Piloted { shortfall, .. } = settle_by_pilot(&mut read(measured(header)));
     insta::assert_snapshot!(shortfall.expect("told"), @"--show 5%: samples have fewer than 368 transactions, too few for p99; use longer samples (--duration); using the study's 11 rounds");
 }
 
-/// It is not a failure: there is a result, of as many rounds as a pilot has.
+/// This is not a failure: there is a result, with as many rounds as a pilot.
 #[test]
 fn a_budget_that_a_pilot_has_used_up_is_reported() {
     let mut run = read(measured(RunHeader { unsettled: asked("1s").unsettled, ..plan(PILOT) }));
@@ -165,7 +165,7 @@ fn a_budget_that_a_pilot_has_used_up_is_reported() {
     assert!(shortfall.is_none() && run.header.rounds() == PILOT && run.header.unsettled.is_none());
 }
 
-/// A round may take minutes, and six of them far more than was requested.
+/// A round may take minutes, and six of them far more than the requested time.
 #[test]
 fn a_budget_without_time_for_a_pilot_ends_the_run_after_the_rounds_that_fit() {
     let mut header = RunHeader { unsettled: asked("10m").unsettled, ..plan(PILOT) };
@@ -177,7 +177,7 @@ fn a_budget_without_time_for_a_pilot_ends_the_run_after_the_rounds_that_fit() {
     assert!(shortfall.is_none() && header.rounds() == 2 && header.unsettled.is_none());
 }
 
-/// A server whose guests boot slowly takes minutes for a round.
+/// On a server whose guests boot slowly, a round takes minutes.
 #[test]
 fn a_quick_run_ends_after_the_rounds_that_fit_into_its_limit() {
     let limit = Some("11m".parse().expect("a time"));
@@ -214,7 +214,7 @@ fn per_cents_have_two_digits_at_most() {
 }
 
 #[test]
-fn what_quick_leaves_out_is_reported() {
+fn omissions_of_quick_are_reported() {
     let mut header = plan(11);
     header.study.path = Some(header.plan);
     assert!(!lines(&header, None).contains("--mode controlled"));

@@ -1,4 +1,4 @@
-//! The rows of `vtax measure`: engines, NICs of the end that answers, loads, or settings.
+//! Rows of `vtax measure`: engines, NICs of the responder, loads, or settings.
 
 use vtax_model::{options::Engine, study::Row};
 
@@ -19,7 +19,7 @@ impl MeasureRequest {
         std::iter::once(Row::AsIs).chain(tuned).collect()
     }
 
-    /// The NICs that are compared, each a row with endpoints of its own.
+    /// Returns the NICs to compare, each a row with its own endpoints.
     pub(super) fn nics(&self) -> Vec<Row> {
         let mut nics: Vec<Row> = Vec::new();
         for row in self.endpoints.iter().filter_map(|endpoint| endpoint.method) {

@@ -34,9 +34,9 @@ use crate::{
     threads::start_in,
 };
 
-/// Time that QEMU may take for its start, and for an answer of its monitor.
+/// Time limit for QEMU's start, and for an answer of its monitor.
 const MONITOR: Duration = Duration::from_secs(60);
-/// Time in which an agent that has moved has to answer.
+/// Time limit for an answer of an agent that has moved.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// A host of the lab.
@@ -44,24 +44,24 @@ pub(super) struct MigrationHost {
     /// Parent directory of the lab's guests.
     pub(super) directory: PathBuf,
     pub(super) name: Name,
-    /// Its end of the wire.
+    /// Address of its end of the wire.
     pub(super) address: IpAddr,
     pub(super) namespace: NetNs,
 }
 
-/// A running guest, which ends with this value.
+/// A running guest, which ends when this is dropped.
 pub(super) struct MovingGuest {
     qemu: OwnedQemu,
     side: usize,
 }
 
-/// A QEMU that ends with this value, and whose directory goes with it.
+/// A QEMU that is killed, and whose directory is removed, when this is dropped.
 struct OwnedQemu(Qemu);
 
 type Migrated = miette::Result<(Departure, Arrival)>;
 
 impl MovingGuest {
-    /// Boots a guest, on the first of both hosts.
+    /// Boots a guest on the first of the two hosts.
     pub(super) fn boot(launch: &Launch, host: &MigrationHost, events: &RunEvents) -> miette::Result<MovingGuest> {
         events.tell(format_args!("booting a guest with {}", launch.memory));
         let mut qemu = OwnedQemu::start(launch.clone(), host)?;
@@ -73,12 +73,12 @@ impl MovingGuest {
         self.qemu.0.is_alive()
     }
 
-    /// The host that it is on: 0 or 1.
+    /// Returns the host that it is on: 0 or 1.
     pub(super) fn side(&self) -> usize {
         self.side
     }
 
-    /// Has the guest use memory, and change it.
+    /// Makes the guest use and change memory.
     pub(super) fn load(&self, load: MemoryLoad) -> miette::Result<()> {
         let link = labs::connect(&self.name(), &self.qemu.0)?;
         link.load_memory(load).map_err(|error| labs::explain(&self.qemu.0, error))
@@ -96,7 +96,7 @@ impl MovingGuest {
         self.qemu.confine(cpus)
     }
 
-    /// Migrates the guest. None of it is left if it is not known which side has it, or if it doesn't answer there.
+    /// Migrates the guest. It is killed if it is unknown which side has it, or if it doesn't answer there.
     pub(super) fn migrate(
         self,
         there: &MigrationHost,
@@ -140,7 +140,7 @@ struct TransferError {
     source_runs: bool,
 }
 
-/// Sends the guest from one QEMU to the other. An error of the source explains more than that of the target.
+/// Sends the guest from one QEMU to the other. An error of the source is more informative than that of the target.
 fn transfer(
     source: &mut Qemu,
     target: &mut Qemu,
@@ -175,7 +175,7 @@ impl OwnedQemu {
         let directory = host.directory.join(format!("{}-{}", launch.name, host.name));
         remade(&directory)?;
         let launch = Launch { directory, ..launch };
-        // The lab's sweep finds it by its directory if this process is killed.
+        // If this process is killed, the lab's sweep finds it by its directory.
         let started = Qemu::start(launch.clone(), Vec::new(), Outlive::No, |command| host.namespace.place(command));
         let mut qemu = match started {
             Ok(qemu) => OwnedQemu(qemu),
@@ -193,7 +193,7 @@ impl OwnedQemu {
     }
 }
 
-/// Makes an empty directory.
+/// Creates an empty directory.
 fn remade(directory: &Path) -> miette::Result<()> {
     let made = directory::create_private(directory);
     made.coded("file", || format!("creating {}", directory.display())).context("a guest's directory")
@@ -204,7 +204,7 @@ impl Drop for OwnedQemu {
         // A guest that has left, or is useless, has nothing to save.
         let _ = self.0.process().signal(Signal::KILL);
         let _ = self.0.stop(STOP);
-        // What stays is removed with the lab.
+        // Leftovers are removed with the lab.
         let _ = home::remove_all(self.0.launch());
     }
 }

@@ -1,11 +1,11 @@
-//! TCP's congestion control as an option.
+//! TCP congestion control as an option.
 
 use std::{fmt, str::FromStr};
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use vtax_model::options::{CongestionControl, OptionError};
 
-/// A congestion control by its name, or none for `system`, the machine's own.
+/// A congestion control by name, or none for `system`, the machine's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct Congestion(pub Option<CongestionControl>);
 

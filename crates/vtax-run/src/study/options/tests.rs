@@ -30,7 +30,7 @@ fn quick_takes_the_short_plan_and_single_values_go_over_it() {
 }
 
 #[test]
-fn a_quick_run_has_its_limit_unless_something_else_says_how_many_rounds_it_takes() {
+fn a_quick_run_has_its_limit_unless_another_option_sets_the_rounds() {
     let limit = |rounds| apply("vdisk", Changes { rounds, ..Changes::default() }).expect("good changes").plan.limit;
     assert!(limit(short()).is_some() && limit(ChosenRounds::default()).is_none());
     let goal = Goal::of(None, Some(Span::from_millis(60_000)));
@@ -38,7 +38,7 @@ fn a_quick_run_has_its_limit_unless_something_else_says_how_many_rounds_it_takes
     assert_eq!(chosen.map(limit), [None, None]);
 }
 
-/// The run began, and each of its samples failed.
+/// The run once began, and each of its samples failed.
 #[test]
 fn a_duration_that_no_agent_takes_is_refused_before_anything_is_built() {
     let hours = |hours: u64| Some(Span::from_millis(hours * 3_600_000));
@@ -79,7 +79,7 @@ fn methods_keep_the_baseline() {
 }
 
 #[test]
-fn what_is_asked_for_changes_the_plan_that_answers_the_study() {
+fn options_change_the_plan_that_answers_the_study() {
     let changes = Changes { rounds: of(9), duration: Some(Span::from_millis(8)), ..Changes::default() };
     let demo = Study::built_in("demo").expect("built in");
     let wanted = apply("demo", changes.clone()).expect("good changes");
@@ -97,7 +97,7 @@ fn what_is_asked_for_changes_the_plan_that_answers_the_study() {
 
 /// Its own plan is the published one, and controlled conditions are an additional block.
 #[test]
-fn what_is_asked_for_of_sparc_t7_1_changes_its_plan_as_the_machine_runs() {
+fn options_change_the_host_settings_plan_of_sparc_t7_1() {
     let changes = Changes { rounds: of(9), duration: Some(Span::from_millis(100)), ..Changes::default() };
     let sparc = Study::built_in("sparc-t7-1").expect("built in");
     let wanted = apply("sparc-t7-1", changes.clone()).expect("good changes");
@@ -147,7 +147,7 @@ fn rows_of_a_method_go_by_its_name_and_by_their_own() {
 }
 
 #[test]
-fn a_baseline_of_ones_choice_is_kept_whatever_methods_are() {
+fn a_chosen_baseline_is_kept_with_any_methods() {
     let changes = |methods: &[&str]| Changes {
         baseline: Some(row("veth")),
         methods: methods.iter().map(|method| row(method)).collect(),
@@ -159,7 +159,7 @@ fn a_baseline_of_ones_choice_is_kept_whatever_methods_are() {
     assert_eq!((all.baseline, all.rows.len()), (row("veth"), 7));
 }
 
-/// `extra` rows are omitted on cables, and a baseline must not be.
+/// `extra` rows are omitted on cables, but a baseline must not be.
 #[test]
 fn a_baseline_of_ones_choice_is_kept_on_cables() {
     let cables = vec!["eno1,eno2".parse().expect("a cable")];
@@ -222,7 +222,7 @@ fn changes_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn what_is_of_networks_is_refused_for_disks() {
+fn network_options_are_refused_for_disks() {
     let refused = |changes| apply("vdisk", changes).expect_err("refused");
     let endpoints = vec![Endpoint::new(End::Initiator, Control::Local)];
     let told = refused(Changes { endpoints, ..Changes::default() });

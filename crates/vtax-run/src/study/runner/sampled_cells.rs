@@ -1,4 +1,4 @@
-//! The cells of a run with what takes their samples: all are of a network, or of disks, or migrations.
+//! The cells of a run with their sampler: all are network, disk or migration cells.
 
 use miette::miette;
 use vtax_model::{
@@ -19,27 +19,27 @@ pub(crate) enum Sampler<'a> {
 pub(super) enum SampledCells<'a> {
     Net(NetCells<'a>),
     Disks {
-        /// By their index in the study.
+        /// By index in the study.
         cells: Vec<DiskCell>,
         sampler: &'a mut dyn DiskSampler,
     },
     Migrations {
-        /// By their index in the study.
+        /// By index in the study.
         cells: Vec<MigrationCell>,
         sampler: &'a mut dyn MigrationSampler,
     },
 }
 
 pub(super) struct NetCells<'a> {
-    /// By their index in the study.
+    /// By index in the study.
     pub(super) cells: Vec<NetCell>,
     pub(super) sampler: &'a mut dyn NetSampler,
-    /// The MTU in force, once one was set.
+    /// MTU in force, once one was set.
     mtu: Option<Mtu>,
 }
 
 impl<'a> SampledCells<'a> {
-    /// Refuses a plan that mixes kinds of tests: no study can be written so, but a damaged record can.
+    /// Refuses a plan that mixes kinds of tests: no study can be written so, but a damaged record can be.
     pub(super) fn of(study: &Study, sampler: Sampler<'a>) -> miette::Result<SampledCells<'a>> {
         let net = |cell: &Cell| if let CellTest::Net(net) = cell.test { Some(net) } else { None };
         let disk = |cell: &Cell| if let CellTest::Disk(disk) = cell.test { Some(disk) } else { None };
@@ -68,7 +68,7 @@ impl<'a> SampledCells<'a> {
         })
     }
 
-    /// The ends of a network, which have processes and machines of their own.
+    /// Returns the endpoints of a network, which have their own processes and machines.
     pub(super) fn network(&self) -> Option<&dyn NetSampler> {
         match self {
             SampledCells::Net(net) => Some(&*net.sampler),

@@ -14,7 +14,7 @@ use vtax_model::{
 };
 use vtax_stats::{Confidence, StoppingRule, Width, histogram::Histogram};
 
-/// A machine on which sample number n takes as long as `seconds(n)` says, or fails.
+/// A machine on which sample number n takes `seconds(n)` seconds, or fails.
 struct Machine<F: FnMut(usize, Row) -> Result<f64, SampleError>> {
     answer: F,
     /// Never has a sample.
@@ -82,7 +82,7 @@ fn steady() -> Machine<impl FnMut(usize, Row) -> Result<f64, SampleError>> {
     Machine::new(|_, _| Ok(1.0))
 }
 
-/// Keeps what lands until `room` samples are there.
+/// Stores samples until there are `room` of them.
 #[derive(Clone)]
 struct Shelf {
     kept: Arc<Mutex<Vec<Sample>>>,
@@ -146,7 +146,7 @@ fn no_round_begins_that_would_not_end_in_time() {
     assert_eq!(run.samples.iter().map(|sample| sample.round).max(), Some(1), "one round in any case");
 }
 
-/// Which samples landed, and not when.
+/// Returns which samples were stored, but not when.
 fn turns(run: &RunReadings) -> Vec<(u32, Turn)> {
     run.samples.iter().map(SampleReading::turn).collect()
 }
@@ -211,7 +211,7 @@ fn a_row_without_a_sample_is_abandoned_and_the_others_continue() {
 }
 
 #[test]
-fn a_row_that_has_a_sample_now_and_then_is_not_abandoned() {
+fn a_row_with_occasional_samples_is_not_abandoned() {
     let bridge = Row::Method(IoMethod::Bridge);
     let mut tries = 0;
     let mut machine = Machine::new(move |_, row| {
@@ -229,7 +229,7 @@ fn a_row_that_has_a_sample_now_and_then_is_not_abandoned() {
 }
 
 #[test]
-fn what_the_ends_of_a_broken_sample_had_is_kept() {
+fn partial_reports_of_a_failed_sample_are_kept() {
     let partial = || Some(Box::new(PartialRecord { initiator: Some(EndReport::default()), responder: None }));
     let vanished = || SampleError::Cell { error: "the peer vanished".into(), partial: partial() };
     let died = || SampleError::Run { error: miette::miette!("the agent died"), partial: partial() };

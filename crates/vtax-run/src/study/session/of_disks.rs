@@ -29,7 +29,7 @@ impl RunSetup<'_> {
         };
         let mut header = header(wanted, unavailable)?;
         let outlook = self.outlook(&mut header)?;
-        // Only now: the files of earlier runs had other names.
+        // Only now, because the files of earlier runs had other names.
         self.name_files(&mut header);
         let (disks, records) = self.connect_disks(&header, false)?;
         header.disks = records;
@@ -42,7 +42,7 @@ impl RunSetup<'_> {
         Ok(PreparedRun { needs_pilot: outlook.needs_pilot, ..prepared })
     }
 
-    /// The files of a study without named disks.
+    /// Names the files of a study without named disks.
     fn name_files(&self, header: &mut RunHeader) {
         let study = &mut header.study;
         let count = study.cells.iter().filter_map(|cell| cell.disk()).map(|disk| disk.targets.get()).max();
@@ -53,14 +53,14 @@ impl RunSetup<'_> {
         disks.backend.0 = (1..=count.unwrap_or(1)).map(file).map(DiskPlace::Here).collect();
     }
 
-    /// Looks at the disks of a run, and makes them ready. Ctrl-C ends that. The records are of the paths to them: once
-    /// a guest has the controller of one, this machine no longer sees the disk.
+    /// Inspects the disks of a run and prepares them. Ctrl-C interrupts this. The records contain the paths: once a
+    /// guest has a disk's controller, this machine no longer sees the disk.
     fn connect_disks(&self, header: &RunHeader, goes_on: bool) -> Result<(MeasuredDisks, Vec<DiskPathRecord>), Stop> {
         let none = || miette!(code = "defect", "the run {} has no disks", header.id);
         let disks = header.study.disks().ok_or_else(none).or_infrastructure()?;
         let world = self.in_world()?;
         if goes_on {
-            // A guest may still have a controller, and the disk on it isn't seen until the lab is removed.
+            // A guest may still have a controller, and its disk isn't visible until the lab is removed.
             for left in [lab_name(header)?, files_name(header)?] {
                 remove_abandoned(world, &left, self.events)?;
             }
@@ -87,7 +87,8 @@ impl RunSetup<'_> {
     }
 }
 
-/// Refuses to overwrite what has taken the place of a file that the run had made, and makes anew.
+/// Refuses to overwrite anything that has replaced a file created by the run, and that the run
+/// would create anew.
 fn still_free(disks: &StudyDisks) -> miette::Result<()> {
     match disks.made.iter().find(|path| path.exists()) {
         Some(path) => Err(miette!(
@@ -100,7 +101,7 @@ fn still_free(disks: &StudyDisks) -> miette::Result<()> {
     }
 }
 
-/// Refuses to resume a run whose disks, or the program that measures them, are others now.
+/// Refuses to resume a run whose disks, or the program that measures them, have changed.
 fn same_disks(then: &RunHeader, now: &[DiskPathRecord]) -> miette::Result<()> {
     match then.disks.iter().zip(now).find(|(then, now)| then != now) {
         Some((before, now)) => Err(miette!(

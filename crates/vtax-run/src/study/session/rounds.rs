@@ -1,4 +1,4 @@
-//! The rounds of a run that is ready: a pilot if one is needed, then the rest.
+//! The rounds of a prepared run: a pilot if one is needed, then the rest.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl PreparedRun {
-    /// Takes the samples, and disconnects the ends.
+    /// Takes the samples, and disconnects the endpoints.
     pub(super) fn measure(mut self, setup: &RunSetup<'_>, begun: Instant) -> RanJob {
         let RunSetup { events, phases, interrupt, .. } = setup;
         self.path.break_off_on(interrupt);
@@ -27,7 +27,8 @@ impl PreparedRun {
         events.tell(format_args!("run {}: {left} samples to take", self.run.header.id));
         let stop_asked = || interrupt.asked();
         let (pace, until) = (Pace::new(left), self.time_ends(begun));
-        // Guests outlive who started them, so they are known by where they work.
+        // Guests may outlive the process that started them, so they are identified by their
+        // directory.
         let others = OtherProgramsWatch::new(setup.world.map(World::directory));
         let around = RunSurroundings { until, ..RunSurroundings::new(events, &stop_asked, pace, others) };
         let ended = self.rounds(around);
@@ -36,7 +37,7 @@ impl PreparedRun {
             phases.done_at("first sample started", at);
         }
         let PreparedRun { mut run, path, shortfalls, .. } = self;
-        // First, so that the host is as it was, whatever error the disk gives.
+        // First, so that the host is restored whatever error the disk reports.
         let lab = path.down();
         let seconds = begun.elapsed().as_secs_f64();
         run.state = ended.state;
@@ -61,7 +62,7 @@ impl PreparedRun {
         }
     }
 
-    /// Before the first sample of a run that tries settings: what its budget can show.
+    /// Estimates what the budget of a run that tries settings can show, before its first sample.
     fn foretell(&mut self, around: &RunSurroundings<'_>) {
         let header = &self.run.header;
         let Some(goal) = header.unsettled.filter(|_| self.run.samples.is_empty()) else { return };
@@ -77,15 +78,15 @@ impl PreparedRun {
         runner::run_rounds(&mut self.run, self.path.sampler(), around)
     }
 
-    /// When a pilot has used up the budget, or a run the limit of its plan. A run that tries settings needs all of its
-    /// rounds: they show whether taking the settings back leaves something behind.
+    /// Returns when a pilot has used up the budget, or a run the limit of its plan. A run that tries settings needs all
+    /// of its rounds: they show whether reverting the settings has after-effects.
     fn time_ends(&self, begun: Instant) -> Option<Instant> {
         let header = &self.run.header;
         let goal = header.unsettled.filter(|_| header.study.steps.is_empty());
         begun.checked_add(goal.map_or(header.plan.limit, Goal::budget)?.0)
     }
 
-    /// Takes the first rounds. Some if the run ended with them. The plan on the disk stays whole in the meantime.
+    /// Takes the first rounds. Some if the run ended with them. The stored plan stays complete in the meantime.
     fn pilot(&mut self, around: &mut RunSurroundings<'_>) -> Option<Ended> {
         let planned = self.run.header.clone();
         let plans = [Some(&mut self.run.header.plan), self.run.header.path_plan.as_mut()];

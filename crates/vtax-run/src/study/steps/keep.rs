@@ -19,10 +19,10 @@ use crate::{
     tuning::SharedTuner,
 };
 
-/// Settings that were changed and stay so.
+/// Settings that were changed and stay changed.
 #[derive(Debug, Default)]
 pub struct KeptChanges {
-    /// On each machine, and in each network stack of this one.
+    /// One batch per machine, and per network stack of this machine.
     pub batches: Vec<KeptBatch>,
     /// Proposals of the rules, so that they can be applied on another host.
     pub proposals: Vec<Proposal>,
@@ -31,16 +31,16 @@ pub struct KeptChanges {
 /// Settings that were changed together.
 #[derive(Debug, Clone, Serialize)]
 pub struct KeptBatch {
-    /// Name of the machine for `vtax tune revert --host`. None for this one.
+    /// Machine name for `vtax tune revert --host`. None for this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// `vtax tune revert` reverts them by this number.
+    /// ID for `vtax tune revert`.
     pub id: BatchId,
     /// Applied changes.
     pub changes: Vec<Change>,
 }
 
-/// Makes the changes of a step on the path of a measurement, and lets them stay.
+/// Makes the changes of a step on the path of a measurement, and keeps them.
 pub fn keep(
     asked: &MeasureRequest,
     step: &TuningStep,
@@ -57,15 +57,15 @@ pub fn keep(
     let places = ends.tuned_places(&tuner)?;
     let PlannedSteps { switch, without } = StepSwitch::plan(std::slice::from_ref(step), goal, places, events)?;
     let kept = if without.is_empty() { switch.keep() } else { Err(nothing_to_change(&without)) };
-    // The agents of the ends make changes on their machines.
+    // The endpoints' agents make changes on their machines.
     drop(switch);
     ends.down().or_infrastructure()?;
     kept
 }
 
 impl StepSwitch {
-    /// Confirms the changes of all steps, which then stay until they are reverted (`vtax tune revert`). If one of them can't be
-    /// made, none is left.
+    /// Confirms the changes of all steps, which then stay until they are reverted (`vtax tune revert`). If one of them
+    /// can't be made, all are reverted.
     fn keep(&self) -> Result<KeptChanges, Stop> {
         let mut kept = KeptChanges::default();
         let all = self.steps.iter().flat_map(|step| self.places.iter().zip(&step.wanted));
@@ -91,7 +91,8 @@ impl StepSwitch {
         Ok(kept)
     }
 
-    /// Changes that cannot be reverted stay in the journal of their machine, which `vtax tune status` shows.
+    /// Reverts changes. Those that cannot be reverted stay in the journal of their machine, which `vtax tune status`
+    /// shows.
     fn take_back(&self, kept: &KeptChanges) {
         for KeptBatch { host, id, .. } in kept.batches.iter().rev() {
             if let Some(place) = self.places.iter().find(|place| place.other == *host) {

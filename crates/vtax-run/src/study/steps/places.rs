@@ -1,4 +1,4 @@
-//! A network stack of the path, whose settings a step changes.
+//! A network stack of the path whose settings a step changes.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -10,31 +10,32 @@ use crate::{
     tuning::{SharedTuner, TuningHost},
 };
 
-/// A network stack of this machine, or of one that an agent is on.
+/// A network stack of this machine, or of an agent's machine.
 pub(in crate::study) struct TunedPlace {
     pub(super) host: TuningHost,
     /// Location, unique among places.
     at: String,
-    /// Name of the machine for `--host`. None for this one.
+    /// Machine name for `--host`. None for this one.
     pub(super) other: Option<String>,
     /// The only link that belongs to the path. None if all do.
     link: Option<ForeignText>,
 }
 
 impl TunedPlace {
-    /// The stack of a host or zone of a lab: all of its links are there for the study.
+    /// Returns the stack of a host or zone of a lab: all of its links belong to the study.
     pub(in crate::study) fn namespace(tuner: &SharedTuner, path: &Path) -> Result<TunedPlace, Stop> {
         let at = path.display().to_string();
         Ok(TunedPlace { host: TuningHost::in_namespace(tuner, path)?, at, other: None, link: None })
     }
 
-    /// This machine's own stack, of which only one link belongs to the path.
+    /// Returns this machine's own stack, of which only one link belongs to the path.
     pub(in crate::study) fn machine(tuner: &SharedTuner, link: &ForeignText) -> TunedPlace {
         let at = format!("this machine, {}", link.raw());
         TunedPlace { host: TuningHost::here(tuner), at, other: None, link: Some(link.clone()) }
     }
 
-    /// The machine of an agent, which the user calls `name`. Of a guest of a lab all links belong to the path.
+    /// Returns the machine of an agent, which the user calls `name`. For a guest of a lab, all links belong to the
+    /// path.
     pub(in crate::study) fn other(host: TuningHost, name: &str, link: Option<ForeignText>) -> TunedPlace {
         let at = format!("{name}, {}", link.as_ref().map_or("", ForeignText::raw));
         TunedPlace { host, at, other: Some(name.to_owned()), link }
@@ -65,7 +66,7 @@ impl TunedPlace {
         WantedChanges { proposals, persist: false }
     }
 
-    /// The changes that come of it now, each with the machine if it isn't this one.
+    /// Returns the changes that would be made now, each with the machine if it isn't this one.
     pub(super) fn planned(&self, wanted: &WantedChanges) -> Result<Vec<ForeignText>, Stop> {
         let plan = self.host.plan(wanted)?;
         let named = |change: &vtax_change::Change| match &self.other {

@@ -27,7 +27,7 @@ const OTHERS_READ: &str =
 
 /// The same as PyPI's `hdrhistogram` 0.10.8 writes it: `HdrHistogram.decode(OTHERS_READ).encode()`.
 #[test]
-fn what_others_deflate_is_read() {
+fn text_deflated_by_other_programs_is_read() {
     let theirs = "HISTFAAAAC14nJNpmSzMwMDAywABzFCaEST2wz2Cwf4DROA8P9NDD5buMKbNfxmZAKccCM4=";
     assert_eq!(Histogram::from_base64(theirs), Histogram::from_base64(OTHERS_READ));
 }

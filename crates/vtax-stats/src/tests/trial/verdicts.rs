@@ -91,7 +91,7 @@ fn power(draws: &mut Draws, rounds: usize, members: usize, shape: NoiseShape) ->
 
 /// B6 of the review: "four of five" was 57 to 70 % for all noise but normal one.
 #[test]
-fn what_could_be_shown_is_shown_in_four_of_five_whatever_the_noise() {
+fn detectable_differences_are_shown_in_four_of_five_at_any_noise() {
     let mut draws = Draws::seeded(43);
     for shape in NoiseShape::ALL {
         for (rounds, members) in [(30, 1), (30, 20), (50, 1), (50, 40)] {
@@ -104,7 +104,7 @@ fn what_could_be_shown_is_shown_in_four_of_five_whatever_the_noise() {
 /// Few rounds know too little of the noise's tails to be exact: their detection limit is too large under normal noise
 /// (shown in up to 95 %), and hardly large enough where one of ten samples is disturbed.
 #[test]
-fn what_few_rounds_could_show_is_shown_at_least_that_often() {
+fn detectable_differences_of_few_rounds_are_shown_at_least_that_often() {
     let mut draws = Draws::seeded(45);
     for shape in NoiseShape::ALL {
         for (rounds, members) in [(8, 1), (11, 1), (11, 5), (18, 1), (18, 20)] {

@@ -134,7 +134,7 @@ fn spinning_receives_data() {
 }
 
 #[test]
-fn cancelling_ends_all_of_a_slot_and_nothing_else() {
+fn cancelling_ends_only_the_operations_of_a_slot() {
     let (ours, _theirs) = pairs(2);
     let mut slots = attached(&ours, 0, 1);
     for slot in [0, 1] {
@@ -251,7 +251,7 @@ fn an_exchange_is_cancelled_whole() {
 }
 
 #[test]
-fn no_slots_are_no_fault() {
+fn zero_slots_are_not_an_error() {
     let mut slots = Slots::new(0, 10, 10).unwrap();
     assert_eq!(slots.wait(0, None, &mut Vec::new()).unwrap(), 0);
     assert!(matches!(Slots::new(usize::MAX, 10, 10), Err(NoRing::Memory)));

@@ -71,7 +71,7 @@ pub(super) fn table(meshes: &[ListedMesh]) -> String {
             tests.to_string(),
             failed.to_string(),
         ],
-        // `vtax fleet show` and the JSON say what is wrong.
+        // `vtax fleet show` and the JSON show what is wrong.
         ListedMesh::Damaged { mesh, .. } => {
             let mut row = [const { String::new() }; 7];
             row[0] = format!("{mesh} (damaged)");

@@ -27,7 +27,7 @@ use crate::{
     whole_number::whole,
 };
 
-/// Largest list of hosts: `kubectl` writes 15 KB about each node.
+/// Maximum size of a list of hosts: `kubectl` writes 15 KB per node.
 const LIST_MOST: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
@@ -219,7 +219,7 @@ impl Measurement<'_> {
         self.file.finish()?;
         tell!("samples: {}", self.file.path.display());
         let (samples, exit) = match measured {
-            // What was measured before is worth a report.
+            // Tests that were already measured are worth a report.
             Err(_) if self.interrupt.asked() => {
                 tell!("resume with: vtax fleet mesh --resume {}", self.file.name());
                 (super::file::read(&self.file.path)?.1, Some(Exit::Interrupted))

@@ -84,7 +84,8 @@ impl Grid {
         }
     }
 
-    /// Left what each end sends or initiates, right what it receives or responds to, in the order of its partners.
+    /// On the left what each end sends or initiates, on the right what it receives or responds to, in the order of its
+    /// partners.
     fn of_tests(matrix: &MeshMatrix) -> Grid {
         let mut of_end: Vec<[Vec<f64>; 2]> = vec![Default::default(); matrix.ends.len()];
         for cell in &matrix.cells {
@@ -159,7 +160,8 @@ fn drawing(matrix: &MeshMatrix, grid: &Grid, first: f64) -> String {
     let size = matrix.ends.len() as f64;
     let margin = size * MARGIN;
     let mut paths: [String; CLASSES.len()] = Default::default();
-    // Neighbours of a class in a row are one rectangle, so that a million cells make a small file.
+    // Adjacent cells of a class in a row are drawn as one rectangle, so that a million cells make a
+    // small file.
     let run = |one: &MatrixCell, other: &MatrixCell| {
         one.row == other.row
             && other.column == one.column + 1
@@ -282,7 +284,7 @@ mod tests {
         assert!(large.len() < 100_000, "{} bytes", large.len());
     }
 
-    /// Half of a slow sender's row is slow, and no row of its partners.
+    /// Half of a slow sender's row is slow, and none of its partners' rows.
     #[test]
     fn most_pairs_not_measured_gives_a_row_of_tests_for_each_host() {
         let drawn = figure(&matrix(100, |row, column| (row + column) % 20 == 0));

@@ -66,7 +66,7 @@ pub(super) fn vntsd(host: &LdmHost, args: &VntsdArgs) -> Result<Exit, Stop> {
     }
 }
 
-/// Consoles of the bound domains. Journals and configuration are only read again when they have changed.
+/// Consoles of the bound domains. Journals and configuration are read again only when they have changed.
 struct BoundConsoles<'a> {
     host: &'a LdmHost,
     domains: Domains,

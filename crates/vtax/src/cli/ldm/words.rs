@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_may_stand_anywhere_among_the_names() {
+    fn properties_may_be_anywhere_among_the_names() {
         let words = words("admin-net pvid=1 vid=11,22,33 admin-vsw mars");
         let read = ADD_VNET.read(&words).expect("as in the article");
         assert_eq!(read.property::<Vlan>("pvid").expect("a VLAN").map(Vlan::get), Some(1));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_words_are_named() {
         let told: Vec<String> = [
             "admin-net admin-vsw",
             "admin-net admin-vsw mars venus",

@@ -194,7 +194,7 @@ impl AskedSize {
 /// The kernel charges them to whatever they interrupt.
 const INTERRUPTS: &str = "interrupts of the host's NICs are not attributed to guests, and are not included";
 
-/// Says which stored samples don't count, in addition to what is missing.
+/// Lists the stored samples that don't count, in addition to what is missing.
 fn without_size(error: SizeError, found: &SizeEvidence) -> Stop {
     let (stop, told) = (stopped(error.clone()), found.told());
     if told.is_empty() || stop.status() == INPUT {

@@ -29,7 +29,7 @@ const DURATION_SECONDS: u32 = 2;
 const WARMUP_SECONDS: u32 = 1;
 /// Longest time of a load in the background. It is stopped when the measurement is complete.
 const BACKGROUND_SECONDS: u32 = 600;
-/// Time to connect to a guest and to describe it.
+/// Time to connect to a guest and to inspect it.
 const SETUP_SECONDS: u32 = 5;
 /// Packets per second that one flow can send without being the bottleneck.
 const FLOW_PACKETS: f64 = 50_000.0;
@@ -103,7 +103,7 @@ impl SizeMeasuring {
         let planned = plan_rates(target).map_err(stopped)?;
         let mut plan = SizeMeasurements { commands: Vec::new(), seconds: 0 };
         let of = |service: SizedService| planned.iter().filter(move |rate| rate.load.service == service);
-        // Consoles cannot be measured, and the proposal says that they are not included.
+        // Consoles cannot be measured, and the proposal reports that they are not included.
         for rate in of(SizedService::Vnet) {
             plan.add(self.network(&rate.load, rate.share)?, DIRECTIONS);
         }
@@ -212,7 +212,7 @@ impl SizeMeasurements {
         self.seconds += seconds(tests * SAMPLES);
     }
 
-    /// Takes them, and stops at the first that doesn't succeed.
+    /// Runs the measurements, and stops at the first that fails.
     pub(super) fn take(&self, places: &Locations) -> Result<Exit, Stop> {
         let jobs = self.commands.iter().map(|words| job(words)).collect::<Result<Vec<Job>, Stop>>()?;
         for (nth, (job, words)) in jobs.iter().zip(&self.commands).enumerate() {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_measurement_lacks_is_named() {
+    fn missing_options_of_a_measurement_are_named() {
         let told =
             |words: &str, target: &SizeTarget| measuring(words).planned(target).expect_err("refused").to_string();
         assert!(told("--measure", &target("1G", "150k", None)).contains("--to ldm:mars"));

@@ -63,7 +63,7 @@ const LOAD: [&str; 11] =
 
 /// The guard waits this many times as long as the runs should take, and then ends this process.
 const PATIENCE: u32 = 10;
-/// Time to describe guests that are slow.
+/// Time to inspect slow guests.
 const LEAST_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Jobs of a run.
@@ -123,7 +123,7 @@ impl ProveSizeArgs {
 }
 
 impl ProveSizeArgs {
-    /// Returns the proposal. A size that was specified needs none, if no cost is known: a note says why there is none.
+    /// Returns the proposal. A size that was specified needs none if no cost is known: a note gives the reason.
     fn proposal(&self, asked: &AskedSize, dir: &Path) -> Result<(Option<SizeProposal>, Option<String>), Stop> {
         match asked.proposal(dir) {
             Ok(proposal) => Ok((Some(proposal), None)),

@@ -67,7 +67,7 @@ fn iperf3_tcp_below_the_path_s_rate_is_refused() {
 }
 
 #[test]
-fn netperf_round_trips_of_which_several_are_under_way_are_refused() {
+fn netperf_round_trips_with_several_in_flight_are_refused() {
     let burst = fixture("netperf-burst-table");
     insta::assert_snapshot!(refused(burst), @"netperf: 17 requests were in flight at a time (-b), so the inverse of its rate is not a round trip: run netperf without a burst");
     let none = found(&burst.replace("first burst 16", "first burst 0")).remove(0).expect("importable");
@@ -121,7 +121,7 @@ fn text_around_a_document_is_skipped() {
 }
 
 #[test]
-fn each_document_of_a_file_is_imported_or_told() {
+fn each_document_of_a_file_is_imported_or_reported() {
     let (tests, notes_of) = notes(fixture("iperf3-server-then-stopped").as_bytes());
     assert_eq!(tests, 1);
     insta::assert_snapshot!(notes_of.join("\n"), @"not imported: log:4: iperf3: the test failed: interrupt - the server has terminated");

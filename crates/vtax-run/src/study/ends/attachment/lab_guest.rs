@@ -18,19 +18,19 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// Time that the agent may take to greet, once it has opened its port.
+/// Time limit for the agent's greeting, once it has opened its port.
 const GREETING: Duration = Duration::from_secs(20);
-/// Time that QEMU may take for an answer of its monitor.
+/// Time limit for an answer of QEMU's monitor.
 const MONITOR: Duration = Duration::from_secs(10);
 
 pub(in crate::study::ends) struct LabGuest {
     place: LabPlace,
     guest: PlannedGuest,
-    /// True if the lab was built for this run. The run changes the MTU of such a guest and pins its virtual CPUs.
+    /// True if the lab was built for this run, which then changes the guest's MTU and pins its virtual CPUs.
     is_ours: bool,
 }
 
-/// The agent of a guest whose NIC stays as it is: it isn't measured.
+/// Connects to the agent of a guest whose NIC isn't measured and stays as it is.
 pub(in crate::study::ends) fn only_agent(place: &LabPlace, name: &str, events: &RunEvents) -> Result<Agent, Stop> {
     let connect = || -> miette::Result<Agent> {
         let mut qemu = place.lab.guest(&place.endpoint.name)?;
@@ -50,7 +50,7 @@ impl LabGuest {
         Ok(LabGuest { place, guest, is_ours })
     }
 
-    /// Waits until the guest has booted, and gives its NIC the address and MTU that the lab has planned.
+    /// Waits until the guest has booted, and gives its NIC the address and MTU planned by the lab.
     fn boot_agent(&self, name: &str, events: &RunEvents) -> miette::Result<Agent> {
         let mut qemu = self.place.lab.guest(&self.guest.name)?;
         wait_for_agent(&mut qemu, None, events)?;
@@ -68,7 +68,7 @@ impl LabGuest {
         LinkSetup { mac: self.guest.mac.to_string(), mtu, addresses: vec![self.guest.address] }
     }
 
-    /// The number of its virtual CPUs, unless the user has said in the study where they run.
+    /// Returns the number of its virtual CPUs, unless the study places them.
     pub(in crate::study::ends) fn vcpus(&self) -> Option<usize> {
         self.guest.pins.cpus.is_empty().then_some(self.guest.launch.vcpus as usize)
     }
@@ -111,7 +111,8 @@ impl Attachment for LabGuest {
 
 impl GuestEnd for LabGuest {
     fn qemu(&self) -> Option<GuestProcess> {
-        // A guest that has ended can't take the sample either, and the sample's error says why.
+        // A guest that has ended can't take the sample either, and the sample's error gives the
+        // reason.
         let qemu = self.place.lab.guest(&self.guest.name).ok()?;
         let (process, accel) = (qemu.process(), qemu.launch().accel);
         Some(GuestProcess { name: self.guest.name.to_string(), process, accel })

@@ -1,5 +1,5 @@
-//! A logical domain, or its host. Its agent is reached by the domain's agent port; nothing is changed of the domain but
-//! the address that it has for the run.
+//! A logical domain, or its host. Its agent is reached at the domain's agent port. Nothing in the domain is changed
+//! except the address assigned for the run.
 
 use std::{path::Path, rc::Rc, time::Duration};
 
@@ -28,10 +28,10 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// A system of its own has opened the agent's port long before it is measured.
+/// Time limit for the agent's port: a domain's own system has opened it long before.
 const OPEN_ALREADY: Duration = Duration::from_secs(2);
 
-/// A logical domain with the virtual NIC that is measured on.
+/// A logical domain with the virtual NIC to measure.
 pub(in crate::study::ends) struct LdmEnd {
     end: SwitchEnd,
     bound: BoundDomain,
@@ -46,7 +46,7 @@ pub(in crate::study::ends) struct PrimaryEnd {
     stack: Box<dyn Attachment>,
 }
 
-/// The agent of a domain of which no NIC is measured.
+/// Connects to the agent of a domain without a measured NIC.
 pub(in crate::study::ends) fn agent_of(
     place: &DomainPlace,
     end: &DomainEnd,
@@ -87,7 +87,7 @@ impl LdmEnd {
         let tap = port.nic.as_ref().and_then(LiveNic::tap).map(str::to_owned);
         let links = match tap {
             Some(tap) => host.namespace().run(|| link_hops(&tap)).or_infrastructure()?,
-            // The NIC itself has what it sends.
+            // The NIC itself sends these packets.
             None => Vec::new(),
         };
         let record = record(&host, &bound, &port);

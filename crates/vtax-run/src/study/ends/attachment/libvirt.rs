@@ -1,5 +1,5 @@
-//! A domain that libvirt runs. The agent goes in over SSH. libvirt's XML, QEMU's arguments and the host's links tell
-//! what lies between the guest's NIC and the host's wire. Nothing of a domain is changed.
+//! A libvirt domain. The agent enters over SSH. libvirt's XML, QEMU's arguments and the host's links show the path
+//! between the guest's NIC and the host's wire. Nothing in a domain is changed.
 
 mod host;
 
@@ -35,18 +35,18 @@ pub(in crate::study::ends) struct LibvirtEnd {
 pub(in crate::study::ends) struct Domain {
     described: Described,
     leases: Vec<Lease>,
-    /// The sources that knew no address of it, and what they said.
+    /// Sources that knew no address of it, with their answers.
     silent: Vec<(AddressSource, String)>,
     version: Option<String>,
-    /// Its QEMU, if that runs on this machine.
+    /// Its QEMU, if it runs on this machine.
     qemu: Option<LibvirtQemu>,
 }
 
-/// A domain with the NIC that is measured on.
+/// A domain with the NIC to measure.
 struct MeasuredDomain {
     record: DomainRecord,
     address: IpAddr,
-    /// Its QEMU, if that runs on this machine.
+    /// Its QEMU, if it runs on this machine.
     process: Option<ProcessId>,
     /// The host's links that its packets take, from the guest outwards.
     links: Vec<Hop>,
@@ -59,7 +59,7 @@ impl LibvirtEnd {
 }
 
 impl Attachment for LibvirtEnd {
-    /// ssh goes to an address that libvirt knows.
+    /// Connects ssh to an address that libvirt knows.
     fn dial<'a>(&'a self, _: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         let address = self.domain.entrance(self.given)?;
         let host = self.user.as_ref().map_or(address.to_string(), |user| format!("{user}@{address}"));
@@ -123,7 +123,7 @@ impl Domain {
         Ok(Domain { described, leases, silent, version, qemu })
     }
 
-    /// The address that ssh connects to: the address that is measured on, if libvirt has seen it or knows no other.
+    /// Returns the address for ssh: the measured address, if libvirt has seen it or knows no other.
     fn entrance(&self, measured: Option<IpAddr>) -> Result<IpAddr, Stop> {
         let seen = |address: &IpAddr| self.leases.iter().any(|lease| lease.address == *address);
         let first = self.leases.first().map(|lease| lease.address);
@@ -135,7 +135,7 @@ impl Domain {
         })
     }
 
-    /// The domain with the NIC that has this address.
+    /// Returns the domain with the NIC that has this address.
     fn at(&self, address: IpAddr) -> MeasuredDomain {
         let nic = self.nic(address).map(|nic| self.served(nic));
         let here = self.qemu.as_ref().filter(|qemu| qemu.shares_our_links());
@@ -148,7 +148,7 @@ impl Domain {
         }
     }
 
-    /// The only NIC, or the one that was seen with this address, or the only device that was handed over.
+    /// Returns the only NIC, the one seen with this address, or the only passed-through device.
     fn nic(&self, address: IpAddr) -> Option<&XmlNic> {
         let nics = &self.described.nics;
         if let [only] = nics.as_slice() {
@@ -162,19 +162,19 @@ impl Domain {
         named.or(only_stranger)
     }
 
-    /// The NIC with the backend that serves its rings. The XML leaves the backend open where libvirt chooses it.
+    /// Returns the NIC with the backend that serves its rings. The XML omits the backend where libvirt chooses it.
     fn served(&self, nic: &XmlNic) -> vtax_model::run::DomainNic {
         let vhost = nic.alias.as_ref().and_then(|alias| self.qemu.as_ref()?.has_vhost(alias));
         let taken = vhost.map(|vhost| Flavour::Backend(if vhost { Backend::Vhost } else { Backend::Userspace }));
         let mut facts = nic.facts.clone();
-        // `<driver name='vhost'/>` may have been answered by QEMU alone where the host has none.
+        // QEMU alone may serve `<driver name='vhost'/>` if the host has no vhost.
         let by_tap = nic.open || facts.backend == Some(Flavour::Backend(Backend::Vhost));
         facts.backend = taken.filter(|_| by_tap).or(facts.backend);
         facts
     }
 }
 
-/// The guest's agent is asked last, and only if something isn't known yet: an agent that hangs takes seconds.
+/// Queries the guest's agent last, and only if something isn't known yet: a hanging agent takes seconds.
 fn known_leases(query: &DomainQuery<'_>, nics: &[XmlNic]) -> (Vec<Lease>, Vec<(AddressSource, String)>) {
     let (mut found, mut silent) = (Vec::new(), Vec::new());
     for source in [AddressSource::Lease, AddressSource::Arp, AddressSource::Agent] {
@@ -193,7 +193,7 @@ fn known_leases(query: &DomainQuery<'_>, nics: &[XmlNic]) -> (Vec<Lease>, Vec<(A
     (found, silent)
 }
 
-/// Returns a domain's description and unknown properties, a sentence each.
+/// Returns a domain's description and unknown properties, as sentences.
 fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
     let record = &measured.record;
     let (name, nic) = (&record.name, record.nic.as_ref());

@@ -1,4 +1,4 @@
-//! This machine or one that ssh reaches, as it is.
+//! This machine, or one reached over ssh, in its current state.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::stop::{Blamed, Stop};
 
 pub(in crate::study::ends) enum MachineEnd {
     Local,
-    /// The host as the user's ssh knows it.
+    /// The host in ssh's notation.
     Ssh(String),
 }
 

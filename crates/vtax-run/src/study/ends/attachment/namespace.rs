@@ -1,8 +1,8 @@
-//! A network namespace of this machine that vtax didn't make: of `ip netns`, of a process, of a container.
+//! A network namespace of this machine that vtax didn't create: of `ip netns`, of a process, or of a container.
 //!
-//! The agent is a process of this machine that is in that network namespace and in no other namespace or cgroup of the
-//! container. So nothing is copied, an image needs no shell, and nothing there is changed. In the container's cgroup the
-//! agent's memory would count there, and a container at its limit would lose a process of its own.
+//! The agent is a process of this machine in that network namespace, but in no other namespace or cgroup of the
+//! container. So nothing is copied, an image needs no shell, and nothing there is changed. In the container's cgroup,
+//! the agent's memory would count there, and a container at its limit would lose a process of its own.
 
 use std::{
     fs,
@@ -34,16 +34,16 @@ use super::{
 };
 use crate::stop::{Blamed, Stop};
 
-/// Where `ip netns` pins namespaces (ip-netns(8)).
+/// Directory where `ip netns` pins namespaces (ip-netns(8)).
 const PINS: &str = "/run/netns";
 
-/// A namespace that is held open, so that it is the same one throughout a run.
+/// A namespace that is held open, so that it stays the same throughout a run.
 pub(in crate::study::ends) struct HeldNamespace {
-    /// The name that the user knows.
+    /// Name known to the user.
     name: String,
     path: PathBuf,
     namespace: NetNs,
-    /// The process that was named, or the first one of the container.
+    /// The named process, or the first one of the container.
     process: Option<ProcessId>,
     pub(in crate::study::ends) record: NamespaceRecord,
     /// True if vtax itself is in it.
@@ -80,7 +80,7 @@ impl HeldNamespace {
         Ok(held)
     }
 
-    /// The start time is compared after the namespace was opened: until then another process may have got the pid.
+    /// The start time is compared after the namespace was opened: until then the PID may have been reused.
     fn of_process(name: String, pid: Pid) -> Result<HeldNamespace, Stop> {
         let gone = || Stop::input(miette!(code = "no-such-process", "{name}: no such process; `ps` lists them"));
         let process = ProcessId::of(pid).map_err(|_| gone())?;
@@ -102,12 +102,13 @@ impl HeldNamespace {
         Ok(HeldNamespace { name, path, namespace, process, record, is_own })
     }
 
-    /// The name of its network stack where paths are shown. None if vtax is in it: then it has the name of the machine.
+    /// Returns the name of its network stack where paths are shown. None if vtax is in it: then it has the machine's
+    /// name.
     pub(in crate::study::ends) fn stack_name(&self) -> Option<&str> {
         (!self.is_own).then_some(&self.name)
     }
 
-    /// Where it is found while its process lives or its pin stays. None if vtax is in it.
+    /// Returns its path while its process lives or its pin stays. None if vtax is in it.
     pub(in crate::study::ends) fn other_path(&self) -> Option<&Path> {
         (!self.is_own).then_some(&self.path)
     }
@@ -116,7 +117,7 @@ impl HeldNamespace {
     pub(in crate::study::ends) fn start(&self, program: &Path) -> Result<Child, Stop> {
         let mut command = Command::new(program);
         command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A group of its own: Ctrl-C is for vtax, which then ends its agents in order.
+        // A separate process group: Ctrl-C is for vtax, which then ends its agents in order.
         command.process_group(0);
         self.namespace.spawn(command, Outlive::No).or_infrastructure()
     }
@@ -140,7 +141,7 @@ impl Attachment for NamespaceAttachment {
         Some(&self.held)
     }
 
-    /// The other end of its veth is a link of this machine, or the link below its macvlan is.
+    /// The peer of its veth, or the link below its macvlan, is a link of this machine.
     fn measure_on(&mut self, address: IpAddr) {
         if !self.held.is_own {
             self.host_links = outer_hops(&self.held.namespace, address);
@@ -203,7 +204,7 @@ fn not_opened(name: &str, path: &Path, error: SysError) -> Stop {
     }
 }
 
-/// The namespaces that `ip netns list` lists.
+/// Returns the namespaces that `ip netns list` lists.
 fn known_pins() -> String {
     let names = fs::read_dir(PINS).into_iter().flatten().flatten();
     let mut names: Vec<String> =

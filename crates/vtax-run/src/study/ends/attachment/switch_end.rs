@@ -1,4 +1,4 @@
-//! An end at a port of a virtual switch.
+//! An endpoint at a port of a virtual switch.
 
 use std::rc::Rc;
 
@@ -14,12 +14,12 @@ pub(in crate::study::ends) struct SwitchEnd {
 }
 
 impl SwitchEnd {
-    /// As an endpoint is written: `ldm:mars/net0`.
+    /// Returns the name in endpoint notation: `ldm:mars/net0`.
     pub(in crate::study::ends) fn name(&self) -> String {
         format!("ldm:{}{}", self.host.prefix(), self.port.name())
     }
 
-    /// The addresses of IPv4 that it has at this port, as its agent has seen them before the run.
+    /// Returns its IPv4 addresses at this port, as seen by its agent before the run.
     pub(in crate::study::ends) fn own_addresses(&self, agent: &Agent) -> impl Iterator<Item = IpNet> {
         let mac = self.port.nic.as_ref().map(|nic| nic.mac.to_string());
         let is_at_port = move |own: &&vtax_wire::protocol::LinkAddress| match &mac {

@@ -40,7 +40,7 @@ fn of_guest<const N: usize>(threads: [(u32, GuestThreadRole, TaskTimes); N], exi
 }
 
 #[test]
-fn the_observed_time_lies_within_the_measured() {
+fn the_observed_time_is_within_the_measured_time() {
     assert_eq!(window(&spec(RR, WARM)), Some((ms(65), ms(185))));
     let long = TestSpec { duration: Span::from_millis(1_000), ..spec(RR, Warmup::NONE) };
     assert_eq!(window(&long), Some((ms(20), ms(980))));
@@ -48,7 +48,7 @@ fn the_observed_time_lies_within_the_measured() {
     assert_eq!(window(&spec(Workload::File { size: ByteSize(1) }, WARM)), None);
 }
 
-/// vCPUs 40 ms, 30 of them in the guest; vhost 8 ms; main loop 3 ms, a worker that began 2 ms.
+/// vCPUs 40 ms, 30 of them in the guest; vhost 8 ms; main loop 3 ms; a worker that began, 2 ms.
 fn span(accel: Accelerator) -> GuestCpu {
     let before = [
         (1, GuestThreadRole::Qemu, times(5, 0)),
@@ -115,7 +115,8 @@ fn at(at: Instant) -> Reading {
 
 const UNTOLD: UntoldTimes = UntoldTimes { warmup: Duration::from_millis(100), measured: Duration::from_millis(1000) };
 
-/// It can have begun 0 to 300 ms after its start, so the measured time is from 100 or 400 ms on, to 1,100 or 1,400.
+/// The measurement can have begun 0 to 300 ms after the start, so the measured time is from 100 or 400 ms to 1,100 or
+/// 1,400.
 #[test]
 fn only_what_was_surely_measured_counts() {
     let begun = Instant::now();
@@ -176,7 +177,7 @@ fn a_sample_that_ends_early_was_not_observed() {
     assert_eq!(watch(&row, &spec(RR, WARM), told), None, "it has not even begun");
 }
 
-/// This process stands for a guest's: its threads have other names, so all of it is QEMU.
+/// This process stands in for a guest's: its threads have other names, so all of it counts as QEMU.
 #[test]
 fn a_sample_is_observed_between_its_edges() {
     let process = ProcessId::of(Pid::own()).expect("this process");

@@ -62,7 +62,7 @@ fn only_what_the_host_can_spare_is_free() {
 }
 
 #[test]
-fn what_a_domain_has_is_not_free() {
+fn a_device_of_a_domain_is_not_free() {
     assert_eq!(of(&facts(&["0000:01:10.0"]), &[]), [14, 1, 1, 2]);
     // The other NIC of its IOMMU group cannot be assigned alone.
     assert_eq!(of(&facts(&["0000:81:00.0"]), &[]), [8, 0, 0, 1]);

@@ -51,7 +51,7 @@ fn a_line_that_was_cut_is_omitted_and_any_other_damage_is_refused() {
     assert!(refused(&line(&other)).contains("its schema is not vtax.mesh-samples/v1"));
 }
 
-/// A killed vtax has written a part of a line.
+/// A killed vtax has written a partial line.
 #[test]
 fn a_mesh_is_continued_after_its_last_whole_line_and_by_one_process() {
     let folder = tempfile::tempdir().expect("a directory");

@@ -50,7 +50,7 @@ pub(super) struct MigrationChecked {
     pub(super) state: DomainState,
     /// Only a check takes the time to measure it.
     memory: Option<MemoryMeasurement>,
-    /// The reason why the target could not be asked.
+    /// Reason why the target could not be queried.
     failed: Option<Stop>,
 }
 
@@ -101,7 +101,7 @@ impl MigrationChecked {
     }
 }
 
-/// Only a running domain takes the time to be measured.
+/// Measures the memory of a running domain.
 fn measure(host: &LdmTarget<'_>, domain: &Name, state: DomainState) -> Result<MemoryMeasurement, Stop> {
     match state {
         DomainState::Active => host.measure_migration(domain),

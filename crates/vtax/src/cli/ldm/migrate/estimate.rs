@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_converge_says_what_would() {
+    fn an_estimate_that_does_not_converge_names_remedies() {
         let long = MigrationSettings { max_suspend: Duration::from_secs(100), ..at("100M") };
         insta::assert_snapshot!(
             [
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_without_figures_says_why() {
+    fn a_domain_without_figures_has_a_reason() {
         let mars = "mars".parse().expect("a name");
         let why = MemoryMeasurement::Unknown { why: "QEMU is\u{1b}[2J busy".into() };
         let estimate = MigrationEstimate::new(why, &MigrationSettings::default());

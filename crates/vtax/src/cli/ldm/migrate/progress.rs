@@ -12,7 +12,7 @@ use vtax_model::foreign::visible;
 
 use crate::terminal::{Voice, size, voice};
 
-/// A line that is drawn again and again. Without a terminal, nothing is.
+/// A line that is redrawn continuously. Without a terminal, nothing is drawn.
 #[derive(Clone)]
 pub(super) struct ProgressLine(Option<ProgressBar>);
 

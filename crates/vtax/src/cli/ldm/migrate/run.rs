@@ -95,7 +95,7 @@ fn move_domain(host: &LdmHost, plan: &MigrationPlan<'_>, places: &Locations) -> 
         let arrived = moved.is_ok().then(|| request.new_name.clone());
         (moved, arrived)
     });
-    // The target has ended its part, and said what it had to say.
+    // The target has completed its part and reported all its notices.
     drop(link);
     line.end();
     match moved.map_err(Stop::from) {

@@ -19,9 +19,10 @@ use crate::{
     terminal::print,
 };
 
-/// Pauses between two attempts to reach the target.
+/// Shortest and longest pause between two attempts to reach the target.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
-/// Time for which the target is asked again. Afterwards the user has to settle it.
+/// Time for which the target is queried repeatedly. After that the user has to settle the
+/// migration.
 const PATIENCE: Duration = Duration::from_secs(86_400);
 /// Code of the error of a target that cannot be reached.
 const UNREACHABLE: &str = "migration-target";

@@ -61,7 +61,7 @@ impl HostResourceKind {
         HostResourceKind::Util,
     ];
 
-    /// Those of `ldm`.
+    /// The types in `ldm`'s own list.
     const USUAL: &[HostResourceKind] =
         &[HostResourceKind::Core, HostResourceKind::Cpu, HostResourceKind::Memory, HostResourceKind::Io];
 }

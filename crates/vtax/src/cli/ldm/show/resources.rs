@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pending_stands_next_to_what_is_now() {
+    fn pending_resources_are_shown_next_to_current_ones() {
         let (all, now) = changed_since();
         insta::assert_snapshot!(blocks(&[row()], &all, &now, &PathsByDisk::new(), Resource::ALL, true));
         insta::assert_snapshot!(super::super::parseable::domains(

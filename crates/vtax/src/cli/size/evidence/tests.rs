@@ -155,7 +155,7 @@ fn the_cost_of_a_domain_that_serves_is_its_own() {
 }
 
 #[test]
-fn what_does_not_stand_for_this_machine_does_not_count() {
+fn evidence_that_is_not_valid_for_this_machine_does_not_count() {
     let tcg = changed(|sample| sample.figures.host_cpu = Some(host(vec![guest("mars", Accelerator::Tcg, 0.1)])));
     assert_eq!(reason(&tcg), "measured in a guest under TCG, which shows function, not speed");
     let other = EvidenceSetting { machine: "hv2".into(), ..here() };

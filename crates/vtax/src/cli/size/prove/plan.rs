@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_proof_lacks_is_named() {
+    fn missing_options_of_a_proof_are_named() {
         let told = |target: &SizeTarget| loads_of(target).expect_err("refused").to_string();
         assert!(told(&SizeTarget { consoles: 4, ..SizeTarget::default() }).contains("a load of networks or disks"));
         let cpus: CpuSet = "1".parse().expect("CPUs");

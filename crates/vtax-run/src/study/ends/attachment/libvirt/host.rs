@@ -1,4 +1,4 @@
-//! Information that this machine has about a domain that runs on it.
+//! Information about a domain from the machine that it runs on.
 
 use std::{fs, net::Ipv4Addr, path::Path};
 
@@ -6,15 +6,15 @@ use serde_json::Value;
 use vtax_libvirt::Lease;
 use vtax_sys::process::{Pid, ProcessId};
 
-/// The IPv4 neighbours of this machine that have one of these Ethernet addresses. libvirt 9.0 can't read them on newer
-/// kernels (`virNetlinkGetNeighbor`: "wrong nlmsg len").
+/// Returns the IPv4 neighbours of this machine that have one of these Ethernet addresses. libvirt 9.0 can't read them
+/// on newer kernels (`virNetlinkGetNeighbor`: "wrong nlmsg len").
 pub(super) fn neighbours(macs: &[&str]) -> Vec<Lease> {
     let table = fs::read_to_string("/proc/net/arp").unwrap_or_default();
     table.lines().filter_map(neighbour).filter(|lease| macs.contains(&lease.mac.as_str())).collect()
 }
 
-/// `192.0.2.2 0x1 0x2 52:54:00:11:22:33 * br0`: address, kind of link, flags, Ethernet address (proc_net(5)). The flag
-/// 2 (`ATF_COM`) means that the neighbour has answered.
+/// `192.0.2.2 0x1 0x2 52:54:00:11:22:33 * br0`: address, kind of link, flags, Ethernet address (proc_net(5)). Flag 2
+/// (`ATF_COM`): the neighbour has answered.
 fn neighbour(line: &str) -> Option<Lease> {
     const COMPLETE: u32 = 2;
     let fields: Vec<&str> = line.split_whitespace().collect();
@@ -36,11 +36,11 @@ impl LibvirtQemu {
     pub(super) fn find(uuid: &str) -> Option<LibvirtQemu> {
         let entries = fs::read_dir("/proc").ok()?.flatten();
         let mut all = entries.filter_map(|entry| LibvirtQemu::read(&entry.path()));
-        // The number may have gone to another process between the two readings.
+        // The PID may have been reused between the two readings.
         all.find(|qemu| qemu.is(uuid) && qemu.process.exists())
     }
 
-    /// The QEMU of an entry of /proc. None if the entry isn't a process, or the process ends in the meantime.
+    /// Reads the QEMU of an entry of /proc. None if the entry isn't a process, or the process ends in the meantime.
     fn read(folder: &Path) -> Option<LibvirtQemu> {
         let pid = folder.file_name()?.to_str()?.parse().ok()?;
         let process = ProcessId::of(Pid(pid)).ok()?;
@@ -64,8 +64,7 @@ impl LibvirtQemu {
         self.values("-netdev").find_map(|netdev| vhost(netdev, &id))
     }
 
-    /// Returns whether its links are in the network namespace of vtax. If that can't be read, they are taken to be
-    /// there.
+    /// Returns whether its links are in vtax's network namespace. If that can't be read, they are assumed to be.
     pub(super) fn shares_our_links(&self) -> bool {
         let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         let theirs = network(&self.process.pid.to_string());
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_serves_a_nic_is_in_qemu_s_arguments() {
+    fn the_backend_of_a_nic_is_in_qemus_arguments() {
         let netdevs = |one, other| qemu(&["qemu", "-netdev", one, "-device", "x", "-netdev", other]);
         let json = netdevs(
             "{\"type\":\"tap\",\"fd\":\"30\",\"vhost\":true,\"vhostfd\":\"32\",\"id\":\"hostnet0\"}",
@@ -125,11 +124,11 @@ mod tests {
         assert!(qemu(&["qemu", "-uuid", uuid]).is(uuid));
         assert!(!qemu(&["grep", "-e", uuid]).is(uuid) && !qemu(&["qemu", "-uuid", ""]).is(""));
         let mut child = std::process::Command::new("sh");
-        // It waits for a line that doesn't come.
+        // It waits for a line that never comes.
         child.args(["-c", "echo runs; read line", "sh", "-uuid", uuid]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = child.spawn().expect("a child");
-        // spawn() returns when execve(2) has given the child its new memory, a moment before the kernel has
-        // noted where the arguments lie in it: until then its command line is empty.
+        // spawn() returns when execve(2) has given the child its new memory, shortly before the kernel has recorded the
+        // location of the arguments in it: until then its command line is empty.
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("what the child says");
         assert_eq!(line, "runs\n");

@@ -41,7 +41,7 @@ impl Virsh for Fake {
     }
 }
 
-/// A libvirt that is like this to every question.
+/// A libvirt that gives this answer to every query.
 struct Deaf(fn() -> VirshRefusal);
 
 impl Virsh for Deaf {
@@ -63,7 +63,7 @@ fn row(name: &str) -> Row {
 }
 
 #[test]
-fn what_keeps_a_domain_from_being_an_end_is_named_with_a_remedy() {
+fn a_domain_that_cannot_be_an_endpoint_is_refused_with_a_remedy() {
     let fake = Fake::of("db", VHOST);
     let told = [
         refused(&fake, "bd"),
@@ -86,7 +86,7 @@ fn what_keeps_a_domain_from_being_an_end_is_named_with_a_remedy() {
 }
 
 #[test]
-fn an_address_that_nobody_knows_has_to_be_given() {
+fn an_unknown_address_must_be_given() {
     let agent = Err("error: Failed to query for interfaces addresses\nerror: argument unsupported: no agent\n");
     let fake = Fake { addresses: [Ok(""), Err("error: wrong nlmsg len\n"), agent], ..Fake::of("db", VHOST) };
     let domain = Domain::of(&fake, "db").expect("it is there");
@@ -104,7 +104,7 @@ fn ssh_knocks_where_libvirt_has_seen_the_guest() {
     let knocks = |measured: Option<&str>| domain.entrance(measured.map(address)).expect("known").to_string();
     assert_eq!(knocks(None), "192.0.2.1");
     assert_eq!(knocks(Some("198.51.100.1")), "198.51.100.1");
-    // A network of measuring only, which this machine need not reach.
+    // A network used only for measurements, which this machine need not reach.
     assert_eq!(knocks(Some("203.0.113.1")), "192.0.2.1");
 }
 
