@@ -9,7 +9,11 @@ use std::{
 use rusqlite::{ErrorCode, ffi};
 use vtax_model::{cell::Arm, run::ExtendError};
 use vtax_stats::histogram::HistogramError;
-use vtax_sys::{SysError, directory, lock::LockHolder, record::RecordError};
+use vtax_sys::{
+    SysError, directory,
+    lock::LockHolder,
+    record::{self, RecordError},
+};
 
 use crate::busy::DatabaseFiles;
 
@@ -181,9 +185,16 @@ impl StoreLocation {
         }
     }
 
-    pub(crate) fn record(&self, error: RecordError) -> StoreError {
+    /// Returns whether there is a database. SQLite would wait for the writer of a FIFO, and follow a link.
+    pub(crate) fn has_database(&self) -> Result<bool, StoreError> {
+        let look = |path: PathBuf| record::exists(&path).map_err(|error| self.record("looking for the results", error));
+        ["-wal", "-shm"].into_iter().try_for_each(|ending| look(self.beside(ending)).map(drop))?;
+        look(self.file())
+    }
+
+    pub(crate) fn record(&self, doing: &'static str, error: RecordError) -> StoreError {
         match error {
-            RecordError::Io { path, error, .. } => self.io("opening a lock", &path, error),
+            RecordError::Io { path, error, .. } => self.io(doing, &path, error),
             damage => StoreError::Record(damage),
         }
     }

@@ -56,11 +56,9 @@ pub enum RecordUse {
 
 /// Opens a record. None if there is no file of this name.
 pub fn open(path: &Path, purpose: RecordUse) -> Result<Option<File>, RecordError> {
-    let found = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        found => found.map_err(RecordError::io("look at", path))?,
-    };
-    check(path, found.file_type())?;
+    if !exists(path)? {
+        return Ok(None);
+    }
     let mut options = OpenOptions::new();
     match purpose {
         RecordUse::Read => options.read(true),
@@ -70,6 +68,17 @@ pub fn open(path: &Path, purpose: RecordUse) -> Result<Option<File>, RecordError
     match opened(path, &options) {
         Err(RecordError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         file => file.map(Some),
+    }
+}
+
+/// Returns whether there is a record of this name, without opening it: some other program, or a library, opens it.
+///
+/// # Errors
+/// [`RecordError::NotAFile`] if something else is in its place.
+pub fn exists(path: &Path) -> Result<bool, RecordError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        found => check(path, found.map_err(RecordError::io("look at", path))?.file_type()).map(|()| true),
     }
 }
 
