@@ -1,5 +1,7 @@
 //! Tables of the database, and their migrations.
 
+use std::{os::unix::ffi::OsStrExt, path::Path};
+
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
 use vtax_sys::directory::make_private_file;
@@ -208,7 +210,7 @@ fn connect_as(place: &StoreLocation, access: Access) -> rusqlite::Result<Connect
         Access::WithLog => "readonly_shm=1",
         Access::WithoutIndex => "vfs=unix-none",
     };
-    let uri = format!("file:{}?{parameter}", escaped(&place.file().to_string_lossy()));
+    let uri = format!("file:{}?{parameter}", escaped(&place.file()));
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(uri, flags)?;
     if access == Access::WithoutIndex {
@@ -217,9 +219,11 @@ fn connect_as(place: &StoreLocation, access: Access) -> rusqlite::Result<Connect
     Ok(connection)
 }
 
-/// Escapes the characters that end a path in a URI (<https://www.sqlite.org/uri.html>).
-fn escaped(path: &str) -> String {
-    path.replace('%', "%25").replace('?', "%3f").replace('#', "%23")
+/// Escapes the bytes that end a path in a URI or are not UTF-8 (<https://www.sqlite.org/uri.html>).
+fn escaped(path: &Path) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#');
+    let escape = |byte: &u8| if is_plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02x}") };
+    path.as_os_str().as_bytes().iter().map(escape).collect()
 }
 
 fn nothing(place: &StoreLocation) -> Result<Connection, StoreError> {

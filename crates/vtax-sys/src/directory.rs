@@ -9,6 +9,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
+use rustix::{fs::Mode, process::umask};
+
 use crate::error::{Result, SysError};
 
 /// Mode of a file that only its owner may read.
@@ -18,6 +20,13 @@ const PRIVATE: u32 = 0o700;
 const ABOVE: u32 = 0o755;
 /// The kernel's own limit on symbolic links (path_resolution(7)).
 const LINKS: usize = 40;
+
+/// Lets this user use whatever this process and its children create. Called first in a program: an umask such as 777
+/// takes all permissions from the owner, and no later command could open the locks and directories of this one.
+pub fn unmask_owner() {
+    let given = umask(Mode::RWXG | Mode::RWXO);
+    umask(given - Mode::RWXU);
+}
 
 /// Creates a directory that only this user can read and write, unless it exists. Parent directories are created as
 /// well.

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::{fs::symlink, net::UnixListener},
+    os::unix::{ffi::OsStrExt, fs::symlink, net::UnixListener},
     path::PathBuf,
     time::SystemTime,
 };
@@ -290,4 +290,33 @@ fn something_else_in_place_of_a_file_is_named_and_left() {
             if found.is_dir() { fs::remove_dir(&path) } else { fs::remove_file(&path) }.expect("ours");
         }
     }
+}
+
+#[test]
+fn a_directory_may_have_any_name() {
+    let base = folder();
+    let dir = base.path().join(std::ffi::OsStr::from_bytes(b"a b%41?c#d\xff\n\xc3\xbc"));
+    drop(new_run(&dir, "demo-1"));
+    assert_eq!(Store::read(&dir).and_then(|store| store.list()).expect("readable").len(), 1);
+}
+
+/// SQLite takes such a file for a new database.
+#[test]
+fn an_emptied_database_is_damaged_and_an_unwritten_or_a_removed_one_is_not() {
+    let dir = folder();
+    let path = dir.path().join("results.db");
+    fs::write(&path, "").expect("ours");
+    assert_eq!(Store::read(dir.path()).and_then(|store| store.list()).expect("new").len(), 0);
+    drop(new_run(dir.path(), "demo-1"));
+    let whole = fs::read(&path).expect("closed");
+    for length in [0, 1, 100, 511] {
+        fs::write(&path, &whole[..length]).expect("ours");
+        let (read, open) = (Store::read(dir.path()).map(drop), Store::open(dir.path()).map(drop));
+        for done in [read, open] {
+            assert!(matches!(done, Err(StoreError::Corrupt { .. })), "{length}: {done:?}");
+        }
+        assert_eq!(fs::read(&path).expect("kept"), whole[..length]);
+    }
+    fs::remove_file(&path).expect("ours");
+    assert_eq!(Store::open(dir.path()).and_then(|store| store.list()).expect("new").len(), 0);
 }
