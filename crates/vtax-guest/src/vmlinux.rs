@@ -34,7 +34,7 @@ impl Kernel {
 
 fn bootable(packed: &[u8], folder: &Path) -> Result<Option<PathBuf>, GuestError> {
     let name = format!("{:032x}.vmlinux", xxh3_128(packed));
-    if let Some(path) = image::recall(&folder.join(&name)) {
+    if let Some(path) = image::recall(folder, &name) {
         return Ok(Some(path));
     }
     match unpack(packed).filter(|kernel| has_pvh_entry(kernel)) {

@@ -264,7 +264,7 @@ fn is_read_and_brought_up_to_date(dir: &Path, samples: &[Sample]) {
     assert_eq!(whole(&store, "last"), [samples.to_vec(), vec![timed(3)]].concat());
 }
 
-/// SQLite would wait for ever for the writer of a FIFO, and follow a link.
+/// SQLite would wait forever for the writer of a FIFO, and follow a link.
 #[test]
 fn something_else_in_place_of_a_file_is_named_and_left() {
     let dir = folder();
