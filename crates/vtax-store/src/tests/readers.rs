@@ -311,8 +311,9 @@ fn an_emptied_database_is_damaged_and_an_unwritten_or_a_removed_one_is_not() {
     let whole = fs::read(&path).expect("closed");
     for length in [0, 1, 100, 511] {
         fs::write(&path, &whole[..length]).expect("ours");
-        let (read, open) = (Store::read(dir.path()).map(drop), Store::open(dir.path()).map(drop));
-        for done in [read, open] {
+        let (removing, read, open) =
+            (Store::open_to_remove(dir.path()), Store::read(dir.path()), Store::open(dir.path()));
+        for done in [removing, read, open].map(|opened| opened.map(drop)) {
             assert!(matches!(done, Err(StoreError::Corrupt { .. })), "{length}: {done:?}");
         }
         assert_eq!(fs::read(&path).expect("kept"), whole[..length]);

@@ -110,7 +110,7 @@ pub(super) fn name(path: &Path) -> String {
 /// Returns the files of all meshes, the oldest first.
 pub(super) fn all(state: &Path) -> Result<Vec<PathBuf>, Stop> {
     let folder = folder(state);
-    directory::check_readable(&folder).or_input()?;
+    [state, &folder].into_iter().try_for_each(directory::check_readable).or_input()?;
     let entries = match fs::read_dir(&folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.coded("file", || format!("reading {}", folder.display())).or_infrastructure()?,
