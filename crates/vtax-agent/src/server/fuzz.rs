@@ -76,7 +76,7 @@ fn orders() -> Vec<Request> {
     let watch = EchoWatch { station: Station::Ip(LOOPBACK), target: LOOPBACK, every, most };
     let loan = AddressLoan { mac: "02:00:00:00:00:01".into(), address: "198.18.0.1/30".parse().expect("an address") };
     let multicast =
-        TestSpec { transport: Transport::Udp, workload: Workload::Multicast { message: ByteSize(64) }, ..spec.clone() };
+        TestSpec { transport: Transport::Udp, workload: Workload::Multicast { message: ByteSize(64) }, ..spec };
     let attachment = LinkSetup { mac: loan.mac.clone(), mtu: Mtu::ETHERNET, addresses: vec![loan.address] };
     vec![
         Request::Describe,
