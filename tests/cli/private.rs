@@ -13,7 +13,7 @@ const RESULT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/import/fixtures/i
 const IMPORT: [&str; 5] = ["results", "import", RESULT, "--method", "native"];
 
 /// Commands that read or write the state.
-const VERBS: [&[&str]; 7] = [
+const VERBS: [&[&str]; 9] = [
     &IMPORT,
     &["results", "list"],
     &["results", "show", "last"],
@@ -21,12 +21,18 @@ const VERBS: [&[&str]; 7] = [
     &["tune", "status"],
     &["ldm", "list"],
     &["run", "--resume", "last"],
+    &["fleet", "list"],
+    &["fleet", "show", "last"],
 ];
 
 /// Runs vtax with umask 0, with this home directory and no other state.
 fn at_home(bench: &Bench, home: &Path, arguments: &[&str]) -> Output {
+    with_umask("0", bench, home, arguments)
+}
+
+fn with_umask(umask: &str, bench: &Bench, home: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new("sh");
-    command.args(["-c", "umask 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_vtax")]).args(arguments);
+    command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_vtax")]).args(arguments);
     for variable in ["VTAX_STATE", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
         command.env_remove(variable);
     }
@@ -61,6 +67,20 @@ fn stored_files_are_private_whatever_the_umask() {
     fs::set_permissions(&database, Permissions::from_mode(0o644)).expect("ours");
     assert!(at_home(&bench, &home, &IMPORT).status.success());
     assert_eq!(mode(&database), 0o600);
+}
+
+/// Directories and locks without permissions would keep their owner from every later command.
+#[test]
+fn an_umask_takes_nothing_from_the_owner() {
+    let bench = Bench::new();
+    let home = bench.path().join("home");
+    fs::create_dir(&home).expect("ours");
+    let imported = with_umask("777", &bench, &home, &IMPORT);
+    assert!(imported.status.success(), "{imported:?}");
+    for path in below(&home) {
+        let mode = fs::metadata(&path).expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode, if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ use vtax_agent::{
     server::{self, AgentRights, Measuring},
 };
 use vtax_model::options::THREADS_MOST;
-use vtax_sys::{layout, process::raise_open_files};
+use vtax_sys::{directory, layout, process::raise_open_files};
 use vtax_wire::{limits::FLOWS_MOST, protocol::version_line};
 
 const HELP: &str = "\
@@ -58,6 +58,7 @@ const FAILED: i32 = 69;
 const OPEN_FILES: u64 = FLOWS_MOST as u64 + 2 * THREADS_MOST as u64 + 64;
 
 fn main() -> ExitCode {
+    directory::unmask_owner();
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     let words = arguments.iter().map(|word| word.to_str().unwrap_or_default());
     // The kernel passes all unknown words of its command line to its first process.

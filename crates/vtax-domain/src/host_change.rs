@@ -4,7 +4,7 @@
 //! the actual state is reconciled with the intended one; afterwards, even if the order fails, the console service runs
 //! if there is a console.
 
-use std::slice;
+use std::{collections::BTreeSet, slice};
 
 use vtax_model::domain::{Configuration, DomainError};
 
@@ -138,8 +138,13 @@ impl HostChange<'_> {
     /// Refuses a state that changes a migrating domain.
     fn check_moving(&self, state: &StoredState) -> Result<(), BindError> {
         let (was, now) = (&self.state.configuration.domains, &state.configuration.domains);
-        let moving = self.locked.moving()?.into_iter().find(|(domain, _)| was.get(domain) != now.get(domain));
-        moving.map_or(Ok(()), |(domain, target)| Err(BindError::Migrates { domain, target }))
+        let changed = was.keys().chain(now.keys()).filter(|domain| was.get(*domain) != now.get(*domain));
+        for domain in changed.collect::<BTreeSet<_>>() {
+            if let Some(target) = self.locked.target_of(domain)? {
+                return Err(BindError::Migrates { domain: domain.clone(), target });
+            }
+        }
+        Ok(())
     }
 
     /// Changes the configuration and saves it. Returns the host with the new constraints.

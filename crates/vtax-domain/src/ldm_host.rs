@@ -124,6 +124,9 @@ impl LdmHost {
             if let Err(error) = domains.service() {
                 self.tell(DomainNotice::Unreadable(error.to_string()));
             }
+            for error in self.store.unreadable_migrations()? {
+                self.tell(DomainNotice::Unreadable(error.to_string()));
+            }
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File, TryLockError},
+    io,
     net::{Ipv4Addr, TcpListener},
     os::unix::process::CommandExt,
     path::Path,
@@ -20,7 +21,8 @@ use vtax_sys::{
 
 use crate::{bound::BoundDomain, domains::Domains, error::BindError, store::LockedStore, supervisor_process::living};
 
-/// File with the process of the service, which holds its lock.
+/// File with the process of the service. The service holds the lock of the directory that contains it: whoever replaces
+/// the file doesn't replace the lock.
 const SERVICE: &str = "vntsd";
 /// Time within which a killed process exits.
 const KILLED: Duration = Duration::from_secs(2);
@@ -34,22 +36,28 @@ impl Domains {
     pub fn lock_service(&self) -> Result<Option<File>, BindError> {
         let folder = self.folder();
         directory::create_private(folder).map_err(BindError::file("create", folder))?;
-        let path = folder.join(SERVICE);
-        let file = record::open_lock(&path).map_err(JournalError::from)?;
+        let file = File::open(folder).map_err(BindError::file("open", folder))?;
         match file.try_lock() {
-            Ok(()) => {
-                let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the console service"))?;
-                fs::write(&path, own.to_string()).map_err(BindError::file("write", &path))?;
-                Ok(Some(file))
-            }
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(BindError::file("lock", &path)(error)),
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(BindError::file("lock", folder)(error)),
         }
+        let path = folder.join(SERVICE);
+        record::open(&path, RecordUse::Read).map_err(JournalError::from)?;
+        let own = ProcessId::of(Pid::own()).map_err(BindError::kernel("the console service"))?;
+        record::replace(&path, own.to_string().as_bytes()).map_err(JournalError::from)?;
+        Ok(Some(file))
     }
 
     /// Releases the right, under the lock of the domains: the next holder of that lock sees that there is no service.
     pub fn unlock_service(&self, service: File, _locked: &LockedStore) -> Result<(), BindError> {
-        service.set_len(0).map_err(BindError::file("write", &self.folder().join(SERVICE)))
+        let path = self.folder().join(SERVICE);
+        let removed = fs::remove_file(&path);
+        drop(service);
+        match removed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(BindError::file("remove", &path)(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Returns true if nothing listens on an unassigned port. After a domain was unbound, the service still does for a
@@ -72,11 +80,11 @@ impl Domains {
     /// Returns the console service, if it is alive. Its lock shows that, too, whatever the record contains.
     ///
     /// # Errors
-    /// [`RecordError::NotAFile`] if something else is in place of the record, which nobody can have locked then.
+    /// [`RecordError::NotAFile`] if something else is in place of the record.
     pub(crate) fn service(&self) -> Result<Option<ProcessId>, RecordError> {
         let path = self.folder().join(SERVICE);
         record::open(&path, RecordUse::Read)?;
-        Ok(living(record::read_word(&path).ok().flatten(), &path))
+        Ok(living(record::read_word(&path).ok().flatten(), self.folder()))
     }
 
     /// Starts the console service in the background, if a domain has a console that isn't served. The service exits on
@@ -129,6 +137,31 @@ fn listener(line: &str, port: u16) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_domains::TestHost;
+
+    /// Each changing command would start a console server that serves nobody.
+    #[test]
+    fn a_service_is_the_only_one_whatever_replaces_its_record() {
+        let test = TestHost::with_domains();
+        let domains = test.host.domains().expect("as root");
+        let (path, own) = (test.domains().join(SERVICE), ProcessId::of(Pid::own()).expect("it lives"));
+        let is_only = |told: &str| {
+            assert_eq!(domains.service().expect(told), Some(own), "{told}");
+            assert!(domains.lock_service().expect(told).is_none(), "{told}");
+        };
+        let service = domains.lock_service().expect("it is free").expect("nobody has it");
+        is_only("its record");
+        for content in ["", "1", "4194303@1", "\u{1b}[31m\nvtax: error"] {
+            fs::remove_file(&path).expect("ours");
+            is_only("no record");
+            fs::write(&path, content).expect("ours");
+            is_only(content);
+        }
+        let locked = test.host.store().lock().expect("it is free");
+        domains.unlock_service(service, &locked).expect("ours");
+        assert_eq!((domains.service().expect("none"), path.exists()), (None, false));
+        assert!(domains.lock_service().expect("it is free").is_some());
+    }
 
     #[test]
     fn a_process_listens_on_the_ports_of_its_own_sockets() {

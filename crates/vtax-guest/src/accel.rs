@@ -24,6 +24,7 @@ use vtax_sys::{
     directory::{create_private_file, open_private},
     lock,
     netns::Outlive,
+    record,
 };
 
 use super::{
@@ -137,7 +138,7 @@ fn key(qemu: &QemuProgram) -> String {
 
 /// Cached result since the machine booted.
 fn recall(memory: &Path, key: &str) -> Option<Option<String>> {
-    let text = fs::read_to_string(memory).ok()?;
+    let text = String::from_utf8(record::read(memory, record::SMALL).ok()??).ok()?;
     let (found, why) = text.split_once('\n')?;
     match why.trim_end() {
         _ if found != key => None,
@@ -214,6 +215,8 @@ fn remove_old(parent: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     #[test]
@@ -231,6 +234,19 @@ mod tests {
         remember(&memory, "boot-2 10.0", Some("a guest\ndid not start"));
         let again = recall(&memory, "boot-2 10.0").expect("remembered");
         assert!(again.is_some_and(|why| why.starts_with("a guest did not start (cached result")));
+    }
+
+    #[test]
+    fn something_else_in_place_of_the_result_is_not_waited_for() {
+        let base = tempfile::tempdir().expect("a folder");
+        let memory = base.path().join("kvm");
+        mknodat(CWD, &memory, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("there is room");
+        assert_eq!(recall(&memory, "boot-1 10.0"), None);
+        assert!(take_turn(&memory).is_err());
+        remember(&memory, "boot-1 10.0", None);
+        fs::remove_file(&memory).expect("ours");
+        File::create(&memory).and_then(|file| file.set_len(2 << 30)).expect("a hole");
+        assert_eq!(recall(&memory, "boot-1 10.0"), None);
     }
 
     #[test]

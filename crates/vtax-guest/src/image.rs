@@ -49,7 +49,7 @@ pub fn build(kernel: &Kernel, agent: &Path, drivers: &[&str], tools: Tools) -> R
     let made_of = made_of(kernel, agent, tools);
     let made_of = format!("{} {made_of:?} {drivers:?} {tools:?}", kernel.release);
     let name = format!("{:032x}.cpio", xxh3_128(made_of.as_bytes()));
-    match recall(&folder.join(&name)) {
+    match recall(&folder, &name) {
         Some(path) => Ok(path),
         None => store(&folder, &name, &archive(kernel, agent, drivers, tools)?, KEPT),
     }
@@ -149,24 +149,38 @@ pub(super) fn is_emulated_server() -> bool {
 /// Returns a cached file if it exists. Its time is set to now if it is older than a quarter of an hour. A file that
 /// others can write isn't used. In an emulated server the time isn't set: the cache is below an overlay there, and the
 /// first write to a file copies it, which takes many seconds for a kernel.
-pub(super) fn recall(path: &Path) -> Option<PathBuf> {
+///
+/// A power failure or a full disk may have truncated the file, and guests would then not boot. So its name ends with its
+/// length.
+pub(super) fn recall(folder: &Path, name: &str) -> Option<PathBuf> {
     const RECENT: Duration = Duration::from_secs(900);
-    let found = fs::symlink_metadata(path).ok().filter(|found| found.is_file() && found.mode() & 0o022 == 0)?;
+    let names = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let whole = names.filter(|stored| stored.starts_with(name)).find_map(|stored| {
+        let path = folder.join(&stored);
+        let found = fs::symlink_metadata(&path).ok()?;
+        let is_ours = found.is_file() && found.mode() & 0o022 == 0 && stored == with_length(name, found.len());
+        is_ours.then_some((path, found))
+    });
+    let (path, found) = whole?;
     let modified = found.modified();
     let recent = modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < RECENT));
     // A cache that another user owns can still be read.
     if !recent
         && !is_emulated_server()
-        && let Ok(file) = fs::File::options().append(true).open(path)
+        && let Ok(file) = fs::File::options().append(true).open(&path)
     {
         let _ = file.set_modified(SystemTime::now());
     }
-    Some(path.to_owned())
+    Some(path)
+}
+
+fn with_length(name: &str, length: u64) -> String {
+    format!("{name}-{length}")
 }
 
 /// Stores a file in a cache directory atomically, and keeps only the `kept` newest files there.
 pub(super) fn store(folder: &Path, name: &str, content: &[u8], kept: usize) -> Result<PathBuf, GuestError> {
-    let path = folder.join(name);
+    let path = folder.join(with_length(name, content.len() as u64));
     make_folder(folder)?;
     // No other writer uses this name, in this process or another.
     static WRITERS: AtomicU32 = AtomicU32::new(0);
@@ -263,10 +277,10 @@ mod tests {
     #[test]
     fn a_file_of_the_cache_is_as_old_as_its_last_use() {
         let base = tempfile::tempdir().expect("a folder");
-        assert_eq!(recall(&base.path().join("1.cpio")), None);
+        assert_eq!(recall(base.path(), "1.cpio"), None);
         let path = store(base.path(), "1.cpio", b"content", 1).expect("written");
         set_age(&path, 1_000);
-        assert_eq!(recall(&path), Some(path.clone()));
+        assert_eq!(recall(base.path(), "1.cpio"), Some(path.clone()));
         let modified = fs::metadata(&path).and_then(|file| file.modified()).expect("there");
         assert!(modified.elapsed().is_ok_and(|age| age < Duration::from_secs(900)));
         assert_eq!(fs::read(&path).expect("there"), b"content");
@@ -282,6 +296,19 @@ mod tests {
         let mut left: Vec<_> =
             fs::read_dir(base.path()).expect("a folder").flatten().map(|entry| entry.path()).collect();
         left.sort();
-        assert_eq!(left, [base.path().join("1.cpio"), base.path().join("2.cpio"), newest]);
+        assert_eq!(left, [base.path().join("1.cpio-0"), base.path().join("2.cpio-0"), newest]);
+    }
+
+    /// Guests would not boot from it until someone removes it.
+    #[test]
+    fn a_truncated_file_of_the_cache_is_made_again() {
+        let base = tempfile::tempdir().expect("a folder");
+        let path = store(base.path(), "1.cpio", b"content", 9).expect("written");
+        for damaged in [&b""[..], b"conten", b"content and more"] {
+            fs::write(&path, damaged).expect("ours");
+            assert_eq!(recall(base.path(), "1.cpio"), None);
+        }
+        assert_eq!(store(base.path(), "1.cpio", b"content", 9).expect("written"), path);
+        assert_eq!(recall(base.path(), "1.cpio"), Some(path));
     }
 }

@@ -105,7 +105,7 @@ fn kept(folder: &Path, program: &Path, arguments: &[&str]) -> Result<String, Gue
     let Ok(identity) = identity(program) else { return asked(program, arguments) };
     let question = format!("{identity:?} {arguments:?}");
     let name = format!("{:032x}.txt", xxh3_128(question.as_bytes()));
-    if let Some(answer) = image::recall(&folder.join(&name)).and_then(|path| fs::read_to_string(path).ok()) {
+    if let Some(answer) = image::recall(folder, &name).and_then(|path| fs::read_to_string(path).ok()) {
         return Ok(answer);
     }
     let answer = asked(program, arguments)?;

@@ -34,7 +34,7 @@ impl Kernel {
 
 fn bootable(packed: &[u8], folder: &Path) -> Result<Option<PathBuf>, GuestError> {
     let name = format!("{:032x}.vmlinux", xxh3_128(packed));
-    if let Some(path) = image::recall(&folder.join(&name)) {
+    if let Some(path) = image::recall(folder, &name) {
         return Ok(Some(path));
     }
     match unpack(packed).filter(|kernel| has_pvh_entry(kernel)) {
@@ -109,9 +109,11 @@ mod tests {
         let kernel = object(".notes", &[note(7), note(PVH_ENTRY)].concat());
         let path = bootable(&image(&kernel), base.path()).expect("written").expect("unpacked");
         assert_eq!(fs::read(&path).expect("there"), kernel);
-        fs::write(&path, "left as it is").expect("ours");
+        // A file of another length would be made again.
+        let left = vec![b'x'; kernel.len()];
+        fs::write(&path, &left).expect("ours");
         assert_eq!(bootable(&image(&kernel), base.path()).expect("there"), Some(path.clone()));
-        assert_eq!(fs::read(&path).expect("there"), b"left as it is");
+        assert_eq!(fs::read(&path).expect("there"), left);
     }
 
     #[test]

@@ -9,9 +9,13 @@ use std::{
 use rusqlite::{ErrorCode, ffi};
 use vtax_model::{cell::Arm, run::ExtendError};
 use vtax_stats::histogram::HistogramError;
-use vtax_sys::{SysError, directory, lock::LockHolder, record::RecordError};
+use vtax_sys::{
+    SysError, directory,
+    lock::LockHolder,
+    record::{self, RecordError},
+};
 
-use crate::busy::DatabaseFiles;
+use crate::{busy::DatabaseFiles, reserve};
 
 /// Error of storing or reading results.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -117,6 +121,9 @@ pub(crate) struct StoreLocation {
     dir: PathBuf,
 }
 
+/// Size of SQLite's smallest page. Every database in use has one.
+const SMALLEST: u64 = 512;
+
 /// Inode, size and time of the last change.
 pub(crate) type FileStamp = (u64, u64, i64, i64);
 
@@ -181,9 +188,27 @@ impl StoreLocation {
         }
     }
 
-    pub(crate) fn record(&self, error: RecordError) -> StoreError {
+    /// Returns whether there is a database. SQLite would wait for the writer of a FIFO, and follow a link.
+    pub(crate) fn has_database(&self) -> Result<bool, StoreError> {
+        let look = |path: PathBuf| record::exists(&path).map_err(|error| self.record("looking for the results", error));
+        ["-wal", "-shm"].into_iter().try_for_each(|ending| look(self.beside(ending)).map(drop))?;
+        let exists = look(self.file())?;
+        match exists && self.was_emptied() {
+            true => Err(StoreError::Corrupt { file: self.file(), why: "it was emptied".to_owned() }),
+            false => Ok(exists),
+        }
+    }
+
+    /// Returns whether the database is empty, although it has been written. SQLite takes it for a new one.
+    fn was_emptied(&self) -> bool {
+        let size = |path: PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
+        let is_empty = size(self.file()) < SMALLEST && size(self.beside("-wal")) == 0;
+        is_empty && size(self.beside(reserve::ENDING)) > 0
+    }
+
+    pub(crate) fn record(&self, doing: &'static str, error: RecordError) -> StoreError {
         match error {
-            RecordError::Io { path, error, .. } => self.io("opening a lock", &path, error),
+            RecordError::Io { path, error, .. } => self.io(doing, &path, error),
             damage => StoreError::Record(damage),
         }
     }

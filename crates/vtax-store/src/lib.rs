@@ -128,8 +128,10 @@ impl Store {
     /// Opens the store in `dir` to remove runs, even on a full disk. Call [`Store::shrink`] at the end.
     pub fn open_to_remove(dir: &Path) -> Result<Store, StoreError> {
         let place = StoreLocation::new(dir)?;
+        // A damaged database keeps its mark.
+        place.has_database()?;
         reserve::release(&place);
-        Store::open_at(place)
+        Store::open_at(place.clone()).inspect_err(|_| reserve::hold(&place))
     }
 
     /// Returns the same store with a separate connection, for another thread.

@@ -30,7 +30,7 @@ impl RunLock {
     pub(crate) fn take(place: &StoreLocation, id: &str) -> Result<RunLock, StoreError> {
         let path = path(place, id);
         for _ in 0..TRIES {
-            let file = record::open_lock(&path).map_err(|error| place.record(error))?;
+            let file = record::open_lock(&path).map_err(|error| place.record("opening a lock", error))?;
             match file.try_lock() {
                 Ok(()) if is_at(&file, &path) => return Ok(RunLock { _file: file, path }),
                 // Another process completed the run and removed the file after we had opened it.
@@ -47,7 +47,7 @@ impl RunLock {
         let path = path(place, id);
         // A reader may not have write permission there. Without the file, the lock was never held.
         let found = record::open(&path, RecordUse::Read);
-        let Some(file) = found.map_err(|error| place.record(error))? else { return Ok(false) };
+        let Some(file) = found.map_err(|error| place.record("opening a lock", error))? else { return Ok(false) };
         match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),

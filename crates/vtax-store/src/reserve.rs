@@ -12,7 +12,8 @@ use crate::error::StoreLocation;
 
 /// Size in bytes: room for the log's index (32 KiB) and for deleting a few samples at a time.
 const SIZE: u64 = 1 << 20;
-const ENDING: &str = ".reserve";
+/// Ending of the file's name. The file also shows that the database has been written.
+pub(crate) const ENDING: &str = ".reserve";
 
 /// Reserves the space, unless the disk lacks it. Nothing else depends on it, so failures are ignored.
 pub(crate) fn hold(place: &StoreLocation) {

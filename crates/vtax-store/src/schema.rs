@@ -1,10 +1,10 @@
 //! Tables of the database, and their migrations.
 
-use std::fs::OpenOptions;
+use std::{os::unix::ffi::OsStrExt, path::Path};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
-use vtax_sys::directory::open_private;
+use vtax_sys::directory::make_private_file;
 
 use crate::{StoreError, busy::BusyWait, error::StoreLocation};
 
@@ -136,9 +136,10 @@ pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 pub(crate) fn connect(place: &StoreLocation) -> Result<Connection, StoreError> {
     let doing = place.doing("opening the results");
     let file = place.file();
-    // SQLite would follow a link, and create the file according to the umask. Its log gets the mode of the database.
-    open_private(&file, OpenOptions::new().read(true).write(true).create(true).truncate(false))
-        .map_err(|source| place.io("opening the results", &file, source))?;
+    place.has_database()?;
+    // SQLite would create the file according to the umask. Its log gets the mode of the database. SQLite's locks belong
+    // to the process, which may have other connections: they exclude those who would remove the log in use.
+    make_private_file(&file).map_err(|source| place.io("opening the results", &file, source))?;
     let mut connection = Connection::open(&file).map_err(&doing)?;
     wait_if_busy(&mut connection, place).map_err(&doing)?;
     // Takes effect in a new database, or when an old one is compacted. Then it can shrink without a copy.
@@ -152,8 +153,7 @@ pub(crate) fn connect(place: &StoreLocation) -> Result<Connection, StoreError> {
 /// Opens a connection that changes and creates no file; to an empty database in memory if there is no file yet.
 pub(crate) fn connect_to_read(place: &StoreLocation, access: Access) -> Result<Connection, StoreError> {
     let doing = place.doing("reading the results");
-    let file = place.file();
-    if !file.try_exists().map_err(|source| place.io("looking for the results", &file, source))? {
+    if !place.has_database()? {
         return nothing(place);
     }
     let mut connection = connect_as(place, access).map_err(&doing)?;
@@ -210,7 +210,7 @@ fn connect_as(place: &StoreLocation, access: Access) -> rusqlite::Result<Connect
         Access::WithLog => "readonly_shm=1",
         Access::WithoutIndex => "vfs=unix-none",
     };
-    let uri = format!("file:{}?{parameter}", escaped(&place.file().to_string_lossy()));
+    let uri = format!("file:{}?{parameter}", escaped(&place.file()));
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(uri, flags)?;
     if access == Access::WithoutIndex {
@@ -219,9 +219,11 @@ fn connect_as(place: &StoreLocation, access: Access) -> rusqlite::Result<Connect
     Ok(connection)
 }
 
-/// Escapes the characters that end a path in a URI (<https://www.sqlite.org/uri.html>).
-fn escaped(path: &str) -> String {
-    path.replace('%', "%25").replace('?', "%3f").replace('#', "%23")
+/// Escapes the bytes that end a path in a URI or are not UTF-8 (<https://www.sqlite.org/uri.html>).
+fn escaped(path: &Path) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#');
+    let escape = |byte: &u8| if is_plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02x}") };
+    path.as_os_str().as_bytes().iter().map(escape).collect()
 }
 
 fn nothing(place: &StoreLocation) -> Result<Connection, StoreError> {

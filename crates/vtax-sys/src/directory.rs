@@ -5,8 +5,11 @@
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
+
+use rustix::{fs::Mode, process::umask};
 
 use crate::error::{Result, SysError};
 
@@ -17,6 +20,13 @@ const PRIVATE: u32 = 0o700;
 const ABOVE: u32 = 0o755;
 /// The kernel's own limit on symbolic links (path_resolution(7)).
 const LINKS: usize = 40;
+
+/// Lets this user use whatever this process and its children create. Called first in a program: an umask such as 777
+/// takes all permissions from the owner, and no later command could open the locks and directories of this one.
+pub fn unmask_owner() {
+    let given = umask(Mode::RWXG | Mode::RWXO);
+    umask(given - Mode::RWXU);
+}
 
 /// Creates a directory that only this user can read and write, unless it exists. Parent directories are created as
 /// well.
@@ -68,6 +78,34 @@ pub fn check_readable(path: &Path) -> Result<()> {
 /// umask and its previous mode. Creates it if `options` say so.
 pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = options.mode(PRIVATE_FILE).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    if !check_private(&file)? {
+        file.set_permissions(Permissions::from_mode(PRIVATE_FILE))?;
+    }
+    Ok(file)
+}
+
+/// Creates an empty file in a private directory like [`create_private_file`], or makes an existing one readable only for
+/// its owner, without opening it: closing it would release all locks that this process has on it through other
+/// descriptors (fcntl(2)).
+///
+/// # Errors
+/// Those of [`open_private`].
+pub fn make_private_file(path: &Path) -> io::Result<()> {
+    match open_private(path, OpenOptions::new().write(true).create_new(true)) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => return created.map(drop),
+    }
+    // Such a descriptor has no locks.
+    let file = File::options().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
+    if !check_private(&file)? {
+        let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+        fs::set_permissions(name, Permissions::from_mode(PRIVATE_FILE))?;
+    }
+    Ok(())
+}
+
+/// Returns true if only the owner may read an open file. Fails if it isn't a regular file of this user.
+fn check_private(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -75,10 +113,7 @@ pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> 
     if found.uid() != own_uid() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
     }
-    if found.mode() & 0o777 != PRIVATE_FILE {
-        file.set_permissions(Permissions::from_mode(PRIVATE_FILE))?;
-    }
-    Ok(file)
+    Ok(found.mode() & 0o777 == PRIVATE_FILE)
 }
 
 fn check(path: &Path) -> Result<()> {
@@ -209,5 +244,14 @@ mod tests {
         assert_eq!(open(&link).unwrap_err().raw_os_error(), Some(libc::ELOOP));
         assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
         assert!(open(base.path()).is_err());
+        assert!(make_private_file(&link).is_err() && make_private_file(base.path()).is_err());
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        fs::set_permissions(&target, Permissions::from_mode(0o666)).unwrap();
+        fs::remove_file(&file).unwrap();
+        for path in [&file, &target] {
+            make_private_file(path).unwrap();
+            assert_eq!(mode(path), 0o600, "{}", path.display());
+        }
+        assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
     }
 }

@@ -23,12 +23,15 @@ pub fn open_disk(path: &Path) -> io::Result<File> {
 
 /// Reads a regular file of up to `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > most {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {} MiB", most >> 20))),
-        false => Ok(bytes),
+    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {} MiB", most >> 20));
+    let file = open(path)?;
+    // What is obviously too large isn't read up to the bound first.
+    if file.metadata()?.len() > most {
+        return Err(too_large());
     }
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
 }
 
 /// The file is checked before it is opened, since opening a device may have an effect, and again once it is open.

@@ -56,11 +56,9 @@ pub enum RecordUse {
 
 /// Opens a record. None if there is no file of this name.
 pub fn open(path: &Path, purpose: RecordUse) -> Result<Option<File>, RecordError> {
-    let found = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        found => found.map_err(RecordError::io("look at", path))?,
-    };
-    check(path, found.file_type())?;
+    if !exists(path)? {
+        return Ok(None);
+    }
     let mut options = OpenOptions::new();
     match purpose {
         RecordUse::Read => options.read(true),
@@ -70,6 +68,17 @@ pub fn open(path: &Path, purpose: RecordUse) -> Result<Option<File>, RecordError
     match opened(path, &options) {
         Err(RecordError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         file => file.map(Some),
+    }
+}
+
+/// Returns whether there is a record of this name, without opening it: some other program, or a library, opens it.
+///
+/// # Errors
+/// [`RecordError::NotAFile`] if something else is in its place.
+pub fn exists(path: &Path) -> Result<bool, RecordError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        found => check(path, found.map_err(RecordError::io("look at", path))?.file_type()).map(|()| true),
     }
 }
 
@@ -90,13 +99,15 @@ pub fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, RecordError> {
 
 /// Reads an open record from its beginning.
 pub fn read_open(mut file: &File, path: &Path, most: u64) -> Result<Vec<u8>, RecordError> {
+    let too_long = || RecordError::TooLong { path: path.to_owned(), most };
+    // What is obviously too large isn't read up to the bound first.
+    if file.metadata().map_err(RecordError::io("look at", path))?.len() > most {
+        return Err(too_long());
+    }
     io::Seek::rewind(&mut file).map_err(RecordError::io("read", path))?;
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(RecordError::io("read", path))?;
-    match bytes.len() as u64 > most {
-        true => Err(RecordError::TooLong { path: path.to_owned(), most }),
-        false => Ok(bytes),
-    }
+    if bytes.len() as u64 > most { Err(too_long()) } else { Ok(bytes) }
 }
 
 /// Reads a small record that is one word, such as a process number. None if there is no file of this name.
@@ -159,6 +170,7 @@ fn check(path: &Path, found: FileType) -> Result<(), RecordError> {
 mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
+    use std::time::{Duration, Instant};
 
     use rustix::fs::{CWD, FileType as NodeType, Mode, makedev, mknodat};
 
@@ -195,6 +207,7 @@ mod tests {
                 open(&path, RecordUse::Append).expect_err(kind),
                 open_lock(&path).expect_err(kind),
                 read_word::<u32>(&path).expect_err(kind),
+                exists(&path).expect_err(kind),
             ];
             for error in errors {
                 assert!(error.is_damage() && error.to_string().contains(kind), "{kind}: {error}");
@@ -212,6 +225,10 @@ mod tests {
         assert!(matches!(read_word::<u32>(&path), Err(RecordError::TooLong { .. })));
         assert!(matches!(read(Path::new("/proc/self/maps"), 16), Err(RecordError::TooLong { most: 16, .. })));
         open_lock(&path).expect("nobody reads a lock");
+        // Of what is too large by its own account, nothing is read.
+        let begun = Instant::now();
+        assert!(matches!(read(&path, 1 << 30), Err(RecordError::TooLong { .. })));
+        assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
     }
 
     #[test]

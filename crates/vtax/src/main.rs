@@ -22,6 +22,7 @@ mod whole_number;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    vtax_sys::directory::unmask_owner();
     vtax_sys::lock::tell_waits(|wait| tell!("{wait}"));
     let line = cli::parse();
     let json = line.json;

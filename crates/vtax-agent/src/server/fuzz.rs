@@ -13,7 +13,7 @@ use vtax_model::{
     measurement::{EchoWatch, EndReport},
     options::TestOptions,
     station::{EndSetup, Schedule, Station, Target},
-    units::{ByteSize, Span},
+    units::{ByteSize, Mtu, Span},
     workload::{TestSpec, Transport, Warmup, Workload},
 };
 use vtax_sys::token::Token;
@@ -27,7 +27,7 @@ use vtax_wire::{
     conversations::Conversations,
     frame::{MAGIC, REPLY_MOST, encode},
     limits::{BUFFERS_MOST, FLOWS_MOST, Load},
-    protocol::{AddressLoan, MemoryLoad, ProgramSpec, Request, SessionId, Signal},
+    protocol::{AddressLoan, LinkSetup, MemoryLoad, ProgramSpec, Request, SessionId, Signal},
 };
 
 use super::*;
@@ -75,7 +75,14 @@ fn orders() -> Vec<Request> {
     let (every, most) = (Span::from_millis(1), Span::from_millis(9));
     let watch = EchoWatch { station: Station::Ip(LOOPBACK), target: LOOPBACK, every, most };
     let loan = AddressLoan { mac: "02:00:00:00:00:01".into(), address: "198.18.0.1/30".parse().expect("an address") };
+    let multicast =
+        TestSpec { transport: Transport::Udp, workload: Workload::Multicast { message: ByteSize(64) }, ..spec };
+    let attachment = LinkSetup { mac: loan.mac.clone(), mtu: Mtu::ETHERNET, addresses: vec![loan.address] };
     vec![
+        Request::Describe,
+        Request::Attach { session: SessionId(7), attachment },
+        Request::Listen { session: SessionId(8), spec: multicast, setup: setup.clone(), token },
+        Request::PowerOff,
         Request::Connect { session, spec, setup: setup.clone(), target, token },
         Request::Start { session, schedule: Schedule { at: Some(7), ..Schedule::default() } },
         Request::Listen { session: SessionId(3), spec, setup, token },

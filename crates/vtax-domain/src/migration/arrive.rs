@@ -395,7 +395,8 @@ impl HostChange<'_> {
     /// Completes arrivals interrupted by a killed vtax or a reboot: guests that no one will take are abandoned, and
     /// guests that this host owns are run.
     pub(crate) fn finish_arrivals(&self) -> Result<(), BindError> {
-        let arrivals = self.store().arrivals()?;
+        // An unreadable one was already reported, and is left as it is.
+        let arrivals = self.store().arrivals()?.into_iter().flatten();
         let mut finished = Ok(());
         for record in arrivals {
             let one = match record.phase {

@@ -3,7 +3,7 @@
 //! The source has one for each departing domain, as long as the target may own it. The target has one for each attempt,
 //! by its identity: for a guest that it owns, until the source has confirmed that it knows.
 
-use std::{fs, io, path::PathBuf, time::Duration};
+use std::{fs, io, path::PathBuf, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -108,35 +108,49 @@ impl DomainStore {
         read_json(&self.departure_path(domain))
     }
 
-    pub(crate) fn departures(&self) -> Result<Vec<DepartureRecord>, DomainStoreError> {
-        self.records(DEPARTURES)
+    /// Returns the domains with a record of their departure, which may be unreadable.
+    pub(crate) fn leaving(&self) -> Result<Vec<Name>, DomainStoreError> {
+        self.recorded(DEPARTURES)
     }
 
     pub(super) fn arrival(&self, id: &MigrationId) -> Result<Option<ArrivalRecord>, DomainStoreError> {
         read_json(&self.arrival_path(id))
     }
 
-    pub(crate) fn arrivals(&self) -> Result<Vec<ArrivalRecord>, DomainStoreError> {
-        self.records(ARRIVALS)
+    /// Returns the records of arrivals. An unreadable one may be about any domain.
+    pub(crate) fn arrivals(&self) -> Result<Vec<Result<ArrivalRecord, DomainStoreError>>, DomainStoreError> {
+        let ids: Vec<MigrationId> = self.recorded(ARRIVALS)?;
+        Ok(ids.iter().filter_map(|id| self.arrival(id).transpose()).collect())
     }
 
-    /// Returns the domains leaving this host or arriving here, with their target.
-    pub(crate) fn moving(&self) -> Result<Vec<(Name, String)>, DomainStoreError> {
-        let leaving = self.departures()?.into_iter().map(|record| (record.domain, record.target));
-        let arriving = self.arrivals()?.into_iter().filter(|record| record.phase == ArrivalPhase::Prepared);
-        Ok(leaving.chain(arriving.map(|record| (record.domain, "this host".to_owned()))).collect())
+    /// Returns the records of migrations that cannot be read. They concern neither lists nor other domains.
+    pub(crate) fn unreadable_migrations(&self) -> Result<Vec<DomainStoreError>, DomainStoreError> {
+        let departures: Vec<DomainStoreError> =
+            self.leaving()?.iter().filter_map(|domain| self.departure(domain).err()).collect();
+        Ok(departures.into_iter().chain(self.arrivals()?.into_iter().filter_map(Result::err)).collect())
     }
 
-    fn records<T: serde::de::DeserializeOwned>(&self, kind: &str) -> Result<Vec<T>, DomainStoreError> {
+    /// Returns the target of a domain that is leaving this host or arriving here. Fails if that is unknown.
+    pub(crate) fn target_of(&self, domain: &Name) -> Result<Option<String>, DomainStoreError> {
+        if let Some(record) = self.departure(domain)? {
+            return Ok(Some(record.target));
+        }
+        let arrivals = self.arrivals()?.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let is_it = |record: &ArrivalRecord| record.domain == *domain && record.phase == ArrivalPhase::Prepared;
+        Ok(arrivals.iter().any(is_it).then(|| "this host".to_owned()))
+    }
+
+    /// Returns the names of all records of a kind.
+    fn recorded<T: FromStr>(&self, kind: &str) -> Result<Vec<T>, DomainStoreError> {
         let folder = self.folder().join(kind);
         let entries = match fs::read_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(DomainStoreError::file("read", &folder))?,
         };
-        let paths = entries.flatten().map(|entry| entry.path());
-        let mut paths: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|it| it == "json")).collect();
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort();
-        Ok(paths.iter().map(|path| read_json(path)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+        let records = paths.iter().filter(|path| path.extension().is_some_and(|it| it == "json"));
+        Ok(records.filter_map(|path| path.file_stem()?.to_str()?.parse().ok()).collect())
     }
 
     fn departure_path(&self, domain: &Name) -> PathBuf {
@@ -151,14 +165,15 @@ impl DomainStore {
 impl LockedDomains<'_> {
     /// Refuses to change a migrating domain.
     pub(crate) fn check_settled(&self, domain: &Name) -> Result<(), BindError> {
-        let moving = self.store.moving()?.into_iter().find(|(moving, _)| moving == domain);
-        moving.map_or(Ok(()), |(domain, target)| Err(BindError::Migrates { domain, target }))
+        let target = self.store.target_of(domain)?;
+        target.map_or(Ok(()), |target| Err(BindError::Migrates { domain: domain.clone(), target }))
     }
 
     /// Returns true if a domain is arriving with its memory, and this host doesn't own it yet.
     pub(crate) fn is_arriving(&self, domain: &Name) -> Result<bool, BindError> {
         let is_it = |record: &ArrivalRecord| record.domain == *domain && record.phase == ArrivalPhase::Prepared;
-        Ok(self.store.arrivals()?.iter().any(|record| is_it(record) && record.is_live))
+        let arrivals = self.store.arrivals()?.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(arrivals.iter().any(|record| is_it(record) && record.is_live))
     }
 
     /// Returns true if a domain is leaving this host.

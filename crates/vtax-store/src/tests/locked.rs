@@ -95,3 +95,19 @@ fn one_that_empties_the_log_names_the_reader_that_keeps_it() {
     let _ = store.empty_log();
     assert_eq!(told_of(&holder).len(), 1);
 }
+
+/// Closing any descriptor of a file releases all locks of the process on it (fcntl(2)). Another program would then remove
+/// the log when it closes the database, and all further samples would be lost.
+#[test]
+fn further_connections_of_a_process_leave_its_lock_to_it() {
+    /// Byte that each user of a database locks for reading (`SHARED_FIRST` of SQLite's `os.h`).
+    const SHARED: u64 = (1 << 30) + 2;
+    let dir = folder();
+    let (store, mut writer) = new_run(dir.path(), "demo-1");
+    let further = store.try_clone().expect("there");
+    let file = std::fs::File::open(dir.path().join("results.db")).expect("there");
+    let is_locked = vtax_sys::lock::is_byte_locked(&file, SHARED).expect("a regular file");
+    assert!(is_locked, "the log could be removed");
+    writer.samples(&[sample(0, Arm::A, 1)]).expect("nobody has it");
+    assert_eq!(further.list().expect("readable").len(), 1);
+}

@@ -1,6 +1,12 @@
 //! Readers create and change nothing, whatever the state of the store, and hold little.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::symlink, net::UnixListener},
+    path::PathBuf,
+    time::SystemTime,
+};
 
 use rusqlite::params;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -256,4 +262,62 @@ fn is_read_and_brought_up_to_date(dir: &Path, samples: &[Sample]) {
     let listed = &store.list().expect("a list")[0];
     assert_eq!((listed.samples, listed.failures), (3, 0));
     assert_eq!(whole(&store, "last"), [samples.to_vec(), vec![timed(3)]].concat());
+}
+
+/// SQLite would wait forever for the writer of a FIFO, and follow a link.
+#[test]
+fn something_else_in_place_of_a_file_is_named_and_left() {
+    let dir = folder();
+    drop(new_run(dir.path(), "demo-1"));
+    let elsewhere = dir.path().join("elsewhere");
+    fs::rename(dir.path().join("results.db"), &elsewhere).expect("ours");
+    for ending in ["", "-wal", "-shm"] {
+        let path = dir.path().join(format!("results.db{ending}"));
+        let makes: [&dyn Fn(); 4] = [
+            &|| drop(UnixListener::bind(&path).expect("new")),
+            &|| fs::create_dir(&path).expect("new"),
+            &|| symlink(&elsewhere, &path).expect("new"),
+            &|| symlink("nowhere", &path).expect("new"),
+        ];
+        for make in makes {
+            make();
+            let (read, open) = (Store::read(dir.path()).map(drop), Store::open(dir.path()).map(drop));
+            for done in [read, open, Store::open_to_remove(dir.path()).map(drop)] {
+                let told = done.expect_err("it isn't a file").to_string();
+                assert!(told.contains(&*path.to_string_lossy()) && told.contains("not a regular file"), "{told}");
+            }
+            let found = fs::symlink_metadata(&path).expect("left").file_type();
+            if found.is_dir() { fs::remove_dir(&path) } else { fs::remove_file(&path) }.expect("ours");
+        }
+    }
+}
+
+#[test]
+fn a_directory_may_have_any_name() {
+    let base = folder();
+    let dir = base.path().join(std::ffi::OsStr::from_bytes(b"a b%41?c#d\xff\n\xc3\xbc"));
+    drop(new_run(&dir, "demo-1"));
+    assert_eq!(Store::read(&dir).and_then(|store| store.list()).expect("readable").len(), 1);
+}
+
+/// SQLite takes such a file for a new database.
+#[test]
+fn an_emptied_database_is_damaged_and_an_unwritten_or_a_removed_one_is_not() {
+    let dir = folder();
+    let path = dir.path().join("results.db");
+    fs::write(&path, "").expect("ours");
+    assert_eq!(Store::read(dir.path()).and_then(|store| store.list()).expect("new").len(), 0);
+    drop(new_run(dir.path(), "demo-1"));
+    let whole = fs::read(&path).expect("closed");
+    for length in [0, 1, 100, 511] {
+        fs::write(&path, &whole[..length]).expect("ours");
+        let (removing, read, open) =
+            (Store::open_to_remove(dir.path()), Store::read(dir.path()), Store::open(dir.path()));
+        for done in [removing, read, open].map(|opened| opened.map(drop)) {
+            assert!(matches!(done, Err(StoreError::Corrupt { .. })), "{length}: {done:?}");
+        }
+        assert_eq!(fs::read(&path).expect("kept"), whole[..length]);
+    }
+    fs::remove_file(&path).expect("ours");
+    assert_eq!(Store::open(dir.path()).and_then(|store| store.list()).expect("new").len(), 0);
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use vtax_fuzz::fuzz;
-use vtax_model::{measurement::EndReport, units::Span};
+use vtax_model::{measurement::EndReport, station::Target, units::Span};
 use vtax_stats::histogram::Histogram;
 
 use vtax_change::Change;
@@ -26,6 +26,11 @@ fn outcomes() -> Vec<CallOutcome> {
     let output = ProgramOutput { stream: Stream::Stdout, bytes: b"hello".to_vec() };
     vec![
         CallOutcome::Done(Reply::Done),
+        CallOutcome::Done(Reply::Connected),
+        CallOutcome::Done(Reply::Listening { target: Target::Vsock { cid: 3, port: 4242 } }),
+        tuned(TuningReply::Planned(KeptPlan::default())),
+        tuned(TuningReply::Kept),
+        tuned(TuningReply::ConnectTime(Span::from_millis(1))),
         CallOutcome::Done(Reply::Report(Box::new(report))),
         CallOutcome::Failed(fault),
         CallOutcome::Output(output),

@@ -10,7 +10,10 @@ use jiff::{Timestamp, tz::TimeZone};
 use miette::miette;
 use serde::Serialize;
 use vtax_fleet::{MeshHeader, MeshSample};
-use vtax_sys::record::{self, RecordUse};
+use vtax_sys::{
+    directory,
+    record::{self, RecordUse},
+};
 
 use crate::exit::{Blamed, Coded, Stop};
 
@@ -33,7 +36,7 @@ impl MeshFile {
     /// Creates the file with its header, as a whole, in the results directory.
     pub(super) fn create(state: &Path, header: &MeshHeader) -> Result<MeshFile, Stop> {
         let folder = folder(state);
-        fs::create_dir_all(&folder).coded("file", || format!("creating {}", folder.display())).or_infrastructure()?;
+        directory::make_private(&folder).or_infrastructure()?;
         let now = Timestamp::now().to_zoned(TimeZone::UTC).strftime("%Y%m%d-%H%M%S");
         let path = folder.join(format!("mesh-{now}-{:08x}.{EXTENSION}", header.seed & 0xffff_ffff));
         record::replace(&path, line(header).as_bytes()).or_infrastructure()?;
@@ -107,6 +110,7 @@ pub(super) fn name(path: &Path) -> String {
 /// Returns the files of all meshes, the oldest first.
 pub(super) fn all(state: &Path) -> Result<Vec<PathBuf>, Stop> {
     let folder = folder(state);
+    [state, &folder].into_iter().try_for_each(directory::check_readable).or_input()?;
     let entries = match fs::read_dir(&folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.coded("file", || format!("reading {}", folder.display())).or_infrastructure()?,

@@ -56,18 +56,26 @@ pub(in crate::cli::ldm) fn settle(
     places: &Locations,
 ) -> Result<Exit, Stop> {
     background::say_ready();
-    let Some(record) = host.await_mover(domain, mover)? else { return Ok(Exit::Done) };
+    // A record that cannot be read now may be restored.
+    let _ = host.await_mover(domain, mover);
     let (begun, mut pause) = (Instant::now(), PAUSES.0);
-    // The user may have settled it in the meantime, and even have started another migration.
-    while host.departure(domain)?.is_some_and(|now| now.id == record.id) {
-        match settle_once(host, &record, places) {
-            Err(stop) if begun.elapsed() >= PATIENCE => return Err(stop),
-            Err(_) => thread::sleep(pause),
-            Ok(_) => break,
+    while let Err(stop) = settle_left(host, domain, mover, places) {
+        if begun.elapsed() >= PATIENCE {
+            return Err(stop);
         }
+        thread::sleep(pause);
         pause = (2 * pause).min(PAUSES.1);
     }
     Ok(Exit::Done)
+}
+
+/// Settles what the process has left. The user may have settled it in the meantime, and even have started another
+/// migration.
+fn settle_left(host: &LdmHost, domain: &Name, mover: ProcessId, places: &Locations) -> Result<(), Stop> {
+    match host.await_mover(domain, mover)? {
+        Some(record) => settle_once(host, &record, places).map(drop),
+        None => Ok(()),
+    }
 }
 
 fn settle_once(host: &LdmHost, record: &DepartureRecord, places: &Locations) -> Result<GuestOwner, Stop> {
