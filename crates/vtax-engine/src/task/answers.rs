@@ -41,8 +41,9 @@ pub(crate) async fn respond<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSize
             }
             Mark::Pause | Mark::Close => {}
         }
-        wire.respond().await?;
-        wire.line.io.look_back(open && mark == Mark::None);
+        let counts = open && mark == Mark::None;
+        wire.respond(counts).await?;
+        wire.line.io.look_back(counts);
         if mark == Mark::Close {
             return Ok(());
         }
@@ -113,9 +114,9 @@ impl<'a, I: Io> Answers<'a, I> {
     }
 
     #[inline]
-    async fn respond(&mut self) -> Result<()> {
+    async fn respond(&mut self, counts: bool) -> Result<()> {
         if let Some(manners) = self.manners {
-            self.misbehave(manners);
+            self.misbehave(manners, counts);
         }
         match self.line.is_datagram() {
             true => self.line.send_datagram("response", self.head.bytes(), self.sizes.response).await,
@@ -124,10 +125,16 @@ impl<'a, I: Io> Answers<'a, I> {
     }
 
     /// Known reference cases for calibration: an answer late by an exact time, or a thread that stalls for a while.
+    ///
+    /// A delay takes longer than asked for: it ends at a step of the clock, and interrupts extend it. So the true cost of a
+    /// transaction that counts is recorded.
     #[cold]
-    fn misbehave(&mut self, manners: Manners) {
+    fn misbehave(&mut self, manners: Manners, counts: bool) {
         if let Some(delay) = manners.delay {
-            spin_until(after(self.received, delay.0));
+            let answered = spin_until(after(self.received, delay.0));
+            if counts {
+                self.line.desk.waited(answered - self.received);
+            }
         }
         if let Some(stall) = manners.stall.filter(|_| self.line.desk.is_time_to_stall(now_ns())) {
             // If the test ends in the meantime, the next call notices it.

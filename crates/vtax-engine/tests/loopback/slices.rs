@@ -172,6 +172,30 @@ fn tests_whose_ends_cannot_separate_slices_are_refused() {
     }
 }
 
+#[test]
+fn a_responder_reports_how_long_it_really_waited() {
+    const DELAY: u64 = 20_000;
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let mut spec = sliced(spec(transport, rr(1, 1), 1), 3, 10);
+        spec.options.responder.delay = Some(Span(std::time::Duration::from_nanos(DELAY)));
+        let [initiator, responder] = both(&spec, &setup());
+        assert!(initiator.waits.is_none(), "only the responder waits");
+        let waits = responder.waits.as_ref().expect("it waited");
+        assert_eq!(waits.count(), initiator.transactions, "one for each transaction that counts");
+        assert!(waits.min() + DELAY / 500 >= DELAY, "{}", waits.min());
+        let (mean, slices) = (waits.mean_ns() * waits.count() as f64 / 1e9, responder.slices.iter());
+        let waited: f64 = slices.map(|slice| slice.waited).sum();
+        assert!((waited / mean - 1.0).abs() < 1e-3, "{waited} s in slices, {mean} s in the histogram");
+        for (slice, asked) in responder.slices.iter().zip(&initiator.slices) {
+            let least = slice.transactions as f64 * DELAY as f64 / 1e9;
+            assert!(slice.waited >= least && slice.waited < asked.seconds, "{slice:?} {asked:?}");
+        }
+        let joined = vtax_model::run::Figures::join(&spec, true, &initiator, &responder);
+        let us = joined.waited_us().expect("it waited");
+        assert!(us >= 20.0 && us < joined.rtt_us(), "{us}");
+    }
+}
+
 /// An end that can't disable idle states reports that and continues.
 #[test]
 fn idle_states_are_disabled_or_the_reason_is_reported() {

@@ -10,7 +10,7 @@ use crate::{
     foreign::ForeignText,
     measurement::{
         EndReport, FileReport, Interval, IntervalRtt, MachineCpu, PacketCounts, SessionCpu, Slice, Stages, ThreadCpu,
-        WarmupReport, WireCounts,
+        ThreadPriority, WarmupReport, WireCounts,
     },
     metric::CpuRole,
     workload::{StreamLoad, TestKind, TestSpec},
@@ -154,14 +154,38 @@ pub struct EndDetail {
     /// crr and cc: connections that ended without having shown the token.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub strangers: u64,
+    /// How long the responder really waited before its responses, if the test asks for a delay.
+    pub waits: Option<WaitFigures>,
+    /// Priority of the measuring threads; absent if whoever measured does not know.
+    pub priority: Option<ThreadPriority>,
+}
+
+/// Duration of deliberate delays in nanoseconds, by the responder's own clock.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct WaitFigures {
+    /// From the histogram.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
 }
 
 impl EndDetail {
     fn of(report: &EndReport) -> EndDetail {
-        let EndReport { warmup, wire, whole_flow, overrun_ns, strangers, .. } = *report;
-        let (series, stages) = (report.series.clone(), report.stages.clone());
-        let (idle_not_held, socket_drops) = (report.idle_not_held.clone(), Some(report.socket_drops));
-        EndDetail { warmup, wire, series, stages, whole_flow, socket_drops, overrun_ns, idle_not_held, strangers }
+        let EndReport { warmup, wire, whole_flow, overrun_ns, strangers, priority, .. } = *report;
+        let waits = |waits: &Histogram| WaitFigures { mean: waits.mean_ns(), p50: waits.percentile(50.0) };
+        EndDetail {
+            warmup,
+            wire,
+            series: report.series.clone(),
+            stages: report.stages.clone(),
+            whole_flow,
+            socket_drops: Some(report.socket_drops),
+            overrun_ns,
+            idle_not_held: report.idle_not_held.clone(),
+            strangers,
+            waits: report.waits.as_ref().map(waits),
+            priority,
+        }
     }
 }
 
@@ -430,6 +454,13 @@ impl Figures {
         self.typical(|slice| slice.seconds * 1e6 / slice.transactions as f64, whole)
     }
 
+    /// µs that the responder really waited before a response, on average in the same way as [`rtt_us`](Self::rtt_us).
+    /// None if the test asks for no delay.
+    pub fn waited_us(&self) -> Option<f64> {
+        let waits = self.ends.responder.waits?;
+        Some(self.typical(|slice| slice.waited * 1e6 / slice.transactions as f64, waits.mean / 1e3))
+    }
+
     /// Payload in 10^6 bits per second, at the end that counted.
     pub fn goodput_mbps(&self) -> f64 {
         let mbps = |bytes: u64, seconds: f64| bytes as f64 * 8.0 / seconds / 1e6;
@@ -547,6 +578,7 @@ fn slices(kind: TestKind, initiator: &EndReport, responder: &EndReport) -> Vec<S
             cpu: (counted.cpu + other.cpu * scale).clamp(f64::MIN, f64::MAX),
             lost: counted.lost,
             retransmits: counted.retransmits.saturating_add(other.retransmits),
+            waited: (counted.waited + other.waited).clamp(f64::MIN, f64::MAX),
         }
     };
     counting.slices.iter().zip(&other.slices).map(join).collect()
