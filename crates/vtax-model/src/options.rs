@@ -229,7 +229,7 @@ pub enum Sending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Manners {
-    /// It answers so long after a request came, exactly: it spins.
+    /// It answers so long after a request came: it spins, up to 127 ns longer, and reports how long it really waited.
     pub delay: Option<Span>,
     /// It does nothing at all for so long, once, in the middle of the measured time.
     pub stall: Option<Span>,

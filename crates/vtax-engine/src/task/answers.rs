@@ -58,6 +58,18 @@ struct Answers<'a, I> {
     manners: Option<Manners>,
     /// Arrival time of the request; needed for a deliberately late answer.
     received: u64,
+    /// Number of deliberately late answers.
+    delays: u64,
+}
+
+/// Returns what the n-th delay takes longer than asked, in nanoseconds: 0 to 127, evenly distributed.
+///
+/// A clock advances in steps, 20 ns on some machines, and each reading takes as long. So a delay ends early or late by a part
+/// of a step, always by the same part for one delay, and neither reading shows it. Over several steps this error averages out.
+fn dither(delays: u64) -> u64 {
+    const BITS: u32 = 7;
+    // The fractional parts of multiples of the golden ratio are evenly distributed.
+    delays.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BITS)
 }
 
 impl<'a, I: Io> Answers<'a, I> {
@@ -67,7 +79,7 @@ impl<'a, I: Io> Answers<'a, I> {
             false => Head::plain(sizes.response),
         };
         let manners = Some(line.flow.session.spec.options.responder).filter(|manners| *manners != Manners::default());
-        Answers { line, sizes, head, manners, received: 0 }
+        Answers { line, sizes, head, manners, received: 0, delays: 0 }
     }
 
     /// Waits for the next request.
@@ -126,12 +138,13 @@ impl<'a, I: Io> Answers<'a, I> {
 
     /// Known reference cases for calibration: an answer late by an exact time, or a thread that stalls for a while.
     ///
-    /// A delay takes longer than asked for: it ends at a step of the clock, and interrupts extend it. So the true cost of a
-    /// transaction that counts is recorded.
+    /// A delay takes longer than asked for, because interrupts extend it and by its [`dither`]. So the true delay of a transaction
+    /// that counts is recorded.
     #[cold]
     fn misbehave(&mut self, manners: Manners, counts: bool) {
         if let Some(delay) = manners.delay {
-            let answered = spin_until(after(self.received, delay.0));
+            self.delays += 1;
+            let answered = spin_until(after(self.received, delay.0) + dither(self.delays));
             if counts {
                 self.line.desk.waited(answered - self.received);
             }
@@ -140,5 +153,20 @@ impl<'a, I: Io> Answers<'a, I> {
             // If the test ends in the meantime, the next call notices it.
             let _ = self.line.flow.session.sleep_until(after(now_ns(), stall.0));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_end_evenly_distributed_over_several_steps_of_the_clock() {
+        let mut counts = [0; 128];
+        (1..=12_800).for_each(|delays| counts[dither(delays) as usize] += 1);
+        assert!(counts.iter().all(|count| (98..=102).contains(count)), "{counts:?}");
+        // A slice has few transactions.
+        let mean = (1..=200).map(dither).sum::<u64>() as f64 / 200.0;
+        assert!((mean - 63.5).abs() < 1.5, "{mean}");
     }
 }
