@@ -140,9 +140,6 @@ pub struct Slice {
     /// TCP segments sent again.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub retransmits: u64,
-    /// Seconds that the responder really waited before its responses, if the test asks for a delay.
-    #[serde(skip_serializing_if = "crate::is_default")]
-    pub waited: f64,
 }
 
 /// CPU time of a test that is cut into slices from its beginning to its end: warm-up, slices, and the time between

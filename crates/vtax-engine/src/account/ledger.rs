@@ -36,8 +36,6 @@ pub(crate) struct ThreadCounts {
     pub(super) watch: Option<Watch>,
     /// True if the responder has performed its instructed stall.
     pub(super) stalled: bool,
-    /// Nanoseconds of deliberate delays in the current slice.
-    pub(super) waited: u64,
     pub(super) cost: Cost,
 }
 
@@ -136,8 +134,7 @@ impl ThreadCounts {
         };
         let TcpCost { retransmits, packets } = tcp;
         let lost = self.report.lost - std::mem::replace(&mut self.cost.lost, self.report.lost);
-        let waited = std::mem::take(&mut self.waited) as f64 / 1e9;
-        self.report.slices.push(Slice { seconds, transactions, bytes, cpu, lost, retransmits, waited });
+        self.report.slices.push(Slice { seconds, transactions, bytes, cpu, lost, retransmits });
         self.cost.cpu.user += used.user;
         self.cost.cpu.system += used.system;
         self.cost.cpu.waiting += used.waiting;

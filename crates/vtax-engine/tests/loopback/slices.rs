@@ -9,7 +9,7 @@ use std::{
 
 use vtax_engine::{Cancel, Initiator, Responder};
 use vtax_model::{
-    measurement::{EndReport, Slice},
+    measurement::{EndReport, Slice, ThreadPriority},
     options::Engine,
     station::{EndSetup, Schedule, Target},
     units::Span,
@@ -183,13 +183,6 @@ fn a_responder_reports_how_long_it_really_waited() {
         let waits = responder.waits.as_ref().expect("it waited");
         assert_eq!(waits.count(), initiator.transactions, "one for each transaction that counts");
         assert!(waits.min() + DELAY / 500 >= DELAY, "{}", waits.min());
-        let (mean, slices) = (waits.mean_ns() * waits.count() as f64 / 1e9, responder.slices.iter());
-        let waited: f64 = slices.map(|slice| slice.waited).sum();
-        assert!((waited / mean - 1.0).abs() < 1e-3, "{waited} s in slices, {mean} s in the histogram");
-        for (slice, asked) in responder.slices.iter().zip(&initiator.slices) {
-            let least = slice.transactions as f64 * DELAY as f64 / 1e9;
-            assert!(slice.waited >= least && slice.waited < asked.seconds, "{slice:?} {asked:?}");
-        }
         let joined = vtax_model::run::Figures::join(&spec, true, &initiator, &responder);
         let us = joined.waited_us().expect("it waited");
         assert!(us >= 20.0 && us < joined.rtt_us(), "{us}");
@@ -233,6 +226,8 @@ fn threads_of_round_trips_run_first_in_slices_and_others_do_not() {
     });
     assert!(ends.iter().all(|end| end.slices.len() == 4));
     assert_eq!(first >= 2, may, "{first} threads");
+    let priority = if may { ThreadPriority::RealTime } else { ThreadPriority::Normal };
+    assert!(ends.iter().all(|end| end.priority == Some(priority)), "{ends:?}");
     // Two threads that spin on one CPU would never end.
     controlled.options.engine = Engine::BusyPoll;
     let cpus = vtax_sys::cpu::allowed_cpus().expect("some").iter().take(1).collect();

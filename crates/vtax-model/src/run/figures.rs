@@ -154,7 +154,7 @@ pub struct EndDetail {
     /// crr and cc: connections that ended without having shown the token.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub strangers: u64,
-    /// How long the responder really waited before its responses, if the test asks for a delay.
+    /// Real delay of the responder before its responses, if the test asks for one.
     pub waits: Option<WaitFigures>,
     /// Priority of the measuring threads; absent if whoever measured does not know.
     pub priority: Option<ThreadPriority>,
@@ -454,11 +454,9 @@ impl Figures {
         self.typical(|slice| slice.seconds * 1e6 / slice.transactions as f64, whole)
     }
 
-    /// µs that the responder really waited before a response, on average in the same way as [`rtt_us`](Self::rtt_us).
-    /// None if the test asks for no delay.
+    /// µs that the responder really waited before a response, on average. None if the test asks for no delay.
     pub fn waited_us(&self) -> Option<f64> {
-        let waits = self.ends.responder.waits?;
-        Some(self.typical(|slice| slice.waited * 1e6 / slice.transactions as f64, waits.mean / 1e3))
+        Some(self.ends.responder.waits?.mean / 1e3)
     }
 
     /// Payload in 10^6 bits per second, at the end that counted.
@@ -578,7 +576,6 @@ fn slices(kind: TestKind, initiator: &EndReport, responder: &EndReport) -> Vec<S
             cpu: (counted.cpu + other.cpu * scale).clamp(f64::MIN, f64::MAX),
             lost: counted.lost,
             retransmits: counted.retransmits.saturating_add(other.retransmits),
-            waited: (counted.waited + other.waited).clamp(f64::MIN, f64::MAX),
         }
     };
     counting.slices.iter().zip(&other.slices).map(join).collect()

@@ -81,7 +81,6 @@ fn delays_and_priorities_keep_to_the_schema() {
         sample.figures.ends.initiator.priority = Some(ThreadPriority::RealTime);
         sample.figures.ends.responder.priority = Some(ThreadPriority::Normal);
         sample.figures.ends.responder.waits = Some(WaitFigures { mean: 1_020.5, p50: 1_020 });
-        sample.figures.slices.iter_mut().for_each(|slice| slice.waited = 0.001);
     }
     let document = exported(&run);
     assert_eq!(errors(&validator(), &document), Vec::<String>::new());
