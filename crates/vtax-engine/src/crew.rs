@@ -7,13 +7,13 @@ use std::{
 };
 
 use vtax_model::{
-    measurement::{EndReport, SessionCpu},
+    measurement::{EndReport, SessionCpu, ThreadPriority},
     options::{Engine, Idle},
     station::{EndSetup, Schedule},
     workload::TestSpec,
 };
 use vtax_sys::{
-    cpu::{CycleCounter, MachineMeter, allowed_cpus, pin_current_thread, run_first},
+    cpu::{CycleCounter, MachineMeter, allowed_cpus, pin_current_thread, run_first, runs_before_others},
     idle,
 };
 
@@ -176,6 +176,9 @@ impl<'a> Crew<'a> {
             // Without the right to do so, slices are measured at normal priority.
             let _ = run_first();
         }
+        // vtax itself may have been started with real-time priority.
+        let priority = if runs_before_others() { ThreadPriority::RealTime } else { ThreadPriority::Normal };
+        desk.report().priority = Some(priority);
         let begun = self.shared.is_sliced().then(|| Begun::now(thread == 0)).transpose()?;
         self.drive(tasks, desk)?;
         begun.map(Begun::ended).transpose()

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::{
     io::{Errno, retry_on_intr},
-    net::{RecvFlags, SendFlags, recv, send},
+    net::{RecvFlags, SendFlags, recv, send, sockopt},
 };
 use socket2::{Socket, TcpKeepalive};
 use vtax_model::{
@@ -147,6 +147,16 @@ impl Flow {
         let probe = Duration::from_secs(1);
         let keepalive = TcpKeepalive::new().with_time(probe).with_interval(probe).with_retries(3);
         self.option("SO_KEEPALIVE", self.socket.set_tcp_keepalive(&keepalive))
+    }
+
+    /// Ends the interactive mode of a connection, in which the kernel delays acknowledgements in the hope of sending them
+    /// with data. An end that has answered a message is in it, and stays in it while it only receives. TCP_QUICKACK isn't
+    /// permanent: the next message that this end sends may begin the mode again.
+    pub(crate) fn acknowledge_at_once(&self) -> Result<()> {
+        if self.transport() != Transport::Tcp {
+            return Ok(());
+        }
+        self.option("TCP_QUICKACK", sockopt::set_tcp_quickack(&*self.socket, true).map_err(io::Error::from))
     }
 
     /// Tells the initiator that all flows have arrived and that this flow's thread is running.
@@ -304,4 +314,44 @@ pub(crate) fn failed(peer: &Target, operation: &'static str, errno: Errno, waite
 #[cold]
 pub(crate) fn ended(peer: &Target, operation: &'static str) -> EngineError {
     EngineError::PeerGone { peer: peer.clone(), operation, cause: "end of the connection".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use vtax_model::{
+        options::TestOptions,
+        units::Span,
+        workload::{Direction, Warmup, Workload},
+    };
+
+    #[test]
+    fn an_end_that_has_answered_leaves_the_interactive_mode_before_a_stream() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let (own, _) = listener.accept().expect("accepted");
+        let spec = TestSpec {
+            transport: Transport::Tcp,
+            workload: Workload::Stream { message: ByteSize(1), direction: Direction::Forward },
+            streams: 1,
+            warmup: Warmup::NONE,
+            duration: Span::from_millis(1),
+            slices: None,
+            options: TestOptions::default(),
+        };
+        let session = Session::new(&spec, Token::random(), &Cancel::new());
+        let target = Target::Ip(peer.local_addr().expect("connected"));
+        let flow = Flow::new(0, Socket::from(own), target, &session);
+        let delays = || !sockopt::tcp_quickack(&*flow.socket).expect("read");
+        // Kernels differ in how many answers make a connection interactive.
+        for _ in 0..10 {
+            send(&peer, &[READY], SendFlags::empty()).expect("sent");
+            recv(&*flow.socket, &mut [0; 1], RecvFlags::empty()).expect("received");
+            flow.say(READY).expect("said");
+        }
+        assert!(delays(), "it answers, so it is interactive");
+        flow.acknowledge_at_once().expect("set");
+        assert!(!delays());
+    }
 }

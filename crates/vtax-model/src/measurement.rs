@@ -6,6 +6,8 @@ mod wire;
 pub use silence::{ECHO_LEAST, ECHO_LOST_AFTER, EchoWatch, SILENCES_KEPT, Silence, SilenceLog};
 pub use wire::{PacketCounts, WireCounts};
 
+use std::fmt;
+
 use crate::foreign::ForeignText;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -91,6 +93,36 @@ pub struct EndReport {
     pub overrun_ns: u64,
     /// Reason why idle states were not disabled although the test requested it.
     pub idle_not_held: Option<ForeignText>,
+    /// Times in ns that the responder really waited before each response, if the test asks for a delay.
+    pub waits: Option<Histogram>,
+    /// Priority of the measuring threads, the lowest of all; absent in results of older versions.
+    pub priority: Option<ThreadPriority>,
+}
+
+/// Scheduling priority of measuring threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ThreadPriority {
+    /// They share their CPUs with all other programs.
+    Normal,
+    /// They run before all programs without real-time priority; sched(7).
+    RealTime,
+}
+
+impl ThreadPriority {
+    /// Returns the lower one of two threads.
+    pub fn lower(one: Option<ThreadPriority>, other: Option<ThreadPriority>) -> Option<ThreadPriority> {
+        one.into_iter().chain(other).min()
+    }
+}
+
+impl fmt::Display for ThreadPriority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ThreadPriority::Normal => "normal priority",
+            ThreadPriority::RealTime => "real-time priority",
+        })
+    }
 }
 
 /// Work of an endpoint in a slice; in [`Figures`](crate::run::Figures), of both endpoints.

@@ -231,7 +231,8 @@ pub enum Sending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Manners {
-    /// Exact delay of each answer after its request has arrived; the responder spins.
+    /// Delay of each answer after its request has arrived. The responder spins for up to 127 ns longer, and reports how
+    /// long it really waited.
     pub delay: Option<Span>,
     /// Length of one pause in the middle of the measured time in which it does nothing.
     pub stall: Option<Span>,

@@ -20,6 +20,7 @@ use crate::{
     cell::{Cell, Instrument},
     foreign::ForeignText,
     guest::Flavour,
+    measurement::ThreadPriority,
     metric::{Metric, SampleFigure},
     published::PublishedFigure,
     run::{
@@ -274,6 +275,12 @@ impl CellRecord {
         let address = self.ends.as_ref()?.pairs.first()?.initiator.address.raw();
         // A link-local address is followed by the link's name.
         address.split('%').next()?.parse().ok().map(AddressFamily::of)
+    }
+
+    /// Returns the priority of the threads that measured it, the lowest of all samples and ends.
+    pub fn priority(&self) -> Option<ThreadPriority> {
+        let ends = self.samples.iter().flat_map(|sample| [&sample.ends.initiator, &sample.ends.responder]);
+        ends.filter_map(|end| end.priority).min()
     }
 
     /// Returns true if the row cannot run on this machine.

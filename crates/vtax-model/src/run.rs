@@ -48,6 +48,7 @@ pub use experience::{Experience, Forecast, Resolution, Unreachable};
 pub use extend::ExtendError;
 pub use figures::{
     BothEnds, CpuFigures, EndCpu, EndDetail, EndLocation, Figures, LoadFigures, MigrationFigures, RttFigures,
+    WaitFigures,
 };
 pub use goal::{Difference, Goal, NoDifference};
 pub use host_cpu::{ClockReading, GuestCpu, HostCpu, RelayCpu};

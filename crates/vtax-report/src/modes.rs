@@ -126,6 +126,7 @@ pub(crate) fn title(document: &ResultDocument, instrument: Instrument) -> String
     let chosen = tcp.and_then(|record| record.cell.options().socket.congestion).map(|chosen| chosen.name().to_owned());
     let congestion = tcp.map(|_| chosen.unwrap_or_else(|| document.environment.congestion_control.to_string()));
     let mut how: Vec<String> = trouble::idle_words(of_instrument()).map(str::to_owned).into_iter().collect();
+    how.extend(trouble::priority_words(of_instrument()));
     how.extend(congestion.filter(|name| !name.is_empty()).map(|name| format!("TCP {name}")));
     if instrument == Instrument::Path {
         how.extend(document.placement.path.map(|cpu| format!("both endpoints on CPU {cpu}")));

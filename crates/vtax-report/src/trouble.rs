@@ -2,8 +2,9 @@
 
 use vtax_model::{
     analysis::noise::needless_retransmits,
-    cell::ColumnKey,
+    cell::{ColumnKey, Instrument},
     foreign::ForeignText,
+    measurement::ThreadPriority,
     options::Idle,
     result::{CellRecord, FloorRecord, ResultDocument},
     run::SampleReading,
@@ -34,6 +35,18 @@ pub(crate) fn idle_words<'a>(records: impl Iterator<Item = &'a CellRecord> + Clo
     let refused = records.clone().any(|record| idle_not_held(record).is_some());
     let held = { records }.any(|record| record.cell.options().idle == Idle::Poll);
     held.then_some(if refused { "CPU idle states on" } else { "CPU idle states off" })
+}
+
+/// Priority of the threads that measured the round trips of a mode: always under controlled conditions, else only if it is
+/// unusual.
+pub(crate) fn priority_words<'a>(records: impl Iterator<Item = &'a CellRecord>) -> Option<String> {
+    let of_transactions = records.filter(|record| record.cell.kind().is_transactions());
+    let told = of_transactions.filter_map(|record| {
+        let priority = record.priority()?;
+        let is_unusual = record.cell.instrument == Instrument::Path || priority == ThreadPriority::RealTime;
+        is_unusual.then_some(priority)
+    });
+    told.min().map(|priority| format!("round trips at {priority}"))
 }
 
 /// Round trips then include the time to wake a CPU.

@@ -25,7 +25,7 @@ pub use account::{MachineMeter, MachineReading, MachineSpan};
 pub use cycles::{CycleCounter, CycleReading};
 pub use machine::{MachineTimes, interrupts, machine_times};
 pub use others::OtherProgramsMeter;
-pub use priority::run_first;
+pub use priority::{run_first, runs_before_others};
 pub use task::{TaskTimes, kvm_exits, process_time, task_times};
 
 /// The value by which sched_setaffinity(2) denotes the calling thread.

@@ -138,6 +138,7 @@ enum Verb {
     #[command(subcommand)]
     Lab(lab::LabVerb),
     /// Manage logical domains, their virtual switches, disks and consoles (Oracle ldm syntax)
+    #[command(version, display_name = "vtax ldm")]
     Ldm(ldm::LdmArgs),
     /// Manage a persistent emulated server, shared by commands with --server emulated
     ///

@@ -6,6 +6,7 @@ use std::{
 };
 
 use vtax_model::measurement::{EndReport, FileReport};
+use vtax_stats::histogram::Histogram;
 use vtax_sys::{clock::now_ns, cpu::thread_times};
 
 use super::{
@@ -129,6 +130,11 @@ impl<'a> ThreadRecorder<'a> {
         if let Some(histogram) = &mut self.ledger.borrow_mut().report.rtt_from_send {
             histogram.record(rtt);
         }
+    }
+
+    /// Records how long this responder deliberately waited before a response.
+    pub(crate) fn waited(&self, ns: u64) {
+        self.ledger.borrow_mut().report.waits.get_or_insert_with(Histogram::new).record(ns);
     }
 
     /// The part of the report counted by the workloads themselves.

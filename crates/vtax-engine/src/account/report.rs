@@ -2,7 +2,7 @@
 
 use vtax_model::{
     foreign::ForeignText,
-    measurement::{EndReport, FileReport, WarmupReport, WireCounts},
+    measurement::{EndReport, FileReport, ThreadPriority, WarmupReport, WireCounts},
     workload::TestSpec,
 };
 
@@ -118,6 +118,8 @@ fn add(mut sum: EndReport, thread: EndReport) -> Result<EndReport> {
     sum.slices.extend(thread.slices);
     sum.session = session::joined(sum.session, thread.session);
     sum.overrun_ns = sum.overrun_ns.max(thread.overrun_ns);
+    sum.waits = stages::sum(sum.waits, thread.waits);
+    sum.priority = ThreadPriority::lower(sum.priority, thread.priority);
     Ok(sum)
 }
 

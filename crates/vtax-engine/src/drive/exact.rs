@@ -54,8 +54,15 @@ pub(crate) fn wait_until(moment: u64) {
 ///
 /// It doesn't use the CPU's pause instruction: a hypervisor deschedules a virtual CPU that pauses repeatedly
 /// (pause-loop exiting), and resumes it some tens of µs too late.
-pub(crate) fn spin_until(moment: u64) {
-    while now_ns() < moment {}
+///
+/// Returns the time at which it ended: the first reading of the clock that isn't before the given time.
+pub(crate) fn spin_until(moment: u64) -> u64 {
+    loop {
+        let now = now_ns();
+        if now >= moment {
+            return now;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -41,8 +41,9 @@ pub(crate) async fn respond<I: Io>(line: FlowOnPoller<'_, I>, sizes: MessageSize
             }
             Mark::Pause | Mark::Close => {}
         }
-        wire.respond().await?;
-        wire.line.io.look_back(open && mark == Mark::None);
+        let counts = open && mark == Mark::None;
+        wire.respond(counts).await?;
+        wire.line.io.look_back(counts);
         if mark == Mark::Close {
             return Ok(());
         }
@@ -57,6 +58,18 @@ struct Answers<'a, I> {
     manners: Option<Manners>,
     /// Arrival time of the request; needed for a deliberately late answer.
     received: u64,
+    /// Number of deliberately late answers.
+    delays: u64,
+}
+
+/// Returns what the n-th delay takes longer than asked, in nanoseconds: 0 to 127, evenly distributed.
+///
+/// A clock advances in steps, 20 ns on some machines, and each reading takes as long. So a delay ends early or late by a part
+/// of a step, always by the same part for one delay, and neither reading shows it. Over several steps this error averages out.
+fn dither(delays: u64) -> u64 {
+    const BITS: u32 = 7;
+    // The fractional parts of multiples of the golden ratio are evenly distributed.
+    delays.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BITS)
 }
 
 impl<'a, I: Io> Answers<'a, I> {
@@ -66,7 +79,7 @@ impl<'a, I: Io> Answers<'a, I> {
             false => Head::plain(sizes.response),
         };
         let manners = Some(line.flow.session.spec.options.responder).filter(|manners| *manners != Manners::default());
-        Answers { line, sizes, head, manners, received: 0 }
+        Answers { line, sizes, head, manners, received: 0, delays: 0 }
     }
 
     /// Waits for the next request.
@@ -113,9 +126,9 @@ impl<'a, I: Io> Answers<'a, I> {
     }
 
     #[inline]
-    async fn respond(&mut self) -> Result<()> {
+    async fn respond(&mut self, counts: bool) -> Result<()> {
         if let Some(manners) = self.manners {
-            self.misbehave(manners);
+            self.misbehave(manners, counts);
         }
         match self.line.is_datagram() {
             true => self.line.send_datagram("response", self.head.bytes(), self.sizes.response).await,
@@ -124,14 +137,36 @@ impl<'a, I: Io> Answers<'a, I> {
     }
 
     /// Known reference cases for calibration: an answer late by an exact time, or a thread that stalls for a while.
+    ///
+    /// A delay takes longer than asked for, because interrupts extend it and by its [`dither`]. So the true delay of a transaction
+    /// that counts is recorded.
     #[cold]
-    fn misbehave(&mut self, manners: Manners) {
+    fn misbehave(&mut self, manners: Manners, counts: bool) {
         if let Some(delay) = manners.delay {
-            spin_until(after(self.received, delay.0));
+            self.delays += 1;
+            let answered = spin_until(after(self.received, delay.0) + dither(self.delays));
+            if counts {
+                self.line.desk.waited(answered - self.received);
+            }
         }
         if let Some(stall) = manners.stall.filter(|_| self.line.desk.is_time_to_stall(now_ns())) {
             // If the test ends in the meantime, the next call notices it.
             let _ = self.line.flow.session.sleep_until(after(now_ns(), stall.0));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_end_evenly_distributed_over_several_steps_of_the_clock() {
+        let mut counts = [0; 128];
+        (1..=12_800).for_each(|delays| counts[dither(delays) as usize] += 1);
+        assert!(counts.iter().all(|count| (98..=102).contains(count)), "{counts:?}");
+        // A slice has few transactions.
+        let mean = (1..=200).map(dither).sum::<u64>() as f64 / 200.0;
+        assert!((mean - 63.5).abs() < 1.5, "{mean}");
     }
 }

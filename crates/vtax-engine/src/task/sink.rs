@@ -40,6 +40,7 @@ pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize, in
         desk.begun(now_ns());
         sink.say_go().await?;
     }
+    sink.line.flow.acknowledge_at_once()?;
     let mut len = sink.receive().await?;
     sink.line.has_begun();
     let mut now = now_ns();

@@ -9,7 +9,7 @@ use std::{
 
 use vtax_engine::{Cancel, Initiator, Responder};
 use vtax_model::{
-    measurement::{EndReport, Slice},
+    measurement::{EndReport, Slice, ThreadPriority},
     options::Engine,
     station::{EndSetup, Schedule, Target},
     units::Span,
@@ -172,6 +172,23 @@ fn tests_whose_ends_cannot_separate_slices_are_refused() {
     }
 }
 
+#[test]
+fn a_responder_reports_how_long_it_really_waited() {
+    const DELAY: u64 = 20_000;
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let mut spec = sliced(spec(transport, rr(1, 1), 1), 3, 10);
+        spec.options.responder.delay = Some(Span(std::time::Duration::from_nanos(DELAY)));
+        let [initiator, responder] = both(&spec, &setup());
+        assert!(initiator.waits.is_none(), "only the responder waits");
+        let waits = responder.waits.as_ref().expect("it waited");
+        assert_eq!(waits.count(), initiator.transactions, "one for each transaction that counts");
+        assert!(waits.min() + DELAY / 500 >= DELAY, "{}", waits.min());
+        let joined = vtax_model::run::Figures::join(&spec, true, &initiator, &responder);
+        let us = joined.waited_us().expect("it waited");
+        assert!(us >= 20.0 && us < joined.rtt_us(), "{us}");
+    }
+}
+
 /// An end that can't disable idle states reports that and continues.
 #[test]
 fn idle_states_are_disabled_or_the_reason_is_reported() {
@@ -209,6 +226,8 @@ fn threads_of_round_trips_run_first_in_slices_and_others_do_not() {
     });
     assert!(ends.iter().all(|end| end.slices.len() == 4));
     assert_eq!(first >= 2, may, "{first} threads");
+    let priority = if may { ThreadPriority::RealTime } else { ThreadPriority::Normal };
+    assert!(ends.iter().all(|end| end.priority == Some(priority)), "{ends:?}");
     // Two threads that spin on one CPU would never end.
     controlled.options.engine = Engine::BusyPoll;
     let cpus = vtax_sys::cpu::allowed_cpus().expect("some").iter().take(1).collect();

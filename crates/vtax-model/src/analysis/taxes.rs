@@ -68,6 +68,20 @@ fn delta(block: &Block, of: Metric, pairs: &[Pair]) -> Option<Delta> {
     })
 }
 
+/// The part of a cost in µs that the responders of both cells caused by waiting, by their own clocks: the Hodges-Lehmann
+/// estimate of the rounds' differences, as for the cost itself.
+fn planted<'a>(
+    of: Metric,
+    baseline: impl Iterator<Item = &'a SampleReading>,
+    cell: impl Iterator<Item = &'a SampleReading>,
+) -> Option<f64> {
+    let waits = |reading: &SampleReading| Some((reading.round, reading.waited_us?));
+    let baseline: BTreeMap<u32, f64> = baseline.filter(|_| of == Metric::Rtt).filter_map(waits).collect();
+    let differences: Vec<f64> =
+        cell.filter_map(waits).filter_map(|(round, us)| Some(us - baseline.get(&round)?)).collect();
+    Centre::of(&differences, Confidence::P95).ok().map(|centre| centre.value)
+}
+
 /// Returns the records of the floors. Holm's correction decides which are marked: of many intervals some exclude
 /// equality by chance.
 pub(super) fn floor_records(floors: &[Floor]) -> Vec<FloorRecord> {
@@ -110,6 +124,7 @@ struct Compared<'a> {
     of: Metric,
     tax: PairedTax,
     delta: Option<Delta>,
+    planted: Option<f64>,
     floor: Option<&'a NoiseFloor>,
 }
 
@@ -151,14 +166,15 @@ fn comparisons<'a>(run: &RunByCell, floors: &'a [Floor]) -> Vec<Compared<'a>> {
         let is_of = |floor: &&Floor| (floor.block, floor.of, study.baseline) == (block, of, reference);
         let floor = floors.iter().find(is_of).map(|floor| &floor.floor);
         let delta = delta(&block, of, &pairs);
-        Some(Compared { index, block, of, tax, delta, floor })
+        let planted = planted(of, arm(run, against, Arm::A), arm(run, index, Arm::A));
+        Some(Compared { index, block, of, tax, delta, planted, floor })
     };
     let all = cells.iter().enumerate().flat_map(|(index, cell)| metrics(run, cell).map(move |of| (index, cell, of)));
     all.filter_map(|(index, cell, of)| compare(index, cell, of)).collect()
 }
 
 fn tax_record(compared: &Compared<'_>, finding: Finding, tests: usize) -> TaxRecord {
-    let Compared { block, of, tax, delta, floor, .. } = compared;
+    let Compared { block, of, tax, delta, planted, floor, .. } = compared;
     let direction = of.direction();
     let verdict = finding.shift.verdict(direction);
     // At the level that Holm requires of the smallest p: an overestimate rather than an
@@ -171,6 +187,7 @@ fn tax_record(compared: &Compared<'_>, finding: Finding, tests: usize) -> TaxRec
         low: tax.low,
         high: tax.high,
         delta: *delta,
+        planted: *planted,
         p: tax.p.get(),
         p_adjusted: finding.adjusted_p.get(),
         verdict,

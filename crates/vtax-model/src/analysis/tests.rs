@@ -11,7 +11,7 @@ use crate::{
     result::Disturbance,
     run::{
         EndLocation, EndRecord, GuestCpu, HostCpu, OtherPrograms, PairRecord, RttFigures, RunHeader, Sample,
-        UnavailableRow,
+        UnavailableRow, WaitFigures,
     },
     study::{SamplingPlan, Study},
     units::Span,

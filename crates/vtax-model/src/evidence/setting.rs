@@ -11,6 +11,7 @@ use crate::{
     cell::Instrument,
     foreign::ForeignText,
     guest::{Accelerator, Flavour},
+    measurement::ThreadPriority,
     method::DomainKind,
     result::{CellRecord, ResultDocument},
     run::{EndRecord, Environment},
@@ -49,6 +50,9 @@ pub struct EvidenceSetting {
     /// Measurement mode.
     #[serde(default)]
     pub mode: Instrument,
+    /// Priority of the measuring threads, if it is known.
+    #[serde(default)]
+    pub priority: Option<ThreadPriority>,
 }
 
 impl EvidenceSetting {
@@ -68,6 +72,7 @@ impl EvidenceSetting {
             family: None,
             together: 1,
             mode: Instrument::default(),
+            priority: None,
         }
     }
 
@@ -89,6 +94,7 @@ impl EvidenceSetting {
             family: record.address_family(),
             together: record.ends.as_ref().map_or(1, |ends| u32::try_from(ends.pairs.len()).unwrap_or(u32::MAX)).max(1),
             mode: record.cell.instrument,
+            priority: record.priority(),
             machine: run.environment.hostname.clone(),
         }
     }

@@ -8,6 +8,7 @@ use crate::{
     cell::{Cell, Instrument},
     foreign::ForeignText,
     guest::{Accelerator, Flavour},
+    measurement::ThreadPriority,
     method::DomainKind,
     result::ResultDocument,
     units::Mtu,
@@ -43,6 +44,8 @@ pub enum StandingObjection {
     OtherDevice { measured: Flavour, wanted: Flavour },
     /// Another measurement mode.
     OtherMode { measured: Instrument, wanted: Instrument },
+    /// Threads with another priority.
+    OtherPriority { measured: ThreadPriority, wanted: ThreadPriority },
     /// Another number of guests at the same time.
     Extrapolated { measured: u32, wanted: u32 },
     /// Measured long ago.
@@ -115,6 +118,8 @@ pub fn standing(measured: &EvidenceSetting, wanted: &EvidenceSetting, age: Optio
             .map(|(measured, wanted)| StandingObjection::OtherDevice { measured, wanted }),
         differing(&measured.mode, &wanted.mode)
             .map(|(measured, wanted)| StandingObjection::OtherMode { measured, wanted }),
+        if_known(measured.priority, wanted.priority)
+            .map(|(measured, wanted)| StandingObjection::OtherPriority { measured, wanted }),
         differing(&measured.together, &wanted.together)
             .map(|(measured, wanted)| StandingObjection::Extrapolated { measured, wanted }),
         age.filter(|age| *age >= OLD).map(|age| StandingObjection::Old { days: age.as_secs() / (24 * 3600) }),
@@ -197,7 +202,8 @@ impl StandingObjection {
             | StandingObjection::OtherFamily { .. }
             | StandingObjection::OtherDomain { .. }
             | StandingObjection::OtherDevice { .. }
-            | StandingObjection::OtherMode { .. } => StandingSeverity::Refusal,
+            | StandingObjection::OtherMode { .. }
+            | StandingObjection::OtherPriority { .. } => StandingSeverity::Refusal,
         }
     }
 }
@@ -240,6 +246,9 @@ impl StandingObjection {
             }
             StandingObjection::OtherMode { measured, wanted } => {
                 of("measurement mode", conditions(*measured).to_owned(), conditions(*wanted).to_owned())
+            }
+            StandingObjection::OtherPriority { measured, wanted } => {
+                of("thread priority", measured.to_string(), wanted.to_string())
             }
             StandingObjection::Imported { .. }
             | StandingObjection::EmulatedServer
@@ -286,6 +295,9 @@ impl fmt::Display for StandingObjection {
             }
             StandingObjection::OtherMode { measured, wanted } => {
                 write!(f, "measured with {}, not with {}", conditions(*measured), conditions(*wanted))
+            }
+            StandingObjection::OtherPriority { measured, wanted } => {
+                write!(f, "measured by threads with {measured}, not {wanted}")
             }
             StandingObjection::Extrapolated { measured: 1, wanted } => {
                 write!(f, "extrapolated from 1 pair of endpoints to {wanted} at the same time")

@@ -5,6 +5,7 @@ use crate::{
     address_family::AddressFamily,
     analysis::analyse,
     guest::{Accelerator, Backend, EmulatedNic, Flavour},
+    measurement::ThreadPriority,
     method::DomainKind,
     metric::Metric,
     run::{EmulatedServer, RunState},
@@ -30,6 +31,7 @@ fn setting() -> EvidenceSetting {
         family: Some(AddressFamily::Ipv4),
         together: 1,
         mode: Default::default(),
+        priority: Some(ThreadPriority::RealTime),
     }
 }
 
@@ -57,6 +59,7 @@ fn each_refusal_is_given_alone() {
         EvidenceSetting { mtu: Some(mtu), ..setting() },
         EvidenceSetting { family: Some(AddressFamily::Ipv6), ..setting() },
         EvidenceSetting { mode: crate::cell::Instrument::Path, ..setting() },
+        EvidenceSetting { priority: Some(ThreadPriority::Normal), ..setting() },
     ];
     let texts: Vec<String> = others
         .iter()

@@ -45,6 +45,9 @@ pub struct TaxRecord {
     /// The ratio as a time; absent in documents of older versions.
     #[serde(flatten)]
     pub delta: Option<Delta>,
+    /// Difference of the mean round trips in µs that is due to delays of the responders, by their own clocks: a known cost
+    /// to be detected. Absent unless both wait.
+    pub planted: Option<f64>,
     /// Exact signed-rank p of this comparison alone.
     pub p: f64,
     /// After Holm over the comparisons of the run in the same measurement mode and family of metrics.

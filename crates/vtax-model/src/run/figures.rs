@@ -10,7 +10,7 @@ use crate::{
     foreign::ForeignText,
     measurement::{
         EndReport, FileReport, Interval, IntervalRtt, MachineCpu, PacketCounts, SessionCpu, Slice, Stages, ThreadCpu,
-        WarmupReport, WireCounts,
+        ThreadPriority, WarmupReport, WireCounts,
     },
     metric::CpuRole,
     workload::{StreamLoad, TestKind, TestSpec},
@@ -156,14 +156,38 @@ pub struct EndDetail {
     /// crr and cc: connections that ended without presenting the token.
     #[serde(skip_serializing_if = "crate::is_default")]
     pub strangers: u64,
+    /// Real delay of the responder before its responses, if the test requests one.
+    pub waits: Option<WaitFigures>,
+    /// Priority of the measuring threads; absent if the measuring program does not report it.
+    pub priority: Option<ThreadPriority>,
+}
+
+/// Duration of deliberate delays in nanoseconds, by the responder's own clock.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct WaitFigures {
+    /// From the histogram.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
 }
 
 impl EndDetail {
     fn of(report: &EndReport) -> EndDetail {
-        let EndReport { warmup, wire, whole_flow, overrun_ns, strangers, .. } = *report;
-        let (series, stages) = (report.series.clone(), report.stages.clone());
-        let (idle_not_held, socket_drops) = (report.idle_not_held.clone(), Some(report.socket_drops));
-        EndDetail { warmup, wire, series, stages, whole_flow, socket_drops, overrun_ns, idle_not_held, strangers }
+        let EndReport { warmup, wire, whole_flow, overrun_ns, strangers, priority, .. } = *report;
+        let waits = |waits: &Histogram| WaitFigures { mean: waits.mean_ns(), p50: waits.percentile(50.0) };
+        EndDetail {
+            warmup,
+            wire,
+            series: report.series.clone(),
+            stages: report.stages.clone(),
+            whole_flow,
+            socket_drops: Some(report.socket_drops),
+            overrun_ns,
+            idle_not_held: report.idle_not_held.clone(),
+            strangers,
+            waits: report.waits.as_ref().map(waits),
+            priority,
+        }
     }
 }
 
@@ -433,6 +457,11 @@ impl Figures {
         let counted = if self.transactions > 0 { self.seconds * 1e6 / self.transactions as f64 } else { f64::NAN };
         let whole = self.rtt_ns.as_ref().map_or(counted, |rtt| rtt.by_rate.unwrap_or(rtt.mean) / 1e3);
         self.typical(|slice| slice.seconds * 1e6 / slice.transactions as f64, whole)
+    }
+
+    /// Returns the mean µs that the responder really waited before a response. None if the test requests no delay.
+    pub fn waited_us(&self) -> Option<f64> {
+        Some(self.ends.responder.waits?.mean / 1e3)
     }
 
     /// Returns the payload in 10^6 bits per second, at the counting endpoint.

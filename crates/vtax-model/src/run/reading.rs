@@ -9,7 +9,7 @@ use crate::{
     cell::{Arm, Turn},
     endpoint::Ends,
     foreign::ForeignText,
-    measurement::{FileReport, Interval, IntervalRtt, MachineCpu, SessionCpu, WarmupReport},
+    measurement::{FileReport, Interval, IntervalRtt, MachineCpu, SessionCpu, ThreadPriority, WarmupReport},
     metric::{FigureValues, Metric, SampleFigure},
     workload::TestKind,
 };
@@ -40,6 +40,8 @@ pub struct SampleReading {
     pub values: FigureValues,
     /// Round-trip times in nanoseconds; in the open loop from when the request was due.
     pub rtt: Option<RttReading>,
+    /// µs that the responder really waited before a response, if the test requests a delay.
+    pub waited_us: Option<f64>,
     /// Open loop: the mean in nanoseconds from when the request was actually sent.
     pub mean_from_send: Option<f64>,
     pub cpu: CpuReading,
@@ -109,6 +111,7 @@ pub struct EndReading {
     pub socket_drops: Option<u64>,
     pub strangers: u64,
     pub idle_not_held: Option<ForeignText>,
+    pub priority: Option<ThreadPriority>,
 }
 
 impl From<Sample> for SampleReading {
@@ -142,6 +145,7 @@ impl SampleReading {
                 min: rtt.hdr.percentile(0.0),
                 p99: rtt.hdr.percentile(99.0),
             }),
+            waited_us: figures.waited_us(),
             mean_from_send: figures.rtt_from_send_ns.as_ref().map(|rtt| rtt.mean),
             cpu: CpuReading::of(figures),
             file,
@@ -210,9 +214,9 @@ impl EndCpuReading {
 
 impl EndReading {
     fn of(end: &EndDetail) -> EndReading {
-        let EndDetail { warmup, socket_drops, strangers, .. } = *end;
+        let EndDetail { warmup, socket_drops, strangers, priority, .. } = *end;
         let (series, idle_not_held) = (end.series.clone(), end.idle_not_held.clone());
-        EndReading { warmup, series, socket_drops, strangers, idle_not_held }
+        EndReading { warmup, series, socket_drops, strangers, idle_not_held, priority }
     }
 }
 

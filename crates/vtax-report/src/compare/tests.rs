@@ -2,6 +2,7 @@ use vtax_model::{
     cell::Arm,
     foreign::ForeignText,
     guest::{Backend, EmulatedNic, Flavour},
+    measurement::ThreadPriority,
     result::Disturbance,
     run::{Failure, Run},
     units::Span,
@@ -47,6 +48,23 @@ fn two_runs_that_were_made_alike_cause_no_misgivings() {
     let [first, second] = ["demo-1", "demo-2"].map(|id| analyse(&small(id)));
     assert_eq!(told(&first, &second), [""; 0]);
     assert_eq!(compare(&first, &second, None).nothing_in_common(), None);
+}
+
+#[test]
+fn runs_whose_threads_had_another_priority_are_not_alike() {
+    let of = |id: &str, priority| {
+        let mut run = small(id);
+        run.samples.iter_mut().for_each(|sample| {
+            sample.figures.ends.initiator.priority = priority;
+            sample.figures.ends.responder.priority = priority;
+        });
+        analyse(&run)
+    };
+    let [first, second] = [Some(ThreadPriority::RealTime), Some(ThreadPriority::Normal)].map(|all| of("demo-1", all));
+    let warnings = told(&first, &second);
+    let text = "OTHER THREAD PRIORITY: real-time priority in the first run, normal priority in the second.";
+    assert!(matches!(warnings.as_slice(), [warning] if warning.starts_with(text)), "{warnings:?}");
+    assert_eq!(told(&first, &of("demo-2", None)), [""; 0], "an older vtax did not report it");
 }
 
 /// A complete run was compared with a stopped and disturbed one, and neither was reported.

@@ -2,6 +2,7 @@
 
 use vtax_model::{
     cell::{Cell, Instrument},
+    measurement::ThreadPriority,
     metric::{Metric, SampleFigure},
     study::{SamplingPlan, Slices},
     units::Span,
@@ -71,6 +72,26 @@ fn idle_states_that_were_not_disabled_are_reported() {
     assert!(text.contains("IDLE STATES ON") && text.contains("cpu_dma_latency: permission denied"), "{text}");
     assert!(text.contains("Controlled conditions: CPU idle states on, TCP cubic"), "{text}");
     assert!(text.contains("both endpoints on CPU 3"), "{text}");
+}
+
+#[test]
+fn the_priority_of_threads_is_a_condition_of_round_trips() {
+    let told = |priorities: [ThreadPriority; 2]| {
+        let mut run = both();
+        for sample in &mut run.samples {
+            let is_of_path = run.header.study.cells[sample.cell].instrument == Instrument::Path;
+            let [initiator, responder] = if is_of_path { priorities } else { [ThreadPriority::Normal; 2] };
+            sample.figures.ends.initiator.priority = Some(initiator);
+            sample.figures.ends.responder.priority = Some(responder);
+        }
+        render(&analyse(&run), &Options { width: 1000, ..TERMINAL })
+    };
+    let first = told([ThreadPriority::RealTime; 2]);
+    assert!(first.contains("Controlled conditions: CPU idle states off, round trips at real-time priority"), "{first}");
+    assert!(first.contains("\nHost settings: TCP cubic"), "the usual priority is not worth a word: {first}");
+    // The agent of one end may lack CAP_SYS_NICE.
+    let mixed = told([ThreadPriority::RealTime, ThreadPriority::Normal]);
+    assert!(mixed.contains("CPU idle states off, round trips at normal priority, TCP cubic"), "{mixed}");
 }
 
 /// `sparc-t7-1` is answered in the mode of its source; controlled conditions are a further block.

@@ -4,8 +4,8 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 use vtax_model::{
     endpoint::Ends,
-    measurement::{PacketCounts, WireCounts},
-    run::EndLocation,
+    measurement::{PacketCounts, ThreadPriority, WireCounts},
+    run::{EndLocation, WaitFigures},
 };
 use vtax_stats::{Confidence, StoppingRule, Width};
 
@@ -72,6 +72,21 @@ fn packets_keep_to_the_schema_and_have_a_size_in_details() {
     let text = render(&document, &detail);
     assert!(text.contains("B/packet") && text.contains(" 1000 "), "{text}");
     assert_eq!(errors(&validator(), &exported(&run)), Vec::<String>::new());
+}
+
+#[test]
+fn delays_and_priorities_keep_to_the_schema() {
+    let mut run = built_in("demo");
+    for sample in &mut run.samples {
+        sample.figures.ends.initiator.priority = Some(ThreadPriority::RealTime);
+        sample.figures.ends.responder.priority = Some(ThreadPriority::Normal);
+        sample.figures.ends.responder.waits = Some(WaitFigures { mean: 1_020.5, p50: 1_020 });
+    }
+    let document = exported(&run);
+    assert_eq!(errors(&validator(), &document), Vec::<String>::new());
+    let all = document["cells"].as_array().expect("cells").iter();
+    let planted = all.filter(|cell| cell["taxes"][0]["planted"].is_number()).count();
+    assert!(planted > 0, "responders that waited equally long: {document}");
 }
 
 #[test]

@@ -129,7 +129,7 @@ pub(crate) const TRUTHS: [Truth; 13] = [
     },
     Truth {
         name: "delay-5us",
-        made: "a responder that waits 5 µs before it answers, under the blocking engine",
+        made: "a responder that waits 5 µs before it answers, by its own clock, under the blocking engine",
         find: |rig| delays::in_turns(rig, Span(Duration::from_micros(5))),
     },
     Truth {

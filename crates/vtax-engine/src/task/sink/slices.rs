@@ -32,6 +32,7 @@ pub(crate) async fn receive<I: Io>(line: FlowOnPoller<'_, I>, message: usize) ->
 impl<I: Io> Sink<'_, I> {
     async fn receive_slice(&mut self, number: u32) -> Result<()> {
         let desk = self.line.desk;
+        self.line.flow.acknowledge_at_once()?;
         let word = hello(&self.line.flow.session.token, number);
         let mut tail = [0; HELLO_LEN];
         let mut led = None;

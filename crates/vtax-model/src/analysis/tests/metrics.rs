@@ -195,6 +195,27 @@ fn a_cost_in_time_agrees_with_its_ratio() {
     assert!((level.mean - 1.2 * 1024.0).abs() < 10.0, "{level:?}");
 }
 
+/// The delays of the responders are the known cost; the estimate of the cost itself has nothing to do with them.
+#[test]
+fn a_planted_cost_is_what_the_responders_really_waited() {
+    let mut run = demo_run();
+    let planted = |run: &Run| {
+        let document = analyse(run);
+        let tax = record(&document, "bridge", TestKind::Rr).tax.clone().expect("compared");
+        (tax.of, tax.planted)
+    };
+    assert_eq!(planted(&run), (Metric::Rtt, None));
+    let cells = run.header.study.cells.clone();
+    for sample in &mut run.samples {
+        let is_bridge = cells[sample.cell].row.to_string() == "bridge";
+        // Asked for 1 and 3 µs.
+        let mean = if is_bridge { 3_050.0 } else { 1_010.0 } + f64::from(sample.round % 3);
+        sample.figures.ends.responder.waits = Some(WaitFigures { mean, p50: 0 });
+    }
+    let us = planted(&run).1.expect("both wait");
+    assert!((us - 2.04).abs() < 1e-9, "{us}");
+}
+
 /// Holm's correction covers what is read as one table: 40 comparisons of speed in one measurement mode, and not the 160
 /// of the whole run.
 #[test]

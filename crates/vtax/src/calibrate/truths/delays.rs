@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use miette::miette;
 use vtax_model::{
     cell::{Block, BlockTest, Instrument, NetBlock, pass_orders},
     options::{Engine, Idle, Manners, TestOptions},
@@ -67,7 +68,9 @@ pub(super) fn in_turns(rig: &Rig, delay: Span) -> miette::Result<Found> {
     let rises = rounds.iter().map(|figures| Ok(p50(&figures[1])? - p50(&figures[0])?));
     let rises = rises.collect::<miette::Result<Vec<f64>>>()?;
     let means: Vec<f64> = rounds.iter().map(|figures| figures[1].rtt_us() - figures[0].rtt_us()).collect();
-    let found = Found::in_pairs("µs", delay.0.as_secs_f64() * 1e6, TOLERANCE_US, &rises)?;
+    let waits = rounds.iter().map(|figures| Ok(waited(&figures[1])? - waited(&figures[0])?));
+    let waits = Centre::of(&waits.collect::<miette::Result<Vec<f64>>>()?, Confidence::P95)?;
+    let found = Found::in_pairs("µs", waits.value, TOLERANCE_US, &rises)?;
     let (idle, cpus) = (idle_words(rounds.iter().flatten()), cpu_words(rig));
     let mean = Centre::of(&means, Confidence::P95)?;
     let detail = format!(
@@ -76,6 +79,13 @@ pub(super) fn in_turns(rig: &Rig, delay: Span) -> miette::Result<Found> {
         SLICES.passes, mean.value, mean.low, mean.high
     );
     Ok(Found { detail, ..found })
+}
+
+/// Returns the median of the responder's real delays in µs, by its own clock.
+fn waited(figures: &Figures) -> miette::Result<f64> {
+    let waits = figures.ends.responder.waits;
+    let waits = waits.ok_or_else(|| miette!(code = "defect", "the responder did not report how long it waited"))?;
+    Ok(waits.p50 as f64 / 1e3)
 }
 
 /// Returns the median round trip in µs.

@@ -67,6 +67,12 @@ const VERBS: &[Unsupported] = &[
         "see ip -s link for link counters and list-bindings for frames dropped by a switch; measure with vtax measure",
     ),
     row(
+        &["evacuate-io"],
+        &[],
+        "list-io shows the devices of each domain. Remove them one by one (remove-io), or move the domains to another host \
+         (migrate-domain --all)",
+    ),
+    row(
         &["list-logctl", "set-logctl", "list-history", "set-history"],
         &[],
         "vtax ldm has no daemon that writes logs: each command reports its errors, and the shell keeps the history",
