@@ -33,7 +33,7 @@ pub use cost::{CoreRange, CostPoint, CostTerms, ServiceNeed};
 pub use error::SizeError;
 pub use knee::{DEFAULT_KNEE, Knee, KneePoint, KneeSource};
 pub use memory::{MemoryFacts, MemoryNeed};
-pub use migration::{MeasuredSuspensions, MigrationPoint, MigrationReserve, Suspension};
+pub use migration::{MeasuredSuspensions, MigrationPoint, MigrationReserve, SuspensionByCores};
 pub use plan::{PlannedRate, plan_rates};
 pub use proof::{NotProofLabel, ProofLabel, ProofLoad, ProofRow, ProofVerdict, SizeProof};
 pub use proposal::{SizeFacts, SizeProposal};

@@ -2,7 +2,7 @@
 
 use vtax_model::size::{
     CoreRange, CostTerms, Knee, KneeSource, MeasuredSuspensions, MemoryNeed, MigrationReserve, RuleOfThumb,
-    ServiceNeed, SizeProposal, SizeTarget, SizedService, Suspension, ThumbFigure,
+    ServiceNeed, SizeProposal, SizeTarget, SizedService, SuspensionByCores, ThumbFigure,
 };
 
 use super::{
@@ -72,7 +72,7 @@ fn migration(proposal: &SizeProposal, reserve: &MigrationReserve) -> String {
     let cores = counted(reserve.cores, "core");
     let reserved = format!("+{cores} while it lasts ({} in all), {}", proposal.cores_with_migration(), reserve.per_day);
     let Some(MeasuredSuspensions { guest, suspensions }) = &reserve.measured else { return reserved };
-    let suspension = |of: &Suspension| {
+    let suspension = |of: &SuspensionByCores| {
         let time = with_interval(of.mean_ms, of.low_ms.zip(of.high_ms).map(<[f64; 2]>::from));
         format!("{time} ms with {}", counted(of.cores, "core"))
     };

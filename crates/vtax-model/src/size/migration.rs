@@ -13,7 +13,7 @@ use crate::cell::MigrationCell;
 pub struct MigrationPoint {
     /// Whole cores of each side that QEMU's threads could use, without those that run the guest.
     pub cores: u32,
-    /// The guest.
+    /// Guest that migrated.
     pub guest: MigrationCell,
     /// Run with the sample, and its round.
     pub round: (String, u32),
@@ -36,12 +36,12 @@ pub struct MigrationReserve {
 pub struct MeasuredSuspensions {
     pub guest: MigrationCell,
     /// In ascending order of cores; at least one.
-    pub suspensions: Vec<Suspension>,
+    pub suspensions: Vec<SuspensionByCores>,
 }
 
 /// Mean time for which a guest did not run, with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Suspension {
+pub struct SuspensionByCores {
     pub cores: u32,
     pub mean_ms: f64,
     /// Absent for a single migration.
@@ -70,7 +70,8 @@ impl MigrationReserve {
         let Some((guest, by_cores)) = hardest(points) else {
             return Ok(MigrationReserve { cores: UNMEASURED, per_day, measured: None });
         };
-        let suspensions: Vec<Suspension> = by_cores.iter().filter_map(|(cores, of)| suspension(*cores, of)).collect();
+        let suspensions: Vec<SuspensionByCores> =
+            by_cores.iter().filter_map(|(cores, of)| suspension(*cores, of)).collect();
         let best = suspensions.iter().min_by(|one, other| one.mean_ms.total_cmp(&other.mean_ms));
         let best = best.map_or(UNMEASURED, |best| best.cores);
         let enough = by_cores.keys().find(|cores| !is_longer(&by_cores, **cores, best)).copied();
@@ -88,11 +89,16 @@ fn hardest(points: &[MigrationPoint]) -> Option<(MigrationCell, ByCores<'_>)> {
     guests.into_iter().max_by_key(|(guest, by_cores)| (by_cores.len(), guest.dirty_rate, guest.memory))
 }
 
-fn suspension(cores: u32, times: &BTreeMap<&(String, u32), f64>) -> Option<Suspension> {
+fn suspension(cores: u32, times: &BTreeMap<&(String, u32), f64>) -> Option<SuspensionByCores> {
     let times: Vec<f64> = times.values().copied().collect();
     let Summary { mean, spread, .. } = Summary::of(&times, Confidence::P95).ok()?;
     let bounds = spread.map(|spread| (spread.low, spread.high));
-    Some(Suspension { cores, mean_ms: mean, low_ms: bounds.map(|(low, _)| low), high_ms: bounds.map(|(_, high)| high) })
+    Some(SuspensionByCores {
+        cores,
+        mean_ms: mean,
+        low_ms: bounds.map(|(low, _)| low),
+        high_ms: bounds.map(|(_, high)| high),
+    })
 }
 
 /// Returns true if the rounds show that the suspension is longer with these cores than with the best number.
