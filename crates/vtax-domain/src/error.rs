@@ -1,6 +1,6 @@
 //! Errors of binding, starting, stopping and unbinding domains.
 
-use std::{fmt, io, path::Path};
+use std::{fmt, io, path::Path, time::Duration};
 
 use vtax_change::pci::PciChangeError;
 use vtax_guest::{GuestError, locate::LocateError, migration::MigrationError};
@@ -18,7 +18,7 @@ use vtax_model::{
     units::ByteSize,
 };
 use vtax_step::StepError;
-use vtax_sys::SysError;
+use vtax_sys::{SysError, process::Pid};
 
 use crate::{
     backend::BackendError,
@@ -251,6 +251,13 @@ pub enum BindError {
     #[error("{domain} is migrating to {target}; wait for its end, or cancel it (vtax ldm migrate-domain -c {domain})")]
     #[diagnostic(code("domain-migrates"))]
     Migrates { domain: Name, target: String },
+    #[error(
+        "{domain} is still migrating: the process that moves it (pid {mover}) has not responded to the cancellation for \
+         {} s; kill it, and vtax settles the migration within seconds",
+        waited.as_secs()
+    )]
+    #[diagnostic(code("migration-mover-silent"))]
+    MoverSilent { domain: Name, mover: Pid, waited: Duration },
     #[error("{domain} is not migrating (vtax ldm list)")]
     #[diagnostic(code("not-migrating"))]
     NotMigrating { domain: Name },

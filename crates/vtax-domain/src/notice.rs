@@ -42,6 +42,8 @@ pub enum DomainNotice {
     SetAside { object: Name, error: String, path: Option<PathBuf> },
     /// A bound domain has no constraints: they were removed from the stored state.
     NoConstraints(Name),
+    /// A cancelled migration waits for the process that moves the domain.
+    AwaitsMover { domain: Name, mover: u32 },
     /// A record can't be read.
     Unreadable(String),
     /// An error that doesn't end the order.

@@ -29,6 +29,7 @@ use crate::{
     error::BindError,
     host_change::HostChange,
     ldm_host::LdmHost,
+    notice::DomainNotice,
     order::{DomainOrder, DomainReply},
     store::boot,
     supervisor_process,
@@ -42,6 +43,8 @@ const GLANCE: Duration = Duration::from_millis(50);
 const MOVES: Duration = Duration::from_secs(3600);
 /// Time limit for a cancelled attempt to end: QEMU and the target have their own deadlines.
 const CANCELLED: Duration = Duration::from_secs(60);
+/// Time after which the user is told what a cancellation waits for.
+const SILENT: Duration = Duration::from_secs(1);
 
 /// Migration of a domain, once it is complete.
 #[derive(Debug, Clone, PartialEq)]
@@ -237,10 +240,21 @@ impl LdmHost {
         if record.is_live {
             fs::write(&path, "").map_err(BindError::file("write", &path))?;
         }
-        let deadline = Instant::now() + CANCELLED;
-        while self.departure(domain)?.is_some_and(|now| now.id == record.id) {
-            if Instant::now() >= deadline {
-                return Err(BindError::Migrates { domain: domain.clone(), target: record.target });
+        self.await_cancelled(&record, CANCELLED)
+    }
+
+    /// Waits until the process that moves a domain has ended the migration.
+    fn await_cancelled(&self, record: &DepartureRecord, patience: Duration) -> Result<(), BindError> {
+        let DepartureRecord { domain, id, mover, .. } = record;
+        let (begun, mut is_told) = (Instant::now(), false);
+        while self.departure(domain)?.is_some_and(|now| now.id == *id) {
+            let waited = begun.elapsed();
+            if waited >= patience {
+                return Err(BindError::MoverSilent { domain: domain.clone(), mover: mover.pid, waited });
+            }
+            if waited >= SILENT && !is_told {
+                self.tell(DomainNotice::AwaitsMover { domain: domain.clone(), mover: mover.pid.0 });
+                is_told = true;
             }
             thread::sleep(GLANCE);
         }
@@ -431,5 +445,29 @@ impl MigrationWatcher for DepartureWatch<'_> {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_domains::{TestHost, configuration, name};
+
+    /// Without a word, a user would not know why the command hangs.
+    #[test]
+    fn a_process_that_does_not_cancel_its_migration_is_named() {
+        let test = TestHost::with_domains();
+        test.store(&configuration());
+        let record = DepartureRecord::new(MigrationId::random(), name("mars"), name("mars"), "peer".to_owned());
+        let record = record.expect("this process");
+        test.host.store().lock().expect("it is free").write_departure(&record).expect("there is room");
+        let (own, patience) = (std::process::id(), SILENT + 4 * GLANCE);
+        let told = test.host.await_cancelled(&record, patience).expect_err("this process moves it").to_string();
+        assert!(told.contains(&format!("(pid {own}) has not responded to the cancellation for 1 s")), "{told}");
+        assert_eq!(test.heard(), [DomainNotice::AwaitsMover { domain: name("mars"), mover: own }]);
+        // A migration that has ended is not waited for.
+        test.host.store().lock().expect("it is free").remove_departure(&name("mars")).expect("it is there");
+        test.host.await_cancelled(&record, Duration::ZERO).expect("it has ended");
+        assert_eq!(test.heard(), []);
     }
 }

@@ -88,6 +88,9 @@ fn warn(notice: &DomainNotice) {
                  releases its resources"
             );
         }
+        DomainNotice::AwaitsMover { domain, mover } => {
+            tell!("waiting for the process that moves {domain} (pid {mover}) to cancel the migration");
+        }
         DomainNotice::Unreadable(error) => tell!("warning: {error}"),
         DomainNotice::Trouble(error) => tell!("{error}"),
         _ => {}

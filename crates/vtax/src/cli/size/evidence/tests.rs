@@ -232,10 +232,25 @@ fn store_planted(folder: &Path, planted: impl Fn(&ServiceLoad) -> f64) {
         let vhost = planted(&load) * 0.4 - 0.02;
         sample.figures.host_cpu = Some(host(vec![guest("mars", Accelerator::Kvm, vhost)]));
     }
+    store(folder, &run);
+}
+
+fn store(folder: &Path, run: &Run) {
     let store = Store::open(folder).expect("it opens");
     let mut writer = store.create_run(&run.header).expect("begun");
     writer.samples(&run.samples).expect("stored");
     writer.finish(RunState::Complete, 1.0).expect("complete");
+}
+
+#[test]
+fn migrations_are_found_in_the_store() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let (run, here) = (migrated(), here());
+    store(folder.path(), &run);
+    let search = EvidenceSearch { here: &here, domain: None, now: now() };
+    let found = find(folder.path(), &search).expect("it is read");
+    assert_eq!(found.migrations, evidence(&run, &here, None).migrations);
+    assert!(!found.migrations.is_empty());
 }
 
 /// Proposes a size from a store.
