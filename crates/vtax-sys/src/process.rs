@@ -30,7 +30,7 @@ use time_offset::TimeOffset;
 /// One process, for as long as the machine runs: its pid and its start time. Written as `PID@START`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId {
-    /// The number, which the kernel reuses after the process is gone.
+    /// The number, which the kernel reuses after the process has exited.
     pub pid: Pid,
     /// Clock ticks from boot to the start of the process, as counted by the initial time namespace: field 22 of
     /// `/proc/PID/stat` (proc_pid_stat(5)) without the offset of the reader's namespace (time_namespaces(7)).
@@ -58,7 +58,8 @@ impl ProcessId {
         self.exists() && stat(self.pid).is_ok_and(|(_, stat)| state(stat))
     }
 
-    /// Sends a signal to this very process, never to another one with the same pid. Returns false if it is gone.
+    /// Sends a signal to this very process, never to another one with the same pid. Returns false if it no longer
+    /// exists.
     pub fn signal(self, signal: Signal) -> Result<bool> {
         let Some(handle) = self.open()? else { return Ok(false) };
         match rustix::process::pidfd_send_signal(&handle, signal) {
@@ -68,7 +69,7 @@ impl ProcessId {
         }
     }
 
-    /// Waits until the process has ended, also as a zombie. Returns false if the time ran out before. Works for any
+    /// Waits until the process has ended; a zombie has ended. Returns false if the time runs out first. Works for any
     /// process, not only for children.
     pub fn wait_end(self, patience: Duration) -> Result<bool> {
         let Some(handle) = self.open()? else { return Ok(true) };

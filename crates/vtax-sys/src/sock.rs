@@ -27,9 +27,8 @@ pub use options::{
 pub use tcp_info::{TcpInfo, TcpTraffic, tcp_info};
 pub use vsock::{CID_LOCAL, NoVsock, check_vsock_loopback};
 
-/// Makes the kernel send every datagram with "don't fragment" and refuse one that
-/// is longer than the path's MTU with `EMSGSIZE`, for IPv4 and IPv6 (ip(7),
-/// `IP_PMTUDISC_DO`). A test of a given MTU must not silently measure fragments.
+/// Makes the kernel send every datagram with "don't fragment" and refuse one that is longer than the path's MTU with
+/// `EMSGSIZE`, for IPv4 and IPv6 (ip(7), `IP_PMTUDISC_DO`). A test of a given MTU must not silently measure fragments.
 pub fn set_dont_fragment(socket: impl AsFd) -> Result<()> {
     let socket = socket.as_fd();
     let (level, option, value) = match family(socket)? {

@@ -250,7 +250,7 @@ fn snooping_of_a_bridge_is_set() {
     assert!(error.to_string().contains("set multicast snooping"), "{error}");
 }
 
-/// A kernel either has them, or makes a bridge without them: then that is reported and nothing is left.
+/// If the kernel lacks VLAN filtering, the error reports it and no bridge is left behind.
 #[test]
 fn a_kernel_without_vlan_filtering_is_reported() {
     let mut rtnl = Rtnl::open_in(&silent()).unwrap();

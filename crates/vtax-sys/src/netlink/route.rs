@@ -178,12 +178,12 @@ impl NewRoute {
         message.header.table = RouteHeader::RT_TABLE_MAIN;
         message.header.protocol = RouteProtocol::Static;
         message.header.kind = RouteType::Unicast;
-        // In IPv4, the scope says that the destination needs no router.
+        // In IPv4, link scope means that the destination needs no router.
         message.header.scope = match direct && self.dest.addr().is_ipv4() {
             true => RouteScope::Link,
             false => RouteScope::Universe,
         };
-        // The kernel refuses a destination with bits after its prefix.
+        // The kernel refuses a destination with bits set beyond its prefix.
         let dest = self.dest.network();
         message.attributes.push(RouteAttribute::Destination(dest.into()));
         message.attributes.push(match self.next_hop {

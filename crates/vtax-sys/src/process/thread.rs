@@ -22,7 +22,7 @@ pub struct ThreadId {
 }
 
 impl ThreadId {
-    /// Returns the thread of a process that currently has this number. None if one of the two is gone.
+    /// Returns the thread of a process that currently has this number. None if one of the two no longer exists.
     pub fn of(process: ProcessId, tid: Pid) -> Result<Option<Self>> {
         let path = format!("/proc/{}/task/{tid}/stat", process.pid);
         let stat = match fs::read(&path) {
