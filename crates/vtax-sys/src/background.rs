@@ -32,7 +32,7 @@ pub fn start(mut command: Command) -> Result<(), String> {
     Err(format!("did not start ({status}): {}", told.trim()))
 }
 
-/// Reports readiness to the program that started this one, which may already be gone.
+/// Reports readiness to the program that started this one, which may already have exited.
 pub fn say_ready() {
     let _ = writeln!(std::io::stdout(), "{READY}");
 }

@@ -71,7 +71,7 @@ pub enum BlockUse {
 pub struct BlockDirectory(PathBuf);
 
 impl MountLine {
-    /// Parses such a file, also of another machine. Malformed lines are skipped.
+    /// Parses a `mountinfo` file, possibly of another machine. Malformed lines are skipped.
     pub fn read_all(mountinfo: &str) -> Vec<MountLine> {
         mounts(mountinfo)
     }

@@ -44,8 +44,8 @@ pub fn identity() -> String {
     }
 }
 
-/// Returns the resolution that the kernel claims, usually 1 ns. The step that a reader sees is the cost of a reading,
-/// which has to be measured.
+/// Returns the resolution that the kernel claims, usually 1 ns. The smallest step that a program can observe is the
+/// cost of a reading, which has to be measured.
 pub fn resolution() -> Duration {
     let resolution = rustix::time::clock_getres(rustix::time::ClockId::Monotonic);
     Duration::new(resolution.tv_sec as u64, resolution.tv_nsec as u32)
@@ -87,8 +87,8 @@ pub fn clocksource() -> Result<String> {
 
 #[inline]
 fn nanoseconds(time: libc::timespec) -> u64 {
-    // Neither part is negative for these clocks (unless it is set before 1970, which
-    // the kernel refuses), and 2^64 ns are 584 years.
+    // Neither part is negative for these clocks (unless it is set before 1970, which the kernel refuses), and 2^64 ns
+    // are 584 years.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Driver {
 }
 
 impl Ethtool {
-    /// Opens a link in the calling thread's network namespace. Any thread can use it then.
+    /// Opens a link in the calling thread's network namespace. Any thread can use it afterwards.
     pub fn open(link: &IfName) -> Result<Self> {
         let socket =
             Socket::new(Domain::IPV4, Type::DGRAM, None).map_err(|e| SysError::os("ask the driver of", link, e))?;
@@ -114,7 +114,7 @@ impl Ethtool {
         Some(words[1]).filter(|speed| *speed != 0 && *speed != SPEED_UNKNOWN)
     }
 
-    /// Reads a structure. None if the driver has no such setting, or if the link is gone.
+    /// Reads a structure. None if the driver has no such setting, or if the link no longer exists.
     fn ask(&self, command: Command) -> Result<Option<Vec<u32>>> {
         let mut words = vec![0; command.words];
         words[0] = command.number;

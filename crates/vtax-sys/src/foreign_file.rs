@@ -1,8 +1,8 @@
 //! Files that others have written and the user has named: kernels, images, programs.
 //!
-//! Another user may put something else in their place at any time. Opening a FIFO waits for a writer, perhaps forever and
-//! while a lock is held; a device may be endless. So each of these files is opened here, without waiting, and read up to a
-//! bound, whatever size the file system reports. Links are followed: the user has chosen the path.
+//! Another user may put something else in their place at any time. Opening a FIFO waits for a writer, perhaps forever
+//! and while a lock is held; a device may be endless. So each of these files is opened here, without waiting, and read
+//! up to a bound, whatever size the file system reports. Links are followed: the user has chosen the path.
 
 use std::fs::{self, File, FileType};
 use std::io::{self, Read};
@@ -25,7 +25,7 @@ pub fn open_disk(path: &Path) -> io::Result<File> {
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {} MiB", most >> 20));
     let file = open(path)?;
-    // What is obviously too large isn't read up to the bound first.
+    // A file that is obviously too large is refused without reading it up to the bound.
     if file.metadata()?.len() > most {
         return Err(too_large());
     }

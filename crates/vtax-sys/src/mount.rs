@@ -1,5 +1,4 @@
-//! File systems that the kernel itself provides, for a machine that has nothing else, and a guest's use of the files of
-//! its host.
+//! Mounts for a guest without disks: the kernel's own file systems, and files of its host.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -68,7 +67,7 @@ pub fn small_tmpfs(target: &Path, most: u64) -> Result<()> {
         .map_err(|errno| SysError::os("mount", format_args!("tmpfs on {}", target.display()), errno))
 }
 
-/// Removes all mounts on a directory. Files in use stay until they are no longer used. Returns false if there was no
+/// Removes all mounts on a directory. Open files remain usable until they are closed. Returns false if there was no
 /// mount.
 pub fn unmount_all(target: &Path) -> Result<bool> {
     let mut found = false;

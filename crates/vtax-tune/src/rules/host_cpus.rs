@@ -65,8 +65,8 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
     finding.owner(super::irqbalance::owner(case)).change(spread(case, &all, target))
 }
 
-/// Returns the CPUs that interrupts go to, and the number of interrupts for which they are known. One that never
-/// occurred is included: it does not affect any socket.
+/// Returns the CPUs that interrupts go to, and the number of interrupts for which they are known. Interrupts that have
+/// never occurred are included: they do not affect any socket.
 fn handlers(case: &TuningCase<'_>, interrupts: &[&HostInterrupt]) -> (CpuSet, usize) {
     let mut cpus = Vec::new();
     let mut known = 0;
