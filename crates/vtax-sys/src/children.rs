@@ -2,8 +2,8 @@
 //!
 //! The first process of a machine must wait for every process whose parent has exited, or zombies fill the process
 //! table. But a thread that waits for *any* child takes the status of a child for which another thread waits
-//! (waitpid(2)). So a register lists the children that are being waited for. The reaping thread looks at dead children
-//! without taking them (`WNOWAIT`), and leaves those in the register alone.
+//! (waitpid(2)). So a register lists the children that are being waited for. The reaping thread inspects dead children
+//! without reaping them (`WNOWAIT`), and skips those in the register.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -16,7 +16,7 @@ pub fn now_ns() -> u64 {
 }
 
 /// Returns nanoseconds since 1970 (`CLOCK_REALTIME`), as used by the kernel's packet timestamps. The clock is set and
-/// steered: a difference of two readings is a duration only if nobody set the clock between them.
+/// steered: the difference of two readings is a duration only if the clock wasn't set in between.
 #[inline]
 pub fn realtime_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_REALTIME))

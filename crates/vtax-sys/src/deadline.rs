@@ -41,7 +41,7 @@ impl ProgramDeadline {
         ProgramDeadline { pid: program.id(), begun: Instant::now(), limit }
     }
 
-    /// Returns the remaining time. It may be extended once this has passed.
+    /// Returns the remaining time. It may be extended after it has passed, so call this again.
     pub fn left(&self) -> Duration {
         let elapsed = self.begun.elapsed();
         if elapsed < self.limit {

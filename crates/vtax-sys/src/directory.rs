@@ -105,7 +105,7 @@ pub fn make_private_file(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if only the owner may read an open file. Fails if it isn't a regular file of this user.
+/// Returns true if an open file has the mode of a private one. Fails if it isn't a regular file of this user.
 fn check_private(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     if !found.is_file() {

@@ -18,7 +18,7 @@ use crate::process::{Pid, ProcessId};
 
 /// Waits below this are not reported.
 const MOMENT: Duration = Duration::from_secs(1);
-/// Interval at which a lock is tried during that time.
+/// Interval between attempts to take a lock during that time.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Callback that reports a wait. Libraries print nothing, so the program provides it.
@@ -71,7 +71,7 @@ pub struct LockPatience {
 }
 
 impl LockPatience {
-    /// Begins to wait.
+    /// Starts a wait.
     #[expect(clippy::new_without_default, reason = "a wait begins at a moment")]
     pub fn new() -> LockPatience {
         LockPatience { begun: Instant::now(), is_told: false }

@@ -159,7 +159,8 @@ pub fn disk_free(path: &Path) -> Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Kills processes, and waits until each has ended. All of them get the signal before the first is waited for.
+/// Kills processes, and waits for each until it has ended or `patience` is over. All of them get the signal before the
+/// first wait.
 pub fn kill_all(processes: &[ProcessId], patience: Duration) -> Result<()> {
     processes.iter().try_for_each(|process| process.signal(Signal::KILL).map(drop))?;
     processes.iter().try_for_each(|process| process.wait_end(patience).map(drop))

@@ -71,7 +71,7 @@ pub fn open(path: &Path, purpose: RecordUse) -> Result<Option<File>, RecordError
     }
 }
 
-/// Returns whether there is a record of this name, without opening it: some other program, or a library, opens it.
+/// Returns whether there is a record of this name, without opening it: another program, or a library, opens it.
 ///
 /// # Errors
 /// [`RecordError::NotAFile`] if something else is in its place.

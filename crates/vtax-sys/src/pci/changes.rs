@@ -157,7 +157,7 @@ impl PciTree {
         let Some(driver) = self.driver(device) else { return Ok(()) };
         let file = self.directory(device).join("driver/unbind");
         match written(&file, &device.to_string()) {
-            // Another process was faster.
+            // If the device no longer has a driver, another process was faster.
             Err(errno) if self.driver(device).is_some() => return Err(not_written(&file, errno)),
             _ => {}
         }

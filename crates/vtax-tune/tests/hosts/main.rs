@@ -1,4 +1,4 @@
-//! All rules on the files of invented hosts and of a recorded one, with settings made bad one by one.
+//! All rules on the files of invented hosts and of a recorded one, with one bad setting at a time.
 
 mod hostile;
 mod kept;
@@ -158,7 +158,7 @@ fn only_injected_settings_are_found() {
     }
 }
 
-/// A rule is satisfied with its own proposal, whatever that is.
+/// A rule is satisfied with its own proposal.
 #[test]
 fn a_rule_is_satisfied_with_its_own_proposal() {
     let well = Machine::kvm_host();
