@@ -56,8 +56,8 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     vec![finding.change(disable(case, &idle.states, too_deep))]
 }
 
-/// Returns the result for an unknown round trip, for which there is no limit. If latency is the only goal, the result
-/// is undetermined.
+/// Returns the result for an unknown round trip. It is undetermined, unless the exit latency is at most 1 µs and
+/// latency is not the only goal.
 fn unknown(case: &TuningCase<'_>, deepest: &IdleState) -> RuleOutcome {
     let text = format!(
         "the deepest idle state, {}, has an exit latency of {} µs; specify the path's round trip (--rtt, --rtt-to) to judge it",

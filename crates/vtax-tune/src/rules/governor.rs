@@ -58,7 +58,7 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     vec![finding.owner(owner).change(slow.iter().flat_map(|(cpu, policy)| proposals(*cpu, policy)))]
 }
 
-/// Returns true if the policy favours a high frequency. With a preference, the hardware controls the frequency, and the
+/// Returns true if the policy is set to performance. With a preference, the hardware controls the frequency, and the
 /// governor that allows this is called `powersave`.
 fn is_fast(policy: &FrequencyPolicy) -> bool {
     policy.governor == "performance" || policy.preference.as_ref().is_some_and(|wish| *wish == "performance")

@@ -91,7 +91,7 @@ fn home<'a>(case: &TuningCase<'a>, link: &HostLink) -> Option<&'a CpuSet> {
     node.filter(|cpus| !case.host.topology.free(cpus).is_empty())
 }
 
-/// Returns the first socket that is not isolated.
+/// Returns the first socket with a CPU that is not isolated.
 fn free_one<'a>(case: &TuningCase<'_>, sockets: &'a [CpuSet]) -> Option<&'a CpuSet> {
     sockets.iter().find(|socket| !case.host.topology.free(socket).is_empty())
 }
