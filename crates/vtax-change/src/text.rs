@@ -12,7 +12,7 @@ use vtax_model::foreign::ForeignText;
 pub struct KernelText(String);
 
 impl KernelText {
-    /// Returns the text without leading and trailing white space.
+    /// Creates a value from a text, without leading and trailing white space.
     pub fn new(text: &str) -> KernelText {
         KernelText(text.trim().to_owned())
     }

@@ -119,7 +119,7 @@ fn reap_one() {
     drop(register);
 }
 
-/// Returns the pid of a child that has ended and stays a zombie. None if there are no children at all.
+/// Waits for a child that has ended, and returns its pid without reaping it. None if there are no children.
 fn next_dead() -> Option<Pid> {
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -134,7 +134,7 @@ fn next_dead() -> Option<Pid> {
     }
 }
 
-/// A thread that panicked with the register locked left nothing half done.
+/// Locks the register. A thread that panicked with the lock cannot have left anything half done.
 fn register() -> MutexGuard<'static, Register> {
     REGISTER.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -39,7 +39,7 @@ const CHANNELS: Command = Command { number: 0x3c, setter: Some(0x3d), words: 9 }
 
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
 const SPEED_UNKNOWN: u32 = u32::MAX;
-/// Words of `struct ethtool_link_settings` up to its masks, and the index of `link_mode_masks_nwords`.
+/// Words of `struct ethtool_link_settings` up to its masks, and the byte offset of `link_mode_masks_nwords`.
 const LINK_WORDS: usize = 12;
 const LINK_MASK_WORDS_AT: usize = 14;
 

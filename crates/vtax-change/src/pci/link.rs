@@ -39,7 +39,8 @@ pub struct PhysicalLink {
 }
 
 impl LinkState {
-    /// Restores a link in this machine's own namespace. Returns whether there was anything to change.
+    /// Restores a link in this machine's own namespace, and removes its alias. Returns whether there was anything to
+    /// change.
     pub fn restore(&self, found: &str) -> Result<bool, SysError> {
         let mut rtnl = Rtnl::open()?;
         let (found, name): (IfName, IfName) = (found.parse()?, self.name.parse()?);

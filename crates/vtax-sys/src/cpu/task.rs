@@ -72,9 +72,9 @@ fn stat_times(folder: &str) -> Result<TaskTimes> {
     parse(&stat, hertz).ok_or_else(|| SysError::malformed("read", &path, "no times in fields 14 and 15"))
 }
 
-/// Returns the number of exits of this process's guests to the host since they were created. KVM counts this in
-/// debugfs, in one directory `PID-FD` for each guest. None if there are no such counters, or this process may not read
-/// them.
+/// Returns how often the guests of the process with this pid have exited to the host since they were created. KVM
+/// counts this in debugfs, in one directory `PID-FD` for each guest. None if there are no such counters or they cannot
+/// be read.
 pub fn kvm_exits(pid: u32) -> Option<u64> {
     exits_below(Path::new(KVM), pid)
 }

@@ -63,7 +63,8 @@ fn request(socket: &SocketId) -> NetlinkRequest {
     NetlinkRequest::new(SOCK_DIAG_BY_FAMILY, &message)
 }
 
-/// Returns the owner if the answer concerns exactly this connection and a program still holds it.
+/// Returns the owner if the answer concerns exactly this connection, which must be established and still held by a
+/// program.
 ///
 /// If there is no connection with these addresses, the kernel answers with a program that listens on the port
 /// (`inet_diag_find_one_icsk`). For a connection closed by its program, it reports user 0 and inode 0.

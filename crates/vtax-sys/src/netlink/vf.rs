@@ -70,7 +70,7 @@ pub struct VfChange {
     pub spoof_check: Option<bool>,
     /// True if it may change its address and receive frames that are not for it.
     pub trust: Option<bool>,
-    /// Lowest and highest rate in Mbit/s; 0 for none.
+    /// Minimum and maximum send rate in Mbit/s; 0 for none.
     pub rate: Option<(u32, u32)>,
 }
 
