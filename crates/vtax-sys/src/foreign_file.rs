@@ -34,7 +34,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// The file is checked before it is opened, since opening a device may have an effect, and again once it is open.
+/// Opens a file. Its type is checked before, since opening a device may have an effect, and again afterwards.
 fn opened(path: &Path, is_wanted: impl Fn(FileType) -> bool) -> io::Result<File> {
     let check = |found: FileType| match () {
         () if is_wanted(found) => Ok(()),

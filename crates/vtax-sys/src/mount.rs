@@ -85,8 +85,8 @@ pub fn unmount_all(target: &Path) -> Result<bool> {
 /// The files must not change, because file contents stay in the cache.
 ///
 /// # Errors
-/// `ENOENT` if no share has this tag. `ENODEV` if this kernel has no 9p, or its modules (`9pnet_virtio`,
-/// `9p`) are not loaded.
+/// `ENOENT` if no share has this tag. `ENODEV` if this kernel has no 9p, or its modules (`9pnet_virtio`, `9p`) are not
+/// loaded.
 pub fn nine_p(tag: &str, target: &Path) -> Result<()> {
     let fail = |errno: io::Error| {
         let remedy = match errno.raw_os_error() {
@@ -117,7 +117,7 @@ pub fn overlay(lower: &Path, upper: &Path, work: &Path, target: &Path) -> Result
     mounted.map_err(|errno| fail(errno.into()))
 }
 
-/// Returns the options as one text, with commas and colons as separators.
+/// Returns the options as one text. Directories with commas or colons, which are separators there, are refused.
 fn overlay_options(lower: &Path, upper: &Path, work: &Path) -> Result<CString> {
     let mut options = Vec::new();
     for (key, path) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {

@@ -83,7 +83,7 @@ fn read_here(key: &SysctlKey) -> Result<String> {
     Ok(value.trim_end().to_owned())
 }
 
-/// Compares two values. The kernel returns a list with tabs between its numbers.
+/// Returns whether two values are equal. The kernel returns a list with tabs between its numbers.
 fn same(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }

@@ -111,7 +111,7 @@ impl CycleReading {
             self.enabled.checked_sub(earlier.enabled)?,
             self.running.checked_sub(earlier.running)?,
         ];
-        // The kernel reads its clock once for each of the times.
+        // The times differ slightly even then, because the kernel reads its clock once for each.
         let is_complete = running >= enabled - enabled / 1000;
         (is_complete && counted > 0).then_some(counted)
     }

@@ -82,8 +82,8 @@ impl NewMacvtap {
 /// which is closed when a program is executed.
 ///
 /// # Errors
-/// [`SysError::NoQueue`] if the file doesn't exist, may not be opened or belongs to another link; `EBUSY`
-/// beyond 256 queues.
+/// [`SysError::NoQueue`] if the file doesn't exist, may not be opened or belongs to another link; `EBUSY` beyond 256
+/// queues.
 pub fn open_macvtap(rtnl: &mut Rtnl, name: &IfName, mac: MacAddr, queues: u32) -> Result<Vec<OwnedFd>> {
     let index = rtnl.existing_link(name)?.index;
     (0..queues).map(|_| open_queue(name, mac, index, queues > 1)).collect()

@@ -54,7 +54,7 @@ impl Rtnl {
         self.change(&NetlinkRequest::new(libc::RTM_NEWQDISC, &ingress(link)), new, subject).map_err(feature)?;
         let filter = NetlinkRequest::new(libc::RTM_NEWTFILTER, &everything(link, through));
         self.change(&filter, new, subject).map_err(|error| {
-            // The error to report is the one of the filter.
+            // The filter's error is the one to report.
             let _ = self.stop_redirecting(link);
             feature(error)
         })

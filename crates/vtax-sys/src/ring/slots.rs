@@ -269,8 +269,8 @@ impl Slots {
         }
         place.time = Timespec::from(Duration::from_nanos(at_ns));
         let request = opcode::Timeout::new(&raw const place.time).flags(TimeoutFlags::ABS);
-        // SAFETY: the time doesn't move, because the slots are in a box. It changes only when no timer of the
-        // slot is in flight.
+        // SAFETY: the time doesn't move, because the slots are in a box. It changes only when no timer of the slot is
+        // in flight.
         unsafe { self.submit(slot, Operation::Timer, request.build()) }
     }
 
