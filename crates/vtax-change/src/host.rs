@@ -25,7 +25,7 @@ pub struct HostAccess {
     root: PathBuf,
     boot: Option<String>,
     own_links: Option<Rtnl>,
-    /// Each with the reference by which it was opened.
+    /// Open namespaces, each with the reference by which it was opened.
     namespaces: HashMap<String, (NamespaceRef, OpenNamespace)>,
 }
 

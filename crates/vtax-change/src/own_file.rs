@@ -36,7 +36,7 @@ pub enum OwnFile {
 impl OwnFile {
     const ALL: [OwnFile; 2] = [OwnFile::Sysctl, OwnFile::Udev];
 
-    /// Absolute path, in `/etc`.
+    /// Returns the absolute path, in `/etc`.
     pub fn path(self) -> &'static str {
         match self {
             OwnFile::Sysctl => "/etc/sysctl.d/90-vtax.conf",

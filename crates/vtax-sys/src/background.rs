@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// First output of such a program.
+/// First line that a background program prints.
 const READY: &str = "ready";
 
 /// Starts a program and waits until it reports that it is ready ([`say_ready`]). It outlives this process, and Ctrl-C

@@ -90,7 +90,7 @@ impl Drop for Kept {
     }
 }
 
-/// From now on, reaps every child that isn't [`Kept`], on a separate thread. For process 1 and for child subreapers.
+/// Starts a thread that reaps every child that isn't [`Kept`]. For process 1 and for child subreapers.
 ///
 /// A process that starts children by other means must not call this.
 pub fn reap_orphans() -> Result<()> {

@@ -72,7 +72,7 @@ pub fn tsc_khz() -> Option<u32> {
     u32::try_from(u128::from(until.checked_sub(from)?) * 1_000_000 / u128::from(until_ns - from_ns)).ok()
 }
 
-/// Other architectures have no such counter.
+/// Returns none: other architectures have no such counter.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn tsc_khz() -> Option<u32> {
     None

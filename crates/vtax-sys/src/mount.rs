@@ -30,12 +30,12 @@ pub enum Pseudo {
 }
 
 impl Pseudo {
-    /// Mount options. Every user may open a terminal, as `/dev/ptmx` allows on any system.
+    /// Returns the mount options. Every user may open a terminal, as `/dev/ptmx` allows on any system.
     fn options(self) -> Option<&'static CStr> {
         (self == Self::Devpts).then_some(c"mode=620,ptmxmode=666")
     }
 
-    /// Mount flags. Programs may be run only from a tmpfs.
+    /// Returns the mount flags. Programs may be run only from a tmpfs.
     fn flags(self) -> MountFlags {
         match self {
             Self::Proc | Self::Sysfs | Self::Cgroup2 => MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,

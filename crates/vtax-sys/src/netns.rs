@@ -100,7 +100,7 @@ impl NetNs {
             Ok((Self::current()?, prepared))
         });
         made.and_then(|made| made).inspect_err(|_| {
-            // The first error is the relevant one; the file is ours.
+            // The first error is the one to report. The file was created here, so it may be removed.
             let _ = Self::remove_at(path, None);
         })
     }
@@ -268,7 +268,7 @@ fn owner(file: BorrowedFd<'_>) -> Option<OwnedFd> {
     (owner >= 0).then(|| unsafe { OwnedFd::from_raw_fd(owner) })
 }
 
-/// `NS_GET_NSTYPE` (ioctl_ns(2)) fails with `ENOTTY` on anything but a namespace.
+/// Returns whether a file is a network namespace. `NS_GET_NSTYPE` (ioctl_ns(2)) fails with `ENOTTY` on other files.
 fn is_network_namespace(file: BorrowedFd<'_>) -> bool {
     // SAFETY: this ioctl takes no argument and reads and writes no memory of ours.
     let kind = unsafe { libc::ioctl(file.as_raw_fd(), libc::NS_GET_NSTYPE) };

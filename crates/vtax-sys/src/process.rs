@@ -177,7 +177,7 @@ pub fn all_pids() -> Result<Vec<Pid>> {
     Ok(pids)
 }
 
-/// A pidfd is readable once its process has ended, pidfd_open(2).
+/// Waits until a pidfd is readable, which it is once its process has ended (pidfd_open(2)). Returns false on a timeout.
 fn readable(handle: &OwnedFd, deadline: Instant) -> rustix::io::Result<bool> {
     let left = deadline.saturating_duration_since(Instant::now());
     let timeout = Timespec::try_from(left).map_err(|_| rustix::io::Errno::INVAL)?;
@@ -185,7 +185,7 @@ fn readable(handle: &OwnedFd, deadline: Instant) -> rustix::io::Result<bool> {
     Ok(rustix::event::poll(&mut fds, Some(&timeout))? > 0)
 }
 
-/// Read as bytes, because the program chooses its own name, which need not be UTF-8.
+/// Reads the file as bytes, because the program chooses its own name, which need not be UTF-8.
 fn stat(pid: Pid) -> Result<(String, Vec<u8>)> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read(&path).map_err(|e| SysError::os("read", &path, e))?;

@@ -181,7 +181,7 @@ mod tests {
     /// Creates something at a path.
     type Put = fn(&Path);
 
-    /// Things that are not records, by kind.
+    /// Returns functions that create something other than a record, by kind.
     fn strange() -> Vec<(&'static str, Put)> {
         fn node(path: &Path, kind: NodeType, device: u64) {
             mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, device).expect("root may make it");

@@ -108,7 +108,7 @@ mod tests {
         (client, server)
     }
 
-    /// Two sockets that are connected to each other.
+    /// Returns two sockets that are connected to each other.
     pub(super) fn udp_pair() -> (UdpSocket, UdpSocket) {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         one.connect(other.local_addr().unwrap()).unwrap();

@@ -75,7 +75,8 @@ pub fn have_net_admin() -> bool {
         .is_some_and(|held| held & wanted == wanted)
 }
 
-/// Returns whether this process is in the first user namespace, where root is root of the machine (user_namespaces(7)).
+/// Returns whether this process is in the initial user namespace, where root is root of the machine
+/// (user_namespaces(7)).
 pub fn is_initial() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])

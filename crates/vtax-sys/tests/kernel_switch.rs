@@ -156,7 +156,7 @@ fn limit() -> Tbf {
     Tbf { rate: BitRate::new(8_000_000).unwrap(), burst: ByteSize(5_000), queue: ByteSize(20_000) }
 }
 
-/// All frames are sent in one burst. The burst and the queue take the first ones, and the others are dropped.
+/// Sends all frames in one burst. The burst and the queue take the first ones, and the others are dropped.
 fn assert_limited(rtnl: &mut Rtnl, by: IfIndex, from: &Port, to: &Port) {
     const SENT: usize = 200;
     for _ in 0..SENT {

@@ -13,7 +13,7 @@ use crate::{observed::Observation, path::TuningPath};
 pub struct TuningCase<'a> {
     /// Settings and hardware, as read from the host's files and drivers.
     pub host: &'a HostFacts,
-    /// Its counters over an observation period.
+    /// Counters of the host over an observation period.
     pub observed: Option<&'a Observation>,
     /// The user's goal.
     pub goal: TuningGoal,

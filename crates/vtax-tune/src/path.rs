@@ -107,7 +107,7 @@ mod tests {
         HostGuest { name: name.into(), pid, start_ticks: 1, vcpus, vhost, nic_queues, links: vec![tap.into()] }
     }
 
-    /// Two guests on one bridge, above a VLAN on a bond of two NICs; a third NIC is separate.
+    /// Returns a host with two guests on one bridge, above a VLAN on a bond of two NICs. A third NIC is separate.
     fn host() -> HostFacts {
         let links = vec![
             link("tap0", "br0", &[], false),

@@ -56,7 +56,7 @@ impl LinkAt {
         Ok(links.link(self.index())?)
     }
 
-    /// After a reboot, the kernel counts from 1 again, so the name must be the same as well.
+    /// Returns true if the name is the same as well: after a reboot, the kernel assigns indices from 1 again.
     pub(crate) fn is_known_after_restart(&self, host: &mut HostAccess) -> Result<bool, ChangeError> {
         let same = self.now(host)?.is_some_and(|link| self.name == link.name.to_string().as_str());
         Ok(same && self.namespace.is_none())

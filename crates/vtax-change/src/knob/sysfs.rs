@@ -67,7 +67,8 @@ impl Knob for SysfsFile {
         Ok(sys.write(&self.path, value.as_str())?)
     }
 
-    /// The value can be read only if the link with this name has the same index as before.
+    /// Returns true outside namespaces: the value can be read only if the link with this name has the same index as
+    /// before.
     fn is_known_after_restart(&self, _: &mut HostAccess) -> Result<bool, ChangeError> {
         Ok(self.namespace.is_none())
     }

@@ -88,7 +88,7 @@ fn exits_below(kvm: &Path, pid: u32) -> Option<u64> {
     counts.reduce(u64::saturating_add)
 }
 
-/// Source: proc_pid_stat(5). `guest_time` is field 43, since Linux 2.6.24.
+/// Parses a line of proc_pid_stat(5). `guest_time` is field 43, since Linux 2.6.24.
 pub(super) fn parse(stat: &[u8], ticks_per_second: u64) -> Option<TaskTimes> {
     if ticks_per_second == 0 {
         return None;

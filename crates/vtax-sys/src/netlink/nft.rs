@@ -90,7 +90,7 @@ fn feature(error: SysError) -> SysError {
     }
 }
 
-/// Example messages of the kernel.
+/// Returns example messages of the kernel.
 #[cfg(test)]
 pub(super) fn seeds(expected: super::reply::Expected) -> Vec<Vec<u8>> {
     let owner = MacChange::Allow("v0".parse().expect("a name"), super::MacAddr([2, 0, 0, 0, 0, 1]));

@@ -75,7 +75,7 @@ pub(super) fn owner(body: &[u8], socket: &SocketId) -> Option<UserId> {
     (same && held && found.uid != SOMEBODY).then_some(UserId(found.uid))
 }
 
-/// An answer about a connection held by user 7, and the connection.
+/// Returns an answer about a connection held by user 7, and the connection.
 #[cfg(test)]
 pub(super) fn seed() -> (InetResponseHeader, SocketId) {
     let address = |port| SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, port);

@@ -13,7 +13,7 @@ use crate::error::{Result, SysError};
 /// `PID@START/TID@START`. The kernel also reuses thread numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct ThreadId {
-    /// Owner of the thread, by PID and start time.
+    /// Process of the thread, by pid and start time.
     pub process: ProcessId,
     /// Number in `/proc/PID/task`.
     pub tid: Pid,

@@ -53,7 +53,7 @@ pub struct SentStamp {
 /// The stages, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SentStage {
-    /// It enters the queueing discipline.
+    /// The packet enters the queueing discipline.
     Scheduled,
     /// The driver takes it.
     Software,

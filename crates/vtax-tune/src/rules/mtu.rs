@@ -67,8 +67,8 @@ fn bridge_of<'a>(case: &TuningCase<'a>, port: &HostLink) -> Option<&'a HostLink>
     bridge.filter(|link| link.is_bridge)
 }
 
-/// A bridge without an explicit MTU has that of its smallest port, and follows changes of that port
-/// (`br_mtu_auto_adjust`, net/bridge/br_if.c).
+/// Returns true if a bridge has the MTU of one of its ports. Without an explicit MTU, it has that of its smallest port
+/// and follows changes of it (`br_mtu_auto_adjust`, net/bridge/br_if.c).
 fn follows_a_port(case: &TuningCase<'_>, link: &HostLink) -> bool {
     let is_port = |port: &&HostLink| port.master.as_ref() == Some(&link.name);
     link.is_bridge && case.host.links.iter().filter(is_port).any(|port| port.mtu == link.mtu)

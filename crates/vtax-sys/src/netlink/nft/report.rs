@@ -126,7 +126,7 @@ fn number64(value: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(value.get(..8)?.try_into().ok()?))
 }
 
-/// A port with its counter, as reported by the kernel.
+/// Returns a port with its counter, as reported by the kernel.
 #[cfg(test)]
 pub(super) fn counted() -> crate::netlink::request::NetlinkRequest {
     use super::message::{named, value};
